@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every target installs the Debian packages it lacks (tools/packages.txt) and builds with cargo.
+
+CARGO  ?= cargo
+PREFIX ?= /usr/local
+TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
+SLOWPATH = $(TARGET_DIR)/release/slowpath
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test demo bench-poll lint check-docs soak install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## build, then start slowpath up: live verdicts on this machine's connections
+	@$(SLOWPATH) up
+
+build: ## the slowpath command, optimised
+	@tools/need.sh rust build
+	@$(CARGO) build --release --locked -p slowpath
+
+test: ## every test this machine can run; the last line counts them
+	@tools/test.sh
+
+demo: ## inject every problem in network namespaces and watch slowpath find each (root)
+	@tools/need.sh rust build
+	@tools/need.sh --try demo
+	@$(CARGO) build --release --locked -p slowpath-testbed --bins
+	@$(CARGO) run --release --locked -p slowpath-demo
+
+bench-poll: ## what a poll and an event cost; the last line is JSON (root)
+	@tools/need.sh rust build
+	@tools/need.sh --try bench
+	@$(CARGO) build --release --locked -p slowpath-store --example volume
+	@$(CARGO) run --release --locked -p slowpath-bench --bin bench-poll
+
+lint: ## format, clippy, rustdoc, licences, bans, duplicates, names, links, shell
+	@tools/need.sh rust build
+	@tools/need.sh --try lint
+	@tools/lint.sh
+
+check-docs: ## rustdoc without warnings, links between documents
+	@tools/need.sh rust build
+	@tools/lint.sh doc tree
+
+soak: ## fuzz with 10 million inputs a target, crash the log for longer (hours)
+	@tools/need.sh rust build
+	@tools/need.sh --try test
+	@tools/soak.sh
+
+install: build ## the slowpath command to $(DESTDIR)$(PREFIX)/bin
+	install -D -m 0755 $(SLOWPATH) $(DESTDIR)$(PREFIX)/bin/slowpath
+
+clean: ## remove what was built here
+	@$(CARGO) clean

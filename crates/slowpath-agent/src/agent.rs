@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The polling loop, one poll at a time: whoever owns the agent calls [`Agent::poll`] when
+//! [`Agent::until_next_poll`] has passed.
+
+use crate::book::Book;
+use crate::connections::LiveConnection;
+use crate::eyes::{self, Capabilities, Eyes, TierChoice};
+use slowpath_diagnose::Thresholds;
+use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, WallMicros};
+use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
+use slowpath_store::{HostIdentity, LogWriter};
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often connections that no poll meets are looked for, summaries of living
+/// connections saved and coverage recorded.
+const ROUNDS: Micros = Micros(60_000_000);
+
+/// How often owners of new sockets are looked for at most.
+const OWNER_ROUNDS: Micros = Micros(1_000_000);
+
+/// Connections closed between two polls from which on the next poll meets every connection.
+const MANY_CLOSED: u64 = 256;
+
+/// Calls of suspicious connections kept in memory.
+const MAX_CALLS: usize = 65_536;
+
+/// How the agent works.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Mean of the polling interval, whose lengths are exponentially distributed (Poisson
+    /// polls, SNAP section 3.2). Default 500 ms.
+    pub interval: Duration,
+    /// Where the log is kept; `None` keeps none. Default none.
+    pub log: Option<PathBuf>,
+    /// Which tier to use. Default the best one that works.
+    pub tier: TierChoice,
+    /// Limits of the verdicts.
+    pub thresholds: Thresholds,
+    /// Points of the past kept for each connection. Default 0.
+    pub history: usize,
+    /// Keep the latest verdict of every connection for who looks at them live, those
+    /// without findings too. An agent that only logs saves their memory. Default true.
+    pub verdicts: bool,
+    /// Snapshots that one pass over the sockets can hold; more make further passes.
+    pub area: u32,
+    /// Seed of the polling times; `None` takes one from the system. Default none.
+    pub seed: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            interval: Duration::from_millis(500),
+            log: None,
+            tier: TierChoice::Auto,
+            thresholds: Thresholds::default(),
+            history: 0,
+            verdicts: true,
+            area: bpf::Options::default().area,
+            seed: None,
+        }
+    }
+}
+
+/// Why the agent did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No tier could be opened.
+    #[error("opening the eyes in the kernel: {0}")]
+    Eyes(#[from] eyes::OpenError),
+    /// The log could not be opened.
+    #[error(transparent)]
+    Log(#[from] slowpath_store::OpenError),
+}
+
+/// Why a poll failed; the next one may succeed.
+pub type PollError = eyes::PollError;
+
+/// What one poll saw and cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PollReport {
+    /// When the poll began.
+    pub at: MonoNanos,
+    /// Connections that live.
+    pub sockets: u64,
+    /// Snapshots emitted because something had changed.
+    pub emitted: u64,
+    /// Connections that closed since the previous poll.
+    pub closed: u64,
+    /// Connections alive that the poll did not meet.
+    pub missed: u64,
+    /// Connections met twice and counted once.
+    pub repeats: u64,
+    /// Problem intervals found.
+    pub problems: u64,
+    /// CPU time of this poll in all threads of the process, user and system.
+    pub cpu: Micros,
+}
+
+/// What the agent leaves when it stops.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FinishReport {
+    /// Polls made.
+    pub polls: u64,
+    /// CPU time of all polls, user and system.
+    pub cpu: Micros,
+    /// What was lost.
+    pub losses: LossCounters,
+    /// What went wrong with the log, if anything.
+    pub log_error: Option<String>,
+}
+
+/// The agent of one host.
+pub struct Agent {
+    eyes: Eyes,
+    capabilities: Capabilities,
+    book: Book,
+    interval: Duration,
+    random: fastrand::Rng,
+    next_poll: MonoNanos,
+    next_round: MonoNanos,
+    next_owners: MonoNanos,
+    round: Coverage,
+    suspects: Vec<u64>,
+    calls: VecDeque<Call>,
+    calls_dropped: u64,
+    closes_dropped: u64,
+    audited: u64,
+    /// The next poll meets every connection.
+    audit: bool,
+    /// Connections that were gone without a record and without a counted loss.
+    uncounted: u64,
+    polls: u64,
+    cpu: Micros,
+    round_began: MonoNanos,
+}
+
+impl Agent {
+    /// Opens the eyes and the log. The first poll is due at once.
+    ///
+    /// # Errors
+    /// [`StartError`] names what could not be opened; nothing is left behind.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let options = bpf::Options {
+            area: config.area,
+            max_queuing_delay: config.thresholds.max_queuing_delay,
+            ..bpf::Options::default()
+        };
+        let log = match &config.log {
+            None => None,
+            Some(directory) => {
+                let host = HostIdentity {
+                    host: host_name(),
+                    boot_id: boot_id(),
+                };
+                Some(LogWriter::open(directory, host, Default::default())?)
+            }
+        };
+        let (eyes, capabilities) = Eyes::open(config.tier, &options)?;
+        let now = monotonic();
+        Ok(Agent {
+            eyes,
+            capabilities,
+            book: Book::new(config.thresholds, config.history, config.verdicts, log, now),
+            interval: config.interval,
+            random: config
+                .seed
+                .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
+            next_poll: now,
+            next_round: now + ROUNDS,
+            next_owners: now,
+            round: Coverage::default(),
+            suspects: Vec::new(),
+            calls: VecDeque::new(),
+            calls_dropped: 0,
+            closes_dropped: 0,
+            audited: 0,
+            audit: false,
+            uncounted: 0,
+            polls: 0,
+            cpu: Micros::ZERO,
+            round_began: now,
+        })
+    }
+
+    /// One poll: looks at every connection, judges those that changed, logs what it found.
+    ///
+    /// # Errors
+    /// If the kernel could not be read; what was read until then is kept, and the agent
+    /// goes on with the next poll.
+    pub fn poll(&mut self) -> Result<PollReport, PollError> {
+        let cpu_before = process_cpu();
+        let wall = wall_clock();
+        let now = monotonic();
+        self.schedule(now);
+        // Now and then, and when connections closed without a record: meet all that live; the
+        // others are gone.
+        let dropped = self.eyes.losses().closes_dropped;
+        let sweep = dropped > self.closes_dropped || std::mem::take(&mut self.audit);
+        let counted = dropped - self.closes_dropped;
+        self.closes_dropped = dropped;
+        if sweep {
+            self.eyes.emit_all(true);
+        }
+        self.book.begin(now, wall);
+        let seen = self.eyes.poll(&mut self.book);
+        if sweep {
+            self.eyes.emit_all(false);
+            if seen.as_ref().is_ok_and(|s| s.left_over == 0) {
+                self.uncounted += self.book.sweep().saturating_sub(counted);
+            }
+        }
+        let problems = self.book.end(&mut self.suspects);
+        let seen = seen?;
+        // Where many close, a close may go unnoticed by the kernel's own account.
+        self.audit |= seen.closed >= MANY_CLOSED && self.eyes.turnover().is_some();
+        self.eyes.suspect(&self.suspects);
+        for call in self.eyes.take_calls() {
+            if self.calls.len() >= MAX_CALLS {
+                self.calls.pop_front();
+                self.calls_dropped += 1;
+            }
+            self.calls.push_back(call);
+        }
+        if self.book.owners_wanted() && now >= self.next_owners {
+            self.next_owners = now + OWNER_ROUNDS;
+            self.find_owners()?;
+        }
+        self.round.polls += 1;
+        self.round.repeats += seen.repeats;
+        self.round.emitted += seen.emitted;
+        self.round.sockets = seen.visited;
+        self.round.missed = self.round.missed.max(seen.missed + seen.left_over);
+        if self.eyes.turnover().is_none() {
+            self.round.closed += seen.closed;
+        }
+        if now >= self.next_round {
+            self.next_round = now + ROUNDS;
+            self.audited += self.eyes.audit();
+            self.audit = self.eyes.turnover().is_some();
+            self.book.save_summaries();
+            self.record_coverage(now);
+        }
+        self.book.tick();
+        self.polls += 1;
+        let cpu = process_cpu().saturating_sub(cpu_before);
+        self.cpu += cpu;
+        Ok(PollReport {
+            at: seen.at,
+            sockets: seen.visited,
+            emitted: seen.emitted,
+            closed: seen.closed,
+            missed: seen.missed,
+            repeats: seen.repeats,
+            problems,
+            cpu,
+        })
+    }
+
+    /// The next poll is an exponentially distributed time away, within a hundredth and ten
+    /// times the mean.
+    fn schedule(&mut self, now: MonoNanos) {
+        let mean = self.interval.as_secs_f64();
+        let drawn = -mean * (1.0 - self.random.f64()).ln();
+        let wait = Duration::from_secs_f64(drawn.clamp(mean / 100.0, mean * 10.0));
+        self.next_poll = now + wait.into();
+    }
+
+    /// Time until the next poll is due; zero if it is.
+    pub fn until_next_poll(&self) -> Duration {
+        Duration::from_micros(self.next_poll.since(monotonic()).0)
+    }
+
+    fn find_owners(&mut self) -> Result<(), PollError> {
+        let mut found = self.book.owners();
+        self.eyes
+            .owners(|cookie, owner| found.found(cookie, owner))?;
+        found.finish();
+        Ok(())
+    }
+
+    fn record_coverage(&mut self, now: MonoNanos) {
+        let mut coverage = std::mem::take(&mut self.round);
+        coverage.end = wall_clock();
+        coverage.duration = now.since(self.round_began);
+        self.round_began = now;
+        if let Some((opened, closed)) = self.eyes.turnover() {
+            coverage.opened = opened;
+            coverage.closed = closed;
+        }
+        coverage.missed = coverage.missed.max(self.audited);
+        self.audited = 0;
+        coverage.owners_unknown = self.book.owners_unknown();
+        coverage.losses = self.losses();
+        coverage.cpu = self.cpu;
+        coverage.unmeasured = self.capabilities.unmeasured_set();
+        self.book.log_coverage(&coverage);
+    }
+
+    /// The connections that live.
+    pub fn connections(&self) -> impl Iterator<Item = &LiveConnection> {
+        self.book.connections()
+    }
+
+    /// The connections that closed at the last poll, at most 65,536.
+    pub fn recently_closed(&self) -> impl Iterator<Item = &LiveConnection> {
+        self.book.recently_closed()
+    }
+
+    /// What can be seen here.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// What was lost so far.
+    pub fn losses(&self) -> LossCounters {
+        let mut losses = self.eyes.losses();
+        losses.calls_dropped += self.calls_dropped;
+        losses.closes_dropped += self.uncounted;
+        losses.records_dropped = self.book.records_dropped();
+        losses
+    }
+
+    /// Socket calls of the connections that had a problem in the interval before, oldest
+    /// first, at most 65,536.
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter()
+    }
+
+    /// Has the kernel measure what each BPF program costs, while the agent lives.
+    ///
+    /// # Errors
+    /// What the kernel says, for example without CAP_SYS_ADMIN.
+    pub fn measure_programs(&mut self) -> io::Result<()> {
+        self.eyes.enable_statistics()
+    }
+
+    /// Runs and time of each BPF program, as far as they were measured.
+    pub fn programs(&self) -> Vec<ProgramCost> {
+        self.eyes.programs()
+    }
+
+    /// CPU time of all polls so far, user and system.
+    pub fn cpu(&self) -> Micros {
+        self.cpu
+    }
+
+    /// What went wrong with the log last, if anything.
+    pub fn log_error(&self) -> Option<String> {
+        self.book.log_error()
+    }
+
+    /// Saves a summary of every living connection and closes the log.
+    pub fn finish(mut self) -> FinishReport {
+        self.book.save_summaries();
+        self.record_coverage(monotonic());
+        let losses = self.losses();
+        FinishReport {
+            polls: self.polls,
+            cpu: self.cpu,
+            losses,
+            log_error: self.book.close(),
+        }
+    }
+}
+
+/// CPU time of this process, user and system.
+fn process_cpu() -> Micros {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Micros(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
+}
+
+fn wall_clock() -> WallMicros {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    WallMicros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The book of connections: takes snapshots in, judges intervals, writes the log.
+
+use crate::connections::{Connections, HistoryPoint, LiveConnection};
+use rustc_hash::FxHashMap;
+use slowpath_diagnose::{Thresholds, Totals, measure, opened};
+use slowpath_model::{
+    Coverage, IntervalVerdict, Micros, MonoNanos, Owner, Problem, ProblemInterval, Snapshot,
+    WallMicros,
+};
+use slowpath_observe::Sink;
+use slowpath_store::LogWriter;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// Peers whose lowest RTT is remembered.
+const MAX_PEERS: usize = 65_536;
+
+/// Closed connections that one poll keeps for display.
+const MAX_CLOSED: usize = 65_536;
+
+/// Connections whose calls are logged one by one.
+const MAX_SUSPECTS: usize = 4_096;
+
+pub(crate) struct Book {
+    connections: Connections,
+    closed: Vec<LiveConnection>,
+    /// The lowest RTT to each peer.
+    baselines: FxHashMap<IpAddr, Micros>,
+    thresholds: Thresholds,
+    history: usize,
+    /// Keep verdicts without findings.
+    verdicts: bool,
+    log: Option<LogWriter>,
+    /// When the poll before this one began.
+    previous: MonoNanos,
+    now: MonoNanos,
+    wall: WallMicros,
+    poll: u64,
+    problems: u64,
+    suspects: Vec<u64>,
+    owners_wanted: bool,
+}
+
+impl Sink for Book {
+    fn expect(&mut self, netns: u32, cookie: u64) {
+        self.connections.expect(netns, cookie);
+    }
+
+    fn see(&mut self, snapshot: &Snapshot) {
+        self.note(snapshot);
+    }
+}
+
+impl Book {
+    pub(crate) fn new(
+        thresholds: Thresholds,
+        history: usize,
+        verdicts: bool,
+        log: Option<LogWriter>,
+        now: MonoNanos,
+    ) -> Self {
+        Book {
+            connections: Connections::default(),
+            closed: Vec::new(),
+            baselines: FxHashMap::default(),
+            thresholds,
+            history,
+            verdicts: verdicts || history > 0,
+            log,
+            previous: now,
+            now,
+            wall: WallMicros::default(),
+            poll: 0,
+            problems: 0,
+            suspects: Vec::new(),
+            owners_wanted: false,
+        }
+    }
+
+    /// A poll begins.
+    pub(crate) fn begin(&mut self, now: MonoNanos, wall: WallMicros) {
+        self.now = now;
+        self.wall = wall;
+        self.poll += 1;
+        self.problems = 0;
+        self.closed.clear();
+        self.suspects.clear();
+        self.connections.rewind();
+    }
+
+    fn note(&mut self, snapshot: &Snapshot) {
+        let slot = match self.connections.find(&snapshot.id) {
+            Some(slot) => {
+                let known = self.connections.get_mut(slot).map(|c| c.snapshot.id.start);
+                if known != Some(snapshot.id.start) {
+                    // A socket that was disconnected and connected again keeps its cookie.
+                    self.vanish(slot);
+                    self.meet(snapshot)
+                } else {
+                    self.follow(slot, snapshot);
+                    slot
+                }
+            }
+            None => self.meet(snapshot),
+        };
+        if snapshot.closed {
+            self.depart(slot);
+        }
+    }
+
+    fn wall_of(&self, at: MonoNanos) -> WallMicros {
+        if at > self.now {
+            self.wall + at.since(self.now)
+        } else {
+            self.wall - self.now.since(at)
+        }
+    }
+
+    /// A connection that was not known.
+    fn meet(&mut self, snapshot: &Snapshot) -> u32 {
+        let started = snapshot.id.start;
+        let observed_from_birth = started.0 != 0;
+        let first_seen = self.wall_of(if observed_from_birth {
+            started
+        } else {
+            snapshot.at
+        });
+        let before = if observed_from_birth {
+            opened(snapshot)
+        } else {
+            snapshot.clone()
+        };
+        if snapshot.owner.is_none() {
+            self.owners_wanted = true;
+        }
+        self.learn_baseline(snapshot);
+        let slot = self.connections.insert(LiveConnection {
+            owner: snapshot.owner.clone(),
+            snapshot: before,
+            latest: None,
+            totals: Totals::default(),
+            first_seen,
+            history: VecDeque::new(),
+            unsaved: true,
+            summarised: false,
+            owner_sought: false,
+            poll: self.poll,
+        });
+        if observed_from_birth {
+            self.judge(slot, snapshot);
+        }
+        slot
+    }
+
+    /// A connection that was known: nothing had changed until the previous poll, or that
+    /// poll would have emitted it.
+    fn follow(&mut self, slot: u32, snapshot: &Snapshot) {
+        let previous = self.previous;
+        if let Some(connection) = self.connections.get_mut(slot) {
+            let idle = previous.since(connection.snapshot.at);
+            if idle > Micros::ZERO {
+                connection.totals.idle(idle);
+                connection.snapshot.at = previous;
+            }
+            let lower = |s: &Snapshot| s.stats.rtt_sums.and_then(|r| r.lifetime_min);
+            if lower(snapshot) != lower(&connection.snapshot) {
+                self.learn_baseline(snapshot);
+            }
+            self.judge(slot, snapshot);
+        }
+    }
+
+    fn judge(&mut self, slot: u32, snapshot: &Snapshot) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        let lone = |s: &Snapshot| s.stats.rtt_sums.map(|r| r.lone_count);
+        let baseline = if lone(snapshot) == lone(&connection.snapshot) {
+            None
+        } else {
+            self.baselines.get(&snapshot.tuple.remote.ip()).copied()
+        };
+        connection.poll = self.poll;
+        if snapshot.at <= connection.snapshot.at {
+            // No time has passed: the next snapshot shows what changed.
+            connection.snapshot.closed = snapshot.closed;
+            return;
+        }
+        connection.unsaved = true;
+        let measures = measure(&connection.snapshot, snapshot, baseline, &self.thresholds);
+        if !self.verdicts && !measures.any(&self.thresholds) {
+            connection.totals.quiet(&measures);
+            connection.latest = None;
+            connection.update(snapshot);
+            return;
+        }
+        let verdict = measures.verdict(&connection.snapshot, snapshot, &self.thresholds);
+        connection.totals.add(&verdict);
+        if self.history > 0 {
+            if connection.history.len() >= self.history {
+                connection.history.pop_front();
+            }
+            connection
+                .history
+                .push_back(history_point(snapshot, &verdict));
+        }
+        if !verdict.findings.is_empty() {
+            self.problems += 1;
+            if self.suspects.len() < MAX_SUSPECTS {
+                self.suspects.push(snapshot.id.cookie);
+            }
+        }
+        connection.update(snapshot);
+        if let Some(log) = &mut self.log
+            && !verdict.findings.is_empty()
+        {
+            let end = if snapshot.at > self.now {
+                self.wall + snapshot.at.since(self.now)
+            } else {
+                self.wall - self.now.since(snapshot.at)
+            };
+            if !std::mem::replace(&mut connection.summarised, true) {
+                // Only a summary carries the addresses: not even a kill may part them from
+                // the interval.
+                log.summary(&connection.summary(end));
+            }
+            log.problem(&ProblemInterval {
+                connection: snapshot.id,
+                end,
+                duration: verdict.interval(),
+                findings: verdict.findings.clone(),
+                unmeasured: verdict.unmeasured,
+                deltas: verdict.deltas,
+            });
+        }
+        match &mut connection.latest {
+            Some(latest) => **latest = verdict,
+            none => *none = Some(Box::new(verdict)),
+        }
+    }
+
+    fn learn_baseline(&mut self, snapshot: &Snapshot) {
+        let Some(rtt) = snapshot.stats.rtt_sums.and_then(|r| r.lifetime_min) else {
+            return;
+        };
+        let peer = snapshot.tuple.remote.ip();
+        if self.baselines.len() >= MAX_PEERS && !self.baselines.contains_key(&peer) {
+            return;
+        }
+        let lowest = self.baselines.entry(peer).or_insert(rtt);
+        *lowest = rtt.min(*lowest);
+    }
+
+    /// A connection that closed: its summary goes to the log.
+    fn depart(&mut self, slot: u32) {
+        let Some(connection) = self.connections.remove(slot) else {
+            return;
+        };
+        let last_seen = self.wall_of(connection.snapshot.at);
+        if let Some(log) = &mut self.log {
+            log.summary(&connection.summary(last_seen));
+        }
+        if self.closed.len() < MAX_CLOSED {
+            self.closed.push(connection);
+        }
+    }
+
+    /// A connection that closed without a final snapshot.
+    fn vanish(&mut self, slot: u32) {
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.snapshot.closed = true;
+        }
+        self.depart(slot);
+    }
+
+    /// After a poll that met every living connection: the others have closed. Gives their
+    /// number.
+    pub(crate) fn sweep(&mut self) -> u64 {
+        let mut gone = 0;
+        for slot in self.connections.slots() {
+            let poll = self.connections.get_mut(slot).map(|c| c.poll);
+            if poll.is_some_and(|p| p != self.poll) {
+                self.vanish(slot);
+                gone += 1;
+            }
+        }
+        gone
+    }
+
+    /// The poll ends; gives the number of problem intervals, and the connections that had
+    /// one in `suspects`.
+    pub(crate) fn end(&mut self, suspects: &mut Vec<u64>) -> u64 {
+        self.previous = self.now;
+        suspects.clone_from(&self.suspects);
+        self.problems
+    }
+
+    pub(crate) fn owners_wanted(&self) -> bool {
+        self.owners_wanted
+    }
+
+    /// Begins a search for owners.
+    pub(crate) fn owners(&mut self) -> OwnerSearch<'_> {
+        self.owners_wanted = false;
+        OwnerSearch {
+            book: self,
+            found: FxHashMap::default(),
+        }
+    }
+
+    pub(crate) fn owners_unknown(&self) -> u64 {
+        self.connections
+            .iter()
+            .filter(|c| c.owner.is_none())
+            .count() as u64
+    }
+
+    /// Logs a summary of each living connection that changed since its last one.
+    pub(crate) fn save_summaries(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        for connection in self.connections.iter_mut().filter(|c| c.unsaved) {
+            connection.unsaved = false;
+            connection.summarised = true;
+            log.summary(&connection.summary(self.wall));
+        }
+    }
+
+    pub(crate) fn log_coverage(&mut self, coverage: &Coverage) {
+        if let Some(log) = &mut self.log {
+            log.coverage(coverage);
+        }
+    }
+
+    pub(crate) fn tick(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.tick(self.wall);
+        }
+    }
+
+    pub(crate) fn records_dropped(&self) -> u64 {
+        self.log.as_ref().map_or(0, |l| l.status().records_dropped)
+    }
+
+    pub(crate) fn log_error(&self) -> Option<String> {
+        self.log
+            .as_ref()?
+            .status()
+            .last_error
+            .as_ref()
+            .map(|e| e.to_string())
+    }
+
+    /// Closes the log; says what went wrong, if anything.
+    pub(crate) fn close(&mut self) -> Option<String> {
+        self.log.take()?.close().last_error.map(|e| e.to_string())
+    }
+
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &LiveConnection> {
+        self.connections.iter()
+    }
+
+    pub(crate) fn recently_closed(&self) -> impl Iterator<Item = &LiveConnection> {
+        self.closed.iter()
+    }
+}
+
+/// A search for the owners of connections that have none yet.
+pub(crate) struct OwnerSearch<'a> {
+    book: &'a mut Book,
+    found: FxHashMap<u64, Owner>,
+}
+
+impl OwnerSearch<'_> {
+    /// `owner` holds the socket with that cookie; of several holders the one with the
+    /// lowest pid counts.
+    pub(crate) fn found(&mut self, cookie: u64, owner: Owner) {
+        self.found
+            .entry(cookie)
+            .and_modify(|o| {
+                if owner.pid < o.pid {
+                    *o = owner.clone();
+                }
+            })
+            .or_insert(owner);
+    }
+
+    /// Names the owners.
+    pub(crate) fn finish(mut self) {
+        for connection in self.book.connections.iter_mut() {
+            if connection.owner.is_none() {
+                connection.owner = self.found.remove(&connection.snapshot.id.cookie);
+                connection.unsaved = true;
+                if connection.owner.is_none() && !connection.owner_sought {
+                    // Perhaps it is not accepted yet: look once more.
+                    connection.owner_sought = true;
+                    self.book.owners_wanted = true;
+                }
+            }
+        }
+    }
+}
+
+fn history_point(snapshot: &Snapshot, verdict: &IntervalVerdict) -> HistoryPoint {
+    let interval = verdict.interval();
+    let mut shares = [0.0; Problem::ALL.len()];
+    for finding in &verdict.findings {
+        shares[finding.problem as usize] = finding.share.fraction_of(interval) as f32;
+    }
+    let bytes =
+        verdict.deltas.bytes_acked.unwrap_or(0) + verdict.deltas.bytes_received.unwrap_or(0);
+    HistoryPoint {
+        at: snapshot.at,
+        cwnd: snapshot.stats.cwnd,
+        srtt: snapshot.stats.srtt,
+        send_queue: snapshot.stats.send_queue,
+        receive_queue: snapshot.stats.receive_queue,
+        shares,
+        bytes_per_second: if interval == Micros::ZERO {
+            0.0
+        } else {
+            bytes as f64 / interval.as_secs_f64()
+        },
+    }
+}

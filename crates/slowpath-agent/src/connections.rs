@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The connections that live, and what is known of each.
+
+use rustc_hash::FxHashMap;
+use slowpath_diagnose::Totals;
+use slowpath_model::{
+    ConnectionId, ConnectionSummary, IntervalVerdict, Micros, MonoNanos, Owner, Problem, Snapshot,
+    WallMicros,
+};
+use std::collections::VecDeque;
+
+/// One moment of a connection, for sparklines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HistoryPoint {
+    /// When.
+    pub at: MonoNanos,
+    /// Congestion window in segments.
+    pub cwnd: u32,
+    /// Smoothed RTT.
+    pub srtt: Option<Micros>,
+    /// Bytes in the send buffer.
+    pub send_queue: u32,
+    /// Bytes received and not read.
+    pub receive_queue: u32,
+    /// Share of the interval each problem took, 0..=1, indexed by the problem's number.
+    pub shares: [f32; Problem::ALL.len()],
+    /// Payload bytes acknowledged and received a second.
+    pub bytes_per_second: f64,
+}
+
+/// A connection as it is now.
+#[derive(Clone, Debug)]
+pub struct LiveConnection {
+    /// Its statistics when something last changed.
+    pub snapshot: Snapshot,
+    /// Its owner, if known.
+    pub owner: Option<Owner>,
+    /// The verdict on the latest interval in which something changed; `None` before the
+    /// second look at a connection older than the agent and, in an agent that only logs,
+    /// without a problem.
+    pub latest: Option<Box<IntervalVerdict>>,
+    /// Time and events of each problem since it was first seen.
+    pub totals: Totals,
+    /// When it was first seen.
+    pub first_seen: WallMicros,
+    /// Its recent past, oldest first; empty unless asked for.
+    pub history: VecDeque<HistoryPoint>,
+    /// Changed since its last summary in the log.
+    pub(crate) unsaved: bool,
+    /// The log has a summary of it, and so its addresses.
+    pub(crate) summarised: bool,
+    /// Whether the owner was looked for in vain.
+    pub(crate) owner_sought: bool,
+    /// The poll that saw it last.
+    pub(crate) poll: u64,
+}
+
+impl LiveConnection {
+    /// Takes over a later snapshot; what does not change in a connection's life is kept.
+    pub(crate) fn update(&mut self, later: &Snapshot) {
+        let s = &mut self.snapshot;
+        s.tuple = later.tuple;
+        s.at = later.at;
+        s.closed = later.closed;
+        s.stats = later.stats;
+        s.sends = later.sends;
+        s.receives = later.receives;
+    }
+
+    /// The connection's row for the log, last seen at `last_seen`.
+    pub fn summary(&self, last_seen: WallMicros) -> ConnectionSummary {
+        let s = &self.snapshot;
+        ConnectionSummary {
+            connection: s.id,
+            tuple: s.tuple,
+            origin: s.origin,
+            owner: self.owner.clone(),
+            tier: s.tier,
+            first_seen: self.first_seen,
+            last_seen,
+            closed: s.closed,
+            observed: self.totals.observed,
+            polls: self.totals.polls,
+            problem_time: self.totals.problem_time,
+            problem_events: self.totals.problem_events,
+            unmeasured: self.totals.unmeasured,
+            stats: s.stats,
+            bytes_written: s.sends.map(|c| c.bytes),
+            writes: s.sends.map(|c| c.count),
+            bytes_read: s.receives.map(|c| c.bytes),
+            reads: s.receives.map(|c| c.count),
+        }
+    }
+}
+
+/// What tells connections apart while they live: the cookie is unique since boot, on old
+/// kernels only within its network namespace. A host would have to open 2^32 sockets for
+/// two keys to be equal.
+type Key = u64;
+
+fn key(netns: u32, cookie: u64) -> Key {
+    u64::from(netns).rotate_right(32) ^ cookie
+}
+
+/// The live connections.
+///
+/// At 100,000 of them the wait for memory costs more than the work. So the eyes announce
+/// each connection a few before they hand it over: it is looked up then, and the processor
+/// fetches it while others are judged.
+#[derive(Default)]
+pub(crate) struct Connections {
+    slots: Slots,
+    free: Vec<u32>,
+    index: FxHashMap<Key, u32>,
+    expected: VecDeque<(Key, u32)>,
+}
+
+/// Slots by the thousand: growing moves nothing, and each chunk asks for huge pages, since
+/// page walks would cost as much as the work at 100,000 connections.
+#[derive(Default)]
+struct Slots {
+    chunks: Vec<Vec<Option<LiveConnection>>>,
+}
+
+/// Slots in a chunk.
+const CHUNK: usize = 4_096;
+
+impl Slots {
+    fn get(&self, slot: u32) -> Option<&Option<LiveConnection>> {
+        let slot = slot as usize;
+        self.chunks.get(slot / CHUNK)?.get(slot % CHUNK)
+    }
+
+    fn get_mut(&mut self, slot: u32) -> Option<&mut Option<LiveConnection>> {
+        let slot = slot as usize;
+        self.chunks.get_mut(slot / CHUNK)?.get_mut(slot % CHUNK)
+    }
+
+    /// Adds a slot and gives its number.
+    fn push(&mut self, connection: Option<LiveConnection>) -> u32 {
+        if self.chunks.last().is_none_or(|c| c.len() == CHUNK) {
+            let mut chunk = Vec::with_capacity(CHUNK);
+            // The first chunk serves hosts with few connections: it takes pages as needed.
+            if !self.chunks.is_empty() {
+                use_huge_pages(&mut chunk);
+            }
+            self.chunks.push(chunk);
+        }
+        let full = (self.chunks.len() - 1) * CHUNK;
+        let last = self.chunks.last_mut().expect("a chunk was just added");
+        last.push(connection);
+        (full + last.len() - 1) as u32
+    }
+}
+
+/// Asks for huge pages under the whole capacity of `chunk`; without them it works as well.
+fn use_huge_pages<T>(chunk: &mut Vec<T>) {
+    const HUGE: usize = 2 << 20;
+    let begin = (chunk.as_mut_ptr() as usize).next_multiple_of(HUGE);
+    let end = (chunk.as_mut_ptr() as usize + chunk.capacity() * size_of::<T>()) & !(HUGE - 1);
+    if begin < end {
+        // SAFETY: the range lies within the chunk's allocation; the advice changes no byte.
+        let _ = unsafe {
+            rustix::mm::madvise(
+                std::ptr::with_exposed_provenance_mut(begin),
+                end - begin,
+                rustix::mm::Advice::LinuxHugepage,
+            )
+        };
+    }
+}
+
+/// Has the processor fetch a value that is needed soon.
+#[inline]
+fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of::<T>()).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch changes nothing and cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).byte_add(line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
+impl Connections {
+    /// That connection will be asked for soon.
+    pub(crate) fn expect(&mut self, netns: u32, cookie: u64) {
+        let key = key(netns, cookie);
+        if let Some(slot) = self.index.get(&key)
+            && let Some(connection) = self.slots.get(*slot)
+        {
+            prefetch(connection);
+            self.expected.push_back((key, *slot));
+        }
+    }
+
+    /// No connection is expected any more.
+    pub(crate) fn rewind(&mut self) {
+        self.expected.clear();
+    }
+
+    /// The slot of that connection, if it is known.
+    pub(crate) fn find(&mut self, id: &ConnectionId) -> Option<u32> {
+        let key = key(id.netns, id.cookie);
+        if self.expected.front().is_some_and(|(k, _)| *k == key)
+            && let Some((_, slot)) = self.expected.pop_front()
+            && let Some(Some(connection)) = self.slots.get(slot)
+            && connection.snapshot.id == *id
+        {
+            return Some(slot);
+        }
+        self.index.get(&key).copied()
+    }
+
+    /// Puts a connection in and gives its slot.
+    pub(crate) fn insert(&mut self, connection: LiveConnection) -> u32 {
+        let id = &connection.snapshot.id;
+        let key = key(id.netns, id.cookie);
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                if let Some(place) = self.slots.get_mut(slot) {
+                    *place = Some(connection);
+                }
+                slot
+            }
+            None => self.slots.push(Some(connection)),
+        };
+        self.index.insert(key, slot);
+        slot
+    }
+
+    /// The connection in that slot.
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut LiveConnection> {
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Takes a connection out.
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<LiveConnection> {
+        let connection = self.slots.get_mut(slot)?.take()?;
+        let id = &connection.snapshot.id;
+        self.index.remove(&key(id.netns, id.cookie));
+        self.free.push(slot);
+        Some(connection)
+    }
+
+    /// All of them, in the order of their slots.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LiveConnection> {
+        self.slots.chunks.iter().flatten().flatten()
+    }
+
+    /// All of them, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut LiveConnection> {
+        self.slots.chunks.iter_mut().flatten().flatten()
+    }
+
+    /// The slots in use.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        (0..(self.slots.chunks.len() * CHUNK) as u32)
+            .filter(|s| self.slots.get(*s).is_some_and(Option::is_some))
+            .collect()
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The choice of tier, and both tiers behind one face.
+
+use crate::owners;
+use rustc_hash::FxHashMap;
+use slowpath_model::{LossCounters, MonoNanos, Owner, Problem, ProblemSet, Snapshot, Tier};
+use slowpath_observe::bpf::{self, BpfTier};
+use slowpath_observe::inet_diag::{self, InetDiag};
+use slowpath_observe::{Call, Feature, FeatureState, PollReport, ProgramCost, Sink, monotonic};
+
+/// Which tier to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TierChoice {
+    /// BPF where it loads, inet_diag otherwise.
+    #[default]
+    Auto,
+    /// BPF or nothing.
+    Bpf,
+    /// inet_diag, whatever else could be had.
+    InetDiag,
+}
+
+/// What the agent can see on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The tier in use.
+    pub tier: Tier,
+    /// Every feature, in use or not.
+    pub features: Vec<Feature>,
+    /// Why a better tier is not used, if one was tried.
+    pub fallback: Option<String>,
+}
+
+impl Capabilities {
+    /// Problems that cannot be measured, each with the reason.
+    pub fn unmeasured(&self) -> Vec<(Problem, &str)> {
+        self.features
+            .iter()
+            .filter_map(|f| match &f.state {
+                FeatureState::Active => None,
+                FeatureState::Missing { reason } => Some((f, reason)),
+            })
+            .flat_map(|(f, reason)| f.serves.iter().map(move |p| (p, reason.as_str())))
+            .collect()
+    }
+
+    /// Problems that cannot be measured.
+    pub fn unmeasured_set(&self) -> ProblemSet {
+        self.unmeasured().into_iter().map(|(p, _)| p).collect()
+    }
+}
+
+/// Why a tier could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// BPF was asked for.
+    #[error(transparent)]
+    Bpf(bpf::OpenError),
+    /// Neither tier is to be had.
+    #[error("{inet_diag}{}", .bpf.as_ref().map(|e| format!("; before that, BPF: {e}")).unwrap_or_default())]
+    InetDiag {
+        /// Why inet_diag failed.
+        inet_diag: inet_diag::OpenError,
+        /// Why BPF failed, if it was tried.
+        bpf: Option<bpf::OpenError>,
+    },
+}
+
+/// Why a poll failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PollError {
+    /// The BPF tier's reason.
+    #[error(transparent)]
+    Bpf(#[from] bpf::PollError),
+    /// The inet_diag tier's reason.
+    #[error("dumping sockets over netlink: {0}")]
+    InetDiag(#[from] inet_diag::PollError),
+}
+
+pub(crate) enum Eyes {
+    Bpf(Box<BpfTier>),
+    InetDiag {
+        tier: Box<InetDiag>,
+        out: Vec<Snapshot>,
+        inodes: FxHashMap<u64, u32>,
+    },
+}
+
+/// What the inet_diag tier cannot see.
+fn inet_diag_features(reason: &str) -> Vec<Feature> {
+    let missing = |name, measures, serves| Feature {
+        name,
+        measures,
+        state: FeatureState::Missing {
+            reason: reason.to_owned(),
+        },
+        serves,
+    };
+    vec![
+        Feature {
+            name: "snapshot",
+            measures: "the statistics of tcp_info",
+            state: FeatureState::Active,
+            serves: ProblemSet::EMPTY,
+        },
+        missing(
+            "lifecycle",
+            "opening and closing; connections shorter than a poll are not seen",
+            ProblemSet::EMPTY,
+        ),
+        missing(
+            "segment",
+            "RTT sums, sample by sample",
+            ProblemSet::EMPTY.with(Problem::DelayedAck),
+        ),
+        missing(
+            "recovery",
+            "recovery episodes",
+            ProblemSet::EMPTY.with(Problem::FastRetransmit),
+        ),
+        missing("calls", "socket calls", ProblemSet::EMPTY),
+    ]
+}
+
+impl Eyes {
+    pub(crate) fn open(
+        choice: TierChoice,
+        options: &bpf::Options,
+    ) -> Result<(Self, Capabilities), OpenError> {
+        let refused = match choice {
+            TierChoice::InetDiag => None,
+            TierChoice::Auto | TierChoice::Bpf => match BpfTier::open(options) {
+                Ok(tier) => {
+                    let capabilities = Capabilities {
+                        tier: Tier::Bpf,
+                        features: tier.features().to_vec(),
+                        fallback: None,
+                    };
+                    return Ok((Eyes::Bpf(Box::new(tier)), capabilities));
+                }
+                Err(error) if choice == TierChoice::Bpf => return Err(OpenError::Bpf(error)),
+                Err(error) => Some(error),
+            },
+        };
+        let options = inet_diag::Options {
+            changed_only: true,
+            ..Default::default()
+        };
+        match InetDiag::with_options(options) {
+            Ok(tier) => {
+                let reason = match &refused {
+                    Some(error) => format!("the inet_diag tier is in use because {error}"),
+                    None => "the inet_diag tier was asked for".to_owned(),
+                };
+                let capabilities = Capabilities {
+                    tier: Tier::InetDiag,
+                    features: inet_diag_features(&reason),
+                    fallback: refused.map(|e| e.to_string()),
+                };
+                let eyes = Eyes::InetDiag {
+                    tier: Box::new(tier),
+                    out: Vec::new(),
+                    inodes: FxHashMap::default(),
+                };
+                Ok((eyes, capabilities))
+            }
+            Err(inet_diag) => Err(OpenError::InetDiag {
+                inet_diag,
+                bpf: refused,
+            }),
+        }
+    }
+
+    pub(crate) fn poll(&mut self, sink: &mut impl Sink) -> Result<PollReport, PollError> {
+        match self {
+            Eyes::Bpf(tier) => Ok(tier.poll(sink)?),
+            Eyes::InetDiag { tier, out, inodes } => {
+                let at: MonoNanos = monotonic();
+                out.clear();
+                let report = tier.poll(out)?;
+                for (snapshot, key) in out.iter().zip(tier.keys()) {
+                    if snapshot.closed {
+                        inodes.remove(&snapshot.id.cookie);
+                    } else {
+                        inodes.insert(snapshot.id.cookie, key.inode);
+                    }
+                    sink.see(snapshot);
+                }
+                Ok(PollReport {
+                    at,
+                    visited: report.seen,
+                    live: report.seen,
+                    missed: report.dropped,
+                    repeats: report.repeated,
+                    emitted: report.emitted - report.closed,
+                    closed: report.closed,
+                    left_over: 0,
+                    passes: 1,
+                    walked: true,
+                })
+            }
+        }
+    }
+
+    /// Tells who holds which connection, by cookie.
+    pub(crate) fn owners(&mut self, mut sink: impl FnMut(u64, Owner)) -> Result<(), PollError> {
+        match self {
+            Eyes::Bpf(tier) => Ok(tier.owners(sink)?),
+            Eyes::InetDiag { inodes, .. } => {
+                let owners = owners::by_inode();
+                for (cookie, inode) in inodes {
+                    if let Some(owner) = owners.get(inode) {
+                        sink(*cookie, owner.clone());
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks for connections that the polls do not meet; gives their number.
+    pub(crate) fn audit(&mut self) -> u64 {
+        match self {
+            Eyes::Bpf(tier) => {
+                tier.walk_next();
+                tier.seed()
+            }
+            Eyes::InetDiag { .. } => 0,
+        }
+    }
+
+    /// Whether the next polls hand over every connection, changed or not.
+    pub(crate) fn emit_all(&mut self, all: bool) {
+        if let Eyes::Bpf(tier) = self {
+            tier.emit_all(all);
+        }
+    }
+
+    pub(crate) fn suspect(&mut self, cookies: &[u64]) {
+        if let Eyes::Bpf(tier) = self {
+            tier.suspect(cookies);
+        }
+    }
+
+    pub(crate) fn take_calls(&mut self) -> Vec<Call> {
+        match self {
+            Eyes::Bpf(tier) => tier.take_calls(),
+            Eyes::InetDiag { .. } => Vec::new(),
+        }
+    }
+
+    pub(crate) fn losses(&self) -> LossCounters {
+        match self {
+            Eyes::Bpf(tier) => tier.losses(),
+            Eyes::InetDiag { .. } => LossCounters::default(),
+        }
+    }
+
+    pub(crate) fn turnover(&self) -> Option<(u64, u64)> {
+        match self {
+            Eyes::Bpf(tier) => Some(tier.turnover()),
+            Eyes::InetDiag { .. } => None,
+        }
+    }
+
+    pub(crate) fn programs(&self) -> Vec<ProgramCost> {
+        match self {
+            Eyes::Bpf(tier) => tier.programs(),
+            Eyes::InetDiag { .. } => Vec::new(),
+        }
+    }
+
+    pub(crate) fn enable_statistics(&mut self) -> std::io::Result<()> {
+        match self {
+            Eyes::Bpf(tier) => tier.enable_statistics(),
+            Eyes::InetDiag { .. } => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent of one host.
+//!
+//! What enters: snapshots from the eyes (`slowpath-observe`). What leaves: live
+//! connections with their latest verdict ([`LiveConnection`]), and the log
+//! (`slowpath-store`): problem intervals as they are found, a summary of each connection
+//! when it closes and now and then while it lives, and coverage.
+//!
+//! What is promised: polls at Poisson times, so that sampled values see time averages
+//! (SNAP section 2.1); one thread polls, classifies and spools, another makes Parquet
+//! segments; a connection that opened and closed between two polls has its record; what
+//! is kept in memory is bounded by the connections that live plus fixed amounts. The agent
+//! judges nothing itself and stores no query.
+
+mod agent;
+mod book;
+mod connections;
+mod eyes;
+mod owners;
+
+pub use agent::{Agent, Config, FinishReport, PollError, PollReport, StartError};
+pub use connections::{HistoryPoint, LiveConnection};
+pub use eyes::{Capabilities, TierChoice};
+pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};

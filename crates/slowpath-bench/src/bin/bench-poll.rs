@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What monitoring costs; the last line is one JSON object.
+
+use serde_json::json;
+use slowpath_bench::{events, farm, loss, polls, transactions};
+use std::error::Error;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [farm::ARGUMENT, pairs, number] => match (pairs.parse(), number.parse()) {
+            (Ok(pairs), Ok(number)) => farm::child(pairs, number).map_err(Into::into),
+            _ => Err("farm-child PAIRS NUMBER".into()),
+        },
+        [transactions::ARGUMENT] => transactions::child().map_err(Into::into),
+        ["loss", pairs] => match pairs.parse() {
+            Ok(pairs) => losses(pairs).map(drop),
+            Err(_) => Err("bench-poll loss PAIRS".into()),
+        },
+        ["polls", sockets, rounds] => match (sockets.parse(), rounds.parse()) {
+            (Ok(sockets), Ok(rounds)) => polls::measure(sockets, rounds).map(|c| print_polls(&c)),
+            _ => Err("bench-poll polls SOCKETS ROUNDS".into()),
+        },
+        [] => bench(false),
+        ["--quick"] => bench(true),
+        _ => Err("usage: bench-poll [--quick | polls SOCKETS ROUNDS | loss PAIRS]".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-poll: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
+    let rounds = if quick { 7 } else { 25 };
+    let event = events::measure(if quick { 3 } else { 9 })?;
+    println!(
+        "events: call {:.0} ns (bare {:.0}), segment {:.0} ns (bare {:.0}); kernel's own run-time statistics, their cost included",
+        event.call, event.call_bare, event.segment, event.segment_bare
+    );
+    let pairs = if quick { 5 } else { 15 };
+    let [pinned, free, many] = losses(pairs)?;
+    let ten = polls::measure(10_000, rounds)?;
+    print_polls(&ten);
+    let hundred = polls::measure(100_000, rounds / 2 + 1)?;
+    print_polls(&hundred);
+    let volume = slowpath_bench::volume::measure(quick)?;
+    println!("log: {volume:.2} MB a host a day");
+    println!(
+        "{}",
+        json!({
+            "sockets": ten.sockets,
+            "ns_per_socket": round(ten.agent),
+            "ns_per_socket_100k": round(hundred.agent),
+            "cpu_percent_of_one_core_at_500ms": round(ten.agent * 10_000.0 / 500e6 * 100.0),
+            "ss_ratio": round(ten.ss / ten.agent),
+            "call_event_ns": round(event.call),
+            "segment_event_ns": round(event.segment),
+            "call_event_bare_ns": round(event.call_bare),
+            "segment_event_bare_ns": round(event.segment_bare),
+            "throughput_loss_percent": round(pinned.percent),
+            "throughput_loss_bound_percent": round(pinned.bound),
+            "throughput_loss_bare_percent": round(pinned.bare_percent),
+            "throughput_loss_unpinned_percent": round(free.percent),
+            "throughput_loss_unpinned_bound_percent": round(free.bound),
+            "throughput_loss_unpinned_bare_percent": round(free.bare_percent),
+            "throughput_loss_1000_percent": round(many.percent),
+            "throughput_loss_1000_bound_percent": round(many.bound),
+            "throughput_loss_1000_bare_percent": round(many.bare_percent),
+            "collect_ns_per_socket": round(ten.collect),
+            "walk_ns_per_socket": round(ten.walk),
+            "ss_ns_per_socket": round(ten.ss),
+            "mb_per_day": round(volume),
+        })
+    );
+    Ok(())
+}
+
+fn print_polls(cost: &polls::PollCost) {
+    println!(
+        "{} sockets, half changed: agent {:.0} ns a socket (eyes {:.0}, walking {:.0}), ss -tin {:.0}",
+        cost.sockets, cost.agent, cost.collect, cost.walk, cost.ss
+    );
+}
+
+/// Three significant digits are more than the machine repeats.
+fn round(value: f64) -> f64 {
+    let scale = 10f64.powi(2 - value.abs().max(1e-9).log10().floor() as i32);
+    (value * scale).round() / scale
+}
+
+/// Request/response on one processor, on two, and over 1,000 connections.
+fn losses(pairs: usize) -> Result<[loss::Loss; 3], Box<dyn Error>> {
+    let pinned = loss::measure(1, true, pairs)?;
+    let free = loss::measure(1, false, pairs)?;
+    let many = loss::measure(1_000, false, pairs)?;
+    for (name, l) in [
+        ("pinned", pinned),
+        ("unpinned", free),
+        ("1,000 connections", many),
+    ] {
+        println!(
+            "request/response, {name}: {:.0} a second, loss {:.1} %, bound {:.1} %; a bare counting program {:.1} %",
+            l.rate, l.percent, l.bound, l.bare_percent
+        );
+    }
+    Ok([pinned, free, many])
+}

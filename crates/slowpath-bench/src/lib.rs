@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the benchmarks share: sockets by the thousand in processes of their own, CPU
+//! clocks, medians.
+
+pub mod bare;
+pub mod events;
+pub mod farm;
+pub mod loss;
+pub mod polls;
+pub mod transactions;
+pub mod volume;
+
+use slowpath_model::Micros;
+
+/// The middle value; the lower of the two middle ones of an even number; 0 of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values
+        .get(values.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or(0.0)
+}
+
+/// CPU time of this process, user and system.
+pub fn own_cpu() -> Micros {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Micros(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
+}
+
+/// CPU time of the children of this process that have ended, user and system.
+pub fn children_cpu() -> Micros {
+    // SAFETY: rusage is plain data, which the call fills.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+    Micros(micros(usage.ru_utime) + micros(usage.ru_stime))
+}

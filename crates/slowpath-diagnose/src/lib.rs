@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pure classification of connections: which stage limits each, and what to do about it.
+//!
+//! What enters: two [`Snapshot`](slowpath_model::Snapshot)s of one connection, the lowest
+//! RTT known to its peer, and [`Thresholds`].
+//!
+//! What leaves: [`classify`] gives the [`IntervalVerdict`](slowpath_model::IntervalVerdict)
+//! on the interval between them, after SNAP's Table 2; [`measure`] gives the times and
+//! events behind it before any threshold; [`advise`] turns a finding into something a
+//! person can act on; [`Totals`] adds verdicts up over a connection's life; and
+//! [`problem_table`] makes SNAP's Table 4 of many connections.
+//!
+//! What is promised: the same input gives the same output. No I/O, no clock, no
+//! randomness; no allocation while nothing is wrong. A statistic that is missing, or a
+//! counter that went backwards, makes the problem that needs it *unmeasured*, never
+//! absent.
+
+mod advice;
+mod delta;
+mod measure;
+mod opened;
+mod rules;
+mod sizing;
+mod table;
+mod thresholds;
+mod totals;
+
+pub use advice::{Actor, Advice, AdviceContext, advise};
+pub use measure::{Measure, Measures, classify, measure};
+pub use opened::opened;
+pub use sizing::{SendBufferSizing, size_send_buffer};
+pub use table::{ProblemRow, ProblemTable, TIME_PERCENTAGES, problem_table};
+pub use thresholds::Thresholds;
+pub use totals::Totals;

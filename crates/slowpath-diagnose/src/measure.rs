@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From two snapshots to measures, and from measures to the verdict.
+
+use crate::rules::{
+    delayed_ack::delayed_ack, fast_retransmit::fast_retransmit, receiver_window::receiver_window,
+    send_buffer::send_buffer, timeout::timeout,
+};
+use crate::{Thresholds, delta};
+use slowpath_model::{
+    Finding, IntervalVerdict, Micros, MonoNanos, Problem, ProblemSet, Share, Snapshot,
+};
+
+/// What one rule says of one interval, before thresholds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// A statistic that the rule needs is missing or went backwards.
+    Unmeasured,
+    /// It did not happen.
+    Absent,
+    /// It happened; how long it lasted is unknown.
+    Coarse {
+        /// How often, if known.
+        events: Option<u64>,
+    },
+    /// It lasted this long.
+    Measured {
+        /// The counter's difference as it is. It may exceed the interval: by the grain of
+        /// the kernel's clock, and where a wait is counted when it ends.
+        time: Micros,
+        /// How often; `None` for problems that have a duration only.
+        events: Option<u64>,
+    },
+}
+
+impl Measure {
+    /// Of a problem that has a duration only.
+    pub(crate) fn of_time(time: Option<Micros>) -> Self {
+        match time {
+            None => Measure::Unmeasured,
+            Some(Micros::ZERO) => Measure::Absent,
+            Some(time) => Measure::Measured { time, events: None },
+        }
+    }
+
+    /// Of a problem that is counted; events without a known time are coarse.
+    pub(crate) fn of_events(events: Option<u64>, time: Option<Micros>) -> Self {
+        match (events, time) {
+            (None, _) | (Some(0), None) => Measure::Unmeasured,
+            (Some(0), Some(Micros::ZERO)) => Measure::Absent,
+            (events, None) => Measure::Coarse { events },
+            (events, Some(time)) => Measure::Measured { time, events },
+        }
+    }
+
+    /// The measured time; zero if absent, `None` if it is not known.
+    pub fn time(self) -> Option<Micros> {
+        match self {
+            Measure::Absent => Some(Micros::ZERO),
+            Measure::Measured { time, .. } => Some(time),
+            Measure::Unmeasured | Measure::Coarse { .. } => None,
+        }
+    }
+
+    /// The events; zero if absent, `None` if they are not known or the problem has none.
+    pub fn events(self) -> Option<u64> {
+        match self {
+            Measure::Absent => Some(0),
+            Measure::Measured { events, .. } | Measure::Coarse { events } => events,
+            Measure::Unmeasured => None,
+        }
+    }
+}
+
+/// What every rule says of one connection over one interval, before thresholds. Measured
+/// times and events of adjacent intervals add up to those of the whole, as long as the RTT
+/// baseline stays and no rule had to fall back on sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measures {
+    /// The interval's beginning.
+    pub from: MonoNanos,
+    /// The interval's end.
+    pub to: MonoNanos,
+    /// SendBufferLimited.
+    pub send_buffer: Measure,
+    /// FastRetransmit.
+    pub fast_retransmit: Measure,
+    /// Timeout.
+    pub timeout: Measure,
+    /// DelayedAck.
+    pub delayed_ack: Measure,
+    /// ReceiverWindowLimited.
+    pub receiver_window: Measure,
+    /// The path's own RTT, as used for delayed ACKs.
+    pub baseline_rtt: Option<Micros>,
+    /// Delayed ACKs seen, the harmless ones of an exchange included.
+    pub delayed_acks: Option<u64>,
+    /// Delayed ACKs that held unsent data or a writer back.
+    pub held_acks: Option<u64>,
+}
+
+/// Applies every rule to the interval between two snapshots of one connection.
+///
+/// `peer_baseline` is the lowest RTT known from other connections to the same remote
+/// address. An interval without length has nothing in it: keep `before` and try with the
+/// next snapshot.
+pub fn measure(
+    before: &Snapshot,
+    after: &Snapshot,
+    peer_baseline: Option<Micros>,
+    thresholds: &Thresholds,
+) -> Measures {
+    let mut measures = Measures {
+        from: before.at,
+        to: after.at.max(before.at),
+        send_buffer: Measure::Absent,
+        fast_retransmit: Measure::Absent,
+        timeout: Measure::Absent,
+        delayed_ack: Measure::Absent,
+        receiver_window: Measure::Absent,
+        baseline_rtt: None,
+        delayed_acks: None,
+        held_acks: None,
+    };
+    if measures.interval() == Micros::ZERO {
+        return measures;
+    }
+    let (b, a) = (&before.stats, &after.stats);
+    let acks = delayed_ack(b, a, peer_baseline, thresholds);
+    measures.send_buffer = send_buffer(b, a);
+    measures.fast_retransmit = fast_retransmit(b, a);
+    measures.timeout = timeout(b, a);
+    measures.delayed_ack = acks.measure;
+    measures.receiver_window = receiver_window(b, a);
+    measures.baseline_rtt = acks.baseline;
+    measures.delayed_acks = acks.seen;
+    measures.held_acks = acks.held;
+    measures
+}
+
+impl Measures {
+    /// The interval's length.
+    pub fn interval(&self) -> Micros {
+        self.to.since(self.from)
+    }
+
+    /// What the rule for `problem` says; nothing for `SenderAppLimited`, which is what the
+    /// others leave.
+    pub fn of(&self, problem: Problem) -> Measure {
+        match problem {
+            Problem::SenderAppLimited => Measure::Absent,
+            Problem::SendBufferLimited => self.send_buffer,
+            Problem::FastRetransmit => self.fast_retransmit,
+            Problem::Timeout => self.timeout,
+            Problem::DelayedAck => self.delayed_ack,
+            Problem::ReceiverWindowLimited => self.receiver_window,
+        }
+    }
+
+    /// Each rule's problem and measure, in the order of [`Problem::ALL`].
+    fn rules(&self) -> [(Problem, &Measure); 5] {
+        [
+            (Problem::SendBufferLimited, &self.send_buffer),
+            (Problem::FastRetransmit, &self.fast_retransmit),
+            (Problem::Timeout, &self.timeout),
+            (Problem::DelayedAck, &self.delayed_ack),
+            (Problem::ReceiverWindowLimited, &self.receiver_window),
+        ]
+    }
+
+    /// The problems whose rule could not be applied.
+    pub fn unmeasured(&self) -> ProblemSet {
+        self.rules()
+            .into_iter()
+            .filter(|(_, measure)| **measure == Measure::Unmeasured)
+            .map(|(problem, _)| problem)
+            .collect()
+    }
+
+    /// Whether any rule has a finding.
+    pub fn any(&self, thresholds: &Thresholds) -> bool {
+        self.rules().into_iter().any(|(problem, measure)| {
+            !matches!(measure, Measure::Absent | Measure::Unmeasured)
+                && self.finding(problem, thresholds).is_some()
+        })
+    }
+
+    /// The finding on `problem`, if it is more than a statistic: its share is clipped to
+    /// the interval, and those of the two exclusive chronographs together are.
+    pub fn finding(&self, problem: Problem, thresholds: &Thresholds) -> Option<Finding> {
+        let interval = self.interval();
+        let (share, events) = match self.of(problem) {
+            Measure::Unmeasured | Measure::Absent => return None,
+            Measure::Coarse { events } => (Share::Coarse, events),
+            Measure::Measured { events, .. } => (Share::Measured(self.clipped(problem)), events),
+        };
+        let counted = matches!(problem, Problem::FastRetransmit | Problem::Timeout)
+            && events.is_some_and(|e| e > 0);
+        if interval == Micros::ZERO
+            || !(counted || thresholds.is_notable(share.time_of(interval), interval))
+        {
+            return None;
+        }
+        Some(Finding {
+            problem,
+            share,
+            events,
+        })
+    }
+
+    fn clipped(&self, problem: Problem) -> Micros {
+        let interval = self.interval().0;
+        let time = |m: Measure| m.time().map_or(0, |t| t.0);
+        let (buffer, window) = (time(self.send_buffer), time(self.receiver_window));
+        let both = u128::from(buffer) + u128::from(window);
+        let scaled = |part: u64| {
+            if both > u128::from(interval) {
+                // At most `interval`, as `part` is at most `both`.
+                (u128::from(part) * u128::from(interval) / both) as u64
+            } else {
+                part
+            }
+        };
+        Micros(match problem {
+            Problem::SendBufferLimited => scaled(buffer),
+            Problem::ReceiverWindowLimited => scaled(window),
+            other => time(self.of(other)).min(interval),
+        })
+    }
+
+    /// The verdict, with the evidence from the two snapshots that were measured.
+    pub fn verdict(
+        &self,
+        before: &Snapshot,
+        after: &Snapshot,
+        thresholds: &Thresholds,
+    ) -> IntervalVerdict {
+        let interval = self.interval();
+        let mut findings = Vec::new();
+        let mut unmeasured = ProblemSet::EMPTY;
+        for (problem, measure) in self.rules() {
+            match measure {
+                Measure::Absent => {}
+                Measure::Unmeasured => unmeasured.insert(problem),
+                Measure::Coarse { .. } | Measure::Measured { .. } => {
+                    findings.extend(self.finding(problem, thresholds));
+                }
+            }
+        }
+        // Stable: equal shares stay in the order of `Problem::ALL`.
+        findings.sort_by_key(|f: &Finding| std::cmp::Reverse(f.share.time_of(interval)));
+        IntervalVerdict {
+            connection: after.id,
+            from: self.from,
+            to: self.to,
+            dominating: findings
+                .first()
+                .map_or(Problem::SenderAppLimited, |f| f.problem),
+            findings,
+            unmeasured,
+            deltas: delta::deltas(before, after, self.baseline_rtt, self.delayed_acks),
+        }
+    }
+}
+
+/// The verdict on the interval between two snapshots of one connection: [`measure`], then
+/// thresholds. Allocates only if there is a finding.
+pub fn classify(
+    before: &Snapshot,
+    after: &Snapshot,
+    peer_baseline: Option<Micros>,
+    thresholds: &Thresholds,
+) -> IntervalVerdict {
+    measure(before, after, peer_baseline, thresholds).verdict(before, after, thresholds)
+}

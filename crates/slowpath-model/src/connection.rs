@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is who: connections, their addresses and their owners.
+
+use crate::MonoNanos;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Names one connection on one host, unambiguously over reboots, network namespaces and
+/// reused 4-tuples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ConnectionId {
+    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`) as a 128-bit number.
+    pub boot_id: u128,
+    /// Inode number of the network namespace (`net->ns.inum`); 0 where the tier cannot tell.
+    pub netns: u32,
+    /// The socket cookie (`sock_gen_cookie`), unique since boot.
+    pub cookie: u64,
+    /// When the connection was opened or, for connections older than the agent and for
+    /// the inet_diag tier, 0: a socket that is disconnected and connected again keeps its
+    /// cookie.
+    pub start: MonoNanos,
+}
+
+/// The 4-tuple of a connection, as the socket sees it, IPv4-mapped IPv6 addresses
+/// (RFC 4291 section 2.5.5.2) turned into IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FourTuple {
+    /// This host's address and port.
+    pub local: SocketAddr,
+    /// The peer's address and port.
+    pub remote: SocketAddr,
+}
+
+/// `::ffff:a.b.c.d` becomes `a.b.c.d`; every other address stays.
+pub fn normalise(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+impl FourTuple {
+    /// A 4-tuple with both addresses normalised.
+    pub fn new(local: SocketAddr, remote: SocketAddr) -> Self {
+        FourTuple {
+            local: SocketAddr::new(normalise(local.ip()), local.port()),
+            remote: SocketAddr::new(normalise(remote.ip()), remote.port()),
+        }
+    }
+
+    /// The same connection seen from its other end.
+    pub fn reversed(self) -> Self {
+        FourTuple {
+            local: self.remote,
+            remote: self.local,
+        }
+    }
+
+    /// A key that both ends of a connection agree on (no address translation between them).
+    pub fn pair_key(self) -> (SocketAddr, SocketAddr) {
+        if self.local <= self.remote {
+            (self.local, self.remote)
+        } else {
+            (self.remote, self.local)
+        }
+    }
+}
+
+impl fmt::Display for FourTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {}", self.local, self.remote)
+    }
+}
+
+/// Which end opened the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// This end called `connect`.
+    Opened,
+    /// This end accepted it.
+    Accepted,
+    /// It is older than the agent, or the tier cannot tell.
+    Unknown,
+}
+
+/// The process that owns a socket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Owner {
+    /// Process id in the agent's pid namespace.
+    pub pid: u32,
+    /// The process's command name (`comm`, up to 15 bytes).
+    pub command: Arc<str>,
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The words every other crate of slowpath shares.
+//!
+//! What enters: nothing; this crate does no I/O and reads no clock.
+//! What leaves: typed values. [`Snapshot`] is what the eyes in the kernel
+//! (`slowpath-observe`) produce for one connection at one moment;
+//! [`IntervalVerdict`] is what the classifier (`slowpath-diagnose`) makes of two of
+//! them; [`ProblemInterval`], [`ConnectionSummary`] and [`Coverage`] are what the log
+//! (`slowpath-store`) keeps.
+//!
+//! What is promised: units are in the types ([`Micros`], [`MonoNanos`], [`WallMicros`])
+//! or in the field's doc (bytes, segments); kernel scalings are already undone; a
+//! statistic that a kernel may lack is an `Option`, never a zero.
+
+mod connection;
+mod problem;
+mod record;
+mod stats;
+mod units;
+
+pub use connection::{ConnectionId, FourTuple, Origin, Owner, normalise};
+pub use problem::{Deltas, Finding, IntervalVerdict, Problem, ProblemSet, Share, Stage};
+pub use record::{ConnectionSummary, Coverage, LossCounters, ProblemInterval};
+pub use stats::{
+    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, RecoveryStats, RtoStats, RttSums, Snapshot,
+    TcpState, TcpStats, Tier, call_bucket,
+};
+pub use units::{Micros, MonoNanos, WallMicros};

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the log keeps: problem intervals, connection summaries, coverage.
+
+use crate::{
+    ConnectionId, Deltas, Finding, FourTuple, Micros, Origin, Owner, Problem, ProblemSet, TcpStats,
+    Tier, WallMicros,
+};
+use serde::{Deserialize, Serialize};
+
+/// An interval in which a connection had at least one problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemInterval {
+    /// Which connection.
+    pub connection: ConnectionId,
+    /// The interval's end.
+    pub end: WallMicros,
+    /// The interval's length.
+    pub duration: Micros,
+    /// Every problem found, largest share first; never empty.
+    pub findings: Vec<Finding>,
+    /// Problems that could not be measured.
+    pub unmeasured: ProblemSet,
+    /// The evidence.
+    pub deltas: Deltas,
+}
+
+/// One connection over the time it was observed; written when it closes and, as a
+/// checkpoint that a later one replaces, while it lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionSummary {
+    /// Which connection.
+    pub connection: ConnectionId,
+    /// Its addresses.
+    pub tuple: FourTuple,
+    /// Which end opened it.
+    pub origin: Origin,
+    /// Its owner, if known.
+    pub owner: Option<Owner>,
+    /// Which tier saw it.
+    pub tier: Tier,
+    /// When it was first observed.
+    pub first_seen: WallMicros,
+    /// When it was last observed.
+    pub last_seen: WallMicros,
+    /// Whether it has closed.
+    pub closed: bool,
+    /// Time observed: the sum of its intervals.
+    pub observed: Micros,
+    /// Polls that contributed.
+    pub polls: u64,
+    /// Time each problem took, indexed by the problem's number
+    /// ([`Problem::ALL`]); `SenderAppLimited` is what the others left.
+    pub problem_time: [Micros; Problem::ALL.len()],
+    /// Events of each problem, indexed likewise.
+    pub problem_events: [u64; Problem::ALL.len()],
+    /// Problems that could not be measured in some interval.
+    pub unmeasured: ProblemSet,
+    /// Its statistics when last observed.
+    pub stats: TcpStats,
+    /// Bytes and calls written by the application, where seen.
+    pub bytes_written: Option<u64>,
+    /// Send calls, where seen.
+    pub writes: Option<u64>,
+    /// Bytes read by the application, where seen.
+    pub bytes_read: Option<u64>,
+    /// Receive calls, where seen.
+    pub reads: Option<u64>,
+}
+
+/// Losses on the way from the kernel to the log, each since the agent's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossCounters {
+    /// Sockets for which no storage could be had (out of memory).
+    pub storage_failed: u64,
+    /// Snapshots that found the snapshot area full.
+    pub snapshots_dropped: u64,
+    /// Final records that found their ring full.
+    pub closes_dropped: u64,
+    /// Call records that found their ring full.
+    pub calls_dropped: u64,
+    /// Records that the spool could not take (disk full, unwritable).
+    pub records_dropped: u64,
+}
+
+/// What was looked at, and what was missed, over one stretch of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// The stretch's end.
+    pub end: WallMicros,
+    /// The stretch's length.
+    pub duration: Micros,
+    /// Polls made.
+    pub polls: u64,
+    /// Sockets seen by the last poll.
+    pub sockets: u64,
+    /// Sockets that were alive and that the last poll did not see.
+    pub missed: u64,
+    /// Sockets that polls met twice and counted once.
+    pub repeats: u64,
+    /// Snapshots emitted because something had changed.
+    pub emitted: u64,
+    /// Connections opened.
+    pub opened: u64,
+    /// Connections closed.
+    pub closed: u64,
+    /// Connections whose owner is unknown.
+    pub owners_unknown: u64,
+    /// Losses, since the agent's start.
+    pub losses: LossCounters,
+    /// CPU time of the agent, user and system.
+    pub cpu: Micros,
+    /// Problems that this tier on this kernel cannot measure.
+    pub unmeasured: ProblemSet,
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Eyes in the kernel: snapshots of TCP connections.
+//!
+//! What enters: nothing but the kernel. What leaves: [`slowpath_model::Snapshot`]s of every
+//! connection that changed since the last poll or closed, and counts of what was lost on
+//! the way. Two tiers give the same type: [`bpf`] (tracepoints, iterators and socket
+//! storage) and [`inet_diag`] (netlink), the latter without the statistics that only BPF
+//! sees; those are `None`, never zero.
+//!
+//! What is promised: a connection is handed over at most once a poll; every map, ring and
+//! queue is bounded and counts its drops; nothing here judges.
+
+pub mod bpf;
+pub mod inet_diag;
+pub mod mlab;
+pub mod tcp_info;
+
+mod mapped;
+mod namespaces;
+mod probes;
+mod wire;
+
+use slowpath_model::{MonoNanos, ProblemSet, Snapshot};
+
+/// One thing the eyes can see, and whether they do here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// Its name.
+    pub name: &'static str,
+    /// What it measures.
+    pub measures: &'static str,
+    /// Whether it is active.
+    pub state: FeatureState,
+    /// Problems that cannot be measured without it.
+    pub serves: ProblemSet,
+}
+
+/// Whether a feature is active.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FeatureState {
+    /// It is.
+    Active,
+    /// It is not.
+    Missing {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What one poll saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PollReport {
+    /// When the poll began.
+    pub at: MonoNanos,
+    /// Connections that the walk met, each once.
+    pub visited: u64,
+    /// Connections alive, counted at opening and closing.
+    pub live: u64,
+    /// Connections alive that the walk did not meet.
+    pub missed: u64,
+    /// Connections that the walk met more than once and that were counted once.
+    pub repeats: u64,
+    /// Snapshots handed over because something had changed.
+    pub emitted: u64,
+    /// Final snapshots handed over.
+    pub closed: u64,
+    /// Connections whose snapshot found no room in any pass.
+    pub left_over: u64,
+    /// Passes that were needed.
+    pub passes: u32,
+    /// Whether the poll walked over every connection; otherwise it looked at those that
+    /// changed, `visited` is `live`, and nothing is known of `missed` and `repeats`.
+    pub walked: bool,
+}
+
+/// Who takes the snapshots of a poll.
+pub trait Sink {
+    /// The connection with this cookie in this namespace comes a few snapshots later.
+    fn expect(&mut self, netns: u32, cookie: u64) {
+        let _ = (netns, cookie);
+    }
+
+    /// One snapshot.
+    fn see(&mut self, snapshot: &Snapshot);
+}
+
+impl<F: FnMut(&Snapshot)> Sink for F {
+    fn see(&mut self, snapshot: &Snapshot) {
+        self(snapshot);
+    }
+}
+
+/// One socket call of a connection under suspicion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The connection's socket cookie.
+    pub cookie: u64,
+    /// When the call returned.
+    pub at: MonoNanos,
+    /// Bytes it moved.
+    pub bytes: u32,
+    /// Which way.
+    pub direction: Direction,
+}
+
+/// The direction of a socket call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The application wrote.
+    Send,
+    /// The application read.
+    Receive,
+}
+
+/// What one BPF program has cost so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramCost {
+    /// The probe it belongs to.
+    pub probe: &'static str,
+    /// Its name.
+    pub program: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// For how long in all, in nanoseconds.
+    pub nanos: u64,
+}
+
+/// The kernel's monotonic clock, the one that BPF reads.
+pub fn monotonic() -> MonoNanos {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    MonoNanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// The kernel's boot id as a number; 0 where `/proc` does not tell.
+pub fn boot_id() -> u128 {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .ok()
+        .and_then(|id| u128::from_str_radix(&id.trim().replace('-', ""), 16).ok())
+        .unwrap_or(0)
+}

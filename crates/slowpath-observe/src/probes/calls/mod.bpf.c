@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Socket calls, from sock_send_length and sock_recv_length (Linux 6.3), summed up for
+ * each connection; call by call for connections under suspicion.
+ */
+#include "../connection.bpf.h"
+
+struct call {
+	u64 cookie;
+	u64 at_ns;
+	u32 bytes;
+	u32 direction; /* 0 send, 1 receive */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} call_log SEC(".maps");
+
+static __always_inline void log_call(struct connection *c, u32 bytes, u32 direction)
+{
+	struct call *call = bpf_ringbuf_reserve(&call_log, sizeof(*call), 0);
+
+	if (call) {
+		call->cookie = c->cookie;
+		call->at_ns = bpf_ktime_get_ns();
+		call->bytes = bytes;
+		call->direction = direction;
+		bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
+	} else {
+		struct shared *s = shared_page();
+
+		if (s)
+			__sync_fetch_and_add(&s->calls_dropped, 1);
+	}
+}
+
+static __always_inline u32 bucket_of(u32 bytes)
+{
+	u32 log2 = 0, n = bytes;
+
+	if (n >= 1 << 16) {
+		n >>= 16;
+		log2 += 16;
+	}
+	if (n >= 1 << 8) {
+		n >>= 8;
+		log2 += 8;
+	}
+	if (n >= 1 << 4) {
+		n >>= 4;
+		log2 += 4;
+	}
+	if (n >= 1 << 2) {
+		n >>= 2;
+		log2 += 2;
+	}
+	if (n >= 1 << 1)
+		log2 += 1;
+	if (log2 < 4)
+		return 0;
+	log2 -= 3;
+	return log2 < BUCKETS ? log2 : BUCKETS - 1;
+}
+
+static __always_inline void count_call(struct sock *sk, struct connection *c,
+				       struct calls *calls, u32 bytes, u32 direction)
+{
+	/* two threads may call on one socket at once */
+	__sync_fetch_and_add(&calls->count, 1);
+	__sync_fetch_and_add(&calls->bytes, bytes);
+	__sync_fetch_and_add(&calls->histogram[bucket_of(bytes) & (BUCKETS - 1)], 1);
+	if (bytes < calls->min)
+		calls->min = bytes;
+	if (bytes > calls->max)
+		calls->max = bytes;
+	calls->last_jiffies = bpf_jiffies64(); /* a clock would double the cost */
+	changed(c, sk);
+	if (c->suspect) {
+		c->suspect--;
+		log_call(c, bytes, direction);
+	}
+}
+
+static __always_inline struct connection *connection_of(struct sock *sk, int bytes)
+{
+	if (bytes < 0 || sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	return bpf_sk_storage_get(&connections, sk, 0, 0);
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(sends, struct sock *sk, int bytes, int flags)
+{
+	struct connection *c = connection_of(sk, bytes);
+
+	if (c)
+		count_call(sk, c, &c->sends, bytes, 0);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(receives, struct sock *sk, int bytes, int flags)
+{
+	struct connection *c = connection_of(sk, bytes);
+
+	if (c)
+		count_call(sk, c, &c->receives, bytes, 1);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

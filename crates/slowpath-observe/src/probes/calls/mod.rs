@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Socket calls: sums for all, call by call for suspects.
+
+use super::{Probe, object};
+
+/// The probe.
+pub(crate) const PROBE: Probe = Probe {
+    name: "calls",
+    measures: "socket calls",
+    since: "6.3",
+    required: false,
+    serves: &[],
+    object: object!("calls"),
+};

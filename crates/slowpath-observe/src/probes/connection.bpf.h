@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the probes keep for each connection, the maps they share, and the one function
+ * that copies a connection's statistics out. The Rust side of `struct record` and
+ * `struct shared` is wire.rs; a test compares the sizes and offsets of both.
+ */
+#ifndef SLOWPATH_CONNECTION_H
+#define SLOWPATH_CONNECTION_H
+
+#include "kernel.bpf.h"
+
+#define BUCKETS 16
+
+/* Socket calls in one direction. */
+struct calls {
+	u64 count;
+	u64 bytes;
+	u64 last_jiffies;
+	u32 min;
+	u32 max;
+	u32 histogram[BUCKETS];
+};
+
+/* Bits of connection.ack: what the segment last seen by tcp_probe could tell. */
+#define ACK_LONE 1 /* a pure ACK for the only segment in flight */
+#define ACK_HELD 2 /* and unsent data or a blocked writer waited for it */
+
+struct connection {
+	/* poll: when last noted as changed, when last met by a walk, what that walk saw */
+	u32 marked;
+	u32 epoch;
+	u32 seen_segments;
+	u32 seen_calls;
+	u8 seen_state;
+	u8 origin;
+	u8 suspect; /* calls that may still be logged */
+	u8 ca_state;
+	/* segments */
+	u32 srtt_us;
+	u32 mdev_us;
+	u32 snd_una;
+	u32 ack;
+	u32 rtt_min_us;
+	u32 rtt_count;
+	u64 rtt_sum_us;
+	u32 lone_count;
+	u32 late_count;
+	u64 lone_sum_us;
+	u64 late_sum_us;
+	u64 held_sum_us;
+	u32 held_count;
+	/* recovery */
+	u32 fast_recoveries;
+	u32 loss_entries;
+	u32 pid;
+	u32 pad;
+	u64 ca_since_ns;
+	u64 recovery_ns;
+	u64 loss_ns;
+	u64 rto_wait_us;
+	/* life */
+	u64 cookie;
+	u64 start_ns;
+	char command[16];
+	struct calls sends;
+	struct calls receives;
+};
+
+enum origin {
+	ORIGIN_UNKNOWN = 0,
+	ORIGIN_OPENED = 1,
+	ORIGIN_ACCEPTED = 2,
+};
+
+#define RECORD_CLOSED 1
+#define RECORD_HAS_RTO 2
+#define RECORD_APP_LIMITED 4
+#define RECORD_BUSY 8 /* a chronograph is running: it changes without an event */
+
+/* One connection at one moment, in the kernel's own scales. */
+struct record {
+	u64 sk;
+	u64 connection;
+	u64 cookie;
+	u64 start_ns;
+	u64 at_ns;
+	u64 at_jiffies;
+	u64 bytes_sent;
+	u64 bytes_acked;
+	u64 bytes_received;
+	u64 bytes_retrans;
+	u64 pacing_rate;
+	u64 rtt_sum_us;
+	u64 lone_sum_us;
+	u64 late_sum_us;
+	u64 held_sum_us;
+	u64 recovery_ns;
+	u64 loss_ns;
+	u64 rto_wait_us;
+	struct calls sends;
+	struct calls receives;
+	u32 rtt_count;
+	u32 lone_count;
+	u32 late_count;
+	u32 held_count;
+	u32 rtt_min_us;
+	u32 fast_recoveries;
+	u32 loss_entries;
+	u32 pid;
+	u32 netns;
+	u32 segs_out;
+	u32 segs_in;
+	u32 data_segs_out;
+	u32 data_segs_in;
+	u32 total_retrans;
+	u32 delivered;
+	u32 delivered_ce;
+	u32 dsack_dups;
+	u32 reord_seen;
+	u32 rcv_ooopack;
+	u32 packets_out;
+	u32 lost_out;
+	u32 retrans_out;
+	u32 sacked_out;
+	u32 snd_cwnd;
+	u32 snd_ssthresh;
+	u32 snd_wnd;
+	u32 rcv_wnd;
+	u32 mss_cache;
+	u32 pmtu;
+	u32 reordering;
+	u32 srtt_us;
+	u32 mdev_us;
+	u32 windowed_min_us;
+	u32 rto_jiffies;
+	u32 chrono_jiffies[3];
+	u32 unsent;
+	u32 send_queue;
+	u32 receive_queue;
+	u32 wmem_queued;
+	u32 sndbuf;
+	u32 rcvbuf;
+	u32 rate_delivered;
+	u32 rate_interval_us;
+	u32 total_rto_time_ms;
+	u16 total_rto;
+	u16 total_rto_recoveries;
+	u16 local_port;
+	u16 remote_port;
+	u8 family;
+	u8 state;
+	u8 ca_state;
+	u8 backoff;
+	u8 retransmits;
+	u8 probes;
+	u8 origin;
+	u8 flags;
+	u8 local[16];
+	u8 remote[16];
+	char command[16];
+};
+
+/*
+ * Knobs and counters, shared with user space through a mapped page. What every event
+ * reads has cache lines of its own, apart from what is written often.
+ */
+struct shared {
+	/* written by user space before a poll */
+	u64 now_ns;
+	u32 epoch; /* the list that changes are noted in is epoch & 1 */
+	u32 max_queuing_delay_us;
+	u32 hz;
+	u32 emit_all;
+	u32 suspects;
+	u32 list_capacity;
+	u32 list_base; /* for `collect`: where to read */
+	u32 list_count;
+	u32 list_epoch;
+	u32 carried;
+	u64 pad0[8];
+	/* noted changes, list by list */
+	u32 noted[2];
+	u32 pad1[14];
+	/* written by a poll */
+	u32 area_used;
+	u32 visited;
+	u32 repeats;
+	u32 left_over;
+	u64 jiffies;
+	u64 touched;
+	/* since the start */
+	u64 opened;
+	u64 closed;
+	u64 live;
+	u64 storage_failed;
+	u64 closes_dropped;
+	u64 calls_dropped;
+	u64 seeded;
+	u64 notes_dropped;
+};
+
+/* A connection that changed: where to find it, and the cookie to know it again by. */
+struct note {
+	u64 sk;
+	u64 connection;
+	u64 cookie;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct shared);
+} shared SEC(".maps");
+
+/* Two lists of notes, one being written and one being read, and one for user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 3); /* set before load */
+	__type(key, u32);
+	__type(value, struct note);
+} notes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u8);
+} suspects SEC(".maps");
+
+static __always_inline struct shared *shared_page(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&shared, &zero);
+}
+
+/* Calls of a suspect that are logged between two polls; the sums count all. */
+#define SUSPECT_CALLS 255
+
+static __always_inline void note_change(struct connection *c, const void *sk, struct shared *s,
+					u32 epoch)
+{
+	u32 list = epoch & 1, index;
+	struct note *note;
+
+	c->marked = epoch;
+	c->suspect = 0;
+	if (s->suspects) {
+		u64 cookie = c->cookie;
+
+		if (bpf_map_lookup_elem(&suspects, &cookie))
+			c->suspect = SUSPECT_CALLS;
+	}
+	index = __sync_fetch_and_add(&s->noted[list], 1);
+	if (index >= s->list_capacity) {
+		/* the next poll walks over everything */
+		__sync_fetch_and_add(&s->notes_dropped, 1);
+		return;
+	}
+	index += list ? s->list_capacity : 0;
+	note = bpf_map_lookup_elem(&notes, &index);
+	if (note) {
+		note->sk = (u64)sk;
+		note->connection = (u64)c;
+		note->cookie = c->cookie;
+	}
+}
+
+/* Notes that the connection changed, once between two polls. */
+static __always_inline void changed(struct connection *c, const void *sk)
+{
+	struct shared *s = shared_page();
+	u32 epoch;
+
+	if (!s)
+		return;
+	epoch = *(volatile u32 *)&s->epoch;
+	if (c->marked != epoch)
+		note_change(c, sk, s, epoch);
+}
+
+/* TCP_SKB_CB: seq and end_seq are its first two members (include/net/tcp.h). */
+struct tcp_skb_cb_head {
+	u32 seq;
+	u32 end_seq;
+};
+
+/*
+ * The RTT sample that changed the smoothed RTT from `old` to `new` (both x8):
+ * tcp_rtt_estimator computes new = old + m - (old >> 3), and new = m << 3 at first.
+ */
+static __always_inline u32 rtt_sample(u32 old, u32 new)
+{
+	s64 m = old ? (s64)new - old + (old >> 3) : new >> 3;
+
+	return m > 0 && m < 0x7fffffff ? m : 0;
+}
+
+/*
+ * Whether the ACK last seen gave a sample, and which. A sample that equals the smoothed
+ * RTT changes neither it nor a mean deviation below 4; then the advance of snd_una tells.
+ */
+static __always_inline u32 pending_sample(const struct connection *c, u32 srtt, u32 mdev, u32 una)
+{
+	if (srtt != c->srtt_us || mdev != c->mdev_us)
+		return rtt_sample(c->srtt_us, srtt);
+	if (una != c->snd_una && mdev < 4 && srtt)
+		return srtt >> 3;
+	return 0;
+}
+
+static __always_inline u32 elapsed(u32 from, u32 to)
+{
+	s32 d = to - from;
+
+	return d > 0 ? d : 0;
+}
+
+/* tcp_get_info_chrono_stats without the socket lock: read again if it moved meanwhile. */
+static __always_inline void read_chrono(struct record *r, struct tcp_sock *tp, u32 now)
+{
+	volatile u32 *start_at = &tp->chrono_start;
+	volatile u8 *type_at = &tp->chrono_type;
+	u32 start, a, b, c;
+	u8 type;
+
+	start = *start_at;
+	type = *type_at;
+	a = tp->chrono_stat[0];
+	b = tp->chrono_stat[1];
+	c = tp->chrono_stat[2];
+	if (*start_at != start || *type_at != type) {
+		start = *start_at;
+		type = *type_at;
+		a = tp->chrono_stat[0];
+		b = tp->chrono_stat[1];
+		c = tp->chrono_stat[2];
+	}
+	if (type == 1)
+		a += elapsed(start, now);
+	else if (type == 2)
+		b += elapsed(start, now);
+	else if (type == 3)
+		c += elapsed(start, now);
+	r->chrono_jiffies[0] = a;
+	r->chrono_jiffies[1] = b;
+	r->chrono_jiffies[2] = c;
+}
+
+static __always_inline void copy_calls(struct record *r, const struct connection *c)
+{
+	__builtin_memcpy(&r->sends, &c->sends, sizeof(r->sends));
+	__builtin_memcpy(&r->receives, &c->receives, sizeof(r->receives));
+}
+
+/* Everything but the socket calls, which the caller copies. */
+static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_sock *tp,
+				 const struct connection *c, u64 now_ns, u32 max_queuing_delay_us)
+{
+	struct inet_connection_sock *icsk = &tp->inet_conn;
+	u32 srtt = tp->srtt_us, mdev = tp->mdev_us, una = tp->snd_una;
+	u32 sample = pending_sample(c, srtt, mdev, una);
+	u64 jiffies = bpf_jiffies64();
+	u32 now = (u32)jiffies;
+	u32 write_seq = tp->write_seq, nxt = tp->snd_nxt;
+
+	r->sk = (u64)sk;
+	r->cookie = c->cookie;
+	r->start_ns = c->start_ns;
+	r->at_ns = now_ns;
+	r->at_jiffies = jiffies;
+	r->bytes_sent = tp->bytes_sent;
+	r->bytes_acked = tp->bytes_acked;
+	r->bytes_received = tp->bytes_received;
+	r->bytes_retrans = tp->bytes_retrans;
+	r->pacing_rate = sk->sk_pacing_rate;
+
+	r->rtt_sum_us = c->rtt_sum_us + sample;
+	r->rtt_count = c->rtt_count + !!sample;
+	r->lone_sum_us = c->lone_sum_us;
+	r->lone_count = c->lone_count;
+	r->late_sum_us = c->late_sum_us;
+	r->late_count = c->late_count;
+	r->held_sum_us = c->held_sum_us;
+	r->held_count = c->held_count;
+	r->rtt_min_us = c->rtt_min_us;
+	if (sample) {
+		if (sample < r->rtt_min_us)
+			r->rtt_min_us = sample;
+		if (c->ack & ACK_LONE) {
+			r->lone_sum_us += sample;
+			r->lone_count++;
+			if (sample > r->rtt_min_us + max_queuing_delay_us) {
+				r->late_sum_us += sample;
+				r->late_count++;
+				if (c->ack & ACK_HELD) {
+					r->held_sum_us += sample;
+					r->held_count++;
+				}
+			}
+		}
+	}
+	r->recovery_ns = c->recovery_ns;
+	r->loss_ns = c->loss_ns;
+	if (c->ca_state == CA_RECOVERY && now_ns > c->ca_since_ns)
+		r->recovery_ns += now_ns - c->ca_since_ns;
+	else if (c->ca_state == CA_LOSS && now_ns > c->ca_since_ns)
+		r->loss_ns += now_ns - c->ca_since_ns;
+	r->rto_wait_us = c->rto_wait_us;
+	r->fast_recoveries = c->fast_recoveries;
+	r->loss_entries = c->loss_entries;
+
+	r->pid = c->pid;
+	r->netns = sk->__sk_common.skc_net.net->ns.inum;
+	r->segs_out = tp->segs_out;
+	r->segs_in = tp->segs_in;
+	r->data_segs_out = tp->data_segs_out;
+	r->data_segs_in = tp->data_segs_in;
+	r->total_retrans = tp->total_retrans;
+	r->delivered = tp->delivered;
+	r->delivered_ce = tp->delivered_ce;
+	r->dsack_dups = tp->dsack_dups;
+	r->reord_seen = tp->reord_seen;
+	r->rcv_ooopack = tp->rcv_ooopack;
+	r->packets_out = tp->packets_out;
+	r->lost_out = tp->lost_out;
+	r->retrans_out = tp->retrans_out;
+	r->sacked_out = tp->sacked_out;
+	r->snd_cwnd = tp->snd_cwnd;
+	r->snd_ssthresh = tp->snd_ssthresh;
+	r->snd_wnd = tp->snd_wnd;
+	r->rcv_wnd = tp->rcv_wnd;
+	r->mss_cache = tp->mss_cache;
+	r->pmtu = icsk->icsk_pmtu_cookie;
+	r->reordering = tp->reordering;
+	r->srtt_us = srtt;
+	r->mdev_us = mdev;
+	r->windowed_min_us = tp->rtt_min.s[0].v;
+	r->rto_jiffies = icsk->icsk_rto;
+	read_chrono(r, tp, now);
+	r->unsent = elapsed(nxt, write_seq);
+	r->send_queue = elapsed(una, write_seq);
+	r->receive_queue = elapsed(tp->copied_seq, tp->rcv_nxt);
+	r->wmem_queued = sk->sk_wmem_queued;
+	r->sndbuf = sk->sk_sndbuf;
+	r->rcvbuf = sk->sk_rcvbuf;
+	r->rate_delivered = tp->rate_delivered;
+	r->rate_interval_us = tp->rate_interval_us;
+	r->flags = 0;
+	r->total_rto_time_ms = 0;
+	r->total_rto = 0;
+	r->total_rto_recoveries = 0;
+	if (bpf_core_field_exists(tp->total_rto_time)) {
+		u32 stamp = tp->rto_stamp;
+
+		r->flags = RECORD_HAS_RTO;
+		r->total_rto = tp->total_rto;
+		r->total_rto_recoveries = tp->total_rto_recoveries;
+		r->total_rto_time_ms = tp->total_rto_time;
+		if (stamp) /* tcp_clock_ms() - rto_stamp */
+			r->total_rto_time_ms += elapsed(stamp, (u32)(now_ns / 1000000));
+	}
+	if (tp->chrono_type)
+		r->flags |= RECORD_BUSY;
+	if (BPF_CORE_READ_BITFIELD(tp, rate_app_limited))
+		r->flags |= RECORD_APP_LIMITED;
+	r->family = sk->__sk_common.skc_family;
+	r->state = sk->__sk_common.skc_state;
+	r->ca_state = BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
+	r->backoff = icsk->icsk_backoff;
+	r->retransmits = icsk->icsk_retransmits;
+	r->probes = icsk->icsk_probes_out;
+	r->origin = c->origin;
+	/* not skc_num: a closing socket has given its port back */
+	r->local_port = __builtin_bswap16(icsk->icsk_inet.inet_sport);
+	r->remote_port = __builtin_bswap16(sk->__sk_common.skc_dport);
+	if (r->family == AF_INET6) {
+		u32 *local = (u32 *)r->local, *remote = (u32 *)r->remote;
+
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			local[i] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[i];
+			remote[i] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[i];
+		}
+	} else {
+		*(u32 *)r->local = sk->__sk_common.skc_rcv_saddr;
+		*(u32 *)r->remote = sk->__sk_common.skc_daddr;
+	}
+	__builtin_memcpy(r->command, c->command, sizeof(r->command));
+}
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Opening and closing, from inet_sock_set_state: a connection gets its storage when it is
+ * opened or established, in whatever network namespace, and leaves a final record when it
+ * closes, however short it was.
+ */
+#include "../connection.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20); /* 23,000 closes between two polls */
+} closes SEC(".maps");
+
+static __always_inline void open_connection(struct sock *sk, struct shared *s, u8 origin)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!c) {
+		__sync_fetch_and_add(&s->storage_failed, 1);
+		return;
+	}
+	c->cookie = bpf_get_socket_cookie(sk);
+	c->start_ns = bpf_ktime_get_ns();
+	c->origin = origin;
+	c->rtt_min_us = ~0u;
+	c->sends.min = c->receives.min = ~0u;
+	if (origin == ORIGIN_OPENED) { /* connect(2) runs in its caller */
+		c->pid = bpf_get_current_pid_tgid() >> 32;
+		bpf_get_current_comm(c->command, sizeof(c->command));
+	}
+	__sync_fetch_and_add(&s->opened, 1);
+	__sync_fetch_and_add(&s->live, 1);
+	changed(c, sk);
+}
+
+static __always_inline void close_connection(struct sock *sk, struct shared *s)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct tcp_sock *tp;
+	struct record *r;
+
+	if (!c)
+		return;
+	__sync_fetch_and_add(&s->closed, 1);
+	__sync_fetch_and_sub(&s->live, 1);
+	tp = bpf_skc_to_tcp_sock(sk);
+	r = tp ? bpf_ringbuf_reserve(&closes, sizeof(*r), 0) : 0;
+	if (r) {
+		fill(r, sk, tp, c, bpf_ktime_get_ns(), s->max_queuing_delay_us);
+		copy_calls(r, c);
+		r->connection = 0;
+		r->flags |= RECORD_CLOSED;
+		/* user space drains the ring at each poll */
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	} else {
+		__sync_fetch_and_add(&s->closes_dropped, 1);
+	}
+	bpf_sk_storage_delete(&connections, sk);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(lifecycle, struct sock *sk, int oldstate, int newstate)
+{
+	struct shared *s;
+
+	if (sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	s = shared_page();
+	if (!s)
+		return 0;
+	if (newstate == TCP_SYN_SENT)
+		open_connection(sk, s, ORIGIN_OPENED);
+	else if (newstate == TCP_CLOSE) {
+		if (oldstate != TCP_LISTEN)
+			close_connection(sk, s);
+	} else {
+		struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+
+		if (c)
+			changed(c, sk);
+		else if (newstate == TCP_ESTABLISHED && oldstate == TCP_SYN_RECV)
+			open_connection(sk, s, ORIGIN_ACCEPTED);
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * RTT samples, from tcp_probe: it fires on entry to tcp_rcv_established, before the
+ * segment is processed, so each event accounts for the sample that the segment before it
+ * gave, and notes what this segment's sample could mean.
+ */
+#include "../connection.bpf.h"
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	u32 srtt, mdev, una, sample, ack;
+	struct tcp_sock *tp;
+
+	if (!c)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	srtt = tp->srtt_us;
+	mdev = tp->mdev_us;
+	una = tp->snd_una;
+	ack = c->ack;
+	sample = pending_sample(c, srtt, mdev, una);
+	if (sample) {
+		u32 least = c->rtt_min_us;
+
+		c->srtt_us = srtt;
+		c->mdev_us = mdev;
+		c->rtt_sum_us += sample;
+		c->rtt_count++;
+		if (sample < least)
+			c->rtt_min_us = least = sample;
+		if (ack & ACK_LONE) {
+			struct shared *s = shared_page();
+
+			c->lone_sum_us += sample;
+			c->lone_count++;
+			if (s && sample > least + s->max_queuing_delay_us) {
+				c->late_sum_us += sample;
+				c->late_count++;
+				if (ack & ACK_HELD) {
+					c->held_sum_us += sample;
+					c->held_count++;
+				}
+			}
+		}
+	}
+	c->snd_una = una;
+	ack = 0;
+	if (tp->packets_out == 1) {
+		struct tcp_skb_cb_head *cb = (void *)&skb->cb;
+
+		if (cb->seq == cb->end_seq) {
+			ack = ACK_LONE;
+			if (tp->write_seq != tp->snd_nxt)
+				ack |= ACK_HELD;
+			else {
+				struct socket *socket = sk->sk_socket;
+
+				/* SOCK_NOSPACE, include/linux/net.h */
+				if (socket && socket->flags & (1 << 2))
+					ack |= ACK_HELD;
+			}
+		}
+	}
+	c->ack = ack;
+	changed(c, sk);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

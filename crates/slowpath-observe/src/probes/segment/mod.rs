@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//! RTT samples at each received segment.
+
+use super::{Probe, object};
+use slowpath_model::Problem;
+
+/// The probe.
+pub(crate) const PROBE: Probe = Probe {
+    name: "segment",
+    measures: "RTT sums, sample by sample",
+    since: "5.11",
+    required: false,
+    serves: &[Problem::DelayedAck],
+    object: object!("segment"),
+};

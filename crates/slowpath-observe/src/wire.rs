@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The records of `connection.bpf.h` as they come from the kernel, and their typed form.
+//!
+//! First step: [`Record`] is plain data of a checked size (the loader compares the sizes of
+//! both sides when it makes the maps). Second step: [`Record::snapshot`] undoes the
+//! kernel's scalings (srtt x8, mdev x4, jiffies) once and turns sentinels into `None`.
+
+use slowpath_model::{
+    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, ConnectionId, FourTuple, Micros, MonoNanos, Origin,
+    Owner, RecoveryStats, RtoStats, RttSums, Snapshot, TcpState, TcpStats, Tier,
+};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+const AF_INET6: u8 = 10;
+
+/// `struct calls`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Calls {
+    pub count: u64,
+    pub bytes: u64,
+    pub last_jiffies: u64,
+    pub min: u32,
+    pub max: u32,
+    pub histogram: [u32; CALL_HISTOGRAM_BUCKETS],
+}
+
+/// `struct record`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Record {
+    pub sk: u64,
+    pub connection: u64,
+    pub cookie: u64,
+    pub start_ns: u64,
+    pub at_ns: u64,
+    pub at_jiffies: u64,
+    pub bytes_sent: u64,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    pub bytes_retrans: u64,
+    pub pacing_rate: u64,
+    pub rtt_sum_us: u64,
+    pub lone_sum_us: u64,
+    pub late_sum_us: u64,
+    pub held_sum_us: u64,
+    pub recovery_ns: u64,
+    pub loss_ns: u64,
+    pub rto_wait_us: u64,
+    pub sends: Calls,
+    pub receives: Calls,
+    pub rtt_count: u32,
+    pub lone_count: u32,
+    pub late_count: u32,
+    pub held_count: u32,
+    pub rtt_min_us: u32,
+    pub fast_recoveries: u32,
+    pub loss_entries: u32,
+    pub pid: u32,
+    pub netns: u32,
+    pub segs_out: u32,
+    pub segs_in: u32,
+    pub data_segs_out: u32,
+    pub data_segs_in: u32,
+    pub total_retrans: u32,
+    pub delivered: u32,
+    pub delivered_ce: u32,
+    pub dsack_dups: u32,
+    pub reord_seen: u32,
+    pub rcv_ooopack: u32,
+    pub packets_out: u32,
+    pub lost_out: u32,
+    pub retrans_out: u32,
+    pub sacked_out: u32,
+    pub snd_cwnd: u32,
+    pub snd_ssthresh: u32,
+    pub snd_wnd: u32,
+    pub rcv_wnd: u32,
+    pub mss_cache: u32,
+    pub pmtu: u32,
+    pub reordering: u32,
+    pub srtt_us: u32,
+    pub mdev_us: u32,
+    pub windowed_min_us: u32,
+    pub rto_jiffies: u32,
+    pub chrono_jiffies: [u32; 3],
+    pub unsent: u32,
+    pub send_queue: u32,
+    pub receive_queue: u32,
+    pub wmem_queued: u32,
+    pub sndbuf: u32,
+    pub rcvbuf: u32,
+    pub rate_delivered: u32,
+    pub rate_interval_us: u32,
+    pub total_rto_time_ms: u32,
+    pub total_rto: u16,
+    pub total_rto_recoveries: u16,
+    pub local_port: u16,
+    pub remote_port: u16,
+    pub family: u8,
+    pub state: u8,
+    pub ca_state: u8,
+    pub backoff: u8,
+    pub retransmits: u8,
+    pub probes: u8,
+    pub origin: u8,
+    pub flags: u8,
+    pub local: [u8; 16],
+    pub remote: [u8; 16],
+    pub command: [u8; 16],
+}
+
+const RECORD_CLOSED: u8 = 1;
+const RECORD_HAS_RTO: u8 = 2;
+const RECORD_APP_LIMITED: u8 = 4;
+
+/// A chronograph is running: the record changes without an event.
+pub(crate) const RECORD_BUSY: u8 = 8;
+
+/// `struct shared`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Shared {
+    pub now_ns: u64,
+    pub epoch: u32,
+    pub max_queuing_delay_us: u32,
+    pub hz: u32,
+    pub emit_all: u32,
+    pub suspects: u32,
+    pub list_capacity: u32,
+    pub list_base: u32,
+    pub list_count: u32,
+    pub list_epoch: u32,
+    pub carried: u32,
+    pub pad0: [u64; 8],
+    pub noted: [u32; 2],
+    pub pad1: [u32; 14],
+    pub area_used: u32,
+    pub visited: u32,
+    pub repeats: u32,
+    pub left_over: u32,
+    pub jiffies: u64,
+    pub touched: u64,
+    pub opened: u64,
+    pub closed: u64,
+    pub live: u64,
+    pub storage_failed: u64,
+    pub closes_dropped: u64,
+    pub calls_dropped: u64,
+    pub seeded: u64,
+    pub notes_dropped: u64,
+}
+
+/// `struct note`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Note {
+    pub sk: u64,
+    pub connection: u64,
+    pub cookie: u64,
+}
+
+/// `struct owner`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct OwnerRecord {
+    pub cookie: u64,
+    pub pid: u32,
+    pub pad: u32,
+    pub command: [u8; 16],
+}
+
+/// `struct call`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CallRecord {
+    pub cookie: u64,
+    pub at_ns: u64,
+    pub bytes: u32,
+    pub direction: u32,
+}
+
+/// What a record does not carry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    pub boot_id: u128,
+    /// Jiffies a second.
+    pub hz: u32,
+    /// Which probes feed the record: without one its sums are `None`.
+    pub rtt_sums: bool,
+    pub recovery: bool,
+    pub calls: bool,
+}
+
+/// The text up to the first NUL.
+pub(crate) fn command(bytes: &[u8; 16]) -> std::sync::Arc<str> {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into()
+}
+
+fn address(family: u8, bytes: &[u8; 16]) -> IpAddr {
+    if family == AF_INET6 {
+        IpAddr::V6(Ipv6Addr::from(*bytes)).to_canonical()
+    } else {
+        let [a, b, c, d, ..] = *bytes;
+        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+    }
+}
+
+/// `None` for the kernel's "no sample yet".
+fn sample(us: u32) -> Option<Micros> {
+    (us != u32::MAX).then_some(Micros(us.into()))
+}
+
+impl Calls {
+    /// `at` and `at_jiffies` name one moment.
+    fn stats(&self, at: MonoNanos, at_jiffies: u64, hz: u32) -> CallStats {
+        let some = self.count > 0;
+        let ago = u128::from(at_jiffies.saturating_sub(self.last_jiffies)) * 1_000_000_000
+            / u128::from(hz.max(1));
+        CallStats {
+            count: self.count,
+            bytes: self.bytes,
+            min: some.then_some(self.min),
+            max: some.then_some(self.max),
+            histogram: self.histogram,
+            last: some.then(|| MonoNanos(at.0.saturating_sub(ago as u64))),
+        }
+    }
+}
+
+impl Record {
+    /// The record as a snapshot, or `None` if its state is no TCP state.
+    pub(crate) fn snapshot(&self, context: &Context) -> Option<Snapshot> {
+        Some(Snapshot {
+            id: ConnectionId {
+                boot_id: context.boot_id,
+                netns: self.netns,
+                cookie: self.cookie,
+                start: MonoNanos(self.start_ns),
+            },
+            tuple: FourTuple {
+                local: SocketAddr::new(address(self.family, &self.local), self.local_port),
+                remote: SocketAddr::new(address(self.family, &self.remote), self.remote_port),
+            },
+            at: MonoNanos(self.at_ns),
+            origin: match self.origin {
+                1 => Origin::Opened,
+                2 => Origin::Accepted,
+                _ => Origin::Unknown,
+            },
+            closed: self.flags & RECORD_CLOSED != 0,
+            tier: Tier::Bpf,
+            owner: (self.pid != 0).then(|| Owner {
+                pid: self.pid,
+                command: command(&self.command),
+            }),
+            stats: self.stats(context)?,
+            sends: context.calls.then(|| self.calls(&self.sends, context)),
+            receives: context.calls.then(|| self.calls(&self.receives, context)),
+        })
+    }
+
+    fn calls(&self, calls: &Calls, context: &Context) -> CallStats {
+        calls.stats(MonoNanos(self.at_ns), self.at_jiffies, context.hz)
+    }
+
+    fn stats(&self, context: &Context) -> Option<TcpStats> {
+        let jiffies = |n: u32| Micros(u64::from(n) * 1_000_000 / u64::from(context.hz.max(1)));
+        let [busy, rwnd_limited, sndbuf_limited] = self.chrono_jiffies;
+        Some(TcpStats {
+            state: TcpState::from_kernel(self.state)?,
+            ca_state: CaState::from_kernel(self.ca_state)?,
+            bytes_sent: Some(self.bytes_sent),
+            bytes_acked: self.bytes_acked,
+            bytes_received: self.bytes_received,
+            bytes_retransmitted: Some(self.bytes_retrans),
+            segments_out: self.segs_out.into(),
+            segments_in: self.segs_in.into(),
+            data_segments_out: self.data_segs_out.into(),
+            data_segments_in: self.data_segs_in.into(),
+            retransmitted: self.total_retrans.into(),
+            delivered: Some(self.delivered.into()),
+            delivered_ce: Some(self.delivered_ce.into()),
+            dsack_duplicates: Some(self.dsack_dups.into()),
+            reordering_seen: Some(self.reord_seen.into()),
+            out_of_order_in: Some(self.rcv_ooopack.into()),
+            in_flight: self.packets_out,
+            lost: self.lost_out,
+            retransmitted_in_flight: self.retrans_out,
+            sacked: self.sacked_out,
+            unanswered_timeouts: self.retransmits.into(),
+            probes: self.probes.into(),
+            backoff: self.backoff.into(),
+            cwnd: self.snd_cwnd,
+            ssthresh: (self.snd_ssthresh < INFINITE_SSTHRESH).then_some(self.snd_ssthresh),
+            send_window: Some(self.snd_wnd),
+            receive_window: Some(self.rcv_wnd),
+            send_mss: self.mss_cache,
+            path_mtu: self.pmtu,
+            reordering: self.reordering,
+            srtt: (self.srtt_us != 0).then(|| Micros((self.srtt_us >> 3).into())),
+            rttvar: Micros((self.mdev_us >> 2).into()),
+            min_rtt: sample(self.windowed_min_us),
+            rto: jiffies(self.rto_jiffies),
+            pacing_rate: (self.pacing_rate != u64::MAX).then_some(self.pacing_rate),
+            // tcp_compute_delivery_rate
+            delivery_rate: (u64::from(self.rate_delivered) * u64::from(self.mss_cache))
+                .saturating_mul(1_000_000)
+                .checked_div(self.rate_interval_us.into()),
+            app_limited: Some(self.flags & RECORD_APP_LIMITED != 0),
+            busy: Some(jiffies(busy) + jiffies(rwnd_limited) + jiffies(sndbuf_limited)),
+            rwnd_limited: Some(jiffies(rwnd_limited)),
+            sndbuf_limited: Some(jiffies(sndbuf_limited)),
+            unsent: self.unsent,
+            send_queue: self.send_queue,
+            receive_queue: self.receive_queue,
+            send_memory: Some(self.wmem_queued),
+            send_buffer: Some(self.sndbuf),
+            receive_buffer: Some(self.rcvbuf),
+            rtt_sums: context.rtt_sums.then(|| RttSums {
+                sum: Micros(self.rtt_sum_us),
+                count: self.rtt_count.into(),
+                lifetime_min: sample(self.rtt_min_us),
+                lone_sum: Micros(self.lone_sum_us),
+                lone_count: self.lone_count.into(),
+                late_sum: Micros(self.late_sum_us),
+                late_count: self.late_count.into(),
+                held_sum: Micros(self.held_sum_us),
+                held_count: self.held_count.into(),
+            }),
+            recovery: context.recovery.then(|| RecoveryStats {
+                fast_recoveries: self.fast_recoveries.into(),
+                recovery_time: Micros(self.recovery_ns / 1_000),
+                loss_entries: self.loss_entries.into(),
+                loss_time: Micros(self.loss_ns / 1_000),
+                rto_wait: Micros(self.rto_wait_us),
+            }),
+            rto_stats: (self.flags & RECORD_HAS_RTO != 0).then(|| RtoStats {
+                timeouts: self.total_rto.into(),
+                recoveries: self.total_rto_recoveries.into(),
+                time: Micros::from_millis(self.total_rto_time_ms.into()),
+            }),
+        })
+    }
+}

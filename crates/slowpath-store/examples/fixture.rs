@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Writes what `tests/released.rs` reads for ever after: a small log in the format of this
+//! version, two segments in Parquet and one still in its spool, and beside it what it
+//! should hold.
+//!
+//! `cargo run -p slowpath-store --example fixture -- crates/slowpath-store/tests/released/v1`,
+//! once for every schema version, before its release; never over an older one.
+
+#[path = "../tests/records/mod.rs"]
+mod records;
+
+use records::{BOOT, HOUR, MIDNIGHT, Random};
+use serde_json::json;
+use slowpath_model::{Micros, WallMicros};
+use slowpath_store::{HostIdentity, LogWriter, Options, SCHEMA_VERSION};
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let dir = PathBuf::from(
+        std::env::args()
+            .nth(1)
+            .ok_or("name the directory to write")?,
+    );
+    if dir.exists() {
+        return Err(format!("{} exists; released files do not change", dir.display()).into());
+    }
+    let host = HostIdentity {
+        host: "fixture".to_owned(),
+        boot_id: BOOT,
+    };
+    let options = Options {
+        merge_up_to: Micros::ZERO,
+        ..Options::default()
+    };
+    let mut log = LogWriter::open(&dir, host, options)?;
+    let mut random = Random(20_261_121);
+    let (mut intervals, mut connections, mut coverage) = (Vec::new(), Vec::new(), Vec::new());
+    for segment in 0..3 {
+        let now = WallMicros(MIDNIGHT + segment * HOUR);
+        log.tick(now);
+        for i in 0..12 {
+            let mut interval = random.interval(now + Micros(1_000_000 * i));
+            interval.connection.cookie = 100 * segment as u64 + i;
+            log.problem(&interval);
+            intervals.push(json!({
+                "cookie": interval.connection.cookie,
+                "end": interval.end.0,
+                "duration": interval.duration.0,
+                "problems": interval.findings.iter().map(|f| f.problem.name()).collect::<Vec<_>>(),
+                "events": interval.findings.iter().map(|f| f.events).collect::<Vec<_>>(),
+                "timeouts": interval.deltas.timeouts,
+                "retransmitted": interval.deltas.retransmitted,
+                "send_mss": interval.deltas.send_mss,
+            }));
+        }
+        for i in 0..4 {
+            let mut id = random.connection(10);
+            id.cookie = 100 * segment as u64 + i;
+            let summary = random.summary(id, now);
+            log.summary(&summary);
+            connections.push(json!({
+                "cookie": id.cookie,
+                "local": summary.tuple.local.to_string(),
+                "remote": summary.tuple.remote.to_string(),
+                "command": summary.owner.as_ref().map(|o| o.command.to_string()),
+                "last_seen": summary.last_seen.0,
+                "observed": summary.observed.0,
+                "problem_time": summary.problem_time.map(|t| t.0),
+                "problem_events": summary.problem_events,
+                "retransmitted": summary.stats.retransmitted,
+                "closed": summary.closed,
+            }));
+        }
+        for i in 0..2 {
+            let record = random.coverage(now + Micros(i));
+            log.coverage(&record);
+            coverage.push(json!({
+                "end": record.end.0,
+                "polls": record.polls,
+                "records_dropped": record.losses.records_dropped,
+                "cpu": record.cpu.0,
+            }));
+        }
+        if !log.sync() {
+            return Err(format!("{:?}", log.status().last_error).into());
+        }
+    }
+    while log.status().segments_converted < 2 {
+        std::thread::yield_now();
+    }
+    // As a killed writer leaves it: the last segment in its spool only.
+    let spool = fs::read_dir(dir.join("spool"))?
+        .next()
+        .ok_or("the last segment has a spool")??
+        .path();
+    let bytes = fs::read(&spool)?;
+    log.close();
+    fs::remove_dir_all(dir.join("date=2026-11-21/hour=02"))?;
+    fs::write(&spool, bytes)?;
+    fs::remove_file(dir.join("lock"))?;
+    let expected = json!({
+        "schema_version": SCHEMA_VERSION,
+        "intervals": intervals,
+        "connections": connections,
+        "coverage": coverage,
+    });
+    fs::write(
+        dir.join("expected.json"),
+        serde_json::to_string_pretty(&expected)? + "\n",
+    )?;
+    println!("wrote {}", dir.display());
+    Ok(())
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One spool into the three Parquet files of its segment.
+//!
+//! The spool is what counts until it is removed: the files are written under temporary
+//! names, flushed and renamed, and only when all three have their names and the directory
+//! is flushed does the spool go. Killed anywhere before, the next run converts the same
+//! spool into files of the same names; readers ignore the files of a segment whose spool
+//! is there. So nothing is lost and nothing counts twice.
+
+use crate::StoreError;
+use crate::cells::{Cell, Column, Flat, Kind, columns_of};
+use crate::interval::{self, Logged};
+use crate::layout::{self, CONNECTIONS, COVERAGE, INTERVALS};
+use crate::options::Evidence;
+use crate::rows::{IDENTITY, SummaryBody};
+use crate::spool::{self, HeaderError, Parsed, Record};
+use crate::table::{self, About, Rows};
+use crate::told::Told;
+use slowpath_model::{ConnectionId, ConnectionSummary, Coverage, Micros, ProblemInterval};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+const SEGMENT: Column = Column {
+    name: "segment",
+    kind: Kind::Text,
+};
+const KEY: Column = Column {
+    name: "connection",
+    kind: Kind::Exact,
+};
+
+/// The column of the connections table that tells the intervals' MSS.
+pub(crate) const SEND_MSS: &str = "send_mss";
+
+/// Columns of the intervals table.
+pub(crate) fn interval_columns() -> Vec<Column> {
+    [vec![SEGMENT, KEY], interval::columns()].concat()
+}
+
+/// Columns of the connections table.
+pub(crate) fn connection_columns() -> Vec<Column> {
+    [
+        vec![SEGMENT, KEY],
+        IDENTITY.to_vec(),
+        SummaryBody::columns(),
+    ]
+    .concat()
+}
+
+/// Columns of the coverage table.
+pub(crate) fn coverage_columns() -> Vec<Column> {
+    [vec![SEGMENT], columns_of::<Coverage>()].concat()
+}
+
+/// How to convert.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub merge_up_to: Micros,
+    pub evidence: Evidence,
+}
+
+/// Takes checkpoints over into a spool that stays; returns whether they are there for good.
+pub(crate) type Carry<'a> = dyn Fn(&[&ConnectionSummary]) -> bool + 'a;
+
+/// What a conversion did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Converted {
+    /// Bytes of the Parquet files.
+    pub parquet_bytes: u64,
+    /// Rows of the intervals table.
+    pub rows: u64,
+    /// Places in the spool that could not be read, torn tail aside.
+    pub unreadable: u64,
+    /// Whether the spool had no usable header and was set aside.
+    pub set_aside: bool,
+}
+
+/// Converts a spool and removes it. With `carry`, most checkpoints of living connections go
+/// on to a later spool instead of into Parquet.
+pub(crate) fn convert(
+    dir: &Path,
+    spool: &Path,
+    settings: Settings,
+    carry: Option<&Carry<'_>>,
+) -> Result<Converted, StoreError> {
+    let bytes = fs::read(spool).map_err(StoreError::io("read the spool", spool))?;
+    let parsed = match spool::parse(&bytes) {
+        Ok(parsed) => parsed,
+        Err(HeaderError::Torn) => {
+            remove(spool)?;
+            return Ok(Converted::default());
+        }
+        Err(_) => {
+            let mut aside = spool.as_os_str().to_owned();
+            aside.push(".unreadable");
+            fs::rename(spool, aside).map_err(StoreError::io("set aside the spool", spool))?;
+            return Ok(Converted {
+                set_aside: true,
+                ..Converted::default()
+            });
+        }
+    };
+    drop(bytes);
+    let mut converted = Converted {
+        unreadable: (parsed.corrupt + parsed.unknown + parsed.invalid) as u64,
+        ..Converted::default()
+    };
+    let partition = layout::partition(dir, parsed.header.begun, &parsed.header.host.host);
+    layout::make_dirs(dir, &partition)?;
+    let mut renames = Vec::new();
+    for (table, rows) in tables(&parsed, settings, carry) {
+        if rows.count == 0 {
+            continue;
+        }
+        if table == INTERVALS {
+            converted.rows = rows.count;
+        }
+        let name = format!("{table}-{}.parquet", parsed.header.segment);
+        let temporary = partition.join(format!(".{name}.tmp"));
+        let about = About {
+            table,
+            segment: parsed.header.segment.clone(),
+            host: parsed.header.host.host.clone(),
+            boot_id: parsed.header.host.boot_id,
+        };
+        if let Err(e) = table::write(&temporary, rows, &about) {
+            // The room is needed by others; the next attempt writes it anew.
+            let _ = fs::remove_file(&temporary);
+            return Err(e);
+        }
+        renames.push((temporary, partition.join(name)));
+    }
+    for (temporary, path) in &renames {
+        fs::rename(temporary, path).map_err(StoreError::io("rename", temporary))?;
+        converted.parquet_bytes += fs::metadata(path).map_or(0, |m| m.len());
+    }
+    layout::sync_dir(&partition)?;
+    remove(spool)?;
+    Ok(converted)
+}
+
+fn remove(spool: &Path) -> Result<(), StoreError> {
+    fs::remove_file(spool).map_err(StoreError::io("remove the converted spool", spool))?;
+    match spool.parent() {
+        Some(parent) => layout::sync_dir(parent),
+        None => Ok(()),
+    }
+}
+
+/// Removes what a killed conversion left in one hour.
+pub(crate) fn sweep(hour: &Path) -> Result<(), StoreError> {
+    for host in layout::entries(hour)? {
+        for path in layout::entries(&host)? {
+            let temporary: bool = path
+                .file_name()
+                .and_then(|n| n.to_str())
+                .is_some_and(|n| n.starts_with('.') && n.ends_with(".parquet.tmp"));
+            if temporary {
+                fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a segment knows of a connection.
+#[derive(Default)]
+struct Known<'a> {
+    summary: Option<&'a ConnectionSummary>,
+    /// The MSS in its last interval.
+    mss: u32,
+}
+
+impl Known<'_> {
+    fn mss(&self) -> Cell {
+        Cell::Int(self.summary.map_or(self.mss, |s| s.stats.send_mss).into())
+    }
+}
+
+type Connections<'a> = BTreeMap<ConnectionId, Known<'a>>;
+
+fn tables(
+    parsed: &Parsed,
+    settings: Settings,
+    carry: Option<&Carry<'_>>,
+) -> [(&'static str, Rows); 3] {
+    let mut connections = Connections::new();
+    let mut coverage = Vec::new();
+    for record in &parsed.records {
+        match record {
+            Record::Problem(interval) => {
+                let known = connections.entry(interval.connection).or_default();
+                known.mss = interval.deltas.send_mss;
+            }
+            Record::Summary(summary) => {
+                let known = connections.entry(summary.connection).or_default();
+                if known.summary.is_none_or(|s| supersedes(summary, s)) {
+                    known.summary = Some(summary);
+                }
+            }
+            Record::Coverage(record) => coverage.push(record),
+        }
+    }
+    if let Some(carry) = carry {
+        thin(&mut connections, parsed, carry);
+    }
+    let keys: BTreeMap<ConnectionId, u64> = connections.keys().copied().zip(0..).collect();
+    let segment = &parsed.header.segment;
+    let logged = merge(parsed, settings.merge_up_to);
+    [
+        (CONNECTIONS, summaries(&connections, &keys, segment)),
+        (COVERAGE, coverages(&coverage, segment)),
+        (
+            INTERVALS,
+            intervals(logged, &connections, &keys, segment, settings.evidence),
+        ),
+    ]
+}
+
+/// Hours between two checkpoints of a living connection that reach Parquet.
+const CHECKPOINT_HOURS: i64 = 4;
+
+/// Leaves most checkpoints of living connections to a later segment. Kept are the
+/// connections that closed, those younger than an hour, and of the others a part each
+/// hour, in turns; so an old connection has a row every four hours. The others are carried
+/// on before anything of this segment is removed: a reader finds them in the spool, and so
+/// does the next run if this one is killed.
+fn thin(connections: &mut Connections<'_>, parsed: &Parsed, carry: &Carry<'_>) {
+    const HOUR: i64 = 3_600_000_000;
+    let turn = parsed
+        .header
+        .begun
+        .0
+        .div_euclid(HOUR)
+        .rem_euclid(CHECKPOINT_HOURS) as u64;
+    let is_carried = |summary: &ConnectionSummary| {
+        !summary.closed
+            && summary.last_seen.0.saturating_sub(summary.first_seen.0) >= HOUR
+            && summary.connection.cookie % CHECKPOINT_HOURS as u64 != turn
+    };
+    let carried: Vec<&ConnectionSummary> = connections
+        .values()
+        .filter_map(|known| known.summary)
+        .filter(|summary| is_carried(summary))
+        .collect();
+    if carried.is_empty() || !carry(&carried) {
+        return;
+    }
+    let mut troubled = BTreeSet::new();
+    for record in &parsed.records {
+        if let Record::Problem(interval) = record {
+            troubled.insert(interval.connection);
+        }
+    }
+    connections.retain(|id, known| {
+        let Some(summary) = known.summary.filter(|s| is_carried(s)) else {
+            return true;
+        };
+        known.mss = summary.stats.send_mss;
+        known.summary = None;
+        troubled.contains(id)
+    });
+}
+
+/// Whether `new` replaces `old`, a summary of the same connection.
+pub(crate) fn supersedes(new: &ConnectionSummary, old: &ConnectionSummary) -> bool {
+    (new.closed, new.polls, new.last_seen) >= (old.closed, old.polls, old.last_seen)
+}
+
+/// The intervals, contiguous ones of a connection that found the same as one.
+fn merge(parsed: &Parsed, limit: Micros) -> Vec<Logged> {
+    let mut merged: Vec<Logged> = Vec::new();
+    let mut latest: BTreeMap<ConnectionId, usize> = BTreeMap::new();
+    for record in &parsed.records {
+        let Record::Problem(interval) = record else {
+            continue;
+        };
+        let logged = Logged {
+            interval: ProblemInterval::clone(interval),
+            polls: 1,
+        };
+        if let Some(at) = latest.get(&interval.connection)
+            && merged[*at].absorb(&logged, limit)
+        {
+            continue;
+        }
+        latest.insert(interval.connection, merged.len());
+        merged.push(logged);
+    }
+    merged
+}
+
+fn intervals(
+    mut logged: Vec<Logged>,
+    connections: &Connections<'_>,
+    keys: &BTreeMap<ConnectionId, u64>,
+    segment: &str,
+    evidence: Evidence,
+) -> Rows {
+    for one in &mut logged {
+        one.round_to_grid();
+    }
+    // All rows of one poll end together; like findings next to each other pack best.
+    logged.sort_by_cached_key(|l| {
+        (
+            l.interval.end,
+            l.problems().bits(),
+            keys[&l.interval.connection],
+        )
+    });
+    let mut rows = Rows::new(interval_columns());
+    let told = Told::of_intervals(&rows.columns()[2..]);
+    let left_out: Vec<bool> = rows
+        .columns()
+        .iter()
+        .map(|c| evidence == Evidence::OfFindings && interval::is_optional(c.name))
+        .collect();
+    let mut row = vec![Cell::Text(segment.to_owned())];
+    for mut logged in logged {
+        let ProblemInterval { end, duration, .. } = logged.interval;
+        rows.widen(end - duration, end);
+        let id = logged.interval.connection;
+        logged.round_times();
+        row.truncate(1);
+        row.push(Cell::Int(keys[&id]));
+        logged.put(&mut row);
+        told.leave_out(&mut row[2..], &connections[&id].mss());
+        for (cell, left_out) in row.iter_mut().zip(&left_out) {
+            if *left_out {
+                *cell = Cell::Null;
+            }
+        }
+        rows.push(&row);
+    }
+    rows
+}
+
+fn summaries(
+    connections: &Connections<'_>,
+    keys: &BTreeMap<ConnectionId, u64>,
+    segment: &str,
+) -> Rows {
+    let mut rows = Rows::new(connection_columns());
+    let body = 2 + IDENTITY.len();
+    let told = Told::of_connections(&rows.columns()[body..]);
+    let mss = rows.columns().iter().position(|c| c.name == SEND_MSS);
+    let mut row = vec![Cell::Text(segment.to_owned())];
+    for (id, known) in connections {
+        row.truncate(1);
+        row.push(Cell::Int(keys[id]));
+        id.put(&mut row);
+        if let Some(summary) = known.summary {
+            rows.widen(summary.first_seen, summary.last_seen);
+            SummaryBody::put(summary, &mut row);
+            told.leave_out(&mut row[body..], &Cell::Null);
+        } else if let Some(mss) = mss {
+            row.resize(mss, Cell::Null);
+            row.push(known.mss());
+        }
+        rows.push(&row);
+    }
+    rows
+}
+
+fn coverages(records: &[&Coverage], segment: &str) -> Rows {
+    let mut rows = Rows::new(coverage_columns());
+    let mut row = vec![Cell::Text(segment.to_owned())];
+    for record in records {
+        rows.widen(record.end - record.duration, record.end);
+        row.truncate(1);
+        record.put(&mut row);
+        rows.push(&row);
+    }
+    rows
+}

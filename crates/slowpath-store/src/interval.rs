@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Problem intervals as rows: findings and evidence as columns, rounding that keeps shares
+//! true, and the merging of contiguous intervals.
+
+use crate::cells::{Cell, Column, Flat, Kind, Row, columns_of, round, round_down};
+use crate::rows::{PROBLEM_EVENTS, PROBLEM_TIME, TIME_BITS};
+use slowpath_model::{
+    ConnectionId, Deltas, Finding, Micros, Problem, ProblemInterval, ProblemSet, Share, WallMicros,
+};
+
+/// In an events column: the finding does not count events although the evidence does.
+const NOT_COUNTED: u64 = u64::MAX;
+
+/// Grid of times in Parquet, microseconds: below any clock's error, and the lowest byte of
+/// every time is zero.
+const GRID: i64 = 256;
+/// Intervals shorter than this, in microseconds, keep their ends: the grid would be off by
+/// more than 0.4 % of them.
+const SHORT: u64 = 65_536;
+
+/// A problem interval and the number of polling intervals that it covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub interval: ProblemInterval,
+    pub polls: u64,
+}
+
+/// The columns of an interval, its connection aside.
+pub(crate) fn columns() -> Vec<Column> {
+    let mut columns = Vec::new();
+    let mut one = |name, kind| columns.push(Column { name, kind });
+    one("end", Kind::Time);
+    one("duration_us", Kind::Exact);
+    one("polls", Kind::Exact);
+    for name in PROBLEM_TIME {
+        one(name, Kind::Exact);
+    }
+    one("coarse", Kind::Exact);
+    for name in PROBLEM_EVENTS {
+        one(name, Kind::Exact);
+    }
+    one("unmeasured", Kind::Exact);
+    columns.extend(columns_of::<Deltas>());
+    columns
+}
+
+/// Whether a column is kept in Parquet only with [`Evidence::All`](crate::Evidence::All):
+/// evidence that is neither in SNAP's Table 1 nor a count of events, and what hardly
+/// changes over a connection's life and is in its summary.
+pub(crate) fn is_optional(column: &str) -> bool {
+    matches!(
+        column,
+        "bytes_acked"
+            | "bytes_received"
+            | "writes"
+            | "bytes_read"
+            | "reads"
+            | "srtt_us"
+            | "baseline_rtt_us"
+            | "send_buffer"
+    )
+}
+
+/// How often a problem occurred according to the evidence.
+fn events_by_evidence(problem: Problem, deltas: &Deltas) -> Option<u64> {
+    match problem {
+        Problem::FastRetransmit => deltas.fast_recoveries,
+        Problem::Timeout => deltas.timeouts,
+        Problem::DelayedAck => deltas.delayed_acks,
+        _ => None,
+    }
+}
+
+impl Logged {
+    /// Appends the cells of [`columns`].
+    pub(crate) fn put(&self, row: &mut Vec<Cell>) {
+        let ProblemInterval {
+            connection: _,
+            end,
+            duration,
+            findings,
+            unmeasured,
+            deltas,
+        } = &self.interval;
+        end.put(row);
+        duration.put(row);
+        self.polls.put(row);
+        let mut coarse = ProblemSet::EMPTY;
+        for problem in Problem::ALL {
+            let time = findings
+                .iter()
+                .find(|f| f.problem == problem)
+                .map(|f| match f.share {
+                    Share::Measured(time) => time,
+                    Share::Coarse => {
+                        coarse.insert(problem);
+                        *duration
+                    }
+                });
+            time.put(row);
+        }
+        coarse.put(row);
+        for problem in Problem::ALL {
+            let events = findings
+                .iter()
+                .find(|f| f.problem == problem)
+                .filter(|f| f.events != events_by_evidence(problem, deltas))
+                .map(|f| f.events.unwrap_or(NOT_COUNTED));
+            events.put(row);
+        }
+        unmeasured.put(row);
+        deltas.put(row);
+    }
+
+    /// Takes the cells that [`Logged::put`] appends.
+    pub(crate) fn take(connection: ConnectionId, row: &mut Row<'_>) -> Option<Self> {
+        let end = WallMicros::take(row)?;
+        let duration = Micros::take(row)?;
+        let polls = u64::take(row)?;
+        let mut times = [None; Problem::ALL.len()];
+        for time in &mut times {
+            *time = <Option<Micros> as Flat>::take(row)?;
+        }
+        let coarse = ProblemSet::take(row)?;
+        let mut events = [None; Problem::ALL.len()];
+        for count in &mut events {
+            *count = <Option<u64> as Flat>::take(row)?;
+        }
+        let unmeasured = ProblemSet::take(row)?;
+        let deltas = Deltas::take(row)?;
+        let mut findings: Vec<Finding> = Problem::ALL
+            .into_iter()
+            .filter_map(|problem| {
+                let time = times[problem as usize]?;
+                Some(Finding {
+                    problem,
+                    share: if coarse.contains(problem) {
+                        Share::Coarse
+                    } else {
+                        Share::Measured(time.min(duration))
+                    },
+                    events: match events[problem as usize] {
+                        Some(NOT_COUNTED) => None,
+                        Some(count) => Some(count),
+                        None => events_by_evidence(problem, &deltas),
+                    },
+                })
+            })
+            .collect();
+        order(&mut findings, duration);
+        Some(Logged {
+            interval: ProblemInterval {
+                connection,
+                end,
+                duration,
+                findings,
+                unmeasured,
+                deltas,
+            },
+            polls,
+        })
+    }
+
+    /// The problems found.
+    pub(crate) fn problems(&self) -> ProblemSet {
+        self.interval.findings.iter().map(|f| f.problem).collect()
+    }
+
+    /// Puts the ends of an interval that is not short on a grid, for Parquet: both are
+    /// rounded to multiples of [`GRID`], so that contiguous intervals stay contiguous and
+    /// durations add up. What filled the interval still fills it.
+    pub(crate) fn round_to_grid(&mut self) {
+        let interval = &mut self.interval;
+        if interval.duration.0 < SHORT {
+            return;
+        }
+        let nearest = |t: WallMicros| t.0.saturating_add(GRID / 2).div_euclid(GRID) * GRID;
+        let start = nearest(interval.end - interval.duration);
+        let end = nearest(interval.end);
+        let duration = Micros(end.abs_diff(start));
+        for finding in &mut interval.findings {
+            if let Share::Measured(time) = &mut finding.share
+                && *time >= interval.duration
+            {
+                *time = (*time).max(duration);
+            }
+        }
+        interval.end = WallMicros(end);
+        interval.duration = duration;
+    }
+
+    /// Rounds the problems' times for Parquet: to the nearest number of [`TIME_BITS`]
+    /// bits, except that a time below the interval's stays below it, one that fills it
+    /// still fills it (it is rounded up, and readers take no more than the interval), and
+    /// times that together fit into the interval still do.
+    pub(crate) fn round_times(&mut self) {
+        let duration = self.interval.duration.0;
+        let times = |findings: &[Finding]| -> u64 {
+            findings
+                .iter()
+                .map(|f| match f.share {
+                    Share::Measured(time) => time.0.min(duration),
+                    Share::Coarse => 0,
+                })
+                .fold(0, u64::saturating_add)
+        };
+        let before = self.interval.findings.clone();
+        for finding in &mut self.interval.findings {
+            if let Share::Measured(time) = &mut finding.share {
+                time.0 = if time.0 >= duration {
+                    round_up(duration)
+                } else {
+                    let near = round(time.0, TIME_BITS);
+                    if near < duration {
+                        near
+                    } else {
+                        round_down(time.0, TIME_BITS)
+                    }
+                };
+            }
+        }
+        if times(&before) <= duration && times(&self.interval.findings) > duration {
+            for (finding, exact) in self.interval.findings.iter_mut().zip(before) {
+                if let (Share::Measured(time), Share::Measured(exact)) =
+                    (&mut finding.share, exact.share)
+                    && exact.0 < duration
+                {
+                    time.0 = round_down(exact.0, TIME_BITS);
+                }
+            }
+        }
+    }
+
+    /// Takes `next` in, if it follows without a gap and found the same: one row then says
+    /// what two said. Counters and times add up; gauges are those at the end.
+    ///
+    /// Not merged: a gap or an overlap of more than `TOLERANCE`, other problems, another
+    /// kind of share, a counter that only one of them has, or a result longer than `limit`.
+    pub(crate) fn absorb(&mut self, next: &Logged, limit: Micros) -> bool {
+        const TOLERANCE: u64 = 1_000;
+        let (a, b) = (&self.interval, &next.interval);
+        let duration = a.duration + b.duration;
+        if a.connection != b.connection
+            || a.unmeasured != b.unmeasured
+            || duration > limit
+            || (b.end - b.duration).0.abs_diff(a.end.0) > TOLERANCE
+            || self.problems() != next.problems()
+        {
+            return false;
+        }
+        let Some(deltas) = add(&a.deltas, &b.deltas) else {
+            return false;
+        };
+        let mut findings = Vec::with_capacity(a.findings.len());
+        for one in &a.findings {
+            let Some(other) = b.findings.iter().find(|f| f.problem == one.problem) else {
+                return false;
+            };
+            let share = match (one.share, other.share) {
+                (Share::Coarse, Share::Coarse) => Share::Coarse,
+                (Share::Measured(x), Share::Measured(y)) => {
+                    Share::Measured(x.min(a.duration) + y.min(b.duration))
+                }
+                _ => return false,
+            };
+            let Some(events) = both(one.events, other.events, u64::saturating_add) else {
+                return false;
+            };
+            findings.push(Finding {
+                problem: one.problem,
+                share,
+                events,
+            });
+        }
+        order(&mut findings, duration);
+        self.interval = ProblemInterval {
+            connection: a.connection,
+            end: b.end,
+            duration,
+            findings,
+            unmeasured: a.unmeasured,
+            deltas,
+        };
+        self.polls += next.polls;
+        true
+    }
+}
+
+/// Largest share first, ties in the order of the stages.
+fn order(findings: &mut [Finding], duration: Micros) {
+    findings.sort_by_key(|f| {
+        (
+            std::cmp::Reverse(f.share.time_of(duration)),
+            f.problem as u8,
+        )
+    });
+}
+
+/// The smallest number of [`TIME_BITS`] bits that is not below `value`.
+fn round_up(value: u64) -> u64 {
+    let down = round_down(value, TIME_BITS);
+    if down == value {
+        return value;
+    }
+    let drop = (64 - value.leading_zeros()).saturating_sub(u32::from(TIME_BITS));
+    down.saturating_add(1 << drop)
+}
+
+/// The sum where both are known, nothing where neither is; otherwise there is no answer.
+fn both<T>(a: Option<T>, b: Option<T>, add: impl Fn(T, T) -> T) -> Option<Option<T>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(Some(add(a, b))),
+        (None, None) => Some(None),
+        _ => None,
+    }
+}
+
+/// The evidence of two contiguous intervals as that of one.
+fn add(a: &Deltas, b: &Deltas) -> Option<Deltas> {
+    let count = |a, b| both(a, b, u64::saturating_add);
+    let time = |a, b| both(a, b, |a: Micros, b| a + b);
+    Some(Deltas {
+        bytes_sent: count(a.bytes_sent, b.bytes_sent)?,
+        bytes_acked: count(a.bytes_acked, b.bytes_acked)?,
+        bytes_received: count(a.bytes_received, b.bytes_received)?,
+        retransmitted: count(a.retransmitted, b.retransmitted)?,
+        fast_recoveries: count(a.fast_recoveries, b.fast_recoveries)?,
+        timeouts: count(a.timeouts, b.timeouts)?,
+        rtt_sum: time(a.rtt_sum, b.rtt_sum)?,
+        rtt_count: count(a.rtt_count, b.rtt_count)?,
+        delayed_acks: count(a.delayed_acks, b.delayed_acks)?,
+        busy: time(a.busy, b.busy)?,
+        rwnd_limited: time(a.rwnd_limited, b.rwnd_limited)?,
+        sndbuf_limited: time(a.sndbuf_limited, b.sndbuf_limited)?,
+        bytes_written: count(a.bytes_written, b.bytes_written)?,
+        writes: count(a.writes, b.writes)?,
+        bytes_read: count(a.bytes_read, b.bytes_read)?,
+        reads: count(a.reads, b.reads)?,
+        cwnd: b.cwnd,
+        send_window: b.send_window,
+        send_queue: b.send_queue,
+        receive_queue: b.receive_queue,
+        srtt: b.srtt,
+        baseline_rtt: b.baseline_rtt,
+        send_mss: b.send_mss,
+        send_buffer: b.send_buffer,
+    })
+}

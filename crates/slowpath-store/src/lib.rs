@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The problem log: checksummed spool, Parquet segments, retention, readers.
+//!
+//! What enters: [`ProblemInterval`](slowpath_model::ProblemInterval),
+//! [`ConnectionSummary`](slowpath_model::ConnectionSummary) and
+//! [`Coverage`](slowpath_model::Coverage) records, one at a time, and the wall time.
+//! What leaves: the same records over a range of time, and Parquet files that any engine
+//! reads (`docs/log-format.md`).
+//!
+//! What is promised:
+//!
+//! - [`LogWriter`] never blocks its caller on a disk and never fails it: records wait in a
+//!   bounded buffer; those that find it full are counted, and [`WriterStatus`] says so.
+//! - A record handed over a second ago is readable, also after `kill -9` (the [`spool`]),
+//!   and none is read twice (`convert` describes the order that gives this).
+//! - Counts of events and the connections' problem times are exact; the evidence of an
+//!   interval is rounded as `docs/log-format.md` states, and no share grows past its
+//!   interval by it.
+//! - Every file carries [`SCHEMA_VERSION`]; files of every released version stay readable.
+//! - [`LogReader`] needs no lock, works beside a writer, and reports what it could not read.
+//!
+//! What it never does: judge, aggregate, or use the network.
+
+mod cells;
+mod convert;
+mod error;
+mod interval;
+mod layout;
+mod lock;
+mod options;
+mod reader;
+mod retention;
+mod rows;
+pub mod spool;
+mod table;
+mod told;
+mod writer;
+
+pub use error::{OpenError, StoreError};
+pub use options::{Evidence, HostIdentity, Options, Retention};
+pub use reader::{IntervalFilter, LogReader, Read, ReadReport, TimeRange};
+pub use retention::{Retained, retain};
+pub use writer::{LogWriter, WriterStatus};
+
+/// Version of the tables' schema: which columns there are and what they mean. Appending a
+/// nullable column keeps it; everything else raises it.
+pub const SCHEMA_VERSION: u16 = 1;

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a log is written.
+
+use slowpath_model::Micros;
+use std::time::Duration;
+
+/// Whose log it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostIdentity {
+    /// The host's name, as in the partition `host=`; at most 255 bytes are kept.
+    pub host: String,
+    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`) as a 128-bit number.
+    pub boot_id: u128,
+}
+
+/// Which evidence an interval keeps in Parquet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Evidence {
+    /// SNAP's Table 1, WriteBytes, counts of events, and what belongs to the problems
+    /// found (`docs/log-format.md` says what to which).
+    #[default]
+    OfFindings,
+    /// Everything; about twice the volume.
+    All,
+}
+
+/// What is deleted when the log is too large or too old. The newest hour always stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Most bytes of Parquet files; 1 GiB by default.
+    pub max_bytes: u64,
+    /// Greatest age, by the wall clock; none by default, because a clock that jumps ahead
+    /// would empty the log.
+    pub max_age: Option<Duration>,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Retention {
+            max_bytes: 1 << 30,
+            max_age: None,
+        }
+    }
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The age at which records are written to the spool; 250 ms by default. A record is
+    /// readable, also after a `kill -9`, once it is twice this age.
+    pub batch_age: Duration,
+    /// Records waiting for the disk, in bytes of their spool form; 8 MiB by default. Past
+    /// that they are dropped and counted.
+    pub buffer_bytes: usize,
+    /// Length of a segment, by the wall time given to `tick`: a new one begins when that
+    /// passes a multiple of it. One hour by default, at least one millisecond.
+    pub segment_time: Micros,
+    /// Size of a spool at which a new segment begins early; 16 MiB by default.
+    pub segment_bytes: u64,
+    /// How often the spool is flushed to the disk; every 10 s by default, `None` for only
+    /// when a segment ends. A killed process loses nothing either way; a power cut loses
+    /// what was not flushed.
+    pub sync_every: Option<Duration>,
+    /// Longest row made of contiguous intervals of a connection with the same problems;
+    /// 2 s by default, SNAP's aggregation interval (section 3.2). Zero keeps every
+    /// interval.
+    pub merge_up_to: Micros,
+    /// Which evidence is kept.
+    pub evidence: Evidence,
+    /// What is deleted.
+    pub retention: Retention,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            batch_age: Duration::from_millis(250),
+            buffer_bytes: 8 << 20,
+            segment_time: Micros(3_600_000_000),
+            segment_bytes: 16 << 20,
+            sync_every: Some(Duration::from_secs(10)),
+            merge_up_to: Micros(2_000_000),
+            evidence: Evidence::OfFindings,
+            retention: Retention::default(),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading a log: Parquet files and the spools that are not in them yet.
+//!
+//! A reader takes no lock and may run beside a writer. It reads the spools first and then
+//! those Parquet files whose segment it has not met: a segment converted in between is
+//! found in Parquet, one half converted is taken from its spool, none counts twice.
+
+use crate::cells::{Cell, Flat, Row, columns_of};
+use crate::convert::supersedes;
+use crate::interval::Logged;
+use crate::layout::{self, CONNECTIONS, COVERAGE, INTERVALS, TableFile};
+use crate::rows::{IDENTITY, SummaryBody};
+use crate::spool::{self, HeaderError, Record};
+use crate::told::Told;
+use crate::{StoreError, convert, table};
+use slowpath_model::{
+    ConnectionId, ConnectionSummary, Coverage, ProblemInterval, ProblemSet, WallMicros,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A stretch of wall time, its end excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    /// Its beginning.
+    pub from: WallMicros,
+    /// Its end, excluded.
+    pub to: WallMicros,
+}
+
+impl TimeRange {
+    /// All time.
+    pub const ALL: TimeRange = TimeRange {
+        from: WallMicros(i64::MIN),
+        to: WallMicros(i64::MAX),
+    };
+
+    /// Whether something that lasted from `from` to `to` has a part in it. What has no
+    /// length counts where it lies.
+    fn meets(self, from: WallMicros, to: WallMicros) -> bool {
+        from < self.to && (to > self.from || (from == to && to >= self.from))
+    }
+}
+
+/// Which problem intervals are wanted; by default all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IntervalFilter {
+    /// Only intervals with at least one of these problems.
+    pub problems: Option<ProblemSet>,
+    /// Only intervals of these connections.
+    pub connections: Option<BTreeSet<ConnectionId>>,
+}
+
+impl IntervalFilter {
+    fn wants(&self, logged: &Logged) -> bool {
+        self.problems
+            .is_none_or(|p| p.bits() & logged.problems().bits() != 0)
+            && self
+                .connections
+                .as_ref()
+                .is_none_or(|c| c.contains(&logged.interval.connection))
+    }
+}
+
+/// What could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadReport {
+    /// Files read.
+    pub files: u64,
+    /// Files that could not be read, or not to their end, and why.
+    pub unreadable: Vec<(PathBuf, String)>,
+    /// Damaged stretches within spools.
+    pub corrupt: u64,
+    /// Records of a kind or with a content that this version cannot make sense of.
+    pub not_understood: u64,
+    /// Bytes at the ends of spools that are the beginning of a record: being written, or
+    /// cut off when a writer was killed.
+    pub torn_tail: u64,
+}
+
+/// Rows, and what could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// What is missing from them.
+    pub report: ReadReport,
+}
+
+/// Reads a log.
+#[derive(Clone, Debug)]
+pub struct LogReader {
+    dir: PathBuf,
+}
+
+impl LogReader {
+    /// A reader of the log in `dir`.
+    ///
+    /// # Errors
+    /// `dir` is not a directory that can be listed.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        fs::read_dir(dir).map_err(StoreError::io("open the log in", dir))?;
+        Ok(LogReader {
+            dir: dir.to_owned(),
+        })
+    }
+
+    /// Gives each problem interval that has a part in `range` to `each`, segment by segment
+    /// and not in the order of time; memory stays that of one segment.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed. Files that cannot be read are reported.
+    pub fn each_interval(
+        &self,
+        range: TimeRange,
+        filter: &IntervalFilter,
+        mut each: impl FnMut(ProblemInterval),
+    ) -> Result<ReadReport, StoreError> {
+        let mut give = |logged: Logged| {
+            let ProblemInterval { end, duration, .. } = logged.interval;
+            if range.meets(end - duration, end) && filter.wants(&logged) {
+                each(logged.interval);
+            }
+        };
+        let mut report = ReadReport::default();
+        let spooled = self.spools(&mut report, |record| {
+            if let Record::Problem(interval) = record {
+                give(Logged {
+                    interval: *interval,
+                    polls: 1,
+                });
+            }
+        })?;
+        let columns = convert::interval_columns();
+        let told = Told::of_intervals(&columns[2..]);
+        self.files(
+            INTERVALS,
+            range,
+            &spooled,
+            &mut report,
+            |file, table, bad| {
+                let ids = identities(file)?;
+                table.rows(&file.path, &columns, |cells| {
+                    let connection = match cells[1] {
+                        Cell::Int(key) => ids.get(&key),
+                        _ => None,
+                    };
+                    let logged = connection.and_then(|(id, mss)| {
+                        told.fill_in(&mut cells[2..], mss);
+                        Logged::take(*id, &mut Row::new(&cells[2..]))
+                    });
+                    match logged {
+                        Some(logged) => give(logged),
+                        None => *bad += 1,
+                    }
+                })
+            },
+        )?;
+        Ok(report)
+    }
+
+    /// The problem intervals that have a part in `range`, by their ends.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed. Files that cannot be read are reported.
+    pub fn intervals(
+        &self,
+        range: TimeRange,
+        filter: &IntervalFilter,
+    ) -> Result<Read<ProblemInterval>, StoreError> {
+        let mut rows = Vec::new();
+        let report = self.each_interval(range, filter, |interval| rows.push(interval))?;
+        rows.sort_by_key(|i| (i.end, i.connection));
+        Ok(Read { rows, report })
+    }
+
+    /// The latest summary of each connection that was observed in `range`, by when they
+    /// were first seen.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed. Files that cannot be read are reported.
+    pub fn connections(&self, range: TimeRange) -> Result<Read<ConnectionSummary>, StoreError> {
+        let mut latest: BTreeMap<ConnectionId, ConnectionSummary> = BTreeMap::new();
+        let mut give = |summary: ConnectionSummary| {
+            if !range.meets(summary.first_seen, summary.last_seen) {
+                return;
+            }
+            match latest.get_mut(&summary.connection) {
+                Some(old) if supersedes(&summary, old) => *old = summary,
+                Some(_) => {}
+                None => {
+                    latest.insert(summary.connection, summary);
+                }
+            }
+        };
+        let mut report = ReadReport::default();
+        let spooled = self.spools(&mut report, |record| {
+            if let Record::Summary(summary) = record {
+                give(*summary);
+            }
+        })?;
+        let columns = convert::connection_columns();
+        let body = 2 + IDENTITY.len();
+        let told = Told::of_connections(&columns[body..]);
+        self.files(
+            CONNECTIONS,
+            range,
+            &spooled,
+            &mut report,
+            |file, table, bad| {
+                table.rows(&file.path, &columns, |cells| {
+                    // A connection that had problems and no summary in this segment.
+                    if cells[body] == Cell::Null {
+                        return;
+                    }
+                    told.fill_in(&mut cells[body..], &Cell::Null);
+                    let mut row = Row::new(&cells[2..]);
+                    let id = ConnectionId::take(&mut row);
+                    match id.and_then(|id| SummaryBody::take(id, &mut row)) {
+                        Some(summary) => give(summary),
+                        None => *bad += 1,
+                    }
+                })
+            },
+        )?;
+        let mut rows: Vec<_> = latest.into_values().collect();
+        rows.sort_by_key(|s| (s.first_seen, s.connection));
+        Ok(Read { rows, report })
+    }
+
+    /// The coverage records that have a part in `range`, by their ends.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed. Files that cannot be read are reported.
+    pub fn coverage(&self, range: TimeRange) -> Result<Read<Coverage>, StoreError> {
+        let mut rows = Vec::new();
+        let mut give = |record: Coverage| {
+            if range.meets(record.end - record.duration, record.end) {
+                rows.push(record);
+            }
+        };
+        let mut report = ReadReport::default();
+        let spooled = self.spools(&mut report, |record| {
+            if let Record::Coverage(record) = record {
+                give(record);
+            }
+        })?;
+        let columns = columns_of::<Coverage>();
+        self.files(
+            COVERAGE,
+            range,
+            &spooled,
+            &mut report,
+            |file, table, bad| {
+                table.rows(&file.path, &columns, |cells| {
+                    match Coverage::take(&mut Row::new(cells)) {
+                        Some(record) => give(record),
+                        None => *bad += 1,
+                    }
+                })
+            },
+        )?;
+        rows.sort_by_key(|c| c.end);
+        Ok(Read { rows, report })
+    }
+
+    /// Gives every record of every spool to `each`; returns the segments read.
+    fn spools(
+        &self,
+        report: &mut ReadReport,
+        mut each: impl FnMut(Record),
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let mut read = BTreeSet::new();
+        for path in layout::spools(&self.dir)? {
+            let bytes = match fs::read(&path).map_err(StoreError::io("read", &path)) {
+                Ok(bytes) => bytes,
+                // Converted in the meantime: its Parquet files are there.
+                Err(e) if e.is_not_found() => continue,
+                Err(e) => {
+                    report.unreadable.push((path, e.to_string()));
+                    continue;
+                }
+            };
+            match spool::parse_each(&bytes, &mut each) {
+                Ok(parsed) => {
+                    report.files += 1;
+                    report.corrupt += parsed.corrupt as u64;
+                    report.not_understood += (parsed.unknown + parsed.invalid) as u64;
+                    report.torn_tail += parsed.torn_tail as u64;
+                    read.insert(parsed.header.segment);
+                }
+                Err(HeaderError::Torn) => {}
+                Err(e) => report.unreadable.push((path, e.to_string())),
+            }
+        }
+        Ok(read)
+    }
+
+    /// Gives every file of a table that may have rows in `range` to `each`.
+    fn files(
+        &self,
+        wanted: &'static str,
+        range: TimeRange,
+        spooled: &BTreeSet<String>,
+        report: &mut ReadReport,
+        mut each: impl FnMut(&TableFile, table::Table, &mut u64) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for hour in layout::hours(&self.dir)? {
+            for file in layout::tables(&hour)? {
+                if file.table != wanted || spooled.contains(&file.segment) {
+                    continue;
+                }
+                let result = table::open(&file.path).and_then(|table| {
+                    let (from, to) = table.span();
+                    // A row's clock may have jumped: files are chosen by what they say of
+                    // their rows, not by their partition.
+                    if !range.meets(from, to) {
+                        return Ok(());
+                    }
+                    each(&file, table, &mut report.not_understood)
+                });
+                match result {
+                    Ok(()) => report.files += 1,
+                    // Retention was quicker.
+                    Err(e) if e.is_not_found() => {}
+                    Err(e) => report.unreadable.push((file.path, e.to_string())),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The connections of an intervals file's segment and their MSS, by key.
+fn identities(file: &TableFile) -> Result<HashMap<u64, (ConnectionId, Cell)>, StoreError> {
+    let path = file
+        .path
+        .with_file_name(format!("{CONNECTIONS}-{}.parquet", file.segment));
+    let columns: Vec<_> = convert::connection_columns()
+        .into_iter()
+        .enumerate()
+        .filter(|(i, c)| (1..2 + IDENTITY.len()).contains(i) || c.name == convert::SEND_MSS)
+        .map(|(_, c)| c)
+        .collect();
+    let mut ids = HashMap::new();
+    table::open(&path)?.rows(&path, &columns, |cells| {
+        let mut row = Row::new(cells);
+        if let Some(key) = u64::take(&mut row)
+            && let Some(id) = ConnectionId::take(&mut row)
+        {
+            ids.insert(key, (id, row.next().clone()));
+        }
+    })?;
+    Ok(ids)
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#[path = "../tests/records/mod.rs"]
+mod records;
+
+use super::*;
+use proptest::prelude::*;
+use records::{BOOT, MIDNIGHT, Random};
+
+fn header() -> Header {
+    Header {
+        schema_version: SCHEMA_VERSION,
+        host: HostIdentity {
+            host: "h\u{f6}st".to_owned(),
+            boot_id: BOOT,
+        },
+        segment: "5f3c9a01-0000-0000".to_owned(),
+        begun: WallMicros(-5),
+    }
+}
+
+/// A spool of random records; also where each of them begins, and where the last ends.
+fn spool(random: &mut Random, count: usize) -> (Vec<u8>, Vec<Record>, Vec<usize>) {
+    let mut file = encode_header(&header());
+    let mut encoder = Encoder::new(BOOT);
+    let mut records = Vec::new();
+    let mut at = vec![file.len()];
+    for i in 0..count {
+        let end = WallMicros(MIDNIGHT + i as i64);
+        match random.below(3) {
+            0 => {
+                let interval = random.interval(end);
+                encoder.problem(&interval, &mut file);
+                records.push(Record::Problem(Box::new(interval)));
+            }
+            1 => {
+                let id = random.connection(9);
+                let summary = random.summary(id, end);
+                encoder.summary(&summary, &mut file);
+                records.push(Record::Summary(Box::new(summary)));
+            }
+            _ => {
+                let coverage = random.coverage(end);
+                encoder.coverage(&coverage, &mut file);
+                records.push(Record::Coverage(coverage));
+            }
+        }
+        at.push(file.len());
+    }
+    (file, records, at)
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_exactly(seed: u64, count in 0usize..20) {
+        let (file, records, _) = spool(&mut Random(seed), count);
+        let parsed = parse(&file).unwrap();
+        prop_assert_eq!(&parsed.header, &header());
+        prop_assert_eq!(parsed.records, records);
+        prop_assert_eq!((parsed.corrupt, parsed.torn_tail, parsed.unknown, parsed.invalid), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_cut_off_file_keeps_every_whole_record(seed: u64, cut in any::<prop::sample::Index>()) {
+        let (file, records, at) = spool(&mut Random(seed), 6);
+        let length = cut.index(file.len() + 1);
+        match parse(&file[..length]) {
+            Err(e) => {
+                prop_assert_eq!(e, HeaderError::Torn);
+                prop_assert!(length < at[0]);
+            }
+            Ok(parsed) => {
+                let whole = at[1..].iter().filter(|end| **end <= length).count();
+                prop_assert_eq!(&parsed.records[..], &records[..whole]);
+                prop_assert_eq!(parsed.torn_tail, length - at[whole]);
+                prop_assert_eq!(parsed.corrupt, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn damage_costs_only_the_records_it_hits(
+        seed: u64,
+        hit in any::<prop::sample::Index>(),
+        flip in 1u8..,
+    ) {
+        let (mut file, records, at) = spool(&mut Random(seed), 6);
+        let place = at[0] + hit.index(file.len() - at[0]);
+        file[place] ^= flip;
+        let parsed = parse(&file).unwrap();
+        let damaged = at[1..].iter().filter(|end| **end <= place).count();
+        let mut expected = records;
+        expected.remove(damaged);
+        prop_assert_eq!(parsed.records, expected);
+        prop_assert_eq!(parsed.corrupt_bytes + parsed.torn_tail, at[damaged + 1] - at[damaged]);
+        prop_assert_eq!(parsed.corrupt + usize::from(parsed.torn_tail > 0), 1);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..2000),
+        seed: u64,
+        with_header: bool,
+    ) {
+        let mut file = if with_header { encode_header(&header()) } else { Vec::new() };
+        file.extend(&bytes);
+        let _ = parse(&file);
+        // Frames that are intact and hold nonsense.
+        let mut random = Random(seed);
+        let mut file = encode_header(&header());
+        for part in bytes.chunks(37) {
+            let kind = random.below(5) as u8;
+            let length = (part.len() as u16).to_le_bytes();
+            file.extend(MARK);
+            file.extend(length);
+            file.extend(checksum(kind, length, part).to_le_bytes());
+            file.push(kind);
+            file.extend(part);
+        }
+        let parsed = parse(&file).unwrap();
+        prop_assert_eq!(parsed.corrupt, 0);
+        prop_assert_eq!(
+            parsed.records.len() + parsed.unknown + parsed.invalid,
+            bytes.len().div_ceil(37)
+        );
+    }
+}
+
+#[test]
+fn marks_without_records_cost_linear_work() {
+    // Every second byte may begin a record of 64 KiB with a wrong checksum: without a
+    // bound that is 4 GiB to checksum for each MiB.
+    let mut file = encode_header(&header());
+    let begin = file.len();
+    for _ in 0..1 << 18 {
+        file.extend([MARK[0], MARK[1], 0xff, 0x7f]);
+    }
+    let parsed = parse(&file).unwrap();
+    assert_eq!(parsed.records, []);
+    assert_eq!(parsed.corrupt, 1);
+    assert_eq!(parsed.corrupt_bytes, file.len() - begin);
+}
+
+#[test]
+fn columns_of_a_later_version_are_ignored_and_missing_ones_are_null() {
+    let mut random = Random(7);
+    let interval = random.interval(WallMicros(MIDNIGHT));
+    let logged = Logged {
+        interval: interval.clone(),
+        polls: 1,
+    };
+    let mut row = Vec::new();
+    interval.connection.put(&mut row);
+    logged.put(&mut row);
+
+    let mut columns = INTERVAL.clone();
+    let mut longer = row.clone();
+    for _ in 0..9 {
+        columns.push(Column {
+            name: "later",
+            kind: Kind::Exact,
+        });
+        longer.push(Cell::Int(u64::MAX));
+    }
+    let mut payload = Vec::new();
+    encode_row(&columns, &longer, &mut payload);
+    assert_eq!(decode_row(&INTERVAL, &payload), Some(row.clone()));
+
+    let mut payload = Vec::new();
+    encode_row(&INTERVAL[..10], &row[..10], &mut payload);
+    let mut shorter = row[..10].to_vec();
+    shorter.resize(INTERVAL.len(), Cell::Null);
+    assert_eq!(decode_row(&INTERVAL, &payload), Some(shorter));
+}
+
+#[test]
+fn unusable_headers_say_why() {
+    let whole = encode_header(&header());
+    assert_eq!(parse(b"PAR1...."), Err(HeaderError::NotASpool));
+    assert_eq!(parse(b""), Err(HeaderError::Torn));
+    let mut damaged = whole.clone();
+    damaged[20] ^= 1;
+    assert_eq!(parse(&damaged), Err(HeaderError::Damaged));
+    let mut newer = whole.clone();
+    newer[10] = 2;
+    assert_eq!(
+        parse(&newer),
+        Err(HeaderError::Newer {
+            framing: 1,
+            schema: 2
+        })
+    );
+    let mut endless = whole;
+    endless[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(parse(&endless), Err(HeaderError::Damaged));
+}
+
+#[test]
+fn long_names_are_cut_at_a_character() {
+    let mut long = header();
+    long.host.host = "\u{e9}".repeat(400);
+    let parsed = parse(&encode_header(&long)).unwrap();
+    assert_eq!(parsed.header.host.host, "\u{e9}".repeat(127));
+}

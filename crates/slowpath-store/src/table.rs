@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tables of cells to and from Parquet files.
+
+use crate::cells::{Cell, Column, Kind, round};
+use crate::layout::{CONNECTIONS, COVERAGE, INTERVALS};
+use crate::rows::PROBLEM_TIME;
+use crate::{SCHEMA_VERSION, StoreError};
+use arrow_array::builder::{
+    BooleanBuilder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use slowpath_model::WallMicros;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Key of the schema version in a file's metadata.
+const KEY_SCHEMA: &str = "slowpath.schema_version";
+/// Keys of the earliest beginning and the latest end among a file's rows, microseconds
+/// since 1970.
+const KEY_FROM: &str = "slowpath.from";
+const KEY_TO: &str = "slowpath.to";
+/// zstd level; what higher ones cost and gain is in `docs/decisions/0005-log.md`.
+const ZSTD_LEVEL: i32 = 15;
+
+/// What a file says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    pub table: &'static str,
+    pub segment: String,
+    pub host: String,
+    pub boot_id: u128,
+}
+
+fn arrow_type(kind: Kind) -> DataType {
+    match kind {
+        Kind::Exact | Kind::Rounded(_) => DataType::Int64,
+        Kind::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        Kind::Flag => DataType::Boolean,
+        Kind::Name(_) | Kind::Text => DataType::Utf8,
+    }
+}
+
+/// A column in the making.
+enum Builder {
+    Int(Int64Builder),
+    Time(TimestampMicrosecondBuilder),
+    Flag(BooleanBuilder),
+    Text(StringBuilder),
+}
+
+impl Builder {
+    fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Exact | Kind::Rounded(_) => Builder::Int(Int64Builder::new()),
+            Kind::Time => Builder::Time(TimestampMicrosecondBuilder::new().with_timezone("UTC")),
+            Kind::Flag => Builder::Flag(BooleanBuilder::new()),
+            Kind::Name(_) | Kind::Text => Builder::Text(StringBuilder::new()),
+        }
+    }
+
+    fn append(&mut self, kind: Kind, cell: &Cell) {
+        let number = match cell {
+            Cell::Int(n) => Some(*n),
+            _ => None,
+        };
+        match self {
+            Builder::Int(builder) => builder.append_option(number.map(|n| match kind {
+                // All ones is not a number: it reads -1.
+                Kind::Rounded(bits) if n != u64::MAX => round(n, bits).cast_signed(),
+                _ => n.cast_signed(),
+            })),
+            Builder::Time(builder) => builder.append_option(number.map(u64::cast_signed)),
+            Builder::Flag(builder) => builder.append_option(number.map(|n| n != 0)),
+            Builder::Text(builder) => builder.append_option(match (cell, kind) {
+                (Cell::Text(text), _) => Some(text.as_str()),
+                (Cell::Int(n), Kind::Name(names)) => {
+                    usize::try_from(*n).ok().and_then(|n| names.get(n).copied())
+                }
+                _ => None,
+            }),
+        }
+    }
+
+    fn finish(mut self) -> ArrayRef {
+        match &mut self {
+            Builder::Int(builder) => Arc::new(builder.finish()),
+            Builder::Time(builder) => Arc::new(builder.finish()),
+            Builder::Flag(builder) => Arc::new(builder.finish()),
+            Builder::Text(builder) => Arc::new(builder.finish()),
+        }
+    }
+}
+
+/// Rows in the making.
+pub(crate) struct Rows {
+    columns: Vec<Column>,
+    builders: Vec<Builder>,
+    /// How many.
+    pub count: u64,
+    /// Earliest beginning and latest end among them.
+    pub span: (WallMicros, WallMicros),
+}
+
+impl Rows {
+    pub(crate) fn new(columns: Vec<Column>) -> Self {
+        Rows {
+            builders: columns.iter().map(|c| Builder::new(c.kind)).collect(),
+            columns,
+            count: 0,
+            span: (WallMicros(i64::MAX), WallMicros(i64::MIN)),
+        }
+    }
+
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Appends a row; cells that it lacks are null.
+    pub(crate) fn push(&mut self, row: &[Cell]) {
+        for (i, (builder, column)) in self.builders.iter_mut().zip(&self.columns).enumerate() {
+            builder.append(column.kind, row.get(i).unwrap_or(&Cell::Null));
+        }
+        self.count += 1;
+    }
+
+    pub(crate) fn widen(&mut self, from: WallMicros, to: WallMicros) {
+        self.span.0 = self.span.0.min(from);
+        self.span.1 = self.span.1.max(to);
+    }
+}
+
+/// How a column is encoded where a dictionary, the default, is not the smallest
+/// (measured: `docs/decisions/0005-log.md`).
+fn encoding(table: &str, column: &str) -> Option<Encoding> {
+    match (table, column) {
+        // Runs of equal values, of which zstd makes less than of dictionary positions.
+        (INTERVALS, "end" | "duration_us") => Some(Encoding::PLAIN),
+        // Almost every row has a value of its own.
+        (CONNECTIONS, "connection" | "cookie" | "start_ns" | "first_seen") => {
+            Some(Encoding::DELTA_BINARY_PACKED)
+        }
+        (CONNECTIONS, time) if PROBLEM_TIME.contains(&time) => Some(Encoding::PLAIN),
+        (COVERAGE, "end") => Some(Encoding::DELTA_BINARY_PACKED),
+        _ => None,
+    }
+}
+
+fn properties(
+    columns: &[Column],
+    span: (WallMicros, WallMicros),
+    about: &About,
+) -> Result<WriterProperties, ParquetError> {
+    let pair = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+    let mut properties = WriterProperties::builder()
+        .set_created_by(format!("slowpath {}", env!("CARGO_PKG_VERSION")))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_offset_index_disabled(true)
+        .set_dictionary_page_size_limit(8 << 20)
+        .set_data_page_row_count_limit(1 << 20)
+        .set_data_page_size_limit(8 << 20)
+        .set_key_value_metadata(Some(vec![
+            pair(KEY_SCHEMA, SCHEMA_VERSION.to_string()),
+            pair(
+                "slowpath.producer",
+                format!("slowpath {}", env!("CARGO_PKG_VERSION")),
+            ),
+            pair("slowpath.table", about.table.to_owned()),
+            pair("slowpath.segment", about.segment.clone()),
+            pair("slowpath.host", about.host.clone()),
+            pair("slowpath.boot_id", format!("{:032x}", about.boot_id)),
+            pair(KEY_FROM, span.0.0.to_string()),
+            pair(KEY_TO, span.1.0.to_string()),
+        ]));
+    for column in columns {
+        let path = ColumnPath::from(column.name);
+        if column.kind == Kind::Time {
+            properties =
+                properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk);
+        }
+        if let Some(encoding) = encoding(about.table, column.name) {
+            properties = properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, encoding);
+        }
+    }
+    Ok(properties.build())
+}
+
+/// Writes rows to a new file and flushes it to the disk.
+pub(crate) fn write(path: &Path, rows: Rows, about: &About) -> Result<(), StoreError> {
+    let Rows {
+        columns,
+        builders,
+        span,
+        ..
+    } = rows;
+    let file = File::create(path).map_err(StoreError::io("create", path))?;
+    let encode = || -> Result<File, ParquetError> {
+        let fields: Vec<Field> = columns
+            .iter()
+            .map(|c| Field::new(c.name, arrow_type(c.kind), true))
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties(&columns, span, about)?)
+            .with_skip_arrow_metadata(true);
+        let mut writer = ArrowWriter::try_new_with_options(file, schema.clone(), options)?;
+        let arrays = builders.into_iter().map(Builder::finish).collect();
+        writer.write(&RecordBatch::try_new(schema, arrays)?)?;
+        writer.into_inner()
+    };
+    let file = encode().map_err(StoreError::parquet("write", path))?;
+    file.sync_all().map_err(StoreError::io("flush", path))
+}
+
+/// A file opened for reading, its metadata read.
+pub(crate) struct Table {
+    file: File,
+    metadata: ArrowReaderMetadata,
+    pairs: HashMap<String, String>,
+}
+
+/// Opens a file.
+pub(crate) fn open(path: &Path) -> Result<Table, StoreError> {
+    let unreadable = |reason: String| StoreError::Unreadable {
+        path: path.to_owned(),
+        reason,
+    };
+    let file = File::open(path).map_err(StoreError::io("open", path))?;
+    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
+        .map_err(StoreError::parquet("read", path))?;
+    let pairs: HashMap<String, String> = metadata
+        .metadata()
+        .file_metadata()
+        .key_value_metadata()
+        .into_iter()
+        .flatten()
+        .filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)))
+        .collect();
+    let version: u16 = pairs
+        .get(KEY_SCHEMA)
+        .and_then(|v| v.parse().ok())
+        .ok_or_else(|| unreadable("it carries no schema version of slowpath".to_owned()))?;
+    if version > SCHEMA_VERSION {
+        return Err(unreadable(format!(
+            "it has schema version {version}, this slowpath reads up to {SCHEMA_VERSION}; read \
+             it with the slowpath that wrote it"
+        )));
+    }
+    Ok(Table {
+        file,
+        metadata,
+        pairs,
+    })
+}
+
+impl Table {
+    /// Earliest beginning and latest end among the rows; everything, where not stated.
+    pub(crate) fn span(&self) -> (WallMicros, WallMicros) {
+        let time = |key| self.pairs.get(key).and_then(|v| v.parse().ok());
+        (
+            WallMicros(time(KEY_FROM).unwrap_or(i64::MIN)),
+            WallMicros(time(KEY_TO).unwrap_or(i64::MAX)),
+        )
+    }
+
+    /// Gives every row to `each`, with the columns asked for; a column that the file lacks
+    /// is null.
+    pub(crate) fn rows(
+        self,
+        path: &Path,
+        columns: &[Column],
+        mut each: impl FnMut(&mut [Cell]),
+    ) -> Result<(), StoreError> {
+        let failed = |e| StoreError::parquet("read", path)(e);
+        let wanted = ProjectionMask::columns(
+            self.metadata.parquet_schema(),
+            columns.iter().map(|c| c.name),
+        );
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file, self.metadata)
+            .with_projection(wanted)
+            .with_batch_size(4096)
+            .build()
+            .map_err(failed)?;
+        let mut row = Vec::new();
+        for batch in reader {
+            let batch = batch.map_err(|e| failed(e.into()))?;
+            let arrays: Vec<Option<&ArrayRef>> = columns
+                .iter()
+                .map(|c| batch.column_by_name(c.name))
+                .collect();
+            for i in 0..batch.num_rows() {
+                row.clear();
+                row.extend(
+                    arrays
+                        .iter()
+                        .zip(columns)
+                        .map(|(array, column)| array.map_or(Cell::Null, |a| cell(a, column, i))),
+                );
+                each(&mut row);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One value; null too if the column is of another type than expected.
+fn cell(array: &ArrayRef, column: &Column, i: usize) -> Cell {
+    if array.is_null(i) {
+        return Cell::Null;
+    }
+    let value = match column.kind {
+        Kind::Exact | Kind::Rounded(_) => array
+            .as_primitive_opt::<Int64Type>()
+            .map(|a| Cell::Int(a.value(i).cast_unsigned())),
+        Kind::Time => array
+            .as_primitive_opt::<TimestampMicrosecondType>()
+            .map(|a| Cell::Int(a.value(i).cast_unsigned())),
+        Kind::Flag => array
+            .as_boolean_opt()
+            .map(|a| Cell::Int(u64::from(a.value(i)))),
+        Kind::Name(names) => array.as_string_opt::<i32>().and_then(|a| {
+            let n = names.iter().position(|name| *name == a.value(i))?;
+            Some(Cell::Int(n as u64))
+        }),
+        Kind::Text => array
+            .as_string_opt::<i32>()
+            .map(|a| Cell::Text(a.value(i).to_owned())),
+    };
+    value.unwrap_or(Cell::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::convert::{connection_columns, coverage_columns, interval_columns};
+
+    #[test]
+    fn every_column_is_documented() {
+        let doc = include_str!("../../../docs/log-format.md");
+        let section = |title: &str| {
+            let from = doc.find(title).unwrap();
+            let length = doc[from + 3..].find("\n## ").unwrap();
+            &doc[from..from + 3 + length]
+        };
+        for (title, columns) in [
+            ("## intervals", interval_columns()),
+            ("## connections", connection_columns()),
+            ("## coverage", coverage_columns()),
+        ] {
+            for column in columns {
+                let name = format!("`{}`", column.name);
+                assert!(section(title).contains(&name), "{title}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn column_names_are_distinct() {
+        for columns in [interval_columns(), connection_columns(), coverage_columns()] {
+            let mut names: Vec<_> = columns.iter().map(|c| c.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), columns.len());
+        }
+    }
+}

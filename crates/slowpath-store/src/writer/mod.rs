@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Writing a log.
+//!
+//! The caller only encodes into memory. One thread writes the spool ([`mod@write`]), a
+//! second converts finished segments, flushes to the disk and applies retention
+//! ([`mod@finish`]), so that neither a slow disk nor a conversion delays the polling or
+//! the next batch.
+
+mod finish;
+mod write;
+
+use crate::spool::Encoder;
+use crate::{HostIdentity, OpenError, Options, StoreError, layout, lock};
+use finish::Finisher;
+use slowpath_model::{ConnectionSummary, Coverage, ProblemInterval, WallMicros};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use write::Spooler;
+
+/// Size at which waiting records are written although they are young.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// How a writer fares. Counts are since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriterStatus {
+    /// Records handed to the operating system.
+    pub records_written: u64,
+    /// Records lost: the buffer was full, or the disk still refused when the log closed.
+    pub records_dropped: u64,
+    /// Bytes of records that wait for the disk.
+    pub buffered_bytes: usize,
+    /// Bytes of spools that are not in Parquet yet, as far as this writer wrote them.
+    pub spool_bytes: u64,
+    /// Segments turned into Parquet, those that earlier runs left behind included.
+    pub segments_converted: u64,
+    /// Rows of problem intervals in them.
+    pub rows_converted: u64,
+    /// Bytes of Parquet written.
+    pub parquet_bytes: u64,
+    /// Segments whose conversion failed and is tried again; their spools are readable.
+    pub segments_waiting: u64,
+    /// Spools without a usable header, set aside as `*.unreadable`, and damaged places in
+    /// converted ones.
+    pub unreadable: u64,
+    /// Hours that retention deleted.
+    pub hours_deleted: u64,
+    /// What the disk last refused, until the same succeeds.
+    pub last_error: Option<String>,
+}
+
+/// Something for the spool's thread.
+enum Item {
+    /// Encoded records.
+    Records {
+        bytes: Vec<u8>,
+        count: u64,
+        since: Instant,
+        /// Taken over from an earlier segment: counted as written before.
+        carried: bool,
+    },
+    /// The next record begins a new segment, at that time.
+    Rotate(WallMicros),
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Item>,
+    /// Records accepted, and those of them written or dropped since.
+    accepted: u64,
+    settled: u64,
+    /// Up to which accepted record `sync` wants them written at once.
+    hurry: u64,
+    /// Failed attempts to write.
+    failures: u64,
+    closing: bool,
+    now: WallMicros,
+    status: WriterStatus,
+    write_error: Option<String>,
+    finish_error: Option<String>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Something for the spool's thread to do.
+    work: Condvar,
+    /// Something was written, or could not be.
+    done: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked left counters behind, not broken invariants.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes a log. One per directory, over all processes.
+///
+/// Dropping it closes it.
+pub struct LogWriter {
+    shared: Arc<Shared>,
+    encoder: Encoder,
+    options: Options,
+    /// The multiple of the segment time that `tick` was last in.
+    bucket: Option<i64>,
+    threads: Vec<JoinHandle<()>>,
+    _lock: lock::Lock,
+}
+
+impl LogWriter {
+    /// Opens the log in `dir`, which is created if it does not exist, and begins to convert
+    /// what earlier runs left in the spool.
+    ///
+    /// # Errors
+    /// The directory cannot be created or written, another process writes to it, or a
+    /// thread cannot be started.
+    pub fn open(dir: &Path, host: HostIdentity, options: Options) -> Result<Self, OpenError> {
+        layout::make_dirs(dir, dir)?;
+        let lock = lock::take(dir)?;
+        layout::make_dirs(dir, &layout::spool_dir(dir))?;
+        for hour in layout::hours(dir)? {
+            crate::convert::sweep(&hour)?;
+        }
+        let left = layout::spools(dir)?;
+        let shared = Arc::new(Shared::default());
+        {
+            let mut state = shared.lock();
+            state.now = wall_clock();
+            state.status.segments_waiting = left.len() as u64;
+        }
+        let (jobs, finisher_jobs) = mpsc::channel();
+        let encoder = Encoder::new(host.boot_id);
+        let finisher = Finisher::new(dir, host.boot_id, shared.clone(), options, left);
+        let spooler = Spooler::new(dir, host, shared.clone(), options, jobs);
+        // Without its thread, a half-opened writer is dropped whole: the channel's end tells
+        // the first thread to stop.
+        let spawn = |name: &'static str, body: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(body)
+                .map_err(|source| OpenError::Thread { name, source })
+        };
+        let finish = spawn(
+            "sp-log-finish",
+            Box::new(move || finisher.run(finisher_jobs)),
+        )?;
+        let write = spawn("sp-log-write", Box::new(move || spooler.run()))?;
+        Ok(LogWriter {
+            shared,
+            encoder,
+            options,
+            bucket: None,
+            threads: vec![write, finish],
+            _lock: lock,
+        })
+    }
+
+    /// Logs a problem interval.
+    pub fn problem(&mut self, interval: &ProblemInterval) {
+        self.append(|encoder, out| encoder.problem(interval, out));
+    }
+
+    /// Logs a connection's summary, or a checkpoint of it that replaces earlier ones.
+    pub fn summary(&mut self, summary: &ConnectionSummary) {
+        self.append(|encoder, out| encoder.summary(summary, out));
+    }
+
+    /// Logs what was looked at.
+    pub fn coverage(&mut self, coverage: &Coverage) {
+        self.append(|encoder, out| encoder.coverage(coverage, out));
+    }
+
+    fn append(&mut self, encode: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
+        let mut state = self.shared.lock();
+        if state.status.buffered_bytes >= self.options.buffer_bytes {
+            state.status.records_dropped += 1;
+            return;
+        }
+        if !matches!(state.queue.back(), Some(Item::Records { bytes, carried: false, .. }) if bytes.len() < BATCH_BYTES)
+        {
+            state.queue.push_back(Item::Records {
+                bytes: Vec::new(),
+                count: 0,
+                since: Instant::now(),
+                carried: false,
+            });
+            self.shared.work.notify_one();
+        }
+        let Some(Item::Records { bytes, count, .. }) = state.queue.back_mut() else {
+            return;
+        };
+        let before = bytes.len();
+        encode(&mut self.encoder, bytes);
+        let grown = bytes.len() - before;
+        let full = bytes.len() >= BATCH_BYTES;
+        *count += 1;
+        state.accepted += 1;
+        state.status.buffered_bytes += grown;
+        if full {
+            self.shared.work.notify_one();
+        }
+    }
+
+    /// Tells the wall time, as often as the caller polls: a segment ends when it passes a
+    /// multiple of [`Options::segment_time`], in either direction. A clock that jumps back
+    /// therefore also ends one; records keep the times they state.
+    pub fn tick(&mut self, now: WallMicros) {
+        let length = i64::try_from(self.options.segment_time.0)
+            .unwrap_or(i64::MAX)
+            .max(1_000);
+        let bucket = now.0.div_euclid(length);
+        let mut state = self.shared.lock();
+        state.now = now;
+        if self.bucket != Some(bucket) {
+            self.bucket = Some(bucket);
+            state.queue.push_back(Item::Rotate(now));
+            self.shared.work.notify_one();
+        }
+    }
+
+    /// Waits until every record handed over so far is with the operating system: readable,
+    /// and safe from a `kill -9`. Returns whether it is; `false` if the disk refuses.
+    pub fn sync(&self) -> bool {
+        let mut state = self.shared.lock();
+        let target = state.accepted;
+        state.hurry = target;
+        let failures = state.failures;
+        self.shared.work.notify_one();
+        while state.settled < target && state.failures == failures && !state.closing {
+            state = self
+                .shared
+                .done
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        state.settled >= target
+    }
+
+    /// How the writer fares.
+    pub fn status(&self) -> WriterStatus {
+        let state = self.shared.lock();
+        let mut status = state.status.clone();
+        status.last_error = state.write_error.clone().or(state.finish_error.clone());
+        status
+    }
+
+    /// Writes what waits, turns everything into Parquet and ends. What the disk refuses
+    /// is counted as dropped; segments that cannot be converted stay readable in their
+    /// spools. [`WriterStatus::last_error`] tells.
+    pub fn close(mut self) -> WriterStatus {
+        self.stop();
+        self.status()
+    }
+
+    fn stop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // A panic of that thread has been printed; its records are in the counts.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The wall clock; used only until the first `tick`.
+fn wall_clock() -> WallMicros {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    WallMicros(since.map_or(0, |d| d.as_micros() as i64))
+}
+
+/// What happened, as [`WriterStatus::last_error`] says it.
+fn told(error: &StoreError) -> Option<String> {
+    Some(error.to_string())
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  slowpath up                                   live verdicts on this machine, kept in a log
+  slowpath watch dport = :443                   what limits each connection to port 443
+  slowpath watch -- curl -sO https://example.org/file
+  slowpath why 1234                             one answer for process 1234
+  slowpath why db.example.org:5432 --for 10s    one answer for a peer
+  slowpath report --since 1h --by application   the log's last hour
+
+Exit status: 0 done; 1 the tool failed; 2 wrong usage; 3 problems found (with --exit-code).";
+
+const FILTER_HELP: &str = "\
+Filters are ss(8) expressions:
+  state established dport = :443      dst 10.0.0.0/8 and not sport = :22
+  ( dport = :https or sport = :https ) src [2001:db8::]/32
+and these words: pid 1234, process nginx, process 'ngi*', problem Timeout.
+As in ss, `and` and `or` group from the left: use parentheses where you mix them.
+Quote the filter, or its parentheses, < > ! | and *, from the shell.";
+
+/// Says why a connection is slow and who has to act: the sending application, the send
+/// buffer, the network, or the receiver.
+#[derive(Debug, Parser)]
+#[command(name = "slowpath", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Watch this machine and keep a log: the main job
+    Up(Up),
+    /// Live verdicts on connections, or on one command's
+    Watch(Watch),
+    /// One answer: what limits this process or peer
+    Why(Why),
+    /// Verdicts over a time range, from the log
+    Report(Report),
+    /// What monitoring costs on this very machine
+    Overhead(Overhead),
+    /// Print a completion script for a shell
+    Completions(Completions),
+    /// Print the manual page
+    Man,
+}
+
+/// How to look at the kernel.
+#[derive(Clone, Debug, Args)]
+pub struct Looking {
+    /// Mean time between two polls
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = interval)]
+    pub interval: Duration,
+    /// Where statistics come from; auto takes the best this machine allows
+    #[arg(long, value_enum, default_value_t = TierArg::Auto)]
+    pub tier: TierArg,
+}
+
+/// `--tier`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum TierArg {
+    Auto,
+    Bpf,
+    InetDiag,
+}
+
+/// How to answer.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Answering {
+    /// Print JSON; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+    /// Exit with status 3 if a problem was found
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+/// `slowpath up`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath up                     until Ctrl-C; then: slowpath report --since 10m
+  slowpath up --for 30s --log /tmp/slow
+The log is in /var/lib/slowpath for root, else in $XDG_STATE_HOME/slowpath
+(~/.local/state/slowpath).")]
+pub struct Up {
+    /// Where to keep the log
+    #[arg(long, value_name = "DIR")]
+    pub log: Option<PathBuf>,
+    /// Stop after this time
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub length: Option<Duration>,
+    /// Lines instead of the full screen
+    #[arg(long)]
+    pub lines: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub looking: Looking,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub answering: Answering,
+}
+
+/// `slowpath watch`.
+#[derive(Debug, Args)]
+#[command(after_help = FILTER_HELP)]
+pub struct Watch {
+    /// Which connections, as an ss expression
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+    /// Stop after this time
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub length: Option<Duration>,
+    /// Lines instead of the full screen
+    #[arg(long)]
+    pub lines: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub looking: Looking,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub answering: Answering,
+    /// Run this command and look at its connections only, until it ends; its own exit
+    /// status is reported, not passed on
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// `slowpath why`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Targets:
+  1234                 a process id
+  10.0.0.1:5432        a peer; [2001:db8::1]:443 for IPv6; db.example.org:postgresql by name
+  10.0.0.1             every connection to that host
+  :443                 every connection from or to that port
+  nginx                every process of that name, or every connection to the host of that name")]
+pub struct Why {
+    /// A process id, a process name, `HOST[:PORT]` or `:PORT`
+    pub target: String,
+    /// How long to look
+    #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub length: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub looking: Looking,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub answering: Answering,
+}
+
+/// `slowpath report`.
+#[derive(Debug, Args)]
+#[command(after_help = FILTER_HELP)]
+pub struct Report {
+    /// Which connections, as an ss expression
+    #[arg(value_name = "FILTER", conflicts_with = "tcp_info")]
+    pub filter: Vec<String>,
+    /// How far back: a duration (10m, 2h, 1d) or a moment (2026-01-31T12:00:00Z)
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = since)]
+    pub since: Since,
+    /// Where the log is
+    #[arg(long, value_name = "DIR", conflicts_with = "tcp_info")]
+    pub log: Option<PathBuf>,
+    /// Add a table with one line for each of these
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "tcp_info")]
+    pub by: Option<By>,
+    /// Instead of the log, a series of tcp_info that another tool saved
+    #[arg(long, value_name = "FILE")]
+    pub tcp_info: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub answering: Answering,
+}
+
+/// `--by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// The owner's command name
+    Application,
+    /// This host's address
+    Host,
+    /// The peer's address
+    Peer,
+}
+
+/// `slowpath overhead`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The cost of each BPF program is the kernel's own count (the switch sysctl
+kernel.bpf_stats_enabled, turned on for the time of the measurement only; it adds
+about 20 ns to each run).")]
+pub struct Overhead {
+    /// How long to measure
+    #[arg(long = "for", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub length: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub looking: Looking,
+    /// Print JSON; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `slowpath completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  slowpath completions bash > /usr/share/bash-completion/completions/slowpath")]
+pub struct Completions {
+    /// Which shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Where a time range begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// So long before now.
+    Ago(Duration),
+    /// At this moment.
+    At(std::time::SystemTime),
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|e| format!("{e}; write a duration as 500ms, 30s, 10m, 2h or 1h30m"))?;
+    if duration.is_zero() {
+        return Err("must be more than nothing".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Bounds of `--interval`: below, polling costs more than it shows; above, verdicts blur.
+const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(3600);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if !INTERVALS.contains(&duration) {
+        return Err("must be between 10ms and 1h".to_owned());
+    }
+    Ok(duration)
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    if let Ok(ago) = humantime::parse_duration(text) {
+        return Ok(Since::Ago(ago));
+    }
+    humantime::parse_rfc3339_weak(text)
+        .map(Since::At)
+        .map_err(|_| {
+            "write a duration (10m, 2h, 1d) or a moment in UTC (2026-01-31T12:00:00Z)".to_owned()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_filter_and_a_command_are_told_apart() {
+        let cli = Cli::parse_from([
+            "slowpath", "watch", "dport", "=", ":443", "--", "curl", "-s", "x",
+        ]);
+        let Command::Watch(watch) = cli.command else {
+            panic!("not watch")
+        };
+        assert_eq!(watch.filter, ["dport", "=", ":443"]);
+        assert_eq!(watch.command, ["curl", "-s", "x"]);
+    }
+
+    #[test]
+    fn times_are_durations_or_moments() {
+        assert_eq!(since("10m"), Ok(Since::Ago(Duration::from_secs(600))));
+        assert!(matches!(since("2026-01-31T12:00:00Z"), Ok(Since::At(_))));
+        assert!(since("yesterday").is_err());
+        assert!(duration("0s").is_err());
+        assert!(interval("1ms").is_err());
+    }
+}

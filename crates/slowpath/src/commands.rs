@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the command line to the commands, and from their end to an exit status.
+
+use crate::args::{Cli, Command, Overhead, Report, Up, Watch, Why};
+use crate::events;
+use crate::failure::{Failure, Outcome};
+use crate::filter::{Filter, SystemNames};
+use crate::json;
+use crate::machine::Machine;
+use crate::manual;
+use crate::render::Paint;
+use crate::selection::Selection;
+use crate::{overhead, report, series, up, watch, why};
+use clap::Parser;
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+/// Reads the arguments of this process and does what they say.
+pub fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(outcome) => outcome.into(),
+        Err(failure) => {
+            let code = failure.code();
+            if code != 0 {
+                eprintln!("slowpath: {failure}");
+            }
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Outcome, Failure> {
+    match command {
+        Command::Up(args) => run_up(args),
+        Command::Watch(args) => run_watch(args),
+        Command::Why(args) => run_why(&args),
+        Command::Report(args) => run_report(args),
+        Command::Overhead(args) => run_overhead(&args),
+        Command::Completions(args) => {
+            manual::completions(args.shell, &mut stdout().lock())?;
+            Ok(Outcome::Done)
+        }
+        Command::Man => {
+            manual::page(&mut stdout().lock())?;
+            Ok(Outcome::Done)
+        }
+    }
+}
+
+fn filter(words: &[String]) -> Result<Filter, Failure> {
+    Ok(Filter::parse(&words.join(" "), &SystemNames::default())?)
+}
+
+fn no_directory() -> Failure {
+    Failure::Usage("there is no home directory to keep a log in; name one with --log".to_owned())
+}
+
+fn run_up(args: Up) -> Result<Outcome, Failure> {
+    let directory = args
+        .log
+        .or_else(up::default_directory)
+        .ok_or_else(no_directory)?;
+    let options = watch::Options {
+        length: args.length,
+        json: args.answering.json,
+        lines: args.lines,
+        exit_code: args.answering.exit_code,
+        log: Some(directory.clone()),
+        ..watch::Options::default()
+    };
+    let mut machine = Machine::start(&args.looking, Some(&directory), history(&options))?;
+    let outcome = watch::run(&mut machine, options);
+    let finished = machine.finish();
+    let outcome = outcome?;
+    match finished.log_error {
+        Some(reason) => Err(Failure::LogWrite { directory, reason }),
+        None => Ok(outcome),
+    }
+}
+
+fn history(options: &watch::Options) -> usize {
+    if options.full_screen() {
+        watch::HISTORY
+    } else {
+        0
+    }
+}
+
+fn run_watch(args: Watch) -> Result<Outcome, Failure> {
+    let options = watch::Options {
+        selection: Selection {
+            filter: filter(&args.filter)?,
+            family: None,
+        },
+        length: args.length,
+        json: args.answering.json,
+        lines: args.lines,
+        exit_code: args.answering.exit_code,
+        command: args.command,
+        log: None,
+    };
+    let mut machine = Machine::start(&args.looking, None, history(&options))?;
+    watch::run(&mut machine, options)
+}
+
+fn run_why(args: &Why) -> Result<Outcome, Failure> {
+    let target = why::target(&args.target)?;
+    let mut machine = Machine::start(&args.looking, None, 0)?;
+    let (_sender, events) = events::with_signals()?;
+    let options = why::Options {
+        length: args.length,
+        json: args.answering.json,
+        exit_code: args.answering.exit_code,
+    };
+    let paint = Paint::for_stdout();
+    let out = &mut stdout().lock();
+    why::run(&mut machine, &events, &target, options, paint, out)
+}
+
+fn run_overhead(args: &Overhead) -> Result<Outcome, Failure> {
+    let mut machine = Machine::start(&args.looking, None, 0)?;
+    let (_sender, events) = events::with_signals()?;
+    let paint = Paint::for_stdout();
+    let out = &mut stdout().lock();
+    overhead::run(&mut machine, &events, args.length, args.json, paint, out)?;
+    Ok(Outcome::Done)
+}
+
+fn run_report(args: Report) -> Result<Outcome, Failure> {
+    let paint = Paint::for_stdout();
+    let out = &mut stdout().lock();
+    if let Some(file) = &args.tcp_info {
+        return series::run(file, args.answering, paint, out);
+    }
+    let directory = args
+        .log
+        .or_else(up::default_directory)
+        .ok_or_else(no_directory)?;
+    let range = report::Range::since(args.since, json::now());
+    let records = report::read(&directory, range)?;
+    let options = report::Options {
+        range,
+        filter: filter(&args.filter)?,
+        by: args.by,
+        json: args.answering.json,
+        exit_code: args.answering.exit_code,
+    };
+    let outcome = report::write(records, &options, paint, out)?;
+    out.flush()?;
+    Ok(outcome)
+}

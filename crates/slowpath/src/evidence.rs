@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The numbers behind a problem, in words.
+
+use crate::render::{bytes, plural};
+use slowpath_model::{Deltas, Micros, Problem, Stage};
+
+/// The statistics that speak for `problem`, most telling first; statistics that were not
+/// measured are left out. The kernel counts limited times in jiffies, so that they can be a
+/// little longer than the interval: they are shown as the interval then.
+pub fn of(problem: Problem, d: &Deltas, interval: Micros) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut say = |text: Option<String>| out.extend(text);
+    match problem {
+        Problem::SenderAppLimited => {
+            say(d.writes.map(|n| written(n, d.bytes_written.unwrap_or(0))));
+            say(d.bytes_acked.map(|b| format!("{} acknowledged", bytes(b))));
+            say(d
+                .busy
+                .map(|t| format!("data outstanding for {} of {interval}", t.min(interval))));
+        }
+        Problem::SendBufferLimited => {
+            say(d
+                .sndbuf_limited
+                .map(|t| format!("send buffer full for {} of {interval}", t.min(interval))));
+            say(d
+                .send_buffer
+                .map(|b| format!("send buffer limit {} of memory", bytes(b.into()))));
+            say(Some(format!("{} in it", bytes(d.send_queue.into()))));
+            say(Some(window(d)));
+        }
+        Problem::FastRetransmit => {
+            say(d.fast_recoveries.map(|n| {
+                if n == 1 {
+                    "1 fast recovery".to_owned()
+                } else {
+                    format!("{n} fast recoveries")
+                }
+            }));
+            say(d
+                .retransmitted
+                .map(|n| format!("{} retransmitted", plural(n, "segment"))));
+            say(Some(window(d)));
+        }
+        Problem::Timeout => {
+            say(d.timeouts.map(|n| plural(n, "retransmission timeout")));
+            say(d
+                .retransmitted
+                .map(|n| format!("{} retransmitted", plural(n, "segment"))));
+            say(Some(window(d)));
+        }
+        Problem::DelayedAck => {
+            say(d.delayed_acks.map(|n| plural(n, "delayed ACK")));
+            say(match (d.rtt_sum, d.rtt_count) {
+                (Some(sum), Some(count)) if count > 0 => Some(format!(
+                    "mean RTT {} over {}",
+                    Micros(sum.0 / count),
+                    plural(count, "sample")
+                )),
+                _ => None,
+            });
+            say(d.baseline_rtt.map(|t| format!("RTT without delay {t}")));
+        }
+        Problem::ReceiverWindowLimited => {
+            say(d
+                .rwnd_limited
+                .map(|t| format!("receive window full for {} of {interval}", t.min(interval))));
+            say(d
+                .send_window
+                .map(|w| format!("peer announces {}", bytes(w.into()))));
+            say(Some(window(d)));
+        }
+    }
+    if problem != Problem::DelayedAck {
+        say(d.srtt.map(|t| format!("RTT {t}")));
+    }
+    out
+}
+
+fn written(calls: u64, written: u64) -> String {
+    format!("{} written in {}", bytes(written), plural(calls, "call"))
+}
+
+fn window(d: &Deltas) -> String {
+    format!(
+        "congestion window {} ({})",
+        plural(d.cwnd.into(), "segment"),
+        bytes(u64::from(d.cwnd) * u64::from(d.send_mss))
+    )
+}
+
+/// The stage that limits, as the subject of a sentence.
+pub const fn stage(problem: Problem) -> &'static str {
+    match problem.stage() {
+        Stage::SenderApp => "the sending application",
+        Stage::SendBuffer => "the send buffer",
+        Stage::Network => "the network",
+        Stage::Receiver => "the receiver",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_not_said() {
+        let nothing = Deltas::default();
+        for problem in Problem::ALL {
+            for line in of(problem, &nothing, Micros::from_millis(500)) {
+                assert!(
+                    !line.contains("timeout") && !line.contains("full for"),
+                    "{line}"
+                );
+            }
+        }
+        let some = Deltas {
+            timeouts: Some(2),
+            retransmitted: Some(1),
+            ..nothing
+        };
+        let lines = of(Problem::Timeout, &some, Micros::from_millis(500));
+        assert_eq!(lines[0], "2 retransmission timeouts");
+        assert_eq!(lines[1], "1 segment retransmitted");
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a command can end.
+
+use crate::filter::FilterError;
+use crate::source::SourceError;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How a command ended that did its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing more to say.
+    Done,
+    /// Problems were found, and `--exit-code` asks for them to show.
+    ProblemsFound,
+}
+
+impl Outcome {
+    /// `ProblemsFound` if problems were found and asked for.
+    pub fn of(asked: bool, found: bool) -> Self {
+        if asked && found {
+            Outcome::ProblemsFound
+        } else {
+            Outcome::Done
+        }
+    }
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => ExitCode::SUCCESS,
+            Outcome::ProblemsFound => ExitCode::from(3),
+        }
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The filter is none.
+    #[error("cannot read the filter: {0}")]
+    Filter(#[from] FilterError),
+    /// An argument that only the command itself can judge.
+    #[error("{0}")]
+    Usage(String),
+    /// The agent does not start.
+    #[error("cannot start looking at connections: {0}")]
+    Start(String),
+    /// A poll failed.
+    #[error("cannot look at connections: {0}")]
+    Poll(#[from] SourceError),
+    /// The log cannot be read.
+    #[error("cannot read the log in {directory}: {reason}")]
+    Log {
+        /// Where.
+        directory: PathBuf,
+        /// Why, and the way out.
+        reason: String,
+    },
+    /// The log could not be written to its end.
+    #[error("the log in {directory} is incomplete: {reason}")]
+    LogWrite {
+        /// Where.
+        directory: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A saved series gives no verdict.
+    #[error("cannot judge the series: {0}")]
+    Series(String),
+    /// The command to watch does not start.
+    #[error("cannot start `{program}`: {error}")]
+    Spawn {
+        /// Which.
+        program: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// What was asked about is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// The output or the terminal refuses.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Failure {
+    /// 2 for wrong usage, else 1; a reader of the output that has gone is no failure.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::Filter(_) | Failure::Usage(_) => 2,
+            Failure::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A scripted [`Source`] and builders of its values, for tests.
+
+use crate::source::*;
+use slowpath_model::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Polls are this far apart.
+pub const INTERVAL: Micros = Micros::from_millis(500);
+
+pub fn id(cookie: u64) -> ConnectionId {
+    ConnectionId {
+        boot_id: 1,
+        netns: 4_026_531_840,
+        cookie,
+        start: MonoNanos(0),
+    }
+}
+
+pub fn finding(problem: Problem, share: Share) -> Finding {
+    Finding {
+        problem,
+        share,
+        events: matches!(share, Share::Coarse).then_some(1),
+    }
+}
+
+pub fn verdict(cookie: u64, interval: Micros, findings: Vec<Finding>) -> IntervalVerdict {
+    let mut longest = (interval, Problem::SenderAppLimited);
+    for f in &findings {
+        let time = f.share.time_of(interval);
+        if longest.1 == Problem::SenderAppLimited || time > longest.0 {
+            longest = (time, f.problem);
+        }
+    }
+    IntervalVerdict {
+        connection: id(cookie),
+        from: MonoNanos(1_000_000_000),
+        to: MonoNanos(1_000_000_000) + interval,
+        dominating: longest.1,
+        findings,
+        unmeasured: ProblemSet::EMPTY,
+        deltas: Deltas {
+            cwnd: 10,
+            send_mss: 1448,
+            srtt: Some(Micros(1_200)),
+            bytes_acked: Some(4_000_000),
+            timeouts: Some(0),
+            ..Deltas::default()
+        },
+    }
+}
+
+pub fn stats() -> TcpStats {
+    TcpStats {
+        state: TcpState::Established,
+        ca_state: CaState::Open,
+        bytes_sent: Some(4_000_000),
+        bytes_acked: 4_000_000,
+        bytes_received: 100,
+        bytes_retransmitted: None,
+        segments_out: 3000,
+        segments_in: 1500,
+        data_segments_out: 2800,
+        data_segments_in: 1,
+        retransmitted: 0,
+        delivered: None,
+        delivered_ce: None,
+        dsack_duplicates: None,
+        reordering_seen: None,
+        out_of_order_in: None,
+        in_flight: 4,
+        lost: 0,
+        retransmitted_in_flight: 0,
+        sacked: 0,
+        unanswered_timeouts: 0,
+        probes: 0,
+        backoff: 0,
+        cwnd: 10,
+        ssthresh: None,
+        send_window: Some(65_535),
+        receive_window: None,
+        send_mss: 1448,
+        path_mtu: 1500,
+        reordering: 3,
+        srtt: Some(Micros(1_200)),
+        rttvar: Micros(100),
+        min_rtt: Some(Micros(900)),
+        rto: Micros::from_millis(201),
+        pacing_rate: None,
+        delivery_rate: None,
+        app_limited: None,
+        busy: None,
+        rwnd_limited: None,
+        sndbuf_limited: None,
+        unsent: 0,
+        send_queue: 123_456,
+        receive_queue: 0,
+        send_memory: None,
+        send_buffer: None,
+        receive_buffer: None,
+        rtt_sums: None,
+        recovery: None,
+        rto_stats: None,
+    }
+}
+
+/// A connection owned by `command` (its pid is its cookie).
+pub fn live(cookie: u64, command: &str, local: &str, remote: &str) -> Kept {
+    let owner = Owner {
+        pid: cookie as u32,
+        command: Arc::from(command),
+    };
+    Kept {
+        snapshot: Snapshot {
+            id: id(cookie),
+            tuple: FourTuple::new(local.parse().unwrap(), remote.parse().unwrap()),
+            at: MonoNanos(0),
+            origin: Origin::Opened,
+            closed: false,
+            tier: Tier::Bpf,
+            owner: None,
+            stats: stats(),
+            sends: None,
+            receives: None,
+        },
+        owner: Some(owner),
+        latest: None,
+        observed: Micros::ZERO,
+        problem_time: Default::default(),
+        history: VecDeque::new(),
+    }
+}
+
+/// Each poll shows the next step; the last one stays.
+pub struct FakeSource {
+    steps: VecDeque<Vec<Kept>>,
+    current: Vec<Kept>,
+    closed: Vec<Kept>,
+    at: MonoNanos,
+    capabilities: Capabilities,
+    pub programs: Vec<Vec<ProgramCost>>,
+    polls: usize,
+    pub losses: LossCounters,
+}
+
+impl FakeSource {
+    /// Verdicts in the steps get the time of their poll. A connection that is gone from one
+    /// step to the next has closed.
+    pub fn new(steps: Vec<Vec<Kept>>) -> Self {
+        FakeSource {
+            steps: steps.into(),
+            current: Vec::new(),
+            closed: Vec::new(),
+            at: MonoNanos(1_000_000_000),
+            capabilities: Capabilities {
+                tier: Tier::InetDiag,
+                features: vec![
+                    Feature {
+                        name: "segment",
+                        measures: "RTT sums",
+                        state: FeatureState::Missing {
+                            reason: "no BPF".to_owned(),
+                        },
+                        serves: ProblemSet::EMPTY.with(Problem::DelayedAck),
+                    },
+                    Feature {
+                        name: "snapshot",
+                        measures: "tcp_info",
+                        state: FeatureState::Active,
+                        serves: ProblemSet::EMPTY.with(Problem::ReceiverWindowLimited),
+                    },
+                ],
+                fallback: None,
+            },
+            programs: Vec::new(),
+            polls: 0,
+            losses: LossCounters::default(),
+        }
+    }
+}
+
+impl Source for FakeSource {
+    fn poll(&mut self) -> Result<PollReport, SourceError> {
+        self.at = self.at + INTERVAL;
+        self.polls += 1;
+        if let Some(mut step) = self.steps.pop_front() {
+            for connection in &mut step {
+                connection.snapshot.at = self.at;
+                let before = self
+                    .current
+                    .iter()
+                    .find(|c| c.snapshot.id == connection.snapshot.id);
+                (connection.observed, connection.problem_time) =
+                    before.map_or_else(Default::default, |c| (c.observed, c.problem_time));
+                if let Some(latest) = &mut connection.latest {
+                    let length = latest.interval();
+                    latest.to = self.at;
+                    latest.from = MonoNanos(self.at.0 - length.0 * 1000);
+                    connection.observed += length;
+                    for p in Problem::ALL {
+                        let share = crate::watch::share_of(latest, p);
+                        connection.problem_time[p as usize] +=
+                            Micros((length.0 as f64 * share) as u64);
+                    }
+                }
+            }
+            let old = std::mem::replace(&mut self.current, step);
+            self.closed = old
+                .into_iter()
+                .filter(|c| !self.current.iter().any(|n| n.snapshot.id == c.snapshot.id))
+                .collect();
+        } else {
+            self.closed.clear();
+        }
+        Ok(PollReport {
+            at: self.at,
+            sockets: self.current.len() as u64,
+            emitted: self.current.len() as u64,
+            closed: self.closed.len() as u64,
+            cpu: Micros(1_000),
+            ..PollReport::default()
+        })
+    }
+
+    fn until_next_poll(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn connections(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_> {
+        Box::new(self.current.iter().map(Kept::live))
+    }
+
+    fn recently_closed(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_> {
+        Box::new(self.closed.iter().map(Kept::live))
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn losses(&self) -> LossCounters {
+        self.losses
+    }
+
+    fn measure_programs(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn programs(&self) -> Vec<ProgramCost> {
+        match self.programs.len() {
+            0 => Vec::new(),
+            n => self.programs[self.polls.min(n - 1)].clone(),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//! JSON objects, their keys as `docs/cli.md` lists them: units in the names, `null` for what
+//! was not measured.
+
+use crate::source::{Capabilities, FeatureState, Live, PollReport};
+use crate::tally::{Tally, share};
+use serde_json::{Map, Value, json};
+use slowpath_model::{
+    Coverage, Deltas, Finding, FourTuple, IntervalVerdict, LossCounters, Micros, Owner, Problem,
+    ProblemSet, Share, WallMicros,
+};
+use std::time::{Duration, SystemTime};
+
+/// A moment as RFC 3339 in UTC with microseconds.
+pub fn wall(time: WallMicros) -> String {
+    let since = Duration::from_micros(time.0.max(0) as u64);
+    humantime::format_rfc3339_micros(SystemTime::UNIX_EPOCH + since).to_string()
+}
+
+/// The wall clock now.
+pub fn now() -> WallMicros {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    WallMicros(since.as_micros() as i64)
+}
+
+fn micros(time: Option<Micros>) -> Value {
+    time.map_or(Value::Null, |t| json!(t.0))
+}
+
+/// `{"pid", "command"}` or null.
+pub fn owner(owner: Option<&Owner>) -> Value {
+    owner.map_or(
+        Value::Null,
+        |o| json!({"pid": o.pid, "command": o.command.as_ref()}),
+    )
+}
+
+/// The names of the problems.
+pub fn problems(set: ProblemSet) -> Value {
+    set.iter().map(|p| json!(p.name())).collect()
+}
+
+/// The keys that say which connection an object is about.
+pub fn connection(live: Live<'_>) -> Map<String, Value> {
+    let mut map = id(&live.snapshot.id, live.snapshot.tuple, live.owner);
+    map.insert("origin".to_owned(), json!(live.snapshot.origin));
+    map.insert("state".to_owned(), json!(live.snapshot.stats.state));
+    map.insert("tier".to_owned(), json!(live.snapshot.tier));
+    map
+}
+
+/// `netns`, `cookie`, `start_ns`, `local`, `remote`, `process`.
+pub fn id(
+    id: &slowpath_model::ConnectionId,
+    tuple: FourTuple,
+    process: Option<&Owner>,
+) -> Map<String, Value> {
+    let value = json!({
+        "netns": id.netns,
+        "cookie": id.cookie,
+        "start_ns": id.start.0,
+        "local": tuple.local.to_string(),
+        "remote": tuple.remote.to_string(),
+        "process": owner(process),
+    });
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+fn finding(finding: &Finding, interval: Micros) -> Value {
+    json!({
+        "problem": finding.problem.name(),
+        "share": finding.share.fraction_of(interval),
+        "time_us": finding.share.time_of(interval).0,
+        "coarse": finding.share == Share::Coarse,
+        "events": finding.events,
+    })
+}
+
+/// The evidence of a verdict.
+pub fn evidence(d: &Deltas) -> Value {
+    json!({
+        "bytes_sent": d.bytes_sent,
+        "bytes_acked": d.bytes_acked,
+        "bytes_received": d.bytes_received,
+        "retransmitted_segments": d.retransmitted,
+        "fast_recoveries": d.fast_recoveries,
+        "timeouts": d.timeouts,
+        "rtt_sum_us": micros(d.rtt_sum),
+        "rtt_count": d.rtt_count,
+        "delayed_acks": d.delayed_acks,
+        "busy_us": micros(d.busy),
+        "rwnd_limited_us": micros(d.rwnd_limited),
+        "sndbuf_limited_us": micros(d.sndbuf_limited),
+        "bytes_written": d.bytes_written,
+        "writes": d.writes,
+        "bytes_read": d.bytes_read,
+        "reads": d.reads,
+        "cwnd_segments": d.cwnd,
+        "send_window_bytes": d.send_window,
+        "send_queue_bytes": d.send_queue,
+        "receive_queue_bytes": d.receive_queue,
+        "srtt_us": micros(d.srtt),
+        "baseline_rtt_us": micros(d.baseline_rtt),
+        "send_mss_bytes": d.send_mss,
+        "send_buffer_bytes": d.send_buffer,
+    })
+}
+
+/// One verdict on one interval of a connection.
+pub fn verdict(at: WallMicros, live: Live<'_>, verdict: &IntervalVerdict) -> Value {
+    let mut map = connection(live);
+    let interval = verdict.interval();
+    let findings: Vec<Value> = verdict
+        .findings
+        .iter()
+        .map(|f| finding(f, interval))
+        .collect();
+    map.insert("type".to_owned(), json!("verdict"));
+    map.insert("time".to_owned(), json!(wall(at)));
+    map.insert("interval_us".to_owned(), json!(interval.0));
+    map.insert("closed".to_owned(), json!(live.snapshot.closed));
+    map.insert("dominating".to_owned(), json!(verdict.dominating.name()));
+    map.insert("findings".to_owned(), Value::Array(findings));
+    map.insert("unmeasured".to_owned(), problems(verdict.unmeasured));
+    map.insert("evidence".to_owned(), evidence(&verdict.deltas));
+    Value::Object(map)
+}
+
+/// Time and events of each problem: an object by problem name.
+pub fn shares(
+    time: &[Micros; Problem::ALL.len()],
+    events: &[u64; Problem::ALL.len()],
+    observed: Micros,
+) -> Value {
+    let of = |p: Problem| {
+        let i = p as usize;
+        (
+            p.name().to_owned(),
+            json!({"share": share(time[i], observed), "time_us": time[i].0, "events": events[i]}),
+        )
+    };
+    Value::Object(Problem::ALL.into_iter().map(of).collect())
+}
+
+/// A tally: observed time, dominating problem, shares, what could not be measured.
+pub fn tally(tally: &Tally) -> Map<String, Value> {
+    let value = json!({
+        "observed_us": tally.totals.observed.0,
+        "dominating": tally.dominating().name(),
+        "problems": shares(
+            &tally.totals.problem_time,
+            &tally.totals.problem_events,
+            tally.totals.observed,
+        ),
+        "coarse": problems(tally.coarse),
+        "unmeasured": problems(tally.totals.unmeasured),
+    });
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Losses since the agent's start.
+pub fn losses(l: &LossCounters) -> Value {
+    json!({
+        "storage_failed": l.storage_failed,
+        "snapshots_dropped": l.snapshots_dropped,
+        "closes_dropped": l.closes_dropped,
+        "calls_dropped": l.calls_dropped,
+        "records_dropped": l.records_dropped,
+    })
+}
+
+/// Tier and features.
+pub fn capabilities(c: &Capabilities) -> Value {
+    let features: Vec<Value> = c
+        .features
+        .iter()
+        .map(|f| {
+            let reason = match &f.state {
+                FeatureState::Active => Value::Null,
+                FeatureState::Missing { reason } => json!(reason),
+            };
+            json!({
+                "name": f.name,
+                "active": f.state == FeatureState::Active,
+                "reason": reason,
+                "serves": problems(f.serves),
+            })
+        })
+        .collect();
+    json!({"tier": c.tier, "features": features})
+}
+
+/// One poll.
+pub fn poll(p: &PollReport) -> Value {
+    json!({
+        "sockets": p.sockets,
+        "emitted": p.emitted,
+        "closed": p.closed,
+        "missed": p.missed,
+        "repeats": p.repeats,
+        "cpu_us": p.cpu.0,
+    })
+}
+
+/// A coverage record.
+pub fn coverage(c: &Coverage) -> Value {
+    json!({
+        "end": wall(c.end),
+        "duration_us": c.duration.0,
+        "polls": c.polls,
+        "sockets": c.sockets,
+        "missed": c.missed,
+        "repeats": c.repeats,
+        "emitted": c.emitted,
+        "opened": c.opened,
+        "closed": c.closed,
+        "owners_unknown": c.owners_unknown,
+        "losses": losses(&c.losses),
+        "cpu_us": c.cpu.0,
+        "unmeasured": problems(c.unmeasured),
+    })
+}
+
+/// The name of a tier, as in JSON.
+pub const fn tier(tier: slowpath_model::Tier) -> &'static str {
+    match tier {
+        slowpath_model::Tier::Bpf => "bpf",
+        slowpath_model::Tier::InetDiag => "inet_diag",
+        slowpath_model::Tier::Imported => "imported",
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The slowpath command: arguments, terminal output, exit statuses.
+//!
+//! What enters: the command line, and verdicts: live ones from the agent behind
+//! [`source::Source`], kept ones from the log, those on a saved series from the classifier.
+//! What leaves: text, the full screen, or JSON on standard output; messages on standard
+//! error; an exit status ([`failure`]).
+//!
+//! The rooms: [`args`] defines the command line and [`commands`] carries it out; [`filter`]
+//! reads `ss` expressions; [`session`] is the loop of every live command, fed by
+//! [`events`]; [`watch`], [`why`], [`report`], [`series`] and [`overhead`] are the views,
+//! over [`tally`] (verdicts added up), [`evidence`] and [`advice`] (their words),
+//! [`render`] and [`json`] (their forms).
+//!
+//! What is promised: this crate measures nothing and judges nothing; what was not measured
+//! is said and never printed as zero; nothing here panics on input; a filter selects what
+//! `ss` selects; names from outside cannot steer the terminal.
+
+pub mod advice;
+pub mod args;
+pub mod command;
+pub mod commands;
+pub mod events;
+pub mod evidence;
+pub mod failure;
+pub mod family_tree;
+pub mod filter;
+pub mod json;
+pub mod machine;
+pub mod manual;
+pub mod overhead;
+pub mod progress;
+pub mod render;
+pub mod report;
+pub mod selection;
+pub mod series;
+pub mod session;
+pub mod source;
+pub mod tally;
+pub mod up;
+pub mod watch;
+pub mod why;
+
+pub use commands::main;
+
+#[cfg(test)]
+#[allow(missing_docs)]
+mod fake;

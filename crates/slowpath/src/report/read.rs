@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the log's files to [`Records`].
+
+use super::{Range, Records};
+use crate::failure::Failure;
+use crate::render::plural;
+use slowpath_model::{ConnectionId, WallMicros};
+use slowpath_store::{IntervalFilter, LogReader, ReadReport, TimeRange};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What the log in `directory` knows of `range`. Problem intervals are read only of
+/// connections that began before the range or lived on after it: of the others, the
+/// summary says all.
+///
+/// # Errors
+/// [`Failure::Log`] when there is no log that can be read. Single files that cannot be read
+/// are named in [`Records::unread`].
+pub fn read(directory: &Path, range: Range) -> Result<Records, Failure> {
+    let failed = |reason: String| Failure::Log {
+        directory: directory.to_owned(),
+        reason,
+    };
+    if !directory.exists() {
+        return Err(failed(
+            "there is none; `slowpath up` keeps one, and --log names another".to_owned(),
+        ));
+    }
+    let store = |error: slowpath_store::StoreError| failed(error.to_string());
+    let reader = LogReader::open(directory).map_err(store)?;
+    let time = TimeRange {
+        from: range.from,
+        to: WallMicros(range.to.0.saturating_add(1)),
+    };
+    let connections = reader.connections(time).map_err(store)?;
+    let coverage = reader.coverage(time).map_err(store)?;
+    let mut unread = Unread::default();
+    unread.add(connections.report);
+    unread.add(coverage.report);
+    let straddling: BTreeSet<ConnectionId> = connections
+        .rows
+        .iter()
+        .filter(|s| !range.contains(s.first_seen) || !range.contains(s.last_seen))
+        .map(|s| s.connection)
+        .collect();
+    let mut problems = Vec::new();
+    if !straddling.is_empty() {
+        let wanted = IntervalFilter {
+            connections: Some(straddling),
+            ..IntervalFilter::default()
+        };
+        let intervals = reader.intervals(time, &wanted).map_err(store)?;
+        unread.add(intervals.report);
+        problems = intervals.rows;
+    }
+    Ok(Records {
+        summaries: connections.rows,
+        problems,
+        coverage: coverage.rows,
+        unread: unread.lines(),
+    })
+}
+
+/// Each reading goes over the same files.
+#[derive(Default)]
+struct Unread {
+    files: BTreeSet<String>,
+    corrupt: u64,
+    not_understood: u64,
+}
+
+impl Unread {
+    fn add(&mut self, report: ReadReport) {
+        let name = |(path, why): (std::path::PathBuf, String)| format!("{}: {why}", path.display());
+        self.files.extend(report.unreadable.into_iter().map(name));
+        self.corrupt = self.corrupt.max(report.corrupt);
+        self.not_understood = self.not_understood.max(report.not_understood);
+    }
+
+    fn lines(self) -> Vec<String> {
+        let mut lines: Vec<String> = self.files.into_iter().collect();
+        if self.corrupt > 0 {
+            lines.push(plural(self.corrupt, "damaged stretch"));
+        }
+        if self.not_understood > 0 {
+            lines.push(format!(
+                "{} of a newer version",
+                plural(self.not_understood, "record")
+            ));
+        }
+        lines
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which live connections a view shows: a filter, and the processes of one command.
+
+use crate::family_tree::Family;
+use crate::filter::{Filter, Subject};
+use crate::source::Live;
+use slowpath_model::{ConnectionSummary, Micros, Origin, Problem, ProblemSet, Tier};
+
+/// What a view shows.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The filter.
+    pub filter: Filter,
+    /// The processes of the command looked at; `None` for every process.
+    pub family: Option<Family>,
+}
+
+impl Selection {
+    /// Whether the view shows the connection. `problem` in a filter is about the latest
+    /// interval.
+    pub fn selects(&self, live: Live<'_>) -> bool {
+        self.in_family(live) && self.filtered(live)
+    }
+
+    fn filtered(&self, live: Live<'_>) -> bool {
+        let problems = live
+            .latest
+            .iter()
+            .flat_map(|v| v.findings.iter().map(|f| f.problem).chain([v.dominating]))
+            .collect();
+        self.filter.selects(&Subject {
+            local: live.snapshot.tuple.local,
+            remote: live.snapshot.tuple.remote,
+            state: live.snapshot.stats.state,
+            owner: live.owner,
+            problems,
+        })
+    }
+
+    /// Whether the connection may be the command's and nobody knows: it began while we
+    /// looked (where the tier can tell), the filter selects it, and its owner is unknown.
+    pub fn undecided(&self, live: Live<'_>) -> bool {
+        let before_us = live.snapshot.origin == Origin::Unknown && live.snapshot.tier == Tier::Bpf;
+        self.family.is_some() && live.owner.is_none() && !before_us && self.filtered(live)
+    }
+
+    fn in_family(&self, live: Live<'_>) -> bool {
+        self.family
+            .as_ref()
+            .is_none_or(|f| live.owner.is_some_and(|o| f.contains(o.pid)))
+    }
+}
+
+/// Whether a filter selects what the log keeps of a connection; `problem` in it is about its
+/// whole life.
+pub fn selects_summary(filter: &Filter, summary: &ConnectionSummary) -> bool {
+    let problems: ProblemSet = Problem::ALL
+        .into_iter()
+        .filter(|p| summary.problem_time[*p as usize] > Micros::ZERO)
+        .collect();
+    filter.selects(&Subject {
+        local: summary.tuple.local,
+        remote: summary.tuple.remote,
+        state: summary.stats.state,
+        owner: summary.owner.as_ref(),
+        problems,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{INTERVAL, finding, live, verdict};
+    use crate::filter::SystemNames;
+    use slowpath_model::Share;
+
+    #[test]
+    fn a_command_shows_its_own_connections_only() {
+        let mine = live(7, "curl", "10.0.0.1:4000", "10.0.0.2:80");
+        let mut unowned = mine.clone();
+        unowned.owner = None;
+        let selection = Selection {
+            family: Some(Family::of([7])),
+            ..Selection::default()
+        };
+        assert!(selection.selects(mine.live()));
+        assert!(!selection.selects(unowned.live()));
+        assert!(selection.undecided(unowned.live()) && !selection.undecided(mine.live()));
+        assert!(!selection.selects(live(8, "curl", "10.0.0.1:4001", "10.0.0.2:80").live()));
+    }
+
+    #[test]
+    fn problems_are_those_of_the_latest_interval() {
+        let filter = Filter::parse("problem Timeout", &SystemNames::default()).unwrap();
+        let selection = Selection {
+            filter,
+            family: None,
+        };
+        let mut connection = live(7, "curl", "10.0.0.1:4000", "10.0.0.2:80");
+        assert!(!selection.selects(connection.live()));
+        connection.latest = Some(verdict(
+            7,
+            INTERVAL,
+            vec![finding(Problem::Timeout, Share::Coarse)],
+        ));
+        assert!(selection.selects(connection.live()));
+    }
+}

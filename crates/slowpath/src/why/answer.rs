@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The answer, in words and as JSON.
+
+use super::Fit;
+use crate::advice::{self, Host};
+use crate::evidence;
+use crate::json;
+use crate::render::{Columns, Paint, percent, plural, process, wrapped};
+use crate::source::Source;
+use crate::tally::Tally;
+use crate::watch::unseen;
+use serde_json::{Value, json};
+use slowpath_diagnose::Advice;
+use slowpath_model::{ConnectionId, FourTuple, Micros, Owner, Problem, TcpStats};
+
+/// Connections listed.
+const LISTED: usize = 5;
+/// Columns that the text of a point may take.
+const WIDTH: usize = 84;
+
+/// A connection that is meant.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Which one.
+    pub id: ConnectionId,
+    /// Its addresses.
+    pub tuple: FourTuple,
+    /// Its owner, if known.
+    pub owner: Option<Owner>,
+    /// Its statistics when last seen.
+    pub stats: TcpStats,
+    /// Its time.
+    pub tally: Tally,
+}
+
+/// One answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub(super) target: String,
+    pub(super) looked: Micros,
+    pub(super) fit: Fit,
+    /// Time-weighted over all connections.
+    pub total: Tally,
+    /// Time in which nothing changed.
+    pub(super) idle: Micros,
+    /// Most problem time first.
+    pub(super) members: Vec<Member>,
+}
+
+impl Answer {
+    fn single(&self) -> Option<&Member> {
+        match self.members.as_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// The owner, if all connections have the same.
+    fn owner(&self) -> Option<&Owner> {
+        let first = self.members.first()?;
+        self.members
+            .iter()
+            .all(|m| m.owner == first.owner)
+            .then_some(first.owner.as_ref())
+            .flatten()
+    }
+
+    /// The addresses, if all connections go to one host.
+    fn tuple(&self) -> Option<FourTuple> {
+        let first = self.members.first()?.tuple;
+        self.members
+            .iter()
+            .all(|m| m.tuple.remote.ip() == first.remote.ip())
+            .then_some(first)
+    }
+
+    /// Advice after the connection that has most of the problem: its numbers belong
+    /// together, those of a sum do not.
+    fn advice(&self, problem: Problem, source: &dyn Source) -> Option<Advice> {
+        let worst = self
+            .members
+            .iter()
+            .max_by_key(|m| m.tally.totals.problem_time[problem as usize])?;
+        let verdict = worst.tally.verdict(worst.id);
+        let context = Host::read(source).with(Some(&worst.stats));
+        let finding = worst.tally.finding(problem);
+        Some(advice::on(&finding, &verdict, &context))
+    }
+
+    pub(super) fn lines(&self, source: &dyn Source, paint: Paint) -> Vec<String> {
+        let total = &self.total;
+        let problem = total.dominating();
+        let mut lines = vec![paint.bold(&format!("{}, over {}", self.subject(), self.looked))];
+        if self.fit == Fit::OwnEnd {
+            lines.push(format!(
+                "(no connection to {}: these are its own, from this end)",
+                self.target
+            ));
+        }
+        lines.push(String::new());
+        let mut verdict = format!(
+            "Limited by {}: {problem}, {} of the time",
+            evidence::stage(problem),
+            percent(total.share(problem))
+        );
+        let application = total.share(Problem::SenderAppLimited);
+        if problem != Problem::SenderAppLimited && application > total.share(problem) {
+            verdict += &format!("; {} is the application's", percent(application));
+        }
+        lines.push(paint.problem(problem, &paint.bold(&verdict)));
+        let mut points: Vec<(&str, String)> = Vec::new();
+        let observed = total.totals.observed;
+        if problem == Problem::SenderAppLimited && self.idle.0 * 2 > observed.0 {
+            points.push((
+                "",
+                format!(
+                    "nothing was sent or acknowledged for {} of {observed}",
+                    self.idle
+                ),
+            ));
+        }
+        let advice = self.advice(problem, source);
+        if let Some(advice) = &advice {
+            points.push(("act", advice::who(advice.who, self.owner(), self.tuple())));
+        }
+        let numbers = evidence::of(problem, &total.deltas, observed);
+        points.push(("evidence", numbers.join(", ")));
+        if total.coarse.contains(problem) {
+            points.push((
+                "",
+                "(how long it lasts is not measured: whole intervals count, so the share is an \
+                 upper bound)"
+                    .to_owned(),
+            ));
+        }
+        if let Some(advice) = advice {
+            points.push(("advice", advice.what));
+            points.push(("after", advice.source.to_owned()));
+        }
+        for also in total.found().into_iter().filter(|p| *p != problem) {
+            let numbers = evidence::of(also, &total.deltas, observed);
+            points.push((
+                "also",
+                format!(
+                    "{also}, {} of the time: {}",
+                    percent(total.share(also)),
+                    numbers.join(", ")
+                ),
+            ));
+        }
+        for (head, text) in points {
+            for (i, line) in wrapped(&text, WIDTH).into_iter().enumerate() {
+                let head = if i == 0 { head } else { "" };
+                lines.push(format!("  {head:<10}{line}"));
+            }
+        }
+        if self.single().is_none() {
+            lines.push(String::new());
+            lines.push("worst connections".to_owned());
+            lines.extend(self.worst(paint));
+        }
+        let notes = self.notes(source);
+        if !notes.is_empty() {
+            lines.push(String::new());
+            lines.extend(notes);
+        }
+        lines
+    }
+
+    fn subject(&self) -> String {
+        let count = plural(self.members.len() as u64, "connection");
+        match (self.single(), self.owner()) {
+            (Some(m), _) => format!("{}  {}", process(m.owner.as_ref()), m.tuple),
+            (None, Some(owner)) => format!("{}, {count}", process(Some(owner))),
+            (None, None) => format!("{}, {count}", self.target),
+        }
+    }
+
+    fn worst(&self, paint: Paint) -> Vec<String> {
+        let mut worst = Columns::new(&["verdict", ">share", "process", "connection"]);
+        for member in self.members.iter().take(LISTED) {
+            let problem = member.tally.dominating();
+            worst.row([
+                problem.name().to_owned(),
+                percent(member.tally.share(problem)),
+                process(member.owner.as_ref()),
+                member.tuple.to_string(),
+            ]);
+        }
+        worst.lines(2, paint)
+    }
+
+    /// What could not be measured or was lost.
+    fn notes(&self, source: &dyn Source) -> Vec<String> {
+        let mut notes = unseen(source.capabilities(), &source.losses());
+        let nowhere = source.capabilities().unmeasured();
+        let partly: Vec<&str> = self
+            .total
+            .totals
+            .unmeasured
+            .iter()
+            .filter(|p| nowhere.iter().all(|(q, _)| p != q))
+            .map(Problem::name)
+            .collect();
+        if !partly.is_empty() {
+            notes.push(format!(
+                "could not measure in some intervals: {}",
+                partly.join(", ")
+            ));
+        }
+        notes
+    }
+
+    pub(super) fn json(&self, source: &dyn Source) -> Value {
+        let problem = self.total.dominating();
+        let connections: Vec<Value> = self
+            .members
+            .iter()
+            .map(|m| {
+                let mut map = json::id(&m.id, m.tuple, m.owner.as_ref());
+                map.extend(json::tally(&m.tally));
+                Value::Object(map)
+            })
+            .collect();
+        let advice = self.advice(problem, source).map(|advice| {
+            json!({
+                "who": advice.who,
+                "act": advice::who(advice.who, self.owner(), self.tuple()),
+                "what": advice.what,
+                "source": advice.source,
+            })
+        });
+        let mut map = json::tally(&self.total);
+        for (key, value) in [
+            ("type", json!("why")),
+            ("time", json!(json::wall(json::now()))),
+            ("target", json!(self.target)),
+            ("looked_us", json!(self.looked.0)),
+            ("idle_us", json!(self.idle.0)),
+            ("stage", json!(problem.stage())),
+            ("evidence", json::evidence(&self.total.deltas)),
+            ("advice", json!(advice)),
+            ("connections", Value::Array(connections)),
+            ("capabilities", json::capabilities(source.capabilities())),
+            ("losses", json::losses(&source.losses())),
+        ] {
+            map.insert(key.to_owned(), value);
+        }
+        Value::Object(map)
+    }
+}

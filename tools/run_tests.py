@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests, shows their output as it comes, and counts what happened.
+
+After everything else come the skipped tests with their reasons, then the failed ones, and as the very
+last line `N passed, N failed, N skipped`. Exit status 0 only if something passed
+and nothing failed.
+
+A test that cannot run here prints `SKIPPED <test>: <reason>` and returns; it counts as
+skipped, never as passed. A build that fails, a test binary that dies and a step that hangs
+count as one failed test each.
+"""
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FUZZ_RUNS = "200000"
+# A step without a line of output for this long hangs.
+SILENCE_LIMIT_S = float(os.environ.get("SLOWPATH_TEST_SILENCE", "900"))
+
+SKIPPED = re.compile(r"(?:^|\.\.\. )SKIPPED (.+?)(?::\s+(.+))?$")
+BINARY = re.compile(
+    r"^\s+(?:Running (?:unittests )?(?P<path>.+?) \((?:.*/)?(?P<stem>[^/]+)-[0-9a-f]+\)"
+    r"|Doc-tests (?P<doc>\S+))$")
+STARTED = re.compile(r"^running \d+ tests?$")
+RESULT = re.compile(
+    r"(?:^|\.\.\. )test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
+IGNORED = re.compile(r"^test (.+) \.\.\. ignored(?:, (.+))?$")
+SECTION = re.compile(r"^---- (.+) (?:stdout|stderr) ----$")
+FAILED_NAME = re.compile(r"^    (\S.*)$")
+UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ")
+UNITTEST_END = re.compile(r"^(?:OK|FAILED)(?: \((.+)\))?$")
+UNITTEST_SKIP = re.compile(r"^(\S+ \(.+\))(?:.*) \.\.\. skipped '(.*)'$")
+
+
+class Tally:
+    """The counts of one step, from the lines that it prints.
+
+    A plain step is a script that counts nothing itself: it is one test.
+    """
+
+    def __init__(self, step, plain=False):
+        self.step = step
+        self.plain = plain
+        self.passed = 0
+        self.failed = []
+        self.skipped = []
+        self.counted = False
+        self.binary = None
+        self._unittests = 0
+        self._reset_binary()
+
+    def _reset_binary(self):
+        self._open = False
+        self._heading = None
+        self._section = None
+        self._names = []
+        self._skips = {}
+
+    def _name(self, test):
+        return f"{self.binary}: {test}" if self.binary else test
+
+    def _binary_died(self):
+        """A binary that started its tests and printed no result died."""
+        if self._open:
+            self.counted = True
+            self.failed.append(self._name("the test binary died before it printed a result"))
+            self.skipped += self._skips.items()
+        self._reset_binary()
+
+    def line(self, line):
+        """Takes one line of output, without its newline."""
+        if match := BINARY.match(line):
+            self._binary_died()
+            if match["doc"]:
+                self.binary = f"{match['doc']} (doc)"
+            else:
+                # src/lib.rs says nothing; the file's stem is the crate's name.
+                unit = match["path"].startswith("src/")
+                self.binary = match["stem"] if unit else match["path"]
+        elif STARTED.match(line):
+            # Doc tests of one crate print several groups, each with a result.
+            self._binary_died()
+            self._open = True
+        elif match := RESULT.search(line):
+            self._result(*(int(n) for n in match.groups()))
+        elif match := IGNORED.match(line):
+            self._skips[self._name(match[1])] = match[2] or "ignored"
+        elif line in ("successes:", "failures:"):
+            self._heading, self._section = line[:-1], None
+        elif self._heading and (match := SECTION.match(line)):
+            self._section = match[1]
+        elif match := SKIPPED.search(line):
+            self._skip(match[1], match[2] or "no reason given")
+        elif self._heading == "failures" and (match := FAILED_NAME.match(line)):
+            self._names.append(match[1])
+        elif match := UNITTEST_SKIP.match(line):
+            self.skipped.append((match[1], match[2]))
+        elif match := UNITTEST_RAN.match(line):
+            self._unittests = int(match[1])
+        elif self._unittests and (match := UNITTEST_END.match(line)):
+            self._unittest_result(match[1] or "")
+
+    def _skip(self, test, reason):
+        if self._heading == "failures":
+            return  # it failed all the same
+        # One test may name several things it left out: it is still one test.
+        key = self._name(self._section or test)
+        if self._section and test not in self._section:
+            reason = f"{test}: {reason}"
+        before = self._skips.get(key)
+        self._skips[key] = reason if before in (None, reason) else f"{before}; {reason}"
+
+    def _result(self, passed, failed, ignored):
+        self.counted = True
+        if failed:
+            names = self._names[-failed:]
+            names += ["a test"] * (failed - len(names))
+            self.failed += [self._name(name) for name in names]
+        said = len(self._skips) - ignored
+        self.passed += passed - max(0, min(said, passed))
+        self.skipped += self._skips.items()
+        self._reset_binary()
+
+    def _unittest_result(self, details):
+        self.counted = True
+        numbers = {k: int(v) for k, v in re.findall(r"([a-z ]+)=(\d+)", details)}
+        numbers = {k.strip(): v for k, v in numbers.items()}
+        failed = numbers.get("failures", 0) + numbers.get("errors", 0)
+        self.failed += [f"{self.step}: a test"] * failed
+        self.passed += max(0, self._unittests - failed - numbers.get("skipped", 0))
+        self._unittests = 0
+
+    def end(self, status, why=None):
+        """The step ended with that exit status, or was ended because of `why`."""
+        skips = self._skips
+        self._binary_died()
+        if why or status != 0:
+            if not self.failed:
+                self.failed.append(f"{self.step}: {why or f'exit status {status}'}")
+        elif not self.counted and self.plain:
+            self.skipped += skips.items()
+            self.passed += 0 if skips else 1
+        elif not self.counted:
+            self.failed.append(f"{self.step}: no test ran")
+
+
+def run(step, command, plain=False):
+    """Runs one step, echoes its output, and returns its tally."""
+    tally = Tally(step, plain)
+    print(f"==> {step}: {' '.join(command)}", flush=True)
+    began = time.monotonic()
+    environment = dict(os.environ, CARGO_TERM_COLOR="never")
+    try:
+        child = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    except OSError as error:
+        print(f"{command[0]}: {error}")
+        tally.end(127)
+        return tally
+    why = None
+    try:
+        for line in lines(child.stdout):
+            print(line, flush=True)
+            tally.line(line)
+    except TimeoutError:
+        why = f"no output for {SILENCE_LIMIT_S:.0f} s"
+        end(child)
+    except BaseException:
+        end(child)
+        raise
+    tally.end(child.wait(), why)
+    print(f"==> {step}: {time.monotonic() - began:.0f} s", flush=True)
+    return tally
+
+
+def lines(pipe):
+    """The lines that come out of a pipe; TimeoutError when none comes for too long."""
+    selector = selectors.DefaultSelector()
+    selector.register(pipe, selectors.EVENT_READ)
+    pending = b""
+    while True:
+        if not selector.select(SILENCE_LIMIT_S):
+            raise TimeoutError
+        chunk = os.read(pipe.fileno(), 65536)
+        if not chunk:
+            break
+        *whole, pending = (pending + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode(errors="replace").rstrip("\r")
+    if pending:
+        yield pending.decode(errors="replace")
+
+
+def end(child):
+    """Ends the step's own process group."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            child.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def steps(arguments):
+    """What to run: everything, or cargo's tests with the caller's arguments."""
+    harness = ["--", "--show-output"]
+    if arguments:
+        if "--" in arguments:
+            at = arguments.index("--")
+            arguments, harness = arguments[:at], harness + arguments[at + 1:]
+        return [("cargo test", ["cargo", "test", "--locked", "--no-fail-fast", *arguments, *harness])]
+    planned = [
+        ("cargo test",
+         ["cargo", "test", "--workspace", "--locked", "--no-fail-fast", *harness]),
+        ("scripts",
+         [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tools/tests", "-p", "*_test.py"]),
+    ]
+    if (ROOT / "fuzz/run.sh").exists():
+        planned.append(("fuzz", ["fuzz/run.sh", FUZZ_RUNS], True))
+    return planned
+
+
+def main():
+    tallies = [run(*step) for step in steps(sys.argv[1:])]
+    passed = sum(t.passed for t in tallies)
+    failed = [name for t in tallies for name in t.failed]
+    skipped = [skip for t in tallies for skip in t.skipped]
+    print()
+    for test, reason in sorted(skipped):
+        print(f"SKIPPED {test}: {reason}")
+    for test in failed:
+        print(f"FAILED {test}")
+    if not passed and not failed:
+        print("nothing passed")
+    print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped", flush=True)
+    return 0 if passed and not failed else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)
