@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests, shows their output as it comes, and counts what happened.
 
-After everything else come the skipped tests with their reasons, then the failed ones, and as the very
-last line `N passed, N failed, N skipped`. Exit status 0 only if something passed
-and nothing failed.
+What passing tests print is left out (SLOWPATH_TEST_OUTPUT=1: shown). After everything else
+come the skipped tests with their reasons, the tests that needed more than one attempt, then
+the failed ones with the end of what they printed, and as the very last line
+`N passed, N failed, N skipped`. Exit status 0 only if something passed and nothing failed.
 
 A test that cannot run here prints `SKIPPED <test>: <reason>` and returns; it counts as
 skipped, never as passed. A build that fails, a test binary that dies and a step that hangs
@@ -25,7 +26,14 @@ FUZZ_RUNS = "200000"
 # A step without a line of output for this long hangs.
 SILENCE_LIMIT_S = float(os.environ.get("SLOWPATH_TEST_SILENCE", "900"))
 
+SHOW_ALL = os.environ.get("SLOWPATH_TEST_OUTPUT", "0") != "0"
+# Of each failed test, this many lines from its panic on are repeated at the end.
+REPEATED_LINES = 12
+REPEATED_CHARACTERS = 400
+
 SKIPPED = re.compile(r"(?:^|\.\.\. )SKIPPED (.+?)(?::\s+(.+))?$")
+RETRIED = re.compile(r"(?:^|\.\.\. )RETRIED (.+)$")
+PANICKED = re.compile(r"^thread .* panicked at |^note: panic|panicked at ")
 BINARY = re.compile(
     r"^\s+(?:Running (?:unittests )?(?P<path>.+?) \((?:.*/)?(?P<stem>[^/]+)-[0-9a-f]+\)"
     r"|Doc-tests (?P<doc>\S+))$")
@@ -52,6 +60,8 @@ class Tally:
         self.passed = 0
         self.failed = []
         self.skipped = []
+        self.retried = []
+        self.said = {}
         self.counted = False
         self.binary = None
         self._unittests = 0
@@ -63,6 +73,7 @@ class Tally:
         self._section = None
         self._names = []
         self._skips = {}
+        self._output = {}
 
     def _name(self, test):
         return f"{self.binary}: {test}" if self.binary else test
@@ -75,9 +86,16 @@ class Tally:
             self.skipped += self._skips.items()
         self._reset_binary()
 
+    def quiet(self):
+        """Whether the line just taken is output of a test that passed."""
+        return self._heading == "successes" and self._section is not None
+
     def line(self, line):
         """Takes one line of output, without its newline."""
-        if match := BINARY.match(line):
+        self._keep(line)
+        if match := RETRIED.search(line):
+            self.retried.append(self._name(match[1]))
+        elif match := BINARY.match(line):
             self._binary_died()
             if match["doc"]:
                 self.binary = f"{match['doc']} (doc)"
@@ -108,6 +126,16 @@ class Tally:
         elif self._unittests and (match := UNITTEST_END.match(line)):
             self._unittest_result(match[1] or "")
 
+    def _keep(self, line):
+        """Remembers what a failed test says from its last panic on."""
+        if self._heading != "failures" or self._section is None:
+            return
+        kept = self._output.setdefault(self._section, [])
+        if PANICKED.search(line):
+            kept.clear()
+        if len(kept) < REPEATED_LINES:
+            kept.append(line[:REPEATED_CHARACTERS])
+
     def _skip(self, test, reason):
         if self._heading == "failures":
             return  # it failed all the same
@@ -123,6 +151,7 @@ class Tally:
         if failed:
             names = self._names[-failed:]
             names += ["a test"] * (failed - len(names))
+            self.said |= {self._name(name): self._output.get(name, []) for name in names}
             self.failed += [self._name(name) for name in names]
         said = len(self._skips) - ignored
         self.passed += passed - max(0, min(said, passed))
@@ -169,8 +198,9 @@ def run(step, command, plain=False):
     why = None
     try:
         for line in lines(child.stdout):
-            print(line, flush=True)
             tally.line(line)
+            if SHOW_ALL or not tally.quiet():
+                print(line, flush=True)
     except TimeoutError:
         why = f"no output for {SILENCE_LIMIT_S:.0f} s"
         end(child)
@@ -240,8 +270,13 @@ def main():
     print()
     for test, reason in sorted(skipped):
         print(f"SKIPPED {test}: {reason}")
+    for test in (test for t in tallies for test in t.retried):
+        print(f"RETRIED {test}")
+    said = {test: lines for t in tallies for test, lines in t.said.items()}
     for test in failed:
         print(f"FAILED {test}")
+        for line in said.get(test, []):
+            print(f"    {line}")
     if not passed and not failed:
         print("nothing passed")
     print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped", flush=True)

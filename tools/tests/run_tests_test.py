@@ -95,6 +95,50 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         self.assertEqual(
             (result.passed, result.failed, result.skipped), (1, ["tests/net.rs: b"], []))
 
+    def test_a_failed_test_is_quoted_from_its_last_panic_on(self):
+        result = tally("""\
+     Running tests/net.rs (target/debug/deps/net-1)
+running 2 tests
+test a ... FAILED
+test b ... ok
+
+successes:
+
+---- b stdout ----
+RETRIED b: attempt 1 failed: late
+
+failures:
+
+---- a stdout ----
+a long table
+thread 'a' (7) panicked at tests/net.rs:1:1:
+first
+RETRIED a: attempt 1 failed: first
+thread 'a' (7) panicked at tests/net.rs:2:1:
+assertion failed
+
+failures:
+    a
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+""", status=101)
+        self.assertEqual((result.passed, result.failed), (1, ["tests/net.rs: a"]))
+        said = result.said["tests/net.rs: a"]
+        self.assertEqual(
+            said[:2], ["thread 'a' (7) panicked at tests/net.rs:2:1:", "assertion failed"])
+        self.assertEqual(
+            result.retried,
+            ["tests/net.rs: b: attempt 1 failed: late", "tests/net.rs: a: attempt 1 failed: first"])
+
+    def test_what_a_passed_test_prints_is_quiet(self):
+        watched = Tally("step")
+        quiet = []
+        for line in ("running 2 tests", "successes:", "---- b stdout ----", "hello", "failures:",
+                     "---- a stdout ----", "assertion failed"):
+            watched.line(line)
+            quiet.append(watched.quiet())
+        self.assertEqual(quiet, [False, False, True, True, False, False, False])
+
     def test_a_binary_that_dies_fails_once(self):
         result = tally("""\
      Running tests/one.rs (target/debug/deps/one-1)

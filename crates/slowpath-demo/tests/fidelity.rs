@@ -11,24 +11,16 @@ use slowpath_agent::{Agent, Config, LiveConnection, StartError, TierChoice};
 use slowpath_model::{FourTuple, Problem};
 use slowpath_testbed::workload::{DriveOptions, ServeOptions};
 use slowpath_testbed::{
-    Capture, Dropper, Family, Namespace, Need, Scenario, Side, Testbed, missing_requirements,
-    oracle,
+    Capture, Dropper, Family, Namespace, Need, Scenario, Side, Testbed, attempts,
+    missing_requirements, oracle,
 };
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The mean polling interval, and what limited times may differ by.
 const INTERVAL: Duration = Duration::from_millis(200);
-
-/// One scenario at a time: two processors carry one network's traffic undisturbed.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// One scenario's injected connection, run once and seen from four sides.
 struct Seen {
@@ -329,70 +321,75 @@ fn check(name: &str, family: Family) -> Option<Seen> {
 
 #[test]
 fn fast_retransmissions() {
-    let _alone = alone();
-    for family in [Family::Ipv4, Family::Ipv6] {
-        let Some(seen) = check("fast-retransmit", family) else {
-            return;
-        };
-        assert!(seen.packets.retransmitted > 0);
-        assert_eq!(seen.packets.timeouts, 0);
-    }
+    attempts("fast_retransmissions", || {
+        for family in [Family::Ipv4, Family::Ipv6] {
+            let Some(seen) = check("fast-retransmit", family) else {
+                return;
+            };
+            assert!(seen.packets.retransmitted > 0);
+            assert_eq!(seen.packets.timeouts, 0);
+        }
+    });
 }
 
 #[test]
 fn timeouts() {
-    let _alone = alone();
-    let Some(seen) = check("timeout", Family::Ipv4) else {
-        return;
-    };
-    assert!(seen.packets.timeouts > 0);
-    // tshark puts down to a timer whatever comes late: probes as well.
-    assert!(
-        seen.tshark.timers >= seen.packets.timeouts,
-        "{:?}",
-        seen.tshark
-    );
+    attempts("timeouts", || {
+        let Some(seen) = check("timeout", Family::Ipv4) else {
+            return;
+        };
+        assert!(seen.packets.timeouts > 0);
+        // tshark puts down to a timer whatever comes late: probes as well.
+        assert!(
+            seen.tshark.timers >= seen.packets.timeouts,
+            "{:?}",
+            seen.tshark
+        );
+    });
 }
 
 #[test]
 fn tail_loss_probes() {
-    let _alone = alone();
-    let Some(seen) = check("tail-loss-probe", Family::Ipv4) else {
-        return;
-    };
-    assert!(seen.packets.retransmitted > 0);
-    assert_eq!(seen.packets.timeouts, 0);
+    attempts("tail_loss_probes", || {
+        let Some(seen) = check("tail-loss-probe", Family::Ipv4) else {
+            return;
+        };
+        assert!(seen.packets.retransmitted > 0);
+        assert_eq!(seen.packets.timeouts, 0);
+    });
 }
 
 #[test]
 fn receiver_window() {
-    let _alone = alone();
-    let Some(seen) = check("receiver-window-limited", Family::Ipv4) else {
-        return;
-    };
-    let closed = seen.packets.window_closed;
-    assert!(closed > INTERVAL * 5, "{closed:?}");
-    for connection in [&seen.bpf, &seen.inet_diag] {
-        let problem = Problem::ReceiverWindowLimited;
-        within("counter", counter(connection, problem), closed, closed);
-        within("verdicts", time(connection, problem), closed, closed);
-    }
+    attempts("receiver_window", || {
+        let Some(seen) = check("receiver-window-limited", Family::Ipv4) else {
+            return;
+        };
+        let closed = seen.packets.window_closed;
+        assert!(closed > INTERVAL * 5, "{closed:?}");
+        for connection in [&seen.bpf, &seen.inet_diag] {
+            let problem = Problem::ReceiverWindowLimited;
+            within("counter", counter(connection, problem), closed, closed);
+            within("verdicts", time(connection, problem), closed, closed);
+        }
+    });
 }
 
 #[test]
 fn send_buffer() {
-    let _alone = alone();
-    let Some(seen) = check("send-buffer-limited", Family::Ipv4) else {
-        return;
-    };
-    let (least, most) = (
-        seen.packets.buffer_full_least,
-        seen.packets.buffer_full_most,
-    );
-    assert!(most > INTERVAL * 5, "{most:?}");
-    for connection in [&seen.bpf, &seen.inet_diag] {
-        let problem = Problem::SendBufferLimited;
-        within("counter", counter(connection, problem), least, most);
-        within("verdicts", time(connection, problem), least, most);
-    }
+    attempts("send_buffer", || {
+        let Some(seen) = check("send-buffer-limited", Family::Ipv4) else {
+            return;
+        };
+        let (least, most) = (
+            seen.packets.buffer_full_least,
+            seen.packets.buffer_full_most,
+        );
+        assert!(most > INTERVAL * 5, "{most:?}");
+        for connection in [&seen.bpf, &seen.inet_diag] {
+            let problem = Problem::SendBufferLimited;
+            within("counter", counter(connection, problem), least, most);
+            within("verdicts", time(connection, problem), least, most);
+        }
+    });
 }

@@ -7,21 +7,17 @@ use slowpath_agent::{Agent, Config};
 use slowpath_demo::{find, watch};
 use slowpath_diagnose::Thresholds;
 use slowpath_model::Problem;
-use slowpath_testbed::{Family, Need, Role, Scenario, Side, missing_requirements};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// One scenario at a time: two processors carry one network's traffic undisturbed.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use slowpath_testbed::{Family, Need, Role, Scenario, Side, attempts, missing_requirements};
 
 fn check(scenario: &Scenario) {
     let what = format!(
         "{} {:?} {:?}",
         scenario.name, scenario.family, scenario.drive.cc
     );
+    attempts(&what, || check_once(&what, scenario));
+}
+
+fn check_once(what: &str, scenario: &Scenario) {
     let thresholds = Thresholds::default();
     let mut agent = match Agent::start(Config {
         interval: std::time::Duration::from_millis(200),
@@ -108,7 +104,6 @@ macro_rules! scenarios {
     ($($test:ident: $name:literal, [$($cc:literal),*], [$($family:ident),*];)*) => {
         $(#[test]
         fn $test() {
-            let _alone = alone();
             if let Some(reason) = missing_requirements(&[Need::Namespaces]) {
                 println!("SKIPPED {}: {reason}", $name);
                 return;

@@ -20,6 +20,7 @@
 //! changed. It needs root and the programs `ip`, `tc` (Debian iproute2); captures need
 //! `tcpdump`, their analysis `tcptrace` or `tshark`; [`missing_requirements`] tells.
 
+mod attempts;
 mod capture;
 mod counters;
 mod delay;
@@ -36,6 +37,7 @@ mod scenario;
 mod testbed;
 pub mod workload;
 
+pub use attempts::attempts;
 pub use capture::{Capture, CaptureSummary};
 pub use counters::Counters;
 pub use drops::{DropRule, DropTotals, DroppedSegment, Dropper};

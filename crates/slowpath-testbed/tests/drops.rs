@@ -4,7 +4,7 @@
 
 use slowpath_testbed::workload::{DriveMode, DriveOptions, Report, ServeMode, ServeOptions};
 use slowpath_testbed::{
-    DropRule, Dropper, Family, LinkOptions, Need, Side, Testbed, missing_requirements,
+    DropRule, Dropper, Family, LinkOptions, Need, Side, Testbed, attempts, missing_requirements,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -77,72 +77,76 @@ fn paced(segments: u64, segment_bytes: u64) -> DriveOptions {
 
 #[test]
 fn listed_segments_are_dropped_as_often_as_asked() {
-    // 1,448 payload bytes: 1,500 less 20 IPv4, 20 TCP and 12 of timestamps.
-    let ordinals = BTreeMap::from([(50, 1), (100, 1), (200, 1)]);
-    let Some(run) = run(
-        "listed",
-        Family::Ipv4,
-        ServeMode::Sink,
-        paced(300, 1_448),
-        DropRule {
-            ordinals,
-            ..DropRule::default()
-        },
-    ) else {
-        return;
-    };
-    let dropped = run.dropper.dropped().expect("reads");
-    let seen: Vec<_> = dropped
-        .iter()
-        .map(|d| (d.ordinal, d.transmission, d.offset, d.length))
-        .collect();
-    assert_eq!(
-        seen,
-        [
-            (50, 1, 49 * 1_448, 1_448),
-            (100, 1, 99 * 1_448, 1_448),
-            (200, 1, 199 * 1_448, 1_448)
-        ]
-    );
-    assert!(dropped.is_sorted_by_key(|d| d.at));
-    let totals = run.dropper.totals().expect("reads");
-    assert_eq!((totals.originals, totals.dropped), (300, 3));
-    assert_eq!(totals.retransmissions, 3);
-    assert_eq!(totals.unrecorded, 0);
-    let tcp = run.report.tcp.expect("one connection");
-    assert_eq!(tcp.total_retrans, 3);
-    assert_eq!(tcp.total_rto, 0);
-    assert_eq!(tcp.bytes_acked, 300 * 1_448 + 1, "SYN counts one");
-}
-
-#[test]
-fn a_loss_amid_a_flow_is_one_fast_recovery() {
-    for (family, segment) in [
-        (Family::Ipv4, 1_448),
-        (Family::Ipv6, 1_428),
-        (Family::Mapped, 1_448),
-    ] {
+    attempts("listed_segments_are_dropped_as_often_as_asked", || {
+        // 1,448 payload bytes: 1,500 less 20 IPv4, 20 TCP and 12 of timestamps.
+        let ordinals = BTreeMap::from([(50, 1), (100, 1), (200, 1)]);
         let Some(run) = run(
-            "every",
-            family,
+            "listed",
+            Family::Ipv4,
             ServeMode::Sink,
-            paced(400, segment),
+            paced(300, 1_448),
             DropRule {
-                every: Some(40),
-                first: 21,
+                ordinals,
                 ..DropRule::default()
             },
         ) else {
             return;
         };
-        // 21, 61, ... 381.
-        let ordinals: Vec<_> = run.dropper.dropped().expect("reads");
-        let ordinals: Vec<_> = ordinals.iter().map(|d| d.ordinal).collect();
-        assert_eq!(ordinals, (0..10).map(|i| 21 + 40 * i).collect::<Vec<_>>());
-        assert_eq!(run.counter("TcpExt.TCPSackRecovery"), 10, "{family:?}");
-        assert_eq!(run.counter("TcpExt.TCPTimeouts"), 0);
-        assert_eq!(run.counter("Tcp.RetransSegs"), 10);
-    }
+        let dropped = run.dropper.dropped().expect("reads");
+        let seen: Vec<_> = dropped
+            .iter()
+            .map(|d| (d.ordinal, d.transmission, d.offset, d.length))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (50, 1, 49 * 1_448, 1_448),
+                (100, 1, 99 * 1_448, 1_448),
+                (200, 1, 199 * 1_448, 1_448)
+            ]
+        );
+        assert!(dropped.is_sorted_by_key(|d| d.at));
+        let totals = run.dropper.totals().expect("reads");
+        assert_eq!((totals.originals, totals.dropped), (300, 3));
+        assert_eq!(totals.retransmissions, 3);
+        assert_eq!(totals.unrecorded, 0);
+        let tcp = run.report.tcp.expect("one connection");
+        assert_eq!(tcp.total_retrans, 3);
+        assert_eq!(tcp.total_rto, 0);
+        assert_eq!(tcp.bytes_acked, 300 * 1_448 + 1, "SYN counts one");
+    });
+}
+
+#[test]
+fn a_loss_amid_a_flow_is_one_fast_recovery() {
+    attempts("a_loss_amid_a_flow_is_one_fast_recovery", || {
+        for (family, segment) in [
+            (Family::Ipv4, 1_448),
+            (Family::Ipv6, 1_428),
+            (Family::Mapped, 1_448),
+        ] {
+            let Some(run) = run(
+                "every",
+                family,
+                ServeMode::Sink,
+                paced(400, segment),
+                DropRule {
+                    every: Some(40),
+                    first: 21,
+                    ..DropRule::default()
+                },
+            ) else {
+                return;
+            };
+            // 21, 61, ... 381.
+            let ordinals: Vec<_> = run.dropper.dropped().expect("reads");
+            let ordinals: Vec<_> = ordinals.iter().map(|d| d.ordinal).collect();
+            assert_eq!(ordinals, (0..10).map(|i| 21 + 40 * i).collect::<Vec<_>>());
+            assert_eq!(run.counter("TcpExt.TCPSackRecovery"), 10, "{family:?}");
+            assert_eq!(run.counter("TcpExt.TCPTimeouts"), 0);
+            assert_eq!(run.counter("Tcp.RetransSegs"), 10);
+        }
+    });
 }
 
 fn messages(requests: u64) -> DriveOptions {
@@ -156,73 +160,79 @@ fn messages(requests: u64) -> DriveOptions {
 
 #[test]
 fn a_lost_tail_is_repaired_by_a_probe() {
-    let Some(run) = run(
-        "tail",
-        Family::Ipv4,
-        ServeMode::RequestResponse,
-        messages(20),
-        DropRule {
-            every: Some(5),
-            message_bytes: Some(5 * 1_448),
-            ..DropRule::default()
-        },
-    ) else {
-        return;
-    };
-    // Messages 1, 6, 11, 16; the last of each one's five segments.
-    let dropped = run.dropper.dropped().expect("reads");
-    let ordinals: Vec<_> = dropped.iter().map(|d| d.ordinal).collect();
-    assert_eq!(ordinals, [5, 30, 55, 80]);
-    assert_eq!(run.counter("TcpExt.TCPLossProbes"), 4);
-    assert_eq!(run.counter("TcpExt.TCPSackRecovery"), 0);
-    assert_eq!(run.counter("TcpExt.TCPTimeouts"), 0);
-    assert_eq!(run.report.tcp.expect("one connection").total_retrans, 4);
+    attempts("a_lost_tail_is_repaired_by_a_probe", || {
+        let Some(run) = run(
+            "tail",
+            Family::Ipv4,
+            ServeMode::RequestResponse,
+            messages(20),
+            DropRule {
+                every: Some(5),
+                message_bytes: Some(5 * 1_448),
+                ..DropRule::default()
+            },
+        ) else {
+            return;
+        };
+        // Messages 1, 6, 11, 16; the last of each one's five segments.
+        let dropped = run.dropper.dropped().expect("reads");
+        let ordinals: Vec<_> = dropped.iter().map(|d| d.ordinal).collect();
+        assert_eq!(ordinals, [5, 30, 55, 80]);
+        assert_eq!(run.counter("TcpExt.TCPLossProbes"), 4);
+        assert_eq!(run.counter("TcpExt.TCPSackRecovery"), 0);
+        assert_eq!(run.counter("TcpExt.TCPTimeouts"), 0);
+        assert_eq!(run.report.tcp.expect("one connection").total_retrans, 4);
+    });
 }
 
 #[test]
 fn a_lost_probe_leaves_it_to_the_timer() {
-    let Some(run) = run(
-        "timer",
-        Family::Ipv4,
-        ServeMode::RequestResponse,
-        messages(6),
-        DropRule {
-            every: Some(2),
-            message_bytes: Some(5 * 1_448),
-            transmissions: 3,
-            ..DropRule::default()
-        },
-    ) else {
-        return;
-    };
-    // Messages 1, 3, 5. Of each tail the original, the probe and the first expiry's
-    // retransmission are dropped; the second expiry's arrives.
-    let dropped = run.dropper.dropped().expect("reads");
-    let seen: Vec<_> = dropped
-        .iter()
-        .map(|d| (d.ordinal, d.transmission))
-        .collect();
-    let expected: Vec<_> = [5, 15, 25]
-        .into_iter()
-        .flat_map(|o| [(o, 1), (o, 2), (o, 3)])
-        .collect();
-    assert_eq!(seen, expected);
-    let tcp = run.report.tcp.expect("one connection");
-    assert_eq!(tcp.total_rto, 6);
-    assert_eq!(tcp.total_rto_recoveries, 3);
-    assert_eq!(tcp.total_retrans, 9);
-    assert_eq!(run.counter("TcpExt.TCPSackRecovery"), 0);
+    attempts("a_lost_probe_leaves_it_to_the_timer", || {
+        let Some(run) = run(
+            "timer",
+            Family::Ipv4,
+            ServeMode::RequestResponse,
+            messages(6),
+            DropRule {
+                every: Some(2),
+                message_bytes: Some(5 * 1_448),
+                transmissions: 3,
+                ..DropRule::default()
+            },
+        ) else {
+            return;
+        };
+        // Messages 1, 3, 5. Of each tail the original, the probe and the first expiry's
+        // retransmission are dropped; the second expiry's arrives.
+        let dropped = run.dropper.dropped().expect("reads");
+        let seen: Vec<_> = dropped
+            .iter()
+            .map(|d| (d.ordinal, d.transmission))
+            .collect();
+        let expected: Vec<_> = [5, 15, 25]
+            .into_iter()
+            .flat_map(|o| [(o, 1), (o, 2), (o, 3)])
+            .collect();
+        assert_eq!(seen, expected);
+        let tcp = run.report.tcp.expect("one connection");
+        assert_eq!(tcp.total_rto, 6);
+        assert_eq!(tcp.total_rto_recoveries, 3);
+        assert_eq!(tcp.total_retrans, 9);
+        assert_eq!(run.counter("TcpExt.TCPSackRecovery"), 0);
+    });
 }
 
 #[test]
 fn a_blackout_backs_the_timer_off() {
-    let Some(run) = blackout() else { return };
-    let tcp = run.report.tcp.expect("one connection");
-    assert!(tcp.total_rto >= 2, "{tcp:?}");
-    assert_eq!(tcp.total_rto_recoveries, 1);
-    let totals = run.dropper.totals().expect("reads");
-    // All that was dropped was sent again, and nothing else.
-    assert_eq!(u64::from(tcp.total_retrans), totals.dropped);
+    attempts("a_blackout_backs_the_timer_off", || {
+        let Some(run) = blackout() else { return };
+        let tcp = run.report.tcp.expect("one connection");
+        assert!(tcp.total_rto >= 2, "{tcp:?}");
+        assert_eq!(tcp.total_rto_recoveries, 1);
+        let totals = run.dropper.totals().expect("reads");
+        // All that was dropped was sent again, and nothing else.
+        assert_eq!(u64::from(tcp.total_retrans), totals.dropped);
+    });
 }
 
 /// One request whose every transmission is dropped until four are gone.

@@ -4,7 +4,7 @@
 
 use slowpath_model::Problem;
 use slowpath_testbed::workload::Report;
-use slowpath_testbed::{Family, Need, Outcome, Scenario, missing_requirements};
+use slowpath_testbed::{Family, Need, Scenario, attempts, missing_requirements};
 
 fn scenario(name: &str) -> Option<Scenario> {
     if let Some(reason) = missing_requirements(&[Need::Namespaces]) {
@@ -14,15 +14,22 @@ fn scenario(name: &str) -> Option<Scenario> {
     Some(Scenario::builtin(name).expect("parses"))
 }
 
-fn check(scenario: &Scenario) -> Outcome {
+fn check(scenario: &Scenario) {
     let what = format!(
         "{} {:?} {:?}",
         scenario.name, scenario.family, scenario.drive.cc
     );
+    attempts(&what, || check_once(&what, scenario));
+}
+
+fn check_once(what: &str, scenario: &Scenario) {
     let mut running = scenario.start().expect("starts");
     running.go().expect("goes");
     let outcome = running.wait().expect("ends");
-    println!("{what}: {outcome:#?}");
+    println!(
+        "{what}: dropped {:?}, injected {:?}, control {:?}",
+        outcome.dropped, outcome.injected, outcome.control
+    );
     running.finish().expect("closes");
 
     let counter = |name: &str| outcome.counters.get(name).expect("the kernel has it");
@@ -40,12 +47,11 @@ fn check(scenario: &Scenario) -> Outcome {
     if scenario.drop.is_some() {
         assert!(outcome.dropped.len() >= 10, "{what}");
     }
-    dominates(expect.dominating, &outcome.injected, &what);
+    dominates(expect.dominating, &outcome.injected, what);
     let control = outcome.control.tcp.expect("one connection");
     assert!(outcome.control.transactions >= 20, "{what}");
     assert_eq!(control.total_retrans, 0, "{what}");
     assert_eq!((control.rwnd_limited_us, control.sndbuf_limited_us), (0, 0));
-    outcome
 }
 
 /// Whether the kernel's own account of the sending end shows the problem for most of the
@@ -100,13 +106,14 @@ macro_rules! scenarios {
     };
 }
 
+// Other algorithms and families: the scenario tests of slowpath-demo, by the same counts.
 scenarios! {
     sender_app_limited: "sender-app-limited", ["cubic"], [];
-    send_buffer_limited: "send-buffer-limited", ["cubic", "reno"], [Ipv6];
-    fast_retransmit: "fast-retransmit", ["cubic", "reno", "bbr"], [Ipv6, Mapped];
-    timeout: "timeout", ["cubic", "reno", "bbr"], [Ipv6];
+    send_buffer_limited: "send-buffer-limited", ["cubic"], [];
+    fast_retransmit: "fast-retransmit", ["cubic"], [Ipv6];
+    timeout: "timeout", ["cubic", "bbr"], [];
     delayed_ack: "delayed-ack", ["cubic"], [Mapped];
     delayed_ack_one_way: "delayed-ack-one-way", ["cubic"], [];
-    receiver_window_limited: "receiver-window-limited", ["cubic", "bbr"], [];
-    tail_loss_probe: "tail-loss-probe", ["cubic", "reno", "bbr"], [];
+    receiver_window_limited: "receiver-window-limited", ["cubic"], [];
+    tail_loss_probe: "tail-loss-probe", ["cubic"], [];
 }
