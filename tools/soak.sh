@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The long tests: ten million inputs for each fuzz target, then every test that is ignored
-# by default because it takes hours (the log's long crash test among them).
+# The long tests: ten million inputs for each fuzz target, every test that is ignored by
+# default because it takes long (the log's long crash test among them), and the tests on real
+# TCP ten times over without a second attempt (SLOWPATH_SOAK_ROUNDS), failures counted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-runs=${SLOWPATH_SOAK_RUNS:-10000000}
-if [[ -x fuzz/run.sh ]]; then
-    fuzz/run.sh "$runs"
-else
-    echo "SKIPPED fuzz: no fuzz/run.sh in this tree"
-fi
+fuzz/run.sh "${SLOWPATH_SOAK_RUNS:-10000000}"
+
 # Such a test may be silent for hours.
 export SLOWPATH_TEST_SILENCE=86400
-exec tools/test.sh --release -p slowpath-store -- --ignored
+tools/test.sh --release --workspace -- --ignored
+
+rounds=${SLOWPATH_SOAK_ROUNDS:-10}
+export SLOWPATH_ATTEMPTS=1
+disturbed=0
+for ((round = 1; round <= rounds; round++)); do
+    echo "soak: real TCP, round $round of $rounds, $disturbed disturbed so far"
+    tools/test.sh -p slowpath-testbed -p slowpath-demo || disturbed=$((disturbed + 1))
+done
+echo "soak: $disturbed of $rounds rounds on real TCP failed at the first attempt"
+# Every third one is no longer the machine.
+[[ $((disturbed * 3)) -le $rounds ]]

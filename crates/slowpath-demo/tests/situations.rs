@@ -10,7 +10,7 @@ use slowpath_agent::{Agent, Config, LiveConnection};
 use slowpath_model::{FourTuple, Micros, Origin, Problem};
 use slowpath_testbed::workload::{DriveMode, DriveOptions, ServeMode, ServeOptions, TcpTruth};
 use slowpath_testbed::{
-    LinkOptions, Namespace, Need, Process, Side, Testbed, missing_requirements,
+    LinkOptions, Namespace, Need, Process, Side, Testbed, attempts, missing_requirements,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{HashMap, HashSet};
@@ -18,17 +18,10 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long something may take that is bound to happen: a hang is an error.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn lacking(test: &str) -> bool {
     let reason = missing_requirements(&[Need::Namespaces]);
@@ -55,17 +48,18 @@ fn agent(test: &str) -> Option<Agent> {
 }
 
 /// Runs `body` on a thread in a fresh namespace, whose inode number it gets.
-fn in_namespace(test: &str, body: impl FnOnce(u32) + Send) {
+fn in_namespace(test: &str, body: impl Fn(u32) + Sync) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let _alone = alone();
     if lacking(test) {
         return;
     }
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("sp-{}-{number}-s", std::process::id());
-    let namespace = Namespace::new(&name).expect("makes a namespace");
-    let netns = namespace.inode().expect("has a number");
-    namespace.run(|| body(netns)).expect("enters");
+    attempts(test, || {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sp-{}-{number}-s", std::process::id());
+        let namespace = Namespace::new(&name).expect("makes a namespace");
+        let netns = namespace.inode().expect("has a number");
+        namespace.run(|| body(netns)).expect("enters");
+    });
 }
 
 /// A connection to a listener on `listen` through `connect`: the end that opened it and the
@@ -426,8 +420,11 @@ fn inodes(testbed: &Testbed) -> [u32; 2] {
 
 #[test]
 fn five_thousand_at_once() {
+    attempts("five_thousand_at_once", five_thousand_at_once_once);
+}
+
+fn five_thousand_at_once_once() {
     const MANY: usize = 5_000;
-    let _alone = alone();
     let Some((testbed, mut agent)) = testbed("five_thousand_at_once") else {
         return;
     };
@@ -500,7 +497,10 @@ fn five_thousand_at_once() {
 
 #[test]
 fn a_process_that_dies() {
-    let _alone = alone();
+    attempts("a_process_that_dies", a_process_that_dies_once);
+}
+
+fn a_process_that_dies_once() {
     let Some((testbed, mut agent)) = testbed("a_process_that_dies") else {
         return;
     };

@@ -153,6 +153,7 @@ pub(crate) struct Shared {
     pub calls_dropped: u64,
     pub seeded: u64,
     pub notes_dropped: u64,
+    pub late_closes: u64,
 }
 
 /// `struct note`.

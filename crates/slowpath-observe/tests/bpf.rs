@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs `body` in a fresh namespace, with a tier.
 fn with_tier(test: &str, options: Options, body: impl FnOnce(BpfTier) + Send) {
@@ -275,6 +276,64 @@ fn five_thousand_at_once_are_all_seen_and_all_finished() {
             assert_eq!(tier.losses().storage_failed, 0);
         },
     );
+}
+
+#[test]
+#[ignore = "soak: a million connections"]
+fn every_one_of_a_million_closes_is_noticed() {
+    const COUNT: usize = 500_000;
+    const THREADS: usize = 4;
+    let test = "every_one_of_a_million_closes_is_noticed";
+    with_tier(test, Options::default(), |mut tier| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let running = AtomicUsize::new(2 * THREADS);
+        let mut opened = HashSet::new();
+        let mut finals = HashSet::new();
+        std::thread::scope(|scope| {
+            let (running, listener) = (&running, &listener);
+            let mut ends = Vec::new();
+            for _ in 0..THREADS {
+                ends.push(scope.spawn(move || {
+                    let cookies = (0..COUNT / THREADS).map(|_| {
+                        let mut client = TcpStream::connect(address).unwrap();
+                        client.write_all(&[1; 100]).unwrap();
+                        cookie(&client)
+                    });
+                    let cookies: Vec<u64> = cookies.collect();
+                    running.fetch_sub(1, Ordering::Release);
+                    cookies
+                }));
+                ends.push(scope.spawn(move || {
+                    let cookies = (0..COUNT / THREADS).map(|_| {
+                        let (mut server, _) = listener.accept().unwrap();
+                        let _ = server.read_to_end(&mut Vec::new());
+                        cookie(&server)
+                    });
+                    let cookies: Vec<u64> = cookies.collect();
+                    running.fetch_sub(1, Ordering::Release);
+                    cookies
+                }));
+            }
+            while running.load(Ordering::Acquire) > 0 {
+                finals.extend(poll(&mut tier).1.into_keys());
+            }
+            for end in ends {
+                opened.extend(end.join().unwrap());
+            }
+        });
+        for _ in 0..100 {
+            finals.extend(poll(&mut tier).1.into_keys());
+        }
+        let missing = opened.difference(&finals).count() as u64;
+        println!(
+            "{test}: {} opened, {missing} without a record, {} late, {:?}",
+            opened.len(),
+            tier.late_closes(),
+            tier.losses()
+        );
+        assert!(missing <= tier.losses().closes_dropped);
+    });
 }
 
 #[test]

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const KILLS: usize = 100;
+/// For `make soak`.
+const MANY_KILLS: usize = 2_000;
 /// Directories, each with its own succession of writers.
 const LOGS: usize = 10;
 /// The age from which a record must be readable.
@@ -146,7 +148,7 @@ fn numbers(dir: &Path) -> BTreeSet<u64> {
 }
 
 /// One log over many lives of its writer. Returns how many records had to be there.
-fn lives(log: usize, seed: u64) -> usize {
+fn lives(log: usize, seed: u64, kills: usize) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random(seed ^ (log as u64) << 32);
     // Segments so short that a kill often meets a conversion, and ones so long that only a
@@ -158,7 +160,7 @@ fn lives(log: usize, seed: u64) -> usize {
     });
     let mut must = BTreeSet::new();
     let mut may = BTreeSet::new();
-    for life in 0..KILLS / LOGS {
+    for life in 0..kills / LOGS {
         let (mut child, handed) = start(dir.path(), 1_000_000 * life as u64, segment);
         let wait = 100 + random.below(2_500);
         std::thread::sleep(Duration::from_millis(wait));
@@ -189,6 +191,16 @@ fn lives(log: usize, seed: u64) -> usize {
 
 #[test]
 fn killed_writers_lose_nothing_older_than_a_second() {
+    survive(KILLS);
+}
+
+#[test]
+#[ignore = "soak: 2,000 kills take five minutes"]
+fn many_killed_writers_lose_nothing_older_than_a_second() {
+    survive(MANY_KILLS);
+}
+
+fn survive(kills: usize) {
     let seed = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
@@ -196,7 +208,7 @@ fn killed_writers_lose_nothing_older_than_a_second() {
     println!("seed {seed}");
     let begun = Instant::now();
     let logs: Vec<_> = (0..LOGS)
-        .map(|log| std::thread::spawn(move || lives(log, seed)))
+        .map(|log| std::thread::spawn(move || lives(log, seed, kills)))
         .collect();
     let mut records = 0;
     for log in logs {
@@ -205,7 +217,7 @@ fn killed_writers_lose_nothing_older_than_a_second() {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     }
     println!(
-        "{KILLS} kills, {records} records checked, {:.1?}",
+        "{kills} kills, {records} records checked, {:.1?}",
         begun.elapsed()
     );
     assert!(records > 1_000, "the writers wrote");

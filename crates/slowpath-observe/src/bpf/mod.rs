@@ -426,6 +426,12 @@ impl BpfTier {
         &self.features
     }
 
+    /// Closes whose state change did not reach the probe and that were noticed when the
+    /// socket was destroyed, since the start.
+    pub fn late_closes(&self) -> u64 {
+        self.shared.first().late_closes
+    }
+
     /// Losses since the start, events missed by the probes included; `records_dropped` is
     /// the log's and stays 0 here.
     pub fn losses(&self) -> LossCounters {
@@ -433,21 +439,27 @@ impl BpfTier {
         LossCounters {
             storage_failed: shared.storage_failed,
             snapshots_dropped: 0,
-            closes_dropped: shared.closes_dropped + self.missed_runs("lifecycle"),
+            // A close that one program missed is mended when the socket goes.
+            closes_dropped: shared.closes_dropped
+                + self
+                    .missed_runs("lifecycle", "lifecycle")
+                    .saturating_sub(shared.late_closes),
             calls_dropped: shared.calls_dropped
                 + self.called.borrow().dropped
-                + self.missed_runs("calls"),
+                + self.missed_runs("calls", "sends")
+                + self.missed_runs("calls", "receives"),
             records_dropped: 0,
         }
     }
 
-    /// Events that a probe's programs missed: an event inside another one's handler on the
+    /// Events that a probe's program missed: an event inside another one's handler on the
     /// same processor does not run the program again (`bpf_prog_inc_misses_counter`).
-    fn missed_runs(&self, probe: &str) -> u64 {
+    fn missed_runs(&self, probe: &str, program: &str) -> u64 {
         self.loaded
             .iter()
             .filter(|l| l.probe.name == probe)
             .flat_map(|l| l.object.progs())
+            .filter(|p| p.name() == program)
             .filter_map(|p| Some(program_info(&p)?.recursion_misses))
             .sum()
     }

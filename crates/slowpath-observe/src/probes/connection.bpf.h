@@ -197,6 +197,7 @@ struct shared {
 	u64 calls_dropped;
 	u64 seeded;
 	u64 notes_dropped;
+	u64 late_closes;
 };
 
 /* A connection that changed: where to find it, and the cookie to know it again by. */

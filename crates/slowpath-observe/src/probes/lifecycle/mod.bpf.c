@@ -80,6 +80,24 @@ int BPF_PROG(lifecycle, struct sock *sk, int oldstate, int newstate)
 			changed(c, sk);
 		else if (newstate == TCP_ESTABLISHED && oldstate == TCP_SYN_RECV)
 			open_connection(sk, s, ORIGIN_ACCEPTED);
+		else if (oldstate == TCP_ESTABLISHED) /* the event above was missed */
+			open_connection(sk, s, ORIGIN_UNKNOWN);
+	}
+	return 0;
+}
+
+/*
+ * The socket goes. A close that did not run the program above, because it interrupted that
+ * very program on its processor (a few in a million), leaves its record here.
+ */
+SEC("tp_btf/tcp_destroy_sock")
+int BPF_PROG(gone, struct sock *sk)
+{
+	struct shared *s = shared_page();
+
+	if (s && bpf_sk_storage_get(&connections, sk, 0, 0)) {
+		__sync_fetch_and_add(&s->late_closes, 1);
+		close_connection(sk, s);
 	}
 	return 0;
 }
