@@ -21,6 +21,22 @@ pub fn median(mut values: Vec<f64>) -> f64 {
         .unwrap_or(0.0)
 }
 
+/// Where the median of what `values` are drawn from lies, with 95 % certainty: between the
+/// order statistics n/2 -+ 0.98 sqrt(n) (the binomial distribution's normal approximation).
+pub fn median_within(mut values: Vec<f64>) -> (f64, f64) {
+    values.sort_by(f64::total_cmp);
+    let n = values.len() as f64;
+    let reach = 0.98 * n.sqrt();
+    let at = |rank: f64| {
+        let last = values.len().saturating_sub(1);
+        values.get((rank.max(0.0) as usize).min(last)).copied()
+    };
+    (
+        at((n / 2.0 - reach).floor()).unwrap_or(0.0),
+        at((n / 2.0 + reach).ceil() - 1.0).unwrap_or(0.0),
+    )
+}
+
 /// CPU time of this process, user and system.
 pub fn own_cpu() -> Micros {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

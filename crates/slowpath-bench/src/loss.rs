@@ -2,8 +2,8 @@
 //! What the probes take from loopback request/response, with and without the agent in turn.
 
 use crate::bare::Bare;
-use crate::median;
 use crate::transactions::Transactions;
+use crate::{median, median_within};
 use slowpath_agent::{Agent, Config, ProgramCost};
 use std::error::Error;
 use std::time::Duration;
@@ -11,53 +11,61 @@ use std::time::Duration;
 /// The loss and its bound, in percent of the transactions a second without the agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loss {
-    /// Measured: the median over pairs.
+    /// Measured: the median over the rounds.
     pub percent: f64,
+    /// Where the true median lies with 95 % certainty (order statistics).
+    pub within: (f64, f64),
     /// 1.2 x (events of a transaction x nanoseconds an event) / transaction time.
     pub bound: f64,
     /// Measured with the bare counting program in the agent's place.
     pub bare_percent: f64,
+    /// Measured with nothing in the agent's place: what the machine makes of equal runs.
+    pub nothing_within: (f64, f64),
     /// Transactions a second without either.
     pub rate: f64,
 }
 
 /// Measures it over so many connections, both processes on one processor or free.
 ///
-/// What an event costs depends on the caches and so on the traffic: it is measured by the
-/// kernel's statistics on this very traffic, in slices of their own.
+/// A round is a run without the agent, one with it, one without, and one with the bare
+/// program: each is compared with the mean of its neighbours, so that a drift of the machine
+/// cancels. What an event costs depends on the caches and so on the traffic: it is measured by
+/// the kernel's statistics on this very traffic, in slices of their own.
 ///
 /// # Errors
 /// If the traffic or the agent fails.
-pub fn measure(connections: usize, pinned: bool, pairs: usize) -> Result<Loss, Box<dyn Error>> {
+pub fn measure(connections: usize, pinned: bool, rounds: usize) -> Result<Loss, Box<dyn Error>> {
     let mut traffic = Transactions::start(connections, pinned)?;
     let slice = Duration::from_millis(400);
     traffic.run(slice)?;
     let (mut losses, mut rates, mut events) = (Vec::new(), Vec::new(), Vec::new());
-    let mut bare_losses = Vec::new();
-    for pair in 0..pairs {
-        let (bare, watched) = if pair % 2 == 0 {
-            let watched = with_agent(&mut traffic, slice)?;
-            (without_agent(&mut traffic, slice)?, watched)
-        } else {
-            let bare = without_agent(&mut traffic, slice)?;
-            (bare, with_agent(&mut traffic, slice)?)
-        };
-        losses.push(100.0 * (1.0 - watched / bare));
-        rates.push(bare);
+    let (mut bare_losses, mut nothing) = (Vec::new(), Vec::new());
+    let lost = |rate: f64, before: f64, after: f64| 100.0 * (1.0 - 2.0 * rate / (before + after));
+    let mut before = without_agent(&mut traffic, slice)?;
+    for round in 0..rounds {
+        let watched = with_agent(&mut traffic, slice)?;
+        let between = without_agent(&mut traffic, slice)?;
         drop(Agent::start(Config::default())?);
-        let counting = {
+        let counted = {
             let _program = Bare::attach()?;
             traffic.run(slice)?
         };
-        bare_losses.push(100.0 * (1.0 - counting / bare));
-        if pair % 3 == 0 {
+        let after = without_agent(&mut traffic, slice)?;
+        losses.push(lost(watched, before, between));
+        bare_losses.push(lost(counted, between, after));
+        nothing.push(lost(between, before, after));
+        rates.push(between);
+        before = after;
+        if round % 3 == 0 {
             events.push(event_nanos(&mut traffic, slice)?);
         }
     }
     let rate = median(rates);
     Ok(Loss {
+        within: median_within(losses.clone()),
         percent: median(losses),
         bare_percent: median(bare_losses),
+        nothing_within: median_within(nothing),
         bound: 1.2 * 100.0 * median(events) / (1e9 / rate),
         rate,
     })

@@ -104,8 +104,15 @@ fn losses(pairs: usize) -> Result<[loss::Loss; 3], Box<dyn Error>> {
         ("1,000 connections", many),
     ] {
         println!(
-            "request/response, {name}: {:.0} a second, loss {:.1} %, bound {:.1} %; a bare counting program {:.1} %",
-            l.rate, l.percent, l.bound, l.bare_percent
+            "request/response, {name}: {:.0} a second, loss {:.1} % (95 %: {:.1} to {:.1}), bound {:.1} %; a bare counting program {:.1} %; nothing {:.1} to {:.1} %",
+            l.rate,
+            l.percent,
+            l.within.0,
+            l.within.1,
+            l.bound,
+            l.bare_percent,
+            l.nothing_within.0,
+            l.nothing_within.1
         );
     }
     Ok([pinned, free, many])
