@@ -19,6 +19,8 @@ pub struct Loss {
     pub bound: f64,
     /// Measured with the bare counting program in the agent's place.
     pub bare_percent: f64,
+    /// The bare program's own bound, by the same arithmetic.
+    pub bare_bound: f64,
     /// Measured with nothing in the agent's place: what the machine makes of equal runs.
     pub nothing_within: (f64, f64),
     /// Transactions a second without either.
@@ -39,7 +41,7 @@ pub fn measure(connections: usize, pinned: bool, rounds: usize) -> Result<Loss, 
     let slice = Duration::from_millis(400);
     traffic.run(slice)?;
     let (mut losses, mut rates, mut events) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut bare_losses, mut nothing) = (Vec::new(), Vec::new());
+    let (mut bare_losses, mut nothing, mut bare_events) = (Vec::new(), Vec::new(), Vec::new());
     let lost = |rate: f64, before: f64, after: f64| 100.0 * (1.0 - 2.0 * rate / (before + after));
     let mut before = without_agent(&mut traffic, slice)?;
     for round in 0..rounds {
@@ -58,15 +60,18 @@ pub fn measure(connections: usize, pinned: bool, rounds: usize) -> Result<Loss, 
         before = after;
         if round % 3 == 0 {
             events.push(event_nanos(&mut traffic, slice)?);
+            bare_events.push(bare_event_nanos(&mut traffic, slice)?);
         }
     }
     let rate = median(rates);
+    let bound = |nanos: Vec<f64>| 1.2 * 100.0 * median(nanos) / (1e9 / rate);
     Ok(Loss {
         within: median_within(losses.clone()),
         percent: median(losses),
         bare_percent: median(bare_losses),
         nothing_within: median_within(nothing),
-        bound: 1.2 * 100.0 * median(events) / (1e9 / rate),
+        bound: bound(events),
+        bare_bound: bound(bare_events),
         rate,
     })
 }
@@ -102,4 +107,12 @@ fn event_nanos(traffic: &mut Transactions, slice: Duration) -> Result<f64, Box<d
     let before = nanos(&agent);
     let rate = traffic.run(slice)?;
     Ok((nanos(&agent) - before) as f64 / (rate * slice.as_secs_f64()))
+}
+
+/// The same of the bare counting program.
+fn bare_event_nanos(traffic: &mut Transactions, slice: Duration) -> Result<f64, Box<dyn Error>> {
+    let _statistics = slowpath_observe::bpf::enable_statistics()?;
+    let program = Bare::attach()?;
+    let rate = traffic.run(slice)?;
+    Ok(program.cost("bare_").1 as f64 / (rate * slice.as_secs_f64()))
 }

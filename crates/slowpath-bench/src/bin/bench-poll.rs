@@ -65,12 +65,15 @@ fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
             "throughput_loss_percent": round(pinned.percent),
             "throughput_loss_bound_percent": round(pinned.bound),
             "throughput_loss_bare_percent": round(pinned.bare_percent),
+            "throughput_loss_bare_bound_percent": round(pinned.bare_bound),
             "throughput_loss_unpinned_percent": round(free.percent),
             "throughput_loss_unpinned_bound_percent": round(free.bound),
             "throughput_loss_unpinned_bare_percent": round(free.bare_percent),
+            "throughput_loss_unpinned_bare_bound_percent": round(free.bare_bound),
             "throughput_loss_1000_percent": round(many.percent),
             "throughput_loss_1000_bound_percent": round(many.bound),
             "throughput_loss_1000_bare_percent": round(many.bare_percent),
+            "throughput_loss_1000_bare_bound_percent": round(many.bare_bound),
             "collect_ns_per_socket": round(ten.collect),
             "walk_ns_per_socket": round(ten.walk),
             "ss_ns_per_socket": round(ten.ss),
@@ -104,13 +107,14 @@ fn losses(pairs: usize) -> Result<[loss::Loss; 3], Box<dyn Error>> {
         ("1,000 connections", many),
     ] {
         println!(
-            "request/response, {name}: {:.0} a second, loss {:.1} % (95 %: {:.1} to {:.1}), bound {:.1} %; a bare counting program {:.1} %; nothing {:.1} to {:.1} %",
+            "request/response, {name}: {:.0} a second, loss {:.1} % (95 %: {:.1} to {:.1}), bound {:.1} %; a bare counting program {:.1} % (its own bound {:.1} %); nothing {:.1} to {:.1} %",
             l.rate,
             l.percent,
             l.within.0,
             l.within.1,
             l.bound,
             l.bare_percent,
+            l.bare_bound,
             l.nothing_within.0,
             l.nothing_within.1
         );
