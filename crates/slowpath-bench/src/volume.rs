@@ -14,7 +14,7 @@ pub fn measure(quick: bool) -> Result<f64, Box<dyn Error>> {
     let beside = std::env::current_exe()?;
     let example = beside.with_file_name("examples").join("volume");
     let output = Command::new(&example)
-        .args(["--hours", if quick { "1" } else { "4" }])
+        .args(["--hours", if quick { "1" } else { "12" }])
         .stderr(Stdio::inherit())
         .output()
         .map_err(|e| {

@@ -35,7 +35,7 @@ const KEY_SCHEMA: &str = "slowpath.schema_version";
 const KEY_FROM: &str = "slowpath.from";
 const KEY_TO: &str = "slowpath.to";
 /// zstd level; what higher ones cost and gain is in `docs/decisions/0005-log.md`.
-const ZSTD_LEVEL: i32 = 15;
+const ZSTD_LEVEL: i32 = 19;
 
 /// What a file says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
