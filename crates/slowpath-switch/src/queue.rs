@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! First-in first-out queues in one array of places.
+
+use alloc::vec::Vec;
+
+/// How much waits somewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Depth {
+    /// Bytes.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u32,
+}
+
+impl Depth {
+    #[inline]
+    pub(crate) fn add(&mut self, bytes: u32) {
+        self.bytes += u64::from(bytes);
+        self.packets += 1;
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, bytes: u32) {
+        self.bytes -= u64::from(bytes);
+        self.packets -= 1;
+    }
+}
+
+/// No place.
+const NIL: u32 = u32::MAX;
+
+/// A list of places; its packets are in [`Places`].
+#[derive(Clone, Debug)]
+pub(crate) struct Fifo {
+    head: u32,
+    tail: u32,
+    pub depth: Depth,
+}
+
+impl Fifo {
+    pub const EMPTY: Fifo = Fifo {
+        head: NIL,
+        tail: NIL,
+        depth: Depth {
+            bytes: 0,
+            packets: 0,
+        },
+    };
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Place<P> {
+    next: u32,
+    /// `None` while the place is free.
+    packet: Option<P>,
+}
+
+/// The places of all queues of a switch. The one freed last is filled first: with short
+/// queues the same few stay in the cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Places<P> {
+    places: Vec<Place<P>>,
+    free: u32,
+}
+
+impl<P> Places<P> {
+    pub const fn new() -> Self {
+        Places {
+            places: Vec::new(),
+            free: NIL,
+        }
+    }
+
+    #[inline]
+    pub fn push(&mut self, fifo: &mut Fifo, packet: P, bytes: u32) {
+        let at = self.free;
+        let at = if at == NIL {
+            self.places.push(Place {
+                next: NIL,
+                packet: Some(packet),
+            });
+            (self.places.len() - 1) as u32
+        } else {
+            let place = &mut self.places[at as usize];
+            self.free = place.next;
+            place.next = NIL;
+            place.packet = Some(packet);
+            at
+        };
+        if fifo.tail == NIL {
+            fifo.head = at;
+        } else {
+            self.places[fifo.tail as usize].next = at;
+        }
+        fifo.tail = at;
+        fifo.depth.add(bytes);
+    }
+
+    /// Takes the first packet; its length comes off the depth by `bytes`.
+    #[inline]
+    pub fn pop(&mut self, fifo: &mut Fifo, bytes: impl FnOnce(&P) -> u32) -> Option<P> {
+        let at = fifo.head;
+        let place = self.places.get_mut(at as usize)?;
+        let packet = place.packet.take()?;
+        fifo.head = place.next;
+        if fifo.head == NIL {
+            fifo.tail = NIL;
+        }
+        place.next = self.free;
+        self.free = at;
+        fifo.depth.remove(bytes(&packet));
+        Some(packet)
+    }
+
+    /// The packets of a queue in order.
+    pub fn iter<'a>(&'a self, fifo: &Fifo) -> impl Iterator<Item = &'a P> {
+        let mut at = fifo.head;
+        core::iter::from_fn(move || {
+            let place = self.places.get(at as usize)?;
+            at = place.next;
+            place.packet.as_ref()
+        })
+    }
+}
