@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How fast the simulator is: DCTCP with web-search flows on a fat-tree.
+//!
+//! `bench-sim CDF [K [MICROSECONDS [RUNS [TICK_SHIFT]]]]`: the flow sizes, the fat-tree (16),
+//! the virtual time (20,000) and how many runs the medians are of (3). The last line is
+//! JSON. Every run must give the same results. With `BENCH_SIM_FLOWS=FILE` the flows go
+//! there too: start in ns, from, to, bytes; for the same run in another simulator.
+
+use slowpath_netsim::engine::{
+    Application, FlowSpec, HostId, Network, Settings, Simulation, Transport,
+};
+use slowpath_netsim::results::Results;
+use slowpath_netsim::tcp::TcpConfig;
+use slowpath_netsim::topology::{LinkOptions, Links, QueueOverride, fat_tree};
+use slowpath_netsim::workload::{
+    Among, Endpoints, FlowStream, Intensity, Kind, Poisson, SizeDistribution, Workload,
+};
+use slowpath_switch::{Limit, Rate, Span, Threshold, Time};
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+/// 30 % of what the hosts' links carry.
+const LOAD: f64 = 0.3;
+const SEED: u64 = 1;
+
+struct Measured {
+    results: Results,
+    elapsed: Duration,
+}
+
+fn run(
+    network: &Network,
+    workloads: &[Workload],
+    until: Time,
+    shift: u32,
+) -> Result<Measured, Box<dyn Error>> {
+    let tcp = TcpConfig {
+        rto_min: Span::from_millis(10),
+        rto_initial: Span::from_millis(10),
+        ..TcpConfig::dctcp()
+    };
+    let mut settings = Settings::new(tcp, until);
+    settings.seed = SEED;
+    settings.tick_shift = shift;
+    let flows = FlowStream::new(workloads, SEED)
+        .enumerate()
+        .map(|(id, flow)| {
+            let bytes = flow.bytes.unwrap_or(u64::MAX);
+            FlowSpec::tcp(
+                id as u64,
+                HostId(flow.from),
+                HostId(flow.to),
+                bytes,
+                flow.start,
+            )
+        });
+    let simulation = Simulation::new(network, settings)?;
+    let start = Instant::now();
+    let results = simulation.run(flows, |_| ())?;
+    let elapsed = start.elapsed();
+    Ok(Measured { results, elapsed })
+}
+
+fn rss_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM"))?;
+    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib / 1024.0)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let cdf = arguments
+        .next()
+        .ok_or("usage: bench-sim CDF [K [MICROSECONDS [RUNS [TICK_SHIFT]]]]")?;
+    let sizes = SizeDistribution::parse(&std::fs::read_to_string(&cdf)?)?;
+    let numbers: Vec<u64> = arguments.map(|a| a.parse()).collect::<Result<_, _>>()?;
+    let number = |at: usize, default| numbers.get(at).copied().unwrap_or(default);
+    let k = u32::try_from(number(0, 16))?;
+    let until = Time::ZERO + Span::from_micros(number(1, 20_000));
+    let runs = number(2, 3).max(1);
+    let shift = u32::try_from(number(3, 12))?;
+
+    let link = LinkOptions {
+        rate: Rate::from_bits_per_second(10_000_000_000).ok_or("rate")?,
+        delay: Span::from_micros(1),
+        queue: QueueOverride::default(),
+    };
+    let topology = fat_tree(
+        k,
+        Links {
+            host: link,
+            fabric: link,
+        },
+    )?;
+    let hosts = topology.hosts().len();
+    let all: Vec<u32> = (0..hosts as u32).collect();
+    let workloads = [Workload {
+        name: "web search".to_owned(),
+        class: 0,
+        transport: Transport::Tcp(0),
+        application: Application::AtOnce,
+        keep_connections: false,
+        start: Time::ZERO,
+        stop: until,
+        kind: Kind::Poisson(Poisson {
+            endpoints: Endpoints::new(&topology, all.clone(), all, Among::Any)?,
+            sizes,
+            intensity: Intensity::Load(LOAD),
+        }),
+    }];
+    let network = Network::new(
+        topology,
+        Limit::packets(250),
+        Some(Threshold::Packets(65)),
+        SEED,
+    );
+
+    if let Some(file) = std::env::var_os("BENCH_SIM_FLOWS") {
+        let mut text = String::new();
+        for flow in FlowStream::new(&workloads, SEED) {
+            let (start, bytes) = (flow.start.as_nanos(), flow.bytes.unwrap_or(0));
+            text += &format!("{start} {} {} {bytes}\n", flow.from, flow.to);
+        }
+        std::fs::write(file, text)?;
+    }
+    let mut measured = Vec::new();
+    for number in 0..runs {
+        let run = run(&network, &workloads, until, shift)?;
+        let seconds = run.elapsed.as_secs_f64();
+        let c = run.results.conservation;
+        println!(
+            "run {number}: {seconds:.3} s, {:.2} million packet-hops/s, {:.2} million events/s, {} flows, {} finished, \
+             at most {} connections and {} packets",
+            c.hops as f64 / seconds / 1e6,
+            run.results.events as f64 / seconds / 1e6,
+            run.results.flows.len(),
+            run.results
+                .flows
+                .iter()
+                .filter(|flow| flow.finish.is_some())
+                .count(),
+            run.results.most_connections,
+            run.results.most_packets,
+        );
+        println!("       {c}");
+        measured.push(run);
+    }
+    let first = &measured[0].results;
+    if measured.iter().any(|run| {
+        run.results.flows != first.flows || run.results.conservation != first.conservation
+    }) {
+        return Err("two runs with one seed gave different results".into());
+    }
+    measured.sort_by_key(|run| run.elapsed);
+    let median = &measured[measured.len() / 2];
+    let seconds = median.elapsed.as_secs_f64();
+    let hops = median.results.conservation.hops;
+    println!(
+        "{}",
+        serde_json::json!({
+            "hosts": hosts,
+            "virtual_ms": until.as_nanos() as f64 / 1e6,
+            "packet_hops": hops,
+            "packet_hops_per_second": hops as f64 / seconds,
+            "events_per_second": median.results.events as f64 / seconds,
+            "rss_mib": rss_mib(),
+        })
+    );
+    Ok(())
+}

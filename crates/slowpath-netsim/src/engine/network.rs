@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A topology with switches of some kind in it.
+
+use crate::topology::{Node, Topology};
+use slowpath_switch::{ConfigError, Limit, Packet, Switch, SwitchConfig, Threshold};
+use std::fmt;
+
+/// A host, by its number in the topology.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u32);
+
+/// A switch, by its number in the topology.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwitchId(pub u32);
+
+/// Hosts, links and switches.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// Who is linked with whom.
+    pub topology: Topology,
+    /// The switches, in the topology's order.
+    pub switches: Vec<SwitchConfig>,
+}
+
+impl Network {
+    /// Switches that are all alike: routers with that buffer and marking at each port whose
+    /// link has none of its own.
+    pub fn new(topology: Topology, buffer: Limit, marking: Option<Threshold>, seed: u64) -> Self {
+        // Below 2^32: hosts and switches are numbered so.
+        let numbers = 0..topology.switches().len() as u32;
+        let switches = numbers
+            .map(|number| {
+                let ports = topology.port_configs(number, buffer, marking);
+                SwitchConfig::new(ports, seed, number)
+            })
+            .collect();
+        Network { topology, switches }
+    }
+
+    /// The switches with every shortest path as a route: equal-cost multipath.
+    ///
+    /// # Errors
+    /// A switch is impossible, or not of the topology.
+    pub(super) fn build<P: Packet>(&self) -> Result<Vec<Switch<P>>, NetworkError> {
+        if self.switches.len() != self.topology.switches().len() {
+            return Err(NetworkError::Switches);
+        }
+        let mut switches = Vec::with_capacity(self.switches.len());
+        for (number, config) in self.switches.iter().enumerate() {
+            let id = SwitchId(number as u32);
+            let error = |error| NetworkError::Switch(id, error);
+            if config.ports.len() != self.topology.switches()[number].ports.len() {
+                return Err(NetworkError::Ports(id));
+            }
+            switches.push(Switch::new(config).map_err(error)?);
+        }
+        for (number, host) in self.topology.hosts().iter().enumerate() {
+            if matches!(host.port.peer, Node::Host(_)) {
+                return Err(NetworkError::NoSwitch(HostId(number as u32)));
+            }
+        }
+        let mut result = Ok(());
+        self.topology.for_each_route(|switch, host, ports| {
+            if let Err(error) = switches[switch as usize].set_route(host, ports) {
+                result = Err(NetworkError::Switch(SwitchId(switch), error));
+            }
+        });
+        result.map(|()| switches)
+    }
+}
+
+/// What is wrong with a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkError {
+    /// Not as many switches as the topology has.
+    Switches,
+    /// Not as many ports as the topology gives the switch.
+    Ports(SwitchId),
+    /// A switch is impossible.
+    Switch(SwitchId, ConfigError),
+    /// A host that hangs on another host.
+    NoSwitch(HostId),
+}
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switches => write!(f, "not as many switches as in the topology"),
+            Self::Ports(switch) => {
+                write!(
+                    f,
+                    "switch {}: not as many ports as in the topology",
+                    switch.0
+                )
+            }
+            Self::Switch(switch, error) => write!(f, "switch {}: {error}", switch.0),
+            Self::NoSwitch(host) => write!(f, "host {} is not linked with a switch", host.0),
+        }
+    }
+}
+
+impl std::error::Error for NetworkError {}

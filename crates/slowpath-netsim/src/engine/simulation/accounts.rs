@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is counted, during the run and at its end.
+
+use super::Simulation;
+use crate::engine::network::{HostId, SwitchId};
+use crate::engine::settings::{QueueSeries, SimulationError};
+use crate::results::{Conservation, HostRecord, PortRecord, QueueSample, Results};
+use slowpath_switch::{PortId, Span};
+
+impl Simulation {
+    pub(super) fn sample<const WATCH: bool>(&mut self) {
+        let QueueSeries::Sampled { ports, .. } = &self.settings.queues else {
+            return;
+        };
+        for (switch, port) in ports.clone() {
+            self.start_due::<WATCH>(switch.0, port);
+            let depth = self.nodes[switch.0 as usize].switch.depth(port);
+            self.records.sample(QueueSample {
+                at: self.now,
+                switch,
+                port,
+                packets: depth.packets,
+                bytes: depth.bytes,
+            });
+        }
+    }
+
+    /// Counts everything at the end.
+    pub(super) fn finish(mut self) -> Result<Results, SimulationError> {
+        let mut in_network = 0;
+        let mut unarrived = 0;
+        for link in &self.links {
+            for flying in &link.flying {
+                in_network += 1;
+                unarrived += u64::from(self.settings.ttl - flying.hop.ttl);
+            }
+        }
+        for node in &self.nodes {
+            for port in 0..node.switch.ports() {
+                for class in 0..slowpath_switch::MAX_CLASSES {
+                    for hop in node.switch.queued(PortId(port as u16), class) {
+                        in_network += 1;
+                        unarrived += u64::from(self.settings.ttl - hop.ttl);
+                    }
+                }
+            }
+        }
+        let waiting: usize = self.interfaces.iter().map(|i| i.packets.len()).sum();
+        let routers = self.nodes.iter().all(|node| node.decrements);
+        let conservation = Conservation {
+            sent: self.sent,
+            delivered: self.delivered,
+            dropped: self.dropped,
+            in_network,
+            hops: self.hops,
+            path_lengths: if routers {
+                self.path_lengths + unarrived
+            } else {
+                self.hops
+            },
+        };
+        if !conservation.holds() || self.bodies.live() != in_network + waiting as u64 {
+            return Err(SimulationError::Conservation(conservation));
+        }
+        for connection in self.connections.places.iter_mut().filter(|c| c.open) {
+            while let Some(record) = connection.take_unfinished() {
+                self.flows.push(record);
+            }
+        }
+        self.flows.sort_by_key(|flow| flow.id);
+        let ports = self.port_records();
+        let hosts = self.sent_bytes.iter().zip(&self.interfaces).enumerate();
+        let hosts = hosts.map(|(number, (&(packets, bytes), interface))| HostRecord {
+            host: HostId(number as u32),
+            rate: interface.line.rate(),
+            packets,
+            bytes,
+        });
+        Ok(Results {
+            hosts: hosts.collect(),
+            ports,
+            flows: self.flows,
+            queries: self.queries.into_values().collect(),
+            stretches: self.records.stretches,
+            stretch: Span(1 << self.records.stretch_shift),
+            queues: self.records.queues,
+            queue_samples_lost: self.records.queues_lost,
+            labels: self.records.labels,
+            conservation,
+            end: self.now,
+            events: self.events,
+            most_packets: self.bodies.most(),
+            most_connections: self.connections.most(),
+        })
+    }
+
+    pub(super) fn port_records(&self) -> Vec<PortRecord> {
+        let mut records = Vec::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            for (port, config) in self.network.switches[number].ports.iter().enumerate() {
+                let id = PortId(port as u16);
+                let link = node.first_link as usize + port;
+                records.push(PortRecord {
+                    switch: SwitchId(number as u32),
+                    port: id,
+                    rate: config.rate,
+                    counters: node.switch.counters(id),
+                    most_packets: self.records.watched[link].then_some(self.records.most[link]),
+                });
+            }
+        }
+        records
+    }
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows, and what the ends of connections make of packets.
+
+use super::{Simulation, config_of};
+use crate::engine::network::SwitchId;
+use crate::engine::packet::{Body, Content, Hop};
+use crate::engine::settings::{
+    Application, DATAGRAM_HEADER, FlowSpec, Query, SimulationError, Transport,
+};
+use crate::engine::timers::Timer;
+use crate::results::QueryRecord;
+use crate::tcp::Ack;
+use crate::topology::Node as End;
+use slowpath_switch::{PortId, Time};
+
+impl Simulation {
+    /// A packet came to a host.
+    #[inline]
+    pub(super) fn deliver(&mut self, host: u32, hop: Hop) {
+        self.delivered += 1;
+        self.count_path(&hop, 1);
+        let (body, blocks) = self.bodies.remove(hop.body);
+        self.note_detour(&hop, &body);
+        let at = body.connection;
+        let connection = &mut self.connections.places[at as usize];
+        match body.content(blocks) {
+            Content::Datagram(len) => {
+                connection.arrived += u64::from(len);
+                self.finish_flows(at);
+            }
+            Content::Segment(segment) => {
+                let config = config_of(&self.settings.tcp, connection);
+                let before = connection.receiver.next();
+                let received =
+                    connection
+                        .receiver
+                        .on_data(config, self.now, &segment, hop.is_marked());
+                if connection.receiver.next() != before {
+                    self.finish_flows(at);
+                }
+                if let Some(ack) = received.before {
+                    self.acknowledge(host, at, &ack);
+                }
+                match received.ack {
+                    Some(ack) => self.acknowledge(host, at, &ack),
+                    None => self.arm_ack(at),
+                }
+                self.kick(host);
+            }
+            Content::Ack(ack) => {
+                let config = config_of(&self.settings.tcp, connection);
+                connection.sender.on_ack(config, self.now, &ack);
+                self.after_sender(host, at);
+            }
+        }
+        self.left_network(at);
+    }
+
+    /// Whatever the sender wants now: to send, to be woken.
+    #[inline]
+    pub(super) fn after_sender(&mut self, host: u32, at: u32) {
+        let connection = &mut self.connections.places[at as usize];
+        let config = config_of(&self.settings.tcp, connection);
+        if let Some(deadline) = connection.sender.deadline()
+            && deadline < connection.send_timer
+        {
+            connection.send_timer = deadline;
+            self.timers
+                .push(deadline, at, Timer::Send, connection.generation);
+        }
+        if !connection.ready && connection.sender.wants_to_send(config) {
+            connection.ready = true;
+            self.interfaces[host as usize].ready.push_back(at);
+            self.kick(host);
+        }
+    }
+
+    pub(super) fn arm_ack(&mut self, at: u32) {
+        let connection = &mut self.connections.places[at as usize];
+        if let Some(deadline) = connection.receiver.deadline()
+            && deadline < connection.ack_timer
+        {
+            connection.ack_timer = deadline;
+            self.timers
+                .push(deadline, at, Timer::Acknowledge, connection.generation);
+        }
+    }
+
+    #[inline]
+    pub(super) fn acknowledge(&mut self, host: u32, at: u32, ack: &Ack) {
+        let body = self.bodies.insert_ack(at, ack);
+        let connection = &mut self.connections.places[at as usize];
+        connection.in_network += 1;
+        let bytes = config_of(&self.settings.tcp, connection).header;
+        let hop = Hop::new(
+            body,
+            connection.key.wrapping_add(1),
+            connection.source.0,
+            bytes,
+            self.settings.ttl,
+        )
+        .classed(connection.class, connection.label);
+        self.interfaces[host as usize].packets.push_back(hop);
+    }
+
+    /// Notes flows whose last byte is there.
+    #[inline]
+    pub(super) fn finish_flows(&mut self, at: u32) {
+        let now = self.now;
+        while let Some(message) = self.connections.places[at as usize].take_finished(now) {
+            if let Some(query) = message.query {
+                self.finish_query(query);
+            }
+            self.flows.push(message.record);
+        }
+    }
+
+    pub(super) fn finish_query(&mut self, query: Query) {
+        if let Some(left) = self.left_of_query.get_mut(&query.id) {
+            *left -= 1;
+            if *left == 0 {
+                self.left_of_query.remove(&query.id);
+                if let Some(record) = self.queries.get_mut(&query.id) {
+                    record.finish = Some(self.now);
+                }
+            }
+        }
+    }
+
+    /// The earliest timer.
+    pub(super) fn expire(&mut self) {
+        let Some((at, number, timer, generation)) = self.timers.pop() else {
+            return;
+        };
+        let connection = &mut self.connections.places[number as usize];
+        if connection.generation != generation || !connection.open {
+            return;
+        }
+        let source = connection.source.0;
+        let config = config_of(&self.settings.tcp, connection);
+        match timer {
+            Timer::Send if connection.send_timer == at => {
+                connection.send_timer = Time::MAX;
+                if connection.sender.deadline().is_some_and(|due| due <= at) {
+                    connection.sender.on_deadline(config, at);
+                }
+                self.after_sender(source, number);
+            }
+            Timer::Acknowledge if connection.ack_timer == at => {
+                connection.ack_timer = Time::MAX;
+                let host = connection.destination.0;
+                match connection.receiver.on_deadline(config, at) {
+                    Some(ack) => {
+                        self.acknowledge(host, number, &ack);
+                        self.kick(host);
+                    }
+                    None => self.arm_ack(number),
+                }
+            }
+            Timer::Write => {
+                self.write(number);
+                self.after_sender(source, number);
+            }
+            _ => {}
+        }
+    }
+
+    /// A flow begins.
+    pub(super) fn begin(&mut self, spec: &FlowSpec) -> Result<(), SimulationError> {
+        spec.check(self.interfaces.len(), &self.settings)?;
+        let shared = spec
+            .connection
+            .map(|number| (spec.source, spec.destination, number));
+        let known = shared.and_then(|shared| self.lasting.get(&shared).copied());
+        let at = match known {
+            Some(at) => at,
+            None => {
+                // The lower 32 bits: a hash key.
+                let key = self.random.next_u64() as u32;
+                let kind = match spec.transport {
+                    Transport::Tcp(kind) => usize::from(kind),
+                    Transport::Datagrams(_) => 0,
+                };
+                let Some(config) = self.settings.tcp.get(kind) else {
+                    return Err(SimulationError::Flow(
+                        spec.id,
+                        "there is no TCP configuration",
+                    ));
+                };
+                self.connections.open(spec, config, key)
+            }
+        };
+        if let Some(shared) = shared {
+            self.lasting.insert(shared, at);
+        }
+        if let Some(query) = spec.query {
+            let start = query.asked;
+            let flows = query.flows.max(1);
+            self.left_of_query.entry(query.id).or_insert(flows);
+            self.queries.entry(query.id).or_insert(QueryRecord {
+                id: query.id,
+                start,
+                finish: None,
+                flows,
+            });
+        }
+        let path = if self.settings.paths {
+            self.path(at)
+        } else {
+            Vec::new()
+        };
+        let connection = &mut self.connections.places[at as usize];
+        connection.begin(spec, path);
+        match spec.transport {
+            Transport::Tcp(_) => {
+                connection.unwritten += spec.bytes;
+                self.write(at);
+                self.after_sender(spec.source.0, at);
+            }
+            Transport::Datagrams(bytes) => self.send_datagrams(at, spec, bytes),
+        }
+        Ok(())
+    }
+
+    /// The application writes what it writes at a time.
+    pub(super) fn write(&mut self, at: u32) {
+        let connection = &mut self.connections.places[at as usize];
+        let config = config_of(&self.settings.tcp, connection);
+        let bytes = match connection.application {
+            Application::AtOnce => connection.unwritten,
+            Application::Periodic { chunk, .. } => connection.unwritten.min(u64::from(chunk)),
+        };
+        connection.unwritten -= bytes;
+        connection.sender.write(config, self.now, bytes);
+        if let Application::Periodic { every, .. } = connection.application
+            && connection.unwritten > 0
+        {
+            self.timers
+                .push(self.now + every, at, Timer::Write, connection.generation);
+        }
+    }
+
+    pub(super) fn send_datagrams(&mut self, at: u32, spec: &FlowSpec, bytes: u16) {
+        let payload = bytes - DATAGRAM_HEADER;
+        let mut left = spec.bytes;
+        while left > 0 {
+            let len = left.min(u64::from(payload));
+            left -= len;
+            // Not above `payload`.
+            let body = self.bodies.insert(Body::datagram(at, len as u32));
+            let connection = &mut self.connections.places[at as usize];
+            connection.in_network += 1;
+            let hop = Hop::new(
+                body,
+                connection.key,
+                connection.destination.0,
+                DATAGRAM_HEADER + len as u16,
+                self.settings.ttl,
+            )
+            .classed(spec.class, spec.label);
+            self.interfaces[spec.source.0 as usize]
+                .packets
+                .push_back(hop);
+        }
+        self.kick(spec.source.0);
+    }
+
+    /// The ports that the connection's data leaves switches by.
+    pub(super) fn path(&self, at: u32) -> Vec<(SwitchId, PortId)> {
+        let connection = &self.connections.places[at as usize];
+        let to = slowpath_switch::Destination(connection.destination.0);
+        let mut path = Vec::new();
+        let topology = &self.network.topology;
+        let mut next = topology.hosts()[connection.source.0 as usize].port.peer;
+        // As long as the network at most: routes are shortest paths.
+        while let End::Switch(node) = next
+            && path.len() <= self.nodes.len()
+        {
+            let switch = &self.nodes[node as usize].switch;
+            let Some(port) = switch.next_port(to, u64::from(connection.key)) else {
+                break;
+            };
+            path.push((SwitchId(node), port));
+            next = topology.switches()[node as usize].ports[usize::from(port.0)].peer;
+        }
+        path
+    }
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The run.
+
+mod accounts;
+mod flows;
+mod packets;
+
+use super::connection::{Connection, Connections};
+use super::network::Network;
+use super::packet::{Bodies, Hop};
+use super::recorder::Records;
+use super::settings::{FlowSpec, Progress, QueueSeries, Settings, SimulationError, Transport};
+use super::timers::Timers;
+use super::wheel::Wheel;
+use crate::engine::HostId;
+use crate::host::Interface;
+use crate::results::{FlowRecord, QueryRecord, Results};
+use crate::tcp::TcpConfig;
+use crate::topology::Node as End;
+use slowpath_switch::{Packet, PortId, Random, Span, Switch, Time};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Events between two reports of progress.
+const PROGRESS_EVERY: u64 = 1 << 18;
+/// Bytes that come from memory together.
+#[cfg(target_arch = "x86_64")]
+const CACHE_LINE: usize = 64;
+/// Instead of a switch: the near or far end is a host.
+const HOST: u32 = 1 << 31;
+
+/// A packet on a line.
+#[derive(Clone, Copy)]
+struct Flying {
+    arrival: Time,
+    hop: Hop,
+}
+
+/// One direction of a link.
+#[repr(align(64))]
+struct Link {
+    flying: VecDeque<Flying>,
+    /// The switch at the far end, or a host's number and [`HOST`].
+    to: u32,
+    /// The switch at the near end, or a host's number and [`HOST`].
+    from: u32,
+    to_port: PortId,
+    from_port: PortId,
+}
+
+/// When a switch must know what waits at other ports than the one a packet goes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CatchUp {
+    /// Never.
+    One,
+    /// When a packet finds no room.
+    AllWhenFull,
+    /// At each packet.
+    All,
+}
+
+struct Node {
+    switch: Switch<Hop>,
+    catch_up: CatchUp,
+    /// The number of its first port's link.
+    first_link: u32,
+    decrements: bool,
+}
+
+/// A network with flows in it. Links are numbered: those of the hosts first, then those of
+/// the switches' ports in order. Sources of events are the links, then the interfaces.
+pub struct Simulation {
+    settings: Settings,
+    links: Vec<Link>,
+    interfaces: Vec<Interface<Hop>>,
+    nodes: Vec<Node>,
+    connections: Connections,
+    bodies: Bodies,
+    wheel: Wheel,
+    timers: Timers,
+    records: Records,
+    lasting: BTreeMap<(HostId, HostId, u32), u32>,
+    queries: BTreeMap<u64, QueryRecord>,
+    left_of_query: BTreeMap<u64, u32>,
+    flows: Vec<FlowRecord>,
+    random: Random,
+    network: Network,
+    sent: u64,
+    sent_bytes: Vec<(u64, u64)>,
+    delivered: u64,
+    dropped: u64,
+    hops: u64,
+    path_lengths: u64,
+    events: u64,
+    now: Time,
+    warmed: u32,
+}
+
+impl Simulation {
+    /// An idle network.
+    ///
+    /// # Errors
+    /// The network or the settings are impossible.
+    pub fn new(network: &Network, settings: Settings) -> Result<Self, SimulationError> {
+        for (kind, tcp) in settings.tcp.iter().enumerate() {
+            tcp.check()
+                .map_err(|error| SimulationError::Tcp(kind, error))?;
+        }
+        if settings.ttl == 0 {
+            return Err(SimulationError::TimeToLive);
+        }
+        let switches = network.build().map_err(SimulationError::Network)?;
+        let mut links: Vec<Link> = Vec::new();
+        let topology = &network.topology;
+        for (number, host) in topology.hosts().iter().enumerate() {
+            let (to, to_port) = far_end(host.port.peer, host.port.peer_port);
+            links.push(Link {
+                flying: VecDeque::new(),
+                to,
+                from: number as u32 | HOST,
+                to_port,
+                from_port: PortId(0),
+            });
+        }
+        let mut nodes = Vec::new();
+        for (number, switch) in switches.into_iter().enumerate() {
+            let config = &network.switches[number];
+            nodes.push(Node {
+                switch,
+                catch_up: if config.shared.is_some() {
+                    CatchUp::All
+                } else if config.detour.is_some() {
+                    CatchUp::AllWhenFull
+                } else {
+                    CatchUp::One
+                },
+                first_link: links.len() as u32,
+                decrements: config.decrement_ttl,
+            });
+            for (number_of_port, port) in topology.switches()[number].ports.iter().enumerate() {
+                let (to, to_port) = far_end(port.peer, port.peer_port);
+                links.push(Link {
+                    flying: VecDeque::new(),
+                    to,
+                    from: number as u32,
+                    to_port,
+                    from_port: PortId(number_of_port as u16),
+                });
+            }
+        }
+        let interfaces: Vec<_> = (topology.hosts().iter())
+            .map(|host| Interface::new(host.port.options.rate, host.port.options.delay))
+            .collect();
+        let mut simulation = Simulation {
+            wheel: Wheel::new(settings.tick_shift),
+            records: Records {
+                stretch_shift: super::recorder::stretch_shift(settings.until),
+                max_queues: settings.max_queue_samples,
+                watched: vec![false; links.len()],
+                most: vec![0; links.len()],
+                ..Records::default()
+            },
+            random: Random::stream(settings.seed, u64::from(u32::MAX)),
+            sent_bytes: vec![(0, 0); interfaces.len()],
+            network: network.clone(),
+            settings,
+            links,
+            interfaces,
+            nodes,
+            connections: Connections::default(),
+            bodies: Bodies::new(),
+            timers: Timers::default(),
+            lasting: BTreeMap::new(),
+            queries: BTreeMap::new(),
+            left_of_query: BTreeMap::new(),
+            flows: Vec::new(),
+            sent: 0,
+            delivered: 0,
+            dropped: 0,
+            hops: 0,
+            path_lengths: 0,
+            events: 0,
+            now: Time::ZERO,
+            warmed: 0,
+        };
+        simulation.check_queues()?;
+        Ok(simulation)
+    }
+
+    fn check_queues(&mut self) -> Result<(), SimulationError> {
+        let (ports, watch, every) = match &self.settings.queues {
+            QueueSeries::Off => return Ok(()),
+            QueueSeries::Sampled { every, ports } => (ports, false, *every),
+            QueueSeries::OnChange { ports } => (ports, true, Span(1)),
+        };
+        if every == Span::ZERO {
+            return Err(SimulationError::Queues);
+        }
+        for (switch, port) in ports {
+            let node = self.nodes.get(switch.0 as usize);
+            let node = node.filter(|node| usize::from(port.0) < node.switch.ports());
+            let Some(node) = node else {
+                return Err(SimulationError::Queues);
+            };
+            let link = node.first_link as usize + usize::from(port.0);
+            self.records.watched[link] = watch;
+        }
+        Ok(())
+    }
+
+    /// Runs flows to the end. They come in the order of their start. `progress` is told now
+    /// and then how far it is.
+    ///
+    /// # Errors
+    /// A flow is impossible, or the run broke its own books.
+    pub fn run(
+        mut self,
+        flows: impl IntoIterator<Item = FlowSpec>,
+        mut progress: impl FnMut(&Progress),
+    ) -> Result<Results, SimulationError> {
+        let flows = flows.into_iter();
+        if matches!(self.settings.queues, QueueSeries::OnChange { .. }) {
+            self.drive::<true>(flows, &mut progress)?;
+        } else {
+            self.drive::<false>(flows, &mut progress)?;
+        }
+        self.finish()
+    }
+
+    fn drive<const WATCH: bool>(
+        &mut self,
+        mut flows: impl Iterator<Item = FlowSpec>,
+        progress: &mut impl FnMut(&Progress),
+    ) -> Result<(), SimulationError> {
+        let until = self.settings.until;
+        let mut next_flow = flows.next();
+        let sampling = match &self.settings.queues {
+            QueueSeries::Sampled { every, .. } => Some(*every),
+            _ => None,
+        };
+        let mut next_sample = sampling.map_or(Time::MAX, |every| Time::ZERO + every);
+        let mut report = PROGRESS_EVERY;
+        loop {
+            let flow_at = next_flow.as_ref().map_or(Time::MAX, |flow| flow.start);
+            let other = self.timers.next().min(flow_at);
+            if self.wheel.turn() {
+                self.warm();
+            }
+            if let Some((at, source)) = self.wheel.peek()
+                && at <= other
+                && at <= next_sample
+            {
+                if at > until {
+                    break;
+                }
+                self.wheel.pop();
+                self.now = at;
+                if (source as usize) < self.links.len() {
+                    self.arrive::<WATCH>(source);
+                } else {
+                    let host = source - self.links.len() as u32;
+                    self.interfaces[host as usize].scheduled = false;
+                    self.kick(host);
+                }
+            } else if other <= next_sample {
+                if other > until || other == Time::MAX {
+                    break;
+                }
+                self.now = other;
+                if self.timers.next() <= flow_at {
+                    self.expire();
+                } else if let Some(flow) = next_flow.take() {
+                    self.begin(&flow)?;
+                    next_flow = flows.next();
+                    if next_flow.is_some_and(|next| next.start < flow.start) {
+                        return Err(SimulationError::Flow(
+                            next_flow.map_or(0, |next| next.id),
+                            "it starts before the one before it",
+                        ));
+                    }
+                }
+            } else {
+                let idle = self.wheel.peek().is_none() && other == Time::MAX;
+                if next_sample > until || idle {
+                    break;
+                }
+                self.now = next_sample;
+                self.sample::<WATCH>();
+                next_sample += sampling.unwrap_or(Span::ZERO);
+            }
+            self.events += 1;
+            if self.events >= report {
+                report += PROGRESS_EVERY;
+                progress(&Progress {
+                    now: self.now,
+                    until,
+                    events: self.events,
+                    hops: self.hops,
+                });
+            }
+        }
+        self.now = self.now.min(until);
+        Ok(())
+    }
+
+    /// Looks at what the events of the tick that has just begun will look at: one miss of
+    /// the cache then hides behind the others, where one event after the other would wait
+    /// for each. The sum is there so that the loads are not optimised away.
+    #[inline(never)]
+    fn warm(&mut self) {
+        for (_, source) in self.wheel.tick() {
+            if let Some(link) = self.links.get(*source as usize) {
+                prefetch(link);
+            }
+        }
+        let mut sum = 0;
+        for (_, source) in self.wheel.tick() {
+            let Some(link) = self.links.get(*source as usize) else {
+                continue;
+            };
+            let Some(Flying { hop, .. }) = link.flying.front() else {
+                continue;
+            };
+            if link.from & HOST == 0 {
+                sum += self.nodes[link.from as usize]
+                    .switch
+                    .depth(link.from_port)
+                    .packets;
+            }
+            if link.to & HOST == 0 {
+                let switch = &self.nodes[link.to as usize].switch;
+                if let Some(port) = switch.next_port(hop.destination(), hop.flow()) {
+                    sum += switch.depth(port).packets;
+                }
+            } else {
+                let body = self.bodies.at(hop.body);
+                let connection = &self.connections.places[body.connection as usize];
+                if body.is_segment() {
+                    prefetch(&connection.receiver);
+                } else {
+                    prefetch(&connection.sender);
+                }
+            }
+        }
+        self.warmed = self.warmed.wrapping_add(sum);
+    }
+}
+
+/// Asks for all of a value to be brought near.
+#[inline]
+fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..size_of::<T>().div_ceil(CACHE_LINE) {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = core::ptr::from_ref(value).cast::<i8>();
+        // SAFETY: a prefetch reads nothing and never faults; the address is that of a live
+        // value, or less than a line beyond its end.
+        unsafe { _mm_prefetch(start.wrapping_add(line * CACHE_LINE), _MM_HINT_T0) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
+/// A link's far end.
+fn far_end(peer: End, port: u16) -> (u32, PortId) {
+    match peer {
+        End::Host(host) => (host | HOST, PortId(port)),
+        End::Switch(switch) => (switch, PortId(port)),
+    }
+}
+
+/// The configuration of a connection. Datagrams have none of their own and use none.
+#[inline]
+fn config_of<'a>(configs: &'a [TcpConfig], connection: &Connection) -> &'a TcpConfig {
+    match connection.kind {
+        Transport::Tcp(kind) => &configs[usize::from(kind)],
+        Transport::Datagrams(_) => &configs[0],
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Packets from link to link.
+
+use super::{CatchUp, Flying, HOST, Simulation, config_of};
+use crate::engine::packet::{Body, Hop};
+use crate::engine::recorder::Recorder;
+use crate::engine::timers::Timer;
+use crate::tcp::Ecn;
+use slowpath_switch::{DropReason, Packet, Passed, PortId, Time};
+
+impl Simulation {
+    /// The first packet of a link arrives at its end.
+    #[inline]
+    pub(super) fn arrive<const WATCH: bool>(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        // A link is due only while something flies.
+        let Some(Flying { hop, .. }) = state.flying.pop_front() else {
+            return;
+        };
+        self.hops += 1;
+        let (from, from_port, to, to_port) = (state.from, state.from_port, state.to, state.to_port);
+        if from & HOST == 0 && self.is_due(from, from_port) {
+            self.catch_up::<WATCH>(from, from_port, link);
+        }
+        if let Some(first) = self.links[link as usize].flying.front() {
+            self.wheel.schedule(link, first.arrival);
+        }
+        if to & HOST == 0 {
+            self.forward::<WATCH>(to, to_port, hop);
+        } else {
+            self.deliver(to & !HOST, hop);
+        }
+    }
+
+    /// Whether something waits at a port that could have started by now.
+    #[inline]
+    fn is_due(&self, node: u32, port: PortId) -> bool {
+        let due = self.nodes[node as usize].switch.due(port);
+        due.is_some_and(|due| due <= self.now)
+    }
+
+    /// Lets a port start what is due; the link is not scheduled here.
+    #[inline]
+    pub(super) fn catch_up<const WATCH: bool>(&mut self, node: u32, port: PortId, link: u32) {
+        let state = &mut self.nodes[node as usize];
+        let mut recorder = Recorder::<WATCH> {
+            records: &mut self.records,
+            switch: node,
+            first_link: state.first_link,
+        };
+        while let Some(departure) = state.switch.transmit(self.now, port, &mut recorder) {
+            self.links[link as usize].flying.push_back(Flying {
+                arrival: departure.arrival,
+                hop: departure.packet,
+            });
+            if departure.next.is_none_or(|next| next > self.now) {
+                break;
+            }
+        }
+    }
+
+    /// The same for a port whose link is not the one that just had an arrival.
+    #[inline]
+    pub(super) fn start_due<const WATCH: bool>(&mut self, node: u32, port: PortId) {
+        let link = self.nodes[node as usize].first_link + u32::from(port.0);
+        let flying = self.links[link as usize].flying.len();
+        self.catch_up::<WATCH>(node, port, link);
+        if flying == 0
+            && let Some(first) = self.links[link as usize].flying.front()
+        {
+            self.wheel.schedule(link, first.arrival);
+        }
+    }
+
+    pub(super) fn start_all_due<const WATCH: bool>(&mut self, node: u32) {
+        for port in 0..self.nodes[node as usize].switch.ports() {
+            self.start_due::<WATCH>(node, PortId(port as u16));
+        }
+    }
+
+    /// A packet came to a switch.
+    #[inline]
+    pub(super) fn forward<const WATCH: bool>(&mut self, node: u32, by: PortId, hop: Hop) {
+        let state = &self.nodes[node as usize];
+        match state.catch_up {
+            CatchUp::All => self.start_all_due::<WATCH>(node),
+            wish => {
+                if let Some(port) = state.switch.next_port(hop.destination(), hop.flow()) {
+                    if self.is_due(node, port) {
+                        self.start_due::<WATCH>(node, port);
+                    }
+                    if wish == CatchUp::AllWhenFull
+                        && !self.nodes[node as usize].switch.has_room(port, &hop)
+                    {
+                        self.start_all_due::<WATCH>(node);
+                    }
+                }
+            }
+        }
+        let state = &mut self.nodes[node as usize];
+        let mut recorder = Recorder::<WATCH> {
+            records: &mut self.records,
+            switch: node,
+            first_link: state.first_link,
+        };
+        match state.switch.pass(self.now, by, hop, &mut recorder) {
+            Passed::Left { departure, queued } => {
+                let link = state.first_link + u32::from(queued.port.0);
+                if queued.detoured {
+                    self.bodies.detour(hop.body);
+                }
+                self.fly(link, departure.arrival, departure.packet);
+            }
+            Passed::Queued(queued) => {
+                if queued.detoured {
+                    self.bodies.detour(hop.body);
+                }
+                if queued.start.is_some_and(|start| start <= self.now) {
+                    self.start_due::<WATCH>(node, queued.port);
+                }
+            }
+            Passed::Dropped { packet, reason } => {
+                let decrements = state.decrements;
+                self.drop_packet(packet, reason, decrements);
+            }
+        }
+    }
+
+    /// A packet leaves for the far end of a link.
+    #[inline]
+    pub(super) fn fly(&mut self, link: u32, arrival: Time, hop: Hop) {
+        let flying = &mut self.links[link as usize].flying;
+        if flying.is_empty() {
+            self.wheel.schedule(link, arrival);
+        }
+        flying.push_back(Flying { arrival, hop });
+    }
+
+    #[cold]
+    pub(super) fn drop_packet(&mut self, hop: Hop, _: DropReason, decrements: bool) {
+        self.dropped += 1;
+        self.count_path(&hop, u64::from(!decrements));
+        let (body, _) = self.bodies.remove(hop.body);
+        self.note_detour(&hop, &body);
+        self.left_network(body.connection);
+    }
+
+    /// Links passed, by the time to live: as many as switches, and one more at a host.
+    #[inline]
+    pub(super) fn count_path(&mut self, hop: &Hop, extra: u64) {
+        self.path_lengths += u64::from(self.settings.ttl - hop.ttl) + extra;
+    }
+
+    pub(super) fn note_detour(&mut self, hop: &Hop, body: &Body) {
+        if body.is_detoured() {
+            self.records.labels[usize::from(hop.label())].detoured_packets += 1;
+        }
+    }
+
+    /// A packet of the connection is gone; perhaps it was the last.
+    #[inline]
+    pub(super) fn left_network(&mut self, at: u32) {
+        let connection = &mut self.connections.places[at as usize];
+        connection.in_network -= 1;
+        if connection.in_network == 0 && connection.is_over() && !connection.ready {
+            self.connections.close(at);
+        }
+    }
+
+    /// Sends if the line is free, and sees that it goes on when it is.
+    #[inline]
+    pub(super) fn kick(&mut self, host: u32) {
+        let interface = &mut self.interfaces[host as usize];
+        if interface.scheduled || interface.is_idle() {
+            return;
+        }
+        if interface.line.free_at() <= self.now {
+            let Some(hop) = self.next_packet(host) else {
+                return;
+            };
+            let interface = &mut self.interfaces[host as usize];
+            let finish = interface.line.send(self.now, u32::from(hop.bytes));
+            let arrival = finish + interface.line.propagation();
+            self.sent += 1;
+            self.records.labels[usize::from(hop.label())].sent += 1;
+            let sent = &mut self.sent_bytes[host as usize];
+            sent.0 += 1;
+            sent.1 += u64::from(hop.bytes);
+            self.fly(host, arrival, hop);
+        }
+        let interface = &mut self.interfaces[host as usize];
+        if !interface.is_idle() {
+            interface.scheduled = true;
+            let at = interface.line.free_at();
+            self.wheel.schedule(self.links.len() as u32 + host, at);
+        }
+    }
+
+    /// What a free interface sends next: a waiting packet, or a segment of the next
+    /// connection in turn.
+    #[inline]
+    pub(super) fn next_packet(&mut self, host: u32) -> Option<Hop> {
+        let interface = &mut self.interfaces[host as usize];
+        if let Some(hop) = interface.packets.pop_front() {
+            return Some(hop);
+        }
+        while let Some(at) = interface.ready.pop_front() {
+            let connection = &mut self.connections.places[at as usize];
+            let config = config_of(&self.settings.tcp, connection);
+            let segment = connection.sender.poll_transmit(config, self.now);
+            connection.ready = connection.sender.wants_to_send(config);
+            if connection.ready {
+                interface.ready.push_back(at);
+            }
+            if let Some(deadline) = connection.sender.deadline()
+                && deadline < connection.send_timer
+            {
+                connection.send_timer = deadline;
+                self.timers
+                    .push(deadline, at, Timer::Send, connection.generation);
+            }
+            if let Some(segment) = segment {
+                connection.in_network += 1;
+                let body = self.bodies.insert(Body::segment(at, &segment));
+                // Checked with the configuration: payload and header fit 16 bits.
+                let bytes = config.header + segment.len as u16;
+                // RFC 3168 section 6.1.5: a retransmission is not ECN-capable. DCTCP's is, as
+                // in Linux.
+                let capable = match config.ecn {
+                    Ecn::Off => false,
+                    Ecn::Classic => !segment.syn && !segment.retransmission,
+                    Ecn::Dctcp => !segment.syn,
+                };
+                let hop = Hop::new(
+                    body,
+                    connection.key,
+                    connection.destination.0,
+                    bytes,
+                    self.settings.ttl,
+                )
+                .capable(capable)
+                .classed(connection.class, connection.label);
+                return Some(hop);
+            }
+            if !connection.ready && connection.is_over() {
+                self.connections.close(at);
+            }
+        }
+        None
+    }
+}

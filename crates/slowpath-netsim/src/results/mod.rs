@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a run tells: records a writer can turn into tables.
+
+use crate::engine::{HostId, SwitchId};
+use slowpath_switch::{Counters, DropReason, PortId, Rate, Span, Time};
+use std::fmt;
+
+/// What happened to a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowRecord {
+    /// The workload's number.
+    pub id: u64,
+    /// The workload's label: background, query, whatever it counts apart.
+    pub label: u8,
+    /// The query it belongs to.
+    pub query: Option<u64>,
+    /// From.
+    pub source: HostId,
+    /// To.
+    pub destination: HostId,
+    /// How much.
+    pub bytes: u64,
+    /// How much of it had arrived in order at the end.
+    pub arrived: u64,
+    /// When it began.
+    pub start: Time,
+    /// When the receiver had its last byte; `None` if it had not at the end of the run.
+    pub finish: Option<Time>,
+    /// Segments sent again by its connection, up to then. Of a connection that carries
+    /// several flows: since the flow before it finished.
+    pub retransmissions: u32,
+    /// Retransmission timeouts, likewise.
+    pub timeouts: u32,
+    /// The ports it leaves switches by if nothing detours it; empty if not asked for.
+    pub path: Vec<(SwitchId, PortId)>,
+}
+
+impl FlowRecord {
+    /// The flow completion time.
+    pub fn completion(&self) -> Option<Span> {
+        self.finish.map(|finish| finish - self.start)
+    }
+}
+
+/// What happened to a query: flows that someone waits for together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryRecord {
+    /// The workload's number.
+    pub id: u64,
+    /// When it was asked.
+    pub start: Time,
+    /// When its last flow finished; `None` if one did not.
+    pub finish: Option<Time>,
+    /// How many flows it has.
+    pub flows: u32,
+}
+
+impl QueryRecord {
+    /// The query completion time.
+    pub fn completion(&self) -> Option<Span> {
+        self.finish.map(|finish| finish - self.start)
+    }
+}
+
+/// A queue at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSample {
+    /// When.
+    pub at: Time,
+    /// Which switch.
+    pub switch: SwitchId,
+    /// Which port.
+    pub port: PortId,
+    /// Packets that wait, without the one on the line.
+    pub packets: u32,
+    /// Bytes that wait.
+    pub bytes: u64,
+}
+
+/// What a port of a switch did.
+#[derive(Clone, Copy, Debug)]
+pub struct PortRecord {
+    /// Which switch.
+    pub switch: SwitchId,
+    /// Which port.
+    pub port: PortId,
+    /// Its link.
+    pub rate: Rate,
+    /// Packets and bytes in and out, marks, drops, detours.
+    pub counters: Counters,
+    /// The most packets that waited; `None` if the port was not watched.
+    pub most_packets: Option<u32>,
+}
+
+/// What a host's link carried towards the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRecord {
+    /// Which host.
+    pub host: HostId,
+    /// Its link.
+    pub rate: Rate,
+    /// Packets sent.
+    pub packets: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+}
+
+/// What happened to packets of one label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LabelRecord {
+    /// Packets that hosts sent, ACKs included.
+    pub sent: u64,
+    /// Packets dropped, by [`DropReason`].
+    pub dropped: [u64; DropReason::ALL.len()],
+    /// Marks.
+    pub marked: u64,
+    /// Detours; a packet may take several.
+    pub detours: u64,
+    /// Packets that took one detour or more, counted when they arrive or are dropped.
+    pub detoured_packets: u64,
+}
+
+/// What happened in one stretch of time, by label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StretchRecord {
+    /// Packets dropped.
+    pub dropped: [u64; LABELS],
+    /// Marks.
+    pub marked: [u64; LABELS],
+    /// Detours.
+    pub detours: [u64; LABELS],
+}
+
+/// Labels are below this.
+pub const LABELS: usize = 8;
+
+/// Packets counted at both ends of everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conservation {
+    /// Packets that left hosts.
+    pub sent: u64,
+    /// Packets that arrived at hosts.
+    pub delivered: u64,
+    /// Packets that switches dropped.
+    pub dropped: u64,
+    /// Packets in queues and on lines at the end.
+    pub in_network: u64,
+    /// Packets that left a link, ACKs included.
+    pub hops: u64,
+    /// The links that the packets passed, by their times to live.
+    pub path_lengths: u64,
+}
+
+impl Conservation {
+    /// Whether nothing was lost or made.
+    pub fn holds(&self) -> bool {
+        self.sent == self.delivered + self.dropped + self.in_network
+            && self.hops == self.path_lengths
+    }
+}
+
+impl fmt::Display for Conservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} packets sent, {} delivered, {} dropped, {} in the network; {} hops, paths of {}",
+            self.sent, self.delivered, self.dropped, self.in_network, self.hops, self.path_lengths
+        )
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    /// Flows, by number.
+    pub flows: Vec<FlowRecord>,
+    /// Queries, by number.
+    pub queries: Vec<QueryRecord>,
+    /// Queues over time.
+    pub queues: Vec<QueueSample>,
+    /// Samples not taken because there were too many.
+    pub queue_samples_lost: u64,
+    /// What happened over time; stretches at the end in which nothing did are left out.
+    pub stretches: Vec<StretchRecord>,
+    /// How long a stretch is.
+    pub stretch: Span,
+    /// Ports of switches.
+    pub ports: Vec<PortRecord>,
+    /// Links of hosts.
+    pub hosts: Vec<HostRecord>,
+    /// Packets by label.
+    pub labels: [LabelRecord; LABELS],
+    /// Packets in and out.
+    pub conservation: Conservation,
+    /// When the run ended.
+    pub end: Time,
+    /// Events processed.
+    pub events: u64,
+    /// The most packets that were in the network at once.
+    pub most_packets: u64,
+    /// The most connections that were open at once.
+    pub most_connections: u64,
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is wrong with a scenario, and where.
+
+use super::units::UnitError;
+use crate::tcp::TcpConfigError;
+use crate::topology::TopologyError;
+use crate::workload::{CdfError, EndpointError, TraceError};
+use slowpath_switch::ConfigError;
+use std::io::ErrorKind;
+
+/// What is wrong with a scenario, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {}{problem}", if key.is_empty() { String::new() } else { format!("{key}: ") })]
+pub struct ScenarioError {
+    /// From 1 on.
+    pub line: usize,
+    /// The way to the key: `topology.link[2].rate`. Empty if the file as a whole is meant.
+    pub key: String,
+    /// What.
+    pub problem: Problem,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The file itself cannot be read.
+    #[error("cannot be read: {0}")]
+    Unreadable(ErrorKind),
+    /// Not TOML.
+    #[error("{0}")]
+    Toml(String),
+    /// A key that means nothing here.
+    #[error("unknown key; there are {}", .known.join(", "))]
+    UnknownKey {
+        /// Those that mean something.
+        known: Vec<&'static str>,
+    },
+    /// A key is missing.
+    #[error("missing")]
+    Missing,
+    /// A value of another type.
+    #[error("{wanted} is wanted, not {found}")]
+    Type {
+        /// What it should be.
+        wanted: &'static str,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A word that is none of those that mean something.
+    #[error("'{given}' is none of {}", .choices.join(", "))]
+    Choice {
+        /// The word.
+        given: String,
+        /// Those that mean something.
+        choices: Vec<&'static str>,
+    },
+    /// A quantity that is none.
+    #[error("'{given}': {error}")]
+    Quantity {
+        /// The text.
+        given: String,
+        /// What is wrong with it.
+        error: UnitError,
+    },
+    /// A value out of its bounds.
+    #[error("{given} is not between {least} and {most}")]
+    Range {
+        /// The value.
+        given: String,
+        /// The least.
+        least: String,
+        /// The most.
+        most: String,
+    },
+    /// Two keys that exclude each other.
+    #[error("does not go together with {0}")]
+    Conflict(&'static str),
+    /// One of several keys is missing.
+    #[error("one of {} is needed", .0.join(", "))]
+    OneOf(&'static [&'static str]),
+    /// A name or pattern that fits no host.
+    #[error("no host is called '{0}'")]
+    NoSuchHost(String),
+    /// A name or pattern that fits no port.
+    #[error("no switch port is called '{0}'; it is 'SWITCH -> NEIGHBOUR'")]
+    NoSuchPort(String),
+    /// Lists that should be of one length are not.
+    #[error("{from} senders and {to} receivers are not pairs")]
+    Pairs {
+        /// How many senders.
+        from: usize,
+        /// How many receivers.
+        to: usize,
+    },
+    /// Too many of something.
+    #[error("more than {0}")]
+    TooMany(usize),
+    /// Nothing that makes flows.
+    #[error("a scenario has at least one [[workload]]")]
+    NoWorkload,
+    /// An impossible network.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// An impossible switch.
+    #[error(transparent)]
+    Switch(#[from] ConfigError),
+    /// An impossible TCP.
+    #[error(transparent)]
+    Tcp(#[from] TcpConfigError),
+    /// Impossible senders or receivers.
+    #[error(transparent)]
+    Endpoints(#[from] EndpointError),
+    /// A file that a key names cannot be read.
+    #[error("the file '{file}' cannot be read: {kind}")]
+    File {
+        /// Which.
+        file: String,
+        /// Why.
+        kind: ErrorKind,
+    },
+    /// A file of flow sizes.
+    #[error("the file '{file}', {error}")]
+    Cdf {
+        /// Which.
+        file: String,
+        /// What.
+        error: CdfError,
+    },
+    /// A file of flows.
+    #[error("the file '{file}', {error}")]
+    Trace {
+        /// Which.
+        file: String,
+        /// What.
+        error: TraceError,
+    },
+}

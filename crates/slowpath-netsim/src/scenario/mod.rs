@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Scenarios as data: a network, its switches, how its hosts speak TCP, and who sends what
+//! to whom, in one TOML file.
+//!
+//! What enters: the file's text, and a way to the files that it names.
+//!
+//! What leaves: a [`Scenario`], and from it what the engine takes: a network, settings and
+//! flows.
+//!
+//! What is promised: whatever the text, an answer; every error names line and key. A key
+//! that means nothing is an error, never passed over. Quantities carry their unit and are
+//! read exactly (see `units`). The format knows nothing of simulation: what else can run a
+//! scenario reads it with this reader, and says no to what it cannot do.
+//!
+//! # The format
+//!
+//! ```toml
+//! description = "what this is, for a person"   # optional
+//! seed = 1                  # decides everything random
+//! duration = "1 s"          # no flow begins later
+//! drain = "100 ms"          # and so long it goes on for those that are not done
+//!
+//! [topology]
+//! kind = "fat-tree"         # k; "leaf-spine": leaves, spines, hosts-per-leaf;
+//! k = 8                     # "dumbbell": left, right; "custom": hosts, switches, link
+//! [topology.links]
+//! rate = "1 Gbit/s"
+//! delay = "1 us"
+//! # buffer and marking here hold for these links instead of those of [switch]
+//! [topology.fabric-links]   # optional: what is different between switches
+//! rate = "10 Gbit/s"
+//! # [[topology.link]] ends = ["a", "b"], with the keys of links where it differs: "custom"
+//!
+//! [switch]
+//! buffer = "100 packets"    # of each port; or bytes, or ["100 packets", "200 kB"]
+//! shared-buffer = "2 MB"    # instead, or as well: memory of all ports, with
+//! alpha = "1/2"             # dynamic thresholds
+//! marking = "20 packets"    # ECN, from this queue on; none if it is not there
+//! classes = 1               # strict priorities
+//! decrement-ttl = true
+//! count-flows = false
+//! [switch.detour]           # or detour = true, false
+//! arrival-port = true
+//! mark = true
+//!
+//! [host]
+//! ttl = 255
+//!
+//! [tcp]                     # every key is optional
+//! preset = "linux"          # or "rfc-newreno", "dctcp": what the other keys start from
+//! algorithm = "dctcp"       # "newreno", "cubic", "fixed"
+//! # hystart, ecn ("off", "classic", "dctcp"), sack, loss-detection ("rack",
+//! # "duplicate-acks", "timeout-only"), duplicate-ack-threshold, tail-loss-probe,
+//! # proportional-rate-reduction, limited-transmit, mss, header, initial-window,
+//! # initial-ssthresh, slow-start-limit, slow-start-after-idle, rto-estimator ("linux",
+//! # "rfc6298"), rto-min, rto-max, rto-initial, delayed-ack ("off", "linux", or a time),
+//! # receive-window (a size, or { initial, max }), handshake
+//!
+//! [[workload]]
+//! kind = "poisson"          # flows at random moments
+//! load = 0.3                # of the senders' links; or rate = "1000 /s", or gap = "10 ms"
+//! sizes = "20 kB"           # or { file = "web-search.txt" }
+//! among = "any"             # "other-rack", "other-pod"
+//! from = ["host-0-*"]       # also to; unless given, all hosts that have a partner
+//! # every kind: name, class, start, stop, tcp (keys of [tcp] that differ),
+//! # datagram = "1500 B" (no TCP), write = { bytes, every }, keep-connections
+//!
+//! [[workload]]
+//! kind = "incast"           # queries: degree hosts answer at once
+//! rate = "300 /s"
+//! degree = 40
+//! response = "20 kB"        # of each
+//! # arrivals ("poisson", "periodic"), jitter, count, among, from (answer), to (ask)
+//!
+//! # kind = "bulk": from and to in pairs, flows, bytes (endless unless given), stagger
+//! # kind = "permutation": hosts, bytes; every host to one other
+//! # kind = "trace": file, with lines of time,from,to,bytes
+//!
+//! [measure]
+//! queues = ["left -> right"]   # ports whose queue is written down: SWITCH -> NEIGHBOUR
+//! every = "1 ms"               # whenever it changes unless given
+//! paths = false
+//! ```
+
+mod error;
+mod network;
+mod run;
+mod section;
+mod tcp;
+mod units;
+mod workload;
+
+pub use error::{Problem, ScenarioError};
+pub use units::UnitError;
+
+use crate::engine::QueueSeries;
+use crate::tcp::TcpConfig;
+use crate::topology::Topology;
+use crate::workload::Workload;
+use section::{Section, line_of};
+use slowpath_switch::{Detour, Limit, Shared, Span, Threshold, Time};
+use std::path::Path;
+use toml::de::DeTable;
+
+/// The longest name or text that is kept.
+const MAX_TEXT: usize = 4096;
+
+/// What all switches have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchOptions {
+    /// The buffer of a port.
+    pub buffer: Limit,
+    /// Memory that ports share.
+    pub shared: Option<Shared>,
+    /// Where marking begins.
+    pub marking: Option<Threshold>,
+    /// How many classes.
+    pub classes: u8,
+    /// Detours instead of drops.
+    pub detour: Option<Detour>,
+    /// Routers, not bridges.
+    pub decrement_ttl: bool,
+    /// Whether what waits is counted by flow.
+    pub count_flows: bool,
+}
+
+/// A network and what happens in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// For a person.
+    pub description: String,
+    /// Decides everything random.
+    pub seed: u64,
+    /// No flow begins later.
+    pub duration: Span,
+    /// It ends here.
+    pub until: Time,
+    /// Who is linked with whom.
+    pub topology: Topology,
+    /// What all switches have in common.
+    pub switch: SwitchOptions,
+    /// Time to live of a new packet.
+    pub ttl: u8,
+    /// The kinds of TCP; the first is that of `[tcp]`.
+    pub tcp: Vec<TcpConfig>,
+    /// What makes flows.
+    pub workloads: Vec<Workload>,
+    /// Which queues are written down.
+    pub queues: QueueSeries,
+    /// Whether flows say their path.
+    pub paths: bool,
+}
+
+/// A way to the files that a scenario names.
+pub type Files<'a> = dyn Fn(&str) -> std::io::Result<String> + 'a;
+
+impl Scenario {
+    /// Reads a scenario file; files that it names lie beside it unless their path is
+    /// absolute.
+    ///
+    /// # Errors
+    /// It cannot be read, or says something impossible.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let text = std::fs::read_to_string(path).map_err(|error| ScenarioError {
+            line: 1,
+            key: String::new(),
+            problem: Problem::Unreadable(error.kind()),
+        })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, &|file| std::fs::read_to_string(folder.join(file)))
+    }
+
+    /// Reads a scenario's text.
+    ///
+    /// # Errors
+    /// It says something impossible.
+    pub fn parse(text: &str, files: &Files<'_>) -> Result<Self, ScenarioError> {
+        let table = DeTable::parse(text).map_err(|error| ScenarioError {
+            line: error.span().map_or(1, |span| line_of(text, span.start)),
+            key: String::new(),
+            problem: Problem::Toml(error.message().to_owned()),
+        })?;
+        let root = Section::root(text, table.get_ref());
+        let scenario = Self::read(&root, files)?;
+        root.finish()?;
+        Ok(scenario)
+    }
+
+    fn read(root: &Section<'_>, files: &Files<'_>) -> Result<Self, ScenarioError> {
+        let description = match root.get("description") {
+            Some(text) => text.string()?.chars().take(MAX_TEXT).collect(),
+            None => String::new(),
+        };
+        let seed = match root.get("seed") {
+            Some(seed) => seed.integer(0..=i64::MAX as u64)?,
+            None => 1,
+        };
+        let duration = root.need("duration")?.positive_span()?;
+        let drain = match root.get("drain") {
+            Some(drain) => drain.span()?,
+            None => Span::ZERO,
+        };
+        let topology = network::topology(&root.need("topology")?.section()?)?;
+        let switch = network::switch(&root.need("switch")?.section()?)?;
+        let ttl = network::ttl(root.section("host")?)?;
+        let mut kinds = vec![match root.section("tcp")? {
+            Some(section) => tcp::read(section, TcpConfig::linux())?,
+            None => TcpConfig::linux(),
+        }];
+        let end = Time::ZERO + duration;
+        let mut reader = workload::Reader {
+            topology: &topology,
+            by_name: topology.hosts_by_name(),
+            files,
+            end,
+            classes: switch.classes,
+            kinds: &mut kinds,
+        };
+        let workloads = reader.all(root)?;
+        let (queues, paths) = network::measure(root.section("measure")?, &topology)?;
+        Ok(Scenario {
+            description,
+            seed,
+            duration,
+            until: end + drain,
+            topology,
+            switch,
+            ttl,
+            tcp: kinds,
+            workloads,
+            queues,
+            paths,
+        })
+    }
+}
+
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod tests;

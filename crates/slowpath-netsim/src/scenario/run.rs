@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the engine takes.
+
+use super::Scenario;
+use crate::engine::{FlowSpec, HostId, Network, Query, Settings};
+use crate::workload::FlowStream;
+use slowpath_switch::SwitchConfig;
+
+/// What a flow that lasts as long as the run has to send: more than any link carries in the
+/// longest run, and small enough to add to.
+const ENDLESS: u64 = 1 << 48;
+
+impl Scenario {
+    /// A switch's configuration.
+    pub fn switch_config(&self, switch: u32) -> SwitchConfig {
+        let options = &self.switch;
+        let ports = self
+            .topology
+            .port_configs(switch, options.buffer, options.marking);
+        SwitchConfig {
+            classes: options.classes,
+            shared: options.shared,
+            detour: options.detour,
+            decrement_ttl: options.decrement_ttl,
+            count_flows: options.count_flows,
+            ..SwitchConfig::new(ports, self.seed, switch)
+        }
+    }
+
+    /// Hosts, links and switches.
+    pub fn network(&self) -> Network {
+        let switches = 0..self.topology.switches().len() as u32;
+        Network {
+            switches: switches.map(|switch| self.switch_config(switch)).collect(),
+            topology: self.topology.clone(),
+        }
+    }
+
+    /// What the run is asked to do.
+    pub fn settings(&self) -> Settings {
+        let mut settings = Settings::new(self.tcp[0].clone(), self.until);
+        settings.tcp.clone_from(&self.tcp);
+        settings.ttl = self.ttl;
+        settings.seed = self.seed;
+        settings.queues = self.queues.clone();
+        settings.paths = self.paths;
+        settings
+    }
+
+    /// All flows in the order of time; a flow's label is the number of its workload.
+    pub fn flows(&self) -> impl Iterator<Item = FlowSpec> + '_ {
+        let stream = FlowStream::new(&self.workloads, self.seed);
+        (0..).zip(stream).map(|(id, flow)| {
+            let workload = &self.workloads[usize::from(flow.workload)];
+            FlowSpec {
+                id,
+                source: HostId(flow.from),
+                destination: HostId(flow.to),
+                bytes: flow.bytes.unwrap_or(ENDLESS),
+                start: flow.start,
+                transport: workload.transport,
+                application: workload.application,
+                class: workload.class,
+                // As many workloads as labels at most.
+                label: flow.workload as u8,
+                query: flow.query.map(|query| Query {
+                    id: (u64::from(flow.workload) << 32) | u64::from(query.number),
+                    flows: query.degree,
+                    asked: query.asked,
+                }),
+                connection: workload
+                    .keep_connections
+                    .then_some(u32::from(flow.workload)),
+            }
+        })
+    }
+}

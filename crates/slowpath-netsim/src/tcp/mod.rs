@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TCP as pure state: segments and time go in, segments and a deadline come out.
+//!
+//! A connection carries data one way, from a [`Sender`] to a [`Receiver`]. The owner
+//!
+//! - hands acknowledgments to [`Sender::on_ack`] and expired deadlines to
+//!   [`Sender::on_deadline`], then takes segments from [`Sender::poll_transmit`] until there
+//!   is none, and looks at [`Sender::deadline`];
+//! - hands data to [`Receiver::on_data`], sends the acknowledgment it may return, and looks
+//!   at [`Receiver::deadline`].
+//!
+//! Neither knows a clock, a network or the other end. All arithmetic is on integers, CUBIC's
+//! curve included. Sequence numbers are offsets in the stream, 64 bits wide; nothing wraps.
+//! Windows are counted in segments, as in Linux, so that the growth laws are Linux's.
+//!
+//! # What is modelled
+//!
+//! | | source |
+//! |---|---|
+//! | slow start, congestion avoidance | RFC 5681; Linux counts the segments an ACK covers (RFC 3465 without its limit L), [`TcpConfig::slow_start_limit`] sets one |
+//! | fast retransmit and recovery without SACK | RFC 6582 |
+//! | with SACK | RFC 2018, RFC 6675; DSACK blocks (RFC 2883) |
+//! | RACK and tail loss probes | RFC 8985 as Linux has them |
+//! | proportional rate reduction | RFC 6937, as in Linux also after an ECN mark |
+//! | limited transmit | RFC 3042 |
+//! | retransmission timer | RFC 6298, or Linux's with its floor under the variance |
+//! | CUBIC | RFC 9438 with Linux's constants; HyStart by option |
+//! | DCTCP | RFC 8257 with Linux's constants |
+//! | ECN | RFC 3168 |
+//! | delayed ACK | RFC 5681 section 4.2, or Linux's quick-ACK start and adaptive timer |
+//! | receive window | fixed, or grown as Linux's dynamic right-sizing does |
+//!
+//! Not modelled: undoing a wrong reduction (Eifel, F-RTO, DSACK undo), Nagle, zero-window
+//! probes (the receiving application reads at once), FIN, sequence number wrap, segments
+//! lost inside the host. Jiffies: timers are exact.
+
+mod config;
+mod congestion;
+mod reassembly;
+mod receiver;
+mod rtt;
+mod scoreboard;
+mod segment;
+mod sender;
+mod window;
+
+pub use config::{
+    Algorithm, DelayedAck, Ecn, LossDetection, ReceiveWindow, RtoEstimator, TcpConfig,
+    TcpConfigError,
+};
+pub use congestion::Congestion;
+pub use receiver::{Received, Receiver};
+pub use rtt::RttEstimator;
+pub use segment::{Ack, MAX_SACK_BLOCKS, SackBlocks, Segment};
+pub use sender::{Counts, Phase, Sender};

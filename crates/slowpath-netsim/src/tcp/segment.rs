@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the two ends say to each other.
+
+use slowpath_switch::Time;
+
+/// Blocks of a SACK option beside timestamps: 40 bytes of options less 12, less 2, by 8
+/// (RFC 2018 section 3).
+pub const MAX_SACK_BLOCKS: usize = 3;
+
+/// Data on its way to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Offset of its first byte in the stream.
+    pub seq: u64,
+    /// Bytes of payload. 0 for a SYN.
+    pub len: u32,
+    /// Sent before.
+    pub retransmission: bool,
+    /// Congestion Window Reduced (RFC 3168 section 6.1.2).
+    pub cwr: bool,
+    /// Opens the connection.
+    pub syn: bool,
+    /// [`Ack::stamp`] of the last ACK that arrived (RFC 7323's TSecr); zero without one.
+    pub echo: Time,
+}
+
+/// An acknowledgment on its way to the sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// Every byte before this offset has arrived.
+    pub ack: u64,
+    /// How many bytes from `ack` on the receiver takes.
+    pub window: u32,
+    /// ECN-Echo.
+    pub ece: bool,
+    /// Answers a SYN.
+    pub syn: bool,
+    /// When it was made (RFC 7323's TSval).
+    pub stamp: Time,
+    /// What has arrived beyond `ack`.
+    pub sack: SackBlocks,
+}
+
+/// Ranges of the stream that have arrived out of order, by the low 32 bits of their offsets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SackBlocks {
+    blocks: [(u32, u32); MAX_SACK_BLOCKS],
+    count: u8,
+    /// Whether the first block reports a duplicate (RFC 2883).
+    pub duplicate: bool,
+}
+
+impl SackBlocks {
+    /// Adds a block `[start, end)`; ignored when there is no place left.
+    pub fn push(&mut self, start: u64, end: u64) {
+        if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
+            // The low 32 bits: no window is longer than 2^31.
+            *block = (start as u32, end as u32);
+            self.count += 1;
+        }
+    }
+
+    /// The blocks in order.
+    pub fn as_slice(&self) -> &[(u32, u32)] {
+        &self.blocks[..usize::from(self.count)]
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whole networks against closed forms, published measurements and their own books.
+
+mod books;
+mod cubic;
+mod dctcp;
+mod dumbbell;
+mod fairness;
+mod measured;
+mod pipe;
+mod scene;
+mod waiting;

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath sim`: a scenario run by the simulator, its results as numbers, tables and a
+//! report.
+//!
+//! What enters: a scenario file, perhaps with some values changed ([`overrides`]).
+//! What leaves: a summary as text or JSON, Parquet files ([`tables`]), an HTML report
+//! ([`html`]).
+//! What is promised: the same scenario and seed give the same bytes; an error in a scenario
+//! names file, line and key; all that a summary or a report says follows from the tables.
+
+pub mod charts;
+pub mod distribution;
+pub mod html;
+pub mod overrides;
+pub mod queues;
+pub mod summary;
+pub mod tables;
+pub mod text;
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::render::{Paint, count};
+use overrides::{Edited, Origin, OverrideError};
+use serde_json::Value;
+use slowpath_model::Micros;
+use slowpath_netsim::engine::Simulation;
+use slowpath_netsim::results::Results;
+use slowpath_netsim::scenario::{Scenario, ScenarioError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The longest time left that is shown, in seconds: 1,000 hours.
+const LONGEST: f64 = 3_600_000.0;
+
+/// What to run, and what to leave.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The scenario file.
+    pub file: PathBuf,
+    /// Values to change, `KEY=VALUE`.
+    pub set: Vec<String>,
+    /// Where to write tables.
+    pub tables: Option<PathBuf>,
+    /// Where to write the report.
+    pub html: Option<PathBuf>,
+    /// JSON instead of text.
+    pub json: bool,
+    /// No progress, and no text.
+    pub quiet: bool,
+}
+
+/// A scenario and the text it was read from.
+#[derive(Clone, Debug)]
+struct Loaded {
+    name: String,
+    text: String,
+    scenario: Scenario,
+}
+
+/// Runs a scenario and writes what is asked for.
+///
+/// # Errors
+/// The scenario is impossible, or something cannot be written.
+pub fn run(options: &Options, paint: Paint, out: &mut impl Write) -> Result<(), Failure> {
+    let loaded = load(&options.file, &options.set)?;
+    let results = simulate(&loaded, &options.file, options.quiet)?;
+    let scenario = &loaded.scenario;
+    let queues = queues::series(&results.queues, results.end);
+    let summary = summary::summary(&loaded.name, scenario, &results, &queues);
+    if let Some(directory) = &options.tables {
+        let about = tables::About {
+            name: &loaded.name,
+            text: &loaded.text,
+            seed: scenario.seed,
+        };
+        tables::write(directory, about, scenario, &results)
+            .map_err(|error| Failure::Write(error.to_string()))?;
+    }
+    if let Some(path) = &options.html {
+        let charts = charts::charts(scenario, &results, &queues);
+        let page = html::page(&summary, &charts, &loaded.text);
+        std::fs::write(path, page)
+            .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
+    }
+    if options.json {
+        let mut document = serde_json::to_value(&summary).map_err(std::io::Error::from)?;
+        if let Value::Object(map) = &mut document {
+            map.insert("type".to_owned(), Value::from("sim"));
+        }
+        writeln!(out, "{document}")?;
+    } else if !options.quiet {
+        text::write(&summary, paint, out)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn load(file: &Path, set: &[String]) -> Result<Loaded, Failure> {
+    let unreadable = |reason: String| Failure::Scenario {
+        file: file.to_owned(),
+        reason,
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
+    let mut edited = Edited::new(text);
+    for (number, argument) in set.iter().enumerate() {
+        match edited.set(number, argument) {
+            // The reader of scenarios says where.
+            Err(OverrideError::NotToml) => break,
+            other => other.map_err(|error| Failure::Usage(error.to_string()))?,
+        }
+    }
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let files = |name: &str| std::fs::read_to_string(folder.join(name));
+    let scenario = Scenario::parse(&edited.text, &files)
+        .map_err(|error| unreadable(explained(&error, &edited, set)))?;
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    Ok(Loaded {
+        name: name.to_string_lossy().into_owned(),
+        text: edited.text,
+        scenario,
+    })
+}
+
+/// The error, with the line of the file or the argument that it is in.
+fn explained(error: &ScenarioError, edited: &Edited, set: &[String]) -> String {
+    let key = if error.key.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", error.key)
+    };
+    let assigned = |argument: &&String| {
+        let key = argument.split_once('=').map(|(key, _)| key.trim());
+        key.is_some_and(|key| key == error.key)
+    };
+    let argument = match edited.origin(error.line) {
+        Origin::Set(number) => set.get(number),
+        Origin::File(_) => set.iter().rfind(assigned),
+    };
+    match (argument, edited.origin(error.line)) {
+        (Some(argument), _) => format!("--set {argument}: {key}{}", error.problem),
+        (None, Origin::File(line)) => format!("line {line}: {key}{}", error.problem),
+        (None, Origin::Set(_)) => format!("{key}{}", error.problem),
+    }
+}
+
+fn simulate(loaded: &Loaded, file: &Path, quiet: bool) -> Result<Results, Failure> {
+    let failed = |error: slowpath_netsim::engine::SimulationError| Failure::Scenario {
+        file: file.to_owned(),
+        reason: error.to_string(),
+    };
+    let scenario = &loaded.scenario;
+    let simulation = Simulation::new(&scenario.network(), scenario.settings()).map_err(failed)?;
+    let begun = Instant::now();
+    let mut progress = (!quiet).then(|| Progress::new("simulating", Duration::ZERO));
+    let report = |at: &slowpath_netsim::engine::Progress| {
+        let Some(progress) = &mut progress else {
+            return;
+        };
+        let elapsed = begun.elapsed();
+        let share = at.now.0 as f64 / at.until.0.max(1) as f64;
+        if share > 0.0 {
+            // A run that is hardly begun says nothing of its length.
+            let length = (elapsed.as_secs_f64() / share).min(LONGEST);
+            progress.expect(Duration::from_secs_f64(length));
+        }
+        let speed = at.hops as f64 / elapsed.as_secs_f64().max(1e-9);
+        let note = format!("{} packet hops/s", count(speed as u64));
+        progress.at(Micros(elapsed.as_micros() as u64), &note);
+    };
+    let results = simulation.run(scenario.flows(), report).map_err(failed)?;
+    drop(progress);
+    Ok(results)
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The summary for a person at a terminal.
+
+use super::distribution::Percentiles;
+use super::summary::{SizeSummary, Summary};
+use crate::render::{Columns, Paint, bit_rate, count, percent, plain, plural, wrapped};
+use std::io::{self, Write};
+
+/// Lines of the table of queues: those with the highest mean.
+const MAX_QUEUES: usize = 10;
+/// Columns of running text.
+const WIDTH: usize = 90;
+
+/// Microseconds with three digits and the unit that suits them.
+pub fn time(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us < 0.9995 => (us * 1e3, "ns"),
+        us if us < 999.5 => (us, "us"),
+        us if us < 999.5e3 => (us / 1e3, "ms"),
+        us => (us / 1e6, "s"),
+    };
+    let digits = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}{unit}")
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        b if b < 1_000 => format!("{b} B"),
+        b if b < 1_000_000 => format!("{} kB", b / 1_000),
+        b => format!("{} MB", b / 1_000_000),
+    }
+}
+
+fn sizes(bin: &SizeSummary) -> String {
+    match bin.up_to_bytes {
+        Some(most) => format!("  up to {}", size(most)),
+        None => format!("  above {}", size(bin.above_bytes)),
+    }
+}
+
+/// Median, 95th, 99th percentile and the largest; `-` of nothing.
+fn times(of: Option<Percentiles>) -> [String; 4] {
+    match of {
+        Some(p) => [p.p50_us, p.p95_us, p.p99_us, p.max_us].map(time),
+        None => std::array::from_fn(|_| "-".to_owned()),
+    }
+}
+
+/// Writes it.
+///
+/// # Errors
+/// The output refuses.
+pub fn write(summary: &Summary, paint: Paint, out: &mut impl Write) -> io::Result<()> {
+    let s = summary;
+    writeln!(out, "{}", paint.bold(&plain(&s.scenario)))?;
+    if !s.description.is_empty() {
+        for line in wrapped(&plain(&s.description), WIDTH) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    writeln!(
+        out,
+        "{} simulated with seed {}: {}, {}; {} packet hops, {} events",
+        time(s.simulated_us),
+        s.seed,
+        plural(s.hosts as u64, "host"),
+        plural(s.switches as u64, "switch"),
+        count(s.packets.hops),
+        count(s.events),
+    )?;
+    let mut tables = vec![completions(s)];
+    if s.workloads.iter().any(|workload| workload.queries > 0) {
+        tables.push(queries(s));
+    }
+    tables.push(packets(s));
+    if !s.queues.is_empty() {
+        tables.push(queues(s));
+    }
+    for table in tables {
+        writeln!(out)?;
+        for line in table.lines(0, paint) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    closing(s, out)
+}
+
+fn completions(s: &Summary) -> Columns {
+    let mut table = Columns::new(&[
+        "flows by workload",
+        ">flows",
+        ">done",
+        ">goodput",
+        ">FCT p50",
+        ">p95",
+        ">p99",
+        ">max",
+    ]);
+    for workload in &s.workloads {
+        let [p50, p95, p99, max] = times(workload.fct);
+        table.row([
+            plain(&workload.name),
+            workload.flows.to_string(),
+            workload.flows_done.to_string(),
+            bit_rate(workload.goodput_bits_per_second / 8.0),
+            p50,
+            p95,
+            p99,
+            max,
+        ]);
+        if workload.sizes.len() < 2 {
+            continue;
+        }
+        for bin in &workload.sizes {
+            let [p50, p95, p99, max] = times(bin.fct);
+            let done = bin.fct.map_or(0, |fct| fct.count).to_string();
+            let flows = bin.flows.to_string();
+            table.row([sizes(bin), flows, done, String::new(), p50, p95, p99, max]);
+        }
+    }
+    table
+}
+
+fn queries(s: &Summary) -> Columns {
+    let mut table = Columns::new(&[
+        "queries by workload",
+        ">queries",
+        ">done",
+        ">QCT p50",
+        ">p95",
+        ">p99",
+        ">max",
+    ]);
+    for workload in s.workloads.iter().filter(|workload| workload.queries > 0) {
+        let counts = [workload.queries, workload.queries_done].map(|count| count.to_string());
+        let name = [plain(&workload.name)].into_iter();
+        table.row(name.chain(counts).chain(times(workload.qct)));
+    }
+    table
+}
+
+fn packets(s: &Summary) -> Columns {
+    let mut table = Columns::new(&[
+        "packets by workload",
+        ">sent",
+        ">marked",
+        ">dropped",
+        ">detours",
+        ">detoured",
+        ">retransmitted",
+        ">timeouts",
+    ]);
+    for w in &s.workloads {
+        let counts = [
+            w.packets_sent,
+            w.packets_marked,
+            w.packets_dropped,
+            w.detours,
+            w.packets_detoured,
+            w.retransmissions,
+            w.timeouts,
+        ];
+        let name = [plain(&w.name)].into_iter();
+        table.row(name.chain(counts.map(|count| count.to_string())));
+    }
+    table
+}
+
+fn queues(s: &Summary) -> Columns {
+    let mut table = Columns::new(&["queues, packets", ">mean", ">p50", ">p95", ">p99", ">max"]);
+    let mut longest: Vec<_> = s.queues.iter().collect();
+    longest.sort_by(|a, b| b.mean_packets.total_cmp(&a.mean_packets));
+    for queue in longest.into_iter().take(MAX_QUEUES) {
+        let [p50, p95, p99, max] = [
+            queue.p50_packets,
+            queue.p95_packets,
+            queue.p99_packets,
+            queue.max_packets,
+        ]
+        .map(|packets| packets.to_string());
+        table.row([
+            format!("{} -> {}", plain(&queue.switch), plain(&queue.neighbour)),
+            format!("{:.1}", queue.mean_packets),
+            p50,
+            p95,
+            p99,
+            max,
+        ]);
+    }
+    table
+}
+
+fn closing(s: &Summary, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out)?;
+    if s.queues.len() > MAX_QUEUES {
+        let more = s.queues.len() - MAX_QUEUES;
+        writeln!(out, "{more} more queues with shorter means")?;
+    }
+    if s.queue_samples_lost > 0 {
+        let lost = plural(s.queue_samples_lost, "queue sample");
+        writeln!(
+            out,
+            "{lost} not kept: too many; sample less often or fewer queues"
+        )?;
+    }
+    if let Some(link) = &s.hottest_link {
+        writeln!(
+            out,
+            "hottest link {} -> {}: {} of its rate",
+            plain(&link.from),
+            plain(&link.to),
+            percent(link.load_share)
+        )?;
+    }
+    let unfinished = s.flows - s.flows_done - s.flows_endless;
+    if unfinished > 0 {
+        let flows = plural(unfinished, "flow");
+        writeln!(
+            out,
+            "{flows} not done at the end: their times are in no percentile"
+        )?;
+    }
+    let p = &s.packets;
+    if p.dropped > 0 {
+        writeln!(
+            out,
+            "dropped: {} for want of room, {} with their time to live over, {} without a route",
+            p.dropped_buffer_full, p.dropped_ttl_expired, p.dropped_no_route
+        )?;
+    }
+    writeln!(
+        out,
+        "every packet is accounted for: {} sent = {} delivered + {} dropped + {} still in the \
+         network",
+        p.sent, p.delivered, p.dropped, p.in_network
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        for (us, text) in [
+            (0.0123, "12.3ns"),
+            (1.0, "1.00us"),
+            (999.6, "1.00ms"),
+            (27_340.0, "27.3ms"),
+            (123_456.0, "123ms"),
+            (1_500_000.0, "1.50s"),
+        ] {
+            assert_eq!(time(us), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_named_by_their_bounds() {
+        let bin = |above_bytes, up_to_bytes| SizeSummary {
+            above_bytes,
+            up_to_bytes,
+            flows: 0,
+            fct: None,
+        };
+        assert_eq!(sizes(&bin(0, Some(10_000))).trim(), "up to 10 kB");
+        assert_eq!(sizes(&bin(10_000_000, None)).trim(), "above 10 MB");
+    }
+}
