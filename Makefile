@@ -7,7 +7,10 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 SLOWPATH = $(TARGET_DIR)/release/slowpath
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test demo bench-poll lint check-docs soak install clean
+# What another tool is compared on; other people's captures and workloads stand beside the clone.
+CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packets/*.pcapng)
+FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
+.PHONY: help run build test demo bench-poll bench-trace bench-sim check-trace check-sim dibs-study lint check-docs soak install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +36,30 @@ bench-poll: ## what a poll and an event cost; the last line is JSON (root)
 	@tools/need.sh --try bench
 	@$(CARGO) build --release --locked -p slowpath-store --example volume
 	@$(CARGO) run --release --locked -p slowpath-bench --bin bench-poll
+
+bench-trace: ## packets a second beside tcptrace and tshark; the last line is JSON
+	@tools/need.sh rust build
+	@tools/need.sh --try test
+	@$(CARGO) run --release --locked -p slowpath-trace --example bench-trace
+
+bench-sim: ## packet-hops a second beside ns-3; the last line is JSON
+	@tools/need.sh rust build
+	@tools/need.sh peers
+	@tools/ns3/bench.py $(FLOW_SIZES)
+
+check-trace: ## our analysis of captures against tcptrace's and tshark's, frame by frame
+	@tools/need.sh rust build
+	@tools/need.sh --try test
+	@$(CARGO) run --release --locked -p slowpath-trace --bin check-trace -- $(CAPTURES) $(FILES)
+
+check-sim: ## the same dumbbells here and in ns-3
+	@tools/need.sh rust build
+	@tools/need.sh peers
+	@tools/ns3/compare.py
+
+dibs-study: build ## every figure of docs/dibs.md that is missing, run again (15 min for all)
+	@tools/dibs_study.py run
+	@tools/dibs_study.py tables
 
 lint: ## format, clippy, rustdoc, licences, bans, duplicates, names, links, shell
 	@tools/need.sh rust build

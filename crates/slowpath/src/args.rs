@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
+use crate::trace::Trace;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,8 @@ Examples:
   slowpath why 1234                             one answer for process 1234
   slowpath why db.example.org:5432 --for 10s    one answer for a peer
   slowpath report --since 1h --by application   the log's last hour
+  slowpath sim scenarios/sim/incast.toml        a network, packet by packet
+  slowpath trace capture.pcapng --html out.html what a packet capture says, with graphs
 
 Exit status: 0 done; 1 the tool failed; 2 wrong usage; 3 problems found (with --exit-code).";
 
@@ -45,8 +48,12 @@ pub enum Command {
     Why(Why),
     /// Verdicts over a time range, from the log
     Report(Report),
+    /// What the packets of a capture say: verdicts, time-sequence graphs
+    Trace(Box<Trace>),
     /// What monitoring costs on this very machine
     Overhead(Overhead),
+    /// Run a scenario in the packet-level simulator
+    Sim(Sim),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page
@@ -211,6 +218,39 @@ pub struct Overhead {
     pub json: bool,
 }
 
+/// `slowpath sim`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath sim scenarios/sim/incast.toml
+  slowpath sim scenarios/sim/incast.toml --set switch.detour=true --html incast.html
+  slowpath sim scenarios/sim/leaf-spine.toml --seed 7 --out results --json
+  slowpath sim scenarios/sim/dumbbell.toml --set tcp.preset=dctcp --set 'switch.marking=20 packets'
+  slowpath sim scenarios/sim/incast.toml --set 'workload[0].degree=20'
+docs/simulator.md describes the scenario file, the tables and the report.")]
+pub struct Sim {
+    /// The scenario, a TOML file
+    pub scenario: PathBuf,
+    /// Decides everything random, instead of the file's own seed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: Option<u64>,
+    /// Change a value of the scenario, or add it: switch.buffer='50 packets'
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Write flows, queries, queues, links and counts there, as Parquet files
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Write a report with plots, one file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print JSON; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+    /// No progress, and no summary
+    #[arg(long)]
+    pub quiet: bool,
+}
+
 /// `slowpath completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -230,7 +270,7 @@ pub enum Since {
     At(std::time::SystemTime),
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|e| format!("{e}; write a duration as 500ms, 30s, 10m, 2h or 1h30m"))?;
     if duration.is_zero() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the command line to the commands, and from their end to an exit status.
 
-use crate::args::{Cli, Command, Overhead, Report, Up, Watch, Why};
+use crate::args::{Cli, Command, Overhead, Report, Sim, Up, Watch, Why};
 use crate::events;
 use crate::failure::{Failure, Outcome};
 use crate::filter::{Filter, SystemNames};
@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
-use crate::{overhead, report, series, up, watch, why};
+use crate::{overhead, report, series, sim, trace, up, watch, why};
 use clap::Parser;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -36,6 +36,8 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Why(args) => run_why(&args),
         Command::Report(args) => run_report(args),
         Command::Overhead(args) => run_overhead(&args),
+        Command::Trace(args) => trace::run(&args, Paint::for_stdout(), &mut stdout().lock()),
+        Command::Sim(args) => run_sim(args),
         Command::Completions(args) => {
             manual::completions(args.shell, &mut stdout().lock())?;
             Ok(Outcome::Done)
@@ -123,6 +125,21 @@ fn run_overhead(args: &Overhead) -> Result<Outcome, Failure> {
     let paint = Paint::for_stdout();
     let out = &mut stdout().lock();
     overhead::run(&mut machine, &events, args.length, args.json, paint, out)?;
+    Ok(Outcome::Done)
+}
+
+fn run_sim(args: Sim) -> Result<Outcome, Failure> {
+    let mut set = args.set;
+    set.extend(args.seed.map(|seed| format!("seed={seed}")));
+    let options = sim::Options {
+        file: args.scenario,
+        set,
+        tables: args.out,
+        html: args.html,
+        json: args.json,
+        quiet: args.quiet,
+    };
+    sim::run(&options, Paint::for_stdout(), &mut stdout().lock())?;
     Ok(Outcome::Done)
 }
 

@@ -3,6 +3,7 @@
 
 use crate::filter::FilterError;
 use crate::source::SourceError;
+use crate::trace::TraceError;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -70,6 +71,20 @@ pub enum Failure {
     /// A saved series gives no verdict.
     #[error("cannot judge the series: {0}")]
     Series(String),
+    /// A scenario cannot be run.
+    #[error("cannot run {file}: {reason}")]
+    Scenario {
+        /// Which.
+        file: PathBuf,
+        /// Where and why.
+        reason: String,
+    },
+    /// Results cannot be written.
+    #[error("{0}")]
+    Write(String),
+    /// A capture cannot be analysed, or an output of it not written.
+    #[error("{0}")]
+    Trace(#[from] TraceError),
     /// The command to watch does not start.
     #[error("cannot start `{program}`: {error}")]
     Spawn {
@@ -91,6 +106,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::Filter(_) | Failure::Usage(_) => 2,
+            Failure::Trace(e) if e.is_usage() => 2,
             Failure::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => 1,
         }

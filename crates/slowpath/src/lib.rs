@@ -10,7 +10,7 @@
 //! reads `ss` expressions; [`session`] is the loop of every live command, fed by
 //! [`events`]; [`watch`], [`why`], [`report`], [`series`] and [`overhead`] are the views,
 //! over [`tally`] (verdicts added up), [`evidence`] and [`advice`] (their words),
-//! [`render`] and [`json`] (their forms).
+//! [`render`] and [`json`] (their forms); [`sim`] runs a scenario in the simulator.
 //!
 //! What is promised: this crate measures nothing and judges nothing; what was not measured
 //! is said and never printed as zero; nothing here panics on input; a filter selects what
@@ -35,8 +35,10 @@ pub mod report;
 pub mod selection;
 pub mod series;
 pub mod session;
+pub mod sim;
 pub mod source;
 pub mod tally;
+pub mod trace;
 pub mod up;
 pub mod watch;
 pub mod why;

@@ -28,6 +28,12 @@ impl Progress {
         }
     }
 
+    /// The work takes `length` after all.
+    pub fn expect(&mut self, length: Duration) {
+        self.length = length;
+        self.on = self.shown || length > WORTH && std::io::stderr().is_terminal();
+    }
+
     /// Shows how far it is.
     pub fn at(&mut self, elapsed: Micros, note: &str) {
         if self.on {

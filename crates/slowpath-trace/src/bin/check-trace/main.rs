@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `make check-trace`: our analysis of captures against tcptrace's and tshark's.
+//!
+//! For each capture every row of `tcptrace -l -r` is compared connection by connection, and
+//! every `tcp.analysis` flag of tshark frame by frame. Differences are printed with the frame
+//! they begin at; those in `explained.tsv` are reviewed ones, those with a rule are of a kind
+//! that docs/trace.md describes ("Known differences"). A file `NAME.long.txt` beside a
+//! capture `NAME.gz` stands for tcptrace's output. The last line is JSON; the exit code is 1
+//! if a difference has no explanation.
+
+mod explain;
+mod tcptrace;
+mod tshark;
+
+use explain::Explained;
+use slowpath_trace::engine::{self, Began, Finished, Follow};
+use slowpath_trace::read::{Input, Inputs};
+use slowpath_trace::segment::{Endpoint, Segment, Timestamp};
+use slowpath_trace::tcp::wireshark::{self, Flag};
+use slowpath_trace::tcp::{Connection, ConnectionReport, Event, Options, Side};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A connection's report and what its frames were.
+pub struct Seen {
+    /// The report.
+    pub report: ConnectionReport,
+    /// Frames and their flags by tshark's rules.
+    flags: Vec<(u64, wireshark::Flags)>,
+    /// What may explain differences.
+    pub hints: explain::Hints,
+}
+
+struct Follower {
+    connection: Connection,
+    flags: Vec<(u64, wireshark::Flags)>,
+    hints: explain::Hints,
+}
+
+impl Follow for Follower {
+    type Report = Seen;
+
+    fn segment(&mut self, segment: &Segment<'_>) {
+        let Follower {
+            connection,
+            flags,
+            hints,
+        } = self;
+        connection.segment_with(segment, &mut |event: &Event<'_>| {
+            flags.push((event.frame, event.wireshark));
+            hints.event(event, segment);
+        });
+    }
+
+    fn finish(self) -> Seen {
+        Seen {
+            report: self.connection.finish(),
+            flags: self.flags,
+            hints: self.hints,
+        }
+    }
+}
+
+/// The two ends in an order that does not depend on who spoke.
+type Pair = (Endpoint, Endpoint);
+
+fn pair(a: Endpoint, b: Endpoint) -> Pair {
+    (a.min(b), a.max(b))
+}
+
+fn analyse(capture: &Path) -> Result<Vec<Seen>, String> {
+    let inputs = Inputs::new(vec![Input::File(capture.to_owned())])
+        .map_err(|e| format!("{}: {e}", capture.display()))?;
+    let begin = |first: &Segment<'_>, began: Began| {
+        let options = Options::default();
+        Follower {
+            connection: if began == Began::OnReusedPorts {
+                Connection::on_reused_ports(first, &options)
+            } else {
+                Connection::new(first, &options)
+            },
+            flags: Vec::new(),
+            hints: explain::Hints::default(),
+        }
+    };
+    let mut seen = Vec::new();
+    engine::run(
+        inputs,
+        &engine::Options::default(),
+        begin,
+        |finished: Finished<Seen>| seen.push(finished.report),
+        |_| ControlFlow::Continue(()),
+    )
+    .map_err(|e| format!("{}: {e}", capture.display()))?;
+    seen.sort_by_key(|s| s.report.first.frame);
+    Ok(seen)
+}
+
+/// One difference.
+pub struct Difference {
+    /// Whose opinion.
+    pub tool: &'static str,
+    /// The connection.
+    pub connection: String,
+    /// The row, or "flags"; the rule that explains it in brackets.
+    pub what: String,
+    /// The frame that shows it, or where the connection starts.
+    pub frame: u64,
+    /// What we say.
+    pub ours: String,
+    /// What the tool says.
+    pub theirs: String,
+}
+
+#[derive(Default)]
+struct Tally {
+    captures: u64,
+    connections: u64,
+    compared: u64,
+    differences: u64,
+    explained: u64,
+}
+
+fn main() -> ExitCode {
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut verbose = false;
+    for argument in std::env::args_os().skip(1) {
+        if argument == "--verbose" {
+            verbose = true;
+        } else {
+            files.push(argument.into());
+        }
+    }
+    if files.is_empty() {
+        eprintln!("usage: check-trace [--verbose] CAPTURE...");
+        return ExitCode::from(2);
+    }
+    let explained = Explained::reviewed();
+    let mut tally = Tally::default();
+    let mut missing: HashSet<&'static str> = HashSet::new();
+    for file in &files {
+        if let Err(error) = check(file, &explained, &mut tally, &mut missing, verbose) {
+            println!("{}: {error}", file.display());
+            tally.differences += 1;
+        }
+    }
+    for tool in missing {
+        println!("SKIPPED {tool}: not installed");
+    }
+    println!(
+        "{{\"captures\": {}, \"connections\": {}, \"compared\": {}, \"differences\": {}, \"explained\": {}}}",
+        tally.captures, tally.connections, tally.compared, tally.differences, tally.explained
+    );
+    ExitCode::from(u8::from(tally.differences > 0))
+}
+
+fn check(
+    file: &Path,
+    explained: &Explained,
+    tally: &mut Tally,
+    missing: &mut HashSet<&'static str>,
+    verbose: bool,
+) -> Result<(), String> {
+    let seen = analyse(file)?;
+    tally.captures += 1;
+    tally.connections += seen.len() as u64;
+    let mut found = Vec::new();
+    let mut ignored = BTreeSet::new();
+    let expectation = expectation(file);
+    let text = match &expectation {
+        Some(path) => {
+            Some(std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?)
+        }
+        None => tcptrace::run(file)?,
+    };
+    if let Some(text) = &text {
+        ignored = tcptrace::ignored(text);
+    }
+    match text {
+        Some(text) if !tcptrace::understood(&text) => {
+            println!("SKIPPED tcptrace: cannot read {}", file.display());
+        }
+        Some(text) => {
+            tally.compared +=
+                against_tcptrace(&seen, &tcptrace::parse(&text)?, &ignored, &mut found);
+        }
+        None => _ = missing.insert("tcptrace"),
+    }
+    match tshark::run(file)? {
+        Some(said) => {
+            tally.compared += against_tshark(&seen, &said, &mut found);
+        }
+        None => _ = missing.insert("tshark"),
+    }
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    for difference in found {
+        let reason = explained.find(&name, &difference);
+        let word = if reason.is_some() {
+            tally.explained += 1;
+            "explained"
+        } else {
+            tally.differences += 1;
+            "DIFFERENT"
+        };
+        if reason.is_none() || verbose {
+            let Difference {
+                tool,
+                connection,
+                what,
+                frame,
+                ours,
+                theirs,
+            } = &difference;
+            println!(
+                "{word}\t{name}\t{tool}\t{connection}\t{what}\t{frame}\t{ours}\t{theirs}\t{}",
+                reason.unwrap_or_default()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// `NAME.long.txt` beside `NAME.gz`.
+fn expectation(file: &Path) -> Option<PathBuf> {
+    let text = file.with_extension("long.txt");
+    (file.extension()? == "gz" && text.exists()).then_some(text)
+}
+
+fn against_tcptrace(
+    seen: &[Seen],
+    printed: &[tcptrace::Printed],
+    ignored: &BTreeSet<u64>,
+    found: &mut Vec<Difference>,
+) -> u64 {
+    let mut ours: BTreeMap<Pair, Vec<&Seen>> = BTreeMap::new();
+    for s in seen {
+        ours.entry(pair(s.report.client, s.report.server))
+            .or_default()
+            .push(s);
+    }
+    let mut theirs: BTreeMap<Pair, Vec<&tcptrace::Printed>> = BTreeMap::new();
+    for p in printed {
+        if p.a != tcptrace::UNREADABLE && p.b != tcptrace::UNREADABLE {
+            theirs.entry(pair(p.a, p.b)).or_default().push(p);
+        }
+    }
+    let mut compared = 0;
+    let none = Vec::new();
+    let tuples: HashSet<&Pair> = ours.keys().chain(theirs.keys()).collect();
+    for tuple in tuples {
+        let (ours, theirs) = (
+            ours.get(tuple).unwrap_or(&Vec::new()).clone(),
+            theirs.get(tuple).unwrap_or(&none),
+        );
+        compared += 1;
+        if ours.len() != theirs.len() {
+            found.push(other_count(tuple, &ours, theirs.len()));
+            continue;
+        }
+        for (seen, printed) in ours.iter().zip(theirs) {
+            compared += compare(seen, printed, ignored, found);
+        }
+    }
+    compared
+}
+
+/// Not as many connections on a 4-tuple.
+fn other_count(ends: &Pair, ours: &[&Seen], theirs: usize) -> Difference {
+    let silence = ours.iter().find_map(|s| s.hints.silence);
+    let odd = ours.iter().find_map(|s| s.hints.odd_syn);
+    let rule = silence
+        .map(|frame| ("four-minutes", frame))
+        .or(odd.map(|frame| ("syn-with-fin", frame)))
+        .filter(|_| theirs > ours.len());
+    // Other link types, IPv6 addresses that it does not print, ports of 0.
+    let first = ours.first().map(|s| s.report.first.frame);
+    let rule = rule.or(first
+        .filter(|_| theirs == 0)
+        .map(|f| ("unread-by-tcptrace", f)));
+    let last = ours.last().map_or(0, |s| s.report.first.frame);
+    Difference {
+        tool: "tcptrace",
+        connection: format!(
+            "{}:{} - {}:{}",
+            ends.0.address, ends.0.port, ends.1.address, ends.1.port
+        ),
+        what: match rule {
+            Some((rule, _)) => format!("connections [{rule}]"),
+            None => "connections".to_owned(),
+        },
+        frame: rule.map_or(last, |(_, frame)| frame),
+        ours: ours.len().to_string(),
+        theirs: theirs.to_string(),
+    }
+}
+
+/// One connection's rows.
+fn compare(
+    seen: &Seen,
+    printed: &tcptrace::Printed,
+    ignored: &BTreeSet<u64>,
+    found: &mut Vec<Difference>,
+) -> u64 {
+    let report = &seen.report;
+    let ignored = seen
+        .flags
+        .iter()
+        .find(|(frame, _)| ignored.contains(frame))
+        .map(|(frame, _)| ("ignored-by-tcptrace", *frame));
+    let mut compared = 0;
+    for (label, values) in &printed.rows {
+        for (end, theirs) in [printed.a, printed.b].into_iter().zip(values) {
+            let side = if end == report.client {
+                Side::Client
+            } else {
+                Side::Server
+            };
+            let Some((row, ours)) = tcptrace::ours(report, side, label) else {
+                continue;
+            };
+            compared += 1;
+            let equal = match row {
+                tcptrace::Row::Text => ours == *theirs,
+                tcptrace::Row::Number(tolerance) => {
+                    match (ours.parse::<f64>(), theirs.parse::<f64>()) {
+                        (Ok(a), Ok(b)) => (a - b).abs() <= tolerance,
+                        _ => ours == *theirs,
+                    }
+                }
+            };
+            if !equal {
+                let rule =
+                    ignored.or_else(|| seen.hints.tcptrace(report, side, label, &ours, theirs));
+                found.push(Difference {
+                    tool: "tcptrace",
+                    connection: describe(report, side),
+                    what: match &rule {
+                        Some((rule, _)) => format!("{label} [{rule}]"),
+                        None => label.clone(),
+                    },
+                    frame: rule.map_or(report.first.frame, |(_, frame)| frame),
+                    ours,
+                    theirs: theirs.clone(),
+                });
+            }
+        }
+    }
+    compared
+}
+
+fn describe(report: &ConnectionReport, side: Side) -> String {
+    let (from, to) = (report.endpoint(side), report.endpoint(side.peer()));
+    format!(
+        "{}:{} > {}:{}",
+        from.address, from.port, to.address, to.port
+    )
+}
+
+fn against_tshark(seen: &[Seen], said: &tshark::Said, found: &mut Vec<Difference>) -> u64 {
+    let mut ours: BTreeMap<u64, (&Seen, wireshark::Flags)> = BTreeMap::new();
+    for s in seen {
+        ours.extend(s.flags.iter().map(|(frame, flags)| (*frame, (s, *flags))));
+    }
+    let inside = said.inside.iter().filter(|f| !ours.contains_key(f)).count() as u64;
+    let frames = said.frames - inside;
+    if ours.len() as u64 != frames {
+        found.push(Difference {
+            tool: "tshark",
+            connection: "all".to_owned(),
+            what: "TCP frames".to_owned(),
+            frame: 0,
+            ours: ours.len().to_string(),
+            theirs: frames.to_string(),
+        });
+    }
+    let names = |flags: &[Flag]| {
+        let names: Vec<&str> = flags.iter().map(|f| f.name()).collect();
+        names.join("+")
+    };
+    for (frame, (seen, flags)) in &ours {
+        let mine: Vec<Flag> = flags.iter().collect();
+        let other = said.flagged.get(frame).map_or(&[][..], Vec::as_slice);
+        if mine != other {
+            found.push(Difference {
+                tool: "tshark",
+                connection: describe(&seen.report, Side::Client),
+                what: match seen.hints.tshark(&seen.report) {
+                    Some((rule, first)) => format!("flags [{rule} in frame {first}]"),
+                    None => "flags".to_owned(),
+                },
+                frame: *frame,
+                ours: names(&mine),
+                theirs: names(other),
+            });
+        }
+    }
+    for (frame, flags) in &said.flagged {
+        if !ours.contains_key(frame) && !said.inside.contains(frame) {
+            found.push(Difference {
+                tool: "tshark",
+                connection: "none".to_owned(),
+                what: "flags".to_owned(),
+                frame: *frame,
+                ours: "no segment".to_owned(),
+                theirs: names(flags),
+            });
+        }
+    }
+    frames * Flag::ALL.len() as u64
+}
+
+/// When a capture's time is needed in microseconds, as tcptrace has it.
+pub fn micros(time: Timestamp) -> i64 {
+    time.0.div_euclid(1000)
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What lies below IP: link types and their headers, tags, labels.
+
+use super::{DecodeOptions, Other, Place, Undecodable, half, ip, word};
+
+/// How a frame begins, by its capture's link type (the numbers of LINKTYPE_ and, where BSD
+/// systems wrote their own, DLT_).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Link {
+    /// Ethernet.
+    Ethernet,
+    /// BSD loopback: the address family in either byte order.
+    Null,
+    /// IP without anything before it; its first byte tells the version.
+    Raw,
+    /// Linux cooked capture.
+    Sll,
+    /// Linux cooked capture, version 2.
+    Sll2,
+    /// FDDI with IEEE 802.2.
+    Fddi,
+    /// PPP.
+    Ppp,
+    /// PPP or Cisco's HDLC.
+    Hdlc,
+    /// Anything else: counted, not decoded.
+    Unsupported(u32),
+}
+
+impl Link {
+    /// The link type with that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            1 => Link::Ethernet,
+            0 | 108 => Link::Null,
+            // 12 and 14: DLT_RAW of BSD systems; 228 and 229: IPv4 and IPv6 only.
+            12 | 14 | 101 | 228 | 229 => Link::Raw,
+            113 => Link::Sll,
+            276 => Link::Sll2,
+            10 => Link::Fddi,
+            9 => Link::Ppp,
+            50 | 104 => Link::Hdlc,
+            other => Link::Unsupported(other),
+        }
+    }
+}
+
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const TRANSPARENT_ETHERNET: u16 = 0x6558;
+
+/// Tags, labels and tunnels in a row, more than which nobody nests.
+pub(super) const DEEPEST: u32 = 16;
+
+/// A walk down a frame's headers.
+pub(super) struct Descent<'a> {
+    pub(super) data: &'a [u8],
+    pub(super) wire_length: u32,
+    pub(super) options: DecodeOptions,
+    /// Headers passed.
+    pub(super) depth: u32,
+}
+
+type Found = Result<Place, Other>;
+
+const SHORT: Other = Other::Undecodable(Undecodable::LinkHeader);
+
+pub(super) fn locate(link: Link, data: &[u8], wire_length: u32, options: DecodeOptions) -> Found {
+    let mut descent = Descent {
+        data,
+        wire_length,
+        options,
+        depth: 0,
+    };
+    match link {
+        Link::Ethernet => descent.ethernet(0),
+        Link::Raw => descent.ip(0),
+        Link::Null => descent.null(),
+        Link::Sll => descent.protocol_at(14, 16),
+        Link::Sll2 => descent.protocol_at(0, 20),
+        Link::Fddi => descent.fddi(),
+        Link::Ppp => descent.ppp(0),
+        Link::Hdlc => descent.hdlc(),
+        Link::Unsupported(number) => Err(Other::LinkType(number)),
+    }
+}
+
+impl Descent<'_> {
+    /// Counts a header; an error past the deepest.
+    pub(super) fn deeper(&mut self) -> Result<(), Other> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(Other::Undecodable(Undecodable::Nesting));
+        }
+        Ok(())
+    }
+
+    pub(super) fn ethernet(&mut self, at: usize) -> Found {
+        self.protocol_at(at + 12, at + 14)
+    }
+
+    /// The EtherType, or 802.3 length, is at one place, and what it names at the other.
+    fn protocol_at(&mut self, field: usize, next: usize) -> Found {
+        let protocol = half(self.data, field).ok_or(SHORT)?;
+        self.protocol(protocol, next)
+    }
+
+    /// What an EtherType names lies at `at`.
+    pub(super) fn protocol(&mut self, mut protocol: u16, mut at: usize) -> Found {
+        loop {
+            match protocol {
+                IPV4 => return self.ipv4(at),
+                IPV6 => return self.ipv6(at),
+                // 802.1Q, 802.1ad, and two that came before it: a tag, then the next.
+                0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
+                    self.deeper()?;
+                    protocol = half(self.data, at + 2).ok_or(SHORT)?;
+                    at += 4;
+                }
+                // MPLS: labels up to the one with the bottom bit (RFC 3032).
+                0x8847 | 0x8848 => {
+                    self.deeper()?;
+                    let label = self.data.get(at..at + 4).ok_or(SHORT)?;
+                    at += 4;
+                    if label[2] & 1 != 0 {
+                        return self.below_labels(at, protocol);
+                    }
+                }
+                // PPPoE session (RFC 2516).
+                0x8864 => {
+                    self.deeper()?;
+                    return self.ppp(at + 6);
+                }
+                TRANSPARENT_ETHERNET => {
+                    self.deeper()?;
+                    return self.ethernet(at);
+                }
+                // 802.3: a length and not a type. 1 and 4 are what Linux's cooked captures
+                // say of 802.3 and 802.2.
+                0..=1500 => return self.llc(at),
+                other => return Err(Other::EtherType(other)),
+            }
+        }
+    }
+
+    /// MPLS does not say what it carries.
+    fn below_labels(&mut self, at: usize, protocol: u16) -> Found {
+        match self.data.get(at).map(|first| first >> 4) {
+            Some(4) => self.ipv4(at),
+            Some(6) => self.ipv6(at),
+            _ => Err(Other::EtherType(protocol)),
+        }
+    }
+
+    /// IEEE 802.2.
+    fn llc(&mut self, at: usize) -> Found {
+        let Some(&[to, from, control]) = self.data.get(at..).and_then(|r| r.first_chunk()) else {
+            return Err(SHORT);
+        };
+        match (to, from, control) {
+            (0xaa, 0xaa, 3) => {
+                self.deeper()?;
+                self.protocol_at(at + 6, at + 8)
+            }
+            (6, 6, 3) => self.ipv4(at + 3),
+            _ => Err(Other::Llc),
+        }
+    }
+
+    fn fddi(&mut self) -> Found {
+        match self.data.first() {
+            // Frames of LLC, asynchronous, of any priority.
+            Some(control) if control & 0xf0 == 0x50 => self.llc(13),
+            Some(_) => Err(Other::Llc),
+            None => Err(SHORT),
+        }
+    }
+
+    fn null(&mut self) -> Found {
+        if self.data.len() < 4 {
+            return Err(SHORT);
+        }
+        let family = word(self.data, 0);
+        match family.min(family.swap_bytes()) {
+            2 => self.ipv4(4),
+            // NetBSD and OpenBSD, FreeBSD, Darwin; Linux.
+            24 | 28 | 30 | 10 => self.ipv6(4),
+            family => Err(Other::EtherType(family as u16)),
+        }
+    }
+
+    fn ppp(&mut self, at: usize) -> Found {
+        // Address and control may be left out (RFC 1661, RFC 1662).
+        let at = if half(self.data, at) == Some(0xff03) {
+            at + 2
+        } else {
+            at
+        };
+        let first = *self.data.get(at).ok_or(SHORT)?;
+        // So may the protocol's first byte; then the one that is there is odd.
+        let (protocol, next) = if first & 1 == 1 {
+            (first.into(), at + 1)
+        } else {
+            (half(self.data, at).ok_or(SHORT)?, at + 2)
+        };
+        match protocol {
+            0x21 => self.ipv4(next),
+            0x57 => self.ipv6(next),
+            // MPLS.
+            0x281 => self.protocol(0x8847, next),
+            other => Err(Other::EtherType(other)),
+        }
+    }
+
+    fn hdlc(&mut self) -> Found {
+        match self.data.first() {
+            Some(0x0f | 0x8f) => self.protocol_at(2, 4),
+            Some(_) => self.ppp(0),
+            None => Err(SHORT),
+        }
+    }
+
+    pub(super) fn ip(&mut self, at: usize) -> Found {
+        match self.data.get(at).map(|first| first >> 4) {
+            Some(4) => self.ipv4(at),
+            Some(6) => self.ipv6(at),
+            Some(_) => Err(Other::Undecodable(Undecodable::IpHeader)),
+            None => Err(ip::CUT),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a frame to its TCP header, and to what it is if it is not TCP.
+//!
+//! What enters: the captured bytes of a frame, its link type and its length on the wire.
+//!
+//! What leaves: the place of the TCP header and the length of what follows by the IP header,
+//! from which [`Segment`] is made; or [`Other`], which says what else it is, or why it cannot be told.
+//!
+//! What is promised: any bytes are decided on, in bounded time, without allocation. Lengths
+//! are those of the IP header, so that neither Ethernet's padding nor a short snap length
+//! change them. Where segmentation offload left that length 0, the frame's own length stands in.
+
+mod checksum;
+mod ip;
+mod link;
+
+pub use link::Link;
+
+use crate::read::Record;
+use crate::segment::{Endpoint, Flags, Segment};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub(crate) const IP_TCP: u8 = 6;
+const TCP_HEADER: usize = 20;
+
+/// What is looked into and checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecodeOptions {
+    /// Look into VXLAN, Geneve, GRE and IP in IP for the TCP inside; otherwise they count as
+    /// what carries them.
+    pub tunnels: bool,
+    /// Verify TCP checksums where all of a segment was captured.
+    pub checksums: bool,
+}
+
+/// What a frame is that is not TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// Another protocol over IP, by its number.
+    Ip(u8),
+    /// Another protocol, by its EtherType.
+    EtherType(u16),
+    /// IEEE 802.2 without a protocol known here.
+    Llc,
+    /// A fragment of an IP packet other than the first; its TCP header was in the first.
+    LaterFragment,
+    /// A link type that is not decoded here.
+    LinkType(u32),
+    /// It cannot be told.
+    Undecodable(Undecodable),
+}
+
+/// Why a frame cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Undecodable {
+    /// Too little was captured, or sent, for the header below IP.
+    LinkHeader,
+    /// Too little was captured for the IP header or its extensions.
+    IpHeaderCut,
+    /// An IP version or header length that cannot be.
+    IpHeader,
+    /// The IP header says that the packet is shorter than its headers.
+    IpLength,
+    /// Too little was captured for the TCP header.
+    TcpHeaderCut,
+    /// The TCP header's length is less than 20 bytes or more than the packet.
+    TcpHeader,
+    /// Headers nested deeper than anybody nests them.
+    Nesting,
+}
+
+impl Undecodable {
+    /// All reasons.
+    pub const ALL: [Undecodable; 7] = [
+        Undecodable::LinkHeader,
+        Undecodable::IpHeaderCut,
+        Undecodable::IpHeader,
+        Undecodable::IpLength,
+        Undecodable::TcpHeaderCut,
+        Undecodable::TcpHeader,
+        Undecodable::Nesting,
+    ];
+}
+
+impl std::fmt::Display for Undecodable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Undecodable::LinkHeader => "too short for the headers below IP",
+            Undecodable::IpHeaderCut => "IP header not captured whole",
+            Undecodable::IpHeader => "not an IP header",
+            Undecodable::IpLength => "IP length shorter than the headers",
+            Undecodable::TcpHeaderCut => "TCP header not captured whole",
+            Undecodable::TcpHeader => "TCP header with a length that cannot be",
+            Undecodable::Nesting => "headers nested too deep",
+        })
+    }
+}
+
+/// Where a frame's TCP is: in one word, because millions a second are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u64);
+
+/// Offsets have so many bits; no headers are that long.
+const OFFSET_BITS: u32 = 15;
+const OFFSET: u64 = (1 << OFFSET_BITS) - 1;
+
+/// What a [`Place`] is made of.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// Of the IP header in the frame.
+    ip: usize,
+    /// Of the TCP header in the frame.
+    tcp: usize,
+    /// Bytes of TCP, header and payload, by the IP header.
+    length: u32,
+    ipv6: bool,
+    /// More fragments follow.
+    first_fragment: bool,
+}
+
+/// Both ends as a frame names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Addresses {
+    V4([u8; 4], [u8; 4]),
+    V6([u8; 16], [u8; 16]),
+}
+
+/// Finds the TCP header.
+#[inline]
+pub(crate) fn locate(
+    link: Link,
+    data: &[u8],
+    wire_length: u32,
+    options: DecodeOptions,
+) -> Result<Place, Other> {
+    // The common case at a stroke: Ethernet, IPv4 without options or fragments, TCP.
+    if link == Link::Ethernet
+        && let Some(head) = data.first_chunk::<54>()
+        && head[12..15] == [8, 0, 0x45]
+        && head[20] & 0x3f == 0
+        && head[21] == 0
+        && head[23] == IP_TCP
+    {
+        let length = u32::from(u16::from_be_bytes([head[16], head[17]]));
+        if length >= 40 {
+            return Place::new(
+                data,
+                Found {
+                    ip: 14,
+                    tcp: 34,
+                    length: length - 20,
+                    ipv6: false,
+                    first_fragment: false,
+                },
+            );
+        }
+    }
+    link::locate(link, data, wire_length, options)
+}
+
+#[inline]
+fn half(data: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*data.get(at..)?.first_chunk()?))
+}
+
+#[inline]
+fn word(data: &[u8], at: usize) -> u32 {
+    let bytes = data.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+impl Place {
+    /// To be filled.
+    pub(crate) const EMPTY: Place = Place(0);
+
+    /// If the TCP header is there and can be right.
+    #[inline]
+    fn new(data: &[u8], found: Found) -> Result<Self, Other> {
+        let Found {
+            ip, tcp, length, ..
+        } = found;
+        if length < TCP_HEADER as u32 {
+            return Err(Other::Undecodable(Undecodable::IpLength));
+        }
+        if data.len() < tcp + TCP_HEADER {
+            return Err(Other::Undecodable(Undecodable::TcpHeaderCut));
+        }
+        if tcp > OFFSET as usize {
+            return Err(Other::Undecodable(Undecodable::Nesting));
+        }
+        let header = u32::from(data[tcp + 12] >> 4) * 4;
+        if header < TCP_HEADER as u32 || header > length {
+            return Err(Other::Undecodable(Undecodable::TcpHeader));
+        }
+        let flags = u64::from(found.ipv6) | u64::from(found.first_fragment) << 1;
+        let offsets = (ip as u64) << OFFSET_BITS | tcp as u64;
+        Ok(Place(u64::from(length) << 32 | offsets << 2 | flags))
+    }
+
+    fn ip(self) -> usize {
+        (self.0 >> (2 + OFFSET_BITS) & OFFSET) as usize
+    }
+
+    fn tcp(self) -> usize {
+        (self.0 >> 2 & OFFSET) as usize
+    }
+
+    fn length(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn is_ipv6(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    fn is_first_fragment(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// Who sends to whom.
+    #[inline]
+    pub(crate) fn addresses(self, data: &[u8]) -> Addresses {
+        let ip = self.ip();
+        // `locate` has seen the whole header: the rests are never taken.
+        if self.is_ipv6() {
+            let both: [u8; 32] = *data[ip + 8..].first_chunk().unwrap_or(&[0; 32]);
+            let [mut from, mut to] = [[0; 16]; 2];
+            from.copy_from_slice(&both[..16]);
+            to.copy_from_slice(&both[16..]);
+            Addresses::V6(from, to)
+        } else {
+            let [a, b, c, d, e, f, g, h] = *data[ip + 12..].first_chunk().unwrap_or(&[0; 8]);
+            Addresses::V4([a, b, c, d], [e, f, g, h])
+        }
+    }
+
+    /// Source and destination port.
+    #[inline]
+    pub(crate) fn ports(self, data: &[u8]) -> (u16, u16) {
+        let both = word(data, self.tcp());
+        ((both >> 16) as u16, both as u16)
+    }
+
+    /// The segment, complete.
+    #[inline]
+    pub(crate) fn segment<'a>(
+        self,
+        record: &Record,
+        data: &'a [u8],
+        options: DecodeOptions,
+    ) -> Segment<'a> {
+        let ip = self.ip();
+        let tcp = self.tcp();
+        let header: &[u8; TCP_HEADER] = data[tcp..].first_chunk().unwrap_or(&[0; TCP_HEADER]);
+        let [
+            _,
+            _,
+            _,
+            _,
+            s0,
+            s1,
+            s2,
+            s3,
+            a0,
+            a1,
+            a2,
+            a3,
+            offset,
+            flags,
+            w0,
+            w1,
+            _,
+            _,
+            u0,
+            u1,
+        ] = *header;
+        let header_length = usize::from(offset >> 4) * 4;
+        // An IP packet longer than its frame has no more bytes than the frame.
+        let end = data.len().min(tcp + self.length() as usize);
+        let payload = (tcp + header_length).min(end);
+        let (from, to) = match self.addresses(data) {
+            Addresses::V4(from, to) => (
+                IpAddr::V4(Ipv4Addr::from(from)),
+                IpAddr::V4(Ipv4Addr::from(to)),
+            ),
+            Addresses::V6(from, to) => (
+                IpAddr::V6(Ipv6Addr::from(from)).to_canonical(),
+                IpAddr::V6(Ipv6Addr::from(to)).to_canonical(),
+            ),
+        };
+        let (source_port, destination_port) = self.ports(data);
+        let (ecn, ttl, ip_id) = if self.is_ipv6() {
+            (data[ip + 1] >> 4 & 3, data[ip + 7], None)
+        } else {
+            let id = u16::from_be_bytes([data[ip + 4], data[ip + 5]]);
+            (data[ip + 1] & 3, data[ip + 8], Some(id))
+        };
+        Segment {
+            time: record.time,
+            frame: record.number,
+            source: Endpoint {
+                address: from,
+                port: source_port,
+            },
+            destination: Endpoint {
+                address: to,
+                port: destination_port,
+            },
+            sequence: u32::from_be_bytes([s0, s1, s2, s3]),
+            acknowledgement: u32::from_be_bytes([a0, a1, a2, a3]),
+            flags: Flags(u16::from(offset & 1) << 8 | u16::from(flags)),
+            window: u16::from_be_bytes([w0, w1]),
+            urgent: u16::from_be_bytes([u0, u1]),
+            length: self.length() - header_length as u32,
+            payload: &data[payload..end],
+            options: &data[(tcp + TCP_HEADER).min(payload)..payload],
+            checksum_ok: if options.checksums {
+                checksum::verify(self, data)
+            } else {
+                None
+            },
+            ecn,
+            ttl,
+            ip_id,
+            wire_length: record.wire_length,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! When a connection is over, and when a SYN on the same addresses and ports begins another.
+
+use crate::segment::{Flags, Segment};
+
+/// A SYN with another sequence number on a connection silent for longer than this is another
+/// connection, closed or not: twice the maximum segment lifetime of RFC 9293 section 3.4.2.
+const SILENCE: i64 = 240 * 1_000_000_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Direction {
+    /// The SYN's sequence number, once seen.
+    initial: Option<u32>,
+    /// The sequence number after the highest that was seen, once something was.
+    next: Option<u32>,
+    syns: u8,
+    finished: bool,
+}
+
+/// What of a connection's course decides where it ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Life {
+    directions: [Direction; 2],
+    reset: bool,
+}
+
+/// Serial number arithmetic (RFC 1982): whether `a` comes after `b`.
+fn after(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+impl Life {
+    /// Both sides have said that they are done, or one has reset the connection.
+    #[inline]
+    pub(super) fn closed(&self) -> bool {
+        let [a, b] = &self.directions;
+        self.reset || a.finished && b.finished
+    }
+
+    /// A segment of the connection.
+    #[inline]
+    pub(super) fn segment(&mut self, from_low: bool, segment: &Segment<'_>) {
+        let direction = &mut self.directions[usize::from(from_low)];
+        let mut end = segment.sequence.wrapping_add(segment.length);
+        if segment.flags.any(Flags::SYN | Flags::FIN | Flags::RST) {
+            if segment.flags.any(Flags::SYN) {
+                direction.initial = direction.initial.or(Some(segment.sequence));
+                direction.syns = direction.syns.saturating_add(1);
+                end = end.wrapping_add(1);
+            }
+            direction.finished |= segment.flags.any(Flags::FIN);
+            self.reset |= segment.flags.any(Flags::RST);
+        }
+        let direction = &mut self.directions[usize::from(from_low)];
+        if direction.next.is_none_or(|next| after(end, next)) {
+            direction.next = Some(end);
+        }
+    }
+
+    /// Whether this segment belongs to another connection than the ones before, `silence`
+    /// nanoseconds after the last of them. It is a SYN, its sequence number is not that of
+    /// the connection's own, and one of these holds:
+    ///
+    /// 1. one side has finished or reset, and the number lies outside what was sent;
+    /// 2. the connection's own SYN was repeated before this other one;
+    /// 3. the connection was silent for long.
+    ///
+    /// 1 and 2 are tcptrace's rules (it takes the end of the window where 1 takes the end of
+    /// what was sent). It has a fourth, that any segment after four minutes of silence begins another
+    /// connection; a connection may be silent for hours, and here it stays one.
+    #[inline]
+    pub(super) fn begins_another(
+        &self,
+        from_low: bool,
+        segment: &Segment<'_>,
+        silence: i64,
+    ) -> bool {
+        segment.flags.any(Flags::SYN) && self.other_syn(from_low, segment.sequence, silence)
+    }
+
+    fn other_syn(&self, from_low: bool, sequence: u32, silence: i64) -> bool {
+        let direction = &self.directions[usize::from(from_low)];
+        if direction.initial == Some(sequence) {
+            return false;
+        }
+        let outside = match (direction.initial, direction.next) {
+            (Some(initial), Some(next)) => after(sequence, next) || after(initial, sequence),
+            // The SYN of a connection whose data came first.
+            (None, Some(next)) => sequence.wrapping_add(1) != next,
+            (_, None) => true,
+        };
+        let [a, b] = &self.directions;
+        let ending = self.reset || a.finished || b.finished;
+        ending && outside || direction.syns > 1 || silence > SILENCE
+    }
+}

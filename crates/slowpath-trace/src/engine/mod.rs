@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From captures to connections, on all cores.
+//!
+//! What enters: [`Inputs`], and for each connection something that implements [`Follow`].
+//!
+//! What leaves: what each connection's follower made of it, handed over when the connection is
+//! over, and a [`Summary`] of the capture.
+//!
+//! What is promised: the results do not depend on the number of threads; memory depends on the
+//! connections that are open at the same time, of which there is a bound, and not on the
+//! capture's length; every frame is counted once.
+//!
+//! How: every worker walks all records and follows the connections of its own shards. A
+//! shard is chosen by a hash of addresses and ports that is the same in every run; what happens in it
+//! depends on its segments alone. So workers share the captures' bytes and nothing
+//! else. Segments are taken in batches: the memory of a batch's connections is fetched all at
+//! once, and not one after the other when each is followed.
+
+mod key;
+mod life;
+mod open;
+mod table;
+mod worker;
+
+use crate::decode::DecodeOptions;
+use crate::filter::Filter;
+use crate::read::{Inputs, Notes, ReadError};
+use crate::segment::{Segment, Timestamp};
+use crate::tcp::{Connection, ConnectionReport};
+use crate::totals::Totals;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// Shards; more than there are workers, so that they can be divided among them.
+const SHARDS: usize = 64;
+
+/// How often progress is told.
+const TELL: Duration = Duration::from_millis(100);
+
+/// Follows one connection.
+pub trait Follow: Send {
+    /// What is made of the connection.
+    type Report: Send;
+
+    /// A segment of the connection, of either direction; the first one too.
+    fn segment(&mut self, segment: &Segment<'_>);
+
+    /// The connection is over.
+    fn finish(self) -> Self::Report;
+
+    /// A segment comes soon: fetches memory that [`Follow::segment`] will touch and that the
+    /// follower points to. The follower itself was fetched before. See [`prefetch`].
+    #[inline]
+    fn prefetch(&self) {}
+}
+
+impl Follow for Connection {
+    type Report = ConnectionReport;
+
+    fn segment(&mut self, segment: &Segment<'_>) {
+        Connection::segment(self, segment);
+    }
+
+    fn finish(self) -> ConnectionReport {
+        Connection::finish(self)
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        self.prefetch_outstanding();
+    }
+}
+
+/// How a connection came to be another one than those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Began {
+    /// Its addresses and ports were not in use.
+    Fresh,
+    /// It took over the addresses and ports of one that was still remembered.
+    OnReusedPorts,
+}
+
+/// Asks the processor to fetch the cache line at an address that need not be valid.
+#[inline]
+pub fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address is without effect on what a program can see.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// How captures are analysed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Workers; 0: one a core.
+    pub threads: usize,
+    /// Connections followed at the same time, about: each of 64 shards takes its part of them.
+    pub connections: usize,
+    /// How long a closed connection is kept for what comes late, in the capture's time.
+    pub linger: Duration,
+    /// How frames are decoded.
+    pub decode: DecodeOptions,
+    /// Which frames are wanted; the others are counted only.
+    pub filter: Option<Filter>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            threads: 0,
+            connections: 1 << 20,
+            // Twice the maximum segment lifetime of RFC 9293 section 3.4.2.
+            linger: Duration::from_secs(240),
+            decode: DecodeOptions::default(),
+            filter: None,
+        }
+    }
+}
+
+/// Why a connection was finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Both sides finished, or one reset it.
+    Closed,
+    /// Another connection began between the same ports.
+    Reused,
+    /// The capture ended first.
+    Capture,
+    /// The bound on open connections was reached and it had been silent for longer than others.
+    /// Segments that came later count as another connection.
+    Evicted,
+}
+
+/// A connection that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished<R> {
+    /// Its first frame: a number for the connection that no other has.
+    pub first_frame: u64,
+    /// Its last frame.
+    pub last_frame: u64,
+    /// Why it is over.
+    pub ended: Ended,
+    /// What its follower made of it.
+    pub report: R,
+}
+
+/// How far the work is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes read of all inputs, as they lie on disk.
+    pub bytes: u64,
+    /// All bytes; `None` where an input is no file.
+    pub total: Option<u64>,
+    /// Frames read.
+    pub frames: u64,
+}
+
+/// What there was beside the connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Where the frames went.
+    pub totals: Totals,
+    /// What the captures told beside their frames, and what could not be read.
+    pub notes: Notes,
+    /// The first frame's time.
+    pub first: Option<Timestamp>,
+    /// The last frame's time.
+    pub last: Option<Timestamp>,
+    /// Connections.
+    pub connections: u64,
+    /// Connections finished early for want of room.
+    pub evicted: u64,
+    /// Closed connections that were not kept for all of their linger, for want of room.
+    pub hurried: u64,
+    /// All inputs were read to their ends; `false` if it was stopped.
+    pub complete: bool,
+}
+
+/// A worker that panics stops the others: they would wait for it at the next stream.
+struct StopOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Analyses captures. `begin` makes the follower of a new connection from its first segment,
+/// which it then gets by [`Follow::segment`] too; `each` gets every connection that is over, in
+/// no certain order; `progress` is told every 100 ms at least how far the work is, and can stop it.
+///
+/// # Errors
+/// An input cannot be read or is no capture.
+pub fn run<F, B>(
+    inputs: Inputs,
+    options: &Options,
+    begin: B,
+    mut each: impl FnMut(Finished<F::Report>),
+    mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Summary, ReadError>
+where
+    F: Follow,
+    B: Fn(&Segment<'_>, Began) -> F + Sync,
+{
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+    .clamp(1, SHARDS);
+    let total = inputs.total_bytes();
+    let stop = AtomicBool::new(false);
+    let frames = AtomicU64::new(0);
+    let hasher = key::KeyHasher::random();
+    let cursors = inputs.cursors(threads);
+    let consumed = cursors.first().map(crate::read::Cursor::consumed_counter);
+    let told = || Progress {
+        bytes: consumed.as_ref().map_or(0, |c| c.load(Ordering::Relaxed)),
+        total,
+        frames: frames.load(Ordering::Relaxed),
+    };
+    let results = std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(2 * threads);
+        let mut workers = Vec::new();
+        for (number, cursor) in cursors.into_iter().enumerate() {
+            let place = worker::Place {
+                number,
+                workers: threads,
+                stop: &stop,
+                frames: &frames,
+            };
+            let rules = open::Rules {
+                begin: &begin,
+                hasher,
+                bound: options.connections.div_ceil(SHARDS).max(1),
+                linger: i64::try_from(options.linger.as_nanos()).unwrap_or(i64::MAX),
+            };
+            let sender = sender.clone();
+            workers.push(scope.spawn(move || {
+                let _guard = StopOnPanic(place.stop);
+                let result = worker::work(cursor, &place, &rules, options, &sender);
+                if result.is_err() {
+                    place.stop.store(true, Ordering::Relaxed);
+                }
+                result
+            }));
+        }
+        drop(sender);
+        loop {
+            match receiver.recv_timeout(TELL) {
+                Ok(finished) => {
+                    let finished: Vec<Finished<F::Report>> = finished;
+                    finished.into_iter().for_each(&mut each);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if progress(told()).is_break() {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        workers
+            .into_iter()
+            .map(|worker| match worker.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect::<Vec<_>>()
+    });
+    let complete = !stop.load(Ordering::Relaxed);
+    let mut parts = results
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter();
+    let Some(mut summary) = parts.next() else {
+        return Err(ReadError::Nothing);
+    };
+    for part in parts {
+        summary.totals.merge(&part.totals);
+        summary.connections += part.connections;
+        summary.evicted += part.evicted;
+        summary.hurried += part.hurried;
+    }
+    summary.complete = complete;
+    let _ = progress(told());
+    Ok(summary)
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One worker: all records, its own shards' connections.
+
+use super::key::{Key, KeyHasher};
+use super::open::{Connections, Label, Rules};
+use super::{Began, Finished, Follow, Options, SHARDS, Summary};
+use crate::decode::{self, DecodeOptions, Other, locate};
+use crate::filter::Filter;
+use crate::read::{Cursor, ReadError, Record};
+use crate::segment::{Segment, Timestamp};
+use crate::totals::Totals;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+
+/// Segments whose connections' memory is fetched while others are worked on.
+const BATCH: usize = 32;
+/// Finished connections handed over at once.
+const HAND_OVER: usize = 64;
+
+/// Which worker it is.
+pub(super) struct Place<'a> {
+    pub(super) number: usize,
+    pub(super) workers: usize,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) frames: &'a AtomicU64,
+}
+
+/// A segment of a batch.
+struct Pending {
+    record: Record,
+    place: decode::Place,
+    label: Label,
+}
+
+impl Pending {
+    /// To be filled.
+    const EMPTY: Pending = Pending {
+        record: Record::EMPTY,
+        place: decode::Place::EMPTY,
+        label: Label::EMPTY,
+    };
+}
+
+type Sender<F> = SyncSender<Vec<Finished<<F as Follow>::Report>>>;
+
+pub(super) fn work<F, B>(
+    mut cursor: Cursor,
+    place: &Place<'_>,
+    rules: &Rules<'_, B>,
+    options: &Options,
+    sender: &Sender<F>,
+) -> Result<Summary, ReadError>
+where
+    F: Follow,
+    B: Fn(&Segment<'_>, Began) -> F,
+{
+    let mut worker = Worker {
+        connections: Connections::<F>::new(),
+        mine: std::array::from_fn(|shard| shard % place.workers == place.number),
+        others: place.number as u64,
+        workers: place.workers as u64,
+        batch: [Pending::EMPTY; BATCH],
+        totals: Totals::default(),
+        first: None,
+        last: None,
+        decode: options.decode,
+        filter: options.filter.as_ref(),
+    };
+    while cursor.refill()? {
+        worker.piece(&mut cursor, rules);
+        worker.hand_over(sender, HAND_OVER);
+        if place.number == 0 {
+            place.frames.store(cursor.frames(), Ordering::Relaxed);
+        }
+        if place.stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let notes = cursor.notes().clone();
+    drop(cursor);
+    while worker.connections.finish_some() {
+        worker.hand_over(sender, HAND_OVER);
+    }
+    worker.hand_over(sender, 1);
+    let tally = worker.connections.tally;
+    Ok(Summary {
+        totals: worker.totals,
+        notes,
+        first: worker.first,
+        last: worker.last,
+        connections: tally.begun,
+        evicted: tally.evicted,
+        hurried: tally.hurried,
+        complete: true,
+    })
+}
+
+struct Worker<'a, F: Follow> {
+    connections: Connections<F>,
+    /// Which shards are this worker's.
+    mine: [bool; SHARDS],
+    /// Frames that are not TCP are counted by the worker with this rest of their number.
+    others: u64,
+    workers: u64,
+    batch: [Pending; BATCH],
+    totals: Totals,
+    first: Option<Timestamp>,
+    last: Option<Timestamp>,
+    decode: DecodeOptions,
+    filter: Option<&'a Filter>,
+}
+
+impl<F: Follow> Worker<'_, F> {
+    fn hand_over(&mut self, sender: &Sender<F>, at_least: usize) {
+        let out = &mut self.connections.out;
+        if out.len() >= at_least {
+            // Nobody listens any more only if the caller's closure panicked.
+            let next = Vec::with_capacity(2 * HAND_OVER);
+            let _ = sender.send(std::mem::replace(out, next));
+        }
+    }
+
+    /// Whether the filter leaves a frame out.
+    fn unwanted(&mut self, data: &[u8], record: &Record) -> bool {
+        let wanted = |f: &Filter| f.matches(record.link, data, record.wire_length);
+        if self.filter.is_none_or(wanted) {
+            return false;
+        }
+        if record.number % self.workers == self.others {
+            self.totals.filtered_out.add(record.wire_length);
+        }
+        true
+    }
+
+    #[cold]
+    fn other(&mut self, other: Other, record: &Record) {
+        if record.number % self.workers == self.others {
+            self.totals.other(other, record.wire_length);
+        }
+    }
+
+    /// All records of the present piece.
+    fn piece<B: Fn(&Segment<'_>, Began) -> F>(
+        &mut self,
+        cursor: &mut Cursor,
+        rules: &Rules<'_, B>,
+    ) {
+        let piece = cursor.piece();
+        let bytes = piece.bytes();
+        let mut record = Record::EMPTY;
+        let mut filled = 0;
+        while cursor.next_here(&mut record) {
+            if record.number == 1 {
+                self.first = Some(record.time);
+            }
+            let data = &bytes[record.start..record.start + record.captured as usize];
+            if self.filter.is_some() && self.unwanted(data, &record) {
+                continue;
+            }
+            let found = match locate(record.link, data, record.wire_length, self.decode) {
+                Ok(found) => found,
+                Err(other) => {
+                    self.other(other, &record);
+                    continue;
+                }
+            };
+            let (key, from_low) = Key::of(found, data);
+            let shard = (KeyHasher::FIXED.hash(&key) >> 32) as usize % SHARDS;
+            let tag = rules.hasher.hash(&key) as u32;
+            self.connections.prefetch_table(tag);
+            // Field by field: a copy of it all would wait for what was just written.
+            let pending = &mut self.batch[filled];
+            pending.record.number = record.number;
+            pending.record.time = record.time;
+            pending.record.start = record.start;
+            pending.record.captured = record.captured;
+            pending.record.wire_length = record.wire_length;
+            pending.place = found;
+            pending.label.key = key;
+            pending.label.from_low = from_low;
+            pending.label.shard = shard as u8;
+            pending.label.tag = tag;
+            // Which worker's it is is hard to predict: no branch, the next one overwrites it.
+            filled += usize::from(self.mine[shard]);
+            if filled == BATCH {
+                self.follow(filled, bytes, rules);
+                filled = 0;
+            }
+        }
+        self.follow(filled, bytes, rules);
+        if record.number > 0 {
+            self.last = Some(record.time);
+        }
+    }
+
+    /// What is in the batch goes to its connections.
+    fn follow<B: Fn(&Segment<'_>, Began) -> F>(
+        &mut self,
+        filled: usize,
+        bytes: &[u8],
+        rules: &Rules<'_, B>,
+    ) {
+        let batch = &mut self.batch[..filled];
+        for pending in &mut *batch {
+            pending.label.guess = self.connections.prefetch_slot(pending.label.tag);
+        }
+        for pending in &*batch {
+            self.connections.prefetch_follow(pending.label.guess);
+        }
+        for pending in &*batch {
+            let record = &pending.record;
+            let data = &bytes[record.start..record.start + record.captured as usize];
+            self.totals.tcp_frame(record.wire_length);
+            let segment = pending.place.segment(record, data, self.decode);
+            self.connections.segment(&pending.label, &segment, rules);
+        }
+    }
+}

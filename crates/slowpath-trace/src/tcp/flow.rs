@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is remembered of one direction while the connection is open. The fields that every
+//! segment touches stand first; what is rare is behind a pointer.
+
+use super::event::Cause;
+use super::ledger::Ledger;
+use super::ranges::Ranges;
+use super::report::{Direction, Dropped, Offered};
+use super::samples::Samples;
+use super::tally::Tally;
+use super::wireshark;
+
+/// Positions start one wrap up, so that numbers before the first are positive too.
+const FIRST_WRAP: u64 = 1 << 32;
+
+/// Gaps waited for at a time.
+pub(super) const GAPS: usize = 256;
+
+/// Retransmissions that a later DSACK or timestamp may prove needless.
+pub(super) const RESENT: usize = 64;
+
+/// Frames compared for hardware duplicates, as many as tcptrace remembers.
+const FRAMES: usize = 8;
+
+/// One direction: what a side sent, and what is known of the ACKs for it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flow {
+    /// The sequence numbers have an origin.
+    pub known: bool,
+    /// This side has sent a segment.
+    pub seen: bool,
+    /// Its SYN was seen.
+    pub syn: bool,
+    /// The other side acknowledged data, or no SYN tells whether.
+    pub data_acked: bool,
+    /// This side's windows are scaled, and one above zero was seen.
+    pub scaled: bool,
+    /// This side's last window was zero.
+    pub closed: bool,
+    /// The last segment of this side was a keep-alive.
+    pub keep_alive: bool,
+    /// The last segment of this side was a zero-window probe.
+    pub probing: bool,
+    /// Nothing in flight since an ACK without data, all before having been small.
+    pub drained_small: bool,
+    /// This side has sent FIN.
+    pub fins: bool,
+    /// There are gaps, SACK blocks or retransmissions that an ACK may pass.
+    pub lossy: bool,
+    /// SYNs of this side, as far as they fit.
+    pub syns: u8,
+    /// Shift of this side's windows.
+    pub shift: u8,
+    /// How far this side's IP identification can be trusted to count.
+    pub id_trust: u8,
+    /// IP identification of the last segment.
+    pub id: u16,
+    /// Sequence number 0 as a position.
+    pub origin: u64,
+    /// One past the highest number sent.
+    pub next: u64,
+    /// When `next` moved last.
+    pub next_time: i64,
+    /// When this side sent first, and first data.
+    pub first_time: i64,
+    pub first_data: i64,
+    /// Highest acknowledgement of this side's data.
+    pub acked: u64,
+    /// The last acknowledgement, or the SYN before any.
+    pub peer_ack: u64,
+    /// When an ACK of this side's data came last.
+    pub ack_time: i64,
+    /// Duplicate ACKs in a row, RFC 5681.
+    pub duplicates: u32,
+    /// ACKs of the end of the acknowledged range, as tcptrace counts them.
+    pub repeats: u32,
+    /// This side's last acknowledgement number as a position, 0 before the first.
+    pub last_ack: u64,
+    /// How far this side lets the other send: a position of the other's.
+    pub edge: u64,
+    /// The last window, scaled.
+    pub window: u64,
+    /// When this side sent last.
+    pub last_time: i64,
+    /// When this side sent data last.
+    pub data_time: i64,
+    /// Its payload.
+    pub data_length: u32,
+    /// The last timestamp value.
+    pub tsval: u32,
+    /// A timestamp value waiting for its echo, and when it was first seen.
+    pub timed: Option<(u32, i64)>,
+    /// RFC 6298's smoothed RTT and variation, ns; 0 before the first sample.
+    pub srtt: i64,
+    pub rttvar: i64,
+    /// Shortest RTT by ACK or timestamp, ns; 0 before the first.
+    pub rtt_min: i64,
+    /// The full size so far for `Rtt::full_size`.
+    pub full_size: u32,
+    pub rtt_acked: Samples,
+    pub rtt_full_size: Samples,
+    pub rtt_timestamps: Samples,
+    /// What the SYN offered.
+    pub offered: Offered,
+    /// What every segment changes.
+    pub tally: Tally,
+    /// Outstanding window: the last and its time.
+    pub owin: (u64, i64),
+    /// Bytes since an idle time, until the next ACK; `u64::MAX`: no burst.
+    pub burst: u64,
+    /// When the other side's window was filled; 0: it is not.
+    pub filled: i64,
+    /// What tshark's rules know.
+    pub wireshark: wireshark::Flow,
+    /// The segments.
+    pub ledger: Ledger,
+    /// The last frames: sequence number, IP identification, length.
+    pub frames: [u64; FRAMES],
+    pub frame_index: u8,
+    /// What is rare.
+    pub rare: Option<Box<Rare>>,
+    /// The figures, but for those in `tally` and the RTT samples here.
+    pub report: Option<Box<Direction>>,
+}
+
+/// State of directions with losses, gaps, SACK.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rare {
+    /// Gaps in what was seen, in sequence.
+    pub gaps: Vec<Gap>,
+    /// SACKed by the other side and not acknowledged.
+    pub sacked: Ranges,
+    /// Acknowledged and never seen.
+    pub lost: Ranges,
+    /// Late retransmissions that may prove needless.
+    pub resent: Vec<Resent>,
+    /// Recovery from a loss ends with the ACK of this.
+    pub recovery: u64,
+    /// And recovery from a timeout.
+    pub timeout: u64,
+    /// The last retransmission's cause.
+    pub cause: Option<Cause>,
+    /// When the third duplicate ACK came.
+    pub asked: i64,
+    /// When this side's window closed.
+    pub closed: i64,
+    /// One past a zero-window probe.
+    pub probe_end: u64,
+    /// The end of the FIN.
+    pub fin: u64,
+    /// When everything was acknowledged, for Nagle's rule, and how long the ACK took.
+    pub drained: (i64, i64),
+    pub dropped: Dropped,
+}
+
+/// A range that was jumped over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    pub start: u64,
+    pub end: u64,
+    /// When the segment after it came.
+    pub opened: i64,
+    /// IP identification of the segments before and after it.
+    pub ids: Option<(u16, u16)>,
+    /// Timestamp value of the segment after it.
+    pub tsval: Option<u32>,
+}
+
+/// A retransmission.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resent {
+    pub start: u64,
+    pub end: u64,
+    pub frame: u64,
+    pub tsval: Option<u32>,
+    /// It was the lowest outstanding and no ACK has covered it yet.
+    pub waiting: bool,
+    pub spurious: bool,
+}
+
+impl Flow {
+    /// The position of a sequence number near what was sent. The first one seen gets the
+    /// relative number `first`.
+    #[inline]
+    pub(super) fn position(&mut self, number: u32, first: u32) -> u64 {
+        if !self.known {
+            self.known = true;
+            self.origin = FIRST_WRAP + u64::from(number) - u64::from(first);
+            self.next = self.origin;
+            self.acked = self.origin;
+        }
+        unwrap(self.next, number)
+    }
+
+    /// A position relative to the origin.
+    pub(super) fn relative(&self, position: u64) -> i64 {
+        position.wrapping_sub(self.origin) as i64
+    }
+
+    /// A SYN with another number than expected: sequence numbers start anew, above all
+    /// that was seen.
+    #[cold]
+    pub(super) fn restart(&mut self, number: u32) -> u64 {
+        let floor = self.ledger.top().max(self.next).max(FIRST_WRAP);
+        let mut position = unwrap(floor, number);
+        if position < floor {
+            position += FIRST_WRAP;
+        }
+        self.known = true;
+        self.origin = position;
+        self.next = position;
+        self.acked = position;
+        self.edge = 0;
+        if let Some(rare) = &mut self.rare {
+            rare.gaps.clear();
+        }
+        position
+    }
+
+    /// The figures that are not changed by every segment.
+    pub(super) fn report(&mut self) -> &mut Direction {
+        self.report.get_or_insert_default()
+    }
+
+    /// Brings the report up to date.
+    pub(super) fn spill(&mut self) {
+        self.tally.spill(self.report.get_or_insert_default());
+    }
+
+    pub(super) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Bytes sent and not acknowledged.
+    #[inline]
+    pub(super) fn flight(&self) -> u64 {
+        self.next.saturating_sub(self.acked)
+    }
+
+    /// The right edge of the highest SACK block, or 0.
+    pub(super) fn sacked_above(&self, position: u64) -> u64 {
+        self.rare
+            .as_ref()
+            .filter(|r| !r.sacked.is_empty())
+            .map_or(0, |r| r.sacked.covered(position, u64::MAX))
+    }
+
+    /// Whether a frame with these numbers was among the last ones; remembers it.
+    #[inline]
+    pub(super) fn captured_twice(&mut self, sequence: u32, id: u16, length: u32) -> bool {
+        if id == 0 || sequence == 0 {
+            return false;
+        }
+        let key = u64::from(sequence) << 32 | u64::from(id) << 16 | u64::from(length as u16);
+        if self.frames.contains(&key) {
+            return true;
+        }
+        self.frames[usize::from(self.frame_index) % FRAMES] = key;
+        self.frame_index = self.frame_index.wrapping_add(1);
+        false
+    }
+
+    /// Adds an RTT sample by RFC 6298 section 2.
+    #[inline]
+    pub(super) fn smooth(&mut self, rtt: i64) {
+        let rtt = rtt.max(0);
+        if self.srtt == 0 {
+            self.srtt = rtt.max(1);
+            self.rttvar = rtt / 2;
+        } else {
+            self.rttvar += ((self.srtt - rtt).abs() - self.rttvar) / 4;
+            self.srtt = (self.srtt + (rtt - self.srtt) / 8).max(1);
+        }
+        self.shorter(rtt);
+    }
+
+    /// Keeps the shortest RTT.
+    #[inline]
+    pub(super) fn shorter(&mut self, rtt: i64) {
+        if rtt > 0 && (self.rtt_min == 0 || rtt < self.rtt_min) {
+            self.rtt_min = rtt;
+        }
+    }
+}
+
+/// The position nearest to `reference` with these low 32 bits.
+#[inline]
+pub(super) fn unwrap(reference: u64, number: u32) -> u64 {
+    let distance = number.wrapping_sub(reference as u32) as i32;
+    reference.wrapping_add_signed(i64::from(distance))
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Was it sent again or only late, and why was it sent again? Judged by what passed here,
+//! wherever "here" is: the stack's own reasons are not on the wire.
+//!
+//! What is known: `turnaround`, the shortest time from here to the sender and back (RTT of
+//! the other side's segments); `path`, the smoothed RTT of the whole path; when the last ACK
+//! passed here, and when the sender last sent data. An ACK is answered here one turnaround
+//! later: a retransmission within that time, and a bit, is *clocked* by the ACK.
+//!
+//! **Rules for any repeated segment**, the first that fits:
+//!
+//! 1. *Hardware duplicate*: the IP identification, not zero, the sequence number and the
+//!    length of one of the last eight segments of the direction. The frame was captured or
+//!    delivered twice.
+//! 2. *Keep-alive or zero-window probe*: at most one byte just before the next number,
+//!    everything acknowledged (RFC 9293 sections 3.8.4 and 3.8.6.1); any data while the
+//!    window is closed.
+//! 3. *Handshake*: a SYN. *FIN*: a FIN without data.
+//! 4. *Late or again* ([`late`]): the bytes were not seen before, the numbers after them
+//!    were. In this order:
+//!    - timestamps: an earlier TSval than the segment that opened the gap had is late, a
+//!      later one was sent after it: again;
+//!    - IP identification, where it counts (RFC 6864 allows anything): likewise;
+//!    - the sender cannot know of a gap sooner than one turnaround after it opened: late;
+//!    - three duplicate ACKs, or SACK above, and the turnaround is over: again;
+//!    - the clock: within the larger of the turnaround and 3 ms (Wireshark's threshold
+//!      without an RTT) late, else again. Counted as ambiguous.
+//!
+//! **Rules for the cause**, [`cause`]:
+//!
+//! 5. *Fast*: clocked, and a loss was signalled: three duplicate ACKs (RFC 5681 section
+//!    3.2), three segments' worth of SACK above (RFC 6675 section 4), recovery not over
+//!    (NewReno's partial ACKs, RFC 6582), or fewer duplicates or SACK where nothing but an
+//!    ACK can have set it off (RFC 5827's early retransmit, RACK of RFC 8985).
+//! 6. *Tail loss probe* (RFC 8985 section 7): not clocked; the last segment sent, others
+//!    before it outstanding; no loss signalled; nothing was sent for less than an RTO could
+//!    be (path RTT + 200 ms, Linux's minimum).
+//! 7. *Timeout* (RFC 6298): not clocked, or sent again before and silent since for two path
+//!    RTTs and 200 ms. A lone outstanding segment is called so too, although some stacks
+//!    probe with it: the wire cannot tell.
+//! 8. *After a timeout*: below what was sent when the timer ran out, without another
+//!    silence.
+//! 9. *Unexplained*: the rest. ACKs that passed elsewhere or were not captured, most likely.
+
+use super::connection::Step;
+use super::event::{Cause, Marks};
+use super::flow::{Flow, Gap};
+use crate::segment::Flags;
+
+/// Wireshark's reordering threshold where no RTT is known.
+const REORDER_NANOS: i64 = 3_000_000;
+
+/// A host's own time to answer an ACK.
+const HOST_NANOS: i64 = 2_000_000;
+
+/// Linux's TCP_RTO_MIN (include/net/tcp.h); RFC 6298 section 2.4 has one second.
+const RTO_MIN_NANOS: i64 = 200_000_000;
+
+/// Duplicate ACKs that signal a loss (RFC 5681 section 3.2).
+const DUPLICATES: u32 = 3;
+
+/// IP identifications that stepped forward before they count as evidence.
+const ID_TRUST: u8 = 4;
+
+/// What data is that was not seen before, although later numbers were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    /// Overtaken.
+    Reordered,
+    /// Its first copy was lost before it came here.
+    Resent,
+}
+
+/// Rule 4.
+pub(super) fn late(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, gap: Option<&Gap>) -> Late {
+    let judged = |again| if again { Late::Resent } else { Late::Reordered };
+    if let Some(gap) = gap {
+        if let (Some(opened), Some((own, _))) = (gap.tsval, step.options.timestamps)
+            && opened != own
+        {
+            return judged(own.wrapping_sub(opened) as i32 > 0);
+        }
+        if let (Some((before, opened)), Some(own)) = (gap.ids, step.s.ip_id)
+            && fwd.id_trust >= ID_TRUST
+            && own != opened
+        {
+            let window = opened.wrapping_sub(before);
+            return judged(own.wrapping_sub(before) > window);
+        }
+    }
+    let since = gap.map_or(fwd.next_time, |g| g.opened);
+    let elapsed = step.now.saturating_sub(since);
+    let turnaround = rev.rtt_min;
+    if elapsed < turnaround {
+        return Late::Reordered;
+    }
+    if fwd.duplicates >= DUPLICATES || fwd.sacked_above(step.end) > 0 {
+        return Late::Resent;
+    }
+    step.marks.set(Marks::AMBIGUOUS);
+    fwd.report().order.ambiguous += 1;
+    judged(elapsed >= turnaround.max(REORDER_NANOS))
+}
+
+/// Rules 3 and 5 to 9. `copies`: how often the data was sent again, this time included, as
+/// far as it is outstanding; `last_sent`: when it, or what jumped over it, was last sent.
+pub(super) fn cause(
+    step: &Step<'_, '_>,
+    fwd: &Flow,
+    rev: &Flow,
+    copies: u32,
+    last_sent: Option<i64>,
+) -> Cause {
+    if step.has(Flags::SYN) {
+        return Cause::Handshake;
+    }
+    if step.s.length == 0 {
+        return Cause::Fin;
+    }
+    let now = step.now;
+    let turnaround = rev.rtt_min;
+    let path = fwd.srtt.saturating_add(turnaround);
+    let mss = fwd.full_segment(rev);
+    let sacked = fwd.sacked_above(step.end);
+    let (recovery, timeout, last_cause) = fwd
+        .rare
+        .as_ref()
+        .map_or((0, 0, None), |r| (r.recovery, r.timeout, r.cause));
+
+    let since_ack = now.saturating_sub(fwd.ack_time);
+    let clocked = since_ack <= turnaround + turnaround / 2 + HOST_NANOS;
+    let silence = now.saturating_sub(fwd.data_time);
+    let since_sent = last_sent.map_or(silence, |sent| now.saturating_sub(sent));
+    let in_recovery = step.start < recovery;
+    let signalled =
+        fwd.duplicates >= DUPLICATES || sacked >= u64::from(DUPLICATES) * mss || in_recovery;
+    let hinted = fwd.duplicates > 0 || sacked > 0;
+
+    let backed_off = copies > 1 && since_sent >= path.saturating_mul(2).max(RTO_MIN_NANOS);
+    let silent = silence >= path.max(HOST_NANOS);
+    if silent && (!clocked || backed_off) {
+        let last = step.end >= fwd.next && step.start > fwd.acked;
+        let probe = last && !signalled && silence < path.saturating_add(RTO_MIN_NANOS);
+        return if probe {
+            Cause::TailLossProbe
+        } else {
+            Cause::Timeout
+        };
+    }
+    if step.start < timeout {
+        return Cause::AfterTimeout;
+    }
+    if clocked && (signalled || hinted) {
+        return Cause::Fast;
+    }
+    match last_cause {
+        Some(Cause::Fast) if in_recovery => Cause::Fast,
+        _ => Cause::Unexplained,
+    }
+}

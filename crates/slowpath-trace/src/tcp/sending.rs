@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a segment is for the side that sent it: new data, sent again, late, a probe.
+
+use super::connection::Step;
+use super::event::{Cause, Kind, Marks};
+use super::flow::{Flow, GAPS, Gap, RESENT, Resent};
+use super::ledger::Recorded;
+use super::retransmission::{self, Late};
+use crate::segment::Flags;
+
+/// More than this many full-sized segments before an ACK are a burst: RFC 6928's initial
+/// window.
+const BURST_SEGMENTS: u64 = 10;
+
+/// A full-sized segment while no MSS and no data is known: RFC 9293 section 3.7.1.
+const DEFAULT_MSS: u64 = 536;
+
+/// The timestamps option in every segment (RFC 7323 appendix A).
+const TIMESTAMPS_LENGTH: u64 = 12;
+
+/// A host's own time between an ACK and the data it lets go.
+const HOST_NANOS: i64 = 1_000_000;
+
+/// Counts what needs no other segment.
+#[inline]
+pub(super) fn count(step: &mut Step<'_, '_>, fwd: &mut Flow) {
+    let s = step.s;
+    if fwd.tally.is_full() {
+        fwd.spill();
+    }
+    let t = &mut fwd.tally;
+    t.packets += 1;
+    t.wire_bytes += u64::from(s.wire_length);
+    t.codepoints[usize::from(s.ecn & 3)] += 1;
+    if fwd.seen {
+        t.silence = t.silence.max(step.now.saturating_sub(fwd.last_time));
+    } else {
+        fwd.first_time = step.now;
+    }
+    if step.has(Flags::SYN | Flags::FIN | Flags::RST | Flags::ECE | Flags::CWR) {
+        count_flags(step, fwd);
+    }
+    if s.length > 0 {
+        count_data(step, fwd);
+    }
+    if step.ack.is_some() {
+        fwd.tally.acks += 1;
+    }
+    fwd.probing = false;
+    fwd.keep_alive = false;
+}
+
+#[inline]
+fn count_data(step: &mut Step<'_, '_>, fwd: &mut Flow) {
+    let s = step.s;
+    let t = &mut fwd.tally;
+    t.data_packets += 1;
+    t.data_bytes += u64::from(s.length);
+    if t.largest == 0 {
+        t.smallest = s.length;
+        fwd.first_data = step.now;
+    }
+    t.smallest = t.smallest.min(s.length);
+    t.largest = t.largest.max(s.length);
+    t.pushed += u32::from(step.has(Flags::PSH));
+    let captured = u32::try_from(s.payload.len()).unwrap_or(u32::MAX);
+    if captured < s.length {
+        t.truncated_packets += 1;
+        t.truncated_bytes += u64::from(s.length - captured);
+    }
+    if step.has(Flags::URG) {
+        let d = &mut fwd.report().data;
+        d.urgent_packets += 1;
+        d.urgent_bytes += u64::from(s.urgent);
+    }
+}
+
+fn count_flags(step: &mut Step<'_, '_>, fwd: &mut Flow) {
+    fwd.fins |= step.has(Flags::FIN);
+    fwd.syns = fwd.syns.saturating_add(u8::from(step.has(Flags::SYN)));
+    let r = fwd.report();
+    if step.has(Flags::SYN) {
+        r.control.syns += 1;
+    } else {
+        if step.has(Flags::ECE) {
+            r.ecn.echoes += 1;
+            step.marks.set(Marks::ECE);
+        }
+        if step.has(Flags::CWR) {
+            r.ecn.reduced += 1;
+            step.marks.set(Marks::CWR);
+        }
+    }
+    r.control.fins += u64::from(step.has(Flags::FIN));
+    r.control.resets += u64::from(step.has(Flags::RST));
+}
+
+/// Places the segment among what this side sent before.
+#[inline]
+pub(super) fn numbers(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
+    let s = step.s;
+    if s.ecn == 3 {
+        step.marks.set(Marks::CE);
+    }
+    let twice = identified(step, fwd);
+    if step.start == step.end {
+        return without_data(step, fwd, rev, twice);
+    }
+    if rev.window == 0 && rev.seen && !step.has(Flags::SYN) {
+        return probe(step, fwd);
+    }
+    let mut forgotten = 0;
+    let limit = step.limits.outstanding;
+    let recorded = fwd
+        .ledger
+        .record(step.start, step.end, step.now, limit, &mut forgotten);
+    if forgotten > 0 {
+        fwd.rare().dropped.segments += forgotten;
+    }
+    if recorded.seen > 0 || recorded.before_seen || step.start < fwd.next {
+        behind(step, fwd, rev, recorded, twice);
+    } else {
+        ahead(step, fwd);
+        step.new_bytes = u64::from(s.length);
+        fwd.tally.unique_bytes += step.new_bytes;
+    }
+    if step.end > fwd.next && !step.has(Flags::RST) {
+        fwd.next = step.end;
+        fwd.next_time = step.now;
+    }
+    if step.has(Flags::SYN) {
+        // Nothing is acknowledged yet: as if the other side had asked for the SYN.
+        fwd.peer_ack = step.start;
+        rev.last_ack = step.start;
+    }
+    if step.has(Flags::FIN) {
+        fwd.rare().fin = step.end;
+    }
+    if s.length > 0 {
+        if step.kind == Kind::Data {
+            new_data(step, fwd, rev);
+        }
+        fwd.data_time = step.now;
+        fwd.data_length = s.length;
+    }
+}
+
+impl Step<'_, '_> {
+    /// Some of its numbers were seen before.
+    fn seen_before(&self) -> bool {
+        self.not_next && self.new_bytes < u64::from(self.s.length)
+    }
+}
+
+/// Whether the frame was captured twice; follows IP identification and timestamps.
+#[inline]
+fn identified(step: &Step<'_, '_>, fwd: &mut Flow) -> bool {
+    let s = step.s;
+    if let Some((tsval, _)) = step.options.timestamps
+        && (tsval != fwd.tsval || !fwd.seen)
+    {
+        fwd.tsval = tsval;
+        if fwd.timed.is_none() {
+            fwd.timed = Some((tsval, step.now));
+        }
+    }
+    let Some(id) = s.ip_id else { return false };
+    let twice = fwd.captured_twice(s.sequence, id, s.length);
+    if twice {
+        fwd.report().order.hardware_duplicates += 1;
+    } else {
+        // A counter steps forward, by few.
+        let step = id.wrapping_sub(fwd.id);
+        fwd.id_trust = match step {
+            1..=1024 => fwd.id_trust.saturating_add(1),
+            _ => fwd.id_trust / 4,
+        };
+        fwd.id = id;
+    }
+    twice
+}
+
+/// A segment without data, SYN and FIN.
+#[inline]
+fn without_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, twice: bool) {
+    if step.has(Flags::RST) {
+        return;
+    }
+    if twice {
+        step.kind = Kind::HardwareDuplicate;
+    }
+    if !fwd.seen {
+        fwd.next = fwd.next.max(step.start);
+    } else if step.start > fwd.next {
+        gap(step, fwd);
+        fwd.next = step.start;
+        fwd.next_time = step.now;
+    } else if step.start + 1 == fwd.next && fwd.acked >= fwd.next {
+        below_next(step, fwd, rev);
+    }
+}
+
+/// Nothing or one byte just before the next number, everything acknowledged: the other
+/// side is asked whether it is there, or whether its window is open.
+#[cold]
+fn below_next(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow) {
+    if rev.seen && rev.window == 0 {
+        step.kind = Kind::ZeroWindowProbe;
+        fwd.report().window.empty_probes += 1;
+        fwd.probing = true;
+    } else {
+        step.kind = Kind::KeepAlive;
+        fwd.report().control.keep_alives += 1;
+        fwd.keep_alive = true;
+    }
+}
+
+/// Data into a closed window. It is not in the ledger: whether the receiver takes it, only
+/// its ACK can tell.
+#[cold]
+fn probe(step: &mut Step<'_, '_>, fwd: &mut Flow) {
+    step.kind = Kind::ZeroWindowProbe;
+    fwd.probing = true;
+    let w = &mut fwd.report().window;
+    w.probes += 1;
+    w.probe_bytes += u64::from(step.s.length);
+    fwd.data_time = step.now;
+    let end = step.end;
+    let rare = fwd.rare();
+    rare.probe_end = rare.probe_end.max(end);
+}
+
+/// New numbers at the end.
+#[inline]
+fn ahead(step: &mut Step<'_, '_>, fwd: &mut Flow) {
+    if fwd.seen && step.start > fwd.next {
+        gap(step, fwd);
+    }
+    step.kind = if step.has(Flags::SYN) {
+        if step.has(Flags::ACK) {
+            Kind::SynAck
+        } else {
+            Kind::Syn
+        }
+    } else if step.s.length > 0 {
+        Kind::Data
+    } else {
+        Kind::Fin
+    };
+}
+
+/// Numbers were left out before this segment.
+#[cold]
+fn gap(step: &mut Step<'_, '_>, fwd: &mut Flow) {
+    let start = fwd
+        .rare
+        .as_ref()
+        .map_or(fwd.next, |r| r.probe_end.max(fwd.next));
+    if start >= step.start || step.has(Flags::RST) {
+        return;
+    }
+    step.marks.set(Marks::GAP);
+    fwd.report().order.gaps += 1;
+    fwd.report().order.gap_bytes += step.start - start;
+    let gap = Gap {
+        start,
+        end: step.start,
+        opened: step.now,
+        // The identification before the gap was replaced by this segment's: one step back
+        // is the least it can have been.
+        ids: step
+            .s
+            .ip_id
+            .filter(|_| fwd.id_trust >= 2)
+            .map(|id| (id.wrapping_sub(1024), id)),
+        tsval: step.options.timestamps.map(|t| t.0),
+    };
+    let rare = fwd.rare();
+    if rare.gaps.len() >= GAPS {
+        rare.gaps.remove(0);
+        rare.dropped.ranges += 1;
+    }
+    rare.gaps.push(gap);
+    fwd.lossy = true;
+}
+
+/// Numbers below what was sent before: again, or late.
+#[cold]
+fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorded, twice: bool) {
+    let s = step.s;
+    let (syn, fin) = (step.has(Flags::SYN), step.has(Flags::FIN));
+    // SYN and FIN are no payload: repeated ones do not make less of it.
+    let control = u64::from(syn && fwd.syns > 1) + u64::from(fin && fwd.report().control.fins > 1);
+    let repeated = recorded.seen.saturating_sub(control);
+    step.new_bytes = u64::from(s.length).saturating_sub(repeated);
+    fwd.tally.unique_bytes += step.new_bytes;
+
+    step.not_next = recorded.seen > 0 || recorded.before_seen;
+    let r = fwd.report();
+    r.order.before_seen += u64::from(recorded.before_seen);
+    if recorded.seen > 0 {
+        r.retransmitted.seen_before += 1;
+        r.retransmitted.seen_before_bytes += recorded.seen;
+        r.retransmitted.most = r.retransmitted.most.max(recorded.copies);
+        if let Some(sent) = recorded.last_sent {
+            r.retransmitted.interval.add(step.now.saturating_sub(sent));
+        }
+    }
+    if step.end <= fwd.acked {
+        step.marks.set(Marks::ALREADY_ACKED);
+    }
+    if twice {
+        step.kind = Kind::HardwareDuplicate;
+        return;
+    }
+    let keep_alive = s.length == 1 && !syn && !fin;
+    if keep_alive && step.start + 1 == fwd.next && fwd.acked >= fwd.next {
+        return below_next(step, fwd, rev);
+    }
+    let opened = fill(fwd, step.start, step.end);
+    if recorded.seen == 0 {
+        match retransmission::late(step, fwd, rev, opened.as_ref()) {
+            Late::Reordered => {
+                step.kind = Kind::OutOfOrder;
+                fwd.report().order.out_of_order += 1;
+                if let Some(gap) = &opened {
+                    let late = step.now.saturating_sub(gap.opened);
+                    fwd.report().order.lateness.add(late);
+                }
+                return;
+            }
+            Late::Resent => {
+                step.marks.set(Marks::LOST_BEFORE_HERE);
+                fwd.report().retransmitted.lost_before_here += 1;
+            }
+        }
+    }
+    let last_sent = recorded.last_sent.or(opened.map(|g| g.opened));
+    resent(step, fwd, rev, recorded, last_sent);
+}
+
+/// Data sent again: why, and what it says about the connection.
+fn resent(
+    step: &mut Step<'_, '_>,
+    fwd: &mut Flow,
+    rev: &Flow,
+    recorded: Recorded,
+    last_sent: Option<i64>,
+) {
+    let cause = retransmission::cause(step, fwd, rev, recorded.copies, last_sent);
+    step.kind = Kind::Retransmission(cause);
+    let silence = step.now.saturating_sub(fwd.data_time.max(fwd.ack_time));
+    let r = &mut fwd.report().retransmitted;
+    r.packets += 1;
+    r.bytes += match recorded.seen {
+        0 => step.end - step.start,
+        seen => seen,
+    };
+    if step.marks.any(Marks::ALREADY_ACKED) {
+        r.already_acked += 1;
+    }
+    match cause {
+        Cause::Fast => r.fast += 1,
+        Cause::Timeout => {
+            r.timeouts += 1;
+            r.timeout_wait.add(silence);
+        }
+        Cause::AfterTimeout => r.after_timeout += 1,
+        Cause::TailLossProbe => r.tail_loss_probes += 1,
+        Cause::Handshake => r.syns += 1,
+        Cause::Fin => r.fins += 1,
+        Cause::Unexplained => r.unexplained += 1,
+    }
+    let (next, acked) = (fwd.next.max(step.end), fwd.acked);
+    let rare = fwd.rare();
+    match cause {
+        Cause::Fast => rare.recovery = next,
+        Cause::Timeout => {
+            rare.timeout = next;
+            rare.recovery = 0;
+        }
+        _ => {}
+    }
+    rare.cause = Some(cause);
+    if rare.resent.len() >= RESENT {
+        rare.resent.remove(0);
+    }
+    fwd.lossy = true;
+    let rare = fwd.rare();
+    rare.resent.push(Resent {
+        start: step.start,
+        end: step.end,
+        frame: step.s.frame,
+        tsval: step.options.timestamps.map(|t| t.0),
+        waiting: step.start <= acked && step.end > acked,
+        spurious: false,
+    });
+}
+
+/// Takes `start..end` out of the gaps; returns the first gap touched as it was.
+fn fill(fwd: &mut Flow, start: u64, end: u64) -> Option<Gap> {
+    let rare = fwd.rare.as_mut()?;
+    let late = rare.lost.covered(start, end);
+    if late > 0 {
+        let order = &mut fwd.report.get_or_insert_default().order;
+        order.capture_lost_bytes = order.capture_lost_bytes.saturating_sub(late);
+    }
+    let mut touched = None;
+    let mut index = 0;
+    while let Some(gap) = rare.gaps.get(index).copied() {
+        if gap.end <= start || gap.start >= end {
+            index += 1;
+            continue;
+        }
+        touched = touched.or(Some(gap));
+        rare.gaps.remove(index);
+        if gap.start < start {
+            rare.gaps.insert(index, Gap { end: start, ..gap });
+            index += 1;
+        }
+        if gap.end > end {
+            rare.gaps.insert(index, Gap { start: end, ..gap });
+            index += 1;
+        }
+    }
+    touched
+}
+
+/// New data at the end: pauses, bursts, Nagle's rule, the other side's window.
+#[inline]
+fn new_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
+    let mss = fwd.full_segment(rev);
+    let length = u64::from(step.s.length);
+    if length > mss && rev.offered.mss.is_some() {
+        fwd.report().data.super_segments += 1;
+    }
+    let before = step.start.saturating_sub(fwd.acked);
+    if before == 0 || step.start <= fwd.acked + 1 {
+        after_pause(step, fwd, rev, mss);
+    }
+    if fwd.burst != u64::MAX {
+        fwd.burst += length;
+    }
+    let edge = rev.edge;
+    if edge != 0 && rev.window_is_known(fwd) {
+        // Not even another full segment fits.
+        if step.data_end == edge
+            || (step.data_end < edge && edge - step.data_end < mss && length >= mss)
+        {
+            step.marks.set(Marks::WINDOW_FULL);
+            fwd.report().window.filled += 1;
+            if fwd.filled == 0 {
+                fwd.filled = step.now;
+            }
+            if length < mss && step.data_end == edge {
+                fwd.report().window.silly_segments += 1;
+                step.marks.set(Marks::SILLY);
+            }
+            return;
+        }
+        if step.data_end > edge {
+            fwd.report().window.exceeded += 1;
+        }
+    }
+    if length < mss && before > 0 && !step.has(Flags::PSH | Flags::FIN) {
+        fwd.report().data.small_segments += 1;
+    }
+}
+
+/// The first data after everything was acknowledged.
+fn after_pause(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, mss: u64) {
+    if fwd.drained_small {
+        fwd.drained_small = false;
+        let turnaround = rev.rtt_min;
+        if let Some(rare) = &fwd.rare {
+            let (drained, held) = rare.drained;
+            let waited = step.now.saturating_sub(drained);
+            if waited <= HOST_NANOS + turnaround + turnaround / 4
+                && held >= step.limits.delayed_ack
+                && rev.data_time < fwd.data_time
+            {
+                step.marks.set(Marks::NAGLE);
+                fwd.report().flight.nagle_stalls += 1;
+                fwd.report().flight.nagle_time.add(held);
+            }
+        }
+    }
+    if fwd.data_time == 0 {
+        return;
+    }
+    let idle = step.now.saturating_sub(fwd.data_time.max(fwd.ack_time));
+    if idle >= step.limits.idle {
+        step.marks.set(Marks::AFTER_IDLE);
+        fwd.report().timing.idle.add(idle);
+        fwd.burst = 0;
+    } else if fwd.burst != u64::MAX {
+        fwd.end_burst(mss);
+    }
+}
+
+impl Flow {
+    /// Payload of a full-sized segment: what the other side's MSS leaves, or the largest
+    /// seen.
+    #[inline]
+    pub(super) fn full_segment(&self, rev: &Flow) -> u64 {
+        let Some(mss) = rev.offered.mss else {
+            return match self.tally.largest {
+                0 => DEFAULT_MSS,
+                largest => u64::from(largest),
+            };
+        };
+        let timestamps = self.offered.timestamps && rev.offered.timestamps;
+        let options = if timestamps { TIMESTAMPS_LENGTH } else { 0 };
+        u64::from(mss).saturating_sub(options).max(1)
+    }
+
+    /// Whether this side's windows are in bytes: the scale is known, `other` being the
+    /// other direction.
+    #[inline]
+    fn window_is_known(&self, other: &Flow) -> bool {
+        self.syn && (other.syn || self.offered.window_scale.is_none())
+    }
+
+    /// An ACK ends a burst.
+    #[inline]
+    pub(super) fn end_burst(&mut self, mss: u64) {
+        if self.burst > BURST_SEGMENTS * mss && self.burst != u64::MAX {
+            let burst = self.burst;
+            let flight = &mut self.report().flight;
+            flight.idle_bursts += 1;
+            flight.largest_burst = flight.largest_burst.max(burst);
+        }
+        self.burst = u64::MAX;
+    }
+}
+
+/// Flight and outstanding window, after the segment's own ACK was taken.
+#[inline]
+pub(super) fn outstanding(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow) {
+    let length = u64::from(step.s.length);
+    let flight = fwd.flight();
+    if rev.seen {
+        fwd.tally.flight = fwd.tally.flight.max(flight);
+    }
+    if length > 0 && !fwd.data_acked && !step.seen_before() {
+        let initial = &mut fwd.report().data.initial_window;
+        initial.0 += length;
+        initial.1 += 1;
+    }
+    if step.has(Flags::SYN) || step.not_next {
+        return;
+    }
+    let owin = match fwd.peer_ack {
+        0 => length,
+        ack => (step.start + length + 1).saturating_sub(ack),
+    };
+    let t = &mut fwd.tally;
+    t.owin_largest = t.owin_largest.max(owin);
+    if owin > 0 && (t.owin_smallest == 0 || owin < t.owin_smallest) {
+        t.owin_smallest = owin;
+    }
+    t.owin_sum += owin;
+    t.owins += 1;
+    let (last, since) = fwd.owin;
+    if since != 0 {
+        let time = step.now.saturating_sub(since).max(0) as u64;
+        t.owin_time += u128::from(last) * u128::from(time);
+    }
+    fwd.owin = (owin, step.now);
+}

@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Timelines: segments as they pass the place of capture, and what they mean. Times and
+//! expectations follow from the RFCs named and from the time line itself.
+
+use super::*;
+use crate::segment::{Endpoint, Flags, Segment, Timestamp};
+use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+const MS: i64 = 1_000_000;
+const MSS: u32 = 1000;
+const PAYLOAD: [u8; 1] = [0];
+
+/// A connection seen at one place, with initial sequence numbers near the wrap.
+struct Line {
+    connection: Connection,
+    heard: Heard,
+    frame: u64,
+}
+
+#[derive(Default)]
+struct Heard {
+    last: Option<(Kind, Marks)>,
+    spurious: Vec<Spurious>,
+}
+
+impl Events for Heard {
+    fn event(&mut self, event: &Event<'_>) {
+        self.last = Some((event.kind, event.marks));
+    }
+
+    fn spurious(&mut self, proof: &Spurious) {
+        self.spurious.push(*proof);
+    }
+}
+
+const CLIENT_ISN: u32 = u32::MAX - 5000;
+const SERVER_ISN: u32 = 77;
+
+fn end(last: u8, port: u16) -> Endpoint {
+    Endpoint {
+        address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)),
+        port,
+    }
+}
+
+fn segment<'a>(side: Side, time: i64, flags: u16, options: &'a [u8]) -> Segment<'a> {
+    let (source, destination) = match side {
+        Side::Client => (end(1, 40000), end(2, 80)),
+        Side::Server => (end(2, 80), end(1, 40000)),
+    };
+    Segment {
+        time: Timestamp(1_000_000 * MS + time),
+        frame: 0,
+        source,
+        destination,
+        sequence: 0,
+        acknowledgement: 0,
+        flags: Flags(flags),
+        window: 60000,
+        urgent: 0,
+        length: 0,
+        payload: &PAYLOAD[..0],
+        options,
+        checksum_ok: None,
+        ecn: 0,
+        ttl: 64,
+        ip_id: None,
+        wire_length: 54,
+    }
+}
+
+/// MSS 1000, SACK permitted.
+const OFFER: [u8; 8] = [2, 4, 3, 232, 4, 2, 1, 1];
+
+impl Line {
+    /// A handshake of 10 ms: 8 ms to the server and back, 2 ms to the client and back.
+    fn open() -> Self {
+        Self::open_with(&OFFER)
+    }
+
+    fn open_with(options: &[u8]) -> Self {
+        let first = segment(Side::Client, 0, Flags::SYN, options);
+        let mut line = Line {
+            connection: Connection::new(&first, &Options::default()),
+            heard: Heard::default(),
+            frame: 0,
+        };
+        line.pass(Segment {
+            sequence: CLIENT_ISN,
+            ..first
+        });
+        line.pass(Segment {
+            sequence: SERVER_ISN,
+            acknowledgement: CLIENT_ISN.wrapping_add(1),
+            ..segment(Side::Server, 8 * MS, Flags::SYN | Flags::ACK, options)
+        });
+        line.ack(Side::Client, 10 * MS, 1, &[]);
+        line
+    }
+
+    fn pass(&mut self, segment: Segment<'_>) {
+        self.frame += 1;
+        let segment = Segment {
+            frame: self.frame,
+            ..segment
+        };
+        self.connection.segment_with(&segment, &mut self.heard);
+    }
+
+    fn number(side: Side, relative: u32) -> u32 {
+        match side {
+            Side::Client => CLIENT_ISN.wrapping_add(relative),
+            Side::Server => SERVER_ISN.wrapping_add(relative),
+        }
+    }
+
+    /// Data of the client, acknowledging the handshake only.
+    fn data(&mut self, time: i64, sequence: u32, length: u32) {
+        self.send(Side::Client, time, sequence, length, 1, &[], None);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a header has many fields")]
+    fn send(
+        &mut self,
+        side: Side,
+        time: i64,
+        sequence: u32,
+        length: u32,
+        ack: u32,
+        options: &[u8],
+        ip_id: Option<u16>,
+    ) {
+        self.pass(Segment {
+            sequence: Self::number(side, sequence),
+            acknowledgement: Self::number(side.peer(), ack),
+            length,
+            ip_id,
+            wire_length: 54 + length,
+            ..segment(side, time, Flags::ACK | Flags::PSH, options)
+        });
+    }
+
+    /// A pure ACK from `side`, which has sent nothing but its SYN.
+    fn ack(&mut self, side: Side, time: i64, ack: u32, options: &[u8]) {
+        self.window(side, time, ack, 60000, options);
+    }
+
+    fn window(&mut self, side: Side, time: i64, ack: u32, window: u16, options: &[u8]) {
+        self.pass(Segment {
+            sequence: Self::number(side, 1),
+            acknowledgement: Self::number(side.peer(), ack),
+            window,
+            ..segment(side, time, Flags::ACK, options)
+        });
+    }
+
+    fn last(&self) -> Kind {
+        self.heard.last.expect("a segment has passed").0
+    }
+
+    fn last_marks(&self) -> Marks {
+        self.heard.last.expect("a segment has passed").1
+    }
+
+    fn finish(self) -> ConnectionReport {
+        self.connection.finish()
+    }
+}
+
+/// SACK blocks of the client's data, after two NOPs.
+fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
+    let mut option = vec![1, 1, 5, 2 + 8 * blocks.len() as u8];
+    for (left, right) in blocks {
+        option.extend(Line::number(Side::Client, *left).to_be_bytes());
+        option.extend(Line::number(Side::Client, *right).to_be_bytes());
+    }
+    option
+}
+
+fn timestamps(value: u32, echo: u32) -> Vec<u8> {
+    let mut option = vec![1, 1, 8, 10];
+    option.extend(value.to_be_bytes());
+    option.extend(echo.to_be_bytes());
+    option
+}
+
+#[test]
+fn handshake_gives_one_rtt_of_the_path_and_one_of_each_part() {
+    let report = Line::open().finish();
+    assert_eq!(report.handshake.rtt(), Some(Duration::from_millis(10)));
+    assert_eq!(
+        report.from_client.rtt.handshake,
+        Some(Duration::from_millis(8))
+    );
+    assert_eq!(
+        report.from_server.rtt.handshake,
+        Some(Duration::from_millis(2))
+    );
+    assert_eq!(report.handshake.window_scaling, Scaling::Off);
+    assert_eq!(report.handshake.sack, Some(true));
+    assert_eq!(report.ending, Ending::Open);
+}
+
+/// Four segments over the wrap of the sequence numbers, acknowledged two by two.
+#[test]
+fn sequence_numbers_wrap() {
+    let mut line = Line::open();
+    for n in 0..8 {
+        line.data(i64::from(20 + n) * MS, 1 + n * MSS, MSS);
+    }
+    line.ack(Side::Server, 40 * MS, 1 + 8 * MSS, &[]);
+    let report = line.finish();
+    let d = &report.from_client;
+    assert_eq!((d.data.packets, d.data.unique_bytes), (8, 8000));
+    assert_eq!(d.data.acked_bytes, 8000);
+    assert_eq!(d.retransmitted, Retransmitted::default());
+    assert_eq!(d.order, Order::default());
+    assert_eq!(d.flight.most, 8000);
+    // The ACK is of exactly the last segment's end, 13 ms after it; the SYN gave 8 ms.
+    assert_eq!(d.rtt.acked.count(), 2);
+    assert_eq!(d.rtt.acked.longest(), Some(Duration::from_millis(13)));
+    assert_eq!(d.rtt.cumulative, 7);
+    assert_eq!(d.acks.stretch, 1);
+}
+
+/// RFC 5681 section 3.2: the third duplicate ACK makes the sender send the segment again.
+#[test]
+fn three_duplicate_acks_ask_for_a_fast_retransmission() {
+    let mut line = Line::open();
+    for n in 0..5 {
+        line.data(20 * MS, 1 + n * MSS, MSS);
+    }
+    for n in 0..3 {
+        line.ack(Side::Server, (28 + n) * MS, 1, &[]);
+        assert_eq!(line.last(), Kind::DuplicateAck);
+    }
+    line.data(31 * MS, 1, MSS);
+    assert_eq!(line.last(), Kind::Retransmission(Cause::Fast));
+    // NewReno: a partial ACK asks for the next (RFC 6582).
+    line.ack(Side::Server, 39 * MS, 1 + MSS, &[]);
+    line.data(40 * MS, 1 + MSS, MSS);
+    assert_eq!(line.last(), Kind::Retransmission(Cause::Fast));
+    let report = line.finish();
+    let d = &report.from_client;
+    assert_eq!((d.retransmitted.fast, d.retransmitted.packets), (2, 2));
+    assert_eq!(d.retransmitted.bytes, 2000);
+    assert_eq!(d.acks.duplicate, 3);
+    assert_eq!(d.rtt.ambiguous.count(), 1, "Karn: sent twice");
+}
+
+/// RFC 6298: nothing comes back, the timer runs out and backs off; after it the rest goes out
+/// again with the ACKs.
+#[test]
+fn silence_is_a_timeout() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, MSS);
+    line.data(20 * MS, 1 + MSS, MSS);
+    line.data(230 * MS, 1, MSS);
+    assert_eq!(line.last(), Kind::Retransmission(Cause::Timeout));
+    line.data(650 * MS, 1, MSS);
+    assert_eq!(line.last(), Kind::Retransmission(Cause::Timeout));
+    line.ack(Side::Server, 658 * MS, 1 + MSS, &[]);
+    line.data(659 * MS, 1 + MSS, MSS);
+    assert_eq!(line.last(), Kind::Retransmission(Cause::AfterTimeout));
+    let d = line.finish().from_client;
+    assert_eq!(
+        (d.retransmitted.timeouts, d.retransmitted.after_timeout),
+        (2, 1)
+    );
+    assert_eq!(d.retransmitted.most, 2);
+    assert_eq!(
+        d.retransmitted.timeout_wait.shortest(),
+        Some(Duration::from_millis(210))
+    );
+}
+
+/// RFC 8985 section 7.2: the last segment again after two RTTs, before an RTO can be.
+#[test]
+fn last_segment_after_two_rtts_is_a_tail_loss_probe() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, MSS);
+    line.data(20 * MS, 1 + MSS, MSS);
+    line.data(45 * MS, 1 + MSS, MSS);
+    assert_eq!(line.last(), Kind::Retransmission(Cause::TailLossProbe));
+}
+
+/// At the receiver's end: the first copy never comes here, the ACKs ask, a turnaround later
+/// it comes.
+#[test]
+fn retransmission_of_what_was_lost_before_here() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, MSS);
+    for n in 2..5 {
+        line.data(21 * MS, 1 + n * MSS, MSS);
+        line.ack(Side::Server, 21 * MS, 1 + MSS, &[]);
+    }
+    line.ack(Side::Server, 21 * MS, 1 + MSS, &[]);
+    line.data(24 * MS, 1 + MSS, MSS);
+    assert_eq!(line.last(), Kind::Retransmission(Cause::Fast));
+    assert!(line.last_marks().any(Marks::LOST_BEFORE_HERE));
+    let d = line.finish().from_client;
+    assert_eq!((d.order.gaps, d.order.gap_bytes), (1, 1000));
+    assert_eq!((d.order.before_seen, d.order.out_of_order), (1, 0));
+    assert_eq!(
+        (d.retransmitted.seen_before, d.retransmitted.packets),
+        (0, 1)
+    );
+}
+
+/// Sooner than the sender can know (its turnaround is 2 ms): the network reordered.
+#[test]
+fn too_soon_for_a_retransmission_is_reordering() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1 + MSS, MSS);
+    line.data(21 * MS, 1 + 2 * MSS, MSS);
+    line.data(22 * MS, 1, MSS);
+    let d = line.finish().from_client;
+    assert_eq!(d.order.gaps, 1);
+    assert_eq!((d.order.out_of_order, d.retransmitted.packets), (1, 0));
+    assert_eq!(d.order.ambiguous, 1, "by the clock alone");
+}
+
+/// RFC 7323 timestamps tell which was sent first.
+#[test]
+fn timestamps_tell_late_from_again() {
+    for (value, late) in [(99, true), (101, false)] {
+        let mut line = Line::open();
+        let mut send = |time, sequence, value| {
+            let options = timestamps(value, 5);
+            line.send(Side::Client, time, sequence, MSS, 1, &options, None);
+        };
+        send(20 * MS, 1, 99);
+        send(21 * MS, 1 + 2 * MSS, 100);
+        send(40 * MS, 1 + MSS, value);
+        assert_eq!(line.last() == Kind::OutOfOrder, late);
+        let order = line.finish().from_client.order;
+        assert_eq!((order.out_of_order, order.ambiguous), (u64::from(late), 0));
+    }
+}
+
+/// The same IP identification and sequence number: the frame was captured twice.
+#[test]
+fn same_frame_twice_is_no_retransmission() {
+    let mut line = Line::open();
+    line.send(Side::Client, 20 * MS, 1, MSS, 1, &[], Some(7));
+    line.send(Side::Client, 21 * MS, 1, MSS, 1, &[], Some(7));
+    assert_eq!(line.last(), Kind::HardwareDuplicate);
+    let d = line.finish().from_client;
+    assert_eq!(d.order.hardware_duplicates, 1);
+    assert_eq!(
+        (d.retransmitted.packets, d.retransmitted.seen_before),
+        (0, 1)
+    );
+}
+
+/// RFC 2883: the first block reports what came twice.
+#[test]
+fn dsack_proves_a_retransmission_needless() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, MSS);
+    line.data(250 * MS, 1, MSS);
+    line.ack(Side::Server, 251 * MS, 1 + MSS, &[]);
+    line.ack(Side::Server, 258 * MS, 1 + MSS, &sack(&[(1, 1 + MSS)]));
+    assert!(line.last_marks().any(Marks::DSACK));
+    assert_eq!(line.heard.spurious[0].frame, 5);
+    assert_eq!(line.heard.spurious[0].by, Proof::Dsack);
+    let report = line.finish();
+    assert_eq!(report.from_client.retransmitted.spurious, 1);
+    assert_eq!(report.from_server.control.dsacks, 1);
+}
+
+/// RFC 3522: the ACK echoes the first copy's timestamp.
+#[test]
+fn echo_of_the_first_copy_proves_a_retransmission_needless() {
+    let mut line = Line::open();
+    line.send(Side::Client, 20 * MS, 1, MSS, 1, &timestamps(10, 1), None);
+    line.send(Side::Client, 250 * MS, 1, MSS, 1, &timestamps(240, 1), None);
+    line.ack(Side::Server, 251 * MS, 1 + MSS, &timestamps(2, 10));
+    assert_eq!(line.heard.spurious[0].by, Proof::Eifel);
+    assert_eq!(line.finish().from_client.retransmitted.spurious_eifel, 1);
+}
+
+#[test]
+fn closed_window_probes_and_opening() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, MSS);
+    line.window(Side::Server, 30 * MS, 1 + MSS, 0, &[]);
+    line.data(300 * MS, 1 + MSS, 1);
+    assert_eq!(line.last(), Kind::ZeroWindowProbe);
+    line.window(Side::Server, 308 * MS, 1 + MSS, 0, &[]);
+    assert_eq!(line.last(), Kind::ZeroWindowProbeAck);
+    line.window(Side::Server, 500 * MS, 1 + MSS, 2000, &[]);
+    assert_eq!(line.last(), Kind::WindowUpdate);
+    let report = line.finish();
+    let w = report.from_server.window;
+    assert_eq!((w.closed, w.zero, w.updates), (1, 2, 1));
+    assert_eq!(w.closed_time.total(), Duration::from_millis(470));
+    assert_eq!(report.from_client.window.probes, 1);
+    assert_eq!(report.from_client.retransmitted.packets, 0);
+}
+
+#[test]
+fn filled_window_is_timed_until_it_moves() {
+    let mut line = Line::open();
+    line.window(Side::Server, 15 * MS, 1, 2000, &[]);
+    line.data(20 * MS, 1, MSS);
+    line.data(20 * MS, 1 + MSS, MSS);
+    assert!(line.last_marks().any(Marks::WINDOW_FULL));
+    line.window(Side::Server, 120 * MS, 1 + 2 * MSS, 2000, &[]);
+    let w = line.finish().from_client.window;
+    assert_eq!((w.filled, w.exceeded), (1, 0));
+    assert_eq!(w.filled_time.total(), Duration::from_millis(100));
+}
+
+#[test]
+fn keep_alive_and_its_ack() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, MSS);
+    line.ack(Side::Server, 28 * MS, 1 + MSS, &[]);
+    line.send(Side::Client, 9000 * MS, MSS, 0, 1, &[], None);
+    assert_eq!(line.last(), Kind::KeepAlive);
+    line.ack(Side::Server, 9008 * MS, 1 + MSS, &[]);
+    assert_eq!(line.last(), Kind::KeepAliveAck);
+}
+
+/// RFC 1122 section 4.2.3.2: one segment's ACK may wait, here 40 ms more than the path needs.
+#[test]
+fn lone_segments_ack_that_waits_is_delayed() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, MSS);
+    line.ack(Side::Server, 28 * MS, 1 + MSS, &[]);
+    line.data(100 * MS, 1 + MSS, 100);
+    line.ack(Side::Server, 148 * MS, 1 + MSS + 100, &[]);
+    assert!(line.last_marks().any(Marks::DELAYED_ACK));
+    // RFC 9293 section 3.7.4: the next small segment had to wait for that ACK.
+    line.data(149 * MS, 1 + MSS + 100, 100);
+    assert!(line.last_marks().any(Marks::NAGLE));
+    let d = line.finish().from_client;
+    assert_eq!((d.acks.immediate, d.acks.delayed), (1, 1));
+    assert_eq!(d.acks.delay.total(), Duration::from_millis(40));
+    assert_eq!(d.flight.nagle_stalls, 1);
+    assert_eq!(d.flight.nagle_time.total(), Duration::from_millis(48));
+}
+
+/// The receiver has what was never seen here: the capture lost it, not the network.
+#[test]
+fn acked_and_never_seen_is_the_captures_loss() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, MSS);
+    line.data(21 * MS, 1 + 2 * MSS, MSS);
+    line.ack(Side::Server, 29 * MS, 1 + 3 * MSS, &[]);
+    assert!(line.last_marks().any(Marks::ACKED_UNSEEN));
+    line.ack(Side::Server, 30 * MS, 1 + 5 * MSS, &[]);
+    let d = line.finish().from_client;
+    assert_eq!(d.order.capture_lost_bytes, 3000);
+    assert_eq!(d.order.unexplained_gap_bytes, 0);
+    assert_eq!(d.data.acked_bytes, 2000);
+}
+
+#[test]
+fn requests_and_responses_take_turns() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, 100);
+    line.send(Side::Server, 70 * MS, 1, MSS, 101, &[], None);
+    line.send(Side::Server, 71 * MS, 1 + MSS, 500, 101, &[], None);
+    line.send(Side::Client, 371 * MS, 101, 100, 1501, &[], None);
+    let turns = line.finish().turns;
+    assert_eq!((turns.from_client, turns.from_server), (2, 1));
+    assert_eq!(turns.server_think.total(), Duration::from_millis(50));
+    assert_eq!(turns.client_think.total(), Duration::from_millis(300));
+    assert_eq!((turns.largest_request, turns.largest_response), (100, 1500));
+}
+
+#[test]
+fn window_scale_counts_only_if_both_offer_it() {
+    let both = [2, 4, 3, 232, 3, 3, 7, 1];
+    let mut line = Line::open_with(&both);
+    line.window(Side::Server, 20 * MS, 1, 100, &[]);
+    let report = line.finish();
+    assert_eq!(
+        report.handshake.window_scaling,
+        Scaling::On {
+            client: 7,
+            server: 7
+        }
+    );
+    assert_eq!(report.from_server.window.largest, 12800);
+}
+
+#[test]
+fn super_segments_are_told() {
+    let mut line = Line::open();
+    line.data(20 * MS, 1, 70_000);
+    let d = line.finish().from_client;
+    assert_eq!((d.data.super_segments, d.data.unique_bytes), (1, 70_000));
+}
+
+#[test]
+fn one_direction_only() {
+    let mut line = Line::open();
+    let mut alone = Connection::new(
+        &segment(Side::Client, 0, Flags::ACK, &[]),
+        &Options::default(),
+    );
+    for n in 0..1000 {
+        line.frame = n;
+        alone.segment(&Segment {
+            sequence: (n as u32) * MSS,
+            length: MSS,
+            ..segment(Side::Client, n as i64 * MS, Flags::ACK, &[])
+        });
+    }
+    let report = alone.finish();
+    assert!(report.is_one_sided());
+    assert_eq!(report.from_client.data.unique_bytes, 1_000_000);
+    assert_eq!(report.from_server.order, Order::default());
+    assert!(report.dropped.segments > 0, "kept few, and said so");
+}
+
+/// Small numbers, so that segments meet; times that go back; any flags and options.
+fn arbitrary() -> impl Strategy<Value = (bool, i64, u32, u32, u16, u16, u32, Vec<u8>, Option<u16>)>
+{
+    let number = prop_oneof![
+        0..40u32,
+        (0..40u32).prop_map(|n| u32::MAX - n),
+        any::<u32>()
+    ];
+    (
+        any::<bool>(),
+        prop_oneof![0..1000i64, any::<i64>()],
+        number.clone(),
+        number,
+        any::<u16>(),
+        prop_oneof![Just(0u16), 0..20u16, any::<u16>()],
+        prop_oneof![0..20u32, any::<u32>()],
+        prop::collection::vec(prop_oneof![0..12u8, any::<u8>()], 0..40),
+        prop::option::of(0..4u16),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn anything_is_accepted(segments in prop::collection::vec(arbitrary(), 1..60)) {
+        let mut connection = None;
+        let (mut packets, mut bytes) = (0, 0u64);
+        for (from_client, time, sequence, ack, flags, window, length, options, ip_id) in &segments {
+            let side = if *from_client { Side::Client } else { Side::Server };
+            let s = Segment {
+                time: Timestamp(*time),
+                sequence: *sequence,
+                acknowledgement: *ack,
+                window: *window,
+                length: *length,
+                ip_id: *ip_id,
+                ..segment(side, 0, *flags, options)
+            };
+            let options = Options { outstanding: 8, ..Options::default() };
+            let connection = connection.get_or_insert_with(|| Connection::new(&s, &options));
+            let mut events = 0;
+            connection.segment_with(&s, &mut |_: &Event<'_>| events += 1);
+            prop_assert_eq!(events, 1);
+            packets += 1;
+            bytes += u64::from(*length);
+        }
+        let report = connection.expect("there is a segment").finish();
+        let (a, b) = (&report.from_client, &report.from_server);
+        prop_assert_eq!(report.packets(), packets);
+        prop_assert_eq!(a.data.bytes + b.data.bytes, bytes);
+        for d in [a, b] {
+            prop_assert!(d.data.unique_bytes <= d.data.bytes);
+            prop_assert!(d.data.acked_bytes <= d.data.unique_bytes);
+            prop_assert!(d.data.packets + d.control.pure_acks <= d.packets);
+            let r = d.retransmitted;
+            let causes = r.fast + r.timeouts + r.after_timeout + r.tail_loss_probes
+                + r.syns + r.fins + r.unexplained;
+            prop_assert_eq!(causes, r.packets);
+            prop_assert!(r.packets + d.order.out_of_order <= d.packets);
+            prop_assert!(r.spurious <= r.packets);
+        }
+    }
+
+    /// Whatever the losses, repetitions and order: the ledger agrees with a set of numbers.
+    #[test]
+    fn ledger_counts_as_a_set_does(
+        operations in prop::collection::vec((0..200u64, 1..30u64, any::<bool>()), 1..200),
+    ) {
+        let mut ledger = super::ledger::Ledger::default();
+        let mut seen = std::collections::HashSet::new();
+        let mut forgotten = 0;
+        for (now, (start, length, is_ack)) in operations.into_iter().enumerate() {
+            let start = start + 1000;
+            if is_ack {
+                ledger.acknowledge(start, &mut forgotten);
+                continue;
+            }
+            let recorded =
+                ledger.record(start, start + length, now as i64, 1 << 16, &mut forgotten);
+            let known = (start..start + length).filter(|n| seen.contains(n)).count();
+            prop_assert_eq!(recorded.seen, known as u64);
+            seen.extend(start..start + length);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the two SYNs agree on, as far as judges need it.
+
+use crate::segment::Segment;
+use crate::tcp::Side;
+
+/// Option kinds (IANA "TCP Option Kind Numbers").
+const END: u8 = 0;
+const NOP: u8 = 1;
+const MSS: u8 = 2;
+const SACK_PERMITTED: u8 = 4;
+const TIMESTAMPS: u8 = 8;
+
+/// Timestamps in every segment (RFC 7323 appendix A).
+const TIMESTAMPS_LENGTH: i64 = 12;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Offer {
+    mss: Option<u16>,
+    sack: bool,
+    timestamps: bool,
+}
+
+/// What both SYNs said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Agreed([Offer; 2]);
+
+impl Agreed {
+    /// A SYN of `side`. Once both are known: the payload of full segments of client and
+    /// server, which is the other side's MSS less timestamps, and whether there is SACK.
+    pub(super) fn syn(&mut self, side: Side, s: &Segment<'_>) -> Option<([i64; 2], bool)> {
+        let offer = &mut self.0[side as usize];
+        let mut rest = s.options;
+        while let [kind, tail @ ..] = rest {
+            match (*kind, tail) {
+                (END, _) => break,
+                (NOP, _) => {
+                    rest = tail;
+                    continue;
+                }
+                (MSS, [4, high, low, ..]) => offer.mss = Some(u16::from_be_bytes([*high, *low])),
+                (SACK_PERMITTED, [2, ..]) => offer.sack = true,
+                (TIMESTAMPS, [10, ..]) => offer.timestamps = true,
+                _ => {}
+            }
+            let length = tail.first().map_or(0, |l| usize::from(*l));
+            if length < 2 || length > rest.len() {
+                break;
+            }
+            rest = &rest[length..];
+        }
+        let [client, server] = self.0;
+        let options = if client.timestamps && server.timestamps {
+            TIMESTAMPS_LENGTH
+        } else {
+            0
+        };
+        let full = |peer: u16| (i64::from(peer) - options).max(1);
+        Some((
+            [full(server.mss?), full(client.mss?)],
+            client.sack && server.sack,
+        ))
+    }
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A connection and its judges, fed together.
+
+use super::agreed::Agreed;
+use super::delayed::Oracle;
+use super::findings::{self, Counts, DirectionVerdict};
+use super::loss::Losses;
+use super::sender::Sender;
+use super::spread::Spread;
+use super::vantage::{Gathered, Vantage};
+use crate::engine::Follow;
+use crate::message::Collector;
+use crate::segment::{Flags, Segment, Timestamp};
+use crate::tcp::{
+    self, Connection, ConnectionReport, Event, Events, Kind, Marks, Moment, Side, Spurious,
+};
+use slowpath_model::{Problem, ProblemSet};
+use std::time::Duration;
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Intervals of each direction's line.
+    pub intervals: usize,
+    /// Waits of each direction's delayed-ACK oracle.
+    pub waits: usize,
+    /// Messages of each direction: the slowest.
+    pub messages: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            intervals: 1 << 14,
+            waits: 1 << 12,
+            messages: 64,
+        }
+    }
+}
+
+/// The verdicts on one connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdicts {
+    /// Where the capture was made.
+    pub vantage: Vantage,
+    /// What limited the client's data.
+    pub from_client: DirectionVerdict,
+    /// What limited the server's data.
+    pub from_server: DirectionVerdict,
+}
+
+impl Verdicts {
+    /// What limited the data that `side` sent.
+    #[must_use]
+    pub fn sent_by(&self, side: Side) -> &DirectionVerdict {
+        match side {
+            Side::Client => &self.from_client,
+            Side::Server => &self.from_server,
+        }
+    }
+}
+
+/// A connection's figures and the verdicts on it.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The figures.
+    pub report: ConnectionReport,
+    /// The verdicts.
+    pub verdicts: Verdicts,
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    sender: Sender,
+    oracle: Oracle,
+    messages: Collector,
+    spread: Spread,
+    /// When its first and its last SYN were sent.
+    syns: Option<(Timestamp, Timestamp)>,
+}
+
+/// Judges one connection from what its [`Connection`] tells of each segment. Give it
+/// every segment by [`Judge::segment`] before the connection gets it with this as its sink.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    flows: [Flow; 2],
+    gathered: Gathered,
+    agreed: Agreed,
+    now: Moment,
+    begun: bool,
+    opened: bool,
+}
+
+impl Judge {
+    /// A judge of a connection of which nothing was seen yet.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        let flow = || Flow {
+            sender: Sender::new(options.intervals),
+            oracle: Oracle::new(options.waits),
+            messages: Collector::new(options.messages),
+            spread: Spread::default(),
+            syns: None,
+        };
+        Judge {
+            flows: [flow(), flow()],
+            gathered: Gathered::default(),
+            agreed: Agreed::default(),
+            now: Moment::default(),
+            begun: false,
+            opened: false,
+        }
+    }
+
+    /// A segment, before the connection tells what it was.
+    pub fn segment(&mut self, side: Side, s: &Segment<'_>) {
+        self.gathered.segment(side, s);
+        if s.flags.any(Flags::SYN)
+            && let Some((full, sack)) = self.agreed.syn(side, s)
+        {
+            for (flow, full) in self.flows.iter_mut().zip(full) {
+                flow.sender.agreed(full, sack);
+            }
+        }
+    }
+
+    fn begin(&mut self, event: &Event<'_>) {
+        self.begun = true;
+        self.now = Moment {
+            frame: event.frame,
+            time: event.time,
+        };
+        self.opened = !event.flags.any(Flags::SYN);
+        for flow in &mut self.flows {
+            flow.sender.begin(self.now, !self.opened);
+        }
+    }
+
+    /// The connection is over.
+    #[must_use]
+    pub fn finish(mut self, report: &ConnectionReport) -> Verdicts {
+        let end = self.now;
+        for flow in &mut self.flows {
+            flow.sender.finish(end);
+            flow.sender.begin_at(report.first);
+        }
+        let vantage = self.gathered.judge(report);
+        let [client, server] = self.flows;
+        Verdicts {
+            vantage,
+            from_client: client.verdict(report, Side::Client, end),
+            from_server: server.verdict(report, Side::Server, end),
+        }
+    }
+}
+
+impl Flow {
+    fn verdict(self, report: &ConnectionReport, side: Side, end: Moment) -> DirectionVerdict {
+        let messages = self.messages.finish(end, &self.sender);
+        let sender = self.sender;
+        let nanos = |n: i64| Duration::from_nanos(u64::try_from(n).unwrap_or(0));
+        let counts = Counts {
+            fast_recoveries: sender.fast_recoveries,
+            timeouts: sender.timeouts,
+            probes: sender.probes,
+            delayed_acks: sender.delayed_acks,
+            small_writes: sender.small_writes,
+            most_in_flight: u64::try_from(sender.most_in_flight).unwrap_or(0),
+            full_segment: u64::try_from(sender.full_segment()).unwrap_or(1),
+            window: sender.window,
+            path_rtt: sender.path_rtt().map(nanos),
+            windows_unknown: sender.windows_unknown(),
+        };
+        let line = sender.into_line();
+        let found = findings::findings(&line, &counts);
+        let syn_wait = self.syns.map_or(Duration::ZERO, |(first, last)| {
+            Duration::from_nanos(super::limit::between(first, last))
+        });
+        let buffer = found
+            .iter()
+            .any(|f| f.problem == Problem::SendBufferLimited);
+        DirectionVerdict {
+            dominating: found
+                .first()
+                .map_or(Problem::SenderAppLimited, |f| f.problem),
+            unmeasured: findings::unmeasured(report, side, &counts),
+            inferred: match buffer {
+                true => ProblemSet::EMPTY.with(Problem::SendBufferLimited),
+                false => ProblemSet::EMPTY,
+            },
+            deltas: findings::deltas(report, side, &line, &counts),
+            observed: findings::observed(report, side, &line, &counts, syn_wait),
+            losses: Losses::judge(report.sent_by(side), &self.spread),
+            delayed_acks: self.oracle.finish(),
+            messages,
+            findings: found,
+            line,
+        }
+    }
+}
+
+impl Events for Judge {
+    fn event(&mut self, event: &Event<'_>) {
+        if !self.begun {
+            self.begin(event);
+        }
+        self.now = Moment {
+            frame: event.frame,
+            time: event.time.max(self.now.time),
+        };
+        let now = self.now;
+        let [client, server] = &mut self.flows;
+        let (fwd, rev) = match event.side {
+            Side::Client => (client, server),
+            Side::Server => (server, client),
+        };
+        if !self.opened && !event.flags.any(Flags::SYN | Flags::RST) {
+            self.opened = true;
+            fwd.sender.opened(now);
+            rev.sender.opened(now);
+        }
+        if event.flags.any(Flags::SYN) {
+            let first = fwd.syns.map_or(now.time, |(first, _)| first);
+            fwd.syns = Some((first, now.time));
+        }
+        if let Some(rtt) = event.rtt {
+            self.gathered.answered(event.side, rtt);
+            if !event.marks.any(Marks::DELAYED_ACK) {
+                rev.spread.add(rtt);
+            }
+        }
+        if event.kind == Kind::HardwareDuplicate {
+            return;
+        }
+        let sent = fwd.sender.sent(event, now);
+        fwd.oracle.sent(event, now);
+        fwd.messages.sent(event, now, sent, &fwd.sender);
+        rev.sender.received(event, now);
+        rev.oracle.received(event, now);
+        rev.messages.received(event, now, &rev.sender);
+        if event.kind == Kind::Reset {
+            fwd.sender.reset(now);
+            rev.sender.reset(now);
+        }
+    }
+}
+
+/// Follows a connection and judges it.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    connection: Connection,
+    judge: Judge,
+}
+
+impl Trial {
+    /// Of a connection whose first captured segment is `first`, which is still to be given
+    /// to [`Follow::segment`].
+    #[must_use]
+    pub fn new(first: &Segment<'_>, tcp: &tcp::Options, options: &Options) -> Self {
+        Self::of(Connection::new(first, tcp), options)
+    }
+
+    /// Of a connection that was just made.
+    #[must_use]
+    pub fn of(connection: Connection, options: &Options) -> Self {
+        Trial {
+            connection,
+            judge: Judge::new(options),
+        }
+    }
+
+    /// Takes the next segment, and tells another sink of it as well.
+    pub fn segment_with<E: Events>(&mut self, s: &Segment<'_>, other: &mut E) {
+        let side = if s.source == self.connection.client() {
+            Side::Client
+        } else {
+            Side::Server
+        };
+        self.judge.segment(side, s);
+        let mut both = Both(&mut self.judge, other);
+        self.connection.segment_with(s, &mut both);
+    }
+}
+
+/// Two sinks at once.
+struct Both<'a, A, B>(&'a mut A, &'a mut B);
+
+impl<A: Events, B: Events> Events for Both<'_, A, B> {
+    const WANTED: bool = A::WANTED || B::WANTED;
+
+    fn event(&mut self, event: &Event<'_>) {
+        self.0.event(event);
+        self.1.event(event);
+    }
+
+    fn spurious(&mut self, proof: &Spurious) {
+        self.0.spurious(proof);
+        self.1.spurious(proof);
+    }
+}
+
+impl Follow for Trial {
+    type Report = Judged;
+
+    fn segment(&mut self, segment: &Segment<'_>) {
+        self.segment_with(segment, &mut tcp::Ignore);
+    }
+
+    fn finish(self) -> Judged {
+        let report = self.connection.finish();
+        let verdicts = self.judge.finish(&report);
+        Judged { report, verdicts }
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What held a direction back, and the line of time that is made of it.
+
+use crate::segment::Timestamp;
+use crate::tcp::Moment;
+use slowpath_model::Problem;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What one direction's sender waited for. At any moment exactly one of them; the rules are
+/// in [`sender`](super).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Limit {
+    /// The handshake was not over.
+    Opening = 0,
+    /// The application gave nothing to send.
+    SenderApp,
+    /// The send buffer was full of what was under way. An inference: packets do not show it.
+    SendBuffer,
+    /// As much was under way as the congestion window, pacing or the path's rate allows.
+    CongestionWindow,
+    /// Fast recovery from a loss.
+    Recovery,
+    /// Waiting for the retransmission timer, and repairing after it.
+    Timeout,
+    /// Waiting for a tail loss probe, and for what it brings.
+    TailLossProbe,
+    /// The receiver kept back its acknowledgement.
+    DelayedAck,
+    /// Nagle's rule held a small segment until an acknowledgement that came in time.
+    SmallWrites,
+    /// The receiver's window had no room for another segment.
+    ReceiverWindow,
+    /// The receiver's window was closed.
+    ZeroWindow,
+    /// Nothing more was to come: the FIN was acknowledged, or the connection reset.
+    Closed,
+}
+
+/// How many there are.
+pub(super) const LIMITS: usize = Limit::ALL.len();
+
+impl Limit {
+    /// All, in the order of their numbers.
+    pub const ALL: [Limit; 12] = [
+        Limit::Opening,
+        Limit::SenderApp,
+        Limit::SendBuffer,
+        Limit::CongestionWindow,
+        Limit::Recovery,
+        Limit::Timeout,
+        Limit::TailLossProbe,
+        Limit::DelayedAck,
+        Limit::SmallWrites,
+        Limit::ReceiverWindow,
+        Limit::ZeroWindow,
+        Limit::Closed,
+    ];
+
+    /// The word for it in output: the problem's where there is one.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Limit::Opening => "Opening",
+            Limit::SenderApp => "SenderAppLimited",
+            Limit::SendBuffer => "SendBufferLimited",
+            Limit::CongestionWindow => "CongestionWindowLimited",
+            Limit::Recovery => "FastRetransmit",
+            Limit::Timeout => "Timeout",
+            Limit::TailLossProbe => "TailLossProbe",
+            Limit::DelayedAck => "DelayedAck",
+            Limit::SmallWrites => "SmallWrites",
+            Limit::ReceiverWindow => "ReceiverWindowLimited",
+            Limit::ZeroWindow => "ZeroWindow",
+            Limit::Closed => "Closed",
+        }
+    }
+
+    /// The problem that the classifier of live connections sees in it. `None`: none of its
+    /// six; such time is `SenderAppLimited` to it.
+    #[must_use]
+    pub const fn problem(self) -> Option<Problem> {
+        match self {
+            Limit::SenderApp => Some(Problem::SenderAppLimited),
+            Limit::SendBuffer => Some(Problem::SendBufferLimited),
+            Limit::Recovery => Some(Problem::FastRetransmit),
+            Limit::Timeout => Some(Problem::Timeout),
+            Limit::DelayedAck => Some(Problem::DelayedAck),
+            Limit::ReceiverWindow | Limit::ZeroWindow => Some(Problem::ReceiverWindowLimited),
+            Limit::Opening
+            | Limit::CongestionWindow
+            | Limit::TailLossProbe
+            | Limit::SmallWrites
+            | Limit::Closed => None,
+        }
+    }
+}
+
+/// Time by limit. The times are exclusive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares([u64; LIMITS]);
+
+impl Shares {
+    pub(super) fn add(&mut self, limit: Limit, nanos: u64) {
+        let time = &mut self.0[limit as usize];
+        *time = time.saturating_add(nanos);
+    }
+
+    /// The time of one.
+    #[must_use]
+    pub fn of(&self, limit: Limit) -> Duration {
+        Duration::from_nanos(self.0[limit as usize])
+    }
+
+    /// The time of a problem: of all limits that are it.
+    #[must_use]
+    pub fn of_problem(&self, problem: Problem) -> Duration {
+        let limits = Limit::ALL.into_iter();
+        limits
+            .filter(|l| l.problem() == Some(problem))
+            .map(|l| self.of(l))
+            .sum()
+    }
+
+    /// All together.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos(self.0.iter().fold(0, |sum, t| sum.saturating_add(*t)))
+    }
+
+    /// A limit's part of the whole, in 0..=1; 0 of nothing.
+    #[must_use]
+    pub fn fraction(&self, limit: Limit) -> f64 {
+        let total = self.total().as_nanos();
+        if total == 0 {
+            return 0.0;
+        }
+        self.of(limit).as_nanos() as f64 / total as f64
+    }
+
+    /// The limit with most time, the earlier of [`Limit::ALL`] of two equal ones; `None` if
+    /// there is no time.
+    #[must_use]
+    pub fn largest(&self) -> Option<Limit> {
+        let timed = Limit::ALL.into_iter().filter(|l| self.0[*l as usize] > 0);
+        timed.max_by_key(|l| (self.0[*l as usize], std::cmp::Reverse(*l as usize)))
+    }
+}
+
+/// A stretch of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Where it began; the frame is the one that began it.
+    pub from: Moment,
+    /// Where it ended; the frame is the one that ended it.
+    pub to: Moment,
+    /// What held the sender back.
+    pub limit: Limit,
+}
+
+impl Interval {
+    /// How long.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        Duration::from_nanos(between(self.from.time, self.to.time))
+    }
+}
+
+/// Nanoseconds from one time to a later one; 0 if it is earlier.
+pub(super) fn between(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0)
+}
+
+/// A direction's time, from its connection's first segment to its last, without gaps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    shares: Shares,
+    intervals: VecDeque<Interval>,
+    /// The longest interval of each limit.
+    longest: [Option<Interval>; LIMITS],
+    dropped: u64,
+}
+
+impl Line {
+    /// The time of each limit, of the whole line.
+    #[must_use]
+    pub fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    /// The intervals, oldest first; each begins where the one before ended, and has another
+    /// limit. The oldest may be missing: [`Line::dropped`].
+    pub fn intervals(&self) -> impl DoubleEndedIterator<Item = &Interval> + ExactSizeIterator {
+        self.intervals.iter()
+    }
+
+    /// Intervals that were forgotten, for want of room. Their time is in the shares.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The longest interval of a limit: its best evidence.
+    #[must_use]
+    pub fn longest(&self, limit: Limit) -> Option<&Interval> {
+        self.longest[limit as usize].as_ref()
+    }
+
+    /// The time of each limit within a stretch of time, as far as the intervals are kept.
+    #[must_use]
+    pub fn within(&self, from: Timestamp, to: Timestamp) -> Shares {
+        let mut shares = Shares::default();
+        for interval in self.intervals.iter().rev() {
+            if interval.to.time <= from {
+                break;
+            }
+            let begin = interval.from.time.max(from);
+            let end = interval.to.time.min(to);
+            shares.add(interval.limit, between(begin, end));
+        }
+        shares
+    }
+
+    /// Adds what comes next; an interval without length leaves nothing.
+    pub(super) fn push(&mut self, next: Interval, keep: usize) {
+        if next.to.time <= next.from.time {
+            return;
+        }
+        self.shares
+            .add(next.limit, between(next.from.time, next.to.time));
+        let whole = match self.intervals.back_mut() {
+            Some(last) if last.limit == next.limit => {
+                last.to = next.to;
+                *last
+            }
+            _ => {
+                if self.intervals.len() >= keep {
+                    self.intervals.pop_front();
+                    self.dropped += 1;
+                }
+                self.intervals.push_back(next);
+                next
+            }
+        };
+        self.remember(whole);
+    }
+
+    fn remember(&mut self, interval: Interval) {
+        let longest = &mut self.longest[interval.limit as usize];
+        if longest.is_none_or(|l| l.duration() < interval.duration()) {
+            *longest = Some(interval);
+        }
+    }
+
+    /// Says `after` of what was `before` from a time on.
+    pub(super) fn relabel(&mut self, since: Timestamp, before: Limit, after: Limit) {
+        let mut moved = 0;
+        let mut first = self.intervals.len();
+        for (index, interval) in self.intervals.iter_mut().enumerate().rev() {
+            if interval.from.time < since {
+                break;
+            }
+            first = index;
+            if interval.limit == before {
+                interval.limit = after;
+                moved += between(interval.from.time, interval.to.time);
+            }
+        }
+        let mut tail = self.intervals.split_off(first);
+        while let Some(interval) = tail.pop_front() {
+            match self.intervals.back_mut() {
+                Some(last) if last.limit == interval.limit => last.to = interval.to,
+                _ => self.intervals.push_back(interval),
+            }
+            if let Some(last) = self.intervals.back().copied() {
+                self.remember(last);
+            }
+        }
+        let from = &mut self.shares.0[before as usize];
+        *from = from.saturating_sub(moved);
+        self.shares.add(after, moved);
+        self.longest[before as usize] = None;
+        for index in 0..self.intervals.len() {
+            let interval = self.intervals[index];
+            if interval.limit == before {
+                self.remember(interval);
+            }
+        }
+    }
+
+    /// The connection began at `first`, before what was first seen of it, if its clock went
+    /// back. `end`: up to where the line is drawn.
+    pub(super) fn begin_at(&mut self, first: Moment, end: Moment) {
+        let Some(oldest) = self.intervals.front_mut() else {
+            let limit = Limit::Opening;
+            let (from, to) = (first, end);
+            return self.push(Interval { from, to, limit }, 1);
+        };
+        if self.dropped == 0 && first.time < oldest.from.time {
+            let before = between(first.time, oldest.from.time);
+            oldest.from.time = first.time;
+            let limit = oldest.limit;
+            self.shares.add(limit, before);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A send buffer seen from outside: data under way that stays the same although every
+//! congestion window would have grown.
+//!
+//! Round by round (a round ends when what was sent last at its beginning is acknowledged),
+//! the most that was under way. It is a plateau when all of these hold:
+//!
+//! 1. [`ROUNDS`] rounds in a row, and [`SHORTEST`] at least, differ by at most two
+//!    segments. A congestion window in use grows by a segment a round (RFC 5681 section
+//!    3.1), CUBIC's by 3 · (1 − 0.7) ÷ (1 + 0.7) = 0.53 at least where it follows Reno (RFC
+//!    9438 section 4.3): by four in eight rounds.
+//! 2. No loss in it. After one, CUBIC stays within a segment of its old window for
+//!    2 · (1 ÷ C)^(1/3) = 2.7 s (RFC 9438 section 4.2, C = 0.4): a plateau after a loss has to
+//!    last longer than that.
+//! 3. The advertised window left room for two segments more.
+//! 4. Three of four segments were full: an application that writes little at a time keeps a
+//!    constant amount under way too.
+//! 5. The sender never ran dry in it.
+//!
+//! What else looks like this: an application that keeps a fixed number of full segments
+//! under way, and a congestion control that does not grow (BBR between two probes, on a path
+//! of less than eight segments).
+
+/// Rounds of a plateau.
+const ROUNDS: usize = 8;
+
+/// Least length of a plateau, ns: below it a host's own scheduling is a limit.
+const SHORTEST: i64 = 100_000_000;
+
+/// Least length after a loss, ns.
+const AFTER_LOSS: i64 = 2_714_000_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    began: i64,
+    most: i64,
+    full: u32,
+    segments: u32,
+    /// The window had no room for more.
+    pressed: bool,
+}
+
+/// Follows the rounds of one direction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plateau {
+    rounds: [Round; ROUNDS],
+    count: usize,
+    current: Round,
+    /// The round is over when this is acknowledged; 0: it has not begun.
+    until: i64,
+    lost: Option<i64>,
+    /// Since when the rounds differ by little.
+    since: Option<i64>,
+    holds: bool,
+    /// Most under way in any round.
+    recent: i64,
+}
+
+impl Plateau {
+    /// New data was sent; `flight` counts it.
+    pub(super) fn sent(&mut self, now: i64, next: i64, flight: i64, full: bool, room: bool) {
+        if self.until == 0 {
+            self.until = next;
+            self.current = Round {
+                began: now,
+                ..Round::default()
+            };
+        }
+        self.current.most = self.current.most.max(flight);
+        self.current.segments += 1;
+        self.current.full += u32::from(full);
+        self.current.pressed |= !room;
+        self.recent = self.recent.max(flight);
+    }
+
+    /// Something was acknowledged. Returns since when there is a plateau, when one is found.
+    pub(super) fn acknowledged(
+        &mut self,
+        now: i64,
+        acked: i64,
+        next: i64,
+        mss: i64,
+    ) -> Option<i64> {
+        if self.until == 0 || acked < self.until {
+            return None;
+        }
+        self.rounds[self.count % ROUNDS] = self.current;
+        self.count += 1;
+        self.until = next.max(acked + 1);
+        // What is under way is part of the next round's flight.
+        self.current = Round {
+            began: now,
+            most: next.saturating_sub(acked),
+            ..Round::default()
+        };
+        let known = &self.rounds[..self.count.min(ROUNDS)];
+        self.recent = known.iter().map(|r| r.most).max().unwrap_or(0);
+        let was = self.holds;
+        self.holds = self.is_plateau(now, mss);
+        if self.holds && !was { self.since } else { None }
+    }
+
+    fn is_plateau(&mut self, now: i64, mss: i64) -> bool {
+        let oldest = self.rounds[self.count % ROUNDS].began;
+        if self.count < ROUNDS {
+            return false;
+        }
+        let most = self.recent;
+        let least = self.rounds.iter().map(|r| r.most).min().unwrap_or(0);
+        let sum = |of: fn(&Round) -> u32| self.rounds.iter().map(of).sum::<u32>();
+        let (full, segments) = (sum(|r| r.full), sum(|r| r.segments));
+        let level = most - least <= 2 * mss && least >= 2 * mss;
+        if !level || self.rounds.iter().any(|r| r.pressed) || full * 4 < segments * 3 {
+            self.since = None;
+            return false;
+        }
+        let since = self.since.map_or(oldest, |s| s.min(oldest));
+        self.since = Some(since);
+        let needed = match self.lost {
+            Some(lost) if lost >= since => return false,
+            Some(_) => AFTER_LOSS,
+            None => SHORTEST,
+        };
+        now.saturating_sub(since) >= needed
+    }
+
+    /// A segment was sent again.
+    pub(super) fn lost(&mut self, now: i64) {
+        self.lost = Some(now);
+        self.restart();
+    }
+
+    /// The sender had nothing to send.
+    pub(super) fn dry(&mut self) {
+        self.restart();
+    }
+
+    fn restart(&mut self) {
+        self.count = 0;
+        self.until = 0;
+        self.since = None;
+        self.holds = false;
+    }
+
+    /// Whether there is a plateau now.
+    pub(super) fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// Most under way in the last rounds.
+    pub(super) fn recent(&self) -> i64 {
+        self.recent
+    }
+}

@@ -1,0 +1,744 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one direction's sender waited for, moment by moment.
+//!
+//! The line is drawn as the sender lived it, in the capture's time: an ACK counts from when
+//! the data that it lets go can be seen here, one *turn* after it passed (the shortest time from
+//! here to the sender and back; nothing at the sender itself). Time is cut into pieces at
+//! every segment sent and every ACK's effect, and a piece is judged when the sender sends
+//! next, for only that tells what it waited for.
+//!
+//! **What a piece is**, the first that fits:
+//!
+//! 1. *Opening*: no segment without SYN has passed.
+//! 2. *Closed*: the FIN was acknowledged, or there was a reset.
+//! 3. *Timeout*: after a timer's retransmission, until everything sent before it is
+//!    acknowledged.
+//! 4. *Recovery*: the same after a fast retransmission; *TailLossProbe*: after a probe.
+//! 5. *Zero*: the window is closed. *Idle*: nothing is under way. *Full*: less than one
+//!    full segment fits in the window. *Flight*: the rest.
+//! 6. *Late*, of a flight: from when an ACK in time would have had its effect until the
+//!    effect of one that was kept back (a pure ACK, 25 ms later than one in time).
+//!
+//! **What it was limited by**, known when the sender sends next. *Prompt*: it sends within a
+//! quarter of the wait after the last ACK or window update that told something new (200 µs at least,
+//! 1 ms at most; and an eighth of the turn): that ACK let it go.
+//!
+//! 7. A timer's retransmission: everything since the last sign of life (data sent, an
+//!    ACK's effect) was *Timeout*; a probe's: *TailLossProbe*. The first one of the last
+//!    segment sent, with SACK and no sign of a loss, is a probe as long as it comes within
+//!    2 · SRTT + 200 ms (RFC 8985 section 7.2, and a quarter for slow clocks): Linux then
+//!    always probes before its timer. [`tcp`](crate::tcp) calls it a timeout, as the wire
+//!    alone cannot tell.
+//! 8. Zero: *ZeroWindow* if the window was probed, or data follows its opening promptly or
+//!    within a round trip; otherwise *SenderApp*. Full: *ReceiverWindow* likewise.
+//! 9. Late: *DelayedAck* if the next data was prompt, or if the receiver sent no data
+//!    meanwhile (a one-way stream, where every delayed ACK counts, as in SNAP) and less
+//!    than two full segments were acknowledged. In an exchange the sender waits for the
+//!    answer: *SenderApp*.
+//! 10. Flight, prompt, everything acknowledged, no data came back, a small segment before
+//!     and a small one now: *SmallWrites*. With data that came back: *SenderApp*, a turn.
+//! 11. Flight, prompt otherwise; or not prompt with a full segment without PSH before
+//!     (Linux sets PSH where its queue ends), or with half of what the last rounds had
+//!     under way: *CongestionWindow*, or *SendBuffer* where there is a [plateau](super::plateau).
+//! 12. Everything else: *SenderApp*.
+
+use super::limit::{Interval, Limit, Line};
+use super::plateau::Plateau;
+use crate::segment::{Flags, Timestamp};
+use crate::tcp::{Cause, Event, Kind, Marks, Moment};
+use std::collections::VecDeque;
+
+/// An ACK is late that comes later than one in time by this: [`crate::tcp::Options::delayed_ack`].
+const LATE: i64 = 25_000_000;
+
+/// Bounds of what is prompt, ns.
+const PROMPT: (i64, i64) = (200_000, 1_000_000);
+
+/// ACKs on their way to the sender.
+const PENDING: usize = 1024;
+
+/// Pieces waiting to be judged.
+const PIECES: usize = 512;
+
+/// The longest that a probe waits for an ACK that may be kept back: TLP.max_ack_delay (RFC 8985
+/// section 7.2, Linux TCP_RTO_MIN), ns.
+const PROBE_WAIT: i64 = 200_000_000;
+
+/// Nothing seen yet.
+const START: Moment = Moment {
+    frame: 0,
+    time: Timestamp(i64::MIN),
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Known(Limit),
+    Zero,
+    Idle,
+    Full,
+    Flight,
+    /// Of less than two full segments, or not.
+    Late {
+        lone: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    from: Moment,
+    to: Moment,
+    what: What,
+}
+
+/// A segment of the other side, until it reaches the sender.
+#[derive(Clone, Copy, Debug)]
+struct Coming {
+    effect: Moment,
+    acknowledges: Option<i64>,
+    window: Option<(u64, i64)>,
+    payload: bool,
+    /// It was kept back, by so much.
+    late: Option<i64>,
+    closes: bool,
+}
+
+/// What the sender sends next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Data { small: bool, flight: i64 },
+    Timer,
+    Probe,
+    Repair,
+    Nothing,
+}
+
+/// Where a message may end, for those who collect messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Nothing was under way, and no ACK let this data go: the application wrote it now.
+    pub(crate) begins: bool,
+    /// When ACKs let it go, or what was sent before it, it began.
+    pub(crate) at: Moment,
+}
+
+/// One direction: what a side sent, as that side lived it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    line: Line,
+    keep: usize,
+    pieces: Vec<Piece>,
+    /// Up to here there are pieces.
+    at: Moment,
+    coming: VecDeque<Coming>,
+    /// From here to the sender and back.
+    turn: Option<i64>,
+    /// From here to the receiver and back.
+    rtt: Option<i64>,
+    /// Smoothed RTT from here, RFC 6298.
+    srtt: i64,
+    sack: bool,
+    /// The last retransmission's cause.
+    judged: Cause,
+    /// Duplicate ACKs or SACK blocks since the last advance.
+    signalled: bool,
+    opening: bool,
+    closed: bool,
+    full: i64,
+    known_full: bool,
+    begun: bool,
+    next: i64,
+    acked: i64,
+    edge: Option<i64>,
+    zero: bool,
+    /// The windows make no sense: their scale is not known.
+    unscaled: bool,
+    last_data: Moment,
+    last_small: bool,
+    last_pushed: bool,
+    last_release: Moment,
+    sign_of_life: Moment,
+    recovery: Option<i64>,
+    timeout: Option<i64>,
+    probe: Option<i64>,
+    fin: Option<i64>,
+    /// The closed window was probed.
+    probed: bool,
+    /// The receiver sent data since the last data.
+    answered: bool,
+    plateau: Plateau,
+    pub(super) fast_recoveries: u64,
+    pub(super) timeouts: u64,
+    pub(super) probes: u64,
+    pub(super) delayed_acks: u64,
+    pub(super) held_acks: u64,
+    pub(super) small_writes: u64,
+    pub(super) most_in_flight: i64,
+    pub(super) window: Option<u64>,
+}
+
+impl Sender {
+    pub(super) fn new(keep: usize) -> Self {
+        Sender {
+            line: Line::default(),
+            keep: keep.max(1),
+            pieces: Vec::new(),
+            at: START,
+            coming: VecDeque::new(),
+            turn: None,
+            rtt: None,
+            srtt: 0,
+            sack: false,
+            judged: Cause::Unexplained,
+            signalled: false,
+            opening: false,
+            closed: false,
+            full: 536,
+            known_full: false,
+            begun: false,
+            next: 0,
+            acked: 0,
+            edge: None,
+            zero: false,
+            unscaled: false,
+            last_data: START,
+            last_small: false,
+            last_pushed: false,
+            last_release: START,
+            sign_of_life: START,
+            recovery: None,
+            timeout: None,
+            probe: None,
+            fin: None,
+            probed: false,
+            answered: false,
+            plateau: Plateau::default(),
+            fast_recoveries: 0,
+            timeouts: 0,
+            probes: 0,
+            delayed_acks: 0,
+            held_acks: 0,
+            small_writes: 0,
+            most_in_flight: 0,
+            window: None,
+        }
+    }
+
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    pub(super) fn into_line(self) -> Line {
+        self.line
+    }
+
+    /// Payload of a full segment.
+    pub(super) fn full_segment(&self) -> i64 {
+        self.full
+    }
+
+    /// The shortest round trip of the whole path.
+    pub(crate) fn path_rtt(&self) -> Option<i64> {
+        Some(self.rtt?.saturating_add(self.turn.unwrap_or(0)))
+    }
+
+    /// From here to the sender and back, 0 if it is not known.
+    pub(crate) fn turn(&self) -> i64 {
+        self.turn.unwrap_or(0)
+    }
+
+    /// The windows of the receiver cannot be read.
+    pub(super) fn windows_unknown(&self) -> bool {
+        self.unscaled
+    }
+
+    /// The handshake told the size of full segments, and whether there is SACK.
+    pub(super) fn agreed(&mut self, full_segment: i64, sack: bool) {
+        self.full = full_segment.max(1);
+        self.known_full = true;
+        self.sack = sack;
+    }
+
+    /// Why the last retransmission was sent, by rule 7.
+    pub(crate) fn judged(&self) -> Cause {
+        self.judged
+    }
+
+    /// The first segment of the connection, of either side.
+    pub(super) fn begin(&mut self, at: Moment, opening: bool) {
+        self.at = at;
+        self.sign_of_life = at;
+        self.opening = opening;
+    }
+
+    /// A segment of either side that is no SYN: the handshake is over.
+    pub(super) fn opened(&mut self, now: Moment) {
+        if self.opening {
+            self.advance(now);
+            self.opening = false;
+            self.sign_of_life = now;
+        }
+    }
+
+    /// The connection was reset.
+    pub(super) fn reset(&mut self, now: Moment) {
+        self.arrive(now);
+        self.advance(now);
+        self.settle(Next::Nothing, now);
+        self.closed = true;
+    }
+
+    /// The receiver sent a segment.
+    pub(crate) fn received(&mut self, event: &Event<'_>, now: Moment) {
+        if let Some(rtt) = event.rtt {
+            let rtt = shorter(&mut self.rtt, rtt);
+            self.srtt = match self.srtt {
+                0 => rtt,
+                srtt => srtt + (rtt - srtt) / 8,
+            };
+        }
+        self.signalled |= event.duplicate > 0 || !event.sack.is_empty();
+        if event.acknowledgement.is_some_and(|ack| ack > self.acked) && event.sack.is_empty() {
+            self.signalled = false;
+        }
+        let pure = event.length == 0 && !event.flags.any(Flags::SYN | Flags::FIN | Flags::RST);
+        let effect = Moment {
+            frame: now.frame,
+            time: Timestamp(now.time.0.saturating_add(self.turn())),
+        };
+        if self.coming.len() >= PENDING
+            && let Some(first) = self.coming.pop_front()
+        {
+            self.apply(&first);
+        }
+        self.coming.push_back(Coming {
+            effect,
+            acknowledges: event.acknowledgement,
+            window: event.window.zip(event.window_edge),
+            payload: event.length > 0,
+            late: (pure && event.marks.any(Marks::DELAYED_ACK))
+                .then_some(LATE)
+                .or_else(|| (pure && self.is_late(event, now)).then_some(LATE)),
+            closes: false,
+        });
+        if self.turn() == 0 {
+            self.arrive(now);
+        }
+    }
+
+    /// Everything sent is acknowledged at last, and later than by an ACK in time. This finds
+    /// ACKs of two full segments and more, which no receiver should keep back.
+    fn is_late(&self, event: &Event<'_>, now: Moment) -> bool {
+        let (Some(ack), Some(rtt)) = (event.acknowledgement, self.rtt) else {
+            return false;
+        };
+        let resent = self.recovery.is_some() || self.timeout.is_some() || self.probe.is_some();
+        ack == self.next
+            && ack > self.acked
+            && self.begun
+            && !resent
+            && self.last_data != START
+            && passed(self.last_data, now) >= rtt.saturating_add(LATE)
+    }
+
+    /// Takes what has reached the sender by now.
+    fn arrive(&mut self, now: Moment) {
+        while let Some(first) = self.coming.front()
+            && first.effect.time <= now.time
+        {
+            let first = *first;
+            self.coming.pop_front();
+            self.apply(&first);
+        }
+    }
+
+    fn apply(&mut self, coming: &Coming) {
+        let now = Moment {
+            frame: coming.effect.frame,
+            time: coming.effect.time.max(self.at.time),
+        };
+        self.advance(now);
+        let mut told = false;
+        if let Some(ack) = coming.acknowledges
+            && self.begun
+            && ack > self.acked
+        {
+            if let Some(late) = coming.late {
+                self.kept_back(now, ack, late);
+            }
+            self.acked = ack;
+            self.next = self.next.max(ack);
+            for until in [&mut self.recovery, &mut self.timeout, &mut self.probe] {
+                if until.is_some_and(|u| ack >= u) {
+                    *until = None;
+                }
+            }
+            self.closed |= self.fin.is_some_and(|fin| ack >= fin);
+            told = true;
+            let (acked, next, full) = (self.acked, self.next, self.full);
+            if let Some(since) = self.plateau.acknowledged(now.time.0, acked, next, full) {
+                self.line
+                    .relabel(Timestamp(since), Limit::CongestionWindow, Limit::SendBuffer);
+            }
+        }
+        if let Some((window, edge)) = coming.window {
+            told |= self.edge.is_none_or(|old| edge > old);
+            self.edge = Some(edge);
+            self.zero = window == 0;
+            self.window = Some(window);
+        }
+        self.answered |= coming.payload;
+        self.closed |= coming.closes;
+        if told {
+            self.last_release = now;
+        }
+        self.sign_of_life = now;
+    }
+
+    /// An ACK was kept back: the flight since an ACK in time would have come is late.
+    fn kept_back(&mut self, now: Moment, ack: i64, late: i64) {
+        let lone = ack - self.acked < 2 * self.full;
+        let Some(path) = self.path_rtt() else { return };
+        if self.last_data == START {
+            return;
+        }
+        let since = self.last_data.time.0.saturating_add(path);
+        if now.time.0.saturating_sub(since) < late {
+            return;
+        }
+        self.delayed_acks += 1;
+        let since = Moment {
+            frame: self.last_data.frame,
+            time: Timestamp(since),
+        };
+        self.split(since);
+        for piece in self.pieces.iter_mut().rev() {
+            if piece.from.time < since.time {
+                break;
+            }
+            if matches!(piece.what, What::Flight | What::Full) {
+                piece.what = What::Late { lone };
+            }
+        }
+    }
+
+    /// Makes a piece begin there.
+    fn split(&mut self, at: Moment) {
+        let found = self
+            .pieces
+            .iter()
+            .rposition(|p| p.from.time < at.time && at.time < p.to.time);
+        if let Some(index) = found {
+            let mut second = self.pieces[index];
+            self.pieces[index].to = at;
+            second.from = at;
+            self.pieces.insert(index + 1, second);
+        }
+    }
+
+    fn what(&self) -> What {
+        let under_way = self.next - self.acked;
+        if self.closed {
+            What::Known(Limit::Closed)
+        } else if self.opening {
+            What::Known(Limit::Opening)
+        } else if self.timeout.is_some() {
+            What::Known(Limit::Timeout)
+        } else if self.recovery.is_some() {
+            What::Known(Limit::Recovery)
+        } else if self.probe.is_some() {
+            What::Known(Limit::TailLossProbe)
+        } else if self.zero {
+            What::Zero
+        } else if under_way <= 0 {
+            What::Idle
+        } else if !self.unscaled
+            && self
+                .edge
+                .is_some_and(|e| e.saturating_sub(self.next) < self.full)
+        {
+            What::Full
+        } else {
+            What::Flight
+        }
+    }
+
+    /// Time has passed.
+    fn advance(&mut self, to: Moment) {
+        if to.time <= self.at.time {
+            return;
+        }
+        let piece = Piece {
+            from: self.at,
+            to,
+            what: self.what(),
+        };
+        self.at = to;
+        match self.pieces.last_mut() {
+            Some(last) if last.what == piece.what && self.sign_of_life.time <= last.from.time => {
+                last.to = to;
+            }
+            _ => self.pieces.push(piece),
+        }
+        if self.pieces.len() > PIECES {
+            self.settle(Next::Nothing, to);
+        }
+    }
+
+    /// The sender sent a segment. For new data: whether a message may begin with it.
+    pub(crate) fn sent(&mut self, event: &Event<'_>, now: Moment) -> Option<Sent> {
+        if let Some(rtt) = event.rtt {
+            shorter(&mut self.turn, rtt);
+        }
+        self.arrive(now);
+        self.advance(now);
+        if event.flags.any(Flags::FIN) {
+            self.fin = Some(self.fin.map_or(event.end, |fin| fin.max(event.end)));
+        }
+        if !self.begun && event.end > event.sequence {
+            self.begun = true;
+            self.next = event.sequence;
+            self.acked = self.acked.max(event.sequence);
+        }
+        match event.kind {
+            Kind::Retransmission(cause) => {
+                self.again(event, cause, now);
+                None
+            }
+            Kind::ZeroWindowProbe => {
+                self.probed = true;
+                None
+            }
+            Kind::Data => Some(self.data(event, now)),
+            Kind::OutOfOrder => {
+                self.last_data = now;
+                None
+            }
+            _ => {
+                self.next = self.next.max(event.end);
+                None
+            }
+        }
+    }
+
+    fn data(&mut self, event: &Event<'_>, now: Moment) -> Sent {
+        let length = i64::from(event.length);
+        if !self.known_full {
+            self.full = self.full.max(length.min(9_000));
+        }
+        // It sends beyond what it may: it knows of a later window.
+        while self.edge.is_some_and(|e| event.end > e + 1)
+            && let Some(first) = self.coming.pop_front()
+        {
+            let sooner = passed(first.effect, now).saturating_add(self.turn());
+            self.turn = Some(sooner.clamp(0, self.turn()));
+            self.apply(&Coming {
+                effect: now,
+                ..first
+            });
+        }
+        if self.edge.is_some_and(|e| event.end > e.saturating_add(1)) && !self.zero {
+            self.unscaled = true;
+        }
+        let small = length < self.full && !event.marks.any(Marks::SILLY | Marks::WINDOW_FULL);
+        let idle = self.acked >= self.next;
+        let flight = self.next - self.acked;
+        let prompt = self.is_prompt(now);
+        let begins = idle && (!prompt || self.answered);
+        self.settle(Next::Data { small, flight }, now);
+        if begins {
+            self.plateau.dry();
+        }
+        self.next = self.next.max(event.end);
+        let flight = self.next - self.acked;
+        self.most_in_flight = self.most_in_flight.max(flight);
+        let room = self.edge.is_none_or(|e| e - self.next >= 2 * self.full);
+        let full = length >= self.full;
+        let (time, next) = (now.time.0, self.next);
+        self.plateau.sent(time, next, flight, full, room);
+        self.last_data = now;
+        self.last_small = small;
+        self.last_pushed = event.flags.any(Flags::PSH);
+        self.sign_of_life = now;
+        self.answered = false;
+        self.probed = false;
+        Sent { begins, at: now }
+    }
+
+    fn again(&mut self, event: &Event<'_>, cause: Cause, now: Moment) {
+        let cause = match cause {
+            Cause::Timeout if self.is_probe(event, now) => Cause::TailLossProbe,
+            cause => cause,
+        };
+        self.judged = cause;
+        let reached = self.next.max(event.end);
+        self.next = reached;
+        match cause {
+            Cause::Timeout => {
+                self.settle(Next::Timer, now);
+                self.timeouts += 1;
+                self.timeout = Some(reached);
+                self.recovery = None;
+                self.probe = None;
+            }
+            Cause::TailLossProbe => {
+                self.settle(Next::Probe, now);
+                self.probes += 1;
+                self.probe = Some(reached);
+            }
+            Cause::Fast => {
+                self.settle(Next::Repair, now);
+                if self.recovery.is_none() {
+                    self.fast_recoveries += 1;
+                    self.recovery = Some(reached);
+                }
+                self.probe = None;
+            }
+            Cause::AfterTimeout | Cause::Unexplained => self.settle(Next::Repair, now),
+            Cause::Handshake | Cause::Fin => return,
+        }
+        self.plateau.lost(now.time.0);
+        self.last_data = now;
+        self.sign_of_life = now;
+    }
+
+    /// Rule 7.
+    fn is_probe(&self, event: &Event<'_>, now: Moment) -> bool {
+        let first = self.probe.is_none() && self.timeout.is_none() && self.recovery.is_none();
+        let path = self.srtt.saturating_add(self.turn());
+        let longest = path.saturating_mul(2).saturating_add(PROBE_WAIT);
+        let waited = passed(self.sign_of_life, now);
+        let last = event.end >= self.next;
+        self.sack
+            && first
+            && last
+            && !self.signalled
+            && waited <= longest.saturating_add(longest / 4)
+    }
+
+    fn since_release(&self, now: Moment) -> Option<i64> {
+        let released = self.last_release.time >= self.last_data.time && self.last_release != START;
+        released.then(|| passed(self.last_release, now))
+    }
+
+    fn is_prompt(&self, now: Moment) -> bool {
+        let held = passed(self.last_data, self.last_release);
+        let slack = (held / 4).clamp(PROMPT.0, PROMPT.1) + self.turn() / 8;
+        self.since_release(now).is_some_and(|since| since <= slack)
+    }
+
+    /// The sender sends next: rules 7 to 12.
+    fn settle(&mut self, next: Next, now: Moment) {
+        if matches!(next, Next::Timer | Next::Probe) {
+            self.split(self.sign_of_life);
+        }
+        let prompt = matches!(next, Next::Data { .. }) && self.is_prompt(now);
+        let soon = matches!(next, Next::Data { .. })
+            && (prompt
+                || self
+                    .since_release(now)
+                    .zip(self.path_rtt())
+                    .is_some_and(|(since, path)| since <= path));
+        let flight = self.flight_limit(next, prompt);
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let mut held = false;
+        let mut small = false;
+        for piece in &pieces {
+            let waited = piece.from.time >= self.sign_of_life.time;
+            let limit = match (piece.what, next) {
+                (What::Known(Limit::Recovery | Limit::TailLossProbe), Next::Timer) if waited => {
+                    Limit::Timeout
+                }
+                (What::Known(limit), _) => limit,
+                (_, Next::Timer) if waited => Limit::Timeout,
+                (_, Next::Probe) if waited => Limit::TailLossProbe,
+                (What::Zero, _) if self.probed || soon => Limit::ZeroWindow,
+                (What::Full, _) if soon => Limit::ReceiverWindow,
+                (What::Late { lone }, _) => {
+                    if prompt && !self.answered {
+                        held = true;
+                        Limit::DelayedAck
+                    } else if lone && !self.answered {
+                        Limit::DelayedAck
+                    } else {
+                        Limit::SenderApp
+                    }
+                }
+                (What::Flight, _) => flight,
+                (What::Zero | What::Full | What::Idle, _) => Limit::SenderApp,
+            };
+            small |= limit == Limit::SmallWrites;
+            let interval = Interval {
+                from: piece.from,
+                to: piece.to,
+                limit,
+            };
+            self.line.push(interval, self.keep);
+        }
+        self.held_acks += u64::from(held);
+        self.small_writes += u64::from(small);
+        pieces.clear();
+        self.pieces = pieces;
+    }
+
+    /// Rules 10 to 12.
+    fn flight_limit(&self, next: Next, prompt: bool) -> Limit {
+        let network = if self.plateau.holds() {
+            Limit::SendBuffer
+        } else {
+            Limit::CongestionWindow
+        };
+        match next {
+            Next::Data { small, flight } if prompt => {
+                if flight > 0 {
+                    network
+                } else if self.answered {
+                    Limit::SenderApp
+                } else if small && self.last_small {
+                    Limit::SmallWrites
+                } else {
+                    network
+                }
+            }
+            Next::Data { flight, .. } => {
+                let more = !self.last_small && !self.last_pushed;
+                let high = !self.last_small && 2 * flight >= self.plateau.recent();
+                if flight > 0 && (more || high) {
+                    network
+                } else {
+                    Limit::SenderApp
+                }
+            }
+            Next::Repair if !self.last_small => network,
+            _ => Limit::SenderApp,
+        }
+    }
+
+    /// The connection's last segment was at `end`.
+    pub(crate) fn finish(&mut self, end: Moment) {
+        while let Some(first) = self.coming.pop_front() {
+            let effect = Moment {
+                frame: first.effect.frame,
+                time: first.effect.time.min(end.time),
+            };
+            self.apply(&Coming { effect, ..first });
+        }
+        self.advance(end);
+        self.settle(Next::Nothing, end);
+    }
+
+    /// The connection's first segment was at `first`, if its clock went back.
+    pub(super) fn begin_at(&mut self, first: Moment) {
+        self.line.begin_at(first, self.at);
+    }
+}
+
+/// Nanoseconds from one moment to another.
+fn passed(from: Moment, to: Moment) -> i64 {
+    to.time.0.saturating_sub(from.time.0)
+}
+
+fn shorter(least: &mut Option<i64>, rtt: std::time::Duration) -> i64 {
+    let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
+    *least = Some(least.map_or(rtt, |l| l.min(rtt)));
+    rtt
+}

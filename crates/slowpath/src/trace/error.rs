@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a trace could not be analysed.
+
+use slowpath_trace::filter::FilterError;
+use slowpath_trace::live::LiveError;
+use slowpath_trace::read::ReadError;
+use slowpath_trace::write::WriteError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a trace could not be analysed, with the way out.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// A capture cannot be read.
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    /// An interface cannot be captured on.
+    #[error("{0}; capturing needs root, or CAP_NET_RAW")]
+    Live(#[from] LiveError),
+    /// The filter is none.
+    #[error("{0}; see pcap-filter(7)")]
+    Filter(#[from] FilterError),
+    /// A stream cannot be kept for reading it twice.
+    #[error(
+        "cannot keep {what} in {folder} for reading it twice: {error}; set TMPDIR to a folder with room"
+    )]
+    Keep {
+        /// Which input.
+        what: String,
+        /// Where.
+        folder: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// An output cannot be written.
+    #[error("cannot write {path}: {error}")]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A capture cannot be written.
+    #[error("cannot write {path}: {error}")]
+    Copy {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: WriteError,
+    },
+    /// The capture would be overwritten.
+    #[error("{0} is one of the captures that are read; name another file")]
+    Overwrites(PathBuf),
+    /// Not a connection's name.
+    #[error("cannot read the connection to extract: {0}")]
+    Which(String),
+    /// Standard input cannot be read for both.
+    #[error("the other end's capture must be a file")]
+    PairIsStandardInput,
+    /// No such connection.
+    #[error("no {which} in {what}, which has {count}; run without --connection for the list")]
+    NoConnection {
+        /// Which was asked for.
+        which: String,
+        /// Where.
+        what: String,
+        /// How many there are.
+        count: String,
+    },
+}
+
+impl TraceError {
+    /// Whether the command line is to blame.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            TraceError::Filter(_)
+                | TraceError::Overwrites(_)
+                | TraceError::PairIsStandardInput
+                | TraceError::Which(_)
+        )
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files that are written beside what is printed.
+
+use super::args::Trace;
+use super::error::TraceError;
+use super::input::Source;
+use super::select::Which;
+use super::{Report, capture, words, work};
+use crate::render::plural;
+use slowpath_model::Micros;
+use slowpath_trace::engine;
+use slowpath_trace::picture::{Drawn, Recording, Remark, html, svg, xpl};
+use slowpath_trace::tcp::Side;
+use slowpath_trace::write::{self, Comments, Written};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Whether the capture is read more than once.
+pub fn read_twice(args: &Trace) -> bool {
+    draws(args) || args.pair.is_some() || args.annotate.is_some() || args.extract.is_some()
+}
+
+fn draws(args: &Trace) -> bool {
+    args.html.is_some() || args.svg.is_some() || args.xpl.is_some()
+}
+
+/// Refuses to write over what is read.
+pub fn check(args: &Trace) -> Result<(), TraceError> {
+    let extracted = args.extract.as_ref().and_then(|e| e.get(1)).map(Path::new);
+    let written = [&args.html, &args.svg, &args.annotate];
+    let written = written.into_iter().flatten().map(PathBuf::as_path);
+    for path in written.chain(extracted) {
+        let same = |read: &PathBuf| match (read.canonicalize(), path.canonicalize()) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => false,
+        };
+        if args.files.iter().any(same) {
+            return Err(TraceError::Overwrites(path.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Writes what the arguments ask for.
+pub fn all(
+    args: &Trace,
+    source: &mut Source,
+    options: &engine::Options,
+    report: &Report,
+) -> Result<(), TraceError> {
+    if draws(args) {
+        draw(args, source, options, report)?;
+    }
+    if let Some(path) = &args.annotate {
+        let comments = comments(report);
+        copy(source, path, |_| true, &comments)?;
+    }
+    if let Some([which, path]) = args.extract.as_deref() {
+        let first = extracted(which, report)?;
+        let frames = work::frames(source, options, first)?;
+        let wanted = |frame| frames.binary_search(&frame).is_ok();
+        copy(source, Path::new(path), wanted, &Comments::new())?;
+    }
+    Ok(())
+}
+
+fn draw(
+    args: &Trace,
+    source: &mut Source,
+    options: &engine::Options,
+    report: &Report,
+) -> Result<(), TraceError> {
+    let chosen = report.connections.iter().take(args.top);
+    let firsts: BTreeSet<u64> = chosen.clone().map(|n| n.finished.first_frame).collect();
+    let recorded: BTreeMap<u64, Recording> = work::record(source, options, &firsts)?
+        .into_iter()
+        .collect();
+    let said: Vec<(String, Vec<Remark>)> = (chosen.clone())
+        .map(|n| {
+            let recording = recorded.get(&n.finished.first_frame);
+            (words::title(n), words::remarks(n, recording))
+        })
+        .collect();
+    let drawn: Vec<Drawn<'_>> = chosen
+        .zip(&said)
+        .filter_map(|(n, (title, remarks))| {
+            Some(Drawn {
+                number: n.number,
+                title,
+                recording: recorded.get(&n.finished.first_frame)?,
+                remarks,
+            })
+        })
+        .collect();
+    if let Some(path) = &args.html {
+        create(path, |out| {
+            html::write(&report.name, &capture::line(report), &drawn, out)
+        })?;
+    }
+    if let (Some(path), Some(first)) = (&args.svg, drawn.first()) {
+        create(path, |out| svg::write(first, out))?;
+    }
+    if let Some(folder) = &args.xpl {
+        plots(folder, &drawn)?;
+    }
+    Ok(())
+}
+
+/// What to say on which packet.
+fn comments(report: &Report) -> Comments {
+    let mut comments = Comments::new();
+    for numbered in &report.connections {
+        for remark in words::remarks(numbered, None) {
+            let length = remark.to.0.saturating_sub(remark.from.0).max(0) as u64 / 1000;
+            for (place, frame) in remark.frames.iter().enumerate() {
+                let text = match place {
+                    0 => format!("slowpath #{}: {}", numbered.number, remark.text),
+                    _ => format!(
+                        "slowpath #{}: here begins, for {}: {}",
+                        numbered.number,
+                        Micros(length),
+                        remark.text
+                    ),
+                };
+                comments.entry(*frame).or_default().push(text);
+            }
+        }
+    }
+    comments
+}
+
+/// The first frame of the connection to be extracted.
+fn extracted(which: &str, report: &Report) -> Result<u64, TraceError> {
+    let which: Which = which.parse().map_err(TraceError::Which)?;
+    let chosen = report.connections.iter().find(|n| {
+        let r = n.report();
+        which.is(n.number, r.client, r.server)
+    });
+    let found = chosen.map(|n| n.finished.first_frame);
+    found.ok_or_else(|| TraceError::NoConnection {
+        which: which.to_string(),
+        what: report.name.clone(),
+        count: plural(report.connections.len() as u64, "connection"),
+    })
+}
+
+fn copy(
+    source: &mut Source,
+    path: &Path,
+    wanted: impl FnMut(u64) -> bool,
+    comments: &Comments,
+) -> Result<Written, TraceError> {
+    let inputs = source.inputs()?;
+    let file = File::create(path).map_err(|error| TraceError::Write {
+        path: path.to_owned(),
+        error,
+    })?;
+    let mut out = BufWriter::new(file);
+    write::copy(inputs, wanted, comments, &mut out).map_err(|error| TraceError::Copy {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// One file a graph.
+fn plots(folder: &Path, drawn: &[Drawn<'_>]) -> Result<(), TraceError> {
+    std::fs::create_dir_all(folder).map_err(|error| TraceError::Write {
+        path: folder.to_owned(),
+        error,
+    })?;
+    for drawn in drawn {
+        for side in [Side::Client, Side::Server] {
+            for graph in xpl::Graph::ALL {
+                let path = folder.join(xpl::file_name(drawn.number, side, graph));
+                create(&path, |out| xpl::write(drawn.recording, side, graph, out))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file.
+fn create(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), TraceError> {
+    let failed = |error| TraceError::Write {
+        path: path.to_owned(),
+        error,
+    };
+    let mut out = BufWriter::new(File::create(path).map_err(failed)?);
+    write(&mut out).and_then(|()| out.flush()).map_err(failed)
+}
