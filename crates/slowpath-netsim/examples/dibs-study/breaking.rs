@@ -3,8 +3,8 @@
 //!
 //! **Break**: the load of queries at which switches with DIBS drop one packet in a hundred:
 //! the virtual infinite buffer has an end. (The load at which its 99th percentile of QCT is
-//! no longer below that of dropping is another, higher one; there, both have collapsed, the
-//! two curves run side by side, and where they cross is different with every seed.)
+//! no longer below that of dropping is another, higher one. There both have collapsed and
+//! the two curves run side by side: two searches of one point were up to 70 % apart.)
 //!
 //! **Model**: bursts of `b` packets, the initial windows of a query's answers, come to a
 //! receiver at random. At a load of rho the mean of what waits for its link is

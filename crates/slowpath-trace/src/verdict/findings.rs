@@ -113,7 +113,14 @@ impl DirectionVerdict {
             .filter(|l| l.problem() == Some(problem))
             .filter_map(|l| self.line.longest(l))
             .max_by_key(|i| i.duration())
-            .map(|i| (i.from, i.to))
+            // An interval's begin may be told by a later frame than its end.
+            .map(|i| {
+                if i.from.frame <= i.to.frame {
+                    (i.from, i.to)
+                } else {
+                    (i.to, i.from)
+                }
+            })
     }
 }
 

@@ -17,7 +17,8 @@
 //! 5. *Zero*: the window is closed. *Idle*: nothing is under way. *Full*: less than one
 //!    full segment fits in the window. *Flight*: the rest.
 //! 6. *Late*, of a flight: from when an ACK in time would have had its effect until the
-//!    effect of one that was kept back (a pure ACK, 25 ms later than one in time).
+//!    effect of one that was kept back (a pure ACK, 25 ms later than one in time). A full
+//!    window stays *Full*: it is the window that an ACK in time would not have opened.
 //!
 //! **What it was limited by**, known when the sender sends next. *Prompt*: it sends within a
 //! quarter of the wait after the last ACK or window update that told something new (200 µs at least,
@@ -415,7 +416,7 @@ impl Sender {
             if piece.from.time < since.time {
                 break;
             }
-            if matches!(piece.what, What::Flight | What::Full) {
+            if piece.what == What::Flight {
                 piece.what = What::Late { lone };
             }
         }
