@@ -82,14 +82,15 @@ pub enum Began {
     OnReusedPorts,
 }
 
-/// Asks the processor to fetch the cache line at an address that need not be valid.
+/// Asks the processor to fetch the cache line at an address that need not be valid, into its
+/// second-level cache: a batch's connections are more than the first level holds.
 #[inline]
 pub fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch of any address is without effect on what a program can see.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
