@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A full window and a late ACK at once.
 
-#[allow(dead_code)] // each test binary uses its part
 mod segments;
 
 use segments::{FULL, Timeline};
