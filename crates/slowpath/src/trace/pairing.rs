@@ -7,12 +7,12 @@ use super::error::TraceError;
 use super::fields::micros;
 use super::input::Source;
 use super::select::end;
-use super::work::Bar;
+use super::work::{Bar, Wanted};
 use super::{Numbered, Report};
 use crate::render::{Columns, Paint, plural};
 use serde_json::{Value, json};
 use slowpath_model::Micros;
-use slowpath_trace::engine::{self, Follow};
+use slowpath_trace::engine;
 use slowpath_trace::pair::{Delays, Likeness, PairError, Paired, Path, Recorder, Recording, pair};
 use slowpath_trace::segment::{Endpoint, Flags, Segment};
 use slowpath_trace::tcp::Side;
@@ -28,28 +28,6 @@ pub struct InBoth {
     pub paired: Result<Paired, PairError>,
 }
 
-enum Wanted {
-    Yes(Recorder),
-    No,
-}
-
-impl Follow for Wanted {
-    type Report = Option<Recording>;
-
-    fn segment(&mut self, segment: &Segment<'_>) {
-        if let Wanted::Yes(recorder) = self {
-            recorder.segment(segment);
-        }
-    }
-
-    fn finish(self) -> Option<Recording> {
-        match self {
-            Wanted::Yes(recorder) => Some(recorder.finish()),
-            Wanted::No => None,
-        }
-    }
-}
-
 /// Records the connections whose first segment is `wanted`, by their first frames.
 fn record(
     source: &mut Source,
@@ -62,7 +40,7 @@ fn record(
         source.inputs()?,
         options,
         |first, _| match wanted(first) {
-            true => Wanted::Yes(Recorder::new(first)),
+            true => Wanted::Yes(Box::new(Recorder::new(first))),
             false => Wanted::No,
         },
         |finished| {

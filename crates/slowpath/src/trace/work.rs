@@ -111,23 +111,25 @@ pub fn analyse(
 }
 
 /// Follows a connection only if it is wanted.
-enum Wanted {
-    Yes(Box<Recorder>),
+pub enum Wanted<F> {
+    /// It is, by this.
+    Yes(Box<F>),
+    /// It is not.
     No,
 }
 
-impl Follow for Wanted {
-    type Report = Option<Recording>;
+impl<F: Follow> Follow for Wanted<F> {
+    type Report = Option<F::Report>;
 
     fn segment(&mut self, segment: &Segment<'_>) {
-        if let Wanted::Yes(recorder) = self {
-            recorder.segment(segment);
+        if let Wanted::Yes(follower) = self {
+            follower.segment(segment);
         }
     }
 
-    fn finish(self) -> Option<Recording> {
+    fn finish(self) -> Option<F::Report> {
         match self {
-            Wanted::Yes(recorder) => Some(recorder.finish()),
+            Wanted::Yes(follower) => Some(follower.finish()),
             Wanted::No => None,
         }
     }
