@@ -28,10 +28,12 @@ pub fn attempts(test: &str, body: impl Fn()) {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(ATTEMPTS);
-    up_to(most, test, body);
+    up_to(most, body, |attempt, why| {
+        println!("RETRIED {test}: attempt {attempt} failed: {why}");
+    });
 }
 
-fn up_to(most: u32, test: &str, body: impl Fn()) {
+fn up_to(most: u32, body: impl Fn(), retried: impl Fn(u32, &str)) {
     for attempt in 1.. {
         match catch_unwind(AssertUnwindSafe(&body)) {
             Ok(()) => return,
@@ -43,7 +45,7 @@ fn up_to(most: u32, test: &str, body: impl Fn()) {
                     .or_else(|| panic.downcast_ref::<&str>().copied())
                     .unwrap_or("no message");
                 let why: String = why.lines().next().unwrap_or("").chars().take(300).collect();
-                println!("RETRIED {test}: attempt {attempt} failed: {why}");
+                retried(attempt, &why);
             }
         }
     }
@@ -57,16 +59,21 @@ mod tests {
     #[test]
     fn a_run_that_was_disturbed_is_run_again() {
         let runs = Cell::new(0);
-        up_to(2, "disturbed", || {
+        let told = Cell::new(0);
+        let body = || {
             runs.set(runs.get() + 1);
             assert!(runs.get() == 2, "an attempt that this test wants to fail");
+        };
+        up_to(2, body, |attempt, why| {
+            assert!(why.contains("wants to fail"), "{why}");
+            told.set(attempt);
         });
-        assert_eq!(runs.get(), 2);
+        assert_eq!((runs.get(), told.get()), (2, 1));
     }
 
     #[test]
     #[should_panic(expected = "always")]
     fn a_defect_fails_every_time() {
-        up_to(2, "defect", || panic!("always"));
+        up_to(2, || panic!("always"), |_, _| {});
     }
 }
