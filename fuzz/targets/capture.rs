@@ -25,7 +25,7 @@ impl Follow for Checked {
     type Report = ();
 
     fn segment(&mut self, segment: &Segment<'_>) {
-        assert!(segment.payload.len() <= segment.length as usize);
+        assert!(segment.captured <= segment.length);
         assert!(segment.options.len() <= 40);
     }
 

@@ -70,8 +70,8 @@ pub struct Segment<'a> {
     pub urgent: u16,
     /// Bytes of payload according to the IP header.
     pub length: u32,
-    /// What was captured of the payload: a prefix, perhaps empty.
-    pub payload: &'a [u8],
+    /// Bytes of payload that were captured: a prefix, perhaps none.
+    pub captured: u32,
     /// What was captured of the header's options: a prefix.
     pub options: &'a [u8],
     /// Whether the TCP checksum was found wrong; `None`: not checked or not checkable (truncated, offloaded).

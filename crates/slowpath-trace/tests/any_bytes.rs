@@ -18,7 +18,7 @@ impl slowpath_trace::engine::Follow for Nothing {
     type Report = ();
 
     fn segment(&mut self, segment: &Segment<'_>) {
-        assert!(segment.payload.len() <= segment.length as usize);
+        assert!(segment.captured <= segment.length);
         assert!(segment.options.len() <= 40);
     }
 

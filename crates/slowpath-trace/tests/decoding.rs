@@ -12,7 +12,7 @@ use std::io::Cursor;
 const ENDS: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 
 /// What comes of one frame: where from, sequence number, length, payload captured.
-type Found = Result<(String, u32, u32, usize), Other>;
+type Found = Result<(String, u32, u32, u32), Other>;
 
 fn decode(link: u32, frame: &[u8], wire: u32, options: DecodeOptions) -> (Found, Totals) {
     let bytes = USUAL.pcap(link, &[(1_700_000_000_000_000_000, frame.to_vec(), wire)]);
@@ -22,7 +22,7 @@ fn decode(link: u32, frame: &[u8], wire: u32, options: DecodeOptions) -> (Found,
     let packet = capture.next().expect("it reads").expect("a frame");
     let found = packet.segment().map(|s| {
         let from = format!("{}:{}", s.source.address, s.source.port);
-        (from, s.sequence, s.length, s.payload.len())
+        (from, s.sequence, s.length, s.captured)
     });
     (found, capture.totals().clone())
 }
@@ -52,6 +52,8 @@ fn every_link_type() {
         let head = [&[0x57][..], &[2; 12], &[0xaa, 0xaa, 3, 0, 0, 0], &kind].concat();
         [head, Vec::new()].concat()
     };
+    // Family, version, resource; a prefix of two bytes and padding; a packet of any length.
+    let nflog = |family| vec![family, 0, 0, 40, 6, 0, 10, 0, b'x', 0, 0, 0, 72, 0, 9, 0];
     for (link, head4, head6) in [
         (1, ethernet(0x0800, &[]), ethernet(0x86dd, &[])),
         (0, vec![2, 0, 0, 0], vec![30, 0, 0, 0]),
@@ -66,6 +68,8 @@ fn every_link_type() {
         (276, sll2([8, 0]), sll2([0x86, 0xdd])),
         (10, fddi([8, 0]), fddi([0x86, 0xdd])),
         (9, vec![0xff, 3, 0, 0x21], vec![0x57]),
+        (9, vec![0x0f, 0, 8, 0], vec![0x8f, 0, 0x86, 0xdd]),
+        (239, nflog(2), nflog(10)),
         (50, vec![0xff, 3, 0, 0x21], vec![0x0f, 0, 0x86, 0xdd]),
         (104, vec![0x8f, 0, 8, 0], vec![0x0f, 0, 0x86, 0xdd]),
     ] {
@@ -87,6 +91,12 @@ fn tags_labels_and_sessions() {
         inside(0x8864, &[0x11, 0, 0, 1, 0, 70, 0, 0x21]),
         inside(60, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]),
         inside(60, &[6, 6, 3]),
+        inside(0x8926, &[0, 1, 0, 2, 8, 0]),
+        inside(0x893f, &[0, 1, 0, 2, 0, 0, 0x81, 0, 0, 5, 8, 0]),
+        ethernet(
+            0x88e7,
+            &[&[0, 0, 0, 7][..], &ethernet(0x0800, &v4)].concat(),
+        ),
     ] {
         assert_eq!(plain(1, &frame), four(FOUR));
     }
@@ -149,10 +159,10 @@ fn lengths_are_those_of_ip() {
     }
     let mut short = whole.clone();
     short[17] = 39;
-    assert_eq!(
-        plain(1, &short),
-        Err(Other::Undecodable(Undecodable::IpLength))
-    );
+    // The header is there although IP says that it is a byte shorter: no payload.
+    assert_eq!(plain(1, &short), Ok((FOUR.to_owned(), 42, 0, 0)));
+    let cut_short = decode(1, &short[..53], 66, options).0;
+    assert_eq!(cut_short, Err(Other::Undecodable(Undecodable::IpLength)));
     let mut header = whole.clone();
     header[46] = 0x40;
     assert_eq!(

@@ -648,7 +648,7 @@ proptest! {
                 window,
                 urgent: 0,
                 length,
-                payload: &[],
+                captured: 0,
                 options: &[],
                 checksum_ok: None,
                 ecn: 0,

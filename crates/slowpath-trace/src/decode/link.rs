@@ -23,6 +23,8 @@ pub enum Link {
     Ppp,
     /// PPP or Cisco's HDLC.
     Hdlc,
+    /// Linux's netfilter log.
+    Nflog,
     /// Anything else: counted, not decoded.
     Unsupported(u32),
 }
@@ -41,6 +43,7 @@ impl Link {
             10 => Link::Fddi,
             9 => Link::Ppp,
             50 | 104 => Link::Hdlc,
+            239 => Link::Nflog,
             other => Link::Unsupported(other),
         }
     }
@@ -80,8 +83,9 @@ pub(super) fn locate(link: Link, data: &[u8], wire_length: u32, options: DecodeO
         Link::Sll => descent.protocol_at(14, 16),
         Link::Sll2 => descent.protocol_at(0, 20),
         Link::Fddi => descent.fddi(),
-        Link::Ppp => descent.ppp(0),
-        Link::Hdlc => descent.hdlc(),
+        // Where frames are Cisco's HDLC, captures say PPP too.
+        Link::Ppp | Link::Hdlc => descent.hdlc(),
+        Link::Nflog => descent.nflog(),
         Link::Unsupported(number) => Err(Other::LinkType(number)),
     }
 }
@@ -131,6 +135,28 @@ impl Descent<'_> {
                 0x8864 => {
                     self.deeper()?;
                     return self.ppp(at + 6);
+                }
+                // Cisco's VN-tag: four bytes, then the next type.
+                0x8926 => {
+                    self.deeper()?;
+                    protocol = half(self.data, at + 4).ok_or(SHORT)?;
+                    at += 6;
+                }
+                // IEEE 802.1BR, the E-tag: six bytes, then the next type.
+                0x893f => {
+                    self.deeper()?;
+                    protocol = half(self.data, at + 6).ok_or(SHORT)?;
+                    at += 8;
+                }
+                // IEEE 802.1ah: a tag, then a whole frame.
+                0x88e7 => {
+                    self.deeper()?;
+                    return self.ethernet(at + 4);
+                }
+                // Cisco's FabricPath: the same, but a tunnel that captures show beside what went in.
+                0x8903 if self.options.tunnels => {
+                    self.deeper()?;
+                    return self.ethernet(at + 2);
                 }
                 TRANSPARENT_ETHERNET => {
                     self.deeper()?;
@@ -219,6 +245,29 @@ impl Descent<'_> {
             Some(_) => self.ppp(0),
             None => Err(SHORT),
         }
+    }
+
+    /// LINKTYPE_NFLOG: family, version, resource; then attributes of length and type, in the
+    /// capturing host's byte order, of which number 9 is the packet.
+    fn nflog(&mut self) -> Found {
+        const PAYLOAD: u16 = 9;
+        let mut at = 4;
+        // Others come first, each once: more than these are none.
+        for _ in 0..64 {
+            let little = |at| half(self.data, at).map(u16::swap_bytes);
+            let (Some(mut length), Some(mut kind)) = (little(at), little(at + 2)) else {
+                return Err(SHORT);
+            };
+            // There are not so many kinds: it was a big-endian host.
+            if kind > 0xff {
+                (length, kind) = (length.swap_bytes(), kind.swap_bytes());
+            }
+            if kind == PAYLOAD {
+                return self.ip(at + 4);
+            }
+            at += usize::from(length).max(4).next_multiple_of(4);
+        }
+        Err(SHORT)
     }
 
     pub(super) fn ip(&mut self, at: usize) -> Found {

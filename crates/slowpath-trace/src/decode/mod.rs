@@ -8,7 +8,9 @@
 //!
 //! What is promised: any bytes are decided on, in bounded time, without allocation. Lengths
 //! are those of the IP header, so that neither Ethernet's padding nor a short snap length
-//! change them. Where segmentation offload left that length 0, the frame's own length stands in.
+//! change them. Where segmentation offload left that length 0, the frame's own length stands in. Where
+//! it is less than the headers that the frame has, as some small devices send their FINs, the segment
+//! counts without payload, as it does for tcptrace and Wireshark; a receiver drops it.
 
 mod checksum;
 mod ip;
@@ -63,7 +65,7 @@ pub enum Undecodable {
     IpLength,
     /// Too little was captured for the TCP header.
     TcpHeaderCut,
-    /// The TCP header's length is less than 20 bytes or more than the packet.
+    /// The TCP header's length is less than 20 bytes, or more than the packet and the frame have.
     TcpHeader,
     /// Headers nested deeper than anybody nests them.
     Nesting,
@@ -179,17 +181,17 @@ impl Place {
         let Found {
             ip, tcp, length, ..
         } = found;
-        if length < TCP_HEADER as u32 {
-            return Err(Other::Undecodable(Undecodable::IpLength));
-        }
         if data.len() < tcp + TCP_HEADER {
-            return Err(Other::Undecodable(Undecodable::TcpHeaderCut));
+            return Err(Other::Undecodable(match length < TCP_HEADER as u32 {
+                true => Undecodable::IpLength,
+                false => Undecodable::TcpHeaderCut,
+            }));
         }
         if tcp > OFFSET as usize {
             return Err(Other::Undecodable(Undecodable::Nesting));
         }
-        let header = u32::from(data[tcp + 12] >> 4) * 4;
-        if header < TCP_HEADER as u32 || header > length {
+        let header = usize::from(data[tcp + 12] >> 4) * 4;
+        if header < TCP_HEADER || header > length as usize && data.len() < tcp + header {
             return Err(Other::Undecodable(Undecodable::TcpHeader));
         }
         let flags = u64::from(found.ipv6) | u64::from(found.first_fragment) << 1;
@@ -252,28 +254,11 @@ impl Place {
         let ip = self.ip();
         let tcp = self.tcp();
         let header: &[u8; TCP_HEADER] = data[tcp..].first_chunk().unwrap_or(&[0; TCP_HEADER]);
-        let [
-            _,
-            _,
-            _,
-            _,
-            s0,
-            s1,
-            s2,
-            s3,
-            a0,
-            a1,
-            a2,
-            a3,
-            offset,
-            flags,
-            w0,
-            w1,
-            _,
-            _,
-            u0,
-            u1,
-        ] = *header;
+        // Read from where they lie: bytes taken apart and put together again wait for the
+        // processor's store buffer.
+        let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|i| header[at + i]));
+        let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let (offset, flags) = (header[12], header[13]);
         let header_length = usize::from(offset >> 4) * 4;
         // An IP packet longer than its frame has no more bytes than the frame.
         let end = data.len().min(tcp + self.length() as usize);
@@ -306,13 +291,14 @@ impl Place {
                 address: to,
                 port: destination_port,
             },
-            sequence: u32::from_be_bytes([s0, s1, s2, s3]),
-            acknowledgement: u32::from_be_bytes([a0, a1, a2, a3]),
+            sequence: word(4),
+            acknowledgement: word(8),
             flags: Flags(u16::from(offset & 1) << 8 | u16::from(flags)),
-            window: u16::from_be_bytes([w0, w1]),
-            urgent: u16::from_be_bytes([u0, u1]),
-            length: self.length() - header_length as u32,
-            payload: &data[payload..end],
+            window: half(14),
+            urgent: half(18),
+            length: self.length().saturating_sub(header_length as u32),
+            // A frame has fewer bytes than fill 32 bits.
+            captured: (end - payload) as u32,
             options: &data[(tcp + TCP_HEADER).min(payload)..payload],
             checksum_ok: if options.checksums {
                 checksum::verify(self, data)

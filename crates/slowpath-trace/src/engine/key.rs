@@ -2,7 +2,9 @@
 //! What tells one connection's frames from another's, and hashes of it.
 
 use crate::decode::{Addresses, Place};
+use crate::segment::Endpoint;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Addresses and ports, the same for both directions.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,26 @@ const IPV6: u64 = 1 << 32;
 impl Key {
     /// To be filled.
     pub(super) const EMPTY: Key = Key([0; 5]);
+
+    /// The lower and the higher end, IPv4-mapped addresses as IPv4.
+    pub(super) fn ends(&self) -> [Endpoint; 2] {
+        let [a, b, c, d, rest] = self.0;
+        if rest & IPV6 == 0 {
+            [a, b].map(|end| Endpoint {
+                address: IpAddr::V4(Ipv4Addr::from((end >> 16) as u32)),
+                port: end as u16,
+            })
+        } else {
+            let address = |high: u64, low: u64| {
+                let bits = u128::from(high) << 64 | u128::from(low);
+                IpAddr::V6(Ipv6Addr::from(bits)).to_canonical()
+            };
+            [(a, b, rest >> 16), (c, d, rest)].map(|(high, low, port)| Endpoint {
+                address: address(high, low),
+                port: port as u16,
+            })
+        }
+    }
 
     /// The key of a frame, and whether its sender is the lower of the two ends.
     #[inline]

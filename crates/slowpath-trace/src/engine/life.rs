@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When a connection is over, and when a SYN on the same addresses and ports begins another.
 
-use crate::segment::{Flags, Segment};
+use crate::segment::Flags;
 
 /// A SYN with another sequence number on a connection silent for longer than this is another
 /// connection, closed or not: twice the maximum segment lifetime of RFC 9293 section 3.4.2.
 const SILENCE: i64 = 240 * 1_000_000_000;
+
+/// What of a segment decides it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// The lower of the two ends sent it.
+    pub(super) from_low: bool,
+    pub(super) flags: Flags,
+    pub(super) sequence: u32,
+    /// Of the payload.
+    pub(super) length: u32,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Direction {
@@ -39,8 +50,8 @@ impl Life {
 
     /// A segment of the connection.
     #[inline]
-    pub(super) fn segment(&mut self, from_low: bool, segment: &Segment<'_>) {
-        let direction = &mut self.directions[usize::from(from_low)];
+    pub(super) fn segment(&mut self, segment: Step) {
+        let direction = &mut self.directions[usize::from(segment.from_low)];
         let mut end = segment.sequence.wrapping_add(segment.length);
         if segment.flags.any(Flags::SYN | Flags::FIN | Flags::RST) {
             if segment.flags.any(Flags::SYN) {
@@ -51,7 +62,7 @@ impl Life {
             direction.finished |= segment.flags.any(Flags::FIN);
             self.reset |= segment.flags.any(Flags::RST);
         }
-        let direction = &mut self.directions[usize::from(from_low)];
+        let direction = &mut self.directions[usize::from(segment.from_low)];
         if direction.next.is_none_or(|next| after(end, next)) {
             direction.next = Some(end);
         }
@@ -69,17 +80,13 @@ impl Life {
     /// what was sent). It has a fourth, that any segment after four minutes of silence begins another
     /// connection; a connection may be silent for hours, and here it stays one.
     #[inline]
-    pub(super) fn begins_another(
-        &self,
-        from_low: bool,
-        segment: &Segment<'_>,
-        silence: i64,
-    ) -> bool {
-        segment.flags.any(Flags::SYN) && self.other_syn(from_low, segment.sequence, silence)
+    pub(super) fn begins_another(&self, segment: Step, silence: i64) -> bool {
+        segment.flags.any(Flags::SYN) && self.other_syn(segment, silence)
     }
 
-    fn other_syn(&self, from_low: bool, sequence: u32, silence: i64) -> bool {
-        let direction = &self.directions[usize::from(from_low)];
+    fn other_syn(&self, segment: Step, silence: i64) -> bool {
+        let sequence = segment.sequence;
+        let direction = &self.directions[usize::from(segment.from_low)];
         if direction.initial == Some(sequence) {
             return false;
         }

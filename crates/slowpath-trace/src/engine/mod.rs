@@ -16,6 +16,8 @@
 //! else. Segments are taken in batches: the memory of a batch's connections is fetched all at
 //! once, and not one after the other when each is followed.
 
+mod backlog;
+mod huge;
 mod key;
 mod life;
 mod open;
@@ -50,7 +52,7 @@ pub trait Follow: Send {
     /// The connection is over.
     fn finish(self) -> Self::Report;
 
-    /// A segment comes soon: fetches memory that [`Follow::segment`] will touch and that the
+    /// Segments come soon: fetches memory that [`Follow::segment`] will touch and that the
     /// follower points to. The follower itself was fetched before. See [`prefetch`].
     #[inline]
     fn prefetch(&self) {}
@@ -149,6 +151,18 @@ pub struct Finished<R> {
     pub ended: Ended,
     /// What its follower made of it.
     pub report: R,
+}
+
+impl<R> Finished<R> {
+    /// The same of a part of the report, if there is that part.
+    pub fn filter_map<T>(self, part: impl FnOnce(R) -> Option<T>) -> Option<Finished<T>> {
+        Some(Finished {
+            first_frame: self.first_frame,
+            last_frame: self.last_frame,
+            ended: self.ended,
+            report: part(self.report)?,
+        })
+    }
 }
 
 /// How far the work is.

@@ -4,20 +4,26 @@
 //! They are kept together; only the lists that decide which of them ends when, and for
 //! which other one, are kept a shard each. So what happens to a connection depends on
 //! the segments of its shard alone, and not on which worker has the shard.
+//!
+//! Where a connection begins and ends is decided segment by segment; its follower gets the
+//! segments later, many at once ([`Backlog`]).
 
+use super::backlog::{Backlog, Chain, OPTIONS, Packed};
 use super::key::{Key, KeyHasher};
 use super::life::Life;
 use super::table::Table;
 use super::{Began, Ended, Finished, Follow, SHARDS};
-use crate::segment::Segment;
+use crate::segment::{Endpoint, Segment};
 use std::collections::VecDeque;
 
 /// Slots are allocated by so many and never move.
-const CHUNK: usize = 64;
+const CHUNK: usize = 2048;
 
-#[repr(C)]
-struct Slot<F> {
+/// What every segment touches, most of it in the first cache line.
+#[repr(C, align(64))]
+struct Slot {
     key: Key,
+    chain: Chain,
     generation: u32,
     tag: u32,
     /// It had a segment since eviction looked at it.
@@ -28,8 +34,31 @@ struct Slot<F> {
     life: Life,
     last_frame: u64,
     last_time: i64,
-    follow: F,
+}
+
+/// What is touched when segments are followed.
+struct Followed<F> {
+    /// The lower and the higher end.
+    ends: [Endpoint; 2],
     first_frame: u64,
+    follow: F,
+}
+
+struct Chunk<F> {
+    slots: Box<[Option<Slot>]>,
+    /// As many as were ever used.
+    followed: Vec<Option<Followed<F>>>,
+}
+
+impl<F> Chunk<F> {
+    fn new() -> Self {
+        let followed = Vec::with_capacity(CHUNK);
+        super::huge::advise(&followed);
+        Chunk {
+            slots: (0..CHUNK).map(|_| None).collect(),
+            followed,
+        }
+    }
 }
 
 /// What became of the connections so far.
@@ -44,8 +73,6 @@ pub(super) struct Tally {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label {
     pub(super) key: Key,
-    /// The lower of the two ends sent it.
-    pub(super) from_low: bool,
     pub(super) shard: u8,
     /// Of the key's hash.
     pub(super) tag: u32,
@@ -60,7 +87,6 @@ impl Label {
     /// To be filled.
     pub(super) const EMPTY: Label = Label {
         key: Key::EMPTY,
-        from_low: false,
         shard: 0,
         tag: 0,
         guess: NO_SLOT,
@@ -94,7 +120,12 @@ struct Shard {
 /// Open connections, and those that are over but were not handed over.
 pub(super) struct Connections<F: Follow> {
     table: Table,
-    chunks: Vec<Box<[Option<Slot<F>>]>>,
+    chunks: Vec<Chunk<F>>,
+    backlog: Backlog,
+    /// The slot that is followed first when the pool is full.
+    hand: u32,
+    /// Slots that are followed next.
+    soon: [u32; 2],
     free: Vec<u32>,
     generation: u32,
     shards: [Shard; SHARDS],
@@ -107,6 +138,9 @@ impl<F: Follow> Connections<F> {
         Connections {
             table: Table::new(),
             chunks: Vec::new(),
+            backlog: Backlog::new(),
+            hand: 0,
+            soon: [NO_SLOT; 2],
             free: Vec::new(),
             generation: 0,
             shards: std::array::from_fn(|_| Shard {
@@ -119,15 +153,15 @@ impl<F: Follow> Connections<F> {
     }
 
     #[inline]
-    fn slot(&self, number: u32) -> Option<&Slot<F>> {
+    fn slot(&self, number: u32) -> Option<&Slot> {
         let chunk = self.chunks.get(number as usize / CHUNK)?;
-        chunk[number as usize % CHUNK].as_ref()
+        chunk.slots[number as usize % CHUNK].as_ref()
     }
 
     #[inline]
-    fn slot_mut(&mut self, number: u32) -> Option<&mut Slot<F>> {
+    fn slot_mut(&mut self, number: u32) -> Option<&mut Slot> {
         let chunk = self.chunks.get_mut(number as usize / CHUNK)?;
-        chunk[number as usize % CHUNK].as_mut()
+        chunk.slots[number as usize % CHUNK].as_mut()
     }
 
     /// First step: fetches the place in the table.
@@ -139,24 +173,82 @@ impl<F: Follow> Connections<F> {
     /// Second step: guesses the slot, and fetches it.
     #[inline]
     pub(super) fn prefetch_slot(&self, tag: u32) -> u32 {
-        /// Of the slot: more is not worth it.
-        const BYTES: usize = 4096;
         let guess = self.table.guess(tag).unwrap_or(NO_SLOT);
         if let Some(chunk) = self.chunks.get(guess as usize / CHUNK) {
-            let slot = &raw const chunk[guess as usize % CHUNK];
-            let size = size_of::<Option<Slot<F>>>().min(BYTES);
-            for line in (0..size).step_by(64) {
+            let slot = &raw const chunk.slots[guess as usize % CHUNK];
+            for line in (0..size_of::<Option<Slot>>()).step_by(64) {
                 super::prefetch(slot.cast::<u8>().wrapping_add(line));
             }
         }
         guess
     }
 
-    /// Third step: what the follower itself points to.
+    /// Third step: where its next segment will wait.
     #[inline]
-    pub(super) fn prefetch_follow(&self, guess: u32) {
+    pub(super) fn prefetch_backlog(&self, guess: u32) {
         if let Some(slot) = self.slot(guess) {
-            slot.follow.prefetch();
+            self.backlog.prefetch(&slot.chain);
+        }
+    }
+
+    /// A connection is followed when two others have become due: its memory is fetched meanwhile,
+    /// first the follower and then what it points to.
+    fn follow_soon(&mut self, number: u32) {
+        let [due, next] = self.soon;
+        self.soon = [next, number];
+        if let Some(followed) = self.followed(number) {
+            let start = std::ptr::from_ref(followed).cast::<u8>();
+            for line in (0..size_of::<Followed<F>>()).step_by(64) {
+                super::prefetch(start.wrapping_add(line));
+            }
+        }
+        if let Some(followed) = self.followed(next) {
+            followed.follow.prefetch();
+        }
+        if let Some(slot) = self.slot(next) {
+            self.backlog.prefetch_first(&slot.chain);
+        }
+        self.follow(due);
+    }
+
+    fn followed(&self, number: u32) -> Option<&Followed<F>> {
+        let chunk = self.chunks.get(number as usize / CHUNK)?;
+        chunk.followed.get(number as usize % CHUNK)?.as_ref()
+    }
+
+    /// The follower gets what waits for it.
+    fn follow(&mut self, number: u32) {
+        let (index, within) = (number as usize / CHUNK, number as usize % CHUNK);
+        let Some(chunk) = self.chunks.get_mut(index) else {
+            return;
+        };
+        let (Some(slot), Some(Some(followed))) =
+            (&mut chunk.slots[within], chunk.followed.get_mut(within))
+        else {
+            return;
+        };
+        let chain = std::mem::replace(&mut slot.chain, Chain::EMPTY);
+        let follow = &mut followed.follow;
+        self.backlog
+            .drain(chain, followed.ends, |segment| follow.segment(segment));
+    }
+
+    /// The pool is full: some connections are followed earlier than others, in turns.
+    #[cold]
+    fn ease(&mut self) {
+        let slots = (self.chunks.len() * CHUNK) as u32;
+        for _ in 0..slots {
+            if self.backlog.is_eased() {
+                return;
+            }
+            self.hand = if self.hand + 1 < slots {
+                self.hand + 1
+            } else {
+                0
+            };
+            if self.slot(self.hand).is_some_and(|s| !s.chain.is_empty()) {
+                self.follow(self.hand);
+            }
         }
     }
 
@@ -165,10 +257,11 @@ impl<F: Follow> Connections<F> {
     pub(super) fn segment<B: Fn(&Segment<'_>, Began) -> F>(
         &mut self,
         label: &Label,
-        segment: &Segment<'_>,
+        packed: &Packed,
         rules: &Rules<'_, B>,
     ) {
-        let now = segment.time.0;
+        let now = packed.time();
+        let step = packed.step();
         if now >= self.shards[usize::from(label.shard)].next_due {
             self.let_go(label.shard, now, rules.linger);
         }
@@ -183,13 +276,14 @@ impl<F: Follow> Connections<F> {
         {
             let silence = now.saturating_sub(slot.last_time);
             let late = slot.closing && silence > rules.linger;
-            if !late && !slot.life.begins_another(label.from_low, segment, silence) {
-                slot.life.segment(label.from_low, segment);
-                slot.last_frame = segment.frame;
+            if !late && !slot.life.begins_another(step, silence) {
+                slot.life.segment(step);
+                slot.last_frame = packed.frame();
                 slot.last_time = now;
                 slot.used = true;
-                slot.follow.segment(segment);
-                if slot.life.closed() && !slot.closing {
+                let closes = slot.life.closed() && !slot.closing;
+                self.put_aside(number, packed);
+                if closes {
                     self.close(number, now.saturating_add(rules.linger));
                 }
                 return;
@@ -197,14 +291,14 @@ impl<F: Follow> Connections<F> {
             self.finish(number, if late { Ended::Closed } else { Ended::Reused });
         }
         let began = found.map_or(Began::Fresh, |_| Began::OnReusedPorts);
-        self.begin(label, segment, began, rules);
+        self.begin(label, packed, began, rules);
     }
 
     #[cold]
     fn begin<B: Fn(&Segment<'_>, Began) -> F>(
         &mut self,
         label: &Label,
-        segment: &Segment<'_>,
+        packed: &Packed,
         began: Began,
         rules: &Rules<'_, B>,
     ) {
@@ -213,6 +307,9 @@ impl<F: Follow> Connections<F> {
         }
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
+        let ends = label.key.ends();
+        let mut options = [0; OPTIONS];
+        let first = packed.segment(ends, &mut options);
         let mut slot = Slot {
             key: label.key,
             generation,
@@ -220,36 +317,63 @@ impl<F: Follow> Connections<F> {
             used: true,
             closing: false,
             shard: label.shard,
+            chain: Chain::EMPTY,
             life: Life::default(),
-            last_frame: segment.frame,
-            last_time: segment.time.0,
-            follow: (rules.begin)(segment, began),
-            first_frame: segment.frame,
+            last_frame: packed.frame(),
+            last_time: packed.time(),
         };
-        slot.life.segment(label.from_low, segment);
-        slot.follow.segment(segment);
+        slot.life.segment(packed.step());
         let closed = slot.life.closed();
-        let number = self.place(slot);
+        let follow = (rules.begin)(&first, began);
+        let followed = Followed {
+            ends,
+            first_frame: packed.frame(),
+            follow,
+        };
+        let number = self.place(slot, followed);
+        self.put_aside(number, packed);
         self.table.insert(label.tag, number);
         let shard = &mut self.shards[usize::from(label.shard)];
         shard.open += 1;
         shard.order.push_back((number, generation));
         self.tally.begun += 1;
         if closed {
-            self.close(number, segment.time.0.saturating_add(rules.linger));
+            self.close(number, packed.time().saturating_add(rules.linger));
         }
     }
 
-    fn place(&mut self, slot: Slot<F>) -> u32 {
+    #[inline]
+    fn put_aside(&mut self, number: u32, packed: &Packed) {
+        if !self.backlog.has_room() {
+            self.ease();
+        }
+        let chunk = self.chunks.get_mut(number as usize / CHUNK);
+        let Some(slot) = chunk.and_then(|c| c.slots[number as usize % CHUNK].as_mut()) else {
+            return;
+        };
+        self.backlog.push(&mut slot.chain, packed);
+        if slot.chain.becomes_long() {
+            self.follow_soon(number);
+        }
+    }
+
+    fn place(&mut self, slot: Slot, followed: Followed<F>) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             let first = self.chunks.len() * CHUNK;
-            self.chunks.push((0..CHUNK).map(|_| None).collect());
+            self.chunks.push(Chunk::new());
             // The lowest is taken first.
             self.free
                 .extend((first + 1..first + CHUNK).rev().map(|n| n as u32));
             first as u32
         });
-        self.chunks[number as usize / CHUNK][number as usize % CHUNK] = Some(slot);
+        let chunk = &mut self.chunks[number as usize / CHUNK];
+        chunk.slots[number as usize % CHUNK] = Some(slot);
+        // The lowest free number is taken: this is one of them, or the next.
+        let within = number as usize % CHUNK;
+        while chunk.followed.len() <= within {
+            chunk.followed.push(None);
+        }
+        chunk.followed[within] = Some(followed);
         number
     }
 
@@ -263,7 +387,7 @@ impl<F: Follow> Connections<F> {
         }
     }
 
-    fn there(&mut self, (number, generation): Reference) -> Option<&mut Slot<F>> {
+    fn there(&mut self, (number, generation): Reference) -> Option<&mut Slot> {
         self.slot_mut(number)
             .filter(|slot| slot.generation == generation)
     }
@@ -319,17 +443,24 @@ impl<F: Follow> Connections<F> {
     }
 
     fn finish(&mut self, number: u32, ended: Ended) {
-        let chunk = self.chunks.get_mut(number as usize / CHUNK);
-        let Some(slot) = chunk.and_then(|chunk| chunk[number as usize % CHUNK].take()) else {
+        self.follow(number);
+        let Some(chunk) = self.chunks.get_mut(number as usize / CHUNK) else {
+            return;
+        };
+        let within = number as usize % CHUNK;
+        let (Some(slot), Some(followed)) = (
+            chunk.slots[within].take(),
+            chunk.followed.get_mut(within).and_then(Option::take),
+        ) else {
             return;
         };
         self.table.remove(slot.tag, number);
         self.free.push(number);
         self.out.push(Finished {
-            first_frame: slot.first_frame,
+            first_frame: followed.first_frame,
             last_frame: slot.last_frame,
             ended,
-            report: slot.follow.finish(),
+            report: followed.follow.finish(),
         });
         self.shards[usize::from(slot.shard)].open -= 1;
         self.tidy(slot.shard);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One worker: all records, its own shards' connections.
 
+use super::backlog::Packed;
 use super::key::{Key, KeyHasher};
 use super::open::{Connections, Label, Rules};
 use super::{Began, Finished, Follow, Options, SHARDS, Summary};
@@ -14,6 +15,9 @@ use std::sync::mpsc::SyncSender;
 
 /// Segments whose connections' memory is fetched while others are worked on.
 const BATCH: usize = 32;
+/// Batches: one is filled, of one the slots are fetched, of one the places where its segments
+/// will wait.
+const STAGES: usize = 3;
 /// Finished connections handed over at once.
 const HAND_OVER: usize = 64;
 
@@ -25,11 +29,26 @@ pub(super) struct Place<'a> {
     pub(super) frames: &'a AtomicU64,
 }
 
+/// Segments of one worker, in order.
+struct Batch {
+    filled: usize,
+    pending: [Pending; BATCH],
+}
+
+impl Batch {
+    const EMPTY: Batch = Batch {
+        filled: 0,
+        pending: [Pending::EMPTY; BATCH],
+    };
+}
+
 /// A segment of a batch.
 struct Pending {
     record: Record,
     place: decode::Place,
+    from_low: bool,
     label: Label,
+    packed: Packed,
 }
 
 impl Pending {
@@ -37,7 +56,9 @@ impl Pending {
     const EMPTY: Pending = Pending {
         record: Record::EMPTY,
         place: decode::Place::EMPTY,
+        from_low: false,
         label: Label::EMPTY,
+        packed: Packed::EMPTY,
     };
 }
 
@@ -59,7 +80,8 @@ where
         mine: std::array::from_fn(|shard| shard % place.workers == place.number),
         others: place.number as u64,
         workers: place.workers as u64,
-        batch: [Pending::EMPTY; BATCH],
+        batches: [Batch::EMPTY; STAGES],
+        newest: 0,
         totals: Totals::default(),
         first: None,
         last: None,
@@ -102,7 +124,9 @@ struct Worker<'a, F: Follow> {
     /// Frames that are not TCP are counted by the worker with this rest of their number.
     others: u64,
     workers: u64,
-    batch: [Pending; BATCH],
+    batches: [Batch; STAGES],
+    /// The batch that is filled.
+    newest: usize,
     totals: Totals,
     first: Option<Timestamp>,
     last: Option<Timestamp>,
@@ -148,7 +172,6 @@ impl<F: Follow> Worker<'_, F> {
         let piece = cursor.piece();
         let bytes = piece.bytes();
         let mut record = Record::EMPTY;
-        let mut filled = 0;
         while cursor.next_here(&mut record) {
             if record.number == 1 {
                 self.first = Some(record.time);
@@ -169,7 +192,8 @@ impl<F: Follow> Worker<'_, F> {
             let tag = rules.hasher.hash(&key) as u32;
             self.connections.prefetch_table(tag);
             // Field by field: a copy of it all would wait for what was just written.
-            let pending = &mut self.batch[filled];
+            let batch = &mut self.batches[self.newest];
+            let pending = &mut batch.pending[batch.filled];
             pending.record.number = record.number;
             pending.record.time = record.time;
             pending.record.start = record.start;
@@ -177,42 +201,47 @@ impl<F: Follow> Worker<'_, F> {
             pending.record.wire_length = record.wire_length;
             pending.place = found;
             pending.label.key = key;
-            pending.label.from_low = from_low;
+            pending.from_low = from_low;
             pending.label.shard = shard as u8;
             pending.label.tag = tag;
             // Which worker's it is is hard to predict: no branch, the next one overwrites it.
-            filled += usize::from(self.mine[shard]);
-            if filled == BATCH {
-                self.follow(filled, bytes, rules);
-                filled = 0;
+            batch.filled += usize::from(self.mine[shard]);
+            if batch.filled == BATCH {
+                self.step(bytes, rules);
             }
         }
-        self.follow(filled, bytes, rules);
+        for _ in 0..STAGES {
+            self.step(bytes, rules);
+        }
         if record.number > 0 {
             self.last = Some(record.time);
         }
     }
 
-    /// What is in the batch goes to its connections.
-    fn follow<B: Fn(&Segment<'_>, Began) -> F>(
-        &mut self,
-        filled: usize,
-        bytes: &[u8],
-        rules: &Rules<'_, B>,
-    ) {
-        let batch = &mut self.batch[..filled];
-        for pending in &mut *batch {
+    /// Every batch goes one stage on; the oldest goes to its connections.
+    fn step<B: Fn(&Segment<'_>, Began) -> F>(&mut self, bytes: &[u8], rules: &Rules<'_, B>) {
+        let [newest, older, oldest] =
+            [0, STAGES - 1, STAGES - 2].map(|back| (self.newest + back) % STAGES);
+        let batch = &mut self.batches[newest];
+        for pending in &mut batch.pending[..batch.filled] {
             pending.label.guess = self.connections.prefetch_slot(pending.label.tag);
-        }
-        for pending in &*batch {
-            self.connections.prefetch_follow(pending.label.guess);
-        }
-        for pending in &*batch {
+            // Now, while the frame is in the nearest cache.
             let record = &pending.record;
             let data = &bytes[record.start..record.start + record.captured as usize];
             self.totals.tcp_frame(record.wire_length);
             let segment = pending.place.segment(record, data, self.decode);
-            self.connections.segment(&pending.label, &segment, rules);
+            pending.packed.fill(pending.from_low, &segment);
         }
+        let batch = &self.batches[older];
+        for pending in &batch.pending[..batch.filled] {
+            self.connections.prefetch_backlog(pending.label.guess);
+        }
+        let batch = &mut self.batches[oldest];
+        for pending in &batch.pending[..batch.filled] {
+            self.connections
+                .segment(&pending.label, &pending.packed, rules);
+        }
+        batch.filled = 0;
+        self.newest = oldest;
     }
 }

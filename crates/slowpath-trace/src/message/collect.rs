@@ -50,12 +50,29 @@ struct Current {
     end: i64,
     bytes: u64,
     acked: Option<Moment>,
-    seen: [Seen; Category::ALL.len()],
+    /// What was seen; mostly nothing.
+    seen: Vec<(Category, Seen)>,
     /// An ACK that was kept back, by so much, and whether the window's edge stood still.
     late: Option<(Moment, i64, bool)>,
     marks: u64,
     lost: u64,
     rtt: (i64, i64),
+}
+
+impl Current {
+    fn see(&mut self, category: Category, at: Moment, nanos: i64) {
+        if let Some((_, seen)) = self.seen.iter_mut().find(|(c, _)| *c == category) {
+            return seen.add(at, nanos);
+        }
+        let mut seen = Seen::default();
+        seen.add(at, nanos);
+        self.seen.push((category, seen));
+    }
+
+    fn seen(&self, category: Category) -> Seen {
+        let found = self.seen.iter().find(|(c, _)| *c == category);
+        found.map_or_else(Seen::default, |(_, seen)| *seen)
+    }
 }
 
 /// A timer's or probe's retransmission waiting for its ACK.
@@ -147,7 +164,7 @@ impl Collector {
                 end: event.sequence,
                 bytes: 0,
                 acked: None,
-                seen: Default::default(),
+                seen: Vec::new(),
                 late: None,
                 marks: 0,
                 lost: 0,
@@ -166,7 +183,7 @@ impl Collector {
             } else {
                 Category::DelayedAcks
             };
-            current.seen[category as usize].add(at, nanos);
+            current.see(category, at, nanos);
         }
     }
 
@@ -180,7 +197,7 @@ impl Collector {
             tcp::Cause::Timeout | tcp::Cause::TailLossProbe => {
                 if cause == tcp::Cause::Timeout {
                     let waited = passed(self.last_sign, now);
-                    current.seen[Category::Timeout as usize].add(now, waited);
+                    current.see(Category::Timeout, now, waited);
                 }
                 let since = self.repair.map_or(self.last_sign, |r| r.since);
                 self.repair = Some(Repair {
@@ -205,7 +222,7 @@ impl Collector {
                 } else {
                     Category::FastRetransmit
                 };
-                current.seen[category as usize].add(now, since);
+                current.see(category, now, since);
             }
             _ => {}
         }
@@ -221,9 +238,9 @@ impl Collector {
         };
         let waited = passed(repair.since, repair.at);
         if repair.acked_before || duplicate && waited >= LONGEST_DELAY {
-            current.seen[Category::AckDrop as usize].add(repair.at, waited);
+            current.see(Category::AckDrop, repair.at, waited);
         } else if repair.tail && !duplicate {
-            current.seen[Category::TailDrop as usize].add(repair.at, passed(repair.since, now));
+            current.see(Category::TailDrop, repair.at, passed(repair.since, now));
         }
     }
 
@@ -319,7 +336,7 @@ impl Collector {
     fn causes(&self, current: &Current, message: &Message) -> Vec<Cause> {
         let mut causes = Vec::new();
         for category in Category::ALL {
-            let seen = current.seen[category as usize];
+            let seen = current.seen(category);
             let mut cause = Cause {
                 category,
                 time: Duration::from_nanos(u64::try_from(seen.nanos).unwrap_or(0)),
@@ -388,10 +405,13 @@ impl Collector {
     }
 }
 
+/// Keeps the slowest, in the order of their beginnings, in which they came.
 fn thin(messages: &mut Vec<Message>, keep: usize) {
-    messages.sort_by_key(|m| (std::cmp::Reverse(m.duration()), m.start.frame));
-    messages.truncate(keep);
-    messages.sort_by_key(|m| m.start.frame);
+    if messages.len() > keep {
+        messages.sort_unstable_by_key(|m| (std::cmp::Reverse(m.duration()), m.start.frame));
+        messages.truncate(keep);
+        messages.sort_unstable_by_key(|m| m.start.frame);
+    }
 }
 
 fn dsack(event: &Event<'_>) -> bool {

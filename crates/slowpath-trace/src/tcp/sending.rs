@@ -63,10 +63,9 @@ fn count_data(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     t.smallest = t.smallest.min(s.length);
     t.largest = t.largest.max(s.length);
     t.pushed += u32::from(step.has(Flags::PSH));
-    let captured = u32::try_from(s.payload.len()).unwrap_or(u32::MAX);
-    if captured < s.length {
+    if s.captured < s.length {
         t.truncated_packets += 1;
-        t.truncated_bytes += u64::from(s.length - captured);
+        t.truncated_bytes += u64::from(s.length - s.captured);
     }
     if step.has(Flags::URG) {
         let d = &mut fwd.report().data;

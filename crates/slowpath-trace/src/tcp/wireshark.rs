@@ -214,7 +214,7 @@ fn since(now: i64, earlier: i64) -> u64 {
 /// the wire than by its IP header, it believes the record.
 #[inline]
 fn believed_length(s: &Segment<'_>, on_ethernet: bool) -> u32 {
-    let captured = s.payload.len() as u32;
+    let captured = s.captured;
     if captured >= s.length {
         return s.length;
     }

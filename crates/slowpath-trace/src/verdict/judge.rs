@@ -306,6 +306,15 @@ impl Follow for Trial {
         self.segment_with(segment, &mut tcp::Ignore);
     }
 
+    #[inline]
+    fn prefetch(&self) {
+        self.connection.prefetch_outstanding();
+        for flow in &self.judge.flows {
+            flow.sender.prefetch();
+            flow.spread.prefetch();
+        }
+    }
+
     fn finish(self) -> Judged {
         let report = self.connection.finish();
         let verdicts = self.judge.finish(&report);

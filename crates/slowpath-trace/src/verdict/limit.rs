@@ -172,17 +172,58 @@ pub(super) fn between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0)
 }
 
+/// Where an interval begins, packed: there are many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    time: i64,
+    /// The frame, and in the lowest [`LIMIT_BITS`] the limit.
+    frame_and_limit: u64,
+}
+
+/// Bits of a mark that number its limit.
+const LIMIT_BITS: u32 = 4;
+
+impl Mark {
+    fn new(from: Moment, limit: Limit) -> Self {
+        Mark {
+            time: from.time.0,
+            frame_and_limit: from.frame << LIMIT_BITS | limit as u64,
+        }
+    }
+
+    fn from(self) -> Moment {
+        Moment {
+            frame: self.frame_and_limit >> LIMIT_BITS,
+            time: Timestamp(self.time),
+        }
+    }
+
+    fn limit(self) -> Limit {
+        Limit::ALL[self.frame_and_limit as usize % (1 << LIMIT_BITS) % LIMITS]
+    }
+}
+
 /// A direction's time, from its connection's first segment to its last, without gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     shares: Shares,
-    intervals: VecDeque<Interval>,
-    /// The longest interval of each limit.
-    longest: [Option<Interval>; LIMITS],
+    /// Each interval ends where the next begins, the last one at `end`.
+    marks: VecDeque<Mark>,
+    end: Moment,
     dropped: u64,
+    /// The longest of each limit among the intervals that were dropped.
+    longest_dropped: Option<Box<[Option<Interval>; LIMITS]>>,
 }
 
 impl Line {
+    /// Fetches the line's end.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        if let Some(last) = self.marks.back() {
+            crate::engine::prefetch(std::ptr::from_ref(last).cast());
+        }
+    }
+
     /// The time of each limit, of the whole line.
     #[must_use]
     pub fn shares(&self) -> &Shares {
@@ -191,8 +232,18 @@ impl Line {
 
     /// The intervals, oldest first; each begins where the one before ended, and has another
     /// limit. The oldest may be missing: [`Line::dropped`].
-    pub fn intervals(&self) -> impl DoubleEndedIterator<Item = &Interval> + ExactSizeIterator {
-        self.intervals.iter()
+    pub fn intervals(&self) -> impl DoubleEndedIterator<Item = Interval> + ExactSizeIterator {
+        (0..self.marks.len()).map(|index| self.interval(index))
+    }
+
+    fn interval(&self, index: usize) -> Interval {
+        let mark = self.marks[index];
+        let next = self.marks.get(index + 1);
+        Interval {
+            from: mark.from(),
+            to: next.map_or(self.end, |next| next.from()),
+            limit: mark.limit(),
+        }
     }
 
     /// Intervals that were forgotten, for want of room. Their time is in the shares.
@@ -201,107 +252,109 @@ impl Line {
         self.dropped
     }
 
-    /// The longest interval of a limit: its best evidence.
+    /// The longest interval of a limit, forgotten ones too: its best evidence. Of equal ones
+    /// the first.
     #[must_use]
-    pub fn longest(&self, limit: Limit) -> Option<&Interval> {
-        self.longest[limit as usize].as_ref()
+    pub fn longest(&self, limit: Limit) -> Option<Interval> {
+        let dropped = self.longest_dropped.as_ref();
+        let dropped = dropped.and_then(|longest| longest[limit as usize]);
+        let kept = self.intervals().filter(|i| i.limit == limit);
+        dropped.into_iter().chain(kept).reduce(longer)
     }
 
     /// The time of each limit within a stretch of time, as far as the intervals are kept.
     #[must_use]
     pub fn within(&self, from: Timestamp, to: Timestamp) -> Shares {
         let mut shares = Shares::default();
-        for interval in self.intervals.iter().rev() {
-            if interval.to.time <= from {
+        let mut next = self.end.time;
+        for mark in self.marks.iter().rev() {
+            if next <= from {
                 break;
             }
-            let begin = interval.from.time.max(from);
-            let end = interval.to.time.min(to);
-            shares.add(interval.limit, between(begin, end));
+            let begin = Timestamp(mark.time).max(from);
+            shares.add(mark.limit(), between(begin, next.min(to)));
+            next = Timestamp(mark.time);
         }
         shares
     }
 
-    /// Adds what comes next; an interval without length leaves nothing.
+    /// Adds what comes next, from where the line ended; an interval without length leaves
+    /// nothing.
+    #[inline]
     pub(super) fn push(&mut self, next: Interval, keep: usize) {
         if next.to.time <= next.from.time {
             return;
         }
         self.shares
             .add(next.limit, between(next.from.time, next.to.time));
-        let whole = match self.intervals.back_mut() {
-            Some(last) if last.limit == next.limit => {
-                last.to = next.to;
-                *last
+        let same = |mark: &Mark| mark.limit() == next.limit;
+        if !self.marks.back().is_some_and(same) {
+            if self.marks.len() >= keep {
+                self.drop_oldest();
             }
-            _ => {
-                if self.intervals.len() >= keep {
-                    self.intervals.pop_front();
-                    self.dropped += 1;
-                }
-                self.intervals.push_back(next);
-                next
-            }
-        };
-        self.remember(whole);
+            self.marks.push_back(Mark::new(next.from, next.limit));
+        }
+        self.end = next.to;
     }
 
-    fn remember(&mut self, interval: Interval) {
-        let longest = &mut self.longest[interval.limit as usize];
-        if longest.is_none_or(|l| l.duration() < interval.duration()) {
-            *longest = Some(interval);
+    #[cold]
+    fn drop_oldest(&mut self) {
+        if self.marks.is_empty() {
+            return;
         }
+        let oldest = self.interval(0);
+        self.marks.pop_front();
+        self.dropped += 1;
+        let longest = self.longest_dropped.get_or_insert_default();
+        let longest = &mut longest[oldest.limit as usize];
+        *longest = Some(longest.map_or(oldest, |l| longer(l, oldest)));
     }
 
     /// Says `after` of what was `before` from a time on.
     pub(super) fn relabel(&mut self, since: Timestamp, before: Limit, after: Limit) {
+        let first = self.marks.partition_point(|mark| mark.time < since.0);
+        let tail = self.marks.split_off(first);
         let mut moved = 0;
-        let mut first = self.intervals.len();
-        for (index, interval) in self.intervals.iter_mut().enumerate().rev() {
-            if interval.from.time < since {
-                break;
+        for (index, mark) in tail.iter().enumerate() {
+            let mut limit = mark.limit();
+            if limit == before {
+                let next = tail.get(index + 1);
+                let to = next.map_or(self.end.time, |next| Timestamp(next.time));
+                moved += between(Timestamp(mark.time), to);
+                limit = after;
             }
-            first = index;
-            if interval.limit == before {
-                interval.limit = after;
-                moved += between(interval.from.time, interval.to.time);
-            }
-        }
-        let mut tail = self.intervals.split_off(first);
-        while let Some(interval) = tail.pop_front() {
-            match self.intervals.back_mut() {
-                Some(last) if last.limit == interval.limit => last.to = interval.to,
-                _ => self.intervals.push_back(interval),
-            }
-            if let Some(last) = self.intervals.back().copied() {
-                self.remember(last);
+            let same = |mark: &Mark| mark.limit() == limit;
+            if !self.marks.back().is_some_and(same) {
+                self.marks.push_back(Mark::new(mark.from(), limit));
             }
         }
         let from = &mut self.shares.0[before as usize];
         *from = from.saturating_sub(moved);
         self.shares.add(after, moved);
-        self.longest[before as usize] = None;
-        for index in 0..self.intervals.len() {
-            let interval = self.intervals[index];
-            if interval.limit == before {
-                self.remember(interval);
-            }
-        }
     }
 
     /// The connection began at `first`, before what was first seen of it, if its clock went
     /// back. `end`: up to where the line is drawn.
     pub(super) fn begin_at(&mut self, first: Moment, end: Moment) {
-        let Some(oldest) = self.intervals.front_mut() else {
+        let Some(oldest) = self.marks.front_mut() else {
             let limit = Limit::Opening;
             let (from, to) = (first, end);
             return self.push(Interval { from, to, limit }, 1);
         };
-        if self.dropped == 0 && first.time < oldest.from.time {
-            let before = between(first.time, oldest.from.time);
-            oldest.from.time = first.time;
-            let limit = oldest.limit;
+        if self.dropped == 0 && first.time.0 < oldest.time {
+            let before = between(first.time, Timestamp(oldest.time));
+            oldest.time = first.time.0;
+            let limit = oldest.limit();
             self.shares.add(limit, before);
         }
+    }
+}
+
+/// The longer of two intervals, the first of equal ones.
+fn longer(first: Interval, second: Interval) -> Interval {
+    if second.duration() > first.duration() {
+        second
+    } else {
+        first
     }
 }

@@ -100,7 +100,6 @@ struct Coming {
     payload: bool,
     /// It was kept back, by so much.
     late: Option<i64>,
-    closes: bool,
 }
 
 /// What the sender sends next.
@@ -224,6 +223,16 @@ impl Sender {
         }
     }
 
+    /// Fetches what the next segments will touch outside.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        self.line.prefetch();
+        crate::engine::prefetch(self.pieces.as_ptr().cast());
+        if let Some(first) = self.coming.front() {
+            crate::engine::prefetch(std::ptr::from_ref(first).cast());
+        }
+    }
+
     pub(crate) fn line(&self) -> &Line {
         &self.line
     }
@@ -306,12 +315,7 @@ impl Sender {
             frame: now.frame,
             time: Timestamp(now.time.0.saturating_add(self.turn())),
         };
-        if self.coming.len() >= PENDING
-            && let Some(first) = self.coming.pop_front()
-        {
-            self.apply(&first);
-        }
-        self.coming.push_back(Coming {
+        let coming = Coming {
             effect,
             acknowledges: event.acknowledgement,
             window: event.window.zip(event.window_edge),
@@ -319,11 +323,19 @@ impl Sender {
             late: (pure && event.marks.any(Marks::DELAYED_ACK))
                 .then_some(LATE)
                 .or_else(|| (pure && self.is_late(event, now)).then_some(LATE)),
-            closes: false,
-        });
+        };
         if self.turn() == 0 {
             self.arrive(now);
+            if self.coming.is_empty() {
+                return self.apply(&coming);
+            }
         }
+        if self.coming.len() >= PENDING
+            && let Some(first) = self.coming.pop_front()
+        {
+            self.apply(&first);
+        }
+        self.coming.push_back(coming);
     }
 
     /// Everything sent is acknowledged at last, and later than by an ACK in time. This finds
@@ -388,7 +400,6 @@ impl Sender {
             self.window = Some(window);
         }
         self.answered |= coming.payload;
-        self.closed |= coming.closes;
         if told {
             self.last_release = now;
         }
@@ -475,9 +486,7 @@ impl Sender {
         };
         self.at = to;
         match self.pieces.last_mut() {
-            Some(last) if last.what == piece.what && self.sign_of_life.time <= last.from.time => {
-                last.to = to;
-            }
+            Some(last) if last.what == piece.what => last.to = to,
             _ => self.pieces.push(piece),
         }
         if self.pieces.len() > PIECES {

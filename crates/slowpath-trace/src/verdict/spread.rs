@@ -18,6 +18,18 @@ pub(super) struct Spread {
 }
 
 impl Spread {
+    /// Fetches the steps around the shortest sample.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        if let Some(counts) = &self.counts {
+            let first = step_of(self.least);
+            for step in [first, first + STEPS * 2, first + STEPS * 4] {
+                let at = counts.as_ptr().wrapping_add(step);
+                crate::engine::prefetch(at.cast());
+            }
+        }
+    }
+
     /// Adds a sample.
     pub(super) fn add(&mut self, sample: Duration) {
         let nanos = u64::try_from(sample.as_nanos()).unwrap_or(u64::MAX);

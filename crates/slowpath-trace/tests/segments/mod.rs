@@ -137,7 +137,7 @@ impl Timeline {
                 window: line.window,
                 urgent: 0,
                 length: line.length,
-                payload: &[],
+                captured: 0,
                 options: &options,
                 checksum_ok: line.checksum_ok,
                 ecn: 0,

@@ -187,13 +187,12 @@ pub fn advise(numbered: &Numbered, side: Side, problem: Problem) -> Option<(Stri
 fn places(verdict: &DirectionVerdict, limits: impl Fn(Limit) -> bool) -> Vec<Interval> {
     let mut found: Vec<Interval> = (verdict.line.intervals())
         .filter(|i| limits(i.limit))
-        .copied()
         .collect();
     // What the line has forgotten may have been the longest.
     let longest = Limit::ALL.into_iter().filter(|l| limits(*l));
     for interval in longest.filter_map(|l| verdict.line.longest(l)) {
         if !found.iter().any(|i| i.from == interval.from) {
-            found.push(*interval);
+            found.push(interval);
         }
     }
     found.sort_by_key(|i| (std::cmp::Reverse(i.duration()), i.from.frame));

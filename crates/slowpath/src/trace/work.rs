@@ -12,9 +12,10 @@ use slowpath_trace::segment::Segment;
 use slowpath_trace::tcp::{Connection, Options, Side};
 use slowpath_trace::verdict::{self, Judged, Trial};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Work shorter than this shows no progress.
@@ -53,17 +54,78 @@ pub fn trouble(judged: &Judged, side: Side) -> Duration {
     times.sum()
 }
 
-/// What connections are ranked by: the time they had problems, then their data.
-fn rank(finished: &Finished<Judged>) -> impl Ord + use<> {
-    let judged = &finished.report;
+/// What connections are ranked by, the worst first: the time they had problems, then their
+/// data, then their first frame.
+type Rank = (Reverse<Option<Duration>>, Reverse<u64>, u64);
+
+fn rank(judged: &Judged, first_frame: u64) -> Rank {
     let both = [Side::Client, Side::Server];
     let worst = both.iter().map(|s| trouble(judged, *s)).max();
     let bytes = both.iter().map(|s| judged.report.sent_by(*s).data.bytes);
-    (
-        Reverse(worst),
-        Reverse(bytes.sum::<u64>()),
-        finished.first_frame,
-    )
+    (Reverse(worst), Reverse(bytes.sum::<u64>()), first_frame)
+}
+
+/// The ranks of the worst connections so far. Workers ask it, so that what is not among
+/// the worst is dropped where it was made.
+struct Worst {
+    keep: usize,
+    ranks: Mutex<BinaryHeap<Rank>>,
+}
+
+impl Worst {
+    /// Whether a connection is among the worst so far; a later one may displace it.
+    fn takes(&self, rank: Rank) -> bool {
+        let mut ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+        if ranks.len() < self.keep {
+            ranks.push(rank);
+            return true;
+        }
+        match ranks.peek_mut() {
+            Some(mut best) if rank < *best => {
+                *best = rank;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A connection on trial that is kept only if it is among the worst.
+struct Ranked<'a> {
+    trial: Trial,
+    first_frame: u64,
+    worst: &'a Worst,
+}
+
+/// What becomes of it.
+struct Outcome {
+    rank: Rank,
+    troubled: bool,
+    judged: Option<Box<Judged>>,
+}
+
+impl Follow for Ranked<'_> {
+    type Report = Outcome;
+
+    fn segment(&mut self, segment: &Segment<'_>) {
+        self.trial.segment(segment);
+    }
+
+    fn prefetch(&self) {
+        self.trial.prefetch();
+    }
+
+    fn finish(self) -> Outcome {
+        let judged = self.trial.finish();
+        let rank = rank(&judged, self.first_frame);
+        let both = [Side::Client, Side::Server];
+        let found = |s: &Side| !judged.verdicts.sent_by(*s).findings.is_empty();
+        Outcome {
+            rank,
+            troubled: both.iter().any(found),
+            judged: (self.worst.takes(rank)).then(|| Box::new(judged)),
+        }
+    }
 }
 
 /// Analyses everything and keeps so many connections, the worst.
@@ -72,34 +134,41 @@ pub fn analyse(
     options: &engine::Options,
     keep: usize,
 ) -> Result<Analysis, TraceError> {
-    let mut kept: Vec<Finished<Judged>> = Vec::new();
+    let mut kept: Vec<(Rank, Finished<Box<Judged>>)> = Vec::new();
     let mut firsts = Vec::new();
     let mut troubled = false;
     let mut bar = Bar::new("reading");
+    let worst = Worst {
+        keep,
+        ranks: Mutex::default(),
+    };
     let summary = engine::run(
         source.inputs()?,
         options,
-        |first, began| Trial::of(begin(first, began), &verdict::Options::default()),
-        |finished: Finished<Judged>| {
-            let both = [Side::Client, Side::Server];
-            let verdicts = &finished.report.verdicts;
-            troubled |= both
-                .iter()
-                .any(|s| !verdicts.sent_by(*s).findings.is_empty());
+        |first, began| Ranked {
+            trial: Trial::of(begin(first, began), &verdict::Options::default()),
+            first_frame: first.frame,
+            worst: &worst,
+        },
+        |finished: Finished<Outcome>| {
+            troubled |= finished.report.troubled;
             firsts.push(finished.first_frame);
-            kept.push(finished);
+            let rank = finished.report.rank;
+            if let Some(finished) = finished.filter_map(|outcome| outcome.judged) {
+                kept.push((rank, finished));
+            }
             if kept.len() > keep.saturating_mul(2).saturating_add(256) {
-                kept.sort_by_cached_key(rank);
+                kept.sort_unstable_by_key(|(rank, _)| *rank);
                 kept.truncate(keep);
             }
         },
         |progress| bar.at(progress),
     )?;
     firsts.sort_unstable();
-    kept.sort_by_cached_key(rank);
+    kept.sort_unstable_by_key(|(rank, _)| *rank);
     kept.truncate(keep);
     let number = |first: u64| firsts.partition_point(|f| *f < first) as u64 + 1;
-    let connections = kept.into_iter().map(|finished| Numbered {
+    let connections = kept.into_iter().map(|(_, finished)| Numbered {
         number: number(finished.first_frame),
         finished,
     });

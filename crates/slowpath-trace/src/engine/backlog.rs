@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Segments that wait for their connections' followers.
+//!
+//! A follower's state is many cache lines, and a capture's next segment is mostly another
+//! connection's. So a connection's segments are put aside, packed, until there are
+//! [`MOST`] units of them, and are then followed one after the other while its state is near. All
+//! that wait share a pool of a fixed size; whoever finds it full has to empty chains.
+
+use super::life::Step;
+use crate::segment::{Endpoint, Flags, Segment, Timestamp};
+
+/// Words of a unit: one cache line. It holds a segment with up to [`INLINE`] bytes of options;
+/// a segment with more takes a second one for the rest.
+const UNIT: usize = 8;
+
+/// Words of options in a segment's own unit, and their bytes.
+const INLINE_WORDS: usize = 2;
+const INLINE: usize = INLINE_WORDS * 8;
+
+/// Options of a TCP header at most (RFC 9293 section 3.1), in bytes.
+pub(super) const OPTIONS: usize = 40;
+
+/// Words of options beyond a segment's own unit.
+const REST_WORDS: usize = (OPTIONS - INLINE) / 8;
+
+/// Units of a block.
+const BLOCK: usize = 8;
+
+/// Blocks of the pool: 16 MiB.
+const BLOCKS: usize = 1 << 15;
+
+/// Units of a connection at most, about.
+const MOST: u16 = 64;
+
+/// There is none.
+const NONE: u32 = u32::MAX;
+
+/// One connection's waiting segments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    first: u32,
+    last: u32,
+    units: u16,
+    /// Of the last block.
+    used: u8,
+    /// It was told to be long.
+    told: bool,
+}
+
+impl Chain {
+    /// Nothing waits.
+    pub(super) const EMPTY: Chain = Chain {
+        first: NONE,
+        last: NONE,
+        units: 0,
+        used: BLOCK as u8,
+        told: false,
+    };
+
+    /// Nothing waits.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+
+    /// It is time to follow them; told once.
+    #[inline]
+    pub(super) fn becomes_long(&mut self) -> bool {
+        self.units >= MOST && !std::mem::replace(&mut self.told, true)
+    }
+}
+
+/// The pool.
+pub(super) struct Backlog {
+    words: Vec<u64>,
+    /// The block after each.
+    next: Vec<u32>,
+    free: Vec<u32>,
+}
+
+/// Bits of a unit's sixth word, above the wire length.
+mod bit {
+    pub const TTL: u32 = 32;
+    pub const ECN: u32 = 40;
+    pub const CHECKED: u64 = 1 << 42;
+    pub const RIGHT: u64 = 1 << 43;
+    pub const HAS_ID: u64 = 1 << 44;
+    pub const FROM_LOW: u64 = 1 << 45;
+    pub const OPTIONS: u32 = 48;
+}
+
+/// A segment without its connection's ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packed {
+    unit: [u64; UNIT],
+    /// Options beyond the unit's.
+    rest: [u64; REST_WORDS],
+}
+
+impl Packed {
+    /// To be filled.
+    pub(super) const EMPTY: Packed = Packed {
+        unit: [0; UNIT],
+        rest: [0; REST_WORDS],
+    };
+
+    /// Packs a segment.
+    #[inline]
+    pub(super) fn fill(&mut self, from_low: bool, s: &Segment<'_>) {
+        let length = s.options.len().min(OPTIONS);
+        let (own, rest) = s.options[..length].split_at(length.min(INLINE));
+        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let flag = |set: bool, bit: u64| if set { bit } else { 0 };
+        let unit = &mut self.unit;
+        unit[0] = s.time.0 as u64;
+        unit[1] = s.frame;
+        unit[2] = pair(s.sequence, s.acknowledgement);
+        unit[3] = u64::from(s.flags.0) << 48
+            | u64::from(s.window) << 32
+            | u64::from(s.urgent) << 16
+            | u64::from(s.ip_id.unwrap_or(0));
+        unit[4] = pair(s.length, s.captured);
+        unit[5] = u64::from(s.wire_length)
+            | u64::from(s.ttl) << bit::TTL
+            | u64::from(s.ecn & 3) << bit::ECN
+            | flag(s.checksum_ok.is_some(), bit::CHECKED)
+            | flag(s.checksum_ok == Some(true), bit::RIGHT)
+            | flag(s.ip_id.is_some(), bit::HAS_ID)
+            | flag(from_low, bit::FROM_LOW)
+            | (length as u64) << bit::OPTIONS;
+        write(own, &mut unit[UNIT - INLINE_WORDS..]);
+        if !rest.is_empty() {
+            write(rest, &mut self.rest);
+        }
+    }
+
+    /// Bytes of options.
+    #[inline]
+    fn options(&self) -> usize {
+        ((self.unit[5] >> bit::OPTIONS) as usize).min(OPTIONS)
+    }
+
+    #[inline]
+    pub(super) fn time(&self) -> i64 {
+        self.unit[0] as i64
+    }
+
+    #[inline]
+    pub(super) fn frame(&self) -> u64 {
+        self.unit[1]
+    }
+
+    /// What decides where its connection begins and ends.
+    #[inline]
+    pub(super) fn step(&self) -> Step {
+        Step {
+            from_low: self.unit[5] & bit::FROM_LOW != 0,
+            flags: Flags((self.unit[3] >> 48) as u16),
+            sequence: (self.unit[2] >> 32) as u32,
+            length: (self.unit[4] >> 32) as u32,
+        }
+    }
+
+    /// Unpacks it, its options into `options`. `ends`: the lower and the higher end.
+    #[inline]
+    pub(super) fn segment<'a>(
+        &self,
+        ends: [Endpoint; 2],
+        options: &'a mut [u8; OPTIONS],
+    ) -> Segment<'a> {
+        let (high, low) = (|w: u64| (w >> 32) as u32, |w: u64| w as u32);
+        let unit = &self.unit;
+        let bits = unit[5];
+        let length = self.options();
+        read(&unit[UNIT - INLINE_WORDS..], options);
+        if length > INLINE {
+            read(&self.rest, &mut options[INLINE..]);
+        }
+        let [a, b] = ends;
+        let (source, destination) = match bits & bit::FROM_LOW {
+            0 => (b, a),
+            _ => (a, b),
+        };
+        Segment {
+            time: Timestamp(unit[0] as i64),
+            frame: unit[1],
+            source,
+            destination,
+            sequence: high(unit[2]),
+            acknowledgement: low(unit[2]),
+            flags: Flags((unit[3] >> 48) as u16),
+            window: (unit[3] >> 32) as u16,
+            urgent: (unit[3] >> 16) as u16,
+            length: high(unit[4]),
+            captured: low(unit[4]),
+            options: &options[..length],
+            checksum_ok: (bits & bit::CHECKED != 0).then_some(bits & bit::RIGHT != 0),
+            ecn: (bits >> bit::ECN) as u8 & 3,
+            ttl: (bits >> bit::TTL) as u8,
+            ip_id: (bits & bit::HAS_ID != 0).then_some(unit[3] as u16),
+            wire_length: low(bits),
+        }
+    }
+}
+
+impl Backlog {
+    pub(super) fn new() -> Self {
+        // Zeroed memory costs nothing before it is used.
+        let words = vec![0; BLOCKS * BLOCK * UNIT];
+        super::huge::advise(&words);
+        Backlog {
+            words,
+            next: vec![NONE; BLOCKS],
+            // The lowest is taken first.
+            free: (0..BLOCKS as u32).rev().collect(),
+        }
+    }
+
+    /// A segment, whatever its options, finds room in any chain.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.free.len() >= 2
+    }
+
+    /// A sixteenth of the pool is free.
+    pub(super) fn is_eased(&self) -> bool {
+        self.free.len() >= BLOCKS / 16
+    }
+
+    /// Fetches where a chain's next segment will be written.
+    #[inline]
+    pub(super) fn prefetch(&self, chain: &Chain) {
+        let at = (chain.last as usize * BLOCK + usize::from(chain.used)) * UNIT;
+        super::prefetch(self.words.as_ptr().wrapping_add(at).cast());
+    }
+
+    /// Fetches a chain's first segments.
+    pub(super) fn prefetch_first(&self, chain: &Chain) {
+        self.prefetch_block(chain.first);
+    }
+
+    #[inline]
+    fn prefetch_block(&self, block: u32) {
+        if block != NONE {
+            let at = block as usize * BLOCK * UNIT;
+            for unit in 0..BLOCK {
+                super::prefetch(self.words.as_ptr().wrapping_add(at + unit * UNIT).cast());
+            }
+        }
+    }
+
+    #[inline]
+    fn unit(&mut self, chain: &mut Chain) -> Option<&mut [u64; UNIT]> {
+        if usize::from(chain.used) == BLOCK {
+            let block = self.free.pop()?;
+            self.next[block as usize] = NONE;
+            if chain.is_empty() {
+                chain.first = block;
+            } else {
+                self.next[chain.last as usize] = block;
+            }
+            chain.last = block;
+            chain.used = 0;
+        }
+        let at = (chain.last as usize * BLOCK + usize::from(chain.used)) * UNIT;
+        chain.used += 1;
+        chain.units += 1;
+        self.words.get_mut(at..at + UNIT)?.try_into().ok()
+    }
+
+    /// Puts a segment aside. There is [room](Self::has_room).
+    #[inline]
+    pub(super) fn push(&mut self, chain: &mut Chain, packed: &Packed) {
+        let Some(unit) = self.unit(chain) else { return };
+        *unit = packed.unit;
+        if packed.options() > INLINE
+            && let Some(unit) = self.unit(chain)
+        {
+            unit[..REST_WORDS].copy_from_slice(&packed.rest);
+        }
+    }
+
+    /// Takes a chain's segments out, oldest first. `ends`: the lower and the higher end of
+    /// the connection.
+    pub(super) fn drain(
+        &mut self,
+        chain: Chain,
+        ends: [Endpoint; 2],
+        mut each: impl FnMut(&Segment<'_>),
+    ) {
+        let mut block = chain.first;
+        let mut options = [0; OPTIONS];
+        let mut packed = Packed::EMPTY;
+        // The unit that comes next has the rest of a segment's options.
+        let mut half = false;
+        while block != NONE {
+            self.prefetch_block(self.next[block as usize]);
+            let last = block == chain.last;
+            let units = if last { usize::from(chain.used) } else { BLOCK };
+            let at = block as usize * BLOCK * UNIT;
+            let words = self.words.get(at..at + units * UNIT).unwrap_or(&[]);
+            for unit in words.chunks_exact(UNIT) {
+                if half {
+                    packed.rest.copy_from_slice(&unit[..REST_WORDS]);
+                    half = false;
+                } else {
+                    packed.unit.copy_from_slice(unit);
+                    half = packed.options() > INLINE;
+                    if half {
+                        continue;
+                    }
+                }
+                each(&packed.segment(ends, &mut options));
+            }
+            let next = self.next[block as usize];
+            self.free.push(block);
+            block = if last { NONE } else { next };
+        }
+    }
+}
+
+/// Bytes to words.
+#[inline]
+fn write(bytes: &[u8], words: &mut [u64]) {
+    // Timestamps, which nearly every segment has: without a loop.
+    if bytes.len() == 12
+        && let [first, second, ..] = words
+        && let (Some(a), Some(b)) = (bytes.first_chunk(), bytes.last_chunk())
+    {
+        *first = u64::from_le_bytes(*a);
+        *second = u64::from(u32::from_le_bytes(*b));
+        return;
+    }
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
+        let mut eight = [0; 8];
+        eight[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(eight);
+    }
+}
+
+/// Words to bytes.
+#[inline]
+fn read(words: &[u64], bytes: &mut [u8]) {
+    for (word, bytes) in words.iter().zip(bytes.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn end(last: u8) -> Endpoint {
+        Endpoint {
+            address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)),
+            port: u16::from(last),
+        }
+    }
+
+    /// Everything of a segment, from a handful of numbers.
+    fn segment<'a>(n: u64, from_low: bool, options: &'a [u8]) -> Segment<'a> {
+        let (source, destination) = if from_low {
+            (end(1), end(2))
+        } else {
+            (end(2), end(1))
+        };
+        let m = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Segment {
+            time: Timestamp(m as i64),
+            frame: n,
+            source,
+            destination,
+            sequence: m as u32,
+            acknowledgement: (m >> 7) as u32,
+            flags: Flags((m >> 11) as u16 & 0x1ff),
+            window: (m >> 13) as u16,
+            urgent: (m >> 17) as u16,
+            length: (m >> 19) as u32,
+            captured: (m >> 23) as u32,
+            options,
+            checksum_ok: [None, Some(true), Some(false)][n as usize % 3],
+            ecn: (m >> 29) as u8 & 3,
+            ttl: (m >> 31) as u8,
+            ip_id: n.is_multiple_of(2).then_some((m >> 37) as u16),
+            wire_length: (m >> 29) as u32,
+        }
+    }
+
+    proptest! {
+        /// What comes out is what went in, in order, whatever was emptied between.
+        #[test]
+        fn chains_keep_their_segments(
+            steps in prop::collection::vec((0usize..4, any::<u64>(), any::<bool>(), 0usize..=40, 0u8..20), 0..400),
+        ) {
+            let mut backlog = Backlog::new();
+            let whole = backlog.free.len();
+            let mut chains = [Chain::EMPTY; 4];
+            let mut expected: [Vec<String>; 4] = Default::default();
+            let bytes: Vec<u8> = (0..40).map(|n| n * 5 + 1).collect();
+            for (which, n, from_low, length, emptied) in steps {
+                let s = segment(n, from_low, &bytes[40 - length..]);
+                let mut packed = Packed::EMPTY;
+                packed.fill(from_low, &s);
+                backlog.push(&mut chains[which], &packed);
+                expected[which].push(format!("{s:?}"));
+                if emptied == 0 {
+                    let chain = std::mem::replace(&mut chains[which], Chain::EMPTY);
+                    let mut got = Vec::new();
+                    backlog.drain(chain, [end(1), end(2)], |s| got.push(format!("{s:?}")));
+                    prop_assert_eq!(got, std::mem::take(&mut expected[which]));
+                }
+            }
+            for (chain, expected) in chains.into_iter().zip(expected) {
+                let mut got = Vec::new();
+                backlog.drain(chain, [end(1), end(2)], |s| got.push(format!("{s:?}")));
+                prop_assert_eq!(got, expected);
+            }
+            prop_assert_eq!(backlog.free.len(), whole);
+        }
+    }
+
+    #[test]
+    fn room_is_told_before_it_ends() {
+        let mut backlog = Backlog::new();
+        let mut chains = Vec::new();
+        let mut pushed = 0;
+        let mut packed = Packed::EMPTY;
+        packed.fill(true, &segment(1, true, &[1; OPTIONS]));
+        while backlog.has_room() {
+            let mut chain = Chain::EMPTY;
+            backlog.push(&mut chain, &packed);
+            chains.push(chain);
+            pushed += 1;
+        }
+        let mut out = 0;
+        for chain in chains {
+            backlog.drain(chain, [end(1), end(2)], |_| out += 1);
+        }
+        assert_eq!(out, pushed);
+    }
+}
