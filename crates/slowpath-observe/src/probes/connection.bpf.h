@@ -332,18 +332,18 @@ static __always_inline u32 elapsed(u32 from, u32 to)
 static __always_inline void read_chrono(struct record *r, struct tcp_sock *tp, u32 now)
 {
 	volatile u32 *start_at = &tp->chrono_start;
-	volatile u8 *type_at = &tp->chrono_type;
 	u32 start, a, b, c;
 	u8 type;
 
 	start = *start_at;
-	type = *type_at;
+	type = BPF_CORE_READ_BITFIELD(tp, chrono_type);
 	a = tp->chrono_stat[0];
 	b = tp->chrono_stat[1];
 	c = tp->chrono_stat[2];
-	if (*start_at != start || *type_at != type) {
+	barrier(); /* read the type again */
+	if (*start_at != start || BPF_CORE_READ_BITFIELD(tp, chrono_type) != type) {
 		start = *start_at;
-		type = *type_at;
+		type = BPF_CORE_READ_BITFIELD(tp, chrono_type);
 		a = tp->chrono_stat[0];
 		b = tp->chrono_stat[1];
 		c = tp->chrono_stat[2];
@@ -472,7 +472,7 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 		if (stamp) /* tcp_clock_ms() - rto_stamp */
 			r->total_rto_time_ms += elapsed(stamp, (u32)(now_ns / 1000000));
 	}
-	if (tp->chrono_type)
+	if (BPF_CORE_READ_BITFIELD(tp, chrono_type))
 		r->flags |= RECORD_BUSY;
 	if (BPF_CORE_READ_BITFIELD(tp, rate_app_limited))
 		r->flags |= RECORD_APP_LIMITED;

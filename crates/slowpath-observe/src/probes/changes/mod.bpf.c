@@ -82,7 +82,9 @@ static long collect_one(u32 i, struct pass *pass)
 {
 	struct note *note = note_at(pass, i), *ahead = note_at(pass, i + AHEAD);
 	struct shared *s = pass->s;
-	struct connection c;
+	/* the head only: with the calls, the stack passes 512 bytes, which kernels to 6.12 refuse */
+	u64 head[__builtin_offsetof(struct connection, sends) / sizeof(u64)];
+	const struct connection *c = (void *)head;
 	struct tcp_sock *tp;
 	struct record *r;
 	struct sock *sk;
@@ -100,11 +102,10 @@ static long collect_one(u32 i, struct pass *pass)
 	tp = tcp_of(address);
 	if (sk->__sk_common.skc_cookie.counter != cookie || sk->__sk_common.skc_state == TCP_CLOSE)
 		return 0;
-	/* the head only; the calls go straight into the record */
-	if (bpf_probe_read_kernel(&c, offsetof(struct connection, sends), (void *)connection) ||
-	    c.cookie != cookie)
+	/* the calls go straight into the record */
+	if (bpf_probe_read_kernel(head, sizeof(head), (void *)connection) || c->cookie != cookie)
 		return 0;
-	if (s->carried && c.marked == s->list_epoch)
+	if (s->carried && c->marked == s->list_epoch)
 		return 0; /* it had an event, too, and has been collected */
 	index = s->area_used;
 	r = bpf_map_lookup_elem(&area, &index);
@@ -115,7 +116,7 @@ static long collect_one(u32 i, struct pass *pass)
 	if (bpf_probe_read_kernel(&r->sends, sizeof(r->sends) + sizeof(r->receives),
 				  (void *)connection + offsetof(struct connection, sends)))
 		return 0;
-	fill(r, sk, tp, &c, s->now_ns, s->max_queuing_delay_us);
+	fill(r, sk, tp, c, s->now_ns, s->max_queuing_delay_us);
 	r->connection = connection;
 	if (sk->__sk_common.skc_cookie.counter == cookie)
 		s->area_used = index + 1;
