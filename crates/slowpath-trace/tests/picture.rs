@@ -296,3 +296,27 @@ fn what_has_no_room_is_counted() {
     assert_eq!(drawn + recording.left_out, 529);
     assert!(page(recording, &[]).contains("are not drawn"));
 }
+
+/// "total packets" in the output of tcptrace's authors, which draws an arrow for each.
+#[test]
+fn the_time_line_has_an_arrow_for_each_packet() {
+    for (name, packets) in [
+        ("tcptrace/psc.fddi.dmp.gz", [240, 289]),
+        ("packets/tcp_handshake.pcapng", [2, 1]),
+    ] {
+        let Some(capture) = shared(name) else { return };
+        let recordings = record(&capture, 1 << 20);
+        let mut out = Vec::new();
+        xpl::time_line(&recordings[0], &mut out).expect("memory takes it");
+        let text = String::from_utf8(out).expect("it is text");
+        let lines = |start: &str| text.lines().filter(|l| l.starts_with(start)).count();
+        assert_eq!(["rarrow 60 ", "larrow 40 "].map(lines), packets, "{name}");
+        // A line to each arrow, and one for each end.
+        assert_eq!(lines("line "), packets[0] + packets[1] + 2, "{name}");
+        assert!(text.starts_with("unsigned dtime\ntitle\n") && text.ends_with("go\n"));
+        let syn = text.lines().find(|l| l.starts_with("SYN ")).expect("a SYN");
+        assert!(syn.starts_with("SYN 0:"), "{syn}");
+    }
+    assert_eq!(xpl::time_line_name(1), "a_b_tline.xpl");
+    assert_eq!(xpl::time_line_name(2), "c_d_tline.xpl");
+}

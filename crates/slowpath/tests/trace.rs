@@ -329,6 +329,7 @@ fn pictures_and_comments_are_written() {
         "a2b_tput.xpl",
         "a2b_owin.xpl",
         "a2b_ssize.xpl",
+        "a_b_tline.xpl",
     ] {
         assert!(Path::new(&xpl).join(name).exists(), "{name}");
     }

@@ -157,6 +157,7 @@ impl Packed {
             from_low: self.unit[5] & bit::FROM_LOW != 0,
             flags: Flags((self.unit[3] >> 48) as u16),
             sequence: (self.unit[2] >> 32) as u32,
+            acknowledgement: self.unit[2] as u32,
             length: (self.unit[4] >> 32) as u32,
         }
     }

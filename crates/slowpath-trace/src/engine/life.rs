@@ -14,6 +14,7 @@ pub(super) struct Step {
     pub(super) from_low: bool,
     pub(super) flags: Flags,
     pub(super) sequence: u32,
+    pub(super) acknowledgement: u32,
     /// Of the payload.
     pub(super) length: u32,
 }
@@ -51,6 +52,9 @@ impl Life {
     /// A segment of the connection.
     #[inline]
     pub(super) fn segment(&mut self, segment: Step) {
+        if segment.flags.any(Flags::SYN) && self.answers(segment) {
+            self.reset = false;
+        }
         let direction = &mut self.directions[usize::from(segment.from_low)];
         let mut end = segment.sequence.wrapping_add(segment.length);
         if segment.flags.any(Flags::SYN | Flags::FIN | Flags::RST) {
@@ -68,9 +72,19 @@ impl Life {
         }
     }
 
+    /// A SYN-ACK that acknowledges the other side's SYN, the first of its side: it opens this
+    /// connection, even after a reset. A client that gets the ACK of an earlier connection answers
+    /// with RST and waits on (RFC 9293 section 3.5.1).
+    fn answers(&self, segment: Step) -> bool {
+        let side = usize::from(segment.from_low);
+        segment.flags.any(Flags::ACK)
+            && self.directions[side].initial.is_none()
+            && self.directions[1 - side].initial == Some(segment.acknowledgement.wrapping_sub(1))
+    }
+
     /// Whether this segment belongs to another connection than the ones before, `silence`
     /// nanoseconds after the last of them. It is a SYN, its sequence number is not that of
-    /// the connection's own, and one of these holds:
+    /// the connection's own, it does not answer the other side's SYN, and one of these holds:
     ///
     /// 1. one side has finished or reset, and the number lies outside what was sent;
     /// 2. the connection's own SYN was repeated before this other one;
@@ -87,7 +101,7 @@ impl Life {
     fn other_syn(&self, segment: Step, silence: i64) -> bool {
         let sequence = segment.sequence;
         let direction = &self.directions[usize::from(segment.from_low)];
-        if direction.initial == Some(sequence) {
+        if direction.initial == Some(sequence) || self.answers(segment) {
             return false;
         }
         let outside = match (direction.initial, direction.next) {

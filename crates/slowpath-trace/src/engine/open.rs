@@ -275,7 +275,7 @@ impl<F: Follow> Connections<F> {
             && let Some(slot) = self.slot_mut(number)
         {
             let silence = now.saturating_sub(slot.last_time);
-            let late = slot.closing && silence > rules.linger;
+            let late = slot.closing && silence > rules.linger && slot.life.closed();
             if !late && !slot.life.begins_another(step, silence) {
                 slot.life.segment(step);
                 slot.last_frame = packed.frame();
@@ -405,6 +405,11 @@ impl<F: Follow> Connections<F> {
             let Some(slot) = self.there(reference) else {
                 continue;
             };
+            if !slot.life.closed() {
+                // Opened after all.
+                slot.closing = false;
+                continue;
+            }
             let due = slot.last_time.saturating_add(linger);
             if due > now {
                 self.shards[list].closing.push_back((due, reference));
@@ -422,11 +427,15 @@ impl<F: Follow> Connections<F> {
     fn make_room(&mut self, shard: u8) {
         let list = usize::from(shard);
         while let Some((_, reference)) = self.shards[list].closing.pop_front() {
-            if self.there(reference).is_some() {
+            let Some(slot) = self.there(reference) else {
+                continue;
+            };
+            if slot.life.closed() {
                 self.tally.hurried += 1;
                 self.finish(reference.0, Ended::Closed);
                 return;
             }
+            slot.closing = false;
         }
         while let Some(reference) = self.shards[list].order.pop_front() {
             let Some(slot) = self.there(reference) else {

@@ -144,7 +144,7 @@ impl Maker {
             Link::Sll2 => 20,
             Link::Fddi => 21,
             Link::Null | Link::Ppp | Link::Hdlc => 4,
-            Link::Raw | Link::Unsupported(_) => 0,
+            Link::Raw | Link::Nflog | Link::Unsupported(_) => 0,
         }
     }
 
@@ -153,7 +153,8 @@ impl Maker {
             return self.load_and_test(LD_H_ABS, at + shift, JEQ_K, number.into(), yes, no);
         }
         let version = match (number, self.link) {
-            (_, Link::Unsupported(_)) => return no,
+            // Netfilter's log has the packet at no fixed place.
+            (_, Link::Nflog | Link::Unsupported(_)) => return no,
             (IPV4, _) => 0x40,
             (IPV6, _) => 0x60,
             _ => return no,

@@ -74,7 +74,8 @@ impl Filter {
         &self.expression
     }
 
-    /// The program for frames of that link type; frames of one that is not decoded match nothing.
+    /// The program for frames of that link type; frames of one that is not decoded, and
+    /// those of netfilter's log, match nothing.
     #[must_use]
     pub fn program(&self, link: Link) -> Program {
         compile::compile(&self.tree, link)

@@ -60,7 +60,7 @@ impl Ring {
                 source,
             }
         };
-        let (index, link) = interface(&request.interface).map_err(failed("capture"))?;
+        let (index, link, loopback) = interface(&request.interface).map_err(failed("capture"))?;
         let kind = match link {
             Link::Sll => libc::SOCK_DGRAM,
             _ => libc::SOCK_RAW,
@@ -70,6 +70,11 @@ impl Ring {
         let socket = checked(socket).map_err(failed("open a packet socket"))?;
         // SAFETY: as above.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        if loopback {
+            // Its frames come twice otherwise, and fill the ring twice. Before Linux 4.20 there
+            // is no such option; then `frame` leaves the second out.
+            let _ = set(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
+        }
         let filters = attach(&socket, request, link).map_err(failed("attach the filter"))?;
         let version = libc::tpacket_versions::TPACKET_V3 as i32;
         set(&socket, libc::PACKET_VERSION, &version).map_err(failed("use TPACKET_V3"))?;
@@ -324,9 +329,10 @@ fn set_at<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result
 }
 
 /// The interface's number and what its frames begin with.
-fn interface(name: &str) -> io::Result<(u32, Link)> {
+/// Its number, what its frames are, and whether it is a loopback interface.
+fn interface(name: &str) -> io::Result<(u32, Link, bool)> {
     if name == "any" {
-        return Ok((0, Link::Sll));
+        return Ok((0, Link::Sll, false));
     }
     let missing = || io::Error::from_raw_os_error(libc::ENODEV);
     let c_name = CString::new(name).map_err(|_| missing())?;
@@ -335,12 +341,13 @@ fn interface(name: &str) -> io::Result<(u32, Link)> {
     if index == 0 {
         return Err(missing());
     }
-    let link = match hardware_type(&c_name)? {
+    let kind = hardware_type(&c_name)?;
+    let link = match kind {
         ETHERNET | LOOPBACK => Link::Ethernet,
         kind if IP_ONLY.contains(&kind) => Link::Raw,
         _ => return Err(io::ErrorKind::Unsupported.into()),
     };
-    Ok((index, link))
+    Ok((index, link, kind == LOOPBACK))
 }
 
 fn hardware_type(name: &CString) -> io::Result<u16> {

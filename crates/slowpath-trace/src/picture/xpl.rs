@@ -115,6 +115,90 @@ pub fn write(
     plot.out.flush()
 }
 
+/// The time line's file name: `a_b_tline.xpl` for connection 1.
+#[must_use]
+pub fn time_line_name(connection: u64) -> String {
+    let first = connection.saturating_sub(1).saturating_mul(2);
+    let (client, server) = (letter(first), letter(first.saturating_add(1)));
+    format!("{client}_{server}_tline.xpl")
+}
+
+/// Where the ends stand in a time line, of 0 to 100.
+const CLIENT_AT: u32 = 40;
+const SERVER_AT: u32 = 60;
+
+/// Writes the time line of both sides: time goes down, each segment is an arrow from its sender
+/// to the other end, with its numbers beside its sender. The arrows are level: a segment's time
+/// is when it passed the place of capture.
+///
+/// # Errors
+/// `out` refuses.
+pub fn time_line(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
+    let ends = [Side::Client, Side::Server].map(|s| endpoint(recording.report.endpoint(s)));
+    writeln!(
+        out,
+        "unsigned dtime\ntitle\n{}_==>_{} (time line graph)\nxlabel\nsegments\nylabel\nrelative time",
+        ends[0], ends[1]
+    )?;
+    let began = recording.report.first.time.0;
+    let down = |time: Timestamp| (began - time.0) as f64 / 1e9;
+    writeln!(out, "invisible 0 {:.6}\ninvisible 100 {:.6}", 0.0, 0.0)?;
+    for point in &recording.points {
+        let at = down(point.time);
+        let (from, to, arrow, text) = match point.side {
+            Side::Client => (CLIENT_AT, SERVER_AT, "rarrow", "ltext"),
+            Side::Server => (SERVER_AT, CLIENT_AT, "larrow", "rtext"),
+        };
+        let color = match (point.kind, point.side) {
+            (Kind::Retransmission(_), _) => "red",
+            (Kind::OutOfOrder, _) => "pink",
+            (Kind::HardwareDuplicate, _) => "blue",
+            _ if point.flags.any(Flags::RST) => "magenta",
+            _ if point.flags.any(Flags::SYN | Flags::FIN) => "orange",
+            (_, Side::Client) => "green",
+            (_, Side::Server) => "yellow",
+        };
+        writeln!(
+            out,
+            "{color}\nline {from} {at:.6} {to} {at:.6}\n{arrow} {to} {at:.6}"
+        )?;
+        writeln!(out, "white\n{text} {from} {at:.6}\n{}", Label(point))?;
+    }
+    let end = down(recording.report.last.time);
+    for at in [CLIENT_AT, SERVER_AT] {
+        writeln!(out, "line {at} {:.6} {at} {end:.6}", 0.0)?;
+    }
+    writeln!(out, "go")?;
+    out.flush()
+}
+
+/// A segment as tcpdump puts it.
+struct Label<'a>(&'a Point);
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let point = self.0;
+        for (flag, name) in [
+            (Flags::SYN, "SYN "),
+            (Flags::FIN, "FIN "),
+            (Flags::RST, "RST "),
+            (Flags::PSH, "PSH "),
+        ] {
+            if point.flags.any(flag) {
+                f.write_str(name)?;
+            }
+        }
+        write!(f, "{}:{}({})", point.sequence, point.end, point.length)?;
+        if let Some(number) = point.acknowledgement {
+            write!(f, " ack {number}")?;
+        }
+        if let Some(window) = point.window {
+            write!(f, " win {window}")?;
+        }
+        Ok(())
+    }
+}
+
 /// A time as xplot's `timeval` has it.
 struct At(Timestamp);
 

@@ -245,6 +245,9 @@ impl Connection {
 
         let syn = s.flags.any(Flags::SYN);
         if syn {
+            if answers(s, fwd, rev) {
+                self.reset = None;
+            }
             opening(s, &options, side, fwd, rev, &mut self.handshake);
         } else if self.handshake.ack.is_none() {
             self.handshake.third(s, side);
@@ -396,6 +399,15 @@ impl Handshake {
             });
         }
     }
+}
+
+/// The first SYN-ACK of a side, which acknowledges the other's SYN: the connection opens, and a
+/// reset before it was for another one (`engine/life.rs`).
+fn answers(s: &Segment<'_>, fwd: &Flow, rev: &Flow) -> bool {
+    s.flags.any(Flags::ACK)
+        && !fwd.syn
+        && rev.syn
+        && s.acknowledgement.wrapping_sub(1) == rev.origin as u32
 }
 
 /// A SYN: what it offers, and what both agree on.

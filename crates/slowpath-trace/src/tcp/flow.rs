@@ -9,6 +9,7 @@ use super::report::{Direction, Dropped, Offered};
 use super::samples::Samples;
 use super::tally::Tally;
 use super::wireshark;
+use crate::segment::Segment;
 
 /// Positions start one wrap up, so that numbers before the first are positive too.
 const FIRST_WRAP: u64 = 1 << 32;
@@ -114,7 +115,7 @@ pub(super) struct Flow {
     pub wireshark: wireshark::Flow,
     /// The segments.
     pub ledger: Ledger,
-    /// The last frames: sequence number, IP identification, length.
+    /// The last frames.
     pub frames: [u64; FRAMES],
     pub frame_index: u8,
     /// What is rare.
@@ -245,19 +246,26 @@ impl Flow {
             .map_or(0, |r| r.sacked.covered(position, u64::MAX))
     }
 
-    /// Whether a frame with these numbers was among the last ones; remembers it.
+    /// Whether the frame was among the last ones already, the same in its identification and
+    /// in what TCP's header says; remembers it. A sender that gives other frames the same identification
+    /// does not tell frames apart by it: what it sends again is no duplicate.
     #[inline]
-    pub(super) fn captured_twice(&mut self, sequence: u32, id: u16, length: u32) -> bool {
-        if id == 0 || sequence == 0 {
+    pub(super) fn captured_twice(&mut self, s: &Segment<'_>, id: u16) -> bool {
+        if id == 0 || s.sequence == 0 {
             return false;
         }
-        let key = u64::from(sequence) << 32 | u64::from(id) << 16 | u64::from(length as u16);
+        let key = frame_key(s, id);
         if self.frames.contains(&key) {
-            return true;
+            return self.tells_apart(key);
         }
         self.frames[usize::from(self.frame_index) % FRAMES] = key;
         self.frame_index = self.frame_index.wrapping_add(1);
         false
+    }
+
+    #[cold]
+    fn tells_apart(&self, key: u64) -> bool {
+        (self.frames.iter()).all(|frame| *frame == key || frame >> 48 != key >> 48)
     }
 
     /// Adds an RTT sample by RFC 6298 section 2.
@@ -281,6 +289,18 @@ impl Flow {
             self.rtt_min = rtt;
         }
     }
+}
+
+/// A frame's identification, and 48 bits of a hash of its numbers, flags, window and length.
+#[inline]
+fn frame_key(s: &Segment<'_>, id: u16) -> u64 {
+    // The first digits of pi and of e: any odd numbers do.
+    const SALTS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0xadf8_5458_a2bb_4a9b];
+    let numbers = u64::from(s.sequence) << 32 | u64::from(s.acknowledgement);
+    let rest = u64::from(s.length) << 32 | u64::from(s.flags.0) << 16 | u64::from(s.window);
+    let product = u128::from(numbers ^ SALTS[0]) * u128::from(rest ^ SALTS[1]);
+    let hash = (product >> 64) as u64 ^ product as u64;
+    u64::from(id) << 48 | hash >> 16
 }
 
 /// The position nearest to `reference` with these low 32 bits.

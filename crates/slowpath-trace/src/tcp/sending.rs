@@ -164,7 +164,7 @@ fn identified(step: &Step<'_, '_>, fwd: &mut Flow) -> bool {
         }
     }
     let Some(id) = s.ip_id else { return false };
-    let twice = fwd.captured_twice(s.sequence, id, s.length);
+    let twice = fwd.captured_twice(s, id);
     if twice {
         fwd.report().order.hardware_duplicates += 1;
     } else {

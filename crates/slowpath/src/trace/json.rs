@@ -5,7 +5,7 @@
 use super::capture::{moment, span};
 use super::csv::name;
 use super::fields::{fields, micros};
-use super::log::{self, Beside};
+use super::log::{self, Log};
 use super::pairing::{self, InBoth};
 use super::select::end;
 use super::verdict_json::{vantage, verdict};
@@ -21,21 +21,53 @@ use std::time::Duration;
 /// Writes all objects.
 pub fn write(
     report: &Report,
-    beside: &[Beside],
+    beside: Option<&Log>,
     both: &[InBoth],
     out: &mut dyn Write,
 ) -> io::Result<()> {
     writeln!(out, "{}", capture(report))?;
-    for numbered in &report.connections {
-        writeln!(out, "{}", connection(numbered))?;
-    }
-    for beside in beside {
-        writeln!(out, "{}", log::json(beside))?;
+    connections(&report.connections, out)?;
+    for object in beside.map(log::json).unwrap_or_default() {
+        writeln!(out, "{object}")?;
     }
     for both in both {
         writeln!(out, "{}", pairing::json(both))?;
     }
     Ok(())
+}
+
+/// Connections that one thread formats at a time.
+const SHARE: usize = 64;
+
+/// Formats connections on all cores; writes them in their order.
+fn connections(all: &[Numbered], out: &mut dyn Write) -> io::Result<()> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for round in all.chunks(SHARE * threads) {
+        let texts: Vec<String> = std::thread::scope(|scope| {
+            let shares = round
+                .chunks(SHARE)
+                .map(|share| scope.spawn(|| lines(share)));
+            let running: Vec<_> = shares.collect();
+            running
+                .into_iter()
+                .map(|thread| match thread.join() {
+                    Ok(text) => text,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+                .collect()
+        });
+        for text in texts {
+            out.write_all(text.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn lines(share: &[Numbered]) -> String {
+    let lines = share
+        .iter()
+        .map(|numbered| format!("{}\n", connection(numbered)));
+    lines.collect()
 }
 
 fn capture(report: &Report) -> Value {

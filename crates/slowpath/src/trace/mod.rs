@@ -40,7 +40,7 @@ pub struct Numbered {
     /// From 1, in the order of the first packets; as tcptrace numbers them.
     pub number: u64,
     /// What is known of it.
-    pub finished: Finished<Judged>,
+    pub finished: Finished<Box<Judged>>,
 }
 
 impl Numbered {
@@ -141,7 +141,7 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
         None => Vec::new(),
     };
     if args.answering.json {
-        json::write(&report, beside.as_deref().unwrap_or_default(), &both, out)?;
+        json::write(&report, beside.as_ref(), &both, out)?;
     } else if args.csv {
         csv::write(&report, out)?;
     } else {

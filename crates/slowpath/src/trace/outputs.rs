@@ -55,7 +55,16 @@ pub fn all(
     }
     if let Some(path) = &args.annotate {
         let comments = comments(report);
-        copy(source, path, |_| true, &comments)?;
+        let written = copy(source, path, |_| true, &comments)?;
+        if written.uncommentable > 0 {
+            // Beside what is printed, which may be JSON.
+            eprintln!(
+                "slowpath: {} in {} could not be given a comment: \
+                 a simple packet block, or options that are damaged",
+                plural(written.uncommentable, "packet"),
+                path.display()
+            );
+        }
     }
     if let Some([which, path]) = args.extract.as_deref() {
         let first = extracted(which, report)?;
@@ -171,6 +180,8 @@ fn plots(folder: &Path, drawn: &[Drawn<'_>]) -> Result<(), TraceError> {
         error,
     })?;
     for drawn in drawn {
+        let path = folder.join(xpl::time_line_name(drawn.number));
+        create(&path, |out| xpl::time_line(drawn.recording, out))?;
         for side in [Side::Client, Side::Server] {
             for graph in xpl::Graph::ALL {
                 let path = folder.join(xpl::file_name(drawn.number, side, graph));

@@ -3,6 +3,7 @@
 
 use super::{Difference, micros};
 use slowpath_trace::segment::{Flags, Segment};
+use slowpath_trace::tcp::wireshark::Flag;
 use slowpath_trace::tcp::{ConnectionReport, Event, Side};
 use std::collections::HashMap;
 
@@ -72,6 +73,12 @@ struct Direction {
     /// The first SYN that has another sequence number than the one before.
     other_syn: Option<u64>,
     syn_sequence: Option<u32>,
+    /// Where the first FIN ends, and the first FIN that ends elsewhere.
+    fin: Option<i64>,
+    other_fin: Option<u64>,
+    /// The first SYN-ACK, its sequence number, and whether another number came later.
+    syn_ack: Option<(u64, u32)>,
+    other_syn_ack: bool,
     /// The first segment a quarter of the sequence space ahead, and how far the others were.
     leap: Option<u64>,
     highest: Option<i64>,
@@ -92,6 +99,8 @@ pub struct Hints {
     last_time: Option<i64>,
     /// The first frame after four minutes of silence.
     pub silence: Option<u64>,
+    /// The first segment with a time before that of the segment before it.
+    clock_back: Option<u64>,
     /// The connection's first segment, if it is a SYN with ACK.
     syn_ack_first: Option<u64>,
     /// The first SYN that is not alone: another flag or data with it, and no ACK.
@@ -103,6 +112,9 @@ impl Hints {
         let now = event.time.0;
         if (self.last_time).is_some_and(|last| now - last > TCPTRACE_SILENCE_NANOS) {
             self.silence = self.silence.or(Some(event.frame));
+        }
+        if self.last_time.is_some_and(|last| now < last) {
+            self.clock_back = self.clock_back.or(Some(event.frame));
         }
         let syn_ack = event.flags.any(Flags::SYN) && event.flags.any(Flags::ACK);
         if self.last_time.is_none() && syn_ack {
@@ -124,8 +136,19 @@ impl Hints {
         }
     }
 
-    /// The rule that says why tshark's flags differ, and the frame.
-    pub fn tshark(&self, report: &ConnectionReport) -> Option<(&'static str, u64)> {
+    /// The rule that says why tshark's flags of a frame differ, and the frame.
+    pub fn tshark(
+        &self,
+        report: &ConnectionReport,
+        frame: u64,
+        mine: &[Flag],
+        theirs: &[Flag],
+    ) -> Option<(&'static str, u64)> {
+        let left = theirs.iter().filter(|f| **f != Flag::ReusedPorts);
+        let twice = |d: &Direction| d.other_syn_ack && d.syn_ack.is_some_and(|s| s.0 == frame);
+        if left.eq(mine) && self.directions.iter().any(twice) {
+            return Some(("second-pass", frame));
+        }
         self.syn_ack_first
             .filter(|_| report.reused)
             .map(|frame| ("syn-ack-on-reused-ports", frame))
@@ -146,6 +169,15 @@ impl Hints {
             return Some(("beyond-a-quadrant", frame));
         }
         match label {
+            "throughput" if self.clock_back.is_some() => Some(("clock-back", self.clock_back?)),
+            "unique bytes sent" | "throughput" | "missed data" | "ttl stream length"
+                if direction.other_fin.is_some() =>
+            {
+                Some(("two-fins", direction.other_fin?))
+            }
+            "missed data" if theirs.parse::<u64>().is_ok_and(|n| n > i64::MAX as u64) => {
+                Some(("less-than-none", report.first.frame))
+            }
             "unique bytes sent" | "throughput" | "missed data" | "outoforder pkts"
             | "segs cum acked"
                 if direction.other_syn.is_some() =>
@@ -168,7 +200,7 @@ impl Hints {
                 if sent
                     .offered
                     .mss
-                    .is_some_and(|mss| theirs.parse() == Ok(signed(mss))) =>
+                    .is_some_and(|mss| theirs.parse() == Ok(signed(mss)) || mss == 0xffff) =>
             {
                 Some(("signed-mss", direction.syn?))
             }
@@ -198,7 +230,8 @@ impl Hints {
     }
 }
 
-/// tcptrace takes the MSS for a signed number of 16 bits and prints it as one of 32.
+/// tcptrace takes the MSS for a signed number of 16 bits and prints it as one of 32; -1
+/// means "none" to it.
 fn signed(mss: u16) -> u32 {
     i32::from(mss as i16) as u32
 }
@@ -219,6 +252,13 @@ impl Direction {
         self.highest = Some(highest.max(event.end));
         if event.flags.any(Flags::RST) {
             self.reset = self.reset.or(Some(event.frame));
+        }
+        if event.flags.any(Flags::FIN) && *self.fin.get_or_insert(event.end) != event.end {
+            self.other_fin = self.other_fin.or(Some(event.frame));
+        }
+        if event.flags.any(Flags::SYN) && event.flags.any(Flags::ACK) {
+            let (_, first) = *self.syn_ack.get_or_insert((event.frame, segment.sequence));
+            self.other_syn_ack |= segment.sequence != first;
         }
         if event.flags.any(Flags::SYN) {
             self.syn = self.syn.or(Some(event.frame));

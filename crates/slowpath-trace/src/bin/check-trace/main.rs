@@ -386,7 +386,7 @@ fn against_tshark(seen: &[Seen], said: &tshark::Said, found: &mut Vec<Difference
             found.push(Difference {
                 tool: "tshark",
                 connection: describe(&seen.report, Side::Client),
-                what: match seen.hints.tshark(&seen.report) {
+                what: match seen.hints.tshark(&seen.report, *frame, &mine, other) {
                     Some((rule, first)) => format!("flags [{rule} in frame {first}]"),
                     None => "flags".to_owned(),
                 },

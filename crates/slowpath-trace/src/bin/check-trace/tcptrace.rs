@@ -172,7 +172,8 @@ pub fn ours(report: &ConnectionReport, side: Side, label: &str) -> Option<(Row, 
             } else {
                 let rate = d.data.unique_bytes as f64 / seconds;
                 // Both ends of the duration are cut to microseconds.
-                let tolerance = 0.5 + rate * (1e-5 + 1.1e-6 / seconds);
+                let cut = 1.1e-6 / (seconds - 1.1e-6).max(1e-7);
+                let tolerance = 0.5 + rate * (1e-5 + cut);
                 return Some((Row::Number(tolerance), format!("{rate:.3}")));
             }
         }

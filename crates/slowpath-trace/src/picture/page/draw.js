@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws one direction of a connection. Where many segments share a column of pixels, the
-// column is drawn and not they; what is marked is always drawn.
+// column is drawn and not they; what is marked is always drawn. What is drawn of a column comes from
+// levels that are made once (`Levels`), so that a frame costs by its pixels and not by its segments.
 "use strict";
 
 const MARK = { zero: 1, full: 2, dsack: 1 << 12, ce: 1 << 14, ece: 1 << 15, cwr: 1 << 16, needless: 1 << 19 };
@@ -18,6 +19,71 @@ function panels(width, height) {
   });
 }
 
+// Places of a list, thinned: of each bucket of so many the first, the least, the greatest and the last by a
+// value. A level is used while a column of pixels has two of its buckets or more: each column then has the
+// least and the greatest of its points.
+const BUCKETS = [16, 64, 256, 1024, 4096];
+
+class Levels {
+  constructor(list, value) {
+    this.list = list;
+    this.levels = BUCKETS.filter((size) => size * 64 <= list.length).map((size) => {
+      const out = [];
+      for (let from = 0; from < list.length; from += size) {
+        const to = Math.min(from + size, list.length);
+        let low = -1, high = -1, least = Infinity, greatest = -Infinity;
+        for (let k = from; k < to; k++) {
+          const v = value(list[k]);
+          if (v < least) { least = v; low = k; }
+          if (v > greatest) { greatest = v; high = k; }
+        }
+        const kept = [from, low, high, to - 1].filter((k) => k >= 0).sort((a, b) => a - b);
+        kept.forEach((k, n) => (n && k === kept[n - 1]) || out.push(list[k]));
+      }
+      return Int32Array.from(out);
+    });
+  }
+
+  // The list to draw where `count` of its places are seen on so many pixels.
+  of(count, pixels) {
+    let level = this.list;
+    BUCKETS.forEach((size, n) => { if (this.levels[n] && count / size >= pixels * 2) level = this.levels[n]; });
+    return level;
+  }
+}
+
+// Plain data, thinned: of each bucket the stretches without a gap, as time, lowest and highest number.
+function stretches(c, list, size) {
+  const time = [], low = [], high = [];
+  for (let from = 0; from < list.length; from += size) {
+    const to = Math.min(from + size, list.length);
+    let a = NaN, b = NaN, t = 0;
+    const put = () => { if (a === a) { time.push(t); low.push(a); high.push(b); } };
+    for (let k = from; k < to; k++) {
+      const i = list[k];
+      if (c.seq[i] <= b && c.end[i] >= a) { a = Math.min(a, c.seq[i]); b = Math.max(b, c.end[i]); }
+      else { put(); a = c.seq[i]; b = c.end[i]; t = c.time[i]; }
+    }
+    put();
+  }
+  return { time: Float64Array.from(time), low: Float64Array.from(low), high: Float64Array.from(high) };
+}
+
+// What is made once of a connection.
+function made(c, name, make) {
+  const kept = c.kept || (c.kept = new Map());
+  if (!kept.has(name)) kept.set(name, make());
+  return kept.get(name);
+}
+
+// One side's list as it is to be drawn, by a value called `name`, where it is seen on so many pixels.
+function thinned(c, list, name, value, view, pixels) {
+  const count = firstAt(c, list, view.x1) - firstAt(c, list, view.x0);
+  if (count < pixels * 2 * BUCKETS[0]) return list;
+  const side = list === c.sent[0] ? 0 : 1;
+  return made(c, name + side, () => new Levels(list, value)).of(count, pixels);
+}
+
 class Painter {
   constructor(context, c, side, view, layers, colors, names) {
     Object.assign(this, { g: context, c, side, view, layers, colors, names });
@@ -25,6 +91,11 @@ class Painter {
 
   x(t) { return this.p.left + (t - this.view.x0) / (this.view.x1 - this.view.x0) * this.p.width; }
   y(v) { return this.p.top + this.p.height - (v - this.y0) / (this.y1 - this.y0) * this.p.height; }
+
+  // `list` as it is to be drawn by a value called `name`.
+  thin(list, name, value) {
+    return thinned(this.c, list, name, value, this.view, this.p.width);
+  }
 
   // The places of `list` that are seen, with one more on either side.
   seen(list) {
@@ -88,8 +159,8 @@ class Painter {
 
   // A line that goes level to each next point and then up or down; a column that holds many
   // points is one stroke from its lowest to its highest.
-  steps(list, value, color, width) {
-    const g = this.g, [from, to] = this.seen(list);
+  steps(all, name, value, color, width) {
+    const list = this.thin(all, name, value), g = this.g, [from, to] = this.seen(list);
     g.strokeStyle = color;
     g.lineWidth = width || 1.2;
     g.beginPath();
@@ -124,8 +195,8 @@ class Painter {
   sequence(panel) {
     const c = this.c, sent = c.sent[this.side], acks = c.sent[1 - this.side];
     this.begin(panel, this.view.y0, this.view.y1, "sequence number, bytes", true, grouped);
-    if (this.layers.edge) this.steps(acks, (i) => c.ack[i] + c.window[i], this.colors.edge);
-    if (this.layers.ack) this.steps(acks, (i) => c.ack[i], this.colors.ack);
+    if (this.layers.edge) this.steps(acks, "edge", (i) => c.ack[i] + c.window[i], this.colors.edge);
+    if (this.layers.ack) this.steps(acks, "ack", (i) => c.ack[i], this.colors.ack);
     this.acknowledgements(acks);
     this.data(sent);
     this.finish();
@@ -141,14 +212,31 @@ class Painter {
   }
 
   data(sent) {
-    const c = this.c, g = this.g, [from, to] = this.seen(sent);
-    const dense = to - from > this.p.width * 1.5;
+    const c = this.c, g = this.g, seen = this.seen(sent), count = seen[1] - seen[0];
+    const dense = count > this.p.width * 1.5;
     const plain = [], arrows = [], again = [], late = [], other = [], letters = [], diamonds = [];
     const free = this.once(11, 9);
     let column = NaN, low = 0, high = 0;
     const flush = () => { if (column === column) plain.push([column + 0.5, low, column + 0.5, high]); };
+    // Far out, plain data comes as stretches, and only what has a sign one by one.
+    const far = BUCKETS.filter((size) => count / size >= this.p.width * 2).pop();
+    if (far && this.layers.data) {
+      const plainly = made(c, "plain" + this.side, () => sent.filter((i) => this.plain(i)));
+      const s = made(c, "stretches" + far + this.side, () => stretches(c, plainly, far));
+      const start = this.view.x0 - (this.view.x1 - this.view.x0) / this.p.width * 2;
+      for (let k = lowest(s.time, start); k < s.time.length && s.time[k] <= this.view.x1; k++) {
+        const y0 = this.y(s.low[k]), y1 = this.y(s.high[k]), pixel = Math.floor(this.x(s.time[k]));
+        if (y1 > this.p.top + this.p.height + 20 || y0 < this.p.top - 20) continue;
+        if (pixel === column && y0 >= high - 2 && y1 <= low + 2) { low = Math.max(low, y0); high = Math.min(high, y1); }
+        else { flush(); column = pixel; low = y0; high = y1; }
+      }
+      flush();
+      column = NaN;
+    }
+    const list = far ? made(c, "signed" + this.side, () => sent.filter((i) => !this.plain(i))) : sent;
+    const [from, to] = this.seen(list);
     for (let k = from; k < to; k++) {
-      const i = sent[k], kind = this.names.classes[c.kind[i]];
+      const i = list[k], kind = this.names.classes[c.kind[i]];
       if (c.end[i] <= c.seq[i] && kind !== "reset") continue;
       const x = this.x(c.time[i]), y0 = this.y(c.seq[i]), y1 = this.y(c.end[i]);
       if (y1 > this.p.top + this.p.height + 20 || y0 < this.p.top - 20) continue;
@@ -200,6 +288,12 @@ class Painter {
     }
   }
 
+  // Data that no layer can give a sign.
+  plain(i) {
+    const c = this.c, signs = FLAG.rst | FLAG.syn | FLAG.fin;
+    return this.names.classes[c.kind[i]] === "data" && !(c.flags[i] & signs) && !(c.marks[i] & (MARK.ce | MARK.cwr)) && c.end[i] > c.seq[i];
+  }
+
   letter(i, kind) {
     const c = this.c, flags = c.flags[i], marks = c.marks[i];
     const again = kind === "again" ? this.names.letters[c.kind[i]] + (marks & MARK.needless ? "\u00d7" : "") : "";
@@ -214,7 +308,9 @@ class Painter {
   }
 
   acknowledgements(acks) {
-    const c = this.c, g = this.g, [from, to] = this.seen(acks);
+    const c = this.c, g = this.g, drawn = MARK.ece | MARK.zero;
+    acks = made(c, "signs" + this.side, () => acks.filter((i) => c.duplicate[i] || c.sackAt[i + 1] > c.sackAt[i] || c.marks[i] & drawn));
+    const [from, to] = this.seen(acks);
     const ticked = [], blocks = [], letters = [];
     const free = this.once(3, 3), freeLetter = this.once(11, 9);
     for (let k = from; k < to; k++) {
@@ -255,10 +351,15 @@ class Painter {
     const c = this.c, sent = c.sent[this.side], { x0, x1 } = this.view;
     const bins = Math.max(1, Math.floor(panel.width / 3)), width = (x1 - x0) / bins;
     const all = new Float64Array(bins), again = new Float64Array(bins);
-    for (let k = firstAt(c, sent, x0); k < sent.length && c.time[sent[k]] <= x1; k++) {
-      const i = sent[k], bin = Math.min(bins - 1, Math.floor((c.time[i] - x0) / width));
-      all[bin] += c.length[i] * 8 / width;
-      if (this.names.classes[c.kind[i]] === "again") again[bin] += c.length[i] * 8 / width;
+    const sums = made(c, "sums" + this.side, () => this.sums(sent));
+    // Its end counts with the last bin.
+    let from = firstAt(c, sent, x0);
+    for (let bin = 0; bin < bins; bin++) {
+      let to = firstAt(c, sent, x0 + (bin + 1) * width);
+      if (bin === bins - 1) while (to < sent.length && c.time[sent[to]] <= x1) to++;
+      all[bin] = (sums.all[to] - sums.all[from]) * 8 / width;
+      again[bin] = (sums.again[to] - sums.again[from]) * 8 / width;
+      from = to;
     }
     this.begin(panel, 0, all.reduce((a, b) => Math.max(a, b), 1) * 1.15, "throughput, a bin of " + duration(width) + ", and its mean", false, (v) => scaled(v, "bit/s"));
     const g = this.g, bar = panel.width / bins, base = panel.top + panel.height;
@@ -270,6 +371,16 @@ class Painter {
     g.globalAlpha = 1;
     this.mean(sent);
     this.finish();
+  }
+
+  // Payload before each place of the list, and what of it was sent again.
+  sums(sent) {
+    const c = this.c, all = new Float64Array(sent.length + 1), again = new Float64Array(sent.length + 1);
+    sent.forEach((i, k) => {
+      all[k + 1] = all[k] + c.length[i];
+      again[k + 1] = again[k] + (this.names.classes[c.kind[i]] === "again" ? c.length[i] : 0);
+    });
+    return { all, again };
   }
 
   mean(sent) {
@@ -285,25 +396,28 @@ class Painter {
         c[key][i] = c.time[i] > first ? sum * 8 / (c.time[i] - first) : NaN;
       }
     }
-    this.steps(sent, (i) => c[key][i], this.colors.mean, 1.4);
+    this.steps(sent, "mean", (i) => c[key][i], this.colors.mean, 1.4);
   }
 
   inFlight(panel) {
     const c = this.c, sent = c.sent[this.side], acks = c.sent[1 - this.side];
+    const flight = (i) => c.flight[i], window = (i) => (c.flags[i] & FLAG.syn ? NaN : c.window[i]);
+    this.p = panel;
     let most = 1;
-    for (let [k, to] = this.seen(sent); k < to; k++) most = Math.max(most, c.flight[sent[k]]);
+    const flights = this.thin(sent, "flight", flight), windows = this.thin(acks, "window", window);
+    for (let [k, to] = this.seen(flights); k < to; k++) most = Math.max(most, c.flight[flights[k]]);
     let least = Infinity, largest = 0;
-    for (let [k, to] = this.seen(acks); k < to; k++) {
-      const i = acks[k];
-      if (c.flags[i] & FLAG.syn || !(c.window[i] >= 0)) continue;
-      least = Math.min(least, c.window[i]);
-      largest = Math.max(largest, c.window[i]);
+    for (let [k, to] = this.seen(windows); k < to; k++) {
+      const v = window(windows[k]);
+      if (!(v >= 0)) continue;
+      least = Math.min(least, v);
+      largest = Math.max(largest, v);
     }
     // The window is shown as far as that does not flatten what is in flight.
     const top = Math.max(most, Math.min(largest, most * 5));
     this.begin(panel, 0, top * 1.15, "in flight, and the window advertised", false, (v) => scaled(v, "B"));
-    this.steps(acks, (i) => (c.flags[i] & FLAG.syn ? NaN : c.window[i]), this.colors.edge);
-    this.steps(sent, (i) => c.flight[i], this.colors.flight);
+    this.steps(acks, "window", window, this.colors.edge);
+    this.steps(sent, "flight", flight, this.colors.flight);
     if (top < least && least < Infinity) {
       this.g.fillStyle = this.colors.edge;
       this.g.textAlign = "right";
@@ -314,7 +428,9 @@ class Painter {
   }
 
   roundTrips(panel) {
-    const c = this.c, g = this.g, acks = c.sent[1 - this.side], [from, to] = this.seen(acks);
+    this.p = panel;
+    const c = this.c, g = this.g, acks = this.thin(c.sent[1 - this.side], "rtt", (i) => c.rtt[i]);
+    const [from, to] = this.seen(acks);
     let most = 0;
     for (let k = from; k < to; k++) if (c.rtt[acks[k]] > most) most = c.rtt[acks[k]];
     this.begin(panel, 0, (most || 1e-3) * 1.15, "RTT", true, (v) => duration(v));
@@ -330,4 +446,14 @@ class Painter {
     }
     this.finish();
   }
+}
+
+// The first place of a sorted array that is not below `value`.
+function lowest(array, value) {
+  let low = 0, high = array.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (array[middle] < value) low = middle + 1; else high = middle;
+  }
+  return low;
 }

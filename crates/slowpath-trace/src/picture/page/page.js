@@ -47,22 +47,22 @@ function fit(view) {
   let low = Infinity, high = -Infinity, edge = -Infinity;
   const span = (list) => [Math.max(0, firstAt(c, list, view.x0) - 1), Math.min(list.length, firstAt(c, list, view.x1) + 1)];
   const inside = (i) => c.time[i] >= view.x0 && c.time[i] <= view.x1;
-  let list = c.sent[side], [from, to] = span(list);
-  for (let k = from; k < to; k++) {
-    const i = list[k];
-    if (!inside(i) || c.end[i] <= c.seq[i]) continue;
-    low = Math.min(low, c.seq[i]);
-    high = Math.max(high, c.end[i]);
-  }
-  list = c.sent[1 - side];
-  [from, to] = span(list);
-  for (let k = from; k < to; k++) {
-    const i = list[k];
-    if (!(c.ack[i] === c.ack[i])) continue;
+  const each = (all, name, value, visit) => {
+    const list = thinned(c, all, name, value, view, 1000), [from, to] = span(list);
+    for (let k = from; k < to; k++) visit(list[k]);
+  };
+  const seen = (i) => inside(i) && c.end[i] > c.seq[i], sent = c.sent[side], acks = c.sent[1 - side];
+  const data = (value) => (i) => (c.end[i] > c.seq[i] ? value[i] : NaN);
+  each(sent, "seq", data(c.seq), (i) => { if (seen(i)) low = Math.min(low, c.seq[i]); });
+  each(sent, "end", data(c.end), (i) => { if (seen(i)) high = Math.max(high, c.end[i]); });
+  each(acks, "ack", (i) => c.ack[i], (i) => {
+    if (!(c.ack[i] === c.ack[i])) return;
     low = Math.min(low, c.ack[i]);
     high = Math.max(high, c.ack[i]);
-    if (!(c.flags[i] & FLAG.syn)) edge = Math.max(edge, c.ack[i] + c.window[i]);
-  }
+  });
+  each(acks, "edge", (i) => c.ack[i] + c.window[i], (i) => {
+    if (!(c.flags[i] & FLAG.syn) && c.ack[i] === c.ack[i]) edge = Math.max(edge, c.ack[i] + c.window[i]);
+  });
   if (low > high) [low, high] = [0, 1];
   if (state.layers.edge && edge > high && edge - low < (high - low) * 2.5) high = edge;
   const margin = Math.max((high - low) * 0.06, 2);
