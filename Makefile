@@ -9,8 +9,11 @@ SLOWPATH = $(TARGET_DIR)/release/slowpath
 .DEFAULT_GOAL := help
 # What another tool is compared on; other people's captures and workloads stand beside the clone.
 CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packets/*.pcapng)
+# The laboratory kernel: the version of linux-source, and ticks a second (100, 250, 300, 1000).
+LAB_SOURCE ?= 6.12
+LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim check-trace check-sim dibs-study lint check-docs soak install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab lab-kernel lab-guest check-trace check-sim dibs-study lint check-docs soak install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +49,17 @@ bench-sim: ## packet-hops a second beside ns-3; the last line is JSON
 	@tools/need.sh rust build
 	@tools/need.sh peers
 	@tools/ns3/bench.py $(FLOW_SIZES)
+
+bench-lab: lab-kernel ## packets a second of real TCP in virtual time; the last line is JSON
+	@$(CARGO) run --release --locked -p slowpath-lab --example bench-lab
+
+lab-kernel: ## the kernel of `slowpath lab virtual`, built once a source version (3 min) into the user's cache
+	@tools/need.sh rust build lab-kernel
+	@tools/lab_kernel.sh $(LAB_SOURCE) $(LAB_HZ)
+
+lab-guest: ## QEMU and the stock Debian kernel of `slowpath lab guest`, into the user's cache
+	@tools/need.sh lab-guest
+	@tools/lab_guest.sh
 
 check-trace: ## our analysis of captures against tcptrace's and tshark's, frame by frame
 	@tools/need.sh rust build

@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tools/need.sh rust build
-tools/need.sh --try test
+tools/need.sh --try test lab-kernel lab-guest
 
 cache=${XDG_CACHE_HOME:-${HOME-}/.cache}/slowpath
 cache_limit_mib=12288
@@ -46,5 +46,10 @@ prepare_cache() {
 }
 if may_use_cache; then
     prepare_cache
+fi
+# Tests that need one of these kernels are skipped without it, and say so.
+if [[ $# -eq 0 ]]; then
+    tools/lab_kernel.sh || echo "test.sh: going on without the laboratory kernel" >&2
+    tools/lab_guest.sh --try
 fi
 exec python3 tools/run_tests.py "$@"

@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use slowpath_netsim::scenario::{Scenario, ScenarioError};
+use slowpath_netsim::scenario::{Scenario, ScenarioError, Substrate};
+use slowpath_switch::fabric::{Fabric, Plan};
 use slowpath_switch::{Header, Span, Switch, Time};
 use std::io::{Error, ErrorKind};
 
@@ -13,23 +14,30 @@ fuzz_target!(
         let Ok(text) = std::str::from_utf8(data) else {
             return;
         };
-        match parse(text) {
-            Ok(scenario) => check(&scenario),
-            Err(error) => {
-                assert!((1..=text.lines().count() + 1).contains(&error.line), "{error}");
-                assert!(!error.to_string().is_empty());
+        for substrate in [
+            Substrate::Simulator,
+            Substrate::Emulator,
+            Substrate::Network,
+            Substrate::VirtualTime,
+        ] {
+            match parse(text, substrate) {
+                Ok(scenario) => check(&scenario),
+                Err(error) => {
+                    assert!((1..=text.lines().count() + 1).contains(&error.line), "{error}");
+                    assert!(!error.to_string().is_empty());
+                }
             }
         }
     }
 );
 
-fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+fn parse(text: &str, substrate: Substrate) -> Result<Scenario, ScenarioError> {
     let (text, file) = text.split_once("\n===\n").unwrap_or((text, ""));
     let files = |name: &str| match name {
         "" => Err(Error::from(ErrorKind::NotFound)),
         _ => Ok(file.to_owned()),
     };
-    Scenario::parse(text, &files)
+    Scenario::parse_for(text, &files, substrate)
 }
 
 /// What was read can be run.
@@ -49,6 +57,13 @@ fn check(scenario: &Scenario) {
                 .set_route(host, ports)
                 .expect("a port that is there");
         });
+        let plan = scenario.plan();
+        let bytes = plan.encode();
+        assert_eq!(
+            Plan::decode(&bytes).expect("it was encoded").encode(),
+            bytes
+        );
+        Fabric::new(&plan).expect("it was checked");
     }
     let mut last = Time::ZERO;
     for flow in scenario.flows().take(200) {
@@ -89,10 +104,18 @@ fn seeds() -> Vec<Vec<u8>> {
     ];
     let join = |(shape, workload): (&&str, &&str)| {
         let text = [network, shape, links, switch, tcp, workload].concat();
-        if let Err(error) = parse(&text) {
+        if let Err(error) = parse(&text, Substrate::Simulator) {
             panic!("{error}\n{text}");
         }
         text.into_bytes()
     };
-    shapes.iter().zip(&workloads).map(join).collect()
+    let emulated = [
+        network,
+        shapes[3],
+        links,
+        "[[line]]\non = \"a <-> s\"\njitter = \"4 ms\"\nloss = \"1 %\"\n\n===\n",
+    ];
+    let mut seeds: Vec<Vec<u8>> = shapes.iter().zip(&workloads).map(join).collect();
+    seeds.push(emulated.concat().into_bytes());
+    seeds
 }

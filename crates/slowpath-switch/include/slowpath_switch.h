@@ -188,6 +188,121 @@ int slowpath_switch_counters(const struct slowpath_switch *sw, uint16_t port,
 /* Packets dropped for that reason, in the whole switch. */
 uint64_t slowpath_switch_dropped(const struct slowpath_switch *sw, uint32_t reason);
 
+/*
+ * A fabric: switches, the interfaces of hosts and the links between them as one state
+ * machine. The Rust module slowpath_switch::fabric tells what it does. It is made from a plan's
+ * bytes, which Plan::encode there writes; they are checked and never trusted.
+ *
+ * Who drives it calls slowpath_fabric_send when a host sends, and slowpath_fabric_advance
+ * at slowpath_fabric_next or later. Both tell the callback what happens in the order of
+ * time; it must not call the fabric.
+ */
+
+/* In a node's number: a switch. Otherwise it is a host. */
+#define SLOWPATH_FABRIC_SWITCH (1u << 31)
+
+enum slowpath_fabric_problem {
+	SLOWPATH_FABRIC_UNREADABLE = -2, /* the bytes are no plan, or another version's */
+	SLOWPATH_FABRIC_IMPOSSIBLE = -3, /* the plan cannot be */
+};
+
+enum slowpath_fabric_kind {
+	SLOWPATH_FABRIC_DELIVERED = 0,
+	SLOWPATH_FABRIC_DROPPED = 1,
+	SLOWPATH_FABRIC_COPIED = 2, /* the handle will be delivered or dropped once more */
+	SLOWPATH_FABRIC_ENQUEUED = 3,
+	SLOWPATH_FABRIC_DEQUEUED = 4,
+	SLOWPATH_FABRIC_MARKED = 5,
+	SLOWPATH_FABRIC_DETOURED = 6,
+};
+
+/* Why a packet was dropped; the first three as in slowpath_drop_reason. */
+enum slowpath_fabric_cause {
+	SLOWPATH_FABRIC_BUFFER_FULL = 0,
+	SLOWPATH_FABRIC_TTL_EXPIRED = 1,
+	SLOWPATH_FABRIC_NO_ROUTE = 2,
+	SLOWPATH_FABRIC_LOST = 3,      /* on a line, as the plan says */
+	SLOWPATH_FABRIC_LINK_DOWN = 4,
+	SLOWPATH_FABRIC_TOO_MANY = 5,  /* more packets inside than the plan allows */
+};
+
+/* Bits of slowpath_fabric_event.flags. */
+#define SLOWPATH_FABRIC_WAS_MARKED 1u    /* by a switch of the fabric; packet.ecn is 3 */
+#define SLOWPATH_FABRIC_WAS_CORRUPTED 2u /* damage a byte */
+#define SLOWPATH_FABRIC_IS_COPY 4u
+
+struct slowpath_fabric_event {
+	uint64_t at;
+	struct slowpath_packet packet; /* as it is then: ttl, ecn */
+	struct slowpath_depth depth;   /* enqueued, dequeued: the port; marked: the queue */
+	uint32_t kind;
+	uint32_t cause; /* a drop's */
+	uint32_t node;  /* delivered: where; dropped: where, of a line its beginning */
+	uint32_t flags;
+	uint16_t port; /* of the node; of a drop at a switch that could not take the packet, the
+			* port by which it came in; or SLOWPATH_NO_PORT */
+	uint16_t to;   /* where a detour leads, otherwise SLOWPATH_NO_PORT */
+	uint16_t hops; /* delivered, dropped: switches that forwarded the packet */
+};
+
+struct slowpath_fabric_counts {
+	uint64_t sent; /* sent + copies = delivered + dropped + inside */
+	uint64_t copies;
+	uint64_t delivered;
+	uint64_t dropped;
+	uint64_t inside;
+};
+
+struct slowpath_fabric_line {
+	uint64_t packets; /* whose transmission started */
+	uint64_t bytes;
+	uint64_t lost;
+	uint64_t cut;
+	uint64_t corrupted;
+	uint64_t copied;
+	uint64_t late;
+};
+
+typedef void (*slowpath_fabric_observer)(void *context,
+					 const struct slowpath_fabric_event *event);
+
+struct slowpath_fabric;
+
+/* Null if there is no such fabric; *problem, unless problem is null, is then
+ * SLOWPATH_INVALID or an enum slowpath_fabric_problem, otherwise 0. The bytes are not
+ * needed afterwards. */
+struct slowpath_fabric *slowpath_fabric_new(const uint8_t *plan, size_t length,
+					    int *problem);
+/* What is inside is gone without a word. */
+void slowpath_fabric_free(struct slowpath_fabric *fabric);
+
+/* Called from now on for events whose kind's bit (1u << SLOWPATH_FABRIC_DELIVERED | ...) is
+ * in kinds; a null observer ends that. */
+int slowpath_fabric_observe(struct slowpath_fabric *fabric, slowpath_fabric_observer observer,
+			    void *context, uint32_t kinds);
+
+/* A host (or with SLOWPATH_FABRIC_SWITCH a switch) sends a packet. packet->destination is a
+ * host's number, or the number of hosts plus a switch's. Everything that is due by now
+ * happens first. The handle comes back in exactly one delivered or dropped event, perhaps
+ * during the call, and in one more for each copied event. now must not go back. */
+int slowpath_fabric_send(struct slowpath_fabric *fabric, uint64_t now, uint32_t node,
+			 const struct slowpath_packet *packet);
+
+/* When something happens next, or SLOWPATH_NEVER. */
+uint64_t slowpath_fabric_next(const struct slowpath_fabric *fabric);
+
+/* All that is due by now happens, each event at its own moment. */
+int slowpath_fabric_advance(struct slowpath_fabric *fabric, uint64_t now);
+
+int slowpath_fabric_counts(const struct slowpath_fabric *fabric,
+			   struct slowpath_fabric_counts *counts);
+/* Zero for a node, port or line that is not there. A host has port 0. Link l of the plan has
+ * line 2 l from its first end to its second, and 2 l + 1 back. */
+int slowpath_fabric_depth(const struct slowpath_fabric *fabric, uint32_t node, uint16_t port,
+			  struct slowpath_depth *depth);
+int slowpath_fabric_line(const struct slowpath_fabric *fabric, uint32_t line,
+			 struct slowpath_fabric_line *counters);
+
 /* What the static library asks for. Null from slowpath_alloc ends in slowpath_panic. */
 void *slowpath_alloc(size_t size, size_t align);
 void slowpath_dealloc(void *memory, size_t size, size_t align);

@@ -47,9 +47,9 @@ pub mod flags {
 const WAS_MARKED: u16 = 1;
 const WAS_DETOURED: u16 = 2;
 /// Not a time.
-const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 /// Not a port.
-const NO_PORT: u16 = u16::MAX;
+pub(crate) const NO_PORT: u16 = u16::MAX;
 
 /// A [`Limit`]; the largest numbers bound nothing.
 #[derive(Clone, Copy, Debug)]

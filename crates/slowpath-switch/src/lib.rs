@@ -85,6 +85,7 @@ extern crate alloc;
 
 mod config;
 mod counters;
+pub mod fabric;
 pub mod ffi;
 mod flows;
 #[cfg(feature = "freestanding")]

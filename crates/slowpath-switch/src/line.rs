@@ -51,6 +51,16 @@ impl Line {
         self.rate
     }
 
+    /// Another rate and propagation, where given, from the next packet on.
+    pub fn change(&mut self, rate: Option<Rate>, propagation: Option<Span>) {
+        let rate = rate.unwrap_or(self.rate);
+        let propagation = propagation.unwrap_or(self.propagation);
+        *self = Line {
+            free_at: self.free_at,
+            ..Line::new(rate, propagation)
+        };
+    }
+
     /// How long a bit travels.
     pub fn propagation(&self) -> Span {
         self.propagation

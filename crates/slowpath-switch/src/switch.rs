@@ -10,7 +10,7 @@ use crate::port::{IDLE, Memory, Port};
 use crate::queue::{Depth, Fifo, Places};
 use crate::random::{Random, mix};
 use crate::routes::Routes;
-use crate::time::Time;
+use crate::time::{Rate, Span, Time};
 use alloc::vec::Vec;
 
 /// The largest number of a destination, and one: 64 MiB of route table.
@@ -492,6 +492,14 @@ impl<P: Packet> Switch<P> {
     #[inline]
     fn at(&self, port: PortId, class: u8) -> usize {
         port.index() * usize::from(self.classes) + usize::from(class)
+    }
+
+    /// Another rate or propagation for the line of a port, from the next packet on; nothing at
+    /// a port that is not there.
+    pub fn set_line(&mut self, port: PortId, rate: Option<Rate>, propagation: Option<Span>) {
+        if let Some(state) = self.ports.get_mut(port.index()) {
+            state.line.change(rate, propagation);
+        }
     }
 
     /// How many ports it has.

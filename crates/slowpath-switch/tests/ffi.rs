@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A C program against the header and the static library without the standard library.
 
+use slowpath_switch::fabric::ffi::FabricEvent;
+use slowpath_switch::fabric::{Counts, End, Impairment, LineCounters, Node, Pick, Plan, Route};
 use slowpath_switch::ffi::{CLimit, Config, Event, Leaving, Port, QueuedAt};
-use slowpath_switch::{Counters, Depth, Header};
+use slowpath_switch::{
+    Counters, Depth, Destination, Header, Limit, PortConfig, PortId, PortKind, Rate, Span,
+    SwitchConfig,
+};
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
 use std::path::{Path, PathBuf};
@@ -61,7 +66,51 @@ fn rust_layout() -> BTreeMap<String, usize> {
         "arrival" => arrival, "next" => next);
     layout!("event", Event, "packet" => packet, "depth" => depth, "kind" => kind,
         "reason" => reason, "port" => port, "to" => to);
+    layout!("fabric_event", FabricEvent, "packet" => packet, "depth" => depth,
+        "kind" => kind, "cause" => cause, "node" => node, "flags" => flags, "port" => port,
+        "to" => to, "hops" => hops);
+    layout!("fabric_counts", Counts, "inside" => inside);
+    layout!("fabric_line", LineCounters, "late" => late);
     layout
+}
+
+/// What tests/c/fabric.c expects.
+fn plan_of_two_hosts() -> Plan {
+    let port = PortConfig {
+        kind: PortKind::Host,
+        rate: Rate::from_bits_per_second(1_000_000_000).expect("in bounds"),
+        propagation: Span::from_micros(5),
+        limit: Limit::packets(100),
+        marking: None,
+    };
+    let link = |host, port| {
+        [(Node::Host(host), 0), (Node::Switch(0), port)].map(|(node, port)| End {
+            node,
+            port: PortId(port),
+        })
+    };
+    let loss = Pick {
+        numbers: vec![(2, 2)],
+        ..Pick::default()
+    };
+    Plan {
+        hosts: vec![port; 2],
+        switches: vec![SwitchConfig::new(vec![port; 2], 1, 0)],
+        links: vec![link(0, 0), link(1, 1)],
+        routes: vec![Route {
+            switch: 0,
+            destination: Destination(1),
+            ports: vec![PortId(1)],
+        }],
+        impairments: vec![(
+            0,
+            Impairment {
+                loss,
+                ..Impairment::default()
+            },
+        )],
+        ..Plan::new(1)
+    }
 }
 
 #[test]
@@ -81,6 +130,7 @@ fn a_c_program_sees_the_same_structures_and_the_same_switch() {
         ])
         .arg(root.join("include"))
         .arg(root.join("tests/c/switch.c"))
+        .arg(root.join("tests/c/fabric.c"))
         .arg(&library)
         .arg("-o")
         .arg(&program)
@@ -91,7 +141,12 @@ fn a_c_program_sees_the_same_structures_and_the_same_switch() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let output = Command::new(&program).output().expect("it was just built");
+    let plan = scratch.join("plan");
+    std::fs::write(&plan, plan_of_two_hosts().encode()).expect("writes");
+    let output = Command::new(&program)
+        .arg(&plan)
+        .output()
+        .expect("it was just built");
     assert!(
         output.status.success(),
         "{}",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
+use crate::lab::Lab;
 use crate::trace::Trace;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -54,6 +55,9 @@ pub enum Command {
     Overhead(Overhead),
     /// Run a scenario in the packet-level simulator
     Sim(Sim),
+    /// Networks to command: in real time, in virtual time, in a guest kernel
+    #[command(subcommand)]
+    Lab(Lab),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page

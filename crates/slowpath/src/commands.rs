@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
-use crate::{overhead, report, series, sim, trace, up, watch, why};
+use crate::{lab, overhead, report, series, sim, trace, up, watch, why};
 use clap::Parser;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -38,6 +38,7 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Overhead(args) => run_overhead(&args),
         Command::Trace(args) => trace::run(&args, Paint::for_stdout(), &mut stdout().lock()),
         Command::Sim(args) => run_sim(args),
+        Command::Lab(args) => lab::run(args),
         Command::Completions(args) => {
             manual::completions(args.shell, &mut stdout().lock())?;
             Ok(Outcome::Done)

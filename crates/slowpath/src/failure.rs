@@ -15,6 +15,8 @@ pub enum Outcome {
     Done,
     /// Problems were found, and `--exit-code` asks for them to show.
     ProblemsFound,
+    /// A command was run for its own sake, and this is its exit status.
+    Command(u8),
 }
 
 impl Outcome {
@@ -33,6 +35,7 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Done => ExitCode::SUCCESS,
             Outcome::ProblemsFound => ExitCode::from(3),
+            Outcome::Command(code) => ExitCode::from(code),
         }
     }
 }
@@ -79,6 +82,9 @@ pub enum Failure {
         /// Where and why.
         reason: String,
     },
+    /// The laboratory cannot do it.
+    #[error("{0}")]
+    Lab(String),
     /// Results cannot be written.
     #[error("{0}")]
     Write(String),

@@ -10,7 +10,8 @@
 //! reads `ss` expressions; [`session`] is the loop of every live command, fed by
 //! [`events`]; [`watch`], [`why`], [`report`], [`series`] and [`overhead`] are the views,
 //! over [`tally`] (verdicts added up), [`evidence`] and [`advice`] (their words),
-//! [`render`] and [`json`] (their forms); [`sim`] runs a scenario in the simulator.
+//! [`render`] and [`json`] (their forms); [`sim`] runs a scenario in the
+//! simulator, [`lab`] in networks of real kernels.
 //!
 //! What is promised: this crate measures nothing and judges nothing; what was not measured
 //! is said and never printed as zero; nothing here panics on input; a filter selects what
@@ -26,6 +27,7 @@ pub mod failure;
 pub mod family_tree;
 pub mod filter;
 pub mod json;
+pub mod lab;
 pub mod machine;
 pub mod manual;
 pub mod overhead;

@@ -4,5 +4,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    slowpath_cli::main()
+    // In a guest kernel this program is also the first process (`slowpath lab guest`).
+    slowpath_lab::guest::role().unwrap_or_else(slowpath_cli::main)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is wrong with a scenario, and where.
 
+use super::substrate::Substrate;
 use super::units::UnitError;
 use crate::tcp::TcpConfigError;
 use crate::topology::TopologyError;
@@ -95,6 +96,24 @@ pub enum Problem {
     /// Too many of something.
     #[error("more than {0}")]
     TooMany(usize),
+    /// A key that this substrate cannot do.
+    #[error("{0} cannot do this")]
+    Substrate(Substrate),
+    /// A name or pattern that fits no direction of a link.
+    #[error("no link is called '{0}'; it is 'FROM -> TO', or 'FROM <-> TO' for both directions")]
+    NoSuchLine(String),
+    /// A name or pattern that fits no switch.
+    #[error("no switch is called '{0}'")]
+    NoSuchSwitch(String),
+    /// A route to a host by another host.
+    #[error("the way to host '{0}' does not lead through another host")]
+    Astray(String),
+    /// Numbers of packets.
+    #[error("numbers of packets, or ranges as in '7-9', are wanted, from 1 on and in order")]
+    NotInOrder,
+    /// A sysctl that hosts do not have for themselves, or a value with control characters.
+    #[error("'{0}' is not a sysctl of a network namespace: its name begins with 'net.'")]
+    NotOfNamespace(String),
     /// Nothing that makes flows.
     #[error("a scenario has at least one [[workload]]")]
     NoWorkload,

@@ -9,8 +9,8 @@
 //!
 //! What is promised: whatever the text, an answer; every error names line and key. A key
 //! that means nothing is an error, never passed over. Quantities carry their unit and are
-//! read exactly (see `units`). The format knows nothing of simulation: what else can run a
-//! scenario reads it with this reader, and says no to what it cannot do.
+//! read exactly (see `units`). What else can run a scenario reads it with this reader; a key
+//! that the [`Substrate`] cannot do is an error, not a silence.
 //!
 //! # The format
 //!
@@ -45,6 +45,8 @@
 //!
 //! [host]
 //! ttl = 255
+//! # queue, sysctls = { "net.ipv4.tcp_ecn" = 1 }, [[host.group]] with hosts, clock, sysctls
+//! # [[line]], [[route]]: what happens to links and routes, see `lines`
 //!
 //! [tcp]                     # every key is optional
 //! preset = "linux"          # or "rfc-newreno", "dctcp": what the other keys start from
@@ -83,14 +85,20 @@
 //! ```
 
 mod error;
+mod hosts;
+mod lines;
 mod network;
+mod plan;
 mod run;
 mod section;
+mod substrate;
 mod tcp;
 mod units;
 mod workload;
 
 pub use error::{Problem, ScenarioError};
+pub use hosts::{HostGroup, HostOptions, HostSetup};
+pub use substrate::Substrate;
 pub use units::UnitError;
 
 use crate::engine::QueueSeries;
@@ -98,9 +106,13 @@ use crate::tcp::TcpConfig;
 use crate::topology::Topology;
 use crate::workload::Workload;
 use section::{Section, line_of};
+use slowpath_switch::fabric::Change;
 use slowpath_switch::{Detour, Limit, Shared, Span, Threshold, Time};
 use std::path::Path;
 use toml::de::DeTable;
+
+/// Time to live of a new packet unless the file says otherwise.
+const TTL: u8 = 255;
 
 /// The longest name or text that is kept.
 const MAX_TEXT: usize = 4096;
@@ -141,6 +153,10 @@ pub struct Scenario {
     pub switch: SwitchOptions,
     /// Time to live of a new packet.
     pub ttl: u8,
+    /// What else hosts are told.
+    pub host: HostOptions,
+    /// What happens to lines and routes; at time zero, from the beginning.
+    pub changes: Vec<Change>,
     /// The kinds of TCP; the first is that of `[tcp]`.
     pub tcp: Vec<TcpConfig>,
     /// What makes flows.
@@ -161,32 +177,58 @@ impl Scenario {
     /// # Errors
     /// It cannot be read, or says something impossible.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        Self::load_for(path, Substrate::Simulator)
+    }
+
+    /// The same for something else that runs it.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`], or a key is given that the substrate cannot do.
+    pub fn load_for(path: &Path, substrate: Substrate) -> Result<Self, ScenarioError> {
         let text = std::fs::read_to_string(path).map_err(|error| ScenarioError {
             line: 1,
             key: String::new(),
             problem: Problem::Unreadable(error.kind()),
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, &|file| std::fs::read_to_string(folder.join(file)))
+        let files = |file: &str| std::fs::read_to_string(folder.join(file));
+        Self::parse_for(&text, &files, substrate)
     }
 
-    /// Reads a scenario's text.
+    /// Reads a scenario's text, for the simulator.
     ///
     /// # Errors
     /// It says something impossible.
     pub fn parse(text: &str, files: &Files<'_>) -> Result<Self, ScenarioError> {
+        Self::parse_for(text, files, Substrate::Simulator)
+    }
+
+    /// The same for something else that runs it.
+    ///
+    /// # Errors
+    /// It says something impossible, or a key is given that the substrate cannot do.
+    pub fn parse_for(
+        text: &str,
+        files: &Files<'_>,
+        substrate: Substrate,
+    ) -> Result<Self, ScenarioError> {
         let table = DeTable::parse(text).map_err(|error| ScenarioError {
             line: error.span().map_or(1, |span| line_of(text, span.start)),
             key: String::new(),
             problem: Problem::Toml(error.message().to_owned()),
         })?;
         let root = Section::root(text, table.get_ref());
-        let scenario = Self::read(&root, files)?;
+        let scenario = Self::read(&root, files, substrate)?;
         root.finish()?;
+        substrate.check(text, table.get_ref())?;
         Ok(scenario)
     }
 
-    fn read(root: &Section<'_>, files: &Files<'_>) -> Result<Self, ScenarioError> {
+    fn read(
+        root: &Section<'_>,
+        files: &Files<'_>,
+        substrate: Substrate,
+    ) -> Result<Self, ScenarioError> {
         let description = match root.get("description") {
             Some(text) => text.string()?.chars().take(MAX_TEXT).collect(),
             None => String::new(),
@@ -195,14 +237,21 @@ impl Scenario {
             Some(seed) => seed.integer(0..=i64::MAX as u64)?,
             None => 1,
         };
-        let duration = root.need("duration")?.positive_span()?;
+        let duration = match (root.get("duration"), substrate.is_only_network()) {
+            (None, true) => Span(u64::MAX),
+            (None, false) => root.need("duration")?.positive_span()?,
+            (Some(duration), _) => duration.positive_span()?,
+        };
         let drain = match root.get("drain") {
             Some(drain) => drain.span()?,
             None => Span::ZERO,
         };
         let topology = network::topology(&root.need("topology")?.section()?)?;
         let switch = network::switch(&root.need("switch")?.section()?)?;
-        let ttl = network::ttl(root.section("host")?)?;
+        let host = hosts::read(root.section("host")?, &topology)?;
+        let mut changes = Vec::new();
+        lines::lines(root, &topology, &mut changes)?;
+        lines::routes(root, &topology, &mut changes)?;
         let mut kinds = vec![match root.section("tcp")? {
             Some(section) => tcp::read(section, TcpConfig::linux())?,
             None => TcpConfig::linux(),
@@ -216,7 +265,10 @@ impl Scenario {
             classes: switch.classes,
             kinds: &mut kinds,
         };
-        let workloads = reader.all(root)?;
+        let workloads = match root.get("workload") {
+            None if substrate.is_only_network() => Vec::new(),
+            _ => reader.all(root)?,
+        };
         let (queues, paths) = network::measure(root.section("measure")?, &topology)?;
         Ok(Scenario {
             description,
@@ -225,7 +277,9 @@ impl Scenario {
             until: end + drain,
             topology,
             switch,
-            ttl,
+            ttl: host.ttl.unwrap_or(TTL),
+            host,
+            changes,
             tcp: kinds,
             workloads,
             queues,
@@ -234,6 +288,8 @@ impl Scenario {
     }
 }
 
+#[cfg(test)]
+mod lab_tests;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]

@@ -239,18 +239,6 @@ fn detour(value: &Value<'_>) -> Result<Option<Detour>, ScenarioError> {
     Ok(Some(detour))
 }
 
-pub(super) fn ttl(section: Option<Section<'_>>) -> Result<u8, ScenarioError> {
-    let mut ttl = 255;
-    if let Some(section) = section {
-        if let Some(value) = section.get("ttl") {
-            // At most 255, so it fits.
-            ttl = value.small(1..=255)? as u8;
-        }
-        section.finish()?;
-    }
-    Ok(ttl)
-}
-
 pub(super) fn measure(
     section: Option<Section<'_>>,
     topology: &Topology,

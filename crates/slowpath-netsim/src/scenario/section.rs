@@ -2,7 +2,7 @@
 //! Tables and values that know where they stand.
 
 use super::error::{Problem, ScenarioError};
-use super::units::{Dimension, PACKETS, RATE, SIZE, TIME, fraction};
+use super::units::{Dimension, PACKETS, PARTS, RATE, SIZE, TIME, fraction};
 use slowpath_switch::{Alpha, Limit, Rate, Span, Threshold};
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
@@ -164,6 +164,63 @@ impl<'a> Value<'a> {
             value: value.get_ref(),
         };
         Ok(array.iter().enumerate().map(member).collect())
+    }
+
+    /// The keys and values of a table whose keys are names, in the order of the file.
+    pub fn entries(&self) -> Result<Vec<(String, Value<'a>)>, ScenarioError> {
+        let DeValue::Table(table) = self.value else {
+            return Err(self.wrong_type("a table"));
+        };
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        let named = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
+            let name: &std::borrow::Cow<'a, str> = key.get_ref();
+            let value = Value {
+                text: self.text,
+                path: format!("{}.\"{name}\"", self.path),
+                line: line_of(self.text, key.span().start),
+                value: value.get_ref(),
+            };
+            (name.to_string(), value)
+        };
+        Ok(entries.into_iter().map(named).collect())
+    }
+
+    /// A string, an integer or a truth value, as text; true is 1.
+    pub fn scalar(&self) -> Result<String, ScenarioError> {
+        match self.value {
+            DeValue::String(text) => Ok(text.to_string()),
+            DeValue::Integer(integer) if integer.radix() == 10 => Ok(integer.as_str().to_owned()),
+            DeValue::Boolean(given) => Ok(u8::from(*given).to_string()),
+            _ => Err(self.wrong_type("a string or an integer")),
+        }
+    }
+
+    /// A share from 0 to 1 in parts of 10^9, exactly: a number, or percent.
+    pub fn parts(&self) -> Result<u32, ScenarioError> {
+        let text = match self.value {
+            DeValue::String(text) => text.as_ref(),
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
+            DeValue::Float(float) => float.as_str(),
+            _ => return Err(self.wrong_type("a number, or percent")),
+        };
+        let parts = self.quantity(text, &PARTS)?;
+        let parts = u32::try_from(parts)
+            .ok()
+            .filter(|parts| *parts <= 1_000_000_000);
+        parts.ok_or_else(|| self.range(text, "0", "1"))
+    }
+
+    /// How far a clock is ahead, in nanoseconds: a duration with a sign.
+    pub fn offset(&self) -> Result<i64, ScenarioError> {
+        let text = self.string()?.trim();
+        let (sign, size) = match text.strip_prefix('-') {
+            Some(size) => (-1, size),
+            None => (1, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let picoseconds = self.quantity(size.trim_start(), &TIME)?;
+        // At most 2^64 / 1,000, so it fits.
+        Ok(sign * (picoseconds / 1_000) as i64)
     }
 
     pub fn is_table(&self) -> bool {

@@ -99,6 +99,13 @@ pub(super) const SHARE: Dimension = Dimension {
     units: &[("%", 10_000)],
 };
 
+/// A share in parts of 10^9.
+pub(super) const PARTS: Dimension = Dimension {
+    example: "0.1 %",
+    grain: "parts of 10^9",
+    units: &[("%", 10_000_000), ("", 1_000_000_000)],
+};
+
 impl Dimension {
     /// Whether the text ends in one of the units.
     pub fn fits(&self, text: &str) -> bool {

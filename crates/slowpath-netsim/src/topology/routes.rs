@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All shortest ways, by breadth-first search over the switches.
 
-use super::{Node, Topology, TopologyError};
+use super::{Node, Port, SwitchNode, Topology, TopologyError};
 use slowpath_switch::{Destination, PortId};
 use std::collections::VecDeque;
 
@@ -55,25 +55,41 @@ impl Topology {
                 if own == FAR {
                     continue;
                 }
-                ways.clear();
-                ways.extend(
-                    switch
-                        .ports
-                        .iter()
-                        .enumerate()
-                        .filter_map(|(number, port)| {
-                            let Node::Switch(next) = port.peer else {
-                                return None;
-                            };
-                            // A switch's ports fit, see `Builder::link`.
-                            (distances[next as usize] < own).then_some(PortId(number as u16))
-                        }),
-                );
+                self.ways(switch, &distances, own, &mut ways);
                 for host in hosts {
                     route(at as u32, Destination(*host), &ways);
                 }
             }
         }
+    }
+
+    /// The same from every switch to every other switch.
+    pub fn for_each_route_to_switches(&self, mut route: impl FnMut(u32, u32, &[PortId])) {
+        let mut distances = Vec::new();
+        let mut ways = Vec::new();
+        for to in 0..self.switches.len() as u32 {
+            self.distances(to, &mut distances);
+            for (at, switch) in (0..).zip(&self.switches) {
+                let own = distances[at as usize];
+                if at != to && own != FAR {
+                    self.ways(switch, &distances, own, &mut ways);
+                    route(at, to, &ways);
+                }
+            }
+        }
+    }
+
+    /// The ports of a switch that is `own` away by which it is less.
+    fn ways(&self, switch: &SwitchNode, distances: &[u32], own: u32, ways: &mut Vec<PortId>) {
+        ways.clear();
+        let nearer = |(number, port): (usize, &Port)| {
+            let Node::Switch(next) = port.peer else {
+                return None;
+            };
+            // A switch's ports fit, see `Builder::link`.
+            (distances[next as usize] < own).then_some(PortId(number as u16))
+        };
+        ways.extend(switch.ports.iter().enumerate().filter_map(nearer));
     }
 
     /// How many links the shortest way from a host to each other has; 0 to itself.

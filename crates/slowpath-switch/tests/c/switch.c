@@ -42,6 +42,8 @@ void slowpath_panic(const char *file, size_t length, uint32_t line)
 
 static unsigned events[5];
 
+void check_fabric(const char *plan);
+
 static void count(void *context, const struct slowpath_event *event)
 {
 	CHECK(context == events);
@@ -49,8 +51,9 @@ static void count(void *context, const struct slowpath_event *event)
 	events[event->kind]++;
 }
 
-int main(void)
+int main(int count_of_arguments, char **arguments)
 {
+	CHECK(count_of_arguments == 2);
 	SIZE(packet);
 	FIELD(packet, handle);
 	FIELD(packet, flow);
@@ -96,6 +99,20 @@ int main(void)
 	FIELD(event, reason);
 	FIELD(event, port);
 	FIELD(event, to);
+	SIZE(fabric_event);
+	FIELD(fabric_event, packet);
+	FIELD(fabric_event, depth);
+	FIELD(fabric_event, kind);
+	FIELD(fabric_event, cause);
+	FIELD(fabric_event, node);
+	FIELD(fabric_event, flags);
+	FIELD(fabric_event, port);
+	FIELD(fabric_event, to);
+	FIELD(fabric_event, hops);
+	SIZE(fabric_counts);
+	FIELD(fabric_counts, inside);
+	SIZE(fabric_line);
+	FIELD(fabric_line, late);
 
 	/* A host at port 0 with room for 3, a switch at port 1 with room for 2. */
 	struct slowpath_port_config ports[2] = {
@@ -172,6 +189,7 @@ int main(void)
 	CHECK(!slowpath_switch_new(NULL));
 	slowpath_switch_free(sw);
 	slowpath_switch_free(NULL);
+	check_fabric(arguments[1]);
 	CHECK(held == 0);
 	return 0;
 }

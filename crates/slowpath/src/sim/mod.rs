@@ -25,7 +25,7 @@ use serde_json::Value;
 use slowpath_model::Micros;
 use slowpath_netsim::engine::Simulation;
 use slowpath_netsim::results::Results;
-use slowpath_netsim::scenario::{Scenario, ScenarioError};
+use slowpath_netsim::scenario::{Scenario, ScenarioError, Substrate};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -52,10 +52,10 @@ pub struct Options {
 
 /// A scenario and the text it was read from.
 #[derive(Clone, Debug)]
-struct Loaded {
-    name: String,
-    text: String,
-    scenario: Scenario,
+pub(crate) struct Loaded {
+    pub name: String,
+    pub text: String,
+    pub scenario: Scenario,
 }
 
 /// Runs a scenario and writes what is asked for.
@@ -63,22 +63,34 @@ struct Loaded {
 /// # Errors
 /// The scenario is impossible, or something cannot be written.
 pub fn run(options: &Options, paint: Paint, out: &mut impl Write) -> Result<(), Failure> {
-    let loaded = load(&options.file, &options.set)?;
+    let loaded = load(&options.file, &options.set, Substrate::Simulator)?;
     let results = simulate(&loaded, &options.file, options.quiet)?;
+    write(options, &loaded, &results, "sim", paint, out)
+}
+
+/// Writes what is asked for of a run, whoever ran it.
+pub(crate) fn write(
+    options: &Options,
+    loaded: &Loaded,
+    results: &Results,
+    what: &str,
+    paint: Paint,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let scenario = &loaded.scenario;
     let queues = queues::series(&results.queues, results.end);
-    let summary = summary::summary(&loaded.name, scenario, &results, &queues);
+    let summary = summary::summary(&loaded.name, scenario, results, &queues);
     if let Some(directory) = &options.tables {
         let about = tables::About {
             name: &loaded.name,
             text: &loaded.text,
             seed: scenario.seed,
         };
-        tables::write(directory, about, scenario, &results)
+        tables::write(directory, about, scenario, results)
             .map_err(|error| Failure::Write(error.to_string()))?;
     }
     if let Some(path) = &options.html {
-        let charts = charts::charts(scenario, &results, &queues);
+        let charts = charts::charts(scenario, results, &queues);
         let page = html::page(&summary, &charts, &loaded.text);
         std::fs::write(path, page)
             .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
@@ -86,7 +98,7 @@ pub fn run(options: &Options, paint: Paint, out: &mut impl Write) -> Result<(), 
     if options.json {
         let mut document = serde_json::to_value(&summary).map_err(std::io::Error::from)?;
         if let Value::Object(map) = &mut document {
-            map.insert("type".to_owned(), Value::from("sim"));
+            map.insert("type".to_owned(), Value::from(what));
         }
         writeln!(out, "{document}")?;
     } else if !options.quiet {
@@ -95,7 +107,11 @@ pub fn run(options: &Options, paint: Paint, out: &mut impl Write) -> Result<(), 
     Ok(out.flush()?)
 }
 
-fn load(file: &Path, set: &[String]) -> Result<Loaded, Failure> {
+/// Reads a scenario with some values changed, for whatever runs it.
+///
+/// # Errors
+/// It cannot be read, or says something impossible; with line and key.
+pub(crate) fn load(file: &Path, set: &[String], substrate: Substrate) -> Result<Loaded, Failure> {
     let unreadable = |reason: String| Failure::Scenario {
         file: file.to_owned(),
         reason,
@@ -111,7 +127,7 @@ fn load(file: &Path, set: &[String]) -> Result<Loaded, Failure> {
     }
     let folder = file.parent().unwrap_or(Path::new(""));
     let files = |name: &str| std::fs::read_to_string(folder.join(name));
-    let scenario = Scenario::parse(&edited.text, &files)
+    let scenario = Scenario::parse_for(&edited.text, &files, substrate)
         .map_err(|error| unreadable(explained(&error, &edited, set)))?;
     let name = file.file_name().unwrap_or(file.as_os_str());
     Ok(Loaded {

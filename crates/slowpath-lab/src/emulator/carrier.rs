@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The thread that carries packets: from the hosts' interfaces through the fabric, and out
+//! again at their time.
+
+use super::address::Who;
+use super::lateness::Histogram;
+use super::packet::{self, Complaint, Parsed};
+use super::report::{Drops, Report};
+use super::system::{self, checked, monotonic};
+use slowpath_switch::fabric::{
+    Action, Delivered, DropCause, Dropped, End, Fabric, LineCounters, Node, Sink,
+};
+use slowpath_switch::{Header, PortId, Time};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+/// Packets read from one host before the others have their turn.
+const BATCH: usize = 64;
+/// The shortest sleep, in nanoseconds: what becomes due meanwhile is late by as much at most,
+/// and the machine is left to others.
+const NAP: u64 = 15_000;
+/// The longest sleep.
+const REST: u64 = 500_000_000;
+/// The longest packet that an interface gives.
+const LONGEST: usize = 65_536;
+/// Stands for the pipe among what has something to read.
+const WAKE: u64 = u64::MAX;
+
+/// What the thread is asked.
+pub(super) enum Request {
+    /// Changes the network; the answer is whether it could.
+    Apply(Action, Sender<bool>),
+    /// Says how it is.
+    Report(Sender<(Report, Vec<LineCounters>)>),
+    /// Ends.
+    Stop,
+}
+
+/// Bytes of packets inside.
+#[derive(Default)]
+struct Store {
+    places: Vec<(Vec<u8>, u32)>,
+    free: Vec<u32>,
+}
+
+impl Store {
+    fn put(&mut self, bytes: &[u8]) -> u64 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push((Vec::new(), 0));
+            // Packets inside are bounded by a `u32`.
+            (self.places.len() - 1) as u32
+        });
+        let (own, uses) = &mut self.places[place as usize];
+        own.clear();
+        own.extend_from_slice(bytes);
+        *uses = 1;
+        u64::from(place)
+    }
+
+    /// One more packet has these bytes.
+    fn share(&mut self, handle: u64) {
+        self.places[handle as usize].1 += 1;
+    }
+
+    fn bytes(&mut self, handle: u64) -> &mut Vec<u8> {
+        &mut self.places[handle as usize].0
+    }
+
+    fn release(&mut self, handle: u64) {
+        let uses = &mut self.places[handle as usize].1;
+        *uses -= 1;
+        if *uses == 0 {
+            // The index came from a `u32`.
+            self.free.push(handle as u32);
+        }
+    }
+}
+
+/// What is around the fabric: it is told what happens to packets.
+struct Surroundings {
+    interfaces: Vec<File>,
+    store: Store,
+    /// When the fabric's time began, on the monotonic clock.
+    began: u64,
+    lateness: Histogram,
+    drops: Drops,
+    marked: u64,
+    detours: u64,
+    not_carried: u64,
+    not_taken: u64,
+    /// What routers send: which, and the packet.
+    answers: Vec<(u32, Vec<u8>)>,
+    scratch: Vec<u8>,
+}
+
+impl Surroundings {
+    fn now(&self) -> u64 {
+        monotonic() - self.began
+    }
+
+    /// A router that could not pass a packet on says so to its sender.
+    fn complain(&mut self, switch: u32, handle: u64, kind: Complaint) {
+        let router = Who::Router(switch);
+        let bytes = self.store.bytes(handle);
+        if let Some(answer) = packet::complaint(bytes, kind, router.v4(), router.v6()) {
+            self.answers.push((switch, answer));
+        }
+    }
+}
+
+impl Sink for Surroundings {
+    fn delivered(&mut self, at: Time, delivered: Delivered) {
+        let Delivered {
+            packet: header,
+            marked,
+            corrupted,
+            ..
+        } = delivered;
+        self.marked += u64::from(marked);
+        // Copies share the bytes: what differs is written into a copy of them.
+        self.scratch.clear();
+        self.scratch
+            .extend_from_slice(self.store.bytes(header.handle));
+        packet::rewrite(&mut self.scratch, header.ttl, marked);
+        if corrupted {
+            packet::damage(&mut self.scratch);
+        }
+        match delivered.node {
+            Node::Host(host) => {
+                let late = self.now().saturating_sub(at.as_nanos());
+                self.lateness.add(late);
+                let interface = &mut self.interfaces[host as usize];
+                if interface.write(&self.scratch).is_err() {
+                    self.not_taken += 1;
+                }
+            }
+            Node::Switch(switch) => {
+                let answer = packet::answer(&self.scratch);
+                self.answers.extend(answer.map(|answer| (switch, answer)));
+            }
+        }
+        self.store.release(header.handle);
+    }
+
+    fn dropped(&mut self, _: Time, dropped: Dropped) {
+        let Dropped {
+            packet: header,
+            node,
+            cause,
+            ..
+        } = dropped;
+        let count = match cause {
+            DropCause::BufferFull => &mut self.drops.buffer_full,
+            DropCause::TtlExpired => &mut self.drops.ttl_expired,
+            DropCause::NoRoute => &mut self.drops.no_route,
+            DropCause::Lost => &mut self.drops.lost,
+            DropCause::LinkDown => &mut self.drops.link_down,
+            DropCause::TooMany => &mut self.drops.too_many,
+        };
+        *count += 1;
+        if let Node::Switch(switch) = node {
+            match cause {
+                DropCause::TtlExpired => {
+                    self.complain(switch, header.handle, Complaint::TimeExceeded);
+                }
+                DropCause::NoRoute => self.complain(switch, header.handle, Complaint::Unreachable),
+                _ => {}
+            }
+        }
+        self.store.release(header.handle);
+    }
+
+    fn copied(&mut self, _: Time, header: &Header) {
+        self.store.share(header.handle);
+    }
+
+    fn detoured(&mut self, _: Time, _: End, _: PortId, _: &Header) {
+        self.detours += 1;
+    }
+}
+
+pub(super) struct Carrier {
+    fabric: Fabric,
+    around: Surroundings,
+    /// Classes of the switches.
+    classes: u8,
+    requests: Receiver<Request>,
+    wake: io::PipeReader,
+    events: OwnedFd,
+    ready: Vec<libc::epoll_event>,
+    buffer: Vec<u8>,
+    real_time: bool,
+}
+
+impl Carrier {
+    /// `interfaces` are the hosts', in their order; a byte in `wake` announces a request.
+    pub fn new(
+        fabric: Fabric,
+        interfaces: Vec<File>,
+        classes: u8,
+        bound: Duration,
+        requests: Receiver<Request>,
+        wake: io::PipeReader,
+    ) -> io::Result<Self> {
+        // SAFETY: epoll_create1 takes an integer.
+        let events = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the descriptor was just made and nothing else owns it.
+        let events = unsafe { OwnedFd::from_raw_fd(events) };
+        let hosts = (0..).zip(interfaces.iter().map(File::as_raw_fd));
+        for (number, fd) in hosts.chain([(WAKE, wake.as_raw_fd())]) {
+            let mut event = libc::epoll_event {
+                events: libc::EPOLLIN as u32,
+                u64: number,
+            };
+            let add = libc::EPOLL_CTL_ADD;
+            // SAFETY: the descriptors are open, and the event outlives the call.
+            checked(unsafe { libc::epoll_ctl(events.as_raw_fd(), add, fd, &raw mut event) })?;
+        }
+        let nothing = libc::epoll_event { events: 0, u64: 0 };
+        Ok(Carrier {
+            ready: vec![nothing; interfaces.len() + 1],
+            around: Surroundings {
+                interfaces,
+                store: Store::default(),
+                began: 0,
+                lateness: Histogram::new(bound),
+                drops: Drops::default(),
+                marked: 0,
+                detours: 0,
+                not_carried: 0,
+                not_taken: 0,
+                answers: Vec::new(),
+                scratch: Vec::new(),
+            },
+            fabric,
+            classes,
+            requests,
+            wake,
+            events,
+            buffer: vec![0; LONGEST],
+            real_time: false,
+        })
+    }
+
+    /// Carries packets until asked to stop.
+    pub fn run(mut self) {
+        self.real_time = system::hurry().real_time;
+        self.around.began = monotonic();
+        loop {
+            let now = Time::from_nanos(self.around.now());
+            self.fabric.advance(now, &mut self.around);
+            self.send_answers();
+            let next = self.fabric.next_event().map(Time::as_nanos);
+            let now = self.around.now();
+            let sleep = next.map_or(REST, |next| next.saturating_sub(now).clamp(NAP, REST));
+            for at in 0..self.wait(sleep) {
+                match self.ready[at].u64 {
+                    WAKE => {
+                        if !self.serve() {
+                            return;
+                        }
+                    }
+                    host => self.read(host as u32),
+                }
+            }
+        }
+    }
+
+    /// How many have something to read.
+    fn wait(&mut self, nanos: u64) -> usize {
+        let timeout = libc::timespec {
+            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+            tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: the array has as many places as is said, the timeout outlives the call and
+        // the signal mask is null.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.events.as_raw_fd(),
+                self.ready.as_mut_ptr(),
+                self.ready.len(),
+                &raw const timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0,
+            )
+        };
+        // Interrupted: nothing is ready.
+        usize::try_from(count).unwrap_or(0)
+    }
+
+    /// Takes what a host has sent.
+    fn read(&mut self, host: u32) {
+        for _ in 0..BATCH {
+            let interface = &mut self.around.interfaces[host as usize];
+            let Ok(length @ 1..) = interface.read(&mut self.buffer) else {
+                return;
+            };
+            let bytes = &self.buffer[..length];
+            let Some(parsed) = Parsed::new(bytes).filter(is_carried) else {
+                self.around.not_carried += 1;
+                continue;
+            };
+            let header = header(
+                &parsed,
+                length,
+                self.classes,
+                self.fabric.hosts(),
+                &mut self.around.store,
+                bytes,
+            );
+            let now = Time::from_nanos(self.around.now());
+            self.fabric.send(now, host, header, &mut self.around);
+        }
+    }
+
+    /// Routers' own packets enter where the router is.
+    fn send_answers(&mut self) {
+        while let Some((switch, bytes)) = self.around.answers.pop() {
+            let Some(parsed) = Parsed::new(&bytes) else {
+                continue;
+            };
+            let hosts = self.fabric.hosts();
+            let header = header(
+                &parsed,
+                bytes.len(),
+                self.classes,
+                hosts,
+                &mut self.around.store,
+                &bytes,
+            );
+            let now = Time::from_nanos(self.around.now());
+            self.fabric.send_from(now, switch, header, &mut self.around);
+        }
+    }
+
+    /// Does what was asked; false to end.
+    fn serve(&mut self) -> bool {
+        let mut byte = [0; 64];
+        if !matches!(self.wake.read(&mut byte), Ok(1..)) {
+            // Nobody is there any more.
+            return false;
+        }
+        while let Ok(request) = self.requests.try_recv() {
+            match request {
+                Request::Apply(action, answer) => {
+                    let applied = self.fabric.apply(&action).is_ok();
+                    // Whoever asked may have gone.
+                    let _ = answer.send(applied);
+                }
+                Request::Report(answer) => {
+                    let _ = answer.send(self.report());
+                }
+                Request::Stop => return false,
+            }
+        }
+        true
+    }
+
+    fn report(&self) -> (Report, Vec<LineCounters>) {
+        let around = &self.around;
+        let mut report = Report {
+            milliseconds: around.now() / 1_000_000,
+            dropped: around.drops,
+            marked: around.marked,
+            detours: around.detours,
+            not_carried: around.not_carried,
+            not_taken: around.not_taken,
+            lateness: around.lateness.lateness(),
+            real_time: self.real_time,
+            ..Report::default()
+        };
+        report.counts(self.fabric.counts());
+        let lines = 0..self.fabric.lines();
+        (
+            report,
+            lines.map(|line| self.fabric.line_counters(line)).collect(),
+        )
+    }
+}
+
+/// Whether a packet is for the network at all: hosts also talk to the neighbours that they
+/// think they have.
+fn is_carried(parsed: &Parsed) -> bool {
+    match parsed.destination {
+        IpAddr::V4(to) => !(to.is_multicast() || to.is_broadcast() || to.is_link_local()),
+        IpAddr::V6(to) => !(to.is_multicast() || to.is_unicast_link_local()),
+    }
+}
+
+/// A packet as the fabric sees it. One for an address that nobody has goes to a destination
+/// that is not there, and the first router says so.
+fn header(
+    parsed: &Parsed,
+    length: usize,
+    classes: u8,
+    hosts: u32,
+    store: &mut Store,
+    bytes: &[u8],
+) -> Header {
+    let destination = match Who::of(parsed.destination) {
+        Some(Who::Host(host)) if host < hosts => host,
+        Some(Who::Router(router)) => hosts.saturating_add(router),
+        _ => u32::MAX,
+    };
+    Header {
+        handle: store.put(bytes),
+        flow: parsed.flow,
+        // At most 65,536.
+        bytes: length as u32,
+        destination,
+        // The highest precedence is served first.
+        class: (7 - parsed.precedence).min(classes - 1),
+        ttl: parsed.ttl,
+        ecn: parsed.ecn,
+        tag: 0,
+    }
+}

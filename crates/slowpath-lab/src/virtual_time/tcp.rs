@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A scenario's kinds of TCP as Linux's: options of sockets and of whole hosts.
+//!
+//! Everything that a kind says is either done by Linux as it stands, or refused. What Linux
+//! does beyond what a scenario can say is told in `docs/lab-virtual-time.md`.
+
+use super::error::Refusal;
+use super::wire::{ACK_AT_ONCE, HANDSHAKE, Writer};
+use slowpath_netsim::tcp::{
+    Algorithm, DelayedAck, Ecn, LossDetection, ReceiveWindow, RtoEstimator, TcpConfig,
+};
+use slowpath_switch::Span;
+
+/// IPv4 and TCP without options, RFC 791 and RFC 9293.
+const HEADERS: u16 = 40;
+/// The timestamps option with its padding, RFC 7323 appendix A.
+const TIMESTAMPS: u16 = 12;
+/// `TCP_RTO_MAX` (include/net/tcp.h).
+const RTO_MAX: Span = Span::from_secs(120);
+/// `TCP_TIMEOUT_INIT`: before the first answer.
+const RTO_INITIAL: Span = Span::from_secs(1);
+/// `net.ipv4.tcp_rmem` of Linux 6.12: default and largest.
+const RMEM: [u32; 2] = [131_072, 6_291_456];
+
+/// `struct lab_kind`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub algorithm: String,
+    pub rto_min: Span,
+    pub rto_initial: Span,
+    pub initial_window: u32,
+    pub initial_ssthresh: u32,
+    /// 0: autotuned.
+    pub receive_window: u32,
+    pub mss: u32,
+    pub framing: u32,
+    pub flags: u32,
+}
+
+impl Kind {
+    pub fn write(&self, out: &mut Writer) {
+        let mut name = [0; 16];
+        name[..self.algorithm.len()].copy_from_slice(self.algorithm.as_bytes());
+        out.u8s(&name);
+        let ns = |span: Span| span.0.div_ceil(1000);
+        out.u64s([ns(self.rto_min), ns(self.rto_initial), 0]);
+        out.u32s([
+            self.initial_window,
+            self.initial_ssthresh,
+            self.receive_window,
+            self.mss,
+            self.framing,
+            self.flags,
+        ]);
+    }
+
+    pub fn has_handshake(&self) -> bool {
+        self.flags & HANDSHAKE != 0
+    }
+}
+
+/// `net.ipv4.tcp_*` of every host, and parameters of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sysctls {
+    pub mtu: u32,
+    pub timestamps: bool,
+    pub sack: bool,
+    pub ecn: u32,
+    pub recovery: u32,
+    pub early_retrans: u32,
+    pub reordering: u32,
+    pub slow_start_after_idle: bool,
+    pub moderate_rcvbuf: bool,
+    pub rmem: [u32; 2],
+    /// `tcp_cubic.hystart`.
+    pub hystart: bool,
+}
+
+/// All kinds, and what they have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kinds {
+    pub kinds: Vec<Kind>,
+    pub sysctls: Sysctls,
+}
+
+/// Linux's names of congestion controls that a laboratory kernel has.
+pub const ALGORITHMS: [&str; 9] = [
+    "reno",
+    "cubic",
+    "dctcp",
+    "bbr",
+    "bic",
+    "highspeed",
+    "scalable",
+    "vegas",
+    "westwood",
+];
+
+/// What all kinds must agree on, as Linux has it for a host or for a kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shared {
+    timestamps: bool,
+    sack: bool,
+    recovery: u32,
+    reordering: u32,
+    tail_loss_probe: bool,
+    slow_start_after_idle: bool,
+    autotuned: Option<[u32; 2]>,
+}
+
+impl Kinds {
+    /// Reads a scenario's kinds; `algorithm` replaces those of all.
+    pub fn new(kinds: &[TcpConfig], algorithm: Option<&str>, hz: u32) -> Result<Self, Refusal> {
+        let read: Vec<(Kind, Shared)> = kinds
+            .iter()
+            .map(|tcp| read(tcp, algorithm, hz))
+            .collect::<Result<_, _>>()?;
+        let Some((_, first)) = read.first() else {
+            return Err(Refusal::new("tcp", "there is none"));
+        };
+        if let Some((_, other)) = read.iter().find(|(_, shared)| shared != first) {
+            return Err(Refusal::new(
+                differing(first, other),
+                "Linux has one for a whole host",
+            ));
+        }
+        let (hystart, ecn) = (hystart(kinds)?, ecn(kinds)?);
+        let largest = |pick: fn(&Kind) -> u32| read.iter().map(|(kind, _)| pick(kind)).max();
+        let window = largest(|kind| kind.receive_window).unwrap_or(0);
+        let mtu = largest(|kind| kind.mss).unwrap_or(0) + u32::from(HEADERS);
+        if mtu > 65_535 {
+            return Err(Refusal::new(
+                "tcp.mss",
+                "a device's packets have at most 65,535 bytes",
+            ));
+        }
+        let rmem = first.autotuned.unwrap_or(RMEM);
+        Ok(Kinds {
+            sysctls: Sysctls {
+                mtu,
+                timestamps: first.timestamps,
+                sack: first.sack,
+                ecn,
+                recovery: first.recovery,
+                early_retrans: if first.tail_loss_probe { 3 } else { 0 },
+                reordering: first.reordering,
+                slow_start_after_idle: first.slow_start_after_idle,
+                moderate_rcvbuf: first.autotuned.is_some(),
+                // The window scale follows from the largest buffer.
+                rmem: [rmem[0], rmem[1].max(doubled(window))],
+                hystart,
+            },
+            kinds: read.into_iter().map(|(kind, _)| kind).collect(),
+        })
+    }
+}
+
+/// Half of a buffer is taken for what the kernel needs beside the data.
+fn doubled(window: u32) -> u32 {
+    window.saturating_mul(2).min(i32::MAX as u32)
+}
+
+/// Which key two kinds disagree on.
+fn differing(a: &Shared, b: &Shared) -> &'static str {
+    if a.timestamps != b.timestamps {
+        "tcp.header"
+    } else if a.sack != b.sack {
+        "tcp.sack"
+    } else if (a.recovery, a.reordering) != (b.recovery, b.reordering) {
+        "tcp.loss-detection"
+    } else if a.tail_loss_probe != b.tail_loss_probe {
+        "tcp.tail-loss-probe"
+    } else if a.slow_start_after_idle != b.slow_start_after_idle {
+        "tcp.slow-start-after-idle"
+    } else {
+        "tcp.receive-window"
+    }
+}
+
+fn hystart(kinds: &[TcpConfig]) -> Result<bool, Refusal> {
+    let mut found = kinds.iter().filter_map(|tcp| match tcp.algorithm {
+        Algorithm::Cubic { hystart } => Some(hystart),
+        _ => None,
+    });
+    let first = found.next().unwrap_or(true);
+    if found.any(|other| other != first) {
+        return Err(Refusal::new(
+            "tcp.hystart",
+            "Linux has one for the whole kernel",
+        ));
+    }
+    Ok(first)
+}
+
+/// `net.ipv4.tcp_ecn`: 1 asks for it. DCTCP asks for it by itself.
+fn ecn(kinds: &[TcpConfig]) -> Result<u32, Refusal> {
+    let classic = kinds.iter().any(|tcp| tcp.ecn == Ecn::Classic);
+    if classic && kinds.iter().any(|tcp| tcp.ecn == Ecn::Off) {
+        return Err(Refusal::new("tcp.ecn", "Linux has one for a whole host"));
+    }
+    Ok(u32::from(classic))
+}
+
+fn read(tcp: &TcpConfig, algorithm: Option<&str>, hz: u32) -> Result<(Kind, Shared), Refusal> {
+    let refuse = |key: &str, reason: &str| Err(Refusal::new(format!("tcp.{key}"), reason));
+    let tick = Span(1_000_000_000_000 / u64::from(hz.max(1)));
+    let (recovery, reordering) = match tcp.loss_detection {
+        LossDetection::Rack => (1, 3),
+        LossDetection::DuplicateAcks(threshold) => (0, threshold),
+        LossDetection::TimeoutOnly => {
+            return refuse(
+                "loss-detection",
+                "Linux detects losses by acknowledgments too",
+            );
+        }
+    };
+    if !tcp.proportional_rate_reduction {
+        return refuse("proportional-rate-reduction", "Linux always reduces so");
+    }
+    if !tcp.limited_transmit {
+        return refuse("limited-transmit", "Linux always does it");
+    }
+    if tcp.slow_start_limit.is_some() {
+        return refuse("slow-start-limit", "Linux has none");
+    }
+    if tcp.rto_estimator != RtoEstimator::Linux {
+        return refuse("rto-estimator", "Linux has its own");
+    }
+    if tcp.rto_max != RTO_MAX {
+        return refuse("rto-max", "Linux's is 120 s");
+    }
+    if tcp.handshake && tcp.rto_initial != RTO_INITIAL {
+        return refuse(
+            "rto-initial",
+            "Linux's is 1 s for a connection that begins with a handshake",
+        );
+    }
+    if tcp.rto_min < tick {
+        let reason = format!(
+            "Linux counts it in ticks, of which this kernel has {hz} a second: \
+             another may have up to 1,000 (make lab-kernel LAB_HZ=1000, --hz 1000)"
+        );
+        return refuse("rto-min", &reason);
+    }
+    if matches!(tcp.delayed_ack, DelayedAck::Fixed(_)) {
+        return refuse(
+            "delayed-ack",
+            "Linux's delay follows the connection: 'linux' or 'off'",
+        );
+    }
+    let timestamps = tcp.header == HEADERS + TIMESTAMPS;
+    let framing = match tcp.header {
+        header if header < HEADERS => {
+            return refuse("header", "IP and TCP take 40 bytes, 52 with timestamps");
+        }
+        _ if timestamps => 0,
+        header => header - HEADERS,
+    };
+    if tcp.mss < 88 {
+        return refuse("mss", "Linux's is 88 bytes at least (TCP_MIN_MSS)");
+    }
+    let algorithm = match (algorithm, tcp.algorithm) {
+        (Some(name), _) => match ALGORITHMS.iter().find(|known| **known == name) {
+            Some(known) => *known,
+            None => {
+                let reason = format!("'{name}' is none of {}", ALGORITHMS.join(", "));
+                return Err(Refusal::new("congestion control", reason));
+            }
+        },
+        (None, Algorithm::NewReno) => "reno",
+        (None, Algorithm::Cubic { .. }) => "cubic",
+        (None, Algorithm::Dctcp) => "dctcp",
+        (None, Algorithm::Fixed) => {
+            return refuse("algorithm", "Linux has no window that never changes");
+        }
+    };
+    let (receive_window, autotuned) = match tcp.receive_window {
+        ReceiveWindow::Fixed(bytes) => (bytes, None),
+        ReceiveWindow::Autotuned { initial, max } => (0, Some([doubled(initial), doubled(max)])),
+    };
+    let mut flags = 0;
+    if tcp.handshake {
+        flags |= HANDSHAKE;
+    }
+    if tcp.delayed_ack == DelayedAck::Off {
+        flags |= ACK_AT_ONCE;
+    }
+    let options = if timestamps { TIMESTAMPS } else { 0 };
+    let kind = Kind {
+        algorithm: algorithm.to_owned(),
+        rto_min: tcp.rto_min,
+        rto_initial: tcp.rto_initial,
+        initial_window: tcp.initial_window,
+        initial_ssthresh: tcp.initial_ssthresh,
+        receive_window,
+        // As TCP_MAXSEG counts: options of every segment included.
+        mss: u32::from(tcp.mss) + u32::from(options),
+        framing: u32::from(framing),
+        flags,
+    };
+    let shared = Shared {
+        timestamps,
+        sack: tcp.sack,
+        recovery,
+        reordering,
+        tail_loss_probe: tcp.tail_loss_probe,
+        slow_start_after_idle: tcp.slow_start_after_idle,
+        autotuned,
+    };
+    Ok((kind, shared))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is told what happens to packets.
+
+use super::plan::{End, Node};
+use crate::observer::DropReason;
+use crate::packet::{Header, PortId};
+use crate::queue::Depth;
+use crate::time::Time;
+
+/// A packet at its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// The host, or the switch that was the destination.
+    pub node: Node,
+    /// The packet as it arrives: its time to live, its mark.
+    pub packet: Header,
+    /// Switches that forwarded it.
+    pub hops: u16,
+    /// Whether a switch here marked it.
+    pub marked: bool,
+    /// Whether it was damaged on the way: to whoever carries the bytes.
+    pub corrupted: bool,
+    /// Whether it is a copy.
+    pub copy: bool,
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum DropCause {
+    /// No room in a queue: a switch's, or a host's own.
+    BufferFull = 0,
+    /// Its time to live ran out at a switch.
+    TtlExpired = 1,
+    /// A switch has no route for it.
+    NoRoute = 2,
+    /// The line lost it, as the plan says.
+    Lost = 3,
+    /// The link was down.
+    LinkDown = 4,
+    /// More packets inside than the plan allows.
+    TooMany = 5,
+}
+
+impl DropCause {
+    /// Every cause, in the order of their numbers.
+    pub const ALL: [DropCause; 6] = [
+        DropCause::BufferFull,
+        DropCause::TtlExpired,
+        DropCause::NoRoute,
+        DropCause::Lost,
+        DropCause::LinkDown,
+        DropCause::TooMany,
+    ];
+}
+
+impl From<DropReason> for DropCause {
+    fn from(reason: DropReason) -> Self {
+        match reason {
+            DropReason::BufferFull => DropCause::BufferFull,
+            DropReason::TtlExpired => DropCause::TtlExpired,
+            DropReason::NoRoute => DropCause::NoRoute,
+        }
+    }
+}
+
+/// A packet that goes no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Where; for a packet lost on a line, the node at its beginning.
+    pub node: Node,
+    /// The line's port; at a switch that could not take it, the port by which it came in.
+    pub port: Option<PortId>,
+    /// The packet as it was then.
+    pub packet: Header,
+    /// Switches that forwarded it.
+    pub hops: u16,
+    /// Why.
+    pub cause: DropCause,
+    /// Whether it is a copy.
+    pub copy: bool,
+}
+
+/// Told what happens, in the order of time. The latter methods do nothing unless written.
+pub trait Sink {
+    /// A packet arrived.
+    fn delivered(&mut self, at: Time, delivered: Delivered);
+
+    /// A packet was dropped.
+    fn dropped(&mut self, at: Time, dropped: Dropped);
+
+    /// A line made a copy: the handle will be delivered or dropped once more.
+    #[inline]
+    fn copied(&mut self, at: Time, packet: &Header) {
+        let _ = (at, packet);
+    }
+
+    /// The packet joined the queue of a port, which with it holds `depth`.
+    #[inline]
+    fn enqueued(&mut self, at: Time, end: End, packet: &Header, depth: Depth) {
+        let _ = (at, end, packet, depth);
+    }
+
+    /// The packet left the queue for the line, which without it holds `depth`.
+    #[inline]
+    fn dequeued(&mut self, at: Time, end: End, packet: &Header, depth: Depth) {
+        let _ = (at, end, packet, depth);
+    }
+
+    /// The packet was marked, as its queue held `queue`.
+    #[inline]
+    fn marked(&mut self, at: Time, end: End, packet: &Header, queue: Depth) {
+        let _ = (at, end, packet, queue);
+    }
+
+    /// The packet should have left by `end` and goes to the port `to` instead.
+    #[inline]
+    fn detoured(&mut self, at: Time, end: End, to: PortId, packet: &Header) {
+        let _ = (at, end, to, packet);
+    }
+}

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath lab up`, `exec`, `status`, `down`: networks in real time.
+
+use crate::failure::{Failure, Outcome};
+use clap::Args;
+use serde_json::json;
+use slowpath_lab::emulator::control::{self, Asked, Question, Status as Known};
+use slowpath_lab::emulator::{Lab, Options, Report};
+use slowpath_netsim::scenario::{Scenario, Substrate};
+use std::io::{BufRead, BufReader, ErrorKind, Write, stdout};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// `slowpath lab up`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath lab up scenarios/lab/three-hops.toml             until Ctrl-C
+  slowpath lab up scenarios/lab/three-hops.toml --detach    until slowpath lab down
+  slowpath lab exec a -- ping -c 3 @b                       from another terminal
+Needs root, or a user namespace. The exit status is 1 if the emulation was late.
+docs/lab.md describes the scenario file and what programs in the hosts see.")]
+pub struct Up {
+    /// The scenario, a TOML file
+    pub topology: PathBuf,
+    /// What to call the network; the file's name unless given
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Take it down after this time
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::duration)]
+    pub length: Option<Duration>,
+    /// Come back when it is up, and leave it to run
+    #[arg(long)]
+    pub detach: bool,
+    /// Take only the network of a file, and leave aside who sends what, how long, by which TCP
+    #[arg(long)]
+    pub network_only: bool,
+    /// A packet handed over later than this is too late; one of a hundred may be
+    #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = crate::args::duration)]
+    pub bound: Duration,
+    /// Print JSON; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+    /// Tell the process that started this one when the network is up
+    #[arg(long, hide = true)]
+    pub announce: bool,
+}
+
+/// Which network.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// The network; needed if several are up
+    #[arg(long = "name", short = 'n')]
+    pub name: Option<String>,
+}
+
+/// `slowpath lab exec`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+In the command, @NAME stands for the IPv4 address of a host or router, @6:NAME for its IPv6 address.
+The exit status is the command's.")]
+pub struct Exec {
+    /// Which network
+    #[command(flatten)]
+    pub which: Which,
+    /// The host
+    pub host: String,
+    /// What to run there
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// `slowpath lab status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Print JSON; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `slowpath lab down`.
+#[derive(Debug, Args)]
+pub struct Down {
+    /// The network; needed if several are up
+    pub name: Option<String>,
+    /// Print JSON; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What wakes `lab up`.
+enum Wake {
+    Asked(Asked),
+    Stop,
+}
+
+impl From<Asked> for Wake {
+    fn from(asked: Asked) -> Self {
+        Wake::Asked(asked)
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::Lab(error.to_string())
+}
+
+fn unreadable(file: &Path) -> impl Fn(slowpath_netsim::scenario::ScenarioError) -> Failure {
+    move |error| Failure::Scenario {
+        file: file.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+pub(super) fn up(args: &Up) -> Result<Outcome, Failure> {
+    if args.detach {
+        return detach(args);
+    }
+    let substrate = match args.network_only {
+        true => Substrate::Network,
+        false => Substrate::Emulator,
+    };
+    let file = &args.topology;
+    let scenario = Scenario::load_for(file, substrate).map_err(unreadable(file))?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => file
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+    };
+    let (wake, woken) = channel();
+    stop_on_signals(wake.clone())?;
+    control::listen(&name, wake).map_err(failed)?;
+    let options = Options { bound: args.bound };
+    let lab = Lab::up(&scenario, &options).map_err(failed)?;
+    // Without a duration the file's is endless: then the sum is no moment.
+    let own = (!args.network_only).then(|| Duration::from_nanos(scenario.duration.as_nanos()));
+    let length = args.length.or(own);
+    let end = length.and_then(|length| Instant::now().checked_add(length));
+
+    let status = Known::of(&name, &lab, &lab.report());
+    say_up(args, &status)?;
+    let asked = wait(&lab, &name, &woken, end);
+    let hosts = Known::of(&name, &lab, &Report::default());
+    let report = lab.down();
+    let status = Known {
+        complaint: report.complaint(),
+        report: serde_json::to_value(&report).unwrap_or_default(),
+        ..hosts
+    };
+    if let Some(asked) = asked {
+        asked.answer(&status);
+    } else if !args.announce {
+        say_down(&status, args.json)?;
+    }
+    judge(&status)
+}
+
+fn stop_on_signals(wake: std::sync::mpsc::Sender<Wake>) -> Result<(), Failure> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            // Ends with the process.
+            while signals.forever().next().is_some() && wake.send(Wake::Stop).is_ok() {}
+        })?;
+    Ok(())
+}
+
+/// Until the end, a signal, or someone who asks for it and waits for the answer.
+fn wait(
+    lab: &Lab,
+    name: &str,
+    woken: &std::sync::mpsc::Receiver<Wake>,
+    end: Option<Instant>,
+) -> Option<Asked> {
+    loop {
+        let event = match end {
+            Some(end) => woken.recv_timeout(end.saturating_duration_since(Instant::now())),
+            None => woken.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match event {
+            Ok(Wake::Asked(asked)) if asked.question == Question::Down => return Some(asked),
+            Ok(Wake::Asked(asked)) => asked.answer(&Known::of(name, lab, &lab.report())),
+            Ok(Wake::Stop) | Err(_) => return None,
+        }
+    }
+}
+
+/// Says that the network is up, to a person or to the process that waits for it.
+fn say_up(args: &Up, status: &Known) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    if args.announce {
+        writeln!(out, "{}", serde_json::to_string(status).map_err(failed)?)?;
+        out.flush()?;
+        drop(out);
+        // Whoever started this must not wait for its streams to be closed.
+        let null = std::fs::File::options().write(true).open("/dev/null")?;
+        for stream in 1..=2 {
+            // SAFETY: dup2 takes two descriptors; both are open.
+            unsafe { libc::dup2(null.as_raw_fd(), stream) };
+        }
+        return Ok(());
+    }
+    if args.json {
+        writeln!(out, "{}", json!({ "type": "lab_up", "network": status }))?;
+    } else {
+        write_hosts(&mut out, status)?;
+        writeln!(
+            out,
+            "up until Ctrl-C or `slowpath lab down {}`",
+            status.name
+        )?;
+    }
+    Ok(out.flush()?)
+}
+
+fn write_hosts(out: &mut impl Write, status: &Known) -> Result<(), Failure> {
+    writeln!(out, "{}, process {}", status.name, status.pid)?;
+    let hosts = status
+        .hosts
+        .iter()
+        .map(|host| (&host.name, host.ipv4, host.ipv6));
+    let routers = status.routers.iter();
+    let routers = routers.map(|router| (&router.name, router.ipv4, router.ipv6));
+    let wide = hosts.clone().chain(routers.clone());
+    let wide = wide.map(|(name, ..)| name.len()).max().unwrap_or(0);
+    for (name, ipv4, ipv6) in hosts {
+        writeln!(
+            out,
+            "  host   {name:wide$}  {:15}  {ipv6}",
+            ipv4.to_string()
+        )?;
+    }
+    for (name, ipv4, ipv6) in routers {
+        writeln!(
+            out,
+            "  router {name:wide$}  {:15}  {ipv6}",
+            ipv4.to_string()
+        )?;
+    }
+    if let Some(host) = status.hosts.first() {
+        writeln!(
+            out,
+            "slowpath lab exec -n {} {} -- COMMAND",
+            status.name, host.name
+        )?;
+    }
+    Ok(())
+}
+
+fn say_down(status: &Known, json: bool) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    if json {
+        writeln!(out, "{}", json!({ "type": "lab_down", "network": status }))?;
+    } else {
+        write_report(&mut out, status)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn write_report(out: &mut impl Write, status: &Known) -> Result<(), Failure> {
+    let report = &status.report;
+    let number = |way: &str| {
+        report
+            .pointer(way)
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0)
+    };
+    writeln!(
+        out,
+        "{}: {} packets sent, {} delivered, {} copied, {} under way",
+        status.name,
+        number("/sent"),
+        number("/delivered"),
+        number("/copies"),
+        number("/inside"),
+    )?;
+    let causes = [
+        ("no room", "/dropped/buffer_full"),
+        ("lost", "/dropped/lost"),
+        ("link down", "/dropped/link_down"),
+        ("no route", "/dropped/no_route"),
+        ("time to live", "/dropped/ttl_expired"),
+        ("too many", "/dropped/too_many"),
+        ("not read", "/not_read"),
+        ("not taken", "/not_taken"),
+    ];
+    let found = causes.map(|(word, way)| (word, number(way)));
+    let words: Vec<String> = found
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(word, count)| format!("{word} {count}"))
+        .collect();
+    if !words.is_empty() {
+        writeln!(out, "  dropped: {}", words.join(", "))?;
+    }
+    let mut also = Vec::new();
+    for (word, way) in [("marked", "/marked"), ("detours", "/detours")] {
+        also.extend(
+            Some(number(way))
+                .filter(|n| *n > 0)
+                .map(|n| format!("{word} {n}")),
+        );
+    }
+    if !also.is_empty() {
+        writeln!(out, "  {}", also.join(", "))?;
+    }
+    writeln!(
+        out,
+        "  lateness: median {} us, 99 % {} us, most {} us; {} of {} over {} us",
+        number("/lateness/median_us"),
+        number("/lateness/p99_us"),
+        number("/lateness/most_us"),
+        number("/lateness/over_bound"),
+        number("/lateness/packets"),
+        number("/lateness/bound_us"),
+    )?;
+    Ok(())
+}
+
+/// A run that cannot be trusted is a failure.
+fn judge(status: &Known) -> Result<Outcome, Failure> {
+    match &status.complaint {
+        None => Ok(Outcome::Done),
+        Some(complaint) => Err(Failure::Lab(format!("{}: {complaint}", status.name))),
+    }
+}
+
+/// Starts this command once more, in a session of its own, and waits until it says that the
+/// network is up.
+fn detach(args: &Up) -> Result<Outcome, Failure> {
+    let own = std::env::current_exe()?;
+    let mut command = Command::new(own);
+    let given = std::env::args_os()
+        .skip(1)
+        .filter(|word| word != "--detach");
+    command.args(given).arg("--announce");
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    // SAFETY: setsid is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            Ok(())
+        });
+    }
+    let mut child = command.spawn()?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line)?;
+    }
+    if line.is_empty() {
+        // It has said why.
+        let code = child.wait()?.code().unwrap_or(1);
+        return Ok(Outcome::Command(u8::try_from(code).unwrap_or(1)));
+    }
+    let status: Known = serde_json::from_str(&line).map_err(failed)?;
+    let mut out = stdout().lock();
+    if args.json {
+        writeln!(out, "{}", json!({ "type": "lab_up", "network": status }))?;
+    } else {
+        write_hosts(&mut out, &status)?;
+        writeln!(out, "up until `slowpath lab down {}`", status.name)?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+/// The network of that name, or the only one.
+fn find(name: Option<&String>, question: Question) -> Result<Known, Failure> {
+    let name = match name {
+        Some(name) => name.clone(),
+        None => {
+            let mut names = control::names()?;
+            match (names.pop(), names.is_empty()) {
+                (None, _) => {
+                    let advice = "no network is up: `slowpath lab up SCENARIO.toml`";
+                    return Err(Failure::NotFound(advice.to_owned()));
+                }
+                (Some(name), true) => name,
+                (Some(name), false) => {
+                    names.push(name);
+                    let names = names.join(", ");
+                    return Err(Failure::Usage(format!(
+                        "several networks are up: name one of {names}"
+                    )));
+                }
+            }
+        }
+    };
+    control::ask(&name, question).map_err(|error| match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound => Failure::NotFound(format!(
+            "no network called '{name}' is up: `slowpath lab status` lists those that are"
+        )),
+        ErrorKind::UnexpectedEof => Failure::Lab(format!(
+            "the network '{name}' does not answer: it belongs to another user, or is just ending"
+        )),
+        _ => Failure::Lab(format!("the network '{name}' does not answer: {error}")),
+    })
+}
+
+pub(super) fn exec(args: &Exec) -> Result<Outcome, Failure> {
+    let status = find(args.which.name.as_ref(), Question::Status)?;
+    let words: Vec<String> = args
+        .command
+        .iter()
+        .map(|word| addressed(word, &status))
+        .collect();
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Failure::Usage("no command after `--`".to_owned()));
+    };
+    if !status.hosts.iter().any(|host| host.name == args.host) {
+        let names: Vec<&str> = status.hosts.iter().map(|host| host.name.as_str()).collect();
+        return Err(Failure::NotFound(format!(
+            "no host of '{}' is called '{}'; there are {}",
+            status.name,
+            args.host,
+            names.join(", ")
+        )));
+    }
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // SAFETY: prctl is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            // If this process is killed, so is the command.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+    let spawned = status.enter(&args.host).and_then(|()| command.spawn());
+    let mut child = spawned.map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => Failure::Lab(format!(
+            "entering a host of '{}' is not permitted: run as the user that brought it up",
+            status.name
+        )),
+        _ => Failure::Spawn {
+            program: program.clone(),
+            error,
+        },
+    })?;
+    // Ctrl-C is the command's, and its end is ours.
+    // SAFETY: ignoring a signal takes no handler.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    Ok(Outcome::Command(code(child.wait()?)))
+}
+
+/// As a shell says it.
+fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    let code = status.code().or(signal).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}
+
+/// `@NAME` and `@6:NAME` as addresses; any other word as it is.
+fn addressed(word: &str, status: &Known) -> String {
+    let Some(name) = word.strip_prefix('@') else {
+        return word.to_owned();
+    };
+    let (six, name) = match name.strip_prefix("6:") {
+        Some(name) => (true, name),
+        None => (false, name),
+    };
+    let hosts = status
+        .hosts
+        .iter()
+        .map(|host| (&host.name, host.ipv4, host.ipv6));
+    let routers = status.routers.iter();
+    let routers = routers.map(|router| (&router.name, router.ipv4, router.ipv6));
+    let found = hosts.chain(routers).find(|(known, ..)| *known == name);
+    match found {
+        Some((_, _, ipv6)) if six => ipv6.to_string(),
+        Some((_, ipv4, _)) => ipv4.to_string(),
+        None => word.to_owned(),
+    }
+}
+
+pub(super) fn status(args: &Status) -> Result<Outcome, Failure> {
+    let mut out = stdout().lock();
+    let names = control::names()?;
+    for name in &names {
+        // One that has just ended is not up.
+        let Ok(status) = control::ask(name, Question::Status) else {
+            continue;
+        };
+        if args.json {
+            writeln!(
+                out,
+                "{}",
+                json!({ "type": "lab_status", "network": status })
+            )?;
+        } else {
+            write_hosts(&mut out, &status)?;
+            write_report(&mut out, &status)?;
+            if let Some(complaint) = &status.complaint {
+                writeln!(out, "  {complaint}")?;
+            }
+        }
+    }
+    if names.is_empty() && !args.json {
+        writeln!(out, "no network is up")?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+pub(super) fn down(args: &Down) -> Result<Outcome, Failure> {
+    let status = find(args.name.as_ref(), Question::Down)?;
+    say_down(&status, args.json)?;
+    judge(&status)
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath lab virtual`: Linux's own TCP in virtual time.
+//!
+//! The same scenario files, summary, tables and report as `slowpath sim`; with `--out` also
+//! each host's capture, the `tcp_info` of senders and what switches did to packets.
+
+use crate::failure::{Failure, Outcome};
+use crate::progress::Progress;
+use crate::render::{Paint, count};
+use crate::sim::{self, Loaded};
+use clap::Args;
+use slowpath_lab::virtual_time::{self, EventKind, Kernel, Options, Run, RunError};
+use slowpath_model::Micros;
+use slowpath_netsim::scenario::Substrate;
+use slowpath_switch::Span;
+use slowpath_switch::fabric::DropCause;
+use std::fs::File;
+use std::io::{self, BufWriter, Write, stdout};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// `slowpath lab virtual`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath lab virtual scenarios/sim/incast.toml
+  slowpath lab virtual scenarios/sim/incast.toml --out incast
+  slowpath lab virtual scenarios/sim/dumbbell.toml --congestion bbr --info-every 10ms --out bbr
+`make lab-kernel` builds the kernel first. docs/lab-virtual-time.md describes what it does, and the files.")]
+pub struct Virtual {
+    /// The scenario, a TOML file
+    pub scenario: PathBuf,
+    /// Decides everything random, instead of the file's own seed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: Option<u64>,
+    /// Change a value of the scenario, or add it: switch.buffer='50 packets'
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Write captures, tcp_info and events there, and the tables of slowpath sim
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Write a report with plots, one file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Linux's congestion control for every flow, instead of the scenario's
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
+    /// Bytes of each packet that captures keep; 0: no captures
+    #[arg(long, value_name = "BYTES", default_value_t = 120, value_parser = clap::value_parser!(u32).range(..=1600))]
+    pub snap: u32,
+    /// From one tcp_info to the next
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = humantime::parse_duration)]
+    pub info_every: Duration,
+    /// Timer ticks a second of the kernel: 100, 250, 300 or 1000
+    #[arg(long, value_name = "N", default_value_t = virtual_time::HZ)]
+    pub hz: u32,
+    /// Version of the kernel
+    #[arg(long, value_name = "VERSION", default_value = virtual_time::SOURCE)]
+    pub linux: String,
+    /// Print JSON; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+    /// No progress, and no summary
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
+    let mut set = args.set.clone();
+    set.extend(args.seed.map(|seed| format!("seed={seed}")));
+    let loaded = sim::load(&args.scenario, &set, Substrate::VirtualTime)?;
+    let kernel = Kernel::find(&args.linux, args.hz).map_err(|e| Failure::Lab(e.to_string()))?;
+    let keeps = args.out.is_some();
+    let nanoseconds = args.info_every.as_nanos().min(u128::from(u32::MAX)) as u64;
+    let options = Options {
+        capture: (keeps && args.snap > 0).then_some(args.snap),
+        info_every: (keeps && nanoseconds > 0).then(|| Span::from_nanos(nanoseconds)),
+        algorithm: args.congestion.clone(),
+        ..Options::default()
+    };
+    let folder = match &args.out {
+        Some(folder) => Folder::kept(folder)?,
+        None => Folder::passing()?,
+    };
+    let run = virtual_run(args, &kernel, &loaded, &options, &folder.path)?;
+    if keeps {
+        write_series(&folder.path, &run)?;
+        write_events(&folder.path, &loaded, &run)?;
+    }
+    let outputs = sim::Options {
+        tables: args.out.clone(),
+        html: args.html.clone(),
+        json: args.json,
+        quiet: args.quiet,
+        ..sim::Options::default()
+    };
+    let paint = Paint::for_stdout();
+    let out = &mut stdout().lock();
+    sim::write(&outputs, &loaded, &run.results, "lab-virtual", paint, out)?;
+    if !args.json && !args.quiet {
+        writeln!(out, "{}", speed(&run))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn speed(run: &Run) -> String {
+    let wall = run.wall.as_secs_f64().max(1e-9);
+    format!(
+        "{} packets in {:.2} s, {} a second; {:.3} s of virtual time, {:.2} times the wall's",
+        count(run.packets),
+        wall,
+        count((run.packets as f64 / wall) as u64),
+        run.virtual_time.0 as f64 / 1e12,
+        run.virtual_time.0 as f64 / 1e12 / wall
+    )
+}
+
+fn virtual_run(
+    args: &Virtual,
+    kernel: &Kernel,
+    loaded: &Loaded,
+    options: &Options,
+    folder: &Path,
+) -> Result<Run, Failure> {
+    let begun = Instant::now();
+    let mut progress = (!args.quiet).then(|| Progress::new("running", Duration::ZERO));
+    let mut report = |at: &virtual_time::Progress| {
+        let Some(progress) = &mut progress else {
+            return;
+        };
+        let elapsed = begun.elapsed();
+        let share = at.now.0 as f64 / at.until.0.max(1) as f64;
+        if share > 0.0 {
+            progress.expect(elapsed.div_f64(share.clamp(1e-6, 1.0)));
+        }
+        let note = format!("{:.3} s of virtual time", at.now.0 as f64 / 1e12);
+        progress.at(Micros(elapsed.as_micros() as u64), &note);
+    };
+    virtual_time::run(kernel, &loaded.scenario, options, folder, &mut report).map_err(|error| {
+        match error {
+            RunError::Refused(refusal) => Failure::Scenario {
+                file: args.scenario.clone(),
+                reason: format!("Linux in virtual time cannot do {refusal}"),
+            },
+            other => Failure::Lab(other.to_string()),
+        }
+    })
+}
+
+/// Begins the names of folders that go with their process, whose number follows.
+const PASSING: &str = "slowpath-lab-run-";
+
+/// Where a run works.
+struct Folder {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Folder {
+    /// One that stays: new or empty.
+    fn kept(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            Failure::Write(format!(
+                "cannot write results to {}: {error}",
+                path.display()
+            ))
+        };
+        std::fs::create_dir_all(path).map_err(failed)?;
+        if std::fs::read_dir(path).map_err(failed)?.next().is_some() {
+            return Err(Failure::Usage(format!(
+                "{} is not empty: results go to a folder of their own",
+                path.display()
+            )));
+        }
+        Ok(Folder {
+            path: path.to_owned(),
+            keep: true,
+        })
+    }
+
+    /// One that goes with this value; those of runs that were killed go too.
+    fn passing() -> Result<Self, Failure> {
+        let all = std::env::temp_dir();
+        for entry in std::fs::read_dir(&all).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let owner = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PASSING)?.parse().ok());
+            if owner.is_some_and(|owner: u32| !Path::new(&format!("/proc/{owner}")).exists()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+        let path = all.join(format!("{PASSING}{}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|error| {
+            Failure::Write(format!("cannot create {}: {error}", path.display()))
+        })?;
+        Ok(Folder { path, keep: false })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn create(folder: &Path, name: &str) -> Result<BufWriter<File>, Failure> {
+    let path = folder.join(name);
+    let file = File::create(&path)
+        .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
+    Ok(BufWriter::new(file))
+}
+
+/// Fields of `struct tcp_info` (include/uapi/linux/tcp.h) that the series has, by offset.
+const FIELDS: [(&str, usize); 20] = [
+    ("rto_us", 8),
+    ("unacked", 24),
+    ("sacked", 28),
+    ("lost", 32),
+    ("retrans", 36),
+    ("rtt_us", 68),
+    ("rttvar_us", 72),
+    ("snd_ssthresh", 76),
+    ("snd_cwnd", 80),
+    ("reordering", 88),
+    ("total_retrans", 100),
+    ("segs_out", 136),
+    ("notsent_bytes", 144),
+    ("min_rtt_us", 148),
+    ("delivered", 192),
+    ("delivered_ce", 196),
+    ("dsack_dups", 216),
+    ("reord_seen", 220),
+    ("snd_wnd", 228),
+    ("total_rto_time_ms", 244),
+];
+
+/// `tcp-info.csv`: one line a sender and interval.
+fn write_series(folder: &Path, run: &Run) -> Result<(), Failure> {
+    let mut out = create(folder, "tcp-info.csv")?;
+    write!(out, "time_ns,connection,ca_state,bytes_acked,total_rto")?;
+    for (name, _) in FIELDS {
+        write!(out, ",{name}")?;
+    }
+    writeln!(out)?;
+    for one in &run.series {
+        let state = one.info.get(1).copied().unwrap_or(0);
+        let acked = [120, 124].map(|at| u64::from(one.field(at).unwrap_or(0)));
+        let acked = acked[0] | acked[1] << 32;
+        write!(
+            out,
+            "{},{},{state},{acked}",
+            one.at.0 / 1000,
+            one.connection
+        )?;
+        // Of 16 bits, before the count of recoveries.
+        write!(out, ",{}", one.field(240).map_or(0, |two| two & 0xffff))?;
+        for (_, offset) in FIELDS {
+            match one.field(offset) {
+                Some(value) => write!(out, ",{value}")?,
+                None => write!(out, ",")?,
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// `events.csv`: one line for each drop, mark and detour.
+fn write_events(folder: &Path, loaded: &Loaded, run: &Run) -> Result<(), Failure> {
+    let topology = &loaded.scenario.topology;
+    let mut out = create(folder, "events.csv")?;
+    writeln!(
+        out,
+        "time_ps,event,cause,node,port,connection,reply,bytes,queue_packets,queue_bytes"
+    )?;
+    for event in &run.events {
+        let (what, cause) = match event.kind {
+            EventKind::Dropped(cause) => {
+                let cause = DropCause::ALL.get(usize::from(cause));
+                (
+                    "dropped",
+                    cause.map_or(String::new(), |cause| format!("{cause:?}")),
+                )
+            }
+            EventKind::Marked => ("marked", String::new()),
+            EventKind::Detoured(to) => ("detoured", format!("to port {to}")),
+        };
+        let port = event.port.map_or(String::new(), |port| port.0.to_string());
+        let name = topology.name(event.node);
+        writeln!(
+            out,
+            "{},{what},{cause},{name},{port},{},{},{},{},{}",
+            event.at,
+            event.connection,
+            u8::from(event.reply),
+            event.bytes,
+            event.depth.0,
+            event.depth.1
+        )?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Connections: sockets inside the kernel, as the scenario wants them. What arrives is read at
+ * once, in the softirq that brought it; what else sockets want waits for the task that runs the
+ * workload, in the order in which they became ready.
+ *
+ * The payload is all zeros and is never copied.
+ */
+#include <linux/bvec.h>
+#include <linux/inet.h>
+#include <linux/net.h>
+#include <linux/vmalloc.h>
+#include <net/inet_connection_sock.h>
+#include <net/tcp.h>
+#include "lab.h"
+
+/* Zeros to send: pages of this order, and so often in one call. */
+#define ZEROS_ORDER 5
+#define ZEROS (PAGE_SIZE << ZEROS_ORDER)
+#define PIECES 16
+
+struct listener {
+	struct socket *socket;
+	struct list_head ready;
+	bool queued;
+	u32 host;
+};
+
+static struct listener *listeners; /* by host and kind */
+static LIST_HEAD(ready_senders);
+static LIST_HEAD(ready_listeners);
+static struct page *zeros;
+
+static void wake_sender(struct lab_sender *sender)
+{
+	if (!sender->queued) {
+		sender->queued = true;
+		list_add_tail(&sender->ready, &ready_senders);
+	}
+	wake_up_process(lab.task);
+}
+
+static int swallow(read_descriptor_t *descriptor, struct sk_buff *skb, unsigned int offset,
+		   size_t length)
+{
+	struct lab_sender *sender = descriptor->arg.data;
+
+	sender->arrived += length;
+	return length;
+}
+
+/*
+ * A window that is fixed does not grow. Linux would find that its buffer holds more data than it
+ * thought at first, let the window grow by two segments at a time, and acknowledge every segment
+ * as long as it does (tcp_grow_window).
+ */
+static void fix_window(struct sock *sk, u32 window)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	tp->window_clamp = window;
+	tp->rcv_ssthresh = min(tp->rcv_ssthresh, window);
+}
+
+static void on_data(struct sock *sk)
+{
+	struct lab_sender *sender = sk->sk_user_data;
+	read_descriptor_t descriptor = { .arg.data = sender, .count = 1 };
+	const struct lab_kind *kind;
+
+	if (!sender)
+		return;
+	tcp_read_sock(sk, &descriptor, swallow);
+	kind = lab_kind_of(sender - lab.senders);
+	if (kind->flags & LAB_ACK_AT_ONCE)
+		inet_csk(sk)->icsk_ack.quick = TCP_MAX_QUICKACKS;
+	if (kind->receive_window)
+		fix_window(sk, kind->receive_window);
+	lab_account(sender);
+}
+
+static void on_connection(struct sock *sk)
+{
+	struct listener *listener = sk->sk_user_data;
+
+	/* A child has its listener's function until it is accepted. */
+	if (sk->sk_state != TCP_LISTEN || !listener)
+		return;
+	if (!listener->queued) {
+		listener->queued = true;
+		list_add_tail(&listener->ready, &ready_listeners);
+	}
+	wake_up_process(lab.task);
+}
+
+static void on_state(struct sock *sk)
+{
+	struct lab_sender *sender = sk->sk_user_data;
+
+	if (sender && sk->sk_state == TCP_ESTABLISHED) {
+		sender->established = true;
+		wake_sender(sender);
+	}
+}
+
+static void on_space(struct sock *sk)
+{
+	struct lab_sender *sender = sk->sk_user_data;
+
+	if (sk_stream_wspace(sk) < sk_stream_min_wspace(sk))
+		return;
+	clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	if (sender)
+		wake_sender(sender);
+}
+
+/* What a socket of that kind has from the beginning on. */
+static int prepare(struct sock *sk, const struct lab_kind *kind)
+{
+	struct inet_connection_sock *icsk = inet_csk(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	int error;
+
+	lock_sock(sk);
+	error = tcp_set_congestion_control(sk, kind->algorithm, false, true);
+	icsk->icsk_rto_min = nsecs_to_jiffies(kind->rto_min_ns);
+	icsk->icsk_rto = max(nsecs_to_jiffies(kind->rto_initial_ns), 1UL);
+	if (kind->ack_delay_ns)
+		icsk->icsk_delack_max = max(nsecs_to_jiffies(kind->ack_delay_ns), 1UL);
+	tp->rx_opt.user_mss = kind->mss;
+	if (kind->receive_window) {
+		/* Half of a buffer is taken for what the kernel needs beside the data. */
+		sk->sk_userlocks |= SOCK_RCVBUF_LOCK;
+		sk->sk_rcvbuf = min_t(u64, 2ULL * kind->receive_window, INT_MAX);
+		tp->window_clamp = kind->receive_window;
+	}
+	release_sock(sk);
+	return error;
+}
+
+static int listen(u32 host, u32 number, struct listener *listener)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(LAB_LISTEN + number),
+	};
+	struct sock *sk;
+	int error;
+
+	error = sock_create_kern(lab.hosts[host].net, AF_INET, SOCK_STREAM, IPPROTO_TCP,
+				 &listener->socket);
+	if (error)
+		return error;
+	sk = listener->socket->sk;
+	sk->sk_user_data = listener;
+	sk->sk_data_ready = on_connection;
+	error = prepare(sk, &lab.kinds[number]);
+	if (!error)
+		error = kernel_bind(listener->socket, (struct sockaddr *)&address,
+				    sizeof(address));
+	if (!error)
+		error = kernel_listen(listener->socket, 1 << 20);
+	return error;
+}
+
+static void accept(struct listener *listener)
+{
+	struct socket *child;
+
+	while (!kernel_accept(listener->socket, &child, O_NONBLOCK)) {
+		struct sock *sk = child->sk;
+		u32 from = ntohl(sk->sk_daddr) - LAB_NETWORK - 1;
+		u32 connection = lab.hosts[from].by_port[ntohs(sk->sk_dport)];
+		struct lab_sender *sender = &lab.senders[connection];
+		const struct lab_kind *kind = lab_kind_of(connection);
+
+		sender->to = child;
+		lock_sock(sk);
+		inet_csk(sk)->icsk_rto_min = nsecs_to_jiffies(kind->rto_min_ns);
+		if (kind->ack_delay_ns)
+			inet_csk(sk)->icsk_delack_max =
+				max(nsecs_to_jiffies(kind->ack_delay_ns), 1UL);
+		if (kind->flags & LAB_ACK_AT_ONCE)
+			inet_csk(sk)->icsk_ack.quick = TCP_MAX_QUICKACKS;
+		sk->sk_user_data = sender;
+		sk->sk_data_ready = on_data;
+		/* What came before. */
+		local_bh_disable();
+		on_data(sk);
+		local_bh_enable();
+		release_sock(sk);
+	}
+}
+
+int lab_open_connection(u32 number)
+{
+	const struct lab_connection *connection = &lab.connections[number];
+	struct lab_sender *sender = &lab.senders[number];
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(le16_to_cpu(connection->port)),
+	};
+	struct sock *sk;
+	int error;
+
+	error = sock_create_kern(lab.hosts[connection->from].net, AF_INET, SOCK_STREAM,
+				 IPPROTO_TCP, &sender->from);
+	if (error)
+		return error;
+	sk = sender->from->sk;
+	sk->sk_user_data = sender;
+	sk->sk_state_change = on_state;
+	sk->sk_write_space = on_space;
+	error = prepare(sk, lab_kind_of(number));
+	if (!error)
+		error = kernel_bind(sender->from, (struct sockaddr *)&address, sizeof(address));
+	if (error)
+		return error;
+	address.sin_addr.s_addr = htonl(LAB_NETWORK + 1 + connection->to);
+	address.sin_port = htons(LAB_LISTEN + connection->kind);
+	error = kernel_connect(sender->from, (struct sockaddr *)&address, sizeof(address),
+			       O_NONBLOCK);
+	return error == -EINPROGRESS ? 0 : error;
+}
+
+/*
+ * The first write of a connection that has been open since the warm-up: the scenario says that
+ * it begins without a handshake, so that nothing is known of the path, and that it has its
+ * initial window.
+ */
+static void begin_fresh(struct sock *sk, const struct lab_kind *kind)
+{
+	struct inet_connection_sock *icsk = inet_csk(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	lock_sock(sk);
+	tp->srtt_us = 0;
+	tp->mdev_us = jiffies_to_usecs(TCP_TIMEOUT_INIT);
+	tp->mdev_max_us = 0;
+	tp->rttvar_us = 0;
+	minmax_reset(&tp->rtt_min, tcp_jiffies32, ~0U);
+	icsk->icsk_rto = max(nsecs_to_jiffies(kind->rto_initial_ns), 1UL);
+	/* Not idle: it has not begun. */
+	tp->lsndtime = tcp_jiffies32;
+	tp->snd_cwnd_stamp = tcp_jiffies32;
+	release_sock(sk);
+}
+
+static void set_window(struct sock *sk, const struct lab_kind *kind)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	lock_sock(sk);
+	tcp_snd_cwnd_set(tp, kind->initial_window);
+	if (kind->initial_ssthresh != U32_MAX)
+		tp->snd_ssthresh = kind->initial_ssthresh;
+	release_sock(sk);
+}
+
+void lab_write_more(struct lab_sender *sender)
+{
+	const struct lab_kind *kind = lab_kind_of(sender - lab.senders);
+
+	if (!sender->established || sender->written == sender->wanted)
+		return;
+	if (!sender->written) {
+		if (sender->fresh)
+			begin_fresh(sender->from->sk, kind);
+		set_window(sender->from->sk, kind);
+		sender->fresh = false;
+	}
+	while (sender->written < sender->wanted) {
+		u64 left = sender->wanted - sender->written;
+		struct msghdr message = {
+			.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES,
+		};
+		struct bio_vec pieces[PIECES];
+		size_t length = 0;
+		int used = 0, sent;
+
+		while (left && used < PIECES) {
+			size_t part = min_t(u64, left, ZEROS);
+
+			bvec_set_page(&pieces[used++], zeros, part, 0);
+			length += part;
+			left -= part;
+		}
+		iov_iter_bvec(&message.msg_iter, ITER_SOURCE, pieces, used, length);
+		sent = sock_sendmsg(sender->from, &message);
+		if (sent == -EAGAIN)
+			return;
+		if (sent < 0) {
+			pr_err("slowpath-lab: connection %td cannot be written: %d\n",
+			       sender - lab.senders, sent);
+			lab.failed = true;
+			return;
+		}
+		sender->written += sent;
+	}
+}
+
+void lab_serve_ready(void)
+{
+	struct lab_sender *sender;
+	struct listener *listener;
+
+	for (;;) {
+		local_bh_disable();
+		listener = list_first_entry_or_null(&ready_listeners, struct listener, ready);
+		if (listener) {
+			list_del(&listener->ready);
+			listener->queued = false;
+		}
+		local_bh_enable();
+		if (!listener)
+			break;
+		accept(listener);
+	}
+	for (;;) {
+		local_bh_disable();
+		sender = list_first_entry_or_null(&ready_senders, struct lab_sender, ready);
+		if (sender) {
+			list_del(&sender->ready);
+			sender->queued = false;
+		}
+		local_bh_enable();
+		if (!sender)
+			break;
+		lab_write_more(sender);
+	}
+}
+
+bool lab_is_ready(void)
+{
+	return !list_empty(&ready_listeners) || !list_empty(&ready_senders);
+}
+
+int lab_make_connections(void)
+{
+	u32 host, kind, number;
+	int error;
+
+	zeros = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_ZERO, ZEROS_ORDER);
+	lab.senders = vcalloc(max(lab.plan.connections, 1U), sizeof(*lab.senders));
+	listeners = vcalloc(lab.plan.hosts * lab.plan.kinds, sizeof(*listeners));
+	if (!zeros || !lab.senders || !listeners)
+		return -ENOMEM;
+	for (number = 0; number < lab.plan.connections; number++) {
+		lab.senders[number].first = U32_MAX;
+		timerqueue_init(&lab.senders[number].again);
+	}
+	for (host = 0; host < lab.plan.hosts; host++) {
+		for (kind = 0; kind < lab.plan.kinds; kind++) {
+			error = listen(host, kind, &listeners[host * lab.plan.kinds + kind]);
+			if (error) {
+				pr_err("slowpath-lab: host %u cannot listen (%s): %d\n", host,
+				       lab.kinds[kind].algorithm, error);
+				return error;
+			}
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef SLOWPATH_LAB_H
+#define SLOWPATH_LAB_H
+
+#include <linux/hrtimer.h>
+#include <linux/kernel.h>
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+#include <linux/timerqueue.h>
+#include <net/sock.h>
+#include "plan.h"
+#include "slowpath_switch.h"
+
+/* Host n has the address 10.0.0.0 + 1 + n, and its listeners the ports from here on. */
+#define LAB_NETWORK 0x0a000000u
+#define LAB_LISTEN 5000
+/* Captures count from 2000-01-01: that is 0 of the scenario. */
+#define LAB_EPOCH_NS 946684800000000000ULL
+#define PS_PER_NS 1000ULL
+
+/* A file of the run's folder, which is the working directory of this kernel's process. */
+struct lab_file {
+	int fd;
+	size_t used;
+	size_t room;
+	char *buffer;
+};
+
+struct lab_host {
+	u32 number;
+	struct net *net;
+	struct net_device *dev;
+	struct lab_file capture;
+	u64 sent;
+	u64 sent_bytes;
+	/* By source port: the connection that begins there. */
+	u32 *by_port;
+};
+
+/* One connection. */
+struct lab_sender {
+	struct socket *from;
+	struct socket *to;
+	u64 begun;      /* bytes of all flows that have begun */
+	u64 wanted;     /* bytes that the application has wanted to write so far */
+	u64 written;
+	u64 arrived;
+	u64 finished;   /* bytes up to the end of the last flow that is done */
+	u32 first;      /* flow that is not done, U32_MAX: none */
+	u32 last;
+	u32 retransmissions;
+	u32 timeouts;
+	bool established;
+	bool fresh;     /* open since the warm-up and not used yet */
+	bool queued;
+	struct list_head ready;
+	/* Writes in pieces, of its only flow. */
+	struct timerqueue_node again;
+	u32 chunk;
+	u64 every;
+	u64 left;       /* of the flow, to be wanted later */
+};
+
+struct lab {
+	struct lab_plan plan;
+	struct lab_kind *kinds;
+	struct lab_connection *connections;
+	struct lab_flow *flows;
+	struct lab_watch *watches;
+	void *fabric_plan;
+	size_t fabric_bytes;
+
+	struct lab_host *hosts;
+	struct slowpath_fabric *fabric;
+	struct hrtimer timer;
+	struct sk_buff_head arrived;
+	bool inside_timer;
+	bool failed;
+	u64 armed;     /* picoseconds of the network, or SLOWPATH_NEVER */
+	ktime_t base;  /* 0 of the network */
+
+	struct lab_result *results;
+	struct lab_sender *senders;
+	struct task_struct *task; /* that runs the workload */
+	struct lab_file events;
+	struct lab_file series;
+	u64 marked;
+	u64 host_packets;
+	u64 captured;
+	u64 lost_records;
+	u64 delivered;
+	u64 dropped;
+	u64 corrupted;
+	u64 inside;
+	u64 most_inside;
+	u64 sent_by_tag[LAB_TAGS];
+	u64 detoured_by_tag[LAB_TAGS];
+};
+
+extern struct lab lab;
+
+/* Picoseconds of the network. */
+static inline u64 lab_network_time(void)
+{
+	return ktime_to_ns(ktime_sub(ktime_get(), lab.base)) * PS_PER_NS;
+}
+
+/* Of the scenario; before it they are negative. */
+static inline s64 lab_scenario_time(u64 network)
+{
+	return network - lab.plan.warm_up;
+}
+
+static inline const struct lab_kind *lab_kind_of(u32 connection)
+{
+	return &lab.kinds[lab.connections[connection].kind];
+}
+
+/* record.c */
+int lab_read_plan(void);
+int lab_open(struct lab_file *file, const char *name, size_t room);
+void lab_put(struct lab_file *file, const void *data, size_t length);
+void lab_close(struct lab_file *file);
+int lab_open_capture(struct lab_host *host);
+void lab_capture(struct lab_host *host, const struct sk_buff *skb, bool partial);
+void lab_event(const struct slowpath_fabric_event *told, u8 kind);
+int lab_write_results(u64 end);
+
+/* device.c */
+int lab_make_hosts(void);
+int lab_make_network(void);
+bool lab_network_is_empty(void);
+void lab_sample_queues(void);
+
+/* Into the device of its destination; ttl and ecn are what the packet came with. */
+void lab_deliver(struct sk_buff *skb, const struct slowpath_packet *packet);
+
+/* process.c */
+int lab_make_process_path(void);
+void lab_wait_for_process(void);
+void lab_process_send(struct sk_buff *skb, u32 host, const struct slowpath_packet *packet);
+
+/* connection.c */
+int lab_make_connections(void);
+int lab_open_connection(u32 number);
+/* As much of what the application wants to write as the socket takes. */
+void lab_write_more(struct lab_sender *sender);
+void lab_serve_ready(void);
+bool lab_is_ready(void);
+
+/* workload.c */
+/* The receiver has more in order: flows may be done by that. */
+void lab_account(struct lab_sender *sender);
+int lab_run(u64 *end);
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What stands in the files between the laboratory kernel and the program that starts it.
+ * Little-endian. The program's twin is crates/slowpath-lab/src/virtual_time/wire.rs.
+ *
+ * Times are picoseconds of the scenario unless their name says otherwise; the scenario begins
+ * at 0, after a warm-up in which connections are opened.
+ */
+#ifndef SLOWPATH_LAB_PLAN_H
+#define SLOWPATH_LAB_PLAN_H
+
+#include <linux/types.h>
+
+#define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
+#define LAB_VERSION 1
+#define LAB_NEVER U64_MAX
+#define LAB_TAGS 8
+
+/* Bits of lab_plan.flags. */
+#define LAB_CAPTURE BIT(0)
+#define LAB_EVENTS BIT(1)
+/* The packets go through a process inside, one system call each way: for comparison. */
+#define LAB_THROUGH_PROCESS BIT(2)
+
+struct lab_plan {
+	__le64 magic;
+	__le32 version;
+	__le32 hosts;
+	__le32 kinds;
+	__le32 connections;
+	__le64 flows;
+	__le64 until;
+	__le64 warm_up;      /* before the scenario */
+	__le64 open_every;   /* between two connections of the warm-up */
+	__le64 info_every;   /* 0: no tcp_info series */
+	__le64 sample_every; /* queues; 0: whenever they change */
+	__le32 flags;
+	__le32 snap;         /* bytes of a packet that a capture keeps */
+	__le32 watched;      /* ports whose queue is written down */
+	__le32 mtu;
+	__le32 ttl;
+	/* Of every host: net.ipv4.tcp_*. */
+	__le32 timestamps;
+	__le32 sack;
+	__le32 ecn;
+	__le32 recovery;
+	__le32 early_retrans;
+	__le32 reordering;
+	__le32 slow_start_after_idle;
+	__le32 moderate_rcvbuf;
+	__le32 rmem_default;
+	__le32 rmem_max;
+	__le32 lines;        /* twice the links */
+	__le64 fabric;       /* bytes of the network's plan */
+};
+/* Then lab_kind, lab_connection, lab_flow, lab_watch, the network's plan. */
+
+/* Bits of lab_kind.flags. */
+#define LAB_HANDSHAKE BIT(0)      /* opened when the flow begins, otherwise in the warm-up */
+#define LAB_ACK_AT_ONCE BIT(1)
+
+struct lab_kind {
+	char algorithm[16];
+	__le64 rto_min_ns;
+	__le64 rto_initial_ns;
+	__le64 ack_delay_ns;   /* 0: the kernel's own */
+	__le32 initial_window; /* segments */
+	__le32 initial_ssthresh;
+	__le32 receive_window; /* 0: autotuned */
+	__le32 mss;
+	__le32 framing;        /* bytes a packet takes on the wire beside IP */
+	__le32 flags;
+};
+
+struct lab_connection {
+	__le32 from;
+	__le32 to;
+	__le32 key;   /* what ECMP hashes; of the other direction it is one more */
+	__le16 port;  /* the sender's, of no other connection of that host */
+	__u8 kind;
+	__u8 class;
+	__u8 tag;     /* written with every event */
+	__u8 reserved[7];
+};
+
+struct lab_flow {
+	__le64 start;
+	__le64 bytes;
+	__le32 connection;
+	__le32 chunk;     /* bytes of a write; 0: all at once */
+	__le64 every;     /* between two writes */
+};
+
+struct lab_watch {
+	__le32 node;  /* a host, or a switch with the highest bit set */
+	__le32 port;
+};
+
+/* flows.bin: one for each flow of the plan. */
+struct lab_result {
+	__le64 finish; /* the receiver had the last byte; LAB_NEVER */
+	__le64 arrived;
+	__le32 retransmissions; /* of the connection since the flow before */
+	__le32 timeouts;
+};
+
+/* events.bin */
+enum lab_event_kind {
+	LAB_DROPPED = 0,
+	LAB_MARKED = 1,
+	LAB_DETOURED = 2,
+	LAB_QUEUE = 3,
+};
+
+struct lab_event {
+	__le64 at;         /* signed: the warm-up is before 0 */
+	__le32 node;
+	__le16 port;       /* 0xffff: none */
+	__u8 kind;
+	__u8 cause;        /* a drop's; of a detour the low byte of the port it goes to */
+	__le32 packets;
+	__le32 bytes;
+	__le32 connection; /* a queue's: 0xffffffff */
+	__u8 tag;
+	__u8 reply;        /* from the receiver to the sender */
+	__le16 length;     /* of the packet */
+};
+
+/* series.bin: lab_series, then that many bytes of struct tcp_info. */
+struct lab_series {
+	__le64 at;
+	__le32 connection;
+	__le32 length;
+};
+
+/* summary.bin */
+struct lab_summary {
+	__le64 magic;
+	__le32 version;
+	__le32 complete;     /* 1 */
+	__le64 end;
+	__le64 sent;         /* by hosts */
+	__le64 delivered;
+	__le64 dropped;
+	__le64 copied;
+	__le64 inside;
+	__le64 marked;
+	__le64 events;       /* of the network */
+	__le64 host_packets; /* into their queue, by sockets */
+	__le64 captured;
+	__le64 lost_records; /* could not be written */
+	__le64 corrupted;    /* of those delivered: thrown away by their host */
+	__le64 most_inside;  /* packets in the network at once */
+	__le64 sent_by_tag[LAB_TAGS];
+	__le64 detoured_by_tag[LAB_TAGS]; /* packets, not detours */
+};
+/* Then for each host: packets and bytes sent; for each line: struct slowpath_fabric_line. */
+
+#endif
