@@ -57,6 +57,8 @@ LEFT_OUT = [
     {"tcp.rto-min": "200 ms"},
     {"tcp.loss-detection": "duplicate-acks"},
     {"tcp.loss-detection": "rack"},
+    {"tcp.loss-detection": "rack", "tcp.dsack-undo": "true"},
+    {"tcp.frto": "true", "tcp.dsack-undo": "true"},
     {"workload[0].jitter": "1 ms"},
     {"switch.marking": "65 packets"},
 ]
