@@ -181,7 +181,7 @@ const HELD_OUT: [&str; 8] = [
 
 /// Points drawn by a seed. All have bursts that overflow a port, as there is nothing to
 /// detour where they do not, and that fit into half of the ports around.
-fn drawn(seed: u64, count: usize) -> Vec<Point> {
+fn drawn(seed: u64, count: usize, wanted: impl Fn(&Point) -> bool) -> Vec<Point> {
     let mut random = Random::new(seed);
     let mut points = Vec::new();
     while points.len() < count {
@@ -200,7 +200,8 @@ fn drawn(seed: u64, count: usize) -> Vec<Point> {
         let buffer = f64::from(point.buffer);
         let around = buffer * shape.ports() * shape.pool();
         let burst = point.burst();
-        if point.degree < shape.hosts() && burst >= 1.5 * buffer && burst <= 0.5 * around {
+        let fits = burst >= 1.5 * buffer && burst <= 0.5 * around;
+        if point.degree < shape.hosts() && fits && wanted(&point) {
             points.push(point);
         }
     }
@@ -402,9 +403,15 @@ impl Model {
 /// What the two numbers were fitted to: points of earlier searches, the held-out ones of
 /// earlier models among them.
 pub const FITTED: [&str; 5] = ["training", "held-out", "second", "slides", "wide"];
-/// Points that were drawn when the model was fixed, and run after that: printed by `draw`.
+/// Points that were drawn when the model was fixed, and run after that.
 pub const FRESH: &str = "fresh";
 const FRESH_SEED: u64 = 20_261_121;
+/// More of them, for the same model, where it says that DIBS works at all: drawn when the
+/// first set had shown that at less than the least load one burst is enough.
+pub const SECOND_FRESH: &str = "usable";
+const SECOND_FRESH_SEED: u64 = 20_261_122;
+/// What the model says at least of those.
+const USABLE: f64 = 0.03;
 const POINTS: usize = 20;
 
 /// What was measured, by the name of the point.
@@ -498,10 +505,16 @@ pub fn sliced() -> Vec<(String, Point)> {
 }
 
 /// The held-out points, by name.
-pub fn fresh() -> Vec<(String, Point)> {
-    let points = drawn(FRESH_SEED, POINTS).into_iter().enumerate();
-    let named = points.map(|(number, point)| (format!("{FRESH}-{number:02}"), point));
-    named.collect()
+pub fn fresh(model: &Model) -> Vec<(String, Point)> {
+    let first = drawn(FRESH_SEED, POINTS, |_| true);
+    let second = drawn(SECOND_FRESH_SEED, POINTS, |p| model.predict(p) >= USABLE);
+    let named = |set, points: Vec<Point>| {
+        let points = points.into_iter().enumerate();
+        points.map(move |(number, point)| (format!("{set}-{number:02}"), point))
+    };
+    named(FRESH, first)
+        .chain(named(SECOND_FRESH, second))
+        .collect()
 }
 
 /// Reads what was measured.

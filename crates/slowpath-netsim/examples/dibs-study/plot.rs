@@ -80,7 +80,8 @@ impl Axis {
         let steps = [1.0, 2.0, 5.0, 10.0].map(|n| n * decade);
         let step = steps.into_iter().find(|step| *step >= rough);
         let step = step.unwrap_or(10.0 * decade);
-        let all = (0..20).map(|n| f64::from(n) * step);
+        // Without the digits that fractions of two have behind the last.
+        let all = (0..20).map(|n| (f64::from(n) * step * 1e9).round() / 1e9);
         all.filter(inside).collect()
     }
 }
