@@ -65,7 +65,7 @@ LEFT_OUT = [
 
 EXPERIMENTS = {
     "testbed": [run for seed in range(1, 21) for run in both(TESTBED, {}, seed)],
-    "default": [run for seed in range(1, 6) for run in both(FAT_TREE, {}, seed)],
+    "default": [run for seed in range(1, 11) for run in both(FAT_TREE, {}, seed)],
     "rate": sweep("workload[0].rate", [f"{n} /s" for n in (300, 500, 1000, 1500, 2000)]),
     "degree": sweep("workload[0].degree", ["40", "60", "80", "100"]),
     "response": sweep("workload[0].response", [f"{n} kB" for n in (20, 30, 40, 50)]),
@@ -316,7 +316,7 @@ def main():
     parser.add_argument("--slowpath", default=str(ROOT / "target" / "release" / "slowpath"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--again", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     unknown = [name for name in given.names if name not in EXPERIMENTS]
     if unknown:
         parser.error(f"no experiment {', '.join(unknown)}")
