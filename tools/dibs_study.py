@@ -57,13 +57,15 @@ LEFT_OUT = [
     {"tcp.rto-min": "200 ms"},
     {"tcp.loss-detection": "duplicate-acks"},
     {"tcp.loss-detection": "rack"},
+    {"tcp.loss-detection": "rack", "tcp.dsack-undo": "true"},
+    {"tcp.frto": "true", "tcp.dsack-undo": "true"},
     {"workload[0].jitter": "1 ms"},
     {"switch.marking": "65 packets"},
 ]
 
 EXPERIMENTS = {
     "testbed": [run for seed in range(1, 21) for run in both(TESTBED, {}, seed)],
-    "default": [run for seed in range(1, 6) for run in both(FAT_TREE, {}, seed)],
+    "default": [run for seed in range(1, 11) for run in both(FAT_TREE, {}, seed)],
     "rate": sweep("workload[0].rate", [f"{n} /s" for n in (300, 500, 1000, 1500, 2000)]),
     "degree": sweep("workload[0].degree", ["40", "60", "80", "100"]),
     "response": sweep("workload[0].response", [f"{n} kB" for n in (20, 30, 40, 50)]),
@@ -217,7 +219,7 @@ def testbed(have, _):
 
 
 def default(have, _):
-    return table(["seed; ms"] + COMPARED, [compared(have, {}, seed, seed) for seed in range(1, 6)])
+    return table(["seed; ms"] + COMPARED, [compared(have, {}, seed, seed) for seed in range(1, 11)])
 
 
 def ttl(base):
@@ -314,7 +316,7 @@ def main():
     parser.add_argument("--slowpath", default=str(ROOT / "target" / "release" / "slowpath"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--again", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     unknown = [name for name in given.names if name not in EXPERIMENTS]
     if unknown:
         parser.error(f"no experiment {', '.join(unknown)}")

@@ -8,7 +8,7 @@ mod breaking;
 #[path = "../examples/dibs-study/experiment.rs"]
 mod experiment;
 
-use breaking::{fitted, found, measured};
+use breaking::{FRESH, SECOND_FRESH, fitted, found, measured};
 use experiment::{flows, folder, overflowed, percentile, queries, run, scenario};
 use serde_json::Value as Json;
 use slowpath_netsim::results::Results;
@@ -16,8 +16,8 @@ use toml::Value;
 
 const QUERIES: usize = 0;
 const BACKGROUND: u8 = 1;
-/// Of 20.
-const WITHIN: usize = 16;
+/// Of 20: all.
+const WITHIN: usize = 20;
 
 fn text(value: &str) -> Value {
     Value::String(value.to_owned())
@@ -142,14 +142,22 @@ fn the_smaller_the_buffer_the_more_is_gained() {
 }
 
 /// "When does DIBS break": where switches drop one packet in a hundred after all. The bound
-/// has seen the training points only.
+/// was fixed before the held-out points were run. One of the first set breaks below the least
+/// load that is searched, where the bound puts it too, but not by how much.
 #[test]
 fn the_bound_predicts_where_dibs_breaks() {
     let found = found().expect("the study");
     let model = fitted(&found);
-    let points = measured(&found, "second");
-    assert_eq!(points.len(), 20);
-    let near = points.iter();
-    let near = near.filter(|(_, point, load)| model.is_near(point, *load));
-    assert!(near.count() >= WITHIN);
+    for (set, within) in [(FRESH, 19), (SECOND_FRESH, WITHIN)] {
+        let points = measured(&found, set);
+        assert_eq!(points.len(), 20);
+        let near = points.iter();
+        let near = near.filter(|(_, point, load)| load.is_some() && model.is_near(point, *load));
+        assert!(near.count() >= within, "{set}");
+    }
+    let slices = measured(&found, "slice");
+    assert!(slices.len() >= 40);
+    for (name, point, load) in slices {
+        assert!(model.is_near(&point, load), "{name}");
+    }
 }

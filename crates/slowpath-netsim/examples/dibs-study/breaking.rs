@@ -6,13 +6,19 @@
 //! no longer below that of dropping is another, higher one. There both have collapsed and
 //! the two curves run side by side: two searches of one point were up to 70 % apart.)
 //!
-//! **Model**: bursts of `b` packets, the initial windows of a query's answers, come to a
-//! receiver at random. At a load of rho the mean of what waits for its link is
-//! `b rho / (2 (1 - rho))` (M/D/1, Pollaczek and Khinchine), rho being the load of queries
-//! over what the background leaves of the busiest tier. With DIBS it waits in the network,
-//! which has `P` ports of `B` places for each host. With `room = 2 B P / b` DIBS breaks when
-//! what waits fills a share f of the places: `rho / (1 - rho) = f room`. Bursts that meet
-//! are not spread evenly, so an exponent of the room is fitted besides f.
+//! **Model**: a query brings a burst of `b` packets, the initial windows of its answers.
+//! Bursts come to a receiver at random, so what waits for its link is the work W of an
+//! M/D/1 queue with jumps of `b`; `B` of it have room at the receiver's port, the rest goes
+//! round in the network. That is `E (W - B)+` for each host. Where it goes round the network
+//! has `P` ports between switches for each host, of `B` places each, less
+//!
+//! - `g` that ordinary traffic needs,
+//! - the share `u` of the time in which edge switches' uplinks carry what belongs there
+//!   (packets that go round have the rest),
+//! - `1 - 1/U` to the power of 3/2 for an edge switch of `U` uplinks, which drops when all
+//!   are full at once: the fewer, the sooner.
+//!
+//! DIBS breaks when `E (W - B)+ = f P (B - g) (1 - u) (1 - 1/U)^(3/2)`; f and g are fitted.
 
 use crate::experiment::{self, ExperimentError};
 use serde_json::{Value as Json, json};
@@ -26,18 +32,16 @@ const PAYLOAD: f64 = 1460.0;
 const HEADER: f64 = 40.0;
 /// Segments, as scenarios/dibs/break.toml says.
 const INITIAL_WINDOW: f64 = 10.0;
-/// Packets from which on a queue marks, likewise.
-const MARKING: u32 = 20;
 /// The links' rate in bits a second.
 const RATE: f64 = 1e9;
 /// The loads that are searched, of the receivers' links.
-const LEAST_LOAD: f64 = 0.03;
+const LEAST_LOAD: f64 = 0.02;
 const MOST_LOAD: f64 = 1.2;
 /// How near a prediction is to be.
 const NEAR: f64 = 0.2;
 /// The share of packets dropped at which it is broken.
 const BROKEN: f64 = 0.01;
-/// Halvings of that range, on a scale of ratios: to 6 %, then interpolated.
+/// Halvings of that range, on a scale of ratios: to 7 %, then interpolated.
 const HALVINGS: u32 = 6;
 
 /// The shapes that points are drawn from.
@@ -51,21 +55,6 @@ pub enum Shape {
     },
 }
 
-const SHAPES: [Shape; 4] = [
-    Shape::FatTree(4),
-    Shape::FatTree(6),
-    Shape::LeafSpine {
-        leaves: 8,
-        spines: 4,
-        hosts: 4,
-    },
-    Shape::LeafSpine {
-        leaves: 8,
-        spines: 4,
-        hosts: 8,
-    },
-];
-
 impl Shape {
     fn hosts(self) -> u32 {
         match self {
@@ -74,17 +63,36 @@ impl Shape {
         }
     }
 
-    /// Ports of switches for each host, those to hosts included.
+    /// A load of the hosts' links that loads the busiest tier so much, to four places.
+    fn background(self, load: f64) -> f64 {
+        (load / self.concentration().max(1.0) * 1e4).round() / 1e4
+    }
+
+    /// Ports between switches for each host.
     fn ports(self) -> f64 {
         match self {
-            Shape::FatTree(_) => 5.0,
-            Shape::LeafSpine { spines, hosts, .. } => {
-                1.0 + 2.0 * f64::from(spines) / f64::from(hosts)
-            }
+            Shape::FatTree(_) => 4.0,
+            Shape::LeafSpine { spines, hosts, .. } => 2.0 * f64::from(spines) / f64::from(hosts),
         }
     }
 
-    /// How many times the load of the hosts' links the busiest tier has.
+    /// Uplinks of an edge switch.
+    fn uplinks(self) -> f64 {
+        f64::from(match self {
+            Shape::FatTree(k) => k / 2,
+            Shape::LeafSpine { spines, .. } => spines,
+        })
+    }
+
+    /// Hosts that share the switches above them: a pod of a fat-tree, all of a leaf-spine.
+    fn pool(self) -> f64 {
+        match self {
+            Shape::FatTree(k) => f64::from(k * k / 4),
+            Shape::LeafSpine { .. } => f64::from(self.hosts()),
+        }
+    }
+
+    /// How many times the load of the hosts' links the uplinks of edge switches have.
     fn concentration(self) -> f64 {
         match self {
             Shape::FatTree(_) => 1.0,
@@ -95,8 +103,22 @@ impl Shape {
             } => {
                 let all = f64::from(leaves * hosts);
                 let leave = (all - f64::from(hosts)) / (all - 1.0);
-                (leave * f64::from(hosts) / f64::from(spines)).max(1.0)
+                leave * f64::from(hosts) / f64::from(spines)
             }
+        }
+    }
+
+    fn parse(name: &str) -> Option<Shape> {
+        let (kind, numbers) = name.split_once(' ')?;
+        let numbers: Result<Vec<u32>, _> = numbers.split('x').map(str::parse).collect();
+        match (kind, &numbers.ok()?[..]) {
+            ("fat-tree", &[k]) => Some(Shape::FatTree(k)),
+            ("leaf-spine", &[leaves, spines, hosts]) => Some(Shape::LeafSpine {
+                leaves,
+                spines,
+                hosts,
+            }),
+            _ => None,
         }
     }
 
@@ -144,31 +166,42 @@ pub struct Point {
     pub background: f64,
 }
 
-/// The slides' setting, but for the kind of its background.
-const SLIDES: Point = Point {
-    shape: Shape::FatTree(8),
-    degree: 40,
-    response: 20_000,
-    buffer: 100,
-    background: 0.113,
-};
+/// The shapes that held-out points are drawn from: fat-trees, and leaf-spines of 1, 2, 3 and
+/// 4 times as many hosts as uplinks a leaf. None of these leaf-spines was fitted to.
+const HELD_OUT: [&str; 8] = [
+    "fat-tree 4",
+    "fat-tree 6",
+    "fat-tree 8",
+    "leaf-spine 6x4x4",
+    "leaf-spine 8x5x5",
+    "leaf-spine 10x3x6",
+    "leaf-spine 6x4x12",
+    "leaf-spine 5x4x16",
+];
 
-/// Points drawn by a seed, all of which have bursts that overflow a port: where they do not,
-/// there is nothing to detour.
-fn drawn(seed: u64, count: usize, buffers: &[u32]) -> Vec<Point> {
+/// Points drawn by a seed. All have bursts that overflow a port, as there is nothing to
+/// detour where they do not, and that fit into half of the ports around.
+fn drawn(seed: u64, count: usize, wanted: impl Fn(&Point) -> bool) -> Vec<Point> {
     let mut random = Random::new(seed);
     let mut points = Vec::new();
     while points.len() < count {
         let mut one_of = |of: &[u32]| of[random.below(of.len() as u32) as usize];
+        let name = HELD_OUT[one_of(&[0, 1, 2, 3, 4, 5, 6, 7]) as usize];
+        let Some(shape) = Shape::parse(name) else {
+            continue;
+        };
         let point = Point {
-            shape: SHAPES[one_of(&[0, 1, 2, 3]) as usize],
+            shape,
             degree: one_of(&[10, 14, 20, 30, 45]),
             response: one_of(&[10_000, 15_000, 20_000, 30_000]),
-            buffer: one_of(buffers),
-            background: f64::from(one_of(&[0, 1, 2, 3])) / 10.0,
+            buffer: one_of(&[20, 30, 50, 75, 100]),
+            background: shape.background(f64::from(one_of(&[0, 1, 2, 3])) / 10.0),
         };
-        let burst = f64::from(point.degree) * (f64::from(point.response) / PAYLOAD).min(10.0);
-        if point.degree < point.shape.hosts() && burst >= 1.5 * f64::from(point.buffer) {
+        let buffer = f64::from(point.buffer);
+        let around = buffer * shape.ports() * shape.pool();
+        let burst = point.burst();
+        let fits = burst >= 1.5 * buffer && burst <= 0.5 * around;
+        if point.degree < shape.hosts() && fits && wanted(&point) {
             points.push(point);
         }
     }
@@ -180,11 +213,6 @@ impl Point {
     fn burst(&self) -> f64 {
         let answer = (f64::from(self.response) / PAYLOAD).ceil();
         f64::from(self.degree) * answer.min(INITIAL_WINDOW)
-    }
-
-    /// Places for packets in the network for each host, as a multiple of half a burst.
-    pub fn room(&self) -> f64 {
-        2.0 * f64::from(self.buffer) * self.shape.ports() / self.burst()
     }
 
     /// Bits of a query on the last link.
@@ -204,14 +232,42 @@ impl Point {
         self.background * (1.0 + packets * HEADER / 100_000.0)
     }
 
-    /// What the background leaves of the busiest tier.
-    fn spare(&self) -> f64 {
-        1.0 - self.background_load() * self.shape.concentration()
+    /// How much of what the background leaves of a receiver's link queries take.
+    fn relative(&self, load: f64) -> f64 {
+        load / (1.0 - self.background_load())
     }
 
-    /// A load of queries over what the background leaves.
-    pub fn relative(&self, load: f64) -> f64 {
-        load / self.spare()
+    /// The mean of what waits beyond the receiver's port, packets a host: of an M/D/1 queue
+    /// with work W, `E W - B + integral of P(W <= x) over x from 0 to B`. Below one jump that
+    /// probability is `(1 - rho) e^(rho x / b)` (Erlang).
+    fn waiting(&self, load: f64) -> f64 {
+        let rho = self.relative(load);
+        if rho >= 1.0 {
+            return f64::INFINITY;
+        }
+        let (burst, buffer) = (self.burst(), f64::from(self.buffer));
+        let mean = burst * rho / (2.0 * (1.0 - rho));
+        let growth = rho / burst;
+        mean - buffer + (1.0 - rho) * (growth * buffer).exp_m1() / growth
+    }
+
+    /// The places of the bound but for its factor, packets a host.
+    fn places(&self, load: f64, reserve: f64) -> f64 {
+        let carried = (load + self.background_load()) * self.shape.concentration();
+        let room = (f64::from(self.buffer) - reserve).max(0.0);
+        let together = (1.0 - 1.0 / self.shape.uplinks()).powf(1.5);
+        self.shape.ports() * room * (1.0 - carried).max(0.0) * together
+    }
+
+    fn from_json(json: &Json) -> Option<Point> {
+        let small = |key: &str| u32::try_from(json[key].as_u64()?).ok();
+        Some(Point {
+            shape: Shape::parse(json["topology"].as_str()?)?,
+            degree: small("degree")?,
+            response: small("response")?,
+            buffer: small("buffer")?,
+            background: json["background"].as_f64()?,
+        })
     }
 
     /// The share of packets that DIBS drops, and the 99th percentile of QCT in milliseconds.
@@ -279,42 +335,59 @@ impl Point {
     }
 }
 
-/// What is fitted: `ln(rho / (1 - rho)) = offset + slope ln(room)`.
+/// What is fitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    pub offset: f64,
-    pub slope: f64,
+    /// The share of the places that may be taken.
+    pub share: f64,
+    /// Places of each port that ordinary traffic needs.
+    pub reserve: f64,
 }
 
 impl Model {
-    /// Least squares over points and the loads at which they broke.
+    /// Least squares of the logarithms over points and the loads at which they broke.
+    /// Anything further off than a half counts as a half: what fits a few points that are
+    /// not the model's would be worse for all others.
     pub fn fit(points: &[(Point, f64)]) -> Model {
-        let count = points.len() as f64;
-        let all = points.iter().map(|(point, load)| {
-            let total = point.relative(*load).clamp(0.02, 0.98);
-            (point.room().ln(), (total / (1.0 - total)).ln())
-        });
-        let all: Vec<(f64, f64)> = all.collect();
-        let mean_x = all.iter().map(|p| p.0).sum::<f64>() / count;
-        let mean_y = all.iter().map(|p| p.1).sum::<f64>() / count;
-        let xy: f64 = all.iter().map(|p| (p.0 - mean_x) * (p.1 - mean_y)).sum();
-        let xx: f64 = all.iter().map(|p| (p.0 - mean_x).powi(2)).sum();
-        let slope = xy / xx;
-        Model {
-            offset: mean_y - slope * mean_x,
-            slope,
+        let cost = |model: &Model| -> f64 {
+            let off = points.iter().map(|(p, load)| model.predict(p) / load);
+            off.map(|ratio| ratio.ln().powi(2).min(0.25)).sum()
+        };
+        let mut best = Model {
+            share: 0.5,
+            reserve: 5.0,
+        };
+        let mut least = cost(&best);
+        let (mut share, mut reserve) = (0.1, 4.0);
+        while share > 1e-4 {
+            let steps = [(share, 0.0), (-share, 0.0), (0.0, reserve), (0.0, -reserve)];
+            let tried = steps.map(|(share, reserve)| {
+                let model = Model {
+                    share: best.share + share,
+                    reserve: best.reserve + reserve,
+                };
+                (cost(&model), model)
+            });
+            match tried.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
+                Some((cost, model)) if cost < least => (least, best) = (cost, model),
+                _ => (share, reserve) = (share / 2.0, reserve / 2.0),
+            }
         }
-    }
-
-    /// The load of queries over what the background leaves, at which DIBS breaks.
-    pub fn load(&self, room: f64) -> f64 {
-        let odds = (self.offset + self.slope * room.ln()).exp();
-        odds / (1.0 + odds)
+        best
     }
 
     /// The load of queries at which DIBS breaks.
     pub fn predict(&self, point: &Point) -> f64 {
-        self.load(point.room()) * point.spare()
+        let (mut low, mut high) = (1e-4, 1.0);
+        for _ in 0..40 {
+            let load = f64::sqrt(low * high);
+            if point.waiting(load) > self.share * point.places(load, self.reserve) {
+                high = load;
+            } else {
+                low = load;
+            }
+        }
+        low
     }
 
     /// Whether that is within a fifth of where it broke.
@@ -327,28 +400,120 @@ impl Model {
     }
 }
 
-/// Fixed before anything was fitted.
-const TRAINING_SEED: u64 = 1;
-const HELD_OUT_SEED: u64 = 2;
-/// Fixed when the first set had shown where the model does not hold, before this one was run.
-const SECOND_SEED: u64 = 3;
+/// What the two numbers were fitted to: points of earlier searches, the held-out ones of
+/// earlier models among them.
+pub const FITTED: [&str; 5] = ["training", "held-out", "second", "slides", "wide"];
+/// Points that were drawn when the model was fixed, and run after that.
+pub const FRESH: &str = "fresh";
+const FRESH_SEED: u64 = 20_261_121;
+/// More of them, for the same model, where it says that DIBS works at all: drawn when the
+/// first set had shown that at less than the least load one burst is enough.
+pub const SECOND_FRESH: &str = "usable";
+const SECOND_FRESH_SEED: u64 = 20_261_122;
+/// What the model says at least of those.
+const USABLE: f64 = 0.03;
 const POINTS: usize = 20;
 
 /// What was measured, by the name of the point.
 pub type Found = BTreeMap<String, Json>;
 
-/// All points by name, in the order in which they are measured.
-pub fn points() -> Vec<(String, Point)> {
-    let named = |set: &'static str, seed, buffers: &[u32]| {
-        let points = drawn(seed, POINTS, buffers).into_iter().enumerate();
+/// A panel of the phase diagram: one thing varied along it, another from curve to curve.
+pub struct Panel {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub x: &'static str,
+    /// Whether the axis is one of ratios.
+    pub log: bool,
+    pub curves: Vec<(&'static str, Vec<(f64, Point)>)>,
+}
+
+/// The phase diagram: load of queries over buffer, degree and background.
+pub fn panels() -> Vec<Panel> {
+    let shapes = [
+        "fat-tree 6",
+        "leaf-spine 8x4x4",
+        "leaf-spine 8x4x8",
+        "leaf-spine 6x4x12",
+    ];
+    let point = |name: &str, degree, buffer, busiest: f64| {
+        let shape = Shape::parse(name)?;
+        let background = shape.background(busiest);
+        Some(Point {
+            shape,
+            degree,
+            response: 20_000,
+            buffer,
+            background,
+        })
+    };
+    let by_buffer = shapes.map(|name| {
+        let points = [20, 30, 50, 75, 100].into_iter();
+        let points = points.filter_map(|b| Some((f64::from(b), point(name, 20, b, 0.1)?)));
+        (name, points.collect())
+    });
+    let buffers = [("30 packets", 30), ("50 packets", 50), ("100 packets", 100)];
+    let by_degree = buffers.map(|(name, buffer)| {
+        let degrees = [10, 14, 20, 30, 45].into_iter();
+        let overflow = degrees.filter(|degree| degree * 10 * 2 >= buffer * 3);
+        let points =
+            overflow.filter_map(|d| Some((f64::from(d), point("fat-tree 6", d, buffer, 0.1)?)));
+        (name, points.collect())
+    });
+    let by_background = shapes.map(|name| {
+        let loads = [0.0, 0.1, 0.2, 0.3, 0.4].into_iter();
+        let points = loads.filter_map(|load| Some((load, point(name, 20, 50, load)?)));
+        (name, points.collect())
+    });
+    vec![
+        Panel {
+            name: "buffer",
+            title: "20 answers of 20 kB, background of 10 %",
+            x: "buffer of a port, packets",
+            log: true,
+            curves: by_buffer.into(),
+        },
+        Panel {
+            name: "degree",
+            title: "Fat-tree of 54 hosts, answers of 20 kB, background of 10 %",
+            x: "answers to a query",
+            log: true,
+            curves: by_degree.into(),
+        },
+        Panel {
+            name: "background",
+            title: "20 answers of 20 kB, buffers of 50 packets",
+            x: "background, of the busiest links",
+            log: false,
+            curves: by_background.into(),
+        },
+    ]
+}
+
+/// The points of the phase diagram, by name.
+pub fn sliced() -> Vec<(String, Point)> {
+    let mut named: Vec<(String, Point)> = Vec::new();
+    for point in panels()
+        .iter()
+        .flat_map(|panel| &panel.curves)
+        .flat_map(|(_, points)| points)
+    {
+        if !named.iter().any(|(_, known)| *known == point.1) {
+            named.push((format!("slice-{:02}", named.len()), point.1));
+        }
+    }
+    named
+}
+
+/// The held-out points, by name.
+pub fn fresh(model: &Model) -> Vec<(String, Point)> {
+    let first = drawn(FRESH_SEED, POINTS, |_| true);
+    let second = drawn(SECOND_FRESH_SEED, POINTS, |p| model.predict(p) >= USABLE);
+    let named = |set, points: Vec<Point>| {
+        let points = points.into_iter().enumerate();
         points.map(move |(number, point)| (format!("{set}-{number:02}"), point))
     };
-    let all = [MARKING, 30, 50, 75, 100];
-    let slides = std::iter::once(("slides".to_owned(), SLIDES));
-    named("training", TRAINING_SEED, &all)
-        .chain(slides)
-        .chain(named("held-out", HELD_OUT_SEED, &all))
-        .chain(named("second", SECOND_SEED, &all[1..]))
+    named(FRESH, first)
+        .chain(named(SECOND_FRESH, second))
         .collect()
 }
 
@@ -371,20 +536,16 @@ pub fn found() -> Result<Found, Box<dyn Error>> {
 /// The points of a set that were measured, and the load at which each broke; `None`: at
 /// less than the least that was tried.
 pub fn measured(found: &Found, set: &str) -> Vec<(String, Point, Option<f64>)> {
-    let all = points().into_iter();
-    let all = all.filter(|(name, _)| name.starts_with(set));
-    all.filter_map(|(name, point)| {
-        let load = found.get(&name)?["load"].as_f64();
-        Some((name, point, load))
+    let all = found.iter().filter(|(name, _)| name.starts_with(set));
+    all.filter_map(|(name, json)| {
+        Some((name.clone(), Point::from_json(json)?, json["load"].as_f64()))
     })
     .collect()
 }
 
-/// The model, from the training points alone.
+/// The model, from all points but the fresh ones and the slices of the phase diagram.
 pub fn fitted(found: &Found) -> Model {
-    let training = measured(found, "training").into_iter();
-    // A queue that marks only when it is full slows nobody down before: not the model's.
-    let broke = training.filter(|(_, point, _)| point.buffer > MARKING);
-    let broke = broke.filter_map(|(_, point, load)| Some((point, load?)));
+    let points = FITTED.iter().flat_map(|set| measured(found, set));
+    let broke = points.filter_map(|(_, point, load)| Some((point, load?)));
     Model::fit(&broke.collect::<Vec<_>>())
 }

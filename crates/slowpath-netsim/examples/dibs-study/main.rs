@@ -2,22 +2,22 @@
 //! The part of the DIBS study that searches: where DIBS breaks (docs/dibs.md).
 //!
 //! `dibs-study search SECONDS` measures the points that scenarios/dibs/break.jsonl does not
-//! have yet, and begins none after that time. `dibs-study fit` fits the model to the
-//! training points and says how far it is off on the others. `dibs-study plots` draws the
+//! have yet, first those held out, and begins none after that time. `dibs-study draw` prints
+//! the held-out points and what the model says of them. `dibs-study fit` fits the model and
+//! says how far it is off on each point. `dibs-study plots` draws the
 //! pictures of docs/dibs.md from both files of results.
 
 mod breaking;
 mod experiment;
 mod plot;
 
-use breaking::{Found, fitted, found, measured, points};
+use breaking::{
+    FITTED, FRESH, Found, Point, SECOND_FRESH, fitted, found, fresh, measured, panels, sliced,
+};
 use plot::{Chart, Series};
 use serde_json::Value as Json;
 use std::error::Error;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
-
-const THREADS: usize = 2;
 
 fn write(found: &Found) -> Result<(), Box<dyn Error>> {
     let lines: Vec<String> = found.values().map(|json| format!("{json}\n")).collect();
@@ -29,32 +29,21 @@ fn write(found: &Found) -> Result<(), Box<dyn Error>> {
 
 fn search(budget: Duration) -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
-    let found = found()?;
-    let mut missing = points();
-    missing.retain(|(name, _)| !found.contains_key(name));
-    missing.reverse();
-    let (missing, found) = (Mutex::new(missing), Mutex::new(found));
-    let worker = || -> Result<(), String> {
-        while begin.elapsed() < budget {
-            let Some((name, point)) = missing.lock().map_err(|e| e.to_string())?.pop() else {
-                break;
-            };
-            let mut json = point.search().map_err(|error| error.to_string())?;
-            json["name"] = Json::from(name.clone());
-            println!("{json}");
-            let mut found = found.lock().map_err(|e| e.to_string())?;
-            found.insert(name, json);
-            write(&found).map_err(|error| error.to_string())?;
+    let mut found = found()?;
+    for (name, point) in fresh(&fitted(&found)).into_iter().chain(sliced()) {
+        if found.contains_key(&name) {
+            continue;
         }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
-        for worker in workers {
-            worker.join().map_err(|_| "a worker panicked")??;
+        if begin.elapsed() >= budget {
+            break;
         }
-        Ok(())
-    })
+        let mut json = point.search()?;
+        json["name"] = Json::from(name.clone());
+        println!("{json}");
+        found.insert(name, json);
+        write(&found)?;
+    }
+    Ok(())
 }
 
 /// The 99th percentiles of QCT without and with DIBS, from what tools/dibs_study.py kept of
@@ -78,10 +67,17 @@ fn swept(key: &str) -> Result<Vec<Series>, Box<dyn Error>> {
         let mut points: Vec<(f64, f64)> = lines.iter().filter_map(point).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         points.dedup_by_key(|point| point.0);
-        let line = true;
-        Series { name, points, line }
+        (name, points)
     };
-    Ok(vec![of("dropped", "false"), of("DIBS", "true")])
+    let series = [of("dropped", "false"), of("DIBS", "true")];
+    let series = series.into_iter().enumerate();
+    let series = series.map(|(colour, (name, points))| Series {
+        name,
+        points,
+        line: true,
+        colour,
+    });
+    Ok(series.collect())
 }
 
 fn sweeps() -> Result<(), Box<dyn Error>> {
@@ -121,60 +117,70 @@ fn plots() -> Result<(), Box<dyn Error>> {
     sweeps()?;
     let found = found()?;
     let model = fitted(&found);
-    let compared = |set| {
+    let compared = |set| -> Vec<(f64, f64)> {
         let points = measured(&found, set).into_iter();
         points
             .filter_map(|(_, p, load)| Some((load?, model.predict(&p))))
             .collect()
     };
-    let totals = |set| {
-        let points = measured(&found, set).into_iter();
-        points
-            .filter_map(|(_, p, load)| Some((p.room(), p.relative(load?))))
-            .collect()
+    let series = |name, points, line, colour| Series {
+        name,
+        points,
+        line,
+        colour,
     };
-    let all = points();
-    let rooms = all.iter().map(|(_, point)| point.room());
-    let least = rooms.clone().fold(f64::INFINITY, f64::min);
-    let most = rooms.fold(0.0, f64::max);
-    let curve = (0..=40).map(|step| least * (most / least).powf(f64::from(step) / 40.0));
-    let series = |name, points, line| Series { name, points, line };
-    let charts = [
-        (
-            "bound",
-            Chart {
-                title: "Where DIBS breaks",
-                x: "load of queries at which it broke",
-                y: "predicted",
-                log: (true, true),
-                series: vec![
-                    series("fitted", compared("training"), false),
-                    series("held out", compared("second"), false),
-                    series("equal", vec![(0.1, 0.1), (0.8, 0.8)], true),
-                ],
-            },
-        ),
-        (
-            "phase",
-            Chart {
-                title: "Works below, broken above",
-                x: "room: places for packets a host, over half a burst",
-                y: "load of queries over what the background leaves",
-                log: (true, false),
-                series: vec![
-                    series("fitted", totals("training"), false),
-                    series("held out", totals("second"), false),
-                    series(
-                        "bound",
-                        curve.map(|room| (room, model.load(room))).collect(),
-                        true,
-                    ),
-                ],
-            },
-        ),
-    ];
-    for (name, chart) in charts {
-        draw(name, &chart)?;
+    let chart = Chart {
+        title: "Where DIBS breaks",
+        x: "load of queries at which it broke",
+        y: "predicted",
+        log: (true, true),
+        series: vec![
+            series(
+                "fitted",
+                FITTED.into_iter().flat_map(compared).collect(),
+                false,
+                0,
+            ),
+            series(
+                "held out",
+                [FRESH, SECOND_FRESH]
+                    .into_iter()
+                    .flat_map(compared)
+                    .collect(),
+                false,
+                1,
+            ),
+            series("equal", vec![(0.03, 0.03), (0.5, 0.5)], true, 2),
+            series("20 % off", vec![(0.03, 0.036), (0.5, 0.6)], true, 3),
+            series("", vec![(0.03, 0.024), (0.5, 0.4)], true, 3),
+        ],
+    };
+    draw("bound", &chart)?;
+    let slices = sliced();
+    let broke = |point: &Point| {
+        let (name, _) = slices.iter().find(|(_, known)| known == point)?;
+        found.get(name)?["load"].as_f64()
+    };
+    for panel in panels() {
+        let mut both = Vec::new();
+        for (colour, (name, points)) in panel.curves.into_iter().enumerate() {
+            let mut bound = Vec::new();
+            let mut runs = Vec::new();
+            for (x, point) in points {
+                bound.push((x, model.predict(&point)));
+                runs.extend(broke(&point).map(|load| (x, load)));
+            }
+            both.push(series(name, bound, true, colour));
+            both.push(series("", runs, false, colour));
+        }
+        let chart = Chart {
+            title: panel.title,
+            x: panel.x,
+            y: "load of queries",
+            log: (panel.log, false),
+            series: both,
+        };
+        draw(&format!("phase-{}", panel.name), &chart)?;
     }
     Ok(())
 }
@@ -183,30 +189,44 @@ fn fit() -> Result<(), Box<dyn Error>> {
     let found = found()?;
     let model = fitted(&found);
     println!(
-        "ln(rho / (1 - rho)) = {:.3} + {:.3} ln(room)",
-        model.offset, model.slope
+        "share {:.3}, reserve {:.2} packets",
+        model.share, model.reserve
     );
-    for set in ["training", "held-out", "second", "slides"] {
+    for set in FITTED.into_iter().chain([FRESH, SECOND_FRESH, "slice"]) {
         let mut within = 0;
         let points = measured(&found, set);
         for (name, point, load) in &points {
             within += usize::from(model.is_near(point, *load));
             let predicted = model.predict(point);
-            let measured = load.map_or("below 0.03".to_owned(), |load| format!("{load:.3}"));
+            let measured = load.map_or("below the least tried".to_owned(), |load| {
+                format!("{load:.3}")
+            });
             let off = load.map_or("-".to_owned(), |load| {
                 format!("{:+.0} %", (predicted / load - 1.0) * 100.0)
             });
-            println!(
-                "| {name} | {} | {} | {} | {} | {} | {:.2} | {measured} | {predicted:.3} | {off} |",
-                point.shape.name(),
-                point.degree,
-                point.response / 1000,
-                point.buffer,
-                point.background,
-                point.room(),
-            );
+            println!("{} {measured} | {predicted:.3} | {off} |", row(name, point));
         }
         println!("{set}: {within} of {} within 20 %", points.len());
+    }
+    Ok(())
+}
+
+fn row(name: &str, point: &Point) -> String {
+    format!(
+        "| {name} | {} | {} | {} | {} | {} |",
+        point.shape.name(),
+        point.degree,
+        point.response / 1000,
+        point.buffer,
+        point.background,
+    )
+}
+
+/// Prints the held-out points before they are run.
+fn print_fresh() -> Result<(), Box<dyn Error>> {
+    let model = fitted(&found()?);
+    for (name, point) in fresh(&model) {
+        println!("{} {:.3} |", row(&name, &point), model.predict(&point));
     }
     Ok(())
 }
@@ -217,7 +237,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     match words[..] {
         ["search", seconds] => search(Duration::from_secs(seconds.parse()?)),
         ["fit"] => fit(),
+        ["draw"] => print_fresh(),
         ["plots"] => plots(),
-        _ => Err("usage: dibs-study search SECONDS | fit | plots".into()),
+        _ => Err("usage: dibs-study search SECONDS | draw | fit | plots".into()),
     }
 }

@@ -9,7 +9,7 @@ const LEFT: f64 = 56.0;
 const RIGHT: f64 = 548.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 256.0;
-/// Of the first series, the second and so on: apart for the colour-blind (Okabe and Ito).
+/// Apart for the colour-blind (Okabe and Ito).
 const COLOURS: [&str; 4] = ["#d55e00", "#0072b2", "#009e73", "#555555"];
 
 /// Points of one kind.
@@ -18,6 +18,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Joined by a line; otherwise dots.
     pub line: bool,
+    /// Which of the colours.
+    pub colour: usize,
 }
 
 /// A picture.
@@ -78,7 +80,8 @@ impl Axis {
         let steps = [1.0, 2.0, 5.0, 10.0].map(|n| n * decade);
         let step = steps.into_iter().find(|step| *step >= rough);
         let step = step.unwrap_or(10.0 * decade);
-        let all = (0..20).map(|n| f64::from(n) * step);
+        // Without the digits that fractions of two have behind the last.
+        let all = (0..20).map(|n| (f64::from(n) * step * 1e9).round() / 1e9);
         all.filter(inside).collect()
     }
 }
@@ -134,16 +137,19 @@ impl Chart {
             ),
         );
         let mut label = RIGHT;
-        for (series, colour) in self.series.iter().zip(COLOURS).rev() {
-            add(
-                &mut svg,
-                format_args!(
-                    "<text x=\"{label}\" y=\"{}\" text-anchor=\"end\" fill=\"{colour}\">{}</text>",
-                    TOP - 6.0,
-                    series.name
-                ),
-            );
-            label -= 7.0 * series.name.len() as f64 + 10.0;
+        for series in self.series.iter().rev() {
+            let colour = COLOURS[series.colour % COLOURS.len()];
+            if !series.name.is_empty() {
+                add(
+                    &mut svg,
+                    format_args!(
+                        "<text x=\"{label}\" y=\"{}\" text-anchor=\"end\" fill=\"{colour}\">{}</text>",
+                        TOP - 6.0,
+                        series.name
+                    ),
+                );
+                label -= 6.0 * series.name.len() as f64 + 10.0;
+            }
             let places = series.points.iter().map(|p| (x.place(p.0), y.place(p.1)));
             if series.line {
                 let path: Vec<String> = places.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();

@@ -30,6 +30,8 @@ pub(super) fn read(section: Section<'_>, base: TcpConfig) -> Result<TcpConfig, S
             "proportional-rate-reduction",
             &mut tcp.proportional_rate_reduction,
         ),
+        ("frto", &mut tcp.frto),
+        ("dsack-undo", &mut tcp.dsack_undo),
         ("limited-transmit", &mut tcp.limited_transmit),
         ("slow-start-after-idle", &mut tcp.slow_start_after_idle),
         ("handshake", &mut tcp.handshake),

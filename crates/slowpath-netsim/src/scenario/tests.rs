@@ -124,6 +124,7 @@ loss-detection = "duplicate-acks"
 duplicate-ack-threshold = 45
 tail-loss-probe = true
 proportional-rate-reduction = true
+frto = true
 limited-transmit = false
 mss = "1448 B"
 header = "52 B"
@@ -235,6 +236,8 @@ fn everything_that_can_be_said_is_understood() {
         loss_detection: LossDetection::DuplicateAcks(45),
         tail_loss_probe: true,
         proportional_rate_reduction: true,
+        frto: true,
+        dsack_undo: false,
         limited_transmit: false,
         mss: 1448,
         header: 52,

@@ -96,6 +96,10 @@ pub struct TcpConfig {
     pub tail_loss_probe: bool,
     /// Proportional rate reduction (RFC 6937); otherwise the window falls at once.
     pub proportional_rate_reduction: bool,
+    /// Notices spurious timeouts (F-RTO, RFC 5682).
+    pub frto: bool,
+    /// Takes a reduction back when DSACKs say that nothing it sent again was lost. Needs SACK.
+    pub dsack_undo: bool,
     /// Limited transmit (RFC 3042).
     pub limited_transmit: bool,
     /// Payload of a full segment, bytes.
@@ -138,6 +142,8 @@ impl TcpConfig {
             loss_detection: LossDetection::Rack,
             tail_loss_probe: true,
             proportional_rate_reduction: true,
+            frto: true,
+            dsack_undo: true,
             limited_transmit: true,
             mss: 1460,
             header: 40,
@@ -162,6 +168,8 @@ impl TcpConfig {
             loss_detection: LossDetection::DuplicateAcks(3),
             tail_loss_probe: false,
             proportional_rate_reduction: false,
+            frto: false,
+            dsack_undo: false,
             rto_estimator: RtoEstimator::Rfc6298,
             rto_min: Span::from_secs(1),
             delayed_ack: DelayedAck::Fixed(Span::from_millis(200)),

@@ -23,6 +23,7 @@
 //! | RACK and tail loss probes | RFC 8985 as Linux has them |
 //! | proportional rate reduction | RFC 6937, as in Linux also after an ECN mark |
 //! | limited transmit | RFC 3042 |
+//! | undo of needless reductions | F-RTO (RFC 5682) with and without SACK, DSACK (RFC 3708), as Linux has both |
 //! | retransmission timer | RFC 6298, or Linux's with its floor under the variance |
 //! | CUBIC | RFC 9438 with Linux's constants; HyStart by option |
 //! | DCTCP | RFC 8257 with Linux's constants |
@@ -30,7 +31,7 @@
 //! | delayed ACK | RFC 5681 section 4.2, or Linux's quick-ACK start and adaptive timer |
 //! | receive window | fixed, or grown as Linux's dynamic right-sizing does |
 //!
-//! Not modelled: undoing a wrong reduction (Eifel, F-RTO, DSACK undo), Nagle, zero-window
+//! Not modelled: undoing a wrong reduction by timestamps (Eifel, RFC 3522), Nagle, zero-window
 //! probes (the receiving application reads at once), FIN, sequence number wrap, segments
 //! lost inside the host. Jiffies: timers are exact.
 

@@ -36,6 +36,10 @@ pub(super) struct Delivered {
     pub segments: u32,
     /// Those of them before the cumulative acknowledgment, or already SACKed and now there.
     pub acked: u32,
+    /// Those newly known from SACK blocks.
+    pub sacked: u32,
+    /// Whether one before the cumulative acknowledgment had been sent again.
+    pub resent: bool,
     /// When the earliest of the newly arrived that was never resent was sent.
     pub first_sent: Option<Time>,
 }
@@ -189,7 +193,9 @@ impl Scoreboard {
         if entry.is(RESENT) {
             self.resent -= 1;
         }
-        if !entry.is(EVER_RESENT) {
+        if entry.is(EVER_RESENT) {
+            delivered.resent = true;
+        } else {
             delivered.measure(entry.sent);
         }
     }
@@ -261,6 +267,7 @@ impl Scoreboard {
                 entry.state = entry.state & EVER_RESENT | SACKED;
                 self.sacked += 1;
                 delivered.segments += 1;
+                delivered.sacked += 1;
                 let entry = *entry;
                 if !entry.is(EVER_RESENT) {
                     delivered.measure(entry.sent);
@@ -386,10 +393,11 @@ impl Scoreboard {
         self.resend_from = 0;
     }
 
-    /// Without SACK nothing is known of single segments: forgets what was assumed.
+    /// Forgets what was taken for lost: nothing was, or without SACK nothing is known of
+    /// single segments.
     pub fn forget_losses(&mut self) {
         for entry in &mut self.entries {
-            entry.state &= EVER_RESENT;
+            entry.state &= SACKED | EVER_RESENT;
         }
         self.lost = 0;
         self.resent = 0;

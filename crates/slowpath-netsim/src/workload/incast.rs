@@ -54,6 +54,7 @@ impl Incast {
             incast: self,
             number,
             next: workload.start,
+            stop: workload.stop,
             asked: 0,
             order: Vec::new(),
             waiting: BinaryHeap::new(),
@@ -69,6 +70,8 @@ struct Answers<'a> {
     number: u16,
     /// When the next query comes.
     next: Time,
+    /// No query from here on; what answers an earlier one still does.
+    stop: Time,
     asked: u64,
     order: Vec<u32>,
     waiting: BinaryHeap<Reverse<Flow>>,
@@ -83,6 +86,10 @@ impl Answers<'_> {
             Arrivals::Poisson => self.next + exponential(&mut self.random, gap),
             Arrivals::Periodic => self.next,
         };
+        if at >= self.stop {
+            self.next = Time::MAX;
+            return;
+        }
         let query = Query {
             // More than 2^32 queries are not asked: see `Iterator::next`.
             number: self.asked as u32,

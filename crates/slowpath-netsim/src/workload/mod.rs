@@ -89,7 +89,7 @@ pub struct Workload {
     pub keep_connections: bool,
     /// No flow before.
     pub start: Time,
-    /// No flow from here on.
+    /// No flow from here on, and no query; answers to earlier queries still begin.
     pub stop: Time,
     /// What makes them.
     pub kind: Kind,

@@ -33,9 +33,10 @@ impl<'a> FlowStream<'a> {
                     ..*flow
                 })),
             };
+            // An answer belongs to its query, which was in time.
             let stop = workload.stop;
             let flows: Box<dyn Iterator<Item = Flow> + Send + 'a> =
-                Box::new(flows.take_while(move |flow| flow.start < stop));
+                Box::new(flows.take_while(move |flow| flow.query.is_some() || flow.start < stop));
             flows.peekable()
         };
         FlowStream {

@@ -10,4 +10,5 @@ mod rack;
 mod sack;
 mod script;
 mod timeout;
+mod undo;
 mod window;

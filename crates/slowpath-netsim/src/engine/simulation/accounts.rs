@@ -30,7 +30,7 @@ impl Simulation {
         let mut in_network = 0;
         let mut unarrived = 0;
         for link in &self.links {
-            for flying in &link.flying {
+            for flying in link.flying.iter(&self.behind) {
                 in_network += 1;
                 unarrived += u64::from(self.settings.ttl - flying.hop.ttl);
             }

@@ -6,6 +6,7 @@ mod flows;
 mod packets;
 
 use super::connection::{Connection, Connections};
+use super::flying::{Behind, Flying, InFlight};
 use super::network::Network;
 use super::packet::{Bodies, Hop};
 use super::recorder::Records;
@@ -18,7 +19,7 @@ use crate::results::{FlowRecord, QueryRecord, Results};
 use crate::tcp::TcpConfig;
 use crate::topology::Node as End;
 use slowpath_switch::{Packet, PortId, Random, Span, Switch, Time};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// Events between two reports of progress.
 const PROGRESS_EVERY: u64 = 1 << 18;
@@ -28,17 +29,10 @@ const CACHE_LINE: usize = 64;
 /// Instead of a switch: the near or far end is a host.
 const HOST: u32 = 1 << 31;
 
-/// A packet on a line.
-#[derive(Clone, Copy)]
-struct Flying {
-    arrival: Time,
-    hop: Hop,
-}
-
 /// One direction of a link.
 #[repr(align(64))]
 struct Link {
-    flying: VecDeque<Flying>,
+    flying: InFlight,
     /// The switch at the far end, or a host's number and [`HOST`].
     to: u32,
     /// The switch at the near end, or a host's number and [`HOST`].
@@ -71,6 +65,7 @@ struct Node {
 pub struct Simulation {
     settings: Settings,
     links: Vec<Link>,
+    behind: Behind,
     interfaces: Vec<Interface<Hop>>,
     nodes: Vec<Node>,
     connections: Connections,
@@ -114,7 +109,7 @@ impl Simulation {
         for (number, host) in topology.hosts().iter().enumerate() {
             let (to, to_port) = far_end(host.port.peer, host.port.peer_port);
             links.push(Link {
-                flying: VecDeque::new(),
+                flying: InFlight::new(),
                 to,
                 from: number as u32 | HOST,
                 to_port,
@@ -139,7 +134,7 @@ impl Simulation {
             for (number_of_port, port) in topology.switches()[number].ports.iter().enumerate() {
                 let (to, to_port) = far_end(port.peer, port.peer_port);
                 links.push(Link {
-                    flying: VecDeque::new(),
+                    flying: InFlight::new(),
                     to,
                     from: number as u32,
                     to_port,
@@ -164,6 +159,7 @@ impl Simulation {
             network: network.clone(),
             settings,
             links,
+            behind: Behind::default(),
             interfaces,
             nodes,
             connections: Connections::default(),

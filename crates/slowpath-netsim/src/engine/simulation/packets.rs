@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets from link to link.
 
-use super::{CatchUp, Flying, HOST, Simulation, config_of};
+use super::{CatchUp, HOST, Simulation, config_of};
+use crate::engine::flying::Flying;
 use crate::engine::packet::{Body, Hop};
 use crate::engine::recorder::Recorder;
 use crate::engine::timers::Timer;
@@ -14,7 +15,7 @@ impl Simulation {
     pub(super) fn arrive<const WATCH: bool>(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
         // A link is due only while something flies.
-        let Some(Flying { hop, .. }) = state.flying.pop_front() else {
+        let Some(Flying { hop, .. }) = state.flying.pop_front(&mut self.behind) else {
             return;
         };
         self.hops += 1;
@@ -49,10 +50,12 @@ impl Simulation {
             first_link: state.first_link,
         };
         while let Some(departure) = state.switch.transmit(self.now, port, &mut recorder) {
-            self.links[link as usize].flying.push_back(Flying {
+            let flying = Flying {
                 arrival: departure.arrival,
                 hop: departure.packet,
-            });
+            };
+            let link = &mut self.links[link as usize];
+            link.flying.push_back(&mut self.behind, flying);
             if departure.next.is_none_or(|next| next > self.now) {
                 break;
             }
@@ -63,11 +66,9 @@ impl Simulation {
     #[inline]
     pub(super) fn start_due<const WATCH: bool>(&mut self, node: u32, port: PortId) {
         let link = self.nodes[node as usize].first_link + u32::from(port.0);
-        let flying = self.links[link as usize].flying.len();
+        let was_empty = self.links[link as usize].flying.is_empty();
         self.catch_up::<WATCH>(node, port, link);
-        if flying == 0
-            && let Some(first) = self.links[link as usize].flying.front()
-        {
+        if was_empty && let Some(first) = self.links[link as usize].flying.front() {
             self.wheel.schedule(link, first.arrival);
         }
     }
@@ -133,7 +134,7 @@ impl Simulation {
         if flying.is_empty() {
             self.wheel.schedule(link, arrival);
         }
-        flying.push_back(Flying { arrival, hop });
+        flying.push_back(&mut self.behind, Flying { arrival, hop });
     }
 
     #[cold]

@@ -3,6 +3,7 @@
 
 mod recovery;
 mod timers;
+mod undo;
 
 use crate::tcp::config::{LossDetection, TcpConfig};
 use crate::tcp::congestion::{Congestion, Growth};
@@ -41,6 +42,8 @@ pub struct Counts {
     pub probes: u32,
     /// Times the window fell because of ECN-Echo.
     pub mark_reductions: u32,
+    /// Reductions that were needless and taken back.
+    pub undone: u32,
 }
 
 /// No deadline.
@@ -93,6 +96,14 @@ pub struct Sender {
     reorder_persist: u32,
     reorder_round: u64,
     cwr_due: bool,
+    /// What a reduction would give back.
+    before: Option<undo::Before>,
+    /// When the timer expired last.
+    lost_at: Time,
+    /// Whether that may still turn out spurious (RFC 5682).
+    frto: bool,
+    /// New data goes first: the second step of F-RTO.
+    new_only: bool,
     /// The next retransmission does not wait for room in the window: RFC 6675 section 5
     /// step 4.3, RFC 6582 section 3.2 steps 2 and 3.
     forced: bool,
@@ -139,6 +150,10 @@ impl Sender {
             reorder_persist: 0,
             reorder_round: 0,
             cwr_due: false,
+            before: None,
+            lost_at: Time::ZERO,
+            frto: false,
+            new_only: false,
             forced: false,
             limited: false,
             most_out: 0,
@@ -181,9 +196,13 @@ impl Sender {
             return self.setup == Setup::Due;
         }
         self.probe_due
-            || self.forced && self.board.to_resend() > 0
-            || self.has_room(config)
-                && (self.board.to_resend() > 0 || self.new_segment(config).is_some())
+            || self.forced && self.may_resend()
+            || self.has_room(config) && (self.may_resend() || self.new_segment(config).is_some())
+    }
+
+    #[inline]
+    fn may_resend(&self) -> bool {
+        self.board.to_resend() > 0 && !self.new_only
     }
 
     /// What is in the network by the sender's knowledge, in segments.
@@ -237,10 +256,11 @@ impl Sender {
         }
         let room = self.has_room(config);
         if (room || self.forced)
-            && self.board.to_resend() > 0
+            && self.may_resend()
             && let Some((end, len)) = self.board.resend(now)
         {
             self.forced = false;
+            self.note_resent();
             return Some(self.again(config, now, end, len));
         }
         if !room {
@@ -340,6 +360,9 @@ impl Sender {
             let blocks = &ack.sack.as_slice()[usize::from(duplicate)..];
             self.board
                 .sack(now, blocks, ack.ack, self.next, min_rtt, &mut delivered);
+            if duplicate {
+                self.note_duplicate(ack.sack.as_slice()[0].1);
+            }
         }
         if advanced {
             self.board
@@ -371,6 +394,12 @@ impl Sender {
             } else {
                 now + self.rtt.timeout(config, 0)
             };
+        }
+        if self.phase == Phase::Loss {
+            let repeated = !advanced && !window_moved;
+            self.doubt_timeout(config, advanced, repeated, &delivered);
+        } else {
+            self.doubt_recovery(config);
         }
         let lost = if self.phase == Phase::Open
             && self.board.sacked() + self.board.lost() + self.dup_acks == 0

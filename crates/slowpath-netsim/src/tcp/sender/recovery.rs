@@ -108,7 +108,7 @@ impl Sender {
         let disorder = self.board.sacked() + self.dup_acks > 0;
         match self.phase {
             Phase::Recovery | Phase::Loss => {}
-            _ if self.board.lost() > 0 => self.enter_recovery(config),
+            _ if self.board.lost() > 0 => self.enter_recovery(config, ack.ece),
             _ if ack.ece && self.phase != Phase::Reduced => self.enter_reduced(config),
             Phase::Open if disorder => self.phase = Phase::Disorder,
             Phase::Disorder if !disorder => self.phase = Phase::Open,
@@ -166,8 +166,9 @@ impl Sender {
         }
     }
 
-    pub(super) fn enter_recovery(&mut self, config: &TcpConfig) {
+    pub(super) fn enter_recovery(&mut self, config: &TcpConfig, echo: bool) {
         self.counts.recoveries += 1;
+        self.remember(echo || self.phase == Phase::Reduced);
         if self.phase != Phase::Reduced {
             self.begin_reduction();
             self.congestion.on_loss();
@@ -183,6 +184,7 @@ impl Sender {
 
     pub(super) fn enter_reduced(&mut self, config: &TcpConfig) {
         self.counts.mark_reductions += 1;
+        self.before = None;
         self.begin_reduction();
         self.congestion.on_mark();
         self.phase = Phase::Reduced;

@@ -81,7 +81,7 @@ impl Sender {
         if self.reorder_at <= now {
             self.reorder_at = NEVER;
             if self.rack(now) > 0 && !matches!(self.phase, Phase::Recovery | Phase::Loss) {
-                self.enter_recovery(config);
+                self.enter_recovery(config, false);
                 if config.proportional_rate_reduction {
                     self.reduce_in_proportion(0, 1, false);
                 }
@@ -103,8 +103,15 @@ impl Sender {
             || self.una >= self.recovery_point
             || self.phase == Phase::Loss && self.backoff == 0;
         if falls {
+            self.remember(false);
             self.congestion.on_loss();
         }
+        // RFC 5682 section 3.1 step 1, and 3.2: not within another recovery, unless the same
+        // segment timed out before.
+        let alone = !matches!(self.phase, Phase::Recovery | Phase::Loss);
+        self.frto = config.frto && (alone || self.backoff > 0);
+        self.new_only = false;
+        self.lost_at = now;
         self.congestion.on_timeout();
         self.board.lose_all();
         self.dup_acks = 0;
