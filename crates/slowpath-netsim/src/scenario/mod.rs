@@ -56,7 +56,7 @@
 //! # proportional-rate-reduction, limited-transmit, mss, header, initial-window,
 //! # initial-ssthresh, slow-start-limit, slow-start-after-idle, rto-estimator ("linux",
 //! # "rfc6298"), rto-min, rto-max, rto-initial, delayed-ack ("off", "linux", or a time),
-//! # receive-window (a size, or { initial, max }), handshake
+//! # receive-window (a size, or { initial, max }), handshake, frto, dsack-undo
 //!
 //! [[workload]]
 //! kind = "poisson"          # flows at random moments
