@@ -101,8 +101,6 @@ impl Source {
             ..Request::new(interface)
         };
         let (input, counters) = live::capture(&request, Arc::clone(&stop))?;
-        // What is sent from now on is captured; whoever waits for that reads it here.
-        eprintln!("slowpath: capturing on {interface}; Ctrl-C ends it");
         let mut kept = Vec::new();
         let input = match input {
             Input::Stream(name, stream) if twice => keep(&name, stream, &mut kept)?,

@@ -110,6 +110,8 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
     let mut source = Source::open(args, filter.as_ref(), outputs::read_twice(args))?;
     if let Some(stop) = &source.stop {
         input::stop_in_time(stop, args.duration)?;
+        // What is sent from now on is captured; whoever waits for that reads it here.
+        eprintln!("slowpath: capturing on {}; Ctrl-C ends it", source.name);
     }
     let options = engine::Options {
         decode: DecodeOptions {
