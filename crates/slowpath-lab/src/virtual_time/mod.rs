@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Linux's own TCP in virtual time: a scenario run by a laboratory kernel.
 //!
-//! What enters: a [`Scenario`](slowpath_netsim::scenario::Scenario), [`Options`], a folder for
+//! What enters: a [`Scenario`], [`Options`], a folder for
 //! the run, and a laboratory [`Kernel`], which `make lab-kernel` builds from `lab/kernel`.
 //!
 //! What leaves: [`Results`](slowpath_netsim::results::Results) as the simulator gives them; a
