@@ -8,8 +8,9 @@
 
 The same scenario files, scenarios/lab/dibs-*.toml, go to `slowpath lab virtual` and to `slowpath sim`,
 with drops and with detours, each with the same seeds. What the simulator's summary does not tell
-of Linux is read from the captures of all hosts by `slowpath trace`. A line a run goes to
-scenarios/lab/dibs-results.jsonl; two runs with the same name are the same, whatever the machine.
+of Linux is read from the captures of all hosts by `slowpath trace`. All of it goes to
+scenarios/lab/dibs-results.jsonl, a line for the runs that differ in nothing but the seed; the same run
+gives the same figures on any machine.
 
 `make build` and `make lab-kernel` first (and `make lab-kernel LAB_HZ=1000` for the variants with a tick
 of 1 ms), or name the command: --slowpath PATH.
@@ -42,8 +43,6 @@ TEN_MS = {"tcp.rto-min": "10 ms", "tcp.rto-initial": "10 ms"}
 VARIANTS = {
     "rack": ("RACK and tail loss probes, as Linux is", {}, 250),
     "timestamps": ("the same with TCP timestamps", {"tcp.header": "52 B"}, 250),
-    "timestamps-no-fast": ("fast retransmission off, with timestamps",
-                           {**NO_FAST, "tcp.header": "52 B"}, 250),
     "timestamps-rto-200": ("RACK, timestamps, 200 ms: Linux's defaults",
                            {"tcp.header": "52 B", "tcp.rto-min": "200 ms", "tcp.rto-initial": "200 ms"}, 250),
     "no-probe": ("the same without tail loss probes", {"tcp.tail-loss-probe": "false"}, 250),
@@ -55,29 +54,24 @@ VARIANTS = {
                   {"tcp.handshake": "true", "tcp.rto-initial": "1 s"}, 250),
     "rto-200": ("RACK, Linux's least timeout of 200 ms",
                 {"tcp.rto-min": "200 ms", "tcp.rto-initial": "200 ms"}, 250),
-    "rto-200-no-fast": ("fast retransmission off, 200 ms",
-                        {**NO_FAST, "tcp.rto-min": "200 ms", "tcp.rto-initial": "200 ms"}, 250),
     "tick-1ms": ("RACK, 10 ms, ticks of 1 ms", TEN_MS, 1000),
     "tick-1ms-no-fast": ("fast retransmission off, 10 ms, ticks of 1 ms", {**TEN_MS, **NO_FAST}, 1000),
     "buffer-100": ("RACK, buffers of 100 packets", {"switch.buffer": "100 packets"}, 250),
-    "buffer-100-no-fast": ("fast retransmission off, buffers of 100 packets",
-                           {**NO_FAST, "switch.buffer": "100 packets"}, 250),
     "kept": ("RACK, queries on connections that stay",
              {"workload[0].keep-connections": "true"}, 250),
-    "kept-no-fast": ("fast retransmission off, queries on connections that stay",
-                     {**NO_FAST, "workload[0].keep-connections": "true"}, 250),
     "window": ("RACK, background windows of 90 kB", {"workload[1].tcp.receive-window": "90 kB"}, 250),
     "window-no-fast": ("fast retransmission off, background windows of 90 kB",
                        {**NO_FAST, "workload[1].tcp.receive-window": "90 kB"}, 250),
     "rate-500": ("RACK, 500 queries a second", {"workload[0].rate": "500 /s"}, 250),
-    "rate-500-no-fast": ("fast retransmission off, 500 queries a second",
-                         {**NO_FAST, "workload[0].rate": "500 /s"}, 250),
 }
 ONLY_FAT_TREE = tuple(name for name in VARIANTS if name.startswith(("buffer", "kept", "window", "rate")))
 
 # Of what a sender's capture says of its own data, and of what a receiver's says of what came.
 OF_SENDERS = {"fast": "fast_retransmissions", "probes": "tail_loss_probes"}
 OF_RECEIVERS = {"arrived": "data_packets", "late": "before_seen", "twice": "seen_before_packets"}
+
+# Those whose packets are told one by one.
+TOLD = ("rack", "timestamps", "three", "no-fast", "window", "kept")
 
 Run = collections.namedtuple("Run", "substrate scenario variant detour seed")
 
@@ -91,15 +85,29 @@ def wanted(names):
             for substrate in (LINUX, SIMULATOR)]
 
 
+POINT = ("substrate", "scenario", "variant", "detour")
+
+
 def known():
-    if not RESULTS.exists():
-        return {}
-    lines = [json.loads(line) for line in RESULTS.read_text().splitlines()]
-    return {Run(*(line[field] for field in Run._fields)): line for line in lines}
+    """What is there, a dictionary a run. A line of the file is a point: each key has a list, a value a seed."""
+    have = {}
+    for text in RESULTS.read_text().splitlines() if RESULTS.exists() else []:
+        columns = json.loads(text)
+        point = {key: columns.pop(key) for key in POINT}
+        for values in zip(*columns.values()):
+            line = {**point, **dict(zip(columns, values))}
+            have[Run(*(line[field] for field in Run._fields))] = line
+    return have
 
 
 def store(have):
-    text = "".join(json.dumps(have[run], sort_keys=True, separators=(",", ":")) + "\n" for run in sorted(have))
+    points = collections.defaultdict(list)
+    for run in sorted(have):
+        points[run[:len(POINT)]].append(have[run])
+    text = ""
+    for point, lines in points.items():
+        columns = {key: [line[key] for line in lines] for key in sorted(lines[0]) if key not in POINT}
+        text += json.dumps({**dict(zip(POINT, point)), **columns}, separators=(",", ":")) + "\n"
     RESULTS.write_text(text)
 
 
@@ -137,13 +145,13 @@ def line_of(run, summary):
     if not packets["conserved"]:
         raise SystemExit(f"{run}: packets were lost count of")
     first = summary["workloads"][0]
+    line["detoured_queries"] = first["packets_detoured"]
     line["open"] = sum(work["flows"] - work["flows_done"] for work in summary["workloads"])
     # All flows of the test bed are one query.
     line["qct"] = milliseconds(first["qct"] or first["fct"])
     if len(summary["workloads"]) > 1:
         background = summary["workloads"][1]
-        small = next((size["fct"] for size in background["sizes"] if size["up_to_bytes"] == 10_000), None)
-        line["background"], line["small"] = milliseconds(background["fct"]), milliseconds(small)
+        line["background"] = milliseconds(background["fct"])
     return line
 
 
@@ -246,16 +254,17 @@ def completion(have, scenario):
 
 
 def causes(have, scenario):
-    head = [f"{scenario}; Linux, {len(SEEDS)} seeds", "", "data dropped", "ACKs dropped", "packets detoured",
-            "data late", "sent again", "fast", "probes", "timeouts", "arrived twice", "DSACKs",
+    head = [f"{scenario}; Linux, {len(SEEDS)} seeds", "", "data dropped", "ACKs dropped",
+            "packets detoured", "of these of queries", "data late", "sent again", "by ACKs", "by probes", "timeouts", "arrived twice", "DSACKs",
             "connections that saw reordering"]
     rows = []
-    for name in variants(have, scenario):
+    for name in filter(TOLD.__contains__, variants(have, scenario)):
         for detour in (False, True):
             lines = of(have, LINUX, scenario, name, detour)
             sums = {key: total(lines, key) for key in lines[0] if isinstance(lines[0][key], int)}
             rows.append([VARIANTS[name][0] if not detour else "", "DIBS" if detour else "drops",
                          sums["dropped_data"], sums["dropped_acks"], share(sums["detoured"], sums["sent"]),
+                         share(sums["detoured_queries"], sums["detoured"]),
                          share(sums["late"], sums["arrived"]), sums["again"], sums["fast"], sums["probes"],
                          sums["timeouts"], sums["twice"], sums["dsacks"], sums["reordered_connections"]])
     return table(head, rows)

@@ -74,14 +74,14 @@ fn last(run: &Run) -> Span {
     times.max().expect("a flow")
 }
 
-/// The 99th percentile of query completion times, by nearest rank.
-fn query_99th(run: &Run) -> Span {
+/// Percentiles of query completion times, by nearest rank.
+fn query_times(run: &Run, percentiles: [usize; 2]) -> [Span; 2] {
     let queries = run.results.queries.iter();
     let mut times: Vec<Span> = queries
         .map(|query| query.completion().expect("it is done"))
         .collect();
     times.sort_unstable();
-    times[(times.len() * 99).div_ceil(100) - 1]
+    percentiles.map(|percentile| times[(times.len() * percentile).div_ceil(100) - 1])
 }
 
 fn sent_again(run: &Run) -> u64 {
@@ -121,8 +121,8 @@ fn on_the_test_bed_nothing_is_lost_and_rack_sends_again_all_the_same() {
         assert!(sent_again(&detours) > 50, "{}", sent_again(&detours));
         assert!(reordering_was_seen(&detours));
         assert_eq!(timeouts(&detours), 0);
-        // Nothing is gained: RACK repairs the losses while others fill the link. Measured 101 to
-        // 108 %.
+        // Nothing is gained: RACK repairs the losses while others fill the link. Measured with
+        // five seeds: 100 to 107 %.
         let share = percent(last(&detours), last(&drops));
         assert!((96..=115).contains(&share), "seed {seed}: {share} %");
     }
@@ -140,7 +140,7 @@ fn with_timestamps_hosts_throw_away_what_the_network_kept() {
         assert_eq!(detours.results.conservation.dropped, 0, "seed {seed}");
         all += timeouts(&detours);
     }
-    // Measured: two with each of the three seeds.
+    // Measured: one, two and one.
     assert!(all > 0);
 }
 
@@ -157,7 +157,7 @@ fn on_the_test_bed_without_fast_retransmission_detours_reach_the_optimum() {
         // The last link is never idle.
         let took = percent(last(&detours), OPTIMUM);
         assert!((100..=101).contains(&took), "seed {seed}: {took} %");
-        // Measured 129 to 179 %.
+        // Measured with five seeds: 131 to 179 %.
         let without = percent(last(&drops), OPTIMUM);
         assert!(without >= 115, "seed {seed}: {without} %");
     }
@@ -177,9 +177,13 @@ fn on_the_fat_tree_queries_gain_with_rack_and_without() {
             lost(&drops)
         );
         assert!(timeouts(&detours) * 5 < timeouts(&drops));
-        // Measured with five seeds: 16 to 24 % with RACK, 17 to 36 % without fast
-        // retransmission.
-        let share = percent(query_99th(&detours), query_99th(&drops));
-        assert!(share < 50, "{share} %");
+        let [median, slow] = query_times(&drops, [50, 99]);
+        let [median_with, slow_with] = query_times(&detours, [50, 99]);
+        // Measured with five seeds: the median falls to 13 to 20 % of what it was, the 99th
+        // percentile to 15 to 45 %.
+        let share = percent(median_with, median);
+        assert!(share < 30, "median: {share} %");
+        let share = percent(slow_with, slow);
+        assert!(share < 70, "99th: {share} %");
     }
 }
