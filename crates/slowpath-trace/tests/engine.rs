@@ -120,6 +120,33 @@ fn a_syn_after_the_end_begins_another_connection() {
     assert_eq!(summary.totals.tcp().frames, 11);
 }
 
+/// RFC 9293 section 3.5.1: in SYN-SENT an ACK of something else is answered with RST, and the
+/// connection is still to come. (All ACKs of these frames are 77.)
+#[test]
+fn a_syn_ack_belongs_to_the_syn_that_it_acknowledges() {
+    let capture = USUAL.pcap(
+        1,
+        &timed(vec![
+            frame(true, 5000, 76, SYN, 0),
+            frame(false, 5000, 1_185_719_655, ACK, 0),
+            frame(true, 5000, 77, RST, 0),
+            frame(true, 5000, 76, SYN, 0),
+            frame(false, 5000, 1_704_897_562, SYN | ACK, 0),
+            frame(true, 5000, 77, ACK, 10),
+            frame(true, 5000, 87, RST, 0),
+            // An answer to another SYN.
+            frame(false, 5000, 80_000, SYN | ACK, 0),
+        ]),
+    );
+    let (found, _) = analyse(bytes(capture), &Options::default());
+    let found: Vec<_> = found.into_iter().map(|f| (f.report, f.ended)).collect();
+    let expected = [
+        (vec![1, 2, 3, 4, 5, 6, 7], Ended::Reused),
+        (vec![8], Ended::Capture),
+    ];
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn a_closed_connection_is_let_go_after_its_linger() {
     let mut frames = timed(vec![

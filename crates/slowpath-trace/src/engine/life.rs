@@ -19,12 +19,24 @@ pub(super) struct Step {
     pub(super) length: u32,
 }
 
+/// What is known of a side's numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Known {
+    #[default]
+    Nothing,
+    /// Its first segment was no SYN.
+    Segment,
+    Syn,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Direction {
-    /// The SYN's sequence number, once seen.
-    initial: Option<u32>,
-    /// The sequence number after the highest that was seen, once something was.
-    next: Option<u32>,
+    /// The sequence number of the latest SYN, or of the first SYN-ACK; without either, the number
+    /// before the first segment.
+    initial: u32,
+    /// The sequence number after the highest that was seen.
+    next: u32,
+    known: Known,
     syns: u8,
     finished: bool,
 }
@@ -56,10 +68,18 @@ impl Life {
             self.reset = false;
         }
         let direction = &mut self.directions[usize::from(segment.from_low)];
+        let first = direction.known == Known::Nothing;
+        if first {
+            direction.known = Known::Segment;
+            direction.initial = segment.sequence.wrapping_sub(1);
+        }
         let mut end = segment.sequence.wrapping_add(segment.length);
         if segment.flags.any(Flags::SYN | Flags::FIN | Flags::RST) {
             if segment.flags.any(Flags::SYN) {
-                direction.initial = direction.initial.or(Some(segment.sequence));
+                if direction.known != Known::Syn || !segment.flags.any(Flags::ACK) {
+                    direction.initial = segment.sequence;
+                }
+                direction.known = Known::Syn;
                 direction.syns = direction.syns.saturating_add(1);
                 end = end.wrapping_add(1);
             }
@@ -67,8 +87,8 @@ impl Life {
             self.reset |= segment.flags.any(Flags::RST);
         }
         let direction = &mut self.directions[usize::from(segment.from_low)];
-        if direction.next.is_none_or(|next| after(end, next)) {
-            direction.next = Some(end);
+        if first || after(end, direction.next) {
+            direction.next = end;
         }
     }
 
@@ -77,9 +97,11 @@ impl Life {
     /// with RST and waits on (RFC 9293 section 3.5.1).
     fn answers(&self, segment: Step) -> bool {
         let side = usize::from(segment.from_low);
+        let (this, other) = (&self.directions[side], &self.directions[1 - side]);
         segment.flags.any(Flags::ACK)
-            && self.directions[side].initial.is_none()
-            && self.directions[1 - side].initial == Some(segment.acknowledgement.wrapping_sub(1))
+            && this.known != Known::Syn
+            && other.known == Known::Syn
+            && other.initial == segment.acknowledgement.wrapping_sub(1)
     }
 
     /// Whether this segment belongs to another connection than the ones before, `silence`
@@ -101,14 +123,17 @@ impl Life {
     fn other_syn(&self, segment: Step, silence: i64) -> bool {
         let sequence = segment.sequence;
         let direction = &self.directions[usize::from(segment.from_low)];
-        if direction.initial == Some(sequence) || self.answers(segment) {
+        // Its SYN again, or late.
+        if direction.known != Known::Nothing && direction.initial == sequence
+            || self.answers(segment)
+        {
             return false;
         }
-        let outside = match (direction.initial, direction.next) {
-            (Some(initial), Some(next)) => after(sequence, next) || after(initial, sequence),
+        let outside = match direction.known {
+            Known::Nothing => true,
             // The SYN of a connection whose data came first.
-            (None, Some(next)) => sequence.wrapping_add(1) != next,
-            (_, None) => true,
+            Known::Segment => sequence.wrapping_add(1) != direction.next,
+            Known::Syn => after(sequence, direction.next) || after(direction.initial, sequence),
         };
         let [a, b] = &self.directions;
         let ending = self.reset || a.finished || b.finished;

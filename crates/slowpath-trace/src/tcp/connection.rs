@@ -236,7 +236,7 @@ impl Connection {
             &mut fwd.wireshark,
             &mut rev.wireshark,
             shared,
-            || ledger.oldest(),
+            || ledger.sent_before(s.time.0),
             reused,
         );
         if !flags.is_empty() {

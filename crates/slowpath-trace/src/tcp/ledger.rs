@@ -21,7 +21,9 @@ pub(super) struct Sent {
     pub time: i64,
     pub length: u32,
     /// How often it was sent again.
-    pub copies: u32,
+    pub copies: u16,
+    /// It was first sent at another time than last.
+    pub moved: bool,
 }
 
 impl Sent {
@@ -37,8 +39,8 @@ pub(super) struct Recorded {
     pub seen: u64,
     /// It starts before seen data and ends before its end, with new bytes.
     pub before_seen: bool,
-    /// How often the outstanding data it repeats was repeated now.
-    pub copies: u32,
+    /// How often the outstanding data it repeats was repeated now, as far as it fits.
+    pub copies: u16,
     /// When the outstanding data that it repeats was last sent.
     pub last_sent: Option<i64>,
 }
@@ -98,6 +100,7 @@ impl Ledger {
                 time: now,
                 length: (end - start) as u32,
                 copies: 0,
+                moved: false,
             });
             return Recorded::default();
         }
@@ -122,14 +125,10 @@ impl Ledger {
         }
     }
 
-    /// The earliest transmission among the first and the last of what is outstanding.
-    pub(super) fn oldest(&self) -> Option<i64> {
-        Some(
-            self.outstanding
-                .front()?
-                .time
-                .min(self.outstanding.back()?.time),
-        )
+    /// Whether the first or the last of what is outstanding was sent at another time than `now`.
+    pub(super) fn sent_before(&self, now: i64) -> Option<bool> {
+        let (first, last) = (self.outstanding.front()?, self.outstanding.back()?);
+        Some(first.moved || first.time != now || last.time != now)
     }
 
     #[cold]
@@ -153,7 +152,8 @@ impl Ledger {
             if first_piece {
                 self.sent_again(range.0, acked, now, &mut found);
             } else if !acked {
-                self.segment_at(range.0).copies += 1;
+                let sent = self.segment_at(range.0);
+                sent.copies = sent.copies.saturating_add(1);
             }
             first_piece = false;
             found.seen += end.min(range.1) - at;
@@ -169,7 +169,8 @@ impl Ledger {
             return;
         }
         let sent = self.segment_at(start);
-        sent.copies += 1;
+        sent.copies = sent.copies.saturating_add(1);
+        sent.moved |= sent.time != now;
         found.copies = sent.copies;
         found.last_sent = Some(sent.time);
         sent.time = now;
@@ -201,6 +202,7 @@ impl Ledger {
             time: now,
             length: (end - start) as u32,
             copies: 0,
+            moved: false,
         };
         self.outstanding.insert(index, sent);
     }

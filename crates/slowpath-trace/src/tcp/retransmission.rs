@@ -108,7 +108,7 @@ pub(super) fn cause(
     step: &Step<'_, '_>,
     fwd: &Flow,
     rev: &Flow,
-    copies: u32,
+    copies: u16,
     last_sent: Option<i64>,
 ) -> Cause {
     if step.has(Flags::SYN) {

@@ -227,6 +227,9 @@ fn probe(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     let end = step.end;
     let rare = fwd.rare();
     rare.probe_end = rare.probe_end.max(end);
+    if step.has(Flags::FIN) {
+        rare.fin = end;
+    }
 }
 
 /// New numbers at the end.
@@ -300,7 +303,7 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
     if recorded.seen > 0 {
         r.retransmitted.seen_before += 1;
         r.retransmitted.seen_before_bytes += recorded.seen;
-        r.retransmitted.most = r.retransmitted.most.max(recorded.copies);
+        r.retransmitted.most = r.retransmitted.most.max(u32::from(recorded.copies));
         if let Some(sent) = recorded.last_sent {
             r.retransmitted.interval.add(step.now.saturating_sub(sent));
         }

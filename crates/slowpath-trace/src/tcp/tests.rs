@@ -354,6 +354,74 @@ fn same_frame_twice_is_no_retransmission() {
     );
 }
 
+/// A sender whose identification does not count: the FIN, and data sent again, are no duplicates.
+#[test]
+fn constant_identification_tells_nothing() {
+    let mut line = Line::open();
+    let client = |time, flags| segment(Side::Client, time, Flags::ACK | flags, &[]);
+    let ack = SERVER_ISN + 1;
+    line.pass(Segment {
+        sequence: CLIENT_ISN.wrapping_add(1),
+        acknowledgement: ack,
+        ip_id: Some(7),
+        ..client(20 * MS, 0)
+    });
+    line.send(Side::Client, 21 * MS, 1, MSS, 1, &[], Some(7));
+    line.send(Side::Client, 900 * MS, 1, MSS, 1, &[], Some(7));
+    assert!(matches!(line.last(), Kind::Retransmission(_)));
+    line.ack(Side::Server, 910 * MS, 1 + MSS, &[]);
+    for (time, flags) in [(920, 0), (921, Flags::FIN)] {
+        line.pass(Segment {
+            sequence: CLIENT_ISN.wrapping_add(1 + MSS),
+            acknowledgement: ack,
+            ip_id: Some(7),
+            ..client(time * MS, flags)
+        });
+    }
+    assert_eq!(line.last(), Kind::Fin);
+    let d = line.finish().from_client;
+    assert_eq!(d.order.hardware_duplicates, 0);
+    assert_eq!(d.data.stream_length, Some(u64::from(MSS)));
+}
+
+/// RFC 9293 section 3.5.1: the server answers a SYN with the ACK of an earlier connection, the
+/// client resets that one, and the SYN is sent again and answered.
+#[test]
+fn reset_of_an_earlier_connection_does_not_end_this_one() {
+    let offer = [&OFFER[..], &[3, 3, 7, 1]].concat();
+    let syn = |time| Segment {
+        sequence: CLIENT_ISN,
+        ..segment(Side::Client, time, Flags::SYN, &offer)
+    };
+    let mut line = Line {
+        connection: Connection::new(&syn(0), &Options::default()),
+        heard: Heard::default(),
+        frame: 0,
+    };
+    line.pass(syn(0));
+    let earlier = 1_185_719_655;
+    line.pass(Segment {
+        sequence: earlier,
+        acknowledgement: 99,
+        ..segment(Side::Server, 8 * MS, Flags::ACK, &[])
+    });
+    line.pass(Segment {
+        sequence: 99,
+        ..segment(Side::Client, 9 * MS, Flags::RST, &[])
+    });
+    line.pass(syn(1000 * MS));
+    line.pass(Segment {
+        sequence: SERVER_ISN,
+        acknowledgement: CLIENT_ISN.wrapping_add(1),
+        ..segment(Side::Server, 1008 * MS, Flags::SYN | Flags::ACK, &offer)
+    });
+    line.ack(Side::Client, 1010 * MS, 1, &[]);
+    let report = line.finish();
+    assert_eq!(report.ending, Ending::Open);
+    // 60,000 units of 128 bytes.
+    assert_eq!(report.from_client.window.largest, 60_000 << 7);
+}
+
 /// RFC 2883: the first block reports what came twice.
 #[test]
 fn dsack_proves_a_retransmission_needless() {

@@ -236,9 +236,9 @@ fn is_on_ethernet(s: &Segment<'_>) -> bool {
     !matches!(s.wire_length, 60 | 64) && s.wire_length.saturating_sub(rest) == ETHERNET_IPV4
 }
 
-/// The flags of one segment; `fwd` is the direction it travels in. `oldest`: when the oldest
-/// outstanding segment of `fwd` was sent. `reused`: it opens a connection on the 4-tuple of
-/// another.
+/// The flags of one segment; `fwd` is the direction it travels in. `sent_before`: whether
+/// something outstanding of `fwd` was sent at another time, if anything is outstanding. `reused`: it
+/// opens a connection on the 4-tuple of another.
 #[inline]
 pub(super) fn segment(
     s: &Segment<'_>,
@@ -246,7 +246,7 @@ pub(super) fn segment(
     fwd: &mut Flow,
     rev: &mut Flow,
     shared: &mut Shared,
-    oldest: impl FnOnce() -> Option<i64>,
+    sent_before: impl FnOnce() -> Option<bool>,
     reused: bool,
 ) -> Flags {
     let mut flags = Flags(0);
@@ -266,7 +266,7 @@ pub(super) fn segment(
         rev.base = Some(s.acknowledgement.wrapping_sub(1));
     }
     forward(s, length, fwd, rev, &mut flags);
-    advance(s, length, fwd, rev, shared, oldest, &mut flags);
+    advance(s, length, fwd, rev, shared, sent_before, &mut flags);
     after(s, options, fwd, rev, shared, &mut flags);
     flags
 }
@@ -362,7 +362,7 @@ fn advance(
     fwd: &mut Flow,
     rev: &Flow,
     shared: &Shared,
-    oldest: impl FnOnce() -> Option<i64>,
+    sent_before: impl FnOnce() -> Option<bool>,
     flags: &mut Flags,
 ) {
     let now = s.time.0;
@@ -391,7 +391,7 @@ fn advance(
                 flags.set(Flag::OutOfOrder);
             } else {
                 flags.set(Flag::Retransmission);
-                if now != oldest().unwrap_or(fwd.next_time) {
+                if sent_before().unwrap_or(now != fwd.next_time) {
                     flags.set(Flag::Rto);
                 }
             }

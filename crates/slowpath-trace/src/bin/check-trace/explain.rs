@@ -6,8 +6,9 @@ use slowpath_trace::segment::{Flags, Segment};
 use slowpath_trace::tcp::wireshark::Flag;
 use slowpath_trace::tcp::{ConnectionReport, Event, Side};
 use std::collections::HashMap;
+use std::path::Path;
 
-/// Reviewed differences: capture, tool, connection or `*`, what, frame, reason; tabs between.
+/// Reviewed differences: capture (the end of its path), tool, connection or `*`, what, frame, reason; tabs between.
 const REVIEWED: &str = include_str!("explained.tsv");
 
 /// The reviewed list.
@@ -29,7 +30,7 @@ impl Explained {
     }
 
     /// Why it is known to be different.
-    pub fn find(&self, capture: &str, d: &Difference) -> Option<String> {
+    pub fn find(&self, capture: &Path, d: &Difference) -> Option<String> {
         if let Some(rule) = d.what.split_once(" [").map(|(_, rule)| rule) {
             return Some(format!("rule {}", rule.trim_end_matches(']')));
         }
@@ -38,7 +39,7 @@ impl Explained {
         self.entries
             .iter()
             .find(|[file, tool, connection, what, at, _]| {
-                *file == capture
+                capture.ends_with(file)
                     && *tool == d.tool
                     && matches(connection, &d.connection)
                     && matches(what, &d.what)
@@ -84,12 +85,6 @@ struct Direction {
     highest: Option<i64>,
     /// The first segment without SYN that has an option of SYNs.
     late_offer: Option<u64>,
-    /// Sequence number, IP identification and length of the last frames, as tcptrace
-    /// remembers them.
-    frames: [(u32, u16, u32); 8],
-    next_frame: usize,
-    /// How often only the length told two frames apart, and the first time.
-    same_id: (u64, u64),
 }
 
 /// Collected from the events of a connection.
@@ -136,10 +131,11 @@ impl Hints {
         }
     }
 
-    /// The rule that says why tshark's flags of a frame differ, and the frame.
+    /// The rule that says why tshark's flags of a frame differ, and the frame. `reused`: another
+    /// connection of the capture had the 4-tuple before.
     pub fn tshark(
         &self,
-        report: &ConnectionReport,
+        reused: bool,
         frame: u64,
         mine: &[Flag],
         theirs: &[Flag],
@@ -150,7 +146,7 @@ impl Hints {
             return Some(("second-pass", frame));
         }
         self.syn_ack_first
-            .filter(|_| report.reused)
+            .filter(|_| reused)
             .map(|frame| ("syn-ack-on-reused-ports", frame))
     }
 
@@ -220,11 +216,6 @@ impl Hints {
                 let of_all = w.sum.checked_div(sent.packets)?;
                 (theirs.parse() == Ok(of_all)).then_some(("syn-in-mean", direction.syn?))
             }
-            "hardware dups" => {
-                let (count, frame) = direction.same_id;
-                let ours: u64 = ours.parse().ok()?;
-                (theirs.parse() == Ok(ours + count)).then_some(("same-id-other-length", frame))
-            }
             _ => None,
         }
     }
@@ -273,20 +264,6 @@ impl Direction {
         if !event.flags.any(Flags::SYN) && offers(segment.options) {
             self.late_offer = self.late_offer.or(Some(event.frame));
         }
-        let Some(id) = segment.ip_id.filter(|id| *id != 0) else {
-            return;
-        };
-        let this = (segment.sequence, id, segment.length);
-        if segment.sequence == 0 || self.frames.contains(&this) {
-            return;
-        }
-        if self.frames.iter().any(|f| (f.0, f.1) == (this.0, this.1)) {
-            self.same_id.0 += 1;
-            self.same_id.1 = event.frame;
-            return;
-        }
-        self.frames[self.next_frame % 8] = this;
-        self.next_frame += 1;
     }
 }
 

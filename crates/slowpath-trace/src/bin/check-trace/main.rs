@@ -9,16 +9,19 @@
 //! if a difference has no explanation.
 
 mod explain;
+mod imitate;
 mod tcptrace;
 mod tshark;
 
 use explain::Explained;
+use imitate::Passed;
 use slowpath_trace::engine::{self, Began, Finished, Follow};
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::segment::{Endpoint, Segment, Timestamp};
 use slowpath_trace::tcp::wireshark::{self, Flag};
 use slowpath_trace::tcp::{Connection, ConnectionReport, Event, Options, Side};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,12 +34,15 @@ pub struct Seen {
     flags: Vec<(u64, wireshark::Flags)>,
     /// What may explain differences.
     pub hints: explain::Hints,
+    /// The segments.
+    pub passed: Vec<Passed>,
 }
 
 struct Follower {
     connection: Connection,
     flags: Vec<(u64, wireshark::Flags)>,
     hints: explain::Hints,
+    passed: Vec<Passed>,
 }
 
 impl Follow for Follower {
@@ -47,7 +53,9 @@ impl Follow for Follower {
             connection,
             flags,
             hints,
+            passed,
         } = self;
+        passed.push(Passed::new(segment));
         connection.segment_with(segment, &mut |event: &Event<'_>| {
             flags.push((event.frame, event.wireshark));
             hints.event(event, segment);
@@ -59,6 +67,7 @@ impl Follow for Follower {
             report: self.connection.finish(),
             flags: self.flags,
             hints: self.hints,
+            passed: self.passed,
         }
     }
 }
@@ -83,6 +92,7 @@ fn analyse(capture: &Path) -> Result<Vec<Seen>, String> {
             },
             flags: Vec::new(),
             hints: explain::Hints::default(),
+            passed: Vec::new(),
         }
     };
     let mut seen = Vec::new();
@@ -183,8 +193,13 @@ fn check(
             println!("SKIPPED tcptrace: cannot read {}", file.display());
         }
         Some(text) => {
-            tally.compared +=
-                against_tcptrace(&seen, &tcptrace::parse(&text)?, &ignored, &mut found);
+            tally.compared += against_tcptrace(
+                &seen,
+                &tcptrace::parse(&text)?,
+                &ignored,
+                snap_length(file),
+                &mut found,
+            );
         }
         None => _ = missing.insert("tcptrace"),
     }
@@ -196,7 +211,7 @@ fn check(
     }
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     for difference in found {
-        let reason = explained.find(&name, &difference);
+        let reason = explained.find(file, &difference);
         let word = if reason.is_some() {
             tally.explained += 1;
             "explained"
@@ -232,6 +247,7 @@ fn against_tcptrace(
     seen: &[Seen],
     printed: &[tcptrace::Printed],
     ignored: &BTreeSet<u64>,
+    snap_length: Option<u32>,
     found: &mut Vec<Difference>,
 ) -> u64 {
     let mut ours: BTreeMap<Pair, Vec<&Seen>> = BTreeMap::new();
@@ -256,11 +272,19 @@ fn against_tcptrace(
         );
         compared += 1;
         if ours.len() != theirs.len() {
-            found.push(other_count(tuple, &ours, theirs.len()));
+            let mut difference = other_count(tuple, &ours, theirs.len());
+            let ends = [tuple.0.address, tuple.1.address];
+            if ours.is_empty()
+                && let Some((rule, frame)) = imitate::out_of_extensions(seen, ends)
+            {
+                difference.what = format!("connections [{rule}]");
+                difference.frame = frame;
+            }
+            found.push(difference);
             continue;
         }
         for (seen, printed) in ours.iter().zip(theirs) {
-            compared += compare(seen, printed, ignored, found);
+            compared += compare(seen, printed, ignored, snap_length, found);
         }
     }
     compared
@@ -268,12 +292,30 @@ fn against_tcptrace(
 
 /// Not as many connections on a 4-tuple.
 fn other_count(ends: &Pair, ours: &[&Seen], theirs: usize) -> Difference {
+    let passed = on_tuple(ours);
+    let first: Vec<u64> = ours.iter().map(|s| s.report.first.frame).collect();
+    let shift = |from: &Endpoint| {
+        let scale = |s: &&Seen| {
+            let offers = [Side::Client, Side::Server].map(|side| {
+                let scale = s.report.sent_by(side).offered.window_scale;
+                (s.report.endpoint(side) == *from, scale)
+            });
+            let both = offers.iter().all(|(_, scale)| scale.is_some());
+            let own = offers.into_iter().find(|(own, _)| *own)?;
+            own.1.filter(|_| both)
+        };
+        ours.iter()
+            .find_map(scale)
+            .map_or(0, |s| u32::from(s.min(14)))
+    };
+    let imitated = imitate::connections(&passed, &first, theirs, shift);
     let silence = ours.iter().find_map(|s| s.hints.silence);
     let odd = ours.iter().find_map(|s| s.hints.odd_syn);
     let rule = silence
         .map(|frame| ("four-minutes", frame))
         .or(odd.map(|frame| ("syn-with-fin", frame)))
-        .filter(|_| theirs > ours.len());
+        .filter(|_| theirs > ours.len())
+        .or(imitated);
     // Other link types, IPv6 addresses that it does not print, ports of 0.
     let first = ours.first().map(|s| s.report.first.frame);
     let rule = rule.or(first
@@ -296,11 +338,42 @@ fn other_count(ends: &Pair, ours: &[&Seen], theirs: usize) -> Difference {
     }
 }
 
+/// The segments of several connections, in the capture's order.
+fn on_tuple(seen: &[&Seen]) -> Vec<Passed> {
+    let mut passed: Vec<Passed> = seen.iter().flat_map(|s| s.passed.iter().copied()).collect();
+    passed.sort_by_key(|p| p.frame);
+    passed
+}
+
+/// The snap length in the header of a pcap file.
+fn snap_length(file: &Path) -> Option<u32> {
+    let mut header = [0; 24];
+    let mut opened = std::fs::File::open(file).ok()?;
+    opened.read_exact(&mut header).ok()?;
+    if header[..2] == [0x1f, 0x8b] {
+        let opened = std::fs::File::open(file).ok()?;
+        flate2::read::MultiGzDecoder::new(opened)
+            .read_exact(&mut header)
+            .ok()?;
+    }
+    let [a, b, c, d] = header[16..20].try_into().ok()?;
+    match header[..4] {
+        [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => {
+            Some(u32::from_le_bytes([a, b, c, d]))
+        }
+        [0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d] => {
+            Some(u32::from_be_bytes([a, b, c, d]))
+        }
+        _ => None,
+    }
+}
+
 /// One connection's rows.
 fn compare(
     seen: &Seen,
     printed: &tcptrace::Printed,
     ignored: &BTreeSet<u64>,
+    snap_length: Option<u32>,
     found: &mut Vec<Difference>,
 ) -> u64 {
     let report = &seen.report;
@@ -309,10 +382,18 @@ fn compare(
         .iter()
         .find(|(frame, _)| ignored.contains(frame))
         .map(|(frame, _)| ("ignored-by-tcptrace", *frame));
+    let lengths = [Side::Client, Side::Server].map(|side| {
+        let column = usize::from(report.endpoint(side) != printed.a);
+        let theirs = ["actual data bytes", "total packets"]
+            .map(|label| printed.rows.get(label)?[column].parse().ok());
+        imitate::lengths(seen, side, theirs)
+    });
     let mut compared = 0;
     for (label, values) in &printed.rows {
-        for (end, theirs) in [printed.a, printed.b].into_iter().zip(values) {
-            let side = if end == report.client {
+        for (column, theirs) in values.iter().enumerate() {
+            let end = [printed.a, printed.b][column];
+            // Who talks to itself is the client in the first column.
+            let side = if end == report.client && (column == 0 || printed.a != printed.b) {
                 Side::Client
             } else {
                 Side::Server
@@ -331,8 +412,10 @@ fn compare(
                 }
             };
             if !equal {
-                let rule =
-                    ignored.or_else(|| seen.hints.tcptrace(report, side, label, &ours, theirs));
+                let rule = ignored
+                    .or(lengths[side as usize])
+                    .or_else(|| seen.hints.tcptrace(report, side, label, &ours, theirs))
+                    .or_else(|| imitate::row(seen, side, label, (&ours, theirs), snap_length));
                 found.push(Difference {
                     tool: "tcptrace",
                     connection: describe(report, side),
@@ -379,14 +462,24 @@ fn against_tshark(seen: &[Seen], said: &tshark::Said, found: &mut Vec<Difference
         let names: Vec<&str> = flags.iter().map(|f| f.name()).collect();
         names.join("+")
     };
+    let mut tuples: BTreeMap<Pair, Vec<&Seen>> = BTreeMap::new();
+    for s in seen {
+        let ends = pair(s.report.client, s.report.server);
+        tuples.entry(ends).or_default().push(s);
+    }
     for (frame, (seen, flags)) in &ours {
         let mine: Vec<Flag> = flags.iter().collect();
         let other = said.flagged.get(frame).map_or(&[][..], Vec::as_slice);
         if mine != other {
+            let on_it = &tuples[&pair(seen.report.client, seen.report.server)];
+            let reused = on_it[0].report.first.frame < seen.report.first.frame;
+            let rule = (seen.hints)
+                .tshark(reused, *frame, &mine, other)
+                .or_else(|| imitate::flags(&on_tuple(on_it), *frame, &mine, other));
             found.push(Difference {
                 tool: "tshark",
                 connection: describe(&seen.report, Side::Client),
-                what: match seen.hints.tshark(&seen.report, *frame, &mine, other) {
+                what: match rule {
                     Some((rule, first)) => format!("flags [{rule} in frame {first}]"),
                     None => "flags".to_owned(),
                 },

@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
+/// TCP's header without options.
+const HEADER: u32 = 20;
+
 /// Flags of the frames that have any, as tshark names them.
 pub type Flagged = BTreeMap<u64, Vec<Flag>>;
 
@@ -14,7 +17,7 @@ pub type Flagged = BTreeMap<u64, Vec<Flag>>;
 pub struct Said {
     /// The flagged frames.
     pub flagged: Flagged,
-    /// All frames with TCP.
+    /// All frames with TCP, but for those whose header is none: shorter than TCP's.
     pub frames: u64,
     /// Frames with IP in IP: tunnels, and ICMP errors that quote a segment.
     pub inside: BTreeSet<u64>,
@@ -28,6 +31,7 @@ pub fn run(capture: &Path) -> Result<Option<Said>, String> {
     command.args(["-o", "tcp.desegment_tcp_streams:FALSE"]);
     command.args(["-Y", "tcp", "-T", "fields", "-E", "occurrence=f"]);
     command.args(["-e", "frame.number", "-e", "frame.protocols"]);
+    command.args(["-e", "tcp.hdr_len"]);
     for flag in Flag::ALL {
         command.args(["-e", &format!("tcp.analysis.{}", flag.name())]);
     }
@@ -44,6 +48,10 @@ pub fn run(capture: &Path) -> Result<Option<Said>, String> {
         let (Some(frame), Some(protocols)) = (frame, fields.next()) else {
             return Err(format!("tshark's line {line:?}"));
         };
+        let header = fields.next().and_then(|f| f.parse::<u32>().ok());
+        if header.is_some_and(|length| length < HEADER) {
+            continue;
+        }
         said.frames += 1;
         let layers = protocols.split(':');
         if layers.filter(|p| matches!(*p, "ip" | "ipv6")).count() > 1 {
