@@ -282,10 +282,11 @@ impl Flow {
         self.shorter(rtt);
     }
 
-    /// Keeps the shortest RTT.
+    /// Keeps the shortest RTT. One that the clock cannot tell from nothing is known to be short.
     #[inline]
     pub(super) fn shorter(&mut self, rtt: i64) {
-        if rtt > 0 && (self.rtt_min == 0 || rtt < self.rtt_min) {
+        let rtt = rtt.max(1);
+        if self.rtt_min == 0 || rtt < self.rtt_min {
             self.rtt_min = rtt;
         }
     }

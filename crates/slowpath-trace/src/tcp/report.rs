@@ -343,9 +343,9 @@ pub struct Retransmitted {
     /// Judged retransmissions of data that never came here before: lost between the sender
     /// and here.
     pub lost_before_here: u64,
-    /// After duplicate ACKs or SACK blocks, in recovery included (rule 5).
+    /// After duplicate ACKs or SACK blocks, in recovery included, or by RACK's timer (rules 5 and 7).
     pub fast: u64,
-    /// A retransmission timer ran out (rule 7).
+    /// A retransmission timer ran out (rule 8).
     pub timeouts: u64,
     /// Sent after a timeout, before everything outstanding then was acknowledged.
     pub after_timeout: u64,

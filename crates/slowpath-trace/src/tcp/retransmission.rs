@@ -35,12 +35,17 @@
 //! 6. *Tail loss probe* (RFC 8985 section 7): not clocked; the last segment sent, others
 //!    before it outstanding; no loss signalled; nothing was sent for less than an RTO could
 //!    be (path RTT + 200 ms, Linux's minimum).
-//! 7. *Timeout* (RFC 6298): not clocked, or sent again before and silent since for two path
-//!    RTTs and 200 ms. A lone outstanding segment is called so too, although some stacks
-//!    probe with it: the wire cannot tell.
-//! 8. *After a timeout*: below what was sent when the timer ran out, without another
+//! 7. *Fast by RACK's timer* (RFC 8985 section 6.2 step 5), or paced: not clocked; a loss
+//!    signalled or hinted at by SACK; the last ACK is no older than that timer waits (twice the
+//!    path RTT: the RTT and a reordering window of at most one more; and [`RACK_TICKS`]); this
+//!    data was last sent less than an RTO before (shortest RTT + 200 ms).
+//! 8. *Timeout* (RFC 6298): not clocked; or sent again before and silent since for two path
+//!    RTTs and 200 ms, if the sender is more than 2 ms away, so that ACKs pass by chance. A lone
+//!    outstanding segment is called so too, although some stacks probe with it: the wire
+//!    cannot tell.
+//! 9. *After a timeout*: below what was sent when the timer ran out, without another
 //!    silence.
-//! 9. *Unexplained*: the rest. ACKs that passed elsewhere or were not captured, most likely.
+//! 10. *Unexplained*: the rest. ACKs that passed elsewhere or were not captured, most likely.
 
 use super::connection::Step;
 use super::event::{Cause, Marks};
@@ -55,6 +60,10 @@ const HOST_NANOS: i64 = 2_000_000;
 
 /// Linux's TCP_RTO_MIN (include/net/tcp.h); RFC 6298 section 2.4 has one second.
 const RTO_MIN_NANOS: i64 = 200_000_000;
+
+/// Linux sets RACK's timer two ticks late and in whole ticks (`tcp_rack_mark_lost`): three
+/// ticks of 4 ms.
+const RACK_TICKS: i64 = 12_000_000;
 
 /// Duplicate ACKs that signal a loss (RFC 5681 section 3.2).
 const DUPLICATES: u32 = 3;
@@ -102,7 +111,7 @@ pub(super) fn late(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, gap: Opt
     judged(elapsed >= turnaround.max(REORDER_NANOS))
 }
 
-/// Rules 3 and 5 to 9. `copies`: how often the data was sent again, this time included, as
+/// Rules 3 and 5 to 10. `copies`: how often the data was sent again, this time included, as
 /// far as it is outstanding; `last_sent`: when it, or what jumped over it, was last sent.
 pub(super) fn cause(
     step: &Step<'_, '_>,
@@ -120,6 +129,7 @@ pub(super) fn cause(
     let now = step.now;
     let turnaround = rev.rtt_min;
     let path = fwd.srtt.saturating_add(turnaround);
+    let shortest = fwd.rtt_min.saturating_add(turnaround);
     let mss = fwd.full_segment(rev);
     let sacked = fwd.sacked_above(step.end);
     let (recovery, timeout, last_cause) = fwd
@@ -136,13 +146,21 @@ pub(super) fn cause(
         fwd.duplicates >= DUPLICATES || sacked >= u64::from(DUPLICATES) * mss || in_recovery;
     let hinted = fwd.duplicates > 0 || sacked > 0;
 
-    let backed_off = copies > 1 && since_sent >= path.saturating_mul(2).max(RTO_MIN_NANOS);
+    // Where the sender is near, what comes right after an ACK comes of it.
+    let backed_off = copies > 1
+        && turnaround > HOST_NANOS
+        && since_sent >= path.saturating_mul(2).max(RTO_MIN_NANOS);
     let silent = silence >= path.max(HOST_NANOS);
     if silent && (!clocked || backed_off) {
         let last = step.end >= fwd.next && step.start > fwd.acked;
         let probe = last && !signalled && silence < path.saturating_add(RTO_MIN_NANOS);
+        let by_sack = (in_recovery || sacked > 0)
+            && since_ack <= path.saturating_mul(2).saturating_add(RACK_TICKS)
+            && since_sent < shortest.saturating_add(RTO_MIN_NANOS);
         return if probe {
             Cause::TailLossProbe
+        } else if by_sack {
+            Cause::Fast
         } else {
             Cause::Timeout
         };

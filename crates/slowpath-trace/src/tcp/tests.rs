@@ -276,6 +276,29 @@ fn silence_is_a_timeout() {
 }
 
 /// RFC 8985 section 7.2: the last segment again after two RTTs, before an RTO can be.
+/// Round trip 10 ms: 8 ms to the server and back, 2 ms to the client. Three segments are sent,
+/// the ACK of the third alone comes 8 ms later, and so many milliseconds after that the
+/// first is sent again.
+fn sent_again_after_one_sack(later: i64) -> Kind {
+    let mut line = Line::open();
+    for (at, sequence) in [(20, 1), (20, 1001), (20, 2001)] {
+        line.data(at * MS, sequence, 1000);
+    }
+    line.ack(Side::Server, 28 * MS, 1, &sack(&[(2001, 3001)]));
+    line.data((28 + later) * MS, 1, 1000);
+    line.last()
+}
+
+#[test]
+fn racks_timer_is_no_timeout() {
+    // A quarter of the RTT after the SACK has arrived, in ticks of 4 ms, two late.
+    let fast = Kind::Retransmission(Cause::Fast);
+    assert_eq!(sent_again_after_one_sack(2 + 12), fast);
+    // The timer of RFC 6298: 200 ms after the RTT.
+    let timeout = Kind::Retransmission(Cause::Timeout);
+    assert_eq!(sent_again_after_one_sack(2 + 210), timeout);
+}
+
 #[test]
 fn last_segment_after_two_rtts_is_a_tail_loss_probe() {
     let mut line = Line::open();

@@ -28,8 +28,9 @@
 //!    ACK's effect) was *Timeout*; a probe's: *TailLossProbe*. The first one of the last
 //!    segment sent, with SACK and no sign of a loss, is a probe as long as it comes within
 //!    2 · SRTT + 200 ms (RFC 8985 section 7.2, and a quarter for slow clocks): Linux then
-//!    always probes before its timer. [`tcp`](crate::tcp) calls it a timeout, as the wire
-//!    alone cannot tell.
+//!    always probes before its timer; not where that segment had been sent again already,
+//!    for it probes in the states Open and CWR only (`tcp_schedule_loss_probe`).
+//!    [`tcp`](crate::tcp) calls it a timeout, as the wire alone cannot tell.
 //! 8. Zero: *ZeroWindow* if the window was probed, or data follows its opening promptly or
 //!    within a round trip; otherwise *SenderApp*. Full: *ReceiverWindow* likewise.
 //! 9. Late: *DelayedAck* if the next data was prompt, or if the receiver sent no data
@@ -160,6 +161,8 @@ pub(crate) struct Sender {
     recovery: Option<i64>,
     timeout: Option<i64>,
     probe: Option<i64>,
+    /// Up to here something was sent again.
+    resent: i64,
     fin: Option<i64>,
     /// The closed window was probed.
     probed: bool,
@@ -208,6 +211,7 @@ impl Sender {
             recovery: None,
             timeout: None,
             probe: None,
+            resent: i64::MIN,
             fin: None,
             probed: false,
             answered: false,
@@ -306,7 +310,9 @@ impl Sender {
                 srtt => srtt + (rtt - srtt) / 8,
             };
         }
-        self.signalled |= event.duplicate > 0 || !event.sack.is_empty();
+        // A DSACK block tells of a copy too many, not of a loss.
+        let needless = usize::from(event.marks.any(Marks::DSACK));
+        self.signalled |= event.duplicate > 0 && needless == 0 || event.sack.len() > needless;
         if event.acknowledgement.is_some_and(|ack| ack > self.acked) && event.sack.is_empty() {
             self.signalled = false;
         }
@@ -380,6 +386,11 @@ impl Sender {
             }
             self.acked = ack;
             self.next = self.next.max(ack);
+            // What was sent again beyond it is still under way: Linux enters recovery anew
+            // (`tcp_time_to_recover`: `lost_out`).
+            if self.resent > ack && self.recovery.is_some_and(|until| ack >= until) {
+                self.recovery = Some(self.next);
+            }
             for until in [&mut self.recovery, &mut self.timeout, &mut self.probe] {
                 if until.is_some_and(|u| ack >= u) {
                     *until = None;
@@ -580,6 +591,7 @@ impl Sender {
             cause => cause,
         };
         self.judged = cause;
+        self.resent = self.resent.max(event.end);
         let reached = self.next.max(event.end);
         self.next = reached;
         match cause {
@@ -613,7 +625,10 @@ impl Sender {
 
     /// Rule 7.
     fn is_probe(&self, event: &Event<'_>, now: Moment) -> bool {
-        let first = self.probe.is_none() && self.timeout.is_none() && self.recovery.is_none();
+        let first = self.probe.is_none()
+            && self.timeout.is_none()
+            && self.recovery.is_none()
+            && event.sequence >= self.resent;
         let path = self.srtt.saturating_add(self.turn());
         let longest = path.saturating_mul(2).saturating_add(PROBE_WAIT);
         let waited = passed(self.sign_of_life, now);
