@@ -13,10 +13,10 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab lab-kernel lab-guest check-trace check-sim dibs-study lint check-docs soak install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab lab-kernel lab-guest judge-simulator check-trace check-sim dibs-study lint check-docs soak install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## build, then start slowpath up: live verdicts on this machine's connections
 	@$(SLOWPATH) up
@@ -70,6 +70,9 @@ check-sim: ## the same dumbbells here and in ns-3
 	@tools/need.sh rust build
 	@tools/need.sh peers
 	@tools/ns3/compare.py
+
+judge-simulator: lab-kernel ## ten scenarios in the simulator and on real Linux TCP; the last line is JSON
+	@$(CARGO) run --release --locked -p slowpath-lab --example judge-simulator
 
 dibs-study: build ## every figure of docs/dibs.md that is missing, run again (15 min for all)
 	@tools/dibs_study.py run

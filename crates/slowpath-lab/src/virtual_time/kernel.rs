@@ -68,9 +68,6 @@ impl Kernel {
             });
         }
         let mut arguments = String::new();
-        if source != SOURCE {
-            arguments += &format!(" LAB_SOURCE={source}");
-        }
         if hz != HZ {
             arguments += &format!(" LAB_HZ={hz}");
         }
@@ -88,13 +85,10 @@ mod tests {
 
     #[test]
     fn a_missing_kernel_says_how_to_get_it() {
-        let missing = Kernel::at(Path::new("/nowhere/linux"), "6.1", 1000).unwrap_err();
+        let missing = Kernel::at(Path::new("/nowhere/linux"), SOURCE, 1000).unwrap_err();
         let text = missing.to_string();
         assert!(text.contains("/nowhere/linux"), "{text}");
-        assert!(
-            text.contains("`make lab-kernel LAB_SOURCE=6.1 LAB_HZ=1000`"),
-            "{text}"
-        );
+        assert!(text.contains("`make lab-kernel LAB_HZ=1000`"), "{text}");
         let usual = Kernel::at(Path::new("/nowhere/linux"), SOURCE, HZ).unwrap_err();
         assert!(usual.to_string().contains("`make lab-kernel`"));
     }

@@ -256,6 +256,19 @@ fn read(tcp: &TcpConfig, algorithm: Option<&str>, hz: u32) -> Result<(Kind, Shar
         _ if timestamps => 0,
         header => header - HEADERS,
     };
+    if !tcp.frto {
+        return refuse(
+            "frto",
+            "the laboratory's Linux always looks for spurious timeouts",
+        );
+    }
+    if tcp.sack && !tcp.dsack_undo {
+        return refuse("dsack-undo", "Linux cannot switch it off alone");
+    }
+    if tcp.kernel_tick.is_some_and(|wanted| wanted != tick) {
+        let reason = format!("this kernel has {hz} ticks a second");
+        return refuse("kernel-tick", &reason);
+    }
     if tcp.mss < 88 {
         return refuse("mss", "Linux's is 88 bytes at least (TCP_MIN_MSS)");
     }

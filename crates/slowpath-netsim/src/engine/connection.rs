@@ -40,6 +40,10 @@ pub(super) struct Connection {
     /// When its earliest timer event is; `Time::MAX` without one.
     pub send_timer: Time,
     pub ack_timer: Time,
+    /// Bytes of it that wait in its host, and whether it waits for that to be less: with a
+    /// kernel's tick.
+    pub waiting: u64,
+    pub throttled: bool,
     /// What the application has yet to write.
     pub unwritten: u64,
     pub application: Application,
@@ -68,6 +72,8 @@ impl Connection {
             in_network: 0,
             send_timer: Time::MAX,
             ack_timer: Time::MAX,
+            waiting: 0,
+            throttled: false,
             unwritten: 0,
             application: spec.application,
             told: (0, 0),
@@ -91,6 +97,8 @@ impl Connection {
         self.generation = self.generation.wrapping_add(1);
         self.send_timer = Time::MAX;
         self.ack_timer = Time::MAX;
+        self.waiting = 0;
+        self.throttled = false;
         self.unwritten = 0;
         self.application = spec.application;
         self.told = (0, 0);

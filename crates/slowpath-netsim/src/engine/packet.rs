@@ -108,6 +108,7 @@ const DATA: u8 = 1;
 const RESENT: u8 = 2;
 const CWR: u8 = 4;
 const SYN: u8 = 8;
+const PUSH: u8 = 128;
 const ECE: u8 = 16;
 const DATAGRAM: u8 = 32;
 const DETOURED: u8 = 64;
@@ -148,6 +149,7 @@ impl Body {
             bits: DATA
                 | (u8::from(segment.retransmission) * RESENT)
                 | (u8::from(segment.cwr) * CWR)
+                | (u8::from(segment.push) * PUSH)
                 | (u8::from(segment.syn) * SYN),
         }
     }
@@ -194,6 +196,7 @@ impl Body {
                 len: self.len,
                 retransmission: is(RESENT),
                 cwr: is(CWR),
+                push: is(PUSH),
                 syn: is(SYN),
                 echo: self.stamp,
             })

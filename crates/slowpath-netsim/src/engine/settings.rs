@@ -131,6 +131,8 @@ pub struct Settings {
     pub max_queue_samples: usize,
     /// Whether flows say their path.
     pub paths: bool,
+    /// How often the congestion windows of flows that are not done are written down.
+    pub windows_every: Option<Span>,
     /// Picoseconds of a tick of the event queue, as a shift. Changes the speed only.
     pub tick_shift: u32,
 }
@@ -146,6 +148,7 @@ impl Settings {
             queues: QueueSeries::Off,
             max_queue_samples: 1 << 24,
             paths: false,
+            windows_every: None,
             tick_shift: 12,
         }
     }

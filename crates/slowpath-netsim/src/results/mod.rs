@@ -77,6 +77,17 @@ pub struct QueueSample {
     pub bytes: u64,
 }
 
+/// A sender's congestion window at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowSample {
+    /// When.
+    pub at: Time,
+    /// The first flow of the connection that is not done.
+    pub flow: u64,
+    /// Segments.
+    pub segments: u32,
+}
+
 /// What a port of a switch did.
 #[derive(Clone, Copy, Debug)]
 pub struct PortRecord {
@@ -178,6 +189,8 @@ pub struct Results {
     pub queries: Vec<QueryRecord>,
     /// Queues over time.
     pub queues: Vec<QueueSample>,
+    /// Congestion windows over time, if they are asked for.
+    pub windows: Vec<WindowSample>,
     /// Samples not taken because there were too many.
     pub queue_samples_lost: u64,
     /// What happened over time; stretches at the end in which nothing did are left out.

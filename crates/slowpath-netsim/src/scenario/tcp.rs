@@ -66,6 +66,9 @@ pub(super) fn read(section: Section<'_>, base: TcpConfig) -> Result<TcpConfig, S
             *field = value.positive_span()?;
         }
     }
+    if let Some(value) = section.get("kernel-tick") {
+        tcp.kernel_tick = Some(value.positive_span()?);
+    }
     if let Some(value) = section.get("rto-estimator") {
         tcp.rto_estimator = value.choice(&[
             ("linux", RtoEstimator::Linux),

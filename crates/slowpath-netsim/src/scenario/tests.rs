@@ -238,6 +238,7 @@ fn everything_that_can_be_said_is_understood() {
         proportional_rate_reduction: true,
         frto: true,
         dsack_undo: false,
+        kernel_tick: None,
         limited_transmit: false,
         mss: 1448,
         header: 52,

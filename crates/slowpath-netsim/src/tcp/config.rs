@@ -2,7 +2,7 @@
 //! How a connection behaves.
 
 use core::fmt;
-use slowpath_switch::Span;
+use slowpath_switch::{Span, Time};
 
 /// How the congestion window grows and shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +130,10 @@ pub struct TcpConfig {
     pub receive_window: ReceiveWindow,
     /// Whether a connection begins with an exchange of SYNs, which takes a round trip.
     pub handshake: bool,
+    /// Linux's host beside its TCP, with a tick of this length; `None`: an ideal host, whose
+    /// timers are exact and whose connections take turns. See [`TcpConfig::expiry`] and
+    /// [`Sender`](super::Sender).
+    pub kernel_tick: Option<Span>,
 }
 
 impl TcpConfig {
@@ -158,6 +162,7 @@ impl TcpConfig {
             delayed_ack: DelayedAck::Linux,
             receive_window: ReceiveWindow::Fixed(16 << 20),
             handshake: false,
+            kernel_tick: None,
         }
     }
 
@@ -186,6 +191,37 @@ impl TcpConfig {
         }
     }
 
+    /// A wait in whole ticks, as `usecs_to_jiffies` rounds it; without ticks as it is.
+    #[inline]
+    pub(super) fn in_ticks(&self, wait: Span) -> Span {
+        self.kernel_tick
+            .map_or(wait, |tick| Span(wait.0.div_ceil(tick.0) * tick.0))
+    }
+
+    /// When a timer that is set now comes. With ticks: at one, and one later than the wait
+    /// says, as none may come early; long waits end on multiples of 8, 64 and so on
+    /// (`calc_index` in Linux's `kernel/time/timer.c`).
+    #[inline]
+    pub(super) fn expiry(&self, now: Time, wait: Span) -> Time {
+        let Some(tick) = self.kernel_tick else {
+            return now + wait;
+        };
+        let ticks = wait.0.div_ceil(tick.0);
+        let mut shift = 0;
+        while ticks >= WHEEL_LEVEL << shift && shift < WHEEL_SHIFTS {
+            shift += WHEEL_SHIFT;
+        }
+        let at = ((((now.0 / tick.0 + ticks) >> shift) + 1) << shift).saturating_mul(tick.0);
+        Time(at)
+    }
+
+    /// What Linux adds to waits of less than a round trip: `TCP_TIMEOUT_MIN_US`.
+    #[inline]
+    pub(super) fn least_wait(&self) -> Span {
+        self.kernel_tick
+            .map_or(Span::ZERO, |_| Span::from_millis(2))
+    }
+
     /// Says what is impossible about it.
     ///
     /// # Errors
@@ -210,6 +246,9 @@ impl TcpConfig {
             || self.rto_initial > self.rto_max
             || self.rto_initial == Span::ZERO
             || self.rto_max > Span::from_secs(3600)
+            || self
+                .kernel_tick
+                .is_some_and(|tick| tick == Span::ZERO || tick > MAX_TICK)
         {
             Err(TcpConfigError::Timeout)
         } else if self.loss_detection == LossDetection::DuplicateAcks(0) {
@@ -226,8 +265,16 @@ impl TcpConfig {
     }
 }
 
+/// Linux's timer wheel: a level has 64 buckets, each 8 times as long as the level before's.
+const WHEEL_LEVEL: u64 = 63;
+const WHEEL_SHIFT: u32 = 3;
+const WHEEL_SHIFTS: u32 = 24;
+
 /// The largest congestion window, in segments; keeps products in range.
 pub(super) const MAX_WINDOW: u32 = 1 << 20;
+
+/// `HZ` is 100 at least.
+const MAX_TICK: Span = Span::from_millis(10);
 
 /// What is impossible about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,7 +285,8 @@ pub enum TcpConfigError {
     InitialWindow,
     /// A receive window smaller than a segment, or of 2^31 bytes and more.
     ReceiveWindow,
-    /// Timeouts that are zero, out of order, or longer than an hour.
+    /// Timeouts that are zero, out of order, or longer than an hour; or a tick that is zero or
+    /// longer than 10 ms.
     Timeout,
     /// A threshold of no duplicate ACKs.
     DuplicateAcks,
@@ -258,7 +306,7 @@ impl fmt::Display for TcpConfigError {
             Self::ReceiveWindow => {
                 "the receive window is at least one segment, below 2^31, initial not above max"
             }
-            Self::Timeout => "retransmission timeouts: 0 < min <= max <= 1 h, 0 < initial <= max",
+            Self::Timeout => "retransmission timeouts: 0 < min <= max <= 1 h, 0 < initial <= max, 0 < tick <= 10 ms",
             Self::DuplicateAcks => "the duplicate-ACK threshold is at least 1",
             Self::RackWithoutSack => "RACK needs SACK",
             Self::SlowStartLimit => "the slow start limit is at least 1",
@@ -268,3 +316,29 @@ impl fmt::Display for TcpConfigError {
 }
 
 impl std::error::Error for TcpConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As measured in Linux with 250 ticks a second: a timeout of 12 ms and a round trip, set
+    /// within a tick, comes 16 to 20 ms after its beginning.
+    #[test]
+    fn timeouts_are_whole_ticks_and_one_later() {
+        let config = TcpConfig {
+            kernel_tick: Some(Span::from_millis(4)),
+            ..TcpConfig::linux()
+        };
+        let at = |now: u64, wait: u64| {
+            let now = Time::ZERO + Span::from_micros(now);
+            config.expiry(now, Span::from_micros(wait)) - Time::ZERO
+        };
+        assert_eq!(at(0, 12_100), Span::from_millis(20));
+        assert_eq!(at(3_999, 12_100), Span::from_millis(20));
+        assert_eq!(at(4_000, 12_100), Span::from_millis(24));
+        // From 63 ticks on the wheel has buckets of 8: 75 ticks end at 80.
+        assert_eq!(at(0, 300_000), Span::from_millis(320));
+        let exact = TcpConfig::linux().expiry(Time::ZERO, Span::from_micros(12_100));
+        assert_eq!(exact - Time::ZERO, Span::from_micros(12_100));
+    }
+}

@@ -112,12 +112,22 @@ impl Receiver {
         }
         self.pace(config, now);
         // RFC 5681 section 4.2: at once when out of order, or when it fills a gap.
-        let at_once = flipped || duplicate.is_some() || had_early || !self.early.is_empty();
+        // Linux also where the sender has just reduced its window (tcp_ecn_accept_cwr).
+        let reduced = segment.cwr && config.kernel_tick.is_some();
+        // And where an application's read finds the end of what was handed down at once
+        // (tcp_measure_rcv_mss, tcp_cleanup_rbuf).
+        let pushed = segment.push && end <= self.next && config.delayed_ack == DelayedAck::Linux;
+        let at_once = flipped
+            || reduced
+            || pushed
+            || duplicate.is_some()
+            || had_early
+            || !self.early.is_empty();
         let second = self.next - self.acked > u64::from(config.mss);
         if at_once || second || self.is_quick(config) {
             received.ack = Some(self.acknowledge(config, now, duplicate));
         } else if self.ack_at == NEVER {
-            self.ack_at = now + self.delay(config);
+            self.ack_at = config.expiry(now, self.delay(config));
         }
         received
     }

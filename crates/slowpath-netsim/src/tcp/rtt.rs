@@ -95,6 +95,7 @@ impl RttEstimator {
         } else {
             ((self.srtt8 >> 3) + self.variation).max(config.rto_min.0)
         };
+        let base = config.in_ticks(Span(base)).0;
         // (5.5): doubled at each expiry, (2.5): at most the maximum.
         let doubled = base.saturating_mul(1 << backoff.min(30));
         Span(doubled.min(config.rto_max.0))

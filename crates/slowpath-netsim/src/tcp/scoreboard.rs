@@ -114,6 +114,12 @@ impl Scoreboard {
         self.entries.len() as u32
     }
 
+    /// When the first was sent last.
+    #[inline]
+    pub fn first_sent(&self) -> Option<Time> {
+        self.entries.front().map(|entry| entry.sent)
+    }
+
     #[inline]
     pub fn sacked(&self) -> u32 {
         self.sacked

@@ -18,6 +18,10 @@ pub struct Segment {
     pub retransmission: bool,
     /// Congestion Window Reduced (RFC 3168 section 6.1.2).
     pub cwr: bool,
+    /// The last of what was handed down at once (PSH): with [`TcpConfig::kernel_tick`].
+    ///
+    /// [`TcpConfig::kernel_tick`]: super::TcpConfig::kernel_tick
+    pub push: bool,
     /// Opens the connection.
     pub syn: bool,
     /// [`Ack::stamp`] of the last ACK that arrived (RFC 7323's TSecr); zero without one.

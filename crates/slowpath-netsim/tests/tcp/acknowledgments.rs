@@ -31,6 +31,7 @@ impl Peer {
             len: MSS as u32,
             retransmission: false,
             cwr: false,
+            push: false,
             syn: false,
             echo: Time::ZERO,
         };

@@ -29,6 +29,7 @@ fn segment(number: u64, cwr: bool) -> Segment {
         len: MSS as u32,
         retransmission: false,
         cwr,
+        push: false,
         syn: false,
         echo: Time::ZERO,
     }

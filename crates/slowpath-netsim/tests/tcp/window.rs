@@ -54,6 +54,7 @@ fn right_sizing_follows_the_sender() {
                 len: MSS as u32,
                 retransmission: false,
                 cwr: false,
+                push: false,
                 syn: false,
                 echo: Time(now.0 - round_trip.0),
             };
@@ -75,6 +76,7 @@ fn right_sizing_follows_the_sender() {
             len: MSS as u32,
             retransmission: false,
             cwr: false,
+            push: false,
             syn: false,
             echo: Time(now.0 - 1_000_000_000),
         };

@@ -52,6 +52,27 @@ fn what_linux_does_otherwise_is_named() {
             },
         ),
         (
+            "tcp.frto",
+            TcpConfig {
+                frto: false,
+                ..base()
+            },
+        ),
+        (
+            "tcp.dsack-undo",
+            TcpConfig {
+                dsack_undo: false,
+                ..base()
+            },
+        ),
+        (
+            "tcp.kernel-tick",
+            TcpConfig {
+                kernel_tick: Some(Span::from_millis(1)),
+                ..base()
+            },
+        ),
+        (
             "tcp.slow-start-limit",
             TcpConfig {
                 slow_start_limit: Some(2),

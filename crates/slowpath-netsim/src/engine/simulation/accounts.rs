@@ -4,7 +4,7 @@
 use super::Simulation;
 use crate::engine::network::{HostId, SwitchId};
 use crate::engine::settings::{QueueSeries, SimulationError};
-use crate::results::{Conservation, HostRecord, PortRecord, QueueSample, Results};
+use crate::results::{Conservation, HostRecord, PortRecord, QueueSample, Results, WindowSample};
 use slowpath_switch::{PortId, Span};
 
 impl Simulation {
@@ -22,6 +22,19 @@ impl Simulation {
                 packets: depth.packets,
                 bytes: depth.bytes,
             });
+        }
+    }
+
+    /// The congestion windows of connections that have something to do.
+    pub(super) fn tell_windows(&mut self) {
+        for connection in self.connections.places.iter().filter(|c| c.open) {
+            if let Some(message) = connection.messages.front() {
+                self.windows.push(WindowSample {
+                    at: self.now,
+                    flow: message.record.id,
+                    segments: connection.sender.congestion().window,
+                });
+            }
         }
     }
 
@@ -84,6 +97,7 @@ impl Simulation {
             stretches: self.records.stretches,
             stretch: Span(1 << self.records.stretch_shift),
             queues: self.records.queues,
+            windows: self.windows,
             queue_samples_lost: self.records.queues_lost,
             labels: self.records.labels,
             conservation,

@@ -9,7 +9,7 @@ use crate::engine::settings::{
 };
 use crate::engine::timers::Timer;
 use crate::results::QueryRecord;
-use crate::tcp::Ack;
+use crate::tcp::{Ack, OVERHEAD};
 use crate::topology::Node as End;
 use slowpath_switch::{PortId, Time};
 
@@ -68,10 +68,46 @@ impl Simulation {
             self.timers
                 .push(deadline, at, Timer::Send, connection.generation);
         }
-        if !connection.ready && connection.sender.wants_to_send(config) {
+        if config.kernel_tick.is_some() {
+            self.write_out(host, at);
+            self.kick(host);
+        } else if !connection.ready && connection.sender.wants_to_send(config) {
             connection.ready = true;
             self.interfaces[host as usize].ready.push_back(at);
             self.kick(host);
+        }
+    }
+
+    /// As much as may leave goes to the device's queue at once (`tcp_write_xmit`), if not too
+    /// much of it is there already.
+    pub(super) fn write_out(&mut self, host: u32, at: u32) {
+        loop {
+            let connection = &mut self.connections.places[at as usize];
+            let config = config_of(&self.settings.tcp, connection);
+            connection.throttled = !connection.sender.may_queue(config, connection.waiting);
+            if connection.throttled {
+                return;
+            }
+            let Some(hop) = self.segment_of(at) else {
+                return;
+            };
+            self.connections.places[at as usize].waiting += u64::from(hop.bytes) + OVERHEAD;
+            self.interfaces[host as usize].packets.push_back(hop);
+        }
+    }
+
+    /// The host's link took a packet.
+    pub(super) fn taken(&mut self, host: u32, hop: &Hop) {
+        let body = self.bodies.at(hop.body);
+        let at = body.connection;
+        let connection = &mut self.connections.places[at as usize];
+        if connection.source.0 != host {
+            return;
+        }
+        let bytes = u64::from(hop.bytes) + OVERHEAD;
+        connection.waiting = connection.waiting.saturating_sub(bytes);
+        if connection.throttled {
+            self.write_out(host, at);
         }
     }
 

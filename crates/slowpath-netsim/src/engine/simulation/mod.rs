@@ -15,7 +15,7 @@ use super::timers::Timers;
 use super::wheel::Wheel;
 use crate::engine::HostId;
 use crate::host::Interface;
-use crate::results::{FlowRecord, QueryRecord, Results};
+use crate::results::{FlowRecord, QueryRecord, Results, WindowSample};
 use crate::tcp::TcpConfig;
 use crate::topology::Node as End;
 use slowpath_switch::{Packet, PortId, Random, Span, Switch, Time};
@@ -77,6 +77,7 @@ pub struct Simulation {
     queries: BTreeMap<u64, QueryRecord>,
     left_of_query: BTreeMap<u64, u32>,
     flows: Vec<FlowRecord>,
+    windows: Vec<WindowSample>,
     random: Random,
     network: Network,
     sent: u64,
@@ -88,6 +89,8 @@ pub struct Simulation {
     events: u64,
     now: Time,
     warmed: u32,
+    /// Whether a kind of TCP has a kernel's tick.
+    kernels: bool,
 }
 
 impl Simulation {
@@ -157,6 +160,7 @@ impl Simulation {
             random: Random::stream(settings.seed, u64::from(u32::MAX)),
             sent_bytes: vec![(0, 0); interfaces.len()],
             network: network.clone(),
+            kernels: settings.tcp.iter().any(|tcp| tcp.kernel_tick.is_some()),
             settings,
             links,
             behind: Behind::default(),
@@ -169,6 +173,7 @@ impl Simulation {
             queries: BTreeMap::new(),
             left_of_query: BTreeMap::new(),
             flows: Vec::new(),
+            windows: Vec::new(),
             sent: 0,
             delivered: 0,
             dropped: 0,
@@ -233,11 +238,14 @@ impl Simulation {
             QueueSeries::Sampled { every, .. } => Some(*every),
             _ => None,
         };
-        let mut next_sample = sampling.map_or(Time::MAX, |every| Time::ZERO + every);
+        let mut next_queues = sampling.map_or(Time::MAX, |every| Time::ZERO + every);
+        let windows = self.settings.windows_every.filter(|every| every.0 > 0);
+        let mut next_windows = windows.map_or(Time::MAX, |_| Time::ZERO);
         let mut report = PROGRESS_EVERY;
         loop {
             let flow_at = next_flow.as_ref().map_or(Time::MAX, |flow| flow.start);
             let other = self.timers.next().min(flow_at);
+            let next_sample = next_queues.min(next_windows);
             if self.wheel.turn() {
                 self.warm();
             }
@@ -280,8 +288,13 @@ impl Simulation {
                     break;
                 }
                 self.now = next_sample;
-                self.sample::<WATCH>();
-                next_sample += sampling.unwrap_or(Span::ZERO);
+                if next_windows <= next_queues {
+                    self.tell_windows();
+                    next_windows += windows.unwrap_or(Span::ZERO);
+                } else {
+                    self.sample::<WATCH>();
+                    next_queues += sampling.unwrap_or(Span::ZERO);
+                }
             }
             self.events += 1;
             if self.events >= report {

@@ -201,52 +201,67 @@ impl Simulation {
     /// connection in turn.
     #[inline]
     pub(super) fn next_packet(&mut self, host: u32) -> Option<Hop> {
-        let interface = &mut self.interfaces[host as usize];
+        let mut interface = &mut self.interfaces[host as usize];
         if let Some(hop) = interface.packets.pop_front() {
+            if self.kernels {
+                self.taken(host, &hop);
+            }
             return Some(hop);
         }
         while let Some(at) = interface.ready.pop_front() {
+            let hop = self.segment_of(at);
             let connection = &mut self.connections.places[at as usize];
             let config = config_of(&self.settings.tcp, connection);
-            let segment = connection.sender.poll_transmit(config, self.now);
             connection.ready = connection.sender.wants_to_send(config);
             if connection.ready {
-                interface.ready.push_back(at);
+                self.interfaces[host as usize].ready.push_back(at);
             }
-            if let Some(deadline) = connection.sender.deadline()
-                && deadline < connection.send_timer
-            {
-                connection.send_timer = deadline;
-                self.timers
-                    .push(deadline, at, Timer::Send, connection.generation);
+            if hop.is_some() {
+                return hop;
             }
-            if let Some(segment) = segment {
-                connection.in_network += 1;
-                let body = self.bodies.insert(Body::segment(at, &segment));
-                // Checked with the configuration: payload and header fit 16 bits.
-                let bytes = config.header + segment.len as u16;
-                // RFC 3168 section 6.1.5: a retransmission is not ECN-capable. DCTCP's is, as
-                // in Linux.
-                let capable = match config.ecn {
-                    Ecn::Off => false,
-                    Ecn::Classic => !segment.syn && !segment.retransmission,
-                    Ecn::Dctcp => !segment.syn,
-                };
-                let hop = Hop::new(
-                    body,
-                    connection.key,
-                    connection.destination.0,
-                    bytes,
-                    self.settings.ttl,
-                )
-                .capable(capable)
-                .classed(connection.class, connection.label);
-                return Some(hop);
-            }
+            let connection = &self.connections.places[at as usize];
             if !connection.ready && connection.is_over() {
                 self.connections.close(at);
             }
+            interface = &mut self.interfaces[host as usize];
         }
         None
+    }
+
+    /// A connection's next segment, if one may leave.
+    #[inline]
+    pub(super) fn segment_of(&mut self, at: u32) -> Option<Hop> {
+        let connection = &mut self.connections.places[at as usize];
+        let config = config_of(&self.settings.tcp, connection);
+        let segment = connection.sender.poll_transmit(config, self.now);
+        if let Some(deadline) = connection.sender.deadline()
+            && deadline < connection.send_timer
+        {
+            connection.send_timer = deadline;
+            self.timers
+                .push(deadline, at, Timer::Send, connection.generation);
+        }
+        let segment = segment?;
+        connection.in_network += 1;
+        let body = self.bodies.insert(Body::segment(at, &segment));
+        // Checked with the configuration: payload and header fit 16 bits.
+        let bytes = config.header + segment.len as u16;
+        // RFC 3168 section 6.1.5: a retransmission is not ECN-capable. DCTCP's is, as
+        // in Linux.
+        let capable = match config.ecn {
+            Ecn::Off => false,
+            Ecn::Classic => !segment.syn && !segment.retransmission,
+            Ecn::Dctcp => !segment.syn,
+        };
+        let hop = Hop::new(
+            body,
+            connection.key,
+            connection.destination.0,
+            bytes,
+            self.settings.ttl,
+        )
+        .capable(capable)
+        .classed(connection.class, connection.label);
+        Some(hop)
     }
 }

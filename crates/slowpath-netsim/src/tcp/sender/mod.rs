@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sending end.
 
+pub(crate) mod offload;
 mod recovery;
 mod timers;
 mod undo;
@@ -96,6 +97,12 @@ pub struct Sender {
     reorder_persist: u32,
     reorder_round: u64,
     cwr_due: bool,
+    /// Segments of the present burst that may follow, and where the writing of what is
+    /// written last began: with [`TcpConfig::kernel_tick`].
+    burst: u32,
+    burst_ends: bool,
+    alone: bool,
+    written_from: u64,
     /// What a reduction would give back.
     before: Option<undo::Before>,
     /// When the timer expired last.
@@ -150,6 +157,10 @@ impl Sender {
             reorder_persist: 0,
             reorder_round: 0,
             cwr_due: false,
+            burst: 0,
+            burst_ends: false,
+            alone: false,
+            written_from: 0,
             before: None,
             lost_at: Time::ZERO,
             frto: false,
@@ -179,6 +190,7 @@ impl Sender {
             let timeout = self.rtt.timeout(config, 0);
             self.congestion.on_restart(config, idle, timeout);
         }
+        self.written_from = self.written;
         self.written = self.written.saturating_add(bytes);
     }
 
@@ -267,6 +279,9 @@ impl Sender {
             return None;
         }
         let len = self.new_segment(config)?;
+        if config.kernel_tick.is_some() && !self.may_burst(config, now) {
+            return None;
+        }
         Some(self.fresh(config, now, len))
     }
 
@@ -276,12 +291,13 @@ impl Sender {
         }
         self.setup = Setup::Sent;
         self.last_sent = now;
-        self.rto_at = now + self.rtt.timeout(config, self.backoff);
+        self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
         Some(Segment {
             seq: 0,
             len: 0,
             retransmission: self.backoff > 0,
             cwr: false,
+            push: false,
             syn: true,
             echo: Time::ZERO,
         })
@@ -297,24 +313,29 @@ impl Sender {
         self.prr_out += 1;
         if self.rto_at == NEVER {
             // RFC 6298 (5.1).
-            self.rto_at = now + self.rtt.timeout(config, self.backoff);
+            self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
         }
         // tcp_cwnd_validate: how much of the window this round trip uses.
-        let out = self.board.out();
-        let limited = self.pipe() >= self.congestion.window;
-        if limited || self.una >= self.usage_end || (!self.limited && out > self.most_out) {
-            self.limited = limited;
-            self.most_out = out;
-            self.usage_end = self.next;
-        }
+        self.note_usage(self.pipe() >= self.congestion.window);
         self.schedule_probe(config, now);
         Segment {
             seq,
             len,
             retransmission: false,
             cwr: core::mem::take(&mut self.cwr_due),
+            push: config.kernel_tick.is_some() && (self.burst_ends || self.next == self.written),
             syn: false,
             echo: self.echo,
+        }
+    }
+
+    #[inline]
+    fn note_usage(&mut self, limited: bool) {
+        let out = self.board.out();
+        if limited || self.una >= self.usage_end || (!self.limited && out > self.most_out) {
+            self.limited = limited;
+            self.most_out = out;
+            self.usage_end = self.next;
         }
     }
 
@@ -325,13 +346,14 @@ impl Sender {
         self.counts.retransmissions += 1;
         self.prr_out += 1;
         if seq == self.una || self.rto_at == NEVER {
-            self.rto_at = now + self.rtt.timeout(config, self.backoff);
+            self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
         }
         Segment {
             seq,
             len,
             retransmission: true,
             cwr: false,
+            push: false,
             syn: false,
             echo: self.echo,
         }
@@ -392,7 +414,7 @@ impl Sender {
             self.rto_at = if self.board.out() == 0 {
                 NEVER
             } else {
-                now + self.rtt.timeout(config, 0)
+                config.expiry(now, self.rtt.timeout(config, 0))
             };
         }
         if self.phase == Phase::Loss {

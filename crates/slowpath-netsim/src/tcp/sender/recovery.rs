@@ -60,15 +60,15 @@ impl Sender {
             }
             LossDetection::Rack => {
                 self.adapt_reordering(duplicate);
-                self.rack(now)
+                self.rack(config, now)
             }
         }
     }
 
-    pub(super) fn rack(&mut self, now: Time) -> u32 {
+    pub(super) fn rack(&mut self, config: &TcpConfig, now: Time) -> u32 {
         let window = self.reordering_window();
         let (lost, wait) = self.board.find_lost_by_time(now, window);
-        self.reorder_at = wait.map_or(NEVER, |wait| now + wait);
+        self.reorder_at = wait.map_or(NEVER, |wait| config.expiry(now, wait + config.least_wait()));
         lost
     }
 

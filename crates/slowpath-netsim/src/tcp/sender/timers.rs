@@ -23,7 +23,7 @@ impl Sender {
         };
         self.probe_end = Some(self.next);
         self.probe_at = NEVER;
-        self.rto_at = now + self.rtt.timeout(config, self.backoff);
+        self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
         Some(segment)
     }
 
@@ -48,9 +48,11 @@ impl Sender {
             // The receiver may wait for a second one. Linux takes the least timeout for
             // the longest such wait.
             wait = wait + config.rto_min;
+        } else {
+            wait = wait + config.least_wait();
         }
         // Where the timer would come first it stays alone.
-        self.probe_at = (now + wait).min(self.rto_at);
+        self.probe_at = config.expiry(now, wait).min(self.rto_at);
     }
 
     /// RFC 8985 section 7.4.2: an ACK that covers what was out when the probe left, without
@@ -72,7 +74,7 @@ impl Sender {
             // Instead of the timer, where both are due (RFC 8985 section 7.2).
             self.probe_at = NEVER;
             self.probe_due = true;
-            self.rto_at = now + self.rtt.timeout(config, self.backoff);
+            self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
             return;
         }
         if self.rto_at <= now {
@@ -80,7 +82,7 @@ impl Sender {
         }
         if self.reorder_at <= now {
             self.reorder_at = NEVER;
-            if self.rack(now) > 0 && !matches!(self.phase, Phase::Recovery | Phase::Loss) {
+            if self.rack(config, now) > 0 && !matches!(self.phase, Phase::Recovery | Phase::Loss) {
                 self.enter_recovery(config, false);
                 if config.proportional_rate_reduction {
                     self.reduce_in_proportion(0, 1, false);
@@ -119,7 +121,7 @@ impl Sender {
         self.recovery_point = self.next;
         self.congestion.window = self.pipe() + 1;
         self.backoff += 1;
-        self.rto_at = now + self.rtt.timeout(config, self.backoff);
+        self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
         self.probe_at = NEVER;
         self.reorder_at = NEVER;
         self.probe_due = false;

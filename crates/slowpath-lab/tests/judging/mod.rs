@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs one scenario by Linux and by the simulator and compares.
+
+use slowpath_lab::virtual_time::{Kernel, Options, run};
+use slowpath_netsim::engine::Simulation;
+use slowpath_netsim::results::FlowRecord;
+use slowpath_netsim::scenario::{Scenario, Substrate};
+use slowpath_switch::{Span, Time};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+/// The scenarios, and the round trip of each with queues as they usually are: the windows are
+/// compared so often.
+pub const SCENARIOS: [(&str, Span); 10] = [
+    ("newreno", Span::from_millis(10)),
+    ("cubic", Span::from_millis(30)),
+    ("dctcp", Span::from_micros(2000)),
+    ("recovery", Span::from_millis(20)),
+    ("two-round-trips", Span::from_millis(20)),
+    ("incast", Span::from_micros(500)),
+    ("fat-tree", Span::from_micros(200)),
+    ("shared-buffer", Span::from_micros(300)),
+    ("web-search", Span::from_micros(300)),
+    ("short-flows", Span::from_micros(100)),
+];
+/// Up to so many flows each is compared with itself; more are averaged by their age.
+const FEW: usize = 8;
+/// An age counts as long as this share of all flows reach it in both.
+const REACH: f64 = 0.05;
+/// `tcpi_snd_cwnd` of `struct tcp_info` (include/uapi/linux/tcp.h).
+const CWND: std::ops::Range<usize> = 80..84;
+
+/// What came of a comparison; ratios are the simulator's over Linux's.
+#[derive(Clone, Copy, Debug)]
+pub struct Verdict {
+    pub flows: usize,
+    pub p50: f64,
+    pub p99: f64,
+    /// Root mean square of the difference of windows over the mean of Linux's.
+    pub window_error: f64,
+}
+
+impl Verdict {
+    pub fn is_within(&self) -> bool {
+        (self.p50 - 1.0).abs() <= 0.05 && (self.p99 - 1.0).abs() <= 0.05 && self.window_error <= 0.1
+    }
+}
+
+/// Windows: by seed, flow and time where there are few, otherwise by age. Sum and number.
+type Windows = BTreeMap<(u64, u64, u64), (f64, u32)>;
+
+#[derive(Default)]
+struct Side {
+    completions: Vec<f64>,
+    windows: Windows,
+}
+
+impl Side {
+    fn flows(&mut self, flows: &[FlowRecord]) {
+        // One that is not done takes longer than all others.
+        let times = flows.iter().map(FlowRecord::completion);
+        let times = times.map(|time| time.map_or(f64::INFINITY, |time| time.0 as f64));
+        self.completions.extend(times);
+    }
+
+    fn window(&mut self, key: (u64, u64, u64), segments: u32) {
+        let (sum, count) = self.windows.entry(key).or_default();
+        *sum += f64::from(segments);
+        *count += 1;
+    }
+
+    fn percentile(&self, share: f64) -> f64 {
+        let mut sorted = self.completions.clone();
+        sorted.sort_by(f64::total_cmp);
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        sorted[rank.clamp(1, sorted.len()) - 1]
+    }
+}
+
+/// Runs a scenario by its name with some seeds.
+pub fn judge(
+    kernel: &Kernel,
+    name: &str,
+    round_trip: Span,
+    seeds: RangeInclusive<u64>,
+) -> Result<Verdict, Box<dyn Error>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/lab/judge");
+    let path = folder.join(format!("{name}.toml"));
+    let mut scenario = Scenario::load_for(&path, Substrate::VirtualTime)?;
+    let (mut linux, mut simulator) = (Side::default(), Side::default());
+    for seed in seeds {
+        scenario.seed = seed;
+        let options = Options {
+            capture: None,
+            info_every: Some(round_trip),
+            ..Options::default()
+        };
+        let folder = tempfile::tempdir()?;
+        let real = run(kernel, &scenario, &options, folder.path(), &mut |_| {})?;
+        let mut settings = scenario.settings();
+        settings.windows_every = Some(round_trip);
+        let model = Simulation::new(&scenario.network(), settings)?;
+        let model = model.run(scenario.flows(), |_| {})?;
+        let flows = &real.results.flows;
+        let few = flows.len() <= FEW;
+        let key = |flow: u64, at: Time| {
+            let age = at.since(flows[flow as usize].start).0 / round_trip.0;
+            if few { (seed, flow, age) } else { (0, 0, age) }
+        };
+        // Each connection of these scenarios carries one flow.
+        let of_connection: BTreeMap<u32, u64> =
+            (real.carried_by.iter().copied()).zip(0..).collect();
+        for series in &real.series {
+            let flow = of_connection.get(&series.connection);
+            let window = series
+                .info
+                .get(CWND)
+                .and_then(|bytes| bytes.try_into().ok());
+            if let (Some(flow), Some(window)) = (flow, window) {
+                linux.window(key(*flow, series.at), u32::from_le_bytes(window));
+            }
+        }
+        for sample in &model.windows {
+            simulator.window(key(sample.flow, sample.at), sample.segments);
+        }
+        linux.flows(flows);
+        simulator.flows(&model.flows);
+    }
+    Ok(Verdict {
+        flows: linux.completions.len(),
+        p50: simulator.percentile(0.5) / linux.percentile(0.5),
+        p99: simulator.percentile(0.99) / linux.percentile(0.99),
+        window_error: error(&linux, &simulator),
+    })
+}
+
+fn error(linux: &Side, simulator: &Side) -> f64 {
+    let least = (REACH * linux.completions.len() as f64).max(1.0);
+    let few = linux.windows.keys().any(|key| key.0 > 0);
+    let counts = |count: u32| few || f64::from(count) >= least;
+    let (mut squares, mut sum, mut number) = (0.0, 0.0, 0.0);
+    for (key, (a, of_a)) in &linux.windows {
+        let Some((b, of_b)) = simulator.windows.get(key) else {
+            continue;
+        };
+        if !counts(*of_a) || !counts(*of_b) {
+            continue;
+        }
+        let (a, b) = (a / f64::from(*of_a), b / f64::from(*of_b));
+        squares += (a - b) * (a - b);
+        sum += a;
+        number += 1.0;
+    }
+    (squares / number).sqrt() / (sum / number)
+}
