@@ -8,9 +8,10 @@
 
 use super::archive::Archive;
 use super::{GuestError, wire};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -23,6 +24,12 @@ use std::process::{Child, Command, Stdio};
 const KERNEL_MIB: u64 = 192;
 /// Of QEMU's complaints.
 const COMPLAINT: u64 = 4096;
+
+/// From closing its lines to its end.
+const ENDING: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
 
 /// An archive in memory.
 #[derive(Debug)]
@@ -125,8 +132,12 @@ impl Machine {
         Ok((Machine { child }, talk, console))
     }
 
-    /// Ends it. Returns what it complained of, if it ended by itself with an error.
-    pub fn end(mut self) -> Option<String> {
+    /// Ends it. Returns what it complained of, if it ended by itself with an error. `closed`:
+    /// it has closed its lines, and so is about to end if it has not.
+    pub fn end(mut self, closed: bool) -> Option<String> {
+        if closed {
+            self.await_end();
+        }
         let failed = match self.child.try_wait() {
             Ok(Some(status)) => !status.success(),
             _ => false,
@@ -139,6 +150,21 @@ impl Machine {
         }
         let complaint = complaint.trim();
         (failed && !complaint.is_empty()).then(|| complaint.to_owned())
+    }
+}
+
+impl Machine {
+    /// Waits until it has ended, for a while. A process that cannot be waited for this way is
+    /// asked without waiting.
+    fn await_end(&self) {
+        let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else {
+            return;
+        };
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+            return;
+        };
+        let mut ended = [PollFd::new(&process, PollFlags::IN)];
+        let _ = poll(&mut ended, Some(&ENDING));
     }
 }
 

@@ -345,7 +345,8 @@ impl Guest {
         };
         let ending = converse(lines, self.patience, receiver, sink);
         drop(raw);
-        let complaint = machine.end();
+        let closed = matches!(ending, Err(GuestError::Ended { .. }));
+        let complaint = machine.end(closed);
         let ending = match (ending, complaint) {
             (Err(GuestError::Ended { .. }), Some(reason)) => Err(GuestError::Qemu { reason }),
             (ending, _) => ending,

@@ -131,7 +131,7 @@ pub struct TcpConfig {
     /// Whether a connection begins with an exchange of SYNs, which takes a round trip.
     pub handshake: bool,
     /// Linux's host beside its TCP, with a tick of this length; `None`: an ideal host, whose
-    /// timers are exact and whose connections take turns. See [`TcpConfig::expiry`] and
+    /// timers are exact and whose connections take turns. See
     /// [`Sender`](super::Sender).
     pub kernel_tick: Option<Span>,
 }
