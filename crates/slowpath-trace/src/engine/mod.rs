@@ -13,8 +13,9 @@
 //! How: every worker walks all records and follows the connections of its own shards. A
 //! shard is chosen by a hash of addresses and ports that is the same in every run; what happens in it
 //! depends on its segments alone. So workers share the captures' bytes and nothing
-//! else. Segments are taken in batches: the memory of a batch's connections is fetched all at
-//! once, and not one after the other when each is followed.
+//! else. Segments are taken in batches, whose connections' places are fetched all at once. Where
+//! a connection begins and ends is decided at once; its follower gets segments later, many in a
+//! row, while its state is in the caches.
 
 mod backlog;
 mod huge;

@@ -180,17 +180,8 @@ impl Connection {
         self.reset.is_some() || self.flows.iter().all(|f| f.fins)
     }
 
-    /// Asks the processor to fetch what the next segment will touch, without reading any of
-    /// it: all of the connection but its first 512 bytes, for whoever has fetched those.
-    #[inline]
-    pub fn prefetch(&self) {
-        let start = std::ptr::from_ref(self).cast::<u8>();
-        for line in (512..size_of::<Self>()).step_by(64) {
-            crate::engine::prefetch(start.wrapping_add(line));
-        }
-    }
-
-    /// And what it will touch elsewhere, for whoever has fetched the connection.
+    /// Asks the processor to fetch what the next segments will touch outside of the connection,
+    /// for whoever has fetched that.
     #[inline]
     pub fn prefetch_outstanding(&self) {
         for flow in &self.flows {
