@@ -2,6 +2,9 @@
 //! What to do about a finding, and who should.
 
 use crate::sizing::{bytes_in, size_send_buffer};
+
+mod further;
+
 use serde::{Deserialize, Serialize};
 use slowpath_model::{Deltas, Finding, IntervalVerdict, Micros, Problem, TcpStats};
 use std::fmt;
@@ -99,6 +102,7 @@ pub fn advise(finding: &Finding, verdict: &IntervalVerdict, context: &AdviceCont
         Problem::Timeout => timeout(finding, verdict, context),
         Problem::DelayedAck => delayed_ack(finding, deltas, context),
         Problem::ReceiverWindowLimited => receiver_window(deltas, context),
+        other => further::advise(other, finding, verdict, context),
     }
 }
 

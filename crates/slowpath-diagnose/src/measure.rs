@@ -90,6 +90,22 @@ pub struct Measures {
     pub delayed_ack: Measure,
     /// ReceiverWindowLimited.
     pub receiver_window: Measure,
+    /// CongestionWindowLimited.
+    pub congestion_window: Measure,
+    /// SmallWrites.
+    pub small_writes: Measure,
+    /// IdleBurst.
+    pub idle_burst: Measure,
+    /// ZeroWindow.
+    pub zero_window: Measure,
+    /// Reordering.
+    pub reordering: Measure,
+    /// EcnMarked.
+    pub ecn_marked: Measure,
+    /// ReceiverAppSlow.
+    pub receiver_app: Measure,
+    /// SynRetransmit.
+    pub syn_retransmit: Measure,
     /// The path's own RTT, as used for delayed ACKs.
     pub baseline_rtt: Option<Micros>,
     /// Delayed ACKs seen, the harmless ones of an exchange included.
@@ -117,6 +133,14 @@ pub fn measure(
         timeout: Measure::Absent,
         delayed_ack: Measure::Absent,
         receiver_window: Measure::Absent,
+        congestion_window: Measure::Absent,
+        small_writes: Measure::Absent,
+        idle_burst: Measure::Absent,
+        zero_window: Measure::Absent,
+        reordering: Measure::Absent,
+        ecn_marked: Measure::Absent,
+        receiver_app: Measure::Absent,
+        syn_retransmit: Measure::Absent,
         baseline_rtt: None,
         delayed_acks: None,
         held_acks: None,
@@ -144,7 +168,7 @@ impl Measures {
     }
 
     /// What the rule for `problem` says; nothing for `SenderAppLimited`, which is what the
-    /// others leave.
+    /// others leave, and for those of listening sockets.
     pub fn of(&self, problem: Problem) -> Measure {
         match problem {
             Problem::SenderAppLimited => Measure::Absent,
@@ -153,17 +177,34 @@ impl Measures {
             Problem::Timeout => self.timeout,
             Problem::DelayedAck => self.delayed_ack,
             Problem::ReceiverWindowLimited => self.receiver_window,
+            Problem::CongestionWindowLimited => self.congestion_window,
+            Problem::SmallWrites => self.small_writes,
+            Problem::IdleBurst => self.idle_burst,
+            Problem::ZeroWindow => self.zero_window,
+            Problem::Reordering => self.reordering,
+            Problem::EcnMarked => self.ecn_marked,
+            Problem::ReceiverAppSlow => self.receiver_app,
+            Problem::SynRetransmit => self.syn_retransmit,
+            Problem::AcceptQueueOverflow | Problem::SynQueueOverflow => Measure::Absent,
         }
     }
 
     /// Each rule's problem and measure, in the order of [`Problem::ALL`].
-    fn rules(&self) -> [(Problem, &Measure); 5] {
+    fn rules(&self) -> [(Problem, &Measure); 13] {
         [
             (Problem::SendBufferLimited, &self.send_buffer),
             (Problem::FastRetransmit, &self.fast_retransmit),
             (Problem::Timeout, &self.timeout),
             (Problem::DelayedAck, &self.delayed_ack),
             (Problem::ReceiverWindowLimited, &self.receiver_window),
+            (Problem::CongestionWindowLimited, &self.congestion_window),
+            (Problem::SmallWrites, &self.small_writes),
+            (Problem::IdleBurst, &self.idle_burst),
+            (Problem::ZeroWindow, &self.zero_window),
+            (Problem::Reordering, &self.reordering),
+            (Problem::EcnMarked, &self.ecn_marked),
+            (Problem::ReceiverAppSlow, &self.receiver_app),
+            (Problem::SynRetransmit, &self.syn_retransmit),
         ]
     }
 
@@ -193,8 +234,7 @@ impl Measures {
             Measure::Coarse { events } => (Share::Coarse, events),
             Measure::Measured { events, .. } => (Share::Measured(self.clipped(problem)), events),
         };
-        let counted = matches!(problem, Problem::FastRetransmit | Problem::Timeout)
-            && events.is_some_and(|e| e > 0);
+        let counted = is_found_by_events(problem) && events.is_some_and(|e| e > 0);
         if interval == Micros::ZERO
             || !(counted || thresholds.is_notable(share.time_of(interval), interval))
         {
@@ -252,14 +292,22 @@ impl Measures {
             connection: after.id,
             from: self.from,
             to: self.to,
-            dominating: findings
-                .first()
-                .map_or(Problem::SenderAppLimited, |f| f.problem),
+            dominating: Problem::dominating(
+                (findings.iter()).map(|f| (f.problem, f.share.time_of(interval))),
+            ),
             findings,
             unmeasured,
             deltas: delta::deltas(before, after, self.baseline_rtt, self.delayed_acks),
         }
     }
+}
+
+/// Whether one event is a finding, however short: a loss, or something as rare.
+const fn is_found_by_events(problem: Problem) -> bool {
+    matches!(
+        problem,
+        Problem::FastRetransmit | Problem::Timeout | Problem::IdleBurst | Problem::SynRetransmit
+    )
 }
 
 /// The verdict on the interval between two snapshots of one connection: [`measure`], then

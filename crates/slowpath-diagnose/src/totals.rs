@@ -3,7 +3,7 @@
 
 use crate::{Measures, Thresholds};
 use serde::{Deserialize, Serialize};
-use slowpath_model::{ConnectionSummary, IntervalVerdict, Micros, Problem, ProblemSet};
+use slowpath_model::{ConnectionSummary, IntervalVerdict, Micros, Problem, ProblemSet, Standing};
 
 /// A connection's verdicts added up over its life or a window of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,9 @@ impl Totals {
             let events = &mut self.problem_events[finding.problem as usize];
             *events = events.saturating_add(finding.events.unwrap_or(0));
             self.problem_time[finding.problem as usize] += time;
-            limited += time;
+            if finding.problem.standing() != Standing::Detail {
+                limited += time;
+            }
         }
         self.problem_time[Problem::SenderAppLimited as usize] += interval.saturating_sub(limited);
         self.observed += interval;
@@ -86,20 +88,14 @@ impl Totals {
         time.0 as f64 / self.observed.0 as f64
     }
 
-    /// The problem that took most time, the earlier of [`Problem::ALL`] if two took the
-    /// same; `SenderAppLimited` if none took [`Thresholds::min_share`] of it.
+    /// The problem that took most time ([`Problem::dominating`]); `SenderAppLimited` if none took [`Thresholds::min_share`] of it.
     pub fn dominating(&self, thresholds: &Thresholds) -> Problem {
-        Problem::ALL
-            .into_iter()
-            .filter(|p| *p != Problem::SenderAppLimited)
-            .filter(|p| thresholds.is_notable(self.problem_time[*p as usize], self.observed))
-            .max_by_key(|p| {
-                (
-                    self.problem_time[*p as usize],
-                    std::cmp::Reverse(*p as usize),
-                )
-            })
-            .unwrap_or(Problem::SenderAppLimited)
+        let times = Problem::ALL.into_iter().zip(self.problem_time);
+        Problem::dominating(
+            times
+                .skip(1)
+                .filter(|(_, time)| thresholds.is_notable(*time, self.observed)),
+        )
     }
 
     /// Puts these totals into a summary.

@@ -205,7 +205,9 @@ proptest! {
         }
         prop_assert_eq!(
             v.dominating,
-            v.findings.first().map_or(Problem::SenderAppLimited, |f| f.problem)
+            Problem::dominating(
+                v.findings.iter().map(|f| (f.problem, f.share.time_of(interval)))
+            )
         );
         prop_assert!(!v.unmeasured.contains(Problem::SenderAppLimited));
         if interval == Micros::ZERO {

@@ -9,7 +9,7 @@ use timeline::*;
 /// A connection of `command` observed for 1000 ms, of which `window` receiver-window limited.
 fn connection(command: Option<&str>, window: u64) -> ConnectionSummary {
     let s = healthy(Micros::ZERO);
-    let mut problem_time = [Micros::ZERO; 6];
+    let mut problem_time = [Micros::ZERO; Problem::ALL.len()];
     problem_time[ReceiverWindowLimited as usize] = ms(window);
     problem_time[SenderAppLimited as usize] = ms(1000 - window);
     ConnectionSummary {
@@ -27,7 +27,7 @@ fn connection(command: Option<&str>, window: u64) -> ConnectionSummary {
         observed: ms(1000),
         polls: 2,
         problem_time,
-        problem_events: [0; 6],
+        problem_events: [0; Problem::ALL.len()],
         unmeasured: ProblemSet::EMPTY,
         stats: s.stats,
         bytes_written: None,

@@ -19,7 +19,7 @@ mod stats;
 mod units;
 
 pub use connection::{ConnectionId, FourTuple, Origin, Owner, normalise};
-pub use problem::{Deltas, Finding, IntervalVerdict, Problem, ProblemSet, Share, Stage};
+pub use problem::{Deltas, Finding, IntervalVerdict, Problem, ProblemSet, Share, Stage, Standing};
 pub use record::{ConnectionSummary, Coverage, LossCounters, ProblemInterval};
 pub use stats::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, RecoveryStats, RtoStats, RttSums, Snapshot,

@@ -17,9 +17,12 @@ pub enum Stage {
     Network,
     /// The receiver.
     Receiver,
+    /// The application that takes the data, or the connection, at the receiving end.
+    ReceiverApp,
 }
 
-/// What limits a connection. The first six are SNAP's Table 2.
+/// What limits a connection. The first six are SNAP's Table 2; the others go past it. The
+/// last two are about listening sockets: no rule for connections finds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Problem {
@@ -35,18 +38,65 @@ pub enum Problem {
     DelayedAck = 4,
     /// The receiver's announced window was full.
     ReceiverWindowLimited = 5,
+    /// The congestion window was full while data waited and the receiver had room: the
+    /// network's own speed, or a window that grows too slowly.
+    CongestionWindowLimited = 6,
+    /// Writes far below a segment, or data held back until more of it is written (Nagle).
+    SmallWrites = 7,
+    /// Segments were lost in the burst sent after an idle time.
+    IdleBurst = 8,
+    /// The receiver's announced window was zero; part of `ReceiverWindowLimited`.
+    ZeroWindow = 9,
+    /// Segments overtook each other on the path.
+    Reordering = 10,
+    /// The network marked segments (ECN) instead of dropping them.
+    EcnMarked = 11,
+    /// The application at this, the receiving, end does not read what has arrived.
+    ReceiverAppSlow = 12,
+    /// A SYN or its answer had to be sent again.
+    SynRetransmit = 13,
+    /// A listening socket's queue of accepted connections was full.
+    AcceptQueueOverflow = 14,
+    /// A listening socket's queue of half-open connections was full.
+    SynQueueOverflow = 15,
+}
+
+/// How the time that a problem takes lies to that of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// The problem with more time goes first.
+    Own,
+    /// It names more closely what another finding, which it is part of, says: that one
+    /// goes first.
+    Detail,
+    /// It is what remains when nothing explains it: every explanation goes first.
+    Residue,
 }
 
 impl Problem {
-    /// All problems, in the order of the stages that data passes.
-    pub const ALL: [Problem; 6] = [
+    /// All problems by their number: SNAP's in the order of the stages that data passes,
+    /// then the others.
+    pub const ALL: [Problem; 16] = [
         Problem::SenderAppLimited,
         Problem::SendBufferLimited,
         Problem::FastRetransmit,
         Problem::Timeout,
         Problem::DelayedAck,
         Problem::ReceiverWindowLimited,
+        Problem::CongestionWindowLimited,
+        Problem::SmallWrites,
+        Problem::IdleBurst,
+        Problem::ZeroWindow,
+        Problem::Reordering,
+        Problem::EcnMarked,
+        Problem::ReceiverAppSlow,
+        Problem::SynRetransmit,
+        Problem::AcceptQueueOverflow,
+        Problem::SynQueueOverflow,
     ];
+
+    /// How many are SNAP's own, its Table 2: the first of [`Problem::ALL`].
+    pub const OF_SNAP: usize = 6;
 
     /// The name used in output and in the log: the variant's name.
     pub const fn name(self) -> &'static str {
@@ -57,6 +107,16 @@ impl Problem {
             Problem::Timeout => "Timeout",
             Problem::DelayedAck => "DelayedAck",
             Problem::ReceiverWindowLimited => "ReceiverWindowLimited",
+            Problem::CongestionWindowLimited => "CongestionWindowLimited",
+            Problem::SmallWrites => "SmallWrites",
+            Problem::IdleBurst => "IdleBurst",
+            Problem::ZeroWindow => "ZeroWindow",
+            Problem::Reordering => "Reordering",
+            Problem::EcnMarked => "EcnMarked",
+            Problem::ReceiverAppSlow => "ReceiverAppSlow",
+            Problem::SynRetransmit => "SynRetransmit",
+            Problem::AcceptQueueOverflow => "AcceptQueueOverflow",
+            Problem::SynQueueOverflow => "SynQueueOverflow",
         }
     }
 
@@ -70,11 +130,77 @@ impl Problem {
     /// Where the problem lies.
     pub const fn stage(self) -> Stage {
         match self {
-            Problem::SenderAppLimited => Stage::SenderApp,
+            Problem::SenderAppLimited | Problem::SmallWrites => Stage::SenderApp,
             Problem::SendBufferLimited => Stage::SendBuffer,
-            Problem::FastRetransmit | Problem::Timeout => Stage::Network,
-            Problem::DelayedAck | Problem::ReceiverWindowLimited => Stage::Receiver,
+            Problem::FastRetransmit
+            | Problem::Timeout
+            | Problem::CongestionWindowLimited
+            | Problem::IdleBurst
+            | Problem::Reordering
+            | Problem::EcnMarked
+            | Problem::SynRetransmit => Stage::Network,
+            Problem::DelayedAck
+            | Problem::ReceiverWindowLimited
+            | Problem::ZeroWindow
+            | Problem::SynQueueOverflow => Stage::Receiver,
+            Problem::ReceiverAppSlow | Problem::AcceptQueueOverflow => Stage::ReceiverApp,
         }
+    }
+
+    /// Whether it is counted, beside its duration.
+    pub const fn has_events(self) -> bool {
+        match self {
+            Problem::SenderAppLimited
+            | Problem::SendBufferLimited
+            | Problem::ReceiverWindowLimited
+            | Problem::CongestionWindowLimited
+            | Problem::ReceiverAppSlow => false,
+            Problem::FastRetransmit
+            | Problem::Timeout
+            | Problem::DelayedAck
+            | Problem::SmallWrites
+            | Problem::IdleBurst
+            | Problem::ZeroWindow
+            | Problem::Reordering
+            | Problem::EcnMarked
+            | Problem::SynRetransmit
+            | Problem::AcceptQueueOverflow
+            | Problem::SynQueueOverflow => true,
+        }
+    }
+
+    /// Whether it is one of SNAP's own.
+    pub const fn is_of_snap(self) -> bool {
+        (self as usize) < Self::OF_SNAP
+    }
+
+    /// Whether a listening socket has it, and not a connection.
+    pub const fn is_of_listener(self) -> bool {
+        matches!(
+            self,
+            Problem::AcceptQueueOverflow | Problem::SynQueueOverflow
+        )
+    }
+
+    /// How its time lies to that of others, where one of several has to be named.
+    pub const fn standing(self) -> Standing {
+        match self {
+            Problem::CongestionWindowLimited => Standing::Residue,
+            Problem::IdleBurst | Problem::ZeroWindow => Standing::Detail,
+            _ => Standing::Own,
+        }
+    }
+
+    /// The problem that dominates, of those found with their times: the one with most
+    /// time, of equal ones the earlier of [`Problem::ALL`], those of the first
+    /// [`Standing`] first; `SenderAppLimited` of none.
+    pub fn dominating(found: impl IntoIterator<Item = (Problem, Micros)>) -> Problem {
+        found
+            .into_iter()
+            .min_by_key(|(problem, time)| {
+                (problem.standing(), std::cmp::Reverse(*time), *problem as u8)
+            })
+            .map_or(Problem::SenderAppLimited, |(problem, _)| problem)
     }
 }
 
@@ -87,7 +213,7 @@ impl fmt::Display for Problem {
 /// A set of problems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<Problem>", into = "Vec<Problem>")]
-pub struct ProblemSet(u16);
+pub struct ProblemSet(u32);
 
 impl ProblemSet {
     /// No problem.
@@ -114,18 +240,24 @@ impl ProblemSet {
         self.0 == 0
     }
 
+    /// Every problem that rules look for in a connection.
+    pub fn of_connections() -> Self {
+        let all = Problem::ALL.into_iter();
+        all.filter(|p| !p.is_of_listener()).collect()
+    }
+
     /// What is in, in the order of [`Problem::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Problem> {
         Problem::ALL.into_iter().filter(move |p| self.contains(*p))
     }
 
     /// One bit a problem, at the position of its number; for the log.
-    pub const fn bits(self) -> u16 {
+    pub const fn bits(self) -> u32 {
         self.0
     }
 
     /// The set with those bits; bits that no problem has are dropped.
-    pub fn from_bits(bits: u16) -> Self {
+    pub fn from_bits(bits: u32) -> Self {
         Problem::ALL
             .into_iter()
             .filter(|p| bits & (1 << *p as u8) != 0)
@@ -186,8 +318,7 @@ pub struct Finding {
     pub problem: Problem,
     /// How much of the interval.
     pub share: Share,
-    /// How often: fast recoveries, timer expirations or delayed ACKs; `None` for problems
-    /// that have a duration only.
+    /// How often ([`Problem::has_events`]); `None` for problems that have a duration only.
     pub events: Option<u64>,
 }
 
@@ -254,7 +385,8 @@ pub struct IntervalVerdict {
     pub from: MonoNanos,
     /// The interval's end.
     pub to: MonoNanos,
-    /// The problem with the largest share; `SenderAppLimited` if `findings` is empty.
+    /// The problem that took most ([`Problem::dominating`]); `SenderAppLimited` if
+    /// `findings` is empty.
     pub dominating: Problem,
     /// Every problem found, `SenderAppLimited` never among them; largest share first.
     pub findings: Vec<Finding>,
@@ -293,7 +425,7 @@ mod tests {
         let set = ProblemSet::EMPTY
             .with(Problem::Timeout)
             .with(Problem::DelayedAck);
-        assert_eq!(ProblemSet::from_bits(set.bits() | 0xff00), set);
+        assert_eq!(ProblemSet::from_bits(set.bits() | 0xffff_0000), set);
         assert!(!set.contains(Problem::FastRetransmit));
     }
 

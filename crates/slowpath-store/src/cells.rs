@@ -2,9 +2,7 @@
 //! Records as flat rows of cells: the one description of a table's columns, which the
 //! spool's payloads and the Parquet files both follow.
 
-use slowpath_model::{
-    CaState, Micros, MonoNanos, Origin, Problem, ProblemSet, TcpState, Tier, WallMicros,
-};
+use slowpath_model::{CaState, Micros, MonoNanos, Origin, ProblemSet, TcpState, Tier, WallMicros};
 
 /// One value of one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,7 +150,8 @@ flat_by_conversion! {
     Micros, u64, |v| v.0, |r| Some(Micros(r));
     MonoNanos, u64, |v| v.0, |r| Some(MonoNanos(r));
     WallMicros, u64, |v| v.0.cast_unsigned(), |r| Some(WallMicros(r.cast_signed()));
-    ProblemSet, u16, |v| v.bits(), |r| Some(ProblemSet::from_bits(r));
+    // Bits that this version knows no problem for are dropped.
+    ProblemSet, u64, |v| v.bits().into(), |r| Some(ProblemSet::from_bits(r as u32));
     TcpState, u64, |v| *v as u64, |r| TCP_STATES.get(usize::try_from(r).ok()?).copied();
     CaState, u64, |v| *v as u64, |r| CaState::from_kernel(u8::try_from(r).ok()?);
     Origin, u64, |v| *v as u64, |r| ORIGINS.get(usize::try_from(r).ok()?).copied();
@@ -177,27 +176,7 @@ macro_rules! flat_options {
         }
     )*};
 }
-flat_options!(u32, u64, bool, String, Micros);
-
-macro_rules! flat_arrays {
-    ($($type:ty),*) => {$(
-        impl Flat for [$type; Problem::ALL.len()] {
-            fn put(&self, row: &mut Vec<Cell>) {
-                for value in self {
-                    value.put(row);
-                }
-            }
-            fn take(row: &mut Row<'_>) -> Option<Self> {
-                let mut values = [<$type>::default(); Problem::ALL.len()];
-                for value in &mut values {
-                    *value = <$type>::take(row)?;
-                }
-                Some(values)
-            }
-        }
-    )*};
-}
-flat_arrays!(u64, Micros);
+flat_options!(u32, u64, bool, String, Micros, ProblemSet);
 
 /// Describes a struct's fields as columns, in the struct's own terms: a field left out, or
 /// added to the struct later, does not compile.

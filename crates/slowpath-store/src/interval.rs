@@ -3,7 +3,7 @@
 //! true, and the merging of contiguous intervals.
 
 use crate::cells::{Cell, Column, Flat, Kind, Row, columns_of, round, round_down};
-use crate::rows::{PROBLEM_EVENTS, PROBLEM_TIME, TIME_BITS};
+use crate::rows::{FIRST, PROBLEM_EVENTS, PROBLEM_TIME, TIME_BITS};
 use slowpath_model::{
     ConnectionId, Deltas, Finding, Micros, Problem, ProblemInterval, ProblemSet, Share, WallMicros,
 };
@@ -32,15 +32,20 @@ pub(crate) fn columns() -> Vec<Column> {
     one("end", Kind::Time);
     one("duration_us", Kind::Exact);
     one("polls", Kind::Exact);
-    for name in PROBLEM_TIME {
+    for name in &PROBLEM_TIME[..FIRST] {
         one(name, Kind::Exact);
     }
     one("coarse", Kind::Exact);
-    for name in PROBLEM_EVENTS {
+    for name in &PROBLEM_EVENTS[..FIRST] {
         one(name, Kind::Exact);
     }
     one("unmeasured", Kind::Exact);
     columns.extend(columns_of::<Deltas>());
+    let mut one = |name, kind| columns.push(Column { name, kind });
+    for name in PROBLEM_TIME[FIRST..].iter().chain(&PROBLEM_EVENTS[FIRST..]) {
+        one(name, Kind::Exact);
+    }
+    one("looked_for", Kind::Exact);
     columns
 }
 
@@ -85,31 +90,30 @@ impl Logged {
         end.put(row);
         duration.put(row);
         self.polls.put(row);
+        let mut times: [Option<Micros>; Problem::ALL.len()] = [None; Problem::ALL.len()];
+        let mut events: [Option<u64>; Problem::ALL.len()] = [None; Problem::ALL.len()];
         let mut coarse = ProblemSet::EMPTY;
-        for problem in Problem::ALL {
-            let time = findings
-                .iter()
-                .find(|f| f.problem == problem)
-                .map(|f| match f.share {
-                    Share::Measured(time) => time,
-                    Share::Coarse => {
-                        coarse.insert(problem);
-                        *duration
-                    }
-                });
-            time.put(row);
+        for finding in findings {
+            let problem = finding.problem;
+            times[problem as usize] = Some(match finding.share {
+                Share::Measured(time) => time,
+                Share::Coarse => {
+                    coarse.insert(problem);
+                    *duration
+                }
+            });
+            if finding.events != events_by_evidence(problem, deltas) {
+                events[problem as usize] = Some(finding.events.unwrap_or(NOT_COUNTED));
+            }
         }
+        times[..FIRST].iter().for_each(|t| t.put(row));
         coarse.put(row);
-        for problem in Problem::ALL {
-            let events = findings
-                .iter()
-                .find(|f| f.problem == problem)
-                .filter(|f| f.events != events_by_evidence(problem, deltas))
-                .map(|f| f.events.unwrap_or(NOT_COUNTED));
-            events.put(row);
-        }
+        events[..FIRST].iter().for_each(|n| n.put(row));
         unmeasured.put(row);
         deltas.put(row);
+        times[FIRST..].iter().for_each(|t| t.put(row));
+        events[FIRST..].iter().for_each(|n| n.put(row));
+        ProblemSet::of_connections().put(row);
     }
 
     /// Takes the cells that [`Logged::put`] appends.
@@ -117,17 +121,23 @@ impl Logged {
         let end = WallMicros::take(row)?;
         let duration = Micros::take(row)?;
         let polls = u64::take(row)?;
-        let mut times = [None; Problem::ALL.len()];
-        for time in &mut times {
-            *time = <Option<Micros> as Flat>::take(row)?;
-        }
+        let mut times: [Option<Micros>; Problem::ALL.len()] = [None; Problem::ALL.len()];
+        take_all(&mut times[..FIRST], row)?;
         let coarse = ProblemSet::take(row)?;
-        let mut events = [None; Problem::ALL.len()];
-        for count in &mut events {
-            *count = <Option<u64> as Flat>::take(row)?;
-        }
-        let unmeasured = ProblemSet::take(row)?;
+        let mut events: [Option<u64>; Problem::ALL.len()] = [None; Problem::ALL.len()];
+        take_all(&mut events[..FIRST], row)?;
+        let mut unmeasured = ProblemSet::take(row)?;
         let deltas = Deltas::take(row)?;
+        take_all(&mut times[FIRST..], row)?;
+        take_all(&mut events[FIRST..], row)?;
+        let looked_for = <Option<ProblemSet> as Flat>::take(row)?;
+        let looked_for =
+            looked_for.unwrap_or_else(|| Problem::ALL[..FIRST].iter().copied().collect());
+        for problem in ProblemSet::of_connections().iter() {
+            if !looked_for.contains(problem) {
+                unmeasured.insert(problem);
+            }
+        }
         let mut findings: Vec<Finding> = Problem::ALL
             .into_iter()
             .filter_map(|problem| {
@@ -284,6 +294,16 @@ impl Logged {
         self.polls += next.polls;
         true
     }
+}
+
+fn take_all<T>(values: &mut [Option<T>], row: &mut Row<'_>) -> Option<()>
+where
+    Option<T>: Flat,
+{
+    for value in values {
+        *value = <Option<T> as Flat>::take(row)?;
+    }
+    Some(())
 }
 
 /// Largest share first, ties in the order of the stages.

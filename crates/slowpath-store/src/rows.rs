@@ -9,8 +9,8 @@ use crate::cells::{
     TIER_NAMES, flat_group, flat_struct,
 };
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, Deltas, FourTuple, LossCounters, Owner, Problem,
-    RecoveryStats, RtoStats, RttSums, TcpStats,
+    ConnectionId, ConnectionSummary, Coverage, Deltas, FourTuple, LossCounters, Micros, Owner,
+    Problem, RecoveryStats, RtoStats, RttSums, TcpStats,
 };
 use std::net::{IpAddr, SocketAddr};
 
@@ -202,10 +202,7 @@ impl SummaryBody {
         one("closed", Flag);
         one("observed_us", Exact);
         one("polls", Exact);
-        for name in PROBLEM_TIME {
-            one(name, Exact);
-        }
-        for name in PROBLEM_EVENTS {
+        for name in PROBLEM_TIME[..FIRST].iter().chain(&PROBLEM_EVENTS[..FIRST]) {
             one(name, Exact);
         }
         one("unmeasured", Exact);
@@ -215,6 +212,9 @@ impl SummaryBody {
         one("writes", SUMMARY);
         one("bytes_read", TOTAL);
         one("reads", SUMMARY);
+        for name in PROBLEM_TIME[FIRST..].iter().chain(&PROBLEM_EVENTS[FIRST..]) {
+            one(name, Exact);
+        }
         columns
     }
 
@@ -248,17 +248,37 @@ impl SummaryBody {
         closed.put(row);
         observed.put(row);
         polls.put(row);
-        problem_time.put(row);
-        problem_events.put(row);
+        let put = |times: &[Micros], events: &[u64], row: &mut Vec<Cell>| {
+            times.iter().for_each(|t| t.put(row));
+            events.iter().for_each(|n| n.put(row));
+        };
+        put(&problem_time[..FIRST], &problem_events[..FIRST], row);
         unmeasured.put(row);
         stats.put(row);
         bytes_written.put(row);
         writes.put(row);
         bytes_read.put(row);
         reads.put(row);
+        put(&problem_time[FIRST..], &problem_events[FIRST..], row);
     }
 
     pub(crate) fn take(connection: ConnectionId, row: &mut Row<'_>) -> Option<ConnectionSummary> {
+        let mut summary = Self::take_first(connection, row)?;
+        // A log from before these problems does not say whether there were any.
+        for problem in Problem::ALL.into_iter().skip(FIRST) {
+            match <Option<Micros> as Flat>::take(row)? {
+                Some(time) => summary.problem_time[problem as usize] = time,
+                None if problem.is_of_listener() => {}
+                None => summary.unmeasured.insert(problem),
+            }
+        }
+        for events in &mut summary.problem_events[FIRST..] {
+            *events = <Option<u64> as Flat>::take(row)?.unwrap_or(0);
+        }
+        Some(summary)
+    }
+
+    fn take_first(connection: ConnectionId, row: &mut Row<'_>) -> Option<ConnectionSummary> {
         Some(ConnectionSummary {
             connection,
             tuple: Flat::take(row)?,
@@ -270,8 +290,8 @@ impl SummaryBody {
             closed: Flat::take(row)?,
             observed: Flat::take(row)?,
             polls: Flat::take(row)?,
-            problem_time: Flat::take(row)?,
-            problem_events: Flat::take(row)?,
+            problem_time: take_first(row)?,
+            problem_events: take_first(row)?,
             unmeasured: Flat::take(row)?,
             stats: Flat::take(row)?,
             bytes_written: Flat::take(row)?,
@@ -282,6 +302,15 @@ impl SummaryBody {
     }
 }
 
+/// The values of the first problems, the others' to be filled in.
+fn take_first<T: Flat + Default + Copy>(row: &mut Row<'_>) -> Option<[T; Problem::ALL.len()]> {
+    let mut values = [T::default(); Problem::ALL.len()];
+    for value in &mut values[..FIRST] {
+        *value = T::take(row)?;
+    }
+    Some(values)
+}
+
 /// Time columns of the problems, by their number.
 pub(crate) const PROBLEM_TIME: [&str; Problem::ALL.len()] = [
     "sender_app_limited_time_us",
@@ -290,6 +319,16 @@ pub(crate) const PROBLEM_TIME: [&str; Problem::ALL.len()] = [
     "timeout_problem_time_us",
     "delayed_ack_time_us",
     "receiver_window_limited_time_us",
+    "congestion_window_limited_time_us",
+    "small_writes_time_us",
+    "idle_burst_time_us",
+    "zero_window_time_us",
+    "reordering_time_us",
+    "ecn_marked_time_us",
+    "receiver_app_slow_time_us",
+    "syn_retransmit_time_us",
+    "accept_queue_overflow_time_us",
+    "syn_queue_overflow_time_us",
 ];
 /// Event columns of the problems, by their number.
 pub(crate) const PROBLEM_EVENTS: [&str; Problem::ALL.len()] = [
@@ -299,7 +338,20 @@ pub(crate) const PROBLEM_EVENTS: [&str; Problem::ALL.len()] = [
     "timeout_events",
     "delayed_ack_events",
     "receiver_window_limited_events",
+    "congestion_window_limited_events",
+    "small_writes_events",
+    "idle_burst_events",
+    "zero_window_events",
+    "reordering_events",
+    "ecn_marked_events",
+    "receiver_app_slow_events",
+    "syn_retransmit_events",
+    "accept_queue_overflow_events",
+    "syn_queue_overflow_events",
 ];
+/// So many problems' columns are where they were first; those of the later ones are
+/// appended to the record.
+pub(crate) const FIRST: usize = 6;
 
 flat_struct! { Deltas;
     bytes_sent => one("bytes_sent", EVIDENCE);

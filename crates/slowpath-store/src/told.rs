@@ -8,7 +8,7 @@
 
 use crate::cells::{Cell, Column, Kind, round};
 use crate::rows::PROBLEM_TIME;
-use slowpath_model::{Problem, ProblemSet};
+use slowpath_model::{Problem, ProblemSet, Standing};
 
 /// Stored where the value is not known although other columns would tell one; read as -1.
 const NOT_KNOWN: Cell = Cell::Int(u64::MAX);
@@ -37,7 +37,8 @@ pub(crate) struct Told {
     rules: Vec<(usize, Rule, u8)>,
     kinds: Vec<Kind>,
     duration: usize,
-    first_time: usize,
+    /// Where each problem's time is, by its number.
+    times: [usize; Problem::ALL.len()],
     unmeasured: usize,
 }
 
@@ -96,15 +97,15 @@ impl Told {
                 .collect(),
             kinds: columns.iter().map(|c| c.kind).collect(),
             duration: position(columns, "duration_us"),
-            first_time: position(columns, PROBLEM_TIME[0]),
+            times: PROBLEM_TIME.map(|name| position(columns, name)),
             unmeasured: position(columns, "unmeasured"),
         }
     }
 
     fn tell(&self, rule: &Rule, row: &[Cell], of_connection: &Cell) -> Cell {
-        let time = |problem: Problem| &row[self.first_time + problem as usize];
+        let time = |problem: Problem| &row[self.times[problem as usize]];
         let unmeasured = |problem| match row[self.unmeasured] {
-            Cell::Int(bits) => ProblemSet::from_bits(bits as u16).contains(problem),
+            Cell::Int(bits) => ProblemSet::from_bits(bits as u32).contains(problem),
             _ => false,
         };
         match rule {
@@ -133,6 +134,7 @@ impl Told {
                 };
                 let others = Problem::ALL[1..]
                     .iter()
+                    .filter(|p| p.standing() != Standing::Detail)
                     .map(|p| number(time(*p)))
                     .fold(0, u64::saturating_add);
                 Cell::Int(number(&row[*observed]).saturating_sub(others))

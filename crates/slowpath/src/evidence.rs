@@ -69,6 +69,46 @@ pub fn of(problem: Problem, d: &Deltas, interval: Micros) -> Vec<String> {
                 .map(|w| format!("peer announces {}", bytes(w.into()))));
             say(Some(window(d)));
         }
+        Problem::CongestionWindowLimited => {
+            say(d
+                .busy
+                .map(|t| format!("data outstanding for {} of {interval}", t.min(interval))));
+            say(Some(window(d)));
+        }
+        Problem::SmallWrites => {
+            say(d.writes.map(|n| written(n, d.bytes_written.unwrap_or(0))));
+            say(Some(format!(
+                "segments hold up to {}",
+                bytes(d.send_mss.into())
+            )));
+        }
+        Problem::IdleBurst | Problem::Reordering => {
+            say(d
+                .retransmitted
+                .map(|n| format!("{} retransmitted", plural(n, "segment"))));
+            say(Some(window(d)));
+        }
+        Problem::ZeroWindow => {
+            say(d
+                .send_window
+                .map(|w| format!("peer announces {}", bytes(w.into()))));
+            say(Some(format!(
+                "{} in the send buffer",
+                bytes(d.send_queue.into())
+            )));
+        }
+        Problem::EcnMarked => say(Some(window(d))),
+        Problem::ReceiverAppSlow => {
+            say(Some(format!("{} not read", bytes(d.receive_queue.into()))));
+            say(d.reads.map(|n| {
+                format!(
+                    "{} read in {}",
+                    bytes(d.bytes_read.unwrap_or(0)),
+                    plural(n, "call")
+                )
+            }));
+        }
+        Problem::SynRetransmit | Problem::AcceptQueueOverflow | Problem::SynQueueOverflow => {}
     }
     if problem != Problem::DelayedAck {
         say(d.srtt.map(|t| format!("RTT {t}")));
@@ -95,6 +135,7 @@ pub const fn stage(problem: Problem) -> &'static str {
         Stage::SendBuffer => "the send buffer",
         Stage::Network => "the network",
         Stage::Receiver => "the receiver",
+        Stage::ReceiverApp => "the receiving application",
     }
 }
 

@@ -80,12 +80,9 @@ impl Tally {
         Finding {
             problem,
             share: Share::Measured(self.totals.problem_time[i]),
-            events: match problem {
-                Problem::FastRetransmit | Problem::Timeout | Problem::DelayedAck => {
-                    Some(self.totals.problem_events[i])
-                }
-                _ => None,
-            },
+            events: problem
+                .has_events()
+                .then_some(self.totals.problem_events[i]),
         }
     }
 }

@@ -312,8 +312,8 @@ impl Connection {
         let segments = sent / mss + random.below(sent / mss + 2);
         let samples = segments / 2 + 1;
         let rtt = random.lognormal(self.base_rtt * 1.3, 0.3) as u64 + 20;
-        let [_, sndbuf, recovery, timeout, delayed, rwnd] = summary.problem_time;
-        let [_, _, recoveries, timeouts, delays, _] = summary.problem_events;
+        let [_, sndbuf, recovery, timeout, delayed, rwnd, ..] = summary.problem_time;
+        let [_, _, recoveries, timeouts, delays, ..] = summary.problem_events;
         let retransmitted = recoveries * 3 + timeouts + random.below(3);
         let busy = random.below(age + 1) / 4_000 * 4_000 + sndbuf.0 + rwnd.0;
         let writes = (sent as f64 / self.write) as u64 + 1;

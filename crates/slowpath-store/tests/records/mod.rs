@@ -56,7 +56,7 @@ impl Random {
     }
 
     pub fn set(&mut self) -> ProblemSet {
-        ProblemSet::from_bits(self.next() as u16)
+        ProblemSet::from_bits(self.next() as u32)
     }
 
     pub fn connection(&mut self, below: u64) -> ConnectionId {

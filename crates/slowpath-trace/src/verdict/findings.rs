@@ -145,14 +145,14 @@ pub(super) fn findings(line: &Line, counts: &Counts) -> Vec<Finding> {
     let interval = shares.total();
     let least = interval.mul_f64(Thresholds::default().min_share);
     let mut found = Vec::new();
-    for problem in Problem::ALL {
+    for problem in Problem::ALL.into_iter().take(Problem::OF_SNAP) {
         let time = shares.of_problem(problem);
         let events = match problem {
             Problem::SenderAppLimited => continue,
             Problem::FastRetransmit => Some(counts.fast_recoveries),
             Problem::Timeout => Some(counts.timeouts),
             Problem::DelayedAck => Some(counts.delayed_acks),
-            Problem::SendBufferLimited | Problem::ReceiverWindowLimited => None,
+            _ => None,
         };
         // As in slowpath-diagnose: losses count whenever they happened, durations from 1 %.
         let counted = matches!(problem, Problem::FastRetransmit | Problem::Timeout)
@@ -174,10 +174,8 @@ pub(super) fn findings(line: &Line, counts: &Counts) -> Vec<Finding> {
 pub(super) fn unmeasured(report: &ConnectionReport, side: Side, counts: &Counts) -> ProblemSet {
     let mut set = ProblemSet::EMPTY;
     if report.sent_by(side.peer()).packets == 0 || report.sent_by(side).packets == 0 {
-        for problem in Problem::ALL {
-            if problem != Problem::SenderAppLimited {
-                set.insert(problem);
-            }
+        for problem in &Problem::ALL[1..Problem::OF_SNAP] {
+            set.insert(*problem);
         }
     }
     if counts.windows_unknown {

@@ -41,8 +41,12 @@ impl Row {
     /// The problem that took most of the time by the counters; none in a quiet interval.
     #[must_use]
     pub fn by_counters(&self) -> Problem {
-        let first = self.counters.first();
-        first.map_or(Problem::SenderAppLimited, |f| f.problem)
+        // Of those that packets are judged for.
+        let judged = self.counters.iter().filter(|f| f.problem.is_of_snap());
+        judged
+            .map(|f| f.problem)
+            .next()
+            .unwrap_or(Problem::SenderAppLimited)
     }
 
     /// The problem that took most of the time by the packets, from 1 % on.

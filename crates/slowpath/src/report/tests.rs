@@ -17,7 +17,7 @@ fn seconds(s: u64) -> Micros {
 
 /// A connection seen from 0 s to 100 s with `time` seconds of `problem`.
 fn summary(cookie: u64, command: &str, problem: Problem, time: u64) -> ConnectionSummary {
-    let mut problem_time = [Micros::ZERO; 6];
+    let mut problem_time = [Micros::ZERO; Problem::ALL.len()];
     problem_time[problem as usize] = seconds(time);
     problem_time[0] = seconds(100 - time);
     ConnectionSummary {
@@ -38,7 +38,7 @@ fn summary(cookie: u64, command: &str, problem: Problem, time: u64) -> Connectio
         observed: seconds(100),
         polls: 200,
         problem_time,
-        problem_events: [0; 6],
+        problem_events: [0; Problem::ALL.len()],
         unmeasured: ProblemSet::EMPTY,
         stats: fake::stats(),
         bytes_written: None,

@@ -400,7 +400,7 @@ pub fn json(log: &Log) -> Vec<Value> {
 fn object(beside: &Beside) -> Value {
     let rows: Vec<Value> = (beside.joined.rows.iter())
         .map(|row| {
-            let packets = by_problem(|p| Some(micros(row.packets.of_problem(p))));
+            let packets = by_problem(|p| p.is_of_snap().then(|| micros(row.packets.of_problem(p))));
             let counters: Map<String, Value> = (row.counters.iter())
                 .map(|f| {
                     let length = row.to.0.saturating_sub(row.from.0).max(0) as u64 / 1000;
@@ -447,7 +447,9 @@ fn object(beside: &Beside) -> Value {
         "closed": whole.closed,
         "figures": figures,
         "counters_us": by_problem(|p| counters.map(|c| c[p as usize].0 as f64)),
-        "packets_us": by_problem(|p| Some(beside.joined.packets[p as usize].0 as f64)),
+        "packets_us": by_problem(|p| {
+            p.is_of_snap().then_some(beside.joined.packets[p as usize].0 as f64)
+        }),
         "intervals": rows,
     })
 }

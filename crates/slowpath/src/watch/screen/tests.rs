@@ -79,7 +79,11 @@ fn two() -> Vec<Kept> {
             srtt: Some(Micros(1000 + i)),
             send_queue: 1,
             receive_queue: 0,
-            shares: [0.4, 0.0, 0.0, 0.0, 0.0, 0.6],
+            shares: std::array::from_fn(|problem| match problem {
+                0 => 0.4,
+                5 => 0.6,
+                _ => 0.0,
+            }),
             bytes_per_second: 1.0,
         })
         .collect();
