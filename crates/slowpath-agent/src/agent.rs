@@ -8,7 +8,7 @@ use crate::eyes::{self, Capabilities, Eyes, TierChoice};
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, WallMicros};
 use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
-use slowpath_store::{HostIdentity, LogWriter};
+use slowpath_store::{HostIdentity, LogWriter, Retention};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -35,6 +35,8 @@ pub struct Config {
     pub interval: Duration,
     /// Where the log is kept; `None` keeps none. Default none.
     pub log: Option<PathBuf>,
+    /// What the log deletes of itself.
+    pub retention: Retention,
     /// Which tier to use. Default the best one that works.
     pub tier: TierChoice,
     /// Limits of the verdicts.
@@ -55,6 +57,7 @@ impl Default for Config {
         Config {
             interval: Duration::from_millis(500),
             log: None,
+            retention: Retention::default(),
             tier: TierChoice::Auto,
             thresholds: Thresholds::default(),
             history: 0,
@@ -156,7 +159,11 @@ impl Agent {
                     host: host_name(),
                     boot_id: boot_id(),
                 };
-                Some(LogWriter::open(directory, host, Default::default())?)
+                let options = slowpath_store::Options {
+                    retention: config.retention,
+                    ..Default::default()
+                };
+                Some(LogWriter::open(directory, host, options)?)
             }
         };
         let (eyes, capabilities) = Eyes::open(config.tier, &options)?;
@@ -267,6 +274,11 @@ impl Agent {
         let drawn = -mean * (1.0 - self.random.f64()).ln();
         let wait = Duration::from_secs_f64(drawn.clamp(mean / 100.0, mean * 10.0));
         self.next_poll = now + wait.into();
+    }
+
+    /// Changes the mean of the polling interval, from the next poll on.
+    pub fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
     }
 
     /// Time until the next poll is due; zero if it is.

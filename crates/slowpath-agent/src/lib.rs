@@ -22,3 +22,4 @@ pub use agent::{Agent, Config, FinishReport, PollError, PollReport, StartError};
 pub use connections::{HistoryPoint, LiveConnection};
 pub use eyes::{Capabilities, TierChoice};
 pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};
+pub use slowpath_store::Retention;

@@ -4,6 +4,7 @@
 use crate::lab::Lab;
 use crate::trace::Trace;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub enum Command {
     Up(Up),
     /// Live verdicts on connections, or on one command's
     Watch(Watch),
+    /// Watch this machine as a service: a log, no terminal
+    Agent(crate::agent::Agent),
     /// One answer: what limits this process or peer
     Why(Why),
     /// Verdicts over a time range, from the log
@@ -76,7 +79,8 @@ pub struct Looking {
 }
 
 /// `--tier`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum TierArg {
     Auto,
@@ -287,7 +291,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(3600);
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
     if !INTERVALS.contains(&duration) {
         return Err("must be between 10ms and 1h".to_owned());

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
-use crate::{lab, overhead, report, series, sim, trace, up, watch, why};
+use crate::{agent, lab, overhead, report, series, sim, trace, up, watch, why};
 use clap::Parser;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -33,6 +33,7 @@ fn run(command: Command) -> Result<Outcome, Failure> {
     match command {
         Command::Up(args) => run_up(args),
         Command::Watch(args) => run_watch(args),
+        Command::Agent(args) => agent::run(&args),
         Command::Why(args) => run_why(&args),
         Command::Report(args) => run_report(args),
         Command::Overhead(args) => run_overhead(&args),

@@ -18,6 +18,7 @@
 //! `ss` selects; names from outside cannot steer the terminal.
 
 pub mod advice;
+pub mod agent;
 pub mod args;
 pub mod command;
 pub mod commands;

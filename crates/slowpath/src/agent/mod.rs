@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath agent`: the agent as a service, without a terminal.
+//!
+//! What enters: a configuration file and options ([`Settings`]: every key of the file is
+//! also an option, and the option wins), signals, and what systemd says in the environment.
+//! What leaves: the log, and the agent's own life as lines on standard error.
+//!
+//! What is promised: SIGTERM and SIGINT end it with the log closed and nothing lost;
+//! SIGHUP re-reads the file, applies what can be changed while it runs and says what
+//! cannot; a configuration that is wrong is refused with file and line, also on a reload,
+//! which then changes nothing.
+
+mod journal;
+mod notify;
+mod service;
+mod settings;
+mod values;
+
+pub use service::run;
+pub use settings::{Effective, Settings, SettingsError};
+pub use values::{Age, LogPlace, PollInterval, Size};
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `slowpath agent`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath agent --config /etc/slowpath/agent.toml
+  slowpath agent --log /var/lib/slowpath --interval 1s --retention-age 30d
+  slowpath agent --config agent.toml --check     say whether the file is good, and what holds
+
+Each key of the file is an option without its dashes; an option goes before the file.
+SIGHUP re-reads the file. docs/agent.md describes the keys.")]
+pub struct Agent {
+    /// Read the configuration from this file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the configuration that would hold, and stop
+    #[arg(long)]
+    pub check: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub settings: Settings,
+}

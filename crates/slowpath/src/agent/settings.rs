@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The settings of an agent: the keys of its file, which are also its options.
+
+use super::values::{Age, LogPlace, PollInterval, Size, as_text};
+use crate::args::TierArg;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a file or the command line says; what neither says has its default.
+#[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Where to keep the log; none keeps none [default: as slowpath up]
+    #[arg(long, value_name = "DIR")]
+    #[serde(deserialize_with = "as_text")]
+    pub log: Option<LogPlace>,
+    /// Mean time between two polls [default: 500ms]
+    #[arg(long, value_name = "DURATION")]
+    #[serde(deserialize_with = "as_text")]
+    pub interval: Option<PollInterval>,
+    /// Where statistics come from; auto takes the best this machine allows [default: auto]
+    #[arg(long, value_enum)]
+    pub tier: Option<TierArg>,
+    /// Delete the oldest hours of a log that is larger [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(deserialize_with = "as_text")]
+    pub retention_size: Option<Size>,
+    /// Delete the hours of the log that are older [default: never]
+    #[arg(long, value_name = "DURATION")]
+    #[serde(deserialize_with = "as_text")]
+    pub retention_age: Option<Age>,
+}
+
+/// Why a file gives no settings.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// It cannot be read.
+    #[error("cannot read the configuration {}: {source}", file.display())]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It says something that means nothing.
+    #[error("the configuration is wrong at {}:{line}: {reason}; docs/agent.md lists the keys", file.display())]
+    Wrong {
+        /// Which.
+        file: PathBuf,
+        /// Where, from 1.
+        line: usize,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Settings {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// See [`SettingsError`].
+    pub fn read(file: &Path) -> Result<Self, SettingsError> {
+        let text = fs::read_to_string(file).map_err(|source| SettingsError::Read {
+            file: file.to_owned(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|(line, reason)| SettingsError::Wrong {
+            file: file.to_owned(),
+            line,
+            reason,
+        })
+    }
+
+    /// The settings in `text`, or the line and what is wrong in it.
+    fn parse(text: &str) -> Result<Self, (usize, String)> {
+        toml::from_str(text).map_err(|error| {
+            let place = error.span().map_or(0, |s| s.start).min(text.len());
+            let line = text.as_bytes()[..place].iter().filter(|b| **b == b'\n');
+            (line.count() + 1, error.message().to_owned())
+        })
+    }
+
+    /// These, and where they say nothing, `others`.
+    #[must_use]
+    pub fn or(self, others: Settings) -> Self {
+        Settings {
+            log: self.log.or(others.log),
+            interval: self.interval.or(others.interval),
+            tier: self.tier.or(others.tier),
+            retention_size: self.retention_size.or(others.retention_size),
+            retention_age: self.retention_age.or(others.retention_age),
+        }
+    }
+
+    /// What holds: these, or else the defaults. `default_log` is where the log is kept if
+    /// nothing is said.
+    ///
+    /// # Errors
+    /// `None` if no place for the log is named and there is no default one.
+    pub fn effective(self, default_log: Option<PathBuf>) -> Option<Effective> {
+        Some(Effective {
+            log: match self.log {
+                Some(LogPlace::None) => None,
+                Some(LogPlace::Directory(directory)) => Some(directory),
+                None => Some(default_log?),
+            },
+            interval: self
+                .interval
+                .map_or(Duration::from_millis(500), |interval| interval.0),
+            tier: self.tier.unwrap_or(TierArg::Auto),
+            retention_size: self.retention_size.unwrap_or(Size(1 << 30)),
+            retention_age: self.retention_age,
+        })
+    }
+}
+
+/// The settings that hold.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub struct Effective {
+    pub log: Option<PathBuf>,
+    pub interval: Duration,
+    pub tier: TierArg,
+    pub retention_size: Size,
+    pub retention_age: Option<Age>,
+}
+
+impl Effective {
+    /// Each key with its value, as in the file; keys without a value are not there.
+    pub fn entries(&self) -> Vec<(&'static str, String)> {
+        let log = self.log.clone().map_or(LogPlace::None, LogPlace::Directory);
+        let tier = self.tier.to_possible_value();
+        let mut entries = vec![
+            ("log", log.to_string()),
+            ("interval", PollInterval(self.interval).to_string()),
+            (
+                "tier",
+                tier.map(|t| t.get_name().to_owned()).unwrap_or_default(),
+            ),
+            ("retention-size", self.retention_size.to_string()),
+        ];
+        entries.extend(self.retention_age.map(|a| ("retention-age", a.to_string())));
+        entries
+    }
+
+    /// The file that says this.
+    pub fn lines(&self) -> Vec<String> {
+        // A JSON string is a basic string of TOML.
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        self.entries()
+            .into_iter()
+            .map(|(key, value)| format!("{key} = {}", quoted(&value)))
+            .collect()
+    }
+
+    /// The keys whose value differs in `other`.
+    pub fn differences(&self, other: &Effective) -> Vec<&'static str> {
+        let (mine, others) = (self.entries(), other.entries());
+        let mut keys: Vec<&'static str> = mine.iter().chain(&others).map(|(k, _)| *k).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| {
+            let value = |entries: &[(&'static str, String)]| {
+                entries
+                    .iter()
+                    .find(|(k, _)| k == key)
+                    .map(|(_, v)| v.clone())
+            };
+            value(&mine) != value(&others)
+        });
+        keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERY_KEY: &str = "\
+log = \"/var/lib/slowpath\"
+interval = \"250ms\"
+tier = \"inet-diag\"
+retention-size = \"2GiB\"
+retention-age = \"30days\"
+";
+
+    #[test]
+    fn a_file_says_what_it_was_made_of() {
+        let settings = Settings::parse(EVERY_KEY).unwrap();
+        let effective = settings.effective(None).unwrap();
+        assert_eq!(effective.lines().join("\n") + "\n", EVERY_KEY);
+        assert_eq!(effective.interval, Duration::from_millis(250));
+        assert_eq!(effective.tier, TierArg::InetDiag);
+    }
+
+    #[test]
+    fn every_key_is_an_option_and_every_option_a_key() {
+        use clap::CommandFactory;
+        let command = crate::args::Cli::command();
+        let agent = command.find_subcommand("agent").unwrap();
+        let mut options: Vec<&str> = agent
+            .get_arguments()
+            .filter_map(|a| a.get_long())
+            .filter(|o| !["config", "check", "help"].contains(o))
+            .collect();
+        options.sort_unstable();
+        let table: toml::Table = EVERY_KEY.parse().unwrap();
+        let mut keys: Vec<&str> = table.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(options, keys);
+    }
+
+    #[test]
+    fn options_go_before_the_file() {
+        let options = Settings {
+            log: Some(LogPlace::None),
+            ..Settings::default()
+        };
+        let file = Settings::parse(EVERY_KEY).unwrap();
+        let effective = options.or(file).effective(None).unwrap();
+        assert_eq!(effective.log, None);
+        assert_eq!(effective.retention_size, Size(2 << 30));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, line, words) in [
+            ("log = \"/a\"\nlogs = \"/b\"\n", 2, "unknown field `logs`"),
+            ("\n\ninterval = \"1ns\"", 3, "between 10ms and 1h"),
+            ("interval = 5", 1, "string"),
+            ("tier = \"magic\"", 1, "unknown variant `magic`"),
+            ("# x\nretention-size = \"1\"", 2, "write a size as"),
+            ("log = \"/a\"\nlog = \"/b\"", 2, "duplicate key"),
+            ("log = ", 1, ""),
+        ] {
+            let (at, reason) = Settings::parse(text).unwrap_err();
+            assert_eq!(at, line, "{text:?}: {reason}");
+            assert!(reason.contains(words), "{text:?}: {reason}");
+        }
+    }
+
+    #[test]
+    fn without_a_place_for_the_log_there_is_nothing_to_do() {
+        assert_eq!(Settings::default().effective(None), None);
+        let home = Some(PathBuf::from("/s"));
+        let effective = Settings::default().effective(home.clone()).unwrap();
+        assert_eq!(effective.log, home);
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let before = Settings::parse(EVERY_KEY).unwrap().effective(None).unwrap();
+        let mut after = before.clone();
+        after.interval = Duration::from_secs(1);
+        after.retention_age = None;
+        assert_eq!(before.differences(&after), ["interval", "retention-age"]);
+    }
+
+    #[test]
+    fn the_example_shows_every_key_with_its_default() {
+        let example = include_str!("../../../../packaging/agent.toml");
+        Settings::parse(example).unwrap();
+        let uncommented: String = example
+            .lines()
+            .map(|l| {
+                l.strip_prefix('#')
+                    .filter(|l| !l.starts_with(' '))
+                    .unwrap_or(l)
+            })
+            .map(|l| format!("{l}\n"))
+            .collect();
+        let table: toml::Table = uncommented.parse().unwrap();
+        let every: toml::Table = EVERY_KEY.parse().unwrap();
+        assert!(table.keys().eq(every.keys()), "{table:?}");
+        let shown = Settings::parse(&uncommented).unwrap().effective(None);
+        let mut default = Settings::default()
+            .effective(Some(PathBuf::from("/var/lib/slowpath")))
+            .unwrap();
+        // These have no default; the example shows a value.
+        default.retention_age = Some(Age(Duration::from_secs(30 * 24 * 3600)));
+        assert_eq!(shown, Some(default));
+    }
+}

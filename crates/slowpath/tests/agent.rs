@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent as a service: what it tells systemd, reloads, its end, its log.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Long enough for the slowest start; a test waits for it only before it fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Service {
+    directory: TempDir,
+    manager: UnixDatagram,
+    child: Option<Child>,
+}
+
+impl Service {
+    /// Starts the agent with this configuration, `LOG` in it standing for a directory.
+    fn start(configuration: &str, arguments: &[&str]) -> Service {
+        let directory = tempfile::tempdir().unwrap();
+        let manager = UnixDatagram::bind(directory.path().join("notify")).unwrap();
+        manager.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut service = Service {
+            directory,
+            manager,
+            child: None,
+        };
+        service.configure(configuration);
+        let child = Command::new(env!("CARGO_BIN_EXE_slowpath"))
+            .arg("agent")
+            .arg("--config")
+            .arg(service.path("agent.toml"))
+            .args(arguments)
+            .env("NOTIFY_SOCKET", service.path("notify"))
+            .env("WATCHDOG_USEC", "400000")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        service.child = Some(child);
+        service
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn configure(&self, configuration: &str) {
+        let log = self.path("log");
+        let text = configuration.replace("LOG", log.to_str().unwrap());
+        fs::write(self.path("agent.toml"), text).unwrap();
+    }
+
+    /// The next message whose first line is this; `None` if the agent has ended before.
+    fn hears(&mut self, wanted: &str) -> Option<String> {
+        let mut buffer = [0; 4096];
+        self.manager
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .unwrap();
+        let end = std::time::Instant::now() + PATIENCE;
+        while std::time::Instant::now() < end {
+            let child = self.child.as_mut().unwrap();
+            let ended = child.try_wait().unwrap().is_some();
+            while let Ok(length) = self.manager.recv(&mut buffer) {
+                let text = String::from_utf8(buffer[..length].to_vec()).unwrap();
+                if text.lines().next().unwrap().starts_with(wanted) {
+                    return Some(text);
+                }
+            }
+            if ended {
+                return None;
+            }
+        }
+        panic!("no {wanted} in {PATIENCE:?}");
+    }
+
+    fn signal(&self, signal: i32) {
+        let child = self.child.as_ref().unwrap();
+        // SAFETY: kill takes plain numbers; the child has not been waited for.
+        unsafe {
+            libc::kill(child.id() as i32, signal);
+        }
+    }
+
+    fn output(&mut self) -> Output {
+        self.child.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Ready, or a reason to skip.
+fn ready(service: &mut Service, test: &str) -> bool {
+    if service.hears("READY=1").is_some() {
+        return true;
+    }
+    let text = said(&service.output());
+    assert!(
+        text.contains("cannot start looking at connections"),
+        "{text}"
+    );
+    println!("SKIPPED {test}: {text}");
+    false
+}
+
+fn report(log: &Path) -> serde_json::Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_slowpath"))
+        .args(["report", "--json", "--log"])
+        .arg(log)
+        .output()
+        .unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_service_is_ready_reloads_and_ends_with_its_log_closed() {
+    const TEST: &str = "a_service_is_ready_reloads_and_ends_with_its_log_closed";
+    let mut service = Service::start("log = \"LOG\"\ninterval = \"50ms\"\n", &[]);
+    if !ready(&mut service, TEST) {
+        return;
+    }
+    assert!(service.hears("WATCHDOG=1").is_some());
+
+    service.configure("log = \"LOG\"\ninterval = \"70ms\"\ntier = \"inet-diag\"\n");
+    service.signal(libc::SIGHUP);
+    let reloading = service.hears("RELOADING=1").unwrap();
+    assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
+    assert!(service.hears("READY=1").is_some());
+
+    service.configure("log = \"LOG\"\nintervall = \"1s\"\n");
+    service.signal(libc::SIGHUP);
+    assert!(service.hears("RELOADING=1").is_some());
+    assert!(service.hears("READY=1").is_some());
+
+    service.signal(libc::SIGTERM);
+    assert!(service.hears("STOPPING=1").is_some());
+    let output = service.output();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("reloaded: interval = 70ms"), "{text}");
+    assert!(text.contains("changed only by a restart: tier"), "{text}");
+    assert!(
+        text.contains("agent.toml:2: unknown field `intervall`"),
+        "{text}"
+    );
+    assert!(text.contains("the log is closed"), "{text}");
+    assert!(output.stdout.is_empty());
+
+    // Closed: no spool waits for its conversion.
+    let spools = fs::read_dir(service.path("log").join("spool")).unwrap();
+    assert_eq!(spools.count(), 0);
+    let polls = report(&service.path("log"))["coverage"]["polls"].as_u64();
+    assert!(polls > Some(1), "{polls:?}");
+}
+
+#[test]
+fn a_wrong_configuration_is_2_with_its_line() {
+    for (configuration, words) in [
+        ("\nsecret = 1\n", "agent.toml:2: unknown field `secret`"),
+        ("interval = \"1ns\"\n", "agent.toml:1: must be between"),
+    ] {
+        let output = Service::start(configuration, &[]).output();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_slowpath"))
+        .args(["agent", "--config", "/nosuch/agent.toml"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("/nosuch/agent.toml"));
+}
+
+#[test]
+fn check_prints_what_holds() {
+    let output = Service::start("log = \"/a b\"\n", &["--check", "--interval", "2s"]).output();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("log = \"/a b\"\ninterval = \"2s\"\n"),
+        "{text}"
+    );
+}
