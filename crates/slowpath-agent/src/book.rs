@@ -136,7 +136,11 @@ impl Book {
         }
         self.learn_baseline(snapshot);
         let slot = self.connections.insert(LiveConnection {
-            owner: snapshot.owner.clone(),
+            owner: snapshot
+                .owner
+                .and_then(|c| c.opener().map(|h| Owner::named(h.pid, &h.command())))
+                .unwrap_or_default(),
+            real_peer: None,
             snapshot: before,
             latest: None,
             totals: Totals::default(),
@@ -312,7 +316,7 @@ impl Book {
     pub(crate) fn owners_unknown(&self) -> u64 {
         self.connections
             .iter()
-            .filter(|c| c.owner.is_none())
+            .filter(|c| c.owner.process().is_none())
             .count() as u64
     }
 
@@ -378,7 +382,7 @@ impl OwnerSearch<'_> {
         self.found
             .entry(cookie)
             .and_modify(|o| {
-                if owner.pid < o.pid {
+                if owner.pid() < o.pid() {
                     *o = owner.clone();
                 }
             })
@@ -388,10 +392,12 @@ impl OwnerSearch<'_> {
     /// Names the owners.
     pub(crate) fn finish(mut self) {
         for connection in self.book.connections.iter_mut() {
-            if connection.owner.is_none() {
-                connection.owner = self.found.remove(&connection.snapshot.id.cookie);
+            if connection.owner.process().is_none() {
+                if let Some(owner) = self.found.remove(&connection.snapshot.id.cookie) {
+                    connection.owner = owner;
+                }
                 connection.unsaved = true;
-                if connection.owner.is_none() && !connection.owner_sought {
+                if connection.owner.process().is_none() && !connection.owner_sought {
                     // Perhaps it is not accepted yet: look once more.
                     connection.owner_sought = true;
                     self.book.owners_wanted = true;

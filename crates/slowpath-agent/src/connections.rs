@@ -8,6 +8,7 @@ use slowpath_model::{
     WallMicros,
 };
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 /// One moment of a connection, for sparklines.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,8 +34,10 @@ pub struct HistoryPoint {
 pub struct LiveConnection {
     /// Its statistics when something last changed.
     pub snapshot: Snapshot,
-    /// Its owner, if known.
-    pub owner: Option<Owner>,
+    /// Its owner, or why it is unknown.
+    pub owner: Owner,
+    /// The peer behind address translation on this host, where it is another one.
+    pub real_peer: Option<SocketAddr>,
     /// The verdict on the latest interval in which something changed; `None` before the
     /// second look at a connection older than the agent and, in an agent that only logs,
     /// without a problem.
@@ -75,6 +78,7 @@ impl LiveConnection {
             tuple: s.tuple,
             origin: s.origin,
             owner: self.owner.clone(),
+            real_peer: self.real_peer,
             tier: s.tier,
             first_seen: self.first_seen,
             last_seen,

@@ -205,7 +205,9 @@ impl Eyes {
     /// Tells who holds which connection, by cookie.
     pub(crate) fn owners(&mut self, mut sink: impl FnMut(u64, Owner)) -> Result<(), PollError> {
         match self {
-            Eyes::Bpf(tier) => Ok(tier.owners(sink)?),
+            Eyes::Bpf(tier) => {
+                Ok(tier.owners(|cookie, h| sink(cookie, Owner::named(h.pid, &h.command())))?)
+            }
             Eyes::InetDiag { inodes, .. } => {
                 let owners = owners::by_inode();
                 for (cookie, inode) in inodes {

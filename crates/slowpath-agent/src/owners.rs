@@ -33,14 +33,11 @@ pub(crate) fn by_inode() -> FxHashMap<u32, Owner> {
                 let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
                 std::sync::Arc::<str>::from(name.trim_end())
             });
-            let owner = Owner {
-                pid,
-                command: command.clone(),
-            };
+            let owner = Owner::named(pid, command);
             owners
                 .entry(inode)
                 .and_modify(|o| {
-                    if pid < o.pid {
+                    if Some(pid) < o.pid() {
                         *o = owner.clone();
                     }
                 })
@@ -84,6 +81,6 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let fd = std::os::fd::AsRawFd::as_raw_fd(&listener);
         let inode = fs::metadata(format!("/proc/self/fd/{fd}")).unwrap().ino() as u32;
-        assert_eq!(by_inode()[&inode].pid, std::process::id());
+        assert_eq!(by_inode()[&inode].pid(), Some(std::process::id()));
     }
 }

@@ -77,13 +77,12 @@ fn show(name: &str) -> Result<bool, Box<dyn std::error::Error>> {
     } else {
         "NOT FOUND"
     };
-    let owner = connection.owner.as_ref();
     println!(
         "  {verdict:<9} {dominating}, {:.0} % of {}, by {} (pid {})",
         100.0 * connection.totals.share(dominating),
         connection.totals.observed,
-        owner.map_or("unknown", |o| &o.command),
-        owner.map_or(0, |o| o.pid),
+        connection.owner.command().map_or("unknown", |c| c),
+        connection.owner.pid().unwrap_or(0),
     );
     if !outcome.dropped.is_empty() {
         let stats = &connection.snapshot.stats;

@@ -73,9 +73,8 @@ fn check_once(what: &str, scenario: &Scenario) {
             );
         }
     }
-    let sent = injected.snapshot.owner.as_ref().or(injected.owner.as_ref());
     assert_eq!(
-        sent.map(|o| o.pid),
+        injected.owner.pid(),
         Some(running.connection(Role::Injected, Side::A).pid),
         "{what}"
     );

@@ -127,8 +127,7 @@ fn closed(agent: &mut Agent, namespaces: &[u32], count: usize) -> Vec<LiveConnec
 }
 
 fn owner(connection: &LiveConnection) -> Option<u32> {
-    let owner = connection.owner.as_ref();
-    owner.or(connection.snapshot.owner.as_ref()).map(|o| o.pid)
+    connection.owner.pid()
 }
 
 #[test]

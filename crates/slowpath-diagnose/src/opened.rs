@@ -25,7 +25,7 @@ pub fn opened(first: &Snapshot) -> Snapshot {
         origin: first.origin,
         closed: false,
         tier: first.tier,
-        owner: first.owner.clone(),
+        owner: first.owner,
         stats: TcpStats {
             ca_state: CaState::Open,
             bytes_sent: none(s.bytes_sent),

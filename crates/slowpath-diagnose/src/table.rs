@@ -40,7 +40,7 @@ pub struct ProblemTable {
     pub connections: u64,
     /// Connections that were seen, but not for any time; they are in no row.
     pub unobserved: u64,
-    /// Applications: different commands that own connections.
+    /// Applications that own connections, as the user's rules name them, else by command.
     pub applications: u64,
     /// Connections whose owner is unknown; they are in no application.
     pub owner_unknown: u64,
@@ -73,8 +73,8 @@ pub fn problem_table<'a>(summaries: impl Iterator<Item = &'a ConnectionSummary>)
             continue;
         }
         connections += 1;
-        let mut application = match &summary.owner {
-            Some(owner) => Some(applications.entry(&*owner.command).or_default()),
+        let mut application = match summary.owner.name() {
+            Some(name) => Some(applications.entry(name).or_default()),
             None => {
                 owner_unknown += 1;
                 None

@@ -16,10 +16,8 @@ fn connection(command: Option<&str>, window: u64) -> ConnectionSummary {
         connection: s.id,
         tuple: s.tuple,
         origin: s.origin,
-        owner: command.map(|c| Owner {
-            pid: 1,
-            command: c.into(),
-        }),
+        owner: command.map_or_else(Owner::default, |c| Owner::named(1, c)),
+        real_peer: None,
         tier: s.tier,
         first_seen: WallMicros(0),
         last_seen: WallMicros(1_000_000),

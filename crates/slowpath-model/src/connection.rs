@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is who: connections, their addresses and their owners.
+//! Who is who: connections and their addresses.
 
 use crate::MonoNanos;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 /// Names one connection on one host, unambiguously over reboots, network namespaces and
 /// reused 4-tuples.
@@ -81,13 +80,4 @@ pub enum Origin {
     Accepted,
     /// It is older than the agent, or the tier cannot tell.
     Unknown,
-}
-
-/// The process that owns a socket.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Owner {
-    /// Process id in the agent's pid namespace.
-    pub pid: u32,
-    /// The process's command name (`comm`, up to 15 bytes).
-    pub command: Arc<str>,
 }

@@ -13,12 +13,17 @@
 //! statistic that a kernel may lack is an `Option`, never a zero.
 
 mod connection;
+mod owner;
 mod problem;
 mod record;
 mod stats;
 mod units;
 
-pub use connection::{ConnectionId, FourTuple, Origin, Owner, normalise};
+pub use connection::{ConnectionId, FourTuple, Origin, normalise};
+pub use owner::{
+    Cgroup, CgroupSource, Claim, Container, Holder, Owner, Ownership, Process, ProcessStart,
+    UnknownOwner, UnknownOwners,
+};
 pub use problem::{Deltas, Finding, IntervalVerdict, Problem, ProblemSet, Share, Stage, Standing};
 pub use record::{ConnectionSummary, Coverage, LossCounters, ProblemInterval};
 pub use stats::{

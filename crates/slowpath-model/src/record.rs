@@ -3,9 +3,10 @@
 
 use crate::{
     ConnectionId, Deltas, Finding, FourTuple, Micros, Origin, Owner, Problem, ProblemSet, TcpStats,
-    Tier, WallMicros,
+    Tier, UnknownOwners, WallMicros,
 };
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 
 /// An interval in which a connection had at least one problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,8 +35,11 @@ pub struct ConnectionSummary {
     pub tuple: FourTuple,
     /// Which end opened it.
     pub origin: Origin,
-    /// Its owner, if known.
-    pub owner: Option<Owner>,
+    /// Its owner, or why it is unknown.
+    pub owner: Owner,
+    /// The peer behind address translation on this host, where conntrack knows another one
+    /// than the socket does.
+    pub real_peer: Option<SocketAddr>,
     /// Which tier saw it.
     pub tier: Tier,
     /// When it was first observed.
@@ -105,6 +109,8 @@ pub struct Coverage {
     pub closed: u64,
     /// Connections whose owner is unknown.
     pub owners_unknown: u64,
+    /// The same by reason; those that closed in this stretch are counted too.
+    pub unknown_owners: UnknownOwners,
     /// Losses, since the agent's start.
     pub losses: LossCounters,
     /// CPU time of the agent, user and system.

@@ -4,7 +4,7 @@
 //! Names are SNAP's (Table 1) or `tcp_info`'s; each field's doc gives the `tcp_info` field
 //! and, where it has one, RFC 4898's name.
 
-use crate::{ConnectionId, FourTuple, Micros, MonoNanos, Origin, Owner};
+use crate::{Claim, ConnectionId, FourTuple, Micros, MonoNanos, Origin};
 use serde::{Deserialize, Serialize};
 
 /// TCP connection states (`include/net/tcp_states.h`).
@@ -318,8 +318,8 @@ pub struct Snapshot {
     pub closed: bool,
     /// Which tier saw it.
     pub tier: Tier,
-    /// The owner, where the kernel event told it; the agent may know more.
-    pub owner: Option<Owner>,
+    /// What the eyes know of its owner; the agent knows more.
+    pub owner: Option<Claim>,
     /// What TCP says.
     pub stats: TcpStats,
     /// Calls that sent, where the tier sees them.

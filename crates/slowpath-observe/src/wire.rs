@@ -6,8 +6,9 @@
 //! kernel's scalings (srtt x8, mdev x4, jiffies) once and turns sentinels into `None`.
 
 use slowpath_model::{
-    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, ConnectionId, FourTuple, Micros, MonoNanos, Origin,
-    Owner, RecoveryStats, RtoStats, RttSums, Snapshot, TcpState, TcpStats, Tier,
+    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, ConnectionId, FourTuple, Holder, Micros,
+    MonoNanos, Origin, ProcessStart, RecoveryStats, RtoStats, RttSums, Snapshot, TcpState,
+    TcpStats, Tier,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -197,12 +198,6 @@ pub(crate) struct Context {
     pub calls: bool,
 }
 
-/// The text up to the first NUL.
-pub(crate) fn command(bytes: &[u8; 16]) -> std::sync::Arc<str> {
-    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into()
-}
-
 fn address(family: u8, bytes: &[u8; 16]) -> IpAddr {
     if family == AF_INET6 {
         IpAddr::V6(Ipv6Addr::from(*bytes)).to_canonical()
@@ -256,9 +251,14 @@ impl Record {
             },
             closed: self.flags & RECORD_CLOSED != 0,
             tier: Tier::Bpf,
-            owner: (self.pid != 0).then(|| Owner {
-                pid: self.pid,
-                command: command(&self.command),
+            owner: (self.pid != 0).then(|| {
+                Claim::Opener(Holder {
+                    pid: self.pid,
+                    start: ProcessStart::default(),
+                    program: 0,
+                    cgroup: 0,
+                    command: self.command,
+                })
             }),
             stats: self.stats(context)?,
             sends: context.calls.then(|| self.calls(&self.sends, context)),

@@ -78,7 +78,7 @@ fn addresses_origins_and_calls() {
                 assert_eq!(c.tuple.local.ip(), local);
                 assert_eq!(c.tuple.local.port(), client.local_addr().unwrap().port());
                 assert_eq!(c.stats.state, TcpState::Established);
-                assert_eq!(c.owner.as_ref().unwrap().pid, std::process::id());
+                assert_eq!(c.owner.unwrap().opener().unwrap().pid, std::process::id());
                 assert!(c.id.start > MonoNanos(0) && c.id.start <= c.at);
                 let sends = c.sends.unwrap();
                 assert_eq!((sends.count, sends.bytes), (3, 5_110));

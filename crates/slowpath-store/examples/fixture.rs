@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 "cookie": id.cookie,
                 "local": summary.tuple.local.to_string(),
                 "remote": summary.tuple.remote.to_string(),
-                "command": summary.owner.as_ref().map(|o| o.command.to_string()),
+                "command": summary.owner.command(),
                 "last_seen": summary.last_seen.0,
                 "observed": summary.observed.0,
                 "problem_time": summary.problem_time.map(|t| t.0),

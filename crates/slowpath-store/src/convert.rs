@@ -199,7 +199,7 @@ fn tables(
                     known.summary = Some(summary);
                 }
             }
-            Record::Coverage(record) => coverage.push(record),
+            Record::Coverage(record) => coverage.push(&**record),
         }
     }
     if let Some(carry) = carry {

@@ -28,6 +28,7 @@ mod interval;
 mod layout;
 mod lock;
 mod options;
+mod owner_rows;
 mod reader;
 mod retention;
 mod rows;

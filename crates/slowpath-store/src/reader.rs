@@ -243,7 +243,7 @@ impl LogReader {
         let mut report = ReadReport::default();
         let spooled = self.spools(&mut report, |record| {
             if let Record::Coverage(record) = record {
-                give(record);
+                give(*record);
             }
         })?;
         let columns = columns_of::<Coverage>();

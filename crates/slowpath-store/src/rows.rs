@@ -8,9 +8,10 @@ use crate::cells::{
     CA_STATE_NAMES, Cell, Column, Columns, Flat, Kind, ORIGIN_NAMES, Row, TCP_STATE_NAMES,
     TIER_NAMES, flat_group, flat_struct,
 };
+use crate::owner_rows;
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, Deltas, FourTuple, LossCounters, Micros, Owner,
-    Problem, RecoveryStats, RtoStats, RttSums, TcpStats,
+    Problem, RecoveryStats, RtoStats, RttSums, TcpStats, UnknownOwners,
 };
 use std::net::{IpAddr, SocketAddr};
 
@@ -81,22 +82,6 @@ impl Flat for FourTuple {
             local: end()?,
             remote: end()?,
         })
-    }
-}
-
-impl Flat for Option<Owner> {
-    fn put(&self, row: &mut Vec<Cell>) {
-        self.as_ref().map(|o| o.pid).put(row);
-        self.as_ref().map(|o| o.command.to_string()).put(row);
-    }
-
-    fn take(row: &mut Row<'_>) -> Option<Self> {
-        let pid = <Option<u32> as Flat>::take(row)?;
-        let command = <Option<String> as Flat>::take(row)?;
-        Some(pid.zip(command).map(|(pid, command)| Owner {
-            pid,
-            command: command.into(),
-        }))
     }
 }
 
@@ -215,6 +200,8 @@ impl SummaryBody {
         for name in PROBLEM_TIME[FIRST..].iter().chain(&PROBLEM_EVENTS[FIRST..]) {
             one(name, Exact);
         }
+        owner_rows::columns(&mut columns);
+        owner_rows::address_columns(["real_peer_address", "real_peer_port"], &mut columns);
         columns
     }
 
@@ -224,6 +211,7 @@ impl SummaryBody {
             tuple,
             origin,
             owner,
+            real_peer,
             tier,
             first_seen,
             last_seen,
@@ -241,7 +229,7 @@ impl SummaryBody {
         } = summary;
         tuple.put(row);
         origin.put(row);
-        owner.put(row);
+        owner_rows::put_head(owner, row);
         tier.put(row);
         first_seen.put(row);
         last_seen.put(row);
@@ -260,10 +248,12 @@ impl SummaryBody {
         bytes_read.put(row);
         reads.put(row);
         put(&problem_time[FIRST..], &problem_events[FIRST..], row);
+        owner_rows::put_rest(owner, row);
+        real_peer.put(row);
     }
 
     pub(crate) fn take(connection: ConnectionId, row: &mut Row<'_>) -> Option<ConnectionSummary> {
-        let mut summary = Self::take_first(connection, row)?;
+        let (mut summary, head) = Self::take_first(connection, row)?;
         // A log from before these problems does not say whether there were any.
         for problem in Problem::ALL.into_iter().skip(FIRST) {
             match <Option<Micros> as Flat>::take(row)? {
@@ -275,15 +265,24 @@ impl SummaryBody {
         for events in &mut summary.problem_events[FIRST..] {
             *events = <Option<u64> as Flat>::take(row)?.unwrap_or(0);
         }
+        summary.owner = owner_rows::take_rest(head, row)?;
+        summary.real_peer = Flat::take(row)?;
         Some(summary)
     }
 
-    fn take_first(connection: ConnectionId, row: &mut Row<'_>) -> Option<ConnectionSummary> {
-        Some(ConnectionSummary {
+    /// What the first schema had.
+    fn take_first(
+        connection: ConnectionId,
+        row: &mut Row<'_>,
+    ) -> Option<(ConnectionSummary, owner_rows::Head)> {
+        let (tuple, origin) = (Flat::take(row)?, Flat::take(row)?);
+        let head = owner_rows::take_head(row)?;
+        let summary = ConnectionSummary {
             connection,
-            tuple: Flat::take(row)?,
-            origin: Flat::take(row)?,
-            owner: Flat::take(row)?,
+            tuple,
+            origin,
+            owner: Owner::default(),
+            real_peer: None,
             tier: Flat::take(row)?,
             first_seen: Flat::take(row)?,
             last_seen: Flat::take(row)?,
@@ -298,7 +297,8 @@ impl SummaryBody {
             writes: Flat::take(row)?,
             bytes_read: Flat::take(row)?,
             reads: Flat::take(row)?,
-        })
+        };
+        Some((summary, head))
     }
 }
 
@@ -402,4 +402,5 @@ flat_struct! { Coverage;
     losses => group(LossCounters);
     cpu => one("cpu_us", Exact);
     unmeasured => one("unmeasured", Exact);
+    unknown_owners => group(UnknownOwners);
 }

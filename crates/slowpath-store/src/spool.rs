@@ -53,7 +53,7 @@ pub enum Record {
     /// A connection's summary or checkpoint.
     Summary(Box<ConnectionSummary>),
     /// What was looked at.
-    Coverage(Coverage),
+    Coverage(Box<Coverage>),
 }
 
 /// Whose spool it is.
@@ -331,8 +331,11 @@ fn decode(kind: u8, payload: &[u8], header: &Header) -> Payload {
             let summary = SummaryBody::take(id, &mut row)?;
             Some(Record::Summary(Box::new(summary)))
         }),
-        3 => decode_row(&COVERAGE, payload)
-            .and_then(|cells| Some(Record::Coverage(Coverage::take(&mut Row::new(&cells))?))),
+        3 => decode_row(&COVERAGE, payload).and_then(|cells| {
+            Some(Record::Coverage(Box::new(Coverage::take(&mut Row::new(
+                &cells,
+            ))?)))
+        }),
         _ => return Payload::Unknown,
     };
     record.map_or(Payload::Invalid, Payload::Record)

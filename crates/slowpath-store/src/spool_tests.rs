@@ -42,7 +42,7 @@ fn spool(random: &mut Random, count: usize) -> (Vec<u8>, Vec<Record>, Vec<usize>
             _ => {
                 let coverage = random.coverage(end);
                 encoder.coverage(&coverage, &mut file);
-                records.push(Record::Coverage(coverage));
+                records.push(Record::Coverage(Box::new(coverage)));
             }
         }
         at.push(file.len());

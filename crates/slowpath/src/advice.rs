@@ -61,10 +61,10 @@ pub fn on(finding: &Finding, verdict: &IntervalVerdict, context: &AdviceContext)
 /// Who has to act, by name as far as known.
 pub fn who(actor: Actor, owner: Option<&Owner>, tuple: Option<FourTuple>) -> String {
     match (actor, owner, tuple) {
-        (Actor::SenderDeveloper, Some(owner), _) => {
-            format!("the developer of {}", process(Some(owner)))
+        (Actor::SenderDeveloper, Some(owner), _) if owner.process().is_some() => {
+            format!("the developer of {}", process(owner))
         }
-        (Actor::SenderDeveloper, None, _) => "the developer of the sending application".to_owned(),
+        (Actor::SenderDeveloper, ..) => "the developer of the sending application".to_owned(),
         (Actor::HostOperator, ..) => "the operator of this host".to_owned(),
         (Actor::NetworkOperator, _, Some(t)) => format!(
             "the operator of the network from {} to {}",

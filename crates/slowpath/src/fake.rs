@@ -4,7 +4,6 @@
 use crate::source::*;
 use slowpath_model::*;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Polls are this far apart.
@@ -109,10 +108,7 @@ pub fn stats() -> TcpStats {
 
 /// A connection owned by `command` (its pid is its cookie).
 pub fn live(cookie: u64, command: &str, local: &str, remote: &str) -> Kept {
-    let owner = Owner {
-        pid: cookie as u32,
-        command: Arc::from(command),
-    };
+    let owner = Owner::named(cookie as u32, command);
     Kept {
         snapshot: Snapshot {
             id: id(cookie),
@@ -126,7 +122,8 @@ pub fn live(cookie: u64, command: &str, local: &str, remote: &str) -> Kept {
             sends: None,
             receives: None,
         },
-        owner: Some(owner),
+        owner,
+        real_peer: None,
         latest: None,
         observed: Micros::ZERO,
         problem_time: Default::default(),

@@ -7,8 +7,9 @@ use crate::tally::{Tally, share};
 use serde_json::{Map, Value, json};
 use slowpath_model::{
     Coverage, Deltas, Finding, FourTuple, IntervalVerdict, LossCounters, Micros, Owner, Problem,
-    ProblemSet, Share, WallMicros,
+    ProblemSet, Share, UnknownOwner, UnknownOwners, WallMicros,
 };
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 /// A moment as RFC 3339 in UTC with microseconds.
@@ -30,11 +31,36 @@ fn micros(time: Option<Micros>) -> Value {
 }
 
 /// `{"pid", "command"}` or null.
-pub fn owner(owner: Option<&Owner>) -> Value {
-    owner.map_or(
+pub fn process(owner: &Owner) -> Value {
+    owner.process().map_or(
         Value::Null,
-        |o| json!({"pid": o.pid, "command": o.command.as_ref()}),
+        |p| json!({"pid": p.pid, "command": p.command.as_ref()}),
     )
+}
+
+/// What is known of an owner beside `process`; `unknown` is the reason if `process` is null.
+pub fn owner(owner: &Owner) -> Value {
+    let process = owner.process();
+    json!({
+        "unknown": owner.why_unknown().map(UnknownOwner::name),
+        "application": owner.application,
+        "executable": process.and_then(|p| p.executable.as_ref()),
+        "command_line": process.and_then(|p| p.command_line.as_ref()),
+        "start_ticks": process.and_then(|p| p.start).map(|s| s.0),
+        "cgroup": owner.cgroup.as_ref().map(|c| &c.path),
+        "cgroup_source": owner.cgroup.as_ref().map(|c| c.source),
+        "unit": owner.unit(),
+        "container": owner.container().map(|c| &c.id),
+        "container_runtime": owner.container().and_then(|c| c.runtime.as_ref()),
+        "pod": owner.pod(),
+        "listener": owner.listener,
+    })
+}
+
+/// Connections without a known owner, by reason.
+pub fn unknown_owners(counts: &UnknownOwners) -> Value {
+    let counts = counts.iter().map(|(r, n)| (r.name().to_owned(), json!(n)));
+    Value::Object(counts.collect())
 }
 
 /// The names of the problems.
@@ -48,27 +74,30 @@ pub fn connection(live: Live<'_>) -> Map<String, Value> {
     map.insert("origin".to_owned(), json!(live.snapshot.origin));
     map.insert("state".to_owned(), json!(live.snapshot.stats.state));
     map.insert("tier".to_owned(), json!(live.snapshot.tier));
+    map.insert("real_peer".to_owned(), real_peer(live.real_peer));
     map
 }
 
-/// `netns`, `cookie`, `start_ns`, `local`, `remote`, `process`.
-pub fn id(
-    id: &slowpath_model::ConnectionId,
-    tuple: FourTuple,
-    process: Option<&Owner>,
-) -> Map<String, Value> {
+/// `netns`, `cookie`, `start_ns`, `local`, `remote`, `process`, `owner`.
+pub fn id(id: &slowpath_model::ConnectionId, tuple: FourTuple, of: &Owner) -> Map<String, Value> {
     let value = json!({
         "netns": id.netns,
         "cookie": id.cookie,
         "start_ns": id.start.0,
         "local": tuple.local.to_string(),
         "remote": tuple.remote.to_string(),
-        "process": owner(process),
+        "process": process(of),
+        "owner": owner(of),
     });
     match value {
         Value::Object(map) => map,
         _ => Map::new(),
     }
+}
+
+/// The peer behind address translation, or null.
+pub fn real_peer(peer: Option<SocketAddr>) -> Value {
+    json!(peer.map(|p| p.to_string()))
 }
 
 fn finding(finding: &Finding, interval: Micros) -> Value {
@@ -223,6 +252,7 @@ pub fn coverage(c: &Coverage) -> Value {
         "opened": c.opened,
         "closed": c.closed,
         "owners_unknown": c.owners_unknown,
+        "unknown_owners": unknown_owners(&c.unknown_owners),
         "losses": losses(&c.losses),
         "cpu_us": c.cpu.0,
         "unmeasured": problems(c.unmeasured),

@@ -46,7 +46,8 @@ impl Machine {
 fn live(connection: &LiveConnection) -> Live<'_> {
     Live {
         snapshot: &connection.snapshot,
-        owner: connection.owner.as_ref(),
+        owner: &connection.owner,
+        real_peer: connection.real_peer,
         latest: connection.latest.as_deref(),
         observed: connection.totals.observed,
         problem_time: &connection.totals.problem_time,

@@ -62,8 +62,8 @@ pub fn plain(text: &str) -> String {
 }
 
 /// `command[pid]`, or `?`.
-pub fn process(owner: Option<&Owner>) -> String {
-    owner.map_or_else(
+pub fn process(owner: &Owner) -> String {
+    owner.process().map_or_else(
         || "?".to_owned(),
         |o| format!("{}[{}]", plain(&o.command), o.pid),
     )

@@ -41,13 +41,13 @@ impl Selection {
     /// looked (where the tier can tell), the filter selects it, and its owner is unknown.
     pub fn undecided(&self, live: Live<'_>) -> bool {
         let before_us = live.snapshot.origin == Origin::Unknown && live.snapshot.tier == Tier::Bpf;
-        self.family.is_some() && live.owner.is_none() && !before_us && self.filtered(live)
+        self.family.is_some() && live.owner.process().is_none() && !before_us && self.filtered(live)
     }
 
     fn in_family(&self, live: Live<'_>) -> bool {
         self.family
             .as_ref()
-            .is_none_or(|f| live.owner.is_some_and(|o| f.contains(o.pid)))
+            .is_none_or(|f| live.owner.pid().is_some_and(|pid| f.contains(pid)))
     }
 }
 
@@ -62,7 +62,7 @@ pub fn selects_summary(filter: &Filter, summary: &ConnectionSummary) -> bool {
         local: summary.tuple.local,
         remote: summary.tuple.remote,
         state: summary.stats.state,
-        owner: summary.owner.as_ref(),
+        owner: &summary.owner,
         problems,
     })
 }
@@ -78,7 +78,7 @@ mod tests {
     fn a_command_shows_its_own_connections_only() {
         let mine = live(7, "curl", "10.0.0.1:4000", "10.0.0.2:80");
         let mut unowned = mine.clone();
-        unowned.owner = None;
+        unowned.owner = Default::default();
         let selection = Selection {
             family: Some(Family::of([7])),
             ..Selection::default()

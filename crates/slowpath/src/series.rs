@@ -12,7 +12,10 @@ use crate::source::Live;
 use crate::tally::Tally;
 use serde_json::{Value, json};
 use slowpath_diagnose::{Thresholds, classify};
-use slowpath_model::{FourTuple, IntervalVerdict, Micros, Problem, Snapshot, TcpStats, WallMicros};
+use slowpath_model::{
+    FourTuple, IntervalVerdict, Micros, Owner, Problem, Snapshot, TcpStats, UnknownOwner,
+    WallMicros,
+};
 use slowpath_observe::mlab::{self, Series};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -178,12 +181,14 @@ impl Judged {
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let nothing = VecDeque::new();
+        let nobody = Owner::unknown(UnknownOwner::NotRecorded);
         let mut seen = Tally::default();
         for (time, snapshot, verdict) in &self.verdicts {
             seen.add(verdict);
             let live = Live {
                 snapshot,
-                owner: None,
+                owner: &nobody,
+                real_peer: None,
                 latest: Some(verdict),
                 observed: seen.totals.observed,
                 problem_time: &seen.totals.problem_time,

@@ -7,6 +7,7 @@ pub use slowpath_agent::{
 
 use slowpath_model::{IntervalVerdict, LossCounters, Micros, Owner, Problem, Snapshot};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A connection as it is now.
@@ -14,8 +15,10 @@ use std::time::Duration;
 pub struct Live<'a> {
     /// Its statistics when last emitted.
     pub snapshot: &'a Snapshot,
-    /// Its owner, if known.
-    pub owner: Option<&'a Owner>,
+    /// Its owner, or why it is unknown.
+    pub owner: &'a Owner,
+    /// The peer behind address translation, where it is another one.
+    pub real_peer: Option<SocketAddr>,
     /// The verdict on its latest interval; `None` before the second poll.
     pub latest: Option<&'a IntervalVerdict>,
     /// Time observed since it was first seen.
@@ -38,7 +41,8 @@ impl Live<'_> {
 #[allow(missing_docs)]
 pub struct Kept {
     pub snapshot: Snapshot,
-    pub owner: Option<Owner>,
+    pub owner: Owner,
+    pub real_peer: Option<SocketAddr>,
     pub latest: Option<IntervalVerdict>,
     pub observed: Micros,
     pub problem_time: [Micros; Problem::ALL.len()],
@@ -50,7 +54,8 @@ impl Kept {
     pub fn live(&self) -> Live<'_> {
         Live {
             snapshot: &self.snapshot,
-            owner: self.owner.as_ref(),
+            owner: &self.owner,
+            real_peer: self.real_peer,
             latest: self.latest.as_ref(),
             observed: self.observed,
             problem_time: &self.problem_time,
@@ -63,7 +68,8 @@ impl From<Live<'_>> for Kept {
     fn from(live: Live<'_>) -> Self {
         Kept {
             snapshot: live.snapshot.clone(),
-            owner: live.owner.cloned(),
+            owner: live.owner.clone(),
+            real_peer: live.real_peer,
             latest: live.latest.cloned(),
             observed: live.observed,
             problem_time: *live.problem_time,

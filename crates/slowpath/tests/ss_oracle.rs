@@ -142,7 +142,7 @@ fn filters_select_what_ss_selects() {
                     local: t.local,
                     remote: t.remote,
                     state: TcpState::Established,
-                    owner: None,
+                    owner: &Default::default(),
                     problems: ProblemSet::EMPTY,
                 })
             })

@@ -14,12 +14,12 @@ mod poll;
 use crate::mapped::Mapped;
 use crate::namespaces;
 use crate::probes::{self, Probe};
-use crate::wire::{CallRecord, Context, Note, OwnerRecord, Record, Shared, command};
+use crate::wire::{CallRecord, Context, Note, OwnerRecord, Record, Shared};
 use crate::{Call, Direction, Feature, FeatureState, ProgramCost, boot_id, monotonic};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, RingBuffer};
 use load::{Loaded, load, map, ring};
 use poll::drain;
-use slowpath_model::{LossCounters, Micros, MonoNanos, Owner};
+use slowpath_model::{Holder, LossCounters, Micros, MonoNanos, ProcessStart};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -355,7 +355,7 @@ impl BpfTier {
     ///
     /// # Errors
     /// If the iterator cannot be read. Without the `owner` feature nothing is found.
-    pub fn owners(&mut self, mut sink: impl FnMut(u64, Owner)) -> Result<(), PollError> {
+    pub fn owners(&mut self, mut sink: impl FnMut(u64, Holder)) -> Result<(), PollError> {
         let what = "open files";
         let Some(link) = &self.owner_link else {
             return Ok(());
@@ -366,9 +366,12 @@ impl BpfTier {
             if let Ok(record) = OwnerRecord::read_from_bytes(record) {
                 sink(
                     record.cookie,
-                    Owner {
+                    Holder {
                         pid: record.pid,
-                        command: command(&record.command),
+                        start: ProcessStart::default(),
+                        program: 0,
+                        cgroup: 0,
+                        command: record.command,
                     },
                 );
             }

@@ -113,10 +113,8 @@ impl Connection {
                 } else {
                     Origin::Opened
                 },
-                owner: Some(Owner {
-                    pid: 1_000 + 37 * process as u32,
-                    command: format!("service-{process}").into(),
-                }),
+                owner: Owner::named(1_000 + 37 * process as u32, &format!("service-{process}")),
+                real_peer: None,
                 tier: Tier::Bpf,
                 first_seen: now,
                 last_seen: now,
@@ -417,6 +415,7 @@ pub fn coverage(random: &mut Random, end: WallMicros, length: u64, sockets: u64)
         opened: random.below(3),
         closed: random.below(3),
         owners_unknown: random.below(4),
+        unknown_owners: Default::default(),
         losses: LossCounters::default(),
         cpu: Micros(random.size(20_000.0, 0.3)),
         unmeasured: ProblemSet::EMPTY,

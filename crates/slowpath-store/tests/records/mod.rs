@@ -3,11 +3,13 @@
 #![allow(dead_code)]
 
 use slowpath_model::{
-    CaState, ConnectionId, ConnectionSummary, Coverage, Deltas, Finding, FourTuple, LossCounters,
-    Micros, MonoNanos, Origin, Owner, Problem, ProblemInterval, ProblemSet, RecoveryStats,
-    RtoStats, RttSums, Share, TcpState, TcpStats, Tier, WallMicros,
+    CaState, Cgroup, CgroupSource, ConnectionId, ConnectionSummary, Container, Coverage, Deltas,
+    Finding, FourTuple, LossCounters, Micros, MonoNanos, Origin, Owner, Ownership, Problem,
+    ProblemInterval, ProblemSet, Process, ProcessStart, RecoveryStats, RtoStats, RttSums, Share,
+    TcpState, TcpStats, Tier, UnknownOwner, UnknownOwners, WallMicros,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 pub const BOOT: u128 = 0x5f3c_9a01_77e2_4bd1_8c55_3e01_9f2b_6d70;
 /// 2026-11-21T00:00:00Z.
@@ -187,10 +189,8 @@ impl Random {
             connection,
             tuple: FourTuple::new(self.address(), self.address()),
             origin: self.one(&[Origin::Opened, Origin::Accepted, Origin::Unknown]),
-            owner: self.maybe(|r| Owner {
-                pid: r.n32(),
-                command: format!("ap\u{e9} {}", r.below(9)).into(),
-            }),
+            owner: self.owner(),
+            real_peer: self.maybe(Self::address),
             tier: self.one(&[Tier::Bpf, Tier::InetDiag, Tier::Imported]),
             first_seen: last_seen - Micros(self.below(HOUR as u64)),
             last_seen,
@@ -210,6 +210,41 @@ impl Random {
             bytes_read: self.maybe(Self::number),
             reads: self.maybe(Self::number),
         }
+    }
+
+    fn text(&mut self) -> Arc<str> {
+        format!("ap\u{e9} {}", self.below(9)).into()
+    }
+
+    fn owner(&mut self) -> Owner {
+        let known = self.coin();
+        Owner::new(Ownership {
+            process: if known {
+                Ok(Process {
+                    pid: self.n32(),
+                    start: self.maybe(|r| ProcessStart(r.number())),
+                    command: self.text(),
+                    executable: self.maybe(Self::text),
+                    command_line: self.maybe(Self::text),
+                })
+            } else {
+                Err(self.one(&UnknownOwner::ALL))
+            },
+            cgroup: self.maybe(|r| {
+                Arc::new(Cgroup {
+                    path: r.text(),
+                    source: r.one(&[CgroupSource::Process, CgroupSource::Socket]),
+                    unit: r.maybe(Self::text),
+                    container: r.maybe(|r| Container {
+                        id: r.text(),
+                        runtime: r.maybe(Self::text),
+                    }),
+                    pod: r.maybe(Self::text),
+                })
+            }),
+            application: self.maybe(Self::text),
+            listener: self.maybe(Self::text),
+        })
     }
 
     fn stats(&mut self) -> TcpStats {
@@ -327,6 +362,13 @@ impl Random {
             },
             cpu: self.micros(),
             unmeasured: self.set(),
+            unknown_owners: {
+                let mut counts = UnknownOwners::default();
+                for reason in UnknownOwner::ALL {
+                    counts.set(reason, self.number());
+                }
+                counts
+            },
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct Subject<'a> {
     /// The connection's state when last seen.
     pub state: TcpState,
     /// The owner, if known.
-    pub owner: Option<&'a Owner>,
+    pub owner: &'a Owner,
     /// The problems it has.
     pub problems: ProblemSet,
 }
@@ -242,15 +242,16 @@ impl Expression {
                 ),
             },
             Expression::Autobound => ephemeral.contains(&subject.local.port()),
-            Expression::Pid { comparison, pid } => match subject.owner {
-                Some(owner) => comparison.holds(owner.pid, *pid),
+            Expression::Pid { comparison, pid } => match subject.owner.pid() {
+                Some(owner) => comparison.holds(owner, *pid),
                 None => *comparison == Comparison::NotEqual,
             },
             Expression::Process { negated, pattern } => {
                 *negated
                     != subject
                         .owner
-                        .is_some_and(|owner| matches_pattern(pattern, &owner.command))
+                        .command()
+                        .is_some_and(|command| matches_pattern(pattern, command))
             }
             Expression::Problem { negated, problem } => {
                 *negated != subject.problems.contains(*problem)

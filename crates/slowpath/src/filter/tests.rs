@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use proptest::prelude::*;
-use std::sync::Arc;
 
 struct Book;
 
@@ -34,15 +33,12 @@ fn kind(text: &str) -> FilterErrorKind {
 
 /// local, remote, selected by a filter; state Established, owner nginx (7), Timeout.
 fn selects(text: &str, local: &str, remote: &str) -> bool {
-    let owner = Owner {
-        pid: 7,
-        command: Arc::from("nginx"),
-    };
+    let owner = Owner::named(7, "nginx");
     parse(text).selects(&Subject {
         local: local.parse().unwrap(),
         remote: remote.parse().unwrap(),
         state: TcpState::Established,
-        owner: Some(&owner),
+        owner: &owner,
         problems: ProblemSet::EMPTY.with(Problem::Timeout),
     })
 }
@@ -170,7 +166,7 @@ fn states_add_up_and_exclude_takes_away() {
             local: CLIENT.parse().unwrap(),
             remote: SERVER.parse().unwrap(),
             state,
-            owner: None,
+            owner: &Owner::default(),
             problems: ProblemSet::EMPTY,
         })
     };
@@ -220,7 +216,7 @@ fn an_unknown_owner_is_no_process() {
         local: CLIENT.parse().unwrap(),
         remote: SERVER.parse().unwrap(),
         state: TcpState::Established,
-        owner: None,
+        owner: &Owner::default(),
         problems: ProblemSet::EMPTY,
     };
     for (text, expected) in [

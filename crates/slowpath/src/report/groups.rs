@@ -29,8 +29,8 @@ fn key(by: By, s: &ConnectionSummary) -> String {
     match by {
         By::Application => s
             .owner
-            .as_ref()
-            .map_or_else(|| "(owner unknown)".to_owned(), |o| plain(&o.command)),
+            .name()
+            .map_or_else(|| "(owner unknown)".to_owned(), |n| plain(n)),
         By::Host => s.tuple.local.ip().to_string(),
         By::Peer => s.tuple.remote.ip().to_string(),
     }

@@ -150,7 +150,7 @@ impl<'a> Report<'a> {
                     life.problem_time[i].to_string(),
                     life.problem_events[i].to_string(),
                     life.observed.to_string(),
-                    process(life.owner.as_ref()),
+                    process(&life.owner),
                     life.tuple.to_string(),
                 ]);
             }
@@ -206,7 +206,7 @@ impl<'a> Report<'a> {
         let connections: Vec<Value> = self
             .troubled()
             .map(|l| {
-                let mut map = json::id(&l.connection, l.tuple, l.owner.as_ref());
+                let mut map = json::id(&l.connection, l.tuple, &l.owner);
                 for (key, value) in [
                     ("closed", json!(l.closed)),
                     ("observed_us", json!(l.observed.0)),

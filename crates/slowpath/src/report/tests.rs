@@ -3,7 +3,6 @@ use super::*;
 use crate::fake;
 use crate::filter::SystemNames;
 use slowpath_model::*;
-use std::sync::Arc;
 
 const START: i64 = 1_700_000_000_000_000;
 
@@ -27,10 +26,11 @@ fn summary(cookie: u64, command: &str, problem: Problem, time: u64) -> Connectio
             format!("10.0.0.{}:80", 2 + cookie % 2).parse().unwrap(),
         ),
         origin: Origin::Opened,
-        owner: (!command.is_empty()).then(|| Owner {
-            pid: cookie as u32,
-            command: Arc::from(command),
-        }),
+        owner: match command {
+            "" => Owner::default(),
+            command => Owner::named(cookie as u32, command),
+        },
+        real_peer: None,
         tier: Tier::Bpf,
         first_seen: at(0),
         last_seen: at(100),

@@ -19,7 +19,7 @@ const NAMED: usize = 5;
 #[derive(Debug)]
 struct Seen {
     tuple: FourTuple,
-    owner: Option<Owner>,
+    owner: Owner,
     tally: Tally,
 }
 
@@ -46,11 +46,11 @@ impl Closing {
         }
         let seen = self.seen.entry(live.snapshot.id).or_insert_with(|| Seen {
             tuple: live.snapshot.tuple,
-            owner: None,
+            owner: Owner::default(),
             tally: Tally::default(),
         });
-        if let Some(owner) = live.owner {
-            seen.owner = Some(owner.clone());
+        if live.owner.process().is_some() || seen.owner.process().is_none() {
+            seen.owner.clone_from(live.owner);
         }
         seen.tally.add(verdict);
     }
@@ -153,7 +153,7 @@ impl Closing {
                 worst.row([
                     problem.name().to_owned(),
                     percent(seen.tally.share(problem)),
-                    process(seen.owner.as_ref()),
+                    process(&seen.owner),
                     seen.tuple.to_string(),
                 ]);
             }
@@ -200,7 +200,7 @@ impl Closing {
             .worst()
             .into_iter()
             .map(|(id, seen)| {
-                let mut map = json::id(id, seen.tuple, seen.owner.as_ref());
+                let mut map = json::id(id, seen.tuple, &seen.owner);
                 map.extend(json::tally(&seen.tally));
                 Value::Object(map)
             })

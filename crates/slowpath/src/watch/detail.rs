@@ -216,7 +216,7 @@ fn lines(screen: &Screen, live: Live<'_>, host: Host, width: usize) -> Vec<Line<
         });
         let advice = advice::on(&finding, verdict, &host.with(Some(stats)));
         let tuple = Some(live.snapshot.tuple);
-        say("act", &advice::who(advice.who, live.owner, tuple));
+        say("act", &advice::who(advice.who, Some(live.owner), tuple));
         say("advice", &advice.what);
         say("after", advice.source);
     }

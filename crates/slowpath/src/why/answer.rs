@@ -25,8 +25,8 @@ pub struct Member {
     pub id: ConnectionId,
     /// Its addresses.
     pub tuple: FourTuple,
-    /// Its owner, if known.
-    pub owner: Option<Owner>,
+    /// Its owner, or why it is unknown.
+    pub owner: Owner,
     /// Its statistics when last seen.
     pub stats: TcpStats,
     /// Its time.
@@ -61,8 +61,8 @@ impl Answer {
         self.members
             .iter()
             .all(|m| m.owner == first.owner)
-            .then_some(first.owner.as_ref())
-            .flatten()
+            .then_some(&first.owner)
+            .filter(|o| o.process().is_some())
     }
 
     /// The addresses, if all connections go to one host.
@@ -170,8 +170,8 @@ impl Answer {
     fn subject(&self) -> String {
         let count = plural(self.members.len() as u64, "connection");
         match (self.single(), self.owner()) {
-            (Some(m), _) => format!("{}  {}", process(m.owner.as_ref()), m.tuple),
-            (None, Some(owner)) => format!("{}, {count}", process(Some(owner))),
+            (Some(m), _) => format!("{}  {}", process(&m.owner), m.tuple),
+            (None, Some(owner)) => format!("{}, {count}", process(owner)),
             (None, None) => format!("{}, {count}", self.target),
         }
     }
@@ -183,7 +183,7 @@ impl Answer {
             worst.row([
                 problem.name().to_owned(),
                 percent(member.tally.share(problem)),
-                process(member.owner.as_ref()),
+                process(&member.owner),
                 member.tuple.to_string(),
             ]);
         }
@@ -217,7 +217,7 @@ impl Answer {
             .members
             .iter()
             .map(|m| {
-                let mut map = json::id(&m.id, m.tuple, m.owner.as_ref());
+                let mut map = json::id(&m.id, m.tuple, &m.owner);
                 map.extend(json::tally(&m.tally));
                 Value::Object(map)
             })

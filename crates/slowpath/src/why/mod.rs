@@ -14,7 +14,7 @@ use crate::render::{Paint, plural};
 use crate::session::{self, Flow, Viewer};
 use crate::source::{Live, PollReport, Source};
 use crate::tally::{Tally, trouble};
-use slowpath_model::{ConnectionId, Micros, MonoNanos, Problem};
+use slowpath_model::{ConnectionId, Micros, MonoNanos, Owner, Problem};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::Write;
@@ -63,7 +63,7 @@ impl Looking<'_> {
                 member: Member {
                     id: live.snapshot.id,
                     tuple: live.snapshot.tuple,
-                    owner: None,
+                    owner: Owner::default(),
                     stats: live.snapshot.stats,
                     tally: Tally::default(),
                 },
@@ -73,8 +73,8 @@ impl Looking<'_> {
             });
         candidate.seen.1 = at;
         candidate.member.stats = live.snapshot.stats;
-        if let Some(owner) = live.owner {
-            candidate.member.owner = Some(owner.clone());
+        if live.owner.process().is_some() || candidate.member.owner.process().is_none() {
+            candidate.member.owner.clone_from(live.owner);
         }
         if let Some(verdict) = live.latest {
             // An interval that ended before the looking began says nothing about now.
@@ -97,7 +97,7 @@ impl Viewer for Looking<'_> {
         self.last = *report;
         let (mut with, mut unknown) = (0, 0);
         for live in source.recently_closed().chain(source.connections()) {
-            match live.owner {
+            match live.owner.process() {
                 Some(_) => with += 1,
                 None => unknown += 1,
             }

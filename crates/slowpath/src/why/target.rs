@@ -119,7 +119,7 @@ impl Target {
         };
         let good = |yes: bool, fit| yes.then_some(fit);
         match self {
-            Target::Pid(pid) => good(live.owner.is_some_and(|o| o.pid == *pid), Fit::Process),
+            Target::Pid(pid) => good(live.owner.pid() == Some(*pid), Fit::Process),
             Target::Port(port) => good(
                 tuple.remote.port() == *port || tuple.local.port() == *port,
                 Fit::Port,
@@ -130,8 +130,8 @@ impl Target {
                 .or_else(|| good(at(tuple.local, addresses, *port), Fit::OwnEnd)),
             Target::Name { name, addresses } => good(
                 live.owner
-                    .as_ref()
-                    .is_some_and(|o| crate::filter::matches_pattern(name, &o.command)),
+                    .command()
+                    .is_some_and(|c| crate::filter::matches_pattern(name, c)),
                 Fit::Process,
             )
             .or_else(|| good(at(tuple.remote, addresses, None), Fit::Peer)),

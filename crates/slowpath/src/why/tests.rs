@@ -7,10 +7,7 @@ use std::sync::mpsc::channel;
 
 fn limited(cookie: u64, local: &str, share: u64) -> Kept {
     let mut connection = live(cookie, "backup", local, "10.0.0.2:873");
-    connection.owner = Some(Owner {
-        pid: 77,
-        command: "backup".into(),
-    });
+    connection.owner = Owner::named(77, "backup");
     let time = Micros(INTERVAL.0 * share / 100);
     let mut v = verdict(
         cookie,
@@ -117,7 +114,7 @@ fn a_short_connection_is_found_by_its_final_record() {
 #[test]
 fn nothing_found_says_what_was_looked_for_and_what_to_do() {
     let mut unknown = live(1, "x", "10.0.0.1:1", "10.0.0.2:2");
-    unknown.owner = None;
+    unknown.owner = Owner::default();
     let error = ask(vec![vec![unknown]], &Target::Pid(4242), 1).unwrap_err();
     assert_eq!(error.code(), 1);
     let text = error.to_string();
