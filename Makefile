@@ -13,7 +13,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab lab-kernel lab-guest judge-simulator check-trace check-sim dibs-study lint check-docs soak install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab lab-kernel lab-guest judge-simulator check-trace check-sim dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,8 +92,20 @@ soak: ## fuzz with 10 million inputs a target, crash the log for longer (hours)
 	@tools/need.sh --try test
 	@tools/soak.sh
 
-install: build ## the slowpath command to $(DESTDIR)$(PREFIX)/bin
-	install -D -m 0755 $(SLOWPATH) $(DESTDIR)$(PREFIX)/bin/slowpath
+install: build ## the command, its manual, completions and the agent's unit, below $(DESTDIR)$(PREFIX)
+	@tools/install.sh $(SLOWPATH) "$(DESTDIR)" "$(PREFIX)"
+
+static: ## the command as one file that needs no other, and the context of the container image
+	@tools/need.sh rust build static
+	@tools/static.sh $(abspath $(TARGET_DIR))/static
+
+deb: ## the Debian package, the same bytes for the same source
+	@tools/need.sh rust build deb
+	@tools/deb.sh $(abspath $(TARGET_DIR))
+
+check-install: static deb ## the static command, the package, the unit and the image, each in a root of its own (root)
+	@tools/need.sh --try check-install
+	@tools/check_install.py $(abspath $(TARGET_DIR))
 
 clean: ## remove what was built here
 	@$(CARGO) clean

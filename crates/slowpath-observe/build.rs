@@ -39,6 +39,9 @@ fn compile(clang: &std::ffi::OsStr, source: &Path, object: &Path, include: &Path
             "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror",
         ])
         .arg(format!("-D__TARGET_ARCH_{target}"))
+        // No path of this machine in what the objects say about their lines.
+        .arg("-fdebug-compilation-dir=.")
+        .arg(format!("-ffile-prefix-map={}=include", include.display()))
         .arg("-I")
         .arg(include)
         .arg("-c")

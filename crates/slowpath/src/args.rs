@@ -64,7 +64,7 @@ pub enum Command {
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page
-    Man,
+    Man(Manual),
 }
 
 /// How to look at the kernel.
@@ -257,6 +257,18 @@ pub struct Sim {
     /// No progress, and no summary
     #[arg(long)]
     pub quiet: bool,
+}
+
+/// `slowpath man`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath man | man -l -
+  slowpath man --pages /usr/local/share/man/man1")]
+pub struct Manual {
+    /// Write a page a command into this directory instead
+    #[arg(long, value_name = "DIR")]
+    pub pages: Option<PathBuf>,
 }
 
 /// `slowpath completions`.

@@ -44,8 +44,14 @@ fn run(command: Command) -> Result<Outcome, Failure> {
             manual::completions(args.shell, &mut stdout().lock())?;
             Ok(Outcome::Done)
         }
-        Command::Man => {
-            manual::page(&mut stdout().lock())?;
+        Command::Man(args) => {
+            match args.pages {
+                None => manual::page(&mut stdout().lock())?,
+                Some(directory) => manual::pages(&directory).map_err(|error| {
+                    let directory = directory.display();
+                    Failure::Write(format!("cannot write manual pages to {directory}: {error}"))
+                })?,
+            }
             Ok(Outcome::Done)
         }
     }

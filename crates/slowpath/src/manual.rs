@@ -4,7 +4,9 @@
 use crate::args::Cli;
 use clap::CommandFactory;
 use clap_mangen::Man;
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// Writes one page, in roff, with every command in it.
 ///
@@ -44,6 +46,55 @@ pub fn page(out: &mut dyn Write) -> io::Result<()> {
     }
     notes(".SH EXAMPLES", &command, out)?;
     main.render_version_section(out)
+}
+
+/// Writes a page a command into a directory, as an installation has them: `slowpath.1`, which
+/// lists the commands, `slowpath-watch.1` and so on.
+///
+/// # Errors
+/// When the directory cannot be made or a page not be written.
+pub fn pages(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, None, directory)
+}
+
+/// The page of a command, and below it those of its subcommands.
+fn write_pages(command: &clap::Command, parent: Option<&str>, directory: &Path) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let mut out = Vec::new();
+    let man = Man::new(command.clone())
+        .source(concat!("slowpath ", env!("CARGO_PKG_VERSION")))
+        .manual("slowpath");
+    man.render_title(&mut out)?;
+    man.render_name_section(&mut out)?;
+    man.render_synopsis_section(&mut out)?;
+    man.render_description_section(&mut out)?;
+    man.render_options_section(&mut out)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut out)?;
+    }
+    notes(".SH NOTES", command, &mut out)?;
+    let mut related: Vec<&str> = parent.into_iter().collect();
+    related.extend(
+        command
+            .get_subcommands()
+            .filter_map(|s| s.get_display_name()),
+    );
+    if !related.is_empty() {
+        writeln!(out, ".SH \"SEE ALSO\"")?;
+        let related: Vec<String> = related
+            .iter()
+            .map(|name| format!("\\fB{}\\fR(1)", name.replace('-', "\\-")))
+            .collect();
+        writeln!(out, "{}", related.join(",\n"))?;
+    }
+    fs::write(directory.join(format!("{name}.1")), out)?;
+    for sub in command.get_subcommands() {
+        write_pages(sub, Some(name), directory)?;
+    }
+    Ok(())
 }
 
 /// What stands after the options, its lines as they are.
@@ -87,6 +138,23 @@ mod tests {
             );
         }
         assert!(text.contains("tcp\\-info") && text.contains(".TH slowpath 1"));
+    }
+
+    #[test]
+    fn an_installation_has_a_page_a_command() {
+        let directory = tempfile::tempdir().unwrap();
+        pages(directory.path()).unwrap();
+        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        let main = read("slowpath.1");
+        for command in Cli::command().get_subcommands() {
+            let name = format!("slowpath-{}", command.get_name());
+            let page = read(&format!("{name}.1"));
+            assert!(page.contains(&format!(".TH {name} 1")), "{name}");
+            assert!(main.contains(&name.replace('-', "\\-")), "{name}");
+        }
+        // Commands below commands, and what stands after a command's options.
+        assert!(read("slowpath-lab-up.1").contains("fBslowpath\\-lab\\fR(1)"));
+        assert!(read("slowpath-watch.1").contains("Filters are ss(8) expressions"));
     }
 
     #[test]

@@ -273,7 +273,7 @@ impl Carrier {
     /// How many have something to read.
     fn wait(&mut self, nanos: u64) -> usize {
         let timeout = libc::timespec {
-            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+            tv_sec: (nanos / 1_000_000_000) as _,
             tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
         };
         // SAFETY: the array has as many places as is said, the timeout outlives the call and

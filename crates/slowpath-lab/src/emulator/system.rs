@@ -203,11 +203,13 @@ pub(super) struct Urgency {
 pub(super) fn hurry() -> Urgency {
     // SAFETY: prctl with PR_SET_TIMERSLACK takes integers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1usize) };
-    let parameter = libc::sched_param { sched_priority: 1 };
-    // SAFETY: 0 is the calling thread, and the parameter outlives the call.
+    // The kernel's struct sched_param.
+    let priority: libc::c_int = 1;
+    // SAFETY: 0 is the calling thread, and the parameter outlives the call. musl's function of
+    // that name only says ENOSYS.
     let result = unsafe {
         let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-        libc::sched_setscheduler(0, policy, &raw const parameter)
+        libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority)
     };
     Urgency {
         real_time: result == 0,

@@ -181,7 +181,7 @@ fn wait_for(file: &File, nanoseconds: Option<u64>) {
         revents: 0,
     };
     let time = nanoseconds.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     });
     let pointer = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

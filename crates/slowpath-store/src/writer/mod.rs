@@ -6,6 +6,7 @@
 //! ([`mod@finish`]), so that neither a slow disk nor a conversion delays the polling or
 //! the next batch.
 
+mod aside;
 mod finish;
 mod write;
 
@@ -113,7 +114,7 @@ pub struct LogWriter {
 
 impl LogWriter {
     /// Opens the log in `dir`, which is created if it does not exist, and begins to convert
-    /// what earlier runs left in the spool.
+    /// what earlier runs left in the spool, what an older version set aside included.
     ///
     /// # Errors
     /// The directory cannot be created or written, another process writes to it, or a
@@ -125,6 +126,7 @@ impl LogWriter {
         for hour in layout::hours(dir)? {
             crate::convert::sweep(&hour)?;
         }
+        aside::take_back(dir)?;
         let left = layout::spools(dir)?;
         let shared = Arc::new(Shared::default());
         {

@@ -363,7 +363,13 @@ fn hardware_type(name: &CString) -> io::Result<u16> {
         *to = *from as libc::c_char;
     }
     // SAFETY: the request takes an ifreq with a name that ends with NUL, and fills it in.
-    let got = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
+    let got = unsafe {
+        libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCGIFHWADDR as _,
+            &raw mut request,
+        )
+    };
     checked(got)?;
     // SAFETY: this is the member that SIOCGIFHWADDR fills in.
     Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family)
