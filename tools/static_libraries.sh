@@ -61,7 +61,7 @@ EOF
 
 # libelf's own list of its files.
 elf=$(sed -n '/^libelf_a_SOURCES/,/[^\\]$/p' "$source/elfutils/libelf/Makefile.am" |
-    tr -d '\\' | sed 's/libelf_a_SOURCES =//')
+    sed -e 's/libelf_a_SOURCES =//' -e 's/[\]$//')
 flags=(-O2 -fPIC -ffunction-sections -fdata-sections "-ffile-prefix-map=$source=libbpf-sys")
 compile() {
     local from=$1 to=$2
