@@ -2,7 +2,6 @@
 //! docs/upgrade.md: a log of every released version is continued by this one, and what a
 //! downgrade set aside comes back.
 
-#[allow(dead_code)] // each test binary uses its part
 mod records;
 
 use records::{BOOT, Random};
