@@ -28,6 +28,8 @@ pub enum Actor {
     NetworkOperator,
     /// Developer or operator of the receiving side.
     ReceiverSide,
+    /// The developer of the application that accepts connections.
+    AcceptingDeveloper,
 }
 
 impl fmt::Display for Actor {
@@ -37,6 +39,7 @@ impl fmt::Display for Actor {
             Actor::HostOperator => "host operator",
             Actor::NetworkOperator => "network operator",
             Actor::ReceiverSide => "receiver side",
+            Actor::AcceptingDeveloper => "developer of the accepting application",
         })
     }
 }

@@ -17,6 +17,7 @@
 
 mod advice;
 mod delta;
+mod listeners;
 mod measure;
 mod opened;
 mod rules;
@@ -26,6 +27,7 @@ mod thresholds;
 mod totals;
 
 pub use advice::{Actor, Advice, AdviceContext, advise};
+pub use listeners::{ListenRound, ListenerPair, advise_listener, judge_listeners};
 pub use measure::{Measure, Measures, classify, measure};
 pub use opened::opened;
 pub use sizing::{SendBufferSizing, size_send_buffer};

@@ -13,6 +13,7 @@
 //! statistic that a kernel may lack is an `Option`, never a zero.
 
 mod connection;
+mod listener;
 mod owner;
 mod problem;
 mod record;
@@ -20,6 +21,10 @@ mod stats;
 mod units;
 
 pub use connection::{ConnectionId, FourTuple, Origin, normalise};
+pub use listener::{
+    ListenCounters, ListenSettings, ListenerDeltas, ListenerId, ListenerInterval, ListenerSnapshot,
+    ListenerVerdict,
+};
 pub use owner::{
     Cgroup, CgroupSource, Claim, Container, Holder, Owner, Ownership, Process, ProcessStart,
     UnknownOwner, UnknownOwners,

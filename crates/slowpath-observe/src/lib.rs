@@ -12,6 +12,7 @@
 
 pub mod bpf;
 pub mod inet_diag;
+pub mod listeners;
 pub mod mlab;
 pub mod tcp_info;
 

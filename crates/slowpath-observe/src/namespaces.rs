@@ -42,7 +42,8 @@ pub(crate) fn in_each(work: impl Fn() + Sync) {
     });
 }
 
-fn candidates() -> impl Iterator<Item = PathBuf> {
+/// Where namespaces can be entered: names under `/run/netns`, and processes.
+pub(crate) fn candidates() -> impl Iterator<Item = PathBuf> {
     let named = fs::read_dir("/run/netns").into_iter().flatten();
     let processes = fs::read_dir("/proc").into_iter().flatten();
     named

@@ -65,6 +65,10 @@ pub fn who(actor: Actor, owner: Option<&Owner>, tuple: Option<FourTuple>) -> Str
             format!("the developer of {}", process(owner))
         }
         (Actor::SenderDeveloper, ..) => "the developer of the sending application".to_owned(),
+        (Actor::AcceptingDeveloper, Some(owner), _) if owner.process().is_some() => {
+            format!("the developer of {}", process(owner))
+        }
+        (Actor::AcceptingDeveloper, ..) => "the developer of the accepting application".to_owned(),
         (Actor::HostOperator, ..) => "the operator of this host".to_owned(),
         (Actor::NetworkOperator, _, Some(t)) => format!(
             "the operator of the network from {} to {}",

@@ -8,7 +8,14 @@ use std::io;
 use std::os::fd::AsFd;
 
 /// Maps that every probe declares and the first one makes.
-const SHARED: [&str; 5] = ["connections", "shared", "notes", "suspects", "area"];
+const SHARED: [&str; 6] = [
+    "connections",
+    "shared",
+    "notes",
+    "suspects",
+    "area",
+    "listeners",
+];
 
 /// A probe in the kernel; it ends with this value.
 pub(super) struct Loaded {
@@ -40,6 +47,8 @@ pub(super) fn load(
         let link = match program.name().to_str() {
             // Run by `BpfTier::collect`, attached to nothing.
             Some("collect") => continue,
+            // Attached by `ListenerEyes::open`.
+            Some("walk_listeners" | "listener_holders") => continue,
             Some("snapshot") => {
                 let connections = shared_maps.iter().find(|m| m.name() == "connections");
                 let connections =

@@ -8,6 +8,7 @@
 //! on kernels before 6.2, the poll is a walk over the socket storage instead, which finds
 //! what was missed. No snapshot is copied through a system call.
 
+mod listeners;
 mod load;
 mod poll;
 
@@ -17,6 +18,7 @@ use crate::probes::{self, Probe};
 use crate::wire::{CallRecord, Context, Note, OwnerRecord, Record, Shared};
 use crate::{Call, Direction, Feature, FeatureState, ProgramCost, boot_id, monotonic};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, RingBuffer};
+use listeners::ListenerEyes;
 use load::{Loaded, load, map, ring};
 use poll::drain;
 use slowpath_model::{Holder, LossCounters, Micros, MonoNanos, ProcessStart};
@@ -130,6 +132,7 @@ pub struct BpfTier {
     snapshot_link: Link,
     seed_link: Option<Link>,
     owner_link: Option<Link>,
+    listener: Option<ListenerEyes>,
     closes: RingBuffer<'static>,
     closed: Rc<RefCell<Vec<Record>>>,
     calls: Option<RingBuffer<'static>>,
@@ -271,11 +274,13 @@ impl BpfTier {
         };
         let seed_link = take("seed");
         let owner_link = take("owner");
+        let listener = ListenerEyes::open(&mut loaded);
 
         let mut tier = BpfTier {
             snapshot_link,
             seed_link,
             owner_link,
+            listener,
             closes,
             closed,
             calls,

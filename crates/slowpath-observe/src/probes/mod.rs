@@ -8,6 +8,7 @@ use slowpath_model::Problem;
 pub(crate) mod calls;
 pub(crate) mod changes;
 pub(crate) mod lifecycle;
+pub(crate) mod listener;
 pub(crate) mod owner;
 pub(crate) mod recovery;
 pub(crate) mod seed;
@@ -32,13 +33,14 @@ pub(crate) struct Probe {
 }
 
 /// All probes, in the order in which they are loaded.
-pub(crate) const ALL: [&Probe; 8] = [
+pub(crate) const ALL: [&Probe; 9] = [
     &lifecycle::PROBE,
     &snapshot::PROBE,
     &changes::PROBE,
     &segment::PROBE,
     &recovery::PROBE,
     &calls::PROBE,
+    &listener::PROBE,
     &seed::PROBE,
     &owner::PROBE,
 ];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The seed: gives storage to the connections that are older than the agent. Walks the
+ * The seed: gives storage to the connections and listeners that are older than the agent. Walks the
  * TCP sockets of the network namespace of whoever opens the iterator (Linux 5.9).
  */
-#include "../connection.bpf.h"
+#include "../listener.bpf.h"
 
 SEC("iter/tcp")
 int seed(struct bpf_iter__tcp *ctx)
@@ -23,8 +23,11 @@ int seed(struct bpf_iter__tcp *ctx)
 	switch (skc->skc_state) {
 	case TCP_TIME_WAIT:
 	case TCP_CLOSE:
-	case TCP_LISTEN:
 	case TCP_NEW_SYN_RECV:
+		return 0;
+	case TCP_LISTEN:
+		if (!bpf_sk_storage_get(&listeners, sk, 0, 0) && !meet_listener(sk))
+			__sync_fetch_and_add(&s->storage_failed, 1);
 		return 0;
 	}
 	if (bpf_sk_storage_get(&connections, sk, 0, 0))

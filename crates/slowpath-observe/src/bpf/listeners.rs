@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Listening sockets in the BPF tier: a walk over their storage hands over those that have
+//! something to show, in every network namespace.
+
+use super::load::{Loaded, map, ring};
+use super::poll::drain;
+use super::{BpfTier, PollError};
+use crate::listeners::{ListenerRound, ListenerSighting};
+use crate::mapped::Mapped;
+use crate::wire::command;
+use libbpf_rs::{Iter, Link, MapCore, RingBuffer};
+use slowpath_model::{
+    ListenSettings, ListenerId, ListenerSnapshot, Micros, MonoNanos, Owner, Tier, normalise,
+};
+use std::cell::RefCell;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+const AF_INET6: u8 = 10;
+const CLOSED: u8 = 1;
+const SEEN_OPENED: u8 = 2;
+const REUSE_PORT: u8 = 4;
+
+/// `struct listener_record` of `probes/listener/mod.bpf.c`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct ListenerRecord {
+    cookie: u64,
+    at_ns: u64,
+    netns: u32,
+    pid: u32,
+    base_drops: u32,
+    drops: u32,
+    accept_queue: u32,
+    backlog: u32,
+    syn_queue: u32,
+    young: u32,
+    cookie_jiffies: u32,
+    somaxconn: u32,
+    max_syn_backlog: u32,
+    port: u16,
+    family: u8,
+    flags: u8,
+    syncookies: u8,
+    abort_on_overflow: u8,
+    pad: u16,
+    address: [u8; 16],
+    command: [u8; 16],
+    pad2: u32,
+}
+
+/// `struct listening`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Listening {
+    emit_all: u64,
+    opened: u64,
+    closed: u64,
+    storage_failed: u64,
+    closes_dropped: u64,
+    visited: u64,
+}
+
+/// `struct holder`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct HolderRecord {
+    cookie: u64,
+    pid: u32,
+    pad: u32,
+    command: [u8; 16],
+}
+
+impl ListenerRecord {
+    fn sighting(&self, boot_id: u128, hz: u32) -> ListenerSighting {
+        let ip: IpAddr = if self.family == AF_INET6 {
+            Ipv6Addr::from(self.address).into()
+        } else {
+            let [a, b, c, d, ..] = self.address;
+            Ipv4Addr::new(a, b, c, d).into()
+        };
+        let cookie_age = (self.cookie_jiffies != u32::MAX).then(|| {
+            let jiffies = u64::from(self.cookie_jiffies);
+            Micros(jiffies * 1_000_000 / u64::from(hz.max(1)))
+        });
+        ListenerSighting {
+            snapshot: ListenerSnapshot {
+                id: ListenerId {
+                    boot_id,
+                    netns: self.netns,
+                    cookie: self.cookie,
+                },
+                local: SocketAddr::new(normalise(ip), self.port),
+                at: MonoNanos(self.at_ns),
+                closed: self.flags & CLOSED != 0,
+                tier: Tier::Bpf,
+                opener: (self.flags & SEEN_OPENED != 0).then(|| Owner {
+                    pid: self.pid,
+                    command: command(&self.command),
+                }),
+                reuse_port: Some(self.flags & REUSE_PORT != 0),
+                accept_queue: self.accept_queue,
+                backlog: self.backlog,
+                drops: Some(self.drops.into()),
+                syn_queue: Some(self.syn_queue),
+                young: Some(self.young),
+                cookie_age,
+            },
+            settings: ListenSettings {
+                somaxconn: Some(self.somaxconn),
+                max_syn_backlog: Some(self.max_syn_backlog),
+                syncookies: Some(self.syncookies.into()),
+                abort_on_overflow: Some(self.abort_on_overflow != 0),
+            },
+            first_drops: Some(self.base_drops.into()),
+        }
+    }
+}
+
+/// The listener probe, attached.
+pub(super) struct ListenerEyes {
+    walk: Link,
+    holders: Link,
+    page: Mapped<Listening>,
+    closes: RingBuffer<'static>,
+    closed: Rc<RefCell<Vec<ListenerRecord>>>,
+    /// Walks made.
+    walks: u64,
+}
+
+impl ListenerEyes {
+    /// Attaches the iterators; `None` where the probe did not load or they do not attach.
+    pub(super) fn open(loaded: &mut [Loaded]) -> Option<Self> {
+        let storage = map(loaded, "listener", "listeners").ok()?;
+        let page = map(loaded, "listener", "listening").ok()?;
+        let closes = map(loaded, "listener", "listeners_closed").ok()?;
+        let object = &mut loaded.iter_mut().find(|l| l.probe.name == "listener")?.object;
+        let (mut walk, mut holders) = (None, None);
+        for program in object.progs_mut() {
+            match program.name().to_str() {
+                Some("walk_listeners") => walk = program.attach_iter(storage.as_fd()).ok(),
+                Some("listener_holders") => holders = program.attach().ok(),
+                _ => {}
+            }
+        }
+        let closed = Rc::new(RefCell::new(Vec::new()));
+        let closes = ring(&closes, {
+            let closed = Rc::clone(&closed);
+            move |bytes: &[u8]| {
+                if let Ok((record, _)) = ListenerRecord::read_from_prefix(bytes) {
+                    closed.borrow_mut().push(record);
+                }
+            }
+        })
+        .ok()?;
+        Some(ListenerEyes {
+            walk: walk?,
+            holders: holders?,
+            page: Mapped::new(page.as_fd(), 1).ok()?,
+            closes,
+            closed,
+            walks: 0,
+        })
+    }
+}
+
+fn read(link: &Link, what: &'static str) -> Result<Vec<u8>, PollError> {
+    let mut iterator = Iter::new(link).map_err(|source| PollError::Open { what, source })?;
+    drain(&mut iterator).map_err(|source| PollError::Read { what, source })
+}
+
+impl BpfTier {
+    /// One round over the listeners: those that dropped something since the last round,
+    /// whose queues are full, that sent cookies of late or that are new; with `all`, every
+    /// one; and those that closed. `None` without the `listener` feature.
+    ///
+    /// # Errors
+    /// If the iterator or the ring of closed listeners cannot be read.
+    pub fn listeners(&mut self, all: bool) -> Result<Option<ListenerRound>, PollError> {
+        let Some(eyes) = &mut self.listener else {
+            return Ok(None);
+        };
+        eyes.page.update(|page| {
+            // SAFETY: `page` points to the mapped value.
+            unsafe { (&raw mut (*page).emit_all).write_volatile(all.into()) }
+        });
+        let bytes = read(&eyes.walk, "listeners")?;
+        eyes.walks += 1;
+        eyes.closes.consume().map_err(PollError::Closes)?;
+        let page = eyes.page.first();
+        let (boot_id, hz) = (self.context.boot_id, self.context.hz);
+        let mut sightings: Vec<ListenerSighting> = bytes
+            .chunks_exact(size_of::<ListenerRecord>())
+            .filter_map(|record| ListenerRecord::read_from_bytes(record).ok())
+            .map(|record| record.sighting(boot_id, hz))
+            .collect();
+        let closed = eyes.closed.borrow_mut().split_off(0);
+        sightings.extend(closed.iter().map(|record| record.sighting(boot_id, hz)));
+        Ok(Some(ListenerRound {
+            sightings,
+            complete: all,
+            dropped: page.storage_failed + page.closes_dropped,
+        }))
+    }
+
+    /// Listeners met by all rounds so far, those left out included, and the number of rounds.
+    pub fn listeners_visited(&self) -> (u64, u64) {
+        self.listener
+            .as_ref()
+            .map_or((0, 0), |eyes| (eyes.page.first().visited, eyes.walks))
+    }
+
+    /// Who holds which listener: calls `sink` with the cookie and each holder.
+    ///
+    /// # Errors
+    /// If the iterator cannot be read. Without the `listener` feature nothing is found.
+    pub fn listener_holders(&mut self, mut sink: impl FnMut(u64, Owner)) -> Result<(), PollError> {
+        let Some(eyes) = &self.listener else {
+            return Ok(());
+        };
+        for record in read(&eyes.holders, "open files")?.chunks_exact(size_of::<HolderRecord>()) {
+            if let Ok(record) = HolderRecord::read_from_bytes(record) {
+                let owner = Owner {
+                    pid: record.pid,
+                    command: command(&record.command),
+                };
+                sink(record.cookie, owner);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Listening sockets, whichever tier sees them, and what their namespaces count
+//! (`/proc/net/netstat`).
+//!
+//! A namespace's counters of listening move only while something listens in it. So they
+//! are read once where a namespace is met, and then only in rounds in which one of its
+//! listeners shows something.
+
+use crate::namespaces;
+use slowpath_model::{ListenCounters, ListenSettings, ListenerSnapshot};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// One listener, seen once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerSighting {
+    /// What was seen.
+    pub snapshot: ListenerSnapshot,
+    /// Its namespace's settings.
+    pub settings: ListenSettings,
+    /// What it had dropped when the eyes first met it; `None` where this sighting is the
+    /// first.
+    pub first_drops: Option<u64>,
+}
+
+/// What one round over the listeners saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenerRound {
+    /// Listeners that have something to show, or all of them.
+    pub sightings: Vec<ListenerSighting>,
+    /// Whether these are all that live.
+    pub complete: bool,
+    /// Listeners for which no storage or room was to be had, since the start.
+    pub dropped: u64,
+}
+
+/// The counters in the text of `/proc/net/netstat`: pairs of lines, names and numbers.
+pub fn parse_netstat(text: &str) -> ListenCounters {
+    let mut counters = ListenCounters::default();
+    let mut lines = text.lines();
+    while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
+        let (Some(names), Some(values)) =
+            (names.strip_prefix("TcpExt:"), values.strip_prefix("TcpExt:"))
+        else {
+            continue;
+        };
+        for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
+            let place = match name {
+                "ListenOverflows" => &mut counters.overflows,
+                "ListenDrops" => &mut counters.drops,
+                "TCPReqQFullDrop" => &mut counters.queue_full_drops,
+                "TCPReqQFullDoCookies" => &mut counters.queue_full_cookies,
+                "SyncookiesSent" => &mut counters.cookies_sent,
+                _ => continue,
+            };
+            *place = value.parse().ok();
+        }
+    }
+    counters
+}
+
+fn read(path: &Path) -> Option<ListenCounters> {
+    Some(parse_netstat(&fs::read_to_string(path).ok()?))
+}
+
+/// The counters of the calling thread's namespace.
+pub fn own_counters() -> Option<ListenCounters> {
+    read(Path::new("/proc/thread-self/net/netstat"))
+}
+
+/// The settings of the calling thread's namespace.
+pub fn own_settings() -> ListenSettings {
+    let number = |path: &str| {
+        let text = fs::read_to_string(Path::new("/proc/sys/net").join(path)).ok()?;
+        text.trim().parse::<u32>().ok()
+    };
+    ListenSettings {
+        somaxconn: number("core/somaxconn"),
+        max_syn_backlog: number("ipv4/tcp_max_syn_backlog"),
+        syncookies: number("ipv4/tcp_syncookies"),
+        abort_on_overflow: number("ipv4/tcp_abort_on_overflow").map(|n| n != 0),
+    }
+}
+
+/// Reads the counters of namespaces by their inode numbers, and remembers how it got there.
+#[derive(Debug, Default)]
+pub struct Netstats {
+    paths: HashMap<u32, PathBuf>,
+}
+
+/// Ways to namespaces that are remembered; beyond, they are looked for each time.
+const MAX_PATHS: usize = 4_096;
+
+impl Netstats {
+    /// The counters of every namespace that can be reached now, by inode number.
+    pub fn all() -> HashMap<u32, ListenCounters> {
+        let found = Mutex::new(HashMap::new());
+        namespaces::in_each(|| {
+            let inode = fs::metadata("/proc/thread-self/ns/net").map(|m| m.ino() as u32);
+            if let (Ok(inode), Some(counters), Ok(mut found)) =
+                (inode, own_counters(), found.lock())
+            {
+                found.insert(inode, counters);
+            }
+        });
+        found.into_inner().unwrap_or_default()
+    }
+
+    /// The counters of the namespace with that inode number; `pid` is a process that may be
+    /// in it. `None` if no way leads there.
+    pub fn counters(&mut self, netns: u32, pid: Option<u32>) -> Option<ListenCounters> {
+        let known = self.paths.get(&netns).cloned();
+        let hint = pid.map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
+        let way = [known, hint]
+            .into_iter()
+            .flatten()
+            .find(|path| leads_to(path, netns))
+            .or_else(|| namespaces::candidates().find(|path| leads_to(path, netns)))?;
+        if self.paths.len() < MAX_PATHS || self.paths.contains_key(&netns) {
+            self.paths.insert(netns, way.clone());
+        }
+        match way.strip_prefix("/proc") {
+            // `/proc/PID/net` is the process's namespace.
+            Ok(_) => read(&way.parent()?.parent()?.join("net/netstat")),
+            Err(_) => entered(&way),
+        }
+    }
+
+    /// Forgets the way to a namespace.
+    pub fn forget(&mut self, netns: u32) {
+        self.paths.remove(&netns);
+    }
+}
+
+fn leads_to(path: &Path, netns: u32) -> bool {
+    fs::metadata(path).is_ok_and(|m| m.ino() as u32 == netns)
+}
+
+/// The counters of a namespace that only a name keeps alive: read from inside, on a thread
+/// that ends there.
+fn entered(path: &Path) -> Option<ListenCounters> {
+    let namespace = File::open(path).ok()?;
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            // SAFETY: changes only this thread's namespace; the thread ends here.
+            let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+            (entered == 0).then(own_counters).flatten()
+        });
+        reader.join().ok().flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_by_name() {
+        let text = "TcpExt: SyncookiesSent ListenOverflows ListenDrops TCPReqQFullDoCookies TCPReqQFullDrop\n\
+                    TcpExt: 7 3 5 9 2\n\
+                    IpExt: InNoRoutes ListenDrops\n\
+                    IpExt: 0 77\n";
+        assert_eq!(
+            parse_netstat(text),
+            ListenCounters {
+                overflows: Some(3),
+                drops: Some(5),
+                queue_full_drops: Some(2),
+                queue_full_cookies: Some(9),
+                cookies_sent: Some(7),
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_unknown() {
+        for text in ["", "TcpExt:", "TcpExt: ListenDrops\n", "TcpExt: ListenDrops\nTcpExt: x\n"] {
+            assert_eq!(parse_netstat(text), ListenCounters::default(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn this_namespace_is_found_by_its_number() {
+        let own = fs::metadata("/proc/thread-self/ns/net").unwrap().ino() as u32;
+        let found = Netstats::default().counters(own, None).unwrap();
+        assert!(found.drops.is_some() && found.overflows.is_some());
+        assert_eq!(Netstats::default().counters(1, Some(1)), None);
+    }
+}
