@@ -5,6 +5,7 @@
 use crate::book::Book;
 use crate::connections::LiveConnection;
 use crate::eyes::{self, Capabilities, Eyes, TierChoice};
+use crate::listeners::{Listeners, LiveListener};
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, WallMicros};
 use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
@@ -127,6 +128,7 @@ pub struct Agent {
     next_round: MonoNanos,
     next_owners: MonoNanos,
     round: Coverage,
+    listeners: Listeners,
     suspects: Vec<u64>,
     calls: VecDeque<Call>,
     calls_dropped: u64,
@@ -168,6 +170,8 @@ impl Agent {
         };
         let (eyes, capabilities) = Eyes::open(config.tier, &options)?;
         let now = monotonic();
+        let mut listeners = Listeners::default();
+        listeners.start(now, capabilities.tier);
         Ok(Agent {
             eyes,
             capabilities,
@@ -180,6 +184,7 @@ impl Agent {
             next_round: now + ROUNDS,
             next_owners: now,
             round: Coverage::default(),
+            listeners,
             suspects: Vec::new(),
             calls: VecDeque::new(),
             calls_dropped: 0,
@@ -235,6 +240,9 @@ impl Agent {
         if self.book.owners_wanted() && now >= self.next_owners {
             self.next_owners = now + OWNER_ROUNDS;
             self.find_owners()?;
+        }
+        for interval in self.listeners.round(&mut self.eyes, now, wall)? {
+            self.book.log_listener(&interval);
         }
         self.round.polls += 1;
         self.round.repeats += seen.repeats;
@@ -322,6 +330,13 @@ impl Agent {
         self.book.recently_closed()
     }
 
+    /// The listening sockets that were looked at: those that live, and those that closed
+    /// before the latest poll. In the BPF tier one that shows nothing is as it was when it
+    /// last did, or at the latest full round a minute ago at most.
+    pub fn listeners(&self) -> impl Iterator<Item = &LiveListener> {
+        self.listeners.iter()
+    }
+
     /// What can be seen here.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
@@ -332,6 +347,7 @@ impl Agent {
         let mut losses = self.eyes.losses();
         losses.calls_dropped += self.calls_dropped;
         losses.closes_dropped += self.uncounted;
+        losses.storage_failed += self.listeners.lost();
         losses.records_dropped = self.book.records_dropped();
         losses
     }

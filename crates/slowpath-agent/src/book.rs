@@ -5,8 +5,8 @@ use crate::connections::{Connections, HistoryPoint, LiveConnection};
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
 use slowpath_model::{
-    Coverage, IntervalVerdict, Micros, MonoNanos, Owner, Problem, ProblemInterval, Snapshot,
-    WallMicros,
+    Coverage, IntervalVerdict, ListenerInterval, Micros, MonoNanos, Owner, Problem,
+    ProblemInterval, Snapshot, WallMicros,
 };
 use slowpath_observe::Sink;
 use slowpath_store::LogWriter;
@@ -333,6 +333,12 @@ impl Book {
     pub(crate) fn log_coverage(&mut self, coverage: &Coverage) {
         if let Some(log) = &mut self.log {
             log.coverage(coverage);
+        }
+    }
+
+    pub(crate) fn log_listener(&mut self, interval: &ListenerInterval) {
+        if let Some(log) = &mut self.log {
+            log.listener(interval);
         }
     }
 

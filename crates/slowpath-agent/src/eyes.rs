@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The choice of tier, and both tiers behind one face.
 
+use crate::listeners::Walk;
 use crate::owners;
 use rustc_hash::FxHashMap;
 use slowpath_model::{LossCounters, MonoNanos, Owner, Problem, ProblemSet, Snapshot, Tier};
@@ -212,6 +213,44 @@ impl Eyes {
                 let owners = owners::by_inode();
                 for (cookie, inode) in inodes {
                     if let Some(owner) = owners.get(inode) {
+                        sink(*cookie, owner.clone());
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// One walk over the listening sockets: those with something to show, or with `all`
+    /// every one. `None` where they cannot be seen.
+    pub(crate) fn listeners(&mut self, all: bool) -> Result<Option<Walk>, PollError> {
+        match self {
+            Eyes::Bpf(tier) => Ok(tier.listeners(all)?.map(|round| Walk::of(round, None))),
+            Eyes::InetDiag { tier, .. } => {
+                let (round, counters) = tier.listeners()?;
+                let netns = round.sightings.first().map(|s| s.snapshot.id.netns);
+                Ok(Some(Walk::of(round, netns.zip(counters))))
+            }
+        }
+    }
+
+    /// Tells who holds the listeners `wanted`: cookies, and inode numbers where the tier
+    /// knows them.
+    pub(crate) fn listener_holders(
+        &mut self,
+        wanted: &FxHashMap<u64, Option<u32>>,
+        mut sink: impl FnMut(u64, Owner),
+    ) -> Result<(), PollError> {
+        match self {
+            Eyes::Bpf(tier) => Ok(tier.listener_holders(|cookie, owner| {
+                if wanted.contains_key(&cookie) {
+                    sink(cookie, owner);
+                }
+            })?),
+            Eyes::InetDiag { .. } => {
+                let owners = owners::by_inode();
+                for (cookie, inode) in wanted {
+                    if let Some(owner) = inode.and_then(|inode| owners.get(&inode)) {
                         sink(*cookie, owner.clone());
                     }
                 }

@@ -16,10 +16,12 @@ mod agent;
 mod book;
 mod connections;
 mod eyes;
+mod listeners;
 mod owners;
 
 pub use agent::{Agent, Config, FinishReport, PollError, PollReport, StartError};
 pub use connections::{HistoryPoint, LiveConnection};
 pub use eyes::{Capabilities, TierChoice};
+pub use listeners::{LiveListener, Overflows};
 pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};
 pub use slowpath_store::Retention;

@@ -41,8 +41,8 @@ pub struct ListenerSnapshot {
     /// Connections that wait for `accept` (`sk_ack_backlog`).
     pub accept_queue: u32,
     /// What `listen` asked for, at most `net.core.somaxconn` (`sk_max_ack_backlog`). The
-    /// accept queue is full above it (`sk_acceptq_is_full`), the SYN queue at it
-    /// (`inet_csk_reqsk_queue_is_full`).
+    /// accept queue is full above it (`sk_acceptq_is_full`), the SYN queue at it or, in
+    /// later kernels, above it (`inet_csk_reqsk_queue_is_full`).
     pub backlog: u32,
     /// Segments dropped at this socket since it was opened (`sk_drops`), SYNs and last ACKs of
     /// handshakes for want of room above all.
@@ -183,8 +183,8 @@ pub struct ListenerInterval {
     pub listener: ListenerId,
     /// The address it listens on.
     pub local: SocketAddr,
-    /// A process that holds it, if known.
-    pub owner: Option<Owner>,
+    /// A process that holds it, or why none is known.
+    pub owner: Owner,
     /// Which tier saw it.
     pub tier: Tier,
     /// The interval's end.

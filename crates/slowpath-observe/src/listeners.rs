@@ -25,6 +25,11 @@ pub struct ListenerSighting {
     /// What it had dropped when the eyes first met it; `None` where this sighting is the
     /// first.
     pub first_drops: Option<u64>,
+    /// The namespace's cookie (`net->net_cookie`, Linux 5.12), which tells namespaces with
+    /// the same inode number apart; 0 where it is not known.
+    pub netns_cookie: u64,
+    /// Inode number of the socket, where owners are found by it.
+    pub inode: Option<u32>,
 }
 
 /// What one round over the listeners saw.
@@ -43,9 +48,10 @@ pub fn parse_netstat(text: &str) -> ListenCounters {
     let mut counters = ListenCounters::default();
     let mut lines = text.lines();
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
-        let (Some(names), Some(values)) =
-            (names.strip_prefix("TcpExt:"), values.strip_prefix("TcpExt:"))
-        else {
+        let (Some(names), Some(values)) = (
+            names.strip_prefix("TcpExt:"),
+            values.strip_prefix("TcpExt:"),
+        ) else {
             continue;
         };
         for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
@@ -72,6 +78,31 @@ pub fn own_counters() -> Option<ListenCounters> {
     read(Path::new("/proc/thread-self/net/netstat"))
 }
 
+/// The cookie of the calling thread's namespace; 0 if the kernel gives none.
+fn own_cookie() -> u64 {
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let Ok(socket) = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    ) else {
+        return 0;
+    };
+    let mut cookie = 0u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: `cookie` has room for the `length` bytes that the call writes.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &mut length,
+        )
+    };
+    if result == 0 { cookie } else { 0 }
+}
+
 /// The settings of the calling thread's namespace.
 pub fn own_settings() -> ListenSettings {
     let number = |path: &str| {
@@ -96,15 +127,15 @@ pub struct Netstats {
 const MAX_PATHS: usize = 4_096;
 
 impl Netstats {
-    /// The counters of every namespace that can be reached now, by inode number.
-    pub fn all() -> HashMap<u32, ListenCounters> {
+    /// The counters of every namespace that can be reached now, by inode number and cookie.
+    pub fn all() -> HashMap<(u32, u64), ListenCounters> {
         let found = Mutex::new(HashMap::new());
         namespaces::in_each(|| {
             let inode = fs::metadata("/proc/thread-self/ns/net").map(|m| m.ino() as u32);
             if let (Ok(inode), Some(counters), Ok(mut found)) =
                 (inode, own_counters(), found.lock())
             {
-                found.insert(inode, counters);
+                found.insert((inode, own_cookie()), counters);
             }
         });
         found.into_inner().unwrap_or_default()
@@ -178,7 +209,12 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_unknown() {
-        for text in ["", "TcpExt:", "TcpExt: ListenDrops\n", "TcpExt: ListenDrops\nTcpExt: x\n"] {
+        for text in [
+            "",
+            "TcpExt:",
+            "TcpExt: ListenDrops\n",
+            "TcpExt: ListenDrops\nTcpExt: x\n",
+        ] {
             assert_eq!(parse_netstat(text), ListenCounters::default(), "{text:?}");
         }
     }

@@ -423,6 +423,7 @@ pub fn parse_line(line: &[u8]) -> Result<Line, SkipReason> {
     let record = SocketRecord {
         header,
         info: info.as_deref(),
+        drops: None,
         memory: memory.as_deref().and_then(SocketMemory::read),
         congestion: CongestionName::read(congestion.as_deref().unwrap_or_default()),
     };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One spool into the three Parquet files of its segment.
+//! One spool into the Parquet files of its segment.
 //!
 //! The spool is what counts until it is removed: the files are written under temporary
-//! names, flushed and renamed, and only when all three have their names and the directory
+//! names, flushed and renamed, and only when all have their names and the directory
 //! is flushed does the spool go. Killed anywhere before, the next run converts the same
 //! spool into files of the same names; readers ignore the files of a segment whose spool
 //! is there. So nothing is lost and nothing counts twice.
@@ -10,13 +10,16 @@
 use crate::StoreError;
 use crate::cells::{Cell, Column, Flat, Kind, columns_of};
 use crate::interval::{self, Logged};
-use crate::layout::{self, CONNECTIONS, COVERAGE, INTERVALS};
+use crate::layout::{self, CONNECTIONS, COVERAGE, INTERVALS, LISTENERS};
+use crate::listener;
 use crate::options::Evidence;
 use crate::rows::{IDENTITY, SummaryBody};
 use crate::spool::{self, HeaderError, Parsed, Record};
 use crate::table::{self, About, Rows};
 use crate::told::Told;
-use slowpath_model::{ConnectionId, ConnectionSummary, Coverage, Micros, ProblemInterval};
+use slowpath_model::{
+    ConnectionId, ConnectionSummary, Coverage, ListenerInterval, Micros, ProblemInterval,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -51,6 +54,11 @@ pub(crate) fn connection_columns() -> Vec<Column> {
 /// Columns of the coverage table.
 pub(crate) fn coverage_columns() -> Vec<Column> {
     [vec![SEGMENT], columns_of::<Coverage>()].concat()
+}
+
+/// Columns of the listeners table.
+pub(crate) fn listener_columns() -> Vec<Column> {
+    [vec![SEGMENT], listener::COLUMNS.to_vec()].concat()
 }
 
 /// How to convert.
@@ -184,9 +192,10 @@ fn tables(
     parsed: &Parsed,
     settings: Settings,
     carry: Option<&Carry<'_>>,
-) -> [(&'static str, Rows); 3] {
+) -> [(&'static str, Rows); 4] {
     let mut connections = Connections::new();
     let mut coverage = Vec::new();
+    let mut listeners = Vec::new();
     for record in &parsed.records {
         match record {
             Record::Problem(interval) => {
@@ -200,6 +209,7 @@ fn tables(
                 }
             }
             Record::Coverage(record) => coverage.push(&**record),
+            Record::Listener(interval) => listeners.push(&**interval),
         }
     }
     if let Some(carry) = carry {
@@ -211,6 +221,7 @@ fn tables(
     [
         (CONNECTIONS, summaries(&connections, &keys, segment)),
         (COVERAGE, coverages(&coverage, segment)),
+        (LISTENERS, listener_intervals(&listeners, segment)),
         (
             INTERVALS,
             intervals(logged, &connections, &keys, segment, settings.evidence),
@@ -370,6 +381,18 @@ fn coverages(records: &[&Coverage], segment: &str) -> Rows {
         rows.widen(record.end - record.duration, record.end);
         row.truncate(1);
         record.put(&mut row);
+        rows.push(&row);
+    }
+    rows
+}
+
+fn listener_intervals(records: &[&ListenerInterval], segment: &str) -> Rows {
+    let mut rows = Rows::new(listener_columns());
+    let mut row = vec![Cell::Text(segment.to_owned())];
+    for interval in records {
+        rows.widen(interval.end - interval.duration, interval.end);
+        row.truncate(1);
+        interval.put(&mut row);
         rows.push(&row);
     }
     rows

@@ -8,6 +8,7 @@
 //! date=2026-11-21/hour=09/host=NAME/intervals-SEGMENT.parquet
 //!                                   connections-SEGMENT.parquet
 //!                                   coverage-SEGMENT.parquet
+//!                                   listeners-SEGMENT.parquet
 //! ```
 
 use crate::StoreError;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const INTERVALS: &str = "intervals";
 pub(crate) const CONNECTIONS: &str = "connections";
 pub(crate) const COVERAGE: &str = "coverage";
+pub(crate) const LISTENERS: &str = "listeners";
 
 pub(crate) fn spool_dir(dir: &Path) -> PathBuf {
     dir.join("spool")
@@ -98,7 +100,7 @@ pub(crate) fn tables(hour: &Path) -> Result<Vec<TableFile>, StoreError> {
             let Some(stem) = name.strip_suffix(".parquet") else {
                 continue;
             };
-            for table in [INTERVALS, CONNECTIONS, COVERAGE] {
+            for table in [INTERVALS, CONNECTIONS, COVERAGE, LISTENERS] {
                 if let Some(segment) = stem.strip_prefix(table).and_then(|s| s.strip_prefix('-')) {
                     found.push(TableFile {
                         segment: segment.to_owned(),

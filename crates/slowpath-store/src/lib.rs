@@ -26,6 +26,7 @@ mod convert;
 mod error;
 mod interval;
 mod layout;
+mod listener;
 mod lock;
 mod options;
 mod owner_rows;

@@ -8,13 +8,15 @@
 use crate::cells::{Cell, Flat, Row, columns_of};
 use crate::convert::supersedes;
 use crate::interval::Logged;
-use crate::layout::{self, CONNECTIONS, COVERAGE, INTERVALS, TableFile};
+use crate::layout::{self, CONNECTIONS, COVERAGE, INTERVALS, LISTENERS, TableFile};
+use crate::listener;
 use crate::rows::{IDENTITY, SummaryBody};
 use crate::spool::{self, HeaderError, Record};
 use crate::told::Told;
 use crate::{StoreError, convert, table};
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, ProblemInterval, ProblemSet, WallMicros,
+    ConnectionId, ConnectionSummary, Coverage, ListenerInterval, ProblemInterval, ProblemSet,
+    WallMicros,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -262,6 +264,39 @@ impl LogReader {
             },
         )?;
         rows.sort_by_key(|c| c.end);
+        Ok(Read { rows, report })
+    }
+
+    /// The intervals in which a listener had a problem that have a part in `range`, by their
+    /// ends. Logs written before there were any have none.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed. Files that cannot be read are reported.
+    pub fn listeners(&self, range: TimeRange) -> Result<Read<ListenerInterval>, StoreError> {
+        let mut rows = Vec::new();
+        let mut give = |interval: ListenerInterval| {
+            if range.meets(interval.end - interval.duration, interval.end) {
+                rows.push(interval);
+            }
+        };
+        let mut report = ReadReport::default();
+        let spooled = self.spools(&mut report, |record| {
+            if let Record::Listener(interval) = record {
+                give(*interval);
+            }
+        })?;
+        let wanted = |file: &TableFile, table: table::Table, bad: &mut u64| {
+            table.rows(
+                &file.path,
+                &listener::COLUMNS,
+                |cells| match ListenerInterval::take(&mut Row::new(cells)) {
+                    Some(interval) => give(interval),
+                    None => *bad += 1,
+                },
+            )
+        };
+        self.files(LISTENERS, range, &spooled, &mut report, wanted)?;
+        rows.sort_by_key(|i| (i.end, i.listener));
         Ok(Read { rows, report })
     }
 

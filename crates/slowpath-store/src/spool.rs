@@ -20,7 +20,7 @@
 //! | 2 | `b7 1e`: where a record may begin, to find the next one after damage |
 //! | 2 | payload length |
 //! | 4 | CRC-32 of kind, length and payload |
-//! | 1 | kind: 1 interval, 2 summary, 3 coverage; others are skipped and counted |
+//! | 1 | kind: 1 interval, 2 summary, 3 coverage, 4 listener; others are skipped and counted |
 //! | n | payload: number of columns, presence bits, one value for each present column |
 //!
 //! A payload has the columns of its table in their order (`docs/log-format.md`), exact:
@@ -29,9 +29,12 @@
 
 use crate::cells::{Cell, Column, Flat, Kind, Row, columns_of};
 use crate::interval::{self, Logged};
+use crate::listener;
 use crate::rows::{IDENTITY, SummaryBody};
 use crate::{HostIdentity, SCHEMA_VERSION};
-use slowpath_model::{ConnectionId, ConnectionSummary, Coverage, ProblemInterval, WallMicros};
+use slowpath_model::{
+    ConnectionId, ConnectionSummary, Coverage, ListenerInterval, ProblemInterval, WallMicros,
+};
 use std::sync::LazyLock;
 
 /// Version of the framing that this crate writes.
@@ -54,6 +57,8 @@ pub enum Record {
     Summary(Box<ConnectionSummary>),
     /// What was looked at.
     Coverage(Box<Coverage>),
+    /// An interval in which a listener had a problem.
+    Listener(Box<ListenerInterval>),
 }
 
 /// Whose spool it is.
@@ -189,9 +194,22 @@ impl Encoder {
         self.frame(3, &COVERAGE, out);
     }
 
+    /// Appends a listener's interval.
+    pub(crate) fn listener(&mut self, interval: &ListenerInterval, out: &mut Vec<u8>) {
+        self.row.clear();
+        interval.put(&mut self.row);
+        self.leave_out_boot();
+        self.frame(4, &listener::COLUMNS, out);
+    }
+
     fn identity(&mut self, id: &ConnectionId) {
         self.row.clear();
         id.put(&mut self.row);
+        self.leave_out_boot();
+    }
+
+    /// The header has the host's own boot id.
+    fn leave_out_boot(&mut self) {
         if self.row[0] == self.boot {
             self.row[0] = Cell::Null;
         }
@@ -335,6 +353,10 @@ fn decode(kind: u8, payload: &[u8], header: &Header) -> Payload {
             Some(Record::Coverage(Box::new(Coverage::take(&mut Row::new(
                 &cells,
             ))?)))
+        }),
+        4 => decode_row(&listener::COLUMNS, payload).and_then(|mut cells| {
+            let interval = ListenerInterval::take(&mut own(&mut cells, header))?;
+            Some(Record::Listener(Box::new(interval)))
         }),
         _ => return Payload::Unknown,
     };

@@ -348,7 +348,9 @@ fn cell(array: &ArrayRef, column: &Column, i: usize) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use crate::convert::{connection_columns, coverage_columns, interval_columns};
+    use crate::convert::{
+        connection_columns, coverage_columns, interval_columns, listener_columns,
+    };
 
     #[test]
     fn every_column_is_documented() {
@@ -362,6 +364,7 @@ mod tests {
             ("## intervals", interval_columns()),
             ("## connections", connection_columns()),
             ("## coverage", coverage_columns()),
+            ("## listeners", listener_columns()),
         ] {
             for column in columns {
                 let name = format!("`{}`", column.name);
@@ -372,7 +375,12 @@ mod tests {
 
     #[test]
     fn column_names_are_distinct() {
-        for columns in [interval_columns(), connection_columns(), coverage_columns()] {
+        for columns in [
+            interval_columns(),
+            connection_columns(),
+            coverage_columns(),
+            listener_columns(),
+        ] {
             let mut names: Vec<_> = columns.iter().map(|c| c.name).collect();
             names.sort_unstable();
             names.dedup();

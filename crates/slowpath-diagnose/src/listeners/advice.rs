@@ -5,7 +5,8 @@ use crate::{Actor, Advice};
 use slowpath_model::{ListenerDeltas, Problem};
 
 const ACCEPT_SOURCE: &str = "listen(2); tcp(7) on tcp_abort_on_overflow; sk_acceptq_is_full";
-const SYN_SOURCE: &str = "RFC 4987 sections 3.2 and 3.6; tcp(7) on tcp_syncookies; tcp_conn_request";
+const SYN_SOURCE: &str =
+    "RFC 4987 sections 3.2 and 3.6; tcp(7) on tcp_syncookies; tcp_conn_request";
 
 /// Says what to do about a finding on a listener, and who should; `None` for problems that
 /// no listener has.
@@ -79,7 +80,10 @@ fn syn_queue(d: &ListenerDeltas) -> Advice {
                  forged addresses, or the way back to the clients loses packets. ";
     }
     let cookies = d.settings.syncookies;
-    let fits = d.settings.max_syn_backlog.filter(|max| cookies == Some(0) && d.backlog > *max / 4 * 3);
+    let fits = d
+        .settings
+        .max_syn_backlog
+        .filter(|max| cookies == Some(0) && d.backlog > *max / 4 * 3);
     what += &match cookies {
         Some(0) => "SYNs were dropped: set net.ipv4.tcp_syncookies to 1, so that they are \
                     answered without taking room"

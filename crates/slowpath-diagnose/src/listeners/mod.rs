@@ -7,20 +7,21 @@
 //! cookie (`TCPReqQFullDoCookies`); then a full accept queue drops it (`ListenOverflows`);
 //! then, without cookies, a SYN of a peer not known to be alive is dropped in the last
 //! quarter of `tcp_max_syn_backlog`. A handshake's last ACK finds a full accept queue
-//! likewise (`tcp_v4_syn_recv_sock`). All drops are in `ListenDrops` and in `sk_drops`
-//! (`tcp_listendrop`).
+//! likewise (`tcp_v4_syn_recv_sock`). All these are in `ListenDrops` and in `sk_drops`
+//! (`tcp_listendrop`); `sk_drops` has more, such as a SYN repeated for a half-open
+//! connection.
 //!
 //! For one namespace and one interval, with *accept* = `ListenOverflows` and *syn* =
 //! `TCPReqQFullDrop` where cookies are on, and `ListenDrops` less *accept* where they are
 //! off:
 //!
-//! 1. Where *syn* is 0, all that a listener dropped is its accept queue's, as far as
-//!    *accept* allows; where *accept* is 0, its SYN queue's, likewise.
-//! 2. Where one listener alone dropped something and its drops are the namespace's, the
-//!    parts are the namespace's.
-//! 3. Otherwise a listener whose accept queue (or SYN queue) is found full at either end,
-//!    and the other not, dropped for that reason. The one listener that this leaves open
-//!    gets what remains. The numbers count only if they add up to the namespace's.
+//! 1. Where *syn* is 0, what listeners dropped is their accept queues', where *accept* is 0,
+//!    their SYN queues'. Each has its own drops; if those are more than the namespace's,
+//!    the number is known if one listener alone dropped something.
+//! 2. Where one listener alone dropped something, both parts are its.
+//! 3. Otherwise, where each has one of its queues found full at either end and not the
+//!    other, it dropped for that reason. The number is the namespace's if it is the only
+//!    one with that reason, and its own drops if those add up to the namespace's.
 //! 4. What is still open: both queues full means both, without numbers; otherwise the two
 //!    problems could not be told apart and are unmeasured. Without the namespace's counters
 //!    the queues alone decide, without numbers.
@@ -140,7 +141,7 @@ fn split(cases: &mut [Case<'_>], round: &ListenRound<'_>) {
             Some(0) => all.checked_sub(accept)?,
             _ => c.queue_full_drops?,
         };
-        Some((accept, syn, all))
+        Some((accept, syn))
     });
     let mut open: Vec<&mut Case<'_>> = cases
         .iter_mut()
@@ -150,7 +151,7 @@ fn split(cases: &mut [Case<'_>], round: &ListenRound<'_>) {
             None => case.accept_full || case.syn_full,
         })
         .collect();
-    let Some((accept, syn, all)) = totals else {
+    let Some((accept, syn)) = totals else {
         open.into_iter().for_each(by_queues);
         return;
     };
@@ -160,11 +161,15 @@ fn split(cases: &mut [Case<'_>], round: &ListenRound<'_>) {
         let whole = accept + syn;
         let alone = open.len() == 1;
         for case in open {
-            let full = if accept > 0 { case.accept_full } else { case.syn_full };
+            let full = if accept > 0 {
+                case.accept_full
+            } else {
+                case.syn_full
+            };
             let part = match (case.drops, sum) {
                 _ if whole == 0 => Part::None,
                 (Some(drops), Some(sum)) if sum <= whole => Part::Counted(drops),
-                // Some were dropped for another reason: want of memory, no route.
+                // Some were dropped for another reason.
                 (Some(_), Some(_)) if alone => Part::Counted(whole),
                 _ if full => Part::Uncounted,
                 _ => Part::Unknown,
@@ -178,41 +183,41 @@ fn split(cases: &mut [Case<'_>], round: &ListenRound<'_>) {
         return;
     }
     // 2.
-    let accounted = sum == Some(all) && all == accept + syn;
-    if let ([case], true) = (open.as_mut_slice(), accounted) {
+    if let [case] = open.as_mut_slice()
+        && case.drops.is_some_and(|drops| drops >= accept + syn)
+    {
         (case.accept, case.syn) = (Part::of(accept), Part::of(syn));
         return;
     }
     // 3.
-    let (mut accept_left, mut syn_left) = (Some(accept), Some(syn));
-    let mut undecided = Vec::new();
-    for case in &mut open {
-        let drops = case.drops.unwrap_or(0);
-        match (case.accept_full, case.syn_full) {
-            (true, false) => {
-                case.accept = Part::Counted(drops);
-                accept_left = accept_left.and_then(|left| left.checked_sub(drops));
-            }
-            (false, true) => {
-                case.syn = Part::Counted(drops);
-                syn_left = syn_left.and_then(|left| left.checked_sub(drops));
-            }
-            _ => undecided.push(case),
+    if open.iter().all(|c| c.accept_full != c.syn_full) {
+        let (mut accepts, mut syns): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|c| c.accept_full);
+        let parts = shared(&accepts, accept);
+        for (case, part) in accepts.iter_mut().zip(parts) {
+            case.accept = part;
         }
-    }
-    if accounted && let (Some(accept), Some(syn)) = (accept_left, syn_left) {
-        match undecided.as_mut_slice() {
-            [] if accept == 0 && syn == 0 => return,
-            [case] if case.drops == Some(accept + syn) => {
-                (case.accept, case.syn) = (Part::of(accept), Part::of(syn));
-                return;
-            }
-            _ => {}
+        let parts = shared(&syns, syn);
+        for (case, part) in syns.iter_mut().zip(parts) {
+            case.syn = part;
         }
+        return;
     }
     // 4.
     for case in &mut open {
         by_queues(case);
+    }
+}
+
+/// Condition 3: the parts of listeners that dropped for one reason, `total` in all.
+fn shared(cases: &[&mut Case<'_>], total: u64) -> Vec<Part> {
+    let drops: Option<Vec<u64>> = cases.iter().map(|c| c.drops).collect();
+    match drops.as_deref() {
+        Some([one]) if *one >= total => vec![Part::of(total)],
+        Some(all) if all.iter().sum::<u64>() == total => {
+            all.iter().map(|drops| Part::of(*drops)).collect()
+        }
+        _ => vec![Part::Uncounted; cases.len()],
     }
 }
 

@@ -8,12 +8,11 @@ use super::{BpfTier, PollError};
 use crate::listeners::{ListenerRound, ListenerSighting};
 use crate::mapped::Mapped;
 use crate::wire::command;
-use libbpf_rs::{Iter, Link, MapCore, RingBuffer};
+use libbpf_rs::{Iter, Link, RingBuffer};
 use slowpath_model::{
     ListenSettings, ListenerId, ListenerSnapshot, Micros, MonoNanos, Owner, Tier, normalise,
 };
 use std::cell::RefCell;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -29,6 +28,7 @@ const REUSE_PORT: u8 = 4;
 #[repr(C)]
 struct ListenerRecord {
     cookie: u64,
+    netns_cookie: u64,
     at_ns: u64,
     netns: u32,
     pid: u32,
@@ -97,10 +97,8 @@ impl ListenerRecord {
                 at: MonoNanos(self.at_ns),
                 closed: self.flags & CLOSED != 0,
                 tier: Tier::Bpf,
-                opener: (self.flags & SEEN_OPENED != 0).then(|| Owner {
-                    pid: self.pid,
-                    command: command(&self.command),
-                }),
+                opener: (self.flags & SEEN_OPENED != 0)
+                    .then(|| Owner::named(self.pid, &command(&self.command))),
                 reuse_port: Some(self.flags & REUSE_PORT != 0),
                 accept_queue: self.accept_queue,
                 backlog: self.backlog,
@@ -116,6 +114,8 @@ impl ListenerRecord {
                 abort_on_overflow: Some(self.abort_on_overflow != 0),
             },
             first_drops: Some(self.base_drops.into()),
+            netns_cookie: self.netns_cookie,
+            inode: None,
         }
     }
 }
@@ -137,7 +137,10 @@ impl ListenerEyes {
         let storage = map(loaded, "listener", "listeners").ok()?;
         let page = map(loaded, "listener", "listening").ok()?;
         let closes = map(loaded, "listener", "listeners_closed").ok()?;
-        let object = &mut loaded.iter_mut().find(|l| l.probe.name == "listener")?.object;
+        let object = &mut loaded
+            .iter_mut()
+            .find(|l| l.probe.name == "listener")?
+            .object;
         let (mut walk, mut holders) = (None, None);
         for program in object.progs_mut() {
             match program.name().to_str() {
@@ -223,10 +226,7 @@ impl BpfTier {
         };
         for record in read(&eyes.holders, "open files")?.chunks_exact(size_of::<HolderRecord>()) {
             if let Ok(record) = HolderRecord::read_from_bytes(record) {
-                let owner = Owner {
-                    pid: record.pid,
-                    command: command(&record.command),
-                };
+                let owner = Owner::named(record.pid, &command(&record.command));
                 sink(record.cookie, owner);
             }
         }

@@ -12,6 +12,7 @@
 //! connection that lives and dies between two polls is never seen; a new one that its
 //! first dump skips is seen a poll later.
 
+mod listeners;
 mod socket;
 mod table;
 #[cfg(test)]
@@ -21,7 +22,7 @@ pub mod wire;
 pub use socket::DumpError as PollError;
 pub use table::SocketKey;
 
-use slowpath_model::{Micros, Snapshot};
+use slowpath_model::{ListenCounters, Micros, MonoNanos, Snapshot};
 use socket::DiagSocket;
 use std::{fs, io, mem};
 use table::{Place, Table};
@@ -104,6 +105,10 @@ pub struct InetDiag {
     table: Table,
     /// Whether the kernel dumps IPv6 sockets.
     v6: bool,
+    /// The namespace's counters of listening at the last round.
+    listen_counters: Option<ListenCounters>,
+    /// Half-open connections are counted until then.
+    half_open_until: MonoNanos,
 }
 
 impl InetDiag {
@@ -136,6 +141,8 @@ impl InetDiag {
             socket,
             table: Table::new(place, options.changed_only, options.max_sockets),
             v6: true,
+            listen_counters: None,
+            half_open_until: MonoNanos(0),
         })
     }
 
@@ -147,7 +154,9 @@ impl InetDiag {
     /// taken for closed by a poll that failed.
     pub fn poll(&mut self, out: &mut Vec<Snapshot>) -> Result<DumpReport, PollError> {
         let started = crate::monotonic();
-        let InetDiag { socket, table, v6 } = self;
+        let InetDiag {
+            socket, table, v6, ..
+        } = self;
         table.begin();
         let mut report = DumpReport::default();
         report.read_all(socket, table, Family::V4, out)?;

@@ -116,6 +116,18 @@ impl DiagSocket {
         self.exchange(&wire::dump_request(family, sequence), true, each)
     }
 
+    /// Hands every socket of a family in one of `states` (a bit each) to `each`.
+    pub fn dump_states(
+        &mut self,
+        family: Family,
+        states: u32,
+        each: impl FnMut(&SocketRecord, MonoNanos),
+    ) -> Result<DumpEnd, DumpError> {
+        let sequence = self.next_sequence();
+        let request = wire::states_request(family, states, sequence);
+        self.exchange(&request, true, each)
+    }
+
     /// Hands one socket to `each` if it still exists with the same cookie.
     pub fn lookup(
         &mut self,

@@ -71,6 +71,11 @@ impl Table {
         }
     }
 
+    /// Where and how this table counts.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
     /// Begins a poll.
     pub fn begin(&mut self) {
         self.poll += 1;

@@ -315,6 +315,8 @@ pub struct SocketRecord<'a> {
     pub info: Option<&'a [u8]>,
     /// INET_DIAG_SKMEMINFO.
     pub memory: Option<SocketMemory>,
+    /// `SK_MEMINFO_DROPS`: segments dropped at the socket.
+    pub drops: Option<u32>,
     /// INET_DIAG_CONG.
     pub congestion: CongestionName,
 }
@@ -330,13 +332,17 @@ impl<'a> SocketRecord<'a> {
             header,
             info: None,
             memory: None,
+            drops: None,
             congestion: CongestionName::default(),
         };
         for attribute in attributes(&payload[DIAG_HEADER..]) {
             let Attribute { number, value } = attribute?;
             match number {
                 INET_DIAG_INFO => record.info = Some(value),
-                INET_DIAG_SKMEMINFO => record.memory = SocketMemory::read(value),
+                INET_DIAG_SKMEMINFO => {
+                    record.memory = SocketMemory::read(value);
+                    record.drops = SocketMemory::drops(value);
+                }
                 INET_DIAG_CONG => record.congestion = CongestionName::read(value),
                 _ => {}
             }
@@ -518,6 +524,11 @@ pub fn probe_request(family: Family, sequence: u32) -> [u8; REQUEST] {
 /// and with ESTALE if something else has (`sock_diag_check_cookie`).
 pub fn lookup_request(id: &SocketId, sequence: u32) -> [u8; REQUEST] {
     request(id.family, 0, STATES, id.encode(), sequence)
+}
+
+/// A request for every TCP socket of a family in one of `states`, a bit each.
+pub fn states_request(family: Family, states: u32, sequence: u32) -> [u8; REQUEST] {
+    request(family, NLM_F_DUMP, states, [0; SOCKET_ID], sequence)
 }
 
 fn request(

@@ -29,6 +29,7 @@ struct netns_ipv4___listen {
 };
 
 struct net___listen {
+	u64 net_cookie;
 	struct netns_core core;
 	struct netns_ipv4___listen ipv4;
 };

@@ -67,6 +67,13 @@ pub struct SocketMemory {
 }
 
 impl SocketMemory {
+    /// `SK_MEMINFO_DROPS` of the same array (Linux 4.6).
+    pub fn drops(bytes: &[u8]) -> Option<u32> {
+        const DROPS: usize = 8;
+        let word = bytes.get(DROPS * 4..)?.first_chunk()?;
+        Some(u32::from_ne_bytes(*word))
+    }
+
     /// Reads the array of `SK_MEMINFO_*` values (`include/uapi/linux/sock_diag.h`); `None`
     /// if it ends before `SK_MEMINFO_WMEM_QUEUED`.
     pub fn read(bytes: &[u8]) -> Option<Self> {

@@ -13,7 +13,7 @@ mod write;
 use crate::spool::Encoder;
 use crate::{HostIdentity, OpenError, Options, StoreError, layout, lock};
 use finish::Finisher;
-use slowpath_model::{ConnectionSummary, Coverage, ProblemInterval, WallMicros};
+use slowpath_model::{ConnectionSummary, Coverage, ListenerInterval, ProblemInterval, WallMicros};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -174,6 +174,11 @@ impl LogWriter {
     /// Logs what was looked at.
     pub fn coverage(&mut self, coverage: &Coverage) {
         self.append(|encoder, out| encoder.coverage(coverage, out));
+    }
+
+    /// Logs an interval in which a listener had a problem.
+    pub fn listener(&mut self, interval: &ListenerInterval) {
+        self.append(|encoder, out| encoder.listener(interval, out));
     }
 
     fn append(&mut self, encode: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
