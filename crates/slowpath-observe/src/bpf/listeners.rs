@@ -7,7 +7,6 @@ use super::poll::drain;
 use super::{BpfTier, PollError};
 use crate::listeners::{ListenerRound, ListenerSighting};
 use crate::mapped::Mapped;
-use crate::wire::command;
 use libbpf_rs::{Iter, Link, RingBuffer};
 use slowpath_model::{
     ListenSettings, ListenerId, ListenerSnapshot, Micros, MonoNanos, Owner, Tier, normalise,
@@ -118,6 +117,12 @@ impl ListenerRecord {
             inode: None,
         }
     }
+}
+
+/// The text up to the first NUL.
+fn command(bytes: &[u8; 16]) -> String {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// The listener probe, attached.
