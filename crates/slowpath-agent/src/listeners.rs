@@ -65,6 +65,41 @@ pub struct Overflows {
     pub events: u64,
 }
 
+impl LiveListener {
+    /// A listener that was just met.
+    pub fn new(snapshot: ListenerSnapshot, settings: ListenSettings, wall: WallMicros) -> Self {
+        LiveListener {
+            owner: snapshot.opener.clone().unwrap_or_default(),
+            snapshot,
+            settings,
+            holders: Vec::new(),
+            latest: None,
+            accept_overflows: Overflows::default(),
+            syn_overflows: Overflows::default(),
+            first_seen: wall,
+            owners_sought: None,
+            inode: None,
+            round: 0,
+        }
+    }
+
+    /// The latest verdict as the log keeps it, if there is one, its interval ending at `end`.
+    pub fn interval(&self, end: WallMicros) -> Option<ListenerInterval> {
+        let verdict = self.latest.as_ref()?;
+        Some(ListenerInterval {
+            listener: verdict.listener,
+            local: self.snapshot.local,
+            owner: self.owner.clone(),
+            tier: self.snapshot.tier,
+            end,
+            duration: verdict.interval(),
+            findings: verdict.findings.clone(),
+            unmeasured: verdict.unmeasured,
+            deltas: verdict.deltas,
+        })
+    }
+}
+
 impl Overflows {
     fn add(&mut self, verdict: &ListenerVerdict, problem: Problem) {
         if let Some(finding) = verdict.finding(problem) {
@@ -284,20 +319,9 @@ impl Listeners {
             listener
                 .syn_overflows
                 .add(&verdict, Problem::SynQueueOverflow);
-            if !verdict.findings.is_empty() {
-                logged.push(ListenerInterval {
-                    listener: verdict.listener,
-                    local: listener.snapshot.local,
-                    owner: listener.owner.clone(),
-                    tier: listener.snapshot.tier,
-                    end: wall,
-                    duration: verdict.interval(),
-                    findings: verdict.findings.clone(),
-                    unmeasured: verdict.unmeasured,
-                    deltas: verdict.deltas,
-                });
-            }
+            let found = !verdict.findings.is_empty();
             listener.latest = Some(verdict);
+            logged.extend(listener.interval(wall).filter(|_| found));
         }
     }
 
@@ -308,20 +332,9 @@ impl Listeners {
                 known.snapshot.clone_from(snapshot);
                 known
             }
-            None => LiveListener {
-                snapshot: snapshot.clone(),
-                settings: sighting.settings,
-                owner: snapshot.opener.clone().unwrap_or_default(),
-                holders: Vec::new(),
-                latest: None,
-                accept_overflows: Overflows::default(),
-                syn_overflows: Overflows::default(),
-                first_seen: wall,
-                owners_sought: None,
-                inode: sighting.inode,
-                round: 0,
-            },
+            None => LiveListener::new(snapshot.clone(), sighting.settings, wall),
         };
+        listener.inode = sighting.inode;
         listener.settings = sighting.settings;
         listener.round = self.round;
         if snapshot.closed {

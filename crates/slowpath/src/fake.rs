@@ -139,6 +139,8 @@ pub struct FakeSource {
     at: MonoNanos,
     capabilities: Capabilities,
     pub programs: Vec<Vec<ProgramCost>>,
+    /// At every poll the same.
+    pub listeners: Vec<LiveListener>,
     polls: usize,
     pub losses: LossCounters,
 }
@@ -173,6 +175,7 @@ impl FakeSource {
                 fallback: None,
             },
             programs: Vec::new(),
+            listeners: Vec::new(),
             polls: 0,
             losses: LossCounters::default(),
         }
@@ -232,6 +235,10 @@ impl Source for FakeSource {
 
     fn recently_closed(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_> {
         Box::new(self.closed.iter().map(Kept::live))
+    }
+
+    fn listeners(&self) -> Box<dyn Iterator<Item = &LiveListener> + '_> {
+        Box::new(self.listeners.iter())
     }
 
     fn capabilities(&self) -> &Capabilities {

@@ -100,7 +100,8 @@ pub fn real_peer(peer: Option<SocketAddr>) -> Value {
     json!(peer.map(|p| p.to_string()))
 }
 
-fn finding(finding: &Finding, interval: Micros) -> Value {
+/// One finding of an interval of that length.
+pub fn finding(finding: &Finding, interval: Micros) -> Value {
     json!({
         "problem": finding.problem.name(),
         "share": finding.share.fraction_of(interval),

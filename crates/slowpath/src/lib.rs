@@ -29,6 +29,7 @@ pub mod family_tree;
 pub mod filter;
 pub mod json;
 pub mod lab;
+pub mod listeners;
 pub mod machine;
 pub mod manual;
 pub mod overhead;

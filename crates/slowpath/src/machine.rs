@@ -4,7 +4,7 @@
 use crate::args::{Looking, TierArg};
 use crate::failure::Failure;
 use crate::source::{Capabilities, Live, PollReport, ProgramCost, Source, SourceError};
-use slowpath_agent::{Agent, Config, FinishReport, LiveConnection, TierChoice};
+use slowpath_agent::{Agent, Config, FinishReport, LiveConnection, LiveListener, TierChoice};
 use slowpath_model::LossCounters;
 use std::path::Path;
 use std::time::Duration;
@@ -70,6 +70,10 @@ impl Source for Machine {
 
     fn recently_closed(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_> {
         Box::new(self.agent.recently_closed().map(live))
+    }
+
+    fn listeners(&self) -> Box<dyn Iterator<Item = &LiveListener> + '_> {
+        Box::new(self.agent.listeners())
     }
 
     fn capabilities(&self) -> &Capabilities {

@@ -3,8 +3,11 @@
 
 use crate::family_tree::Family;
 use crate::filter::{Filter, Subject};
+use crate::listeners;
 use crate::source::Live;
-use slowpath_model::{ConnectionSummary, Micros, Origin, Problem, ProblemSet, Tier};
+use slowpath_model::{
+    ConnectionSummary, ListenerInterval, Micros, Origin, Problem, ProblemSet, Tier,
+};
 
 /// What a view shows.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +23,13 @@ impl Selection {
     /// interval.
     pub fn selects(&self, live: Live<'_>) -> bool {
         self.in_family(live) && self.filtered(live)
+    }
+
+    /// Whether the view shows a listener.
+    pub fn selects_listener(&self, interval: &ListenerInterval) -> bool {
+        let owner = interval.owner.pid();
+        let mine = |family: &Family| owner.is_some_and(|pid| family.contains(pid));
+        self.family.as_ref().is_none_or(mine) && listeners::selected(&self.filter, interval)
     }
 
     fn filtered(&self, live: Live<'_>) -> bool {

@@ -2,7 +2,7 @@
 //! Where live connections come from: the agent, or a script in tests.
 
 pub use slowpath_agent::{
-    Capabilities, Feature, FeatureState, HistoryPoint, PollReport, ProgramCost,
+    Capabilities, Feature, FeatureState, HistoryPoint, LiveListener, PollReport, ProgramCost,
 };
 
 use slowpath_model::{IntervalVerdict, LossCounters, Micros, Owner, Problem, Snapshot};
@@ -96,6 +96,11 @@ pub trait Source {
     fn connections(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_>;
     /// The connections that closed at the last poll, with their final verdict.
     fn recently_closed(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_>;
+    /// The listening sockets that were looked at, those that closed before the last poll
+    /// included.
+    fn listeners(&self) -> Box<dyn Iterator<Item = &LiveListener> + '_> {
+        Box::new(std::iter::empty())
+    }
     /// What can be seen here.
     fn capabilities(&self) -> &Capabilities;
     /// What was lost so far.

@@ -13,6 +13,7 @@ use crate::args::By;
 use crate::failure::{Failure, Outcome};
 use crate::filter::Filter;
 use crate::json;
+use crate::listeners::{self, Heard};
 use crate::render::{Columns, Paint, bytes, percent, plural, process};
 use crate::tally::{self, found, trouble};
 use crate::watch::lost;
@@ -61,7 +62,7 @@ pub fn write(
     out.flush()?;
     Ok(Outcome::of(
         options.exit_code,
-        report.troubled().next().is_some(),
+        report.troubled().next().is_some() || !report.heard.is_empty(),
     ))
 }
 
@@ -72,12 +73,19 @@ struct Report<'a> {
     groups: Option<(By, Vec<Group>)>,
     covered: Covered,
     unread: Vec<String>,
+    heard: Heard,
 }
 
 impl<'a> Report<'a> {
     fn of(mut records: Records, options: &'a Options) -> Self {
         let coverage = std::mem::take(&mut records.coverage);
         let unread = std::mem::take(&mut records.unread);
+        let mut heard = Heard::default();
+        for interval in std::mem::take(&mut records.listeners) {
+            if listeners::selected(&options.filter, &interval) {
+                heard.add(&interval, 0);
+            }
+        }
         let lives = lives(records, options.range, &options.filter);
         Report {
             options,
@@ -86,6 +94,7 @@ impl<'a> Report<'a> {
             covered: covered(&coverage, options.range),
             lives,
             unread,
+            heard,
         }
     }
 
@@ -125,6 +134,10 @@ impl<'a> Report<'a> {
             lines.push(String::new());
             lines.push("worst connections".to_owned());
             lines.extend(self.worst(paint));
+        }
+        if !self.heard.is_empty() {
+            lines.push(String::new());
+            lines.extend(self.heard.table(LISTED, paint));
         }
         lines.push(String::new());
         lines.extend(self.coverage_lines());
@@ -251,6 +264,7 @@ impl<'a> Report<'a> {
             "table": table_json(&self.table),
             "by": groups,
             "problem_connections": connections,
+            "listeners": self.heard.json(),
             "coverage": {
                 "time_us": c.time.0,
                 "range_us": self.options.range.length().0,

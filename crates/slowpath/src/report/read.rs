@@ -34,9 +34,11 @@ pub fn read(directory: &Path, range: Range) -> Result<Records, Failure> {
     };
     let connections = reader.connections(time).map_err(store)?;
     let coverage = reader.coverage(time).map_err(store)?;
+    let listeners = reader.listeners(time).map_err(store)?;
     let mut unread = Unread::default();
     unread.add(connections.report);
     unread.add(coverage.report);
+    unread.add(listeners.report);
     let straddling: BTreeSet<ConnectionId> = connections
         .rows
         .iter()
@@ -56,6 +58,7 @@ pub fn read(directory: &Path, range: Range) -> Result<Records, Failure> {
     Ok(Records {
         summaries: connections.rows,
         problems,
+        listeners: listeners.rows,
         coverage: coverage.rows,
         unread: unread.lines(),
     })

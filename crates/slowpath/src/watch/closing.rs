@@ -2,12 +2,15 @@
 //! What a live view says when it ends.
 
 use crate::json;
+use crate::listeners::Heard;
 use crate::render::{Columns, Paint, percent, plural, process};
-use crate::source::{Capabilities, Live, PollReport};
+use crate::selection::Selection;
+use crate::source::{Capabilities, Live, LiveListener, PollReport};
 use crate::tally::{Tally, trouble};
 use serde_json::{Value, json};
 use slowpath_model::{
-    ConnectionId, FourTuple, IntervalVerdict, LossCounters, Micros, Owner, Problem,
+    ConnectionId, FourTuple, IntervalVerdict, ListenerInterval, LossCounters, Micros, Owner,
+    Problem,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -34,6 +37,7 @@ pub struct Closing {
     cpu: Micros,
     elapsed: Micros,
     undecided: HashSet<ConnectionId>,
+    listeners: Heard,
 }
 
 impl Closing {
@@ -53,6 +57,20 @@ impl Closing {
             seen.owner.clone_from(live.owner);
         }
         seen.tally.add(verdict);
+    }
+
+    /// Adds the latest verdict on a listener, if the view shows it and it is new; gives it,
+    /// and the number of processes that hold it.
+    pub fn listener(
+        &mut self,
+        live: &LiveListener,
+        selection: &Selection,
+    ) -> Option<(ListenerInterval, usize)> {
+        let latest = live.interval(json::now())?;
+        if !selection.selects_listener(&latest) {
+            return None;
+        }
+        Some((self.listeners.take(live)?, live.holders.len()))
     }
 
     /// Notes a connection of which nobody knows whether it is the command's.
@@ -95,7 +113,7 @@ impl Closing {
 
     /// Whether any problem was found.
     pub fn problems_found(&self) -> bool {
-        !self.total().found().is_empty()
+        !self.total().found().is_empty() || !self.listeners.is_empty()
     }
 
     /// The connections with most problem time, most first.
@@ -159,6 +177,7 @@ impl Closing {
             }
             lines.extend(worst.lines(2, paint));
         }
+        lines.extend(self.listeners.table(NAMED, paint));
         if reasons_said {
             let names: BTreeSet<&str> = capabilities
                 .unmeasured()
@@ -216,6 +235,7 @@ impl Closing {
             json!(self.problem_connections()),
         );
         map.insert("worst".to_owned(), Value::Array(worst));
+        map.insert("listeners".to_owned(), self.listeners.json());
         map.insert("missed".to_owned(), json!(self.missed));
         map.insert("unattributed".to_owned(), json!(self.unattributed()));
         map.insert("cpu_us".to_owned(), json!(self.cpu.0));

@@ -8,6 +8,7 @@ use crate::events::Event;
 use crate::evidence;
 use crate::failure::Failure;
 use crate::json;
+use crate::listeners;
 use crate::render::{Paint, percent, process};
 use crate::selection::Selection;
 use crate::session::{Flow, Viewer};
@@ -72,6 +73,24 @@ impl<'a> Lines<'a> {
             Form::Text(_) => Ok(()),
         }
     }
+
+    fn listeners(&mut self, source: &dyn Source, elapsed: Micros) -> std::io::Result<()> {
+        for live in source.listeners() {
+            let Some((interval, holders)) = self.closing.listener(live, &self.selection) else {
+                continue;
+            };
+            match self.form {
+                Form::Json => writeln!(self.out, "{}", listeners::object(&interval, holders))?,
+                Form::Text(paint) => writeln!(
+                    self.out,
+                    "{:>7.1}s  {}",
+                    elapsed.as_secs_f64(),
+                    listeners::line(&interval, paint)
+                )?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// `  12.5s  Timeout 100%  curl[12]  10.0.0.1:4000 -> 10.0.0.2:80  2 timeouts, RTT 12.3ms`
@@ -108,6 +127,7 @@ impl Viewer for Lines<'_> {
                 self.closing.undecided(live);
             }
         }
+        self.listeners(source, elapsed)?;
         self.fresh.sweep(source);
         self.out.flush()?;
         // One more poll after the command has ended collects its last connections.

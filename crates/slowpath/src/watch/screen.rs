@@ -7,7 +7,9 @@ use super::fresh::Fresh;
 use super::table::{Column, Row, sort};
 use crate::advice::Host;
 use crate::filter::{Filter, SystemNames};
-use crate::render::{bit_rate, bytes, percent, plural, time};
+use crate::json;
+use crate::listeners;
+use crate::render::{Paint, bit_rate, bytes, percent, plural, time};
 use crate::selection::Selection;
 use crate::session::Flow;
 use crate::source::{Kept, Live, PollReport, Source};
@@ -17,7 +19,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
-use slowpath_model::{ConnectionId, Micros, Problem};
+use slowpath_model::{ConnectionId, ListenerInterval, Micros, Problem};
 use std::collections::VecDeque;
 
 /// Polls for which a closed connection stays on the screen.
@@ -26,6 +28,8 @@ const CLOSED_STAYS: u8 = 10;
 const MOST_CLOSED: usize = 200;
 /// Lines of the command's output that are kept, to be printed when the screen is left.
 const MOST_OUTPUT: usize = 1_000;
+/// Listeners that turn connections away shown at most.
+const LISTENERS_SHOWN: usize = 3;
 /// Lines of it on the screen.
 const OUTPUT_SHOWN: u16 = 4;
 
@@ -75,6 +79,8 @@ pub struct Screen {
     report: PollReport,
     elapsed: Micros,
     fresh: Fresh,
+    /// Listeners that turn connections away now.
+    listeners: Vec<ListenerInterval>,
     /// What the closing summary is made of.
     pub closing: Closing,
     /// The last lines that the command wrote.
@@ -103,6 +109,7 @@ impl Screen {
             report: PollReport::default(),
             elapsed: Micros::ZERO,
             fresh: Fresh::default(),
+            listeners: Vec::new(),
             closing: Closing::default(),
             output: VecDeque::new(),
         }
@@ -124,6 +131,14 @@ impl Screen {
             } else if self.selection.undecided(live) {
                 self.closing.undecided(live);
             }
+        }
+        self.listeners.clear();
+        for live in source.listeners() {
+            self.closing.listener(live, &self.selection);
+            let shown = live
+                .interval(json::now())
+                .filter(|i| !i.findings.is_empty() && self.selection.selects_listener(i));
+            self.listeners.extend(shown);
         }
         self.fresh.sweep(source);
         for (_, age) in &mut self.closed {
@@ -310,8 +325,10 @@ impl Screen {
             _ => 0,
         };
         let unseen = unseen(source.capabilities(), &source.losses());
-        let [title, notes, body, lines, footer] = Layout::vertical([
+        let overflowing = self.overflowing();
+        let [title, alarms, notes, body, lines, footer] = Layout::vertical([
             Constraint::Length(1),
+            Constraint::Length(overflowing.len() as u16),
             Constraint::Length(unseen.len() as u16),
             Constraint::Min(3),
             Constraint::Length(output),
@@ -319,6 +336,10 @@ impl Screen {
         ])
         .areas(frame.area());
         frame.render_widget(self.title(), title);
+        frame.render_widget(
+            Paragraph::new(overflowing).style(self.style(Color::Red)),
+            alarms,
+        );
         let notes_text: Vec<Line<'_>> = unseen.into_iter().map(Line::from).collect();
         frame.render_widget(
             Paragraph::new(notes_text).style(Style::new().add_modifier(Modifier::DIM)),
@@ -347,6 +368,22 @@ impl Screen {
             .collect();
         frame.render_widget(Paragraph::new(shown), lines);
         frame.render_widget(self.footer(), footer);
+    }
+
+    /// The listeners that turn connections away, a line each; of many the first few.
+    fn overflowing(&self) -> Vec<Line<'static>> {
+        let mut lines: Vec<Line<'static>> = self
+            .listeners
+            .iter()
+            .take(LISTENERS_SHOWN)
+            .map(|i| Line::from(format!(" {}", listeners::line(i, Paint::OFF))))
+            .collect();
+        let more = self.listeners.len().saturating_sub(LISTENERS_SHOWN);
+        if more > 0 {
+            let more = plural(more as u64, "listener");
+            lines.push(Line::from(format!(" and {more} more")));
+        }
+        lines
     }
 
     fn find<'s>(&'s self, id: ConnectionId, source: &'s dyn Source) -> Option<Live<'s>> {

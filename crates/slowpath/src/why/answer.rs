@@ -5,8 +5,9 @@ use super::Fit;
 use crate::advice::{self, Host};
 use crate::evidence;
 use crate::json;
+use crate::listeners::Heard;
 use crate::render::{Columns, Paint, percent, plural, process, wrapped};
-use crate::source::Source;
+use crate::source::{LiveListener, Source};
 use crate::tally::Tally;
 use crate::watch::unseen;
 use serde_json::{Value, json};
@@ -45,6 +46,10 @@ pub struct Answer {
     pub(super) idle: Micros,
     /// Most problem time first.
     pub(super) members: Vec<Member>,
+    /// Listening sockets that are meant.
+    pub(super) listening: Vec<LiveListener>,
+    /// Those of them that turned connections away.
+    pub(super) heard: Heard,
 }
 
 impl Answer {
@@ -88,6 +93,9 @@ impl Answer {
     }
 
     pub(super) fn lines(&self, source: &dyn Source, paint: Paint) -> Vec<String> {
+        if self.members.is_empty() {
+            return self.only_listening(source, paint);
+        }
         let total = &self.total;
         let problem = total.dominating();
         let mut lines = vec![paint.bold(&format!("{}, over {}", self.subject(), self.looked))];
@@ -159,11 +167,46 @@ impl Answer {
             lines.push("worst connections".to_owned());
             lines.extend(self.worst(paint));
         }
+        lines.extend(self.heard_lines(paint));
         let notes = self.notes(source);
         if !notes.is_empty() {
             lines.push(String::new());
             lines.extend(notes);
         }
+        lines
+    }
+
+    /// The answer where there are listening sockets and no connection.
+    fn only_listening(&self, source: &dyn Source, paint: Paint) -> Vec<String> {
+        let head = format!("{}, no connection, over {}", self.target, self.looked);
+        let mut lines = vec![paint.bold(&head), String::new()];
+        for live in self.listening.iter().take(LISTED) {
+            lines.push(format!(
+                "{}  listens on {}: {} wait for accept, backlog {}",
+                process(&live.owner),
+                live.snapshot.local,
+                live.snapshot.accept_queue,
+                live.snapshot.backlog,
+            ));
+        }
+        if self.heard.is_empty() {
+            lines.push("No connection was turned away.".to_owned());
+        }
+        lines.extend(self.heard_lines(paint));
+        let notes = self.notes(source);
+        if !notes.is_empty() {
+            lines.push(String::new());
+            lines.extend(notes);
+        }
+        lines
+    }
+
+    fn heard_lines(&self, paint: Paint) -> Vec<String> {
+        if self.heard.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = vec![String::new()];
+        lines.extend(self.heard.answers(LISTED, WIDTH, paint));
         lines
     }
 
@@ -241,6 +284,8 @@ impl Answer {
             ("evidence", json::evidence(&self.total.deltas)),
             ("advice", json!(advice)),
             ("connections", Value::Array(connections)),
+            ("listening", json!(self.listening.len())),
+            ("listeners", self.heard.json()),
             ("capabilities", json::capabilities(source.capabilities())),
             ("losses", json::losses(&source.losses())),
         ] {

@@ -9,14 +9,15 @@ pub use target::{Fit, Target, TargetError};
 
 use crate::failure::{Failure, Outcome};
 use crate::filter::SystemNames;
+use crate::listeners::Heard;
 use crate::progress::Progress;
 use crate::render::{Paint, plural};
 use crate::session::{self, Flow, Viewer};
-use crate::source::{Live, PollReport, Source};
+use crate::source::{Live, LiveListener, PollReport, Source};
 use crate::tally::{Tally, trouble};
-use slowpath_model::{ConnectionId, Micros, MonoNanos, Owner, Problem};
+use slowpath_model::{ConnectionId, ListenerId, Micros, MonoNanos, Owner, Problem};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub struct Options {
     pub exit_code: bool,
 }
 
+/// Listening sockets listed at most.
+const MOST_LISTENING: usize = 1_000;
+
 struct Candidate {
     member: Member,
     fit: Fit,
@@ -43,6 +47,8 @@ struct Candidate {
 struct Looking<'a> {
     target: &'a Target,
     candidates: HashMap<ConnectionId, Candidate>,
+    listening: BTreeMap<ListenerId, LiveListener>,
+    heard: Heard,
     begun: Option<MonoNanos>,
     last: PollReport,
     others_with_owner: u64,
@@ -103,6 +109,15 @@ impl Viewer for Looking<'_> {
             }
             self.take(live, report.at);
         }
+        for listener in source.listeners() {
+            if self.target.fits_listener(listener) {
+                self.heard.take(listener);
+                if self.listening.len() < MOST_LISTENING {
+                    self.listening
+                        .insert(listener.snapshot.id, listener.clone());
+                }
+            }
+        }
         (self.others_with_owner, self.owners_unknown) = (with, unknown);
         let note = plural(self.candidates.len() as u64, "connection");
         self.progress.at(elapsed, &note);
@@ -131,7 +146,8 @@ pub fn run(
         }
     }
     out.flush()?;
-    let found = answer.total.dominating() != Problem::SenderAppLimited;
+    let limited = answer.total.dominating() != Problem::SenderAppLimited;
+    let found = limited || !answer.heard.is_empty();
     Ok(Outcome::of(options.exit_code, found))
 }
 
@@ -164,6 +180,8 @@ fn look(
     let mut looking = Looking {
         target,
         candidates: HashMap::new(),
+        listening: BTreeMap::new(),
+        heard: Heard::default(),
         begun: None,
         last: PollReport::default(),
         others_with_owner: 0,
@@ -173,8 +191,10 @@ fn look(
     let looked = session::run(source, events, Some(length), &mut looking)?;
     looking.progress.clear();
     let best = looking.candidates.values().map(|c| c.fit).min();
-    let Some(fit) = best else {
-        return Err(Failure::NotFound(nothing(target, looked, &looking)));
+    let fit = match best {
+        Some(fit) => fit,
+        None if !looking.listening.is_empty() => Fit::Port,
+        None => return Err(Failure::NotFound(nothing(target, looked, &looking))),
     };
     let mut total = Tally::default();
     let mut idle = Micros::ZERO;
@@ -203,6 +223,8 @@ fn look(
         total,
         idle,
         members,
+        listening: looking.listening.into_values().collect(),
+        heard: looking.heard,
     })
 }
 

@@ -2,7 +2,7 @@
 //! What a person asks about: a process, a peer, a port, a name.
 
 use crate::filter::Names;
-use crate::source::Live;
+use crate::source::{Live, LiveListener};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -135,6 +135,24 @@ impl Target {
                 Fit::Process,
             )
             .or_else(|| good(at(tuple.remote, addresses, None), Fit::Peer)),
+        }
+    }
+
+    /// Whether a listening socket is meant: held by the process, on the port, or at the
+    /// address.
+    pub fn fits_listener(&self, live: &LiveListener) -> bool {
+        let local = live.snapshot.local;
+        let mut holders = live.holders.iter().chain([&live.owner]);
+        match self {
+            Target::Pid(pid) => holders.any(|o| o.pid() == Some(*pid)),
+            Target::Port(port) => local.port() == *port,
+            Target::Peer {
+                addresses, port, ..
+            } => addresses.contains(&local.ip()) && port.is_none_or(|p| p == local.port()),
+            Target::Name { name, .. } => holders.any(|o| {
+                o.command()
+                    .is_some_and(|c| crate::filter::matches_pattern(name, c))
+            }),
         }
     }
 }
