@@ -68,6 +68,9 @@ impl LiveConnection {
         s.stats = later.stats;
         s.sends = later.sends;
         s.receives = later.receives;
+        if s.waits != later.waits {
+            s.waits.clone_from(&later.waits);
+        }
     }
 
     /// The connection's row for the log, last seen at `last_seen`.

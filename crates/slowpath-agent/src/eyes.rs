@@ -111,15 +111,23 @@ fn inet_diag_features(reason: &str) -> Vec<Feature> {
         ),
         missing(
             "segment",
-            "RTT sums, sample by sample",
-            ProblemSet::EMPTY.with(Problem::DelayedAck),
+            "RTT sums, sample by sample, and what data waits for",
+            ProblemSet::EMPTY
+                .with(Problem::DelayedAck)
+                .with(Problem::SmallWrites),
         ),
         missing(
             "recovery",
             "recovery episodes",
-            ProblemSet::EMPTY.with(Problem::FastRetransmit),
+            ProblemSet::EMPTY
+                .with(Problem::FastRetransmit)
+                .with(Problem::IdleBurst),
         ),
-        missing("calls", "socket calls", ProblemSet::EMPTY),
+        missing(
+            "calls",
+            "socket calls",
+            ProblemSet::EMPTY.with(Problem::SmallWrites),
+        ),
     ]
 }
 

@@ -105,7 +105,7 @@ pub fn advise(finding: &Finding, verdict: &IntervalVerdict, context: &AdviceCont
         Problem::Timeout => timeout(finding, verdict, context),
         Problem::DelayedAck => delayed_ack(finding, deltas, context),
         Problem::ReceiverWindowLimited => receiver_window(deltas, context),
-        other => further::advise(other, finding, verdict, context),
+        _ => further::advise(finding, verdict, context),
     }
 }
 

@@ -2,12 +2,15 @@
 //! From two snapshots to measures, and from measures to the verdict.
 
 use crate::rules::{
-    delayed_ack::delayed_ack, fast_retransmit::fast_retransmit, receiver_window::receiver_window,
-    send_buffer::send_buffer, timeout::timeout,
+    congestion_window, delayed_ack::delayed_ack, ecn_marked::ecn_marked,
+    fast_retransmit::fast_retransmit, idle_burst::idle_burst, receiver_app::receiver_app,
+    receiver_window::receiver_window, reordering::reordering, send_buffer::send_buffer,
+    small_writes::small_writes, syn_retransmit::syn_retransmit, timeout::timeout,
+    zero_window::zero_window,
 };
 use crate::{Thresholds, delta};
 use slowpath_model::{
-    Finding, IntervalVerdict, Micros, MonoNanos, Problem, ProblemSet, Share, Snapshot,
+    Finding, IntervalVerdict, Micros, MonoNanos, Origin, Problem, ProblemSet, Share, Snapshot,
 };
 
 /// What one rule says of one interval, before thresholds.
@@ -112,6 +115,8 @@ pub struct Measures {
     pub delayed_acks: Option<u64>,
     /// Delayed ACKs that held unsent data or a writer back.
     pub held_acks: Option<u64>,
+    /// The most that CongestionWindowLimited can have lasted, if the kernel tells.
+    pub congestion_window_bound: Option<Micros>,
 }
 
 /// Applies every rule to the interval between two snapshots of one connection.
@@ -144,6 +149,7 @@ pub fn measure(
         baseline_rtt: None,
         delayed_acks: None,
         held_acks: None,
+        congestion_window_bound: None,
     };
     if measures.interval() == Micros::ZERO {
         return measures;
@@ -152,9 +158,22 @@ pub fn measure(
     let acks = delayed_ack(b, a, peer_baseline, thresholds);
     measures.send_buffer = send_buffer(b, a);
     measures.fast_retransmit = fast_retransmit(b, a);
-    measures.timeout = timeout(b, a);
+    measures.syn_retransmit = syn_retransmit(before, after);
+    let of_syn = match after.origin {
+        Origin::Opened => measures.syn_retransmit.events().unwrap_or(0),
+        Origin::Accepted | Origin::Unknown => 0,
+    };
+    measures.timeout = timeout(b, a, of_syn);
     measures.delayed_ack = acks.measure;
     measures.receiver_window = receiver_window(b, a);
+    measures.congestion_window = congestion_window::congestion_window(before, after);
+    measures.congestion_window_bound = congestion_window::bound(b, a);
+    measures.small_writes = small_writes(before, after, acks.held_time);
+    measures.idle_burst = idle_burst(before, after);
+    measures.zero_window = zero_window(before, after);
+    measures.reordering = reordering(before, after);
+    measures.ecn_marked = ecn_marked(before, after);
+    measures.receiver_app = receiver_app(before, after);
     measures.baseline_rtt = acks.baseline;
     measures.delayed_acks = acks.seen;
     measures.held_acks = acks.held;
@@ -263,6 +282,9 @@ impl Measures {
         Micros(match problem {
             Problem::SendBufferLimited => scaled(buffer),
             Problem::ReceiverWindowLimited => scaled(window),
+            Problem::CongestionWindowLimited => time(self.congestion_window)
+                .min(self.congestion_window_bound.map_or(interval, |t| t.0))
+                .min(interval),
             other => time(self.of(other)).min(interval),
         })
     }
@@ -302,11 +324,16 @@ impl Measures {
     }
 }
 
-/// Whether one event is a finding, however short: a loss, or something as rare.
+/// Whether one event is a finding, however short: a loss, or what is taken for one.
 const fn is_found_by_events(problem: Problem) -> bool {
     matches!(
         problem,
-        Problem::FastRetransmit | Problem::Timeout | Problem::IdleBurst | Problem::SynRetransmit
+        Problem::FastRetransmit
+            | Problem::Timeout
+            | Problem::IdleBurst
+            | Problem::Reordering
+            | Problem::EcnMarked
+            | Problem::SynRetransmit
     )
 }
 

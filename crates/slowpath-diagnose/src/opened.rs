@@ -65,5 +65,6 @@ pub fn opened(first: &Snapshot) -> Snapshot {
         },
         sends: first.sends.map(|_| CallStats::default()),
         receives: first.receives.map(|_| CallStats::default()),
+        waits: first.waits.at_birth(),
     }
 }

@@ -137,6 +137,7 @@ fn snapshots(run: &Run, plan: &Plan, number: usize) -> Vec<Snapshot> {
             .stats(SocketQueues::default()),
         sends: None,
         receives: None,
+        waits: slowpath_model::Waits::UNSEEN,
     })
     .collect()
 }

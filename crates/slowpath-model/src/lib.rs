@@ -19,6 +19,7 @@ mod problem;
 mod record;
 mod stats;
 mod units;
+mod waits;
 
 pub use connection::{ConnectionId, FourTuple, Origin, normalise};
 pub use listener::{
@@ -36,3 +37,4 @@ pub use stats::{
     TcpState, TcpStats, Tier, call_bucket,
 };
 pub use units::{Micros, MonoNanos, WallMicros};
+pub use waits::{EpisodeWaits, OpeningWaits, QueueWaits, WaitSums, Waits};

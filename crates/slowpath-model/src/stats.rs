@@ -4,7 +4,7 @@
 //! Names are SNAP's (Table 1) or `tcp_info`'s; each field's doc gives the `tcp_info` field
 //! and, where it has one, RFC 4898's name.
 
-use crate::{Claim, ConnectionId, FourTuple, Micros, MonoNanos, Origin};
+use crate::{Claim, ConnectionId, FourTuple, Micros, MonoNanos, Origin, Waits};
 use serde::{Deserialize, Serialize};
 
 /// TCP connection states (`include/net/tcp_states.h`).
@@ -326,6 +326,9 @@ pub struct Snapshot {
     pub sends: Option<CallStats>,
     /// Calls that received, where the tier sees them.
     pub receives: Option<CallStats>,
+    /// What it waited for, where the tier sees it.
+    #[serde(default)]
+    pub waits: Waits,
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@
 //! kernel's scalings (srtt x8, mdev x4, jiffies) once and turns sentinels into `None`.
 
 use slowpath_model::{
-    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, ConnectionId, FourTuple, Holder, Micros,
-    MonoNanos, Origin, ProcessStart, RecoveryStats, RtoStats, RttSums, Snapshot, TcpState,
-    TcpStats, Tier,
+    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, ConnectionId, EpisodeWaits, FourTuple, Holder,
+    Micros, MonoNanos, OpeningWaits, Origin, ProcessStart, QueueWaits, RecoveryStats, RtoStats,
+    RttSums, Snapshot, TcpState, TcpStats, Tier, WaitSums, Waits,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -28,6 +28,31 @@ pub(crate) struct Calls {
     pub min: u32,
     pub max: u32,
     pub histogram: [u32; CALL_HISTOGRAM_BUCKETS],
+}
+
+/// `struct waits`; the last seven are the probes' own.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RecordWaits {
+    pub reordering_ns: u64,
+    pub cwr_ns: u64,
+    pub burst_ns: u64,
+    pub cwnd_jiffies: u32,
+    pub nagle_jiffies: u32,
+    pub zero_jiffies: u32,
+    pub unread_jiffies: u32,
+    pub zero_windows: u32,
+    pub spurious: u32,
+    pub burst_losses: u32,
+    pub syn_retransmits: u32,
+    pub syn_wait_ms: u32,
+    pub seen_reord: u32,
+    pub seen_ce: u32,
+    pub burst_start: u32,
+    pub burst_bytes: u32,
+    pub zero_open: u8,
+    pub burst_open: u8,
+    pub pad: u16,
 }
 
 /// `struct record`.
@@ -113,6 +138,7 @@ pub(crate) struct Record {
     pub local: [u8; 16],
     pub remote: [u8; 16],
     pub command: [u8; 16],
+    pub waits: RecordWaits,
 }
 
 const RECORD_CLOSED: u8 = 1;
@@ -121,6 +147,9 @@ const RECORD_APP_LIMITED: u8 = 4;
 
 /// A chronograph is running: the record changes without an event.
 pub(crate) const RECORD_BUSY: u8 = 8;
+
+/// `waits` is set; otherwise there were none.
+const RECORD_WAITS: u8 = 16;
 
 /// `struct shared`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
@@ -198,6 +227,12 @@ pub(crate) struct Context {
     pub calls: bool,
 }
 
+impl Context {
+    fn jiffies(&self, n: u32) -> Micros {
+        Micros(u64::from(n) * 1_000_000 / u64::from(self.hz.max(1)))
+    }
+}
+
 fn address(family: u8, bytes: &[u8; 16]) -> IpAddr {
     if family == AF_INET6 {
         IpAddr::V6(Ipv6Addr::from(*bytes)).to_canonical()
@@ -263,6 +298,7 @@ impl Record {
             stats: self.stats(context)?,
             sends: context.calls.then(|| self.calls(&self.sends, context)),
             receives: context.calls.then(|| self.calls(&self.receives, context)),
+            waits: self.waits(context),
         })
     }
 
@@ -270,8 +306,38 @@ impl Record {
         calls.stats(MonoNanos(self.at_ns), self.at_jiffies, context.hz)
     }
 
+    fn waits(&self, context: &Context) -> Waits {
+        let both = context.rtt_sums && context.calls;
+        let watched = Waits::watched(both, context.recovery, true);
+        if self.flags & RECORD_WAITS == 0 {
+            return watched;
+        }
+        let w = &self.waits;
+        let jiffies = |n: u32| context.jiffies(n);
+        watched.with(WaitSums {
+            queues: QueueWaits {
+                congestion_window: jiffies(w.cwnd_jiffies),
+                nagle: jiffies(w.nagle_jiffies),
+                zero_window: jiffies(w.zero_jiffies),
+                zero_windows: w.zero_windows.into(),
+                unread: jiffies(w.unread_jiffies),
+            },
+            episodes: EpisodeWaits {
+                reordering: Micros(w.reordering_ns / 1_000),
+                spurious_recoveries: w.spurious.into(),
+                marked: Micros(w.cwr_ns / 1_000),
+                burst_losses: w.burst_losses.into(),
+                burst: Micros(w.burst_ns / 1_000),
+            },
+            opening: OpeningWaits {
+                syn_retransmits: w.syn_retransmits.into(),
+                syn_wait: Micros::from_millis(w.syn_wait_ms.into()),
+            },
+        })
+    }
+
     fn stats(&self, context: &Context) -> Option<TcpStats> {
-        let jiffies = |n: u32| Micros(u64::from(n) * 1_000_000 / u64::from(context.hz.max(1)));
+        let jiffies = |n: u32| context.jiffies(n);
         let [busy, rwnd_limited, sndbuf_limited] = self.chrono_jiffies;
         Some(TcpStats {
             state: TcpState::from_kernel(self.state)?,

@@ -121,6 +121,7 @@ pub fn live(cookie: u64, command: &str, local: &str, remote: &str) -> Kept {
             stats: stats(),
             sends: None,
             receives: None,
+            waits: slowpath_model::Waits::UNSEEN,
         },
         owner,
         real_peer: None,

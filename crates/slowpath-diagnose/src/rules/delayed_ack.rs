@@ -31,6 +31,8 @@ pub(crate) struct DelayedAck {
     pub(crate) seen: Option<u64>,
     /// Those of them that held something back.
     pub(crate) held: Option<u64>,
+    /// What those took above the baseline.
+    pub(crate) held_time: Option<Micros>,
 }
 
 struct Samples {
@@ -71,6 +73,7 @@ pub(crate) fn delayed_ack(
         ),
         seen: None,
         held: None,
+        held_time: None,
     };
     let (Some(b), Some(a)) = (&before.rtt_sums, &after.rtt_sums) else {
         return result;
@@ -94,6 +97,7 @@ pub(crate) fn delayed_ack(
         return result;
     };
 
+    result.held_time = Some(held.above(baseline));
     let queued = baseline + thresholds.max_queuing_delay;
     let judged = b.lifetime_min.is_some_and(|m| {
         m + thresholds.max_queuing_delay < baseline + thresholds.delayed_ack_timeout

@@ -10,13 +10,24 @@
 //!    is known of its duration is the lesser part.
 //! 2. Before: entries to `TCP_CA_Loss` stand for expirations (repeated expirations of one
 //!    episode count once), the time there and the wait for the time.
-//! 3. With neither, loss at the end of the interval is sampled; an interval without
+//! 3. Expirations for the connection's own SYN are SynRetransmit's: they are taken off,
+//!    and where there are no others, it is absent.
+//! 4. With neither, loss at the end of the interval is sampled; an interval without
 //!    retransmissions had no timeout; any other is unmeasured.
 
 use crate::Measure;
 use slowpath_model::{CaState, TcpStats};
 
-pub(crate) fn timeout(before: &TcpStats, after: &TcpStats) -> Measure {
+pub(crate) fn timeout(before: &TcpStats, after: &TcpStats, of_syn: u64) -> Measure {
+    let measure = all(before, after);
+    match measure.events() {
+        Some(events) if of_syn > 0 && events <= of_syn => Measure::Absent,
+        Some(events) if of_syn > 0 => Measure::of_events(Some(events - of_syn), measure.time()),
+        _ => measure,
+    }
+}
+
+fn all(before: &TcpStats, after: &TcpStats) -> Measure {
     let recovery = before.recovery.zip(after.recovery);
     let wait = recovery.and_then(|(b, a)| a.rto_wait.checked_sub(b.rto_wait));
     if let Some(a) = after.rto_stats {

@@ -102,8 +102,17 @@ pub fn healthy(at: Micros) -> Snapshot {
                 time: ms(200),
             }),
         },
-        sends: None,
-        receives: None,
+        sends: Some(CallStats {
+            count: 100,
+            bytes: 100_000,
+            ..CallStats::default()
+        }),
+        receives: Some(CallStats {
+            count: 100,
+            bytes: 100_000,
+            ..CallStats::default()
+        }),
+        waits: Waits::watched(true, true, true),
     }
 }
 

@@ -55,7 +55,7 @@ fn a_probe_that_does_not_load_is_a_missing_feature() {
     for (name, problem) in [
         ("segment", Some(Problem::DelayedAck)),
         ("recovery", Some(Problem::FastRetransmit)),
-        ("calls", None),
+        ("calls", Some(Problem::SmallWrites)),
         ("changes", None),
         ("seed", None),
         ("owner", None),

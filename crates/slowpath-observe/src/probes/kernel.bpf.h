@@ -55,6 +55,9 @@ enum tcp_state {
 };
 
 enum ca_state {
+	CA_OPEN = 0,
+	CA_DISORDER = 1,
+	CA_CWR = 2,
 	CA_RECOVERY = 3,
 	CA_LOSS = 4,
 };
@@ -162,9 +165,11 @@ struct tcp_sock {
 	u8 chrono_type : 2; /* a whole byte in later kernels */
 	u32 chrono_start;
 	u32 chrono_stat[3];
+	u32 snd_sml;
 	u32 write_seq;
 	u32 lsndtime;
 	u32 mdev_us;
+	u8 nonagle : 4;
 	u8 rate_app_limited : 1;
 	u32 rcv_nxt;
 	u32 snd_nxt;
@@ -174,6 +179,8 @@ struct tcp_sock {
 	u32 delivered;
 	u32 delivered_ce;
 	u32 rcv_wnd;
+	u32 rcv_wup;
+	u32 undo_marker;
 	u32 rcv_tstamp;
 	u64 bytes_received;
 	u32 segs_in;

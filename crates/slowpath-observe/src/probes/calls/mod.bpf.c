@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Socket calls, from sock_send_length and sock_recv_length (Linux 6.3), summed up for
- * each connection; call by call for connections under suspicion.
+ * each connection; call by call for connections under suspicion. Data begins to wait, and
+ * to be read, with a call: so these are events of the waits, too.
  */
 #include "../connection.bpf.h"
 
@@ -66,6 +67,9 @@ static __always_inline u32 bucket_of(u32 bytes)
 static __always_inline void count_call(struct sock *sk, struct connection *c,
 				       struct calls *calls, u32 bytes, u32 direction)
 {
+	struct tcp_sock *tp;
+	u64 now;
+
 	/* two threads may call on one socket at once */
 	__sync_fetch_and_add(&calls->count, 1);
 	__sync_fetch_and_add(&calls->bytes, bytes);
@@ -74,7 +78,15 @@ static __always_inline void count_call(struct sock *sk, struct connection *c,
 		calls->min = bytes;
 	if (bytes > calls->max)
 		calls->max = bytes;
-	calls->last_jiffies = bpf_jiffies64(); /* a clock would double the cost */
+	now = bpf_jiffies64(); /* a clock would double the cost */
+	calls->last_jiffies = now;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (tp) {
+		if (direction)
+			count_unread(c, tp, (u32)now);
+		else
+			count_wait(c, tp, (u32)now, bytes);
+	}
 	changed(c, sk);
 	if (c->suspect) {
 		c->suspect--;

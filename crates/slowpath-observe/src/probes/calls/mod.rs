@@ -2,6 +2,7 @@
 //! Socket calls: sums for all, call by call for suspects.
 
 use super::{Probe, object};
+use slowpath_model::Problem;
 
 /// The probe.
 pub(crate) const PROBE: Probe = Probe {
@@ -9,6 +10,6 @@ pub(crate) const PROBE: Probe = Probe {
     measures: "socket calls",
     since: "6.3",
     required: false,
-    serves: &[],
+    serves: &[Problem::SmallWrites],
     object: object!("calls"),
 };

@@ -116,6 +116,10 @@ static long collect_one(u32 i, struct pass *pass)
 	if (bpf_probe_read_kernel(&r->sends, sizeof(r->sends) + sizeof(r->receives),
 				  (void *)connection + offsetof(struct connection, sends)))
 		return 0;
+	if (c->waited &&
+	    bpf_probe_read_kernel(&r->waits, sizeof(r->waits),
+				  (void *)connection + offsetof(struct connection, waits)))
+		return 0;
 	fill(r, sk, tp, c, s->now_ns, s->max_queuing_delay_us);
 	r->connection = connection;
 	if (sk->__sk_common.skc_cookie.counter == cookie)

@@ -28,6 +28,14 @@ static __always_inline void open_connection(struct sock *sk, struct shared *s, u
 		c->pid = bpf_get_current_pid_tgid() >> 32;
 		bpf_get_current_comm(c->command, sizeof(c->command));
 	}
+	if (origin == ORIGIN_ACCEPTED) { /* tcp_create_openreq_child: of the SYN-ACK */
+		struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+		if (tp && tp->total_retrans) {
+			c->waits.syn_retransmits = tp->total_retrans;
+			c->waited = 1;
+		}
+	}
 	__sync_fetch_and_add(&s->opened, 1);
 	__sync_fetch_and_add(&s->live, 1);
 	changed(c, sk);
@@ -46,8 +54,8 @@ static __always_inline void close_connection(struct sock *sk, struct shared *s)
 	tp = bpf_skc_to_tcp_sock(sk);
 	r = tp ? bpf_ringbuf_reserve(&closes, sizeof(*r), 0) : 0;
 	if (r) {
-		fill(r, sk, tp, c, bpf_ktime_get_ns(), s->max_queuing_delay_us);
 		copy_calls(r, c);
+		fill(r, sk, tp, c, bpf_ktime_get_ns(), s->max_queuing_delay_us);
 		r->connection = 0;
 		r->flags |= RECORD_CLOSED;
 		/* user space drains the ring at each poll */
@@ -56,6 +64,22 @@ static __always_inline void close_connection(struct sock *sk, struct shared *s)
 		__sync_fetch_and_add(&s->closes_dropped, 1);
 	}
 	bpf_sk_storage_delete(&connections, sk);
+}
+
+/* No state but ESTABLISHED has segment events, and the opening ends with SYN_SENT. */
+static __always_inline void leave_state(struct connection *c, struct sock *sk, int oldstate)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (!tp)
+		return;
+	if (oldstate == TCP_ESTABLISHED) {
+		count_wait(c, tp, (u32)bpf_jiffies64(), 0);
+	} else if (oldstate == TCP_SYN_SENT && tp->total_retrans) {
+		c->waits.syn_retransmits = tp->total_retrans;
+		c->waits.syn_wait_ms = (bpf_ktime_get_ns() - c->start_ns) / 1000000;
+		c->waited = 1;
+	}
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -76,9 +100,10 @@ int BPF_PROG(lifecycle, struct sock *sk, int oldstate, int newstate)
 	} else {
 		struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 
-		if (c)
+		if (c) {
+			leave_state(c, sk, oldstate);
 			changed(c, sk);
-		else if (newstate == TCP_ESTABLISHED && oldstate == TCP_SYN_RECV)
+		} else if (newstate == TCP_ESTABLISHED && oldstate == TCP_SYN_RECV)
 			open_connection(sk, s, ORIGIN_ACCEPTED);
 		else if (oldstate == TCP_ESTABLISHED) /* the event above was missed */
 			open_connection(sk, s, ORIGIN_UNKNOWN);

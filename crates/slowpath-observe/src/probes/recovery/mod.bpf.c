@@ -1,14 +1,60 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Entries to recovery and loss and the time spent there, from tcp_cong_state_set, which
- * fires before the new state is stored.
+ * fires before the new state is stored; what of it, and of the milder states, was
+ * reordering, marks, or a burst after idle time.
  */
 #include "../connection.bpf.h"
+
+/* An episode ended: whose was its time? */
+static __always_inline void leave(struct connection *c, struct tcp_sock *tp, u8 old, u8 new,
+				  u64 spent)
+{
+	u32 reord = tp->reord_seen, ce = tp->delivered_ce;
+
+	if (old == CA_CWR) {
+		/* local congestion (tcp_enter_cwr) leads here, too, without a mark */
+		if (ce != c->waits.seen_ce) {
+			c->waits.cwr_ns += spent;
+			c->waited = 1;
+		}
+	} else if (old == CA_DISORDER || old == CA_RECOVERY) {
+		bool undone = old == CA_RECOVERY && !tp->undo_marker;
+
+		if (reord != c->waits.seen_reord || undone) {
+			c->waits.reordering_ns += spent;
+			c->waits.spurious += reord == c->waits.seen_reord;
+			c->waited = 1;
+		}
+	}
+	c->waits.seen_reord = reord;
+	c->waits.seen_ce = ce;
+	if (c->waits.burst_open && old >= CA_RECOVERY) {
+		c->waits.burst_ns += spent;
+		c->waits.burst_open = new >= CA_RECOVERY;
+	}
+}
+
+/* A loss: whether it is in the first window sent after an idle time. */
+static __always_inline bool enter_in_burst(struct connection *c, struct tcp_sock *tp, u32 now)
+{
+	note_idle(c, tp, now);
+	if (c->waits.burst_open || tp->packets_out <= INITIAL_WINDOW ||
+	    tp->snd_una - c->waits.burst_start >= c->waits.burst_bytes)
+		return c->waits.burst_open;
+	c->waits.burst_bytes = 0;
+	c->waits.burst_losses++;
+	c->waits.burst_open = 1;
+	c->waited = 1;
+	return 1;
+}
 
 SEC("tp_btf/tcp_cong_state_set")
 int BPF_PROG(recovery, struct sock *sk, u8 ca_state)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct tcp_sock *tp;
+	u32 jiffies;
 	u8 old;
 	u64 now;
 
@@ -17,29 +63,36 @@ int BPF_PROG(recovery, struct sock *sk, u8 ca_state)
 	old = c->ca_state;
 	if (old == ca_state)
 		return 0;
-	c->ca_state = ca_state;
-	if (old < CA_RECOVERY && ca_state < CA_RECOVERY)
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
 		return 0;
+	c->ca_state = ca_state;
 	now = bpf_ktime_get_ns();
+	if (old != CA_OPEN)
+		leave(c, tp, old, ca_state, now - c->ca_since_ns);
 	if (old == CA_RECOVERY)
 		c->recovery_ns += now - c->ca_since_ns;
 	else if (old == CA_LOSS)
 		c->loss_ns += now - c->ca_since_ns;
 	c->ca_since_ns = now;
+	if (ca_state < CA_RECOVERY)
+		return 0;
+	jiffies = (u32)bpf_jiffies64();
 	if (ca_state == CA_RECOVERY) {
 		c->fast_recoveries++;
-	} else if (ca_state == CA_LOSS) {
-		struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+		enter_in_burst(c, tp, jiffies);
+	} else {
 		struct shared *s = shared_page();
 
 		c->loss_entries++;
-		if (tp && s && s->hz) {
-			u32 jiffies = (u32)bpf_jiffies64();
+		if (s && s->hz) {
 			u32 sent = elapsed(tp->lsndtime, jiffies);
 			u32 heard = elapsed(tp->rcv_tstamp, jiffies);
 			u32 silent = sent < heard ? sent : heard;
 
 			c->rto_wait_us += (u64)silent * 1000000 / s->hz;
+			if (enter_in_burst(c, tp, jiffies))
+				c->waits.burst_ns += (u64)silent * 1000000000 / s->hz;
 		}
 	}
 	return 0;

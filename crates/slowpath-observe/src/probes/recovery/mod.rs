@@ -10,6 +10,6 @@ pub(crate) const PROBE: Probe = Probe {
     measures: "recovery episodes",
     since: "6.0",
     required: false,
-    serves: &[Problem::FastRetransmit],
+    serves: &[Problem::FastRetransmit, Problem::IdleBurst],
     object: object!("recovery"),
 };

@@ -2,7 +2,8 @@
 /*
  * RTT samples, from tcp_probe: it fires on entry to tcp_rcv_established, before the
  * segment is processed, so each event accounts for the sample that the segment before it
- * gave, and notes what this segment's sample could mean.
+ * gave, and notes what this segment's sample could mean. It also tells what unsent data
+ * has waited for until now, and how long data that was received has not been read.
  */
 #include "../connection.bpf.h"
 
@@ -10,7 +11,7 @@ SEC("tp_btf/tcp_probe")
 int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
-	u32 srtt, mdev, una, sample, ack;
+	u32 srtt, mdev, una, sample, ack, now;
 	struct tcp_sock *tp;
 
 	if (!c)
@@ -48,6 +49,10 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 		}
 	}
 	c->snd_una = una;
+	now = (u32)bpf_jiffies64();
+	count_wait(c, tp, now, 0);
+	count_unread(c, tp, now);
+	note_idle(c, tp, now);
 	ack = 0;
 	if (tp->packets_out == 1) {
 		struct tcp_skb_cb_head *cb = (void *)&skb->cb;

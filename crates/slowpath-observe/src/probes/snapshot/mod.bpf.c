@@ -61,8 +61,8 @@ int snapshot(struct bpf_iter__bpf_sk_storage_map *ctx)
 	c->seen_segments = segments;
 	c->seen_calls = calls;
 	c->seen_state = state;
-	fill(r, sk, tp, c, s->now_ns, s->max_queuing_delay_us);
 	copy_calls(r, c);
+	fill(r, sk, tp, c, s->now_ns, s->max_queuing_delay_us);
 	r->connection = (u64)c;
 	return 0;
 }
