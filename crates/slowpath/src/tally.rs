@@ -4,6 +4,7 @@
 use slowpath_diagnose::{Thresholds, Totals};
 use slowpath_model::{
     ConnectionId, Deltas, Finding, IntervalVerdict, Micros, MonoNanos, Problem, ProblemSet, Share,
+    Standing,
 };
 
 /// [`Totals`] with the summed evidence.
@@ -98,9 +99,12 @@ pub fn found(time: &[Micros; Problem::ALL.len()]) -> Vec<Problem> {
     found
 }
 
-/// Time of all problems but `SenderAppLimited`.
+/// Time of all problems but `SenderAppLimited`, and those that are part of others.
 pub fn trouble(time: &[Micros; Problem::ALL.len()]) -> Micros {
-    time[1..].iter().fold(Micros::ZERO, |a, b| a + *b)
+    let problems = Problem::ALL.into_iter().skip(1);
+    problems
+        .filter(|p| p.standing() != Standing::Detail)
+        .fold(Micros::ZERO, |sum, p| sum + time[p as usize])
 }
 
 /// `part` of `whole`, 0..=1; 0 of nothing.
