@@ -6,9 +6,9 @@
 //! kernel's scalings (srtt x8, mdev x4, jiffies) once and turns sentinels into `None`.
 
 use slowpath_model::{
-    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, ConnectionId, EpisodeWaits, FourTuple, Holder,
-    Micros, MonoNanos, OpeningWaits, Origin, ProcessStart, QueueWaits, RecoveryStats, RtoStats,
-    RttSums, Snapshot, TcpState, TcpStats, Tier, WaitSums, Waits,
+    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, ConnectionId, EpisodeWaits, FourTuple,
+    Holder, Micros, MonoNanos, OpeningWaits, Origin, ProcessStart, QueueWaits, RecoveryStats,
+    RtoStats, RttSums, Snapshot, TcpState, TcpStats, Tier, WaitSums, Waits,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
