@@ -2,6 +2,7 @@
 //! The polling loop, one poll at a time: whoever owns the agent calls [`Agent::poll`] when
 //! [`Agent::until_next_poll`] has passed.
 
+use crate::accounts::Accounts;
 use crate::book::Book;
 use crate::connections::LiveConnection;
 use crate::eyes::{self, Capabilities, Eyes, TierChoice};
@@ -9,7 +10,7 @@ use crate::listeners::{Listeners, LiveListener};
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, WallMicros};
 use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
-use slowpath_store::{HostIdentity, LogWriter, Retention};
+use slowpath_store::{HostIdentity, LogWriter, Retention, WriterStatus};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -129,6 +130,8 @@ pub struct Agent {
     next_owners: MonoNanos,
     round: Coverage,
     listeners: Listeners,
+    /// The latest one recorded.
+    coverage: Option<Coverage>,
     suspects: Vec<u64>,
     calls: VecDeque<Call>,
     calls_dropped: u64,
@@ -185,6 +188,7 @@ impl Agent {
             next_owners: now,
             round: Coverage::default(),
             listeners,
+            coverage: None,
             suspects: Vec::new(),
             calls: VecDeque::new(),
             calls_dropped: 0,
@@ -257,6 +261,7 @@ impl Agent {
             self.audited += self.eyes.audit();
             self.audit = self.eyes.turnover().is_some();
             self.book.save_summaries();
+            self.book.settle_accounts();
             self.record_coverage(now);
         }
         self.book.tick();
@@ -318,6 +323,7 @@ impl Agent {
         coverage.cpu = self.cpu;
         coverage.unmeasured = self.capabilities.unmeasured_set();
         self.book.log_coverage(&coverage);
+        self.coverage = Some(coverage);
     }
 
     /// The connections that live.
@@ -376,6 +382,33 @@ impl Agent {
         self.cpu
     }
 
+    /// Keeps sums over all connections from now on, for an exporter, with at most so many
+    /// names of applications; a later call changes that number, for new names only.
+    pub fn keep_accounts(&mut self, applications: usize) {
+        self.book.keep_accounts(applications);
+    }
+
+    /// The sums, if they are kept.
+    pub fn accounts(&self) -> Option<&Accounts> {
+        self.book.accounts()
+    }
+
+    /// The latest record of coverage; one is made every minute.
+    pub fn coverage(&self) -> Option<&Coverage> {
+        self.coverage.as_ref()
+    }
+
+    /// Connections opened and closed since the start by the kernel's account; `None` where
+    /// the tier keeps none.
+    pub fn turnover(&self) -> Option<(u64, u64)> {
+        self.eyes.turnover()
+    }
+
+    /// How the log is written; `None` without one.
+    pub fn log_status(&self) -> Option<WriterStatus> {
+        self.book.log_status()
+    }
+
     /// What went wrong with the log last, if anything.
     pub fn log_error(&self) -> Option<String> {
         self.book.log_error()
@@ -408,7 +441,8 @@ fn wall_clock() -> WallMicros {
     WallMicros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-fn host_name() -> String {
+/// The name of this host, as the log and exporters give it.
+pub fn host_name() -> String {
     rustix::system::uname()
         .nodename()
         .to_string_lossy()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The book of connections: takes snapshots in, judges intervals, writes the log.
 
+use crate::accounts::Accounts;
 use crate::connections::{Connections, HistoryPoint, LiveConnection};
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
@@ -32,6 +33,8 @@ pub(crate) struct Book {
     /// Keep verdicts without findings.
     verdicts: bool,
     log: Option<LogWriter>,
+    /// Sums for an exporter, if there is one.
+    accounts: Option<Box<Accounts>>,
     /// When the poll before this one began.
     previous: MonoNanos,
     now: MonoNanos,
@@ -68,6 +71,7 @@ impl Book {
             history,
             verdicts: verdicts || history > 0,
             log,
+            accounts: None,
             previous: now,
             now,
             wall: WallMicros::default(),
@@ -135,6 +139,9 @@ impl Book {
             self.owners_wanted = true;
         }
         self.learn_baseline(snapshot);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.meet(observed_from_birth);
+        }
         let slot = self.connections.insert(LiveConnection {
             owner: snapshot
                 .owner
@@ -149,6 +156,7 @@ impl Book {
             unsaved: true,
             summarised: false,
             owner_sought: false,
+            charged: false,
             poll: self.poll,
         });
         if observed_from_birth {
@@ -165,6 +173,9 @@ impl Book {
             let idle = previous.since(connection.snapshot.at);
             if idle > Micros::ZERO {
                 connection.totals.idle(idle);
+                if let Some(accounts) = &mut self.accounts {
+                    accounts.totals.idle(idle);
+                }
                 connection.snapshot.at = previous;
             }
             let lower = |s: &Snapshot| s.stats.rtt_sums.and_then(|r| r.lifetime_min);
@@ -192,15 +203,29 @@ impl Book {
             return;
         }
         connection.unsaved = true;
+        if let Some(accounts) = &mut self.accounts {
+            accounts.follow(&connection.snapshot, snapshot);
+        }
         let measures = measure(&connection.snapshot, snapshot, baseline, &self.thresholds);
         if !self.verdicts && !measures.any(&self.thresholds) {
             connection.totals.quiet(&measures);
+            if let Some(accounts) = &mut self.accounts {
+                accounts.totals.quiet(&measures);
+            }
             connection.latest = None;
             connection.update(snapshot);
             return;
         }
         let verdict = measures.verdict(&connection.snapshot, snapshot, &self.thresholds);
         connection.totals.add(&verdict);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.judge(
+                &verdict,
+                &connection.totals,
+                connection.owner.as_ref(),
+                &mut connection.charged,
+            );
+        }
         if self.history > 0 {
             if connection.history.len() >= self.history {
                 connection.history.pop_front();
@@ -258,9 +283,13 @@ impl Book {
 
     /// A connection that closed: its summary goes to the log.
     fn depart(&mut self, slot: u32) {
-        let Some(connection) = self.connections.remove(slot) else {
+        let Some(mut connection) = self.connections.remove(slot) else {
             return;
         };
+        if let Some(accounts) = &mut self.accounts {
+            accounts.closed += 1;
+            connection.settle(accounts);
+        }
         let last_seen = self.wall_of(connection.snapshot.at);
         if let Some(log) = &mut self.log {
             log.summary(&connection.summary(last_seen));
@@ -313,6 +342,30 @@ impl Book {
         }
     }
 
+    /// Keeps sums from now on, with at most so many names of applications.
+    pub(crate) fn keep_accounts(&mut self, applications: usize) {
+        match &mut self.accounts {
+            Some(accounts) => accounts.set_applications(applications),
+            none => *none = Some(Box::new(Accounts::new(applications))),
+        }
+    }
+
+    pub(crate) fn accounts(&self) -> Option<&Accounts> {
+        self.accounts.as_deref()
+    }
+
+    /// Charges what connections had to their owners, as far as those will be known.
+    pub(crate) fn settle_accounts(&mut self) {
+        let Some(accounts) = &mut self.accounts else {
+            return;
+        };
+        for connection in self.connections.iter_mut() {
+            if connection.owner.is_some() || connection.owner_sought {
+                connection.settle(accounts);
+            }
+        }
+    }
+
     pub(crate) fn owners_unknown(&self) -> u64 {
         self.connections
             .iter()
@@ -350,6 +403,10 @@ impl Book {
 
     pub(crate) fn records_dropped(&self) -> u64 {
         self.log.as_ref().map_or(0, |l| l.status().records_dropped)
+    }
+
+    pub(crate) fn log_status(&self) -> Option<slowpath_store::WriterStatus> {
+        Some(self.log.as_ref()?.status())
     }
 
     pub(crate) fn log_error(&self) -> Option<String> {

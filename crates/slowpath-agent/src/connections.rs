@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The connections that live, and what is known of each.
 
+use crate::accounts::Accounts;
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::Totals;
 use slowpath_model::{
@@ -54,6 +55,8 @@ pub struct LiveConnection {
     pub(crate) summarised: bool,
     /// Whether the owner was looked for in vain.
     pub(crate) owner_sought: bool,
+    /// Its problems have been charged to its owner; later ones are when they happen.
+    pub(crate) charged: bool,
     /// The poll that saw it last.
     pub(crate) poll: u64,
 }
@@ -71,6 +74,11 @@ impl LiveConnection {
         if s.waits != later.waits {
             s.waits.clone_from(&later.waits);
         }
+    }
+
+    /// Charges its problems to its owner, if that has not been done.
+    pub(crate) fn settle(&mut self, accounts: &mut Accounts) {
+        accounts.settle(&self.totals, self.owner.as_ref(), &mut self.charged);
     }
 
     /// The connection's row for the log, last seen at `last_seen`.

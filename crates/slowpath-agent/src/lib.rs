@@ -12,16 +12,20 @@
 //! is kept in memory is bounded by the connections that live plus fixed amounts. The agent
 //! judges nothing itself and stores no query.
 
+mod accounts;
 mod agent;
 mod book;
 mod connections;
 mod eyes;
 mod listeners;
 mod owners;
+mod rehearsal;
 
-pub use agent::{Agent, Config, FinishReport, PollError, PollReport, StartError};
+pub use accounts::{Accounts, Applications, Charges, Histogram, OTHER, RTT_BOUNDS, Traffic};
+pub use agent::{Agent, Config, FinishReport, PollError, PollReport, StartError, host_name};
 pub use connections::{HistoryPoint, LiveConnection};
 pub use eyes::{Capabilities, TierChoice};
 pub use listeners::{LiveListener, Overflows};
+pub use rehearsal::Rehearsal;
 pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};
-pub use slowpath_store::Retention;
+pub use slowpath_store::{Retention, WriterStatus};

@@ -52,6 +52,9 @@ pub enum Failure {
     /// The agent does not start.
     #[error("cannot start looking at connections: {0}")]
     Start(String),
+    /// An exporter does not start.
+    #[error("{0}")]
+    Export(String),
     /// A poll failed.
     #[error("cannot look at connections: {0}")]
     Poll(#[from] SourceError),

@@ -2,6 +2,8 @@
 //! The agent as a service: what it tells systemd, reloads, its end, its log.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -38,7 +40,7 @@ impl Service {
             .env("WATCHDOG_USEC", "400000")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(fs::File::create(service.path("stderr")).unwrap())
             .spawn()
             .unwrap();
         service.child = Some(child);
@@ -86,8 +88,17 @@ impl Service {
         }
     }
 
+    /// What it said so far.
+    fn said(&self) -> String {
+        fs::read_to_string(self.path("stderr")).unwrap()
+    }
+
     fn output(&mut self) -> Output {
-        self.child.take().unwrap().wait_with_output().unwrap()
+        let output = self.child.take().unwrap().wait_with_output().unwrap();
+        Output {
+            stderr: self.said().into_bytes(),
+            ..output
+        }
     }
 }
 
@@ -185,5 +196,80 @@ fn check_prints_what_holds() {
     assert!(
         text.starts_with("log = \"/a b\"\ninterval = \"2s\"\n"),
         "{text}"
+    );
+}
+
+/// The metrics that the service shows, once `wanted` likes them.
+fn metrics(service: &Service, wanted: impl Fn(&str) -> bool) -> String {
+    let said = service.said();
+    let (_, address) = said.split_once("serves http://").unwrap();
+    let (address, _) = address.split_once("/metrics").unwrap();
+    let end = std::time::Instant::now() + PATIENCE;
+    loop {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        if wanted(&text) {
+            return text;
+        }
+        assert!(std::time::Instant::now() < end, "{text}");
+        std::thread::park_timeout(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn the_problem_of_an_application_is_a_metric_and_stays_one() {
+    const TEST: &str = "the_problem_of_an_application_is_a_metric_and_stays_one";
+    let configuration = "log = \"none\"\ninterval = \"50ms\"\nmetrics = \"127.0.0.1:0\"\n";
+    let mut service = Service::start(configuration, &[]);
+    if !ready(&mut service, TEST) {
+        return;
+    }
+    // A receiver that never reads: its window is full. Both ends are this process's.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (receiver, _) = listener.accept().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    while sender.write(&[0; 65_536]).is_ok() {}
+    // All applications: the tests run side by side.
+    let of_applications = |text: &str| -> f64 {
+        let lines = text.lines().filter(|l| {
+            l.starts_with("slowpath_application_problem_time_seconds_total{")
+                && l.contains("problem=\"ReceiverWindowLimited\"")
+                && !l.contains("application=\"unknown\"")
+        });
+        lines
+            .map(|l| l.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+            .sum()
+    };
+    let value = |text: &str, line: &str| -> Option<f64> {
+        let found = text.lines().find_map(|l| l.strip_prefix(line))?;
+        Some(found.parse().unwrap())
+    };
+    let text = metrics(&service, |text| of_applications(text) > 0.0);
+    let closed = "slowpath_connections_closed_total ";
+    let closed_before = value(&text, closed).unwrap();
+    let time_before = of_applications(&text);
+    drop((sender, receiver));
+    let text = metrics(&service, |text| {
+        value(text, closed) >= Some(closed_before + 1.0)
+    });
+    assert!(of_applications(&text) >= time_before, "{text}");
+    assert!(value(&text, "process_resident_memory_bytes ") > Some(0.0));
+
+    // The address can be given up while it runs.
+    service.configure("log = \"none\"\ninterval = \"50ms\"\n");
+    service.signal(libc::SIGHUP);
+    assert!(service.hears("RELOADING=1").is_some());
+    assert!(service.hears("READY=1").is_some());
+    service.signal(libc::SIGINT);
+    let output = service.output();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(
+        said(&output).contains("serves metrics no more"),
+        "{}",
+        said(&output)
     );
 }

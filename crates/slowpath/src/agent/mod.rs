@@ -10,6 +10,7 @@
 //! cannot; a configuration that is wrong is refused with file and line, also on a reload,
 //! which then changes nothing.
 
+mod exporters;
 mod journal;
 mod notify;
 mod service;

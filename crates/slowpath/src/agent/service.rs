@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The life of the service: start, polls, reloads, end.
 
+use super::exporters::Exporters;
 use super::journal::Journal;
 use super::notify::Notifier;
 use super::settings::{Effective, Settings};
@@ -28,7 +29,13 @@ const TOLERATED: u32 = 4;
 const STATUS_EVERY: Duration = Duration::from_secs(60);
 
 /// Keys that a reload can change.
-const RELOADABLE: [&str; 1] = ["interval"];
+const RELOADABLE: [&str; 5] = [
+    "interval",
+    "metrics",
+    "metrics-applications",
+    "otlp",
+    "otlp-interval",
+];
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,20 +61,27 @@ pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
     let journal = Journal::of_this_process();
     let notifier = Notifier::of_this_process();
     let wishes = signals()?;
-    let agent =
+    let mut agent =
         Agent::start(config(&settings)).map_err(|error| Failure::Start(error.to_string()))?;
+    let mut exporters = Exporters::new();
+    let said = exporters.follow(&mut agent, None, &settings)?;
     let mut service = Service {
         agent,
         settings,
+        exporters,
         journal,
         notifier,
         losses: LossCounters::default(),
         log_error: None,
+        push_error: None,
         next_status: Instant::now(),
         cpu: Micros::ZERO,
         cpu_since: Instant::now(),
     };
     service.introduce();
+    for line in said {
+        service.journal.say(&line);
+    }
     let ended = service.polls(args, &wishes);
     let directory = service.settings.log.clone();
     let finished = service.finish();
@@ -146,11 +160,13 @@ fn signals() -> Result<Receiver<Wish>, Failure> {
 struct Service {
     agent: Agent,
     settings: Effective,
+    exporters: Exporters,
     journal: Journal,
     notifier: Notifier,
     /// What has been said to be lost.
     losses: LossCounters,
     log_error: Option<String>,
+    push_error: Option<String>,
     next_status: Instant,
     /// CPU time of the agent at `cpu_since`.
     cpu: Micros,
@@ -201,8 +217,11 @@ impl Service {
             if !self.agent.until_next_poll().is_zero() {
                 continue;
             }
+            let began = Instant::now();
             match self.agent.poll() {
                 Ok(report) => {
+                    let took = began.elapsed();
+                    self.exporters.polled(&self.agent, &report, took);
                     if failures > 0 {
                         self.journal.say("polls succeed again");
                     }
@@ -213,6 +232,7 @@ impl Service {
                     self.polled(&report);
                 }
                 Err(error) => {
+                    self.exporters.failed();
                     failures += 1;
                     let text = format!("poll failed, the {failures}. in a row: {error}");
                     self.journal.warn(&text);
@@ -233,6 +253,14 @@ impl Service {
                 None => self.journal.say("the log is well again"),
             }
             self.log_error = log_error;
+        }
+        let push_error = self.exporters.trouble();
+        if push_error.is_some() != self.push_error.is_some() {
+            match &push_error {
+                Some(reason) => self.journal.warn(reason),
+                None => self.journal.say("metrics are pushed again"),
+            }
+            self.push_error = push_error;
         }
         let now = Instant::now();
         if now < self.next_status {
@@ -274,13 +302,29 @@ impl Service {
         let changed = self.settings.differences(&wanted);
         let (now, later): (Vec<_>, Vec<_>) =
             changed.into_iter().partition(|k| RELOADABLE.contains(k));
-        for (key, value) in wanted.entries() {
-            if now.contains(&key) {
-                self.journal.say(&format!("reloaded: {key} = {value}"));
-            }
+        for key in &now {
+            let entries = wanted.entries();
+            let value = entries.iter().find(|(k, _)| k == key);
+            let value = value.map_or("not set", |(_, value)| value);
+            self.journal.say(&format!("reloaded: {key} = {value}"));
         }
         self.agent.set_interval(wanted.interval);
-        self.settings.interval = wanted.interval;
+        // What a restart would change holds until then.
+        let holds = Effective {
+            log: self.settings.log.clone(),
+            tier: self.settings.tier,
+            retention_size: self.settings.retention_size,
+            retention_age: self.settings.retention_age,
+            ..wanted
+        };
+        let before = std::mem::replace(&mut self.settings, holds);
+        let followed = self
+            .exporters
+            .follow(&mut self.agent, Some(&before), &self.settings);
+        match followed {
+            Ok(said) => said.iter().for_each(|line| self.journal.say(line)),
+            Err(error) => self.journal.warn(&error.to_string()),
+        }
         if !later.is_empty() {
             let text = format!("changed only by a restart: {}", later.join(", "));
             self.journal.warn(&text);
@@ -292,6 +336,7 @@ impl Service {
     /// Closes the log.
     fn finish(self) -> FinishReport {
         self.notifier.stopping();
+        self.exporters.finish(&self.agent);
         let finished = self.agent.finish();
         if finished.losses != self.losses {
             self.journal.warn(&lost(&finished.losses));

@@ -5,8 +5,10 @@ use super::values::{Age, LogPlace, PollInterval, Size, as_text};
 use crate::args::TierArg;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
+use slowpath_export::push::Endpoint;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,6 +35,21 @@ pub struct Settings {
     #[arg(long, value_name = "DURATION")]
     #[serde(deserialize_with = "as_text")]
     pub retention_age: Option<Age>,
+    /// Serve metrics to Prometheus at this address, as 127.0.0.1:9464 [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(deserialize_with = "as_text")]
+    pub metrics: Option<SocketAddr>,
+    /// Applications that have a label of their own in metrics [default: 100]
+    #[arg(long, value_name = "N")]
+    pub metrics_applications: Option<u16>,
+    /// Push metrics to this OpenTelemetry collector, as http://127.0.0.1:4318 [default: none]
+    #[arg(long, value_name = "URL")]
+    #[serde(deserialize_with = "as_text")]
+    pub otlp: Option<Endpoint>,
+    /// Time between two pushes [default: 1m]
+    #[arg(long, value_name = "DURATION")]
+    #[serde(deserialize_with = "as_text")]
+    pub otlp_interval: Option<Age>,
 }
 
 /// Why a file gives no settings.
@@ -93,6 +110,10 @@ impl Settings {
             tier: self.tier.or(others.tier),
             retention_size: self.retention_size.or(others.retention_size),
             retention_age: self.retention_age.or(others.retention_age),
+            metrics: self.metrics.or(others.metrics),
+            metrics_applications: self.metrics_applications.or(others.metrics_applications),
+            otlp: self.otlp.or(others.otlp),
+            otlp_interval: self.otlp_interval.or(others.otlp_interval),
         }
     }
 
@@ -114,6 +135,10 @@ impl Settings {
             tier: self.tier.unwrap_or(TierArg::Auto),
             retention_size: self.retention_size.unwrap_or(Size(1 << 30)),
             retention_age: self.retention_age,
+            metrics: self.metrics,
+            metrics_applications: self.metrics_applications.unwrap_or(100).into(),
+            otlp: self.otlp,
+            otlp_interval: self.otlp_interval.unwrap_or(Age(Duration::from_secs(60))),
         })
     }
 }
@@ -127,6 +152,10 @@ pub struct Effective {
     pub tier: TierArg,
     pub retention_size: Size,
     pub retention_age: Option<Age>,
+    pub metrics: Option<SocketAddr>,
+    pub metrics_applications: usize,
+    pub otlp: Option<Endpoint>,
+    pub otlp_interval: Age,
 }
 
 impl Effective {
@@ -144,6 +173,13 @@ impl Effective {
             ("retention-size", self.retention_size.to_string()),
         ];
         entries.extend(self.retention_age.map(|a| ("retention-age", a.to_string())));
+        entries.extend(self.metrics.map(|a| ("metrics", a.to_string())));
+        entries.push((
+            "metrics-applications",
+            self.metrics_applications.to_string(),
+        ));
+        entries.extend(self.otlp.as_ref().map(|e| ("otlp", e.to_string())));
+        entries.push(("otlp-interval", self.otlp_interval.to_string()));
         entries
     }
 
@@ -153,7 +189,10 @@ impl Effective {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         self.entries()
             .into_iter()
-            .map(|(key, value)| format!("{key} = {}", quoted(&value)))
+            .map(|(key, value)| match value.parse::<u64>() {
+                Ok(number) => format!("{key} = {number}"),
+                Err(_) => format!("{key} = {}", quoted(&value)),
+            })
             .collect()
     }
 
@@ -186,6 +225,10 @@ interval = \"250ms\"
 tier = \"inet-diag\"
 retention-size = \"2GiB\"
 retention-age = \"30days\"
+metrics = \"127.0.0.1:9464\"
+metrics-applications = 50
+otlp = \"http://127.0.0.1:4318/v1/metrics\"
+otlp-interval = \"30s\"
 ";
 
     #[test]
@@ -236,6 +279,9 @@ retention-age = \"30days\"
             ("# x\nretention-size = \"1\"", 2, "write a size as"),
             ("log = \"/a\"\nlog = \"/b\"", 2, "duplicate key"),
             ("log = ", 1, ""),
+            ("metrics = \"9464\"", 1, "socket address"),
+            ("\notlp = \"https://x\"", 2, "https is not built in"),
+            ("metrics-applications = -1", 1, "-1"),
         ] {
             let (at, reason) = Settings::parse(text).unwrap_err();
             assert_eq!(at, line, "{text:?}: {reason}");
@@ -281,6 +327,8 @@ retention-age = \"30days\"
             .effective(Some(PathBuf::from("/var/lib/slowpath")))
             .unwrap();
         // These have no default; the example shows a value.
+        default.metrics = Some("127.0.0.1:9464".parse().unwrap());
+        default.otlp = Some("http://127.0.0.1:4318".parse().unwrap());
         default.retention_age = Some(Age(Duration::from_secs(30 * 24 * 3600)));
         assert_eq!(shown, Some(default));
     }

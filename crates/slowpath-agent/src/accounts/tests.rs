@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use slowpath_model::{ConnectionId, Deltas, Finding, MonoNanos, ProblemSet, Share};
+
+fn verdict(problem: Problem, ms: u64) -> IntervalVerdict {
+    IntervalVerdict {
+        connection: ConnectionId {
+            boot_id: 1,
+            netns: 1,
+            cookie: 1,
+            start: MonoNanos(1),
+        },
+        from: MonoNanos(0),
+        to: MonoNanos(1_000_000_000),
+        dominating: problem,
+        findings: vec![Finding {
+            problem,
+            share: Share::Measured(Micros::from_millis(ms)),
+            events: Some(2),
+        }],
+        unmeasured: ProblemSet::EMPTY,
+        deltas: Deltas::default(),
+    }
+}
+
+fn owner(name: &str) -> Owner {
+    Owner {
+        pid: 1,
+        command: Arc::from(name),
+    }
+}
+
+/// A connection's life in the accounts.
+#[derive(Default)]
+struct Life {
+    totals: Totals,
+    charged: bool,
+}
+
+impl Life {
+    fn judge(&mut self, accounts: &mut Accounts, ms: u64, owner: Option<&Owner>) {
+        let verdict = verdict(Problem::Timeout, ms);
+        self.totals.add(&verdict);
+        accounts.judge(&verdict, &self.totals, owner, &mut self.charged);
+    }
+}
+
+fn time_of(accounts: &Accounts, name: &str) -> Option<u64> {
+    let applications = &accounts.applications;
+    let (_, charges) = applications.named().find(|(n, _)| *n == name)?;
+    Some(charges.time[Problem::Timeout as usize].0 / 1_000)
+}
+
+fn sum(accounts: &Accounts) -> u64 {
+    let applications = &accounts.applications;
+    let named: u64 = applications
+        .named()
+        .map(|(_, c)| c.time[Problem::Timeout as usize].0)
+        .sum();
+    (named + applications.other().time[Problem::Timeout as usize].0) / 1_000
+}
+
+#[test]
+fn what_came_before_the_owner_was_known_is_charged_once() {
+    let mut accounts = Accounts::new(10);
+    let mut life = Life::default();
+    life.judge(&mut accounts, 100, None);
+    life.judge(&mut accounts, 200, None);
+    assert_eq!(sum(&accounts), 0);
+    assert_eq!(
+        accounts.totals.problem_time[Problem::Timeout as usize],
+        Micros::from_millis(300)
+    );
+    let curl = owner("curl");
+    life.judge(&mut accounts, 300, Some(&curl));
+    assert_eq!(time_of(&accounts, "curl"), Some(600));
+    life.judge(&mut accounts, 50, Some(&curl));
+    let Life {
+        totals,
+        mut charged,
+    } = life;
+    accounts.settle(&totals, Some(&curl), &mut charged);
+    assert_eq!(time_of(&accounts, "curl"), Some(650));
+    let (_, charges) = accounts.applications.named().next().unwrap();
+    assert_eq!(charges.events[Problem::Timeout as usize], 8);
+}
+
+#[test]
+fn nobody_s_problems_are_unknown_s() {
+    let mut accounts = Accounts::new(10);
+    let mut life = Life::default();
+    life.judge(&mut accounts, 100, None);
+    accounts.settle(&life.totals, None, &mut life.charged);
+    assert_eq!(time_of(&accounts, "unknown"), Some(100));
+    life.judge(&mut accounts, 100, None);
+    assert_eq!(time_of(&accounts, "unknown"), Some(200));
+    // No problem, no name.
+    let quiet = Totals::default();
+    accounts.settle(&quiet, Some(&owner("quiet")), &mut false);
+    let mut other = Life::default();
+    other.judge(&mut accounts, 70, Some(&owner(OTHER)));
+    assert_eq!(time_of(&accounts, OTHER), None);
+    assert_eq!(sum(&accounts), 270);
+    assert_eq!(time_of(&accounts, "quiet"), None);
+}
+
+#[test]
+fn names_are_bounded_and_nothing_is_lost() {
+    let mut accounts = Accounts::new(4);
+    let mut charged = 0;
+    for i in 0..5_000 {
+        let mut life = Life::default();
+        life.judge(&mut accounts, 10, Some(&owner(&format!("app{i}"))));
+        charged += 10;
+        assert_eq!(sum(&accounts), charged);
+    }
+    // Half of the names went to the first, the others wait for someone with a minute.
+    assert_eq!(accounts.applications.named().len(), 2);
+    assert_eq!(accounts.applications.folded(), 4_998);
+    assert!(accounts.applications.candidates.len() <= MAX_CANDIDATES);
+    let heavy = owner("heavy");
+    let mut life = Life::default();
+    for _ in 0..61 {
+        life.judge(&mut accounts, 1_000, Some(&heavy));
+    }
+    // Its first 59 seconds stay with the others, so that nothing goes down.
+    assert_eq!(time_of(&accounts, "heavy"), Some(2_000));
+    assert_eq!(sum(&accounts), charged + 61_000);
+    for i in 0..10 {
+        let mut life = Life::default();
+        for _ in 0..100 {
+            life.judge(&mut accounts, 1_000, Some(&owner(&format!("late{i}"))));
+        }
+    }
+    assert_eq!(accounts.applications.named().len(), 4);
+}
+
+#[test]
+fn a_bound_belongs_to_its_bucket() {
+    let mut histogram = Histogram::new(&RTT_BOUNDS);
+    for us in [0, 50, 51, 5_000_000, 5_000_001] {
+        histogram.observe(Micros(us));
+    }
+    assert_eq!(histogram.counts()[..3], [2, 1, 0]);
+    assert_eq!(histogram.counts()[15..], [1, 1]);
+    assert_eq!(
+        (histogram.count(), histogram.sum()),
+        (5, Micros(10_000_102))
+    );
+}

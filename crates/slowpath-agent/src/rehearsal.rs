@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent without eyes and clocks: snapshots and times come as arguments. A day passes
+//! in seconds; for tests of what is made of the agent's sums.
+
+use crate::accounts::Accounts;
+use crate::book::Book;
+use crate::connections::LiveConnection;
+use slowpath_diagnose::Thresholds;
+use slowpath_model::{MonoNanos, Owner, Snapshot, WallMicros};
+use slowpath_observe::Sink;
+
+/// An agent that keeps accounts and no log, as [`Agent`](crate::Agent) is with
+/// `verdicts: false`.
+pub struct Rehearsal {
+    book: Book,
+    suspects: Vec<u64>,
+}
+
+impl Rehearsal {
+    /// With at most so many names of applications.
+    pub fn new(applications: usize, now: MonoNanos) -> Self {
+        let mut book = Book::new(Thresholds::default(), 0, false, None, now);
+        book.keep_accounts(applications);
+        Rehearsal {
+            book,
+            suspects: Vec::new(),
+        }
+    }
+
+    /// One poll at `now`, which is `wall` on the wall clock, that hands over `snapshots`;
+    /// gives the number of problem intervals.
+    pub fn poll<'a>(
+        &mut self,
+        now: MonoNanos,
+        wall: WallMicros,
+        snapshots: impl IntoIterator<Item = &'a Snapshot>,
+    ) -> u64 {
+        self.book.begin(now, wall);
+        for snapshot in snapshots {
+            self.book.see(snapshot);
+        }
+        self.book.end(&mut self.suspects)
+    }
+
+    /// A look for owners that finds these, by cookie.
+    pub fn owners(&mut self, owners: impl IntoIterator<Item = (u64, Owner)>) {
+        let mut search = self.book.owners();
+        for (cookie, owner) in owners {
+            search.found(cookie, owner);
+        }
+        search.finish();
+    }
+
+    /// What the agent does every minute.
+    pub fn round(&mut self) {
+        self.book.save_summaries();
+        self.book.settle_accounts();
+    }
+
+    /// The sums.
+    pub fn accounts(&self) -> Option<&Accounts> {
+        self.book.accounts()
+    }
+
+    /// The connections that live.
+    pub fn connections(&self) -> impl Iterator<Item = &LiveConnection> {
+        self.book.connections()
+    }
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the bytes of a request to an answer, without a socket.
+
+use crate::prometheus::Format;
+use std::sync::Arc;
+
+/// Headers that are looked at; a request with more is refused.
+const MAX_HEADERS: usize = 64;
+
+/// How a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub enum Status {
+    Ok,
+    BadRequest,
+    NotFound,
+    MethodNotAllowed,
+    TooLarge,
+    Unavailable,
+}
+
+impl Status {
+    /// All, by their number.
+    pub const ALL: [Status; 6] = [
+        Status::Ok,
+        Status::BadRequest,
+        Status::NotFound,
+        Status::MethodNotAllowed,
+        Status::TooLarge,
+        Status::Unavailable,
+    ];
+
+    /// The code (RFC 9110 section 15; 431: RFC 6585 section 5).
+    pub fn code(self) -> u16 {
+        match self {
+            Status::Ok => 200,
+            Status::BadRequest => 400,
+            Status::NotFound => 404,
+            Status::MethodNotAllowed => 405,
+            Status::TooLarge => 431,
+            Status::Unavailable => 503,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Status::Ok => "OK",
+            Status::BadRequest => "Bad Request",
+            Status::NotFound => "Not Found",
+            Status::MethodNotAllowed => "Method Not Allowed",
+            Status::TooLarge => "Request Header Fields Too Large",
+            Status::Unavailable => "Service Unavailable",
+        }
+    }
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The metrics.
+    Metrics(Format),
+    /// Whether the agent does its work.
+    Health,
+    /// What there is here.
+    Index,
+}
+
+/// A request, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) wanted: Result<Wanted, Status>,
+    /// HEAD: the answer's header only.
+    pub(super) head: bool,
+}
+
+impl Request {
+    fn refused(status: Status) -> Self {
+        Request {
+            wanted: Err(status),
+            head: false,
+        }
+    }
+
+    /// The request in `bytes`; `None` if more has to come.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Request> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut request = httparse::Request::new(&mut headers);
+        match request.parse(bytes) {
+            Ok(httparse::Status::Complete(_)) => {}
+            Ok(httparse::Status::Partial) if bytes.len() < super::MAX_REQUEST => return None,
+            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+                return Some(Self::refused(Status::TooLarge));
+            }
+            Err(_) => return Some(Self::refused(Status::BadRequest)),
+        }
+        let head = request.method == Some("HEAD");
+        let target = request.path.unwrap_or_default();
+        // Absolute form (RFC 9112 section 3.2.2) or origin form, without the query.
+        let target = match target.split_once("://") {
+            Some((_, rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+            None => target,
+        };
+        let path = target.split('?').next().unwrap_or_default();
+        let accepts: Vec<&str> = request
+            .headers
+            .iter()
+            .filter(|h| h.name.eq_ignore_ascii_case("accept"))
+            .filter_map(|h| std::str::from_utf8(h.value).ok())
+            .collect();
+        let wanted = match path {
+            "/metrics" => Ok(Wanted::Metrics(Format::negotiate(&accepts.join(",")))),
+            "/healthz" => Ok(Wanted::Health),
+            "/" => Ok(Wanted::Index),
+            _ => Err(Status::NotFound),
+        };
+        let wanted = match request.method {
+            Some("GET" | "HEAD") => wanted,
+            _ => wanted.and(Err(Status::MethodNotAllowed)),
+        };
+        Some(Request { wanted, head })
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// How it is answered.
+    pub status: Status,
+    /// What the body is.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Arc<str>,
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+impl Answer {
+    /// With a body that says something.
+    pub fn plain(status: Status, body: impl Into<Arc<str>>) -> Self {
+        Answer {
+            status,
+            content_type: PLAIN,
+            body: body.into(),
+        }
+    }
+
+    /// Of a request that is none.
+    pub(super) fn refusal(status: Status) -> Self {
+        let text = match status {
+            Status::NotFound => "There is /metrics here, and /healthz.\n",
+            Status::MethodNotAllowed => "Only GET and HEAD.\n",
+            status => status.words(),
+        };
+        Answer::plain(status, text)
+    }
+
+    /// The header's bytes.
+    pub(super) fn header(&self) -> String {
+        let allow = match self.status {
+            Status::MethodNotAllowed => "Allow: GET, HEAD\r\n",
+            _ => "",
+        };
+        format!(
+            "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}\
+             Vary: Accept\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
+            self.status.code(),
+            self.status.words(),
+            self.content_type,
+            self.body.len(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(request: &str) -> Option<Result<Wanted, Status>> {
+        Request::parse(request.as_bytes()).map(|r| r.wanted)
+    }
+
+    #[test]
+    fn requests_are_told_apart() {
+        let metrics = |format| Some(Ok(Wanted::Metrics(format)));
+        for (request, expected) in [
+            (
+                "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+                metrics(Format::Text),
+            ),
+            ("GET /metrics?x=/y HTTP/1.0\r\n\r\n", metrics(Format::Text)),
+            (
+                "GET http://h:1/metrics HTTP/1.1\r\n\r\n",
+                metrics(Format::Text),
+            ),
+            (
+                "GET /metrics HTTP/1.1\r\naccept: text/plain;q=0.1\r\nAccept: application/openmetrics-text\r\n\r\n",
+                metrics(Format::OpenMetrics),
+            ),
+            ("GET / HTTP/1.1\r\n\r\n", Some(Ok(Wanted::Index))),
+            ("GET /healthz HTTP/1.1\r\n\r\n", Some(Ok(Wanted::Health))),
+            (
+                "GET /metrics/ HTTP/1.1\r\n\r\n",
+                Some(Err(Status::NotFound)),
+            ),
+            (
+                "POST /metrics HTTP/1.1\r\n\r\n",
+                Some(Err(Status::MethodNotAllowed)),
+            ),
+            ("POST /x HTTP/1.1\r\n\r\n", Some(Err(Status::NotFound))),
+            ("GET /metrics\r\n\r\n", Some(Err(Status::BadRequest))),
+            ("\x16\x03\x01\x02", Some(Err(Status::BadRequest))),
+            ("GET /metrics HTTP/1.1\r\nHost:", None),
+            ("", None),
+        ] {
+            assert_eq!(wanted(request), expected, "{request:?}");
+        }
+        assert!(
+            Request::parse(b"HEAD /metrics HTTP/1.1\r\n\r\n")
+                .unwrap()
+                .head
+        );
+    }
+
+    #[test]
+    fn a_request_has_a_size() {
+        let long = format!("GET /{} ", "a".repeat(super::super::MAX_REQUEST));
+        assert_eq!(wanted(&long), Some(Err(Status::TooLarge)));
+        let many = format!(
+            "GET / HTTP/1.1\r\n{}\r\n",
+            "a: b\r\n".repeat(MAX_HEADERS + 1)
+        );
+        assert_eq!(wanted(&many), Some(Err(Status::TooLarge)));
+    }
+
+    #[test]
+    fn every_prefix_of_a_request_waits_or_answers() {
+        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n";
+        for length in 0..request.len() {
+            assert_eq!(Request::parse(&request[..length]), None, "{length}");
+        }
+        assert!(Request::parse(request).is_some());
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Agents that are played: snapshots by script, and the states that come of them.
+#![allow(dead_code)]
+
+use slowpath_agent::{Rehearsal, WriterStatus};
+use slowpath_export::{LogState, Polls, ProcessUse, State, Turnover};
+use slowpath_model::*;
+use std::sync::Arc;
+
+/// The wall clock's time when the monotonic clock began.
+pub const EPOCH: i64 = 1_700_000_000_000_000;
+
+pub fn wall(now: MonoNanos) -> WallMicros {
+    WallMicros(EPOCH + (now.0 / 1_000) as i64)
+}
+
+/// A connection that has just been opened.
+pub fn opened(cookie: u64, at: MonoNanos) -> Snapshot {
+    let port = 1024 + (cookie % 60_000) as u16;
+    let peer = (cookie % 200_000) as u32;
+    Snapshot {
+        id: ConnectionId {
+            boot_id: 7,
+            netns: 4_026_531_840,
+            cookie,
+            start: at,
+        },
+        tuple: FourTuple::new(
+            (std::net::Ipv4Addr::new(10, 0, 0, 1), port).into(),
+            (std::net::Ipv4Addr::from(0x0b00_0000 + peer), 443).into(),
+        ),
+        at,
+        origin: Origin::Opened,
+        closed: false,
+        tier: Tier::Bpf,
+        owner: None,
+        stats: TcpStats {
+            rto_stats: Some(RtoStats::default()),
+            ..stats()
+        },
+        sends: None,
+        receives: None,
+    }
+}
+
+fn stats() -> TcpStats {
+    let text = r#"{"state":"established","ca_state":"open"}"#;
+    let mut value: serde_json::Value = serde_json::from_str(text).unwrap();
+    // Every number of a connection that has done nothing yet.
+    loop {
+        match serde_json::from_value::<TcpStats>(value.clone()) {
+            Ok(stats) => return stats,
+            Err(error) => {
+                let said = error.to_string();
+                let field = said
+                    .split('`')
+                    .nth(1)
+                    .filter(|_| said.contains("missing field"));
+                let field = field.unwrap_or_else(|| panic!("{said}")).to_owned();
+                value[field] = 0.into();
+            }
+        }
+    }
+}
+
+pub fn owner(command: &str) -> Owner {
+    Owner {
+        pid: 7,
+        command: Arc::from(command),
+    }
+}
+
+/// The state of a played agent.
+pub fn state(agent: &Rehearsal, now: MonoNanos) -> State {
+    let accounts = agent.accounts().unwrap().clone();
+    State {
+        version: "0.1.0",
+        started: wall(MonoNanos(0)),
+        at: wall(now),
+        tier: Tier::Bpf,
+        features: vec![("snapshot", true), ("calls", false)],
+        unmeasured: ProblemSet::EMPTY.with(Problem::DelayedAck),
+        turnover: Turnover {
+            opened: Some(accounts.opened),
+            closed: accounts.closed,
+        },
+        accounts,
+        polls: Polls {
+            done: 3,
+            sockets: agent.connections().count() as u64,
+            ..Polls::default()
+        },
+        coverage: Some(Coverage {
+            owners_unknown: 2,
+            missed: 1,
+            ..Coverage::default()
+        }),
+        losses: LossCounters {
+            closes_dropped: 9,
+            ..LossCounters::default()
+        },
+        log: Some(LogState {
+            status: WriterStatus::default(),
+        }),
+        process: ProcessUse::read(),
+    }
+}
+
+/// An agent that has seen connections of these applications, each with a timeout of a second.
+pub fn played(applications: &[&str]) -> Rehearsal {
+    let mut agent = Rehearsal::new(100, MonoNanos(0));
+    let second = |s: u64| MonoNanos(s * 1_000_000_000);
+    let mut connections: Vec<Snapshot> = Vec::new();
+    for cookie in 0..applications.len() as u64 {
+        connections.push(opened(cookie + 1, second(1)));
+    }
+    agent.poll(second(1), wall(second(1)), &connections);
+    agent.owners(
+        (1..)
+            .zip(applications)
+            .map(|(cookie, name)| (cookie, owner(name))),
+    );
+    for connection in &mut connections {
+        time_out(connection, second(2));
+    }
+    agent.poll(second(2), wall(second(2)), &connections);
+    agent.round();
+    agent
+}
+
+/// A second with a timeout.
+pub fn time_out(connection: &mut Snapshot, at: MonoNanos) {
+    connection.at = at;
+    let stats = &mut connection.stats;
+    stats.retransmitted += 1;
+    stats.segments_out += 3;
+    stats.data_segments_out += 3;
+    stats.bytes_acked += 2_000;
+    stats.srtt = Some(Micros(20_000));
+    stats.busy = Some(stats.busy.unwrap_or_default() + Micros(900_000));
+    let mut rto = stats.rto_stats.unwrap_or_default();
+    rto.timeouts += 1;
+    rto.recoveries += 1;
+    rto.time += Micros(500_000);
+    stats.rto_stats = Some(rto);
+}

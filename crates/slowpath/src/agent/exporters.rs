@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who shows the agent's sums to others: the server for Prometheus, the pusher for
+//! OpenTelemetry.
+
+use super::settings::Effective;
+use crate::failure::Failure;
+use crate::json;
+use slowpath_agent::{Agent, PollReport};
+use slowpath_export::http::Server;
+use slowpath_export::otlp::Resource;
+use slowpath_export::push::Pusher;
+use slowpath_export::{Board, Polls, State};
+use slowpath_model::WallMicros;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// States are left on the board this far apart at least.
+const PUBLISH_EVERY: Duration = Duration::from_millis(950);
+
+/// The exporters that are asked for.
+pub(super) struct Exporters {
+    board: Arc<Board>,
+    polls: Polls,
+    started: WallMicros,
+    published: Option<Instant>,
+    server: Option<Server>,
+    pusher: Option<Pusher>,
+}
+
+impl Exporters {
+    pub(super) fn new() -> Self {
+        Exporters {
+            board: Arc::default(),
+            polls: Polls::default(),
+            started: json::now(),
+            published: None,
+            server: None,
+            pusher: None,
+        }
+    }
+
+    /// Starts, moves and ends what `wanted` asks for beyond or short of `before`; says what
+    /// it did.
+    ///
+    /// # Errors
+    /// When the server or a thread cannot be had; the other exporter is as wanted then.
+    pub(super) fn follow(
+        &mut self,
+        agent: &mut Agent,
+        before: Option<&Effective>,
+        wanted: &Effective,
+    ) -> Result<Vec<String>, Failure> {
+        let mut said = Vec::new();
+        if wanted.metrics.is_some() || wanted.otlp.is_some() {
+            agent.keep_accounts(wanted.metrics_applications);
+        }
+        let otlp = |s: &Effective| (s.otlp.clone(), s.otlp_interval);
+        let lacks = wanted.otlp.is_some() && self.pusher.is_none();
+        if lacks || before.map(otlp) != Some(otlp(wanted)) {
+            // The old one pushes what it has.
+            let ended = self.pusher.take().is_some();
+            if let Some(endpoint) = &wanted.otlp {
+                let pusher = Pusher::start(
+                    endpoint.clone(),
+                    &headers(),
+                    wanted.otlp_interval.0,
+                    resource(self.started),
+                    self.board.clone(),
+                );
+                self.pusher = Some(pusher.map_err(|e| Failure::Export(e.to_string()))?);
+                said.push(format!("pushes metrics to {endpoint}"));
+            } else if ended {
+                said.push("pushes metrics no more".to_owned());
+            }
+        }
+        let served = |s: &Effective| s.metrics.map(|address| (address, s.interval));
+        let lacks = wanted.metrics.is_some() && self.server.is_none();
+        if lacks || before.and_then(served) != served(wanted) {
+            // The old one first: it may hold the address.
+            let ended = self.server.take().is_some();
+            if let Some(address) = wanted.metrics {
+                let server = Server::start(address, self.board.clone(), wanted.interval)
+                    .map_err(|e| Failure::Export(e.to_string()))?;
+                said.push(format!("serves http://{}/metrics", server.address()));
+                self.server = Some(server);
+            } else if ended {
+                said.push("serves metrics no more".to_owned());
+            }
+        }
+        Ok(said)
+    }
+
+    /// A poll succeeded and took so long.
+    pub(super) fn polled(&mut self, agent: &Agent, report: &PollReport, took: Duration) {
+        self.polls.add(report, took);
+        if self
+            .published
+            .is_none_or(|at| at.elapsed() >= PUBLISH_EVERY)
+        {
+            self.publish(agent);
+        }
+    }
+
+    /// A poll failed.
+    pub(super) fn failed(&mut self) {
+        self.polls.failed += 1;
+    }
+
+    /// What went wrong with the last push, if anything.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.board.push.last_trouble()
+    }
+
+    fn publish(&mut self, agent: &Agent) {
+        if let Some(state) = State::of(agent, &self.polls, VERSION, self.started, json::now()) {
+            self.published = Some(Instant::now());
+            self.board.publish(state);
+        }
+    }
+
+    /// Leaves the last state and ends; what can be pushed is pushed.
+    pub(super) fn finish(mut self, agent: &Agent) {
+        self.publish(agent);
+    }
+}
+
+/// A variable of OpenTelemetry's for metrics alone, or else the one for everything.
+fn headers() -> String {
+    let variable = |name: &str| std::env::var(name).ok();
+    variable("OTEL_EXPORTER_OTLP_METRICS_HEADERS")
+        .or_else(|| variable("OTEL_EXPORTER_OTLP_HEADERS"))
+        .unwrap_or_default()
+}
+
+fn resource(started: WallMicros) -> Resource {
+    let host = slowpath_agent::host_name();
+    // Tells the runs of a host apart.
+    let instance = format!("{host}-{}-{}", std::process::id(), started.0);
+    let attributes = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    Resource::new(&host, VERSION, &instance).with(&attributes)
+}
