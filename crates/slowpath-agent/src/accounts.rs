@@ -303,7 +303,7 @@ impl Accounts {
         &mut self,
         verdict: &IntervalVerdict,
         totals: &Totals,
-        owner: Option<&Owner>,
+        owner: &Owner,
         charged: &mut bool,
     ) {
         self.totals.add(verdict);
@@ -318,13 +318,13 @@ impl Accounts {
             }
             let name = self.name(owner);
             self.applications.charge(&name, &charges);
-        } else if owner.is_some() {
+        } else if owner.name().is_some() {
             self.settle(totals, owner, charged);
         }
     }
 
     /// Charges what a connection had so far to its owner, or to `unknown`; once.
-    pub(crate) fn settle(&mut self, totals: &Totals, owner: Option<&Owner>, charged: &mut bool) {
+    pub(crate) fn settle(&mut self, totals: &Totals, owner: &Owner, charged: &mut bool) {
         if std::mem::replace(charged, true) {
             return;
         }
@@ -335,8 +335,8 @@ impl Accounts {
         }
     }
 
-    fn name(&self, owner: Option<&Owner>) -> Arc<str> {
-        owner.map_or_else(|| self.unknown.clone(), |owner| owner.command.clone())
+    fn name(&self, owner: &Owner) -> Arc<str> {
+        owner.name().unwrap_or(&self.unknown).clone()
     }
 }
 

@@ -222,7 +222,7 @@ impl Book {
             accounts.judge(
                 &verdict,
                 &connection.totals,
-                connection.owner.as_ref(),
+                &connection.owner,
                 &mut connection.charged,
             );
         }
@@ -360,7 +360,7 @@ impl Book {
             return;
         };
         for connection in self.connections.iter_mut() {
-            if connection.owner.is_some() || connection.owner_sought {
+            if connection.owner.name().is_some() || connection.owner_sought {
                 connection.settle(accounts);
             }
         }

@@ -78,7 +78,7 @@ impl LiveConnection {
 
     /// Charges its problems to its owner, if that has not been done.
     pub(crate) fn settle(&mut self, accounts: &mut Accounts) {
-        accounts.settle(&self.totals, self.owner.as_ref(), &mut self.charged);
+        accounts.settle(&self.totals, &self.owner, &mut self.charged);
     }
 
     /// The connection's row for the log, last seen at `last_seen`.

@@ -24,10 +24,7 @@ fn verdict(problem: Problem, ms: u64) -> IntervalVerdict {
 }
 
 fn owner(name: &str) -> Owner {
-    Owner {
-        pid: 1,
-        command: Arc::from(name),
-    }
+    Owner::named(1, name)
 }
 
 /// A connection's life in the accounts.
@@ -38,7 +35,7 @@ struct Life {
 }
 
 impl Life {
-    fn judge(&mut self, accounts: &mut Accounts, ms: u64, owner: Option<&Owner>) {
+    fn judge(&mut self, accounts: &mut Accounts, ms: u64, owner: &Owner) {
         let verdict = verdict(Problem::Timeout, ms);
         self.totals.add(&verdict);
         accounts.judge(&verdict, &self.totals, owner, &mut self.charged);
@@ -64,22 +61,22 @@ fn sum(accounts: &Accounts) -> u64 {
 fn what_came_before_the_owner_was_known_is_charged_once() {
     let mut accounts = Accounts::new(10);
     let mut life = Life::default();
-    life.judge(&mut accounts, 100, None);
-    life.judge(&mut accounts, 200, None);
+    life.judge(&mut accounts, 100, &Owner::default());
+    life.judge(&mut accounts, 200, &Owner::default());
     assert_eq!(sum(&accounts), 0);
     assert_eq!(
         accounts.totals.problem_time[Problem::Timeout as usize],
         Micros::from_millis(300)
     );
     let curl = owner("curl");
-    life.judge(&mut accounts, 300, Some(&curl));
+    life.judge(&mut accounts, 300, &curl);
     assert_eq!(time_of(&accounts, "curl"), Some(600));
-    life.judge(&mut accounts, 50, Some(&curl));
+    life.judge(&mut accounts, 50, &curl);
     let Life {
         totals,
         mut charged,
     } = life;
-    accounts.settle(&totals, Some(&curl), &mut charged);
+    accounts.settle(&totals, &curl, &mut charged);
     assert_eq!(time_of(&accounts, "curl"), Some(650));
     let (_, charges) = accounts.applications.named().next().unwrap();
     assert_eq!(charges.events[Problem::Timeout as usize], 8);
@@ -89,16 +86,16 @@ fn what_came_before_the_owner_was_known_is_charged_once() {
 fn nobody_s_problems_are_unknown_s() {
     let mut accounts = Accounts::new(10);
     let mut life = Life::default();
-    life.judge(&mut accounts, 100, None);
-    accounts.settle(&life.totals, None, &mut life.charged);
+    life.judge(&mut accounts, 100, &Owner::default());
+    accounts.settle(&life.totals, &Owner::default(), &mut life.charged);
     assert_eq!(time_of(&accounts, "unknown"), Some(100));
-    life.judge(&mut accounts, 100, None);
+    life.judge(&mut accounts, 100, &Owner::default());
     assert_eq!(time_of(&accounts, "unknown"), Some(200));
     // No problem, no name.
     let quiet = Totals::default();
-    accounts.settle(&quiet, Some(&owner("quiet")), &mut false);
+    accounts.settle(&quiet, &owner("quiet"), &mut false);
     let mut other = Life::default();
-    other.judge(&mut accounts, 70, Some(&owner(OTHER)));
+    other.judge(&mut accounts, 70, &owner(OTHER));
     assert_eq!(time_of(&accounts, OTHER), None);
     assert_eq!(sum(&accounts), 270);
     assert_eq!(time_of(&accounts, "quiet"), None);
@@ -110,7 +107,7 @@ fn names_are_bounded_and_nothing_is_lost() {
     let mut charged = 0;
     for i in 0..5_000 {
         let mut life = Life::default();
-        life.judge(&mut accounts, 10, Some(&owner(&format!("app{i}"))));
+        life.judge(&mut accounts, 10, &owner(&format!("app{i}")));
         charged += 10;
         assert_eq!(sum(&accounts), charged);
     }
@@ -121,7 +118,7 @@ fn names_are_bounded_and_nothing_is_lost() {
     let heavy = owner("heavy");
     let mut life = Life::default();
     for _ in 0..61 {
-        life.judge(&mut accounts, 1_000, Some(&heavy));
+        life.judge(&mut accounts, 1_000, &heavy);
     }
     // Its first 59 seconds stay with the others, so that nothing goes down.
     assert_eq!(time_of(&accounts, "heavy"), Some(2_000));
@@ -129,7 +126,7 @@ fn names_are_bounded_and_nothing_is_lost() {
     for i in 0..10 {
         let mut life = Life::default();
         for _ in 0..100 {
-            life.judge(&mut accounts, 1_000, Some(&owner(&format!("late{i}"))));
+            life.judge(&mut accounts, 1_000, &owner(&format!("late{i}")));
         }
     }
     assert_eq!(accounts.applications.named().len(), 4);

@@ -5,7 +5,6 @@
 use slowpath_agent::{Rehearsal, WriterStatus};
 use slowpath_export::{LogState, Polls, ProcessUse, State, Turnover};
 use slowpath_model::*;
-use std::sync::Arc;
 
 /// The wall clock's time when the monotonic clock began.
 pub const EPOCH: i64 = 1_700_000_000_000_000;
@@ -64,10 +63,7 @@ fn stats() -> TcpStats {
 }
 
 pub fn owner(command: &str) -> Owner {
-    Owner {
-        pid: 7,
-        command: Arc::from(command),
-    }
+    Owner::named(7, command)
 }
 
 /// The state of a played agent.

@@ -5,13 +5,17 @@ use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a full queue of the manager is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Tells systemd, or nobody.
 #[derive(Debug)]
 pub(super) struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
+    alive: Option<Instant>,
 }
 
 impl Notifier {
@@ -26,13 +30,14 @@ impl Notifier {
                 .and_then(address)
                 .and_then(|address| {
                     let socket = UnixDatagram::unbound().ok()?;
-                    // A manager that does not read must not stop the polls.
-                    socket.set_nonblocking(true).ok()?;
+                    // A manager that does not read must not stop the polls for long.
+                    socket.set_write_timeout(Some(PATIENCE)).ok()?;
                     Some((socket, address))
                 }),
             watchdog: number("WATCHDOG_USEC")
                 .filter(|usec| mine && *usec > 0)
                 .map(Duration::from_micros),
+            alive: None,
         }
     }
 
@@ -62,9 +67,13 @@ impl Notifier {
         self.send(&format!("STATUS={text}"));
     }
 
-    /// Not dead.
-    pub(super) fn alive(&self) {
-        if self.watchdog.is_some() {
+    /// Not dead; said four times in the watchdog's time at most.
+    pub(super) fn alive(&mut self, now: Instant) {
+        let due = |last: Instant, time: Duration| now.duration_since(last) >= time / 4;
+        if let Some(time) = self.watchdog
+            && self.alive.is_none_or(|last| due(last, time))
+        {
+            self.alive = Some(now);
             self.send("WATCHDOG=1");
         }
     }

@@ -213,7 +213,7 @@ impl Service {
                 // The thread of the signals lives as long as the process.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            self.notifier.alive();
+            self.notifier.alive(Instant::now());
             if !self.agent.until_next_poll().is_zero() {
                 continue;
             }
