@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -14,13 +15,21 @@ pub(crate) fn own_inode() -> u32 {
 
 /// Runs `work` once in each network namespace that a process or a name under `/run/netns`
 /// keeps alive, on a thread of its own; in this process's namespace only, if entering
-/// others is not permitted.
-pub(crate) fn in_each(work: impl Fn() + Sync) {
+/// others is not permitted. Returns how often that was refused: for a namespace, or for a
+/// process whose namespace may not even be known.
+pub(crate) fn in_each(work: impl Fn() + Sync) -> usize {
+    let mut refused = 0;
     let mut seen = HashSet::from([own_inode()]);
     work();
     let mut others = Vec::new();
     for path in candidates() {
-        let Ok(file) = File::open(path) else { continue };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) => {
+                refused += usize::from(error.kind() == io::ErrorKind::PermissionDenied);
+                continue;
+            }
+        };
         if let Ok(meta) = file.metadata()
             && seen.insert(meta.ino() as u32)
         {
@@ -28,7 +37,7 @@ pub(crate) fn in_each(work: impl Fn() + Sync) {
         }
     }
     if others.is_empty() {
-        return;
+        return refused;
     }
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -36,10 +45,13 @@ pub(crate) fn in_each(work: impl Fn() + Sync) {
                 // SAFETY: changes only this thread's namespace; the thread ends here.
                 if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
                     work();
+                } else {
+                    refused += 1;
                 }
             }
         });
     });
+    refused
 }
 
 /// Where namespaces can be entered: names under `/run/netns`, and processes.

@@ -67,7 +67,7 @@ impl Default for Options {
 pub enum OpenError {
     /// A probe that the tier cannot do without did not load.
     #[error(
-        "loading BPF probe {probe}: {source:#} (needs Linux {since} with BTF, and root or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN)"
+        "loading BPF probe {probe}: {source:#} (needs Linux {since} with BTF, and root or CAP_BPF and CAP_PERFMON)"
     )]
     Probe {
         /// The probe's name.
@@ -131,6 +131,7 @@ pub enum PollError {
 pub struct BpfTier {
     snapshot_link: Link,
     seed_link: Option<Link>,
+    seed_held_link: Option<Link>,
     owner_link: Option<Link>,
     listener: Option<ListenerEyes>,
     closes: RingBuffer<'static>,
@@ -273,12 +274,14 @@ impl BpfTier {
             return Err(mapping("snapshot", io::ErrorKind::NotFound.into()));
         };
         let seed_link = take("seed");
+        let seed_held_link = take("seed_held");
         let owner_link = take("owner");
         let listener = ListenerEyes::open(&mut loaded);
 
         let mut tier = BpfTier {
             snapshot_link,
             seed_link,
+            seed_held_link,
             owner_link,
             listener,
             closes,
@@ -333,18 +336,25 @@ impl BpfTier {
 
     /// Gives storage to connections that have none, in every network namespace that a
     /// process or a name under `/run/netns` keeps alive; returns how many there were.
-    /// After the first time, each is a connection that had been missed.
+    /// After the first time, each is a connection that had been missed. Where namespaces may
+    /// not be entered, only those that a process holds are found.
     pub fn seed(&mut self) -> u64 {
         let Some(link) = &self.seed_link else {
             return 0;
         };
         let before = self.shared.first().seeded;
-        namespaces::in_each(|| {
-            // A namespace that vanishes meanwhile has no sockets left to seed.
+        // A namespace that vanishes meanwhile has no sockets left to seed.
+        let walk = |link: &Link| {
             if let Ok(mut iterator) = Iter::new(link) {
                 let _ = drain(&mut iterator);
             }
-        });
+        };
+        let refused = namespaces::in_each(|| walk(link));
+        if refused > 0
+            && let Some(link) = &self.seed_held_link
+        {
+            walk(link);
+        }
         self.shared.first().seeded.wrapping_sub(before)
     }
 

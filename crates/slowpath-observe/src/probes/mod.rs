@@ -12,6 +12,7 @@ pub(crate) mod listener;
 pub(crate) mod owner;
 pub(crate) mod recovery;
 pub(crate) mod seed;
+pub(crate) mod seed_held;
 pub(crate) mod segment;
 pub(crate) mod snapshot;
 
@@ -42,6 +43,7 @@ pub(crate) const ALL: [&Probe; 9] = [
     &calls::PROBE,
     &listener::PROBE,
     &seed::PROBE,
+    &seed_held::PROBE,
     &owner::PROBE,
 ];
 

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Storage for a connection or a listener that is older than the agent, whoever found it.
+ */
+#ifndef SLOWPATH_SEED_H
+#define SLOWPATH_SEED_H
+
+#include "listener.bpf.h"
+
+static __always_inline void give_storage(struct sock *sk, struct tcp_sock *tp, struct shared *s)
+{
+	struct connection *c;
+
+	switch (sk->__sk_common.skc_state) {
+	case TCP_TIME_WAIT:
+	case TCP_CLOSE:
+	case TCP_NEW_SYN_RECV:
+		return;
+	case TCP_LISTEN:
+		if (!bpf_sk_storage_get(&listeners, sk, 0, 0) && !meet_listener(sk))
+			__sync_fetch_and_add(&s->storage_failed, 1);
+		return;
+	}
+	if (bpf_sk_storage_get(&connections, sk, 0, 0))
+		return;
+	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!c) {
+		__sync_fetch_and_add(&s->storage_failed, 1);
+		return;
+	}
+	c->cookie = bpf_get_socket_cookie(sk);
+	c->srtt_us = tp->srtt_us;
+	c->mdev_us = tp->mdev_us;
+	c->snd_una = tp->snd_una;
+	c->rtt_min_us = tp->rtt_min.s[0].v;
+	c->ca_state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
+	c->ca_since_ns = s->now_ns;
+	c->waits.seen_reord = tp->reord_seen;
+	c->waits.seen_ce = tp->delivered_ce;
+	c->sends.min = c->receives.min = ~0u;
+	__sync_fetch_and_add(&s->seeded, 1);
+	__sync_fetch_and_add(&s->live, 1);
+}
+
+#endif
