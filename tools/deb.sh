@@ -6,7 +6,7 @@
 #
 # Without BINARY the command is built in TARGET_DIRECTORY/package, with no path of this machine
 # in it. The same source gives the same bytes: times are those of the last commit, or
-# SOURCE_DATE_EPOCH. MAINTAINER names who answers for the package.
+# SOURCE_DATE_EPOCH. MAINTAINER names who answers for the package, SLOWPATH_VERSION another version.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +16,7 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 : "${MAINTAINER:=slowpath <slowpath@users.noreply.github.com>}"
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' Cargo.toml)
 homepage=$(sed -n '/^\[workspace.package\]/,/^\[/s/^repository = "\(.*\)"$/\1/p' Cargo.toml)
+version=${SLOWPATH_VERSION:-$version}
 architecture=$(dpkg --print-architecture)
 
 if [[ -z $binary ]]; then

@@ -7,7 +7,7 @@ use super::{Probe, object};
 /// The probe.
 pub(crate) const PROBE: Probe = Probe {
     name: "seed_held",
-    measures: "connections older than the agent that a process holds, without entering namespaces",
+    measures: "connections and listeners older than the agent that a process holds",
     since: "5.11",
     required: false,
     serves: &[],

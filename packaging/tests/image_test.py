@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image's files run as the manifest says, and the manifest says what Kubernetes knows."""
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+from places import Bare, IMAGE, ROOT, STATIC, await_that, built, seen_outside
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+MANIFEST = ROOT / "packaging/kubernetes/daemonset.yaml"
+RECIPE = ROOT / "packaging/container/Containerfile"
+
+
+def daemonset():
+    """The manifest's DaemonSet."""
+    if yaml is None:
+        raise unittest.SkipTest("no python3-yaml here")
+    documents = list(yaml.safe_load_all(MANIFEST.read_text()))
+    [found] = [d for d in documents if d["kind"] == "DaemonSet"]
+    return found
+
+
+def pod():
+    """Its pod, and the only container in it."""
+    spec = daemonset()["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    return spec, container
+
+
+class Traffic:
+    """A connection over loopback on which something happens now and then."""
+
+    def __enter__(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.client = socket.create_connection(listener.getsockname())
+            self.server, _ = listener.accept()
+        self.port = self.server.getsockname()[1]
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.exchange)
+        self.thread.start()
+        return self
+
+    def exchange(self):
+        while not self.ended.wait(0.02):
+            self.client.sendall(b"x")
+            self.server.recv(1)
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+        self.client.close()
+        self.server.close()
+
+
+class Manifest(unittest.TestCase):
+    def test_it_is_what_kubernetes_knows(self):
+        if not shutil.which("kubernetes-validate"):
+            self.skipTest("no kubernetes-validate here (pip install kubernetes-validate)")
+        done = subprocess.run(["kubernetes-validate", "--strict", MANIFEST],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_the_selector_selects_the_pods(self):
+        spec = daemonset()["spec"]
+        labels = spec["template"]["metadata"]["labels"]
+        for key, value in spec["selector"]["matchLabels"].items():
+            self.assertEqual(labels.get(key), value)
+
+    def test_every_mount_has_its_volume(self):
+        spec, container = pod()
+        volumes = {v["name"] for v in spec["volumes"]}
+        self.assertEqual({m["name"] for m in container["volumeMounts"]}, volumes)
+
+    def test_it_sees_the_node_and_no_more_than_it_needs(self):
+        spec, container = pod()
+        security = container["securityContext"]
+        self.assertTrue(spec["hostPID"])
+        self.assertFalse(spec.get("hostNetwork", False))
+        self.assertFalse(spec["automountServiceAccountToken"])
+        self.assertFalse(security["privileged"])
+        self.assertFalse(security["allowPrivilegeEscalation"])
+        self.assertTrue(security["readOnlyRootFilesystem"])
+        self.assertEqual(security["capabilities"]["drop"], ["ALL"])
+        self.assertNotIn("SYS_ADMIN", security["capabilities"]["add"])
+        for kind in ("cpu", "memory"):
+            self.assertIn(kind, container["resources"]["limits"])
+
+    def test_the_probe_asks_a_port_that_is_there(self):
+        _, container = pod()
+        probe = container.get("readinessProbe", {}).get("httpGet")
+        if not probe:
+            self.skipTest("no readiness probe over HTTP")
+        ports = {p["name"]: p["containerPort"] for p in container["ports"]}
+        self.assertTrue(any(a.endswith(f":{ports[probe['port']]}") for a in container["args"]))
+
+
+class Image(unittest.TestCase):
+    def lay(self, root):
+        """Does what the recipe's COPY lines do."""
+        for source, to in re.findall(r"^COPY (\S+) (\S+)$", RECIPE.read_text(), re.MULTILINE):
+            target = root / to.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (IMAGE / source).is_dir():
+                shutil.copytree(IMAGE / source, target, dirs_exist_ok=True)
+            else:
+                shutil.copy(IMAGE / source, target)
+
+    def test_the_agent_runs_with_the_manifests_capabilities(self):
+        built(STATIC)
+        _, container = pod()
+        if seen_outside()[0] != "bpf":
+            self.skipTest("no BPF tier on this machine")
+        entry = json.loads(re.search(r"^ENTRYPOINT (.+)$", RECIPE.read_text(), re.MULTILINE)[1])
+        mounts = [m["mountPath"].lstrip("/") for m in container["volumeMounts"]]
+        capabilities = container["securityContext"]["capabilities"]["add"]
+        # The node's /proc is what hostPID gives; the pod's network is its own.
+        with Bare(*[m for m in mounts if not m.startswith("sys/")]) as bare, Traffic() as traffic:
+            self.lay(bare.path)
+            with bare.start(*entry, *container["args"], capabilities=capabilities,
+                            own_network=True, writable="var/lib/slowpath") as agent:
+                lines = []
+                reader = threading.Thread(target=lambda: lines.extend(agent.stdout))
+                reader.start()
+                await_that("the agent has started", lambda: lines or agent.poll() is not None)
+                time.sleep(2)
+                agent.send_signal(signal.SIGTERM)
+                self.assertEqual(agent.wait(timeout=60), 0, lines)
+                reader.join()
+            said = "".join(lines)
+            counted = re.search(r"bpf tier, (\d+) of (\d+) features", said)
+            self.assertTrue(counted and counted[1] == counted[2], said)
+            # A connection of the node, older than the agent, is in the log, with its process.
+            output, status = bare.run(
+                *entry, "report", "--json", "--since", "1h", "--log", "/var/lib/slowpath",
+                "--by", "application", f"sport = :{traffic.port}")
+            self.assertEqual(status, 0, output)
+            self.assertIn("python", output)
+
+    def test_the_example_configuration_is_good(self):
+        built(STATIC)
+        with Bare("var/lib/slowpath") as bare:
+            self.lay(bare.path)
+            words = ("/usr/bin/slowpath", "agent", "--config", "/etc/slowpath/agent.toml", "--check")
+            output, status = bare.run(*words)
+            self.assertEqual(status, 0, output)
+
+
+if __name__ == "__main__":
+    unittest.main()
