@@ -34,7 +34,7 @@ pub(crate) struct Probe {
 }
 
 /// All probes, in the order in which they are loaded.
-pub(crate) const ALL: [&Probe; 9] = [
+pub(crate) const ALL: [&Probe; 10] = [
     &lifecycle::PROBE,
     &snapshot::PROBE,
     &changes::PROBE,
