@@ -7,11 +7,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
-import time
 import unittest
 
-from places import Bare, IMAGE, ROOT, STATIC, await_that, built, seen_outside
+from places import Bare, IMAGE, ROOT, STATIC, await_that, built, run, seen_outside
 
 try:
     import yaml
@@ -116,6 +116,16 @@ class Image(unittest.TestCase):
             else:
                 shutil.copy(IMAGE / source, target)
 
+    def ask(self, pid, path):
+        """What the agent answers, in its own network namespace."""
+        script = ("import socket, sys\n"
+                  "s = socket.create_connection(('127.0.0.1', 9464), 5)\n"
+                  "s.sendall(b'GET ' + sys.argv[1].encode() + b' HTTP/1.0\\r\\n\\r\\n')\n"
+                  "sys.stdout.buffer.write(s.makefile('rb').read())")
+        return subprocess.run(
+            ["nsenter", "-t", str(pid), "-n", sys.executable, "-c", script, path],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+
     def test_the_agent_runs_with_the_manifests_capabilities(self):
         built(STATIC)
         _, container = pod()
@@ -133,7 +143,13 @@ class Image(unittest.TestCase):
                 reader = threading.Thread(target=lambda: lines.extend(agent.stdout))
                 reader.start()
                 await_that("the agent has started", lambda: lines or agent.poll() is not None)
-                time.sleep(2)
+                # From inside the pod's network, as the kubelet would.
+                run("nsenter", "-t", str(agent.pid), "-n", "ip", "link", "set", "lo", "up")
+                for probe in ("readinessProbe", "livenessProbe"):
+                    path = container[probe]["httpGet"]["path"]
+                    await_that(f"{path} answers", lambda: "200 OK" in self.ask(agent.pid, path))
+                await_that("it has polled", lambda: re.search(
+                    r"^slowpath_polls_total [2-9]", self.ask(agent.pid, "/metrics"), re.MULTILINE))
                 agent.send_signal(signal.SIGTERM)
                 self.assertEqual(agent.wait(timeout=60), 0, lines)
                 reader.join()
