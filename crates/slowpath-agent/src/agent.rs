@@ -4,9 +4,12 @@
 
 use crate::accounts::Accounts;
 use crate::book::Book;
+use crate::budget::attention::Attention;
+use crate::budget::{Budget, BudgetState};
 use crate::connections::LiveConnection;
 use crate::eyes::{self, Capabilities, Eyes, TierChoice};
 use crate::listeners::{Listeners, LiveListener};
+use crate::pace::{Pace, Work};
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, WallMicros};
 use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
@@ -50,6 +53,10 @@ pub struct Config {
     pub verdicts: bool,
     /// Snapshots that one pass over the sockets can hold; more make further passes.
     pub area: u32,
+    /// How much CPU the agent may use; connections with problems are then looked at more
+    /// often than others, and polls come up to 16 times as often as `interval` says, each
+    /// looking at few connections. Default none: every poll looks at every connection.
+    pub budget: Option<Budget>,
     /// Seed of the polling times; `None` takes one from the system. Default none.
     pub seed: Option<u64>,
 }
@@ -65,6 +72,7 @@ impl Default for Config {
             history: 0,
             verdicts: true,
             area: bpf::Options::default().area,
+            budget: None,
             seed: None,
         }
     }
@@ -103,6 +111,9 @@ pub struct PollReport {
     pub problems: u64,
     /// CPU time of this poll in all threads of the process, user and system.
     pub cpu: Micros,
+    /// Views should look now. Under a budget polls come faster than views need: the counts
+    /// above then add up until this is set, and so does [`Agent::recently_closed`].
+    pub refresh: bool,
 }
 
 /// What the agent leaves when it stops.
@@ -144,6 +155,9 @@ pub struct Agent {
     polls: u64,
     cpu: Micros,
     round_began: MonoNanos,
+    pace: Option<Pace>,
+    /// The views have been told to look.
+    refreshed: bool,
 }
 
 impl Agent {
@@ -171,14 +185,22 @@ impl Agent {
                 Some(LogWriter::open(directory, host, options)?)
             }
         };
-        let (eyes, capabilities) = Eyes::open(config.tier, &options)?;
+        let (mut eyes, capabilities) = Eyes::open(config.tier, &options)?;
         let now = monotonic();
         let mut listeners = Listeners::default();
         listeners.start(now, capabilities.tier);
+        let mut book = Book::new(config.thresholds, config.history, config.verdicts, log, now);
+        let pace = config.budget.map(|budget| {
+            book.attention = Some(Attention::default());
+            let tier = capabilities.tier;
+            let pace = Pace::new(budget, config.interval, tier, now, process_cpu());
+            pace.apply(&mut eyes);
+            pace
+        });
         Ok(Agent {
             eyes,
             capabilities,
-            book: Book::new(config.thresholds, config.history, config.verdicts, log, now),
+            book,
             interval: config.interval,
             random: config
                 .seed
@@ -199,6 +221,8 @@ impl Agent {
             polls: 0,
             cpu: Micros::ZERO,
             round_began: now,
+            pace,
+            refreshed: true,
         })
     }
 
@@ -212,16 +236,27 @@ impl Agent {
         let wall = wall_clock();
         let now = monotonic();
         self.schedule(now);
+        if let Some(pace) = &mut self.pace
+            && !pace.may_poll(now, cpu_before, &mut self.eyes)
+        {
+            let report = pace.report(now, None);
+            self.refreshed |= report.refresh;
+            return Ok(report);
+        }
         // Now and then, and when connections closed without a record: meet all that live; the
         // others are gone.
         let dropped = self.eyes.losses().closes_dropped;
-        let sweep = dropped > self.closes_dropped || std::mem::take(&mut self.audit);
+        let sweep = (dropped > self.closes_dropped || self.audit) && self.may(Work::Sweep, now);
         let counted = dropped - self.closes_dropped;
-        self.closes_dropped = dropped;
+        if sweep {
+            self.closes_dropped = dropped;
+            self.audit = false;
+        }
         if sweep {
             self.eyes.emit_all(true);
         }
-        self.book.begin(now, wall);
+        self.book
+            .begin(now, wall, std::mem::take(&mut self.refreshed));
         let seen = self.eyes.poll(&mut self.book);
         if sweep {
             self.eyes.emit_all(false);
@@ -241,12 +276,30 @@ impl Agent {
             }
             self.calls.push_back(call);
         }
-        if self.book.owners_wanted() && now >= self.next_owners {
+        let mut work = Micros::ZERO;
+        if seen.walked && self.pace.is_some() {
+            work = process_cpu().saturating_sub(cpu_before);
+            self.did(Work::Sweep, now, work);
+        }
+        if self.book.owners_wanted() && now >= self.next_owners && self.may(Work::Owners, now) {
+            let before = process_cpu();
             self.next_owners = now + OWNER_ROUNDS;
             self.find_owners()?;
+            let cost = process_cpu().saturating_sub(before);
+            self.did(Work::Owners, now, cost);
+            work += cost;
         }
-        for interval in self.listeners.round(&mut self.eyes, now, wall)? {
-            self.book.log_listener(&interval);
+        if self.may(Work::Listeners, now) {
+            let before = process_cpu();
+            for interval in self.listeners.round(&mut self.eyes, now, wall)? {
+                self.book.log_listener(&interval);
+            }
+            let cost = process_cpu().saturating_sub(before);
+            // Between two rounds it costs nothing.
+            if cost > Micros(50) {
+                self.did(Work::Listeners, now, cost);
+                work += cost;
+            }
         }
         self.round.polls += 1;
         self.round.repeats += seen.repeats;
@@ -256,19 +309,24 @@ impl Agent {
         if self.eyes.turnover().is_none() {
             self.round.closed += seen.closed;
         }
-        if now >= self.next_round {
+        if now >= self.next_round && self.may(Work::Round, now) {
+            let before = process_cpu();
             self.next_round = now + ROUNDS;
             self.audited += self.eyes.audit();
             self.audit = self.eyes.turnover().is_some();
             self.book.save_summaries();
             self.book.settle_accounts();
             self.record_coverage(now);
+            let cost = process_cpu().saturating_sub(before);
+            self.did(Work::Round, now, cost);
+            work += cost;
         }
         self.book.tick();
         self.polls += 1;
-        let cpu = process_cpu().saturating_sub(cpu_before);
+        let cpu_after = process_cpu();
+        let cpu = cpu_after.saturating_sub(cpu_before);
         self.cpu += cpu;
-        Ok(PollReport {
+        let report = PollReport {
             at: seen.at,
             sockets: seen.visited,
             emitted: seen.emitted,
@@ -277,13 +335,40 @@ impl Agent {
             repeats: seen.repeats,
             problems,
             cpu,
-        })
+            refresh: true,
+        };
+        let Some(pace) = &mut self.pace else {
+            return Ok(report);
+        };
+        if let Some(attention) = &mut self.book.attention {
+            pace.polled(now, cpu_after, work, attention, &mut self.eyes);
+        }
+        let report = pace.report(now, Some(report));
+        self.refreshed |= report.refresh;
+        Ok(report)
+    }
+
+    /// Whether work that can wait may be done now.
+    fn may(&mut self, work: Work, now: MonoNanos) -> bool {
+        self.pace.as_mut().is_none_or(|pace| pace.may(work, now))
+    }
+
+    fn did(&mut self, work: Work, now: MonoNanos, cost: Micros) {
+        if let Some(pace) = &mut self.pace {
+            pace.did(work, now, cost);
+        }
+    }
+
+    /// How the CPU budget is met, if there is one.
+    pub fn budget(&self) -> Option<BudgetState> {
+        Some(self.pace.as_ref()?.state(monotonic()))
     }
 
     /// The next poll is an exponentially distributed time away, within a hundredth and ten
     /// times the mean.
     fn schedule(&mut self, now: MonoNanos) {
-        let mean = self.interval.as_secs_f64();
+        let mean = self.pace.as_ref().map_or(self.interval, Pace::mean);
+        let mean = mean.as_secs_f64();
         let drawn = -mean * (1.0 - self.random.f64()).ln();
         let wait = Duration::from_secs_f64(drawn.clamp(mean / 100.0, mean * 10.0));
         self.next_poll = now + wait.into();
@@ -292,6 +377,9 @@ impl Agent {
     /// Changes the mean of the polling interval, from the next poll on.
     pub fn set_interval(&mut self, interval: Duration) {
         self.interval = interval;
+        if let Some(pace) = &mut self.pace {
+            pace.set_interval(interval);
+        }
     }
 
     /// Time until the next poll is due; zero if it is.

@@ -2,6 +2,7 @@
 //! The book of connections: takes snapshots in, judges intervals, writes the log.
 
 use crate::accounts::Accounts;
+use crate::budget::attention::Attention;
 use crate::connections::{Connections, HistoryPoint, LiveConnection};
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
@@ -42,12 +43,20 @@ pub(crate) struct Book {
     poll: u64,
     problems: u64,
     suspects: Vec<u64>,
+    /// Which connections had problems, under a CPU budget.
+    pub(crate) attention: Option<Attention>,
+    /// Until when the connection that comes next had not changed, where the eyes know.
+    unchanged: Option<MonoNanos>,
     owners_wanted: bool,
 }
 
 impl Sink for Book {
     fn expect(&mut self, netns: u32, cookie: u64) {
         self.connections.expect(netns, cookie);
+    }
+
+    fn unchanged_until(&mut self, at: MonoNanos) {
+        self.unchanged = Some(at);
     }
 
     fn see(&mut self, snapshot: &Snapshot) {
@@ -78,17 +87,22 @@ impl Book {
             poll: 0,
             problems: 0,
             suspects: Vec::new(),
+            attention: None,
+            unchanged: None,
             owners_wanted: false,
         }
     }
 
-    /// A poll begins.
-    pub(crate) fn begin(&mut self, now: MonoNanos, wall: WallMicros) {
+    /// A poll begins; the views have seen what closed until now, or not.
+    pub(crate) fn begin(&mut self, now: MonoNanos, wall: WallMicros, seen: bool) {
         self.now = now;
         self.wall = wall;
         self.poll += 1;
         self.problems = 0;
-        self.closed.clear();
+        if seen {
+            self.closed.clear();
+        }
+        self.unchanged = None;
         self.suspects.clear();
         self.connections.rewind();
     }
@@ -157,6 +171,7 @@ impl Book {
             summarised: false,
             owner_sought: false,
             charged: false,
+            standing: 0,
             poll: self.poll,
         });
         if observed_from_birth {
@@ -165,18 +180,18 @@ impl Book {
         slot
     }
 
-    /// A connection that was known: nothing had changed until the previous poll, or that
-    /// poll would have emitted it.
+    /// A connection that was known. Nothing had changed until the poll before its first
+    /// event, if the eyes tell; else until the previous poll, or that would have emitted it.
     fn follow(&mut self, slot: u32, snapshot: &Snapshot) {
-        let previous = self.previous;
+        let unchanged = self.unchanged.take().unwrap_or(self.previous);
         if let Some(connection) = self.connections.get_mut(slot) {
-            let idle = previous.since(connection.snapshot.at);
+            let idle = unchanged.since(connection.snapshot.at);
             if idle > Micros::ZERO {
                 connection.totals.idle(idle);
                 if let Some(accounts) = &mut self.accounts {
                     accounts.totals.idle(idle);
                 }
-                connection.snapshot.at = previous;
+                connection.snapshot.at = unchanged;
             }
             let lower = |s: &Snapshot| s.stats.rtt_sums.and_then(|r| r.lifetime_min);
             if lower(snapshot) != lower(&connection.snapshot) {
@@ -212,6 +227,7 @@ impl Book {
             if let Some(accounts) = &mut self.accounts {
                 accounts.totals.quiet(&measures);
             }
+            attend(&mut self.attention, connection, snapshot, None);
             connection.latest = None;
             connection.update(snapshot);
             return;
@@ -234,9 +250,11 @@ impl Book {
                 .history
                 .push_back(history_point(snapshot, &verdict));
         }
-        if !verdict.findings.is_empty() {
+        let problem = (!verdict.findings.is_empty()).then(|| verdict.interval());
+        attend(&mut self.attention, connection, snapshot, problem);
+        if problem.is_some() {
             self.problems += 1;
-            if self.suspects.len() < MAX_SUSPECTS {
+            if self.suspects.len() < MAX_SUSPECTS && self.attention.is_none() {
                 self.suspects.push(snapshot.id.cookie);
             }
         }
@@ -289,6 +307,9 @@ impl Book {
         if let Some(accounts) = &mut self.accounts {
             accounts.closed += 1;
             connection.settle(accounts);
+        }
+        if let Some(attention) = &mut self.attention {
+            attention.gone(connection.snapshot.id.cookie, connection.standing);
         }
         let last_seen = self.wall_of(connection.snapshot.at);
         if let Some(log) = &mut self.log {
@@ -467,6 +488,19 @@ impl OwnerSearch<'_> {
                 }
             }
         }
+    }
+}
+
+/// A look at the connection found a problem in an interval of that length, or none.
+fn attend(
+    attention: &mut Option<Attention>,
+    connection: &mut LiveConnection,
+    snapshot: &Snapshot,
+    problem: Option<Micros>,
+) {
+    if let Some(attention) = attention {
+        let cookie = snapshot.id.cookie;
+        connection.standing = attention.look(cookie, connection.standing, snapshot.at, problem);
     }
 }
 

@@ -57,6 +57,8 @@ pub struct LiveConnection {
     pub(crate) owner_sought: bool,
     /// Its problems have been charged to its owner; later ones are when they happen.
     pub(crate) charged: bool,
+    /// Its standing under a CPU budget: more problems, more looks.
+    pub(crate) standing: u8,
     /// The poll that saw it last.
     pub(crate) poll: u64,
 }

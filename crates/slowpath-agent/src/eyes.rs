@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The choice of tier, and both tiers behind one face.
 
+use crate::budget::attention::Change;
 use crate::listeners::Walk;
 use crate::owners;
 use rustc_hash::FxHashMap;
@@ -282,6 +283,34 @@ impl Eyes {
     pub(crate) fn emit_all(&mut self, all: bool) {
         if let Eyes::Bpf(tier) = self {
             tier.emit_all(all);
+        }
+    }
+
+    /// With which probability each poll looks at a connection, by its standing.
+    pub(crate) fn thin(&mut self, probabilities: &[f64]) {
+        if let Eyes::Bpf(tier) = self {
+            let mut all = [1.0; bpf::RATE_COUNT];
+            for (place, probability) in all.iter_mut().zip(probabilities) {
+                *place = *probability;
+            }
+            tier.thin(&all);
+        }
+    }
+
+    /// Treats a connection by its standing from now on.
+    pub(crate) fn attend(&mut self, change: &Change) {
+        if let Eyes::Bpf(tier) = self {
+            tier.set_rate(change.cookie, change.standing);
+            tier.set_suspect(change.cookie, change.suspect);
+        }
+    }
+
+    /// Has the kernel book what the BPF programs cost for a while, unless it does anyway;
+    /// whether it does.
+    pub(crate) fn sample_statistics(&mut self, on: bool) -> bool {
+        match self {
+            Eyes::Bpf(tier) => tier.sample_statistics(on).is_ok(),
+            Eyes::InetDiag { .. } => false,
         }
     }
 

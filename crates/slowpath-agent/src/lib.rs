@@ -15,14 +15,17 @@
 mod accounts;
 mod agent;
 mod book;
+mod budget;
 mod connections;
 mod eyes;
 mod listeners;
 mod owners;
+mod pace;
 mod rehearsal;
 
 pub use accounts::{Accounts, Applications, Charges, Histogram, OTHER, RTT_BOUNDS, Traffic};
 pub use agent::{Agent, Config, FinishReport, PollError, PollReport, StartError, host_name};
+pub use budget::{Budget, BudgetError, BudgetState};
 pub use connections::{HistoryPoint, LiveConnection};
 pub use eyes::{Capabilities, TierChoice};
 pub use listeners::{LiveListener, Overflows};

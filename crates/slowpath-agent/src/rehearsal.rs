@@ -35,7 +35,7 @@ impl Rehearsal {
         wall: WallMicros,
         snapshots: impl IntoIterator<Item = &'a Snapshot>,
     ) -> u64 {
-        self.book.begin(now, wall);
+        self.book.begin(now, wall, true);
         for snapshot in snapshots {
             self.book.see(snapshot);
         }

@@ -3,6 +3,7 @@
 //! clocks, medians.
 
 pub mod bare;
+pub mod budget;
 pub mod events;
 pub mod farm;
 pub mod loss;

@@ -81,6 +81,12 @@ pub trait Sink {
         let _ = (netns, cookie);
     }
 
+    /// Nothing had changed on the connection whose snapshot comes next until then, or since
+    /// its last snapshot if that is later.
+    fn unchanged_until(&mut self, at: MonoNanos) {
+        let _ = at;
+    }
+
     /// One snapshot.
     fn see(&mut self, snapshot: &Snapshot);
 }
@@ -124,6 +130,19 @@ pub struct ProgramCost {
     pub runs: u64,
     /// For how long in all, in nanoseconds.
     pub nanos: u64,
+}
+
+/// Probes whose programs run while the agent polls.
+const WITHIN_POLLS: [&str; 4] = ["snapshot", "changes", "seed", "owner"];
+
+/// Such programs of the other probes.
+const WALKS: [&str; 2] = ["walk_listeners", "listener_holders"];
+
+impl ProgramCost {
+    /// Whether the program runs within a poll, so that its time is in the poll's.
+    pub fn within_polls(&self) -> bool {
+        WITHIN_POLLS.contains(&self.probe) || WALKS.contains(&self.program.as_str())
+    }
 }
 
 /// The kernel's monotonic clock, the one that BPF reads.

@@ -44,6 +44,12 @@ impl<T: zerocopy::FromBytes + Copy> Mapped<T> {
         unsafe { self.base.as_ptr().read_volatile() }
     }
 
+    /// A copy of value `index`.
+    pub(crate) fn get(&self, index: usize) -> Option<T> {
+        // SAFETY: in bounds; T is plain data, any bits are a value.
+        (index < self.entries).then(|| unsafe { self.base.as_ptr().add(index).read_volatile() })
+    }
+
     /// The first `count` values, or all if there are fewer.
     ///
     /// # Safety

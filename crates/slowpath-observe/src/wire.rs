@@ -64,6 +64,7 @@ pub(crate) struct Record {
     pub cookie: u64,
     pub start_ns: u64,
     pub at_ns: u64,
+    pub since_ns: u64,
     pub at_jiffies: u64,
     pub bytes_sent: u64,
     pub bytes_acked: u64,
@@ -166,7 +167,9 @@ pub(crate) struct Shared {
     pub list_count: u32,
     pub list_epoch: u32,
     pub carried: u32,
-    pub pad0: [u64; 8],
+    pub thinned: u32,
+    pub pad: u32,
+    pub pad0: [u64; 7],
     pub noted: [u32; 2],
     pub pad1: [u32; 14],
     pub area_used: u32,
@@ -193,6 +196,33 @@ pub(crate) struct Note {
     pub sk: u64,
     pub connection: u64,
     pub cookie: u64,
+    /// The poll that is to look at it, by its epoch.
+    pub due: u32,
+    pub pad: u32,
+}
+
+/// Values of `Shared::thinned`.
+pub(crate) const THINNED_NOTES: u32 = 1;
+pub(crate) const THINNED_WALKS: u32 = 2;
+
+/// Places for rates, by the lower bits of the cookie.
+pub(crate) const RATE_SLOTS: usize = 1 << 18;
+
+/// Different rates.
+pub(crate) const RATES: usize = 8;
+
+/// In a place: the connection's calls are logged one by one.
+pub(crate) const RATE_SUSPECT: u8 = 8;
+
+/// Quantiles of the polls passed over between two looks.
+pub(crate) const GAPS: usize = 1024;
+
+/// `struct rates`.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Rates {
+    pub slots: [u8; RATE_SLOTS],
+    pub gaps: [[u16; GAPS]; RATES],
 }
 
 /// `struct owner`.

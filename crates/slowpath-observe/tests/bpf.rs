@@ -9,7 +9,7 @@ use slowpath_model::{Micros, MonoNanos, Origin, Snapshot, TcpState, call_bucket}
 use slowpath_observe::Direction;
 use slowpath_observe::bpf::{BpfTier, Options};
 use slowpath_observe::inet_diag::InetDiag;
-use sockets::{cookie, in_fresh_namespace, option, pair};
+use sockets::{cookie, in_fresh_namespace, option, pair, wait_until_acknowledged};
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -39,19 +39,6 @@ fn exchange(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
     let mut buffer = vec![5; bytes];
     from.write_all(&buffer).unwrap();
     to.read_exact(&mut buffer).unwrap();
-}
-
-/// The peer's stack has acknowledged everything that `socket` sent.
-fn wait_until_acknowledged(socket: &TcpStream) {
-    loop {
-        let mut queued: libc::c_int = 0;
-        // SAFETY: SIOCOUTQ writes one int.
-        unsafe { libc::ioctl(socket.as_raw_fd(), 0x5411, &mut queued) };
-        if queued == 0 {
-            return;
-        }
-        std::thread::yield_now();
-    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::lab::Lab;
 use crate::trace::Trace;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
+use slowpath_agent::Budget;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -76,6 +77,10 @@ pub struct Looking {
     /// Where statistics come from; auto takes the best this machine allows
     #[arg(long, value_enum, default_value_t = TierArg::Auto)]
     pub tier: TierArg,
+    /// Use that many percent of one core, as in 1,2: connections with problems are looked at
+    /// more often, the others more rarely [default: all alike, whatever it costs]
+    #[arg(long, value_name = "LOW,HIGH")]
+    pub cpu_budget: Option<Budget>,
 }
 
 /// `--tier`.

@@ -222,6 +222,7 @@ impl Source for FakeSource {
             emitted: self.current.len() as u64,
             closed: self.closed.len() as u64,
             cpu: Micros(1_000),
+            refresh: true,
             ..PollReport::default()
         })
     }

@@ -30,6 +30,7 @@ impl Machine {
                 TierArg::InetDiag => TierChoice::InetDiag,
             },
             history,
+            budget: looking.cpu_budget,
             ..Config::default()
         };
         Agent::start(config)

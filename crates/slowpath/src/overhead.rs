@@ -19,9 +19,6 @@ use std::io::Write;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// Probes whose programs run while the agent polls.
-const WITHIN_POLLS: [&str; 4] = ["snapshot", "changes", "seed", "owner"];
-
 /// What monitoring cost over some time.
 #[derive(Clone, Debug, Default)]
 pub struct Cost {
@@ -54,7 +51,7 @@ impl Cost {
     fn outside(&self) -> u64 {
         self.programs
             .iter()
-            .filter(|p| !WITHIN_POLLS.contains(&p.probe))
+            .filter(|p| !p.within_polls())
             .map(|p| p.nanos)
             .sum()
     }
@@ -182,7 +179,7 @@ impl Cost {
             core(self.of_core(self.agent.0 * 1000)),
         ]);
         for p in &self.programs {
-            let within = WITHIN_POLLS.contains(&p.probe);
+            let within = p.within_polls();
             let share = core(self.of_core(p.nanos));
             table.row([
                 format!("{}: {}", p.probe, p.program),
@@ -196,11 +193,7 @@ impl Cost {
             ]);
         }
         lines.extend(table.lines(2, paint));
-        if self
-            .programs
-            .iter()
-            .any(|p| WITHIN_POLLS.contains(&p.probe))
-        {
+        if self.programs.iter().any(|p| p.within_polls()) {
             lines.push("  In parentheses: runs within polls, counted there.".to_owned());
         }
         if let Some(uncounted) = &self.uncounted {
@@ -222,7 +215,7 @@ impl Cost {
                     "time_ns": p.nanos,
                     "ns_per_run": (p.runs > 0).then(|| p.nanos as f64 / p.runs as f64),
                     "percent_of_one_core": self.of_core(p.nanos) * 100.0,
-                    "within_polls": WITHIN_POLLS.contains(&p.probe),
+                    "within_polls": p.within_polls(),
                 })
             })
             .collect();

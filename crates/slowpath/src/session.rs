@@ -22,7 +22,7 @@ pub enum Flow {
 
 /// What a live command does with what happens.
 pub trait Viewer {
-    /// A poll was made; `elapsed` is the time since the first one.
+    /// A poll was made that views should look at; `elapsed` is the time since the first one.
     ///
     /// # Errors
     /// When the output refuses.
@@ -83,7 +83,7 @@ pub fn run(
                 };
                 failures = 0;
                 elapsed = report.at.since(first.at);
-                if viewer.polled(source, &report, elapsed)? == Flow::Stop {
+                if report.refresh && viewer.polled(source, &report, elapsed)? == Flow::Stop {
                     return Ok(elapsed);
                 }
             }

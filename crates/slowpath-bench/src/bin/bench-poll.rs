@@ -2,9 +2,11 @@
 //! What monitoring costs; the last line is one JSON object.
 
 use serde_json::json;
-use slowpath_bench::{events, farm, loss, polls, transactions};
+use slowpath_agent::TierChoice;
+use slowpath_bench::{budget, events, farm, loss, polls, transactions};
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -13,6 +15,11 @@ fn main() -> ExitCode {
             (Ok(pairs), Ok(number)) => farm::child(pairs, number).map_err(Into::into),
             _ => Err("farm-child PAIRS NUMBER".into()),
         },
+        [budget::ARGUMENT, pairs, rate] => match (pairs.parse(), rate.parse()) {
+            (Ok(pairs), Ok(rate)) => budget::child(pairs, rate).map_err(Into::into),
+            _ => Err("busy-child PAIRS RATE".into()),
+        },
+        ["budget", sockets, seconds, ref rest @ ..] => budget_only(sockets, seconds, rest),
         [transactions::ARGUMENT] => transactions::child().map_err(Into::into),
         ["loss", pairs] => match pairs.parse() {
             Ok(pairs) => losses(pairs).map(drop),
@@ -24,7 +31,7 @@ fn main() -> ExitCode {
         },
         [] => bench(false),
         ["--quick"] => bench(true),
-        _ => Err("usage: bench-poll [--quick | polls SOCKETS ROUNDS | loss PAIRS]".into()),
+        _ => Err("usage: bench-poll [--quick | polls SOCKETS ROUNDS | loss PAIRS | budget SOCKETS SECONDS]".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -81,6 +88,36 @@ fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
         })
     );
     Ok(())
+}
+
+/// `bench-poll budget SOCKETS SECONDS [inet-diag]`.
+fn budget_only(sockets: &str, seconds: &str, rest: &[&str]) -> Result<(), Box<dyn Error>> {
+    let tier = match rest {
+        [] => TierChoice::Bpf,
+        ["inet-diag"] => TierChoice::InetDiag,
+        _ => return Err("bench-poll budget SOCKETS SECONDS [inet-diag]".into()),
+    };
+    print_budget(&kept(sockets.parse()?, seconds.parse()?, tier)?);
+    Ok(())
+}
+
+/// Under a budget of 1 to 2 %, each connection exchanging a message every two seconds.
+fn kept(sockets: usize, seconds: u64, tier: TierChoice) -> Result<budget::Kept, Box<dyn Error>> {
+    let length = Duration::from_secs(seconds);
+    budget::measure(sockets, 0.5, length, tier, "1,2".parse()?)
+}
+
+fn print_budget(kept: &budget::Kept) {
+    println!(
+        "budget 1,2: {:.2?} % of one core in each 5 s; {} connections with problems looked at {:.2} times a second, {} others {:.3} times, ratio {:.1}; {:?}",
+        kept.percent,
+        kept.numbers[1],
+        kept.rates[1],
+        kept.numbers[0],
+        kept.rates[0],
+        kept.ratio,
+        kept.state
+    );
 }
 
 fn print_polls(cost: &polls::PollCost) {

@@ -12,7 +12,7 @@ const SHARED: [&str; 6] = [
     "connections",
     "shared",
     "notes",
-    "suspects",
+    "rates",
     "area",
     "listeners",
 ];

@@ -11,13 +11,17 @@
 mod listeners;
 mod load;
 mod poll;
+mod rates;
+mod thin;
+
+pub use thin::RATE_COUNT;
 
 use crate::mapped::Mapped;
 use crate::namespaces;
 use crate::probes::{self, Probe};
-use crate::wire::{CallRecord, Context, Note, OwnerRecord, Record, Shared};
+use crate::wire::{CallRecord, Context, Note, OwnerRecord, Rates, Record, Shared};
 use crate::{Call, Direction, Feature, FeatureState, ProgramCost, boot_id, monotonic};
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, RingBuffer};
+use libbpf_rs::{Iter, Link, MapHandle, RingBuffer};
 use listeners::ListenerEyes;
 use load::{Loaded, load, map, ring};
 use poll::drain;
@@ -27,6 +31,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
+use thin::Waiting;
 use zerocopy::FromBytes;
 
 /// Call records kept for [`BpfTier::take_calls`]; older ones are dropped and counted.
@@ -138,7 +143,7 @@ pub struct BpfTier {
     closed: Rc<RefCell<Vec<Record>>>,
     calls: Option<RingBuffer<'static>>,
     called: Rc<RefCell<CallLog>>,
-    suspects: Option<MapHandle>,
+    rates: Mapped<Rates>,
     suspected: Vec<u64>,
     area: Mapped<Record>,
     notes: Mapped<Note>,
@@ -152,11 +157,16 @@ pub struct BpfTier {
     /// How far each list of notes was read.
     read_until: [u32; 2],
     walk_next: bool,
+    /// What waits for a later poll; without thinning nothing does.
+    waiting: Option<Waiting>,
+    /// What is due at a poll: kept for its memory.
+    due: Vec<Note>,
     shared: Mapped<Shared>,
     context: Context,
     epoch: u32,
     features: Vec<Feature>,
     statistics: Option<OwnedFd>,
+    sampling: Option<OwnedFd>,
     /// Programs live as long as their objects and links.
     loaded: Vec<Loaded>,
 }
@@ -232,7 +242,8 @@ impl BpfTier {
             3 * note_entries as usize,
         )
         .map_err(|e| mapping("notes", e))?;
-        let suspects = map(&loaded, "snapshot", "suspects").ok();
+        let rates = Mapped::<Rates>::new(map(&loaded, "lifecycle", "rates")?.as_fd(), 1)
+            .map_err(|e| mapping("rates", e))?;
 
         let closed = Rc::new(RefCell::new(Vec::new()));
         let called = Rc::new(RefCell::new(CallLog::default()));
@@ -288,7 +299,7 @@ impl BpfTier {
             closed,
             calls,
             called,
-            suspects,
+            rates,
             suspected: Vec::new(),
             area,
             notes,
@@ -297,11 +308,14 @@ impl BpfTier {
             carried: Vec::new(),
             read_until: [0; 2],
             walk_next: true,
+            waiting: None,
+            due: Vec::new(),
             shared,
             context,
             epoch: 0,
             features,
             statistics: None,
+            sampling: None,
             loaded,
         };
         let delay = u32::try_from(options.max_queuing_delay.0).unwrap_or(u32::MAX);
@@ -315,6 +329,9 @@ impl BpfTier {
             }
         });
         tier.find_timer_frequency()?;
+        // Epoch 0 stands for "never" in the storage of a connection.
+        tier.epoch = 1;
+        tier.begin_poll(monotonic(), [0; 2]);
         tier.seed();
         Ok(tier)
     }
@@ -394,33 +411,6 @@ impl BpfTier {
         Ok(())
     }
 
-    /// Has the calls on these connections logged one by one, from their next change on, and
-    /// on no others; between two polls the first 255 of each connection. At most 4,096
-    /// connections; further ones are ignored.
-    pub fn suspect(&mut self, cookies: &[u64]) {
-        let Some(map) = &self.suspects else { return };
-        if self.suspected == cookies {
-            return;
-        }
-        for old in self.suspected.drain(..) {
-            // It may be gone already: nothing to do then.
-            let _ = map.delete(&old.to_ne_bytes());
-        }
-        for cookie in cookies.iter().take(4_096) {
-            if map
-                .update(&cookie.to_ne_bytes(), &[1], MapFlags::ANY)
-                .is_ok()
-            {
-                self.suspected.push(*cookie);
-            }
-        }
-        let count = self.suspected.len() as u32;
-        self.shared.update(|s| {
-            // SAFETY: `s` points to the mapped value.
-            unsafe { (&raw mut (*s).suspects).write_volatile(count) }
-        });
-    }
-
     /// The calls logged since the last time, oldest first.
     pub fn take_calls(&mut self) -> Vec<Call> {
         if let Some(ring) = &self.calls {
@@ -496,6 +486,19 @@ impl BpfTier {
         if self.statistics.is_none() {
             self.statistics = Some(enable_statistics()?);
         }
+        Ok(())
+    }
+
+    /// Has the kernel measure the run time of BPF programs from now on, or no longer, unless
+    /// [`BpfTier::enable_statistics`] keeps it doing so.
+    ///
+    /// # Errors
+    /// See [`enable_statistics`].
+    pub fn sample_statistics(&mut self, on: bool) -> io::Result<()> {
+        self.sampling = match on {
+            true => Some(enable_statistics()?),
+            false => None,
+        };
         Ok(())
     }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One poll: collecting what was noted, or walking over everything.
 
+use super::thin::Waiting;
 use super::{BpfTier, PollError};
 use crate::wire::{Note, RECORD_BUSY, Shared};
 use crate::{PollReport, Sink, monotonic};
 use libbpf_rs::{Iter, ProgramInput};
 use slowpath_model::MonoNanos;
 use std::io::{self, Read};
+use std::ops::Range;
 
 /// Passes over the sockets that one poll makes at most, when more changed than the area
 /// holds.
@@ -42,6 +44,22 @@ impl BpfTier {
         let walk = !self.by_notes
             || std::mem::take(&mut self.walk_next)
             || noted[reading] > self.note_entries;
+        if let Some(mut waiting) = self.waiting.take() {
+            let late = (writing, late);
+            let done = self.poll_thinned(
+                &mut waiting,
+                list_epoch,
+                late,
+                noted,
+                walk,
+                &mut report,
+                sink,
+            );
+            self.waiting = Some(waiting);
+            done?;
+            self.take_closes(&mut report, sink)?;
+            return Ok(report);
+        }
         if walk || late.is_empty() {
             self.begin_poll(at, noted);
         } else {
@@ -62,14 +80,105 @@ impl BpfTier {
             report.live = self.shared.first().live;
             report.visited = report.live;
         }
+        self.take_closes(&mut report, sink)?;
+        Ok(report)
+    }
+
+    /// The poll that closes the list of `list_epoch`, looking only at connections that are
+    /// due. `late` are notes in the other list that were still being written when that was
+    /// read.
+    #[allow(clippy::too_many_arguments)]
+    fn poll_thinned(
+        &mut self,
+        waiting: &mut Waiting,
+        list_epoch: u32,
+        late: (usize, Range<u32>),
+        noted: [u32; 2],
+        walk: bool,
+        report: &mut PollReport,
+        sink: &mut impl Sink,
+    ) -> Result<(), PollError> {
+        let reading = (list_epoch & 1) as usize;
+        let mut due = std::mem::take(&mut self.due);
+        due.clear();
+        self.read_notes(late.0, late.1, |note| {
+            waiting.add(note, list_epoch, &mut due)
+        });
+        self.begin_poll(report.at, noted);
+        let until = noted[reading].min(self.note_entries);
+        self.read_until[reading] = until;
+        self.read_notes(reading, 0..until, |note| {
+            waiting.add(note, list_epoch, &mut due);
+        });
+        waiting.take(list_epoch, &mut due);
+        if walk {
+            // It meets all of them, and every busy connection.
+            waiting.take_busy(list_epoch, &mut due);
+            waiting.forget_busy();
+            self.shared.update(|s| {
+                // SAFETY: `s` points to the mapped value.
+                unsafe { (&raw mut (*s).list_epoch).write_volatile(list_epoch) }
+            });
+            self.walk_all(report, sink)?;
+        } else {
+            self.collect_due(&due, list_epoch, false, report, sink)?;
+            due.clear();
+            waiting.take_busy(list_epoch, &mut due);
+            self.collect_due(&due, list_epoch, true, report, sink)?;
+            report.live = self.shared.first().live;
+            report.visited = report.live;
+        }
+        self.due = due;
+        for note in std::mem::take(&mut self.carried) {
+            let rate = self.rate(note.cookie);
+            if self.by_notes {
+                waiting.carry(note, rate, list_epoch.wrapping_add(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the connections behind `due`.
+    fn collect_due(
+        &mut self,
+        due: &[Note],
+        list_epoch: u32,
+        carried: bool,
+        report: &mut PollReport,
+        sink: &mut impl Sink,
+    ) -> Result<(), PollError> {
+        for due in due.chunks(self.note_entries as usize) {
+            self.notes.write(2 * self.note_entries as usize, due);
+            let range = 0..due.len() as u32;
+            self.collect(range, 2, list_epoch, carried, report, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Hands notes `range` of list `list` to `each`.
+    fn read_notes(&self, list: usize, range: Range<u32>, mut each: impl FnMut(Note)) {
+        let first = list * self.note_entries as usize;
+        for i in range {
+            if let Some(note) = self.notes.get(first + i as usize) {
+                each(note);
+            }
+        }
+    }
+
+    fn take_closes(
+        &mut self,
+        report: &mut PollReport,
+        sink: &mut impl Sink,
+    ) -> Result<(), PollError> {
         self.closes.consume().map_err(PollError::Closes)?;
         for record in self.closed.borrow_mut().drain(..) {
             if let Some(snapshot) = record.snapshot(&self.context) {
                 report.closed += 1;
+                sink.unchanged_until(MonoNanos(record.since_ns));
                 sink.see(&snapshot);
             }
         }
-        Ok(report)
+        Ok(())
     }
 
     /// Sets the clock and turns to the other list of notes.
@@ -126,7 +235,7 @@ impl BpfTier {
     /// Snapshots of the connections that notes `range` of list `list` name.
     fn collect(
         &mut self,
-        mut range: std::ops::Range<u32>,
+        mut range: Range<u32>,
         list: usize,
         list_epoch: u32,
         carried: bool,
@@ -180,9 +289,12 @@ impl BpfTier {
                     sk: record.sk,
                     connection: record.connection,
                     cookie: record.cookie,
+                    due: 0,
+                    pad: 0,
                 });
             }
             if let Some(snapshot) = record.snapshot(&self.context) {
+                sink.unchanged_until(MonoNanos(record.since_ns));
                 sink.see(&snapshot);
             }
         }

@@ -53,11 +53,15 @@ struct waits {
 };
 
 struct connection {
-	/* poll: when last noted as changed, when last met by a walk, what that walk saw */
+	/*
+	 * poll: the poll that the latest note is for, when last met by a walk, what that walk
+	 * saw, and the poll before the latest note: until then nothing had changed
+	 */
 	u32 marked;
 	u32 epoch;
 	u32 seen_segments;
 	u32 seen_calls;
+	u64 since_ns;
 	u8 seen_state;
 	u8 origin;
 	u8 suspect; /* calls that may still be logged */
@@ -116,6 +120,7 @@ struct record {
 	u64 cookie;
 	u64 start_ns;
 	u64 at_ns;
+	u64 since_ns;
 	u64 at_jiffies;
 	u64 bytes_sent;
 	u64 bytes_acked;
@@ -210,7 +215,9 @@ struct shared {
 	u32 list_count;
 	u32 list_epoch;
 	u32 carried;
-	u64 pad0[8];
+	u32 thinned; /* THINNED_*: not every poll looks at every changed connection */
+	u32 pad;
+	u64 pad0[7];
 	/* noted changes, list by list */
 	u32 noted[2];
 	u32 pad1[14];
@@ -233,11 +240,35 @@ struct shared {
 	u64 late_closes;
 };
 
-/* A connection that changed: where to find it, and the cookie to know it again by. */
+#define THINNED_NOTES 1 /* polls read the notes */
+#define THINNED_WALKS 2 /* polls walk over all */
+
+/*
+ * A connection that changed: where to find it, the cookie to know it again by, and the
+ * poll that is to look at it.
+ */
 struct note {
 	u64 sk;
 	u64 connection;
 	u64 cookie;
+	u32 due;
+	u32 pad;
+};
+
+#define RATE_SLOTS (1 << 18)
+#define RATES 8
+#define RATE_SUSPECT 8 /* the calls on this connection are logged one by one */
+#define GAPS 1024
+
+/*
+ * How often connections are looked at, written by user space at any time: the rate of
+ * each, and for each rate how many polls are passed over between two looks. These numbers
+ * are quantiles of a geometric distribution, of which one is drawn: so each poll looks
+ * with the same probability, whatever came before.
+ */
+struct rates {
+	u8 slots[RATE_SLOTS]; /* by cookie; RATE_* above the number of the rate */
+	u16 gaps[RATES][GAPS];
 };
 
 struct {
@@ -265,12 +296,12 @@ struct {
 } notes SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, u64);
-	__type(value, u8);
-} suspects SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rates);
+} rates SEC(".maps");
 
 static __always_inline struct shared *shared_page(void)
 {
@@ -282,20 +313,45 @@ static __always_inline struct shared *shared_page(void)
 /* Calls of a suspect that are logged between two polls; the sums count all. */
 #define SUSPECT_CALLS 255
 
+static __always_inline u8 rate_of(const struct rates *r, u64 cookie)
+{
+	return r->slots[cookie & (RATE_SLOTS - 1)];
+}
+
+/* How many polls pass before the one that looks at a connection with this rate. */
+static __always_inline u32 draw_gap(const struct rates *r, u8 rate)
+{
+	return r->gaps[rate & (RATES - 1)][bpf_get_prandom_u32() & (GAPS - 1)];
+}
+
+static __always_inline struct rates *rate_table(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&rates, &zero);
+}
+
 static __always_inline void note_change(struct connection *c, const void *sk, struct shared *s,
 					u32 epoch)
 {
-	u32 list = epoch & 1, index;
+	u32 list = epoch & 1, index, due = epoch;
 	struct note *note;
 
-	c->marked = epoch;
 	c->suspect = 0;
-	if (s->suspects) {
-		u64 cookie = c->cookie;
+	if (s->suspects || s->thinned) {
+		struct rates *r = rate_table();
 
-		if (bpf_map_lookup_elem(&suspects, &cookie))
-			c->suspect = SUSPECT_CALLS;
+		if (r) {
+			u8 rate = rate_of(r, c->cookie);
+
+			if (rate & RATE_SUSPECT)
+				c->suspect = SUSPECT_CALLS;
+			if (s->thinned && c->marked) /* a new one is looked at by the next poll */
+				due += draw_gap(r, rate);
+		}
 	}
+	c->marked = due;
+	c->since_ns = s->now_ns;
 	index = __sync_fetch_and_add(&s->noted[list], 1);
 	if (index >= s->list_capacity) {
 		/* the next poll walks over everything */
@@ -308,10 +364,17 @@ static __always_inline void note_change(struct connection *c, const void *sk, st
 		note->sk = (u64)sk;
 		note->connection = (u64)c;
 		note->cookie = c->cookie;
+		note->due = due;
 	}
 }
 
-/* Notes that the connection changed, once between two polls. */
+/* Whether a poll that has not begun yet is to look at the connection. */
+static __always_inline bool awaited(u32 marked, u32 epoch)
+{
+	return (s32)(marked - epoch) >= 0;
+}
+
+/* Notes that the connection changed, once between two looks at it. */
 static __always_inline void changed(struct connection *c, const void *sk)
 {
 	struct shared *s = shared_page();
@@ -320,7 +383,7 @@ static __always_inline void changed(struct connection *c, const void *sk)
 	if (!s)
 		return;
 	epoch = *(volatile u32 *)&s->epoch;
-	if (c->marked != epoch)
+	if (!c->marked || !awaited(c->marked, epoch))
 		note_change(c, sk, s, epoch);
 }
 
@@ -582,6 +645,7 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 	r->cookie = c->cookie;
 	r->start_ns = c->start_ns;
 	r->at_ns = now_ns;
+	r->since_ns = c->since_ns;
 	r->at_jiffies = jiffies;
 	r->bytes_sent = tp->bytes_sent;
 	r->bytes_acked = tp->bytes_acked;

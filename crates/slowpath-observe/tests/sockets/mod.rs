@@ -76,3 +76,16 @@ pub fn pair(listen: &str, connect: &str) -> (TcpStream, TcpStream) {
     let (server, _) = listener.accept().unwrap();
     (client, server)
 }
+
+/// The peer's stack has acknowledged everything that `socket` sent.
+pub fn wait_until_acknowledged(socket: &TcpStream) {
+    loop {
+        let mut queued: libc::c_int = 0;
+        // SAFETY: SIOCOUTQ writes one int.
+        unsafe { libc::ioctl(socket.as_raw_fd(), 0x5411, &mut queued) };
+        if queued == 0 {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}

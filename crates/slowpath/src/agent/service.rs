@@ -130,6 +130,7 @@ fn config(settings: &Effective) -> Config {
             max_bytes: settings.retention_size.0,
             max_age: settings.retention_age.map(|age| age.0),
         },
+        budget: settings.cpu_budget,
         // Nobody looks at them.
         verdicts: false,
         ..Config::default()
@@ -229,7 +230,9 @@ impl Service {
                     if !std::mem::replace(&mut ready, true) {
                         self.notifier.ready();
                     }
-                    self.polled(&report);
+                    if report.refresh {
+                        self.polled(&report);
+                    }
                 }
                 Err(error) => {
                     self.exporters.failed();

@@ -5,6 +5,7 @@ use super::values::{Age, LogPlace, PollInterval, Size, as_text};
 use crate::args::TierArg;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
+use slowpath_agent::Budget;
 use slowpath_export::push::Endpoint;
 use std::fs;
 use std::io;
@@ -27,6 +28,11 @@ pub struct Settings {
     /// Where statistics come from; auto takes the best this machine allows [default: auto]
     #[arg(long, value_enum)]
     pub tier: Option<TierArg>,
+    /// Use that many percent of one core, as in 1,2: connections with problems are looked at
+    /// more often, the others more rarely [default: all alike, whatever it costs]
+    #[arg(long, value_name = "LOW,HIGH")]
+    #[serde(deserialize_with = "as_text")]
+    pub cpu_budget: Option<Budget>,
     /// Delete the oldest hours of a log that is larger [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     #[serde(deserialize_with = "as_text")]
@@ -108,6 +114,7 @@ impl Settings {
             log: self.log.or(others.log),
             interval: self.interval.or(others.interval),
             tier: self.tier.or(others.tier),
+            cpu_budget: self.cpu_budget.or(others.cpu_budget),
             retention_size: self.retention_size.or(others.retention_size),
             retention_age: self.retention_age.or(others.retention_age),
             metrics: self.metrics.or(others.metrics),
@@ -133,6 +140,7 @@ impl Settings {
                 .interval
                 .map_or(Duration::from_millis(500), |interval| interval.0),
             tier: self.tier.unwrap_or(TierArg::Auto),
+            cpu_budget: self.cpu_budget,
             retention_size: self.retention_size.unwrap_or(Size(1 << 30)),
             retention_age: self.retention_age,
             metrics: self.metrics,
@@ -150,6 +158,7 @@ pub struct Effective {
     pub log: Option<PathBuf>,
     pub interval: Duration,
     pub tier: TierArg,
+    pub cpu_budget: Option<Budget>,
     pub retention_size: Size,
     pub retention_age: Option<Age>,
     pub metrics: Option<SocketAddr>,
@@ -170,8 +179,9 @@ impl Effective {
                 "tier",
                 tier.map(|t| t.get_name().to_owned()).unwrap_or_default(),
             ),
-            ("retention-size", self.retention_size.to_string()),
         ];
+        entries.extend(self.cpu_budget.map(|b| ("cpu-budget", b.to_string())));
+        entries.push(("retention-size", self.retention_size.to_string()));
         entries.extend(self.retention_age.map(|a| ("retention-age", a.to_string())));
         entries.extend(self.metrics.map(|a| ("metrics", a.to_string())));
         entries.push((
@@ -223,6 +233,7 @@ mod tests {
 log = \"/var/lib/slowpath\"
 interval = \"250ms\"
 tier = \"inet-diag\"
+cpu-budget = \"1,2\"
 retention-size = \"2GiB\"
 retention-age = \"30days\"
 metrics = \"127.0.0.1:9464\"
@@ -276,6 +287,7 @@ otlp-interval = \"30s\"
             ("\n\ninterval = \"1ns\"", 3, "between 10ms and 1h"),
             ("interval = 5", 1, "string"),
             ("tier = \"magic\"", 1, "unknown variant `magic`"),
+            ("cpu-budget = \"2,1\"", 1, "0 < LOW < HIGH"),
             ("# x\nretention-size = \"1\"", 2, "write a size as"),
             ("log = \"/a\"\nlog = \"/b\"", 2, "duplicate key"),
             ("log = ", 1, ""),
@@ -329,6 +341,7 @@ otlp-interval = \"30s\"
         // These have no default; the example shows a value.
         default.metrics = Some("127.0.0.1:9464".parse().unwrap());
         default.otlp = Some("http://127.0.0.1:4318".parse().unwrap());
+        default.cpu_budget = Some("1,2".parse().unwrap());
         default.retention_age = Some(Age(Duration::from_secs(30 * 24 * 3600)));
         assert_eq!(shown, Some(default));
     }

@@ -105,8 +105,9 @@ static long collect_one(u32 i, struct pass *pass)
 	/* the calls go straight into the record */
 	if (bpf_probe_read_kernel(head, sizeof(head), (void *)connection) || c->cookie != cookie)
 		return 0;
-	if (s->carried && c->marked == s->list_epoch)
-		return 0; /* it had an event, too, and has been collected */
+	if (s->carried && (s->thinned ? awaited(c->marked, s->list_epoch) :
+					c->marked == s->list_epoch))
+		return 0; /* it had an event, too, and has been collected, or will be */
 	index = s->area_used;
 	r = bpf_map_lookup_elem(&area, &index);
 	if (!r) {

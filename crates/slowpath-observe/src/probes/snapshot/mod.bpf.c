@@ -49,6 +49,11 @@ int snapshot(struct bpf_iter__bpf_sk_storage_map *ctx)
 		s->visited++;
 		return 0;
 	}
+	if (s->thinned && !s->emit_all && awaited(c->marked, s->list_epoch + 1)) {
+		c->epoch = s->epoch; /* a later poll's */
+		s->visited++;
+		return 0;
+	}
 	index = s->area_used;
 	r = bpf_map_lookup_elem(&area, &index);
 	if (!r) {
@@ -64,6 +69,13 @@ int snapshot(struct bpf_iter__bpf_sk_storage_map *ctx)
 	copy_calls(r, c);
 	fill(r, sk, tp, c, s->now_ns, s->max_queuing_delay_us);
 	r->connection = (u64)c;
+	if (s->thinned == THINNED_WALKS && r->flags & RECORD_BUSY) {
+		/* it changes without an event */
+		struct rates *rates = rate_table();
+
+		if (rates)
+			c->marked = s->epoch + draw_gap(rates, rate_of(rates, c->cookie));
+	}
 	return 0;
 }
 

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller on a machine made of numbers: connections that wait for the poll they
+//! drew, polls at Poisson times whose cost is noisy, work besides in lumps.
+
+use super::*;
+use crate::budget::brake::Brake;
+
+/// What costs.
+struct Plant {
+    random: fastrand::Rng,
+    /// CPU of an empty poll and of a look, in microseconds.
+    empty: f64,
+    look: f64,
+    /// Each poll costs between 1 - noise and 1 + noise of that.
+    noise: f64,
+    /// Connections that change all the time, by standing.
+    busy: [u32; STANDINGS],
+    /// Work besides: microseconds every so many seconds.
+    lump: (u64, f64),
+}
+
+impl Default for Plant {
+    fn default() -> Self {
+        Plant {
+            random: fastrand::Rng::with_seed(11),
+            empty: 50.0,
+            look: 0.75,
+            noise: 0.3,
+            busy: [0; STANDINGS],
+            lump: (25_000, 60.0),
+        }
+    }
+}
+
+/// What happened in a run.
+struct Run {
+    plant: Plant,
+    controller: Controller,
+    brake: Brake,
+    now: f64,
+    /// Standings of the connections that wait, by the poll they wait for.
+    wheel: Vec<Vec<usize>>,
+    waiting: [u32; STANDINGS],
+    poll: usize,
+    next_lump: f64,
+    /// Time and CPU, and each look's time by standing.
+    spent: Vec<(f64, f64)>,
+    changes: Vec<(f64, usize)>,
+    looks: [u64; STANDINGS],
+    braked: bool,
+    /// The share of the BPF programs.
+    events: f64,
+}
+
+fn nanos(seconds: f64) -> MonoNanos {
+    MonoNanos(1_000_000_000 + (seconds * 1e9) as u64)
+}
+
+impl Run {
+    fn new(plant: Plant, budget: Budget) -> Self {
+        Run {
+            next_lump: plant.lump.1 / 2.0,
+            plant,
+            controller: Controller::new(budget, Micros(500_000), false, nanos(0.0)),
+            brake: Brake::new(nanos(0.0)),
+            now: 0.0,
+            wheel: vec![Vec::new(); 2_048],
+            waiting: [0; STANDINGS],
+            poll: 0,
+            spent: Vec::new(),
+            changes: Vec::new(),
+            looks: [0; STANDINGS],
+            braked: true,
+            events: 0.0,
+        }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        1.0 - self.plant.random.f64()
+    }
+
+    /// A connection draws the poll that looks at it next.
+    fn wait(&mut self, standing: usize) {
+        let rates = self.controller.rates();
+        let p = (rates.looks[standing] / rates.polls).min(1.0);
+        let gap = if p < 1.0 {
+            (self.uniform().ln() / (1.0 - p).ln()) as usize
+        } else {
+            0
+        };
+        let place = (self.poll + gap.min(2_047)) % 2_048;
+        self.wheel[place].push(standing);
+        self.waiting[standing] += 1;
+    }
+
+    fn spend(&mut self, micros: f64) -> Micros {
+        self.spent.push((self.now, micros / 1e6));
+        let cpu = Micros(micros as u64);
+        self.brake.spent(nanos(self.now), cpu);
+        cpu
+    }
+
+    /// Runs until `end`.
+    fn until(&mut self, end: f64) {
+        while self.now < end {
+            self.now -= self.uniform().ln() / self.controller.rates().polls;
+            let lump = Micros(self.plant.lump.0);
+            if self.now >= self.next_lump && self.brake.has_room(nanos(self.now), lump, 0.02) {
+                self.next_lump += self.plant.lump.1;
+                let cpu = self.spend(self.plant.lump.0 as f64);
+                self.controller.besides(cpu);
+            }
+            let now = nanos(self.now);
+            let expected = Micros(500);
+            if self.braked && !self.brake.allows(now, expected, 0.02) {
+                if self.controller.decide(now, self.events, true) {
+                    self.changes.push((self.now, self.controller.rung));
+                }
+                continue;
+            }
+            for standing in 0..STANDINGS {
+                while self.waiting[standing] < self.plant.busy[standing] {
+                    self.wait(standing);
+                }
+            }
+            let due = std::mem::take(&mut self.wheel[self.poll % 2_048]);
+            self.poll += 1;
+            let mut looks = [0; STANDINGS];
+            for standing in due {
+                self.waiting[standing] -= 1;
+                // One too many is one that closed.
+                if self.waiting[standing] < self.plant.busy[standing] {
+                    looks[standing] += 1;
+                    self.wait(standing);
+                }
+            }
+            let looked: u64 = looks.iter().sum();
+            for (sum, n) in self.looks.iter_mut().zip(looks) {
+                *sum += n;
+            }
+            let noise = 1.0 + self.plant.noise * (2.0 * self.uniform() - 1.0);
+            let cost = (self.plant.empty + self.plant.look * looked as f64) * noise;
+            let cpu = self.spend(cost);
+            self.controller.polled(cpu, looks);
+            if self.controller.decide(now, self.events, false) {
+                self.changes.push((self.now, self.controller.rung));
+            }
+        }
+    }
+
+    /// Means over the five seconds that begin at each half second.
+    fn means(&self, from: f64, to: f64) -> Vec<f64> {
+        let begins = (0..)
+            .map(|i| from + f64::from(i) * 0.5)
+            .take_while(|b| b + 5.0 <= to);
+        begins
+            .map(|begin| {
+                let within = self
+                    .spent
+                    .iter()
+                    .filter(|(at, _)| (begin..begin + 5.0).contains(at));
+                within.map(|(_, cpu)| cpu).sum::<f64>() / 5.0
+            })
+            .collect()
+    }
+}
+
+fn budget() -> Budget {
+    Budget::percent(1.0, 2.0).unwrap()
+}
+
+fn extremes(means: &[f64]) -> (f64, f64) {
+    means.iter().fold((f64::MAX, 0.0), |(least, most), m| {
+        (least.min(*m), f64::max(most, *m))
+    })
+}
+
+/// 20,000 connections, of which 400 have problems: the budget is met from the tenth second
+/// on, at either end, whatever the share of those with problems and the cost of a look.
+#[test]
+fn twenty_thousand_connections_are_inside_within_ten_seconds() {
+    for (busy, look) in [
+        ([19_600, 0, 400], 0.75),
+        ([20_000, 0, 0], 0.75),
+        ([15_000, 3_000, 2_000], 0.75),
+        ([0, 0, 20_000], 0.75),
+        ([19_600, 400, 0], 1.5),
+        ([5_000, 0, 100], 0.5),
+    ] {
+        let plant = Plant {
+            busy,
+            look,
+            ..Plant::default()
+        };
+        let mut run = Run::new(plant, budget());
+        run.until(120.0);
+        let (least, most) = extremes(&run.means(10.0, 120.0));
+        assert!(most <= 0.02, "{busy:?}: {most}");
+        assert!(least >= 0.0095, "{busy:?}: {least}");
+        let rates = run.controller.rates().looks;
+        assert!(rates[1] >= 4.0 * rates[0] && rates[2] >= rates[1]);
+        // Nobody has to be left out for long: the rates fit.
+        assert!(
+            run.brake.left_out * 10 < run.poll as u64,
+            "{busy:?}: {}",
+            run.brake.left_out
+        );
+    }
+}
+
+/// Without the brake, noise alone must not make it hunt: ten minutes, a noisy machine.
+#[test]
+fn it_does_not_oscillate() {
+    for seed in 0..2 {
+        let plant = Plant {
+            busy: [18_000, 1_000, 1_000],
+            noise: 0.9,
+            random: fastrand::Rng::with_seed(seed),
+            ..Plant::default()
+        };
+        let mut run = Run::new(plant, budget());
+        run.braked = false;
+        run.until(630.0);
+        let late: Vec<_> = run.changes.iter().filter(|(at, _)| *at > 30.0).collect();
+        assert!(late.len() <= 20, "seed {seed}: {late:?}");
+        assert!(
+            late.windows(2).all(|w| w[0].1.abs_diff(w[1].1) <= 3),
+            "seed {seed}: {late:?}"
+        );
+        let (least, most) = extremes(&run.means(10.0, 630.0));
+        assert!(
+            most <= 0.025 && least >= 0.0085,
+            "seed {seed}: {least} to {most}"
+        );
+    }
+}
+
+#[test]
+fn load_that_appears_and_vanishes() {
+    let mut run = Run::new(Plant::default(), budget());
+    run.until(30.0);
+    // Nothing to do: everything is at its highest rate, and it costs next to nothing.
+    assert_eq!(run.controller.rung, 0);
+    assert!(extremes(&run.means(10.0, 30.0)).1 < 0.01);
+    run.plant.busy = [95_000, 4_000, 1_000];
+    run.until(90.0);
+    let (least, most) = extremes(&run.means(45.0, 90.0));
+    // Rates of once in eight seconds take as long to have an effect: below the lower end
+    // nothing is lost.
+    assert!(least >= 0.006 && most <= 0.0201, "{least} to {most}");
+    // Also at once, the first polls' burst aside.
+    assert!(extremes(&run.means(31.0, 90.0)).1 < 0.04);
+    let loaded = run.controller.rung;
+    assert!(!run.controller.exceeded());
+    run.plant.busy = [5_000, 50, 50];
+    run.until(150.0);
+    assert!(run.controller.rung < loaded);
+    let (least, most) = extremes(&run.means(120.0, 150.0));
+    assert!(least >= 0.0095 && most <= 0.0201, "{least} to {most}");
+}
+
+/// A million connections cannot be followed for one percent even at the lowest rates: that is
+/// said, and the brake still holds.
+#[test]
+fn what_cannot_be_met_is_said() {
+    let plant = Plant {
+        busy: [150_000, 50_000, 0],
+        look: 3.0,
+        ..Plant::default()
+    };
+    let mut run = Run::new(plant, budget());
+    run.until(40.0);
+    assert_eq!(run.controller.rung, LAST);
+    assert!(run.controller.exceeded());
+}
+
+/// What others do on this agent's account leaves less for the polls.
+#[test]
+fn the_bpf_programs_share_counts() {
+    let plant = || Plant {
+        busy: [20_000, 0, 0],
+        ..Plant::default()
+    };
+    let mut alone = Run::new(plant(), budget());
+    alone.until(20.0);
+    let mut shared = Run::new(plant(), budget());
+    shared.events = 0.004;
+    shared.until(60.0);
+    let (least, most) = extremes(&shared.means(20.0, 60.0));
+    assert!(least >= 0.0095 && most <= 0.018, "{least} to {most}");
+    assert!(shared.controller.rung > alone.controller.rung);
+}
