@@ -5,6 +5,7 @@
 use slowpath_agent::{Rehearsal, WriterStatus};
 use slowpath_export::{LogState, Polls, ProcessUse, State, Turnover};
 use slowpath_model::*;
+use std::sync::LazyLock;
 
 /// The wall clock's time when the monotonic clock began.
 pub const EPOCH: i64 = 1_700_000_000_000_000;
@@ -17,50 +18,53 @@ pub fn wall(now: MonoNanos) -> WallMicros {
 pub fn opened(cookie: u64, at: MonoNanos) -> Snapshot {
     let port = 1024 + (cookie % 60_000) as u16;
     let peer = (cookie % 200_000) as u32;
-    Snapshot {
+    let address = |ip: std::net::Ipv4Addr, port: u16| std::net::SocketAddr::from((ip, port));
+    let tuple = FourTuple::new(
+        address([10, 0, 0, 1].into(), port),
+        address((0x0b00_0000 + peer).into(), 443),
+    );
+    let mut snapshot = Snapshot {
         id: ConnectionId {
-            boot_id: 7,
-            netns: 4_026_531_840,
             cookie,
             start: at,
+            ..TEMPLATE.id
         },
-        tuple: FourTuple::new(
-            (std::net::Ipv4Addr::new(10, 0, 0, 1), port).into(),
-            (std::net::Ipv4Addr::from(0x0b00_0000 + peer), 443).into(),
-        ),
+        tuple,
         at,
-        origin: Origin::Opened,
-        closed: false,
-        tier: Tier::Bpf,
-        owner: None,
-        stats: TcpStats {
-            rto_stats: Some(RtoStats::default()),
-            ..stats()
-        },
-        sends: None,
-        receives: None,
-    }
+        ..TEMPLATE.clone()
+    };
+    snapshot.stats.rto_stats = Some(RtoStats::default());
+    snapshot
 }
 
-fn stats() -> TcpStats {
-    let text = r#"{"state":"established","ca_state":"open"}"#;
-    let mut value: serde_json::Value = serde_json::from_str(text).unwrap();
-    // Every number of a connection that has done nothing yet.
+/// A connection that has done nothing: what kernels may lack is lacking, the rest is zero.
+static TEMPLATE: LazyLock<Snapshot> = LazyLock::new(|| {
+    let mut value = serde_json::json!({
+        "id": {"boot_id": 7, "netns": 4_026_531_840_u64, "cookie": 0, "start": 0},
+        "tuple": {"local": "0.0.0.0:0", "remote": "0.0.0.0:0"},
+        "origin": "opened", "closed": false, "tier": "bpf",
+        "stats": {"state": "established", "ca_state": "open"},
+    });
     loop {
-        match serde_json::from_value::<TcpStats>(value.clone()) {
-            Ok(stats) => return stats,
+        match serde_json::from_value::<Snapshot>(value.clone()) {
+            Ok(snapshot) => return snapshot,
             Err(error) => {
                 let said = error.to_string();
                 let field = said
                     .split('`')
                     .nth(1)
-                    .filter(|_| said.contains("missing field"));
-                let field = field.unwrap_or_else(|| panic!("{said}")).to_owned();
-                value[field] = 0.into();
+                    .filter(|_| said.contains("missing field"))
+                    .unwrap_or_else(|| panic!("{said}"));
+                let object = if field == "at" {
+                    &mut value
+                } else {
+                    &mut value["stats"]
+                };
+                object[field] = 0.into();
             }
         }
     }
-}
+});
 
 pub fn owner(command: &str) -> Owner {
     Owner::named(7, command)
