@@ -13,7 +13,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab lab-kernel lab-guest judge-simulator check-trace check-sim dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab lab-kernel lab-guest judge-simulator check-trace check-sim check-queues dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,10 @@ check-sim: ## the same dumbbells here and in ns-3
 
 judge-simulator: lab-kernel ## ten scenarios in the simulator and on real Linux TCP; the last line is JSON
 	@$(CARGO) run --release --locked -p slowpath-lab --example judge-simulator
+
+check-queues: ## replayed queues beside those that were, 1,024 hosts at three loads; the last line is JSON
+	@tools/need.sh rust build
+	@$(CARGO) run --release --locked -p slowpath-replay --example check-queues -- scenarios/replay/queues.toml 0.1 0.3 0.8
 
 dibs-study: build ## every figure of docs/dibs.md that is missing, run again (15 min for all)
 	@tools/dibs_study.py run

@@ -12,8 +12,9 @@
 //!
 //! The paper keeps ranges of rates (packets a time). Steps are their reciprocals: they need no
 //! infinity where packets leave together, and compare without division, as a BPF program
-//! has to. Of the steps that are allowed one with the least denominator is recorded: the
-//! shortest to write, and exact. Rounded down to a nanosecond it stays within the threshold,
+//! has to. Of the steps that are allowed the one in the middle is recorded, a choice that the
+//! paper leaves open: its denominator is the number of packets, which the next sample tells
+//! anyway. Rounded down to a nanosecond it stays within the threshold,
 //! since the bounds are whole nanoseconds.
 
 use std::num::NonZeroU64;
@@ -92,6 +93,16 @@ struct Open {
     allowed: Option<(Bound, Bound)>,
 }
 
+impl Open {
+    fn new(index: u64, time: u64) -> Self {
+        Open {
+            index,
+            time,
+            allowed: None,
+        }
+    }
+}
+
 /// Takes the time of every packet of a connection in the order in which they are sent, and
 /// keeps few.
 #[derive(Clone, Debug)]
@@ -119,29 +130,21 @@ impl Sampler {
         let index = self.next;
         self.next += 1;
         let Some(open) = &mut self.open else {
-            self.open = Some(Open {
-                index,
-                time,
-                allowed: None,
-            });
+            self.open = Some(Open::new(index, time));
             return None;
         };
         if let Some(allowed) = open.narrowed(index, time, self.threshold) {
             open.allowed = Some(allowed);
             return None;
         }
-        let done = open.close();
-        *open = Open {
-            index,
-            time,
-            allowed: None,
-        };
+        let done = open.close(index - 1);
+        *open = Open::new(index, time);
         Some(done)
     }
 
     /// The sample that the last packets belong to; the next packet will be a sample.
     pub fn finish(&mut self) -> Option<Sample> {
-        self.open.take().map(|open| open.close())
+        self.open.take().map(|open| open.close(self.next - 1))
     }
 }
 
@@ -177,13 +180,30 @@ impl Open {
         Some((low, high))
     }
 
-    fn close(&self) -> Sample {
+    /// The sample, whose last packet is `last`.
+    fn close(&self, last: u64) -> Sample {
+        let step = match (self.allowed, NonZeroU64::new(last - self.index)) {
+            (Some((low, high)), Some(packets)) => Self::step(low, high, packets),
+            _ => Step::ZERO,
+        };
         Sample {
             index: self.index,
             time: self.time,
-            step: self
-                .allowed
-                .map_or(Step::ZERO, |(low, high)| simplest(low, high)),
+            step,
+        }
+    }
+
+    /// The step in the middle of the bounds; where no fraction of so many packets lies within
+    /// them, the simplest one that does.
+    fn step(low: Bound, high: Bound, packets: NonZeroU64) -> Step {
+        let least = (low.nanos * packets.get()).div_ceil(low.packets);
+        let most = high.nanos * packets.get() / high.packets;
+        if least > most {
+            return simplest(low, high);
+        }
+        Step {
+            numerator: least.midpoint(most),
+            denominator: packets,
         }
     }
 }

@@ -164,30 +164,15 @@ proptest! {
     }
 
     #[test]
-    fn the_step_has_the_least_denominator(low in 0u64..5_000, width in 0u64..40, packets in 2u64..60) {
-        // Two packets whose bounds are low / packets and (low + width) / packets.
-        let threshold = 50;
-        let mut sampler = Sampler::new(threshold);
-        sampler.push(0);
-        // All packets between allow more than the last one does.
-        for i in 1..packets { sampler.push((low + width / 2) * i / packets); }
-        let end = low + width / 2;
-        prop_assume!(sampler.push(end).is_none());
-        let sample = sampler.finish().unwrap();
-        let step = sample.step;
-        // By trying all denominators: does any smaller one fit all packets?
-        let fits = |n: u64, d: u64| (1..=packets).all(|i| {
-            let time = if i == packets { end } else { (low + width / 2) * i / packets };
-            let (inferred, th) = (n * i, u64::from(threshold));
-            inferred <= (time + th) * d && inferred >= time.saturating_sub(th) * d
-        });
-        prop_assert!(fits(step.numerator, step.denominator.get()));
-        for d in 1..step.denominator.get() {
-            let least = (1..=packets).map(|i| {
-                let time = if i == packets { end } else { (low + width / 2) * i / packets };
-                (time.saturating_sub(50) * d).div_ceil(i)
-            }).max().unwrap();
-            prop_assert!(!fits(least, d), "{least}/{d} is simpler than {step:?}");
-        }
+    fn a_step_is_told_by_the_number_of_packets(
+        gap in 0u64..100_000, jitter in prop::collection::vec(0u64..4_000, 2..100),
+    ) {
+        // All within the threshold of one rate: one sample, and a whole number of
+        // nanoseconds from it to the last packet.
+        let times: Vec<u64> = (0..).zip(&jitter).map(|(i, j)| 4_000 + gap * i + j).collect();
+        prop_assume!(times.is_sorted());
+        let samples = samples(&times, 5_000);
+        prop_assert_eq!(samples.len(), 1);
+        prop_assert_eq!(samples[0].step.denominator.get(), times.len() as u64 - 1);
     }
 }

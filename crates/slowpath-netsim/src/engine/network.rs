@@ -41,7 +41,7 @@ impl Network {
     ///
     /// # Errors
     /// A switch is impossible, or not of the topology.
-    pub(super) fn build<P: Packet>(&self) -> Result<Vec<Switch<P>>, NetworkError> {
+    pub fn build<P: Packet>(&self) -> Result<Vec<Switch<P>>, NetworkError> {
         if self.switches.len() != self.topology.switches().len() {
             return Err(NetworkError::Switches);
         }

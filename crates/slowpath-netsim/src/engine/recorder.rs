@@ -3,7 +3,9 @@
 
 use super::network::SwitchId;
 use super::packet::Hop;
-use crate::results::{LABELS, LabelRecord, QueueSample, StretchRecord};
+use crate::results::{
+    DropPlace, Joined, LABELS, LabelRecord, PacketLog, QueueSample, SentPacket, StretchRecord,
+};
 use slowpath_switch::{Depth, DropReason, Observer, PortId, Time};
 
 /// The most stretches of time that events are counted in.
@@ -13,6 +15,48 @@ const MAX_STRETCHES: u64 = 1024;
 pub(super) fn stretch_shift(until: Time) -> u32 {
     let most = until.0 / MAX_STRETCHES;
     u64::BITS - most.leading_zeros()
+}
+
+/// Packets by the place of their bodies, which others take after them.
+pub(super) struct PacketRecords {
+    pub log: PacketLog,
+    /// By the number of the queue: how many have left.
+    left: Vec<u32>,
+    numbers: Vec<u32>,
+    /// The number of the first link that begins at a switch.
+    first_link: u32,
+}
+
+impl PacketRecords {
+    pub fn new(links: usize, first_link: u32) -> Self {
+        let queues = links - first_link as usize;
+        PacketRecords {
+            log: PacketLog {
+                queues: vec![Vec::new(); queues],
+                ..PacketLog::default()
+            },
+            left: vec![0; queues],
+            numbers: Vec::new(),
+            first_link,
+        }
+    }
+
+    pub fn sent(&mut self, body: u32, packet: SentPacket) {
+        let place = body as usize;
+        if place >= self.numbers.len() {
+            self.numbers.resize(place + 1, 0);
+        }
+        self.numbers[place] = self.log.sent.len() as u32;
+        self.log.sent.push(packet);
+    }
+
+    fn joined(&mut self, link: u32, body: u32) {
+        let queue = (link - self.first_link) as usize;
+        self.log.queues[queue].push(Joined {
+            packet: self.numbers[body as usize],
+            left: self.left[queue],
+        });
+    }
 }
 
 /// What becomes results.
@@ -29,6 +73,7 @@ pub(super) struct Records {
     /// the most that waited.
     pub watched: Vec<bool>,
     pub most: Vec<u32>,
+    pub packets: Option<PacketRecords>,
 }
 
 impl Records {
@@ -82,13 +127,20 @@ impl<const WATCH: bool> Recorder<'_, WATCH> {
 
 impl<const WATCH: bool> Observer<Hop> for Recorder<'_, WATCH> {
     #[inline]
-    fn enqueued(&mut self, at: Time, port: PortId, _: &Hop, depth: Depth) {
+    fn enqueued(&mut self, at: Time, port: PortId, packet: &Hop, depth: Depth) {
         self.note(at, port, depth);
+        if WATCH && let Some(packets) = &mut self.records.packets {
+            packets.joined(self.first_link + u32::from(port.0), packet.body);
+        }
     }
 
     #[inline]
     fn dequeued(&mut self, at: Time, port: PortId, _: &Hop, depth: Depth) {
         self.note(at, port, depth);
+        if WATCH && let Some(packets) = &mut self.records.packets {
+            let link = self.first_link + u32::from(port.0);
+            packets.left[(link - packets.first_link) as usize] += 1;
+        }
     }
 
     #[inline]
@@ -98,7 +150,16 @@ impl<const WATCH: bool> Observer<Hop> for Recorder<'_, WATCH> {
     }
 
     #[inline]
-    fn dropped(&mut self, at: Time, _: Option<PortId>, packet: &Hop, reason: DropReason) {
+    fn dropped(&mut self, at: Time, port: Option<PortId>, packet: &Hop, reason: DropReason) {
+        if WATCH && let Some(packets) = &mut self.records.packets {
+            let number = packets.numbers[packet.body as usize];
+            packets.log.dropped.push(DropPlace {
+                packet: number,
+                at,
+                switch: SwitchId(self.switch),
+                port,
+            });
+        }
         self.records.stretch(at).dropped[usize::from(packet.label())] += 1;
         self.records.labels[usize::from(packet.label())].dropped[reason as usize] += 1;
     }

@@ -131,6 +131,9 @@ pub struct Settings {
     pub max_queue_samples: usize,
     /// Whether flows say their path.
     pub paths: bool,
+    /// Whether every packet and every queue that it joins is written down: 24 bytes a packet
+    /// and 8 a queue, and some time.
+    pub packets: bool,
     /// How often the congestion windows of flows that are not done are written down.
     pub windows_every: Option<Span>,
     /// Picoseconds of a tick of the event queue, as a shift. Changes the speed only.
@@ -148,6 +151,7 @@ impl Settings {
             queues: QueueSeries::Off,
             max_queue_samples: 1 << 24,
             paths: false,
+            packets: false,
             windows_every: None,
             tick_shift: 12,
         }

@@ -2,6 +2,10 @@
 //! What a run tells: records a writer can turn into tables.
 
 use crate::engine::{HostId, SwitchId};
+mod packets;
+
+pub use packets::{DropPlace, Joined, PacketLog, SentPacket};
+
 use slowpath_switch::{Counters, DropReason, PortId, Rate, Span, Time};
 use std::fmt;
 
@@ -203,6 +207,8 @@ pub struct Results {
     pub hosts: Vec<HostRecord>,
     /// Packets by label.
     pub labels: [LabelRecord; LABELS],
+    /// Every packet, if they are asked for.
+    pub packets: Option<PacketLog>,
     /// Packets in and out.
     pub conservation: Conservation,
     /// When the run ended.

@@ -100,6 +100,7 @@ impl Simulation {
             windows: self.windows,
             queue_samples_lost: self.records.queues_lost,
             labels: self.records.labels,
+            packets: self.records.packets.map(|log| log.log),
             conservation,
             end: self.now,
             events: self.events,

@@ -9,7 +9,7 @@ use super::connection::{Connection, Connections};
 use super::flying::{Behind, Flying, InFlight};
 use super::network::Network;
 use super::packet::{Bodies, Hop};
-use super::recorder::Records;
+use super::recorder::{PacketRecords, Records};
 use super::settings::{FlowSpec, Progress, QueueSeries, Settings, SimulationError, Transport};
 use super::timers::Timers;
 use super::wheel::Wheel;
@@ -184,6 +184,11 @@ impl Simulation {
             warmed: 0,
         };
         simulation.check_queues()?;
+        if simulation.settings.packets {
+            let hosts = simulation.interfaces.len() as u32;
+            let records = PacketRecords::new(simulation.links.len(), hosts);
+            simulation.records.packets = Some(records);
+        }
         Ok(simulation)
     }
 
@@ -219,7 +224,8 @@ impl Simulation {
         mut progress: impl FnMut(&Progress),
     ) -> Result<Results, SimulationError> {
         let flows = flows.into_iter();
-        if matches!(self.settings.queues, QueueSeries::OnChange { .. }) {
+        let on_change = matches!(self.settings.queues, QueueSeries::OnChange { .. });
+        if on_change || self.settings.packets {
             self.drive::<true>(flows, &mut progress)?;
         } else {
             self.drive::<false>(flows, &mut progress)?;

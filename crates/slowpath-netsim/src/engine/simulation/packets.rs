@@ -3,9 +3,11 @@
 
 use super::{CatchUp, HOST, Simulation, config_of};
 use crate::engine::flying::Flying;
+use crate::engine::HostId;
 use crate::engine::packet::{Body, Hop};
 use crate::engine::recorder::Recorder;
 use crate::engine::timers::Timer;
+use crate::results::SentPacket;
 use crate::tcp::Ecn;
 use slowpath_switch::{DropReason, Packet, Passed, PortId, Time};
 
@@ -187,6 +189,16 @@ impl Simulation {
             let sent = &mut self.sent_bytes[host as usize];
             sent.0 += 1;
             sent.1 += u64::from(hop.bytes);
+            if let Some(packets) = &mut self.records.packets {
+                let packet = SentPacket {
+                    at: self.now,
+                    source: HostId(host),
+                    destination: HostId(hop.to),
+                    key: hop.key,
+                    bytes: hop.bytes,
+                };
+                packets.sent(hop.body, packet);
+            }
             self.fly(host, arrival, hop);
         }
         let interface = &mut self.interfaces[host as usize];

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The queues of switches, again: DETER section 3.4.
+//!
+//! What enters: the network, and every packet of all its hosts with the moment it was sent,
+//! known within a bound ([`sampled`]), and whether it was lost on its way. What leaves: what
+//! joined which queue when, and where the lost ones were dropped; in the same form as the
+//! simulator writes its own ([`PacketLog`](slowpath_netsim::results::PacketLog)), so that
+//! both can be compared ([`compare`]).
+//!
+//! The switches are [`slowpath_switch`]'s. Two things differ from a run of the simulator:
+//!
+//! 1. Nobody reacts: packets enter when they did.
+//! 2. Who is dropped is known. A packet that was not lost is never dropped, however long the
+//!    queue that it joins. One that was lost is dropped at the first queue on its way whose
+//!    room was, but for [`Margin`], used up; if there is none it arrives, and is counted.
+
+mod compare;
+mod engine;
+mod sampled;
+
+pub use compare::{Difference, DropErrors, compare};
+pub use engine::{Margin, Offered, Outcome, ReplayError, replay};
+pub use sampled::{Sampled, sampled};
