@@ -7,8 +7,10 @@
 //! What leaves: [`classify`] gives the [`IntervalVerdict`](slowpath_model::IntervalVerdict)
 //! on the interval between them, after SNAP's Table 2; [`measure`] gives the times and
 //! events behind it before any threshold; [`advise`] turns a finding into something a
-//! person can act on; [`Totals`] adds verdicts up over a connection's life; and
-//! [`problem_table`] makes SNAP's Table 4 of many connections.
+//! person can act on; [`Totals`] adds verdicts up over a connection's life;
+//! [`problem_table`] makes SNAP's Table 4 of many connections; [`Interactions`] finds problems
+//! that explain each other; and [`judge_listeners`] says which listening sockets turned
+//! connections away.
 //!
 //! What is promised: the same input gives the same output. No I/O, no clock, no
 //! randomness; no allocation while nothing is wrong. A statistic that is missing, or a
@@ -17,6 +19,7 @@
 
 mod advice;
 mod delta;
+mod interactions;
 mod listeners;
 mod measure;
 mod opened;
@@ -27,6 +30,9 @@ mod thresholds;
 mod totals;
 
 pub use advice::{Actor, Advice, AdviceContext, advise};
+pub use interactions::{
+    Interaction, InteractionEvidence, InteractionKind, Interactions, Observation, ProxyFlow, WINDOW,
+};
 pub use listeners::{ListenRound, ListenerPair, advise_listener, judge_listeners};
 pub use measure::{Measure, Measures, classify, measure};
 pub use opened::opened;

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Interactions: problems that explain each other, of one connection over adjacent
+//! intervals, or of several connections of one host.
+//!
+//! What enters: verdicts as they come, with the connection's owner and statistics
+//! ([`Interactions::observe`]). What leaves: the interactions of the last seconds
+//! ([`Interactions::find`]), each with evidence and advice.
+//!
+//! What is promised: no clock, no I/O; the same observations give the same answer,
+//! whatever their order within an interval's time; memory is bounded by [`MOST`]
+//! connections and [`PIECES`] intervals of each, and what did not fit is counted.
+
+mod buffer;
+mod proxy;
+mod recovery;
+
+use crate::Advice;
+use serde::Serialize;
+use slowpath_model::{
+    ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Origin, Problem, TcpStats,
+};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// Connections followed; further ones are left out and counted.
+pub const MOST: usize = 20_000;
+/// Intervals kept of each connection.
+pub const PIECES: usize = 6;
+/// How long an interval counts after its end. Several polls of half a second, so that a
+/// cause and its effect, each seen at its own connection's poll, are both there.
+pub const WINDOW: Micros = Micros(5_000_000);
+/// A problem limits a connection if it takes this share of the window.
+const LIMITS: f64 = 0.3;
+
+/// Which interaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum InteractionKind {
+    /// The one segment sent again after a timeout waited for a delayed ACK.
+    TimeoutThenDelayedAck,
+    /// Too few segments were in flight for three duplicate ACKs: a loss took a timeout.
+    TooFewForFastRetransmit,
+    /// The send buffer holds less than one bandwidth-delay product, or one message.
+    SendBufferBelowBdp,
+    /// A process that passes data on is slow on one connection because of another.
+    PipelinedProxy,
+}
+
+impl InteractionKind {
+    /// All of them.
+    pub const ALL: [InteractionKind; 4] = [
+        InteractionKind::TimeoutThenDelayedAck,
+        InteractionKind::TooFewForFastRetransmit,
+        InteractionKind::SendBufferBelowBdp,
+        InteractionKind::PipelinedProxy,
+    ];
+
+    /// The name used in output: the variant's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            InteractionKind::TimeoutThenDelayedAck => "TimeoutThenDelayedAck",
+            InteractionKind::TooFewForFastRetransmit => "TooFewForFastRetransmit",
+            InteractionKind::SendBufferBelowBdp => "SendBufferBelowBdp",
+            InteractionKind::PipelinedProxy => "PipelinedProxy",
+        }
+    }
+}
+
+impl fmt::Display for InteractionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Which way a proxy's trouble goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProxyFlow {
+    /// What comes in waits, because what goes out is limited.
+    BackedUp,
+    /// What goes out waits, because what comes in is limited at its sender.
+    Starved,
+}
+
+/// The numbers of an interaction, over the window.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum InteractionEvidence {
+    /// Of [`InteractionKind::TimeoutThenDelayedAck`].
+    TimeoutThenDelayedAck {
+        /// Expirations of the retransmission timer.
+        timeouts: u64,
+        /// Delayed ACKs in the same and the next interval.
+        delayed_acks: u64,
+        /// Segments sent again.
+        retransmitted_segments: u64,
+    },
+    /// Of [`InteractionKind::TooFewForFastRetransmit`].
+    TooFewForFastRetransmit {
+        /// Expirations of the retransmission timer.
+        timeouts: u64,
+        /// Mean bytes of a write.
+        average_write_bytes: u64,
+        /// Sending MSS.
+        send_mss_bytes: u32,
+        /// Connections of the same process to the same peer with writes as small, this one
+        /// included.
+        spread_over_connections: u32,
+    },
+    /// Of [`InteractionKind::SendBufferBelowBdp`].
+    SendBufferBelowBdp {
+        /// Payload that fits: the most seen in it, at least half of its memory.
+        capacity_bytes: u64,
+        /// Its limit, in bytes of memory.
+        send_buffer_bytes: u32,
+        /// Bandwidth that the path is known to have: the fastest delivery rate to that
+        /// peer. The buffer limits what can be measured: it is a lower bound.
+        bandwidth_low: u64,
+        /// Bandwidth that the congestion window would allow: an upper bound.
+        bandwidth_high: u64,
+        /// Minimum RTT.
+        min_rtt_us: u64,
+        /// Bandwidth-delay product of the lower bound.
+        product_low_bytes: u64,
+        /// Likewise of the upper: one congestion window.
+        product_high_bytes: u64,
+        /// Mean bytes of a write, where calls are seen.
+        average_write_bytes: Option<u64>,
+    },
+    /// Of [`InteractionKind::PipelinedProxy`].
+    PipelinedProxy {
+        /// The process that passes data on.
+        pid: u32,
+        /// Which way.
+        flow: ProxyFlow,
+        /// What limits the connection that is the cause.
+        problem: Problem,
+        /// Share of the window, 0 to 1.
+        share: f64,
+        /// The connection that is the cause.
+        cause: FourTuple,
+        /// Bytes that came in.
+        bytes_in: u64,
+        /// Bytes that went out.
+        bytes_out: u64,
+        /// Processes on this host between cause and effect.
+        processes: u32,
+    },
+}
+
+impl InteractionEvidence {
+    fn timeouts(&self) -> u64 {
+        match self {
+            InteractionEvidence::TimeoutThenDelayedAck { timeouts, .. }
+            | InteractionEvidence::TooFewForFastRetransmit { timeouts, .. } => *timeouts,
+            _ => 0,
+        }
+    }
+}
+
+/// Something found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interaction {
+    /// Which.
+    pub kind: InteractionKind,
+    /// The connections it is about: first the one that suffers, last the cause.
+    pub connections: Vec<ConnectionId>,
+    /// The numbers.
+    pub evidence: InteractionEvidence,
+    /// What to do, and who should.
+    pub advice: Advice,
+}
+
+/// One verdict, with what the rules need beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<'a> {
+    /// The connection's addresses.
+    pub tuple: FourTuple,
+    /// Its owner's process id, if known.
+    pub pid: Option<u32>,
+    /// Which end opened it.
+    pub origin: Origin,
+    /// Its statistics at the interval's end.
+    pub stats: &'a TcpStats,
+    /// The verdict.
+    pub verdict: &'a IntervalVerdict,
+}
+
+/// What is kept of one interval.
+#[derive(Clone, Debug)]
+struct Piece {
+    from: MonoNanos,
+    to: MonoNanos,
+    /// Problems and their times.
+    found: Vec<(Problem, Micros)>,
+    timeouts: u64,
+    fast_recoveries: Option<u64>,
+    delayed_acks: u64,
+    retransmitted: Option<u64>,
+    bytes_sent: u64,
+    bytes_received: u64,
+    bytes_written: Option<u64>,
+    writes: Option<u64>,
+    receive_queue: u32,
+    send_queue: u32,
+    cwnd: u32,
+}
+
+impl Piece {
+    fn of(verdict: &IntervalVerdict) -> Self {
+        let d = &verdict.deltas;
+        let interval = verdict.interval();
+        let events = |problem| verdict.finding(problem).and_then(|f| f.events).unwrap_or(0);
+        Piece {
+            from: verdict.from,
+            to: verdict.to,
+            found: verdict
+                .findings
+                .iter()
+                .map(|f| (f.problem, f.share.time_of(interval)))
+                .collect(),
+            timeouts: events(Problem::Timeout),
+            fast_recoveries: d.fast_recoveries,
+            delayed_acks: events(Problem::DelayedAck),
+            retransmitted: d.retransmitted,
+            bytes_sent: d.bytes_sent.or(d.bytes_acked).unwrap_or(0),
+            bytes_received: d.bytes_received.unwrap_or(0),
+            bytes_written: d.bytes_written,
+            writes: d.writes,
+            receive_queue: d.receive_queue,
+            send_queue: d.send_queue,
+            cwnd: d.cwnd,
+        }
+    }
+}
+
+/// One connection's recent intervals, oldest first.
+#[derive(Clone, Debug)]
+struct Recent {
+    id: ConnectionId,
+    tuple: FourTuple,
+    pid: Option<u32>,
+    origin: Origin,
+    send_mss: u32,
+    send_buffer: Option<u32>,
+    receive_buffer: Option<u32>,
+    min_rtt: Option<Micros>,
+    delivery_rate: Option<u64>,
+    pieces: VecDeque<Piece>,
+}
+
+impl Recent {
+    fn sum(&self, of: impl Fn(&Piece) -> u64) -> u64 {
+        self.pieces.iter().map(of).sum()
+    }
+
+    /// The sum of something that every interval has; `None` if one lacks it.
+    fn sum_known(&self, of: impl Fn(&Piece) -> Option<u64>) -> Option<u64> {
+        self.pieces.iter().map(of).sum()
+    }
+
+    fn observed(&self) -> Micros {
+        Micros(self.sum(|p| p.to.since(p.from).0))
+    }
+
+    /// Share of the window's intervals that a problem took.
+    fn share(&self, problem: Problem) -> f64 {
+        let time = |p: &Piece| {
+            let found = p.found.iter().find(|(found, _)| *found == problem);
+            found.map_or(0, |(_, time)| time.0)
+        };
+        match self.observed() {
+            Micros(0) => 0.0,
+            Micros(observed) => self.sum(time) as f64 / observed as f64,
+        }
+    }
+
+    /// Mean bytes of a write; `None` where calls are not seen or there were none.
+    fn average_write(&self) -> Option<u64> {
+        let bytes = self.sum_known(|p| p.bytes_written)?;
+        bytes.checked_div(self.sum_known(|p| p.writes)?)
+    }
+}
+
+/// What the connections to one peer tell of each other.
+#[derive(Default)]
+struct Peers {
+    /// The fastest delivery rate to each address.
+    rates: HashMap<IpAddr, u64>,
+    /// Connections of one process to one peer whose writes are small.
+    small: HashMap<(u32, u32, SocketAddr), Vec<ConnectionId>>,
+}
+
+/// The recent past of a host's connections.
+#[derive(Clone, Debug, Default)]
+pub struct Interactions {
+    connections: BTreeMap<ConnectionId, Recent>,
+    left_out: u64,
+}
+
+impl Interactions {
+    /// Takes a verdict in. One that was taken before is passed over.
+    pub fn observe(&mut self, seen: &Observation<'_>) {
+        let id = seen.verdict.connection;
+        if self.connections.len() >= MOST && !self.connections.contains_key(&id) {
+            self.left_out += 1;
+            return;
+        }
+        let recent = self.connections.entry(id).or_insert_with(|| Recent {
+            id,
+            tuple: seen.tuple,
+            pid: None,
+            origin: seen.origin,
+            send_mss: 0,
+            send_buffer: None,
+            receive_buffer: None,
+            min_rtt: None,
+            delivery_rate: None,
+            pieces: VecDeque::new(),
+        });
+        if recent
+            .pieces
+            .back()
+            .is_some_and(|p| p.to >= seen.verdict.to)
+        {
+            return;
+        }
+        recent.pid = seen.pid.or(recent.pid);
+        recent.send_mss = seen.stats.send_mss;
+        recent.send_buffer = seen.stats.send_buffer;
+        recent.receive_buffer = seen.stats.receive_buffer;
+        recent.min_rtt = seen
+            .stats
+            .min_rtt
+            .or(seen.verdict.deltas.baseline_rtt)
+            .or(recent.min_rtt);
+        recent.delivery_rate = seen.stats.delivery_rate.max(recent.delivery_rate);
+        if recent.pieces.len() == PIECES {
+            recent.pieces.pop_front();
+        }
+        recent.pieces.push_back(Piece::of(seen.verdict));
+    }
+
+    /// Forgets what ended longer ago than [`WINDOW`].
+    pub fn forget(&mut self, now: MonoNanos) {
+        self.connections.retain(|_, recent| {
+            recent.pieces.retain(|p| now.since(p.to) <= WINDOW);
+            !recent.pieces.is_empty()
+        });
+    }
+
+    /// The interactions among what is remembered, by kind and connection.
+    pub fn find(&self) -> Vec<Interaction> {
+        let mut found = Vec::new();
+        let limited = |r: &&Recent| r.pieces.iter().any(|p| !p.found.is_empty());
+        let peers = self.peers();
+        for recent in self.connections.values().filter(limited) {
+            found.extend(recovery::timeout_then_delayed_ack(recent));
+            found.extend(recovery::too_few(recent, &peers));
+            found.extend(buffer::below_bdp(recent, &peers));
+        }
+        // Each member of a group names the whole group: the one with most timeouts tells it.
+        let mut groups = std::collections::BTreeSet::new();
+        found.sort_by_key(|i| std::cmp::Reverse(i.evidence.timeouts()));
+        found.retain(|i| {
+            let mut members = i.connections.clone();
+            members.sort_unstable();
+            groups.insert((i.kind, members))
+        });
+        found.extend(proxy::proxies(self));
+        found.sort_by(|a, b| (a.kind, &a.connections).cmp(&(b.kind, &b.connections)));
+        found
+    }
+
+    fn peers(&self) -> Peers {
+        let mut peers = Peers::default();
+        for recent in self.connections.values() {
+            let rate = recent.delivery_rate.unwrap_or(0);
+            let fastest = peers.rates.entry(recent.tuple.remote.ip()).or_default();
+            *fastest = rate.max(*fastest);
+            if let Some(pid) = recent.pid
+                && recovery::small_writes(recent).is_some()
+            {
+                let key = (pid, recent.id.netns, recent.tuple.remote);
+                peers.small.entry(key).or_default().push(recent.id);
+            }
+        }
+        peers
+    }
+
+    /// Verdicts that found no room.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
