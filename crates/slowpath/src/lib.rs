@@ -27,6 +27,7 @@ pub mod evidence;
 pub mod failure;
 pub mod family_tree;
 pub mod filter;
+pub mod interactions;
 pub mod json;
 pub mod lab;
 pub mod listeners;

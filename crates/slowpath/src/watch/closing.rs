@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a live view says when it ends.
 
+use crate::interactions::{self, Joined, Told};
 use crate::json;
 use crate::listeners::Heard;
 use crate::render::{Columns, Paint, percent, plural, process};
 use crate::selection::Selection;
-use crate::source::{Capabilities, Live, LiveListener, PollReport};
+use crate::source::{Capabilities, Live, LiveListener, PollReport, Source};
 use crate::tally::{Tally, trouble};
 use serde_json::{Value, json};
 use slowpath_model::{
@@ -38,6 +39,7 @@ pub struct Closing {
     elapsed: Micros,
     undecided: HashSet<ConnectionId>,
     listeners: Heard,
+    interactions: Joined,
 }
 
 impl Closing {
@@ -57,6 +59,20 @@ impl Closing {
             seen.owner.clone_from(live.owner);
         }
         seen.tally.add(verdict);
+    }
+
+    /// Looks for problems that explain each other; gives those that are new and have a
+    /// connection that the view shows.
+    pub fn join(&mut self, source: &dyn Source, report: &PollReport) -> Vec<Told> {
+        let mut fresh = self.interactions.polled(source, report);
+        let shown = |id: &ConnectionId| self.seen.contains_key(id);
+        fresh.retain(|t| t.interaction.connections.iter().any(shown));
+        fresh
+    }
+
+    /// The interactions that a connection is part of now.
+    pub fn interactions_of(&self, id: ConnectionId) -> impl Iterator<Item = &Told> {
+        self.interactions.of(id)
     }
 
     /// Adds the latest verdict on a listener, if the view shows it and it is new; gives it,
@@ -129,6 +145,11 @@ impl Closing {
         worst
     }
 
+    /// The interactions found, of connections that the view showed.
+    fn joined(&self) -> Vec<&Told> {
+        self.interactions.all(|id| self.seen.contains_key(id))
+    }
+
     /// The summary in lines; `reasons_said` if the reasons why something cannot be measured
     /// stand above it already.
     pub fn lines(
@@ -178,6 +199,12 @@ impl Closing {
             lines.extend(worst.lines(2, paint));
         }
         lines.extend(self.listeners.table(NAMED, paint));
+        let joined = self.joined();
+        if !joined.is_empty() {
+            lines.push("problems that explain each other".to_owned());
+            let lines_of = joined.iter().take(NAMED);
+            lines.extend(lines_of.map(|t| format!("  {}", interactions::line(t, paint))));
+        }
         if reasons_said {
             let names: BTreeSet<&str> = capabilities
                 .unmeasured()
@@ -236,6 +263,10 @@ impl Closing {
         );
         map.insert("worst".to_owned(), Value::Array(worst));
         map.insert("listeners".to_owned(), self.listeners.json());
+        map.insert(
+            "interactions".to_owned(),
+            interactions::json(&self.joined()),
+        );
         map.insert("missed".to_owned(), json!(self.missed));
         map.insert("unattributed".to_owned(), json!(self.unattributed()));
         map.insert("cpu_us".to_owned(), json!(self.cpu.0));

@@ -5,6 +5,7 @@ use super::screen::Screen;
 use super::share_of;
 use crate::advice::{self, Host};
 use crate::evidence;
+use crate::interactions;
 use crate::render::{bit_rate, bytes, percent, process, time, wrapped};
 use crate::source::{HistoryPoint, Live};
 use ratatui::Frame;
@@ -219,6 +220,20 @@ fn lines(screen: &Screen, live: Live<'_>, host: Host, width: usize) -> Vec<Line<
         say("act", &advice::who(advice.who, Some(live.owner), tuple));
         say("advice", &advice.what);
         say("after", advice.source);
+    }
+    for told in screen.closing.interactions_of(live.snapshot.id) {
+        let kind = told.interaction.kind;
+        lines.push(Line::from(Span::styled(
+            format!(" {kind}: problems that explain each other"),
+            bold,
+        )));
+        for (head, text) in interactions::points(told) {
+            let texts = wrapped(&text, width.saturating_sub(13));
+            for (i, line) in texts.into_iter().enumerate() {
+                let head = if i == 0 { head } else { "" };
+                lines.push(Line::from(format!("   {head:<9}{line}")));
+            }
+        }
     }
     lines
 }

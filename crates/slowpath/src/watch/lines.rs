@@ -7,6 +7,7 @@ use crate::command::Running;
 use crate::events::Event;
 use crate::evidence;
 use crate::failure::Failure;
+use crate::interactions;
 use crate::json;
 use crate::listeners;
 use crate::render::{Paint, percent, process};
@@ -128,6 +129,17 @@ impl Viewer for Lines<'_> {
             }
         }
         self.listeners(source, elapsed)?;
+        for told in self.closing.join(source, report) {
+            match self.form {
+                Form::Json => writeln!(self.out, "{}", interactions::object(&told))?,
+                Form::Text(paint) => writeln!(
+                    self.out,
+                    "{:>7.1}s  {}",
+                    elapsed.as_secs_f64(),
+                    interactions::line(&told, paint)
+                )?,
+            }
+        }
         self.fresh.sweep(source);
         self.out.flush()?;
         // One more poll after the command has ended collects its last connections.

@@ -132,6 +132,7 @@ impl Screen {
                 self.closing.undecided(live);
             }
         }
+        self.closing.join(source, report);
         self.listeners.clear();
         for live in source.listeners() {
             self.closing.listener(live, &self.selection);

@@ -4,6 +4,7 @@
 use super::Fit;
 use crate::advice::{self, Host};
 use crate::evidence;
+use crate::interactions::{self, Told};
 use crate::json;
 use crate::listeners::Heard;
 use crate::render::{Columns, Paint, percent, plural, process, wrapped};
@@ -50,6 +51,8 @@ pub struct Answer {
     pub(super) listening: Vec<LiveListener>,
     /// Those of them that turned connections away.
     pub(super) heard: Heard,
+    /// Problems that explain each other, of the connections that are meant and others.
+    pub(super) interactions: Vec<Told>,
 }
 
 impl Answer {
@@ -166,6 +169,11 @@ impl Answer {
             lines.push(String::new());
             lines.push("worst connections".to_owned());
             lines.extend(self.worst(paint));
+        }
+        if !self.interactions.is_empty() {
+            lines.push(String::new());
+            let told: Vec<&Told> = self.interactions.iter().collect();
+            lines.extend(interactions::answers(&told, LISTED, WIDTH, paint));
         }
         lines.extend(self.heard_lines(paint));
         let notes = self.notes(source);
@@ -284,6 +292,10 @@ impl Answer {
             ("evidence", json::evidence(&self.total.deltas)),
             ("advice", json!(advice)),
             ("connections", Value::Array(connections)),
+            (
+                "interactions",
+                self.interactions.iter().map(interactions::object).collect(),
+            ),
             ("listening", json!(self.listening.len())),
             ("listeners", self.heard.json()),
             ("capabilities", json::capabilities(source.capabilities())),

@@ -9,6 +9,7 @@ pub use target::{Fit, Target, TargetError};
 
 use crate::failure::{Failure, Outcome};
 use crate::filter::SystemNames;
+use crate::interactions::Joined;
 use crate::listeners::Heard;
 use crate::progress::Progress;
 use crate::render::{Paint, plural};
@@ -17,7 +18,7 @@ use crate::source::{Live, LiveListener, PollReport, Source};
 use crate::tally::{Tally, trouble};
 use slowpath_model::{ConnectionId, ListenerId, Micros, MonoNanos, Owner, Problem};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::time::Duration;
 
@@ -49,6 +50,7 @@ struct Looking<'a> {
     candidates: HashMap<ConnectionId, Candidate>,
     listening: BTreeMap<ListenerId, LiveListener>,
     heard: Heard,
+    joined: Joined,
     begun: Option<MonoNanos>,
     last: PollReport,
     others_with_owner: u64,
@@ -109,6 +111,7 @@ impl Viewer for Looking<'_> {
             }
             self.take(live, report.at);
         }
+        self.joined.polled(source, report);
         for listener in source.listeners() {
             if self.target.fits_listener(listener) {
                 self.heard.take(listener);
@@ -182,6 +185,7 @@ fn look(
         candidates: HashMap::new(),
         listening: BTreeMap::new(),
         heard: Heard::default(),
+        joined: Joined::default(),
         begun: None,
         last: PollReport::default(),
         others_with_owner: 0,
@@ -216,6 +220,9 @@ fn look(
         total.merge(&member.tally);
     }
     members.reverse();
+    let meant: HashSet<ConnectionId> = members.iter().map(|m| m.id).collect();
+    let interactions = looking.joined.all(|id| meant.contains(id));
+    let interactions = interactions.into_iter().cloned().collect();
     Ok(Answer {
         target: target.to_string(),
         looked,
@@ -225,6 +232,7 @@ fn look(
         members,
         listening: looking.listening.into_values().collect(),
         heard: looking.heard,
+        interactions,
     })
 }
 
