@@ -124,16 +124,16 @@ fn figure_6(late: u64, again: u64) -> Vec<Interaction> {
         .then(|s| {
             let rto = s.rto_stats.as_mut().unwrap();
             (rto.timeouts, rto.recoveries) = (5, 4);
-            rto.time = rto.time + ms(41);
+            rto.time += ms(41);
             s.recovery.as_mut().unwrap().rto_wait = ms(800);
             s.retransmitted += again;
         })
         .sampled(|r| {
-            r.sum = r.sum + Micros(41_000 * late);
+            r.sum += Micros(41_000 * late);
             r.count += late;
-            r.lone_sum = r.lone_sum + Micros(41_000 * late);
+            r.lone_sum += Micros(41_000 * late);
             r.lone_count += late;
-            r.late_sum = r.late_sum + Micros(41_000 * late);
+            r.late_sum += Micros(41_000 * late);
             r.late_count += late;
         });
     let verdict = classify(&lost.before, &lost.after, None, &Thresholds::default());
