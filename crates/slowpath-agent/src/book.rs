@@ -2,6 +2,7 @@
 //! The book of connections: takes snapshots in, judges intervals, writes the log.
 
 use crate::accounts::Accounts;
+use crate::baselines::Baselines;
 use crate::budget::attention::Attention;
 use crate::connections::{Connections, HistoryPoint, LiveConnection};
 use rustc_hash::FxHashMap;
@@ -13,10 +14,6 @@ use slowpath_model::{
 use slowpath_observe::Sink;
 use slowpath_store::LogWriter;
 use std::collections::VecDeque;
-use std::net::IpAddr;
-
-/// Peers whose lowest RTT is remembered.
-const MAX_PEERS: usize = 65_536;
 
 /// Closed connections that one poll keeps for display.
 const MAX_CLOSED: usize = 65_536;
@@ -28,7 +25,7 @@ pub(crate) struct Book {
     connections: Connections,
     closed: Vec<LiveConnection>,
     /// The lowest RTT to each peer.
-    baselines: FxHashMap<IpAddr, Micros>,
+    baselines: Baselines,
     thresholds: Thresholds,
     history: usize,
     /// Keep verdicts without findings.
@@ -75,7 +72,7 @@ impl Book {
         Book {
             connections: Connections::default(),
             closed: Vec::new(),
-            baselines: FxHashMap::default(),
+            baselines: Baselines::default(),
             thresholds,
             history,
             verdicts: verdicts || history > 0,
@@ -152,7 +149,7 @@ impl Book {
         if snapshot.owner.is_none() {
             self.owners_wanted = true;
         }
-        self.learn_baseline(snapshot);
+        self.baselines.learn(snapshot);
         if let Some(accounts) = &mut self.accounts {
             accounts.meet(observed_from_birth);
         }
@@ -195,7 +192,7 @@ impl Book {
             }
             let lower = |s: &Snapshot| s.stats.rtt_sums.and_then(|r| r.lifetime_min);
             if lower(snapshot) != lower(&connection.snapshot) {
-                self.learn_baseline(snapshot);
+                self.baselines.learn(snapshot);
             }
             self.judge(slot, snapshot);
         }
@@ -209,7 +206,7 @@ impl Book {
         let baseline = if lone(snapshot) == lone(&connection.snapshot) {
             None
         } else {
-            self.baselines.get(&snapshot.tuple.remote.ip()).copied()
+            self.baselines.of(snapshot)
         };
         connection.poll = self.poll;
         if snapshot.at <= connection.snapshot.at {
@@ -285,18 +282,6 @@ impl Book {
             Some(latest) => **latest = verdict,
             none => *none = Some(Box::new(verdict)),
         }
-    }
-
-    fn learn_baseline(&mut self, snapshot: &Snapshot) {
-        let Some(rtt) = snapshot.stats.rtt_sums.and_then(|r| r.lifetime_min) else {
-            return;
-        };
-        let peer = snapshot.tuple.remote.ip();
-        if self.baselines.len() >= MAX_PEERS && !self.baselines.contains_key(&peer) {
-            return;
-        }
-        let lowest = self.baselines.entry(peer).or_insert(rtt);
-        *lowest = rtt.min(*lowest);
     }
 
     /// A connection that closed: its summary goes to the log.

@@ -14,6 +14,7 @@
 
 mod accounts;
 mod agent;
+mod baselines;
 mod book;
 mod budget;
 mod connections;
