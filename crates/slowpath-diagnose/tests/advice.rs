@@ -82,8 +82,10 @@ fn a_buffer_that_fits_is_not_blamed_for_its_size() {
     says(&a, &["not its size", "tcp_mem"]);
 }
 
+/// Two late ACKs that held a write of an exchange back, or of a stream.
 fn late(held: bool) -> Timeline {
-    Timeline::new().then(|s| {
+    let received = |s: &mut TcpStats| s.bytes_received *= u64::from(held);
+    Timeline::new().both(received).then(|s| {
         let r: &mut RttSums = s.rtt_sums.as_mut().unwrap();
         for (sum, n) in [
             (&mut r.lone_sum, &mut r.lone_count),

@@ -24,9 +24,14 @@ fn lone(r: &mut RttSums, n: u64, rtt: Micros, late: bool, held: bool) {
     }
 }
 
+/// Nothing ever came back.
+fn stream() -> Timeline {
+    Timeline::new().both(|s| s.bytes_received = 0)
+}
+
 #[test]
 fn a_stream_of_late_acks_is_found_exactly() {
-    let v = Timeline::new()
+    let v = stream()
         .sampled(|r| {
             lone(r, 5, ms(41), true, false);
             lone(r, 100, ms(1), false, false);
@@ -53,7 +58,7 @@ fn a_long_path_is_not_late() {
 
 #[test]
 fn a_delayed_ack_on_a_long_path_is() {
-    let v = Timeline::new()
+    let v = stream()
         .both(|s| {
             s.min_rtt = Some(ms(200));
             s.rtt_sums.as_mut().unwrap().lifetime_min = Some(ms(200));
@@ -65,8 +70,8 @@ fn a_delayed_ack_on_a_long_path_is() {
 
 /// Every sample was delayed: the connection's own minimum is 41 ms, and nothing is late
 /// against it.
-fn always_delayed() -> Timeline {
-    Timeline::new()
+fn always_delayed(timeline: Timeline) -> Timeline {
+    timeline
         .both(|s| {
             s.min_rtt = Some(ms(41));
             let r = s.rtt_sums.as_mut().unwrap();
@@ -81,7 +86,7 @@ fn always_delayed() -> Timeline {
 
 #[test]
 fn where_every_sample_was_delayed_the_peers_baseline_tells() {
-    let v = always_delayed().peer_baseline(ms(1)).verdict();
+    let v = always_delayed(stream()).peer_baseline(ms(1)).verdict();
     // 8 · 41 − 8 · (1 + 10) = 240 ms, 240 / 40 = 6 delayed ACKs: SNAP's sum rule.
     assert_eq!(said(&v), [(DelayedAck, Share::Measured(ms(240)), Some(6))]);
     assert_eq!(v.deltas.baseline_rtt, Some(ms(1)));
@@ -89,13 +94,15 @@ fn where_every_sample_was_delayed_the_peers_baseline_tells() {
 
 #[test]
 fn or_the_handshake_does() {
-    let v = always_delayed().both(|s| s.min_rtt = Some(ms(1))).verdict();
+    let v = always_delayed(stream())
+        .both(|s| s.min_rtt = Some(ms(1)))
+        .verdict();
     assert_eq!(said(&v), [(DelayedAck, Share::Measured(ms(240)), Some(6))]);
 }
 
 #[test]
 fn without_either_it_looks_like_a_long_path() {
-    assert_eq!(said(&always_delayed().verdict()), []);
+    assert_eq!(said(&always_delayed(stream()).verdict()), []);
 }
 
 #[test]
@@ -120,7 +127,7 @@ fn a_single_delayed_ack_counts_as_one() {
 
 #[test]
 fn samples_within_the_queueing_allowance_are_nothing() {
-    let v = Timeline::new()
+    let v = stream()
         .both(|s| s.rtt_sums.as_mut().unwrap().lifetime_min = Some(ms(45)))
         .peer_baseline(ms(1))
         .sampled(|r| lone(r, 40, ms(11), false, false))
@@ -141,6 +148,15 @@ fn an_exchange_whose_late_acks_held_nothing_back_has_no_problem() {
 }
 
 #[test]
+fn an_answer_after_the_next_poll_makes_its_request_no_stream() {
+    let v = Timeline::new()
+        .sampled(|r| lone(r, 1, ms(41), true, false))
+        .verdict();
+    assert_eq!(said(&v), []);
+    assert!(v.unmeasured.is_empty());
+}
+
+#[test]
 fn an_exchange_whose_late_acks_held_a_write_back_does() {
     // Write, write, read: the second write waits for the ACK of the first.
     let v = Timeline::new()
@@ -155,9 +171,8 @@ fn an_exchange_whose_late_acks_held_a_write_back_does() {
 
 #[test]
 fn an_exchange_in_which_it_is_unknown_what_was_held_is_unmeasured() {
-    let v = always_delayed()
+    let v = always_delayed(Timeline::new())
         .peer_baseline(ms(1))
-        .then(|s| s.bytes_received += 800)
         .verdict();
     assert_eq!(said(&v), []);
     assert_eq!(unmeasured(&v), [DelayedAck]);

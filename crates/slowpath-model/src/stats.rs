@@ -108,7 +108,8 @@ pub struct RttSums {
     /// Number of the samples in `lone_sum`.
     pub lone_count: u64,
     /// Sum of those of `lone_sum` that exceeded `lifetime_min` by more than the queueing
-    /// allowance (SNAP MaxQueuingDelay) at the time.
+    /// allowance (SNAP MaxQueuingDelay) at the time, and whose ACK came that long after the
+    /// one before: the last of a burst waits in the burst's own queue, not for its receiver.
     pub late_sum: Micros,
     /// Number of the samples in `late_sum`.
     pub late_count: u64,

@@ -14,11 +14,12 @@
 //! 3. Where its minimum was itself a delayed sample (all were, so far), the sum rule is
 //!    applied to the lone samples with the baseline: excess = Σ − n · (baseline +
 //!    MaxQueuingDelay). The larger of the two counts, as both are lower bounds.
-//! 4. In an exchange (bytes came back in the interval) only ACKs that *held* something
-//!    back (unsent data, a waiting writer) count: the sender of a complete request waits
-//!    for its answer, not for the ACK. If rule 3 was needed, whether anything was held
-//!    is unknown: unmeasured.
-//! 5. In a one-way stream every delayed ACK counts, as in SNAP.
+//! 4. In an exchange (bytes ever came back) only ACKs that *held* something back (unsent
+//!    data, a waiting writer) count: the sender of a complete request waits for its answer,
+//!    not for the ACK. Whether bytes came in this very interval does not matter: an answer
+//!    that arrives after the next poll would make its request look like a stream. If rule 3
+//!    was needed, whether anything was held is unknown: unmeasured.
+//! 5. In a one-way stream (nothing ever came back) every delayed ACK counts, as in SNAP.
 
 use crate::{Measure, Thresholds};
 use slowpath_model::{Micros, RttSums, TcpStats};
@@ -93,9 +94,9 @@ pub(crate) fn delayed_ack(
     let Some(baseline) = result.baseline else {
         return result;
     };
-    let Some(received) = after.bytes_received.checked_sub(before.bytes_received) else {
+    if after.bytes_received < before.bytes_received {
         return result;
-    };
+    }
 
     result.held_time = Some(held.above(baseline));
     let queued = baseline + thresholds.max_queuing_delay;
@@ -115,7 +116,7 @@ pub(crate) fn delayed_ack(
         (late_time, late.count)
     };
     result.seen = Some(events);
-    result.measure = if received == 0 {
+    result.measure = if after.bytes_received == 0 {
         Measure::of_events(Some(events), Some(time))
     } else if held.count > 0 {
         Measure::of_events(Some(held.count), Some(held.above(baseline)))

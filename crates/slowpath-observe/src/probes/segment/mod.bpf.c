@@ -7,6 +7,19 @@
  */
 #include "../connection.bpf.h"
 
+/*
+ * Whether this ACK came after a silence of the queueing allowance. The last segment of a
+ * burst is alone when its ACK comes, and was behind the others in their queues: its sample
+ * is long, the ACK before it came just now, and no receiver waited.
+ */
+static __always_inline bool waited(struct tcp_sock *tp)
+{
+	struct shared *s = shared_page();
+	u32 ticks = (u32)bpf_jiffies64() - tp->rcv_tstamp;
+
+	return s && (u64)ticks * 1000000 >= (u64)s->max_queuing_delay_us * s->hz;
+}
+
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 {
@@ -38,7 +51,8 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 
 			c->lone_sum_us += sample;
 			c->lone_count++;
-			if (s && sample > least + s->max_queuing_delay_us) {
+			if (s && ack & ACK_WAITED &&
+			    sample > least + s->max_queuing_delay_us) {
 				c->late_sum_us += sample;
 				c->late_count++;
 				if (ack & ACK_HELD) {
@@ -59,6 +73,8 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 
 		if (cb->seq == cb->end_seq) {
 			ack = ACK_LONE;
+			if (waited(tp))
+				ack |= ACK_WAITED;
 			if (tp->write_seq != tp->snd_nxt)
 				ack |= ACK_HELD;
 			else {
