@@ -13,7 +13,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab lab-kernel lab-guest judge-simulator check-trace check-sim check-queues dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab lab-kernel lab-guest judge-simulator check-trace check-sim check-queues check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,11 @@ check-trace: ## our analysis of captures against tcptrace's and tshark's, frame 
 	@tools/need.sh rust build
 	@tools/need.sh --try test
 	@$(CARGO) run --release --locked -p slowpath-trace --bin check-trace -- $(CAPTURES) $(FILES)
+
+check-truth: ## precision and recall of every verdict on random real TCP (root, 20 min); the last line is JSON
+	@tools/need.sh rust build
+	@tools/need.sh --try demo
+	@$(CARGO) run --release --locked -p slowpath-truth --bin check-truth -- --write docs/accuracy.md $(TRUTH)
 
 check-sim: ## the same dumbbells here and in ns-3
 	@tools/need.sh rust build

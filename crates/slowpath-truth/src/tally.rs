@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Found against true, added up; and the table of docs/accuracy.md.
+
+use crate::plan::Group;
+use crate::run::Judged;
+use crate::truth::Label;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use slowpath_model::Problem;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// One problem's account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// Runs with it injected.
+    pub runs: u64,
+    /// Those of them in which the oracle confirms it at the end where it was injected.
+    pub confirmed: u64,
+    /// Ends of connections where it was true, and found.
+    pub right: u64,
+    /// Where it was true, and not found.
+    pub missed: u64,
+    /// Where it was not true, and found.
+    pub wrong: u64,
+    /// Where it was not true, and not found.
+    pub rejected: u64,
+    /// Where the oracle cannot say.
+    pub undecided: u64,
+}
+
+impl Account {
+    /// The part of what was found that was true.
+    pub fn precision(&self) -> Option<f64> {
+        ratio(self.right, self.right + self.wrong)
+    }
+
+    /// The part of what was true that was found.
+    pub fn recall(&self) -> Option<f64> {
+        ratio(self.right, self.right + self.missed)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// A disagreement, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Found, and it was not there.
+    Wrong,
+    /// Not found, and it was there.
+    Missed,
+}
+
+/// Everything added up.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    accounts: BTreeMap<Problem, Account>,
+    pairs: (u64, u64),
+    pairs_unconfirmed: u64,
+    /// Runs without an injection.
+    pub controls: u64,
+    /// Runs that were tried again, as the machine disturbed them.
+    pub disturbed: u64,
+    /// Runs without a result.
+    pub failed: u64,
+}
+
+impl Tally {
+    /// Adds a run; gives where found and true differ.
+    pub fn add(&mut self, group: Group, ends: &[Judged]) -> Vec<(usize, Problem, Verdict)> {
+        let mut disagreements = Vec::new();
+        match group {
+            Group::Problem(problem) => {
+                let account = self.accounts.entry(problem).or_default();
+                account.runs += 1;
+                let is_true = |end: &Judged| label(end, problem) == Some(Label::True);
+                account.confirmed += u64::from(ends.iter().any(is_true));
+            }
+            Group::Pair(one, other) => self.add_pair([one, other], ends),
+            _ => self.controls += 1,
+        }
+        for (number, end) in ends.iter().enumerate() {
+            for &(problem, truth) in &end.truths {
+                // An end that sends nothing is limited by nothing.
+                if problem == Problem::SenderAppLimited && !end.sends {
+                    continue;
+                }
+                let account = self.accounts.entry(problem).or_default();
+                let found = end.found(problem);
+                match (truth.label, found) {
+                    (Label::Undecided, _) => account.undecided += 1,
+                    (Label::True, true) => account.right += 1,
+                    (Label::False, false) => account.rejected += 1,
+                    (Label::True, false) => {
+                        account.missed += 1;
+                        disagreements.push((number, problem, Verdict::Missed));
+                    }
+                    (Label::False, true) => {
+                        account.wrong += 1;
+                        disagreements.push((number, problem, Verdict::Wrong));
+                    }
+                }
+            }
+        }
+        disagreements
+    }
+
+    fn add_pair(&mut self, pair: [Problem; 2], ends: &[Judged]) {
+        let at = |what: &dyn Fn(&Judged, Problem) -> bool| {
+            pair.iter().all(|p| ends.iter().any(|end| what(end, *p)))
+        };
+        if at(&|end, p| label(end, p) == Some(Label::True)) {
+            self.pairs.0 += 1;
+            self.pairs.1 += u64::from(at(&|end, p| {
+                label(end, p) == Some(Label::True) && end.found(p)
+            }));
+        } else {
+            self.pairs_unconfirmed += 1;
+        }
+    }
+
+    /// The account of each problem.
+    pub fn accounts(&self) -> impl Iterator<Item = (Problem, Account)> {
+        self.accounts.iter().map(|(p, a)| (*p, *a))
+    }
+
+    /// Runs of pairs that the oracle confirms, and in how many of them both were found.
+    pub fn pairs(&self) -> (u64, u64) {
+        self.pairs
+    }
+
+    /// `{class: {runs, precision, recall, ...}, "pairs": {runs, found, ...}}`.
+    pub fn json(&self) -> Value {
+        let mut object = Map::new();
+        for (problem, a) in self.accounts().filter(|(_, a)| a.runs > 0) {
+            let value = json!({
+                "runs": a.runs, "precision": rounded(a.precision()), "recall": rounded(a.recall()),
+                "confirmed": a.confirmed, "right": a.right, "missed": a.missed, "wrong": a.wrong,
+                "rejected": a.rejected, "undecided": a.undecided,
+            });
+            object.insert(problem.name().to_owned(), value);
+        }
+        let (runs, found) = self.pairs;
+        if runs + self.pairs_unconfirmed > 0 {
+            let pairs = json!({
+                "runs": runs, "found": found, "unconfirmed": self.pairs_unconfirmed,
+            });
+            object.insert("pairs".to_owned(), pairs);
+        }
+        Value::Object(object)
+    }
+
+    /// The table, in Markdown.
+    pub fn table(&self) -> String {
+        let mut text = String::from(
+            "| problem | runs | confirmed | right | missed | wrong | rejected | undecided | precision | recall |\n\
+             |---|---|---|---|---|---|---|---|---|---|\n",
+        );
+        for (problem, a) in self.accounts().filter(|(_, a)| a.runs > 0) {
+            let shown = |r: Option<f64>| r.map_or("none".to_owned(), |r| format!("{r:.3}"));
+            let _ = writeln!(
+                text,
+                "| {problem} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                a.runs,
+                a.confirmed,
+                a.right,
+                a.missed,
+                a.wrong,
+                a.rejected,
+                a.undecided,
+                shown(a.precision()),
+                shown(a.recall()),
+            );
+        }
+        let (runs, found) = self.pairs;
+        let _ = writeln!(
+            text,
+            "\nTwo problems at once: both found in {found} of {runs} runs ({} more in which the oracle does not confirm both).",
+            self.pairs_unconfirmed
+        );
+        let _ = writeln!(
+            text,
+            "Controls: {} runs. Run again because the machine disturbed them: {}. Without a result: {}.",
+            self.controls, self.disturbed, self.failed
+        );
+        text
+    }
+}
+
+fn label(end: &Judged, problem: Problem) -> Option<Label> {
+    let found = end.truths.iter().find(|(p, _)| *p == problem)?;
+    Some(found.1.label)
+}
+
+/// To three places, down: 0.9499 is not 0.95.
+fn rounded(ratio: Option<f64>) -> Option<f64> {
+    ratio.map(|r| (r * 1000.0).floor() / 1000.0)
+}

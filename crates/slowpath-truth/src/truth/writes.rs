@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SmallWrites: what Nagle's algorithm held, and writes that could have been spared.
+
+use super::Truth;
+use super::delayed_ack::delays;
+use crate::app::Span;
+use crate::stream::Stream;
+
+/// What a write costs, nanoseconds: docs/verdicts.md's constant.
+const WRITE: u64 = 4_000;
+
+/// Time during which Nagle's algorithm held less than a segment, without what the receiver's
+/// delayed ACKs held; and 4 us for each write beyond the segments that its bytes need and those
+/// that came back, where writes are at most a quarter of a segment.
+pub(super) fn small_writes(stream: &Stream) -> Truth {
+    let delays = delays(stream);
+    let mut held = 0;
+    for (span, state) in stream.states() {
+        if !stream.nodelay && !state.repairing && state.nagle(stream.mss) {
+            held += span.length() - delayed(&delays, span);
+        }
+    }
+    let writes = stream.written.len() as u64;
+    let bytes = stream.written.last().map_or(0, |step| step.total);
+    let mut spared = 0;
+    if writes > 0 && stream.mss > 0 && bytes / writes <= stream.mss / 4 {
+        let back = stream.heard.iter().filter(|h| h.data).count() as u64;
+        spared = writes.saturating_sub(bytes / stream.mss + back);
+    }
+    Truth::lasting(stream, held + spared * WRITE, 0)
+}
+
+/// How much of a span lies within delays.
+fn delayed(delays: &[Span], span: Span) -> u64 {
+    let within = |d: &Span| d.to.min(span.to).saturating_sub(d.from.max(span.from));
+    let sum: u64 = delays.iter().map(within).sum();
+    sum.min(span.length())
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One agent that watches all runs, on a thread of its own, with the agent's own settings.
+
+use crate::RunError;
+use slowpath_agent::{Agent, Config, LiveConnection};
+use slowpath_diagnose::Totals;
+use slowpath_model::{Finding, FourTuple, Tier};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+
+/// Findings on an interval: its beginning and end, `CLOCK_MONOTONIC` in nanoseconds.
+pub type Interval = (u64, u64, Vec<Finding>);
+
+/// What the agent said of one end of a connection.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The namespace's inode number.
+    pub netns: u32,
+    /// The end's addresses.
+    pub tuple: FourTuple,
+    /// Its verdicts, added up.
+    pub totals: Totals,
+    /// The last moment that they are about, `CLOCK_MONOTONIC` in nanoseconds.
+    pub to: u64,
+    /// Findings with their intervals, as far as they were the latest when looked at.
+    pub findings: Vec<Interval>,
+}
+
+type Answer = Sender<Result<Vec<Seen>, String>>;
+
+enum Ask {
+    Register([u32; 2]),
+    Collect([u32; 2], Answer),
+}
+
+/// The running agent.
+#[derive(Debug)]
+pub struct Watch {
+    ask: Option<Sender<Ask>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A handle for a run's thread.
+#[derive(Clone, Debug)]
+pub struct Watcher(Sender<Ask>);
+
+impl Watch {
+    /// Starts it; the seed is that of its polling times.
+    ///
+    /// # Errors
+    /// It does not start, or not with BPF: the other tier sees one namespace only.
+    pub fn start(seed: u64) -> Result<Self, RunError> {
+        let (ask, asked) = channel();
+        let (started, starts) = channel();
+        let thread = std::thread::Builder::new()
+            .name("agent".to_owned())
+            .spawn(move || {
+                let config = Config {
+                    seed: Some(seed),
+                    ..Config::default()
+                };
+                match Agent::start(config) {
+                    Ok(agent) if agent.capabilities().tier != Tier::Bpf => {
+                        let why = agent.capabilities().fallback.clone();
+                        let _ = started.send(Err(why.unwrap_or_default()));
+                    }
+                    Ok(agent) => {
+                        let _ = started.send(Ok(()));
+                        Polling::new(agent).run(&asked);
+                    }
+                    Err(error) => {
+                        let _ = started.send(Err(error.to_string()));
+                    }
+                }
+            })
+            .map_err(RunError::io("start a thread"))?;
+        match starts.recv() {
+            Ok(Ok(())) => Ok(Watch {
+                ask: Some(ask),
+                thread: Some(thread),
+            }),
+            Ok(Err(why)) => Err(RunError::Agent(why)),
+            Err(_) => Err(RunError::Agent("it ended".to_owned())),
+        }
+    }
+
+    /// A handle.
+    pub fn watcher(&self) -> Watcher {
+        let Some(ask) = &self.ask else {
+            unreachable!("it is taken when this is dropped");
+        };
+        Watcher(ask.clone())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.ask = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Watcher {
+    /// Keeps what is said of connections in these namespaces from now on.
+    pub fn register(&self, namespaces: [u32; 2]) {
+        let _ = self.0.send(Ask::Register(namespaces));
+    }
+
+    /// Waits for the next poll and gives what was said of them.
+    ///
+    /// # Errors
+    /// The agent failed.
+    pub fn collect(&self, namespaces: [u32; 2]) -> Result<Vec<Seen>, RunError> {
+        let (answer, answered) = channel();
+        let _ = self.0.send(Ask::Collect(namespaces, answer));
+        match answered.recv() {
+            Ok(Ok(seen)) => Ok(seen),
+            Ok(Err(error)) => Err(RunError::Agent(error)),
+            Err(_) => Err(RunError::Agent("it ended".to_owned())),
+        }
+    }
+}
+
+type Key = (u32, FourTuple);
+
+struct Polling {
+    agent: Agent,
+    /// What is kept of each registered namespace: connections that closed.
+    kept: BTreeMap<u32, Vec<Seen>>,
+    findings: Findings,
+    waiting: Vec<([u32; 2], Answer)>,
+}
+
+impl Polling {
+    fn new(agent: Agent) -> Self {
+        Polling {
+            agent,
+            kept: BTreeMap::new(),
+            findings: BTreeMap::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    fn run(mut self, asked: &Receiver<Ask>) {
+        loop {
+            match asked.recv_timeout(self.agent.until_next_poll()) {
+                Ok(Ask::Register(namespaces)) => {
+                    for netns in namespaces {
+                        self.kept.insert(netns, Vec::new());
+                    }
+                }
+                Ok(Ask::Collect(namespaces, answer)) => self.waiting.push((namespaces, answer)),
+                Err(RecvTimeoutError::Timeout) => self.poll(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn poll(&mut self) {
+        let report = self.agent.poll();
+        let to = report.as_ref().map_or(0, |report| report.at.0);
+        for c in self.agent.connections() {
+            let netns = c.snapshot.id.netns;
+            if self.kept.contains_key(&netns) {
+                note(&mut self.findings, key(c), c);
+            }
+        }
+        for c in self.agent.recently_closed() {
+            if let Some(kept) = self.kept.get_mut(&c.snapshot.id.netns) {
+                note(&mut self.findings, key(c), c);
+                kept.push(seen(c, c.snapshot.at.0, &self.findings));
+            }
+        }
+        for (namespaces, answer) in std::mem::take(&mut self.waiting) {
+            let result = match &report {
+                Ok(_) => Ok(self.give(namespaces, to)),
+                Err(error) => Err(error.to_string()),
+            };
+            let _ = answer.send(result);
+        }
+    }
+
+    /// What was kept, and what lives.
+    fn give(&mut self, namespaces: [u32; 2], to: u64) -> Vec<Seen> {
+        let mut all = Vec::new();
+        for netns in namespaces {
+            all.extend(self.kept.remove(&netns).unwrap_or_default());
+        }
+        let living = self.agent.connections();
+        let ours = living.filter(|c| namespaces.contains(&c.snapshot.id.netns));
+        all.extend(ours.map(|c| seen(c, to, &self.findings)));
+        self.findings
+            .retain(|(netns, _), _| !namespaces.contains(netns));
+        all
+    }
+}
+
+fn key(c: &LiveConnection) -> Key {
+    (c.snapshot.id.netns, c.snapshot.tuple)
+}
+
+type Findings = BTreeMap<(u32, String), Vec<Interval>>;
+
+fn note(findings: &mut Findings, (netns, tuple): Key, c: &LiveConnection) {
+    let Some(verdict) = &c.latest else { return };
+    if verdict.findings.is_empty() {
+        return;
+    }
+    let of = findings.entry((netns, tuple.to_string())).or_default();
+    if of.last().is_none_or(|(_, to, _)| *to < verdict.to.0) {
+        of.push((verdict.from.0, verdict.to.0, verdict.findings.clone()));
+    }
+}
+
+fn seen(c: &LiveConnection, to: u64, findings: &Findings) -> Seen {
+    let (netns, tuple) = key(c);
+    Seen {
+        netns,
+        tuple,
+        totals: c.totals,
+        to,
+        findings: findings
+            .get(&(netns, tuple.to_string()))
+            .cloned()
+            .unwrap_or_default(),
+    }
+}
