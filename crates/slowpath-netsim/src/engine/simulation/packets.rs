@@ -2,8 +2,8 @@
 //! Packets from link to link.
 
 use super::{CatchUp, HOST, Simulation, config_of};
-use crate::engine::flying::Flying;
 use crate::engine::HostId;
+use crate::engine::flying::Flying;
 use crate::engine::packet::{Body, Hop};
 use crate::engine::recorder::Recorder;
 use crate::engine::timers::Timer;
