@@ -28,12 +28,11 @@ if [[ -z $binary ]]; then
     binary=$target_directory/package/release/slowpath
 fi
 
+umask 022
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 stage=$work/stage
 mkdir -p "$stage/DEBIAN" "$work/debian"
-umask 022
-
 strip --strip-unneeded --remove-section=.comment -o "$work/slowpath" "$binary"
 SLOWPATH_RUN=$binary tools/install.sh "$work/slowpath" "$stage" /usr
 

@@ -28,7 +28,7 @@ class Contents(unittest.TestCase):
         for zone, mask in (("Pacific/Apia", 0o077), ("UTC", 0o002)):
             with tempfile.TemporaryDirectory() as directory:
                 environment = dict(os.environ, TZ=zone)
-                path = run("sh", "-c", f'umask {mask:o} && tools/deb.sh "$@" 2>/dev/null', "sh",
+                path = run("sh", "-c", f'umask {mask:o} && tools/deb.sh "$@"', "sh",
                            directory, BINARY, cwd=ROOT, env=environment).split()[-1]
                 made.append(Path(path).read_bytes())
         self.assertEqual(made[0], made[1])
@@ -119,7 +119,7 @@ class Life(unittest.TestCase):
         for kind in ("CapBnd", "CapEff", "CapPrm", "CapAmb"):
             names = debian.inside("capsh", f"--decode={status[kind]}").split("=")[1].split(",")
             self.assertEqual(sorted(names), sorted(wanted.lower().split()), kind)
-        debian.inside("systemd-analyze", "verify", UNIT)
+        debian.inside("systemd-analyze", "verify", "--man=no", UNIT)
         exposure = debian.inside("systemd-analyze", "security", UNIT, "--no-pager").splitlines()[-1]
         print(exposure, flush=True)
         self.assertLess(float(re.search(r": (\d+\.\d+)", exposure)[1]), 3.0, exposure)
@@ -130,7 +130,7 @@ class Life(unittest.TestCase):
         debian.inside("systemctl", "reload", UNIT)
         await_that("the agent re-read its configuration", lambda: "reloaded" in debian.inside(
             "journalctl", "-u", UNIT, "--no-pager"))
-        debian.inside("dpkg", "-i", "/second.deb")
+        debian.inside("dpkg", "-i", "--force-confold", "/second.deb")
         self.assertEqual(debian.inside("systemctl", "is-active", UNIT), "active")
         self.assertNotEqual(debian.inside("systemctl", "show", UNIT, "-P", "MainPID"), first)
         self.assertIn("700ms", debian.inside("cat", "/etc/slowpath/agent.toml"))
@@ -141,7 +141,7 @@ class Life(unittest.TestCase):
         self.assertNotIn("unreadable", said)
         # Disabled by the administrator, it stays disabled.
         debian.inside("systemctl", "disable", "--now", UNIT)
-        debian.inside("dpkg", "-i", "/second.deb")
+        debian.inside("dpkg", "-i", "--force-confold", "/second.deb")
         self.assertEqual(debian.inside("systemctl", "is-enabled", UNIT, check=False), "disabled")
         debian.inside("systemctl", "enable", "--now", UNIT)
 
