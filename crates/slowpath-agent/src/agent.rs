@@ -9,9 +9,10 @@ use crate::budget::{Budget, BudgetState};
 use crate::connections::LiveConnection;
 use crate::eyes::{self, Capabilities, Eyes, TierChoice};
 use crate::listeners::{Listeners, LiveListener};
+use crate::owners::{OwnerOptions, Owners};
 use crate::pace::{Pace, Work};
 use slowpath_diagnose::Thresholds;
-use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, WallMicros};
+use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, Tier, WallMicros};
 use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
 use slowpath_store::{HostIdentity, LogWriter, Retention, WriterStatus};
 use std::collections::VecDeque;
@@ -23,8 +24,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// connections saved and coverage recorded.
 const ROUNDS: Micros = Micros(60_000_000);
 
-/// How often owners of new sockets are looked for at most.
+/// How often is looked at who holds which socket, at most.
 const OWNER_ROUNDS: Micros = Micros(1_000_000);
+
+/// Looks take at most one part in this of one core: where a look is wanted, for new
+/// connections or unknown owners, and where it only confirms what is known.
+const LOOK_SHARE: [u64; 2] = [200, 400];
 
 /// Connections closed between two polls from which on the next poll meets every connection.
 const MANY_CLOSED: u64 = 256;
@@ -57,6 +62,9 @@ pub struct Config {
     /// often than others, and polls come up to 16 times as often as `interval` says, each
     /// looking at few connections. Default none: every poll looks at every connection.
     pub budget: Option<Budget>,
+    /// How owners are named. Default without rules, and with the program's name alone of each
+    /// command line in the log.
+    pub owners: OwnerOptions,
     /// Seed of the polling times; `None` takes one from the system. Default none.
     pub seed: Option<u64>,
 }
@@ -73,6 +81,7 @@ impl Default for Config {
             verdicts: true,
             area: bpf::Options::default().area,
             budget: None,
+            owners: OwnerOptions::default(),
             seed: None,
         }
     }
@@ -138,7 +147,8 @@ pub struct Agent {
     random: fastrand::Rng,
     next_poll: MonoNanos,
     next_round: MonoNanos,
-    next_owners: MonoNanos,
+    /// When a look may be next, if it is wanted and if not.
+    next_looks: [MonoNanos; 2],
     round: Coverage,
     listeners: Listeners,
     /// The latest one recorded.
@@ -186,10 +196,18 @@ impl Agent {
             }
         };
         let (mut eyes, capabilities) = Eyes::open(config.tier, &options)?;
+        let owners = Owners::new(config.owners, capabilities.tier == Tier::Bpf);
         let now = monotonic();
         let mut listeners = Listeners::default();
         listeners.start(now, capabilities.tier);
-        let mut book = Book::new(config.thresholds, config.history, config.verdicts, log, now);
+        let mut book = Book::new(
+            config.thresholds,
+            config.history,
+            config.verdicts,
+            log,
+            owners,
+            now,
+        );
         let pace = config.budget.map(|budget| {
             book.attention = Some(Attention::default());
             let tier = capabilities.tier;
@@ -207,7 +225,7 @@ impl Agent {
                 .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
             next_poll: now,
             next_round: now + ROUNDS,
-            next_owners: now,
+            next_looks: [now; 2],
             round: Coverage::default(),
             listeners,
             coverage: None,
@@ -281,11 +299,9 @@ impl Agent {
             work = process_cpu().saturating_sub(cpu_before);
             self.did(Work::Sweep, now, work);
         }
-        if self.book.owners_wanted() && now >= self.next_owners && self.may(Work::Owners, now) {
-            let before = process_cpu();
-            self.next_owners = now + OWNER_ROUNDS;
-            self.find_owners()?;
-            let cost = process_cpu().saturating_sub(before);
+        let looks_from = self.next_looks[usize::from(!self.book.owners_wanted())];
+        if now >= looks_from && self.may(Work::Owners, now) {
+            let cost = self.look(now)?;
             self.did(Work::Owners, now, cost);
             work += cost;
         }
@@ -387,12 +403,14 @@ impl Agent {
         Duration::from_micros(self.next_poll.since(monotonic()).0)
     }
 
-    fn find_owners(&mut self) -> Result<(), PollError> {
-        let mut found = self.book.owners();
-        self.eyes
-            .owners(|cookie, owner| found.found(cookie, owner))?;
-        found.finish();
-        Ok(())
+    /// Looks at who holds which socket, and leaves time until the next look; gives the cost.
+    fn look(&mut self, now: MonoNanos) -> Result<Micros, PollError> {
+        let before = process_cpu();
+        let looked = self.book.look(&mut self.eyes);
+        let cost = process_cpu().saturating_sub(before);
+        self.next_looks =
+            LOOK_SHARE.map(|share| now + OWNER_ROUNDS.max(Micros(cost.0.saturating_mul(share))));
+        looked.map(|()| cost)
     }
 
     fn record_coverage(&mut self, now: MonoNanos) {
@@ -406,7 +424,7 @@ impl Agent {
         }
         coverage.missed = coverage.missed.max(self.audited);
         self.audited = 0;
-        coverage.owners_unknown = self.book.owners_unknown();
+        (coverage.owners_unknown, coverage.unknown_owners) = self.book.unknown_owners();
         coverage.losses = self.losses();
         coverage.cpu = self.cpu;
         coverage.unmeasured = self.capabilities.unmeasured_set();

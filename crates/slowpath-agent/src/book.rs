@@ -5,11 +5,13 @@ use crate::accounts::Accounts;
 use crate::baselines::Baselines;
 use crate::budget::attention::Attention;
 use crate::connections::{Connections, HistoryPoint, LiveConnection};
+use crate::eyes::{Eyes, PollError};
+use crate::owners::{self, Owners};
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
 use slowpath_model::{
-    Coverage, IntervalVerdict, ListenerInterval, Micros, MonoNanos, Owner, Problem,
-    ProblemInterval, Snapshot, WallMicros,
+    ConnectionSummary, Coverage, IntervalVerdict, ListenerInterval, Micros, MonoNanos, Owner,
+    Problem, ProblemInterval, Snapshot, UnknownOwners, WallMicros,
 };
 use slowpath_observe::Sink;
 use slowpath_store::LogWriter;
@@ -45,6 +47,9 @@ pub(crate) struct Book {
     /// Until when the connection that comes next had not changed, where the eyes know.
     unchanged: Option<MonoNanos>,
     owners_wanted: bool,
+    owners: Owners,
+    /// Connections that closed without a known owner since they were last counted.
+    closed_unknown: UnknownOwners,
 }
 
 impl Sink for Book {
@@ -67,6 +72,7 @@ impl Book {
         history: usize,
         verdicts: bool,
         log: Option<LogWriter>,
+        owners: Owners,
         now: MonoNanos,
     ) -> Self {
         Book {
@@ -87,6 +93,8 @@ impl Book {
             attention: None,
             unchanged: None,
             owners_wanted: false,
+            owners,
+            closed_unknown: UnknownOwners::default(),
         }
     }
 
@@ -102,6 +110,7 @@ impl Book {
         self.unchanged = None;
         self.suspects.clear();
         self.connections.rewind();
+        self.owners.begin_poll();
     }
 
     fn note(&mut self, snapshot: &Snapshot) {
@@ -146,18 +155,14 @@ impl Book {
         } else {
             snapshot.clone()
         };
-        if snapshot.owner.is_none() {
-            self.owners_wanted = true;
-        }
         self.baselines.learn(snapshot);
+        self.owners_wanted = true;
+        let owner = self.owners.claimed(snapshot);
         if let Some(accounts) = &mut self.accounts {
             accounts.meet(observed_from_birth);
         }
         let slot = self.connections.insert(LiveConnection {
-            owner: snapshot
-                .owner
-                .and_then(|c| c.opener().map(|h| Owner::named(h.pid, &h.command())))
-                .unwrap_or_default(),
+            owner,
             real_peer: None,
             snapshot: before,
             latest: None,
@@ -166,9 +171,9 @@ impl Book {
             history: VecDeque::new(),
             unsaved: true,
             summarised: false,
-            owner_sought: false,
             charged: false,
             standing: 0,
+            looked: false,
             poll: self.poll,
         });
         if observed_from_birth {
@@ -267,7 +272,7 @@ impl Book {
             if !std::mem::replace(&mut connection.summarised, true) {
                 // Only a summary carries the addresses: not even a kill may part them from
                 // the interval.
-                log.summary(&connection.summary(end));
+                log.summary(&for_log(&self.owners, connection, end));
             }
             log.problem(&ProblemInterval {
                 connection: snapshot.id,
@@ -289,6 +294,10 @@ impl Book {
         let Some(mut connection) = self.connections.remove(slot) else {
             return;
         };
+        self.owners.closed(&mut connection);
+        if let Some(reason) = connection.owner.why_unknown() {
+            self.closed_unknown.count(reason);
+        }
         if let Some(accounts) = &mut self.accounts {
             accounts.closed += 1;
             connection.settle(accounts);
@@ -298,7 +307,7 @@ impl Book {
         }
         let last_seen = self.wall_of(connection.snapshot.at);
         if let Some(log) = &mut self.log {
-            log.summary(&connection.summary(last_seen));
+            log.summary(&for_log(&self.owners, &connection, last_seen));
         }
         if self.closed.len() < MAX_CLOSED {
             self.closed.push(connection);
@@ -339,13 +348,10 @@ impl Book {
         self.owners_wanted
     }
 
-    /// Begins a search for owners.
-    pub(crate) fn owners(&mut self) -> OwnerSearch<'_> {
-        self.owners_wanted = false;
-        OwnerSearch {
-            book: self,
-            found: FxHashMap::default(),
-        }
+    /// Looks at who holds which connection.
+    pub(crate) fn look(&mut self, eyes: &mut Eyes) -> Result<(), PollError> {
+        self.owners_wanted = owners::look::look(eyes, &mut self.connections, &mut self.owners)?;
+        Ok(())
     }
 
     /// Keeps sums from now on, with at most so many names of applications.
@@ -366,17 +372,37 @@ impl Book {
             return;
         };
         for connection in self.connections.iter_mut() {
-            if connection.owner.name().is_some() || connection.owner_sought {
+            if connection.owner.name().is_some() || connection.looked {
                 connection.settle(accounts);
             }
         }
     }
 
-    pub(crate) fn owners_unknown(&self) -> u64 {
-        self.connections
+    /// A look that found these owners, by cookie, and no others.
+    pub(crate) fn name_owners(&mut self, mut found: FxHashMap<u64, Owner>) {
+        for connection in self.connections.iter_mut() {
+            connection.looked = true;
+            if let Some(owner) = found.remove(&connection.snapshot.id.cookie) {
+                connection.owner = owner;
+                connection.unsaved = true;
+            }
+        }
+    }
+
+    /// Connections that live without a known owner, and with those that closed since the
+    /// last call, by reason.
+    pub(crate) fn unknown_owners(&mut self) -> (u64, UnknownOwners) {
+        let mut counts = std::mem::take(&mut self.closed_unknown);
+        let mut living = 0;
+        for reason in self
+            .connections
             .iter()
-            .filter(|c| c.owner.process().is_none())
-            .count() as u64
+            .filter_map(|c| c.owner.why_unknown())
+        {
+            counts.count(reason);
+            living += 1;
+        }
+        (living, counts)
     }
 
     /// Logs a summary of each living connection that changed since its last one.
@@ -385,7 +411,7 @@ impl Book {
         for connection in self.connections.iter_mut().filter(|c| c.unsaved) {
             connection.unsaved = false;
             connection.summarised = true;
-            log.summary(&connection.summary(self.wall));
+            log.summary(&for_log(&self.owners, connection, self.wall));
         }
     }
 
@@ -438,42 +464,15 @@ impl Book {
     }
 }
 
-/// A search for the owners of connections that have none yet.
-pub(crate) struct OwnerSearch<'a> {
-    book: &'a mut Book,
-    found: FxHashMap<u64, Owner>,
-}
-
-impl OwnerSearch<'_> {
-    /// `owner` holds the socket with that cookie; of several holders the one with the
-    /// lowest pid counts.
-    pub(crate) fn found(&mut self, cookie: u64, owner: Owner) {
-        self.found
-            .entry(cookie)
-            .and_modify(|o| {
-                if owner.pid() < o.pid() {
-                    *o = owner.clone();
-                }
-            })
-            .or_insert(owner);
-    }
-
-    /// Names the owners.
-    pub(crate) fn finish(mut self) {
-        for connection in self.book.connections.iter_mut() {
-            if connection.owner.process().is_none() {
-                if let Some(owner) = self.found.remove(&connection.snapshot.id.cookie) {
-                    connection.owner = owner;
-                }
-                connection.unsaved = true;
-                if connection.owner.process().is_none() && !connection.owner_sought {
-                    // Perhaps it is not accepted yet: look once more.
-                    connection.owner_sought = true;
-                    self.book.owners_wanted = true;
-                }
-            }
-        }
-    }
+/// The connection's row, with as much of the command line as the log may have.
+fn for_log(
+    owners: &Owners,
+    connection: &LiveConnection,
+    last_seen: WallMicros,
+) -> ConnectionSummary {
+    let mut summary = connection.summary(last_seen);
+    summary.owner = owners.for_log(&summary.owner);
+    summary
 }
 
 /// A look at the connection found a problem in an interval of that length, or none.

@@ -53,12 +53,12 @@ pub struct LiveConnection {
     pub(crate) unsaved: bool,
     /// The log has a summary of it, and so its addresses.
     pub(crate) summarised: bool,
-    /// Whether the owner was looked for in vain.
-    pub(crate) owner_sought: bool,
     /// Its problems have been charged to its owner; later ones are when they happen.
     pub(crate) charged: bool,
     /// Its standing under a CPU budget: more problems, more looks.
     pub(crate) standing: u8,
+    /// Whether a look at descriptors has found the owner, or why there is none.
+    pub(crate) looked: bool,
     /// The poll that saw it last.
     pub(crate) poll: u64,
 }
@@ -70,6 +70,7 @@ impl LiveConnection {
         s.tuple = later.tuple;
         s.at = later.at;
         s.closed = later.closed;
+        s.owner = later.owner;
         s.stats = later.stats;
         s.sends = later.sends;
         s.receives = later.receives;

@@ -3,7 +3,7 @@
 
 use crate::budget::attention::Change;
 use crate::listeners::Walk;
-use crate::owners;
+use crate::owners::descriptors;
 use rustc_hash::FxHashMap;
 use slowpath_model::{LossCounters, MonoNanos, Owner, Problem, ProblemSet, Snapshot, Tier};
 use slowpath_observe::bpf::{self, BpfTier};
@@ -212,24 +212,6 @@ impl Eyes {
         }
     }
 
-    /// Tells who holds which connection, by cookie.
-    pub(crate) fn owners(&mut self, mut sink: impl FnMut(u64, Owner)) -> Result<(), PollError> {
-        match self {
-            Eyes::Bpf(tier) => {
-                Ok(tier.owners(|cookie, h| sink(cookie, Owner::named(h.pid, &h.command())))?)
-            }
-            Eyes::InetDiag { inodes, .. } => {
-                let owners = owners::by_inode();
-                for (cookie, inode) in inodes {
-                    if let Some(owner) = owners.get(inode) {
-                        sink(*cookie, owner.clone());
-                    }
-                }
-                Ok(())
-            }
-        }
-    }
-
     /// One walk over the listening sockets: those with something to show, or with `all`
     /// every one. `None` where they cannot be seen.
     pub(crate) fn listeners(&mut self, all: bool) -> Result<Option<Walk>, PollError> {
@@ -257,10 +239,13 @@ impl Eyes {
                 }
             })?),
             Eyes::InetDiag { .. } => {
-                let owners = owners::by_inode();
-                for (cookie, inode) in wanted {
-                    if let Some(owner) = inode.and_then(|inode| owners.get(&inode)) {
-                        sink(*cookie, owner.clone());
+                let inodes: FxHashMap<u32, u64> = wanted
+                    .iter()
+                    .filter_map(|(cookie, inode)| Some(((*inode)?, *cookie)))
+                    .collect();
+                for (inode, holder) in descriptors::look(&inodes).held {
+                    if let Some(cookie) = inodes.get(&inode) {
+                        sink(*cookie, Owner::named(holder.pid, &holder.command()));
                     }
                 }
                 Ok(())

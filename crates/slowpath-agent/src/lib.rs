@@ -30,6 +30,7 @@ pub use budget::{Budget, BudgetError, BudgetState};
 pub use connections::{HistoryPoint, LiveConnection};
 pub use eyes::{Capabilities, TierChoice};
 pub use listeners::{LiveListener, Overflows};
+pub use owners::{CommandLines, OwnerOptions, Rules, RulesError, redacted};
 pub use rehearsal::Rehearsal;
 pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};
 pub use slowpath_store::{Retention, WriterStatus};

@@ -5,6 +5,7 @@
 use crate::accounts::Accounts;
 use crate::book::Book;
 use crate::connections::LiveConnection;
+use crate::owners::{OwnerOptions, Owners};
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{MonoNanos, Owner, Snapshot, WallMicros};
 use slowpath_observe::Sink;
@@ -19,7 +20,8 @@ pub struct Rehearsal {
 impl Rehearsal {
     /// With at most so many names of applications.
     pub fn new(applications: usize, now: MonoNanos) -> Self {
-        let mut book = Book::new(Thresholds::default(), 0, false, None, now);
+        let owners = Owners::new(OwnerOptions::default(), true);
+        let mut book = Book::new(Thresholds::default(), 0, false, None, owners, now);
         book.keep_accounts(applications);
         Rehearsal {
             book,
@@ -44,11 +46,7 @@ impl Rehearsal {
 
     /// A look for owners that finds these, by cookie.
     pub fn owners(&mut self, owners: impl IntoIterator<Item = (u64, Owner)>) {
-        let mut search = self.book.owners();
-        for (cookie, owner) in owners {
-            search.found(cookie, owner);
-        }
-        search.finish();
+        self.book.name_owners(owners.into_iter().collect());
     }
 
     /// What the agent does every minute.

@@ -314,6 +314,13 @@ pub enum Claim {
     Kernel,
     /// Another process than the opener closed it.
     HandedOn(Holder),
+    /// Nobody was seen opening it.
+    Nobody {
+        /// Cookie of the listening socket that it came from.
+        listener: Option<u64>,
+        /// Number of the cgroup in which the socket, or the listening one, was made.
+        socket_cgroup: Option<u64>,
+    },
 }
 
 impl Claim {
@@ -321,7 +328,7 @@ impl Claim {
     pub const fn opener(&self) -> Option<&Holder> {
         match self {
             Claim::Opener(holder) | Claim::HandedOn(holder) => Some(holder),
-            Claim::Kernel => None,
+            Claim::Kernel | Claim::Nobody { .. } => None,
         }
     }
 }
@@ -331,8 +338,8 @@ impl Claim {
 pub struct Holder {
     /// Process id in the initial pid namespace.
     pub pid: u32,
-    /// When it started.
-    pub start: ProcessStart,
+    /// When it started, in nanoseconds since boot (`task->start_boottime`).
+    pub start_ns: u64,
     /// How often it has called `execve`, it and its ancestors (`task->self_exec_id`): the
     /// program it runs is another when this is.
     pub program: u32,
@@ -343,6 +350,11 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// When it started, as `/proc` tells it.
+    pub const fn start(&self) -> ProcessStart {
+        ProcessStart::from_boot_nanos(self.start_ns)
+    }
+
     /// The command name.
     pub fn command(&self) -> String {
         let end = self.command.iter().position(|b| *b == 0);

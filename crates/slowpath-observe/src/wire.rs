@@ -7,8 +7,8 @@
 
 use slowpath_model::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, ConnectionId, EpisodeWaits, FourTuple,
-    Holder, Micros, MonoNanos, OpeningWaits, Origin, ProcessStart, QueueWaits, RecoveryStats,
-    RtoStats, RttSums, Snapshot, TcpState, TcpStats, Tier, WaitSums, Waits,
+    Holder, Micros, MonoNanos, OpeningWaits, Origin, QueueWaits, RecoveryStats, RtoStats, RttSums,
+    Snapshot, TcpState, TcpStats, Tier, WaitSums, Waits,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -55,6 +55,52 @@ pub(crate) struct RecordWaits {
     pub pad: u16,
 }
 
+/// `struct caller`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Caller {
+    pub start_ns: u64,
+    pub cgroup: u64,
+    pub socket_cgroup: u64,
+    pub listener: u64,
+    pub pid: u32,
+    pub program: u32,
+    pub flags: u32,
+    pub pad: u32,
+    pub command: [u8; 16],
+}
+
+const CALLER_KERNEL: u32 = 1;
+const CALLER_HANDED_ON: u32 = 2;
+
+impl Caller {
+    fn claim(&self, origin: u8) -> Option<Claim> {
+        let holder = Holder {
+            pid: self.pid,
+            start_ns: self.start_ns,
+            program: self.program,
+            cgroup: self.cgroup,
+            command: self.command,
+        };
+        let some = |id: u64| (id != 0).then_some(id);
+        let socket_cgroup = some(self.socket_cgroup);
+        if self.flags & CALLER_KERNEL != 0 {
+            Some(Claim::Kernel)
+        } else if self.pid == 0 && origin == 1 {
+            None
+        } else if self.pid == 0 {
+            Some(Claim::Nobody {
+                listener: some(self.listener),
+                socket_cgroup,
+            })
+        } else if self.flags & CALLER_HANDED_ON != 0 {
+            Some(Claim::HandedOn(holder))
+        } else {
+            Some(Claim::Opener(holder))
+        }
+    }
+}
+
 /// `struct record`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -78,6 +124,7 @@ pub(crate) struct Record {
     pub recovery_ns: u64,
     pub loss_ns: u64,
     pub rto_wait_us: u64,
+    pub caller: Caller,
     pub sends: Calls,
     pub receives: Calls,
     pub rtt_count: u32,
@@ -87,7 +134,6 @@ pub(crate) struct Record {
     pub rtt_min_us: u32,
     pub fast_recoveries: u32,
     pub loss_entries: u32,
-    pub pid: u32,
     pub netns: u32,
     pub segs_out: u32,
     pub segs_in: u32,
@@ -138,7 +184,6 @@ pub(crate) struct Record {
     pub flags: u8,
     pub local: [u8; 16],
     pub remote: [u8; 16],
-    pub command: [u8; 16],
     pub waits: RecordWaits,
 }
 
@@ -225,15 +270,36 @@ pub(crate) struct Rates {
     pub gaps: [[u16; GAPS]; RATES],
 }
 
-/// `struct owner`.
+/// `struct holder`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct OwnerRecord {
+pub(crate) struct HolderRecord {
     pub cookie: u64,
+    pub start_ns: u64,
+    pub cgroup: u64,
     pub pid: u32,
+    pub program: u32,
+    pub flags: u32,
     pub pad: u32,
     pub command: [u8; 16],
 }
+
+/// What is held is a listening socket.
+pub(crate) const HOLDER_LISTENS: u32 = 1;
+
+/// `struct unheld`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct UnheldRecord {
+    pub cookie: u64,
+    pub flags: u32,
+    pub pad: u32,
+}
+
+/// No file and no process: not accepted yet, or closed.
+pub(crate) const UNHELD_NO_SOCKET: u32 = 1;
+/// The kernel's own.
+pub(crate) const UNHELD_KERNEL: u32 = 2;
 
 /// `struct call`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
@@ -316,15 +382,7 @@ impl Record {
             },
             closed: self.flags & RECORD_CLOSED != 0,
             tier: Tier::Bpf,
-            owner: (self.pid != 0).then(|| {
-                Claim::Opener(Holder {
-                    pid: self.pid,
-                    start: ProcessStart::default(),
-                    program: 0,
-                    cgroup: 0,
-                    command: self.command,
-                })
-            }),
+            owner: self.caller.claim(self.origin),
             stats: self.stats(context)?,
             sends: context.calls.then(|| self.calls(&self.sends, context)),
             receives: context.calls.then(|| self.calls(&self.receives, context)),

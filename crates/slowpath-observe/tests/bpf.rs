@@ -478,8 +478,8 @@ fn owners_are_the_holders_of_the_sockets() {
         |mut tier| {
             let (client, server) = pair("127.0.0.1:0", "127.0.0.1");
             let mut owners = HashMap::new();
-            tier.owners(|cookie, owner| {
-                owners.insert(cookie, owner.pid);
+            tier.holders(|held| {
+                owners.insert(held.cookie, held.by.pid);
             })
             .unwrap();
             assert_eq!(owners[&cookie(&client)], std::process::id());

@@ -8,13 +8,14 @@ use std::io;
 use std::os::fd::AsFd;
 
 /// Maps that every probe declares and the first one makes.
-const SHARED: [&str; 6] = [
+const SHARED: [&str; 7] = [
     "connections",
     "shared",
     "notes",
     "rates",
     "area",
     "listeners",
+    "births",
 ];
 
 /// A probe in the kernel; it ends with this value.
@@ -49,7 +50,7 @@ pub(super) fn load(
             Some("collect") => continue,
             // Attached by `ListenerEyes::open`.
             Some("walk_listeners" | "listener_holders") => continue,
-            Some("snapshot") => {
+            Some("snapshot" | "unheld") => {
                 let connections = shared_maps.iter().find(|m| m.name() == "connections");
                 let connections =
                     connections.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;

@@ -10,22 +10,25 @@
 
 mod listeners;
 mod load;
+mod look;
 mod poll;
 mod rates;
 mod thin;
 
 pub use thin::RATE_COUNT;
 
+pub use look::{Held, Unheld};
+
 use crate::mapped::Mapped;
 use crate::namespaces;
 use crate::probes::{self, Probe};
-use crate::wire::{CallRecord, Context, Note, OwnerRecord, Rates, Record, Shared};
+use crate::wire::{CallRecord, Context, Note, Rates, Record, Shared};
 use crate::{Call, Direction, Feature, FeatureState, ProgramCost, boot_id, monotonic};
 use libbpf_rs::{Iter, Link, MapHandle, RingBuffer};
 use listeners::ListenerEyes;
 use load::{Loaded, load, map, ring};
 use poll::drain;
-use slowpath_model::{Holder, LossCounters, Micros, MonoNanos, ProcessStart};
+use slowpath_model::{LossCounters, Micros, MonoNanos};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -139,6 +142,8 @@ pub struct BpfTier {
     seed_held_link: Option<Link>,
     owner_link: Option<Link>,
     listener: Option<ListenerEyes>,
+    unheld_link: Option<Link>,
+    in_flight_link: Option<Link>,
     closes: RingBuffer<'static>,
     closed: Rc<RefCell<Vec<Record>>>,
     calls: Option<RingBuffer<'static>>,
@@ -286,7 +291,10 @@ impl BpfTier {
         };
         let seed_link = take("seed");
         let seed_held_link = take("seed_held");
+        // The last link first.
+        let unheld_link = take("owner");
         let owner_link = take("owner");
+        let in_flight_link = take("in_flight");
         let listener = ListenerEyes::open(&mut loaded);
 
         let mut tier = BpfTier {
@@ -295,6 +303,8 @@ impl BpfTier {
             seed_held_link,
             owner_link,
             listener,
+            unheld_link,
+            in_flight_link,
             closes,
             closed,
             calls,
@@ -379,36 +389,6 @@ impl BpfTier {
     /// count those it misses.
     pub fn walk_next(&mut self) {
         self.walk_next = true;
-    }
-
-    /// Who holds which connection: calls `sink` with the socket cookie and the owner for
-    /// every open file that is a TCP socket with storage; a socket shared by several
-    /// processes comes several times.
-    ///
-    /// # Errors
-    /// If the iterator cannot be read. Without the `owner` feature nothing is found.
-    pub fn owners(&mut self, mut sink: impl FnMut(u64, Holder)) -> Result<(), PollError> {
-        let what = "open files";
-        let Some(link) = &self.owner_link else {
-            return Ok(());
-        };
-        let mut iterator = Iter::new(link).map_err(|source| PollError::Open { what, source })?;
-        let bytes = drain(&mut iterator).map_err(|source| PollError::Read { what, source })?;
-        for record in bytes.chunks_exact(size_of::<OwnerRecord>()) {
-            if let Ok(record) = OwnerRecord::read_from_bytes(record) {
-                sink(
-                    record.cookie,
-                    Holder {
-                        pid: record.pid,
-                        start: ProcessStart::default(),
-                        program: 0,
-                        cgroup: 0,
-                        command: record.command,
-                    },
-                );
-            }
-        }
-        Ok(())
     }
 
     /// The calls logged since the last time, oldest first.

@@ -53,6 +53,23 @@ struct waits {
 	u16 pad;
 };
 
+/* Bits of caller.flags. */
+#define CALLER_KERNEL 1    /* the kernel opened it for itself */
+#define CALLER_HANDED_ON 2 /* another process than the opener closed it */
+
+/* Who called connect(2), and where the socket comes from. */
+struct caller {
+	u64 start_ns;
+	u64 cgroup;
+	u64 socket_cgroup;
+	u64 listener; /* cookie of the listening socket, of an accepted connection */
+	u32 pid;
+	u32 program;
+	u32 flags;
+	u32 pad;
+	char command[16];
+};
+
 struct connection {
 	/*
 	 * poll: the poll that the latest note is for, when last met by a walk, what that walk
@@ -85,7 +102,6 @@ struct connection {
 	/* recovery */
 	u32 fast_recoveries;
 	u32 loss_entries;
-	u32 pid;
 	u32 unread_mark; /* jiffies since which too much is known to be unread, or 0 */
 	u32 last_event;	 /* jiffies of the last segment received or state changed */
 	u32 waited;	 /* whether anything of `waits` is set */
@@ -96,7 +112,7 @@ struct connection {
 	/* life */
 	u64 cookie;
 	u64 start_ns;
-	char command[16];
+	struct caller caller;
 	struct calls sends;
 	struct calls receives;
 	struct waits waits;
@@ -135,6 +151,7 @@ struct record {
 	u64 recovery_ns;
 	u64 loss_ns;
 	u64 rto_wait_us;
+	struct caller caller;
 	struct calls sends;
 	struct calls receives;
 	u32 rtt_count;
@@ -144,7 +161,6 @@ struct record {
 	u32 rtt_min_us;
 	u32 fast_recoveries;
 	u32 loss_entries;
-	u32 pid;
 	u32 netns;
 	u32 segs_out;
 	u32 segs_in;
@@ -195,7 +211,6 @@ struct record {
 	u8 flags;
 	u8 local[16];
 	u8 remote[16];
-	char command[16];
 	struct waits waits;
 };
 
@@ -690,7 +705,7 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 	r->fast_recoveries = c->fast_recoveries;
 	r->loss_entries = c->loss_entries;
 
-	r->pid = c->pid;
+	__builtin_memcpy(&r->caller, &c->caller, sizeof(r->caller));
 	r->netns = sk->__sk_common.skc_net.net->ns.inum;
 	r->segs_out = tp->segs_out;
 	r->segs_in = tp->segs_in;
@@ -766,7 +781,6 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 		*(u32 *)r->local = sk->__sk_common.skc_rcv_saddr;
 		*(u32 *)r->remote = sk->__sk_common.skc_daddr;
 	}
-	__builtin_memcpy(r->command, c->command, sizeof(r->command));
 	fill_waits(r, tp, c, now);
 }
 

@@ -35,6 +35,7 @@ enum bpf_map_type {
 
 enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_CLONE = 1U << 9,
 	BPF_F_MMAPABLE = 1U << 10,
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
@@ -43,16 +44,25 @@ enum {
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define IPPROTO_MPTCP 262
 
 enum tcp_state {
 	TCP_ESTABLISHED = 1,
 	TCP_SYN_SENT = 2,
 	TCP_SYN_RECV = 3,
+	TCP_FIN_WAIT1 = 4,
 	TCP_TIME_WAIT = 6,
 	TCP_CLOSE = 7,
+	TCP_CLOSE_WAIT = 8,
+	TCP_LAST_ACK = 9,
 	TCP_LISTEN = 10,
 	TCP_NEW_SYN_RECV = 12,
 };
+
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+#define SHUTDOWN_MASK 3       /* include/net/sock.h */
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
 
 enum ca_state {
 	CA_OPEN = 0,
@@ -107,11 +117,48 @@ struct sock_common {
 	atomic64_t skc_cookie;
 };
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup; /* since 5.15 */
+};
+
+struct list_head {
+	struct list_head *next;
+};
+
+struct sk_buff;
+
+struct sk_buff_head {
+	struct sk_buff *next;
+	__u32 qlen;
+};
+
+struct inode {
+	u16 i_mode;
+};
+
+struct file {
+	void *private_data;
+	struct inode *f_inode;
+};
+
 struct sock;
 
 struct socket {
 	unsigned long flags;
 	struct sock *sk;
+	struct file *file;
 };
 
 struct sock {
@@ -121,7 +168,11 @@ struct sock {
 	int sk_wmem_queued;
 	unsigned long sk_pacing_rate;
 	u16 sk_protocol;
+	u8 sk_kern_sock : 1;
+	u8 sk_shutdown;
 	struct socket *sk_socket;
+	struct sk_buff_head sk_receive_queue;
+	struct sock_cgroup_data sk_cgrp_data;
 };
 
 struct inet_sock {
@@ -197,18 +248,45 @@ struct tcp_sock {
 	u16 total_rto_recoveries;
 	u32 total_rto_time;
 	u32 rcv_ooopack;
+	bool is_mptcp;
+};
+
+struct mptcp_sock {
+	struct list_head conn_list;
+};
+
+struct mptcp_subflow_context {
+	struct list_head node;
+	struct sock *tcp_sock;
 };
 
 struct sk_buff {
+	struct sk_buff *next;
 	char cb[48];
 };
 
-struct file;
+struct scm_fp_list {
+	short count;
+	struct file *fp[253]; /* SCM_MAX_FD */
+};
+
+struct unix_skb_parms {
+	struct scm_fp_list *fp;
+};
+
+struct unix_sock {
+	struct sock sk;
+};
 
 struct task_struct {
+	unsigned int flags;
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
+	u64 start_boottime;
 	char comm[16];
+	struct css_set *cgroups;
+	u64 self_exec_id;
 };
 
 struct seq_file;
@@ -237,6 +315,11 @@ struct bpf_iter__task_file {
 	struct task_struct *task;
 	u32 fd;
 	struct file *file;
+};
+
+struct bpf_iter__unix {
+	struct bpf_iter_meta *meta;
+	struct unix_sock *unix_sk;
 };
 
 #pragma clang attribute pop

@@ -7,6 +7,7 @@ use slowpath_model::Problem;
 
 pub(crate) mod calls;
 pub(crate) mod changes;
+pub(crate) mod in_flight;
 pub(crate) mod lifecycle;
 pub(crate) mod listener;
 pub(crate) mod owner;
@@ -34,7 +35,7 @@ pub(crate) struct Probe {
 }
 
 /// All probes, in the order in which they are loaded.
-pub(crate) const ALL: [&Probe; 10] = [
+pub(crate) const ALL: [&Probe; 11] = [
     &lifecycle::PROBE,
     &snapshot::PROBE,
     &changes::PROBE,
@@ -45,6 +46,7 @@ pub(crate) const ALL: [&Probe; 10] = [
     &seed::PROBE,
     &seed_held::PROBE,
     &owner::PROBE,
+    &in_flight::PROBE,
 ];
 
 /// Bytes aligned as the ELF reader wants them.

@@ -6,6 +6,7 @@
 #define SLOWPATH_SEED_H
 
 #include "listener.bpf.h"
+#include "owner.bpf.h"
 
 static __always_inline void give_storage(struct sock *sk, struct tcp_sock *tp, struct shared *s)
 {
@@ -19,6 +20,7 @@ static __always_inline void give_storage(struct sock *sk, struct tcp_sock *tp, s
 	case TCP_LISTEN:
 		if (!bpf_sk_storage_get(&listeners, sk, 0, 0) && !meet_listener(sk))
 			__sync_fetch_and_add(&s->storage_failed, 1);
+		remember_listener(sk);
 		return;
 	}
 	if (bpf_sk_storage_get(&connections, sk, 0, 0))
@@ -29,6 +31,7 @@ static __always_inline void give_storage(struct sock *sk, struct tcp_sock *tp, s
 		return;
 	}
 	c->cookie = bpf_get_socket_cookie(sk);
+	c->caller.socket_cgroup = cgroup_of_socket(sk);
 	c->srtt_us = tp->srtt_us;
 	c->mdev_us = tp->mdev_us;
 	c->snd_una = tp->snd_una;

@@ -4,12 +4,57 @@
  * opened or established, in whatever network namespace, and leaves a final record when it
  * closes, however short it was.
  */
-#include "../connection.bpf.h"
+#include "../owner.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 16 << 20); /* 23,000 closes between two polls */
 } closes SEC(".maps");
+
+static __always_inline bool is_subflow(struct sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	return tp && bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp;
+}
+
+/*
+ * connect(2), and sendto(2) with MSG_FASTOPEN, run in their caller. The kernel's own
+ * sockets are nobody's, but for the subflows of MPTCP, which belong to whoever holds the
+ * MPTCP socket: the first is opened by connect(2), further ones by a worker.
+ */
+static __always_inline void note_opener(struct connection *c, struct sock *sk)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool kernel = task->flags & PF_KTHREAD;
+
+	if (!is_subflow(sk) && (kernel || BPF_CORE_READ_BITFIELD(sk, sk_kern_sock))) {
+		c->caller.flags = CALLER_KERNEL;
+		return;
+	}
+	if (kernel)
+		return;
+	name_process(&c->caller, task);
+	c->caller.cgroup = cgroup_of_task(task);
+}
+
+/*
+ * close(2) and shutdown(2) run in their caller too. They name nobody; but if the caller is
+ * not the opener, the opener has handed the connection on. The opener itself may have
+ * turned to another program. A subflow is closed by whom it may concern.
+ */
+static __always_inline void note_closer(struct connection *c, struct sock *sk)
+{
+	struct task_struct *task;
+
+	if (!c->caller.pid || is_subflow(sk))
+		return;
+	task = bpf_get_current_task_btf();
+	if (task->tgid == c->caller.pid && task->group_leader->start_boottime == c->caller.start_ns)
+		name_process(&c->caller, task);
+	else
+		c->caller.flags |= CALLER_HANDED_ON;
+}
 
 static __always_inline void open_connection(struct sock *sk, struct shared *s, u8 origin)
 {
@@ -24,9 +69,14 @@ static __always_inline void open_connection(struct sock *sk, struct shared *s, u
 	c->origin = origin;
 	c->rtt_min_us = ~0u;
 	c->sends.min = c->receives.min = ~0u;
-	if (origin == ORIGIN_OPENED) { /* connect(2) runs in its caller */
-		c->pid = bpf_get_current_pid_tgid() >> 32;
-		bpf_get_current_comm(c->command, sizeof(c->command));
+	c->caller.socket_cgroup = cgroup_of_socket(sk);
+	if (origin == ORIGIN_OPENED) {
+		note_opener(c, sk);
+	} else {
+		u64 *listener = bpf_sk_storage_get(&births, sk, 0, 0);
+
+		if (listener)
+			c->caller.listener = *listener;
 	}
 	if (origin == ORIGIN_ACCEPTED) { /* tcp_create_openreq_child: of the SYN-ACK */
 		struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -94,14 +144,28 @@ int BPF_PROG(lifecycle, struct sock *sk, int oldstate, int newstate)
 		return 0;
 	if (newstate == TCP_SYN_SENT)
 		open_connection(sk, s, ORIGIN_OPENED);
+	else if (newstate == TCP_LISTEN)
+		remember_listener(sk);
 	else if (newstate == TCP_CLOSE) {
-		if (oldstate != TCP_LISTEN)
-			close_connection(sk, s);
+		if (oldstate == TCP_LISTEN)
+			return 0;
+		/* __tcp_close sets sk_shutdown before, tcp_done after the state */
+		if ((oldstate < TCP_FIN_WAIT1 || oldstate == TCP_CLOSE_WAIT) &&
+		    sk->sk_shutdown == SHUTDOWN_MASK) {
+			struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+
+			if (c)
+				note_closer(c, sk);
+		}
+		close_connection(sk, s);
 	} else {
 		struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 
 		if (c) {
 			leave_state(c, sk, oldstate);
+			/* only tcp_close_state leads there */
+			if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
+				note_closer(c, sk);
 			changed(c, sk);
 		} else if (newstate == TCP_ESTABLISHED && oldstate == TCP_SYN_RECV)
 			open_connection(sk, s, ORIGIN_ACCEPTED);
