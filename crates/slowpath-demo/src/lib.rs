@@ -35,6 +35,18 @@ impl std::error::Error for WatchError {}
 /// # Errors
 /// If the scenario or a poll fails.
 pub fn watch(agent: &mut Agent, running: &mut Running) -> Result<Outcome, WatchError> {
+    watch_each(agent, running, |_| {})
+}
+
+/// [`watch`], with a look at the agent after each poll.
+///
+/// # Errors
+/// If the scenario or a poll fails.
+pub fn watch_each(
+    agent: &mut Agent,
+    running: &mut Running,
+    mut each: impl FnMut(&Agent),
+) -> Result<Outcome, WatchError> {
     // The connections are open; what follows is the scenario's.
     agent.poll().map_err(WatchError::Poll)?;
     running.go().map_err(WatchError::Testbed)?;
@@ -50,6 +62,7 @@ pub fn watch(agent: &mut Agent, running: &mut Running) -> Result<Outcome, WatchE
             && ended.recv_timeout(agent.until_next_poll()) == Err(RecvTimeoutError::Timeout)
         {
             polled = agent.poll().map(drop);
+            each(agent);
         }
         let outcome = waiting
             .join()
@@ -57,6 +70,7 @@ pub fn watch(agent: &mut Agent, running: &mut Running) -> Result<Outcome, WatchE
         polled
             .and_then(|()| agent.poll())
             .map_err(WatchError::Poll)?;
+        each(agent);
         outcome.map_err(WatchError::Testbed)
     })
 }
