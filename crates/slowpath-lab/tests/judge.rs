@@ -14,9 +14,9 @@ fn is_within(name: &str) {
             return;
         }
     };
-    let scenario = SCENARIOS.iter().find(|scenario| scenario.0 == name);
-    let (_, round_trip) = *scenario.expect("one of the list");
-    let verdict = judge(&kernel, name, round_trip, 1..=1).expect("both run");
+    let judged = SCENARIOS.iter().find(|judged| judged.name == name);
+    let judged = judged.expect("one of the list");
+    let verdict = judge(&kernel, judged, 1).expect("both run");
     assert!(
         verdict.flows > 0 && verdict.is_within(),
         "{name}: {verdict:?}"

@@ -338,6 +338,8 @@ static void set_up_namespace(struct net *net)
 	ipv4->sysctl_tcp_reordering = plan->reordering;
 	ipv4->sysctl_tcp_slow_start_after_idle = plan->slow_start_after_idle;
 	ipv4->sysctl_tcp_moderate_rcvbuf = plan->moderate_rcvbuf;
+	/* All hosts share one processor: with slack a timer of one comes with a packet of another. */
+	ipv4->sysctl_tcp_comp_sack_slack_ns = 0;
 	ipv4->sysctl_tcp_rmem[1] = plan->rmem_default;
 	ipv4->sysctl_tcp_rmem[2] = plan->rmem_max;
 	ipv4->sysctl_ip_default_ttl = plan->ttl;

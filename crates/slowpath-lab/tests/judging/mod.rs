@@ -8,22 +8,45 @@ use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_switch::{Span, Time};
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// The scenarios, and the round trip of each with queues as they usually are: the windows are
-/// compared so often.
-pub const SCENARIOS: [(&str, Span); 10] = [
-    ("newreno", Span::from_millis(10)),
-    ("cubic", Span::from_millis(30)),
-    ("dctcp", Span::from_micros(2000)),
-    ("recovery", Span::from_millis(20)),
-    ("two-round-trips", Span::from_millis(20)),
-    ("incast", Span::from_micros(500)),
-    ("fat-tree", Span::from_micros(200)),
-    ("shared-buffer", Span::from_micros(300)),
-    ("web-search", Span::from_micros(300)),
-    ("short-flows", Span::from_micros(100)),
+/// A scenario of `scenarios/lab/judge`.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    pub name: &'static str,
+    /// The round trip with queues as they usually are: the windows are compared so often.
+    pub round_trip: Span,
+    /// How many seeds: as many as give about 10,000 flows, so that a hundred are above the
+    /// 99th percentile; or three, where one flow is alone and the seed changes nothing.
+    pub seeds: u64,
+    /// Whether windows are compared as means over the seeds, host by host, though there are few
+    /// flows.
+    pub mean: bool,
+}
+
+const fn judged(name: &'static str, micros: u64, seeds: u64) -> Judged {
+    Judged {
+        name,
+        round_trip: Span::from_micros(micros),
+        seeds,
+        mean: false,
+    }
+}
+
+pub const SCENARIOS: [Judged; 10] = [
+    judged("newreno", 10_000, 3),
+    judged("cubic", 30_000, 3),
+    judged("dctcp", 2_000, 3),
+    judged("recovery", 20_000, 80),
+    Judged {
+        mean: true,
+        ..judged("two-round-trips", 20_000, 200)
+    },
+    judged("incast", 500, 7),
+    judged("fat-tree", 200, 9),
+    judged("shared-buffer", 300, 9),
+    judged("web-search", 300, 30),
+    judged("short-flows", 100, 3),
 ];
 /// Up to so many flows each is compared with itself; more are averaged by their age.
 const FEW: usize = 8;
@@ -48,7 +71,8 @@ impl Verdict {
     }
 }
 
-/// Windows: by seed, flow and time where there are few, otherwise by age. Sum and number.
+/// Windows: by seed, flow and time where there are few, otherwise by host or not, and age. Sum and
+/// number.
 type Windows = BTreeMap<(u64, u64, u64), (f64, u32)>;
 
 #[derive(Default)]
@@ -79,18 +103,16 @@ impl Side {
     }
 }
 
-/// Runs a scenario by its name with some seeds.
-pub fn judge(
-    kernel: &Kernel,
-    name: &str,
-    round_trip: Span,
-    seeds: RangeInclusive<u64>,
-) -> Result<Verdict, Box<dyn Error>> {
+/// Runs a scenario with its seeds, the first so many at most.
+pub fn judge(kernel: &Kernel, judged: &Judged, most_seeds: u64) -> Result<Verdict, Box<dyn Error>> {
+    let Judged {
+        name, round_trip, ..
+    } = *judged;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/lab/judge");
     let path = folder.join(format!("{name}.toml"));
     let mut scenario = Scenario::load_for(&path, Substrate::VirtualTime)?;
     let (mut linux, mut simulator) = (Side::default(), Side::default());
-    for seed in seeds {
+    for seed in 1..=judged.seeds.min(most_seeds) {
         scenario.seed = seed;
         let options = Options {
             capture: None,
@@ -107,7 +129,14 @@ pub fn judge(
         let few = flows.len() <= FEW;
         let key = |flow: u64, at: Time| {
             let age = at.since(flows[flow as usize].start).0 / round_trip.0;
-            if few { (seed, flow, age) } else { (0, 0, age) }
+            if judged.mean {
+                let host = flows[flow as usize].source.0;
+                (0, u64::from(host), age)
+            } else if few {
+                (seed, flow, age)
+            } else {
+                (0, 0, age)
+            }
         };
         // Each connection of these scenarios carries one flow.
         let of_connection: BTreeMap<u32, u64> =

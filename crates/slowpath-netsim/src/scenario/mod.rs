@@ -74,7 +74,7 @@
 //! response = "20 kB"        # of each
 //! # arrivals ("poisson", "periodic"), jitter, count, among, from (answer), to (ask)
 //!
-//! # kind = "bulk": from and to in pairs, flows, bytes (endless unless given), stagger
+//! # kind = "bulk": from and to in pairs, flows, bytes (endless unless given), stagger, jitter
 //! # kind = "permutation": hosts, bytes; every host to one other
 //! # kind = "trace": file, with lines of time,from,to,bytes
 //!

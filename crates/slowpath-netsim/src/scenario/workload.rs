@@ -300,6 +300,9 @@ impl Reader<'_> {
             stagger: section
                 .get("stagger")
                 .map_or(Ok(Span::ZERO), |value| value.span())?,
+            jitter: section
+                .get("jitter")
+                .map_or(Ok(Span::ZERO), |value| value.span())?,
         })
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a connection behaves.
 
+use super::segment::{MAX_SACK_BLOCKS, SACK_BLOCKS};
 use core::fmt;
 use slowpath_switch::{Span, Time};
 
@@ -222,6 +223,40 @@ impl TcpConfig {
             .map_or(Span::ZERO, |_| Span::from_millis(2))
     }
 
+    /// What a SYN takes on the wire, and its answer. With a kernel's tick they carry Linux's
+    /// options (`tcp_syn_options`): MSS, SACK permitted, window scale, and timestamps if others
+    /// have them.
+    pub(crate) fn syn_bytes(&self) -> u16 {
+        match self.kernel_tick {
+            None => self.header,
+            // Of SACK permitted and timestamps together 2 bytes are not padding.
+            Some(_) if self.header == TIMESTAMPED => self.header + 8,
+            Some(_) => self.header + 12,
+        }
+    }
+
+    /// How many SACK blocks an acknowledgment has room for; one more than beside timestamps
+    /// with a kernel's tick and without timestamps.
+    #[inline]
+    pub(super) fn sack_blocks(&self) -> usize {
+        if self.kernel_tick.is_some() && self.header != TIMESTAMPED {
+            MAX_SACK_BLOCKS
+        } else {
+            SACK_BLOCKS
+        }
+    }
+
+    /// What an acknowledgment with so many SACK blocks takes on the wire: with a kernel's tick
+    /// the blocks count, and the 4 bytes before them (`tcp_established_options`).
+    #[inline]
+    pub(crate) fn ack_bytes(&self, blocks: usize) -> u16 {
+        match self.kernel_tick {
+            // At most four.
+            Some(_) if blocks > 0 => self.header + 4 + 8 * blocks as u16,
+            _ => self.header,
+        }
+    }
+
     /// Says what is impossible about it.
     ///
     /// # Errors
@@ -269,6 +304,9 @@ impl TcpConfig {
 const WHEEL_LEVEL: u64 = 63;
 const WHEEL_SHIFT: u32 = 3;
 const WHEEL_SHIFTS: u32 = 24;
+
+/// Headers of IP and TCP with timestamps.
+const TIMESTAMPED: u16 = 52;
 
 /// The largest congestion window, in segments; keeps products in range.
 pub(super) const MAX_WINDOW: u32 = 1 << 20;
@@ -340,5 +378,28 @@ mod tests {
         assert_eq!(at(0, 300_000), Span::from_millis(320));
         let exact = TcpConfig::linux().expiry(Time::ZERO, Span::from_micros(12_100));
         assert_eq!(exact - Time::ZERO, Span::from_micros(12_100));
+    }
+
+    /// RFC 9293 and 7323: MSS takes 4 bytes, SACK permitted 2, a window's scale 3, timestamps 10,
+    /// all padded to words: 12, and 20 with timestamps, of which 12 every packet has. A SACK
+    /// option takes 2 bytes, padded by 2, and 8 a block (RFC 2018).
+    #[test]
+    fn options_take_room() {
+        let ideal = TcpConfig::linux();
+        assert_eq!((ideal.syn_bytes(), ideal.ack_bytes(2)), (40, 40));
+        let plain = TcpConfig {
+            kernel_tick: Some(Span::from_millis(4)),
+            ..TcpConfig::linux()
+        };
+        assert_eq!((plain.syn_bytes(), plain.ack_bytes(0)), (52, 40));
+        assert_eq!((plain.ack_bytes(1), plain.ack_bytes(3)), (52, 68));
+        let timestamped = TcpConfig {
+            header: 52,
+            ..plain
+        };
+        assert_eq!(
+            (timestamped.syn_bytes(), timestamped.ack_bytes(1)),
+            (60, 64)
+        );
     }
 }

@@ -53,5 +53,5 @@ pub use congestion::Congestion;
 pub use receiver::{Received, Receiver};
 pub use rtt::RttEstimator;
 pub use segment::{Ack, MAX_SACK_BLOCKS, SackBlocks, Segment};
-pub(crate) use sender::offload::OVERHEAD;
+pub(crate) use sender::buffer::OVERHEAD;
 pub use sender::{Counts, Phase, Sender};

@@ -42,7 +42,71 @@ pub struct Receiver {
     /// Classic: CE seen and CWR not; DCTCP: the last segment was marked.
     echo: bool,
     acks: u64,
+    /// With a kernel's tick.
+    held: Held,
 }
+
+/// Acknowledgments that Linux holds back while something is missing, as many say the same
+/// (`__tcp_ack_snd_check`).
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// How many are held back, and when they go as one.
+    count: u32,
+    at: Time,
+    /// What was expected next when the first of [`Held::sent`] went.
+    next: u64,
+    sent: u32,
+    /// When the SYN was answered, and how long the answer to that took.
+    answered: Time,
+    handshake: Option<Span>,
+    /// When [`Held::window_end`] became a window from what was expected next then, and how
+    /// long a window took (`tcp_rcv_rtt_measure`).
+    window_start: Time,
+    window_end: u64,
+    window_time: Option<Span>,
+}
+
+impl Held {
+    const NONE: Self = Held {
+        count: 0,
+        at: NEVER,
+        next: 0,
+        sent: 0,
+        answered: Time::ZERO,
+        handshake: None,
+        window_start: Time::ZERO,
+        window_end: 0,
+        window_time: None,
+    };
+
+    /// A window's time is what Linux takes for a round trip without timestamps.
+    fn note_window(&mut self, now: Time, next: u64, window: u32) {
+        if self.window_end == 0 || next >= self.window_end {
+            if self.window_end > 0 {
+                self.window_time = Some(now.since(self.window_start));
+            }
+            self.window_start = now;
+            self.window_end = next + u64::from(window);
+        }
+    }
+
+    /// How long acknowledgments are held back: a twentieth of a round trip, if one is known.
+    fn delay(&self) -> Span {
+        let Some(window) = self.window_time else {
+            return Span::ZERO;
+        };
+        let rtt = self.handshake.map_or(window, |rtt| rtt.min(window));
+        Span(rtt.0 / HELD_SHARE).min(HELD_MOST)
+    }
+}
+
+/// The first acknowledgments of a gap all go (`TCP_FASTRETRANS_THRESH`).
+const HELD_AFTER: u32 = 3;
+/// `tcp_comp_sack_nr`.
+const HELD_COUNT: u32 = 44;
+/// `tcp_comp_sack_delay_ns`.
+const HELD_MOST: Span = Span::from_millis(1);
+const HELD_SHARE: u64 = 20;
 
 impl Receiver {
     /// One that has received nothing.
@@ -58,6 +122,7 @@ impl Receiver {
             last_data: Time::ZERO,
             echo: false,
             acks: 0,
+            held: Held::NONE,
         }
     }
 
@@ -85,6 +150,7 @@ impl Receiver {
     ) -> Received {
         if segment.syn {
             let mut ack = self.acknowledge(config, now, None);
+            self.held.answered = now;
             ack.syn = true;
             return Received {
                 before: None,
@@ -92,6 +158,11 @@ impl Receiver {
             };
         }
         let mut received = Received::default();
+        if segment.len == 0 {
+            // The end of a handshake.
+            self.held.handshake = Some(now.since(self.held.answered));
+            return received;
+        }
         let flipped = self.note_mark(config, now, segment, marked, &mut received);
         let start = segment.seq;
         let end = start + u64::from(segment.len);
@@ -110,19 +181,13 @@ impl Receiver {
             }
             self.window.on_read(config, now, segment.echo, self.next);
         }
+        if config.kernel_tick.is_some() {
+            received.ack = self.as_linux(config, now, segment, flipped, had_early, duplicate);
+            return received;
+        }
         self.pace(config, now);
         // RFC 5681 section 4.2: at once when out of order, or when it fills a gap.
-        // Linux also where the sender has just reduced its window (tcp_ecn_accept_cwr).
-        let reduced = segment.cwr && config.kernel_tick.is_some();
-        // And where an application's read finds the end of what was handed down at once
-        // (tcp_measure_rcv_mss, tcp_cleanup_rbuf).
-        let pushed = segment.push && end <= self.next && config.delayed_ack == DelayedAck::Linux;
-        let at_once = flipped
-            || reduced
-            || pushed
-            || duplicate.is_some()
-            || had_early
-            || !self.early.is_empty();
+        let at_once = flipped || duplicate.is_some() || had_early || !self.early.is_empty();
         let second = self.next - self.acked > u64::from(config.mss);
         if at_once || second || self.is_quick(config) {
             received.ack = Some(self.acknowledge(config, now, duplicate));
@@ -130,6 +195,72 @@ impl Receiver {
             self.ack_at = config.expiry(now, self.delay(config));
         }
         received
+    }
+
+    /// Whether Linux acknowledges a segment, which was noted, at once.
+    fn as_linux(
+        &mut self,
+        config: &TcpConfig,
+        now: Time,
+        segment: &Segment,
+        flipped: bool,
+        had_early: bool,
+        duplicate: Option<(u64, u64)>,
+    ) -> Option<Ack> {
+        let end = segment.seq + u64::from(segment.len);
+        let old = duplicate.is_some() && end <= self.next;
+        let has_early = !self.early.is_empty();
+        if segment.seq > self.next {
+            self.early.remember(segment.seq, end);
+        } else if old {
+            // tcp_data_queue: tcp_enter_quickack_mode.
+            self.quick = self.quick.max(self.most_quick(config));
+            self.ato = ATO_MIN;
+        } else {
+            self.early.forget(self.next);
+            self.held.note_window(now, self.next, self.window.size());
+            self.pace(config, now);
+        }
+        // Where an application's read finds the end of what was handed down at once
+        // (tcp_measure_rcv_mss, tcp_cleanup_rbuf).
+        let pushed = segment.push
+            && end <= self.next
+            && !has_early
+            && config.delayed_ack == DelayedAck::Linux;
+        let at_once = flipped
+            || old
+            || pushed
+            // Where the sender has just reduced its window (tcp_ecn_accept_cwr).
+            || segment.cwr
+            || had_early && !has_early
+            || self.next - self.acked > u64::from(config.mss)
+            || self.is_quick(config);
+        if !at_once && !has_early {
+            if self.ack_at == NEVER {
+                self.ack_at = config.expiry(now, self.delay(config));
+            }
+            return None;
+        }
+        if !at_once && self.held.count < HELD_COUNT {
+            if self.held.next != self.next {
+                self.held.next = self.next;
+                self.held.sent = 0;
+            }
+            if self.held.sent < HELD_AFTER {
+                self.held.sent += 1;
+            } else if self.held.delay() > Span::ZERO {
+                self.held.count += 1;
+                self.held.at = self.held.at.min(now + self.held.delay());
+                return None;
+            }
+        }
+        Some(self.acknowledge(config, now, duplicate))
+    }
+
+    /// Quick acknowledgments: for half the window (`tcp_incr_quickack`).
+    fn most_quick(&self, config: &TcpConfig) -> u32 {
+        let half = self.window.size() / (2 * u32::from(config.mss));
+        half.clamp(2, MAX_QUICK_ACKS)
     }
 
     /// Notes CE; true if DCTCP's echo changed (RFC 8257 section 3.2).
@@ -174,8 +305,11 @@ impl Receiver {
         self.last_data = now;
         if self.ato == Span::ZERO {
             // The first segment: quick ACKs for half the window.
-            let half = self.window.size() / (2 * u32::from(config.mss));
-            self.quick = half.clamp(2, MAX_QUICK_ACKS);
+            self.quick = self.most_quick(config);
+            if config.kernel_tick.is_some() {
+                // It finds that its buffer holds more than it thought (tcp_grow_window).
+                self.quick |= 1;
+            }
             self.ato = ATO_MIN;
         } else if gap.0 <= ATO_MIN.0 / 2 {
             self.ato = Span(self.ato.0 / 2 + ATO_MIN.0 / 2);
@@ -197,7 +331,17 @@ impl Receiver {
         match config.delayed_ack {
             DelayedAck::Off => Span::ZERO,
             DelayedAck::Fixed(span) => span,
-            DelayedAck::Linux => Span(self.ato.0.clamp(ATO_MIN.0, ATO_MAX.0)),
+            DelayedAck::Linux => {
+                let wait = Span(self.ato.0.clamp(ATO_MIN.0, ATO_MAX.0));
+                match config.kernel_tick {
+                    // A tick less than the least timeout (tcp_delack_max).
+                    Some(tick) => {
+                        let ticks = (config.rto_min.0 / tick.0).max(2) - 1;
+                        wait.min(Span(ticks * tick.0))
+                    }
+                    None => wait,
+                }
+            }
         }
     }
 
@@ -207,14 +351,19 @@ impl Receiver {
         self.ack_at = NEVER;
         self.quick = self.quick.saturating_sub(1);
         self.acks += 1;
-        let mut sack = SackBlocks::default();
+        self.held.count = 0;
+        self.held.at = NEVER;
+        let kernel = config.kernel_tick.is_some();
+        let mut sack = SackBlocks::with_room(config.sack_blocks());
         if config.sack {
             if let Some((start, end)) = duplicate {
                 // RFC 2883 section 4: first, and once.
                 sack.duplicate = true;
                 sack.push(start, end);
             }
-            if !self.early.is_empty() {
+            if kernel {
+                self.early.remembered(&mut sack);
+            } else if !self.early.is_empty() {
                 self.early.blocks(&mut sack);
             }
         }
@@ -231,13 +380,18 @@ impl Receiver {
     /// When [`Receiver::on_deadline`] is due.
     #[inline]
     pub fn deadline(&self) -> Option<Time> {
-        (self.ack_at != NEVER).then_some(self.ack_at)
+        let at = self.ack_at.min(self.held.at);
+        (at != NEVER).then_some(at)
     }
 
     /// The time of [`Receiver::deadline`] has come.
     pub fn on_deadline(&mut self, config: &TcpConfig, now: Time) -> Option<Ack> {
-        if self.ack_at > now {
+        if self.ack_at.min(self.held.at) > now {
             return None;
+        }
+        if self.ack_at <= now && config.kernel_tick.is_some() {
+            // tcp_delack_timer_handler.
+            self.ato = Span((self.ato.0 * 2).min(ATO_MAX.0));
         }
         Some(self.acknowledge(config, now, None))
     }

@@ -19,28 +19,44 @@ pub struct RttEstimator {
     /// Where the round trip ends over which Linux takes the largest deviation.
     round_end: u64,
     min: u64,
+    /// Picoseconds of what the others count: 1, or with a kernel's tick a microsecond.
+    unit: u64,
 }
+
+/// What Linux measures in.
+const MICROSECOND: u64 = 1_000_000;
 
 impl RttEstimator {
     /// A sample. `una` is the first unacknowledged offset, `next` the next one to be sent.
     #[inline]
     pub fn sample(&mut self, config: &TcpConfig, rtt: Span, una: u64, next: u64) {
+        self.measured(config, rtt, rtt, una, next);
+    }
+
+    /// A sample, and the least that the same acknowledgment shows: Linux takes the minimum of
+    /// the latest segment, and the mean of the first (`tcp_clean_rtx_queue`).
+    #[inline]
+    pub fn measured(&mut self, config: &TcpConfig, rtt: Span, least: Span, una: u64, next: u64) {
+        let unit = config.kernel_tick.map_or(1, |_| MICROSECOND);
+        let rto_min = config.rto_min.0 / unit;
         // 0 says that there is none.
-        let rtt = rtt.0.max(1);
+        let rtt = (rtt.0 / unit).max(1);
+        let least = (least.0 / unit).max(1);
         if self.srtt8 == 0 {
+            self.unit = unit;
             // RFC 6298 (2.2): SRTT = R, RTTVAR = R/2.
             self.srtt8 = rtt << 3;
             self.deviation4 = rtt << 1;
             self.variation = self.deviation4;
-            self.min = rtt;
+            self.min = least;
             if config.rto_estimator == RtoEstimator::Linux {
-                self.variation = self.variation.max(config.rto_min.0);
+                self.variation = self.variation.max(rto_min);
                 self.deviation_max = self.variation;
                 self.round_end = next;
             }
             return;
         }
-        self.min = self.min.min(rtt);
+        self.min = self.min.min(least);
         let srtt = self.srtt8 >> 3;
         let error = rtt.abs_diff(srtt);
         match config.rto_estimator {
@@ -49,7 +65,7 @@ impl RttEstimator {
                 self.deviation4 = self.deviation4 - (self.deviation4 >> 2) + error;
                 self.variation = self.deviation4;
             }
-            RtoEstimator::Linux => self.linux_variation(config, rtt < srtt, error, una, next),
+            RtoEstimator::Linux => self.linux_variation(rto_min, rtt < srtt, error, una, next),
         }
         self.srtt8 = self.srtt8 - srtt + rtt;
     }
@@ -58,14 +74,7 @@ impl RttEstimator {
     /// the variation grows at once, and shrinks by a quarter of the difference once a
     /// round trip.
     #[inline]
-    fn linux_variation(
-        &mut self,
-        config: &TcpConfig,
-        below: bool,
-        error: u64,
-        una: u64,
-        next: u64,
-    ) {
+    fn linux_variation(&mut self, rto_min: u64, below: bool, error: u64, una: u64, next: u64) {
         let quarter = self.deviation4 >> 2;
         if error < quarter {
             self.deviation4 -= quarter - error;
@@ -83,7 +92,7 @@ impl RttEstimator {
                 self.variation -= (self.variation - self.deviation_max) >> 2;
             }
             self.round_end = next;
-            self.deviation_max = config.rto_min.0;
+            self.deviation_max = rto_min;
         }
     }
 
@@ -93,7 +102,7 @@ impl RttEstimator {
         let base = if self.srtt8 == 0 {
             config.rto_initial.0
         } else {
-            ((self.srtt8 >> 3) + self.variation).max(config.rto_min.0)
+            (((self.srtt8 >> 3) + self.variation) * self.unit).max(config.rto_min.0)
         };
         let base = config.in_ticks(Span(base)).0;
         // (5.5): doubled at each expiry, (2.5): at most the maximum.
@@ -104,12 +113,18 @@ impl RttEstimator {
     /// The smoothed round-trip time; `None` before the first sample.
     #[inline]
     pub fn smoothed(&self) -> Option<Span> {
-        (self.srtt8 != 0).then_some(Span(self.srtt8 >> 3))
+        (self.srtt8 != 0).then_some(Span((self.srtt8 >> 3) * self.unit))
+    }
+
+    /// The same with its fraction, an eighth of a microsecond in Linux.
+    #[inline]
+    pub fn precise(&self) -> Option<Span> {
+        (self.srtt8 != 0).then_some(Span(self.srtt8 * self.unit / 8))
     }
 
     /// The least round-trip time; `None` before the first sample.
     #[inline]
     pub fn min(&self) -> Option<Span> {
-        (self.srtt8 != 0).then_some(Span(self.min))
+        (self.srtt8 != 0).then_some(Span(self.min * self.unit))
     }
 }

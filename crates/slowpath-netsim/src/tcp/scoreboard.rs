@@ -42,12 +42,27 @@ pub(super) struct Delivered {
     pub resent: bool,
     /// When the earliest of the newly arrived that was never resent was sent.
     pub first_sent: Option<Time>,
+    /// When the first and the last of those before the cumulative acknowledgment were sent.
+    pub acked_sent: Option<(Time, Time)>,
+    /// The same of those newly known from SACK blocks, in the order of the blocks.
+    pub sacked_sent: Option<(Time, Time)>,
 }
 
 impl Delivered {
     #[inline]
     fn measure(&mut self, sent: Time) {
         self.first_sent = Some(self.first_sent.map_or(sent, |first| first.min(sent)));
+    }
+
+    #[inline]
+    fn measure_acked(&mut self, sent: Time) {
+        self.measure(sent);
+        self.acked_sent = Some((self.acked_sent.map_or(sent, |(first, _)| first), sent));
+    }
+
+    fn measure_sacked(&mut self, sent: Time) {
+        self.measure(sent);
+        self.sacked_sent = Some((self.sacked_sent.map_or(sent, |(first, _)| first), sent));
     }
 }
 
@@ -65,6 +80,8 @@ pub(super) struct Scoreboard {
     lost_below: usize,
     /// Entries up to the highest SACKed one.
     sacked_below: usize,
+    /// The same before the acknowledgment at hand, if only that says what came out of order.
+    before_ack: Option<usize>,
     /// The SACK blocks of the last ACK, which need no second look.
     seen: [(u32, u32); super::MAX_SACK_BLOCKS],
     rack: Rack,
@@ -81,6 +98,8 @@ struct Rack {
     rtt: Span,
     /// Whether anything was delivered yet.
     valid: bool,
+    /// Whether anything was delivered since [`Scoreboard::take_advanced`].
+    advanced: bool,
 }
 
 /// Whether `a` comes after `b` in the stream.
@@ -97,15 +116,27 @@ impl Scoreboard {
         self.resend_from = 0;
         self.lost_below = 0;
         self.sacked_below = 0;
+        self.before_ack = None;
         self.seen = Default::default();
         self.rack = Rack::default();
         self.reordered = false;
+    }
+
+    /// An acknowledgment begins to be looked at, as Linux does: what it says has arrived in
+    /// itself came in order (`prior_fack`).
+    pub fn begin_ack(&mut self) {
+        self.before_ack = Some(self.sacked_below);
     }
 
     /// Whether a segment that was sent once arrived after a later one, since last asked
     /// (RFC 8985 section 6.2 step 3).
     pub fn take_reordered(&mut self) -> bool {
         core::mem::take(&mut self.reordered)
+    }
+
+    /// Whether anything new was delivered since last asked (`tp->rack.advanced`).
+    pub fn take_advanced(&mut self) -> bool {
+        core::mem::take(&mut self.rack.advanced)
     }
 
     /// Segments out.
@@ -163,6 +194,7 @@ impl Scoreboard {
         delivered: &mut Delivered,
     ) {
         let una = una as u32;
+        let late_below = self.before_ack.unwrap_or(self.sacked_below);
         let mut gone = 0usize;
         while let Some(entry) = self.entries.front().copied() {
             if after(entry.end, una) {
@@ -172,13 +204,13 @@ impl Scoreboard {
             delivered.acked += 1;
             if entry.state == 0 {
                 delivered.segments += 1;
-                delivered.measure(entry.sent);
+                delivered.measure_acked(entry.sent);
             } else {
                 self.retire(&entry, delivered);
             }
             if !entry.is(SACKED) {
                 self.rack_delivered(now, &entry, min_rtt);
-                self.reordered |= gone <= self.sacked_below && !entry.is(EVER_RESENT);
+                self.reordered |= gone <= late_below && !entry.is(EVER_RESENT);
             }
             self.entries.pop_front();
         }
@@ -202,7 +234,7 @@ impl Scoreboard {
         if entry.is(EVER_RESENT) {
             delivered.resent = true;
         } else {
-            delivered.measure(entry.sent);
+            delivered.measure_acked(entry.sent);
         }
     }
 
@@ -269,14 +301,15 @@ impl Scoreboard {
                 if entry.is(RESENT) {
                     self.resent -= 1;
                 }
-                self.reordered |= at < self.sacked_below && !entry.is(EVER_RESENT);
+                let late_below = self.before_ack.unwrap_or(self.sacked_below);
+                self.reordered |= at < late_below && !entry.is(EVER_RESENT);
                 entry.state = entry.state & EVER_RESENT | SACKED;
                 self.sacked += 1;
                 delivered.segments += 1;
                 delivered.sacked += 1;
                 let entry = *entry;
                 if !entry.is(EVER_RESENT) {
-                    delivered.measure(entry.sent);
+                    delivered.measure_sacked(entry.sent);
                 }
                 self.rack_delivered(now, &entry, min_rtt);
             }
@@ -294,6 +327,7 @@ impl Scoreboard {
             return;
         }
         self.rack.rtt = rtt;
+        self.rack.advanced = true;
         let later = entry.sent > self.rack.sent
             || entry.sent == self.rack.sent && after(entry.end, self.rack.end);
         if later || !self.rack.valid {
@@ -392,6 +426,19 @@ impl Scoreboard {
     pub fn lose_all(&mut self) {
         for at in 0..self.entries.len() {
             if !self.entries[at].is(SACKED) {
+                self.lose(at);
+            }
+        }
+        self.lost_below = self.entries.len();
+        self.resend_from = 0;
+    }
+
+    /// After a timeout, in Linux: the first counts as lost, and what was sent longer ago than
+    /// the latest round trip (RFC 8985 section 6.3, `tcp_timeout_mark_lost`).
+    pub fn lose_old(&mut self, now: Time) {
+        for at in 0..self.entries.len() {
+            let entry = self.entries[at];
+            if !entry.is(SACKED) && (at == 0 || now.since(entry.sent) >= self.rack.rtt) {
                 self.lose(at);
             }
         }

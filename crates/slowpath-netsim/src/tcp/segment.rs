@@ -5,7 +5,9 @@ use slowpath_switch::Time;
 
 /// Blocks of a SACK option beside timestamps: 40 bytes of options less 12, less 2, by 8
 /// (RFC 2018 section 3).
-pub const MAX_SACK_BLOCKS: usize = 3;
+pub const SACK_BLOCKS: usize = 3;
+/// The same without timestamps.
+pub const MAX_SACK_BLOCKS: usize = 4;
 
 /// Data on its way to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,18 +48,42 @@ pub struct Ack {
 }
 
 /// Ranges of the stream that have arrived out of order, by the low 32 bits of their offsets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SackBlocks {
     blocks: [(u32, u32); MAX_SACK_BLOCKS],
     count: u8,
+    room: u8,
     /// Whether the first block reports a duplicate (RFC 2883).
     pub duplicate: bool,
 }
 
+impl Default for SackBlocks {
+    fn default() -> Self {
+        Self::with_room(SACK_BLOCKS)
+    }
+}
+
 impl SackBlocks {
+    /// None, with room for so many, [`MAX_SACK_BLOCKS`] at most.
+    pub fn with_room(room: usize) -> Self {
+        SackBlocks {
+            blocks: Default::default(),
+            count: 0,
+            room: room.min(MAX_SACK_BLOCKS) as u8,
+            duplicate: false,
+        }
+    }
+
+    /// For how many there is room in all.
+    pub fn room(&self) -> usize {
+        usize::from(self.room)
+    }
+
     /// Adds a block `[start, end)`; ignored when there is no place left.
     pub fn push(&mut self, start: u64, end: u64) {
-        if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
+        if self.count < self.room
+            && let Some(block) = self.blocks.get_mut(usize::from(self.count))
+        {
             // The low 32 bits: no window is longer than 2^31.
             *block = (start as u32, end as u32);
             self.count += 1;

@@ -15,6 +15,8 @@ pub struct Bulk {
     pub bytes: Option<u64>,
     /// How long after the one before each begins.
     pub stagger: Span,
+    /// Each begins up to so much later, at random.
+    pub jitter: Span,
 }
 
 impl Bulk {
@@ -22,10 +24,11 @@ impl Bulk {
         &'a self,
         number: u16,
         workload: &Workload,
-    ) -> impl Iterator<Item = Flow> + 'a {
+        mut random: Random,
+    ) -> Box<dyn Iterator<Item = Flow> + Send + 'a> {
         let mut at = workload.start;
         let pairs = (0..self.flows).flat_map(|_| &self.pairs);
-        pairs.map(move |(from, to)| {
+        let flows = pairs.map(move |(from, to)| {
             let start = at;
             at += self.stagger;
             Flow {
@@ -36,7 +39,21 @@ impl Bulk {
                 bytes: self.bytes,
                 query: None,
             }
-        })
+        });
+        if self.jitter == Span::ZERO {
+            return Box::new(flows);
+        }
+        let mut late: Vec<Flow> = flows
+            .map(|flow| {
+                let share = u128::from(random.next_u64()) * u128::from(self.jitter.0);
+                Flow {
+                    start: flow.start + Span((share >> 64) as u64),
+                    ..flow
+                }
+            })
+            .collect();
+        late.sort_by_key(|flow| flow.start);
+        Box::new(late.into_iter())
     }
 }
 

@@ -25,7 +25,7 @@ impl<'a> FlowStream<'a> {
             let flows: Box<dyn Iterator<Item = Flow> + Send + 'a> = match &workload.kind {
                 Kind::Poisson(poisson) => Box::new(poisson.flows(number, workload, random)),
                 Kind::Incast(incast) => Box::new(incast.flows(number, workload, random)),
-                Kind::Bulk(bulk) => Box::new(bulk.flows(number, workload)),
+                Kind::Bulk(bulk) => bulk.flows(number, workload, random),
                 Kind::Permutation(hosts) => Box::new(hosts.flows(number, workload, random)),
                 Kind::Trace(flows) => Box::new(flows.iter().map(move |flow| Flow {
                     workload: number,

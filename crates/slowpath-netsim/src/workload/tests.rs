@@ -471,6 +471,7 @@ fn bulk_flows_begin_one_after_the_other() {
         flows: 2,
         bytes: None,
         stagger: Span::from_millis(10),
+        jitter: Span::ZERO,
     };
     let mut from = workload(Kind::Bulk(bulk), Span::from_millis(1_025));
     from.start = Time::ZERO + Span::from_secs(1);
@@ -546,4 +547,30 @@ fn wrong_traces_are_refused_with_their_line() {
     let error = parse_trace("\nfrom,to\n", &tree()).expect_err("no heading");
     assert_eq!((error.line, error.problem), (2, TraceProblem::Heading));
     assert_eq!(parse_trace("", &tree()).expect_err("empty").line, 1);
+}
+
+/// Uniform in 1 s: of 400 flows the mean is half of it, give or take 1 s / sqrt(12 * 400) = 14 ms,
+/// here five times that; another seed gives other starts.
+#[test]
+fn bulk_flows_may_begin_at_random() {
+    let bulk = Bulk {
+        pairs: vec![(0, 1)],
+        flows: 400,
+        bytes: None,
+        stagger: Span::ZERO,
+        jitter: Span::from_secs(1),
+    };
+    let from = [workload(Kind::Bulk(bulk), Span::from_secs(5))];
+    let starts = |seed| -> Vec<u64> {
+        FlowStream::new(&from, seed)
+            .map(|flow| flow.start.0)
+            .collect()
+    };
+    let some = starts(1);
+    assert_eq!(some.len(), 400);
+    assert!(some.is_sorted());
+    let mean = some.iter().sum::<u64>() / 400;
+    assert!(mean.abs_diff(Span::from_millis(500).0) < Span::from_millis(70).0);
+    assert_eq!(some, starts(1));
+    assert_ne!(some, starts(2));
 }

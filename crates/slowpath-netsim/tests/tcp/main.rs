@@ -5,6 +5,7 @@
 mod acknowledgments;
 mod congestion;
 mod ecn;
+mod kernel;
 mod newreno;
 mod rack;
 mod sack;

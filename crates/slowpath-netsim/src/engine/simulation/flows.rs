@@ -9,7 +9,7 @@ use crate::engine::settings::{
 };
 use crate::engine::timers::Timer;
 use crate::results::QueryRecord;
-use crate::tcp::{Ack, OVERHEAD};
+use crate::tcp::{Ack, Ecn, OVERHEAD};
 use crate::topology::Node as End;
 use slowpath_switch::{PortId, Time};
 
@@ -59,15 +59,9 @@ impl Simulation {
     /// Whatever the sender wants now: to send, to be woken.
     #[inline]
     pub(super) fn after_sender(&mut self, host: u32, at: u32) {
+        self.arm_send(at);
         let connection = &mut self.connections.places[at as usize];
         let config = config_of(&self.settings.tcp, connection);
-        if let Some(deadline) = connection.sender.deadline()
-            && deadline < connection.send_timer
-        {
-            connection.send_timer = deadline;
-            self.timers
-                .push(deadline, at, Timer::Send, connection.generation);
-        }
         if config.kernel_tick.is_some() {
             self.write_out(host, at);
             self.kick(host);
@@ -83,15 +77,15 @@ impl Simulation {
     pub(super) fn write_out(&mut self, host: u32, at: u32) {
         loop {
             let connection = &mut self.connections.places[at as usize];
-            let config = config_of(&self.settings.tcp, connection);
-            connection.throttled = !connection.sender.may_queue(config, connection.waiting);
-            if connection.throttled {
-                return;
-            }
-            let Some(hop) = self.segment_of(at) else {
+            connection.sender.note_waiting(connection.waiting);
+            let hop = self.segment_of(at);
+            let connection = &mut self.connections.places[at as usize];
+            let Some(hop) = hop else {
+                connection.throttled = connection.sender.is_throttled();
                 return;
             };
-            self.connections.places[at as usize].waiting += u64::from(hop.bytes) + OVERHEAD;
+            let config = config_of(&self.settings.tcp, connection);
+            connection.waiting += u64::from(hop.bytes.saturating_sub(config.header)) + OVERHEAD;
             self.interfaces[host as usize].packets.push_back(hop);
         }
     }
@@ -104,10 +98,24 @@ impl Simulation {
         if connection.source.0 != host {
             return;
         }
-        let bytes = u64::from(hop.bytes) + OVERHEAD;
+        let config = config_of(&self.settings.tcp, connection);
+        let bytes = u64::from(hop.bytes.saturating_sub(config.header)) + OVERHEAD;
         connection.waiting = connection.waiting.saturating_sub(bytes);
         if connection.throttled {
             self.write_out(host, at);
+        }
+    }
+
+    /// Sees that the sender is woken when it wants.
+    #[inline]
+    pub(super) fn arm_send(&mut self, at: u32) {
+        let connection = &mut self.connections.places[at as usize];
+        if let Some(deadline) = connection.sender.deadline()
+            && deadline < connection.send_timer
+        {
+            connection.send_timer = deadline;
+            self.timers
+                .push(deadline, at, Timer::Send, connection.generation);
         }
     }
 
@@ -127,7 +135,14 @@ impl Simulation {
         let body = self.bodies.insert_ack(at, ack);
         let connection = &mut self.connections.places[at as usize];
         connection.in_network += 1;
-        let bytes = config_of(&self.settings.tcp, connection).header;
+        let config = config_of(&self.settings.tcp, connection);
+        let bytes = if ack.syn {
+            config.syn_bytes()
+        } else {
+            config.ack_bytes(ack.sack.as_slice().len())
+        };
+        // Linux with DCTCP: every packet is ECN-capable (tcp_ecn_send).
+        let capable = config.ecn == Ecn::Dctcp && config.kernel_tick.is_some();
         let hop = Hop::new(
             body,
             connection.key.wrapping_add(1),
@@ -135,6 +150,7 @@ impl Simulation {
             bytes,
             self.settings.ttl,
         )
+        .capable(capable)
         .classed(connection.class, connection.label);
         self.interfaces[host as usize].packets.push_back(hop);
     }
@@ -179,6 +195,10 @@ impl Simulation {
                 connection.send_timer = Time::MAX;
                 if connection.sender.deadline().is_some_and(|due| due <= at) {
                     connection.sender.on_deadline(config, at);
+                } else if config.kernel_tick.is_some() {
+                    // Linux's timer was moved: nothing happens now.
+                    self.arm_send(number);
+                    return;
                 }
                 self.after_sender(source, number);
             }

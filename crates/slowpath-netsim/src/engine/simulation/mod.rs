@@ -26,6 +26,8 @@ const PROGRESS_EVERY: u64 = 1 << 18;
 /// Bytes that come from memory together.
 #[cfg(target_arch = "x86_64")]
 const CACHE_LINE: usize = 64;
+/// In picoseconds.
+const NANOSECOND: u64 = 1_000;
 /// Instead of a switch: the near or far end is a host.
 const HOST: u32 = 1 << 31;
 
@@ -249,7 +251,7 @@ impl Simulation {
         let mut next_windows = windows.map_or(Time::MAX, |_| Time::ZERO);
         let mut report = PROGRESS_EVERY;
         loop {
-            let flow_at = next_flow.as_ref().map_or(Time::MAX, |flow| flow.start);
+            let flow_at = (next_flow.as_ref()).map_or(Time::MAX, |flow| self.at_host(flow.start));
             let other = self.timers.next().min(flow_at);
             let next_sample = next_queues.min(next_windows);
             if self.wheel.turn() {
@@ -315,6 +317,16 @@ impl Simulation {
         }
         self.now = self.now.min(until);
         Ok(())
+    }
+
+    /// When a host notices what happens then: Linux's clock counts nanoseconds.
+    #[inline]
+    fn at_host(&self, at: Time) -> Time {
+        if self.kernels {
+            Time(at.0.next_multiple_of(NANOSECOND))
+        } else {
+            at
+        }
     }
 
     /// Looks at what the events of the tick that has just begun will look at: one miss of

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets from link to link.
 
-use super::{CatchUp, HOST, Simulation, config_of};
+use super::{CatchUp, HOST, NANOSECOND, Simulation, config_of};
 use crate::engine::HostId;
 use crate::engine::flying::Flying;
 use crate::engine::packet::{Body, Hop};
@@ -45,6 +45,7 @@ impl Simulation {
     /// Lets a port start what is due; the link is not scheduled here.
     #[inline]
     pub(super) fn catch_up<const WATCH: bool>(&mut self, node: u32, port: PortId, link: u32) {
+        let whole = self.kernels && self.links[link as usize].to & HOST != 0;
         let state = &mut self.nodes[node as usize];
         let mut recorder = Recorder::<WATCH> {
             records: &mut self.records,
@@ -53,7 +54,11 @@ impl Simulation {
         };
         while let Some(departure) = state.switch.transmit(self.now, port, &mut recorder) {
             let flying = Flying {
-                arrival: departure.arrival,
+                arrival: if whole {
+                    Time(departure.arrival.0.next_multiple_of(NANOSECOND))
+                } else {
+                    departure.arrival
+                },
                 hop: departure.packet,
             };
             let link = &mut self.links[link as usize];
@@ -132,6 +137,11 @@ impl Simulation {
     /// A packet leaves for the far end of a link.
     #[inline]
     pub(super) fn fly(&mut self, link: u32, arrival: Time, hop: Hop) {
+        let arrival = if self.links[link as usize].to & HOST != 0 {
+            self.at_host(arrival)
+        } else {
+            arrival
+        };
         let flying = &mut self.links[link as usize].flying;
         if flying.is_empty() {
             self.wheel.schedule(link, arrival);
@@ -257,13 +267,17 @@ impl Simulation {
         connection.in_network += 1;
         let body = self.bodies.insert(Body::segment(at, &segment));
         // Checked with the configuration: payload and header fit 16 bits.
-        let bytes = config.header + segment.len as u16;
+        let bytes = if segment.syn {
+            config.syn_bytes()
+        } else {
+            config.header + segment.len as u16
+        };
         // RFC 3168 section 6.1.5: a retransmission is not ECN-capable. DCTCP's is, as
         // in Linux.
         let capable = match config.ecn {
             Ecn::Off => false,
             Ecn::Classic => !segment.syn && !segment.retransmission,
-            Ecn::Dctcp => !segment.syn,
+            Ecn::Dctcp => !segment.syn || config.kernel_tick.is_some(),
         };
         let hop = Hop::new(
             body,

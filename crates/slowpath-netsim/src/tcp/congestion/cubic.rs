@@ -6,20 +6,20 @@ use super::hystart::HyStart;
 use slowpath_switch::{Span, Time};
 
 /// beta_cubic = 717/1024 = 0.7 (section 4.6).
-const BETA: u64 = 717;
+pub(super) const BETA: u64 = 717;
 /// The unit of beta.
-const UNIT: u64 = 1024;
+pub(super) const UNIT: u64 = 1024;
 /// Time is counted in 1/1024 s.
-const TICKS: u64 = 1024;
+pub(super) const TICKS: u64 = 1024;
 /// C = 0.4 = 410/1024 (section 5; Linux: `bic_scale * 10`).
-const C: u64 = 410;
+pub(super) const C: u64 = 410;
 /// Section 4.3: alpha of the Reno-friendly region is 3 (1 - beta) / (1 + beta) = 9/17 in
 /// Linux's rounding: a segment more for every 15/8 windows.
-const FRIENDLY_EIGHTHS: u64 = 15;
+pub(super) const FRIENDLY_EIGHTHS: u64 = 15;
 /// Linux: at least 5 % a round trip before the first loss.
-const FIRST_GROWTH: u32 = 20;
+pub(super) const FIRST_GROWTH: u32 = 20;
 /// Linux: at most half a segment an acknowledged one.
-const FASTEST: u32 = 2;
+pub(super) const FASTEST: u32 = 2;
 const PICOSECONDS: u64 = 1_000_000_000_000;
 
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ fn ticks(span: Span) -> u64 {
 }
 
 /// The largest integer whose cube is not above `value`.
-fn cube_root(value: u128) -> u64 {
+pub(super) fn cube_root(value: u128) -> u64 {
     let mut root = 0u128;
     // Values stay below 2^20 * 2^31.4 * ... < 2^54, roots below 2^18.
     for bit in (0..20).rev() {

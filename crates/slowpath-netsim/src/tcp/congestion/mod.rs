@@ -2,11 +2,13 @@
 //! The congestion window: how it grows on ACKs and what a loss or a mark leaves of it.
 
 mod cubic;
+mod cubic_ticks;
 mod dctcp;
 mod hystart;
 
 use super::config::{Algorithm, MAX_WINDOW, TcpConfig};
 use cubic::Cubic;
+use cubic_ticks::TickedCubic;
 use dctcp::Dctcp;
 use slowpath_switch::{Span, Time};
 
@@ -52,6 +54,7 @@ enum Law {
     Fixed,
     NewReno,
     Cubic(Cubic),
+    Ticked(Box<TickedCubic>),
     Dctcp(Dctcp),
 }
 
@@ -65,7 +68,10 @@ impl Congestion {
             law: match config.algorithm {
                 Algorithm::Fixed => Law::Fixed,
                 Algorithm::NewReno => Law::NewReno,
-                Algorithm::Cubic { hystart } => Law::Cubic(Cubic::new(hystart)),
+                Algorithm::Cubic { hystart } => match config.kernel_tick {
+                    Some(tick) => Law::Ticked(Box::new(TickedCubic::new(tick, hystart))),
+                    None => Law::Cubic(Cubic::new(hystart)),
+                },
                 Algorithm::Dctcp => Law::Dctcp(Dctcp::new()),
             },
         }
@@ -94,11 +100,25 @@ impl Congestion {
         }
     }
 
+    /// An acknowledgment measured a round trip.
+    #[inline]
+    pub fn measured(&mut self, now: Time, rtt: Span) {
+        if let Law::Ticked(cubic) = &mut self.law {
+            cubic.measured(now, rtt);
+        }
+    }
+
     /// An ACK outside recovery that may raise the window.
     #[inline]
     pub fn grow(&mut self, config: &TcpConfig, growth: &Growth) {
         let mut acked = growth.acked;
         if let (Law::Cubic(cubic), Some(rtt)) = (&mut self.law, growth.rtt)
+            && self.window < self.ssthresh
+            && cubic.leaves_slow_start(self.window, growth, rtt)
+        {
+            self.ssthresh = self.window;
+        }
+        if let (Law::Ticked(cubic), Some(rtt)) = (&mut self.law, growth.rtt)
             && self.window < self.ssthresh
             && cubic.leaves_slow_start(self.window, growth, rtt)
         {
@@ -130,6 +150,7 @@ impl Congestion {
         }
         let per_segment = match &mut self.law {
             Law::Cubic(cubic) => cubic.acks_per_segment(self.window, acked, growth),
+            Law::Ticked(cubic) => cubic.acks_per_segment(self.window, acked, growth),
             _ => self.window,
         };
         self.additive(per_segment, acked);
@@ -159,6 +180,7 @@ impl Congestion {
         self.ssthresh = match &mut self.law {
             Law::Fixed => return,
             Law::Cubic(cubic) => cubic.reduced(window),
+            Law::Ticked(cubic) => cubic.reduced(window),
             // RFC 8257 section 3.4: to a loss DCTCP reacts like any other.
             Law::NewReno | Law::Dctcp(_) => window / 2,
         }
@@ -180,15 +202,19 @@ impl Congestion {
     /// The retransmission timer expired; [`Congestion::on_loss`] came before.
     pub fn on_timeout(&mut self) {
         self.count = 0;
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.forget();
+        match &mut self.law {
+            Law::Cubic(cubic) => cubic.forget(),
+            Law::Ticked(cubic) => cubic.forget(),
+            _ => {}
         }
     }
 
     /// The sender had nothing to send for `idle` and begins again.
-    pub fn on_restart(&mut self, config: &TcpConfig, idle: Span, timeout: Span) {
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.shift(idle);
+    pub fn on_restart(&mut self, config: &TcpConfig, now: Time, idle: Span, timeout: Span) {
+        match &mut self.law {
+            Law::Cubic(cubic) => cubic.shift(idle),
+            Law::Ticked(cubic) => cubic.shift(now, idle),
+            _ => {}
         }
         if !config.slow_start_after_idle || idle <= timeout || matches!(self.law, Law::Fixed) {
             return;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sending end.
 
-pub(crate) mod offload;
+pub(crate) mod buffer;
+mod offload;
 mod recovery;
+mod ticking;
 mod timers;
 mod undo;
 
@@ -58,6 +60,8 @@ const RACK_PERSISTS: u32 = 16;
 enum Setup {
     Due,
     Sent,
+    /// The answer to the SYN's answer is due: with [`TcpConfig::kernel_tick`].
+    Confirm,
     Done,
 }
 
@@ -87,6 +91,9 @@ pub struct Sender {
     reorder_at: Time,
     /// Expiries of the retransmission timer in a row.
     backoff: u32,
+    /// How often the timeout was doubled since the last round trip that was measured
+    /// (`icsk_backoff`): with [`TcpConfig::kernel_tick`].
+    stretch: u32,
     probe_due: bool,
     /// Where the stream ended when a probe went out; `None` without one.
     probe_end: Option<u64>,
@@ -94,15 +101,13 @@ pub struct Sender {
     reordering: bool,
     /// Quarters of the least round trip in RACK's reordering window.
     reorder_steps: u32,
+    /// Whether the acknowledgment at hand set the end of RACK's tolerance.
+    tolerates: bool,
     reorder_persist: u32,
     reorder_round: u64,
     cwr_due: bool,
-    /// Segments of the present burst that may follow, and where the writing of what is
-    /// written last began: with [`TcpConfig::kernel_tick`].
-    burst: u32,
-    burst_ends: bool,
-    alone: bool,
-    written_from: u64,
+    /// With [`TcpConfig::kernel_tick`].
+    offload: Option<Box<offload::Offload>>,
     /// What a reduction would give back.
     before: Option<undo::Before>,
     /// When the timer expired last.
@@ -149,18 +154,17 @@ impl Sender {
             probe_at: NEVER,
             reorder_at: NEVER,
             backoff: 0,
+            stretch: 0,
             probe_due: false,
             probe_end: None,
             probe_was_new: false,
             reordering: false,
             reorder_steps: 1,
+            tolerates: false,
             reorder_persist: 0,
             reorder_round: 0,
             cwr_due: false,
-            burst: 0,
-            burst_ends: false,
-            alone: false,
-            written_from: 0,
+            offload: config.kernel_tick.map(|_| Box::default()),
             before: None,
             lost_at: Time::ZERO,
             frto: false,
@@ -188,10 +192,12 @@ impl Sender {
         if self.board.out() == 0 && self.counts.segments > 0 {
             let idle = now.since(self.last_sent);
             let timeout = self.rtt.timeout(config, 0);
-            self.congestion.on_restart(config, idle, timeout);
+            self.congestion.on_restart(config, now, idle, timeout);
         }
-        self.written_from = self.written;
         self.written = self.written.saturating_add(bytes);
+        if let Some(offload) = &mut self.offload {
+            offload.buffer.wake();
+        }
     }
 
     /// When [`Sender::on_deadline`] is due; `None` while nothing is awaited.
@@ -205,7 +211,7 @@ impl Sender {
     #[inline]
     pub fn wants_to_send(&self, config: &TcpConfig) -> bool {
         if self.setup != Setup::Done {
-            return self.setup == Setup::Due;
+            return matches!(self.setup, Setup::Due | Setup::Confirm);
         }
         self.probe_due
             || self.forced && self.may_resend()
@@ -266,6 +272,9 @@ impl Sender {
                 return Some(segment);
             }
         }
+        if self.offload.is_some() {
+            return self.poll_as_linux(config, now);
+        }
         let room = self.has_room(config);
         if (room || self.forced)
             && self.may_resend()
@@ -279,51 +288,57 @@ impl Sender {
             return None;
         }
         let len = self.new_segment(config)?;
-        if config.kernel_tick.is_some() && !self.may_burst(config, now) {
-            return None;
-        }
         Some(self.fresh(config, now, len))
     }
 
     fn open(&mut self, config: &TcpConfig, now: Time) -> Option<Segment> {
-        if self.setup != Setup::Due {
-            return None;
+        let syn = self.setup == Setup::Due;
+        match self.setup {
+            Setup::Due => {
+                self.setup = Setup::Sent;
+                self.last_sent = now;
+                self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
+            }
+            Setup::Confirm => self.setup = Setup::Done,
+            Setup::Sent | Setup::Done => return None,
         }
-        self.setup = Setup::Sent;
-        self.last_sent = now;
-        self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
         Some(Segment {
             seq: 0,
             len: 0,
             retransmission: self.backoff > 0,
             cwr: false,
             push: false,
-            syn: true,
-            echo: Time::ZERO,
+            syn,
+            echo: self.echo,
         })
     }
 
     #[inline]
     fn fresh(&mut self, config: &TcpConfig, now: Time, len: u32) -> Segment {
         let seq = self.next;
+        let out_before = self.board.out();
         self.next += u64::from(len);
         self.board.push(now, self.next, len);
         self.last_sent = now;
         self.counts.segments += 1;
         self.prr_out += 1;
-        if self.rto_at == NEVER {
-            // RFC 6298 (5.1).
-            self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
+        if config.kernel_tick.is_some() {
+            self.after_new_data(config, now, out_before);
+        } else {
+            // tcp_cwnd_validate: how much of the window this round trip uses.
+            self.note_usage(self.pipe() >= self.congestion.window);
+            if self.rto_at == NEVER {
+                // RFC 6298 (5.1).
+                self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
+            }
+            self.schedule_probe(config, now);
         }
-        // tcp_cwnd_validate: how much of the window this round trip uses.
-        self.note_usage(self.pipe() >= self.congestion.window);
-        self.schedule_probe(config, now);
         Segment {
             seq,
             len,
             retransmission: false,
             cwr: core::mem::take(&mut self.cwr_due),
-            push: config.kernel_tick.is_some() && (self.burst_ends || self.next == self.written),
+            push: false,
             syn: false,
             echo: self.echo,
         }
@@ -345,7 +360,12 @@ impl Sender {
         self.counts.segments += 1;
         self.counts.retransmissions += 1;
         self.prr_out += 1;
-        if seq == self.una || self.rto_at == NEVER {
+        if config.kernel_tick.is_some() {
+            // tcp_xmit_retransmit_queue.
+            if seq == self.una && self.reorder_at == NEVER {
+                self.set_timeout(config, now);
+            }
+        } else if seq == self.una || self.rto_at == NEVER {
             self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
         }
         Segment {
@@ -353,7 +373,8 @@ impl Sender {
             len,
             retransmission: true,
             cwr: false,
-            push: false,
+            // The end of the last write.
+            push: config.kernel_tick.is_some() && seq + u64::from(len) == self.written,
             syn: false,
             echo: self.echo,
         }
@@ -377,6 +398,9 @@ impl Sender {
         let mut delivered = Delivered::default();
         let advanced = ack.ack > self.una;
         let mut duplicate = false;
+        if config.kernel_tick.is_some() {
+            self.board.begin_ack();
+        }
         if !ack.sack.is_empty() && config.sack {
             duplicate = ack.sack.duplicate;
             let blocks = &ack.sack.as_slice()[usize::from(duplicate)..];
@@ -394,23 +418,40 @@ impl Sender {
         } else if self.board.out() == 0 {
             return;
         }
-        let rtt = delivered.first_sent.map(|sent| now.since(sent));
-        if let Some(rtt) = rtt {
-            self.rtt.sample(config, rtt, self.una, self.next);
-        }
+        let kernel = config.kernel_tick.is_some();
+        let rtt = if kernel {
+            let measured = Self::kernel_rtt(now, &delivered);
+            if let Some((rtt, least)) = measured {
+                self.rtt.measured(config, rtt, least, self.una, self.next);
+                self.stretch = 0;
+            }
+            if let Some((_, latest)) = measured {
+                self.congestion.measured(now, latest);
+            }
+            measured.map(|(_, latest)| latest)
+        } else {
+            let rtt = delivered.first_sent.map(|sent| now.since(sent));
+            if let Some(rtt) = rtt {
+                self.rtt.sample(config, rtt, self.una, self.next);
+            }
+            rtt
+        };
         if !config.sack {
             self.count_duplicates(advanced, window_moved, &mut delivered);
         }
         self.congestion
             .delivered(delivered.segments, ack.ece, self.una, self.next);
         if let Some(end) = self.probe_end {
-            if ack.ack >= end {
+            if kernel {
+                self.judge_probe_as_linux(end, ack.ack, duplicate, &delivered);
+            } else if ack.ack >= end {
                 self.judge_probe(end, ack.ack, duplicate);
             } else if duplicate {
                 self.probe_end = None;
             }
         }
-        if advanced {
+        let resets = kernel && self.resets_timer(now, advanced, &delivered);
+        if advanced && !kernel {
             self.rto_at = if self.board.out() == 0 {
                 NEVER
             } else {
@@ -423,6 +464,7 @@ impl Sender {
         } else {
             self.doubt_recovery(config);
         }
+        self.tolerates = false;
         let lost = if self.phase == Phase::Open
             && self.board.sacked() + self.board.lost() + self.dup_acks == 0
         {
@@ -431,6 +473,9 @@ impl Sender {
             self.look_for_losses(config, now, advanced, duplicate)
         };
         self.react(config, ack, lost, advanced, &delivered);
+        if resets && !self.tolerates && !self.await_probe(config, now, true) {
+            self.rearm_timeout(config, now);
+        }
         if advanced && !ack.ece {
             // RFC 3168 section 6.1.2: an echo raises nothing.
             let most_out = self.most_out;
@@ -450,7 +495,9 @@ impl Sender {
                 self.congestion.grow(config, &growth);
             }
         }
-        if advanced {
+        if kernel {
+            self.prepare_burst(config);
+        } else if advanced {
             self.schedule_probe(config, now);
         }
     }
@@ -459,7 +506,11 @@ impl Sender {
         if !ack.syn || self.setup != Setup::Sent {
             return;
         }
-        self.setup = Setup::Done;
+        self.setup = if config.kernel_tick.is_some() {
+            Setup::Confirm
+        } else {
+            Setup::Done
+        };
         self.right_edge = u64::from(ack.window);
         self.rto_at = NEVER;
         if self.backoff == 0 {
@@ -467,6 +518,7 @@ impl Sender {
             self.rtt.sample(config, rtt, self.una, self.next);
         }
         self.backoff = 0;
+        self.prepare_burst(config);
     }
 
     /// Whether all that was written was acknowledged.

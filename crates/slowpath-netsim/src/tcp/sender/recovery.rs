@@ -60,7 +60,14 @@ impl Sender {
             }
             LossDetection::Rack => {
                 self.adapt_reordering(duplicate);
-                self.rack(config, now)
+                if config.kernel_tick.is_none() {
+                    self.rack(config, now)
+                } else if self.board.take_advanced() {
+                    // tcp_rack_mark_lost.
+                    self.rack_as_linux(config, now)
+                } else {
+                    0
+                }
             }
         }
     }
@@ -69,6 +76,19 @@ impl Sender {
         let window = self.reordering_window();
         let (lost, wait) = self.board.find_lost_by_time(now, window);
         self.reorder_at = wait.map_or(NEVER, |wait| config.expiry(now, wait + config.least_wait()));
+        lost
+    }
+
+    /// The wait for the end of the tolerance takes the timer.
+    fn rack_as_linux(&mut self, config: &TcpConfig, now: Time) -> u32 {
+        let window = self.reordering_window();
+        let (lost, wait) = self.board.find_lost_by_time(now, window);
+        if let Some(wait) = wait {
+            self.tolerates = true;
+            self.rto_at = NEVER;
+            self.probe_at = NEVER;
+            self.reorder_at = config.expiry(now, wait + config.least_wait());
+        }
         lost
     }
 
@@ -175,7 +195,12 @@ impl Sender {
         }
         self.phase = Phase::Recovery;
         self.recovery_point = self.next;
-        self.probe_at = NEVER;
+        if config.kernel_tick.is_some() {
+            // tcp_init_cwnd_reduction.
+            self.probe_end = None;
+        } else {
+            self.probe_at = NEVER;
+        }
         if !config.proportional_rate_reduction {
             self.congestion.window = self.congestion.ssthresh;
             self.forced = true;
@@ -190,6 +215,10 @@ impl Sender {
         self.phase = Phase::Reduced;
         self.recovery_point = self.next;
         self.cwr_due = true;
+        if config.kernel_tick.is_some() {
+            // tcp_init_cwnd_reduction.
+            self.probe_end = None;
+        }
         if !config.proportional_rate_reduction {
             self.congestion.window = self.congestion.window.min(self.congestion.ssthresh);
         }

@@ -2,7 +2,7 @@
 //! The retransmission timer and tail loss probes.
 
 use super::{NEVER, Phase, Sender, Setup};
-use crate::tcp::config::TcpConfig;
+use crate::tcp::config::{LossDetection, TcpConfig};
 use crate::tcp::segment::Segment;
 use slowpath_switch::{Span, Time};
 
@@ -10,10 +10,16 @@ impl Sender {
     /// RFC 8985 section 7.3: new data if there is, else the last segment again.
     pub(super) fn probe(&mut self, config: &TcpConfig, now: Time) -> Option<Segment> {
         self.counts.probes += 1;
-        let segment = match self.new_segment(config) {
-            Some(len) => {
+        let fresh = if self.offload.is_some() {
+            self.probe_as_linux(config, now)
+        } else {
+            let len = self.new_segment(config);
+            len.map(|len| self.fresh(config, now, len))
+        };
+        let segment = match fresh {
+            Some(segment) => {
                 self.probe_was_new = true;
-                self.fresh(config, now, len)
+                segment
             }
             None => {
                 let (end, len) = self.board.probe(now)?;
@@ -23,7 +29,7 @@ impl Sender {
         };
         self.probe_end = Some(self.next);
         self.probe_at = NEVER;
-        self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
+        self.set_timeout(config, now);
         Some(segment)
     }
 
@@ -72,6 +78,10 @@ impl Sender {
     pub fn on_deadline(&mut self, config: &TcpConfig, now: Time) {
         if self.probe_at <= now {
             // Instead of the timer, where both are due (RFC 8985 section 7.2).
+            if config.kernel_tick.is_some() && self.probe_end.is_some() {
+                // One at a time (tcp_send_loss_probe).
+                return self.rearm_timeout(config, now);
+            }
             self.probe_at = NEVER;
             self.probe_due = true;
             self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
@@ -79,6 +89,9 @@ impl Sender {
         }
         if self.rto_at <= now {
             return self.on_timeout(config, now);
+        }
+        if self.reorder_at <= now && config.kernel_tick.is_some() {
+            return self.tolerance_over(config, now);
         }
         if self.reorder_at <= now {
             self.reorder_at = NEVER;
@@ -115,13 +128,18 @@ impl Sender {
         self.new_only = false;
         self.lost_at = now;
         self.congestion.on_timeout();
-        self.board.lose_all();
+        if config.kernel_tick.is_some() && config.loss_detection == LossDetection::Rack {
+            self.board.lose_old(now);
+        } else {
+            self.board.lose_all();
+        }
         self.dup_acks = 0;
         self.phase = Phase::Loss;
         self.recovery_point = self.next;
         self.congestion.window = self.pipe() + 1;
         self.backoff += 1;
-        self.rto_at = config.expiry(now, self.rtt.timeout(config, self.backoff));
+        self.stretch += 1;
+        self.set_timeout(config, now);
         self.probe_at = NEVER;
         self.reorder_at = NEVER;
         self.probe_due = false;
