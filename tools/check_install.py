@@ -8,23 +8,36 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import run_tests
 
 
-def interpreter():
-    """A Python with PyYAML, if there is one: Debian's, where another stands before it."""
-    for python in (sys.executable, "/usr/bin/python3"):
-        if os.path.exists(python) and subprocess.run(
-                [python, "-c", "import yaml"], stderr=subprocess.DEVNULL).returncode == 0:
-            return python
-    return sys.executable
+# PyPI's, with the JSON schemas of every Kubernetes version.
+VALIDATOR = "kubernetes-validate==1.37.0"
+
+
+def validator():
+    """Puts the manifest's validator on the PATH, from the user's cache; the test of it is
+    skipped where it cannot be had."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "slowpath"
+    there = cache / VALIDATOR.replace("==", "-")
+    if not (there / "complete").exists():
+        try:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", there], check=True)
+            subprocess.run([there / "bin/pip", "install", "--quiet", "--disable-pip-version-check",
+                            VALIDATOR], check=True)
+            (there / "complete").touch()
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"check_install: going on without {VALIDATOR}: {error}")
+    os.environ["PATH"] += f":{there / 'bin'}"
 
 
 def main():
     os.environ["SLOWPATH_TARGET"] = os.path.abspath(sys.argv[1])
+    validator()
     tally = run_tests.run("check-install", [
-        interpreter(), "-m", "unittest", "discover", "-v", "-s", "packaging/tests",
+        sys.executable, "-m", "unittest", "discover", "-v", "-s", "packaging/tests",
         "-p", "*_test.py"])
     print()
     for test, reason in sorted(tally.skipped):
