@@ -520,8 +520,12 @@ impl Agent {
         self.book.log_error()
     }
 
-    /// Saves a summary of every living connection and closes the log.
+    /// Polls once more, for what closed since the last time, saves a summary of every living
+    /// connection and closes the log.
     pub fn finish(mut self) -> FinishReport {
+        self.pace = None;
+        // If it fails, what was read until then is logged.
+        let _ = self.poll();
         self.book.save_summaries();
         self.record_coverage(monotonic());
         let losses = self.losses();

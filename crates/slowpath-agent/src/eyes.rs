@@ -7,7 +7,7 @@ use crate::owners::descriptors;
 use rustc_hash::FxHashMap;
 use slowpath_model::{LossCounters, MonoNanos, Owner, Problem, ProblemSet, Snapshot, Tier};
 use slowpath_observe::bpf::{self, BpfTier};
-use slowpath_observe::inet_diag::{self, InetDiag};
+use slowpath_observe::inet_diag::{self, Elsewhere, InetDiag};
 use slowpath_observe::{Call, Feature, FeatureState, PollReport, ProgramCost, Sink, monotonic};
 
 /// Which tier to use.
@@ -83,6 +83,7 @@ pub(crate) enum Eyes {
     Bpf(Box<BpfTier>),
     InetDiag {
         tier: Box<InetDiag>,
+        elsewhere: Box<Elsewhere>,
         out: Vec<Snapshot>,
         inodes: FxHashMap<u64, u32>,
     },
@@ -169,6 +170,7 @@ impl Eyes {
                 };
                 let eyes = Eyes::InetDiag {
                     tier: Box::new(tier),
+                    elsewhere: Box::new(Elsewhere::new(options)),
                     out: Vec::new(),
                     inodes: FxHashMap::default(),
                 };
@@ -184,26 +186,35 @@ impl Eyes {
     pub(crate) fn poll(&mut self, sink: &mut impl Sink) -> Result<PollReport, PollError> {
         match self {
             Eyes::Bpf(tier) => Ok(tier.poll(sink)?),
-            Eyes::InetDiag { tier, out, inodes } => {
+            Eyes::InetDiag {
+                tier,
+                elsewhere,
+                out,
+                inodes,
+            } => {
                 let at: MonoNanos = monotonic();
                 out.clear();
                 let report = tier.poll(out)?;
-                for (snapshot, key) in out.iter().zip(tier.keys()) {
+                let mut see = |snapshot: &Snapshot, inode| {
                     if snapshot.closed {
                         inodes.remove(&snapshot.id.cookie);
                     } else {
-                        inodes.insert(snapshot.id.cookie, key.inode);
+                        inodes.insert(snapshot.id.cookie, inode);
                     }
                     sink.see(snapshot);
+                };
+                for (snapshot, key) in out.iter().zip(tier.keys()) {
+                    see(snapshot, key.inode);
                 }
+                let others = elsewhere.poll(see);
                 Ok(PollReport {
                     at,
-                    visited: report.seen,
-                    live: report.seen,
-                    missed: report.dropped,
-                    repeats: report.repeated,
-                    emitted: report.emitted - report.closed,
-                    closed: report.closed,
+                    visited: report.seen + others.seen,
+                    live: report.seen + others.seen,
+                    missed: report.dropped + others.dropped,
+                    repeats: report.repeated + others.repeated,
+                    emitted: report.emitted + others.emitted - report.closed - others.closed,
+                    closed: report.closed + others.closed,
                     left_over: 0,
                     passes: 1,
                     walked: true,

@@ -9,6 +9,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 /// First argument of a child.
 pub const ARGUMENT: &str = "farm-child";
 
+/// Last argument of a child in its parent's network namespace, of one in its own.
+const HERE: &str = "here";
+const APART: &str = "apart";
+
 /// Pairs of sockets a child holds at most.
 const PAIRS: usize = 4_500;
 
@@ -24,20 +28,35 @@ impl Farm {
     /// # Errors
     /// If a child cannot be started or ends early.
     pub fn plant(sockets: usize) -> io::Result<Self> {
-        let mut left = sockets.div_ceil(2);
+        let pairs = sockets.div_ceil(2);
+        let full = std::iter::repeat_n(PAIRS, pairs / PAIRS);
+        Self::of(
+            full.chain([pairs % PAIRS].into_iter().filter(|n| *n > 0)),
+            HERE,
+        )
+    }
+
+    /// The same sockets in `busy` network namespaces of their own, as many in each, besides
+    /// `empty` namespaces without any.
+    ///
+    /// # Errors
+    /// If a child cannot be started or may not have a namespace.
+    pub fn plant_apart(sockets: usize, busy: usize, empty: usize) -> io::Result<Self> {
+        let each = sockets.div_ceil(2 * busy);
+        let pairs = std::iter::repeat_n(each, busy).chain(std::iter::repeat_n(0, empty));
+        Self::of(pairs, APART)
+    }
+
+    fn of(children: impl Iterator<Item = usize>, place: &str) -> io::Result<Self> {
         let mut farm = Farm {
             children: Vec::new(),
-            sockets: left * 2,
+            sockets: 0,
         };
-        while left > 0 {
-            let pairs = left.min(PAIRS);
-            left -= pairs;
+        for pairs in children {
+            farm.sockets += 2 * pairs;
+            let number = farm.children.len().to_string();
             let mut child = Command::new(std::env::current_exe()?)
-                .args([
-                    ARGUMENT,
-                    &pairs.to_string(),
-                    &farm.children.len().to_string(),
-                ])
+                .args([ARGUMENT, &pairs.to_string(), &number, place])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()?;
@@ -87,19 +106,33 @@ impl Drop for Farm {
     }
 }
 
-/// The child's part: `farm-child PAIRS NUMBER`.
+/// The child's part: `farm-child PAIRS NUMBER here|apart`.
 ///
 /// # Errors
 /// If its sockets cannot be opened.
-pub fn child(pairs: usize, number: u8) -> io::Result<()> {
+pub fn child(pairs: usize, number: u8, place: &str) -> io::Result<()> {
+    if place == APART {
+        // SAFETY: changes this process's network namespace only; it has one thread.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let up = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status()?;
+        if !up.success() {
+            return Err(io::Error::other(format!("ip link set lo up: {up}")));
+        }
+    }
     let address = Ipv4Addr::new(127, 77, number, 1);
-    let listener = TcpListener::bind(SocketAddr::from((address, 0)))?;
-    let port = listener.local_addr()?;
     let mut connections = Vec::with_capacity(pairs);
-    for _ in 0..pairs {
-        let client = TcpStream::connect(port)?;
-        let (server, _) = listener.accept()?;
-        connections.push((client, server));
+    if pairs > 0 {
+        let listener = TcpListener::bind(SocketAddr::from((address, 0)))?;
+        let port = listener.local_addr()?;
+        for _ in 0..pairs {
+            let client = TcpStream::connect(port)?;
+            let (server, _) = listener.accept()?;
+            connections.push((client, server));
+        }
     }
     let mut stdout = io::stdout();
     stdout.write_all(b"ready\n")?;

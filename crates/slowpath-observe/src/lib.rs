@@ -17,7 +17,7 @@ pub mod mlab;
 pub mod tcp_info;
 
 mod mapped;
-mod namespaces;
+pub mod namespaces;
 mod probes;
 mod wire;
 

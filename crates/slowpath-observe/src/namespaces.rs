@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network namespaces: finding them and doing something in each.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,40 +18,57 @@ pub(crate) fn own_inode() -> u32 {
 /// others is not permitted. Returns how often that was refused: for a namespace, or for a
 /// process whose namespace may not even be known.
 pub(crate) fn in_each(work: impl Fn() + Sync) -> usize {
+    in_new(&mut HashSet::new(), work)
+}
+
+/// The same, but not in the namespaces whose inode numbers are in `seen`, and adds those in
+/// which it did.
+pub(crate) fn in_new(seen: &mut HashSet<u32>, work: impl Fn() + Sync) -> usize {
     let mut refused = 0;
-    let mut seen = HashSet::from([own_inode()]);
-    work();
+    if seen.insert(own_inode()) {
+        work();
+    }
     let mut others = Vec::new();
     for path in candidates() {
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(error) => {
-                refused += usize::from(error.kind() == io::ErrorKind::PermissionDenied);
-                continue;
-            }
-        };
-        if let Ok(meta) = file.metadata()
-            && seen.insert(meta.ino() as u32)
-        {
-            others.push(file);
+        // A look at the number is cheaper than opening it.
+        match fs::metadata(&path) {
+            Ok(meta) if !seen.insert(meta.ino() as u32) => {}
+            Ok(_) => others.extend(File::open(path)),
+            Err(error) => refused += usize::from(error.kind() == io::ErrorKind::PermissionDenied),
         }
     }
-    if others.is_empty() {
-        return refused;
+    refused + within(&others, |_| work())
+}
+
+/// Runs `work` in each of those namespaces, on a thread of its own; returns how many may not
+/// be entered.
+pub(crate) fn within(namespaces: &[File], work: impl Fn(&File) + Sync) -> usize {
+    if namespaces.is_empty() {
+        return 0;
     }
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for namespace in &others {
-                // SAFETY: changes only this thread's namespace; the thread ends here.
-                if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
-                    work();
-                } else {
-                    refused += 1;
-                }
+    let enter = || {
+        let mut refused = 0;
+        for namespace in namespaces {
+            // SAFETY: changes only this thread's namespace; the thread ends here.
+            if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
+                work(namespace);
+            } else {
+                refused += 1;
             }
-        });
-    });
-    refused
+        }
+        refused
+    };
+    std::thread::scope(|scope| scope.spawn(enter).join().unwrap_or(namespaces.len()))
+}
+
+/// Names of network namespaces by inode number: those that `ip netns` gave them.
+pub fn names() -> HashMap<u32, String> {
+    let named = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let name = |entry: fs::DirEntry| {
+        let inode = fs::metadata(entry.path()).ok()?.ino() as u32;
+        Some((inode, entry.file_name().into_string().ok()?))
+    };
+    named.filter_map(name).collect()
 }
 
 /// Where namespaces can be entered: names under `/run/netns`, and processes.

@@ -425,6 +425,32 @@ fn connections_older_than_the_agent_are_seen_in_every_namespace() {
     });
 }
 
+/// Once its thread has ended, no process and no name leads to the namespace: only the
+/// sockets keep it.
+#[test]
+fn older_connections_in_a_namespace_that_only_they_keep_alive_are_seen() {
+    let test = "older_connections_in_a_namespace_that_only_they_keep_alive_are_seen";
+    let (sender, receiver) = std::sync::mpsc::channel();
+    in_fresh_namespace(test, || {
+        sender.send(pair("127.0.0.1:0", "127.0.0.1")).unwrap();
+    });
+    let Ok((mut client, mut server)) = receiver.try_recv() else {
+        return; // skipped, and said
+    };
+    match BpfTier::open(&Options::default()) {
+        Err(error) => println!("SKIPPED {test}: {error}"),
+        Ok(mut tier) => {
+            let (living, _) = poll(&mut tier);
+            for socket in [&client, &server] {
+                assert_eq!(living[&cookie(socket)].id.start, MonoNanos(0));
+            }
+            exchange(&mut client, &mut server, 100);
+            assert!(poll(&mut tier).0.contains_key(&cookie(&client)));
+            assert_eq!(tier.seed(), 0, "all were found at the start");
+        }
+    }
+}
+
 /// SumRTT and CountRTT against the kernel's own smoothed RTT: the smoothed value computed
 /// from the samples by RFC 6298's rule must be the kernel's.
 #[test]

@@ -6,9 +6,9 @@
 mod sockets;
 
 use slowpath_model::{Micros, Origin, Snapshot, TcpState, Tier};
-use slowpath_observe::inet_diag::{InetDiag, Options};
+use slowpath_observe::inet_diag::{Elsewhere, InetDiag, Options};
 use sockets::{cookie, enter_namespace, in_fresh_namespace, option, pair};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -380,5 +380,77 @@ fn churn_hides_no_connection() {
             polling.store(false, Ordering::Relaxed);
             assert!(churn.join().unwrap() > 0);
         });
+    });
+}
+
+/// A namespace that appears is looked into, one without sockets is not dumped, and one that
+/// vanishes is let go: all that from another namespace, with the connections' own cookies.
+#[test]
+fn other_namespaces_are_found_followed_and_let_go() {
+    use std::sync::mpsc::channel;
+    in_fresh_namespace("other_namespaces_are_found_followed_and_let_go", || {
+        let options = Options {
+            changed_only: true,
+            ..Options::default()
+        };
+        let own = std::fs::metadata("/proc/thread-self/ns/net").unwrap();
+        let mut elsewhere = Elsewhere::new(options);
+        let (sockets, opened) = channel();
+        let (end, ended) = channel::<()>();
+        // A namespace of a process of its own: threads' namespaces are no way to be found.
+        let mut child = std::process::Command::new("unshare")
+            .args(["--net", "sleep", "1000"])
+            .spawn()
+            .unwrap();
+        let path = format!("/proc/{}/ns/net", child.id());
+        let inode =
+            |path: &str| std::fs::metadata(path).map(|m| std::os::unix::fs::MetadataExt::ino(&m));
+        let first = std::os::unix::fs::MetadataExt::ino(&own);
+        let parent = inode("/proc/self/ns/net").unwrap();
+        while inode(&path).is_ok_and(|i| i == parent || i == first) {
+            std::thread::yield_now();
+        }
+        let there = inode(&path).unwrap() as u32;
+        let file = std::fs::File::open(&path).unwrap();
+        let holder = std::thread::spawn(move || {
+            // SAFETY: changes this thread's namespace only.
+            let done = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
+            assert_eq!(done, 0);
+            sockets::bring_up_loopback().unwrap();
+            let pair = pair("127.0.0.1:0", "127.0.0.1");
+            sockets.send((cookie(&pair.0), cookie(&pair.1))).unwrap();
+            let _ = ended.recv();
+            drop(pair);
+        });
+        let (client, server) = opened.recv().unwrap();
+        let mut seen = HashMap::new();
+        elsewhere.poll(|s, inode| {
+            if s.id.netns == there {
+                seen.insert(s.id.cookie, inode);
+            }
+        });
+        assert!(seen.len() == 2 && seen.contains_key(&client) && seen.contains_key(&server));
+        assert!(seen.values().all(|inode| *inode != 0));
+        assert!(elsewhere.looks_into(there));
+
+        // The process goes, the connection stays: it is still followed.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        elsewhere.search_next();
+        let report = elsewhere.poll(|_, _| {});
+        assert!(report.seen >= 2 && elsewhere.looks_into(there));
+
+        // The connection goes, too, and with it the namespace.
+        end.send(()).unwrap();
+        holder.join().unwrap();
+        let mut closed = HashSet::new();
+        while elsewhere.looks_into(there) {
+            elsewhere.poll(|s, _| {
+                if s.closed && s.id.netns == there {
+                    closed.insert(s.id.cookie);
+                }
+            });
+        }
+        assert!(closed.contains(&client) && closed.contains(&server));
     });
 }

@@ -2,7 +2,8 @@
 //! JSON objects, their keys as `docs/cli.md` lists them: units in the names, `null` for what
 //! was not measured.
 
-use crate::source::{Capabilities, FeatureState, Live, PollReport};
+use crate::netns;
+use crate::source::{BudgetState, Capabilities, FeatureState, Live, PollReport};
 use crate::tally::{Tally, share};
 use serde_json::{Map, Value, json};
 use slowpath_model::{
@@ -63,6 +64,24 @@ pub fn unknown_owners(counts: &UnknownOwners) -> Value {
     Value::Object(counts.collect())
 }
 
+/// How a CPU budget is met, or null; percentages of one core.
+pub fn budget(state: Option<BudgetState>) -> Value {
+    state.map_or(Value::Null, |s| {
+        json!({
+            "low_percent": s.budget.low() * 100.0,
+            "high_percent": s.budget.high() * 100.0,
+            "used_percent": s.used * 100.0,
+            "programs_percent": s.events.map(|share| share * 100.0),
+            "polls_per_second": s.polls,
+            "quiet_looks_per_second": s.quiet_rate,
+            "problem_looks_per_second": s.problem_rate,
+            "worst_looks_per_second": s.worst_rate,
+            "polls_left_out": s.left_out,
+            "exceeded": s.exceeded,
+        })
+    })
+}
+
 /// The names of the problems.
 pub fn problems(set: ProblemSet) -> Value {
     set.iter().map(|p| json!(p.name())).collect()
@@ -74,6 +93,8 @@ pub fn connection(live: Live<'_>) -> Map<String, Value> {
     map.insert("origin".to_owned(), json!(live.snapshot.origin));
     map.insert("state".to_owned(), json!(live.snapshot.stats.state));
     map.insert("tier".to_owned(), json!(live.snapshot.tier));
+    let name = netns::name(live.snapshot.id.netns);
+    map.insert("netns_name".to_owned(), json!(name));
     map.insert("real_peer".to_owned(), real_peer(live.real_peer));
     map
 }

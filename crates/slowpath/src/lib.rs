@@ -33,6 +33,7 @@ pub mod lab;
 pub mod listeners;
 pub mod machine;
 pub mod manual;
+pub mod netns;
 pub mod overhead;
 pub mod progress;
 pub mod render;

@@ -3,7 +3,9 @@
 
 use crate::args::{Looking, TierArg};
 use crate::failure::Failure;
-use crate::source::{Capabilities, Live, PollReport, ProgramCost, Source, SourceError};
+use crate::source::{
+    BudgetState, Capabilities, Live, PollReport, ProgramCost, Source, SourceError,
+};
 use slowpath_agent::{Agent, Config, FinishReport, LiveConnection, LiveListener, TierChoice};
 use slowpath_model::LossCounters;
 use std::path::Path;
@@ -87,6 +89,10 @@ impl Source for Machine {
 
     fn measure_programs(&mut self) -> std::io::Result<()> {
         self.agent.measure_programs()
+    }
+
+    fn budget(&self) -> Option<BudgetState> {
+        self.agent.budget()
     }
 
     fn programs(&self) -> Vec<ProgramCost> {

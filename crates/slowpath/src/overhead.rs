@@ -196,6 +196,17 @@ impl Cost {
         if self.programs.iter().any(|p| p.within_polls()) {
             lines.push("  In parentheses: runs within polls, counted there.".to_owned());
         }
+        if let Some(b) = source.budget() {
+            lines.push(format!(
+                "budget {} %: {} in the past 5 s, {} by BPF programs in others' contexts{}; looks a second: {:.2} at a connection with problems, {:.2} at another",
+                b.budget,
+                core(b.used),
+                b.events.map_or("an unknown share".to_owned(), core),
+                if b.exceeded { " (exceeded: nothing is left to slow down)" } else { "" },
+                b.problem_rate,
+                b.quiet_rate,
+            ));
+        }
         if let Some(uncounted) = &self.uncounted {
             lines.push(format!("not counted: {uncounted}"));
         }
@@ -230,6 +241,7 @@ impl Cost {
             "programs": programs,
             "programs_not_counted": self.uncounted,
             "percent_of_one_core": self.total() * 100.0,
+            "budget": json::budget(source.budget()),
             "capabilities": json::capabilities(source.capabilities()),
             "losses": json::losses(&source.losses()),
         })

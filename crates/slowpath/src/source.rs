@@ -2,7 +2,8 @@
 //! Where live connections come from: the agent, or a script in tests.
 
 pub use slowpath_agent::{
-    Capabilities, Feature, FeatureState, HistoryPoint, LiveListener, PollReport, ProgramCost,
+    BudgetState, Capabilities, Feature, FeatureState, HistoryPoint, LiveListener, PollReport,
+    ProgramCost,
 };
 
 use slowpath_model::{IntervalVerdict, LossCounters, Micros, Owner, Problem, Snapshot};
@@ -110,6 +111,10 @@ pub trait Source {
     /// # Errors
     /// What the kernel says.
     fn measure_programs(&mut self) -> std::io::Result<()>;
+    /// How the CPU budget is met, if there is one.
+    fn budget(&self) -> Option<BudgetState> {
+        None
+    }
     /// What each BPF program has cost so far; empty where the kernel does not count.
     fn programs(&self) -> Vec<ProgramCost>;
 }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use slowpath_agent::TierChoice;
-use slowpath_bench::{budget, events, farm, loss, polls, transactions};
+use slowpath_bench::{budget, events, farm, loss, namespaces, polls, transactions};
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,15 +11,19 @@ use std::time::Duration;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [farm::ARGUMENT, pairs, number] => match (pairs.parse(), number.parse()) {
-            (Ok(pairs), Ok(number)) => farm::child(pairs, number).map_err(Into::into),
-            _ => Err("farm-child PAIRS NUMBER".into()),
+        [farm::ARGUMENT, pairs, number, place] => match (pairs.parse(), number.parse()) {
+            (Ok(pairs), Ok(number)) => farm::child(pairs, number, place).map_err(Into::into),
+            _ => Err("farm-child PAIRS NUMBER here|apart".into()),
         },
         [budget::ARGUMENT, pairs, rate] => match (pairs.parse(), rate.parse()) {
             (Ok(pairs), Ok(rate)) => budget::child(pairs, rate).map_err(Into::into),
             _ => Err("busy-child PAIRS RATE".into()),
         },
         ["budget", sockets, seconds, ref rest @ ..] => budget_only(sockets, seconds, rest),
+        ["namespaces", rounds] => match rounds.parse() {
+            Ok(rounds) => ratios(rounds).map(drop),
+            Err(_) => Err("bench-poll namespaces ROUNDS".into()),
+        },
         [transactions::ARGUMENT] => transactions::child().map_err(Into::into),
         ["loss", pairs] => match pairs.parse() {
             Ok(pairs) => losses(pairs).map(drop),
@@ -31,7 +35,7 @@ fn main() -> ExitCode {
         },
         [] => bench(false),
         ["--quick"] => bench(true),
-        _ => Err("usage: bench-poll [--quick | polls SOCKETS ROUNDS | loss PAIRS | budget SOCKETS SECONDS]".into()),
+        _ => Err("usage: bench-poll [--quick | polls SOCKETS ROUNDS | loss PAIRS | namespaces ROUNDS | budget SOCKETS SECONDS]".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,6 +59,9 @@ fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
     print_polls(&ten);
     let hundred = polls::measure(100_000, rounds / 2 + 1)?;
     print_polls(&hundred);
+    let [ratio, ratio_inet_diag] = ratios(if quick { 3 } else { 9 })?;
+    let kept = kept(20_000, if quick { 40 } else { 75 }, TierChoice::Bpf)?;
+    print_budget(&kept);
     let volume = slowpath_bench::volume::measure(quick)?;
     println!("log: {volume:.2} MB a host a day");
     println!(
@@ -84,6 +91,13 @@ fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
             "collect_ns_per_socket": round(ten.collect),
             "walk_ns_per_socket": round(ten.walk),
             "ss_ns_per_socket": round(ten.ss),
+            "namespace_ratio": round(ratio),
+            "namespace_ratio_inet_diag": round(ratio_inet_diag),
+            "budget_cpu_percent": kept.settled().iter().map(|p| round(*p)).collect::<Vec<_>>(),
+            "budget_cpu_percent_min": kept.settled().iter().copied().reduce(f64::min).map(round),
+            "budget_cpu_percent_max": kept.settled().iter().copied().reduce(f64::max).map(round),
+            "budget_events_percent": kept.state.events.map(|share| round(share * 100.0)),
+            "problem_rate_ratio": round(kept.ratio),
             "mb_per_day": round(volume),
         })
     );
@@ -118,6 +132,16 @@ fn print_budget(kept: &budget::Kept) {
         kept.ratio,
         kept.state
     );
+}
+
+/// Of the BPF tier and of the inet_diag tier.
+fn ratios(rounds: usize) -> Result<[f64; 2], Box<dyn Error>> {
+    let bpf = namespaces::ratio(10_000, rounds, TierChoice::Bpf)?;
+    let inet_diag = namespaces::ratio(10_000, rounds, TierChoice::InetDiag)?;
+    println!(
+        "50 namespaces, 40 of them empty, 10,000 sockets: {bpf:.2} times the cost of one (inet_diag {inet_diag:.2})"
+    );
+    Ok([bpf, inet_diag])
 }
 
 fn print_polls(cost: &polls::PollCost) {

@@ -30,7 +30,7 @@ use load::{Loaded, load, map, ring};
 use poll::drain;
 use slowpath_model::{LossCounters, Micros, MonoNanos};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
@@ -138,6 +138,8 @@ pub enum PollError {
 /// The BPF tier.
 pub struct BpfTier {
     snapshot_link: Link,
+    /// Namespaces in which connections older than the tier were looked for.
+    walked: HashSet<u32>,
     seed_link: Option<Link>,
     seed_held_link: Option<Link>,
     owner_link: Option<Link>,
@@ -299,6 +301,7 @@ impl BpfTier {
 
         let mut tier = BpfTier {
             snapshot_link,
+            walked: HashSet::new(),
             seed_link,
             seed_held_link,
             owner_link,
@@ -361,10 +364,14 @@ impl BpfTier {
         Ok(())
     }
 
-    /// Gives storage to connections that have none, in every network namespace that a
-    /// process or a name under `/run/netns` keeps alive; returns how many there were.
-    /// After the first time, each is a connection that had been missed. Where namespaces may
-    /// not be entered, only those that a process holds are found.
+    /// Gives storage to connections that have none; returns how many there were. After the
+    /// first time, each is a connection that had been missed.
+    ///
+    /// Two ways: a walk in each network namespace that a process or a name under
+    /// `/run/netns` leads to, once in its life, since what opens later is seen when it
+    /// opens; and each time all open files, so that the cost does not grow with empty
+    /// namespaces. Only a connection that is older than the tier, held by no process, and in
+    /// a namespace to which no way leads, is not found.
     pub fn seed(&mut self) -> u64 {
         let Some(link) = &self.seed_link else {
             return 0;
@@ -376,10 +383,8 @@ impl BpfTier {
                 let _ = drain(&mut iterator);
             }
         };
-        let refused = namespaces::in_each(|| walk(link));
-        if refused > 0
-            && let Some(link) = &self.seed_held_link
-        {
+        namespaces::in_new(&mut self.walked, || walk(link));
+        if let Some(link) = &self.seed_held_link {
             walk(link);
         }
         self.shared.first().seeded.wrapping_sub(before)

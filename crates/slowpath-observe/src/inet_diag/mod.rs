@@ -12,6 +12,7 @@
 //! connection that lives and dies between two polls is never seen; a new one that its
 //! first dump skips is seen a poll later.
 
+mod elsewhere;
 mod listeners;
 mod socket;
 mod table;
@@ -19,6 +20,7 @@ mod table;
 mod tests;
 pub mod wire;
 
+pub use elsewhere::{Elsewhere, ElsewhereReport};
 pub use socket::DumpError as PollError;
 pub use table::SocketKey;
 
@@ -153,16 +155,31 @@ impl InetDiag {
     /// See [`PollError`]. `out` keeps what was read before the error; no connection is
     /// taken for closed by a poll that failed.
     pub fn poll(&mut self, out: &mut Vec<Snapshot>) -> Result<DumpReport, PollError> {
+        self.poll_families(true, true, out)
+    }
+
+    /// The same, asking only for IPv4 or IPv6: of the other there are no sockets.
+    fn poll_families(
+        &mut self,
+        v4: bool,
+        v6: bool,
+        out: &mut Vec<Snapshot>,
+    ) -> Result<DumpReport, PollError> {
         let started = crate::monotonic();
         let InetDiag {
-            socket, table, v6, ..
+            socket,
+            table,
+            v6: has_v6,
+            ..
         } = self;
         table.begin();
         let mut report = DumpReport::default();
-        report.read_all(socket, table, Family::V4, out)?;
-        if *v6 {
+        if v4 {
+            report.read_all(socket, table, Family::V4, out)?;
+        }
+        if v6 && *has_v6 {
             match report.read_all(socket, table, Family::V6, out) {
-                Err(error) if error.is_unsupported() => *v6 = false,
+                Err(error) if error.is_unsupported() => *has_v6 = false,
                 other => other?,
             }
         }

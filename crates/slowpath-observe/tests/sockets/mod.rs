@@ -30,6 +30,11 @@ pub fn enter_namespace() -> io::Result<()> {
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    bring_up_loopback()
+}
+
+/// Brings up the loopback of this thread's namespace.
+pub fn bring_up_loopback() -> io::Result<()> {
     let any = std::net::UdpSocket::bind("0.0.0.0:0")?;
     // SAFETY: ifreq is plain data.
     let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };

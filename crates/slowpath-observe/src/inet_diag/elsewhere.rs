@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The other network namespaces: a netlink socket in each, found and dropped as they come
+//! and go.
+//!
+//! A dump answers for the namespace of its socket alone, and looks through the hash table of
+//! all of them: one of an empty namespace costs as much as half a thousand connections. So
+//! a namespace is dumped only if its own count of TCP sockets
+//! (`/proc/net/sockstat`, kept open) is not zero, each family by itself.
+//!
+//! A socket keeps its namespace alive. So one whose namespace no process and no name under
+//! `/run/netns` leads to any more is closed as soon as nothing is seen in there: until then
+//! somebody holds connections, or they are about to end.
+//!
+//! Not seen: namespaces to which no such way leads when they are looked for, and those that
+//! this process may not enter.
+
+use super::{DumpReport, InetDiag, Options};
+use crate::namespaces;
+use rustc_hash::FxHashMap;
+use slowpath_model::{Micros, MonoNanos, Snapshot};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Mutex;
+
+/// Namespaces are looked for this often at most, and so rarely that it takes a hundredth of
+/// the time.
+const SEARCHES: Micros = Micros(1_000_000);
+
+/// Namespaces that are looked into besides the own one.
+const MAX: usize = 1_024;
+
+/// The count of TCP sockets in a namespace, by family.
+#[derive(Debug)]
+struct Gauge {
+    v4: File,
+    v6: Option<File>,
+}
+
+impl Gauge {
+    /// Of the calling thread's namespace.
+    fn open() -> io::Result<Self> {
+        Ok(Gauge {
+            v4: File::open("/proc/thread-self/net/sockstat")?,
+            // Not there without IPv6.
+            v6: File::open("/proc/thread-self/net/sockstat6").ok(),
+        })
+    }
+
+    /// Whether there may be sockets of IPv4, of IPv6.
+    fn read(&self) -> (bool, bool) {
+        let v6 = self.v6.as_ref();
+        (
+            in_use(&self.v4, "TCP:").is_none_or(|n| n > 0),
+            v6.is_some_and(|file| in_use(file, "TCP6:").is_none_or(|n| n > 0)),
+        )
+    }
+}
+
+/// `LABEL inuse N`; `None` if that cannot be read.
+fn in_use(file: &File, label: &str) -> Option<u64> {
+    let mut buffer = [0; 512];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    count(std::str::from_utf8(&buffer[..length]).ok()?, label)
+}
+
+fn count(text: &str, label: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
+    line.trim_start()
+        .strip_prefix("inuse ")?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
+}
+
+#[derive(Debug)]
+struct Place {
+    tier: InetDiag,
+    gauge: Gauge,
+    /// A process or a name leads there.
+    reachable: bool,
+    /// Connections at the last poll.
+    seen: u64,
+}
+
+/// Every network namespace but the one of the thread that made it.
+#[derive(Debug)]
+pub struct Elsewhere {
+    own: u32,
+    options: Options,
+    places: FxHashMap<u32, Place>,
+    next_search: MonoNanos,
+}
+
+impl Elsewhere {
+    /// Nothing is known yet: the first poll looks for namespaces.
+    pub fn new(options: Options) -> Self {
+        Elsewhere {
+            own: super::netns().unwrap_or_default(),
+            options,
+            places: FxHashMap::default(),
+            next_search: MonoNanos(0),
+        }
+    }
+
+    /// Namespaces looked into.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether the namespace with that inode number is looked into.
+    pub fn looks_into(&self, netns: u32) -> bool {
+        self.places.contains_key(&netns)
+    }
+
+    /// Has the next poll look for namespaces that came or went.
+    pub fn search_next(&mut self) {
+        self.next_search = MonoNanos(0);
+    }
+
+    /// Polls each namespace that has sockets: hands its snapshots to `each`, with the inode
+    /// number of the socket. One that cannot be read is left out and counted in `failed`.
+    pub fn poll(&mut self, mut each: impl FnMut(&Snapshot, u32)) -> ElsewhereReport {
+        let started = crate::monotonic();
+        if started >= self.next_search {
+            self.search();
+            let ended = crate::monotonic();
+            let rest = Micros(100 * ended.since(started).0);
+            self.next_search = ended + rest.max(SEARCHES);
+        }
+        let mut report = ElsewhereReport::default();
+        let mut out = Vec::new();
+        for place in self.places.values_mut() {
+            let (v4, v6) = place.gauge.read();
+            if !v4 && !v6 && place.seen == 0 {
+                continue;
+            }
+            out.clear();
+            match place.tier.poll_families(v4, v6, &mut out) {
+                Ok(dump) => {
+                    place.seen = dump.seen;
+                    report.add(&dump);
+                }
+                Err(_) => report.failed += 1,
+            }
+            for (snapshot, key) in out.iter().zip(place.tier.keys()) {
+                each(snapshot, key.inode);
+            }
+        }
+        self.places
+            .retain(|_, place| place.reachable || place.seen > 0);
+        report.namespaces = self.places.len() as u64;
+        report
+    }
+
+    fn search(&mut self) {
+        for place in self.places.values_mut() {
+            place.reachable = false;
+        }
+        let mut found: HashSet<u32> = HashSet::from([self.own]);
+        let mut new = Vec::new();
+        for path in namespaces::candidates() {
+            let Ok(inode) = fs::metadata(&path).map(|m| m.ino() as u32) else {
+                continue;
+            };
+            if !found.insert(inode) {
+                continue;
+            }
+            if let Some(place) = self.places.get_mut(&inode) {
+                place.reachable = true;
+            } else if self.places.len() + new.len() < MAX {
+                new.extend(File::open(path));
+            }
+        }
+        let places = Mutex::new(Vec::new());
+        namespaces::within(&new, |file| {
+            let inode = file.metadata().map(|m| m.ino() as u32);
+            if let (Ok(inode), Ok(tier), Ok(gauge), Ok(mut places)) = (
+                inode,
+                InetDiag::with_options(self.options),
+                Gauge::open(),
+                places.lock(),
+            ) {
+                places.push((inode, tier, gauge));
+            }
+        });
+        for (inode, tier, gauge) in places.into_inner().unwrap_or_default() {
+            let place = Place {
+                tier,
+                gauge,
+                reachable: true,
+                seen: 0,
+            };
+            self.places.insert(inode, place);
+        }
+    }
+}
+
+/// What one poll of the other namespaces did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ElsewhereReport {
+    /// Namespaces looked into, the empty ones included.
+    pub namespaces: u64,
+    /// Namespaces that could not be read.
+    pub failed: u64,
+    /// The sums of [`DumpReport`].
+    pub seen: u64,
+    /// Snapshots emitted, last ones included.
+    pub emitted: u64,
+    /// Last snapshots emitted.
+    pub closed: u64,
+    /// Records of connections that the poll had already seen.
+    pub repeated: u64,
+    /// Connections not remembered.
+    pub dropped: u64,
+}
+
+impl ElsewhereReport {
+    fn add(&mut self, dump: &DumpReport) {
+        self.seen += dump.seen;
+        self.emitted += dump.emitted;
+        self.closed += dump.closed;
+        self.repeated += dump.repeated;
+        self.dropped += dump.dropped;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_in_use_are_counted_by_family() {
+        let v4 =
+            "sockets: used 32\nTCP: inuse 17 orphan 18 tw 0 alloc 19 mem 679\nUDP: inuse 0 mem 0\n";
+        assert_eq!(count(v4, "TCP:"), Some(17));
+        assert_eq!(count("TCP6: inuse 3\nUDP6: inuse 0\n", "TCP6:"), Some(3));
+        assert_eq!(count("TCP: inuse \n", "TCP:"), None);
+        assert_eq!(count("", "TCP:"), None);
+    }
+}
