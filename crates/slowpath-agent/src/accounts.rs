@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::Totals;
-use slowpath_model::{IntervalVerdict, Micros, Owner, Problem, Snapshot};
+use slowpath_model::{IntervalVerdict, ListenerInterval, Micros, Owner, Problem, Snapshot};
 use std::sync::Arc;
 
 /// Applications whose time is watched for a name of their own.
@@ -321,6 +321,23 @@ impl Accounts {
         } else if owner.name().is_some() {
             self.settle(totals, owner, charged);
         }
+    }
+
+    /// A listener turned connections away.
+    pub(crate) fn listen(&mut self, interval: &ListenerInterval) {
+        let mut charges = Charges::default();
+        for f in &interval.findings {
+            let time = f.share.time_of(interval.duration);
+            charges.add(f.problem, time, f.events.unwrap_or(0));
+        }
+        for problem in Problem::ALL {
+            let i = problem as usize;
+            self.totals.problem_time[i] += charges.time[i];
+            let events = &mut self.totals.problem_events[i];
+            *events = events.saturating_add(charges.events[i]);
+        }
+        let name = self.name(&interval.owner);
+        self.applications.charge(&name, &charges);
     }
 
     /// Charges what a connection had so far to its owner, or to `unknown`; once.

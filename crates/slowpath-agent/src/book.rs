@@ -422,6 +422,9 @@ impl Book {
     }
 
     pub(crate) fn log_listener(&mut self, interval: &ListenerInterval) {
+        if let Some(accounts) = &mut self.accounts {
+            accounts.listen(interval);
+        }
         if let Some(log) = &mut self.log {
             log.listener(interval);
         }

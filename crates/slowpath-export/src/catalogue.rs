@@ -10,8 +10,8 @@ use crate::family::{Family, Kind, Label, Unit, Value};
 use crate::http::HttpCounters;
 use crate::push::PushCounters;
 use crate::state::{LogState, State};
-use slowpath_agent::{Charges, OTHER};
-use slowpath_model::{LossCounters, Micros, Problem, Tier};
+use slowpath_agent::{BudgetState, Charges, OTHER};
+use slowpath_model::{LossCounters, Micros, Problem, Tier, UnknownOwner};
 
 /// All metrics, in a fixed order; their points in a fixed order.
 pub fn families(state: &State, http: &HttpCounters, push: &PushCounters) -> Vec<Family> {
@@ -21,6 +21,9 @@ pub fn families(state: &State, http: &HttpCounters, push: &PushCounters) -> Vec<
     applications(state, &mut all);
     traffic(state, &mut all);
     cost(state, &mut all);
+    if let Some(budget) = &state.budget {
+        budget_state(budget, &mut all);
+    }
     knowledge(state, &mut all);
     if let Some(log) = &state.log {
         log_state(log, &mut all);
@@ -31,6 +34,9 @@ pub fn families(state: &State, http: &HttpCounters, push: &PushCounters) -> Vec<
 }
 
 const CONNECTION: Unit = Unit::Count("{connection}");
+
+/// Yes or no.
+const FLAG: Unit = Unit::Count("{flag}");
 
 /// A metric without points yet. The arguments are in the order of what is written.
 fn family(
@@ -73,7 +79,7 @@ fn build(state: &State) -> Family {
     ];
     family(
         Kind::Info,
-        Unit::One,
+        FLAG,
         "slowpath.build",
         "slowpath_build_info",
         "Version of the agent and the kernel tier it uses.",
@@ -170,7 +176,7 @@ fn problems(state: &State, all: &mut Vec<Family>) {
     all.push(
         family(
             Kind::Gauge,
-            Unit::One,
+            FLAG,
             "slowpath.problem.unmeasured",
             "slowpath_problem_unmeasured",
             "1 for a problem that this tier on this kernel cannot measure.",
@@ -362,6 +368,67 @@ fn cost(state: &State, all: &mut Vec<Family>) {
     );
 }
 
+fn budget_state(budget: &BudgetState, all: &mut Vec<Family>) {
+    let gauge = |unit, name, prometheus, help| family(Kind::Gauge, unit, name, prometheus, help);
+    let bounds = [("low", budget.budget.low()), ("high", budget.budget.high())];
+    all.push(
+        gauge(
+            Unit::One,
+            "slowpath.cpu.budget",
+            "slowpath_cpu_budget_ratio",
+            "CPU that the agent may use, as a share of one core.",
+        )
+        .with_all(bounds.map(|(b, share)| (vec![Label::new("bound", b)], Value::Number(share)))),
+    );
+    let used = [("process", Some(budget.used)), ("programs", budget.events)];
+    let used = used
+        .into_iter()
+        .filter_map(|(by, share)| Some((vec![Label::new("by", by)], Value::Number(share?))));
+    all.push(
+        gauge(
+            Unit::One,
+            "slowpath.cpu.used",
+            "slowpath_cpu_used_ratio",
+            "CPU used in the past seconds, by this process and by its BPF programs elsewhere.",
+        )
+        .with_all(used),
+    );
+    all.push(
+        gauge(
+            FLAG,
+            "slowpath.cpu.budget.exceeded",
+            "slowpath_cpu_budget_exceeded",
+            "1 while the budget cannot be met.",
+        )
+        .with(flag(budget.exceeded)),
+    );
+    let rates = [
+        ("polls", budget.polls),
+        ("quiet", budget.quiet_rate),
+        ("problem", budget.problem_rate),
+        ("worst", budget.worst_rate),
+    ];
+    all.push(
+        gauge(
+            Unit::Hertz,
+            "slowpath.polling.rate",
+            "slowpath_polling_rate_hertz",
+            "Polls a second, and looks a second at a connection of each kind.",
+        )
+        .with_all(rates.map(|(of, rate)| (vec![Label::new("of", of)], Value::Number(rate)))),
+    );
+    all.push(
+        family(
+            Kind::Counter,
+            Unit::Count("{poll}"),
+            "slowpath.polls.left_out",
+            "slowpath_polls_left_out_total",
+            "Polls left out because they would have passed the budget.",
+        )
+        .with(Value::Count(budget.left_out)),
+    );
+}
+
 /// What is not known: losses, what was missed, what cannot be seen here.
 fn knowledge(state: &State, all: &mut Vec<Family>) {
     // Every field: a new one must get its name here.
@@ -408,14 +475,19 @@ fn knowledge(state: &State, all: &mut Vec<Family>) {
             CONNECTION,
             "slowpath.owners.unknown",
             "slowpath_owners_unknown",
-            "Connections whose owner is not known.",
+            "Connections whose owner is not known, by reason; those that closed in the last minute too.",
         )
-        .with_all(coverage.map(|c| (vec![], Value::Count(c.owners_unknown)))),
+        .with_all(coverage.into_iter().flat_map(|c| {
+            UnknownOwner::ALL.map(|reason| {
+                let count = c.unknown_owners.of(reason);
+                (vec![Label::new("reason", reason.name())], Value::Count(count))
+            })
+        })),
     );
     all.push(
         family(
             Kind::Gauge,
-            Unit::One,
+            FLAG,
             "slowpath.feature.active",
             "slowpath_feature_active",
             "1 for a feature of the kernel that is in use, 0 for one that cannot be had.",
@@ -487,7 +559,7 @@ fn log_state(log: &LogState, all: &mut Vec<Family>) {
     all.push(
         family(
             Kind::Gauge,
-            Unit::One,
+            FLAG,
             "slowpath.log.failing",
             "slowpath_log_failing",
             "1 while the disk refuses the log.",

@@ -12,7 +12,9 @@ pub enum Unit {
     Bytes,
     /// How many of something: its UCUM annotation, as OpenTelemetry wants it (`{poll}`).
     Count(&'static str),
-    /// A ratio or a yes or no.
+    /// Times a second.
+    Hertz,
+    /// A ratio.
     One,
 }
 
@@ -22,6 +24,7 @@ impl Unit {
         match self {
             Unit::Seconds => "s",
             Unit::Bytes => "By",
+            Unit::Hertz => "Hz",
             Unit::Count(what) => what,
             Unit::One => "1",
         }
@@ -32,7 +35,9 @@ impl Unit {
         match self {
             Unit::Seconds => Some("seconds"),
             Unit::Bytes => Some("bytes"),
-            Unit::Count(_) | Unit::One => None,
+            Unit::Hertz => Some("hertz"),
+            Unit::One => Some("ratio"),
+            Unit::Count(_) => None,
         }
     }
 }

@@ -3,7 +3,9 @@
 
 use crate::http::HttpCounters;
 use crate::push::PushCounters;
-use slowpath_agent::{Accounts, Agent, Feature, FeatureState, Histogram, PollReport, WriterStatus};
+use slowpath_agent::{
+    Accounts, Agent, BudgetState, Feature, FeatureState, Histogram, PollReport, WriterStatus,
+};
 use slowpath_model::{Coverage, LossCounters, Micros, ProblemSet, Tier, WallMicros};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -146,6 +148,8 @@ pub struct State {
     pub losses: LossCounters,
     /// How the log is; `None` without one.
     pub log: Option<LogState>,
+    /// How the CPU budget is met; `None` without one.
+    pub budget: Option<BudgetState>,
     /// What this process takes.
     pub process: ProcessUse,
 }
@@ -184,6 +188,7 @@ impl State {
             coverage: agent.coverage().cloned(),
             losses: agent.losses(),
             log: agent.log_status().map(|status| LogState { status }),
+            budget: agent.budget(),
             process: ProcessUse::read(),
         })
     }

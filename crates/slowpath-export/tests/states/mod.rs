@@ -2,7 +2,7 @@
 //! Agents that are played: snapshots by script, and the states that come of them.
 #![allow(dead_code)]
 
-use slowpath_agent::{Rehearsal, WriterStatus};
+use slowpath_agent::{BudgetState, Rehearsal, WriterStatus};
 use slowpath_export::{LogState, Polls, ProcessUse, State, Turnover};
 use slowpath_model::*;
 use std::sync::LazyLock;
@@ -101,6 +101,17 @@ pub fn state(agent: &Rehearsal, now: MonoNanos) -> State {
         },
         log: Some(LogState {
             status: WriterStatus::default(),
+        }),
+        budget: Some(BudgetState {
+            budget: "1,2".parse().unwrap(),
+            used: 0.012,
+            events: None,
+            polls: 3.0,
+            quiet_rate: 1.0,
+            problem_rate: 4.0,
+            worst_rate: 8.0,
+            left_out: 0,
+            exceeded: false,
         }),
         process: ProcessUse::read(),
     }
