@@ -3,7 +3,8 @@
 //!
 //! What enters: a [`State`], the agent's sums and gauges at one moment. What leaves:
 //! [`catalogue`] makes metrics of it, [`prometheus`] writes them as text for a scrape,
-//! [`otlp`] as a message to push. The thin shells around that: [`http`] serves the text,
+//! [`otlp`] as a message to push. Rows of the log: [`table`] writes them as CSV or JSON
+//! lines, [`anonymise`] makes addresses and names unrecognisable. The thin shells around that: [`http`] serves the text,
 //! [`push`] delivers the message.
 //!
 //! What is promised:
@@ -18,6 +19,7 @@
 //!
 //! What it never does: judge, poll, or touch the log.
 
+pub mod anonymise;
 pub mod catalogue;
 mod family;
 pub mod http;
@@ -25,6 +27,7 @@ pub mod otlp;
 pub mod prometheus;
 pub mod push;
 mod state;
+pub mod table;
 
 pub use family::{Family, Kind, Label, Point, Unit, Value};
 pub use state::{Board, LogState, Polls, ProcessUse, State, Turnover};

@@ -276,7 +276,12 @@ fn thin(connections: &mut Connections<'_>, parsed: &Parsed, carry: &Carry<'_>) {
 
 /// Whether `new` replaces `old`, a summary of the same connection.
 pub(crate) fn supersedes(new: &ConnectionSummary, old: &ConnectionSummary) -> bool {
-    (new.closed, new.polls, new.last_seen) >= (old.closed, old.polls, old.last_seen)
+    standing(new) >= standing(old)
+}
+
+/// Of several summaries of a connection the one with the greatest standing holds.
+pub fn standing(summary: &ConnectionSummary) -> (bool, u64, slowpath_model::WallMicros) {
+    (summary.closed, summary.polls, summary.last_seen)
 }
 
 /// The intervals, contiguous ones of a connection that found the same as one.

@@ -38,6 +38,7 @@ mod table;
 mod told;
 mod writer;
 
+pub use convert::standing;
 pub use error::{OpenError, StoreError};
 pub use options::{Evidence, HostIdentity, Options, Retention};
 pub use reader::{IntervalFilter, LogReader, Read, ReadReport, TimeRange};

@@ -184,16 +184,33 @@ impl LogReader {
     /// A directory that cannot be listed. Files that cannot be read are reported.
     pub fn connections(&self, range: TimeRange) -> Result<Read<ConnectionSummary>, StoreError> {
         let mut latest: BTreeMap<ConnectionId, ConnectionSummary> = BTreeMap::new();
-        let mut give = |summary: ConnectionSummary| {
-            if !range.meets(summary.first_seen, summary.last_seen) {
-                return;
-            }
-            match latest.get_mut(&summary.connection) {
+        let report =
+            self.each_summary(range, |summary| match latest.get_mut(&summary.connection) {
                 Some(old) if supersedes(&summary, old) => *old = summary,
                 Some(_) => {}
                 None => {
                     latest.insert(summary.connection, summary);
                 }
+            })?;
+        let mut rows: Vec<_> = latest.into_values().collect();
+        rows.sort_by_key(|s| (s.first_seen, s.connection));
+        Ok(Read { rows, report })
+    }
+
+    /// Gives every summary of connections that were observed in `range` to `each`, segment
+    /// by segment; memory stays that of one segment. Of a connection there may be several:
+    /// the one of the greatest [`standing`](crate::standing) replaces the others.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed. Files that cannot be read are reported.
+    pub fn each_summary(
+        &self,
+        range: TimeRange,
+        mut each: impl FnMut(ConnectionSummary),
+    ) -> Result<ReadReport, StoreError> {
+        let mut give = |summary: ConnectionSummary| {
+            if range.meets(summary.first_seen, summary.last_seen) {
+                each(summary);
             }
         };
         let mut report = ReadReport::default();
@@ -226,9 +243,7 @@ impl LogReader {
                 })
             },
         )?;
-        let mut rows: Vec<_> = latest.into_values().collect();
-        rows.sort_by_key(|s| (s.first_seen, s.connection));
-        Ok(Read { rows, report })
+        Ok(report)
     }
 
     /// The coverage records that have a part in `range`, by their ends.

@@ -53,6 +53,8 @@ pub enum Command {
     Why(Why),
     /// Verdicts over a time range, from the log
     Report(Report),
+    /// The log as tables for other tools: CSV, JSON lines
+    Export(crate::export::Export),
     /// What the packets of a capture say: verdicts, time-sequence graphs
     Trace(Box<Trace>),
     /// What monitoring costs on this very machine
@@ -316,7 +318,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-fn since(text: &str) -> Result<Since, String> {
+pub(crate) fn since(text: &str) -> Result<Since, String> {
     if let Ok(ago) = humantime::parse_duration(text) {
         return Ok(Since::Ago(ago));
     }

@@ -3,6 +3,7 @@
 
 use crate::args::{Cli, Command, Overhead, Report, Sim, Up, Watch, Why};
 use crate::events;
+use crate::export::{self, Export};
 use crate::failure::{Failure, Outcome};
 use crate::filter::{Filter, SystemNames};
 use crate::json;
@@ -36,6 +37,7 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Agent(args) => agent::run(&args),
         Command::Why(args) => run_why(&args),
         Command::Report(args) => run_report(args),
+        Command::Export(args) => run_export(&args),
         Command::Overhead(args) => run_overhead(&args),
         Command::Trace(args) => trace::run(&args, Paint::for_stdout(), &mut stdout().lock()),
         Command::Sim(args) => run_sim(args),
@@ -149,6 +151,17 @@ fn run_sim(args: Sim) -> Result<Outcome, Failure> {
     };
     sim::run(&options, Paint::for_stdout(), &mut stdout().lock())?;
     Ok(Outcome::Done)
+}
+
+fn run_export(args: &Export) -> Result<Outcome, Failure> {
+    let directory = args
+        .log
+        .clone()
+        .or_else(up::default_directory)
+        .ok_or_else(no_directory)?;
+    let filter = filter(&args.filter)?;
+    let out = &mut stdout().lock();
+    export::run(args, &directory, &filter, json::now(), out)
 }
 
 fn run_report(args: Report) -> Result<Outcome, Failure> {

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath export`: the log as tables for other tools.
+//!
+//! What enters: the log's records, one after the other. What leaves: CSV or JSON lines on
+//! standard output. Problem intervals and coverage pass through; of each connection in the
+//! range a few words are kept in memory, to put its addresses and owner beside its
+//! intervals, and to give only its latest summary.
+
+mod hide;
+mod rows;
+
+use crate::args::Since;
+use crate::failure::{Failure, Outcome};
+use crate::filter::{Filter, Subject};
+use crate::report::Range;
+use crate::selection::selects_summary;
+use clap::{Args, ValueEnum};
+use hide::Hide;
+use slowpath_export::table::{Form, Row, Table};
+use slowpath_model::{ConnectionId, FourTuple, Owner, TcpState, WallMicros};
+use slowpath_store::{IntervalFilter, LogReader, ReadReport, StoreError, TimeRange, standing};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// `slowpath export`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath export --since 1h > intervals.csv
+  slowpath export --table connections --format jsonl dport = :443
+  slowpath export --anonymise --key-file key --since 1d > to-share.csv
+The filter is that of slowpath report. docs/export.md lists the columns.")]
+pub struct Export {
+    /// Which connections, as an ss expression
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+    /// Which table
+    #[arg(long, value_enum, default_value_t = Which::Intervals)]
+    pub table: Which,
+    /// How rows are written
+    #[arg(long, value_enum, default_value_t = FormArg::Csv)]
+    pub format: FormArg,
+    /// How far back: a duration (10m, 2h, 1d) or a moment (2026-01-31T12:00:00Z)
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = crate::args::since)]
+    pub since: Since,
+    /// Where the log is
+    #[arg(long, value_name = "DIR")]
+    pub log: Option<PathBuf>,
+    /// Leave out command lines and paths of executables
+    #[arg(long)]
+    pub redact: bool,
+    /// Replace addresses, keeping common prefixes, and names of units and containers; leave
+    /// out what --redact leaves out
+    #[arg(long)]
+    pub anonymise: bool,
+    /// 16 bytes that make two anonymised exports alike; by default each has a key of its own
+    #[arg(long, value_name = "FILE", requires = "anonymise")]
+    pub key_file: Option<PathBuf>,
+}
+
+/// `--table`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Which {
+    /// Intervals in which a connection had a problem
+    Intervals,
+    /// The latest summary of each connection
+    Connections,
+    /// What was looked at, and what was missed
+    Coverage,
+    /// Intervals in which a listener turned connections away
+    Listeners,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormArg {
+    /// Comma-separated values
+    Csv,
+    /// A JSON object a line
+    Jsonl,
+}
+
+/// What of a connection stands beside its intervals.
+#[derive(Clone, Debug)]
+struct Known {
+    standing: (bool, u64, WallMicros),
+    tuple: FourTuple,
+    owner: Owner,
+    real_peer: Option<SocketAddr>,
+    /// The filter selects it.
+    selected: bool,
+}
+
+/// Writes a table of the log in `directory`.
+///
+/// # Errors
+/// When there is no log, the key cannot be read, or the output refuses.
+pub fn run(
+    args: &Export,
+    directory: &Path,
+    filter: &Filter,
+    now: WallMicros,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let failed = |reason: String| Failure::Log {
+        directory: directory.to_owned(),
+        reason,
+    };
+    if !directory.exists() {
+        let reason = "there is none; `slowpath up` keeps one, and --log names another";
+        return Err(failed(reason.to_owned()));
+    }
+    let store = |error: StoreError| failed(error.to_string());
+    let reader = LogReader::open(directory).map_err(store)?;
+    let range = Range::since(args.since, now);
+    let job = Job {
+        reader,
+        range: TimeRange {
+            from: range.from,
+            to: WallMicros(range.to.0.saturating_add(1)),
+        },
+        filter,
+        hide: Hide::of(args)?,
+        form: match args.format {
+            FormArg::Csv => Form::Csv,
+            FormArg::Jsonl => Form::Jsonl,
+        },
+    };
+    let out = io::BufWriter::new(out);
+    let (report, wrote) = match args.table {
+        Which::Intervals => job.intervals(out),
+        Which::Connections => job.connections(out),
+        Which::Coverage => job.coverage(out),
+        Which::Listeners => job.listeners(out),
+    }
+    .map_err(store)?;
+    wrote?;
+    for (path, reason) in report.unreadable {
+        eprintln!("slowpath: left out {}: {reason}", path.display());
+    }
+    if report.corrupt + report.not_understood > 0 {
+        eprintln!(
+            "slowpath: left out {} damaged places and {} records of another version",
+            report.corrupt, report.not_understood
+        );
+    }
+    Ok(Outcome::Done)
+}
+
+struct Job<'a> {
+    reader: LogReader,
+    range: TimeRange,
+    filter: &'a Filter,
+    hide: Hide,
+    form: Form,
+}
+
+/// What was read, and whether the output took it.
+type Done = (ReadReport, io::Result<()>);
+
+/// A table whose output may have refused: then nothing more is written.
+struct Sink<W> {
+    table: io::Result<Table<W>>,
+}
+
+impl<W: Write> Sink<W> {
+    fn new(out: W, form: Form, columns: &Row) -> Self {
+        Sink {
+            table: Table::new(out, form, columns),
+        }
+    }
+
+    fn give(&mut self, row: impl FnOnce() -> Row) {
+        if let Ok(table) = &mut self.table
+            && let Err(error) = table.row(row())
+        {
+            self.table = Err(error);
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        self.table?.finish()
+    }
+}
+
+impl Job<'_> {
+    /// The connections of the range; `problem` in a filter is about a connection's whole
+    /// life.
+    fn known(&self) -> Result<HashMap<ConnectionId, Known>, StoreError> {
+        let mut known: HashMap<ConnectionId, Known> = HashMap::new();
+        self.reader.each_summary(self.range, |summary| {
+            let standing = standing(&summary);
+            let id = summary.connection;
+            let old = known.get(&id).map(|k| k.standing);
+            if old.is_some_and(|old| old > standing) {
+                return;
+            }
+            let latest = Known {
+                standing,
+                selected: selects_summary(self.filter, &summary),
+                tuple: summary.tuple,
+                owner: summary.owner,
+                real_peer: summary.real_peer,
+            };
+            known.insert(id, latest);
+        })?;
+        Ok(known)
+    }
+
+    fn intervals(&self, out: impl Write) -> Result<Done, StoreError> {
+        let known = self.known()?;
+        let mut sink = Sink::new(out, self.form, &rows::interval_columns());
+        let wanted = IntervalFilter::default();
+        let report = self.reader.each_interval(self.range, &wanted, |interval| {
+            match known.get(&interval.connection) {
+                Some(k) if k.selected => sink.give(|| {
+                    rows::interval(
+                        &interval,
+                        Some((k.tuple, k.real_peer)),
+                        &k.owner,
+                        &self.hide,
+                    )
+                }),
+                // Nothing is known of it but this.
+                None if self.filter.is_empty() => {
+                    let nobody = Owner::default();
+                    sink.give(|| rows::interval(&interval, None, &nobody, &self.hide));
+                }
+                _ => {}
+            }
+        })?;
+        Ok((report, sink.finish()))
+    }
+
+    fn connections(&self, out: impl Write) -> Result<Done, StoreError> {
+        let mut known = self.known()?;
+        let mut sink = Sink::new(out, self.form, &rows::summary_columns());
+        let report = self.reader.each_summary(self.range, |summary| {
+            let id = summary.connection;
+            let latest = |k: &Known| k.selected && k.standing == standing(&summary);
+            if known.get(&id).is_some_and(latest) {
+                known.remove(&id);
+                sink.give(|| rows::summary(&summary, &self.hide));
+            }
+        })?;
+        Ok((report, sink.finish()))
+    }
+
+    fn coverage(&self, out: impl Write) -> Result<Done, StoreError> {
+        let mut sink = Sink::new(out, self.form, &rows::coverage(&Default::default()));
+        let read = self.reader.coverage(self.range)?;
+        for record in &read.rows {
+            sink.give(|| rows::coverage(record));
+        }
+        Ok((read.report, sink.finish()))
+    }
+
+    fn listeners(&self, out: impl Write) -> Result<Done, StoreError> {
+        let mut sink = Sink::new(out, self.form, &rows::listener_columns());
+        let read = self.reader.listeners(self.range)?;
+        for interval in &read.rows {
+            let subject = Subject {
+                local: interval.local,
+                remote: SocketAddr::new(interval.local.ip(), 0),
+                state: TcpState::Listen,
+                owner: &interval.owner,
+                problems: interval.findings.iter().map(|f| f.problem).collect(),
+            };
+            if self.filter.is_empty() || self.filter.selects(&subject) {
+                sink.give(|| rows::listener(interval, &self.hide));
+            }
+        }
+        Ok((read.report, sink.finish()))
+    }
+}
