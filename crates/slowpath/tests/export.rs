@@ -123,7 +123,7 @@ fn every_form_of_every_table_says_the_same() {
     assert!(!rows.is_empty());
     for row in &rows {
         assert_eq!(row["remote_address"], "127.0.0.1");
-        assert_eq!(row["remote_port"], port.to_string());
+        assert_eq!(row["remote_port"].as_str(), Some(port.to_string().as_str()));
         assert!(
             row["problems"]
                 .as_str()
@@ -139,7 +139,10 @@ fn every_form_of_every_table_says_the_same() {
     }
     let rows = by_python(&export(log, &["--table", "connections", &filter])).unwrap();
     assert_eq!(rows.len(), 1);
-    assert_eq!(rows[0]["remote_port"], port.to_string());
+    assert_eq!(
+        rows[0]["remote_port"].as_str(),
+        Some(port.to_string().as_str())
+    );
     hidden(directory.path(), log, port);
 }
 
@@ -164,7 +167,8 @@ fn hidden(directory: &Path, log: &str, port: u16) {
         assert_ne!(row["local_address"], "127.0.0.1");
         assert_eq!(row["command_line"], "");
     }
-    let of = |row: &&Value| row["remote_port"] == port.to_string();
+    let port = port.to_string();
+    let of = |row: &&Value| row["remote_port"] == port.as_str();
     let row = rows.iter().find(of).unwrap();
     assert_eq!(row["local_address"], row["remote_address"]);
 
