@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slowpath-demo`: injects every problem of SNAP's Table 2 on real TCP in network
+//! `slowpath-demo`: injects every problem of SNAP's Table 2, and some past it, on real TCP in network
 //! namespaces and shows what slowpath says of each.
 
 use slowpath_agent::{Agent, Config};
@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const SCENARIOS: [&str; 8] = [
+const SCENARIOS: [&str; 11] = [
     "sender-app-limited",
     "send-buffer-limited",
     "fast-retransmit",
@@ -20,6 +20,9 @@ const SCENARIOS: [&str; 8] = [
     "delayed-ack",
     "delayed-ack-one-way",
     "receiver-window-limited",
+    "zero-window",
+    "congestion-window-limited",
+    "small-writes",
 ];
 
 fn main() -> ExitCode {
@@ -84,6 +87,19 @@ fn show(name: &str) -> Result<bool, Box<dyn std::error::Error>> {
         connection.owner.command().map_or("unknown", |c| c),
         connection.owner.pid().unwrap_or(0),
     );
+    let receiver = running.connection(Role::Injected, Side::B);
+    let receiver = find(&agent, &running, receiver).ok_or("the receiving end was not seen")?;
+    let mut beside = true;
+    for (end, problems, totals) in [
+        ("beside it", &scenario.expect.found, &connection.totals),
+        ("receiver", &scenario.expect.receiver, &receiver.totals),
+    ] {
+        for problem in problems {
+            let share = 100.0 * totals.share(*problem);
+            println!("  {end:<9} {problem}, {share:.0} %");
+            beside &= share > 0.0;
+        }
+    }
     if !outcome.dropped.is_empty() {
         let stats = &connection.snapshot.stats;
         println!(
@@ -107,7 +123,7 @@ fn show(name: &str) -> Result<bool, Box<dyn std::error::Error>> {
     println!("  control   {healthy} on {}", control.snapshot.tuple);
     println!();
     running.finish()?;
-    Ok(dominating == expected && healthy == Problem::SenderAppLimited)
+    Ok(dominating == expected && beside && healthy == Problem::SenderAppLimited)
 }
 
 /// The verdict, if it has a finding of that problem that took time.

@@ -6,7 +6,7 @@
 use rustix::net::sockopt::set_tcp_quickack;
 use slowpath_agent::{Agent, Config};
 use slowpath_diagnose::{Thresholds, Totals};
-use slowpath_lab::emulator::{Lab, LabError, Options, Report};
+use slowpath_lab::emulator::{Drops, Lab, LabError, Options, Report};
 use slowpath_model::{FourTuple, Problem};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_switch::fabric::Action;
@@ -357,5 +357,94 @@ fn a_small_send_buffer_is_the_limit_of_a_long_path() {
         };
         assert_eq!(found.dominating, Problem::SendBufferLimited);
         assert_eq!(found.retransmitted, 0);
+    });
+}
+
+/// A sysctl that differs from what all hosts have.
+fn sysctl(name: &str, value: u32) -> String {
+    format!("[[host.group]]\nhosts = [\"*\"]\nsysctls = {{ \"net.ipv4.{name}\" = {value} }}\n")
+}
+
+#[test]
+fn a_queue_that_marks_is_congestion_without_losses() {
+    check("emulated ecn-marked", || {
+        let middle = "rate = \"20 Mbit/s\", delay = \"5 ms\", marking = \"20 packets\"";
+        let text = path(middle, &sysctl("tcp_ecn", 1));
+        let work = |_: &Lab, a: &TcpStream, b: &TcpStream| transfer(a, b, 5_000_000);
+        let Some(found) = watch("emulated ecn-marked", &text, None, work) else {
+            return;
+        };
+        assert_eq!(found.dominating, Problem::EcnMarked);
+        // The receiver echoes a mark until the sender has answered it (RFC 3168 section
+        // 6.1.3): at least one segment for each reduction, and all of them were marked first.
+        assert!(found.report.marked > 0);
+        assert!(found.events(Problem::EcnMarked) > 0);
+        assert_eq!(found.report.dropped, Drops::default());
+        assert_eq!(found.events(Problem::FastRetransmit), 0);
+        assert_eq!(found.events(Problem::Reordering), 0);
+    });
+}
+
+#[test]
+fn segments_that_overtake_each_other_are_no_losses() {
+    check("emulated reordering", || {
+        let late = "[[line]]\non = \"a -> near\"\n\
+                    reordering = { every = 60, first = 40, at-least = \"1000 B\", by = \"4 ms\" }\n";
+        // Room for all of it: slow start overshoots without a loss.
+        let middle = "rate = \"20 Mbit/s\", delay = \"5 ms\", buffer = \"6 MB\"";
+        let text = path(middle, late);
+        let work = |_: &Lab, a: &TcpStream, b: &TcpStream| transfer(a, b, 5_000_000);
+        let Some(found) = watch("emulated reordering", &text, None, work) else {
+            return;
+        };
+        // The kernel counts each late segment once: the others had arrived when it did.
+        let late: u64 = found.report.lines.iter().map(|l| l.late).sum();
+        let events = found.events(Problem::Reordering);
+        assert!(
+            late > 0 && events <= late && 2 * events > late,
+            "{events} {late}"
+        );
+        assert_eq!(found.dominating, Problem::Reordering);
+        // Nothing was lost: whatever was retransmitted had been taken for lost.
+        assert_eq!(found.report.dropped, Drops::default());
+        assert_eq!(found.events(Problem::Timeout), 0);
+        let time = |p: Problem| found.totals.problem_time[p as usize];
+        assert!(time(Problem::Reordering) >= time(Problem::FastRetransmit));
+    });
+}
+
+/// Idle times between transfers, longer than a retransmission timeout.
+const IDLE: Duration = Duration::from_millis(500);
+
+#[test]
+fn a_window_kept_over_an_idle_time_bursts() {
+    check("emulated idle-burst", || {
+        let middle = "rate = \"20 Mbit/s\", delay = \"10 ms\", buffer = \"60 kB\"";
+        let work = |_: &Lab, a: &TcpStream, b: &TcpStream| {
+            for _ in 0..8 {
+                transfer(a, b, 400_000);
+                std::thread::sleep(IDLE);
+            }
+        };
+        // 110 kB fit into path and queue, so a window that filled both is more than the queue
+        // holds; written at once, it is lost there.
+        let text = path(middle, &sysctl("tcp_slow_start_after_idle", 0));
+        let Some(kept) = watch("emulated idle-burst", &text, None, work) else {
+            return;
+        };
+        let bursts = kept.events(Problem::IdleBurst);
+        assert!(
+            bursts > 0 && kept.report.dropped.buffer_full > 0,
+            "{bursts}"
+        );
+        let losses = kept.events(Problem::FastRetransmit) + kept.events(Problem::Timeout);
+        assert!(bursts <= losses, "{bursts} {losses}");
+
+        // The control: the window begins anew, with ten segments.
+        let text = path(middle, "");
+        let Some(anew) = watch("emulated idle-burst, control", &text, None, work) else {
+            return;
+        };
+        assert_eq!(anew.events(Problem::IdleBurst), 0);
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every problem of SNAP's Table 2, injected on real TCP in fresh namespaces: the agent's
+//! Every problem of SNAP's Table 2 and some past it, injected on real TCP in fresh namespaces: the agent's
 //! dominating verdict is the injected one, its counts of events are those computed from the
 //! dropped packets, and a healthy connection on a link of its own stays SenderAppLimited.
 
@@ -51,6 +51,18 @@ fn check_once(what: &str, scenario: &Scenario) {
             "{what}: {totals:?}"
         );
     }
+    let receiver = running.connection(Role::Injected, Side::B);
+    let receiver = find(&agent, &running, receiver).expect("it is live");
+    for (problems, totals) in [
+        (&expect.found, totals),
+        (&expect.receiver, &receiver.totals),
+    ] {
+        for problem in problems {
+            let time = totals.problem_time[*problem as usize];
+            assert!(time.0 > 0, "{what}: no {problem}: {totals:?}");
+        }
+    }
+    println!("{what}, at the receiver: {:?}", receiver.totals);
     let events = |problem: Problem| totals.problem_events[problem as usize];
     for (count, seen, name) in [
         (
@@ -122,5 +134,8 @@ scenarios! {
     delayed_ack: "delayed-ack", ["cubic"], [Mapped];
     delayed_ack_one_way: "delayed-ack-one-way", ["cubic"], [];
     receiver_window_limited: "receiver-window-limited", ["cubic", "bbr"], [];
+    congestion_window_limited: "congestion-window-limited", ["cubic", "bbr"], [];
+    zero_window: "zero-window", ["cubic"], [Ipv6];
+    small_writes: "small-writes", ["cubic"], [];
     tail_loss_probe: "tail-loss-probe", ["cubic", "reno", "bbr"], [];
 }

@@ -158,22 +158,25 @@ pub fn measure(
     let acks = delayed_ack(b, a, peer_baseline, thresholds);
     measures.send_buffer = send_buffer(b, a);
     measures.fast_retransmit = fast_retransmit(b, a);
-    measures.syn_retransmit = syn_retransmit(before, after);
-    let of_syn = match after.origin {
-        Origin::Opened => measures.syn_retransmit.events().unwrap_or(0),
-        Origin::Accepted | Origin::Unknown => 0,
-    };
-    measures.timeout = timeout(b, a, of_syn);
     measures.delayed_ack = acks.measure;
     measures.receiver_window = receiver_window(b, a);
-    measures.congestion_window = congestion_window::congestion_window(before, after);
-    measures.congestion_window_bound = congestion_window::bound(b, a);
-    measures.small_writes = small_writes(before, after, acks.held_time);
-    measures.idle_burst = idle_burst(before, after);
-    measures.zero_window = zero_window(before, after);
     measures.reordering = reordering(before, after);
     measures.ecn_marked = ecn_marked(before, after);
-    measures.receiver_app = receiver_app(before, after);
+    measures.small_writes = small_writes(before, after, acks.held_time);
+    let mut of_syn = 0;
+    // Most connections never wait: for them the other rules need not look.
+    if !(before.waits.quiet() && after.waits.quiet()) {
+        measures.congestion_window = congestion_window::congestion_window(before, after);
+        measures.congestion_window_bound = congestion_window::bound(b, a);
+        measures.idle_burst = idle_burst(before, after);
+        measures.zero_window = zero_window(before, after);
+        measures.receiver_app = receiver_app(before, after);
+        measures.syn_retransmit = syn_retransmit(before, after);
+        if after.origin == Origin::Opened {
+            of_syn = measures.syn_retransmit.events().unwrap_or(0);
+        }
+    }
+    measures.timeout = timeout(b, a, of_syn);
     measures.baseline_rtt = acks.baseline;
     measures.delayed_acks = acks.seen;
     measures.held_acks = acks.held;

@@ -6,12 +6,17 @@ use serde::{Deserialize, Serialize};
 use slowpath_model::{ConnectionSummary, IntervalVerdict, Micros, Problem, ProblemSet, Standing};
 
 /// A connection's verdicts added up over its life or a window of it.
+///
+/// The fields lie in this order: what every interval touches comes before what few do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(C)]
 pub struct Totals {
     /// Time observed: the sum of the intervals.
     pub observed: Micros,
     /// Verdicts that contributed.
     pub polls: u64,
+    /// Problems that could not be measured in some interval.
+    pub unmeasured: ProblemSet,
     /// Time each problem took, indexed by the problem's number ([`Problem::ALL`]), from
     /// the findings: what stayed below the thresholds is not in it. A coarse finding
     /// counts its interval whole; problems may overlap. `SenderAppLimited` is what the
@@ -19,8 +24,6 @@ pub struct Totals {
     pub problem_time: [Micros; Problem::ALL.len()],
     /// Events of each problem, indexed likewise.
     pub problem_events: [u64; Problem::ALL.len()],
-    /// Problems that could not be measured in some interval.
-    pub unmeasured: ProblemSet,
 }
 
 impl Totals {

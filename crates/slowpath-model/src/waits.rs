@@ -85,6 +85,7 @@ impl Waits {
     };
 
     /// That is watched, and there was nothing so far.
+    #[inline]
     pub const fn watched(queues: bool, episodes: bool, opening: bool) -> Self {
         Waits {
             watched: (queues as u8) * QUEUES
@@ -113,25 +114,36 @@ impl Waits {
     }
 
     /// Whether there was anything so far.
+    #[inline]
     pub const fn any(&self) -> bool {
         self.sums.is_some()
     }
 
+    /// Whether all of it is watched and there was nothing so far.
+    #[inline]
+    pub const fn quiet(&self) -> bool {
+        self.watched == QUEUES | EPISODES | OPENING && self.sums.is_none()
+    }
+
+    #[inline]
     fn of<T: Default>(&self, group: u8, pick: impl FnOnce(&WaitSums) -> T) -> Option<T> {
         (self.watched & group != 0).then(|| self.sums.as_deref().map(pick).unwrap_or_default())
     }
 
     /// Of data; `None` if not watched.
+    #[inline]
     pub fn queues(&self) -> Option<QueueWaits> {
         self.of(QUEUES, |s| s.queues)
     }
 
     /// Of congestion avoidance; `None` if not watched.
+    #[inline]
     pub fn episodes(&self) -> Option<EpisodeWaits> {
         self.of(EPISODES, |s| s.episodes)
     }
 
     /// Of the opening; `None` if not watched.
+    #[inline]
     pub fn opening(&self) -> Option<OpeningWaits> {
         self.of(OPENING, |s| s.opening)
     }

@@ -26,6 +26,9 @@ builtin![
     "delayed-ack-one-way",
     "receiver-window-limited",
     "tail-loss-probe",
+    "congestion-window-limited",
+    "zero-window",
+    "small-writes",
 ];
 
 /// One situation: a network, an injected problem and what must be found.
@@ -66,6 +69,12 @@ pub struct Scenario {
 pub struct Expectation {
     /// The dominating problem.
     pub dominating: Problem,
+    /// Problems found beside it.
+    #[serde(default)]
+    pub found: Vec<Problem>,
+    /// Problems found at the receiving end.
+    #[serde(default)]
+    pub receiver: Vec<Problem>,
     /// Entries to fast recovery; `None`: not asserted.
     pub fast_recoveries: Option<Count>,
     /// Expirations of the retransmission timer; `None`: not asserted.

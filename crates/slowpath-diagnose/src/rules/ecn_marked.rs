@@ -11,6 +11,7 @@
 use crate::{Measure, delta};
 use slowpath_model::Snapshot;
 
+#[inline]
 pub(crate) fn ecn_marked(before: &Snapshot, after: &Snapshot) -> Measure {
     let events = delta::count(before.stats.delivered_ce, after.stats.delivered_ce);
     let marked = |s: &Snapshot| s.waits.episodes().map(|e| e.marked);

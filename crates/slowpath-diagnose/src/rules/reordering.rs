@@ -15,6 +15,7 @@
 use crate::{Measure, delta};
 use slowpath_model::Snapshot;
 
+#[inline]
 pub(crate) fn reordering(before: &Snapshot, after: &Snapshot) -> Measure {
     let seen = delta::count(before.stats.reordering_seen, after.stats.reordering_seen);
     match (seen, after.waits.episodes()) {

@@ -25,6 +25,7 @@ const EACH: Micros = Micros(4);
 /// Writes up to this part of a segment are small.
 const PART: u64 = 4;
 
+#[inline]
 pub(crate) fn small_writes(
     before: &Snapshot,
     after: &Snapshot,

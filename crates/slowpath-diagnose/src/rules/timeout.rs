@@ -18,6 +18,7 @@
 use crate::Measure;
 use slowpath_model::{CaState, TcpStats};
 
+#[inline]
 pub(crate) fn timeout(before: &TcpStats, after: &TcpStats, of_syn: u64) -> Measure {
     let measure = all(before, after);
     match measure.events() {

@@ -167,6 +167,36 @@ impl Timeline {
         self
     }
 
+    /// Changes what the end has waited for.
+    pub fn waited(mut self, change: impl FnOnce(&mut WaitSums)) -> Self {
+        let waits = &mut self.after.waits;
+        let mut sums = WaitSums {
+            queues: waits.queues().unwrap_or_default(),
+            episodes: waits.episodes().unwrap_or_default(),
+            opening: waits.opening().unwrap_or_default(),
+        };
+        change(&mut sums);
+        *waits = waits.with(sums);
+        self
+    }
+
+    /// Nothing sees what the connection waits for, nor its calls.
+    pub fn unwatched(mut self) -> Self {
+        for s in [&mut self.before, &mut self.after] {
+            s.waits = Waits::UNSEEN;
+            (s.sends, s.receives) = (None, None);
+        }
+        self
+    }
+
+    /// So many writes of so many bytes, all sent.
+    pub fn wrote(mut self, writes: u64, bytes_each: u64) -> Self {
+        let calls = self.after.sends.as_mut().unwrap();
+        calls.count += writes;
+        calls.bytes += writes * bytes_each;
+        self
+    }
+
     /// A kernel without TCP_INFO's chronographs (before 4.10).
     pub fn without_chronographs(self) -> Self {
         self.both(|s| {
