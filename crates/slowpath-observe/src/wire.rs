@@ -398,8 +398,15 @@ impl Record {
         let both = context.rtt_sums && context.calls;
         let watched = Waits::watched(both, context.recovery, true);
         if self.flags & RECORD_WAITS == 0 {
-            return watched;
+            watched
+        } else {
+            self.waited(context, &watched)
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn waited(&self, context: &Context, watched: &Waits) -> Waits {
         let w = &self.waits;
         let jiffies = |n: u32| context.jiffies(n);
         watched.with(WaitSums {
