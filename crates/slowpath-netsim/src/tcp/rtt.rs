@@ -37,11 +37,17 @@ impl RttEstimator {
     /// the latest segment, and the mean of the first (`tcp_clean_rtx_queue`).
     #[inline]
     pub fn measured(&mut self, config: &TcpConfig, rtt: Span, least: Span, una: u64, next: u64) {
-        let unit = config.kernel_tick.map_or(1, |_| MICROSECOND);
-        let rto_min = config.rto_min.0 / unit;
+        let (unit, rto_min, rtt, least) = match config.kernel_tick {
+            None => (1, config.rto_min.0, rtt.0, least.0),
+            Some(_) => (
+                MICROSECOND,
+                config.rto_min.0 / MICROSECOND,
+                rtt.0 / MICROSECOND,
+                least.0 / MICROSECOND,
+            ),
+        };
         // 0 says that there is none.
-        let rtt = (rtt.0 / unit).max(1);
-        let least = (least.0 / unit).max(1);
+        let (rtt, least) = (rtt.max(1), least.max(1));
         if self.srtt8 == 0 {
             self.unit = unit;
             // RFC 6298 (2.2): SRTT = R, RTTVAR = R/2.
