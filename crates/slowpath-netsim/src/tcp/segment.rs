@@ -58,6 +58,7 @@ pub struct SackBlocks {
 }
 
 impl Default for SackBlocks {
+    #[inline]
     fn default() -> Self {
         Self::with_room(SACK_BLOCKS)
     }
@@ -65,6 +66,7 @@ impl Default for SackBlocks {
 
 impl SackBlocks {
     /// None, with room for so many, [`MAX_SACK_BLOCKS`] at most.
+    #[inline]
     pub fn with_room(room: usize) -> Self {
         SackBlocks {
             blocks: Default::default(),
@@ -91,6 +93,7 @@ impl SackBlocks {
     }
 
     /// The blocks in order.
+    #[inline]
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.count)]
     }

@@ -134,11 +134,22 @@ impl Simulation {
         }
     }
 
-    /// A packet leaves for the far end of a link.
-    #[inline]
-    pub(super) fn fly(&mut self, link: u32, arrival: Time, hop: Hop) {
-        let arrival = if self.links[link as usize].to & HOST != 0 {
+    /// When the far end of a link notices what arrives then.
+    #[cold]
+    #[inline(never)]
+    fn noticed(&self, link: u32, arrival: Time) -> Time {
+        if self.links[link as usize].to & HOST != 0 {
             self.at_host(arrival)
+        } else {
+            arrival
+        }
+    }
+
+    /// A packet leaves for the far end of a link.
+    #[inline(always)]
+    pub(super) fn fly(&mut self, link: u32, arrival: Time, hop: Hop) {
+        let arrival = if self.kernels {
+            self.noticed(link, arrival)
         } else {
             arrival
         };
