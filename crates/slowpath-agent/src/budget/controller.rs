@@ -7,8 +7,8 @@
 //!    standing's part grows with the rate at which its connections are looked at. (At most:
 //!    one that changes rarely is not looked at more often.)
 //! 2. An empty poll's cost grows with the rate of polls.
-//! 3. Work of the rounds, of other threads, and of BPF programs in others' contexts does
-//!    not depend on the rung.
+//! 3. Half of the work of rounds, other threads and views is taken to grow with the looks,
+//!    the other half not to depend on the rung.
 //!
 //! Measured is per poll, not per second, so the chance in the number of polls is no part of
 //! it. If the goal, which is the budget's middle less the programs' share, is missed by more than the deadband, the rung whose predicted
@@ -168,7 +168,7 @@ impl Controller {
         let rung = if (present / goal - 1.0).abs() <= DEADBAND {
             self.rung
         } else {
-            predictions.map_or(self.rung, |p| self.best(&p, goal - besides))
+            predictions.map_or(self.rung, |p| self.best(&self.with_besides(&p), goal))
         };
         let before = std::mem::replace(&mut self.rung, rung);
         if rung == before {
@@ -234,6 +234,13 @@ impl Controller {
             *share = looks + empty * there.polls / self.interval;
         }
         Some(all)
+    }
+
+    /// With what comes besides: half of it, the log's threads, is taken to grow with the
+    /// looks.
+    fn with_besides(&self, polls: &[f64; LAST + 1]) -> [f64; LAST + 1] {
+        let here = polls[self.rung].max(1e-9);
+        polls.map(|p| p + self.besides * (0.5 + 0.5 * p / here))
     }
 
     /// The rung nearest to `goal`. Of equal ones the highest if there is room, else the

@@ -7,12 +7,18 @@ pub(crate) const STANDINGS: usize = 3;
 /// Steps to a factor of two.
 const PER_OCTAVE: usize = 4;
 
-/// The highest rate is this many octaves above that of the configured interval, the lowest
-/// as many below.
-const REACH: usize = 4;
+/// The highest rate is this many octaves above that of the configured interval: each look at
+/// a connection with problems is a row in the log.
+const UP: usize = 2;
+
+/// The lowest rate is this many octaves below.
+const DOWN: usize = 4;
+
+/// Polls come this many octaves above.
+const POLLS_UP: usize = 4;
 
 /// Steps between the highest rate and the lowest.
-const SPAN: usize = 2 * REACH * PER_OCTAVE;
+const SPAN: usize = (UP + DOWN) * PER_OCTAVE;
 
 /// Steps that connections without problems stay below the others at least: a factor of four.
 const APART: usize = 2 * PER_OCTAVE;
@@ -29,7 +35,7 @@ pub(crate) const LAST: usize = STANDINGS * WAY + POLLS_WAY;
 
 /// The rung on which connections without problems are looked at once in each configured
 /// interval.
-pub(crate) const START: usize = REACH * PER_OCTAVE - APART;
+pub(crate) const START: usize = UP * PER_OCTAVE - APART;
 
 /// Rates on one rung, in looks a configured interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,10 +50,14 @@ pub(crate) struct Rates {
 /// the worst, then the polls.
 pub(crate) fn rates(rung: usize) -> Rates {
     let below = |part: usize| rung.saturating_sub(part * WAY).min(WAY);
-    let rate = |steps: usize| 2f64.powf(REACH as f64 - steps as f64 / PER_OCTAVE as f64);
+    let rate = |up: usize, steps: usize| 2f64.powf(up as f64 - steps as f64 / PER_OCTAVE as f64);
     Rates {
-        polls: rate(below(STANDINGS).min(POLLS_WAY)),
-        looks: [rate(APART + below(0)), rate(below(1)), rate(below(2))],
+        polls: rate(POLLS_UP, below(STANDINGS).min(POLLS_WAY)),
+        looks: [
+            rate(UP, APART + below(0)),
+            rate(UP, below(1)),
+            rate(UP, below(2)),
+        ],
     }
 }
 
@@ -62,7 +72,7 @@ mod tests {
             assert!(looks[1] >= 4.0 * looks[0] * 0.999_999, "{rung}: {looks:?}");
             assert!(looks[2] >= looks[1], "{rung}: {looks:?}");
             assert!(polls >= looks[2] && polls <= 16.0);
-            assert!(looks[2] <= 16.0 && looks[0] >= 1.0 / 16.0 * 0.999_999);
+            assert!(looks[2] <= 4.0 && looks[0] >= 1.0 / 16.0 * 0.999_999);
         }
         assert!((rates(LAST).polls - 2.0).abs() < 1e-9);
         let last = rates(LAST).looks;

@@ -15,7 +15,7 @@
 //!   floor before the second are touched, and so on; back in the opposite order.
 //! - **Ratio.** A connection with a problem is looked at at least four times as often as one
 //!   without, on every rung.
-//! - **Bounds.** No connection more often than 16 times in the configured interval, none
+//! - **Bounds.** No connection more often than four times in the configured interval, none
 //!   more rarely than once in 16 intervals.
 //! - **The upper end holds.** A poll that would carry the mean of five seconds over it is
 //!   left out ([`brake`]). Which are left out depends on the past alone, never on what the
