@@ -4,7 +4,8 @@
 //! What enters: a [`State`], the agent's sums and gauges at one moment. What leaves:
 //! [`catalogue`] makes metrics of it, [`prometheus`] writes them as text for a scrape,
 //! [`otlp`] as a message to push. Rows of the log: [`table`] writes them as CSV or JSON
-//! lines, [`anonymise`] makes addresses and names unrecognisable. The thin shells around that: [`http`] serves the text,
+//! lines, [`anonymise`] makes addresses and names unrecognisable. What the kernel says of
+//! sockets: [`mlab`] saves it as M-Lab's `tcp-info` does. The thin shells around that: [`http`] serves the text,
 //! [`push`] delivers the message.
 //!
 //! What is promised:
@@ -23,6 +24,7 @@ pub mod anonymise;
 pub mod catalogue;
 mod family;
 pub mod http;
+pub mod mlab;
 pub mod otlp;
 pub mod prometheus;
 pub mod push;

@@ -154,6 +154,9 @@ fn run_sim(args: Sim) -> Result<Outcome, Failure> {
 }
 
 fn run_export(args: &Export) -> Result<Outcome, Failure> {
+    if let Some(directory) = &args.mlab {
+        return export::mlab(directory, args.interval, args.length);
+    }
     let directory = args
         .log
         .clone()

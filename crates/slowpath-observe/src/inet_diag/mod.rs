@@ -14,6 +14,7 @@
 
 mod elsewhere;
 mod listeners;
+mod raw;
 mod socket;
 mod table;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod tests;
 pub mod wire;
 
 pub use elsewhere::{Elsewhere, ElsewhereReport};
+pub use raw::{RawDump, RawSocket};
 pub use socket::DumpError as PollError;
 pub use table::SocketKey;
 

@@ -149,11 +149,36 @@ impl DiagSocket {
         self.sequence
     }
 
+    /// Hands every socket of a family to `each` as the kernel gives it; `each` says whether
+    /// it could be decoded.
+    pub fn dump_raw(
+        &mut self,
+        family: Family,
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<DumpEnd, DumpError> {
+        let sequence = self.next_sequence();
+        let request = wire::dump_request(family, sequence);
+        self.exchange_raw(&request, true, |payload, _| each(payload))
+    }
+
     fn exchange(
         &mut self,
         request: &[u8],
         many: bool,
         mut each: impl FnMut(&SocketRecord, MonoNanos),
+    ) -> Result<DumpEnd, DumpError> {
+        self.exchange_raw(request, many, |payload, received| {
+            SocketRecord::read(payload)
+                .map(|record| each(&record, received))
+                .is_ok()
+        })
+    }
+
+    fn exchange_raw(
+        &mut self,
+        request: &[u8],
+        many: bool,
+        mut each: impl FnMut(&[u8], MonoNanos) -> bool,
     ) -> Result<DumpEnd, DumpError> {
         rustix::net::send(&self.fd, request, SendFlags::empty())
             .map_err(|e| DumpError::Send(e.into()))?;
@@ -168,10 +193,7 @@ impl DiagSocket {
                 end.interrupted |= message.interrupted();
                 match message.content()? {
                     Content::Socket(payload) => {
-                        match SocketRecord::read(payload) {
-                            Ok(record) => each(&record, received),
-                            Err(_) => end.undecodable += 1,
-                        }
+                        end.undecodable += u64::from(!each(payload, received));
                         if !many {
                             return Ok(end);
                         }

@@ -7,6 +7,7 @@
 //! intervals, and to give only its latest summary.
 
 mod hide;
+mod live;
 mod rows;
 
 use crate::args::Since;
@@ -23,6 +24,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// `slowpath export`.
 #[derive(Debug, Args)]
@@ -34,7 +36,7 @@ Examples:
 The filter is that of slowpath report. docs/export.md lists the columns.")]
 pub struct Export {
     /// Which connections, as an ss expression
-    #[arg(value_name = "FILTER")]
+    #[arg(value_name = "FILTER", conflicts_with = "mlab")]
     pub filter: Vec<String>,
     /// Which table
     #[arg(long, value_enum, default_value_t = Which::Intervals)]
@@ -58,6 +60,16 @@ pub struct Export {
     /// 16 bytes that make two anonymised exports alike; by default each has a key of its own
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     pub key_file: Option<PathBuf>,
+    /// Instead of the log: save what the kernel says of each connection of this network
+    /// namespace from now on there, a file each, as M-Lab's tcp-info does
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["log", "anonymise", "redact"])]
+    pub mlab: Option<PathBuf>,
+    /// Time between two looks, with --mlab
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = crate::args::interval)]
+    pub interval: Duration,
+    /// Stop after this time, with --mlab
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::duration)]
+    pub length: Option<Duration>,
 }
 
 /// `--table`.
@@ -81,6 +93,8 @@ pub enum FormArg {
     /// A JSON object a line
     Jsonl,
 }
+
+pub use live::mlab;
 
 /// What of a connection stands beside its intervals.
 #[derive(Clone, Debug)]
