@@ -425,3 +425,43 @@ fn what_a_closing_listener_dropped_is_told() {
         assert!(agent.listeners().all(|l| l.snapshot.id.cookie != closing));
     });
 }
+
+/// Prints what a round costs with five thousand listeners that show nothing.
+#[test]
+#[ignore = "soak: a measurement"]
+fn idle_listeners_cost_a_step_of_a_walk() {
+    with_agent("idle", TierChoice::Bpf, |testbed, agent| {
+        const LISTENERS: usize = 5_000;
+        agent.measure_programs().expect("counts");
+        let cost = |agent: &Agent| {
+            let programs = agent.programs();
+            let walk = programs.iter().find(|p| p.program == "walk_listeners");
+            walk.map_or((0, 0), |p| (p.runs, p.nanos))
+        };
+        let measure = |agent: &mut Agent, what: &str| {
+            settle(agent);
+            let (before, cpu) = (cost(agent), agent.cpu());
+            let begun = Instant::now();
+            poll_until(agent, "rounds", |_| {
+                begun.elapsed() > Duration::from_secs(10)
+            });
+            let (runs, nanos) = (cost(agent).0 - before.0, cost(agent).1 - before.1);
+            println!(
+                "{what}: {runs} listeners looked at in {nanos} ns of BPF, {} of the agent in {:?}",
+                agent.cpu().saturating_sub(cpu),
+                begun.elapsed()
+            );
+            (runs, nanos)
+        };
+        measure(agent, "without");
+        let ip = testbed.link(0).b_address(Family::Ipv4);
+        let listeners: Vec<Socket> = (0..LISTENERS)
+            .map(|_| listen(testbed, ip, 0, 16, false))
+            .collect();
+        let (runs, nanos) = measure(agent, "with five thousand");
+        drop(listeners);
+        let each = nanos as f64 / runs.max(1) as f64;
+        println!("{each:.0} ns a listener and round");
+        assert!(each < 2_000.0, "{each}");
+    });
+}

@@ -11,7 +11,7 @@ use slowpath_model::{ListenCounters, ListenSettings, ListenerSnapshot};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -73,9 +73,39 @@ fn read(path: &Path) -> Option<ListenCounters> {
     Some(parse_netstat(&fs::read_to_string(path).ok()?))
 }
 
+/// `/proc/net/netstat` of the thread that calls.
+const OWN: &str = "/proc/thread-self/net/netstat";
+
 /// The counters of the calling thread's namespace.
 pub fn own_counters() -> Option<ListenCounters> {
-    read(Path::new("/proc/thread-self/net/netstat"))
+    read(Path::new(OWN))
+}
+
+/// A namespace's counters, kept open: it can be read from anywhere, and keeps its
+/// namespace alive.
+#[derive(Debug)]
+pub(crate) struct OpenNetstat(File);
+
+impl OpenNetstat {
+    /// Of the calling thread's namespace.
+    pub(crate) fn open() -> Option<Self> {
+        File::open(OWN).ok().map(OpenNetstat)
+    }
+
+    /// The counters now.
+    pub(crate) fn read(&self) -> Option<ListenCounters> {
+        // Some 4 KiB of names and numbers; the file grows with the kernel.
+        let mut text = vec![0; 32 * 1024];
+        let mut length = 0;
+        loop {
+            match self.0.read_at(text.get_mut(length..)?, length as u64) {
+                Ok(0) => break,
+                Ok(n) => length += n,
+                Err(_) => return None,
+            }
+        }
+        Some(parse_netstat(std::str::from_utf8(&text[..length]).ok()?))
+    }
 }
 
 /// The cookie of the calling thread's namespace; 0 if the kernel gives none.
@@ -217,6 +247,13 @@ mod tests {
         ] {
             assert_eq!(parse_netstat(text), ListenCounters::default(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_open_file_gives_what_a_fresh_one_does() {
+        let open = OpenNetstat::open().unwrap();
+        let known = |c: ListenCounters| c.drops.is_some() && c.queue_full_cookies.is_some();
+        assert!(known(open.read().unwrap()) && known(open.read().unwrap()));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::wire::{Family, SocketRecord};
 use super::{InetDiag, PollError};
-use crate::listeners::{ListenerRound, ListenerSighting, own_counters, own_settings};
+use crate::listeners::{ListenerRound, ListenerSighting, OpenNetstat};
 use slowpath_model::{ListenCounters, ListenerId, ListenerSnapshot, Micros, MonoNanos, Tier};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ impl InetDiag {
             complete: true,
             ..ListenerRound::default()
         };
-        let settings = own_settings();
+        let settings = self.listen_settings;
         let place = self.table.place();
         for family in self.families() {
             self.socket.dump_states(family, 1 << LISTEN, |record, at| {
@@ -52,7 +52,7 @@ impl InetDiag {
                 });
             })?;
         }
-        let counters = own_counters();
+        let counters = self.netstat.as_ref().and_then(OpenNetstat::read);
         let full = |c: &ListenCounters| (c.drops, c.queue_full_drops, c.queue_full_cookies);
         let moved = match (&counters, &self.listen_counters) {
             (Some(now), Some(before)) => full(now) != full(before),

@@ -26,7 +26,8 @@ pub use raw::{RawDump, RawSocket};
 pub use socket::DumpError as PollError;
 pub use table::SocketKey;
 
-use slowpath_model::{ListenCounters, Micros, MonoNanos, Snapshot};
+use crate::listeners::{OpenNetstat, own_settings};
+use slowpath_model::{ListenCounters, ListenSettings, Micros, MonoNanos, Snapshot};
 use socket::DiagSocket;
 use std::{fs, io, mem};
 use table::{Place, Table};
@@ -109,6 +110,9 @@ pub struct InetDiag {
     table: Table,
     /// Whether the kernel dumps IPv6 sockets.
     v6: bool,
+    /// The namespace's counters, and its settings of listening when the tier was opened.
+    netstat: Option<OpenNetstat>,
+    listen_settings: ListenSettings,
     /// The namespace's counters of listening at the last round.
     listen_counters: Option<ListenCounters>,
     /// Half-open connections are counted until then.
@@ -145,6 +149,8 @@ impl InetDiag {
             socket,
             table: Table::new(place, options.changed_only, options.max_sockets),
             v6: true,
+            netstat: OpenNetstat::open(),
+            listen_settings: own_settings(),
             listen_counters: None,
             half_open_until: MonoNanos(0),
         })
