@@ -228,10 +228,13 @@ impl Eyes {
     pub(crate) fn listeners(&mut self, all: bool) -> Result<Option<Walk>, PollError> {
         match self {
             Eyes::Bpf(tier) => Ok(tier.listeners(all)?.map(|round| Walk::of(round, None))),
-            Eyes::InetDiag { tier, .. } => {
+            Eyes::InetDiag {
+                tier, elsewhere, ..
+            } => {
                 let (round, counters) = tier.listeners()?;
-                let netns = round.sightings.first().map(|s| s.snapshot.id.netns);
-                Ok(Some(Walk::of(round, netns.zip(counters))))
+                let mut walk = Walk::of(round, counters);
+                elsewhere.listeners(|round, counters| walk.add(round, counters));
+                Ok(Some(walk))
             }
         }
     }

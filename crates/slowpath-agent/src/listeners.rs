@@ -128,17 +128,28 @@ pub(crate) struct Walk {
     pub sightings: Vec<ListenerSighting>,
     pub complete: bool,
     pub dropped: u64,
-    pub counters: Option<(u32, ListenCounters)>,
+    pub counters: Vec<(u32, ListenCounters)>,
 }
 
 impl Walk {
-    pub(crate) fn of(round: ListenerRound, counters: Option<(u32, ListenCounters)>) -> Self {
+    /// What one namespace, or BPF for all of them, gave.
+    pub(crate) fn of(round: ListenerRound, counters: Option<ListenCounters>) -> Self {
+        let netns = round.sightings.first().map(|s| s.snapshot.id.netns);
         Walk {
+            counters: netns.zip(counters).into_iter().collect(),
             sightings: round.sightings,
             complete: round.complete,
             dropped: round.dropped,
-            counters,
         }
+    }
+
+    /// With what another namespace gave.
+    pub(crate) fn add(&mut self, round: ListenerRound, counters: Option<ListenCounters>) {
+        let other = Walk::of(round, counters);
+        self.sightings.extend(other.sightings);
+        self.counters.extend(other.counters);
+        self.dropped += other.dropped;
+        self.complete &= other.complete;
     }
 }
 
@@ -215,7 +226,7 @@ impl Listeners {
             complete: walk.complete,
             dropped: walk.dropped,
             namespaces: FxHashMap::default(),
-            own: None,
+            own: FxHashMap::default(),
         };
         seen.merge(walk);
         for _ in 0..RETRIES {
@@ -238,9 +249,9 @@ impl Listeners {
             let pid = sightings
                 .values()
                 .find_map(|s| s.snapshot.opener.as_ref()?.pid());
-            let read = match &seen.own {
-                Some((own, counters)) if *own == netns.0 => Some(*counters),
-                _ => self.netstats.counters(netns.0, pid),
+            let read = match seen.own.get(&netns.0) {
+                Some(counters) => Some(*counters),
+                None => self.netstats.counters(netns.0, pid),
             };
             moved |= *counters != read;
             *counters = read;
@@ -418,14 +429,14 @@ struct Seen {
     complete: bool,
     dropped: u64,
     namespaces: FxHashMap<Namespace, (FxHashMap<Key, ListenerSighting>, Option<ListenCounters>)>,
-    /// The counters that the latest walk read itself.
-    own: Option<(u32, ListenCounters)>,
+    /// The counters that the latest walk read itself, by namespace.
+    own: FxHashMap<u32, ListenCounters>,
 }
 
 impl Seen {
     /// Takes a later walk in.
     fn merge(&mut self, walk: Walk) {
-        self.own = walk.counters;
+        self.own = walk.counters.into_iter().collect();
         for sighting in walk.sightings {
             let netns = (sighting.snapshot.id.netns, sighting.netns_cookie);
             let (sightings, _) = self.namespaces.entry(netns).or_default();

@@ -14,8 +14,23 @@ use std::time::{Duration, Instant};
 /// How long something may take that is bound to happen: a hang is an error.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How the agent looks.
+#[derive(Clone, Copy)]
+enum Eyes {
+    /// With BPF, which sees every namespace.
+    Bpf,
+    /// Without, from the namespace that it looks at.
+    Inside,
+    /// Without, from another one.
+    Outside,
+}
+
 /// Runs `body` with a testbed and an agent that sees side B.
-fn with_agent(test: &str, tier: TierChoice, body: impl Fn(&mut Testbed, &mut Agent) + Sync) {
+fn with_agent(test: &str, eyes: Eyes, body: impl Fn(&mut Testbed, &mut Agent) + Sync) {
+    let tier = match eyes {
+        Eyes::Bpf => TierChoice::Bpf,
+        Eyes::Inside | Eyes::Outside => TierChoice::InetDiag,
+    };
     if let Some(reason) = missing_requirements(&[Need::Namespaces]) {
         println!("SKIPPED {test}: {reason}");
         return;
@@ -43,9 +58,8 @@ fn with_agent(test: &str, tier: TierChoice, body: impl Fn(&mut Testbed, &mut Age
                 ..Config::default()
             })
         };
-        match tier {
-            // It sees the namespace of the thread that asks.
-            TierChoice::InetDiag => inside(&mut testbed, start, &body, test),
+        match eyes {
+            Eyes::Inside => inside(&mut testbed, start, &body, test),
             _ => match start() {
                 Ok(mut agent) => body(&mut testbed, &mut agent),
                 Err(error) => println!("SKIPPED {test}: {error}"),
@@ -175,8 +189,8 @@ fn settle(agent: &mut Agent) {
     });
 }
 
-fn accept_overflow(test: &str, family: Family, tier: TierChoice) {
-    with_agent(test, tier, |testbed, agent| {
+fn accept_overflow(test: &str, family: Family, eyes: Eyes) {
+    with_agent(test, eyes, |testbed, agent| {
         agent.poll().expect("polls");
         const BACKLOG: usize = 4;
         let ip = testbed.link(0).b_address(family);
@@ -207,21 +221,26 @@ fn accept_overflow(test: &str, family: Family, tier: TierChoice) {
 
 #[test]
 fn an_accept_queue_overflows() {
-    accept_overflow("accept4", Family::Ipv4, TierChoice::Bpf);
+    accept_overflow("accept4", Family::Ipv4, Eyes::Bpf);
 }
 
 #[test]
 fn an_accept_queue_overflows_over_ipv6() {
-    accept_overflow("accept6", Family::Ipv6, TierChoice::Bpf);
+    accept_overflow("accept6", Family::Ipv6, Eyes::Bpf);
 }
 
 #[test]
 fn an_accept_queue_overflows_without_bpf() {
-    accept_overflow("acceptd", Family::Ipv4, TierChoice::InetDiag);
+    accept_overflow("acceptd", Family::Ipv4, Eyes::Inside);
 }
 
-fn syn_overflow(test: &str, family: Family, cookies: bool, tier: TierChoice) {
-    with_agent(test, tier, |testbed, agent| {
+#[test]
+fn an_accept_queue_overflows_in_another_namespace_without_bpf() {
+    accept_overflow("accepto", Family::Ipv6, Eyes::Outside);
+}
+
+fn syn_overflow(test: &str, family: Family, cookies: bool, eyes: Eyes) {
+    with_agent(test, eyes, |testbed, agent| {
         let setting = if cookies { "1" } else { "0" };
         testbed
             .sysctl("net.ipv4.tcp_syncookies", setting)
@@ -269,22 +288,22 @@ fn syn_overflow(test: &str, family: Family, cookies: bool, tier: TierChoice) {
 
 #[test]
 fn a_syn_queue_overflows() {
-    syn_overflow("syn4", Family::Ipv4, false, TierChoice::Bpf);
+    syn_overflow("syn4", Family::Ipv4, false, Eyes::Bpf);
 }
 
 #[test]
 fn a_syn_queue_overflows_into_cookies_over_ipv6() {
-    syn_overflow("cookies6", Family::Ipv6, true, TierChoice::Bpf);
+    syn_overflow("cookies6", Family::Ipv6, true, Eyes::Bpf);
 }
 
 #[test]
 fn a_syn_queue_overflows_into_cookies() {
-    syn_overflow("cookies4", Family::Ipv4, true, TierChoice::Bpf);
+    syn_overflow("cookies4", Family::Ipv4, true, Eyes::Bpf);
 }
 
 #[test]
 fn a_syn_queue_overflows_without_bpf() {
-    syn_overflow("synd", Family::Ipv4, false, TierChoice::InetDiag);
+    syn_overflow("synd", Family::Ipv4, false, Eyes::Inside);
 }
 
 /// Opens `count` connections one after the other, each accepted at once.
@@ -302,7 +321,7 @@ fn serve(testbed: &Testbed, listener: &Socket, count: usize) {
 
 #[test]
 fn a_busy_listener_that_accepts_is_fine() {
-    with_agent("busy", TierChoice::Bpf, |testbed, agent| {
+    with_agent("busy", Eyes::Bpf, |testbed, agent| {
         agent.poll().expect("polls");
         let ip = testbed.link(0).b_address(Family::Ipv4);
         let listener = listen(testbed, ip, 0, 16, false);
@@ -332,7 +351,7 @@ fn a_busy_listener_that_accepts_is_fine() {
 
 #[test]
 fn the_member_of_a_group_that_overflows_is_named() {
-    with_agent("group", TierChoice::Bpf, |testbed, agent| {
+    with_agent("group", Eyes::Bpf, |testbed, agent| {
         agent.poll().expect("polls");
         let ip = testbed.link(0).b_address(Family::Ipv4);
         // The kernel spreads connections over the group by their addresses: both members
@@ -361,7 +380,7 @@ fn the_member_of_a_group_that_overflows_is_named() {
 
 #[test]
 fn two_listeners_overflow_for_different_reasons() {
-    with_agent("both", TierChoice::Bpf, |testbed, agent| {
+    with_agent("both", Eyes::Bpf, |testbed, agent| {
         agent.poll().expect("polls");
         let link = testbed.link(0);
         let ip = link.b_address(Family::Ipv4);
@@ -404,7 +423,7 @@ fn two_listeners_overflow_for_different_reasons() {
 
 #[test]
 fn what_a_closing_listener_dropped_is_told() {
-    with_agent("closing", TierChoice::Bpf, |testbed, agent| {
+    with_agent("closing", Eyes::Bpf, |testbed, agent| {
         agent.poll().expect("polls");
         let ip = testbed.link(0).b_address(Family::Ipv4);
         let listener = listen(testbed, ip, 0, 1, false);
@@ -430,7 +449,7 @@ fn what_a_closing_listener_dropped_is_told() {
 #[test]
 #[ignore = "soak: a measurement"]
 fn idle_listeners_cost_a_step_of_a_walk() {
-    with_agent("idle", TierChoice::Bpf, |testbed, agent| {
+    with_agent("idle", Eyes::Bpf, |testbed, agent| {
         const LISTENERS: usize = 5_000;
         agent.measure_programs().expect("counts");
         let cost = |agent: &Agent| {

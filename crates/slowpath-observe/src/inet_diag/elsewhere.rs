@@ -15,9 +15,10 @@
 //! this process may not enter.
 
 use super::{DumpReport, InetDiag, Options};
+use crate::listeners::ListenerRound;
 use crate::namespaces;
 use rustc_hash::FxHashMap;
-use slowpath_model::{Micros, MonoNanos, Snapshot};
+use slowpath_model::{ListenCounters, Micros, MonoNanos, Snapshot};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
@@ -158,6 +159,19 @@ impl Elsewhere {
             .retain(|_, place| place.reachable || place.seen > 0);
         report.namespaces = self.places.len() as u64;
         report
+    }
+
+    /// One round over the listeners of each namespace that has sockets: hands it to `each`
+    /// with the namespace's counters. One that cannot be read is left out.
+    pub fn listeners(&mut self, mut each: impl FnMut(ListenerRound, Option<ListenCounters>)) {
+        for place in self.places.values_mut() {
+            let (v4, v6) = place.gauge.read();
+            if (v4 || v6)
+                && let Ok((round, counters)) = place.tier.listeners()
+            {
+                each(round, counters);
+            }
+        }
     }
 
     fn search(&mut self) {
