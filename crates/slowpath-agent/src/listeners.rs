@@ -14,9 +14,12 @@ use slowpath_model::{
     ListenerVerdict, Micros, MonoNanos, Owner, Problem, Tier, WallMicros,
 };
 use slowpath_observe::listeners::{ListenerRound, ListenerSighting, Netstats};
+use slowpath_observe::monotonic;
 
 /// Listeners are looked at this often at most.
 const ROUNDS: Micros = Micros(1_000_000);
+/// And so rarely that looking takes one part of this many of the time.
+const RESTS: u64 = 100;
 /// All of them are looked at, whether they have something to show or not, this often.
 const FULL_ROUNDS: Micros = Micros(60_000_000);
 /// Holders of a listener that has a problem are looked for this often at most.
@@ -157,6 +160,8 @@ impl Walk {
 pub(crate) struct Listeners {
     known: FxHashMap<Key, LiveListener>,
     closed: Vec<LiveListener>,
+    /// Those with a verdict on the latest round.
+    judged: Vec<Key>,
     /// Each namespace's counters at its latest round.
     counters: FxHashMap<Namespace, ListenCounters>,
     netstats: Netstats,
@@ -190,16 +195,21 @@ impl Listeners {
         }
         self.next = now + ROUNDS;
         let full = now >= self.next_full;
+        let began = monotonic();
         let Some(seen) = self.look(eyes, full)? else {
             return Ok(Vec::new());
         };
+        let rest = Micros(monotonic().since(began).0.saturating_mul(RESTS));
+        self.next = now + rest.max(ROUNDS);
         self.round += 1;
         if seen.complete {
             self.next_full = now + FULL_ROUNDS;
         }
         self.lost = seen.dropped;
-        for listener in self.known.values_mut() {
-            listener.latest = None;
+        for key in std::mem::take(&mut self.judged) {
+            if let Some(listener) = self.known.get_mut(&key) {
+                listener.latest = None;
+            }
         }
         let mut logged = Vec::new();
         for (netns, (sightings, counters)) in seen.namespaces {
@@ -313,8 +323,12 @@ impl Listeners {
             settings,
         });
         for verdict in verdicts {
-            let listener = match self.known.get_mut(&key(&verdict.listener)) {
-                Some(listener) => listener,
+            let key = key(&verdict.listener);
+            let listener = match self.known.get_mut(&key) {
+                Some(listener) => {
+                    self.judged.push(key);
+                    listener
+                }
                 None => match self
                     .closed
                     .iter_mut()
@@ -377,8 +391,9 @@ impl Listeners {
                     .is_none_or(|sought| now >= sought + OWNER_ROUNDS)
         };
         let wanted: FxHashMap<u64, Option<u32>> = self
-            .known
-            .values()
+            .judged
+            .iter()
+            .filter_map(|key| self.known.get(key))
             .filter(|l| due(l))
             .map(|l| (l.snapshot.id.cookie, l.inode))
             .collect();
@@ -392,7 +407,10 @@ impl Listeners {
                 holders.push(owner);
             }
         })?;
-        for listener in self.known.values_mut().filter(|l| due(l)) {
+        for key in &self.judged {
+            let Some(listener) = self.known.get_mut(key).filter(|l| due(l)) else {
+                continue;
+            };
             listener.owners_sought = Some(now);
             let Some(mut holders) = found.remove(&listener.snapshot.id.cookie) else {
                 continue;

@@ -363,7 +363,10 @@ fn the_member_of_a_group_that_overflows_is_named() {
             of(agent, &slow).is_some_and(|l| l.accept_overflows.rounds > 0)
         });
         drop(clients);
-        settle(agent);
+        let overflows = counter(testbed, "ListenOverflows");
+        poll_until(agent, "all of it", |agent| {
+            of(agent, &slow).is_some_and(|l| l.accept_overflows.events >= overflows)
+        });
         let named = of(agent, &slow).expect("is seen");
         assert_eq!(named.snapshot.reuse_port, Some(true));
         assert_eq!(
@@ -405,8 +408,12 @@ fn two_listeners_overflow_for_different_reasons() {
                 && of(agent, &flooded).is_some_and(|l| l.syn_overflows.rounds > 0)
         });
         drop(clients);
-        settle(agent);
         let overflows = counter(testbed, "ListenOverflows");
+        let others = counter(testbed, "ListenDrops") - overflows;
+        poll_until(agent, "all of it", |agent| {
+            of(agent, &full).is_some_and(|l| l.accept_overflows.events >= overflows)
+                && of(agent, &flooded).is_some_and(|l| l.syn_overflows.events >= others)
+        });
         let (full, flooded) = (
             of(agent, &full).expect("is seen"),
             of(agent, &flooded).expect("is seen"),
