@@ -10,7 +10,8 @@
 //!
 //! What is promised: no clock, no I/O; the same calls give the same results; events happen
 //! at their exact time, in one order: changes of the plan, then departures, then
-//! arrivals, then by the order in which they were planned. Packets are counted: those sent
+//! arrivals; of these first those that hosts sent, by their number, then those of switches, by
+//! switch and port, as in the simulator; then by the order in which they were planned. Packets are counted: those sent
 //! and copied are delivered, dropped or inside ([`Counts`]).
 //!
 //! ```

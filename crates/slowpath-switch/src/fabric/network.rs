@@ -94,6 +94,9 @@ pub(super) struct Event {
 
 /// In [`Event::order`]; without it the event is a departure.
 const ARRIVAL: u64 = 1 << 63;
+/// Below it the place of an arrival's line among all beginnings of lines (2^21 at most: hosts
+/// and ports), then the order in which events were planned: a wheel of 2^42 of them.
+const PLANNED_BITS: u32 = 42;
 
 /// Where packets are. `sent + copies = delivered + dropped + inside`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -243,7 +246,7 @@ impl Fabric {
 
     fn schedule(&mut self, at: Time, rank: u64, what: u32) {
         self.planned += 1;
-        let order = rank | self.planned;
+        let order = rank | self.planned & ((1 << PLANNED_BITS) - 1);
         self.events.push(Reverse(Event { at, order, what }));
     }
 
@@ -343,7 +346,14 @@ impl Fabric {
                 (self.flights.len() - 1) as u32
             }
         };
-        self.schedule(arrival, ARRIVAL, place);
+        // At one moment by where they come from: a host, or a switch's port.
+        let Line { from, port, .. } = self.lines[line as usize];
+        let beginning = self.first[from as usize] + u32::from(port.0);
+        self.schedule(
+            arrival,
+            ARRIVAL | u64::from(beginning) << PLANNED_BITS,
+            place,
+        );
     }
 
     /// A packet is at its line's end.
