@@ -20,6 +20,7 @@
 //! changed. It needs root and the programs `ip`, `tc` (Debian iproute2); captures need
 //! `tcpdump`, their analysis `tcptrace` or `tshark`; [`missing_requirements`] tells.
 
+mod actor;
 mod attempts;
 mod capture;
 mod counters;
@@ -37,6 +38,7 @@ mod scenario;
 mod testbed;
 pub mod workload;
 
+pub use actor::Actor;
 pub use attempts::attempts;
 pub use capture::{Capture, CaptureSummary};
 pub use counters::Counters;

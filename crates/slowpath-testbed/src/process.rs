@@ -184,23 +184,27 @@ pub(crate) fn arguments(subcommand: &str, options: &impl Serialize) -> Vec<Strin
     arguments
 }
 
-/// `SLOWPATH_WORKLOAD`, or the program beside the running one or, for a test, one folder
-/// up.
 fn program() -> Result<PathBuf, TestbedError> {
-    if let Some(path) = std::env::var_os("SLOWPATH_WORKLOAD") {
+    beside(PROGRAM, "SLOWPATH_WORKLOAD")
+}
+
+/// The program that a variable names, or the one beside the running program or, for a test,
+/// one folder up.
+pub(crate) fn beside(program: &str, variable: &str) -> Result<PathBuf, TestbedError> {
+    if let Some(path) = std::env::var_os(variable) {
         return Ok(path.into());
     }
     let me = std::env::current_exe().map_err(TestbedError::io("find", "the running program"))?;
     me.ancestors()
         .skip(1)
         .take(2)
-        .map(|dir| dir.join(PROGRAM))
+        .map(|dir| dir.join(program))
         .find(|path| path.is_file())
         .ok_or_else(|| TestbedError::Workload {
-            role: PROGRAM.to_owned(),
+            role: program.to_owned(),
             reason: format!(
                 "is not beside {}; build it with `cargo build -p slowpath-testbed --bins` \
-                 or name it in SLOWPATH_WORKLOAD",
+                 or name it in {variable}",
                 me.display()
             ),
         })

@@ -5,7 +5,7 @@ use crate::lab::Lab;
 use crate::trace::Trace;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
-use slowpath_agent::Budget;
+use slowpath_agent::{Budget, Rules};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -83,6 +83,28 @@ pub struct Looking {
     /// more often, the others more rarely [default: all alike, whatever it costs]
     #[arg(long, value_name = "LOW,HIGH")]
     pub cpu_budget: Option<Budget>,
+    /// Rules that say which process, unit or container is which application; docs/owners.md
+    #[arg(long, value_name = "FILE", value_parser = owner_rules)]
+    pub owners: Option<Rules>,
+    /// How much of each command line the log keeps; what is shown live is whole
+    #[arg(long, value_enum, default_value_t = CommandLinesArg::Program)]
+    pub log_command_lines: CommandLinesArg,
+}
+
+/// `--log-command-lines`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CommandLinesArg {
+    /// The program's name only
+    Program,
+    /// Arguments too, but for those that look like secrets
+    NoSecrets,
+    /// All of it
+    Full,
+}
+
+fn owner_rules(file: &str) -> Result<Rules, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("reading owner rules: {e}"))?;
+    Rules::parse(&text).map_err(|e| e.to_string())
 }
 
 /// `--tier`.

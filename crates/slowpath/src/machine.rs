@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent of this machine as a [`Source`].
 
-use crate::args::{Looking, TierArg};
+use crate::args::{CommandLinesArg, Looking, TierArg};
 use crate::failure::Failure;
 use crate::source::{
     BudgetState, Capabilities, Live, PollReport, ProgramCost, Source, SourceError,
 };
-use slowpath_agent::{Agent, Config, FinishReport, LiveConnection, LiveListener, TierChoice};
+use slowpath_agent::{
+    Agent, CommandLines, Config, FinishReport, LiveConnection, LiveListener, OwnerOptions,
+    TierChoice,
+};
 use slowpath_model::LossCounters;
 use std::path::Path;
 use std::time::Duration;
@@ -33,6 +36,14 @@ impl Machine {
             },
             history,
             budget: looking.cpu_budget,
+            owners: OwnerOptions {
+                rules: looking.owners.clone().unwrap_or_default(),
+                log_command_lines: match looking.log_command_lines {
+                    CommandLinesArg::Program => CommandLines::Program,
+                    CommandLinesArg::NoSecrets => CommandLines::NoSecrets,
+                    CommandLinesArg::Full => CommandLines::Full,
+                },
+            },
             ..Config::default()
         };
         Agent::start(config)

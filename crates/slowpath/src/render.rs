@@ -61,12 +61,34 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
-/// `command[pid]`, or `?`.
+/// `command[pid]`, with the application before it if a rule names one; or `?`.
 pub fn process(owner: &Owner) -> String {
-    owner.process().map_or_else(
-        || "?".to_owned(),
-        |o| format!("{}[{}]", plain(&o.command), o.pid),
-    )
+    let process = match (owner.process(), &owner.listener) {
+        (Some(p), _) => format!("{}[{}]", plain(&p.command), p.pid),
+        (None, Some(listener)) => format!("? of {}", plain(listener)),
+        (None, None) => "?".to_owned(),
+    };
+    match &owner.application {
+        Some(application) => format!("{} {process}", plain(application)),
+        None => process,
+    }
+}
+
+/// Where the owner runs, and why its process is unknown; empty if nothing is known.
+pub fn whereabouts(owner: &Owner) -> String {
+    let mut words = Vec::new();
+    words.extend(owner.why_unknown().map(|r| r.words().to_owned()));
+    words.extend(owner.unit().map(|u| plain(u)));
+    words.extend(owner.container().map(|c| {
+        let id: String = c.id.chars().take(12).collect();
+        let runtime = c.runtime.as_deref().unwrap_or("container");
+        format!("{} {}", plain(runtime), plain(&id))
+    }));
+    words.extend(owner.pod().map(|p| format!("pod {}", plain(p))));
+    if let Some(line) = owner.process().and_then(|p| p.command_line.as_ref()) {
+        words.push(plain(line).chars().take(200).collect());
+    }
+    words.join(", ")
 }
 
 /// A share as a percentage; a share that is not zero never reads `0%`, one that is not the

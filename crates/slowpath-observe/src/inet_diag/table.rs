@@ -109,7 +109,9 @@ impl Table {
             }
             Entry::Occupied(mut known) => {
                 let known = known.get_mut();
-                let changed = change_key(&known.snapshot.stats) != change_key(&stats);
+                // accept(2) gives the socket its inode and changes nothing else.
+                let accepted = key.inode != 0 && known.key.inode != key.inode;
+                let changed = accepted || change_key(&known.snapshot.stats) != change_key(&stats);
                 known.snapshot = snapshot(self.place, &socket, stats, at);
                 known.socket = socket;
                 // A socket that no process holds any more keeps its last owner's inode.

@@ -20,7 +20,7 @@ use crate::watch::lost;
 use groups::{by_name, payload};
 use serde_json::{Value, json};
 use slowpath_diagnose::{ProblemTable, TIME_PERCENTAGES, problem_table};
-use slowpath_model::{ConnectionSummary, Micros, Problem};
+use slowpath_model::{ConnectionSummary, Micros, Problem, UnknownOwners};
 use std::io::Write;
 
 /// Connections and groups listed.
@@ -171,6 +171,14 @@ impl<'a> Report<'a> {
         columns.lines(2, paint)
     }
 
+    fn unknown_owners(&self) -> UnknownOwners {
+        let mut counts = UnknownOwners::default();
+        for reason in self.lives.iter().filter_map(|l| l.owner.why_unknown()) {
+            counts.count(reason);
+        }
+        counts
+    }
+
     fn coverage_lines(&self) -> Vec<String> {
         let c = &self.covered;
         let length = self.options.range.length();
@@ -198,9 +206,15 @@ impl<'a> Report<'a> {
             ));
         }
         if self.table.owner_unknown > 0 {
+            let reasons: Vec<String> = self
+                .unknown_owners()
+                .iter()
+                .map(|(reason, count)| format!("{count} {reason}"))
+                .collect();
             lines.push(format!(
-                "owner unknown: {}; they are in no application",
-                plural(self.table.owner_unknown, "connection")
+                "owner unknown: {}; they are in no application: {}",
+                plural(self.table.owner_unknown, "connection"),
+                reasons.join("; ")
             ));
         }
         lines.extend(lost(&c.losses));
@@ -220,6 +234,7 @@ impl<'a> Report<'a> {
             .troubled()
             .map(|l| {
                 let mut map = json::id(&l.connection, l.tuple, &l.owner);
+                map.insert("real_peer".to_owned(), json::real_peer(l.real_peer));
                 for (key, value) in [
                     ("closed", json!(l.closed)),
                     ("observed_us", json!(l.observed.0)),
@@ -273,6 +288,7 @@ impl<'a> Report<'a> {
                 "missed": c.missed,
                 "unobserved_connections": self.table.unobserved,
                 "owner_unknown_connections": self.table.owner_unknown,
+                "unknown_owners": json::unknown_owners(&self.unknown_owners()),
                 "losses": json::losses(&c.losses),
                 "unmeasured": json::problems(c.unmeasured),
             },

@@ -6,7 +6,7 @@ use super::share_of;
 use crate::advice::{self, Host};
 use crate::evidence;
 use crate::interactions;
-use crate::render::{bit_rate, bytes, percent, process, time, wrapped};
+use crate::render::{bit_rate, bytes, percent, process, time, whereabouts, wrapped};
 use crate::source::{HistoryPoint, Live};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -149,6 +149,7 @@ fn lines(screen: &Screen, live: Live<'_>, host: Host, width: usize) -> Vec<Line<
             format!(" {}  {}", process(live.owner), live.snapshot.tuple),
             bold,
         )),
+        Line::from(format!(" {}", whereabouts(live.owner))),
         Line::from(format!(
             " {:?}, {:?}, RTT {} (minimum {}), RTO {}, MSS {}, observed {}",
             stats.state,

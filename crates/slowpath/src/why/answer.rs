@@ -7,7 +7,7 @@ use crate::evidence;
 use crate::interactions::{self, Told};
 use crate::json;
 use crate::listeners::Heard;
-use crate::render::{Columns, Paint, percent, plural, process, wrapped};
+use crate::render::{Columns, Paint, percent, plural, process, whereabouts, wrapped};
 use crate::source::{LiveListener, Source};
 use crate::tally::Tally;
 use crate::watch::unseen;
@@ -221,7 +221,14 @@ impl Answer {
     fn subject(&self) -> String {
         let count = plural(self.members.len() as u64, "connection");
         match (self.single(), self.owner()) {
-            (Some(m), _) => format!("{}  {}", process(&m.owner), m.tuple),
+            (Some(m), _) => {
+                let mut text = format!("{}  {}", process(&m.owner), m.tuple);
+                let whereabouts = whereabouts(&m.owner);
+                if !whereabouts.is_empty() {
+                    text.push_str(&format!("  ({whereabouts})"));
+                }
+                text
+            }
             (None, Some(owner)) => format!("{}, {count}", process(owner)),
             (None, None) => format!("{}, {count}", self.target),
         }

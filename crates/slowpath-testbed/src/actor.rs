@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Processes that do with sockets what a test tells them.
+
+use crate::process::beside;
+use crate::{Namespace, TestbedError};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// How long something may take that is bound to happen: a hang is an error.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A process that takes commands; the program `slowpath-actor` lists them.
+#[derive(Debug)]
+pub struct Actor {
+    directory: PathBuf,
+    name: String,
+    pid: u32,
+    stream: BufReader<UnixStream>,
+    /// The test's own child; others are its children.
+    child: Option<Child>,
+}
+
+impl Actor {
+    /// Starts one that commands reach through the directory.
+    ///
+    /// # Errors
+    /// The program is missing or does not answer.
+    pub fn start(
+        namespace: &Namespace,
+        directory: &Path,
+        name: &str,
+    ) -> Result<Self, TestbedError> {
+        let program = beside("slowpath-actor", "SLOWPATH_ACTOR")?;
+        let link = directory.join(name).with_extension("program");
+        std::os::unix::fs::symlink(&program, &link)
+            .map_err(TestbedError::io("link", link.to_string_lossy()))?;
+        let child = namespace
+            .command(&link)?
+            .arg(directory)
+            .arg(name)
+            .spawn()
+            .map_err(TestbedError::io("start", program.to_string_lossy()))?;
+        let pid = child.id();
+        let stream = reach(directory, name)?;
+        Ok(Actor {
+            directory: directory.to_owned(),
+            name: name.to_owned(),
+            pid,
+            stream,
+            child: Some(child),
+        })
+    }
+
+    /// Its process id, in the initial pid namespace.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Tells it something; gives the number that it answers, often a descriptor.
+    ///
+    /// # Errors
+    /// It cannot do that, or has ended.
+    pub fn tell(&mut self, command: &str) -> Result<i32, TestbedError> {
+        let failed = |reason: String| TestbedError::Workload {
+            role: "slowpath-actor".to_owned(),
+            reason,
+        };
+        let io = || TestbedError::io("tell", format!("{} to {command}", self.name));
+        let io = io();
+        let mut answer = String::new();
+        let told = writeln!(self.stream.get_mut(), "{command}")
+            .and_then(|()| self.stream.read_line(&mut answer));
+        told.map_err(io)?;
+        match answer.trim_end().split_once(' ') {
+            Some(("ok", value)) => value.parse().map_err(|_| failed(answer.clone())),
+            _ => Err(failed(answer)),
+        }
+    }
+
+    /// A child made by `fork`, `share` or `pid-namespace`.
+    ///
+    /// # Errors
+    /// See [`Actor::tell`].
+    pub fn child(&mut self, how: &str, name: &str) -> Result<Actor, TestbedError> {
+        let pid = self.tell(&format!("{how} {name}"))?;
+        Ok(Actor {
+            directory: self.directory.clone(),
+            name: name.to_owned(),
+            pid: pid.unsigned_abs(),
+            stream: reach(&self.directory, name)?,
+            child: None,
+        })
+    }
+
+    /// Has it run this program under another name, with a descriptor as its standard input
+    /// if one is given.
+    ///
+    /// # Errors
+    /// See [`Actor::tell`].
+    pub fn exec(&mut self, program: &str, stdin: Option<i32>) -> Result<(), TestbedError> {
+        let file = beside("slowpath-actor", "SLOWPATH_ACTOR")?;
+        let link = self.directory.join(program);
+        if !link.exists() {
+            std::os::unix::fs::symlink(&file, &link)
+                .map_err(TestbedError::io("link", link.to_string_lossy()))?;
+        }
+        let stdin = stdin.map(|fd| format!(" {fd}")).unwrap_or_default();
+        self.tell(&format!("exec {program}{stdin}"))?;
+        self.stream = reach(&self.directory, &self.name)?;
+        Ok(())
+    }
+
+    /// Ends it and waits until its sockets are closed.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn exit(mut self) -> Result<(), TestbedError> {
+        // It may end before it has answered.
+        let _ = self.tell("exit");
+        if let Some(mut child) = self.child.take() {
+            child
+                .wait()
+                .map_err(TestbedError::io("wait for", &self.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        let _ = writeln!(self.stream.get_mut(), "exit");
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Connects to it, as soon as it listens.
+fn reach(directory: &Path, name: &str) -> Result<BufReader<UnixStream>, TestbedError> {
+    let path = directory.join(name);
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        match UnixStream::connect(&path) {
+            Ok(stream) => {
+                stream
+                    .set_read_timeout(Some(PATIENCE))
+                    .map_err(TestbedError::io("set up", name))?;
+                return Ok(BufReader::new(stream));
+            }
+            Err(error) if Instant::now() > patience => {
+                return Err(TestbedError::io("reach", name)(error));
+            }
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+}
