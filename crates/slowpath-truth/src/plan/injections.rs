@@ -9,22 +9,8 @@ use crate::dice::Dice;
 use slowpath_model::Problem;
 
 /// The problems that are injected, one class each.
-pub const INJECTED: &[Problem] = &[
-    Problem::SenderAppLimited,
-    Problem::SendBufferLimited,
-    Problem::FastRetransmit,
-    Problem::Timeout,
-    Problem::DelayedAck,
-    Problem::ReceiverWindowLimited,
-    Problem::CongestionWindowLimited,
-    Problem::SmallWrites,
-    Problem::IdleBurst,
-    Problem::ZeroWindow,
-    Problem::Reordering,
-    Problem::EcnMarked,
-    Problem::ReceiverAppSlow,
-    Problem::SynRetransmit,
-];
+// All but those of listening sockets, which come last.
+pub const INJECTED: &[Problem] = Problem::ALL.split_at(Problem::SynRetransmit as usize + 1).0;
 
 /// The pairs that are injected at once.
 pub const PAIRS: &[(Problem, Problem)] = &[
