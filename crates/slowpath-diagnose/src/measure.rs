@@ -2,10 +2,18 @@
 //! From two snapshots to measures, and from measures to the verdict.
 
 use crate::rules::{
-    congestion_window, delayed_ack::delayed_ack, ecn_marked::ecn_marked,
-    fast_retransmit::fast_retransmit, idle_burst::idle_burst, receiver_app::receiver_app,
-    receiver_window::receiver_window, reordering::reordering, send_buffer::send_buffer,
-    small_writes::small_writes, syn_retransmit::syn_retransmit, timeout::timeout,
+    congestion_window,
+    delayed_ack::delayed_ack,
+    ecn_marked::ecn_marked,
+    fast_retransmit::fast_retransmit,
+    idle_burst::idle_burst,
+    receiver_app::receiver_app,
+    receiver_window::receiver_window,
+    reordering::reordering,
+    send_buffer::send_buffer,
+    small_writes::small_writes,
+    syn_retransmit::syn_retransmit,
+    timeout::{OfSyn, timeout},
     zero_window::zero_window,
 };
 use crate::{Thresholds, delta};
@@ -163,7 +171,7 @@ pub fn measure(
     measures.reordering = reordering(before, after);
     measures.ecn_marked = ecn_marked(before, after);
     measures.small_writes = small_writes(before, after, acks.held_time);
-    let mut of_syn = 0;
+    let mut of_syn = OfSyn::default();
     // Most connections never wait: for them the other rules need not look.
     if !(before.waits.quiet() && after.waits.quiet()) {
         measures.congestion_window = congestion_window::congestion_window(before, after);
@@ -173,7 +181,10 @@ pub fn measure(
         measures.receiver_app = receiver_app(before, after);
         measures.syn_retransmit = syn_retransmit(before, after);
         if after.origin == Origin::Opened {
-            of_syn = measures.syn_retransmit.events().unwrap_or(0);
+            of_syn = OfSyn {
+                here: measures.syn_retransmit.events().unwrap_or(0),
+                ever: after.waits.opening().map_or(0, |o| o.syn_retransmits),
+            };
         }
     }
     measures.timeout = timeout(b, a, of_syn);

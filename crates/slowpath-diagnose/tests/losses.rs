@@ -2,7 +2,9 @@
 //! FastRetransmit and Timeout, and what is neither.
 
 mod timeline;
-use slowpath_model::{CaState, Problem::*, RecoveryStats, RtoStats, Share, TcpStats};
+use slowpath_model::{
+    CaState, OpeningWaits, Problem::*, RecoveryStats, RtoStats, Share, TcpStats, WaitSums,
+};
 use timeline::*;
 
 fn recovery(s: &mut TcpStats) -> &mut RecoveryStats {
@@ -189,4 +191,42 @@ fn events_whose_time_went_backwards_are_coarse() {
         })
         .verdict();
     assert_eq!(said(&v), [(FastRetransmit, Share::Coarse, Some(1))]);
+}
+
+/// A connection whose SYN was sent three times, and whose timer expired `ever` times.
+fn opened_late(ever: u64) -> Timeline {
+    let mut t = Timeline::new()
+        .both(|s| rto(s).timeouts = ever)
+        .then(|s| rto(s).time += ms(30));
+    for snapshot in [&mut t.before, &mut t.after] {
+        let opening = OpeningWaits {
+            syn_retransmits: 2,
+            ..OpeningWaits::default()
+        };
+        snapshot.waits = snapshot.waits.with(WaitSums {
+            opening,
+            ..WaitSums::default()
+        });
+    }
+    t
+}
+
+#[test]
+fn time_that_goes_on_after_a_syns_timeouts_is_not_a_timeout() {
+    assert_eq!(said(&opened_late(2).verdict()), []);
+    // Another one, whenever it was, may go on.
+    assert_eq!(
+        said(&opened_late(3).verdict()),
+        [(Timeout, Share::Measured(ms(30)), Some(0))]
+    );
+}
+
+#[test]
+fn a_timeout_in_the_interval_of_the_syns_is_one() {
+    let mut t = opened_late(3);
+    t.before.waits = t.before.waits.at_birth();
+    rto(&mut t.before.stats).timeouts = 0;
+    let v = t.verdict();
+    let found = v.finding(Timeout).expect("there is one more");
+    assert_eq!(found.events, Some(1));
 }

@@ -11,19 +11,33 @@
 //! 2. Before: entries to `TCP_CA_Loss` stand for expirations (repeated expirations of one
 //!    episode count once), the time there and the wait for the time.
 //! 3. Expirations for the connection's own SYN are SynRetransmit's: they are taken off,
-//!    and where there are no others, it is absent.
+//!    and where there are no others, it is absent. So is the time that goes on after them,
+//!    as long as the connection never had any other.
 //! 4. With neither, loss at the end of the interval is sampled; an interval without
 //!    retransmissions had no timeout; any other is unmeasured.
 
 use crate::Measure;
 use slowpath_model::{CaState, TcpStats};
 
+/// Expirations for the connection's own SYN.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OfSyn {
+    /// In the interval.
+    pub(crate) here: u64,
+    /// Since the connection began.
+    pub(crate) ever: u64,
+}
+
 #[inline]
-pub(crate) fn timeout(before: &TcpStats, after: &TcpStats, of_syn: u64) -> Measure {
+pub(crate) fn timeout(before: &TcpStats, after: &TcpStats, of_syn: OfSyn) -> Measure {
     let measure = all(before, after);
+    let no_others = after.rto_stats.is_some_and(|r| r.timeouts <= of_syn.ever);
     match measure.events() {
-        Some(events) if of_syn > 0 && events <= of_syn => Measure::Absent,
-        Some(events) if of_syn > 0 => Measure::of_events(Some(events - of_syn), measure.time()),
+        Some(events) if of_syn.ever > 0 && (no_others || events < of_syn.here) => Measure::Absent,
+        Some(events) if of_syn.here > 0 => match events - of_syn.here {
+            0 => Measure::Absent,
+            others => Measure::of_events(Some(others), measure.time()),
+        },
         _ => measure,
     }
 }

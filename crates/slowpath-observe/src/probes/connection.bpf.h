@@ -22,9 +22,9 @@ struct calls {
 };
 
 /* Bits of connection.ack: what the segment last seen by tcp_probe could tell. */
-#define ACK_LONE 1 /* a pure ACK for the only segment in flight */
+#define ACK_LONE 1 /* a pure ACK for the only segment in flight, and not the rest of a burst */
 #define ACK_HELD 2 /* and unsent data or a blocked writer waited for it */
-#define ACK_WAITED 4 /* and came after a silence: the receiver may have waited */
+#define ACK_CROWD 4 /* one of several segments in flight */
 
 /*
  * What a connection waited for, and what went wrong, beyond SNAP's six. Most connections
@@ -522,8 +522,7 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 		if (c->ack & ACK_LONE) {
 			r->lone_sum_us += sample;
 			r->lone_count++;
-			if (c->ack & ACK_WAITED &&
-			    sample > r->rtt_min_us + max_queuing_delay_us) {
+			if (sample > r->rtt_min_us + max_queuing_delay_us) {
 				r->late_sum_us += sample;
 				r->late_count++;
 				if (c->ack & ACK_HELD) {

@@ -10,12 +10,12 @@
 /*
  * Whether this ACK came after a silence of the queueing allowance. The last segment of a
  * burst is alone when its ACK comes, and was behind the others in their queues: its sample
- * is long, the ACK before it came just now, and no receiver waited.
+ * is long, the ACK before it came just now, and no receiver waited for anything.
  */
-static __always_inline bool waited(struct tcp_sock *tp)
+static __always_inline bool after_silence(struct tcp_sock *tp, u32 now)
 {
 	struct shared *s = shared_page();
-	u32 ticks = (u32)bpf_jiffies64() - tp->rcv_tstamp;
+	u32 ticks = now - tp->rcv_tstamp;
 
 	return s && (u64)ticks * 1000000 >= (u64)s->max_queuing_delay_us * s->hz;
 }
@@ -51,8 +51,7 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 
 			c->lone_sum_us += sample;
 			c->lone_count++;
-			if (s && ack & ACK_WAITED &&
-			    sample > least + s->max_queuing_delay_us) {
+			if (s && sample > least + s->max_queuing_delay_us) {
 				c->late_sum_us += sample;
 				c->late_count++;
 				if (ack & ACK_HELD) {
@@ -67,14 +66,12 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	count_wait(c, tp, now, 0);
 	count_unread(c, tp, now);
 	note_idle(c, tp, now);
-	ack = 0;
+	ack = tp->packets_out > 1 ? ACK_CROWD : 0;
 	if (tp->packets_out == 1) {
 		struct tcp_skb_cb_head *cb = (void *)&skb->cb;
 
-		if (cb->seq == cb->end_seq) {
+		if (cb->seq == cb->end_seq && (!(c->ack & ACK_CROWD) || after_silence(tp, now))) {
 			ack = ACK_LONE;
-			if (waited(tp))
-				ack |= ACK_WAITED;
 			if (tp->write_seq != tp->snd_nxt)
 				ack |= ACK_HELD;
 			else {
