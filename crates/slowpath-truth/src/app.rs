@@ -96,16 +96,21 @@ impl<'a> End<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Waits until the socket is ready, or for [`LOOK`].
-    fn wait(&self, for_what: PollFlags) -> io::Result<()> {
+    /// Waits until the socket is ready; `false`: the run is over. Nothing is tried before: a
+    /// write that nobody asked for would be taken beyond the send buffer.
+    fn wait(&self, for_what: PollFlags) -> io::Result<bool> {
         let timeout = Timespec {
             tv_sec: 0,
             tv_nsec: LOOK,
         };
-        match poll(&mut [PollFd::new(&self.socket, for_what)], Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+        while !self.stopped() {
+            match poll(&mut [PollFd::new(&self.socket, for_what)], Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(false)
     }
 
     /// Hands bytes to the kernel as it takes them; `false`: the run was over before.
@@ -130,10 +135,9 @@ impl<'a> End<'a> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     wanting.get_or_insert_with(monotonic);
-                    if self.stopped() {
+                    if !self.wait(PollFlags::OUT)? {
                         break;
                     }
-                    self.wait(PollFlags::OUT)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -180,10 +184,9 @@ impl<'a> End<'a> {
                     return Ok(n);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.stopped() {
+                    if !self.wait(PollFlags::IN)? {
                         return Ok(0);
                     }
-                    self.wait(PollFlags::IN)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

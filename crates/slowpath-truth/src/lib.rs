@@ -29,6 +29,7 @@ pub mod tally;
 pub mod truth;
 pub mod watch;
 
+mod counters;
 mod network;
 
 /// Why a run has no result.

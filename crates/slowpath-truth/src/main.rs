@@ -6,6 +6,7 @@ use serde_json::json;
 use slowpath_model::Problem;
 use slowpath_testbed::{Need, missing_requirements};
 use slowpath_truth::plan::{Group, INJECTED, PAIRS};
+use slowpath_truth::run::{Judged, Outcome};
 use slowpath_truth::schedule::{Done, Job, Limits, Runs};
 use slowpath_truth::tally::{Tally, Verdict};
 use slowpath_truth::watch::Watch;
@@ -180,7 +181,7 @@ fn take(tally: &mut Tally, done: &Done, arguments: &Arguments, seed: u64) -> Res
     }
     if arguments.json {
         for (end, judged) in outcome.ends.iter().enumerate() {
-            println!("{}", line(done, end, judged));
+            println!("{}", line(done, end, judged, outcome));
         }
     }
     if let Some(folder) = &arguments.keep
@@ -195,7 +196,7 @@ fn take(tally: &mut Tally, done: &Done, arguments: &Arguments, seed: u64) -> Res
     Ok(())
 }
 
-fn line(done: &Done, end: usize, judged: &slowpath_truth::run::Judged) -> serde_json::Value {
+fn line(done: &Done, end: usize, judged: &Judged, outcome: &Outcome) -> serde_json::Value {
     let totals = &judged.seen.totals;
     let truths = judged.truths.iter().map(|(problem, truth)| {
         let found = json!({
@@ -218,6 +219,7 @@ fn line(done: &Done, end: usize, judged: &slowpath_truth::run::Judged) -> serde_
         "problems": truths.collect::<serde_json::Map<_, _>>(),
         "findings": judged.seen.findings,
         "plan": done.plan,
+        "kernel": outcome.counters[end % 2],
         "disturbed": done.disturbed,
     })
 }

@@ -16,7 +16,8 @@
 //!    (RFC 8985 section 7: at most one).
 //! 4. *Timer*: the first unacknowledged segment, after the least timeout (Linux: 200 ms less
 //!    a tick) without an ACK; or the last segment again after a probe of it.
-//! 5. *Unclear*: the rest.
+//! 5. *Unclear*: the rest; and the first unacknowledged segment sent again in an episode
+//!    that has acknowledged nothing for the least timeout, although ACKs came.
 
 use crate::app::Span;
 use crate::stream::Stream;
@@ -70,8 +71,10 @@ struct Sender {
     /// The highest that was selectively acknowledged.
     sacked: u64,
     duplicates: u32,
-    /// When the last ACK came, and the last one that said something new.
+    /// When the last ACK came.
     heard: u64,
+    /// When the first unacknowledged segment became that, or was sent.
+    advanced: u64,
     /// The end of the tail that was probed.
     probed: Option<u64>,
     episode: Option<Episode>,
@@ -102,8 +105,10 @@ pub fn repairs(stream: &Stream) -> Vec<Repair> {
         if sent.start < sender.next && sent.end > sender.una {
             repairs.push(sender.judge(sent.at, sent.start, sent.end));
         }
+        if sender.next == sender.una {
+            sender.advanced = sent.at;
+        }
         sender.next = sender.next.max(sent.end);
-        sender.heard = sender.heard.max(1);
     }
     repairs
 }
@@ -161,6 +166,7 @@ impl Sender {
             episode.doubtful |= beyond || duplicate;
         }
         if answer.ack > self.una {
+            self.advanced = answer.at;
             self.una = answer.ack;
             self.duplicates = 0;
         } else if self.next > self.una && !answer.data {
@@ -179,8 +185,11 @@ impl Sender {
     fn judge(&mut self, at: u64, start: u64, end: u64) -> Repair {
         let quiet = at - self.heard.min(at);
         let may_be_timer = quiet >= LEAST_TIMEOUT;
+        // The timer goes on over ACKs that acknowledge nothing new.
+        let stuck = start == self.una && at - self.advanced.min(at) >= LEAST_TIMEOUT;
         if let Some(episode) = &self.episode
             && !may_be_timer
+            && !(stuck && episode.cause == Cause::Fast)
         {
             let doubtful = episode.doubtful && self.sacked > end;
             return Repair {
@@ -198,7 +207,9 @@ impl Sender {
         let tail = end == self.next;
         let head = start == self.una;
         let open = self.episode.is_some() || self.sacked > self.una;
-        let cause = if reported && within_reach && !may_be_timer {
+        let cause = if stuck && !may_be_timer && self.episode.is_some() {
+            Cause::Unclear
+        } else if reported && within_reach && !may_be_timer {
             Cause::Fast
         } else if tail && !open && self.probed != Some(end) {
             Cause::Probe

@@ -8,11 +8,13 @@ use crate::plan::{Path, Plan, Tcp};
 use crate::stream::{Captured, Stream};
 use crate::truth::{Truth, truths};
 use crate::watch::{Seen, Watcher};
-use crate::{RunError, network};
+use crate::{RunError, counters, network};
 use slowpath_lab::emulator::{Host, Lab};
 use slowpath_model::{FourTuple, Problem};
 use slowpath_switch::fabric::Action;
 use socket2::{Domain, Socket, Type};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -55,6 +57,8 @@ pub struct Outcome {
     pub ends: Vec<Judged>,
     /// The captures at a and b, as pcap files.
     pub captures: [Vec<u8>; 2],
+    /// The kernels' own accounts at a and b, which no truth comes from.
+    pub counters: [BTreeMap<String, u64>; 2],
 }
 
 /// A connection that was used.
@@ -89,6 +93,7 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
         open.extend(sockets);
     }
     let seen = watcher.collect(namespaces)?;
+    let counters = [counters::read(a), counters::read(b)];
     let drift = (realtime() - monotonic()).abs_diff(offset);
     let [near, far] = captures.map(Capture::finish);
     let captures = [near?, far?];
@@ -121,7 +126,11 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
             2 * used.len()
         )));
     }
-    Ok(Outcome { ends, captures })
+    Ok(Outcome {
+        ends,
+        captures,
+        counters,
+    })
 }
 
 fn judge(
@@ -151,6 +160,8 @@ fn judge(
         };
         let logs = &connection.logs;
         let mut stream = Stream::new(&captured, &logs[from], &logs[1 - from], over)?;
+        // Both ends keep to the smaller MSS; timestamps take 12 bytes of it.
+        stream.mss = u64::from(plan.tcp.mss) - 12;
         stream.nodelay = plan.tcp.nodelay;
         stream.card_ns = network::card_ns(&plan.path, stream.mss);
         Some(stream)
@@ -198,7 +209,11 @@ fn listen(b: &Host, plan: &Plan) -> Result<TcpListener, RunError> {
         std::io::Result::Ok(TcpListener::from(socket))
     };
     let listener = b.run(listen).map_err(RunError::io("enter a host"))?;
-    listener.map_err(RunError::io("listen"))
+    listener.map_err(|source| match source.kind() {
+        // An IPv6 address takes a moment to be usable.
+        ErrorKind::AddrNotAvailable => RunError::Disturbed(format!("cannot listen: {source}")),
+        _ => RunError::io("listen")(source),
+    })
 }
 
 fn connect(a: &Host, to: SocketAddr, plan: &Plan) -> std::io::Result<TcpStream> {
@@ -235,19 +250,25 @@ fn connection(
     let opened = opened.map_err(RunError::io("connect"))?;
     let (accepted, _) = listener.accept().map_err(RunError::io("accept"))?;
     let tuple = FourTuple::new(opened.local_addr().map_err(&broken)?, to);
-    let stop = AtomicBool::new(false);
+    let (stop, stop_reading) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut client = End::new(opened, false, &stop).map_err(&broken)?;
-    let mut server = End::new(accepted, plan.tcp.delay_acks, &stop).map_err(&broken)?;
+    let mut server = End::new(accepted, plan.tcp.delay_acks, &stop_reading).map_err(&broken)?;
     let results = std::thread::scope(|scope| {
         let serving = scope.spawn(|| app::server(&mut server, plan));
         let driving = scope.spawn(|| app::client(&mut client, plan));
         inject(lab, plan);
         stop.store(true, Ordering::Relaxed);
-        [driving, serving].map(|thread| {
+        let join = |thread: std::thread::ScopedJoinHandle<'_, std::io::Result<()>>| {
             thread
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        };
+        let driven = join(driving);
+        // A reader that keeps up reads what is under way, too.
+        let rest_us = 200_000 + plan.path.rtt_us + plan.path.queue_us();
+        std::thread::sleep(Duration::from_micros(rest_us));
+        stop_reading.store(true, Ordering::Relaxed);
+        [driven, join(serving)]
     });
     for result in results {
         result.map_err(&broken)?;

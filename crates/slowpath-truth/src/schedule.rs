@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// How often a run that the machine disturbed is tried.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 8;
 
 /// What may run at once.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,8 @@ pub struct Done {
 }
 
 struct Shared {
-    jobs: Mutex<VecDeque<Job>>,
+    /// Each with how often it was disturbed.
+    jobs: Mutex<VecDeque<(Job, u32)>>,
     /// Packets a second under way.
     load: Mutex<u64>,
     less: Condvar,
@@ -71,7 +72,7 @@ impl Runs {
     ) -> Result<Self, RunError> {
         let workers = limits.runs.min(jobs.len());
         let shared = Arc::new(Shared {
-            jobs: Mutex::new(jobs.into()),
+            jobs: Mutex::new(jobs.into_iter().map(|job| (job, 0)).collect()),
             load: Mutex::new(0),
             less: Condvar::new(),
         });
@@ -82,9 +83,21 @@ impl Runs {
                 .name("run".to_owned())
                 .spawn(move || {
                     loop {
-                        let job = lock(&shared.jobs).pop_front();
-                        let Some(job) = job else { return };
-                        let result = shared.carry_out(job, seed, &watcher, limits.packets);
+                        let next = lock(&shared.jobs).pop_front();
+                        let Some((job, disturbed)) = next else { return };
+                        let (plan, result) = shared.carry_out(job, seed, &watcher, limits.packets);
+                        let again = matches!(result, Err(RunError::Disturbed(_)));
+                        if again && disturbed + 1 < ATTEMPTS {
+                            // Later, when the machine may be quieter.
+                            lock(&shared.jobs).push_back((job, disturbed + 1));
+                            continue;
+                        }
+                        let result = Done {
+                            job,
+                            plan,
+                            result,
+                            disturbed,
+                        };
                         if done.send(result).is_err() {
                             return;
                         }
@@ -119,31 +132,25 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Shared {
-    fn carry_out(&self, job: Job, seed: u64, watcher: &Watcher, most: u64) -> Done {
+    fn carry_out(
+        &self,
+        job: Job,
+        seed: u64,
+        watcher: &Watcher,
+        most: u64,
+    ) -> (Plan, Result<Outcome, RunError>) {
         let plan = draw(seed, job.group, job.number);
         let weight = plan.packets_a_second().min(most);
-        let mut disturbed = 0;
-        loop {
-            let mut load = lock(&self.load);
-            while *load + weight > most {
-                load = self.less.wait(load).unwrap_or_else(PoisonError::into_inner);
-            }
-            *load += weight;
-            drop(load);
-            // What is lost at random differs from attempt to attempt; the plan does not.
-            let result = run(&plan, seed ^ u64::from(job.number), watcher);
-            *lock(&self.load) -= weight;
-            self.less.notify_all();
-            if matches!(result, Err(RunError::Disturbed(_))) && disturbed + 1 < ATTEMPTS {
-                disturbed += 1;
-                continue;
-            }
-            return Done {
-                job,
-                plan,
-                result,
-                disturbed,
-            };
+        let mut load = lock(&self.load);
+        while *load + weight > most {
+            load = self.less.wait(load).unwrap_or_else(PoisonError::into_inner);
         }
+        *load += weight;
+        drop(load);
+        // What is lost at random differs from attempt to attempt; the plan does not.
+        let result = run(&plan, seed ^ u64::from(job.number), watcher);
+        *lock(&self.load) -= weight;
+        self.less.notify_all();
+        (plan, result)
     }
 }

@@ -64,7 +64,7 @@ pub struct Stream {
     pub wanting: Vec<Span>,
     /// The receiving application's account.
     pub read: Vec<Step>,
-    /// The largest segment, bytes.
+    /// Payload of a full segment, bytes.
     pub mss: u64,
     /// The sender has TCP_NODELAY.
     pub nodelay: bool,
@@ -160,7 +160,6 @@ impl Stream {
                 .filter(|p| p.has(SYN))
                 .map(|p| p.at)
                 .collect(),
-            mss: sent.iter().map(|s| s.end - s.start).max().unwrap_or(0),
             sent,
             heard: answers(near),
             answered: answers(far),
@@ -197,20 +196,34 @@ pub struct State {
     pub edge: u64,
     /// The kernel has been given data up to here.
     pub accepted: u64,
-    /// The application wants to write and there is no room.
+    /// The application wants to write and there was no room.
     pub wanting: bool,
+    /// Bytes that the kernel held when it said so.
+    pub refused: u64,
     /// Something is missing at the receiver, or was sent again and is not acknowledged.
     pub repairing: bool,
     /// What the receiver announced last.
     pub window: u64,
     /// The last segment sent that was smaller than the largest ends here.
     pub small: u64,
+    /// Segments sent so far, retransmissions too.
+    pub sends: u64,
+    /// When the last ACK came.
+    pub heard: u64,
 }
 
 impl State {
     /// Bytes that the kernel has and has not sent.
     pub fn unsent(&self) -> u64 {
         self.accepted.saturating_sub(self.next)
+    }
+
+    /// Whether the writer that was refused still has to wait: the kernel tells it of room
+    /// when a third of the buffer is free (`sk_stream_is_writeable`). After that it is the
+    /// application, or a busy host, that lets time pass.
+    pub fn no_room_to_write(&self) -> bool {
+        let held = self.accepted.saturating_sub(self.una);
+        self.wanting && 3 * held > 2 * self.refused
     }
 
     /// Bytes under way.
@@ -278,9 +291,13 @@ impl Stream {
                 ));
                 since = at;
             }
+            if let Event::Heard(..) = event {
+                state.heard = at;
+            }
             match event {
                 Event::Sent(start, end) => {
                     state.next = state.next.max(end);
+                    state.sends += 1;
                     if end - start < self.mss {
                         state.small = end;
                     }
@@ -290,7 +307,10 @@ impl Stream {
                 }
                 Event::Heard(..) => {}
                 Event::Accepted(total) => state.accepted = total,
-                Event::Wanting(is) => state.wanting = is,
+                Event::Wanting(is) => {
+                    state.wanting = is;
+                    state.refused = state.accepted.saturating_sub(state.una);
+                }
                 Event::Repairing(is) => state.repairing = is,
             }
         }

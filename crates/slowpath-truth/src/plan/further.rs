@@ -38,15 +38,20 @@ pub(super) fn small_writes(plan: &mut Plan, dice: &mut Dice) {
     };
 }
 
-/// Messages of 30 to 60 segments with pauses longer than a timeout, a window that is kept, and
-/// single losses in the first twenty segments of two late messages.
+/// Messages of 30 to 60 segments with pauses longer than a timeout, a window that is kept (not
+/// BBR's, which is two bandwidth-delay products), and single losses in the first ten segments
+/// of two late messages.
 pub(super) fn idle_burst(plan: &mut Plan, dice: &mut Dice) {
     let segments = dice.integer(30, 60);
     let segment = plan.tcp.mss - 12;
     plan.path.keep_window = true;
-    plan.path.rtt_us = plan.path.rtt_us.min(60_000);
+    plan.tcp.control = dice.pick(&["cubic", "reno"]);
     // The queue holds a message, and is empty again within a quarter of a second.
     plan.path.rate_kbit = plan.path.rate_kbit.max(6_000);
+    // The card, four times as fast as the path, has passed thirty segments on before the first
+    // is acknowledged.
+    let card_us = u64::from(segment + 72) * 30 * 2_000 / plan.path.rate_kbit;
+    plan.path.rtt_us = plan.path.rtt_us.clamp(card_us, 60_000);
     plan.path.queue_bytes = u64::from(2 * segments * (segment + 60));
     let rtt_ms = (plan.path.rtt_us + plan.path.queue_us()) / 1000;
     let pause_ms = 500 + 3 * rtt_ms;

@@ -16,6 +16,8 @@ const PROMPT: u64 = 8_000_000;
 struct Wait {
     /// From the segment's arrival to the departure of its ACK.
     over: Span,
+    /// From the segment's departure to the arrival of its ACK.
+    cycle: Span,
     /// Unsent data or a refused writer waited with it.
     held: bool,
 }
@@ -44,14 +46,21 @@ fn waits(stream: &Stream) -> Vec<Wait> {
         // As it reached the sender.
         let heard = stream.heard.partition_point(|h| h.at < answer.at);
         let heard = stream.heard[heard..].iter().find(|h| h.ack == answer.ack);
-        let Some(state) = heard.map(|heard| before(heard.at)) else {
+        let sent = stream.sent.partition_point(|s| s.at < came);
+        let sent = stream.sent[..sent].iter().rfind(|s| s.start == start);
+        let (Some(heard), Some(sent)) = (heard, sent) else {
             continue;
         };
+        let state = before(heard.at);
         if state.una == start && state.next == end {
             waits.push(Wait {
                 over: Span {
                     from: came,
                     to: answer.at,
+                },
+                cycle: Span {
+                    from: sent.at,
+                    to: heard.at,
                 },
                 held: state.unsent() > 0 || state.wanting,
             });
@@ -60,10 +69,11 @@ fn waits(stream: &Stream) -> Vec<Wait> {
     waits
 }
 
-/// The delays, for who has to leave them out.
-pub(super) fn delays(stream: &Stream) -> Vec<Span> {
-    let waits = waits(stream).into_iter().map(|wait| wait.over);
-    waits.filter(|over| over.length() >= DELAYED).collect()
+/// The round trips of segments whose ACK was delayed, and the receiver's part of each.
+pub(super) fn delays(stream: &Stream) -> Vec<(Span, Span)> {
+    let waits = waits(stream).into_iter();
+    let delayed = waits.filter(|wait| wait.over.length() >= PROMPT);
+    delayed.map(|wait| (wait.cycle, wait.over)).collect()
 }
 
 /// Delayed ACKs of the only segment under way, that held something back (data that Nagle's

@@ -45,20 +45,33 @@ fn idle_burst(stream: &Stream, repairs: &[Repair]) -> Truth {
     for (number, first) in stream.sent.iter().enumerate() {
         let pause = first.at.saturating_sub(before);
         before = first.at;
-        if number == 0 || pause < BUSY {
+        // Idle: everything sent is acknowledged.
+        let heard = stream.heard.iter().take_while(|h| h.at < first.at);
+        let acked = heard.map(|h| h.ack).max().unwrap_or(0);
+        if number == 0 || pause < BUSY || acked < first.start {
             continue;
         }
         let burst = burst(stream, number);
         let bytes = burst.last().map_or(0, |last| last.end - first.start);
-        let lost = burst.iter().find(|sent| sent.arrived.is_none());
-        let Some(lost) = lost.filter(|_| bytes > BURST * stream.mss) else {
+        let is_burst = bytes > BURST * stream.mss;
+        // Where the first ACK comes before the card has passed a burst on, whether there was
+        // one in the host cannot be seen.
+        let activity = stream.sent[number..].chunk_by(|one, next| next.at - one.at < BUSY);
+        let activity = activity.into_iter().next().unwrap_or(burst);
+        let seen = if is_burst { burst } else { activity };
+        let Some(lost) = seen.iter().find(|sent| sent.arrived.is_none()) else {
             continue;
         };
-        let flight = burst.last().map_or(0, |last| last.end - lost.start);
+        let flight = seen.last().map_or(0, |last| last.end - lost.start);
         let repaired = |cause: Cause| matches!(cause, Cause::Fast | Cause::Timer);
         let repair = repairs.iter().find(|r| r.first && r.at > lost.at);
         match repair {
-            Some(r) if repaired(r.cause) && pause >= IDLE && flight > BURST * stream.mss => {
+            Some(r)
+                if is_burst
+                    && repaired(r.cause)
+                    && pause >= IDLE
+                    && flight > BURST * stream.mss =>
+            {
                 events += 1;
             }
             Some(_) => unclear += 1,

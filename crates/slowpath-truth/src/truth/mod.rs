@@ -37,17 +37,20 @@ pub struct Truth {
     pub time_us: u64,
     /// How often, where it is counted.
     pub events: u64,
+    /// Where it lasted longest: microseconds after the connection began, and how long.
+    pub longest_us: (u64, u64),
 }
 
 impl Truth {
     /// Of something that lasts, so long: there from 2 % of the observation and 40 ms on (ten
-    /// ticks of the kernel's clock), not there below a millisecond. What is `doubtful` may
+    /// ticks of the kernel's clock), not there below a tenth of a millisecond (a stretch of one
+    /// shows as a tick of four now and then). What is `doubtful` may
     /// make a `False` undecided.
     fn lasting(stream: &Stream, clear: u64, doubtful: u64) -> Self {
         let observed = stream.to - stream.from;
         let label = if clear >= (observed / 50).max(40_000_000) {
             Label::True
-        } else if clear + doubtful < 1_000_000 {
+        } else if clear + doubtful < 100_000 {
             Label::False
         } else {
             Label::Undecided
@@ -56,6 +59,7 @@ impl Truth {
             label,
             time_us: clear / 1_000,
             events: 0,
+            longest_us: (0, 0),
         }
     }
 
@@ -65,7 +69,15 @@ impl Truth {
         let full = |state: &State| state.repairing || window_is_full(state, stream.mss);
         let clear = stream.time(|state| !full(state) && holds(state));
         let doubtful = stream.time(|state| full(state) && holds(state));
-        Truth::lasting(stream, clear, doubtful)
+        let mut truth = Truth::lasting(stream, clear, doubtful);
+        let states = stream.states();
+        let held = states.iter().filter(|(_, s)| !full(s) && holds(s));
+        let longest = held.map(|(span, _)| span).max_by_key(|span| span.length());
+        if let Some(span) = longest {
+            let began = span.from - stream.from;
+            truth.longest_us = (began / 1_000, span.length() / 1_000);
+        }
+        truth
     }
 
     /// Of something that is counted: there from the first one on.
@@ -79,6 +91,7 @@ impl Truth {
             label,
             time_us: 0,
             events,
+            longest_us: (0, 0),
         }
     }
 }
@@ -86,10 +99,11 @@ impl Truth {
 /// Segments of the initial window (RFC 6928; Linux's TCP_INIT_CWND).
 const INITIAL_WINDOW: u64 = 10;
 
-/// Whether what is under way fills every congestion window that there can be: it began with
-/// ten segments and grew by no more than what was acknowledged (RFC 5681 section 3.1).
+/// Whether what is under way may fill the congestion window: that began with ten segments and
+/// grew by no more than what was acknowledged (RFC 5681 section 3.1); in slow start half of it
+/// counts as full (`tcp_is_cwnd_limited`; RFC 7661 section 4.1).
 fn window_is_full(state: &State, mss: u64) -> bool {
-    state.flight() + mss > INITIAL_WINDOW * mss + state.una
+    2 * (state.flight() + mss) > INITIAL_WINDOW * mss + state.una
 }
 
 /// What was the case of every problem that has an oracle, for the sending end of `stream`;
@@ -130,6 +144,7 @@ pub fn truths(stream: &Stream, back: &Stream) -> Vec<(Problem, Truth)> {
         label,
         time_us: 0,
         events: 0,
+        longest_us: (0, 0),
     };
     truths.insert(0, (Problem::SenderAppLimited, app));
     truths

@@ -10,7 +10,7 @@ use crate::stream::{State, Stream};
 pub(super) fn send_buffer(stream: &Stream) -> Truth {
     let under_way = |s: &State| s.unsent() == 0 && s.flight() > 0;
     Truth::state(stream, |s| {
-        s.wanting && under_way(s) && s.room() >= stream.mss
+        s.no_room_to_write() && under_way(s) && s.room() >= stream.mss
     })
 }
 
@@ -32,24 +32,31 @@ pub(super) fn zero_window(stream: &Stream) -> Truth {
     Truth::state(stream, |s| no_room(stream, s) && closed(s))
 }
 
+/// A segment that leaves so soon after an ACK was let go by it, nanoseconds: a host's own time.
+const AT_ONCE: u64 = 1_000_000;
+
 /// CongestionWindowLimited: data waits although the announced window has room for the next
-/// segment, nothing is being repaired, Nagle's algorithm does not hold it, and the card is not
-/// busy: it has passed nothing on for longer than two segments take.
+/// segment, nothing is being repaired, and Nagle's algorithm does not hold it, until an ACK lets
+/// the next segment go; the card passes nothing on for longer than two segments take. What a
+/// timer lets go (pacing) or the card is doubtful.
 pub(super) fn congestion_window(stream: &Stream) -> Truth {
     let holds = |s: &State| {
         let nagle = !stream.nodelay && s.nagle(stream.mss);
         s.unsent() > 0 && !no_room(stream, s) && !nagle
     };
     let (mut clear, mut doubtful) = (0, 0);
-    for (span, state) in stream.states() {
-        if !holds(&state) || span.length() < 2 * stream.card_ns {
+    let states = stream.states();
+    // Between two segments that were sent.
+    for gap in states.chunk_by(|(_, one), (_, other)| one.sends == other.sends) {
+        let waits = gap.iter().filter(|(_, state)| holds(state));
+        let time: u64 = waits.map(|(span, _)| span.length()).sum();
+        let (Some((first, _)), Some((last, state))) = (gap.first(), gap.last()) else {
             continue;
-        }
-        *(if state.repairing {
-            &mut doubtful
-        } else {
-            &mut clear
-        }) += span.length();
+        };
+        let let_go = state.heard > first.from && state.heard + AT_ONCE > last.to;
+        let idle = last.to - first.from > 2 * stream.card_ns;
+        let sure = let_go && idle && !state.repairing;
+        *(if sure { &mut clear } else { &mut doubtful }) += time;
     }
     Truth::lasting(stream, clear, doubtful)
 }

@@ -11,13 +11,18 @@ const WRITE: u64 = 4_000;
 
 /// Time during which Nagle's algorithm held less than a segment, without what the receiver's
 /// delayed ACKs held; and 4 us for each write beyond the segments that its bytes need and those
-/// that came back, where writes are at most a quarter of a segment.
+/// that came back, where writes are at most a quarter of a segment. The rest of a round trip
+/// whose ACK was delayed is doubtful: it is either's.
 pub(super) fn small_writes(stream: &Stream) -> Truth {
     let delays = delays(stream);
-    let mut held = 0;
+    let cycles: Vec<Span> = delays.iter().map(|(cycle, _)| *cycle).collect();
+    let waits: Vec<Span> = delays.iter().map(|(_, wait)| *wait).collect();
+    let (mut held, mut doubtful) = (0, 0);
     for (span, state) in stream.states() {
         if !stream.nodelay && !state.repairing && state.nagle(stream.mss) {
-            held += span.length() - delayed(&delays, span);
+            let within = overlap(&cycles, span);
+            held += span.length() - within;
+            doubtful += within.saturating_sub(overlap(&waits, span));
         }
     }
     let writes = stream.written.len() as u64;
@@ -27,12 +32,12 @@ pub(super) fn small_writes(stream: &Stream) -> Truth {
         let back = stream.heard.iter().filter(|h| h.data).count() as u64;
         spared = writes.saturating_sub(bytes / stream.mss + back);
     }
-    Truth::lasting(stream, held + spared * WRITE, 0)
+    Truth::lasting(stream, held + spared * WRITE, doubtful)
 }
 
-/// How much of a span lies within delays.
-fn delayed(delays: &[Span], span: Span) -> u64 {
+/// How much of a span lies within others.
+fn overlap(others: &[Span], span: Span) -> u64 {
     let within = |d: &Span| d.to.min(span.to).saturating_sub(d.from.max(span.from));
-    let sum: u64 = delays.iter().map(within).sum();
+    let sum: u64 = others.iter().map(within).sum();
     sum.min(span.length())
 }
