@@ -43,6 +43,7 @@ fn whatever_explains_the_window_goes_before_it() {
     let late = full().sampled(|r| {
         (r.lone_sum, r.lone_count) = (r.lone_sum + ms(41), r.lone_count + 1);
         (r.late_sum, r.late_count) = (r.late_sum + ms(41), r.late_count + 1);
+        (r.held_sum, r.held_count) = (r.held_sum + ms(41), r.held_count + 1);
     });
     assert_eq!(late.verdict().dominating, Problem::DelayedAck);
     for timeline in [lost, marked, late] {

@@ -135,6 +135,9 @@ fn figure_6(late: u64, again: u64) -> Vec<Interaction> {
             r.lone_count += late;
             r.late_sum += Micros(41_000 * late);
             r.late_count += late;
+            // The rest of the message waits behind a window of one segment.
+            r.held_sum += Micros(41_000 * late);
+            r.held_count += late;
         });
     let verdict = classify(&lost.before, &lost.after, None, &Thresholds::default());
     let mut interactions = Interactions::default();

@@ -34,7 +34,7 @@ fn congestion_window(verdict: &IntervalVerdict, context: &AdviceContext) -> Advi
     let path = deltas.baseline_rtt.or(context.min_rtt);
     let queued = path
         .zip(deltas.srtt)
-        .filter(|(path, now)| now.0 >= 2 * path.0.max(1));
+        .filter(|(path, now)| now.0 / 2 >= path.0.max(1));
     let who = if let Some((path, now)) = queued {
         what += &format!(
             "The RTT is {now}, {} of it queueing: the path is full. More needs a faster link, or \

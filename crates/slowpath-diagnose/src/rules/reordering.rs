@@ -30,7 +30,7 @@ pub(crate) fn reordering(before: &Snapshot, after: &Snapshot) -> Measure {
             else {
                 return Measure::Unmeasured;
             };
-            Measure::of_events(seen.map(|n| n + undone), Some(time))
+            Measure::of_events(seen.map(|n| n.saturating_add(undone)), Some(time))
         }
     }
 }
