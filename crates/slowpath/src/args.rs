@@ -5,7 +5,7 @@ use crate::lab::Lab;
 use crate::trace::Trace;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
-use slowpath_agent::{Budget, Rules};
+use slowpath_agent::{Budget, CommandLines, Rules};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -92,7 +92,8 @@ pub struct Looking {
 }
 
 /// `--log-command-lines`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CommandLinesArg {
     /// The program's name only
     Program,
@@ -102,8 +103,20 @@ pub enum CommandLinesArg {
     Full,
 }
 
-fn owner_rules(file: &str) -> Result<Rules, String> {
-    let text = std::fs::read_to_string(file).map_err(|e| format!("reading owner rules: {e}"))?;
+impl From<CommandLinesArg> for CommandLines {
+    fn from(argument: CommandLinesArg) -> Self {
+        match argument {
+            CommandLinesArg::Program => CommandLines::Program,
+            CommandLinesArg::NoSecrets => CommandLines::NoSecrets,
+            CommandLinesArg::Full => CommandLines::Full,
+        }
+    }
+}
+
+/// Reads rules that name applications.
+pub(crate) fn owner_rules(file: &str) -> Result<Rules, String> {
+    let text =
+        std::fs::read_to_string(file).map_err(|e| format!("reading owner rules {file}: {e}"))?;
     Rules::parse(&text).map_err(|e| e.to_string())
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent of this machine as a [`Source`].
 
-use crate::args::{CommandLinesArg, Looking, TierArg};
+use crate::args::{Looking, TierArg};
 use crate::failure::Failure;
 use crate::source::{
     BudgetState, Capabilities, Live, PollReport, ProgramCost, Source, SourceError,
 };
 use slowpath_agent::{
-    Agent, CommandLines, Config, FinishReport, LiveConnection, LiveListener, OwnerOptions,
-    TierChoice,
+    Agent, Config, FinishReport, LiveConnection, LiveListener, OwnerOptions, TierChoice,
 };
 use slowpath_model::LossCounters;
 use std::path::Path;
@@ -38,11 +37,7 @@ impl Machine {
             budget: looking.cpu_budget,
             owners: OwnerOptions {
                 rules: looking.owners.clone().unwrap_or_default(),
-                log_command_lines: match looking.log_command_lines {
-                    CommandLinesArg::Program => CommandLines::Program,
-                    CommandLinesArg::NoSecrets => CommandLines::NoSecrets,
-                    CommandLinesArg::Full => CommandLines::Full,
-                },
+                log_command_lines: looking.log_command_lines.into(),
             },
             ..Config::default()
         };

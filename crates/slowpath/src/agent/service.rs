@@ -5,7 +5,7 @@ use super::exporters::Exporters;
 use super::journal::Journal;
 use super::notify::Notifier;
 use super::settings::{Effective, Settings};
-use crate::args::TierArg;
+use crate::args::{TierArg, owner_rules};
 use crate::failure::{Failure, Outcome};
 use crate::json;
 use crate::render::plural;
@@ -13,7 +13,8 @@ use crate::up;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use slowpath_agent::{
-    Agent, Config, FeatureState, FinishReport, PollReport, Retention, TierChoice,
+    Agent, Config, FeatureState, FinishReport, OwnerOptions, PollReport, Retention, Rules,
+    TierChoice,
 };
 use slowpath_model::{LossCounters, Micros};
 use std::io::Write;
@@ -51,6 +52,7 @@ enum Wish {
 /// when the log is incomplete in the end.
 pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
     let settings = read(args)?;
+    let config = config(&settings)?;
     if args.check {
         let mut out = std::io::stdout().lock();
         for line in settings.lines() {
@@ -61,8 +63,7 @@ pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
     let journal = Journal::of_this_process();
     let notifier = Notifier::of_this_process();
     let wishes = signals()?;
-    let mut agent =
-        Agent::start(config(&settings)).map_err(|error| Failure::Start(error.to_string()))?;
+    let mut agent = Agent::start(config).map_err(|error| Failure::Start(error.to_string()))?;
     let mut exporters = Exporters::new();
     let said = exporters.follow(&mut agent, None, &settings)?;
     let mut service = Service {
@@ -117,8 +118,12 @@ fn default_log() -> Option<PathBuf> {
         .or_else(up::default_directory)
 }
 
-fn config(settings: &Effective) -> Config {
-    Config {
+fn config(settings: &Effective) -> Result<Config, Failure> {
+    let rules = match &settings.owners {
+        Some(file) => owner_rules(&file.display().to_string()).map_err(Failure::Usage)?,
+        None => Rules::default(),
+    };
+    Ok(Config {
         interval: settings.interval,
         log: settings.log.clone(),
         tier: match settings.tier {
@@ -131,10 +136,14 @@ fn config(settings: &Effective) -> Config {
             max_age: settings.retention_age.map(|age| age.0),
         },
         budget: settings.cpu_budget,
+        owners: OwnerOptions {
+            rules,
+            log_command_lines: settings.log_command_lines.into(),
+        },
         // Nobody looks at them.
         verdicts: false,
         ..Config::default()
-    }
+    })
 }
 
 /// SIGTERM and SIGINT as [`Wish::Stop`], SIGHUP as [`Wish::Reload`].

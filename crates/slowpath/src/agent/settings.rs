@@ -2,7 +2,7 @@
 //! The settings of an agent: the keys of its file, which are also its options.
 
 use super::values::{Age, LogPlace, PollInterval, Size, as_text};
-use crate::args::TierArg;
+use crate::args::{CommandLinesArg, TierArg};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use slowpath_agent::Budget;
@@ -33,6 +33,13 @@ pub struct Settings {
     #[arg(long, value_name = "LOW,HIGH")]
     #[serde(deserialize_with = "as_text")]
     pub cpu_budget: Option<Budget>,
+    /// Rules that say which process, unit or container is which application; docs/owners.md
+    /// [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub owners: Option<PathBuf>,
+    /// How much of each command line the log keeps [default: program]
+    #[arg(long, value_enum)]
+    pub log_command_lines: Option<CommandLinesArg>,
     /// Delete the oldest hours of a log that is larger [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     #[serde(deserialize_with = "as_text")]
@@ -115,6 +122,8 @@ impl Settings {
             interval: self.interval.or(others.interval),
             tier: self.tier.or(others.tier),
             cpu_budget: self.cpu_budget.or(others.cpu_budget),
+            owners: self.owners.or(others.owners),
+            log_command_lines: self.log_command_lines.or(others.log_command_lines),
             retention_size: self.retention_size.or(others.retention_size),
             retention_age: self.retention_age.or(others.retention_age),
             metrics: self.metrics.or(others.metrics),
@@ -141,6 +150,8 @@ impl Settings {
                 .map_or(Duration::from_millis(500), |interval| interval.0),
             tier: self.tier.unwrap_or(TierArg::Auto),
             cpu_budget: self.cpu_budget,
+            owners: self.owners,
+            log_command_lines: self.log_command_lines.unwrap_or(CommandLinesArg::Program),
             retention_size: self.retention_size.unwrap_or(Size(1 << 30)),
             retention_age: self.retention_age,
             metrics: self.metrics,
@@ -151,6 +162,12 @@ impl Settings {
     }
 }
 
+/// What a choice is called on the command line.
+fn name_of(choice: impl ValueEnum) -> String {
+    let value = choice.to_possible_value();
+    value.map(|v| v.get_name().to_owned()).unwrap_or_default()
+}
+
 /// The settings that hold.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
@@ -159,6 +176,8 @@ pub struct Effective {
     pub interval: Duration,
     pub tier: TierArg,
     pub cpu_budget: Option<Budget>,
+    pub owners: Option<PathBuf>,
+    pub log_command_lines: CommandLinesArg,
     pub retention_size: Size,
     pub retention_age: Option<Age>,
     pub metrics: Option<SocketAddr>,
@@ -171,16 +190,15 @@ impl Effective {
     /// Each key with its value, as in the file; keys without a value are not there.
     pub fn entries(&self) -> Vec<(&'static str, String)> {
         let log = self.log.clone().map_or(LogPlace::None, LogPlace::Directory);
-        let tier = self.tier.to_possible_value();
         let mut entries = vec![
             ("log", log.to_string()),
             ("interval", PollInterval(self.interval).to_string()),
-            (
-                "tier",
-                tier.map(|t| t.get_name().to_owned()).unwrap_or_default(),
-            ),
+            ("tier", name_of(self.tier)),
         ];
         entries.extend(self.cpu_budget.map(|b| ("cpu-budget", b.to_string())));
+        let rules = self.owners.as_ref();
+        entries.extend(rules.map(|file| ("owners", file.display().to_string())));
+        entries.push(("log-command-lines", name_of(self.log_command_lines)));
         entries.push(("retention-size", self.retention_size.to_string()));
         entries.extend(self.retention_age.map(|a| ("retention-age", a.to_string())));
         entries.extend(self.metrics.map(|a| ("metrics", a.to_string())));
@@ -234,6 +252,8 @@ log = \"/var/lib/slowpath\"
 interval = \"250ms\"
 tier = \"inet-diag\"
 cpu-budget = \"1,2\"
+owners = \"/etc/slowpath/owners.toml\"
+log-command-lines = \"no-secrets\"
 retention-size = \"2GiB\"
 retention-age = \"30days\"
 metrics = \"127.0.0.1:9464\"
@@ -342,6 +362,7 @@ otlp-interval = \"30s\"
         default.metrics = Some("127.0.0.1:9464".parse().unwrap());
         default.otlp = Some("http://127.0.0.1:4318".parse().unwrap());
         default.cpu_budget = Some("1,2".parse().unwrap());
+        default.owners = Some(PathBuf::from("/etc/slowpath/owners.toml"));
         default.retention_age = Some(Age(Duration::from_secs(30 * 24 * 3600)));
         assert_eq!(shown, Some(default));
     }
