@@ -14,11 +14,10 @@ use slowpath_model::{
     ListenerVerdict, Micros, MonoNanos, Owner, Problem, Tier, WallMicros,
 };
 use slowpath_observe::listeners::{ListenerRound, ListenerSighting, Netstats};
-use slowpath_observe::monotonic;
 
 /// Listeners are looked at this often at most.
 const ROUNDS: Micros = Micros(1_000_000);
-/// And so rarely that looking takes one part of this many of the time.
+/// And so rarely that looking takes one part of this many of a core's time.
 const RESTS: u64 = 100;
 /// All of them are looked at, whether they have something to show or not, this often.
 const FULL_ROUNDS: Micros = Micros(60_000_000);
@@ -173,6 +172,12 @@ pub(crate) struct Listeners {
     overfull: u64,
 }
 
+/// CPU time of this thread, user and system: a busy machine makes no walk dearer.
+fn thread_cpu() -> Micros {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Micros(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
+}
+
 impl Listeners {
     /// The counters of the namespaces that exist now; those that come later begin at zero.
     pub(crate) fn start(&mut self, now: MonoNanos, tier: Tier) {
@@ -195,11 +200,12 @@ impl Listeners {
         }
         self.next = now + ROUNDS;
         let full = now >= self.next_full;
-        let began = monotonic();
+        let began = thread_cpu();
         let Some(seen) = self.look(eyes, full)? else {
             return Ok(Vec::new());
         };
-        let rest = Micros(monotonic().since(began).0.saturating_mul(RESTS));
+        let took = thread_cpu().saturating_sub(began);
+        let rest = Micros(took.0.saturating_mul(RESTS));
         self.next = now + rest.max(ROUNDS);
         self.round += 1;
         if seen.complete {

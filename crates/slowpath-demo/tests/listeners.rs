@@ -325,6 +325,7 @@ fn a_busy_listener_that_accepts_is_fine() {
         agent.poll().expect("polls");
         let ip = testbed.link(0).b_address(Family::Ipv4);
         let listener = listen(testbed, ip, 0, 16, false);
+        meet(agent, &listener);
         for _ in 0..5 {
             serve(testbed, &listener, 100);
             agent.poll().expect("polls");
