@@ -354,6 +354,7 @@ impl Agent {
             refresh: true,
         };
         let Some(pace) = &mut self.pace else {
+            self.refreshed = true;
             return Ok(report);
         };
         if let Some(attention) = &mut self.book.attention {
