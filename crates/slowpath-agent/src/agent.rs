@@ -178,7 +178,7 @@ impl Agent {
     pub fn start(config: Config) -> Result<Self, StartError> {
         let options = bpf::Options {
             area: config.area,
-            max_queuing_delay: config.thresholds.max_queuing_delay,
+            late_margin: config.thresholds.late_margin(),
             ..bpf::Options::default()
         };
         let log = match &config.log {

@@ -9,8 +9,7 @@ use slowpath_model::Micros;
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
     /// SNAP MaxQueuingDelay: how far above the path's own RTT a sample may lie and still be
-    /// queueing. 10 ms (SNAP section 4.2). The probe that marks samples late
-    /// ([`RttSums::late_sum`](slowpath_model::RttSums::late_sum)) must be given the same.
+    /// queueing. 10 ms (SNAP section 4.2).
     pub max_queuing_delay: Micros,
     /// SNAP DelayedACKTimeout: the least time by which a receiver delays an ACK. 40 ms:
     /// Linux delays by TCP_DELACK_MIN = HZ/25 and more (`include/net/tcp.h`); SNAP's 180 ms
@@ -33,6 +32,14 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
+    /// How far above the path's own RTT a sample is a delayed ACK's: the least delay, less what
+    /// may be queueing in the RTT that it is compared with. The probe that marks samples late
+    /// is given this.
+    pub fn late_margin(&self) -> Micros {
+        self.delayed_ack_timeout
+            .saturating_sub(self.max_queuing_delay)
+    }
+
     /// Whether a problem that took `time` of `interval` is more than a statistic.
     pub(crate) fn is_notable(&self, time: Micros, interval: Micros) -> bool {
         time > Micros::ZERO && time.0 as f64 >= self.min_share * interval.0 as f64

@@ -136,6 +136,21 @@ fn samples_within_the_queueing_allowance_are_nothing() {
 }
 
 #[test]
+fn what_is_less_than_one_delay_is_none() {
+    // The first samples of a stream on a slow link, 20 ms above the handshake: a full segment
+    // takes that long. A delay of 40 ms would leave 30.
+    let mut t = stream()
+        .then(|s| s.rtt_sums = Some(RttSums::default()))
+        .sampled(|r| {
+            r.lifetime_min = Some(ms(21));
+            lone(r, 1, ms(40), false, false);
+        });
+    t.after.id.start = t.before.at;
+    t.before = opened(&t.after);
+    assert_eq!(t.verdict().finding(DelayedAck), None);
+}
+
+#[test]
 fn an_exchange_whose_late_acks_held_nothing_back_has_no_problem() {
     // Requests acknowledged after 40 ms, answered after 100.
     let v = Timeline::new()

@@ -104,13 +104,14 @@ pub struct RttSums {
     pub lifetime_min: Option<Micros>,
     /// Sum of the samples that may be delayed ACKs: given by an ACK without data for the
     /// only segment in flight. Not the rest of a burst, unless its ACK came after a silence of
-    /// the queueing allowance: the last segment waits in the burst's own queue, not for its
+    /// the margin below: the last segment waits in the burst's own queue, not for its
     /// receiver.
     pub lone_sum: Micros,
     /// Number of the samples in `lone_sum`.
     pub lone_count: u64,
-    /// Sum of those of `lone_sum` that exceeded `lifetime_min` by more than the queueing
-    /// allowance (SNAP MaxQueuingDelay) at the time.
+    /// Sum of those of `lone_sum` that exceeded `lifetime_min` by more than the margin
+    /// at the time: the least delay of an ACK less a queueing allowance (SNAP
+    /// DelayedAckTimeout less MaxQueuingDelay).
     pub late_sum: Micros,
     /// Number of the samples in `late_sum`.
     pub late_count: u64,

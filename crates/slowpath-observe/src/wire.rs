@@ -203,7 +203,7 @@ const RECORD_WAITS: u8 = 16;
 pub(crate) struct Shared {
     pub now_ns: u64,
     pub epoch: u32,
-    pub max_queuing_delay_us: u32,
+    pub late_margin_us: u32,
     pub hz: u32,
     pub emit_all: u32,
     pub suspects: u32,

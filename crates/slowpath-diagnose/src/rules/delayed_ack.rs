@@ -13,7 +13,8 @@
 //!    the baseline is the time: lone samples do not overlap.
 //! 3. Where its minimum was itself a delayed sample (all were, so far), the sum rule is
 //!    applied to the lone samples with the baseline: excess = Σ − n · (baseline +
-//!    MaxQueuingDelay). The larger of the two counts, as both are lower bounds.
+//!    MaxQueuingDelay). The larger of the two counts, as both are lower bounds; less than
+//!    what one delay leaves is none.
 //! 4. In an exchange (bytes ever came back) only ACKs that *held* something back (unsent
 //!    data, a waiting writer) count: the sender of a complete request waits for its answer,
 //!    not for the ACK. Whether bytes came in this very interval does not matter: an answer
@@ -100,16 +101,18 @@ pub(crate) fn delayed_ack(
 
     result.held_time = Some(held.above(baseline));
     let queued = baseline + thresholds.max_queuing_delay;
-    let judged = b.lifetime_min.is_some_and(|m| {
-        m + thresholds.max_queuing_delay < baseline + thresholds.delayed_ack_timeout
-    });
+    let margin = thresholds.late_margin();
+    let judged = b
+        .lifetime_min
+        .is_some_and(|m| m + margin < baseline + thresholds.delayed_ack_timeout);
     let late_time = late.above(baseline);
     let excess = if judged {
         Micros::ZERO
     } else {
         lone.above(queued)
     };
-    let by_sum = excess > late_time;
+    // Less than one delay leaves is none.
+    let by_sum = excess > late_time && excess >= margin;
     let (time, events) = if by_sum {
         (excess, delayed_acks_in(excess, thresholds).max(late.count))
     } else {

@@ -51,9 +51,9 @@ pub struct Options {
     pub notes: u32,
     /// Walk over all connections at every poll, as kernels before 6.2 need. Default false.
     pub walk: bool,
-    /// Queueing that may add to the path's RTT before an acknowledgement counts as late
-    /// (SNAP MaxQueuingDelay). Default 10 ms.
-    pub max_queuing_delay: Micros,
+    /// How far a sample lies above the connection's lowest before its acknowledgement counts as
+    /// late: the least delay of an ACK, less a queueing allowance. Default 30 ms.
+    pub late_margin: Micros,
     /// Hand over every connection at every poll, changed or not. Default false.
     pub emit_all: bool,
 }
@@ -64,7 +64,7 @@ impl Default for Options {
             area: 16_384,
             notes: 65_536,
             walk: false,
-            max_queuing_delay: Micros::from_millis(10),
+            late_margin: Micros::from_millis(30),
             emit_all: false,
         }
     }
@@ -331,11 +331,11 @@ impl BpfTier {
             sampling: None,
             loaded,
         };
-        let delay = u32::try_from(options.max_queuing_delay.0).unwrap_or(u32::MAX);
+        let delay = u32::try_from(options.late_margin.0).unwrap_or(u32::MAX);
         tier.shared.update(|s| {
             // SAFETY: `s` points to the mapped value.
             unsafe {
-                (&raw mut (*s).max_queuing_delay_us).write_volatile(delay);
+                (&raw mut (*s).late_margin_us).write_volatile(delay);
                 (&raw mut (*s).list_capacity).write_volatile(note_entries);
                 (&raw mut (*s).emit_all).write_volatile(options.emit_all.into());
                 (&raw mut (*s).now_ns).write_volatile(monotonic().0);

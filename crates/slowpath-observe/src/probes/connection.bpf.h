@@ -222,7 +222,7 @@ struct shared {
 	/* written by user space before a poll */
 	u64 now_ns;
 	u32 epoch; /* the list that changes are noted in is epoch & 1 */
-	u32 max_queuing_delay_us;
+	u32 late_margin_us;
 	u32 hz;
 	u32 emit_all;
 	u32 suspects;
@@ -486,7 +486,7 @@ static __always_inline void copy_calls(struct record *r, const struct connection
  * caller copies those first.
  */
 static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_sock *tp,
-				 const struct connection *c, u64 now_ns, u32 max_queuing_delay_us)
+				 const struct connection *c, u64 now_ns, u32 late_margin_us)
 {
 	struct inet_connection_sock *icsk = &tp->inet_conn;
 	u32 srtt = tp->srtt_us, mdev = tp->mdev_us, una = tp->snd_una;
@@ -522,7 +522,7 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 		if (c->ack & ACK_LONE) {
 			r->lone_sum_us += sample;
 			r->lone_count++;
-			if (sample > r->rtt_min_us + max_queuing_delay_us) {
+			if (sample > r->rtt_min_us + late_margin_us) {
 				r->late_sum_us += sample;
 				r->late_count++;
 				if (c->ack & ACK_HELD) {

@@ -121,7 +121,7 @@ static long collect_one(u32 i, struct pass *pass)
 	    bpf_probe_read_kernel(&r->waits, sizeof(r->waits),
 				  (void *)connection + offsetof(struct connection, waits)))
 		return 0;
-	fill(r, sk, tp, c, s->now_ns, s->max_queuing_delay_us);
+	fill(r, sk, tp, c, s->now_ns, s->late_margin_us);
 	r->connection = connection;
 	if (sk->__sk_common.skc_cookie.counter == cookie)
 		s->area_used = index + 1;

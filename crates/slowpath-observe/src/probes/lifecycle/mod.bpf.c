@@ -105,7 +105,7 @@ static __always_inline void close_connection(struct sock *sk, struct shared *s)
 	r = tp ? bpf_ringbuf_reserve(&closes, sizeof(*r), 0) : 0;
 	if (r) {
 		copy_calls(r, c);
-		fill(r, sk, tp, c, bpf_ktime_get_ns(), s->max_queuing_delay_us);
+		fill(r, sk, tp, c, bpf_ktime_get_ns(), s->late_margin_us);
 		r->connection = 0;
 		r->flags |= RECORD_CLOSED;
 		/* user space drains the ring at each poll */

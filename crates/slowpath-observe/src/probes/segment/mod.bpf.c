@@ -8,7 +8,7 @@
 #include "../connection.bpf.h"
 
 /*
- * Whether this ACK came after a silence of the queueing allowance. The last segment of a
+ * Whether this ACK came after a silence as long as a delay less some queueing. The last segment of a
  * burst is alone when its ACK comes, and was behind the others in their queues: its sample
  * is long, the ACK before it came just now, and no receiver waited for anything.
  */
@@ -17,7 +17,7 @@ static __always_inline bool after_silence(struct tcp_sock *tp, u32 now)
 	struct shared *s = shared_page();
 	u32 ticks = now - tp->rcv_tstamp;
 
-	return s && (u64)ticks * 1000000 >= (u64)s->max_queuing_delay_us * s->hz;
+	return s && (u64)ticks * 1000000 >= (u64)s->late_margin_us * s->hz;
 }
 
 SEC("tp_btf/tcp_probe")
@@ -51,7 +51,7 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 
 			c->lone_sum_us += sample;
 			c->lone_count++;
-			if (s && sample > least + s->max_queuing_delay_us) {
+			if (s && sample > least + s->late_margin_us) {
 				c->late_sum_us += sample;
 				c->late_count++;
 				if (ack & ACK_HELD) {

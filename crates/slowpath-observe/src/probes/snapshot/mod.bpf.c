@@ -67,7 +67,7 @@ int snapshot(struct bpf_iter__bpf_sk_storage_map *ctx)
 	c->seen_calls = calls;
 	c->seen_state = state;
 	copy_calls(r, c);
-	fill(r, sk, tp, c, s->now_ns, s->max_queuing_delay_us);
+	fill(r, sk, tp, c, s->now_ns, s->late_margin_us);
 	r->connection = (u64)c;
 	if (s->thinned == THINNED_WALKS && r->flags & RECORD_BUSY) {
 		/* it changes without an event */
