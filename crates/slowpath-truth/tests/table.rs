@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The table in docs/accuracy.md is what `make check-truth` writes.
+
+use slowpath_truth::plan::INJECTED;
+use slowpath_truth::tally::Tally;
+
+#[test]
+fn the_committed_table_has_the_form_and_names_every_problem() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/accuracy.md");
+    let text = std::fs::read_to_string(path).expect("is there");
+    let (_, rest) = text
+        .split_once("<!-- check-truth: begin -->\n")
+        .expect("begins");
+    let (table, _) = rest.split_once("<!-- check-truth: end -->").expect("ends");
+    assert!(table.starts_with("`make check-truth`, seed "), "{table}");
+    let empty = Tally::default().table();
+    let header = empty.lines().next().expect("has a header");
+    assert!(table.contains(header), "another header than {header}");
+    assert!(table.contains("Two problems at once: both found in "));
+    let (_, lost) = table.split_once("Without a result: ").expect("is told");
+    let lost: u32 = lost
+        .split('.')
+        .next()
+        .expect("a sentence")
+        .parse()
+        .expect("a number");
+    let columns = header.split('|').count();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with("| ") && *line != header)
+        .map(|line| line.split('|').map(str::trim).collect())
+        .collect();
+    assert_eq!(rows.len(), INJECTED.len());
+    for (row, problem) in rows.iter().zip(INJECTED) {
+        assert_eq!((row.len(), row[1]), (columns, problem.name()));
+        let runs: u32 = row[2].parse().expect("a number of runs");
+        assert!(runs + lost >= 30, "{problem}: {runs} runs");
+        for ratio in &row[columns - 3..columns - 1] {
+            let ratio: f64 = ratio.parse().expect("a ratio");
+            assert!((0.0..=1.0).contains(&ratio), "{problem}: {ratio}");
+        }
+    }
+}
+
+/// Every problem that a connection can have is measured.
+#[test]
+fn every_problem_of_a_connection_is_injected() {
+    use slowpath_model::Problem;
+    let of_listeners = [Problem::AcceptQueueOverflow, Problem::SynQueueOverflow];
+    for problem in Problem::ALL {
+        let injected = INJECTED.contains(&problem);
+        assert_eq!(injected, !of_listeners.contains(&problem), "{problem}");
+    }
+}
