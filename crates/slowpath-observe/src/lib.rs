@@ -11,6 +11,7 @@
 //! queue is bounded and counts its drops; nothing here judges.
 
 pub mod bpf;
+pub mod conntrack;
 pub mod inet_diag;
 pub mod listeners;
 pub mod mlab;

@@ -15,7 +15,7 @@
 mod elsewhere;
 mod listeners;
 mod raw;
-mod socket;
+pub(crate) mod socket;
 mod table;
 #[cfg(test)]
 mod tests;

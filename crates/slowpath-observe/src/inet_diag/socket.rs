@@ -5,7 +5,7 @@ use super::wire::{self, Content, Family, SocketId, SocketRecord, WireError};
 use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 use slowpath_model::MonoNanos;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -83,17 +83,8 @@ pub(super) struct DiagSocket {
 impl DiagSocket {
     /// Opens a socket.
     pub fn open() -> io::Result<Self> {
-        let fd = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            Some(SOCK_DIAG),
-        )?;
-        set_socket_timeout(&fd, Timeout::Recv, Some(PATIENCE))?;
-        const KERNEL: SocketAddrNetlink = SocketAddrNetlink::new(0, 0);
-        rustix::net::connect(&fd, &KERNEL)?;
         Ok(DiagSocket {
-            fd,
+            fd: open(SOCK_DIAG)?,
             buffer: vec![0; BUFFER],
             sequence: 0,
         })
@@ -210,8 +201,25 @@ impl DiagSocket {
     }
 }
 
+/// Opens a netlink socket to the kernel.
+pub(crate) fn open(protocol: Protocol) -> io::Result<OwnedFd> {
+    let fd = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(protocol),
+    )?;
+    set_socket_timeout(&fd, Timeout::Recv, Some(PATIENCE))?;
+    const KERNEL: SocketAddrNetlink = SocketAddrNetlink::new(0, 0);
+    rustix::net::connect(&fd, &KERNEL)?;
+    Ok(fd)
+}
+
 /// One batch, and when it came.
-fn receive<'a>(fd: &OwnedFd, buffer: &'a mut [u8]) -> Result<(&'a [u8], MonoNanos), DumpError> {
+pub(crate) fn receive<'a>(
+    fd: &OwnedFd,
+    buffer: &'a mut [u8],
+) -> Result<(&'a [u8], MonoNanos), DumpError> {
     let length = loop {
         // With MSG_TRUNC the length is the message's own, even if the buffer is shorter.
         match rustix::net::recvfrom(fd, &mut *buffer, RecvFlags::TRUNC) {

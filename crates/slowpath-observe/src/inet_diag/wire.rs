@@ -392,6 +392,11 @@ pub enum Content<'a> {
 }
 
 impl<'a> Message<'a> {
+    /// Its kind: below 16 netlink's own, beyond that the protocol's.
+    pub fn kind(&self) -> u16 {
+        self.kind
+    }
+
     /// Whether the table changed while it was dumped: sockets may be missing or doubled.
     pub fn interrupted(&self) -> bool {
         self.flags & NLM_F_DUMP_INTR != 0

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The real peer of a connection, where this host translates its addresses.
+//!
+//! What enters: a connection's namespace and addresses. What leaves: the peer's address as
+//! it is beyond the translation, if conntrack knows that it is another one.
+//!
+//! # Which tuple is whose
+//! An entry of conntrack has two tuples, each the source and destination of a packet when
+//! it meets the host, before anything is changed: `original` of the packets of the end
+//! that opened the connection, `reply` of the other's. Without translation one is the other
+//! reversed. A socket hands its packets to the host with its local address as their source
+//! and its remote address as their destination, so one of the two tuples is (local,
+//! remote). **The peer's packets are those of the other tuple: the real peer is its
+//! source**, and its destination is what the peer takes this end for.
+//!
+//! | translation, seen from | socket (local, remote) is | real peer |
+//! |---|---|---|
+//! | DNAT or redirect, the client | `original` | the reply's source: the server reached |
+//! | DNAT or redirect, the server | `reply` | the original's source: the remote itself |
+//! | SNAT or masquerade, the client | `original` | the reply's source: the remote itself |
+//! | SNAT or masquerade, the server | `reply` | the original's source: the client |
+//! | none, either | either | the remote itself |
+//!
+//! Where the real peer is the remote itself, nothing is told.
+//!
+//! # Which namespace is asked
+//! Its own, in which sockets are translated by the hooks `output` and `input`; then the one
+//! that slowpath runs in, in which a host translates for its containers, for the addresses
+//! that the first gave. So both ends of a published port and of a service are told on
+//! the host. Not in the second, if one address is a loopback's: those stay in their
+//! namespace. Namespaces between the two (a router in a namespace of its own) are not asked.
+//!
+//! # What is promised
+//! A namespace whose `nf_conntrack_count` is 0 is asked nothing. Nothing is guessed: no entry
+//! with exactly the socket's addresses, no real peer; entries in zones other than 0 are
+//! not found. At most [`MAX_PLACES`] namespaces are kept open, and let go within
+//! [`SEARCHES`] once the name or process by which they were found is gone. Asking needs
+//! CAP_NET_ADMIN, other namespaces CAP_SYS_ADMIN (setns). To look whether it may ask it
+//! asks once at the start; the kernel then loads `nf_conntrack_netlink` if only
+//! `nf_conntrack` is there. Without that it asks nothing and loads nothing.
+
+mod socket;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+pub use socket::AskError;
+
+use crate::namespaces;
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::io::Errno;
+use slowpath_model::{FourTuple, Micros, MonoNanos};
+use socket::ConntrackSocket;
+use std::fs::{self, File};
+use std::io;
+use std::mem;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use thiserror::Error;
+use wire::Tuple;
+
+/// Namespaces are looked for this often at most, and so rarely that it takes a hundredth of
+/// the time; as often is looked whether those that are open are still there.
+pub const SEARCHES: Micros = Micros(1_000_000);
+
+/// Namespaces that are kept open, besides the own one.
+pub const MAX_PLACES: usize = 1_024;
+
+/// A namespace that was not found, or may not be entered, is looked for again after that.
+const FORGET: Micros = Micros(10_000_000);
+
+/// Entries of the thread's namespace; not there while `nf_conntrack` is not loaded.
+const COUNT: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
+
+/// Why conntrack cannot be asked.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The number of entries cannot be read.
+    #[error("opening {COUNT}: {0}; is the module nf_conntrack loaded?")]
+    Count(#[source] io::Error),
+    /// No netlink socket for netfilter.
+    #[error("opening a netfilter netlink socket: {0}; is CONFIG_NETFILTER_NETLINK in this kernel?")]
+    Socket(#[source] io::Error),
+    /// The kernel answers nobody without the capability.
+    #[error("conntrack answers only with CAP_NET_ADMIN")]
+    Permission,
+    /// The kernel does not know the question.
+    #[error(
+        "this kernel cannot be asked for connections ({0}); load the module nf_conntrack_netlink"
+    )]
+    Unsupported(#[source] AskError),
+    /// The first question failed otherwise.
+    #[error(transparent)]
+    Ask(AskError),
+}
+
+/// One namespace.
+#[derive(Debug)]
+struct Place {
+    count: File,
+    socket: ConntrackSocket,
+    /// Whether it has entries, as seen in this round.
+    tracks: Option<bool>,
+    /// By which it was found; `None` of the own one.
+    path: Option<PathBuf>,
+}
+
+impl Place {
+    /// Of the calling thread's namespace.
+    fn open(path: Option<PathBuf>) -> Result<Self, OpenError> {
+        Ok(Place {
+            count: File::open(COUNT).map_err(OpenError::Count)?,
+            socket: ConntrackSocket::open().map_err(OpenError::Socket)?,
+            tracks: None,
+            path,
+        })
+    }
+
+    fn tracks(&mut self) -> bool {
+        let Place { count, tracks, .. } = self;
+        *tracks.get_or_insert_with(|| {
+            let mut text = [0; 16];
+            count
+                .read_at(&mut text, 0)
+                .is_ok_and(|length| text[..length].iter().any(|b| matches!(b, b'1'..=b'9')))
+        })
+    }
+}
+
+/// What is known of a connection's real peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is another one than the socket's.
+    Peer(SocketAddr),
+    /// It is the socket's, or conntrack knows nothing of it.
+    Same,
+    /// The namespace has not been looked for yet: ask again in a later round.
+    Later,
+}
+
+/// What was done, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Questions to the kernel.
+    pub asked: u64,
+    /// Those that it did not answer as it should.
+    pub failed: u64,
+}
+
+/// Conntrack of this namespace and, where they may be entered, of the others.
+#[derive(Debug)]
+pub struct Conntrack {
+    own: u32,
+    here: Place,
+    elsewhere: FxHashMap<u32, Place>,
+    /// Namespaces that the next search is for.
+    wanted: FxHashSet<u32>,
+    /// Namespaces that a search did not find or could not enter.
+    absent: FxHashSet<u32>,
+    next_search: MonoNanos,
+    next_check: MonoNanos,
+    next_forget: MonoNanos,
+    now: MonoNanos,
+    counts: Counts,
+}
+
+impl Conntrack {
+    /// Opens conntrack of the calling thread's namespace and asks it something.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing is left behind.
+    pub fn open() -> Result<Self, OpenError> {
+        let mut here = Place::open(None)?;
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let nothing = Tuple {
+            source: nobody,
+            destination: nobody,
+        };
+        here.socket
+            .ask(&nothing)
+            .map_err(|error| match error.errno() {
+                Some(Errno::PERM) => OpenError::Permission,
+                // nfnetlink_rcv_msg says EINVAL where nothing answers for conntrack.
+                Some(Errno::INVAL | Errno::OPNOTSUPP) => OpenError::Unsupported(error),
+                _ => OpenError::Ask(error),
+            })?;
+        Ok(Conntrack {
+            own: fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino() as u32),
+            here,
+            elsewhere: FxHashMap::default(),
+            wanted: FxHashSet::default(),
+            absent: FxHashSet::default(),
+            next_search: MonoNanos(0),
+            next_check: MonoNanos(0),
+            next_forget: MonoNanos(0),
+            now: MonoNanos(0),
+            counts: Counts::default(),
+        })
+    }
+
+    /// A round of questions begins.
+    pub fn begin(&mut self, now: MonoNanos) {
+        self.now = now;
+        self.here.tracks = None;
+        if now >= self.next_check {
+            self.next_check = now + SEARCHES;
+            // An open socket keeps its namespace alive, with all its devices.
+            self.elsewhere.retain(|inode, place| {
+                let path = place.path.as_deref();
+                path.is_some_and(|path| inode_of(path) == Some(*inode))
+            });
+        }
+        if now >= self.next_forget {
+            self.next_forget = now + FORGET;
+            self.absent.clear();
+        }
+        for place in self.elsewhere.values_mut() {
+            place.tracks = None;
+        }
+    }
+
+    /// The real peer of the connection with those addresses in that namespace.
+    pub fn real_peer(&mut self, netns: u32, socket: &FourTuple) -> Answer {
+        let mut beyond = *socket;
+        if netns != self.own {
+            if !self.elsewhere.contains_key(&netns) && !self.absent.contains(&netns) {
+                if self.wanted.len() < MAX_PLACES {
+                    self.wanted.insert(netns);
+                }
+                if self.now < self.next_search {
+                    return Answer::Later;
+                }
+                self.search();
+            }
+            if let Some(place) = self.elsewhere.get_mut(&netns) {
+                translate(place, &mut beyond, &mut self.counts);
+            }
+            if beyond.local.ip().is_loopback() || beyond.remote.ip().is_loopback() {
+                return answer(socket, &beyond);
+            }
+        }
+        translate(&mut self.here, &mut beyond, &mut self.counts);
+        answer(socket, &beyond)
+    }
+
+    /// What was done since the start.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Namespaces kept open besides the own one.
+    pub fn open_elsewhere(&self) -> usize {
+        self.elsewhere.len()
+    }
+
+    /// Looks for the namespaces that are wanted.
+    fn search(&mut self) {
+        let started = crate::monotonic();
+        let wanted = mem::take(&mut self.wanted);
+        let mut new = Vec::new();
+        let mut paths: FxHashMap<u32, PathBuf> = FxHashMap::default();
+        for path in namespaces::candidates() {
+            let Some(inode) = inode_of(&path) else {
+                continue;
+            };
+            if !wanted.contains(&inode)
+                || paths.contains_key(&inode)
+                || self.elsewhere.len() + paths.len() >= MAX_PLACES
+            {
+                continue;
+            }
+            if let Ok(file) = File::open(&path) {
+                new.push(file);
+                paths.insert(inode, path);
+            }
+        }
+        let found = Mutex::new(Vec::new());
+        namespaces::within(&new, |file| {
+            let inode = file.metadata().map(|m| m.ino() as u32);
+            if let (Ok(inode), Ok(mut found)) = (inode, found.lock())
+                && let Some(path) = paths.get(&inode)
+                && let Ok(place) = Place::open(Some(path.clone()))
+            {
+                found.push((inode, place));
+            }
+        });
+        self.elsewhere
+            .extend(found.into_inner().unwrap_or_default());
+        if self.absent.len() >= MAX_PLACES {
+            self.absent.clear();
+        }
+        let open = &self.elsewhere;
+        self.absent
+            .extend(wanted.into_iter().filter(|w| !open.contains_key(w)));
+        let ended = crate::monotonic();
+        let rest = Micros(100 * ended.since(started).0);
+        self.next_search = ended + rest.max(SEARCHES);
+    }
+}
+
+fn inode_of(path: &Path) -> Option<u32> {
+    fs::metadata(path).ok().map(|m| m.ino() as u32)
+}
+
+/// Puts the addresses beyond what the namespace translates into `socket`.
+fn translate(place: &mut Place, socket: &mut FourTuple, counts: &mut Counts) {
+    if !place.tracks() {
+        return;
+    }
+    counts.asked += 1;
+    match place.socket.ask(&Tuple::sent_by(socket)) {
+        Ok(Some(entry)) => *socket = entry.beyond(socket).unwrap_or(*socket),
+        Ok(None) => {}
+        Err(_) => counts.failed += 1,
+    }
+}
+
+fn answer(socket: &FourTuple, beyond: &FourTuple) -> Answer {
+    if Tuple::sent_by(socket).destination == beyond.remote {
+        Answer::Same
+    } else {
+        Answer::Peer(beyond.remote)
+    }
+}
