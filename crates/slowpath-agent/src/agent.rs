@@ -195,7 +195,7 @@ impl Agent {
                 Some(LogWriter::open(directory, host, options)?)
             }
         };
-        let (mut eyes, capabilities) = Eyes::open(config.tier, &options)?;
+        let (mut eyes, mut capabilities) = Eyes::open(config.tier, &options)?;
         let owners = Owners::new(config.owners, capabilities.tier == Tier::Bpf);
         let now = monotonic();
         let mut listeners = Listeners::default();
@@ -208,6 +208,7 @@ impl Agent {
             owners,
             now,
         );
+        capabilities.set(book.peers.open());
         let pace = config.budget.map(|budget| {
             book.attention = Some(Attention::default());
             let tier = capabilities.tier;
@@ -330,6 +331,8 @@ impl Agent {
             self.next_round = now + ROUNDS;
             self.audited += self.eyes.audit();
             self.audit = self.eyes.turnover().is_some();
+            // The module may have come meanwhile.
+            self.capabilities.set(self.book.peers.open());
             self.book.save_summaries();
             self.book.settle_accounts();
             self.record_coverage(now);

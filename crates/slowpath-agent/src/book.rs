@@ -7,6 +7,7 @@ use crate::budget::attention::Attention;
 use crate::connections::{Connections, HistoryPoint, LiveConnection};
 use crate::eyes::{Eyes, PollError};
 use crate::owners::{self, Owners};
+use crate::peers::Peers;
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
 use slowpath_model::{
@@ -48,6 +49,8 @@ pub(crate) struct Book {
     unchanged: Option<MonoNanos>,
     owners_wanted: bool,
     owners: Owners,
+    /// Who asks for the peers behind address translation.
+    pub(crate) peers: Peers,
     /// Connections that closed without a known owner since they were last counted.
     closed_unknown: UnknownOwners,
 }
@@ -94,6 +97,7 @@ impl Book {
             unchanged: None,
             owners_wanted: false,
             owners,
+            peers: Peers::default(),
             closed_unknown: UnknownOwners::default(),
         }
     }
@@ -111,6 +115,7 @@ impl Book {
         self.suspects.clear();
         self.connections.rewind();
         self.owners.begin_poll();
+        self.peers.begin(now);
     }
 
     fn note(&mut self, snapshot: &Snapshot) {
@@ -174,8 +179,10 @@ impl Book {
             charged: false,
             standing: 0,
             looked: false,
+            peer_asked: false,
             poll: self.poll,
         });
+        self.peers.met(slot);
         if observed_from_birth {
             self.judge(slot, snapshot);
         }
@@ -294,6 +301,7 @@ impl Book {
         let Some(mut connection) = self.connections.remove(slot) else {
             return;
         };
+        self.peers.ask(&mut connection);
         self.owners.closed(&mut connection);
         if let Some(reason) = connection.owner.why_unknown() {
             self.closed_unknown.count(reason);
@@ -340,6 +348,7 @@ impl Book {
     /// one in `suspects`.
     pub(crate) fn end(&mut self, suspects: &mut Vec<u64>) -> u64 {
         self.previous = self.now;
+        self.peers.ask_new(&mut self.connections);
         suspects.clone_from(&self.suspects);
         self.problems
     }

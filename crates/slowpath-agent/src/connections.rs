@@ -59,6 +59,8 @@ pub struct LiveConnection {
     pub(crate) standing: u8,
     /// Whether a look at descriptors has found the owner, or why there is none.
     pub(crate) looked: bool,
+    /// Whether conntrack has been asked for the real peer.
+    pub(crate) peer_asked: bool,
     /// The poll that saw it last.
     pub(crate) poll: u64,
 }

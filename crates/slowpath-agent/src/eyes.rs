@@ -46,6 +46,12 @@ impl Capabilities {
             .collect()
     }
 
+    /// Adds a feature, in the place of one of the same name.
+    pub(crate) fn set(&mut self, feature: Feature) {
+        self.features.retain(|f| f.name != feature.name);
+        self.features.push(feature);
+    }
+
     /// Problems that cannot be measured.
     pub fn unmeasured_set(&self) -> ProblemSet {
         self.unmeasured().into_iter().map(|(p, _)| p).collect()

@@ -22,6 +22,7 @@ mod eyes;
 mod listeners;
 mod owners;
 mod pace;
+mod peers;
 mod rehearsal;
 
 pub use accounts::{Accounts, Applications, Charges, Histogram, OTHER, RTT_BOUNDS, Traffic};

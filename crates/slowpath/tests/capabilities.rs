@@ -198,7 +198,8 @@ impl Program {
                 .as_array()
                 .unwrap()
                 .iter()
-                .filter(|f| f["active"] == true)
+                // Conntrack asks CAP_NET_ADMIN, which the unit does not give.
+                .filter(|f| f["active"] == true && f["name"] != "conntrack")
                 .map(|f| f["name"].as_str().unwrap().to_owned())
                 .collect(),
             connection: !found.is_empty(),
