@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A buffer received from sock_diag.
+//! A buffer received from sock_diag or ctnetlink.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use slowpath_fuzz::{attribute, check_stats, diag_header, message, tcp_info};
+use slowpath_model::FourTuple;
+use slowpath_observe::conntrack::wire::{Entry, Tuple, request};
 use slowpath_observe::inet_diag::wire::{
     Content, DiagHeader, SocketRecord, attributes, lookup_request, messages,
 };
@@ -21,6 +23,7 @@ fuzz_target!(
             };
             taken += 16 + message.payload.len();
             assert!(taken <= data.len(), "messages do not overlap");
+            check_entry(message.payload);
             match message.content() {
                 Ok(Content::Socket(payload)) => check_socket(payload),
                 Ok(Content::Error(errno) | Content::Done(Some(errno))) => assert!(errno > 0),
@@ -54,6 +57,22 @@ fn check_socket(payload: &[u8]) {
     }
 }
 
+/// What is read of an entry is found again by the question for it.
+fn check_entry(payload: &[u8]) {
+    let Ok(entry) = Entry::read(payload) else {
+        return;
+    };
+    for tuple in [entry.original, entry.reply] {
+        let bytes = request(&tuple, 7);
+        let question = messages(&bytes).next().and_then(Result::ok);
+        assert!(question.is_some_and(|q| q.sequence == 7 && q.kind() == 0x101));
+        let socket = FourTuple::new(tuple.source, tuple.destination);
+        if Tuple::sent_by(&socket) == tuple {
+            assert!(entry.beyond(&socket).is_some());
+        }
+    }
+}
+
 fn check_attributes(data: &[u8]) {
     let mut taken = 0;
     for attribute in attributes(data).flatten() {
@@ -73,6 +92,19 @@ fn seeds() -> Vec<Vec<u8>> {
         payload.extend(attribute(7, &memory));
         message(20, 2, &payload)
     };
+    // One direction of a tracked connection, between 10.0.0.5:40000 and 10.0.0.1:80.
+    let direction = |number| {
+        let ip = [attribute(1, &[10, 0, 0, 5]), attribute(2, &[10, 0, 0, 1])].concat();
+        let ports = [
+            attribute(1, &[6]),
+            attribute(2, &[0x9c, 0x40]),
+            attribute(3, &[0, 80]),
+        ]
+        .concat();
+        let parts = [attribute(0x8001, &ip), attribute(0x8002, &ports)].concat();
+        attribute(0x8000 | number, &parts)
+    };
+    let entry = [vec![2, 0, 0, 0], direction(1), direction(2)].concat();
     let done = message(3, 2, &[0; 4]);
     let dump = [socket(2, 1, 280), socket(10, 1 << 40, 280), done.clone()].concat();
     vec![
@@ -81,5 +113,6 @@ fn seeds() -> Vec<Vec<u8>> {
         [message(20, 2, &diag_header(2, 3)), done].concat(),
         message(2, 0, &(-116i32).to_ne_bytes()),
         message(4, 0, &[]),
+        message(0x100, 0, &entry),
     ]
 }

@@ -34,7 +34,8 @@ impl Peers {
         let opened = match &self.conntrack {
             Some(_) => Ok(()),
             None => Conntrack::open().map(|conntrack| {
-                self.conntrack = Some(conntrack);
+                // In a container of its own it is the first process's that translates.
+                self.conntrack = Some(conntrack.with_host(1));
                 // Those met until now have not been noted.
                 self.overflowed = true;
             }),

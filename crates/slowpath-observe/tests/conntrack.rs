@@ -272,7 +272,7 @@ fn dnat_redirect_snat_and_masquerade_in_the_own_namespace() {
             assert_eq!(both_ends(&mut conntrack, own, &dnat), [true, false]);
 
             let redirect = connect(any, plan.at(9, 81), &redirected);
-            assert_eq!(both_ends(&mut conntrack, own, &redirect)[0], true);
+            assert!(both_ends(&mut conntrack, own, &redirect)[0]);
 
             let snat = connect(plan.address(3), server, &listener);
             assert_eq!(both_ends(&mut conntrack, own, &snat), [false, true]);
@@ -482,6 +482,7 @@ fn other_namespaces_are_asked_themselves_and_let_go() {
     in_able_namespace("other_namespaces_are_asked_themselves_and_let_go", || {
         let mut conntrack = Conntrack::open().unwrap();
         let there = Elsewhere::start();
+        let mut in_container = Conntrack::open().unwrap().with_host(there.0.id());
         let plan = &PLANS[0];
         let (inode, ends) = there.within(|| {
             plan.prepare();
@@ -499,6 +500,12 @@ fn other_namespaces_are_asked_themselves_and_let_go() {
         });
         assert_eq!(both_ends(&mut conntrack, inode, &ends), [true, false]);
         assert_eq!(conntrack.open_elsewhere(), 1);
+        // As the host of one that is itself in a container: of its own connections, and of
+        // those of a namespace that cannot be found.
+        for netns in [inode, 1] {
+            assert_eq!(both_ends(&mut in_container, netns, &ends), [true, false]);
+        }
+        assert_eq!(in_container.counts().failed, 0);
         drop(there);
         conntrack.begin(MonoNanos(monotonic().0 + 2_000_000_000));
         assert_eq!(conntrack.open_elsewhere(), 0);

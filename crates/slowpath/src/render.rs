@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Text for people: colours, aligned tables, numbers with units.
 
-use slowpath_model::{Micros, Owner, Problem};
+use slowpath_model::{FourTuple, Micros, Owner, Problem};
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 
 /// Colours, if the stream may have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,14 @@ pub fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '?' } else { c })
         .collect()
+}
+
+/// A connection's addresses, with the peer behind address translation.
+pub fn ends(tuple: &FourTuple, real_peer: Option<SocketAddr>) -> String {
+    match real_peer {
+        Some(peer) => format!("{tuple} (real peer {peer})"),
+        None => tuple.to_string(),
+    }
 }
 
 /// `command[pid]`, with the application before it if a rule names one; or `?`.

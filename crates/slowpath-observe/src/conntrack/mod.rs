@@ -24,11 +24,12 @@
 //! Where the real peer is the remote itself, nothing is told.
 //!
 //! # Which namespace is asked
-//! Its own, in which sockets are translated by the hooks `output` and `input`; then the one
-//! that slowpath runs in, in which a host translates for its containers, for the addresses
-//! that the first gave. So both ends of a published port and of a service are told on
-//! the host. Not in the second, if one address is a loopback's: those stay in their
-//! namespace. Namespaces between the two (a router in a namespace of its own) are not asked.
+//! Its own, in which sockets are translated by the hooks `output` and `input`; then, for the
+//! addresses that this gave, those in which a host translates for its containers: the one
+//! that slowpath runs in and, where slowpath is in a container itself, the first process's
+//! ([`Conntrack::with_host`]). So both ends of a published port and of a service are told on
+//! the host. Only the own one, if one address is a loopback's: those stay in their
+//! namespace. Others on the way (a router in a namespace of its own) are not asked.
 //!
 //! # What is promised
 //! A namespace whose `nf_conntrack_count` is 0 is asked nothing. Nothing is guessed: no entry
@@ -103,7 +104,7 @@ struct Place {
     socket: ConntrackSocket,
     /// Whether it has entries, as seen in this round.
     tracks: Option<bool>,
-    /// By which it was found; `None` of the own one.
+    /// By which it was found; `None` of the own one and the host's.
     path: Option<PathBuf>,
 }
 
@@ -154,6 +155,7 @@ pub struct Counts {
 pub struct Conntrack {
     own: u32,
     here: Place,
+    host: Option<(u32, Place)>,
     elsewhere: FxHashMap<u32, Place>,
     /// Namespaces that the next search is for.
     wanted: FxHashSet<u32>,
@@ -189,6 +191,7 @@ impl Conntrack {
         Ok(Conntrack {
             own: fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino() as u32),
             here,
+            host: None,
             elsewhere: FxHashMap::default(),
             wanted: FxHashSet::default(),
             absent: FxHashSet::default(),
@@ -200,10 +203,32 @@ impl Conntrack {
         })
     }
 
+    /// Asks the namespace of that process, too, if it is another one and may be entered.
+    pub fn with_host(mut self, process: u32) -> Self {
+        let file = File::open(format!("/proc/{process}/ns/net")).ok();
+        let inode = file
+            .as_ref()
+            .and_then(|f| Some(f.metadata().ok()?.ino() as u32));
+        if let (Some(file), Some(inode)) = (file, inode.filter(|i| *i != self.own)) {
+            let opened = Mutex::new(None);
+            namespaces::within(&[file], |_| {
+                if let (Ok(mut opened), Ok(place)) = (opened.lock(), Place::open(None)) {
+                    *opened = Some(place);
+                }
+            });
+            let place = opened.into_inner().ok().flatten();
+            self.host = place.map(|place| (inode, place));
+        }
+        self
+    }
+
     /// A round of questions begins.
     pub fn begin(&mut self, now: MonoNanos) {
         self.now = now;
         self.here.tracks = None;
+        if let Some((_, host)) = &mut self.host {
+            host.tracks = None;
+        }
         if now >= self.next_check {
             self.next_check = now + SEARCHES;
             // An open socket keeps its namespace alive, with all its devices.
@@ -224,7 +249,8 @@ impl Conntrack {
     /// The real peer of the connection with those addresses in that namespace.
     pub fn real_peer(&mut self, netns: u32, socket: &FourTuple) -> Answer {
         let mut beyond = *socket;
-        if netns != self.own {
+        let host = self.host.as_ref().map(|(inode, _)| *inode);
+        if netns != self.own && host != Some(netns) {
             if !self.elsewhere.contains_key(&netns) && !self.absent.contains(&netns) {
                 if self.wanted.len() < MAX_PLACES {
                     self.wanted.insert(netns);
@@ -241,7 +267,15 @@ impl Conntrack {
                 return answer(socket, &beyond);
             }
         }
-        translate(&mut self.here, &mut beyond, &mut self.counts);
+        if host != Some(netns) {
+            translate(&mut self.here, &mut beyond, &mut self.counts);
+        }
+        let inside = [beyond.local, beyond.remote].map(|end| end.ip().is_loopback());
+        if let Some((inode, place)) = &mut self.host
+            && (*inode == netns || inside == [false; 2])
+        {
+            translate(place, &mut beyond, &mut self.counts);
+        }
         answer(socket, &beyond)
     }
 

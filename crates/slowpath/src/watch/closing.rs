@@ -4,7 +4,7 @@
 use crate::interactions::{self, Joined, Told};
 use crate::json;
 use crate::listeners::Heard;
-use crate::render::{Columns, Paint, percent, plural, process};
+use crate::render::{Columns, Paint, ends, percent, plural, process};
 use crate::selection::Selection;
 use crate::source::{Capabilities, Live, LiveListener, PollReport, Source};
 use crate::tally::{Tally, trouble};
@@ -14,6 +14,7 @@ use slowpath_model::{
     Problem,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
 
 /// Connections kept apart; those beyond are added up together.
 const MOST: usize = 20_000;
@@ -23,6 +24,7 @@ const NAMED: usize = 5;
 #[derive(Debug)]
 struct Seen {
     tuple: FourTuple,
+    real_peer: Option<SocketAddr>,
     owner: Owner,
     tally: Tally,
 }
@@ -52,12 +54,14 @@ impl Closing {
         }
         let seen = self.seen.entry(live.snapshot.id).or_insert_with(|| Seen {
             tuple: live.snapshot.tuple,
+            real_peer: None,
             owner: Owner::default(),
             tally: Tally::default(),
         });
         if live.owner.process().is_some() || seen.owner.process().is_none() {
             seen.owner.clone_from(live.owner);
         }
+        seen.real_peer = live.real_peer;
         seen.tally.add(verdict);
     }
 
@@ -193,7 +197,7 @@ impl Closing {
                     problem.name().to_owned(),
                     percent(seen.tally.share(problem)),
                     process(&seen.owner),
-                    seen.tuple.to_string(),
+                    ends(&seen.tuple, seen.real_peer),
                 ]);
             }
             lines.extend(worst.lines(2, paint));
@@ -247,6 +251,7 @@ impl Closing {
             .into_iter()
             .map(|(id, seen)| {
                 let mut map = json::id(id, seen.tuple, &seen.owner);
+                map.insert("real_peer".to_owned(), json::real_peer(seen.real_peer));
                 map.extend(json::tally(&seen.tally));
                 Value::Object(map)
             })

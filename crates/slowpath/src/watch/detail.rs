@@ -6,7 +6,7 @@ use super::share_of;
 use crate::advice::{self, Host};
 use crate::evidence;
 use crate::interactions;
-use crate::render::{bit_rate, bytes, percent, process, time, whereabouts, wrapped};
+use crate::render::{bit_rate, bytes, ends, percent, process, time, whereabouts, wrapped};
 use crate::source::{HistoryPoint, Live};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -146,7 +146,11 @@ fn lines(screen: &Screen, live: Live<'_>, host: Host, width: usize) -> Vec<Line<
     let stats = &live.snapshot.stats;
     let mut lines = vec![
         Line::from(Span::styled(
-            format!(" {}  {}", process(live.owner), live.snapshot.tuple),
+            format!(
+                " {}  {}",
+                process(live.owner),
+                ends(&live.snapshot.tuple, live.real_peer)
+            ),
             bold,
         )),
         Line::from(format!(" {}", whereabouts(live.owner))),

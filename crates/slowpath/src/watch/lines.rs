@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::interactions;
 use crate::json;
 use crate::listeners;
-use crate::render::{Paint, percent, process};
+use crate::render::{Paint, ends, percent, process};
 use crate::selection::Selection;
 use crate::session::{Flow, Viewer};
 use crate::source::{Live, PollReport, Source};
@@ -107,7 +107,7 @@ fn line(live: Live<'_>, verdict: &IntervalVerdict, elapsed: Micros, paint: Paint
         elapsed.as_secs_f64(),
         paint.problem(problem, &label),
         process(live.owner),
-        live.snapshot.tuple,
+        ends(&live.snapshot.tuple, live.real_peer),
         evidence.join(", "),
     )
 }

@@ -7,13 +7,14 @@ use crate::evidence;
 use crate::interactions::{self, Told};
 use crate::json;
 use crate::listeners::Heard;
-use crate::render::{Columns, Paint, percent, plural, process, whereabouts, wrapped};
+use crate::render::{Columns, Paint, ends, percent, plural, process, whereabouts, wrapped};
 use crate::source::{LiveListener, Source};
 use crate::tally::Tally;
 use crate::watch::unseen;
 use serde_json::{Value, json};
 use slowpath_diagnose::Advice;
 use slowpath_model::{ConnectionId, FourTuple, Micros, Owner, Problem, TcpStats};
+use std::net::SocketAddr;
 
 /// Connections listed.
 const LISTED: usize = 5;
@@ -27,6 +28,8 @@ pub struct Member {
     pub id: ConnectionId,
     /// Its addresses.
     pub tuple: FourTuple,
+    /// The peer behind address translation, where it is another one.
+    pub real_peer: Option<SocketAddr>,
     /// Its owner, or why it is unknown.
     pub owner: Owner,
     /// Its statistics when last seen.
@@ -222,7 +225,7 @@ impl Answer {
         let count = plural(self.members.len() as u64, "connection");
         match (self.single(), self.owner()) {
             (Some(m), _) => {
-                let mut text = format!("{}  {}", process(&m.owner), m.tuple);
+                let mut text = format!("{}  {}", process(&m.owner), ends(&m.tuple, m.real_peer));
                 let whereabouts = whereabouts(&m.owner);
                 if !whereabouts.is_empty() {
                     text.push_str(&format!("  ({whereabouts})"));
@@ -242,7 +245,7 @@ impl Answer {
                 problem.name().to_owned(),
                 percent(member.tally.share(problem)),
                 process(&member.owner),
-                member.tuple.to_string(),
+                ends(&member.tuple, member.real_peer),
             ]);
         }
         worst.lines(2, paint)
@@ -276,6 +279,7 @@ impl Answer {
             .iter()
             .map(|m| {
                 let mut map = json::id(&m.id, m.tuple, &m.owner);
+                map.insert("real_peer".to_owned(), json::real_peer(m.real_peer));
                 map.extend(json::tally(&m.tally));
                 Value::Object(map)
             })

@@ -71,6 +71,7 @@ impl Looking<'_> {
                 member: Member {
                     id: live.snapshot.id,
                     tuple: live.snapshot.tuple,
+                    real_peer: None,
                     owner: Owner::default(),
                     stats: live.snapshot.stats,
                     tally: Tally::default(),
@@ -81,6 +82,7 @@ impl Looking<'_> {
             });
         candidate.seen.1 = at;
         candidate.member.stats = live.snapshot.stats;
+        candidate.member.real_peer = live.real_peer;
         if live.owner.process().is_some() || candidate.member.owner.process().is_none() {
             candidate.member.owner.clone_from(live.owner);
         }

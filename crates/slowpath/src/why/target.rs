@@ -126,8 +126,14 @@ impl Target {
             ),
             Target::Peer {
                 addresses, port, ..
-            } => good(at(tuple.remote, addresses, *port), Fit::Peer)
-                .or_else(|| good(at(tuple.local, addresses, *port), Fit::OwnEnd)),
+            } => good(
+                at(tuple.remote, addresses, *port)
+                    || live
+                        .real_peer
+                        .is_some_and(|peer| at(peer, addresses, *port)),
+                Fit::Peer,
+            )
+            .or_else(|| good(at(tuple.local, addresses, *port), Fit::OwnEnd)),
             Target::Name { name, addresses } => good(
                 live.owner
                     .command()

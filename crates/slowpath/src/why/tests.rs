@@ -126,6 +126,25 @@ fn nothing_found_says_what_was_looked_for_and_what_to_do() {
 }
 
 #[test]
+fn a_peer_behind_translation_is_found_by_its_own_address_and_told() {
+    let mut service = limited(1, "10.0.0.1:4000", 100);
+    service.real_peer = Some("10.1.0.7:8080".parse().unwrap());
+    let other = limited(2, "10.0.0.1:4001", 100);
+    let target = Target::Peer {
+        text: "10.1.0.7:8080".to_owned(),
+        addresses: vec!["10.1.0.7".parse().unwrap()],
+        port: Some(8080),
+    };
+    let step = vec![service, other];
+    let answer = ask(vec![step.clone(), step], &target, 2).unwrap();
+    assert_eq!(answer.members.len(), 1);
+    let shown = "10.0.0.1:4000 -> 10.0.0.2:873 (real peer 10.1.0.7:8080)";
+    assert!(text(&answer).contains(shown), "{}", text(&answer));
+    let json = answer.json(&FakeSource::new(vec![]));
+    assert_eq!(json["connections"][0]["real_peer"], "10.1.0.7:8080");
+}
+
+#[test]
 fn only_the_far_end_is_meant_where_both_are_here() {
     let target = Target::Peer {
         text: "10.0.0.2:80".to_owned(),
