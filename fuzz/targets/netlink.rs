@@ -93,7 +93,7 @@ fn seeds() -> Vec<Vec<u8>> {
         message(20, 2, &payload)
     };
     // One direction of a tracked connection, between 10.0.0.5:40000 and 10.0.0.1:80.
-    let direction = |number| {
+    let direction = |number: u16| {
         let ip = [attribute(1, &[10, 0, 0, 5]), attribute(2, &[10, 0, 0, 1])].concat();
         let ports = [
             attribute(1, &[6]),
