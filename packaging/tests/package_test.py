@@ -105,8 +105,11 @@ class Life(unittest.TestCase):
         said = debian.inside("journalctl", "-u", UNIT, "--no-pager")
         counted = re.search(r"(\w+) tier, (\d+) of (\d+) features", said)
         self.assertIsNotNone(counted, said)
-        # The filter of system calls and the capabilities cost no feature.
-        self.assertEqual((counted[1], counted[2]), ("bpf", counted[3]), said)
+        self.assertEqual(counted[1], "bpf", said)
+        # The filter of system calls and the capabilities cost no feature but the one that
+        # CAP_NET_ADMIN is for.
+        self.assertEqual(re.findall(r"without (\w+): ", said), ["conntrack"], said)
+        self.assertEqual(int(counted[2]) + 1, int(counted[3]), said)
 
     def confined(self, debian):
         pid = debian.inside("systemctl", "show", UNIT, "-P", "MainPID")

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::mem;
 
 /// Connections asked for at the end of one poll.
-const MAX_ASKED: usize = 4_096;
+const MAX_ASKED: usize = 1_024;
 
 /// Connections that wait to be asked for, by their slots; if there are more, all
 /// connections are looked through instead.
