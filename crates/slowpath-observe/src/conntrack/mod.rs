@@ -62,8 +62,8 @@ use std::sync::Mutex;
 use thiserror::Error;
 use wire::Tuple;
 
-/// Namespaces are looked for this often at most, and so rarely that it takes a hundredth of
-/// the time; as often is looked whether those that are open are still there.
+/// Namespaces are looked for this often at most, and so rarely that it takes a
+/// four-hundredth of the time; as often is looked whether those that are open are still there.
 pub const SEARCHES: Micros = Micros(1_000_000);
 
 /// Namespaces that are kept open, besides the own one.
@@ -329,7 +329,7 @@ impl Conntrack {
         self.absent
             .extend(wanted.into_iter().filter(|w| !open.contains_key(w)));
         let ended = crate::monotonic();
-        let rest = Micros(100 * ended.since(started).0);
+        let rest = Micros(400 * ended.since(started).0);
         self.next_search = ended + rest.max(SEARCHES);
     }
 }
