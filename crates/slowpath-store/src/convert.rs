@@ -6,6 +6,8 @@
 //! is flushed does the spool go. Killed anywhere before, the next run converts the same
 //! spool into files of the same names; readers ignore the files of a segment whose spool
 //! is there. So nothing is lost and nothing counts twice.
+//!
+//! The work comes in pieces of a few milliseconds, and between them the caller may rest.
 
 use crate::StoreError;
 use crate::cells::{Cell, Column, Flat, Kind, columns_of};
@@ -71,6 +73,31 @@ pub(crate) struct Settings {
 /// Takes checkpoints over into a spool that stays; returns whether they are there for good.
 pub(crate) type Carry<'a> = dyn Fn(&[&ConnectionSummary]) -> bool + 'a;
 
+/// Counts rows of work, and lets the caller rest after each piece.
+pub(crate) struct Pieces<'a> {
+    rest: &'a mut dyn FnMut(),
+    rows: u32,
+}
+
+impl Pieces<'_> {
+    /// Rows of a piece: with 150 columns half a millisecond.
+    const ROWS: u32 = 256;
+
+    /// A row was dealt with.
+    fn row(&mut self) {
+        self.rows += 1;
+        if self.rows >= Self::ROWS {
+            self.done();
+        }
+    }
+
+    /// A piece was dealt with.
+    pub(crate) fn done(&mut self) {
+        self.rows = 0;
+        (self.rest)();
+    }
+}
+
 /// What a conversion did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Converted {
@@ -85,16 +112,23 @@ pub(crate) struct Converted {
 }
 
 /// Converts a spool and removes it. With `carry`, most checkpoints of living connections go
-/// on to a later spool instead of into Parquet.
+/// on to a later spool instead of into Parquet. `rest` is called between pieces of the work.
 pub(crate) fn convert(
     dir: &Path,
     spool: &Path,
     settings: Settings,
     carry: Option<&Carry<'_>>,
+    rest: &mut dyn FnMut(),
 ) -> Result<Converted, StoreError> {
+    let mut pieces = Pieces { rest, rows: 0 };
     let bytes = fs::read(spool).map_err(StoreError::io("read the spool", spool))?;
-    let parsed = match spool::parse(&bytes) {
-        Ok(parsed) => parsed,
+    let mut records = Vec::new();
+    let parsed = spool::parse_each(&bytes, |record| {
+        records.push(record);
+        pieces.row();
+    });
+    let parsed = match parsed {
+        Ok(parsed) => Parsed { records, ..parsed },
         Err(HeaderError::Torn) => {
             remove(spool)?;
             return Ok(Converted::default());
@@ -117,22 +151,25 @@ pub(crate) fn convert(
     let partition = layout::partition(dir, parsed.header.begun, &parsed.header.host.host);
     layout::make_dirs(dir, &partition)?;
     let mut renames = Vec::new();
-    for (table, rows) in tables(&parsed, settings, carry) {
+    let tables = tables(&parsed, settings, carry, &mut pieces);
+    let header = parsed.header;
+    drop(parsed.records);
+    for (table, rows) in tables {
         if rows.count == 0 {
             continue;
         }
         if table == INTERVALS {
             converted.rows = rows.count;
         }
-        let name = format!("{table}-{}.parquet", parsed.header.segment);
+        let name = format!("{table}-{}.parquet", header.segment);
         let temporary = partition.join(format!(".{name}.tmp"));
         let about = About {
             table,
-            segment: parsed.header.segment.clone(),
-            host: parsed.header.host.host.clone(),
-            boot_id: parsed.header.host.boot_id,
+            segment: header.segment.clone(),
+            host: header.host.host.clone(),
+            boot_id: header.host.boot_id,
         };
-        if let Err(e) = table::write(&temporary, rows, &about) {
+        if let Err(e) = table::write(&temporary, rows, &about, &mut || pieces.done()) {
             // The room is needed by others; the next attempt writes it anew.
             let _ = fs::remove_file(&temporary);
             return Err(e);
@@ -192,11 +229,13 @@ fn tables(
     parsed: &Parsed,
     settings: Settings,
     carry: Option<&Carry<'_>>,
+    pieces: &mut Pieces<'_>,
 ) -> [(&'static str, Rows); 4] {
     let mut connections = Connections::new();
     let mut coverage = Vec::new();
     let mut listeners = Vec::new();
     for record in &parsed.records {
+        pieces.row();
         match record {
             Record::Problem(interval) => {
                 let known = connections.entry(interval.connection).or_default();
@@ -217,14 +256,21 @@ fn tables(
     }
     let keys: BTreeMap<ConnectionId, u64> = connections.keys().copied().zip(0..).collect();
     let segment = &parsed.header.segment;
-    let logged = merge(parsed, settings.merge_up_to);
+    let logged = merge(parsed, settings.merge_up_to, pieces);
     [
-        (CONNECTIONS, summaries(&connections, &keys, segment)),
+        (CONNECTIONS, summaries(&connections, &keys, segment, pieces)),
         (COVERAGE, coverages(&coverage, segment)),
         (LISTENERS, listener_intervals(&listeners, segment)),
         (
             INTERVALS,
-            intervals(logged, &connections, &keys, segment, settings.evidence),
+            intervals(
+                logged,
+                &connections,
+                &keys,
+                segment,
+                settings.evidence,
+                pieces,
+            ),
         ),
     ]
 }
@@ -285,13 +331,14 @@ pub fn standing(summary: &ConnectionSummary) -> (bool, u64, slowpath_model::Wall
 }
 
 /// The intervals, contiguous ones of a connection that found the same as one.
-fn merge(parsed: &Parsed, limit: Micros) -> Vec<Logged> {
+fn merge(parsed: &Parsed, limit: Micros, pieces: &mut Pieces<'_>) -> Vec<Logged> {
     let mut merged: Vec<Logged> = Vec::new();
     let mut latest: BTreeMap<ConnectionId, usize> = BTreeMap::new();
     for record in &parsed.records {
         let Record::Problem(interval) = record else {
             continue;
         };
+        pieces.row();
         let logged = Logged {
             interval: ProblemInterval::clone(interval),
             polls: 1,
@@ -313,8 +360,10 @@ fn intervals(
     keys: &BTreeMap<ConnectionId, u64>,
     segment: &str,
     evidence: Evidence,
+    pieces: &mut Pieces<'_>,
 ) -> Rows {
     for one in &mut logged {
+        pieces.row();
         one.round_to_grid();
     }
     // All rows of one poll end together; like findings next to each other pack best.
@@ -334,6 +383,7 @@ fn intervals(
         .collect();
     let mut row = vec![Cell::Text(segment.to_owned())];
     for mut logged in logged {
+        pieces.row();
         let ProblemInterval { end, duration, .. } = logged.interval;
         rows.widen(end - duration, end);
         let id = logged.interval.connection;
@@ -356,6 +406,7 @@ fn summaries(
     connections: &Connections<'_>,
     keys: &BTreeMap<ConnectionId, u64>,
     segment: &str,
+    pieces: &mut Pieces<'_>,
 ) -> Rows {
     let mut rows = Rows::new(connection_columns());
     let body = 2 + IDENTITY.len();
@@ -363,6 +414,7 @@ fn summaries(
     let mss = rows.columns().iter().position(|c| c.name == SEND_MSS);
     let mut row = vec![Cell::Text(segment.to_owned())];
     for (id, known) in connections {
+        pieces.row();
         row.truncate(1);
         row.push(Cell::Int(keys[id]));
         id.put(&mut row);

@@ -40,7 +40,7 @@ mod writer;
 
 pub use convert::standing;
 pub use error::{OpenError, StoreError};
-pub use options::{Evidence, HostIdentity, Options, Retention};
+pub use options::{CpuShare, Evidence, HostIdentity, Options, Retention};
 pub use reader::{IntervalFilter, LogReader, Read, ReadReport, TimeRange};
 pub use retention::{Retained, retain};
 pub use writer::{LogWriter, WriterStatus};

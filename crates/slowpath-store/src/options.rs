@@ -43,6 +43,37 @@ impl Default for Retention {
     }
 }
 
+/// A part of one core's time: more than nothing, at most all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuShare {
+    millionths: u32,
+}
+
+impl CpuShare {
+    const ALL: u32 = 1_000_000;
+
+    /// From a fraction, 0.01 for one percent; kept within a millionth and all of the core.
+    pub fn of_core(fraction: f64) -> Self {
+        let millionths = (fraction * f64::from(Self::ALL)).round() as u32;
+        CpuShare {
+            millionths: millionths.clamp(1, Self::ALL),
+        }
+    }
+
+    /// So many times as much, at most all.
+    pub(crate) fn times(self, count: u64) -> Self {
+        let millionths = u64::from(self.millionths).saturating_mul(count);
+        CpuShare {
+            millionths: millionths.clamp(1, u64::from(Self::ALL)) as u32,
+        }
+    }
+
+    /// The time in which the share comes to `cpu`.
+    pub(crate) fn time_for(self, cpu: Duration) -> Duration {
+        cpu.saturating_mul(Self::ALL) / self.millionths
+    }
+}
+
 /// How a log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -67,6 +98,11 @@ pub struct Options {
     pub merge_up_to: Micros,
     /// Which evidence is kept.
     pub evidence: Evidence,
+    /// What the conversion of finished segments into Parquet may take of a core while the
+    /// writer is open; three times that where several segments wait, and as much as it needs
+    /// from 16 on. A conversion then takes minutes: its segment is read from the spool until
+    /// it is done. Closing ends the restraint. Default none: as fast as possible.
+    pub conversion: Option<CpuShare>,
     /// What is deleted.
     pub retention: Retention,
 }
@@ -81,6 +117,7 @@ impl Default for Options {
             sync_every: Some(Duration::from_secs(10)),
             merge_up_to: Micros(2_000_000),
             evidence: Evidence::OfFindings,
+            conversion: None,
             retention: Retention::default(),
         }
     }

@@ -10,13 +10,13 @@ use arrow_array::builder::{
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
-use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
+use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -202,13 +202,28 @@ fn properties(
     Ok(properties.build())
 }
 
-/// Writes rows to a new file and flushes it to the disk.
-pub(crate) fn write(path: &Path, rows: Rows, about: &About) -> Result<(), StoreError> {
+/// Rows of a row group; a spool of the usual size has a tenth of them.
+const GROUP: usize = 1 << 20;
+
+/// Rows of a column that are encoded at once.
+const SLICE: usize = 8_192;
+
+/// Writes rows to a new file and flushes it to the disk; `rest` is called between pieces of
+/// the work.
+///
+/// The columns of a row group are encoded one after the other in slices, which makes the
+/// same file as all at once.
+pub(crate) fn write(
+    path: &Path,
+    rows: Rows,
+    about: &About,
+    rest: &mut dyn FnMut(),
+) -> Result<(), StoreError> {
     let Rows {
         columns,
         builders,
         span,
-        ..
+        count,
     } = rows;
     let file = File::create(path).map_err(StoreError::io("create", path))?;
     let encode = || -> Result<File, ParquetError> {
@@ -220,9 +235,31 @@ pub(crate) fn write(path: &Path, rows: Rows, about: &About) -> Result<(), StoreE
         let options = ArrowWriterOptions::new()
             .with_properties(properties(&columns, span, about)?)
             .with_skip_arrow_metadata(true);
-        let mut writer = ArrowWriter::try_new_with_options(file, schema.clone(), options)?;
-        let arrays = builders.into_iter().map(Builder::finish).collect();
-        writer.write(&RecordBatch::try_new(schema, arrays)?)?;
+        let (mut writer, groups) =
+            ArrowWriter::try_new_with_options(file, schema.clone(), options)?
+                .into_serialized_writer()?;
+        let mut arrays = Vec::with_capacity(builders.len());
+        for builder in builders {
+            arrays.push(builder.finish());
+            rest();
+        }
+        for (number, from) in (0..count as usize).step_by(GROUP).enumerate() {
+            let to = (count as usize).min(from + GROUP);
+            let mut group = writer.next_row_group()?;
+            let encoders = groups.create_column_writers(number)?;
+            for ((field, array), mut encoder) in schema.fields().iter().zip(&arrays).zip(encoders) {
+                for at in (from..to).step_by(SLICE) {
+                    let slice = array.slice(at, SLICE.min(to - at));
+                    for leaf in compute_leaves(field, &slice)? {
+                        encoder.write(&leaf)?;
+                    }
+                    rest();
+                }
+                encoder.close()?.append_to_row_group(&mut group)?;
+                rest();
+            }
+            group.close()?;
+        }
         writer.into_inner()
     };
     let file = encode().map_err(StoreError::parquet("write", path))?;
@@ -348,9 +385,76 @@ fn cell(array: &ArrayRef, column: &Column, i: usize) -> Cell {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::convert::{
         connection_columns, coverage_columns, interval_columns, listener_columns,
     };
+    use arrow_array::RecordBatch;
+
+    /// 20,000 rows are three slices of each column, which then are one page and one chunk as
+    /// if the library had been given all rows at once.
+    #[test]
+    fn columns_in_slices_make_the_same_file_as_all_rows_at_once() {
+        let columns = vec![
+            Column {
+                name: "end",
+                kind: Kind::Time,
+            },
+            Column {
+                name: "segment",
+                kind: Kind::Text,
+            },
+            Column {
+                name: "writes",
+                kind: Kind::Rounded(5),
+            },
+            Column {
+                name: "closed",
+                kind: Kind::Flag,
+            },
+        ];
+        let rows = || {
+            let mut rows = Rows::new(columns.clone());
+            for i in 0..20_000_u64 {
+                let writes = if i % 7 == 0 {
+                    Cell::Null
+                } else {
+                    Cell::Int(i * i)
+                };
+                let text = Cell::Text(format!("{}", i % 300));
+                rows.push(&[Cell::Int(i / 3), text, writes, Cell::Int(i % 2)]);
+                rows.widen(WallMicros(i as i64), WallMicros(i as i64));
+            }
+            rows
+        };
+        let about = About {
+            table: INTERVALS,
+            segment: "one".to_owned(),
+            host: "here".to_owned(),
+            boot_id: 1,
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sliced");
+        let mut rests = 0;
+        write(&path, rows(), &about, &mut || rests += 1).unwrap();
+        assert_eq!(rests, 4 + 4 * (3 + 1), "after each array, slice and chunk");
+
+        let whole = rows();
+        let fields: Vec<Field> = columns
+            .iter()
+            .map(|c| Field::new(c.name, arrow_type(c.kind), true))
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties(&columns, whole.span, &about).unwrap())
+            .with_skip_arrow_metadata(true);
+        let mut writer =
+            ArrowWriter::try_new_with_options(Vec::new(), schema.clone(), options).unwrap();
+        let arrays = whole.builders.into_iter().map(Builder::finish).collect();
+        let batch = RecordBatch::try_new(schema, arrays).unwrap();
+        writer.write(&batch).unwrap();
+        assert!(std::fs::read(&path).unwrap() == writer.into_inner().unwrap());
+    }
 
     #[test]
     fn every_column_is_documented() {

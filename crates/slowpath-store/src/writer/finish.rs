@@ -2,6 +2,7 @@
 //! The thread that converts finished segments, flushes the present one to the disk, and
 //! applies retention.
 
+use super::inbox::{Inbox, News, Waiting};
 use super::{Item, Shared, told};
 use crate::convert::{Carry, Settings, convert};
 use crate::spool::Encoder;
@@ -9,40 +10,18 @@ use crate::{Options, StoreError, layout, retain};
 use slowpath_model::ConnectionSummary;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long to leave a conversion alone that failed.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Something to do.
-pub(super) enum Job {
-    /// A segment has ended.
-    Convert {
-        path: PathBuf,
-        file: File,
-        length: u64,
-        /// No segment of this writer follows.
-        last: bool,
-    },
-    /// Flush the present spool.
-    Sync(File),
-}
-
-/// A spool to convert, and how many bytes of it the status counts.
-struct Waiting {
-    path: PathBuf,
-    length: u64,
-    /// This writer goes on and takes over checkpoints.
-    followed: bool,
-}
-
 pub(super) struct Finisher {
     dir: PathBuf,
     boot_id: u128,
     shared: Arc<Shared>,
     options: Options,
+    inbox: Inbox,
     waiting: Vec<Waiting>,
 }
 
@@ -52,6 +31,7 @@ impl Finisher {
         boot_id: u128,
         shared: Arc<Shared>,
         options: Options,
+        inbox: Inbox,
         left: Vec<PathBuf>,
     ) -> Self {
         let waiting: Vec<Waiting> = left
@@ -68,45 +48,34 @@ impl Finisher {
             boot_id,
             shared,
             options,
+            inbox,
             waiting,
         }
     }
 
-    pub(super) fn run(mut self, jobs: Receiver<Job>) {
-        self.convert_waiting();
+    pub(super) fn run(mut self) {
+        self.convert_all();
         loop {
-            let job = if self.waiting.is_empty() {
-                jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                jobs.recv_timeout(RETRY)
-            };
-            match job {
-                Ok(Job::Sync(file)) => {
-                    if let Err(e) = file.sync_data() {
-                        self.note(Some(StoreError::io("flush a spool in", &self.dir)(e)));
-                    }
-                }
-                Ok(Job::Convert {
-                    path,
-                    file,
-                    length,
-                    last,
-                }) => {
-                    // Conversion flushes what it makes of it; this is for when that fails.
-                    let _ = file.sync_data();
-                    self.waiting.push(Waiting {
-                        path,
-                        length,
-                        followed: !last,
-                    });
-                    self.convert_waiting();
-                }
-                Err(RecvTimeoutError::Timeout) => self.convert_waiting(),
-                Err(RecvTimeoutError::Disconnected) => break,
+            let retry = (!self.waiting.is_empty()).then_some(RETRY);
+            match self.inbox.wait(retry) {
+                News::Done => {}
+                News::Ended | News::Nothing => self.convert_all(),
+                News::Closed => break,
             }
         }
         if !self.waiting.is_empty() {
             self.convert_waiting();
+        }
+    }
+
+    /// Tries every waiting spool, and those of the segments that end meanwhile.
+    fn convert_all(&mut self) {
+        loop {
+            self.waiting.append(&mut self.inbox.ended);
+            self.convert_waiting();
+            if self.inbox.ended.is_empty() {
+                break;
+            }
         }
     }
 
@@ -126,12 +95,14 @@ impl Finisher {
         let limit = self.options.buffer_bytes / 2;
         let mut error = None;
         let mut converted = false;
-        self.waiting.retain(|spool| {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let inbox = &mut self.inbox;
+        waiting.retain(|spool| {
             let carry = |summaries: &[&ConnectionSummary]| {
                 carry_on(&shared, &dir, &spool.path, boot_id, limit, summaries)
             };
             let carry: Option<&Carry<'_>> = spool.followed.then_some(&carry);
-            let done = match convert(&dir, &spool.path, settings, carry) {
+            let done = match convert(&dir, &spool.path, settings, carry, &mut || inbox.rest()) {
                 Ok(done) => done,
                 Err(e) => {
                     error = Some(e);
@@ -149,6 +120,7 @@ impl Finisher {
             status.spool_bytes = status.spool_bytes.saturating_sub(spool.length);
             false
         });
+        self.waiting = waiting;
         if converted {
             let now = self.shared.lock().now;
             match retain(&self.dir, self.options.retention, now) {

@@ -8,11 +8,14 @@
 
 mod aside;
 mod finish;
+mod inbox;
+mod pacing;
 mod write;
 
 use crate::spool::Encoder;
 use crate::{HostIdentity, OpenError, Options, StoreError, layout, lock};
 use finish::Finisher;
+use inbox::Inbox;
 use slowpath_model::{ConnectionSummary, Coverage, ListenerInterval, ProblemInterval, WallMicros};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -136,7 +139,13 @@ impl LogWriter {
         }
         let (jobs, finisher_jobs) = mpsc::channel();
         let encoder = Encoder::new(host.boot_id);
-        let finisher = Finisher::new(dir, host.boot_id, shared.clone(), options, left);
+        let inbox = Inbox::new(
+            finisher_jobs,
+            dir.to_owned(),
+            shared.clone(),
+            options.conversion,
+        );
+        let finisher = Finisher::new(dir, host.boot_id, shared.clone(), options, inbox, left);
         let spooler = Spooler::new(dir, host, shared.clone(), options, jobs);
         // Without its thread, a half-opened writer is dropped whole: the channel's end tells
         // the first thread to stop.
@@ -146,10 +155,7 @@ impl LogWriter {
                 .spawn(body)
                 .map_err(|source| OpenError::Thread { name, source })
         };
-        let finish = spawn(
-            "sp-log-finish",
-            Box::new(move || finisher.run(finisher_jobs)),
-        )?;
+        let finish = spawn("sp-log-finish", Box::new(move || finisher.run()))?;
         let write = spawn("sp-log-write", Box::new(move || spooler.run()))?;
         Ok(LogWriter {
             shared,

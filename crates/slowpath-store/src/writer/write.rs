@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The thread that writes the spool.
 
-use super::finish::Job;
+use super::inbox::Job;
 use super::{BATCH_BYTES, Item, Shared, State, told};
 use crate::spool::{Header, encode_header};
 use crate::{HostIdentity, Options, SCHEMA_VERSION, StoreError, layout};
