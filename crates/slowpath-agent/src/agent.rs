@@ -11,18 +11,19 @@ use crate::eyes::{self, Capabilities, Eyes, TierChoice};
 use crate::listeners::{Listeners, LiveListener};
 use crate::owners::{OwnerOptions, Owners};
 use crate::pace::{Pace, Work};
+use crate::summaries::{TURN, Turns};
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, Tier, WallMicros};
 use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
-use slowpath_store::{HostIdentity, LogWriter, Retention, WriterStatus};
+use slowpath_store::{CpuShare, HostIdentity, LogWriter, Retention, WriterStatus};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often connections that no poll meets are looked for, summaries of living
-/// connections saved and coverage recorded.
-const ROUNDS: Micros = Micros(60_000_000);
+/// How often connections that no poll meets are looked for, coverage recorded and, without
+/// a CPU budget, summaries of living connections saved; under one they are saved in turns.
+const ROUNDS: Micros = TURN;
 
 /// How often is looked at who holds which socket, at most.
 const OWNER_ROUNDS: Micros = Micros(1_000_000);
@@ -165,6 +166,7 @@ pub struct Agent {
     polls: u64,
     cpu: Micros,
     round_began: MonoNanos,
+    turns: Turns,
     pace: Option<Pace>,
     /// The views have been told to look.
     refreshed: bool,
@@ -190,6 +192,7 @@ impl Agent {
                 };
                 let options = slowpath_store::Options {
                     retention: config.retention,
+                    conversion: config.budget.map(|b| CpuShare::of_core(b.conversion())),
                     ..Default::default()
                 };
                 Some(LogWriter::open(directory, host, options)?)
@@ -240,6 +243,7 @@ impl Agent {
             polls: 0,
             cpu: Micros::ZERO,
             round_began: now,
+            turns: Turns::new(now),
             pace,
             refreshed: true,
         })
@@ -318,6 +322,14 @@ impl Agent {
                 work += cost;
             }
         }
+        if self.pace.is_some() && self.may(Work::Summaries, now) {
+            let before = process_cpu();
+            if self.book.save_due(&mut self.turns) > 0 {
+                let cost = process_cpu().saturating_sub(before);
+                self.did(Work::Summaries, now, cost);
+                work += cost;
+            }
+        }
         self.round.polls += 1;
         self.round.repeats += seen.repeats;
         self.round.emitted += seen.emitted;
@@ -333,7 +345,9 @@ impl Agent {
             self.audit = self.eyes.turnover().is_some();
             // The module may have come meanwhile.
             self.capabilities.set(self.book.peers.open());
-            self.book.save_summaries();
+            if self.pace.is_none() {
+                self.book.save_summaries();
+            }
             self.book.settle_accounts();
             self.record_coverage(now);
             let cost = process_cpu().saturating_sub(before);

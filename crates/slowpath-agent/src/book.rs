@@ -8,6 +8,7 @@ use crate::connections::{Connections, HistoryPoint, LiveConnection};
 use crate::eyes::{Eyes, PollError};
 use crate::owners::{self, Owners};
 use crate::peers::Peers;
+use crate::summaries::Turns;
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
 use slowpath_model::{
@@ -417,11 +418,21 @@ impl Book {
     /// Logs a summary of each living connection that changed since its last one.
     pub(crate) fn save_summaries(&mut self) {
         let Some(log) = &mut self.log else { return };
-        for connection in self.connections.iter_mut().filter(|c| c.unsaved) {
-            connection.unsaved = false;
-            connection.summarised = true;
-            log.summary(&for_log(&self.owners, connection, self.wall));
+        for connection in self.connections.iter_mut() {
+            save(log, &self.owners, connection, self.wall);
         }
+    }
+
+    /// The same for those whose turn it is; gives how many had theirs.
+    pub(crate) fn save_due(&mut self, turns: &mut Turns) -> usize {
+        let Some(log) = &mut self.log else { return 0 };
+        let due = turns.take(self.now, self.connections.places());
+        for slot in due.clone() {
+            if let Some(connection) = self.connections.get_mut(slot) {
+                save(log, &self.owners, connection, self.wall);
+            }
+        }
+        due.len()
     }
 
     pub(crate) fn log_coverage(&mut self, coverage: &Coverage) {
@@ -473,6 +484,14 @@ impl Book {
 
     pub(crate) fn recently_closed(&self) -> impl Iterator<Item = &LiveConnection> {
         self.closed.iter()
+    }
+}
+
+/// Logs a summary of the connection if it changed since its last one.
+fn save(log: &mut LogWriter, owners: &Owners, connection: &mut LiveConnection, wall: WallMicros) {
+    if std::mem::take(&mut connection.unsaved) {
+        connection.summarised = true;
+        log.summary(&for_log(owners, connection, wall));
     }
 }
 

@@ -286,6 +286,14 @@ impl Connections {
         self.slots.chunks.iter_mut().flatten().flatten()
     }
 
+    /// How many slots there are, in use or not; never fewer than before.
+    pub(crate) fn places(&self) -> u32 {
+        let Some(last) = self.slots.chunks.last() else {
+            return 0;
+        };
+        ((self.slots.chunks.len() - 1) * CHUNK + last.len()) as u32
+    }
+
     /// The slots in use.
     pub(crate) fn slots(&self) -> Vec<u32> {
         (0..(self.slots.chunks.len() * CHUNK) as u32)

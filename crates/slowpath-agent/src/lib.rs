@@ -24,6 +24,7 @@ mod owners;
 mod pace;
 mod peers;
 mod rehearsal;
+mod summaries;
 
 pub use accounts::{Accounts, Applications, Charges, Histogram, OTHER, RTT_BOUNDS, Traffic};
 pub use agent::{Agent, Config, FinishReport, PollError, PollReport, StartError, host_name};

@@ -16,6 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default)]
 struct Errand {
     cost: Micros,
+    done: MonoNanos,
     not_before: MonoNanos,
 }
 
@@ -30,7 +31,16 @@ pub(crate) enum Work {
     Listeners,
     /// The round of each minute.
     Round,
+    /// A slice of the summaries of living connections.
+    Summaries,
 }
+
+/// Kinds of [`Work`].
+const KINDS: usize = Work::Summaries as usize + 1;
+
+/// The longest time that summaries wait for room in the budget: an agent that cannot meet it
+/// still writes a slice as often, since nothing else tells of connections without problems.
+const SUMMARIES_WAIT: Micros = Micros(5_000_000);
 
 /// A budget being kept.
 pub(crate) struct Pace {
@@ -43,7 +53,7 @@ pub(crate) struct Pace {
     accounted: Micros,
     /// What a poll costs.
     expected: Micros,
-    errands: [Errand; 4],
+    errands: [Errand; KINDS],
     /// Reports since the views last looked, added up.
     sum: PollReport,
     next_refresh: MonoNanos,
@@ -116,13 +126,15 @@ impl Pace {
     pub fn may(&mut self, work: Work, now: MonoNanos) -> bool {
         let limit = self.limit();
         let errand = self.errands[work as usize];
-        now >= errand.not_before && self.brake.has_room(now, errand.cost, limit)
+        let overdue = matches!(work, Work::Summaries) && now.since(errand.done) >= SUMMARIES_WAIT;
+        now >= errand.not_before && (overdue || self.brake.has_room(now, errand.cost, limit))
     }
 
     /// That work was done, and cost so much.
     pub fn did(&mut self, work: Work, now: MonoNanos, cost: Micros) {
         self.errands[work as usize] = Errand {
             cost,
+            done: now,
             not_before: now + self.budget.rest_after(cost),
         };
     }
@@ -217,5 +229,53 @@ impl Meter for Eyes {
         let programs = self.programs();
         let outside = programs.iter().filter(|p| !p.within_polls());
         outside.map(|p| p.nanos).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> MonoNanos {
+        MonoNanos(1_000_000_000_000 + ms * 1_000_000)
+    }
+
+    fn pace() -> Pace {
+        let budget = Budget::percent(1.0, 2.0).unwrap();
+        let half = Duration::from_millis(500);
+        Pace::new(budget, half, Tier::Bpf, at(0), Micros::ZERO)
+    }
+
+    #[test]
+    fn summaries_take_a_tenth_of_the_budget() {
+        let mut pace = pace();
+        let mut slices = 0;
+        for ms in (0..60_000).step_by(31) {
+            if pace.may(Work::Summaries, at(ms)) {
+                slices += 1;
+                pace.did(Work::Summaries, at(ms), Micros(6_000));
+            }
+        }
+        // 6 ms at 0.2 % of a core are 3 s, and the poll that comes then.
+        assert!((19..=21).contains(&slices), "{slices}");
+    }
+
+    #[test]
+    fn only_summaries_come_without_room_and_only_so_often() {
+        let mut pace = pace();
+        for work in [Work::Summaries, Work::Round] {
+            pace.did(work, at(0), Micros(6_000));
+        }
+        let mut made = Vec::new();
+        for ms in (0..20_000).step_by(100) {
+            // Twice what the budget allows, all the time.
+            pace.brake.spent(at(ms), Micros(4_000));
+            assert!(ms < 3_500 || !pace.may(Work::Round, at(ms)));
+            if ms >= 3_500 && pace.may(Work::Summaries, at(ms)) {
+                made.push(ms);
+                pace.did(Work::Summaries, at(ms), Micros(6_000));
+            }
+        }
+        assert_eq!(made, [5_000, 10_000, 15_000]);
     }
 }

@@ -87,6 +87,12 @@ impl Budget {
         (self.high - events).max(self.high.min(1.5 * self.low))
     }
 
+    /// What turning a segment of the log into Parquet may take, as a share of one core: a
+    /// quarter of the upper end, so three segments that wait leave a quarter to the polls.
+    pub(crate) fn conversion(&self) -> f64 {
+        self.high / 4.0
+    }
+
     /// How long work that is wanted but not urgent has to wait after it cost `cpu`, so that
     /// it takes a tenth of the budget at most.
     pub(crate) fn rest_after(&self, cpu: Micros) -> Micros {
