@@ -541,3 +541,7 @@ fn history_point(snapshot: &Snapshot, verdict: &IntervalVerdict) -> HistoryPoint
         },
     }
 }
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;
