@@ -197,7 +197,7 @@ def run(step, command, plain=False):
         return tally
     why = None
     try:
-        for line in lines(child.stdout):
+        for line in lines(child):
             tally.line(line)
             if SHOW_ALL or not tally.quiet():
                 print(line, flush=True)
@@ -212,14 +212,23 @@ def run(step, command, plain=False):
     return tally
 
 
-def lines(pipe):
-    """The lines that come out of a pipe; TimeoutError when none comes for too long."""
+def lines(child):
+    """The lines that come out of a step; TimeoutError when none comes for too long. What a
+    test leaves behind may hold the pipe open: the step's own end counts."""
+    pipe = child.stdout
     selector = selectors.DefaultSelector()
     selector.register(pipe, selectors.EVENT_READ)
     pending = b""
+    silent = 0
     while True:
-        if not selector.select(SILENCE_LIMIT_S):
-            raise TimeoutError
+        if not selector.select(1):
+            silent += 1
+            if child.poll() is not None:
+                break
+            if silent >= SILENCE_LIMIT_S:
+                raise TimeoutError
+            continue
+        silent = 0
         chunk = os.read(pipe.fileno(), 65536)
         if not chunk:
             break
