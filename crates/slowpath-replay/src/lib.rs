@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Record always, replay exactly (DETER, NSDI 2019).
 //!
-//! So far two rooms of it. [`sampling`] keeps the times at which a connection sent its
+//! [`recording`] is what is kept of a connection: the runs of its handlers at both ends. [`sampling`] keeps the times at which a connection sent its
 //! packets within a stated error without keeping the times: moments enter, one a packet;
 //! samples leave, and from samples the moments again. [`queues`] pushes the packets of all
 //! connections through the switches once more: packets with their moments enter; what
@@ -13,4 +13,5 @@
 //! How recording and replaying are to work: `docs/decisions/0021-record-and-replay.md`.
 
 pub mod queues;
+pub mod recording;
 pub mod sampling;

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is recorded of a connection: for each of its two ends the runs of TCP's handlers, in the order in which they ran.
+//!
+//! A handler run is whatever takes the socket's lock: a call of the application, a packet that comes in, a timer, work that was put off. What a
+//! handler decides from things that a replay cannot make again (is the device still busy with earlier packets?) is noted with it as an [`Outcome`].
+//! What the network did is said by exception: a packet is named by its number among those that the other end sent, so that numbers left out were
+//! lost, and numbers that go back were late.
+//!
+//! Nothing here reads files, clocks or kernels.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Everything of one runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// Where it was made.
+    pub origin: Origin,
+    /// In the order in which they were opened.
+    pub connections: Vec<Connection>,
+}
+
+/// Who recorded, and on what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The kernel's release, as `uname -r` says it.
+    pub kernel: String,
+    /// Ticks a second (`CONFIG_HZ`).
+    pub hz: u32,
+    /// What to add to a [`Moment`] for nanoseconds since 1970-01-01 UTC.
+    pub epoch: i64,
+    /// The recorder: `laboratory` or `bpf`.
+    pub recorder: String,
+}
+
+/// Nanoseconds of the recorded host's monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(pub u64);
+
+/// One connection, both ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Who connected, and to whom.
+    pub addresses: [SocketAddr; 2],
+    /// What both ends have that is not the kernel's default.
+    pub settings: Settings,
+    /// The end that connected, then the one that accepted.
+    pub ends: [End; 2],
+}
+
+/// What differs from the kernel's defaults. Names are the kernel's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `net.ipv4.tcp_*` and others of the namespaces; sorted.
+    pub sysctls: [BTreeMap<String, String>; 2],
+    /// Of the socket, by name: `congestion`, `rto_min_ns`, `mss`, ...; sorted.
+    pub socket: [BTreeMap<String, String>; 2],
+    /// Bytes of the largest IP packet of each end's device.
+    pub mtu: [u32; 2],
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// The runs of its handlers, in their order.
+    pub runs: Vec<Run>,
+    /// Events were lost after so many runs: it cannot be replayed from there on.
+    pub gap: Option<u64>,
+}
+
+/// One run of a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// When it began.
+    pub at: Moment,
+    /// `jiffies` then, the lower 32 bits.
+    pub jiffies: u32,
+    /// What ran.
+    pub handler: Handler,
+    /// What it decided from what a replay does not have; in the order of the decisions.
+    pub outcomes: Vec<Outcome>,
+    /// Mixed from the state of the connection that it left, to find where a replay goes astray.
+    pub check: u32,
+}
+
+/// What takes a socket's lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// `connect`: the SYN.
+    Connect,
+    /// `accept`: the accepting end gets its application.
+    Accept,
+    /// The laboratory's beginning of a connection that was opened before: nothing is known of the path.
+    Begin,
+    /// `sendmsg` and its like: how much was to be sent, with which flags, and what came back (negative: an error's number).
+    Send {
+        /// Bytes.
+        bytes: u32,
+        /// `MSG_*`.
+        flags: u32,
+        /// Bytes taken, or an error.
+        result: i32,
+    },
+    /// `recvmsg` and its like.
+    Receive {
+        /// Room, in bytes.
+        bytes: u32,
+        /// `MSG_*`.
+        flags: u32,
+        /// Bytes given, or an error.
+        result: i32,
+    },
+    /// A call that waited has the lock again.
+    Resume,
+    /// `shutdown`: 0 reading, 1 writing, 2 both.
+    Shutdown {
+        /// How.
+        how: u8,
+    },
+    /// `close`.
+    Close,
+    /// `setsockopt` with a number.
+    Option {
+        /// `SOL_*`.
+        level: u16,
+        /// `SO_*` or `TCP_*`.
+        name: u16,
+        /// The value.
+        value: i64,
+    },
+    /// A packet came in.
+    Packet {
+        /// Its number among those that the other end sent, SYN: 0.
+        number: u32,
+        /// It had been marked on the way (CE).
+        marked: bool,
+        /// The socket belonged to a call: it waited in the backlog, and is handled now.
+        backlog: bool,
+        /// So many packets, from that number on, were merged into this one (GRO); at least 1.
+        merged: u16,
+        /// Memory that the kernel charges for it, in bytes (`skb->truesize`).
+        truesize: u32,
+    },
+    /// A timer.
+    Timer {
+        /// Which.
+        timer: Timer,
+        /// The socket belonged to a call: it was put off to the end of that.
+        deferred: bool,
+    },
+    /// The device has sent enough for a socket that small queues held back (`tcp_tsq_handler`).
+    SmallQueue,
+    /// The end of a call's use of the socket found work put off (`tcp_release_cb`).
+    Release {
+        /// `TCPF_*_DEFERRED`.
+        flags: u32,
+    },
+}
+
+/// TCP's timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// Retransmission, loss probe, reordering, zero window: `tcp_write_timer`; which of them it is follows from the state.
+    Write,
+    /// `tcp_delack_timer`.
+    DelayedAck,
+    /// `tcp_keepalive_timer`.
+    Keepalive,
+    /// `tcp_pace_kick`.
+    Pacing,
+    /// `tcp_compressed_ack_kick`.
+    CompressedAck,
+    /// `reqsk_timer_handler`: a SYN-ACK again.
+    Request,
+}
+
+/// A decision that did not go as it usually does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Which decision.
+    pub decision: Decision,
+    /// How often the same run had decided that before.
+    pub before: u32,
+    /// What came out: 1, or a number.
+    pub value: u32,
+}
+
+/// What is decided from things outside the connection; unless an [`Outcome`] says otherwise the answer is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Decision {
+    /// `tcp_small_queue_check`: too much of this socket waits in the device.
+    SmallQueue,
+    /// `tcp_should_autocork`: earlier packets are still in the device.
+    Autocork,
+    /// `skb_still_in_host_queue`: what is to be sent again has not left yet.
+    HostQueue,
+    /// `tcp_rate_check_app_limited`: nothing waits in the device.
+    DeviceIdle,
+    /// A random number (BBR's phase).
+    Random,
+    /// Memory is short (`tcp_under_memory_pressure`).
+    MemoryPressure,
+}
