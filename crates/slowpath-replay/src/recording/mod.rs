@@ -66,6 +66,9 @@ pub struct End {
     pub runs: Vec<Run>,
     /// Events were lost after so many runs: it cannot be replayed from there on.
     pub gap: Option<u64>,
+    /// The last run's check with all its bits, kept apart from the runs: without it the loss of the last run would not be noticed. Zero where
+    /// there is none.
+    pub digest: u32,
 }
 
 /// One run of a handler.
@@ -79,7 +82,8 @@ pub struct Run {
     pub handler: Handler,
     /// What it decided from what a replay does not have; in the order of the decisions.
     pub outcomes: Vec<Outcome>,
-    /// Mixed from the state of the connection that it left, to find where a replay goes astray.
+    /// Mixed from the state of the connection that it left, from this run and from the check before it: from the first run that goes astray on
+    /// every further one differs.
     pub check: u32,
 }
 
