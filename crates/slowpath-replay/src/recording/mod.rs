@@ -6,8 +6,26 @@
 //! What the network did is said by exception: a packet is named by its number among those that the other end sent, so that numbers left out were
 //! lost, and numbers that go back were late.
 //!
+//! [`encode`] and [`decode`] turn a recording into the bytes of a file and back (`docs/recording-format.md`); what of it a file keeps says
+//! [`Recording::kept`]. What is promised: whatever the bytes, no panic, memory bounded by [`MAX_EVENTS`], and an end of which something is missing says so.
+//!
 //! Nothing here reads files, clocks or kernels.
 
+mod block;
+mod decode;
+mod encode;
+mod error;
+mod frame;
+mod shape;
+mod ticks;
+mod varint;
+
+pub use decode::{Decoded, MAX_EVENTS, Wanted, decode, decode_with};
+pub use encode::encode;
+pub use error::{DecodeError, EncodeError, Nonsense};
+pub use frame::{Damage, VERSION};
+
+use crate::sampling::Sample;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -66,9 +84,22 @@ pub struct End {
     pub runs: Vec<Run>,
     /// Events were lost after so many runs: it cannot be replayed from there on.
     pub gap: Option<u64>,
+    /// So many are known to be lost, there and later. 0 with a gap: nobody knows how many.
+    pub lost: u64,
+    /// Where times are sampled: when it sent its packets. Its runs have no times of their own then, see [`Recording::kept`].
+    pub sent: Option<Sent>,
     /// The last run's check with all its bits, kept apart from the runs: without it the loss of the last run would not be noticed. Zero where
     /// there is none.
     pub digest: u32,
+}
+
+/// When an end sent its packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// No inferred time is further from the true one, in nanoseconds.
+    pub threshold: u32,
+    /// In the order of the packets, which are counted from 0 (SYN or SYN-ACK).
+    pub samples: Vec<Sample>,
 }
 
 /// One run of a handler.
@@ -179,7 +210,7 @@ pub enum Timer {
 }
 
 /// A decision that did not go as it usually does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Outcome {
     /// Which decision.
     pub decision: Decision,
@@ -204,4 +235,46 @@ pub enum Decision {
     Random,
     /// Memory is short (`tcp_under_memory_pressure`).
     MemoryPressure,
+}
+
+/// Where times are sampled one run of so many keeps its check.
+pub const CHECKED: usize = 16;
+
+impl Recording {
+    /// What is left of it in a file.
+    ///
+    /// Of a check the lower 8 bits. Where times are sampled ([`End::sent`]) only every 16th run has one ([`CHECKED`]; a check covers all runs before it), and
+    /// a run's time is the first run's and the ticks of `jiffies` since then. A gap is no later than the last run; without one nothing was lost.
+    pub fn kept(&self) -> Recording {
+        let mut kept = self.clone();
+        for end in kept.connections.iter_mut().flat_map(|c| &mut c.ends) {
+            end.keep(self.origin.hz);
+        }
+        kept
+    }
+}
+
+impl End {
+    fn keep(&mut self, hz: u32) {
+        let runs = self.runs.len() as u64;
+        self.gap = self.gap.map(|gap| gap.min(runs));
+        if self.gap.is_none() {
+            self.lost = 0;
+        }
+        let mut before: Option<(Moment, u32)> = None;
+        for (place, run) in self.runs.iter_mut().enumerate() {
+            run.check &= 0xff;
+            if self.sent.is_none() {
+                continue;
+            }
+            if place % CHECKED != CHECKED - 1 {
+                run.check = 0;
+            }
+            if let Some((at, jiffies)) = before {
+                let ticks = run.jiffies.wrapping_sub(jiffies) as i32;
+                run.at = ticks::later(at, ticks, hz);
+            }
+            before = Some((run.at, run.jiffies));
+        }
+    }
 }

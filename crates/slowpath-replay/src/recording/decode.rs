@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bytes into recordings: whatever is intact of them, and where something is not.
+
+use super::block::{self, Read};
+use super::encode::Total;
+use super::error::{DecodeError, Nonsense};
+use super::frame::{self, Damage, Kind};
+use super::varint::Bytes;
+use super::{Connection, End, Origin, Recording, Sent, Settings};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// Runs, outcomes and samples that [`decode`] takes: 1 to 2 GB of memory.
+pub const MAX_EVENTS: u64 = 1 << 24;
+
+/// Bytes of a frame, decompressed, that count as an event where they hold fewer.
+const BYTES: usize = 64;
+/// Events of connections that are not wanted that count as one.
+const PASSED: u64 = 16;
+
+/// A recording, and what was wrong with its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// What is intact. Where something is not, the ends that it touches have a gap.
+    pub recording: Recording,
+    /// What is not.
+    pub damage: Damage,
+}
+
+/// What of a file is wanted, and how much may be taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Only the runs of the connection with that number; of the others, no runs and a gap at the beginning.
+    pub connection: Option<u32>,
+    /// Runs, outcomes and samples at most.
+    pub events: u64,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Wanted {
+            connection: None,
+            events: MAX_EVENTS,
+        }
+    }
+}
+
+/// Decodes a recording. Ends of which something is missing have a gap: they cannot be replayed from there on.
+///
+/// # Errors
+/// When it is no recording, or no intact one of this version; when an intact part of it makes no sense; when it holds too much.
+pub fn decode(file: &[u8]) -> Result<Recording, DecodeError> {
+    decode_with(file, Wanted::default()).map(|decoded| decoded.recording)
+}
+
+/// The same, with what is wrong.
+///
+/// # Errors
+/// See [`decode`].
+pub fn decode_with(file: &[u8], wanted: Wanted) -> Result<Decoded, DecodeError> {
+    let (header, mut frames) = frame::open(file)?;
+    let origin = origin(header).map_err(|reason| DecodeError::Nonsense {
+        part: "header",
+        offset: 0,
+        reason,
+    })?;
+    let mut reading = Reading {
+        wanted,
+        hz: origin.hz,
+        left: wanted.events,
+        connections: BTreeMap::new(),
+        orphans: 0,
+        ended: false,
+    };
+    for frame in frames.by_ref() {
+        let (part, read) = match frame.kind {
+            Kind::Connections => ("frame of connections", reading.connections(frame.payload)),
+            Kind::Runs => ("frame of runs", reading.runs(frame.payload)),
+            Kind::Totals => ("frame of totals", reading.totals(frame.payload)),
+        };
+        read.map_err(|refused| match refused {
+            Refused::Nonsense(reason) => DecodeError::Nonsense {
+                part,
+                offset: frame.offset,
+                reason,
+            },
+            Refused::TooMany => DecodeError::TooMany {
+                limit: wanted.events,
+            },
+        })?;
+    }
+    let mut damage = std::mem::take(&mut frames.damage);
+    damage.cut = !reading.ended;
+    damage.orphans = reading.orphans;
+    Ok(Decoded {
+        recording: Recording {
+            origin,
+            connections: reading.finish(),
+        },
+        damage,
+    })
+}
+
+fn origin(header: &[u8]) -> Result<Origin, Nonsense> {
+    let mut bytes = Bytes::new(header, "the origin");
+    let origin = Origin {
+        kernel: bytes.text()?,
+        recorder: bytes.text()?,
+        hz: bytes.narrow()?,
+        epoch: bytes.signed()?,
+    };
+    bytes.end()?;
+    Ok(origin)
+}
+
+enum Refused {
+    Nonsense(Nonsense),
+    TooMany,
+}
+
+impl From<Nonsense> for Refused {
+    fn from(reason: Nonsense) -> Self {
+        Refused::Nonsense(reason)
+    }
+}
+
+/// An end as far as it is read.
+#[derive(Default)]
+struct Partial {
+    end: End,
+    /// Runs that were written before the next piece's, also those that are missing here.
+    runs: u64,
+    samples: u64,
+    complete: bool,
+}
+
+struct Entry {
+    addresses: [SocketAddr; 2],
+    settings: Settings,
+    ends: [Partial; 2],
+}
+
+struct Reading {
+    wanted: Wanted,
+    hz: u32,
+    left: u64,
+    connections: BTreeMap<u32, Entry>,
+    orphans: u64,
+    ended: bool,
+}
+
+fn contradiction(what: &'static str) -> Refused {
+    Refused::Nonsense(Nonsense::Contradiction { what })
+}
+
+impl Reading {
+    /// Counts events against what may be taken.
+    fn spend(&mut self, events: usize) -> Result<(), Refused> {
+        self.left = self
+            .left
+            .checked_sub(events as u64)
+            .ok_or(Refused::TooMany)?;
+        Ok(())
+    }
+
+    fn connections(&mut self, payload: &[u8]) -> Result<(), Refused> {
+        let texts = unpack(payload, "connections")?;
+        self.spend(texts.len() / BYTES)?;
+        let mut bytes = Bytes::new(&texts, "connections");
+        while bytes.len() > 0 {
+            let (number, entry) = connection(&mut bytes)?;
+            if self.connections.insert(number, entry).is_some() {
+                return Err(contradiction("connections"));
+            }
+        }
+        Ok(())
+    }
+
+    fn runs(&mut self, payload: &[u8]) -> Result<(), Refused> {
+        let block = block::decode(payload, self.hz)?;
+        let events: usize = block.pieces.iter().map(Read::events).sum();
+        self.spend((block.bytes / BYTES).saturating_sub(events))?;
+        for piece in block.pieces {
+            let events = piece.events() as u64;
+            let Some(entry) = self.connections.get_mut(&piece.connection) else {
+                self.orphans += 1;
+                continue;
+            };
+            let wanted = self
+                .wanted
+                .connection
+                .is_none_or(|wanted| wanted == piece.connection);
+            let partial = &mut entry.ends[piece.end];
+            let spent = if wanted { events } else { events / PASSED };
+            self.left = self.left.checked_sub(spent).ok_or(Refused::TooMany)?;
+            partial.take(piece, wanted)?;
+        }
+        Ok(())
+    }
+
+    fn totals(&mut self, payload: &[u8]) -> Result<(), Refused> {
+        if self.ended {
+            return Err(contradiction("totals"));
+        }
+        let texts = unpack(payload, "totals")?;
+        self.spend(texts.len() / BYTES)?;
+        let mut bytes = Bytes::new(&texts, "totals");
+        self.ended = match bytes.byte()? {
+            0 => false,
+            1 => true,
+            number => {
+                let number = number.into();
+                return Err(Nonsense::Unknown {
+                    what: "totals",
+                    number,
+                }
+                .into());
+            }
+        };
+        while bytes.len() > 0 {
+            let who = bytes.number()?;
+            let total = Total {
+                connection: u32::try_from(who >> 1)
+                    .map_err(|_| Nonsense::Large { what: "totals" })?,
+                end: (who & 1) as usize,
+                runs: bytes.number()?,
+                samples: bytes.number()?,
+                digest: u32::from_le_bytes(bytes.array()?),
+            };
+            let Some(entry) = self.connections.get_mut(&total.connection) else {
+                self.orphans += 1;
+                continue;
+            };
+            entry.ends[total.end].total(&total)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Vec<Connection> {
+        self.connections
+            .into_values()
+            .map(|entry| Connection {
+                addresses: entry.addresses,
+                settings: entry.settings,
+                ends: entry.ends.map(Partial::finish),
+            })
+            .collect()
+    }
+}
+
+impl Partial {
+    /// So many events are missing here.
+    fn gap(&mut self, lost: u64) {
+        self.end.gap.get_or_insert(self.end.runs.len() as u64);
+        self.end.lost = self.end.lost.saturating_add(lost);
+    }
+
+    fn take(&mut self, piece: Read, wanted: bool) -> Result<(), Refused> {
+        let samples = piece.sampled.as_ref().map(|(before, _)| *before);
+        if self.complete || self.end.sent.is_some() != samples.is_some() {
+            return Err(contradiction("runs"));
+        }
+        self.skip(piece.first, samples.unwrap_or(0))?;
+        let runs = piece.runs.len() as u64;
+        self.runs = self
+            .runs
+            .checked_add(runs)
+            .ok_or_else(|| contradiction("runs"))?;
+        if !wanted {
+            // Said in `Wanted`.
+            self.end.gap = Some(0);
+            return Ok(());
+        }
+        if let Some((after, lost)) = piece.gap {
+            let place = self.end.runs.len() as u64 + after;
+            self.end.gap.get_or_insert(place);
+            self.end.lost = self.end.lost.saturating_add(lost);
+        }
+        self.end.runs.extend(piece.runs);
+        if let (Some(sent), Some((_, samples))) = (&mut self.end.sent, piece.sampled) {
+            self.samples += samples.len() as u64;
+            sent.samples.extend(samples);
+        }
+        Ok(())
+    }
+
+    /// Goes on at that run and sample. What is between is missing.
+    fn skip(&mut self, runs: u64, samples: u64) -> Result<(), Refused> {
+        let lost = runs
+            .checked_sub(self.runs)
+            .ok_or_else(|| contradiction("runs"))?;
+        let unsampled = samples.checked_sub(self.samples);
+        let unsampled = unsampled.ok_or_else(|| contradiction("samples"))?;
+        if lost > 0 || unsampled > 0 {
+            self.gap(lost);
+        }
+        self.runs = runs;
+        self.samples = samples;
+        Ok(())
+    }
+
+    fn total(&mut self, total: &Total) -> Result<(), Refused> {
+        if self.complete {
+            return Err(contradiction("totals"));
+        }
+        self.skip(total.runs, total.samples)?;
+        self.end.digest = total.digest;
+        self.complete = true;
+        Ok(())
+    }
+
+    fn finish(mut self) -> End {
+        if !self.complete {
+            self.gap(0);
+        }
+        self.end
+    }
+}
+
+fn unpack(payload: &[u8], what: &'static str) -> Result<Vec<u8>, Nonsense> {
+    let mut bytes = Bytes::new(payload, what);
+    let mut budget = block::budget();
+    let texts = block::decompress(&mut bytes, &mut budget, what)?;
+    bytes.end()?;
+    Ok(texts)
+}
+
+fn connection(bytes: &mut Bytes<'_>) -> Result<(u32, Entry), Nonsense> {
+    let number = bytes.narrow()?;
+    let addresses = [address(bytes)?, address(bytes)?];
+    let settings = Settings {
+        sysctls: [map(bytes)?, map(bytes)?],
+        socket: [map(bytes)?, map(bytes)?],
+        mtu: [bytes.narrow()?, bytes.narrow()?],
+    };
+    let mut ends = [Partial::default(), Partial::default()];
+    for partial in &mut ends {
+        if let Some(threshold) = bytes.number()?.checked_sub(1) {
+            let threshold = u32::try_from(threshold);
+            partial.end.sent = Some(Sent {
+                threshold: threshold.map_err(|_| Nonsense::Large {
+                    what: "connections",
+                })?,
+                samples: Vec::new(),
+            });
+        }
+    }
+    let entry = Entry {
+        addresses,
+        settings,
+        ends,
+    };
+    Ok((number, entry))
+}
+
+fn address(bytes: &mut Bytes<'_>) -> Result<SocketAddr, Nonsense> {
+    match bytes.byte()? {
+        4 => {
+            let ip = Ipv4Addr::from(bytes.array::<4>()?);
+            Ok(SocketAddrV4::new(ip, bytes.narrow()?).into())
+        }
+        6 => {
+            let ip = Ipv6Addr::from(bytes.array::<16>()?);
+            let (flow, scope) = (bytes.narrow()?, bytes.narrow()?);
+            Ok(SocketAddrV6::new(ip, bytes.narrow()?, flow, scope).into())
+        }
+        family => Err(Nonsense::Unknown {
+            what: "address family",
+            number: family.into(),
+        }),
+    }
+}
+
+fn map(bytes: &mut Bytes<'_>) -> Result<BTreeMap<String, String>, Nonsense> {
+    let mut map = BTreeMap::new();
+    for _ in 0..bytes.number()? {
+        let name = bytes.text()?;
+        if map.insert(name, bytes.text()?).is_some() {
+            return Err(Nonsense::Contradiction { what: "settings" });
+        }
+    }
+    Ok(map)
+}

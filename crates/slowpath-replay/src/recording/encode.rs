@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Recordings into bytes: whole ones, or frame by frame while connections live.
+
+use super::block::{self, Piece};
+use super::error::EncodeError;
+use super::frame::{Framer, Kind};
+use super::shape::MAX_OUTCOMES;
+use super::varint::{put, put_signed, put_text};
+use super::{CHECKED, Connection, End, Handler, Origin, Recording, Run, Settings};
+use crate::sampling::Sample;
+use std::net::SocketAddr;
+
+/// zstd's level: higher ones gain little on columns (decision 0023).
+const LEVEL: i32 = 3;
+/// Events of a frame, about: what a reader holds at once, and what is lost with one damaged byte.
+const FRAME_EVENTS: usize = 1 << 16;
+/// Runs of a piece, about. A multiple of [`CHECKED`].
+const PIECE_RUNS: usize = 1 << 14;
+/// Texts of a frame of connections, about.
+const FRAME_TEXTS: usize = 1 << 20;
+
+/// Encodes a whole recording.
+///
+/// # Errors
+/// What does not fit a frame, by name. Nothing is left out silently.
+pub fn encode(recording: &Recording) -> Result<Vec<u8>, EncodeError> {
+    let kept = recording.kept();
+    let hz = kept.origin.hz;
+    let (framer, mut out) = Framer::new(&origin(&kept.origin)).ok_or_else(|| long("the origin"))?;
+    let mut encoder = Encoder { framer, hz };
+    let numbered = || {
+        kept.connections
+            .iter()
+            .enumerate()
+            .map(|(number, connection)| (number as u32, connection))
+    };
+    if u32::try_from(kept.connections.len()).is_err() {
+        return Err(EncodeError::Connections);
+    }
+    encoder.connections(numbered(), &mut out)?;
+    let mut block = Block::default();
+    for (number, connection) in numbered() {
+        for (place, end) in connection.ends.iter().enumerate() {
+            for piece in pieces(number, place, end)? {
+                block.push(piece);
+                if block.events >= FRAME_EVENTS {
+                    encoder.runs(&block.take(), &mut out)?;
+                }
+            }
+        }
+    }
+    if !block.pieces.is_empty() {
+        encoder.runs(&block.take(), &mut out)?;
+    }
+    let mut totals = Vec::new();
+    for (number, connection) in numbered() {
+        for (place, end) in connection.ends.iter().enumerate() {
+            totals.push(Total::of(number, place, end));
+        }
+    }
+    encoder.totals(&totals, true, &mut out)?;
+    Ok(out)
+}
+
+fn long(what: &str) -> EncodeError {
+    EncodeError::Long {
+        what: what.to_owned(),
+    }
+}
+
+fn origin(origin: &Origin) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_text(&mut out, &origin.kernel);
+    put_text(&mut out, &origin.recorder);
+    put(&mut out, origin.hz.into());
+    put_signed(&mut out, origin.epoch);
+    out
+}
+
+/// Pieces for one frame.
+#[derive(Default)]
+struct Block<'a> {
+    pieces: Vec<Piece<&'a [Run]>>,
+    events: usize,
+}
+
+impl<'a> Block<'a> {
+    fn push(&mut self, piece: Piece<&'a [Run]>) {
+        self.events += piece.events();
+        self.pieces.push(piece);
+    }
+
+    fn take(&mut self) -> Vec<Piece<&'a [Run]>> {
+        self.events = 0;
+        std::mem::take(&mut self.pieces)
+    }
+}
+
+/// The pieces of an end.
+fn pieces(connection: u32, place: usize, end: &End) -> Result<Vec<Piece<&[Run]>>, EncodeError> {
+    let mut pieces = Vec::new();
+    let mut expected = 0;
+    let mut first = 0;
+    let mut samples: &[Sample] = end.sent.as_ref().map_or(&[], |sent| &sent.samples);
+    let mut before = 0;
+    loop {
+        let rest = &end.runs[first..];
+        let mut length = 0;
+        let mut events = 0;
+        // Whole groups of runs, until there are enough of them.
+        for group in rest.chunks(CHECKED) {
+            if length >= PIECE_RUNS || events >= FRAME_EVENTS {
+                break;
+            }
+            length += group.len();
+            events += group
+                .iter()
+                .map(|run| 1 + run.outcomes.len())
+                .sum::<usize>();
+        }
+        let runs = &rest[..length];
+        if let Some(place_of) = runs
+            .iter()
+            .position(|run| run.outcomes.len() > MAX_OUTCOMES)
+        {
+            return Err(EncodeError::Outcomes {
+                connection,
+                end: place,
+                run: (first + place_of) as u64,
+                outcomes: runs[place_of].outcomes.len(),
+            });
+        }
+        let last = first + length == end.runs.len();
+        let here = first as u64..(first + length) as u64 + u64::from(last);
+        let gap = end
+            .gap
+            .filter(|gap| here.contains(gap))
+            .map(|gap| (gap - first as u64, end.lost));
+        let (now, later) = samples.split_at(samples.len().min(PIECE_RUNS));
+        let piece = Piece {
+            connection,
+            end: place,
+            first: first as u64,
+            gap,
+            expected,
+            runs,
+            sampled: end.sent.as_ref().map(|_| (before, now.to_vec())),
+        };
+        for run in runs {
+            if let Handler::Packet { number, merged, .. } = run.handler {
+                expected = block::after(expected, number, merged);
+            }
+        }
+        first += length;
+        before += now.len() as u64;
+        samples = later;
+        if !runs.is_empty() || gap.is_some() || !now.is_empty() {
+            pieces.push(piece);
+        }
+        if last && samples.is_empty() {
+            return Ok(pieces);
+        }
+    }
+}
+
+/// How much there was of an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Total {
+    pub(super) connection: u32,
+    pub(super) end: usize,
+    pub(super) runs: u64,
+    pub(super) samples: u64,
+    pub(super) digest: u32,
+}
+
+impl Total {
+    fn of(connection: u32, place: usize, end: &End) -> Total {
+        Total {
+            connection,
+            end: place,
+            runs: end.runs.len() as u64,
+            samples: end
+                .sent
+                .as_ref()
+                .map_or(0, |sent| sent.samples.len() as u64),
+            digest: end.digest,
+        }
+    }
+}
+
+struct Encoder {
+    framer: Framer,
+    hz: u32,
+}
+
+impl Encoder {
+    fn connections<'a>(
+        &mut self,
+        connections: impl Iterator<Item = (u32, &'a Connection)>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let mut texts = Vec::new();
+        let mut last = String::new();
+        for (number, connection) in connections {
+            let before = texts.len();
+            put_connection(number, connection, &mut texts);
+            last = format!("connection {number}");
+            if texts.len() - before > block::budget() {
+                return Err(long(&last));
+            }
+            if texts.len() >= FRAME_TEXTS {
+                self.packed(Kind::Connections, &texts, &last, out)?;
+                texts.clear();
+            }
+        }
+        if texts.is_empty() {
+            return Ok(());
+        }
+        self.packed(Kind::Connections, &texts, &last, out)
+    }
+
+    fn runs(&mut self, pieces: &[Piece<&[Run]>], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let payload = block::encode(pieces, self.hz, LEVEL)?;
+        if self.framer.frame(Kind::Runs, &payload, out) {
+            return Ok(());
+        }
+        Err(long("runs"))
+    }
+
+    fn totals(
+        &mut self,
+        totals: &[Total],
+        last: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        // At most 26 bytes each.
+        let mut chunks = totals.chunks(1 << 17).peekable();
+        let mut chunk = chunks.next().unwrap_or(&[]);
+        loop {
+            let next = chunks.next();
+            let mut texts = vec![u8::from(last && next.is_none())];
+            for total in chunk {
+                put(
+                    &mut texts,
+                    u64::from(total.connection) << 1 | total.end as u64,
+                );
+                put(&mut texts, total.runs);
+                put(&mut texts, total.samples);
+                texts.extend(total.digest.to_le_bytes());
+            }
+            self.packed(Kind::Totals, &texts, "the totals", out)?;
+            match next {
+                Some(next) => chunk = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn packed(
+        &mut self,
+        kind: Kind,
+        texts: &[u8],
+        what: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let mut payload = Vec::new();
+        block::compress(texts, LEVEL, &mut payload)?;
+        if texts.len() <= block::budget() && self.framer.frame(kind, &payload, out) {
+            return Ok(());
+        }
+        Err(long(what))
+    }
+}
+
+fn put_connection(number: u32, connection: &Connection, out: &mut Vec<u8>) {
+    put(out, number.into());
+    for address in &connection.addresses {
+        put_address(address, out);
+    }
+    let Settings {
+        sysctls,
+        socket,
+        mtu,
+    } = &connection.settings;
+    for map in sysctls.iter().chain(socket) {
+        put(out, map.len() as u64);
+        for (name, value) in map {
+            put_text(out, name);
+            put_text(out, value);
+        }
+    }
+    for bytes in mtu {
+        put(out, (*bytes).into());
+    }
+    for end in &connection.ends {
+        // 0: each run has its time.
+        let sampled = end
+            .sent
+            .as_ref()
+            .map_or(0, |sent| 1 + u64::from(sent.threshold));
+        put(out, sampled);
+    }
+}
+
+fn put_address(address: &SocketAddr, out: &mut Vec<u8>) {
+    match address {
+        SocketAddr::V4(v4) => {
+            out.push(4);
+            out.extend(v4.ip().octets());
+        }
+        SocketAddr::V6(v6) => {
+            out.push(6);
+            out.extend(v6.ip().octets());
+            put(out, v6.flowinfo().into());
+            put(out, v6.scope_id().into());
+        }
+    }
+    put(out, address.port().into());
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs as patterns by number: what handler it was, with which numbers and outcomes.
+//!
+//! A handler is its kind and at most three numbers. A pattern fixes all of them, or leaves the last ones open; what is open stands beside each run. So
+//! a call that is made a thousand times with the same size and flags is one pattern, and one that gives another number of bytes each time is a pattern
+//! whose result is open.
+
+use super::block::MAX_EVENTS;
+use super::error::Nonsense;
+use super::varint::{Bytes, put, unzigzag, zigzag};
+use super::{Decision, Handler, Outcome, Run, Timer};
+use std::collections::HashMap;
+
+/// Fewer runs than this do not make a pattern of their own.
+const COMMON: usize = 4;
+/// Outcomes that one run has at most.
+pub(super) const MAX_OUTCOMES: usize = 1 << 16;
+
+const FLAG_MARKED: u64 = 1;
+const FLAG_BACKLOG: u64 = 2;
+
+/// A handler without the packet's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Plain {
+    kind: u8,
+    numbers: [u64; 3],
+}
+
+/// How a call ended, small for what is usual: 0 when it did all.
+fn result(bytes: u32, result: i32) -> u64 {
+    if i64::from(result) == i64::from(bytes) {
+        return 0;
+    }
+    1 + zigzag(result.into())
+}
+
+fn result_of(bytes: u32, number: u64) -> Result<i32, Nonsense> {
+    let value = match number.checked_sub(1) {
+        None => bytes.into(),
+        Some(number) => unzigzag(number),
+    };
+    narrow(value)
+}
+
+fn narrow<N, T: TryFrom<N>>(number: N) -> Result<T, Nonsense> {
+    T::try_from(number).map_err(|_| Nonsense::Large { what: "runs" })
+}
+
+const TIMERS: [Timer; 6] = [
+    Timer::Write,
+    Timer::DelayedAck,
+    Timer::Keepalive,
+    Timer::Pacing,
+    Timer::CompressedAck,
+    Timer::Request,
+];
+
+const DECISIONS: [Decision; 6] = [
+    Decision::SmallQueue,
+    Decision::Autocork,
+    Decision::HostQueue,
+    Decision::DeviceIdle,
+    Decision::Random,
+    Decision::MemoryPressure,
+];
+
+/// The place in a table that lists every value.
+fn place<T: PartialEq>(table: &[T], value: &T) -> u64 {
+    table.iter().position(|other| other == value).unwrap_or(0) as u64
+}
+
+fn at<T: Copy>(table: &[T], place: u64, what: &'static str) -> Result<T, Nonsense> {
+    let found = usize::try_from(place).ok().and_then(|p| table.get(p));
+    found.copied().ok_or(Nonsense::Unknown {
+        what,
+        number: place,
+    })
+}
+
+impl Plain {
+    pub(super) fn of(handler: &Handler) -> Plain {
+        let (kind, numbers) = match *handler {
+            Handler::Connect => (0, [0; 3]),
+            Handler::Accept => (1, [0; 3]),
+            Handler::Begin => (2, [0; 3]),
+            Handler::Send {
+                bytes,
+                flags,
+                result: r,
+            } => (3, [flags.into(), bytes.into(), result(bytes, r)]),
+            Handler::Receive {
+                bytes,
+                flags,
+                result: r,
+            } => (4, [flags.into(), bytes.into(), result(bytes, r)]),
+            Handler::Resume => (5, [0; 3]),
+            Handler::Shutdown { how } => (6, [how.into(), 0, 0]),
+            Handler::Close => (7, [0; 3]),
+            Handler::Option { level, name, value } => {
+                (8, [level.into(), name.into(), zigzag(value)])
+            }
+            Handler::Packet {
+                marked,
+                backlog,
+                merged,
+                truesize,
+                ..
+            } => {
+                let flags = u64::from(marked) * FLAG_MARKED + u64::from(backlog) * FLAG_BACKLOG;
+                (9, [flags, merged.into(), truesize.into()])
+            }
+            Handler::Timer { timer, deferred } => {
+                (10, [place(&TIMERS, &timer), deferred.into(), 0])
+            }
+            Handler::SmallQueue => (11, [0; 3]),
+            Handler::Release { flags } => (12, [flags.into(), 0, 0]),
+        };
+        Plain { kind, numbers }
+    }
+
+    /// The handler; `number` gives a packet's number, from how many were merged.
+    pub(super) fn handler(
+        self,
+        number: impl FnOnce(u16) -> Result<u32, Nonsense>,
+    ) -> Result<Handler, Nonsense> {
+        let [a, b, c] = self.numbers;
+        Ok(match self.kind {
+            0 => Handler::Connect,
+            1 => Handler::Accept,
+            2 => Handler::Begin,
+            3 => {
+                let bytes = narrow(b)?;
+                Handler::Send {
+                    bytes,
+                    flags: narrow(a)?,
+                    result: result_of(bytes, c)?,
+                }
+            }
+            4 => {
+                let bytes = narrow(b)?;
+                Handler::Receive {
+                    bytes,
+                    flags: narrow(a)?,
+                    result: result_of(bytes, c)?,
+                }
+            }
+            5 => Handler::Resume,
+            6 => Handler::Shutdown { how: narrow(a)? },
+            7 => Handler::Close,
+            8 => Handler::Option {
+                level: narrow(a)?,
+                name: narrow(b)?,
+                value: unzigzag(c),
+            },
+            9 => {
+                if a > FLAG_MARKED + FLAG_BACKLOG {
+                    return Err(Nonsense::Unknown {
+                        what: "a packet's flags",
+                        number: a,
+                    });
+                }
+                let merged = narrow(b)?;
+                Handler::Packet {
+                    number: number(merged)?,
+                    marked: a & FLAG_MARKED != 0,
+                    backlog: a & FLAG_BACKLOG != 0,
+                    merged,
+                    truesize: narrow(c)?,
+                }
+            }
+            10 => Handler::Timer {
+                timer: at(&TIMERS, a, "timer")?,
+                deferred: at(&[false, true], b, "a timer's flag")?,
+            },
+            11 => Handler::SmallQueue,
+            12 => Handler::Release { flags: narrow(a)? },
+            kind => {
+                return Err(Nonsense::Unknown {
+                    what: "handler",
+                    number: kind.into(),
+                });
+            }
+        })
+    }
+}
+
+fn put_outcomes(outcomes: &[Outcome], out: &mut Vec<u8>) {
+    put(out, outcomes.len() as u64);
+    for outcome in outcomes {
+        put(out, place(&DECISIONS, &outcome.decision));
+        put(out, outcome.before.into());
+        put(out, outcome.value.into());
+    }
+}
+
+fn outcomes_of(bytes: &mut Bytes<'_>) -> Result<Vec<Outcome>, Nonsense> {
+    let count = bytes.number()?;
+    if count > MAX_OUTCOMES as u64 {
+        return Err(Nonsense::Frame);
+    }
+    let mut outcomes = Vec::new();
+    for _ in 0..count {
+        outcomes.push(Outcome {
+            decision: at(&DECISIONS, bytes.number()?, "decision")?,
+            before: bytes.narrow()?,
+            value: bytes.narrow()?,
+        });
+    }
+    Ok(outcomes)
+}
+
+/// What a pattern leaves open: how many of the numbers, from the last, and whether the outcomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Open {
+    numbers: u8,
+    outcomes: bool,
+}
+
+/// From what fixes all to what fixes nothing but the kind. A run gets the first that enough runs share.
+const OPENINGS: [Open; 5] = [
+    Open {
+        numbers: 0,
+        outcomes: false,
+    },
+    Open {
+        numbers: 1,
+        outcomes: false,
+    },
+    Open {
+        numbers: 2,
+        outcomes: false,
+    },
+    Open {
+        numbers: 3,
+        outcomes: false,
+    },
+    Open {
+        numbers: 3,
+        outcomes: true,
+    },
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key<'a> {
+    plain: Plain,
+    open: Open,
+    /// Ordered and compared as their numbers.
+    outcomes: &'a [Outcome],
+}
+
+impl<'a> Key<'a> {
+    fn of(plain: Plain, outcomes: &'a [Outcome], open: Open) -> Key<'a> {
+        let mut plain = plain;
+        for number in plain.numbers.iter_mut().rev().take(open.numbers.into()) {
+            *number = 0;
+        }
+        let outcomes = if open.outcomes { &[] } else { outcomes };
+        Key {
+            plain,
+            open,
+            outcomes,
+        }
+    }
+}
+
+/// The columns that say which pattern each run is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Columns {
+    /// The patterns.
+    pub(super) patterns: Vec<u8>,
+    /// Which pattern, for each stretch of runs with the same one.
+    pub(super) which: Vec<u8>,
+    /// How many more runs the stretch has after the first.
+    pub(super) repeats: Vec<u8>,
+    /// Open numbers, by their place.
+    pub(super) numbers: [Vec<u8>; 3],
+    /// Open outcomes.
+    pub(super) outcomes: Vec<u8>,
+}
+
+impl Columns {
+    /// The columns of all these runs, one stretch of runs after the other.
+    pub(super) fn of<'a>(runs: impl Iterator<Item = &'a Run> + Clone) -> Columns {
+        let plain: Vec<(Plain, &[Outcome])> = runs
+            .map(|run| (Plain::of(&run.handler), run.outcomes.as_slice()))
+            .collect();
+        let mut keys: Vec<Option<Key<'_>>> = vec![None; plain.len()];
+        let mut uses: HashMap<Key<'_>, usize> = HashMap::new();
+        for (level, open) in OPENINGS.into_iter().enumerate() {
+            let mut counts: HashMap<Key<'_>, usize> = HashMap::new();
+            for ((plain, outcomes), key) in plain.iter().zip(&keys) {
+                if key.is_none() {
+                    *counts.entry(Key::of(*plain, outcomes, open)).or_default() += 1;
+                }
+            }
+            let last = level + 1 == OPENINGS.len();
+            counts.retain(|_, count| last || *count >= COMMON);
+            for ((plain, outcomes), key) in plain.iter().zip(&mut keys) {
+                let with = Key::of(*plain, outcomes, open);
+                if key.is_none() && counts.contains_key(&with) {
+                    *key = Some(with);
+                }
+            }
+            uses.extend(counts);
+        }
+        let mut patterns: Vec<(Key<'_>, usize)> = uses.into_iter().collect();
+        patterns.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        let mut columns = Columns::default();
+        let mut places = HashMap::new();
+        for (place, (key, _)) in patterns.iter().enumerate() {
+            places.insert(*key, place as u64);
+            columns.pattern(key);
+        }
+        let mut stretch: Option<(u64, u64)> = None;
+        for ((plain, outcomes), key) in plain.iter().zip(&keys) {
+            // Every run got a key at the last level at the latest.
+            let Some((key, place)) = key.and_then(|key| Some((key, *places.get(&key)?))) else {
+                continue;
+            };
+            for place in 3 - usize::from(key.open.numbers)..3 {
+                put(&mut columns.numbers[place], plain.numbers[place]);
+            }
+            if key.open.outcomes {
+                put_outcomes(outcomes, &mut columns.outcomes);
+            }
+            match &mut stretch {
+                Some((same, more)) if *same == place => *more += 1,
+                _ => {
+                    columns.stretch(stretch);
+                    stretch = Some((place, 0));
+                }
+            }
+        }
+        columns.stretch(stretch);
+        columns
+    }
+
+    fn stretch(&mut self, stretch: Option<(u64, u64)>) {
+        if let Some((place, more)) = stretch {
+            put(&mut self.which, place);
+            put(&mut self.repeats, more);
+        }
+    }
+
+    fn pattern(&mut self, key: &Key<'_>) {
+        let head = key.plain.kind | key.open.numbers << 4 | u8::from(key.open.outcomes) << 6;
+        self.patterns.push(head);
+        for number in &key.plain.numbers[..3 - usize::from(key.open.numbers)] {
+            put(&mut self.patterns, *number);
+        }
+        if !key.open.outcomes {
+            put_outcomes(key.outcomes, &mut self.patterns);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Pattern {
+    plain: Plain,
+    open: Open,
+    outcomes: Vec<Outcome>,
+}
+
+/// Gives runs from their columns.
+#[derive(Clone, Debug)]
+pub(super) struct Reader<'a> {
+    patterns: Vec<Pattern>,
+    which: Bytes<'a>,
+    repeats: Bytes<'a>,
+    numbers: [Bytes<'a>; 3],
+    outcomes: Bytes<'a>,
+    /// Place and runs left of the present stretch.
+    stretch: (usize, u64),
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the patterns.
+    pub(super) fn new(
+        mut patterns: Bytes<'a>,
+        [which, repeats, first, second, third, outcomes]: [Bytes<'a>; 6],
+    ) -> Result<Self, Nonsense> {
+        let mut table = Vec::new();
+        let mut events = 0;
+        while patterns.len() > 0 {
+            let head = patterns.byte()?;
+            let open = Open {
+                numbers: head >> 4 & 3,
+                outcomes: head & 0x40 != 0,
+            };
+            let mut numbers = [0; 3];
+            for number in &mut numbers[..3 - usize::from(open.numbers)] {
+                *number = patterns.number()?;
+            }
+            let outcomes = match open.outcomes {
+                true => Vec::new(),
+                false => outcomes_of(&mut patterns)?,
+            };
+            events += 1 + outcomes.len();
+            if events > MAX_EVENTS {
+                return Err(Nonsense::Frame);
+            }
+            let plain = Plain {
+                kind: head & 0xf,
+                numbers,
+            };
+            table.push(Pattern {
+                plain,
+                open,
+                outcomes,
+            });
+        }
+        Ok(Reader {
+            patterns: table,
+            which,
+            repeats,
+            numbers: [first, second, third],
+            outcomes,
+            stretch: (0, 0),
+        })
+    }
+
+    /// The next run's handler, without its number, and outcomes.
+    pub(super) fn run(&mut self) -> Result<(Plain, Vec<Outcome>), Nonsense> {
+        if self.stretch.1 == 0 {
+            let place = self.which.narrow()?;
+            let more = self.repeats.number()?;
+            self.stretch = (place, more.saturating_add(1));
+        }
+        self.stretch.1 -= 1;
+        let place = self.stretch.0;
+        let pattern = self.patterns.get(place).ok_or(Nonsense::Unknown {
+            what: "pattern",
+            number: place as u64,
+        })?;
+        let mut plain = pattern.plain;
+        for place in 3 - usize::from(pattern.open.numbers)..3 {
+            plain.numbers[place] = self.numbers[place].number()?;
+        }
+        let outcomes = match pattern.open.outcomes {
+            true => outcomes_of(&mut self.outcomes)?,
+            false => pattern.outcomes.clone(),
+        };
+        Ok((plain, outcomes))
+    }
+
+    /// All of it must have been used.
+    pub(super) fn end(&self) -> Result<(), Nonsense> {
+        if self.stretch.1 > 0 {
+            return Err(Nonsense::Left {
+                what: "stretches of runs",
+            });
+        }
+        self.which.end()?;
+        self.repeats.end()?;
+        self.outcomes.end()?;
+        self.numbers.iter().try_for_each(Bytes::end)
+    }
+}

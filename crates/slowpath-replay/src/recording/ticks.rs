@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `jiffies` as far as the time does not tell it.
+//!
+//! The kernel advances `jiffies` at multiples of a tick of the monotonic clock (`tick_do_update_jiffies64`), now and then late. So a run's time gives its
+//! `jiffies`, but for when within a tick the first run was, which is kept, and for runs to which the kernel was late.
+
+use super::{Moment, Run};
+
+const SECOND: i128 = 1_000_000_000;
+
+/// Tells `jiffies` of runs after a first one.
+#[derive(Clone, Debug)]
+pub(super) struct Ticks {
+    at: Moment,
+    jiffies: u32,
+    hz: u32,
+    /// How long before the first run its tick had begun, in nanoseconds.
+    phase: u64,
+    /// What the last run had more than the time tells.
+    off: u32,
+}
+
+/// A tick, in nanoseconds; of an unknown rate, none.
+pub(super) fn tick(hz: u32) -> u64 {
+    1_000_000_000u64.checked_div(hz.into()).unwrap_or(0)
+}
+
+/// When a run began whose time is not kept: so many ticks after the run before it.
+pub(super) fn later(before: Moment, ticks: i32, hz: u32) -> Moment {
+    let nanos = i64::from(ticks).wrapping_mul(tick(hz) as i64);
+    Moment(before.0.wrapping_add(nanos as u64))
+}
+
+impl Ticks {
+    pub(super) fn new(first: &Run, hz: u32) -> Ticks {
+        Ticks {
+            at: first.at,
+            jiffies: first.jiffies,
+            hz,
+            phase: 0,
+            off: 0,
+        }
+    }
+
+    pub(super) fn set(&mut self, phase: u64) {
+        self.phase = phase;
+    }
+
+    /// Finds the phase with which most runs' `jiffies` follow from their times, and gives it.
+    pub(super) fn fit(&mut self, runs: &[Run]) -> u64 {
+        if self.hz == 0 {
+            return 0;
+        }
+        let hz = i128::from(self.hz);
+        // The first nanosecond of a tick, counted from the beginning of the first run's.
+        let begins = |tick: i128| (tick * SECOND + hz - 1).div_euclid(hz);
+        let (mut least, mut end) = (0, begins(1));
+        for run in runs {
+            let ticks = i128::from(run.jiffies.wrapping_sub(self.jiffies) as i32);
+            let since = i128::from(run.at.0.wrapping_sub(self.at.0) as i64);
+            let from = least.max(begins(ticks) - since);
+            let to = end.min(begins(ticks + 1) - since);
+            if from < to {
+                (least, end) = (from, to);
+            }
+        }
+        // Between 0 and a tick, which is at most a second.
+        self.phase = least as u64;
+        self.phase
+    }
+
+    fn told(&self, at: Moment) -> u32 {
+        let since = i128::from(at.0.wrapping_sub(self.at.0) as i64) + i128::from(self.phase);
+        let ticks = (since * i128::from(self.hz)).div_euclid(SECOND);
+        self.jiffies.wrapping_add(ticks as u32)
+    }
+
+    /// What this run has more than told, beyond what the run before it had.
+    pub(super) fn differ(&mut self, run: &Run) -> i32 {
+        let off = run.jiffies.wrapping_sub(self.told(run.at));
+        let more = off.wrapping_sub(self.off) as i32;
+        self.off = off;
+        more
+    }
+
+    /// The reverse.
+    pub(super) fn jiffies(&mut self, at: Moment, more: i64) -> u32 {
+        self.off = self.off.wrapping_add(more as u32);
+        self.told(at).wrapping_add(self.off)
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is written comes back.
+
+use crate::arbitrary::recording;
+use crate::sample::bulk;
+use proptest::prelude::*;
+use slowpath_replay::recording::{
+    CHECKED, Moment, Recording, Sent, Wanted, decode, decode_with, encode,
+};
+use slowpath_replay::sampling::{DEFAULT_THRESHOLD, Sampler};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_recording_comes_back(recording in recording(60)) {
+        let file = encode(&recording).expect("nothing in it is too long");
+        let decoded = decode_with(&file, Wanted::default()).expect("our own file");
+        prop_assert!(decoded.damage.is_none(), "{:?}", decoded.damage);
+        prop_assert_eq!(&decoded.recording, &recording.kept());
+        prop_assert_eq!(encode(&decoded.recording), Ok(file), "what is kept is kept");
+    }
+}
+
+#[test]
+fn nothing_is_kept_as_nothing() {
+    let empty = Recording::default();
+    assert_eq!(decode(&encode(&empty).expect("short")), Ok(empty));
+}
+
+#[test]
+fn all_but_the_upper_bits_of_the_checks_is_kept_where_every_run_has_its_time() {
+    let recording = bulk(3_000);
+    let mut expected = recording.clone();
+    for end in &mut expected.connections[0].ends {
+        for run in &mut end.runs {
+            run.check %= 256;
+        }
+    }
+    assert_eq!(decode(&encode(&recording).expect("short")), Ok(expected));
+}
+
+#[test]
+fn long_ends_span_frames() {
+    let recording = bulk(200_000);
+    let file = encode(&recording).expect("fits");
+    assert_eq!(decode(&file), Ok(recording.kept()));
+}
+
+/// The same with sampled times: what is left of them is what the comment of `kept` says.
+#[test]
+fn sampled_times_leave_ticks_and_samples() {
+    let mut recording = bulk(3_000);
+    let whole = recording.clone();
+    for end in &mut recording.connections[0].ends {
+        let mut sampler = Sampler::new(DEFAULT_THRESHOLD);
+        let mut samples: Vec<_> = end
+            .runs
+            .iter()
+            .filter_map(|run| sampler.push(run.at.0))
+            .collect();
+        samples.extend(sampler.finish());
+        end.sent = Some(Sent {
+            threshold: DEFAULT_THRESHOLD,
+            samples,
+        });
+    }
+    let decoded = decode(&encode(&recording).expect("short")).expect("our own");
+    for (kept, whole) in decoded.connections[0]
+        .ends
+        .iter()
+        .zip(&whole.connections[0].ends)
+    {
+        let first = &whole.runs[0];
+        for (place, (kept, whole)) in kept.runs.iter().zip(&whole.runs).enumerate() {
+            assert_eq!(
+                (&kept.handler, &kept.outcomes, kept.jiffies),
+                (&whole.handler, &whole.outcomes, whole.jiffies)
+            );
+            let ticks = whole.jiffies.wrapping_sub(first.jiffies);
+            assert_eq!(kept.at, Moment(first.at.0 + 4_000_000 * u64::from(ticks)));
+            let checked = place % CHECKED == CHECKED - 1;
+            assert_eq!(kept.check, if checked { whole.check & 0xff } else { 0 });
+        }
+    }
+    let samples = |recording: &Recording| recording.connections[0].ends.clone().map(|e| e.sent);
+    assert_eq!(samples(&decoded), samples(&recording));
+}
+
+#[test]
+fn one_connection_of_several() {
+    let mut recording = bulk(100);
+    let mut second = recording.connections[0].clone();
+    second.ends[0].runs.truncate(20);
+    recording.connections.push(second);
+    let wanted = Wanted {
+        connection: Some(1),
+        ..Wanted::default()
+    };
+    let decoded = decode_with(&encode(&recording).expect("short"), wanted).expect("our own");
+    assert!(decoded.damage.is_none());
+    let [left, taken] = &decoded.recording.connections[..] else {
+        panic!("two connections")
+    };
+    assert_eq!(taken, &recording.kept().connections[1]);
+    for end in &left.ends {
+        assert!(end.runs.is_empty());
+        assert_eq!(end.gap, Some(0), "never taken for a whole one");
+    }
+}
