@@ -57,6 +57,10 @@ pub(crate) struct Book {
 }
 
 impl Sink for Book {
+    fn announce(&mut self, netns: u32, cookie: u64) {
+        self.connections.announce(netns, cookie);
+    }
+
     fn expect(&mut self, netns: u32, cookie: u64) {
         self.connections.expect(netns, cookie);
     }

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The connections that live, and what is known of each.
 
+mod near;
+mod slots;
+
 use crate::accounts::Accounts;
+use near::Near;
 use rustc_hash::FxHashMap;
+use slots::Slots;
 use slowpath_diagnose::Totals;
 use slowpath_model::{
     ConnectionId, ConnectionSummary, IntervalVerdict, Micros, MonoNanos, Owner, Problem, Snapshot,
-    WallMicros,
+    TcpState, WallMicros,
 };
 use std::collections::VecDeque;
+use std::mem::offset_of;
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::ptr;
 
 /// One moment of a connection, for sparklines.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,24 +39,19 @@ pub struct HistoryPoint {
 }
 
 /// A connection as it is now.
+///
+/// The fields lie in this order: what every poll touches comes before what few do.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct LiveConnection {
     /// Its statistics when something last changed.
     pub snapshot: Snapshot,
-    /// Its owner, or why it is unknown.
-    pub owner: Owner,
-    /// The peer behind address translation on this host, where it is another one.
-    pub real_peer: Option<SocketAddr>,
     /// The verdict on the latest interval in which something changed; `None` before the
     /// second look at a connection older than the agent and, in an agent that only logs,
     /// without a problem.
     pub latest: Option<Box<IntervalVerdict>>,
-    /// Time and events of each problem since it was first seen.
-    pub totals: Totals,
-    /// When it was first seen.
-    pub first_seen: WallMicros,
-    /// Its recent past, oldest first; empty unless asked for.
-    pub history: VecDeque<HistoryPoint>,
+    /// The poll that saw it last.
+    pub(crate) poll: u64,
     /// Changed since its last summary in the log.
     pub(crate) unsaved: bool,
     /// The log has a summary of it, and so its addresses.
@@ -61,18 +64,28 @@ pub struct LiveConnection {
     pub(crate) looked: bool,
     /// Whether conntrack has been asked for the real peer.
     pub(crate) peer_asked: bool,
-    /// The poll that saw it last.
-    pub(crate) poll: u64,
+    /// Time and events of each problem since it was first seen.
+    pub totals: Totals,
+    /// Its owner, or why it is unknown.
+    pub owner: Owner,
+    /// The peer behind address translation on this host, where it is another one.
+    pub real_peer: Option<SocketAddr>,
+    /// When it was first seen.
+    pub first_seen: WallMicros,
+    /// Its recent past, oldest first; empty unless asked for.
+    pub history: VecDeque<HistoryPoint>,
 }
 
 impl LiveConnection {
     /// Takes over a later snapshot; what does not change in a connection's life is kept.
     pub(crate) fn update(&mut self, later: &Snapshot) {
         let s = &mut self.snapshot;
-        s.tuple = later.tuple;
         s.at = later.at;
         s.closed = later.closed;
-        s.owner = later.owner;
+        if later.stats.state != TcpState::Established {
+            // Only whoever closes or shuts it down changes what is known of its opener.
+            s.owner = later.owner;
+        }
         s.stats = later.stats;
         s.sends = later.sends;
         s.receives = later.receives;
@@ -113,6 +126,11 @@ impl LiveConnection {
     }
 }
 
+/// The part of a connection that a quiet interval touches: from the snapshot's id, behind what
+/// never changes, to the times of the problems, of which the first.
+const HOT: Range<usize> = offset_of!(Snapshot, id)
+    ..offset_of!(LiveConnection, totals) + offset_of!(Totals, problem_time) + 8;
+
 /// What tells connections apart while they live: the cookie is unique since boot, on old
 /// kernels only within its network namespace. A host would have to open 2^32 sockets for
 /// two keys to be equal.
@@ -132,98 +150,50 @@ pub(crate) struct Connections {
     slots: Slots,
     free: Vec<u32>,
     index: FxHashMap<Key, u32>,
+    near: Near,
     expected: VecDeque<(Key, u32)>,
 }
 
-/// Slots by the thousand: growing moves nothing, and each chunk asks for huge pages, since
-/// page walks would cost as much as the work at 100,000 connections.
-#[derive(Default)]
-struct Slots {
-    chunks: Vec<Vec<Option<LiveConnection>>>,
-}
-
-/// Slots in a chunk.
-const CHUNK: usize = 4_096;
-
-impl Slots {
-    fn get(&self, slot: u32) -> Option<&Option<LiveConnection>> {
-        let slot = slot as usize;
-        self.chunks.get(slot / CHUNK)?.get(slot % CHUNK)
-    }
-
-    fn get_mut(&mut self, slot: u32) -> Option<&mut Option<LiveConnection>> {
-        let slot = slot as usize;
-        self.chunks.get_mut(slot / CHUNK)?.get_mut(slot % CHUNK)
-    }
-
-    /// Adds a slot and gives its number.
-    fn push(&mut self, connection: Option<LiveConnection>) -> u32 {
-        if self.chunks.last().is_none_or(|c| c.len() == CHUNK) {
-            let mut chunk = Vec::with_capacity(CHUNK);
-            // The first chunk serves hosts with few connections: it takes pages as needed.
-            if !self.chunks.is_empty() {
-                use_huge_pages(&mut chunk);
-            }
-            self.chunks.push(chunk);
-        }
-        let full = (self.chunks.len() - 1) * CHUNK;
-        let last = self.chunks.last_mut().expect("a chunk was just added");
-        last.push(connection);
-        (full + last.len() - 1) as u32
-    }
-}
-
-/// Asks for huge pages under the whole capacity of `chunk`; without them it works as well.
-fn use_huge_pages<T>(chunk: &mut Vec<T>) {
-    const HUGE: usize = 2 << 20;
-    let begin = (chunk.as_mut_ptr() as usize).next_multiple_of(HUGE);
-    let end = (chunk.as_mut_ptr() as usize + chunk.capacity() * size_of::<T>()) & !(HUGE - 1);
-    if begin < end {
-        // SAFETY: the range lies within the chunk's allocation; the advice changes no byte.
-        let _ = unsafe {
-            rustix::mm::madvise(
-                std::ptr::with_exposed_provenance_mut(begin),
-                end - begin,
-                rustix::mm::Advice::LinuxHugepage,
-            )
-        };
-    }
-}
-
-/// Has the processor fetch a connection that is needed soon, but for the times and events of
-/// the problems, of which a quiet interval touches only the first: a fetch of what is not
-/// needed costs as much as one of what is.
+/// Has the processor fetch what lies there.
 #[inline]
-fn prefetch(connection: &Option<LiveConnection>) {
+fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        use std::mem::offset_of;
-        // The connection begins where the option does, as its niche is inside; were that to
-        // change, the wrong bytes would be fetched and nothing else happen.
-        let start = std::ptr::from_ref(connection).cast::<u8>();
-        let first = offset_of!(LiveConnection, totals) + offset_of!(Totals, problem_time);
-        let cold = first + 64..first + size_of::<[[u64; Problem::ALL.len()]; 2]>();
-        for line in (0..size_of::<LiveConnection>()).step_by(64) {
-            if !cold.contains(&line) || !cold.contains(&(line + 64)) {
-                // SAFETY: a prefetch changes nothing and cannot fault.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line).cast()) };
-            }
-        }
+        // SAFETY: a prefetch changes nothing and cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = connection;
+    let _ = address;
+}
+
+/// Has the processor fetch what a quiet interval touches of a connection that is needed soon:
+/// a fetch of what is not needed costs as much as one of what is.
+#[inline]
+fn prefetch_hot(connection: &Option<LiveConnection>) {
+    // The connection begins where the option does, as its niche is inside; were that to
+    // change, the wrong bytes would be fetched and nothing else happen.
+    let start = ptr::from_ref(connection).cast::<u8>();
+    for line in HOT.step_by(64) {
+        prefetch(start.wrapping_add(line));
+    }
+    prefetch(start.wrapping_add(HOT.end - 1));
 }
 
 impl Connections {
+    /// That connection will be expected soon.
+    pub(crate) fn announce(&mut self, netns: u32, cookie: u64) {
+        self.near.prefetch(key(netns, cookie));
+    }
+
     /// That connection will be asked for soon.
     pub(crate) fn expect(&mut self, netns: u32, cookie: u64) {
         let key = key(netns, cookie);
-        if let Some(slot) = self.index.get(&key)
-            && let Some(connection) = self.slots.get(*slot)
+        if let Some(slot) = self.near.guess(key)
+            && let Some(connection) = self.slots.get(slot)
         {
-            prefetch(connection);
-            self.expected.push_back((key, *slot));
+            prefetch_hot(connection);
+            self.expected.push_back((key, slot));
         }
     }
 
@@ -259,6 +229,14 @@ impl Connections {
             None => self.slots.push(Some(connection)),
         };
         self.index.insert(key, slot);
+        if self.near.is_small_for(self.index.len()) {
+            self.near.grow(self.index.len());
+            for (key, slot) in &self.index {
+                self.near.put(*key, *slot);
+            }
+        } else {
+            self.near.put(key, slot);
+        }
         slot
     }
 
@@ -278,25 +256,22 @@ impl Connections {
 
     /// All of them, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &LiveConnection> {
-        self.slots.chunks.iter().flatten().flatten()
+        self.slots.iter().flatten()
     }
 
     /// All of them, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut LiveConnection> {
-        self.slots.chunks.iter_mut().flatten().flatten()
+        self.slots.iter_mut().flatten()
     }
 
     /// How many slots there are, in use or not; never fewer than before.
     pub(crate) fn places(&self) -> u32 {
-        let Some(last) = self.slots.chunks.last() else {
-            return 0;
-        };
-        ((self.slots.chunks.len() - 1) * CHUNK + last.len()) as u32
+        self.slots.len()
     }
 
     /// The slots in use.
     pub(crate) fn slots(&self) -> Vec<u32> {
-        (0..(self.slots.chunks.len() * CHUNK) as u32)
+        (0..self.slots.len())
             .filter(|s| self.slots.get(*s).is_some_and(Option::is_some))
             .collect()
     }

@@ -5,10 +5,11 @@
 use crate::farm::Farm;
 use crate::{children_cpu, median, own_cpu};
 use slowpath_agent::{Agent, Config};
-use slowpath_model::Snapshot;
+use slowpath_model::{Micros, Snapshot};
 use slowpath_observe::bpf::{BpfTier, Options};
 use std::error::Error;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Nanoseconds of CPU a socket, medians over the rounds.
@@ -35,15 +36,9 @@ pub fn measure(sockets: usize, rounds: usize) -> Result<PollCost, Box<dyn Error>
     let mut farm = Farm::plant(sockets)?;
     let sockets = farm.sockets();
     let log = tempfile::tempdir()?;
-    let area = sockets as u32 + 1_000;
-    let mut agent = Agent::start(Config {
-        log: Some(log.path().to_owned()),
-        area,
-        verdicts: false,
-        ..Config::default()
-    })?;
+    let mut agent = start(sockets, log.path())?;
     let options = Options {
-        area,
+        area: area(sockets),
         notes: 2 * sockets as u32,
         ..Options::default()
     };
@@ -52,22 +47,15 @@ pub fn measure(sockets: usize, rounds: usize) -> Result<PollCost, Box<dyn Error>
         walk: true,
         ..options
     })?;
-    // The first polls meet every socket for the first time.
-    agent.poll()?;
+    meet_all(&mut agent, sockets)?;
     let mut seen = 0;
     collector.poll(&mut |s: &Snapshot| seen += s.stats.segments_in)?;
     walker.poll(&mut |s: &Snapshot| seen += s.stats.segments_in)?;
 
     let mut samples: [Vec<f64>; 4] = Default::default();
-    let a_socket = |cost: slowpath_model::Micros| cost.0 as f64 * 1e3 / sockets as f64;
+    let a_socket = |cost: Micros| cost.0 as f64 * 1e3 / sockets as f64;
     for round in 0..rounds {
-        farm.move_data()?;
-        let before = own_cpu();
-        let report = agent.poll()?;
-        samples[0].push(a_socket(own_cpu().saturating_sub(before)));
-        if (report.emitted as usize) < sockets / 2 {
-            return Err(format!("{} of {sockets} sockets emitted", report.emitted).into());
-        }
+        samples[0].push(agent_poll(&mut agent, &mut farm)?);
         farm.move_data()?;
         let before = own_cpu();
         collector.poll(&mut |s: &Snapshot| seen += s.stats.segments_in)?;
@@ -102,4 +90,55 @@ pub fn measure(sockets: usize, rounds: usize) -> Result<PollCost, Box<dyn Error>
         walk,
         ss,
     })
+}
+
+/// Nanoseconds of CPU a socket of each of `rounds` polls of the agent, with no other tier
+/// loaded: for profiles, and to compare two builds in turns.
+///
+/// # Errors
+/// If the sockets or BPF cannot be had.
+pub fn agent_alone(sockets: usize, rounds: usize) -> Result<Vec<f64>, Box<dyn Error>> {
+    let mut farm = Farm::plant(sockets)?;
+    let log = tempfile::tempdir()?;
+    let mut agent = start(farm.sockets(), log.path())?;
+    meet_all(&mut agent, farm.sockets())?;
+    let samples = (0..rounds).map(|_| agent_poll(&mut agent, &mut farm));
+    let samples = samples.collect();
+    agent.finish();
+    samples
+}
+
+/// The first poll meets every socket for the first time; the next ones ask conntrack for each,
+/// so many in one (`MAX_ASKED` of the agent).
+fn meet_all(agent: &mut Agent, sockets: usize) -> Result<(), Box<dyn Error>> {
+    for _ in 0..1 + sockets.div_ceil(1_024) {
+        agent.poll()?;
+    }
+    Ok(())
+}
+
+fn area(sockets: usize) -> u32 {
+    sockets as u32 + 1_000
+}
+
+fn start(sockets: usize, log: &Path) -> Result<Agent, Box<dyn Error>> {
+    Ok(Agent::start(Config {
+        log: Some(log.to_owned()),
+        area: area(sockets),
+        verdicts: false,
+        ..Config::default()
+    })?)
+}
+
+/// Nanoseconds of CPU a socket of one poll, half the sockets having moved data.
+fn agent_poll(agent: &mut Agent, farm: &mut Farm) -> Result<f64, Box<dyn Error>> {
+    let sockets = farm.sockets();
+    farm.move_data()?;
+    let before = own_cpu();
+    let report = agent.poll()?;
+    let cost = own_cpu().saturating_sub(before);
+    if (report.emitted as usize) < sockets / 2 {
+        return Err(format!("{} of {sockets} sockets emitted", report.emitted).into());
+    }
+    Ok(cost.0 as f64 * 1e3 / sockets as f64)
 }

@@ -307,12 +307,18 @@ pub struct TcpStats {
 }
 
 /// One connection at one moment.
+///
+/// The fields lie in this order: what never changes comes first, the agent's polls need not
+/// touch it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(C)]
 pub struct Snapshot {
-    /// Which connection.
-    pub id: ConnectionId,
     /// Its addresses.
     pub tuple: FourTuple,
+    /// What the eyes know of its owner; the agent knows more.
+    pub owner: Option<Claim>,
+    /// Which connection.
+    pub id: ConnectionId,
     /// When the statistics were read.
     pub at: MonoNanos,
     /// Which end opened it.
@@ -321,8 +327,6 @@ pub struct Snapshot {
     pub closed: bool,
     /// Which tier saw it.
     pub tier: Tier,
-    /// What the eyes know of its owner; the agent knows more.
-    pub owner: Option<Claim>,
     /// What TCP says.
     pub stats: TcpStats,
     /// Calls that sent, where the tier sees them.

@@ -77,6 +77,11 @@ pub struct PollReport {
 
 /// Who takes the snapshots of a poll.
 pub trait Sink {
+    /// The connection with this cookie in this namespace will be expected soon.
+    fn announce(&mut self, netns: u32, cookie: u64) {
+        let _ = (netns, cookie);
+    }
+
     /// The connection with this cookie in this namespace comes a few snapshots later.
     fn expect(&mut self, netns: u32, cookie: u64) {
         let _ = (netns, cookie);

@@ -325,7 +325,13 @@ pub(crate) struct Context {
 
 impl Context {
     fn jiffies(&self, n: u32) -> Micros {
-        Micros(u64::from(n) * 1_000_000 / u64::from(self.hz.max(1)))
+        // The usual frequencies: the compiler divides by multiplying.
+        Micros(match (u64::from(n) * 1_000_000, self.hz) {
+            (n, 1000) => n / 1000,
+            (n, 250) => n / 250,
+            (n, 100) => n / 100,
+            (n, hz) => n / u64::from(hz.max(1)),
+        })
     }
 }
 
@@ -347,15 +353,21 @@ impl Calls {
     /// `at` and `at_jiffies` name one moment.
     fn stats(&self, at: MonoNanos, at_jiffies: u64, hz: u32) -> CallStats {
         let some = self.count > 0;
-        let ago = u128::from(at_jiffies.saturating_sub(self.last_jiffies)) * 1_000_000_000
-            / u128::from(hz.max(1));
+        // At most the age of the host: a century in nanoseconds is below 2^62.
+        let ago = at_jiffies.saturating_sub(self.last_jiffies);
+        let ago = match hz {
+            1000 => ago.saturating_mul(1_000_000),
+            250 => ago.saturating_mul(4_000_000),
+            100 => ago.saturating_mul(10_000_000),
+            hz => ago.saturating_mul(1_000_000_000) / u64::from(hz.max(1)),
+        };
         CallStats {
             count: self.count,
             bytes: self.bytes,
             min: some.then_some(self.min),
             max: some.then_some(self.max),
             histogram: self.histogram,
-            last: some.then(|| MonoNanos(at.0.saturating_sub(ago as u64))),
+            last: some.then(|| MonoNanos(at.0.saturating_sub(ago))),
         }
     }
 }

@@ -3,7 +3,9 @@
 
 use serde_json::json;
 use slowpath_agent::TierChoice;
-use slowpath_bench::{budget, events, farm, loss, namespaces, polls, transactions};
+use slowpath_bench::{
+    budget, events, farm, loss, median, median_within, namespaces, polls, transactions,
+};
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,6 +27,10 @@ fn main() -> ExitCode {
             Err(_) => Err("bench-poll namespaces ROUNDS".into()),
         },
         [transactions::ARGUMENT] => transactions::child().map_err(Into::into),
+        ["events", rounds] => match rounds.parse() {
+            Ok(rounds) => event_costs(rounds).map(drop),
+            Err(_) => Err("bench-poll events ROUNDS".into()),
+        },
         ["loss", pairs] => match pairs.parse() {
             Ok(pairs) => losses(pairs).map(drop),
             Err(_) => Err("bench-poll loss PAIRS".into()),
@@ -33,9 +39,13 @@ fn main() -> ExitCode {
             (Ok(sockets), Ok(rounds)) => polls::measure(sockets, rounds).map(|c| print_polls(&c)),
             _ => Err("bench-poll polls SOCKETS ROUNDS".into()),
         },
+        ["agent", sockets, rounds] => match (sockets.parse(), rounds.parse()) {
+            (Ok(sockets), Ok(rounds)) => agent_alone(sockets, rounds),
+            _ => Err("bench-poll agent SOCKETS ROUNDS".into()),
+        },
         [] => bench(false),
         ["--quick"] => bench(true),
-        _ => Err("usage: bench-poll [--quick | polls SOCKETS ROUNDS | loss PAIRS | namespaces ROUNDS | budget SOCKETS SECONDS]".into()),
+        _ => Err("usage: bench-poll [--quick | polls SOCKETS ROUNDS | agent SOCKETS ROUNDS | events ROUNDS | loss PAIRS | namespaces ROUNDS | budget SOCKETS SECONDS]".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,11 +58,7 @@ fn main() -> ExitCode {
 
 fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
     let rounds = if quick { 7 } else { 25 };
-    let event = events::measure(if quick { 3 } else { 9 })?;
-    println!(
-        "events: call {:.0} ns (bare {:.0}), segment {:.0} ns (bare {:.0}); kernel's own run-time statistics, their cost included",
-        event.call, event.call_bare, event.segment, event.segment_bare
-    );
+    let event = event_costs(if quick { 3 } else { 9 })?;
     let pairs = if quick { 5 } else { 15 };
     let [pinned, free, many] = losses(pairs)?;
     let ten = polls::measure(10_000, rounds)?;
@@ -104,6 +110,15 @@ fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn event_costs(rounds: usize) -> Result<events::EventCost, Box<dyn Error>> {
+    let event = events::measure(rounds)?;
+    println!(
+        "events: call {:.0} ns (bare {:.0}), segment {:.0} ns (bare {:.0}); kernel's own run-time statistics, their cost included",
+        event.call, event.call_bare, event.segment, event.segment_bare
+    );
+    Ok(event)
+}
+
 /// `bench-poll budget SOCKETS SECONDS [inet-diag]`.
 fn budget_only(sockets: &str, seconds: &str, rest: &[&str]) -> Result<(), Box<dyn Error>> {
     let tier = match rest {
@@ -142,6 +157,17 @@ fn ratios(rounds: usize) -> Result<[f64; 2], Box<dyn Error>> {
         "50 namespaces, 40 of them empty, 10,000 sockets: {bpf:.2} times the cost of one (inet_diag {inet_diag:.2})"
     );
     Ok([bpf, inet_diag])
+}
+
+/// Median and spread of the agent's own cost.
+fn agent_alone(sockets: usize, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let samples = polls::agent_alone(sockets, rounds)?;
+    let (low, high) = median_within(samples.clone());
+    println!(
+        "{sockets} sockets, half changed, nothing else watching: agent {:.0} ns a socket (median; 95 %: {low:.0} to {high:.0})",
+        median(samples)
+    );
+    Ok(())
 }
 
 fn print_polls(cost: &polls::PollCost) {

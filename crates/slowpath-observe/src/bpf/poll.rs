@@ -18,8 +18,10 @@ const MAX_PASSES: u32 = 64;
 /// have been read.
 const BATCH: u32 = 512;
 
-/// How many snapshots before its own a connection is announced.
-const AHEAD: usize = 4;
+/// How many snapshots before its own a connection is announced, and how many before expected:
+/// each time who takes them can have the processor fetch something, first where to look.
+const ANNOUNCED: usize = 8;
+const EXPECTED: usize = 4;
 
 impl BpfTier {
     /// One poll: hands each changed connection, then each closed one, to `sink`.
@@ -280,8 +282,17 @@ impl BpfTier {
         report.emitted += u64::from(shared.area_used);
         // SAFETY: the kernel writes to the area only in `walk` and `collect`.
         let records = unsafe { self.area.values(shared.area_used as usize) };
+        for first in records.iter().take(ANNOUNCED) {
+            sink.announce(first.netns, first.cookie);
+        }
+        for first in records.iter().take(EXPECTED) {
+            sink.expect(first.netns, first.cookie);
+        }
         for (i, record) in records.iter().enumerate() {
-            if let Some(later) = records.get(i + AHEAD) {
+            if let Some(later) = records.get(i + ANNOUNCED) {
+                sink.announce(later.netns, later.cookie);
+            }
+            if let Some(later) = records.get(i + EXPECTED) {
                 sink.expect(later.netns, later.cookie);
             }
             if record.flags & RECORD_BUSY != 0 && self.carried.len() < self.note_entries as usize {

@@ -133,6 +133,10 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup; /* since 5.15 */
 };
 
+struct timespec64 {
+	s64 tv_sec;
+};
+
 struct list_head {
 	struct list_head *next;
 };

@@ -48,8 +48,8 @@ static __always_inline struct sock *sock_of(u64 sk)
 	return bpf_rdonly_cast((void *)sk, bpf_core_type_id_kernel(struct sock));
 }
 
-/* One field of each cache line that `fill` reads. */
-static __always_inline u64 touch(u64 address)
+/* One field of each cache line that `fill` reads, as the structures lie in Linux 6.18. */
+static __always_inline u64 touch_socket(u64 address)
 {
 	struct tcp_sock *tp = tcp_of(address);
 	struct sock *sk = sock_of(address);
@@ -61,20 +61,43 @@ static __always_inline u64 touch(u64 address)
 	sum += sk->sk_sndbuf;
 	sum += sk->sk_wmem_queued;
 	sum += sk->sk_pacing_rate;
+	sum += tp->inet_conn.icsk_inet.inet_sport;
 	sum += tp->inet_conn.icsk_rto;
 	sum += tp->inet_conn.icsk_backoff;
-	sum += tp->snd_wnd;
 	sum += tp->copied_seq;
+	sum += tp->snd_ssthresh;
+	sum += BPF_CORE_READ_BITFIELD(tp, rate_app_limited);
 	sum += tp->segs_out;
 	sum += tp->write_seq;
 	sum += tp->rcv_nxt;
-	sum += tp->rcv_wnd;
 	sum += tp->bytes_received;
 	sum += tp->bytes_acked;
 	sum += tp->dsack_dups;
 	sum += tp->reord_seen;
 	sum += tp->total_retrans;
 	sum += tp->rcv_ooopack;
+	return sum;
+}
+
+/* What is copied of the storage lies in so many cache lines, a few bytes past the first's start. */
+#define STORAGE_LINES ((offsetof(struct connection, waits) + 63) / 64)
+
+/* A type of the kernel's that begins with a number serves to read any word. */
+static __always_inline u64 word_at(u64 address)
+{
+	struct timespec64 *word =
+		bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct timespec64));
+
+	return word->tv_sec;
+}
+
+static __always_inline u64 touch_storage(u64 address)
+{
+	u64 sum = 0;
+
+#pragma unroll
+	for (u32 i = 0; i < STORAGE_LINES; i++)
+		sum += word_at(address + i * 64);
 	return sum;
 }
 
@@ -94,7 +117,7 @@ static long collect_one(u32 i, struct pass *pass)
 	if (!note)
 		return 1;
 	if (ahead)
-		pass->touched += touch(ahead->sk);
+		pass->touched += touch_socket(ahead->sk) + touch_storage(ahead->connection);
 	address = note->sk;
 	connection = note->connection;
 	cookie = note->cookie;
