@@ -22,24 +22,10 @@ pub const OTHER: &str = "other";
 
 /// Upper bounds of the buckets of [`Accounts::rtt`]: from a rack to a satellite and past
 /// it, a factor of two to two and a half apart.
-pub const RTT_BOUNDS: [Micros; 16] = [
-    Micros(50),
-    Micros(100),
-    Micros(250),
-    Micros(500),
-    Micros(1_000),
-    Micros(2_500),
-    Micros(5_000),
-    Micros(10_000),
-    Micros(25_000),
-    Micros(50_000),
-    Micros(100_000),
-    Micros(250_000),
-    Micros(500_000),
-    Micros(1_000_000),
-    Micros(2_500_000),
-    Micros(5_000_000),
-];
+pub const RTT_BOUNDS: [Micros; 16] = Micros::each([
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000,
+]);
 
 /// Durations by size.
 #[derive(Clone, Debug, PartialEq, Eq)]

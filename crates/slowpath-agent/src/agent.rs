@@ -13,13 +13,16 @@ use crate::owners::{OwnerOptions, Owners};
 use crate::pace::{Pace, Work};
 use crate::summaries::{TURN, Turns};
 use slowpath_diagnose::Thresholds;
-use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, Tier, WallMicros};
-use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
+use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, ProblemSet, Tier, WallMicros};
+use slowpath_observe::{Call, Feature, FeatureState, ProgramCost, boot_id, bpf, monotonic};
 use slowpath_store::{CpuShare, HostIdentity, LogWriter, Retention, WriterStatus};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The feature that owners come from.
+const LOOK: &str = "owner";
 
 /// How often connections that no poll meets are looked for, coverage recorded and, without
 /// a CPU budget, summaries of living connections saved; under one they are saved in turns.
@@ -143,6 +146,8 @@ pub struct FinishReport {
 pub struct Agent {
     eyes: Eyes,
     capabilities: Capabilities,
+    /// The feature that owners come from, as it was before a look failed.
+    before_failure: Option<Feature>,
     book: Book,
     interval: Duration,
     random: fastrand::Rng,
@@ -222,6 +227,7 @@ impl Agent {
         Ok(Agent {
             eyes,
             capabilities,
+            before_failure: None,
             book,
             interval: config.interval,
             random: config
@@ -306,13 +312,15 @@ impl Agent {
         }
         let looks_from = self.next_looks[usize::from(!self.book.owners_wanted())];
         if now >= looks_from && self.may(Work::Owners, now) {
-            let cost = self.look(now)?;
+            let cost = self.look(now);
             self.did(Work::Owners, now, cost);
             work += cost;
         }
         if self.may(Work::Listeners, now) {
             let before = process_cpu();
-            for interval in self.listeners.round(&mut self.eyes, now, wall)? {
+            let owners = &mut self.book.owners;
+            let round = self.listeners.round(&mut self.eyes, owners, (now, wall))?;
+            for interval in round {
                 self.book.log_listener(&interval);
             }
             let cost = process_cpu().saturating_sub(before);
@@ -422,13 +430,37 @@ impl Agent {
     }
 
     /// Looks at who holds which socket, and leaves time until the next look; gives the cost.
-    fn look(&mut self, now: MonoNanos) -> Result<Micros, PollError> {
+    /// A look that fails is a feature that is missing until the next one.
+    fn look(&mut self, now: MonoNanos) -> Micros {
         let before = process_cpu();
         let looked = self.book.look(&mut self.eyes);
         let cost = process_cpu().saturating_sub(before);
         self.next_looks =
             LOOK_SHARE.map(|share| now + OWNER_ROUNDS.max(Micros(cost.0.saturating_mul(share))));
-        looked.map(|()| cost)
+        match looked {
+            Ok(()) => {
+                if let Some(feature) = self.before_failure.take() {
+                    self.capabilities.set(feature);
+                }
+            }
+            Err(error) => {
+                let feature = self.capabilities.features.iter().find(|f| f.name == LOOK);
+                let feature = feature.cloned().unwrap_or(Feature {
+                    name: LOOK,
+                    measures: "which process holds which socket",
+                    state: FeatureState::Active,
+                    serves: ProblemSet::EMPTY,
+                });
+                self.capabilities.set(Feature {
+                    state: FeatureState::Missing {
+                        reason: error.to_string(),
+                    },
+                    ..feature.clone()
+                });
+                self.before_failure.get_or_insert(feature);
+            }
+        }
+        cost
     }
 
     fn record_coverage(&mut self, now: MonoNanos) {

@@ -49,7 +49,7 @@ pub(crate) struct Book {
     /// Until when the connection that comes next had not changed, where the eyes know.
     unchanged: Option<MonoNanos>,
     owners_wanted: bool,
-    owners: Owners,
+    pub(crate) owners: Owners,
     /// Who asks for the peers behind address translation.
     pub(crate) peers: Peers,
     /// Connections that closed without a known owner since they were last counted.
@@ -450,7 +450,11 @@ impl Book {
             accounts.listen(interval);
         }
         if let Some(log) = &mut self.log {
-            log.listener(interval);
+            let owner = self.owners.for_log(&interval.owner);
+            log.listener(&ListenerInterval {
+                owner,
+                ..interval.clone()
+            });
         }
     }
 

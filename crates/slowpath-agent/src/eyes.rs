@@ -3,9 +3,8 @@
 
 use crate::budget::attention::Change;
 use crate::listeners::Walk;
-use crate::owners::descriptors;
 use rustc_hash::FxHashMap;
-use slowpath_model::{LossCounters, MonoNanos, Owner, Problem, ProblemSet, Snapshot, Tier};
+use slowpath_model::{LossCounters, MonoNanos, Problem, ProblemSet, Snapshot, Tier};
 use slowpath_observe::bpf::{self, BpfTier};
 use slowpath_observe::inet_diag::{self, Elsewhere, InetDiag};
 use slowpath_observe::{Call, Feature, FeatureState, PollReport, ProgramCost, Sink, monotonic};
@@ -83,6 +82,9 @@ pub enum PollError {
     /// The inet_diag tier's reason.
     #[error("dumping sockets over netlink: {0}")]
     InetDiag(#[from] inet_diag::PollError),
+    /// The processes could not be listed.
+    #[error("listing processes in /proc: {0}")]
+    Processes(#[source] std::io::Error),
 }
 
 pub(crate) enum Eyes {
@@ -92,6 +94,8 @@ pub(crate) enum Eyes {
         elsewhere: Box<Elsewhere>,
         out: Vec<Snapshot>,
         inodes: FxHashMap<u64, u32>,
+        /// Those of the listening sockets, as of the latest walk.
+        listening: FxHashMap<u64, u32>,
     },
 }
 
@@ -179,6 +183,7 @@ impl Eyes {
                     elsewhere: Box::new(Elsewhere::new(options)),
                     out: Vec::new(),
                     inodes: FxHashMap::default(),
+                    listening: FxHashMap::default(),
                 };
                 Ok((eyes, capabilities))
             }
@@ -197,6 +202,7 @@ impl Eyes {
                 elsewhere,
                 out,
                 inodes,
+                ..
             } => {
                 let at: MonoNanos = monotonic();
                 out.clear();
@@ -235,40 +241,19 @@ impl Eyes {
         match self {
             Eyes::Bpf(tier) => Ok(tier.listeners(all)?.map(|round| Walk::of(round, None))),
             Eyes::InetDiag {
-                tier, elsewhere, ..
+                tier,
+                elsewhere,
+                listening,
+                ..
             } => {
                 let (round, counters) = tier.listeners()?;
                 let mut walk = Walk::of(round, counters);
                 elsewhere.listeners(|round, counters| walk.add(round, counters));
-                Ok(Some(walk))
-            }
-        }
-    }
-
-    /// Tells who holds the listeners `wanted`: cookies, and inode numbers where the tier
-    /// knows them.
-    pub(crate) fn listener_holders(
-        &mut self,
-        wanted: &FxHashMap<u64, Option<u32>>,
-        mut sink: impl FnMut(u64, Owner),
-    ) -> Result<(), PollError> {
-        match self {
-            Eyes::Bpf(tier) => Ok(tier.listener_holders(|cookie, owner| {
-                if wanted.contains_key(&cookie) {
-                    sink(cookie, owner);
-                }
-            })?),
-            Eyes::InetDiag { .. } => {
-                let inodes: FxHashMap<u32, u64> = wanted
-                    .iter()
-                    .filter_map(|(cookie, inode)| Some(((*inode)?, *cookie)))
+                let seen = walk.sightings.iter().filter(|s| !s.snapshot.closed);
+                *listening = seen
+                    .filter_map(|s| Some((s.snapshot.id.cookie, s.inode?)))
                     .collect();
-                for (inode, holder) in descriptors::look(&inodes).held {
-                    if let Some(cookie) = inodes.get(&inode) {
-                        sink(*cookie, Owner::named(holder.pid, &holder.command()));
-                    }
-                }
-                Ok(())
+                Ok(Some(walk))
             }
         }
     }

@@ -7,6 +7,7 @@
 //! listeners, and again if they moved in between.
 
 use crate::eyes::{Eyes, PollError};
+use crate::owners::Owners;
 use rustc_hash::{FxHashMap, FxHashSet};
 use slowpath_diagnose::{ListenRound, ListenerPair, judge_listeners};
 use slowpath_model::{
@@ -21,12 +22,8 @@ const ROUNDS: Micros = Micros(1_000_000);
 const RESTS: u64 = 100;
 /// All of them are looked at, whether they have something to show or not, this often.
 const FULL_ROUNDS: Micros = Micros(60_000_000);
-/// Holders of a listener that has a problem are looked for this often at most.
-const OWNER_ROUNDS: Micros = Micros(10_000_000);
 /// Listeners kept; further ones are counted as lost.
 const MAX_LISTENERS: usize = 65_536;
-/// Holders of one listener that are kept.
-const MAX_HOLDERS: usize = 64;
 /// How often a round is repeated because counters moved meanwhile.
 const RETRIES: u32 = 4;
 
@@ -38,10 +35,10 @@ pub struct LiveListener {
     /// Its namespace's settings.
     pub settings: ListenSettings,
     /// A process that holds it: the one that called `listen`, if it still does, else that
-    /// with the lowest pid. Looked for when the listener has a problem; before that, the
-    /// one that called `listen`, where that was seen.
+    /// with the lowest pid; as of the latest look once the listener has a problem, before
+    /// that the one that called `listen`, where that was seen.
     pub owner: Owner,
-    /// Processes that hold it, at most 64; empty if they were not looked for.
+    /// Processes that hold it, at most 64; empty as long as it has had no problem.
     pub holders: Vec<Owner>,
     /// The verdict on the latest round, if there was anything to say.
     pub latest: Option<ListenerVerdict>,
@@ -51,8 +48,6 @@ pub struct LiveListener {
     pub syn_overflows: Overflows,
     /// When it was first seen.
     pub first_seen: WallMicros,
-    owners_sought: Option<MonoNanos>,
-    inode: Option<u32>,
     round: u64,
 }
 
@@ -79,8 +74,6 @@ impl LiveListener {
             accept_overflows: Overflows::default(),
             syn_overflows: Overflows::default(),
             first_seen: wall,
-            owners_sought: None,
-            inode: None,
             round: 0,
         }
     }
@@ -191,8 +184,8 @@ impl Listeners {
     pub(crate) fn round(
         &mut self,
         eyes: &mut Eyes,
-        now: MonoNanos,
-        wall: WallMicros,
+        owners: &mut Owners,
+        (now, wall): (MonoNanos, WallMicros),
     ) -> Result<Vec<ListenerInterval>, PollError> {
         self.closed.clear();
         if now < self.next {
@@ -229,7 +222,7 @@ impl Listeners {
             }
         }
         self.previous = now;
-        self.find_owners(eyes, now, &mut logged)?;
+        self.name_holders(owners, &mut logged);
         Ok(logged)
     }
 
@@ -365,7 +358,6 @@ impl Listeners {
             }
             None => LiveListener::new(snapshot.clone(), sighting.settings, wall),
         };
-        listener.inode = sighting.inode;
         listener.settings = sighting.settings;
         listener.round = self.round;
         if snapshot.closed {
@@ -384,49 +376,21 @@ impl Listeners {
         self.counters.retain(|(netns, _), _| used.contains(netns));
     }
 
-    /// Looks for the holders of listeners that have a problem now.
-    fn find_owners(
-        &mut self,
-        eyes: &mut Eyes,
-        now: MonoNanos,
-        logged: &mut [ListenerInterval],
-    ) -> Result<(), PollError> {
-        let due = |l: &LiveListener| {
-            l.latest.is_some()
-                && l.owners_sought
-                    .is_none_or(|sought| now >= sought + OWNER_ROUNDS)
-        };
-        let wanted: FxHashMap<u64, Option<u32>> = self
-            .judged
-            .iter()
-            .filter_map(|key| self.known.get(key))
-            .filter(|l| due(l))
-            .map(|l| (l.snapshot.id.cookie, l.inode))
-            .collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let mut found: FxHashMap<u64, Vec<Owner>> = FxHashMap::default();
-        eyes.listener_holders(&wanted, |cookie, owner| {
-            let holders = found.entry(cookie).or_default();
-            if holders.len() < MAX_HOLDERS && !holders.contains(&owner) {
-                holders.push(owner);
-            }
-        })?;
+    /// Names the holders of listeners that have a problem now, as of the latest look.
+    fn name_holders(&mut self, owners: &mut Owners, logged: &mut [ListenerInterval]) {
         for key in &self.judged {
-            let Some(listener) = self.known.get_mut(key).filter(|l| due(l)) else {
+            let Some(listener) = self.known.get_mut(key) else {
                 continue;
             };
-            listener.owners_sought = Some(now);
-            let Some(mut holders) = found.remove(&listener.snapshot.id.cookie) else {
-                continue;
-            };
+            let snapshot = &listener.snapshot;
+            let mut holders = owners.holding(snapshot.id.cookie, snapshot.local);
             holders.sort_by_key(Owner::pid);
-            let opener = listener.snapshot.opener.as_ref().and_then(Owner::pid);
+            let opener = snapshot.opener.as_ref().and_then(Owner::pid);
             let opens = |o: &&Owner| opener.is_some() && o.pid() == opener;
-            if let Some(owner) = holders.iter().find(opens).or(holders.first()) {
-                listener.owner = owner.clone();
-            }
+            let Some(owner) = holders.iter().find(opens).or(holders.first()) else {
+                continue;
+            };
+            listener.owner = owner.clone();
             listener.holders = holders;
             for interval in logged.iter_mut() {
                 if interval.listener == listener.snapshot.id {
@@ -434,7 +398,6 @@ impl Listeners {
                 }
             }
         }
-        Ok(())
     }
 
     /// Those that live and those that closed in the latest round.

@@ -27,8 +27,8 @@ pub use listener::{
     ListenerVerdict,
 };
 pub use owner::{
-    Cgroup, CgroupSource, Claim, Container, Holder, Owner, Ownership, Process, ProcessStart,
-    UnknownOwner, UnknownOwners,
+    Cgroup, CgroupSource, Claim, Closer, Container, Holder, Owner, Ownership, Process,
+    ProcessStart, UnknownOwner, UnknownOwners,
 };
 pub use problem::{Deltas, Finding, IntervalVerdict, Problem, ProblemSet, Share, Stage, Standing};
 pub use record::{ConnectionSummary, Coverage, LossCounters, ProblemInterval};

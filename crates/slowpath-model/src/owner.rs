@@ -232,8 +232,9 @@ reasons! {
     NotAccepted = "not_accepted", "no process has accepted it yet";
     /// It was closed before a look, and nobody was seen opening it.
     ClosedBeforeLooked = "closed_before_looked", "closed before a look at who holds it";
-    /// Another process than its opener closed it, before a look.
-    HandedOn = "handed_on", "its opener passed it on, and it was closed before a look";
+    /// Another process than its opener, or than the one that the last look named, closed it
+    /// before a look.
+    HandedOn = "handed_on", "passed on, and closed before a look";
     /// Several processes hold it and none of them opened it.
     HeldBySeveral = "held_by_several", "held by several processes";
     /// No process has a descriptor of it: an io_uring's registered file, or a part of the
@@ -313,13 +314,21 @@ pub enum Claim {
     /// The kernel opened it for itself.
     Kernel,
     /// Another process than the opener closed it.
-    HandedOn(Holder),
+    HandedOn {
+        /// The process that opened it.
+        opener: Holder,
+        /// The one that closed it.
+        closer: Closer,
+    },
     /// Nobody was seen opening it.
     Nobody {
         /// Cookie of the listening socket that it came from.
         listener: Option<u64>,
         /// Number of the cgroup in which the socket, or the listening one, was made.
         socket_cgroup: Option<u64>,
+        /// The process that closed it: that names nobody, but tells whether somebody else
+        /// had passed it on.
+        closer: Option<Closer>,
     },
 }
 
@@ -327,9 +336,35 @@ impl Claim {
     /// The process that opened it.
     pub const fn opener(&self) -> Option<&Holder> {
         match self {
-            Claim::Opener(holder) | Claim::HandedOn(holder) => Some(holder),
+            Claim::Opener(opener) | Claim::HandedOn { opener, .. } => Some(opener),
             Claim::Kernel | Claim::Nobody { .. } => None,
         }
+    }
+
+    /// The process that closed it, if it was seen and is not the opener.
+    pub const fn closer(&self) -> Option<Closer> {
+        match self {
+            Claim::HandedOn { closer, .. } => Some(*closer),
+            Claim::Nobody { closer, .. } => *closer,
+            Claim::Opener(_) | Claim::Kernel => None,
+        }
+    }
+}
+
+/// A process that closed a connection, or its sending half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Closer {
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// When it started, in nanoseconds since boot (`task->start_boottime`).
+    pub start_ns: u64,
+}
+
+impl Closer {
+    /// Whether it is this process.
+    pub fn is(&self, process: &Process) -> bool {
+        let start = ProcessStart::from_boot_nanos(self.start_ns);
+        self.pid == process.pid && process.start.is_none_or(|s| s == start)
     }
 }
 

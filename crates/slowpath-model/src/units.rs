@@ -16,6 +16,17 @@ impl Micros {
     /// No time at all.
     pub const ZERO: Micros = Micros(0);
 
+    /// Durations of so many microseconds each.
+    pub const fn each<const N: usize>(us: [u64; N]) -> [Micros; N] {
+        let mut all = [Micros::ZERO; N];
+        let mut i = 0;
+        while i < N {
+            all[i] = Micros(us[i]);
+            i += 1;
+        }
+        all
+    }
+
     /// A duration of whole milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
         Micros(ms * 1_000)

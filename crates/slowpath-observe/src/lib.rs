@@ -141,13 +141,13 @@ pub struct ProgramCost {
 /// Probes whose programs run while the agent polls.
 const WITHIN_POLLS: [&str; 4] = ["snapshot", "changes", "seed", "owner"];
 
-/// Such programs of the other probes.
-const WALKS: [&str; 2] = ["walk_listeners", "listener_holders"];
+/// Such a program of another probe.
+const WALK: &str = "walk_listeners";
 
 impl ProgramCost {
     /// Whether the program runs within a poll, so that its time is in the poll's.
     pub fn within_polls(&self) -> bool {
-        WITHIN_POLLS.contains(&self.probe) || WALKS.contains(&self.program.as_str())
+        WITHIN_POLLS.contains(&self.probe) || self.program == WALK
     }
 }
 

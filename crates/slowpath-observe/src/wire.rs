@@ -6,9 +6,9 @@
 //! kernel's scalings (srtt x8, mdev x4, jiffies) once and turns sentinels into `None`.
 
 use slowpath_model::{
-    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, ConnectionId, EpisodeWaits, FourTuple,
-    Holder, Micros, MonoNanos, OpeningWaits, Origin, QueueWaits, RecoveryStats, RtoStats, RttSums,
-    Snapshot, TcpState, TcpStats, Tier, WaitSums, Waits,
+    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, Closer, ConnectionId, EpisodeWaits,
+    FourTuple, Holder, Micros, MonoNanos, OpeningWaits, Origin, QueueWaits, RecoveryStats,
+    RtoStats, RttSums, Snapshot, TcpState, TcpStats, Tier, WaitSums, Waits,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -63,10 +63,11 @@ pub(crate) struct Caller {
     pub cgroup: u64,
     pub socket_cgroup: u64,
     pub listener: u64,
+    pub closer_start_ns: u64,
     pub pid: u32,
     pub program: u32,
     pub flags: u32,
-    pub pad: u32,
+    pub closer_pid: u32,
     pub command: [u8; 16],
 }
 
@@ -84,6 +85,10 @@ impl Caller {
         };
         let some = |id: u64| (id != 0).then_some(id);
         let socket_cgroup = some(self.socket_cgroup);
+        let closer = (self.closer_pid != 0).then_some(Closer {
+            pid: self.closer_pid,
+            start_ns: self.closer_start_ns,
+        });
         if self.flags & CALLER_KERNEL != 0 {
             Some(Claim::Kernel)
         } else if self.pid == 0 && origin == 1 {
@@ -92,11 +97,16 @@ impl Caller {
             Some(Claim::Nobody {
                 listener: some(self.listener),
                 socket_cgroup,
+                closer,
             })
-        } else if self.flags & CALLER_HANDED_ON != 0 {
-            Some(Claim::HandedOn(holder))
         } else {
-            Some(Claim::Opener(holder))
+            match closer.filter(|_| self.flags & CALLER_HANDED_ON != 0) {
+                Some(closer) => Some(Claim::HandedOn {
+                    opener: holder,
+                    closer,
+                }),
+                None => Some(Claim::Opener(holder)),
+            }
         }
     }
 }

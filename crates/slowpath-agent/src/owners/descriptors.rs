@@ -5,8 +5,10 @@
 use super::facts::{ProcessDirectory, Refusal};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::Dir;
+use rustix::io::Errno;
 use slowpath_model::Holder;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// `KCMP_FILES` (include/uapi/linux/kcmp.h).
@@ -27,35 +29,56 @@ pub(crate) struct Seen {
 }
 
 /// Who holds the sockets with these inode numbers.
-pub(crate) fn look<T>(wanted: &FxHashMap<u32, T>) -> Seen {
+///
+/// # Errors
+/// `/proc` cannot be listed, or shows no process at all.
+pub(crate) fn look<T>(wanted: &FxHashMap<u32, T>) -> io::Result<Seen> {
     let mut seen = Seen::default();
-    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = process.file_name().to_str().and_then(|n| n.parse().ok());
+    let mut processes = 0;
+    for process in fs::read_dir("/proc")? {
+        let pid = process?.file_name().to_str().and_then(|n| n.parse().ok());
         if let Some(pid) = pid {
-            look_at(pid, wanted, &mut seen);
+            processes += 1;
+            if let Ok(process) = ProcessDirectory::open(pid) {
+                let sockets = sockets_of(pid, &process, wanted, &mut seen.restricted);
+                name_holder(pid, &process, sockets, &mut seen);
+            }
         }
     }
-    seen
+    if processes == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "it shows no process; is it mounted?",
+        ));
+    }
+    Ok(seen)
 }
 
-fn look_at<T>(pid: u32, wanted: &FxHashMap<u32, T>, seen: &mut Seen) {
-    let Ok(process) = ProcessDirectory::open(pid) else {
-        return;
-    };
+/// Which of the sockets the process holds.
+fn sockets_of<T>(
+    pid: u32,
+    process: &ProcessDirectory,
+    wanted: &FxHashMap<u32, T>,
+    restricted: &mut bool,
+) -> FxHashSet<u32> {
     let mut sockets = FxHashSet::default();
-    match process.directory("fd") {
-        Ok(table) => sockets_in(table, wanted, &mut sockets),
-        Err(Refusal::NotPermitted) => seen.restricted = true,
-        Err(Refusal::Gone) => return,
-    }
-    for thread in threads(&process) {
-        if thread != pid
-            && has_own_table(pid, thread)
-            && let Ok(table) = process.directory(&format!("task/{thread}/fd"))
-        {
-            sockets_in(table, wanted, &mut sockets);
+    let mut look = |table: &str| {
+        let looked = process
+            .directory(table)
+            .and_then(|table| sockets_in(table, wanted, &mut sockets));
+        *restricted |= looked == Err(Refusal::NotPermitted);
+    };
+    look("fd");
+    for thread in threads(process) {
+        if thread != pid && has_own_table(pid, thread) {
+            look(&format!("task/{thread}/fd"));
         }
     }
+    sockets
+}
+
+/// Names who holds the sockets, if it is there still.
+fn name_holder(pid: u32, process: &ProcessDirectory, sockets: FxHashSet<u32>, seen: &mut Seen) {
     if sockets.is_empty() {
         return;
     }
@@ -117,17 +140,27 @@ fn names(directory: OwnedFd) -> Vec<String> {
         .collect()
 }
 
-fn sockets_in<T>(table: OwnedFd, wanted: &FxHashMap<u32, T>, into: &mut FxHashSet<u32>) {
-    let Ok(entries) = Dir::read_from(&table) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let target = rustix::fs::readlinkat(table.as_fd(), entry.file_name(), Vec::new());
-        let inode = target
-            .ok()
-            .and_then(|target| socket_inode(target.to_str().ok()?));
-        into.extend(inode.filter(|i| wanted.contains_key(i)));
+fn sockets_in<T>(
+    table: OwnedFd,
+    wanted: &FxHashMap<u32, T>,
+    into: &mut FxHashSet<u32>,
+) -> Result<(), Refusal> {
+    for entry in Dir::read_from(&table)?.flatten() {
+        if !entry.file_name().to_bytes()[0].is_ascii_digit() {
+            continue;
+        }
+        // Who may list the descriptors may not always see what they are.
+        match rustix::fs::readlinkat(table.as_fd(), entry.file_name(), Vec::new()) {
+            Ok(target) => {
+                let inode = target.to_str().ok().and_then(socket_inode);
+                into.extend(inode.filter(|i| wanted.contains_key(i)));
+            }
+            Err(Errno::ACCESS | Errno::PERM) => return Err(Refusal::NotPermitted),
+            // It was closed meanwhile.
+            Err(_) => {}
+        }
     }
+    Ok(())
 }
 
 /// `socket:[N]` gives N.
@@ -145,6 +178,8 @@ mod tests {
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
 
     #[test]
     fn links_that_are_no_sockets_are_nothing() {
@@ -165,9 +200,32 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let path = format!("/proc/self/fd/{}", listener.as_raw_fd());
         let inode = fs::metadata(path).unwrap().ino() as u32;
-        let seen = look(&FxHashMap::from_iter([(inode, ())]));
+        let seen = look(&FxHashMap::from_iter([(inode, ())])).unwrap();
         let pids: Vec<u32> = seen.held.iter().map(|(_, h)| h.pid).collect();
         assert_eq!(pids, [std::process::id()]);
-        assert!(look(&FxHashMap::<u32, ()>::default()).held.is_empty());
+        let none = look(&FxHashMap::<u32, ()>::default()).unwrap();
+        assert!(none.held.is_empty());
+    }
+
+    #[test]
+    fn a_holder_that_ends_before_it_is_named_has_vanished() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        let inode = fs::metadata(path).unwrap().ino() as u32;
+        let mut holder = Command::new("cat")
+            .stdin(OwnedFd::from(socket))
+            .spawn()
+            .unwrap();
+        let wanted = FxHashMap::from_iter([(inode, ())]);
+        let process = ProcessDirectory::open(holder.id()).unwrap();
+        let mut seen = Seen::default();
+        let sockets = sockets_of(holder.id(), &process, &wanted, &mut seen.restricted);
+        assert_eq!(sockets.iter().collect::<Vec<_>>(), [&inode]);
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        name_holder(holder.id(), &process, sockets, &mut seen);
+        assert_eq!(seen.held, []);
+        assert_eq!(seen.vanished, FxHashSet::from_iter([inode]));
+        assert!(!seen.restricted);
     }
 }

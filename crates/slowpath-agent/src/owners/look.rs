@@ -2,7 +2,7 @@
 //! The look: who holds which connection now, in either tier, and what that makes of owners.
 
 use super::choice::{self, Candidate, is_same_process};
-use super::{Listener, Owners, descriptors, place};
+use super::{Listener, MAX_HOLDERS, Owners, descriptors, place};
 use crate::connections::{Connections, LiveConnection};
 use crate::eyes::{Eyes, PollError};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -74,7 +74,7 @@ pub(crate) fn look(
     owners: &mut Owners,
 ) -> Result<bool, PollError> {
     let began = monotonic();
-    let found = find(eyes)?;
+    let found = find(eyes).inspect_err(|_| fail(connections, owners))?;
     owners.begin_look();
     let listeners = found
         .listeners
@@ -104,7 +104,7 @@ pub(crate) fn look(
     }
     if !asked.is_empty() {
         again = true;
-        let reasons = ask(eyes, owners)?;
+        let reasons = ask(eyes, owners).inspect_err(|_| fail(connections, owners))?;
         for slot in asked {
             if let Some(connection) = connections.get_mut(slot) {
                 let reason = reasons.of(connection.snapshot.id.cookie);
@@ -114,6 +114,20 @@ pub(crate) fn look(
     }
     owners.end_look();
     Ok(again)
+}
+
+/// The look failed: those whom none has met yet are unknown for that reason.
+fn fail(connections: &mut Connections, owners: &mut Owners) {
+    for slot in connections.slots() {
+        if let Some(connection) = connections.get_mut(slot)
+            && connection.owner.why_unknown() == Some(UnknownOwner::NotLooked)
+        {
+            let snapshot = &connection.snapshot;
+            let claim = snapshot.owner.as_ref();
+            connection.owner = owners.unnamed(UnknownOwner::LookFailed, claim, snapshot.tuple);
+            connection.unsaved = true;
+        }
+    }
 }
 
 fn find(eyes: &mut Eyes) -> Result<Found, PollError> {
@@ -135,23 +149,26 @@ fn find(eyes: &mut Eyes) -> Result<Found, PollError> {
             })?;
             found.told = told;
         }
-        Eyes::InetDiag { inodes, .. } => {
+        Eyes::InetDiag {
+            inodes, listening, ..
+        } => {
+            let connections = inodes.iter().map(|(c, inode)| (*inode, (*c, false)));
+            let listeners = listening.iter().map(|(c, inode)| (*inode, (*c, true)));
             // A socket without a file has none: 0.
-            let wanted: FxHashMap<u32, u64> = inodes
-                .iter()
-                .filter(|(_, inode)| **inode != 0)
-                .map(|(cookie, inode)| (*inode, *cookie))
-                .collect();
-            let seen = descriptors::look(&wanted);
+            let wanted: FxHashMap<u32, (u64, bool)> =
+                connections.chain(listeners).filter(|w| w.0 != 0).collect();
+            let seen = descriptors::look(&wanted).map_err(PollError::Processes)?;
             found.told = true;
             found.restricted = seen.restricted;
             for (inode, holder) in seen.held {
-                if let Some(cookie) = wanted.get(&inode) {
-                    add(&mut found.connections, *cookie, holder);
+                match wanted.get(&inode) {
+                    Some((cookie, false)) => add(&mut found.connections, *cookie, holder),
+                    Some((cookie, true)) => add(&mut found.listeners, *cookie, holder),
+                    None => {}
                 }
             }
-            let vanished = seen.vanished.iter().filter_map(|i| wanted.get(i).copied());
-            found.vanished = vanished.collect();
+            let vanished = seen.vanished.iter().filter_map(|i| wanted.get(i));
+            found.vanished = vanished.map(|(cookie, _)| *cookie).collect();
         }
     }
     Ok(found)
@@ -166,6 +183,7 @@ fn listener(holders: &Holders, owners: &mut Owners) -> Listener {
     let mut common = Listener {
         command: None,
         cgroup: None,
+        holders: holders.iter().take(MAX_HOLDERS).copied().collect(),
     };
     if let Some(Candidate { holder, .. }) = counting.next() {
         let rest: Vec<&Holder> = counting.map(|c| &c.holder).collect();

@@ -30,6 +30,7 @@ use slowpath_model::{
     Cgroup, CgroupSource, Claim, FourTuple, Holder, Owner, Ownership, Process, Snapshot,
     UnknownOwner,
 };
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Processes and unknown owners that are remembered between looks.
@@ -98,7 +99,12 @@ pub(crate) struct Listener {
     pub command: Option<Arc<str>>,
     /// The number of their cgroup.
     pub cgroup: Option<u64>,
+    /// Who they are, at most [`MAX_HOLDERS`].
+    pub holders: Vec<Holder>,
 }
+
+/// Holders of one listening socket that are kept.
+const MAX_HOLDERS: usize = 64;
 
 impl Owners {
     /// `bpf`: holders are named by pids of the initial pid namespace.
@@ -148,16 +154,40 @@ impl Owners {
         self.listeners = listeners;
     }
 
+    /// Who held a listening socket at the latest look; empty if that did not meet it.
+    pub(crate) fn holding(&mut self, cookie: u64, local: SocketAddr) -> Vec<Owner> {
+        let Some(listener) = self.listeners.get(&cookie) else {
+            return Vec::new();
+        };
+        let nobody = match local.ip() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let tuple = FourTuple {
+            local,
+            remote: SocketAddr::new(nobody, 0),
+        };
+        let holders = listener.holders.clone();
+        holders.iter().map(|h| self.of(h, tuple, true)).collect()
+    }
+
     /// The owner of a connection that nobody holds any more, or that nobody ever held.
     pub(crate) fn closed(&mut self, connection: &mut LiveConnection) {
         let tuple = connection.snapshot.tuple;
-        let known = connection.owner.process().is_some();
-        if connection.looked && known {
+        let claim = connection.snapshot.owner;
+        if connection.looked
+            && let Some(process) = connection.owner.process()
+        {
+            // Whom the last look met need not be who closed it.
+            let closer = claim.and_then(|c| c.closer());
+            if closer.is_some_and(|c| !c.is(process)) {
+                connection.owner = self.unnamed(UnknownOwner::HandedOn, claim.as_ref(), tuple);
+            }
             return;
         }
-        connection.owner = match &connection.snapshot.owner {
+        connection.owner = match &claim {
             Some(Claim::Opener(opener)) if !connection.looked => self.of(opener, tuple, false),
-            Some(Claim::HandedOn(_)) if !connection.looked => {
+            Some(Claim::HandedOn { .. }) if !connection.looked => {
                 self.nobody(UnknownOwner::HandedOn, None, None, tuple)
             }
             claim => match connection.owner.why_unknown() {
@@ -187,6 +217,7 @@ impl Owners {
             Some(Claim::Nobody {
                 listener: Some(listener),
                 socket_cgroup,
+                ..
             }) => {
                 if let Some(listener) = self.listeners.get(listener) {
                     listening = listener.command.clone();
@@ -206,7 +237,7 @@ impl Owners {
         let tuple = snapshot.tuple;
         match &snapshot.owner {
             Some(Claim::Opener(opener)) => self.of(opener, tuple, false),
-            Some(Claim::HandedOn(_)) => self.nobody(UnknownOwner::HandedOn, None, None, tuple),
+            Some(Claim::HandedOn { .. }) => self.nobody(UnknownOwner::HandedOn, None, None, tuple),
             Some(Claim::Kernel) => self.nobody(UnknownOwner::KernelSocket, None, None, tuple),
             Some(Claim::Nobody { .. }) | None => {
                 self.nobody(UnknownOwner::NotLooked, None, None, tuple)

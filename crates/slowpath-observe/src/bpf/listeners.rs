@@ -63,16 +63,6 @@ struct Listening {
     visited: u64,
 }
 
-/// `struct holder`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct HolderRecord {
-    cookie: u64,
-    pid: u32,
-    pad: u32,
-    command: [u8; 16],
-}
-
 impl ListenerRecord {
     fn sighting(&self, boot_id: u128, hz: u32) -> ListenerSighting {
         let ip: IpAddr = if self.family == AF_INET6 {
@@ -128,7 +118,6 @@ fn command(bytes: &[u8; 16]) -> String {
 /// The listener probe, attached.
 pub(super) struct ListenerEyes {
     walk: Link,
-    holders: Link,
     page: Mapped<Listening>,
     closes: RingBuffer<'static>,
     closed: Rc<RefCell<Vec<ListenerRecord>>>,
@@ -146,14 +135,11 @@ impl ListenerEyes {
             .iter_mut()
             .find(|l| l.probe.name == "listener")?
             .object;
-        let (mut walk, mut holders) = (None, None);
-        for program in object.progs_mut() {
-            match program.name().to_str() {
-                Some("walk_listeners") => walk = program.attach_iter(storage.as_fd()).ok(),
-                Some("listener_holders") => holders = program.attach().ok(),
-                _ => {}
-            }
-        }
+        let walk = object
+            .progs_mut()
+            .find(|program| program.name().to_str() == Some("walk_listeners"))?
+            .attach_iter(storage.as_fd())
+            .ok()?;
         let closed = Rc::new(RefCell::new(Vec::new()));
         let closes = ring(&closes, {
             let closed = Rc::clone(&closed);
@@ -165,8 +151,7 @@ impl ListenerEyes {
         })
         .ok()?;
         Some(ListenerEyes {
-            walk: walk?,
-            holders: holders?,
+            walk,
             page: Mapped::new(page.as_fd(), 1).ok()?,
             closes,
             closed,
@@ -219,22 +204,5 @@ impl BpfTier {
         self.listener
             .as_ref()
             .map_or((0, 0), |eyes| (eyes.page.first().visited, eyes.walks))
-    }
-
-    /// Who holds which listener: calls `sink` with the cookie and each holder.
-    ///
-    /// # Errors
-    /// If the iterator cannot be read. Without the `listener` feature nothing is found.
-    pub fn listener_holders(&mut self, mut sink: impl FnMut(u64, Owner)) -> Result<(), PollError> {
-        let Some(eyes) = &self.listener else {
-            return Ok(());
-        };
-        for record in read(&eyes.holders, "open files")?.chunks_exact(size_of::<HolderRecord>()) {
-            if let Ok(record) = HolderRecord::read_from_bytes(record) {
-                let owner = Owner::named(record.pid, &command(&record.command));
-                sink(record.cookie, owner);
-            }
-        }
-        Ok(())
     }
 }

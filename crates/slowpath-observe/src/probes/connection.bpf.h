@@ -57,16 +57,17 @@ struct waits {
 #define CALLER_KERNEL 1    /* the kernel opened it for itself */
 #define CALLER_HANDED_ON 2 /* another process than the opener closed it */
 
-/* Who called connect(2), and where the socket comes from. */
+/* Who called connect(2), who closed it, and where the socket comes from. */
 struct caller {
 	u64 start_ns;
 	u64 cgroup;
 	u64 socket_cgroup;
 	u64 listener; /* cookie of the listening socket, of an accepted connection */
+	u64 closer_start_ns;
 	u32 pid;
 	u32 program;
 	u32 flags;
-	u32 pad;
+	u32 closer_pid;
 	char command[16];
 };
 

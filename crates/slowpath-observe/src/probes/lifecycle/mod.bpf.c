@@ -40,17 +40,23 @@ static __always_inline void note_opener(struct connection *c, struct sock *sk)
 
 /*
  * close(2) and shutdown(2) run in their caller too. They name nobody; but if the caller is
- * not the opener, the opener has handed the connection on. The opener itself may have
- * turned to another program. A subflow is closed by whom it may concern.
+ * not the opener, the opener has handed the connection on, and so has whoever a look named
+ * if it is not the caller. The opener itself may have turned to another program. A subflow
+ * is closed by whom it may concern.
  */
 static __always_inline void note_closer(struct connection *c, struct sock *sk)
 {
 	struct task_struct *task;
 
-	if (!c->caller.pid || is_subflow(sk))
+	if (is_subflow(sk))
 		return;
 	task = bpf_get_current_task_btf();
-	if (task->tgid == c->caller.pid && task->group_leader->start_boottime == c->caller.start_ns)
+	c->caller.closer_pid = task->tgid;
+	c->caller.closer_start_ns = task->group_leader->start_boottime;
+	if (!c->caller.pid)
+		return;
+	if (c->caller.closer_pid == c->caller.pid &&
+	    c->caller.closer_start_ns == c->caller.start_ns)
 		name_process(&c->caller, task);
 	else
 		c->caller.flags |= CALLER_HANDED_ON;

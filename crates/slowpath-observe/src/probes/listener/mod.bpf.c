@@ -187,40 +187,4 @@ int walk_listeners(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return 0;
 }
 
-struct holder {
-	u64 cookie;
-	u32 pid;
-	u32 pad;
-	char command[16];
-};
-
-/* Which processes hold listeners: asked for when one has a problem. */
-SEC("iter/task_file")
-int listener_holders(struct bpf_iter__task_file *ctx)
-{
-	struct task_struct *task = ctx->task;
-	struct file *file = ctx->file;
-	struct holder holder = {};
-	struct socket *socket;
-	struct listener *l;
-	struct sock *sk;
-
-	if (!task || !file || task->pid != task->tgid)
-		return 0;
-	socket = bpf_sock_from_file(file);
-	if (!socket)
-		return 0;
-	sk = socket->sk;
-	if (!sk)
-		return 0;
-	l = bpf_sk_storage_get(&listeners, sk, 0, 0);
-	if (!l)
-		return 0;
-	holder.cookie = l->cookie;
-	holder.pid = task->tgid;
-	bpf_probe_read_kernel_str(holder.command, sizeof(holder.command), task->comm);
-	bpf_seq_write(ctx->meta->seq, &holder, sizeof(holder));
-	return 0;
-}
-
 char LICENSE[] SEC("license") = "GPL";
