@@ -222,20 +222,13 @@ fn accept_overflow(test: &str, family: Family, eyes: Eyes) {
 #[test]
 fn an_accept_queue_overflows() {
     accept_overflow("accept4", Family::Ipv4, Eyes::Bpf);
-}
-
-#[test]
-fn an_accept_queue_overflows_over_ipv6() {
     accept_overflow("accept6", Family::Ipv6, Eyes::Bpf);
 }
 
 #[test]
 fn an_accept_queue_overflows_without_bpf() {
     accept_overflow("acceptd", Family::Ipv4, Eyes::Inside);
-}
-
-#[test]
-fn an_accept_queue_overflows_in_another_namespace_without_bpf() {
+    // In another namespace than the agent's.
     accept_overflow("accepto", Family::Ipv6, Eyes::Outside);
 }
 

@@ -3,10 +3,12 @@
 
 use crate::process::beside;
 use crate::{Namespace, TestbedError};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long something may take that is bound to happen: a hang is an error.
@@ -41,6 +43,7 @@ impl Actor {
             .command(&link)?
             .arg(directory)
             .arg(name)
+            .arg(life()?.to_string())
             .spawn()
             .map_err(TestbedError::io("start", program.to_string_lossy()))?;
         let pid = child.id();
@@ -85,7 +88,19 @@ impl Actor {
     /// # Errors
     /// See [`Actor::tell`].
     pub fn child(&mut self, how: &str, name: &str) -> Result<Actor, TestbedError> {
-        let pid = self.tell(&format!("{how} {name}"))?;
+        self.born(name, &format!("{how} {name}"))
+    }
+
+    /// A forked child with this pid, which must be free.
+    ///
+    /// # Errors
+    /// See [`Actor::tell`].
+    pub fn child_as(&mut self, name: &str, pid: u32) -> Result<Actor, TestbedError> {
+        self.born(name, &format!("fork-as {name} {pid}"))
+    }
+
+    fn born(&mut self, name: &str, command: &str) -> Result<Actor, TestbedError> {
+        let pid = self.tell(command)?;
         Ok(Actor {
             directory: self.directory.clone(),
             name: name.to_owned(),
@@ -137,6 +152,23 @@ impl Drop for Actor {
             let _ = child.wait();
         }
     }
+}
+
+/// The reading end of a pipe that no process but this one writes to: actors end when it
+/// closes, and so with this process, however that ends.
+fn life() -> Result<RawFd, TestbedError> {
+    static LIFE: OnceLock<(PipeReader, PipeWriter)> = OnceLock::new();
+    if let Some((reader, _)) = LIFE.get() {
+        return Ok(reader.as_raw_fd());
+    }
+    let failed = || TestbedError::io("make", "a pipe");
+    let (reader, writer) = std::io::pipe().map_err(failed())?;
+    // SAFETY: numbers; actors are to inherit this end.
+    if unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFD, 0) } < 0 {
+        return Err(failed()(std::io::Error::last_os_error()));
+    }
+    // Another thread may have been faster.
+    Ok(LIFE.get_or_init(|| (reader, writer)).0.as_raw_fd())
 }
 
 /// Connects to it, as soon as it listens.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The commands that are system calls.
 
+use crate::ring::{self, By};
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::mpsc::channel;
@@ -13,6 +14,21 @@ pub enum Call {
     Connect(i32, SocketAddrV4),
     Listen(i32, SocketAddrV4),
     Accept(i32),
+    /// Accepts if a connection waits; -1 if none does.
+    AcceptWaiting(i32),
+    RingConnect(SocketAddrV4, By),
+    /// Accepts into a descriptor, or if `true` into a file of the ring's only.
+    RingAccept(i32, bool),
+    /// A ring keeps the socket; the descriptor is closed.
+    RingKeep(i32),
+    /// The local port.
+    Port(i32),
+    /// Has the kernel encrypt what is sent (kTLS).
+    Tls(i32),
+    /// Turns to another network namespace.
+    Enter(String),
+    /// Turns to another user.
+    User(u32),
     Close(i32),
     Dup(i32),
     Pair,
@@ -53,6 +69,17 @@ impl Call {
             ["listen", at] => Call::Listen(0, of(at)?),
             ["listen-mptcp", at] => Call::Listen(MPTCP, of(at)?),
             ["accept", fd] => Call::Accept(of(fd)?),
+            ["accept-waiting", fd] => Call::AcceptWaiting(of(fd)?),
+            ["ring-connect", to, by] => {
+                Call::RingConnect(of(to)?, By::parse(by).ok_or_else(meaningless)?)
+            }
+            ["ring-accept", fd] => Call::RingAccept(of(fd)?, false),
+            ["ring-accept-fixed", fd] => Call::RingAccept(of(fd)?, true),
+            ["ring-keep", fd] => Call::RingKeep(of(fd)?),
+            ["port", fd] => Call::Port(of(fd)?),
+            ["tls", fd] => Call::Tls(of(fd)?),
+            ["enter", namespace] => Call::Enter((*namespace).to_owned()),
+            ["user", id] => Call::User(of(id)?),
             ["close", fd] => Call::Close(of(fd)?),
             ["dup", fd] => Call::Dup(of(fd)?),
             ["pair"] => Call::Pair,
@@ -76,11 +103,25 @@ impl Call {
         match self {
             Call::Connect(protocol, to) => connect(protocol, to),
             Call::Listen(protocol, at) => listen(protocol, at),
-            Call::Accept(fd) => {
-                let none = std::ptr::null_mut::<libc::sockaddr>();
-                // SAFETY: the peer's address is not asked for.
-                check(unsafe { libc::accept(fd, none, none.cast()) }.into())
+            Call::Accept(fd) => accept(fd),
+            Call::AcceptWaiting(fd) => accept_waiting(fd),
+            Call::RingConnect(to, by) => {
+                let fd = socket(0)?;
+                ring::connect(fd, &address(to), by)?;
+                Ok(fd.into())
             }
+            Call::RingAccept(fd, fixed) => ring::accept(fd, fixed),
+            Call::RingKeep(fd) => ring::keep(fd),
+            Call::Port(fd) => port(fd),
+            Call::Tls(fd) => option(fd, (libc::SOL_TCP, libc::TCP_ULP), b"tls"),
+            Call::Enter(path) => {
+                use std::os::fd::AsRawFd;
+                let namespace = std::fs::File::open(path)?;
+                // SAFETY: takes numbers.
+                check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }.into())
+            }
+            // SAFETY: takes numbers.
+            Call::User(id) => check(unsafe { libc::setresuid(id, id, id) }.into()),
             // SAFETY: the actor's own descriptor numbers.
             Call::Close(fd) => check(unsafe { libc::close(fd) }.into()),
             // SAFETY: as above.
@@ -179,22 +220,46 @@ fn connect(protocol: i32, to: SocketAddrV4) -> io::Result<i64> {
     Ok(fd.into())
 }
 
+fn accept(listener: i32) -> io::Result<i64> {
+    let none = std::ptr::null_mut::<libc::sockaddr>();
+    // SAFETY: the peer's address is not asked for.
+    check(unsafe { libc::accept(listener, none, none.cast()) }.into())
+}
+
+fn accept_waiting(listener: i32) -> io::Result<i64> {
+    let mut waiting = libc::pollfd {
+        fd: listener,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one descriptor.
+    match check(unsafe { libc::poll(&raw mut waiting, 1, 0) }.into())? {
+        0 => Ok(-1),
+        _ => accept(listener),
+    }
+}
+
+fn port(fd: i32) -> io::Result<i64> {
+    let mut at = address(SocketAddrV4::new(0.into(), 0));
+    let mut length = LENGTH;
+    // SAFETY: room for an address of that length.
+    check(unsafe { libc::getsockname(fd, (&raw mut at).cast(), &raw mut length) }.into())?;
+    Ok(u16::from_be(at.sin_port).into())
+}
+
+fn option(fd: i32, (level, name): (i32, i32), value: &[u8]) -> io::Result<i64> {
+    let length = value.len() as libc::socklen_t;
+    // SAFETY: a value of that length.
+    check(unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), length) }.into())
+}
+
 fn listen(protocol: i32, at: SocketAddrV4) -> io::Result<i64> {
     let fd = socket(protocol)?;
     let at = address(at);
-    let yes = 1;
-    // SAFETY: a number and an address of these lengths.
+    let yes = 1_i32.to_ne_bytes();
+    option(fd, (libc::SOL_SOCKET, libc::SO_REUSEPORT), &yes)?;
+    // SAFETY: an address of that length.
     unsafe {
-        check(
-            libc::setsockopt(
-                fd,
-                libc::SOL_SOCKET,
-                libc::SO_REUSEPORT,
-                (&raw const yes).cast(),
-                size_of::<i32>() as libc::socklen_t,
-            )
-            .into(),
-        )?;
         check(libc::bind(fd, (&raw const at).cast(), LENGTH).into())?;
         check(libc::listen(fd, 16).into())?;
     }
