@@ -11,20 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Upper bounds of the buckets of [`Polls::duration`].
-pub const POLL_BOUNDS: [Micros; 12] = [
-    Micros(100),
-    Micros(250),
-    Micros(500),
-    Micros(1_000),
-    Micros(2_500),
-    Micros(5_000),
-    Micros(10_000),
-    Micros(25_000),
-    Micros(50_000),
-    Micros(100_000),
-    Micros(500_000),
-    Micros(2_500_000),
-];
+pub const POLL_BOUNDS: [Micros; 12] = Micros::each([
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 2_500_000,
+]);
 
 /// The polls since the start.
 #[derive(Clone, Debug)]

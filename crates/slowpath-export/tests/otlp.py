@@ -54,6 +54,10 @@ def text(data):
     return data.decode()
 
 
+def signed(value):
+    return struct.unpack("<q", value)[0]
+
+
 def key_value(data):
     found = dict(fields(data))
     assert set(found) == {1, 2}
@@ -62,45 +66,34 @@ def key_value(data):
     return text(found[1]), text(value[1])
 
 
-def number_point(data):
-    point = {"attributes": {}}
+def point(data, attributes, readers):
+    """A data point: `readers` maps the number of a field to its name and how it is read."""
+    readers = readers | {2: ("start", fixed), 3: ("time", fixed)}
+    read = {"attributes": {}}
     for number, value in fields(data):
-        if number == 2:
-            point["start"] = fixed(value)
-        elif number == 3:
-            point["time"] = fixed(value)
-        elif number == 4:
-            point["value"] = double(value)
-        elif number == 6:
-            point["value"] = struct.unpack("<q", value)[0]
-        elif number == 7:
-            point["attributes"].update([key_value(value)])
+        if number == attributes:
+            read["attributes"].update([key_value(value)])
         else:
-            raise ValueError(f"NumberDataPoint field {number}")
-    return point
+            name, reader = readers[number]
+            read[name] = reader(value)
+    return read
+
+
+def number_point(data):
+    return point(data, 7, {4: ("value", double), 6: ("value", signed)})
 
 
 def histogram_point(data):
-    point = {"attributes": {}}
-    for number, value in fields(data):
-        if number == 2:
-            point["start"] = fixed(value)
-        elif number == 3:
-            point["time"] = fixed(value)
-        elif number == 4:
-            point["count"] = fixed(value)
-        elif number == 5:
-            point["sum"] = double(value)
-        elif number == 6:
-            point["counts"] = [n for (n,) in struct.iter_unpack("<Q", value)]
-        elif number == 7:
-            point["bounds"] = [n for (n,) in struct.iter_unpack("<d", value)]
-        elif number == 9:
-            point["attributes"].update([key_value(value)])
-        else:
-            raise ValueError(f"HistogramDataPoint field {number}")
-    assert sum(point["counts"]) == point["count"]
-    return point
+    numbers = lambda form: lambda value: [n for (n,) in struct.iter_unpack(form, value)]
+    readers = {
+        4: ("count", fixed),
+        5: ("sum", double),
+        6: ("counts", numbers("<Q")),
+        7: ("bounds", numbers("<d")),
+    }
+    read = point(data, 9, readers)
+    assert sum(read["counts"]) == read["count"]
+    return read
 
 
 TEMPORALITY = {1: "delta", 2: "cumulative"}

@@ -166,21 +166,29 @@ impl Flat for ListenerInterval {
                 backlog: Flat::take(row)?,
                 syn_queue: Flat::take(row)?,
                 young: Flat::take(row)?,
-                namespace: ListenCounters {
-                    overflows: Flat::take(row)?,
-                    drops: Flat::take(row)?,
-                    queue_full_drops: Flat::take(row)?,
-                    queue_full_cookies: Flat::take(row)?,
-                    cookies_sent: Flat::take(row)?,
-                },
+                namespace: take_counters(row)?,
                 dropping: Flat::take(row)?,
-                settings: ListenSettings {
-                    somaxconn: Flat::take(row)?,
-                    max_syn_backlog: Flat::take(row)?,
-                    syncookies: Flat::take(row)?,
-                    abort_on_overflow: Flat::take(row)?,
-                },
+                settings: take_settings(row)?,
             },
         })
     }
+}
+
+fn take_counters(row: &mut Row<'_>) -> Option<ListenCounters> {
+    Some(ListenCounters {
+        overflows: Flat::take(row)?,
+        drops: Flat::take(row)?,
+        queue_full_drops: Flat::take(row)?,
+        queue_full_cookies: Flat::take(row)?,
+        cookies_sent: Flat::take(row)?,
+    })
+}
+
+fn take_settings(row: &mut Row<'_>) -> Option<ListenSettings> {
+    Some(ListenSettings {
+        somaxconn: Flat::take(row)?,
+        max_syn_backlog: Flat::take(row)?,
+        syncookies: Flat::take(row)?,
+        abort_on_overflow: Flat::take(row)?,
+    })
 }
