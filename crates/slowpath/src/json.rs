@@ -10,6 +10,7 @@ use slowpath_model::{
     Coverage, Deltas, Finding, FourTuple, IntervalVerdict, LossCounters, Micros, Owner, Problem,
     ProblemSet, Share, UnknownOwner, UnknownOwners, WallMicros,
 };
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
@@ -62,6 +63,22 @@ pub fn owner(owner: &Owner) -> Value {
 pub fn unknown_owners(counts: &UnknownOwners) -> Value {
     let counts = counts.iter().map(|(r, n)| (r.name().to_owned(), json!(n)));
     Value::Object(counts.collect())
+}
+
+/// Whose connections they are: how many of each application (the name that a rule gives,
+/// else the command name), and of unknown owners by reason.
+pub fn owners<'a>(owners: impl Iterator<Item = &'a Owner>) -> Value {
+    let mut applications: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut unknown = UnknownOwners::default();
+    for owner in owners {
+        if let Some(name) = owner.name() {
+            *applications.entry(name).or_default() += 1;
+        }
+        if let Some(reason) = owner.why_unknown() {
+            unknown.count(reason);
+        }
+    }
+    json!({"applications": applications, "unknown": unknown_owners(&unknown)})
 }
 
 /// How a CPU budget is met, or null; percentages of one core.

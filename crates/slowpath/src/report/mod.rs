@@ -275,6 +275,7 @@ impl<'a> Report<'a> {
             "filter": self.options.filter.to_string(),
             "connections": self.lives.len(),
             "applications": self.table.applications,
+            "owners": json::owners(self.lives.iter().map(|l| &l.owner)),
             "time_percentages": TIME_PERCENTAGES,
             "table": table_json(&self.table),
             "by": groups,

@@ -2,6 +2,7 @@
 use super::*;
 use crate::fake;
 use crate::filter::SystemNames;
+use serde_json::json;
 use slowpath_model::*;
 
 const START: i64 = 1_700_000_000_000_000;
@@ -100,6 +101,7 @@ fn the_table_is_of_the_connections_selected() {
         Some([75.0, 75.0, 50.0, 25.0, 25.0])
     );
     let json = report.json();
+    assert_eq!(json["owners"]["applications"], json!({"a": 2, "b": 2}));
     assert_eq!(json["table"][3]["problem"], "Timeout");
     assert_eq!(json["table"][3]["connections_percent"][0], 75.0);
     // a: 90 of 200 s; b: 100 of 200 s.

@@ -58,9 +58,8 @@ impl Closing {
             owner: Owner::default(),
             tally: Tally::default(),
         });
-        if live.owner.process().is_some() || seen.owner.process().is_none() {
-            seen.owner.clone_from(live.owner);
-        }
+        // Whom it is known to belong to may change, and turn out not to be known.
+        seen.owner.clone_from(live.owner);
         seen.real_peer = live.real_peer;
         seen.tally.add(verdict);
     }
@@ -266,6 +265,8 @@ impl Closing {
             "problem_connections".to_owned(),
             json!(self.problem_connections()),
         );
+        let owners = json::owners(self.seen.values().map(|s| &s.owner));
+        map.insert("owners".to_owned(), owners);
         map.insert("worst".to_owned(), Value::Array(worst));
         map.insert("listeners".to_owned(), self.listeners.json());
         map.insert(
@@ -356,6 +357,8 @@ mod tests {
         // Half of one of two intervals.
         assert_eq!(json["problems"]["ReceiverWindowLimited"]["share"], 0.25);
         assert_eq!(json["worst"][0]["dominating"], "ReceiverWindowLimited");
+        assert_eq!(json["owners"]["applications"], json!({"curl": 1, "ssh": 1}));
+        assert_eq!(json["owners"]["unknown"], json!({}));
         assert_eq!(json["capabilities"]["features"][0]["reason"], "no BPF");
     }
 }
