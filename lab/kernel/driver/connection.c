@@ -13,6 +13,7 @@
 #include <net/inet_connection_sock.h>
 #include <net/tcp.h>
 #include "lab.h"
+#include "script.h"
 
 /* Zeros to send: pages of this order, and so often in one call. */
 #define ZEROS_ORDER 5
@@ -33,6 +34,9 @@ static struct page *zeros;
 
 static void wake_sender(struct lab_sender *sender)
 {
+	/* The recording says when. */
+	if (lab.replaying)
+		return;
 	if (!sender->queued) {
 		sender->queued = true;
 		list_add_tail(&sender->ready, &ready_senders);
@@ -76,7 +80,8 @@ static void on_data(struct sock *sk)
 		inet_csk(sk)->icsk_ack.quick = TCP_MAX_QUICKACKS;
 	if (kind->receive_window)
 		fix_window(sk, kind->receive_window);
-	lab_account(sender);
+	if (!lab.replaying)
+		lab_account(sender);
 }
 
 static void on_connection(struct sock *sk)
@@ -84,7 +89,7 @@ static void on_connection(struct sock *sk)
 	struct listener *listener = sk->sk_user_data;
 
 	/* A child has its listener's function until it is accepted. */
-	if (sk->sk_state != TCP_LISTEN || !listener)
+	if (sk->sk_state != TCP_LISTEN || !listener || lab.replaying)
 		return;
 	if (!listener->queued) {
 		listener->queued = true;
@@ -174,6 +179,7 @@ static void accept(struct listener *listener)
 		struct lab_sender *sender = &lab.senders[connection];
 		const struct lab_kind *kind = lab_kind_of(connection);
 
+		lab_run_begin(connection, 1, LAB_RUN_ACCEPT, 0, 0, 0);
 		sender->to = child;
 		lock_sock(sk);
 		inet_csk(sk)->icsk_rto_min = nsecs_to_jiffies(kind->rto_min_ns);
@@ -189,10 +195,16 @@ static void accept(struct listener *listener)
 		on_data(sk);
 		local_bh_enable();
 		release_sock(sk);
+		lab_run_end();
 	}
 }
 
-int lab_open_connection(u32 number)
+void lab_accept(u32 host, u32 kind)
+{
+	accept(&listeners[host * lab.plan.kinds + kind]);
+}
+
+static int open_connection(u32 number)
 {
 	const struct lab_connection *connection = &lab.connections[number];
 	struct lab_sender *sender = &lab.senders[number];
@@ -221,6 +233,38 @@ int lab_open_connection(u32 number)
 	error = kernel_connect(sender->from, (struct sockaddr *)&address, sizeof(address),
 			       O_NONBLOCK);
 	return error == -EINPROGRESS ? 0 : error;
+}
+
+int lab_open_connection(u32 number)
+{
+	int error;
+
+	lab_run_begin(number, 0, LAB_RUN_CONNECT, 0, 0, 0);
+	error = open_connection(number);
+	lab_run_end();
+	return error;
+}
+
+void lab_close_connection(u32 number)
+{
+	struct lab_sender *sender = &lab.senders[number];
+	struct socket *sockets[] = { sender->from, sender->to };
+	int end;
+
+	for (end = 0; end < ARRAY_SIZE(sockets); end++) {
+		struct sock *sk;
+
+		if (!sockets[end])
+			continue;
+		sk = sockets[end]->sk;
+		lock_sock(sk);
+		sk->sk_user_data = NULL;
+		tcp_disconnect(sk, 0);
+		release_sock(sk);
+		sock_release(sockets[end]);
+	}
+	sender->from = NULL;
+	sender->to = NULL;
 }
 
 /*
@@ -257,36 +301,51 @@ static void set_window(struct sock *sk, const struct lab_kind *kind)
 	release_sock(sk);
 }
 
-void lab_write_more(struct lab_sender *sender)
+void lab_begin(struct lab_sender *sender)
 {
 	const struct lab_kind *kind = lab_kind_of(sender - lab.senders);
 
+	lab_run_begin(sender - lab.senders, 0, LAB_RUN_BEGIN, 0, sender->fresh, 0);
+	if (sender->fresh)
+		begin_fresh(sender->from->sk, kind);
+	set_window(sender->from->sk, kind);
+	sender->fresh = false;
+	lab_run_end();
+}
+
+int lab_send(struct lab_sender *sender, u64 left)
+{
+	struct msghdr message = {
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES,
+	};
+	struct bio_vec pieces[PIECES];
+	size_t length = 0;
+	int used = 0, sent;
+
+	while (left && used < PIECES) {
+		size_t part = min_t(u64, left, ZEROS);
+
+		bvec_set_page(&pieces[used++], zeros, part, 0);
+		length += part;
+		left -= part;
+	}
+	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, pieces, used, length);
+	lab_run_begin(sender - lab.senders, 0, LAB_RUN_SEND, 0, length, 0);
+	sent = sock_sendmsg(sender->from, &message);
+	lab_run_result(sent);
+	lab_run_end();
+	return sent;
+}
+
+void lab_write_more(struct lab_sender *sender)
+{
 	if (!sender->established || sender->written == sender->wanted)
 		return;
-	if (!sender->written) {
-		if (sender->fresh)
-			begin_fresh(sender->from->sk, kind);
-		set_window(sender->from->sk, kind);
-		sender->fresh = false;
-	}
+	if (!sender->written)
+		lab_begin(sender);
 	while (sender->written < sender->wanted) {
-		u64 left = sender->wanted - sender->written;
-		struct msghdr message = {
-			.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES,
-		};
-		struct bio_vec pieces[PIECES];
-		size_t length = 0;
-		int used = 0, sent;
+		int sent = lab_send(sender, sender->wanted - sender->written);
 
-		while (left && used < PIECES) {
-			size_t part = min_t(u64, left, ZEROS);
-
-			bvec_set_page(&pieces[used++], zeros, part, 0);
-			length += part;
-			left -= part;
-		}
-		iov_iter_bvec(&message.msg_iter, ITER_SOURCE, pieces, used, length);
-		sent = sock_sendmsg(sender->from, &message);
 		if (sent == -EAGAIN)
 			return;
 		if (sent < 0) {

@@ -20,6 +20,7 @@
 #include <net/net_namespace.h>
 #include <net/tcp.h>
 #include "lab.h"
+#include "script.h"
 
 /* A line on the console at least every so many packets: somebody watches. */
 #define SAY_EVERY 65536
@@ -27,6 +28,7 @@
 /* What is remembered of a packet on its way. */
 struct lab_carried {
 	u32 destination;
+	u32 number;  /* among the packets of its connection's end */
 	u32 copies; /* that lines made and that have not come out yet */
 	u8 ttl;
 	bool marked;
@@ -143,6 +145,8 @@ static void deliver(struct sk_buff *skb)
 {
 	const struct lab_carried carried = *carried(skb);
 	struct lab_host *host = &lab.hosts[carried.destination];
+	const u32 connection = skb->mark >> 1;
+	const bool reply = skb->mark & 1;
 	struct iphdr *ip;
 
 	skb_orphan(skb);
@@ -172,7 +176,20 @@ static void deliver(struct sk_buff *skb)
 	skb->ip_summed = CHECKSUM_UNNECESSARY;
 	skb_reset_mac_header(skb);
 	dev_sw_netstats_rx_add(host->dev, skb->len);
+	lab_run_begin(connection, !reply, LAB_RUN_PACKET, carried.marked ? LAB_RUN_MARKED : 0,
+		      carried.number, skb->truesize);
 	netif_receive_skb(skb);
+	lab_run_end();
+}
+
+void lab_deliver_again(struct sk_buff *skb, u32 destination, bool marked)
+{
+	carried(skb)->destination = destination;
+	carried(skb)->ttl = ip_hdr(skb)->ttl;
+	carried(skb)->marked = marked;
+	local_bh_disable();
+	deliver(skb);
+	local_bh_enable();
 }
 
 void lab_deliver(struct sk_buff *skb, const struct slowpath_packet *packet)
@@ -265,9 +282,11 @@ static netdev_tx_t lab_xmit(struct sk_buff *skb, struct net_device *dev)
 	connection = &lab.connections[number];
 	memset(skb->cb, 0, sizeof(struct lab_carried));
 	carried(skb)->partial = skb->ip_summed == CHECKSUM_PARTIAL;
-	if (lab.plan.flags & LAB_CAPTURE)
+	if (lab.plan.flags & LAB_CAPTURE && !lab.clearing)
 		lab_capture(host, skb, carried(skb)->partial);
 	skb->mark = number << 1 | reply;
+	carried(skb)->number = lab.senders[number].sent[reply]++;
+	carried(skb)->destination = to;
 	packet.handle = (uintptr_t)skb;
 	packet.flow = (u32)(connection->key + reply);
 	packet.bytes = skb->len + lab.kinds[connection->kind].framing;
@@ -282,6 +301,10 @@ static netdev_tx_t lab_xmit(struct sk_buff *skb, struct net_device *dev)
 	lab.most_inside = max(lab.most_inside, ++lab.inside);
 	if (lab.host_packets % SAY_EVERY == 0)
 		pr_info("slowpath-lab: at %lld ps\n", lab_scenario_time(lab_network_time()));
+	if (lab.replaying) {
+		lab_replay_sent(skb, number, reply, carried(skb)->number);
+		return NETDEV_TX_OK;
+	}
 	if (!lab.fabric) {
 		host->sent++;
 		host->sent_bytes += packet.bytes;
@@ -436,6 +459,8 @@ int lab_make_network(void)
 	u32 kinds;
 
 	__skb_queue_head_init(&lab.arrived);
+	if (lab.plan.flags & LAB_REPLAY)
+		return 0;
 	if (lab.plan.flags & LAB_THROUGH_PROCESS)
 		return lab_make_process_path();
 	lab.armed = SLOWPATH_NEVER;

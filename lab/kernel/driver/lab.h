@@ -53,6 +53,8 @@ struct lab_sender {
 	bool established;
 	bool fresh;     /* open since the warm-up and not used yet */
 	bool queued;
+	u32 check[2];   /* of the recorder, by end */
+	u32 sent[2];    /* packets, by end */
 	struct list_head ready;
 	/* Writes in pieces, of its only flow. */
 	struct timerqueue_node again;
@@ -84,6 +86,10 @@ struct lab {
 	struct task_struct *task; /* that runs the workload */
 	struct lab_file events;
 	struct lab_file series;
+	struct lab_file handlers;
+	u64 recorded;
+	bool replaying;
+	bool clearing; /* what is sent belongs to no recording */
 	u64 marked;
 	u64 host_packets;
 	u64 captured;
@@ -121,6 +127,9 @@ int lab_read_plan(void);
 int lab_open(struct lab_file *file, const char *name, size_t room);
 void lab_put(struct lab_file *file, const void *data, size_t length);
 void lab_close(struct lab_file *file);
+/* An array of the open file; piece is of lab_piece(). */
+void *lab_read_array(int fd, void *piece, size_t count, size_t size, int *error);
+void *lab_piece(void);
 int lab_open_capture(struct lab_host *host);
 void lab_capture(struct lab_host *host, const struct sk_buff *skb, bool partial);
 void lab_event(const struct slowpath_fabric_event *told, u8 kind);
@@ -135,6 +144,9 @@ void lab_sample_queues(void);
 /* Into the device of its destination; ttl and ecn are what the packet came with. */
 void lab_deliver(struct sk_buff *skb, const struct slowpath_packet *packet);
 
+/* A packet that lab_replay_sent() took, to the other end. */
+void lab_deliver_again(struct sk_buff *skb, u32 destination, bool marked);
+
 /* process.c */
 int lab_make_process_path(void);
 void lab_wait_for_process(void);
@@ -147,6 +159,30 @@ int lab_open_connection(u32 number);
 void lab_write_more(struct lab_sender *sender);
 void lab_serve_ready(void);
 bool lab_is_ready(void);
+
+/* As much of that as the socket takes; what sendmsg() returns. */
+int lab_send(struct lab_sender *sender, u64 bytes);
+/* The laboratory's beginning of a connection. */
+void lab_begin(struct lab_sender *sender);
+void lab_accept(u32 host, u32 kind);
+void lab_close_connection(u32 number);
+
+struct lab_run_record;
+
+/* recorder.c */
+void lab_begin_recording(void);
+void lab_run_begin(u32 connection, u8 end, u8 kind, u8 flags, u32 value, u32 result);
+void lab_run_result(u32 result);
+void lab_run_end(void);
+void lab_look(struct sock *sk, u32 *fields);
+u32 lab_check(const struct lab_run_record *record, u32 before);
+struct sock *lab_end_socket(u32 connection, u8 end);
+
+/* replay.c */
+int lab_replay(void);
+u32 lab_replay_decide(u32 decision);
+/* Takes the packet. */
+void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number);
 
 /* workload.c */
 /* The receiver has more in order: flows may be done by that. */

@@ -25,7 +25,7 @@ static void end(int error)
 static int run(void)
 {
 	u64 finished = 0;
-	int error = lab_run(&finished);
+	int error = lab.plan.flags & LAB_REPLAY ? lab_replay() : lab_run(&finished);
 
 	return error ? error : lab_write_results(finished);
 }

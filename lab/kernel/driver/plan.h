@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
-#define LAB_VERSION 1
+#define LAB_VERSION 2
 #define LAB_NEVER U64_MAX
 #define LAB_TAGS 8
 
@@ -21,6 +21,12 @@
 #define LAB_EVENTS BIT(1)
 /* The packets go through a process inside, one system call each way: for comparison. */
 #define LAB_THROUGH_PROCESS BIT(2)
+/* Runs of TCP's handlers are written to handlers.bin. */
+#define LAB_RECORD BIT(3)
+/* script.bin is replayed: no network, no flows. */
+#define LAB_REPLAY BIT(4)
+/* The state after each run of a replay is written to probes.bin. */
+#define LAB_PROBE BIT(5)
 
 struct lab_plan {
 	__le64 magic;

@@ -8,6 +8,7 @@
 #include <linux/tcp.h>
 #include <linux/vmalloc.h>
 #include <net/checksum.h>
+#include <net/slowpath_lab.h>
 #include <net/tcp.h>
 #include <os.h>
 #include "lab.h"
@@ -110,7 +111,7 @@ static int read_all(int fd, void *piece, void *to, size_t length)
 	return 0;
 }
 
-static void *read_array(int fd, void *piece, size_t count, size_t size, int *error)
+void *lab_read_array(int fd, void *piece, size_t count, size_t size, int *error)
 {
 	void *array;
 
@@ -121,10 +122,15 @@ static void *read_array(int fd, void *piece, size_t count, size_t size, int *err
 	return array;
 }
 
+void *lab_piece(void)
+{
+	return (void *)__get_free_pages(GFP_KERNEL, PIECE_ORDER);
+}
+
 int lab_read_plan(void)
 {
 	struct lab_plan *plan = &lab.plan;
-	void *piece = (void *)__get_free_pages(GFP_KERNEL, PIECE_ORDER);
+	void *piece = lab_piece();
 	int error, fd;
 
 	if (!piece)
@@ -135,13 +141,13 @@ int lab_read_plan(void)
 	error = read_all(fd, piece, plan, sizeof(*plan));
 	if (!error && (plan->magic != LAB_MAGIC || plan->version != LAB_VERSION))
 		error = -EINVAL;
-	lab.kinds = read_array(fd, piece, plan->kinds, sizeof(*lab.kinds), &error);
-	lab.connections = read_array(fd, piece, plan->connections,
+	lab.kinds = lab_read_array(fd, piece, plan->kinds, sizeof(*lab.kinds), &error);
+	lab.connections = lab_read_array(fd, piece, plan->connections,
 				     sizeof(*lab.connections), &error);
-	lab.flows = read_array(fd, piece, plan->flows, sizeof(*lab.flows), &error);
-	lab.watches = read_array(fd, piece, plan->watched, sizeof(*lab.watches), &error);
+	lab.flows = lab_read_array(fd, piece, plan->flows, sizeof(*lab.flows), &error);
+	lab.watches = lab_read_array(fd, piece, plan->watched, sizeof(*lab.watches), &error);
 	lab.fabric_bytes = plan->fabric;
-	lab.fabric_plan = read_array(fd, piece, plan->fabric, 1, &error);
+	lab.fabric_plan = lab_read_array(fd, piece, plan->fabric, 1, &error);
 	os_close_file(fd);
 	free_pages((unsigned long)piece, PIECE_ORDER);
 	return error;
@@ -190,8 +196,9 @@ static void finish_checksum(u8 *packet, size_t kept, size_t length)
 void lab_capture(struct lab_host *host, const struct sk_buff *skb, bool partial)
 {
 	struct lab_file *file = &host->capture;
-	s64 at = lab_scenario_time(lab_network_time());
-	u64 ns = LAB_EPOCH_NS + div_s64(at, PS_PER_NS);
+	/* Of a replay: the recording's own clock. */
+	u64 ns = lab.replaying ? slowpath_replay_ns :
+		 LAB_EPOCH_NS + div_s64(lab_scenario_time(lab_network_time()), PS_PER_NS);
 	struct {
 		struct pcap_packet packet;
 		u8 bytes[1600];
@@ -258,6 +265,7 @@ int lab_write_results(u64 end)
 	lab_close(&flows);
 	lab_close(&lab.events);
 	lab_close(&lab.series);
+	lab_close(&lab.handlers);
 	for (host = 0; host < lab.plan.hosts; host++)
 		lab_close(&lab.hosts[host].capture);
 	if (lab.fabric) {

@@ -215,6 +215,8 @@ int lab_run(u64 *end)
 	error = lab_open(&lab.events, "events.bin", SZ_256K);
 	if (!error)
 		error = lab_open(&lab.series, "series.bin", SZ_256K);
+	if (!error && lab.plan.flags & LAB_RECORD)
+		error = lab_open(&lab.handlers, "handlers.bin", SZ_256K);
 	if (!error)
 		error = lab_make_connections();
 	if (!error)
@@ -224,6 +226,8 @@ int lab_run(u64 *end)
 	/* A whole second: ticks are where they always are. */
 	lab.base = ktime_set(ktime_divns(ktime_get(), NSEC_PER_SEC) + 1, 0);
 	schedule_hrtimeout(&lab.base, HRTIMER_MODE_ABS);
+	if (lab.plan.flags & LAB_RECORD)
+		lab_begin_recording();
 	error = warm_up();
 	if (error)
 		return error;

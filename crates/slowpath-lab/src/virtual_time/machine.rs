@@ -13,8 +13,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// 2000-01-01 00:00 UTC: the kernel's clock when it starts.
-const EPOCH_NS: u64 = 946_684_800_000_000_000;
 /// Lines of the console that are kept.
 const LINES: usize = 30;
 /// Lines on their way from the console: more make the kernel wait.
@@ -65,7 +63,7 @@ fn start(
         .stderr(Stdio::null())
         .arg(format!("slowpath_seed={}", plan.seed))
         .arg("time-travel=inf-cpu")
-        .arg(format!("time-travel-start={EPOCH_NS}"))
+        .arg(format!("time-travel-start={}", plan.epoch))
         .arg(format!("mem={}M", plan.memory()))
         .arg(format!(
             "tcp_cubic.hystart={}",

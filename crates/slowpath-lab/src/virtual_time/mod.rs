@@ -27,6 +27,8 @@ mod kernel;
 mod machine;
 mod outcome;
 pub mod plan;
+mod recording;
+mod replay;
 mod tcp;
 mod wire;
 
@@ -36,6 +38,10 @@ pub use kernel::{HZ, Kernel, MissingKernel, SOURCE};
 pub use machine::Progress;
 pub use outcome::{Event, EventKind, Run, Series};
 pub use plan::{Options, PacketPath};
+pub use replay::{
+    Difference, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed, Result as ReplayResult,
+    replay,
+};
 
 use slowpath_netsim::scenario::Scenario;
 use std::path::Path;

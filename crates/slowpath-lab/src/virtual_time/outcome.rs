@@ -3,7 +3,7 @@
 
 use super::error::RunError;
 use super::plan::Plan;
-use super::wire::{MAGIC, NEVER, Reader, SWITCH, VERSION};
+use super::wire::{MAGIC, NEVER, RECORD, Reader, SWITCH, VERSION};
 use slowpath_netsim::engine::{FlowSpec, HostId, SwitchId};
 use slowpath_netsim::results::{
     Conservation, FlowRecord, HostRecord, LABELS, LabelRecord, PortRecord, QueryRecord,
@@ -11,6 +11,7 @@ use slowpath_netsim::results::{
 };
 use slowpath_netsim::scenario::Scenario;
 use slowpath_netsim::topology::{Node, Port, Topology};
+use slowpath_replay::recording::Recording;
 use slowpath_switch::{Counters, Destination, DropReason, Header, PortId, Span, Switch, Time};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,8 @@ pub struct Run {
     pub carried_by: Vec<u32>,
     /// The captures by host, if there are any. Time 0 of the scenario is 2000-01-01 00:00 UTC.
     pub captures: Vec<PathBuf>,
+    /// What TCP's handlers did, if that was recorded.
+    pub recording: Option<Recording>,
     /// Packets that sockets gave to devices.
     pub packets: u64,
     /// Packets that were damaged on the way and thrown away by their host.
@@ -167,7 +170,7 @@ fn numbers<const N: usize>(from: &mut Reader<'_>) -> Option<[u64; N]> {
 }
 
 /// A file's content, removed.
-fn take(folder: &Path, name: &str) -> Result<(PathBuf, Vec<u8>), RunError> {
+pub(super) fn take(folder: &Path, name: &str) -> Result<(PathBuf, Vec<u8>), RunError> {
     let path = folder.join(name);
     let failed = |error| RunError::file(&path, error);
     let bytes = std::fs::read(&path).map_err(failed)?;
@@ -194,6 +197,12 @@ pub(super) fn read(
         captures(scenario, folder)?
     } else {
         Vec::new()
+    };
+    let recording = if plan.flags & RECORD != 0 {
+        let (path, bytes) = take(folder, "handlers.bin")?;
+        Some(super::recording::read(plan, &bytes).ok_or(RunError::Garbled(path))?)
+    } else {
+        None
     };
     let conservation = Conservation {
         sent: summary.sent + summary.copied,
@@ -248,6 +257,7 @@ pub(super) fn read(
         series,
         carried_by: plan.carried_by.clone(),
         captures,
+        recording,
         packets: summary.host_packets,
         corrupted: summary.corrupted,
         virtual_time: Span(summary.end),

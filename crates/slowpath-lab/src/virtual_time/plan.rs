@@ -3,7 +3,7 @@
 
 use super::error::Refusal;
 use super::tcp::{Kind, Kinds, Sysctls};
-use super::wire::{CAPTURE, EVENTS, MAGIC, SWITCH, THROUGH_PROCESS, VERSION, Writer};
+use super::wire::{CAPTURE, EVENTS, MAGIC, RECORD, SWITCH, THROUGH_PROCESS, VERSION, Writer};
 use slowpath_netsim::engine::{Application, FlowSpec, QueueSeries, Transport};
 use slowpath_netsim::scenario::Scenario;
 use slowpath_switch::fabric::{self, Action, Change};
@@ -23,6 +23,8 @@ const PORTS: u32 = (1 << 16) - FIRST_PORT;
 const MAX_FLOWS: usize = 10_000_000;
 /// Packets of a handshake, with all options that there may be, and room for as much again.
 const HANDSHAKE_BITS: u64 = 3 * 8 * 160;
+/// 2000-01-01 00:00 UTC: the kernel's clock when it starts.
+pub(super) const EPOCH_NS: u64 = 946_684_800_000_000_000;
 /// One second in picoseconds: warm-ups are whole ones, so that ticks fall where they would.
 const SECOND: u64 = 1_000_000_000_000;
 
@@ -68,6 +70,8 @@ pub struct Options {
     pub algorithm: Option<String>,
     /// What packets pass.
     pub path: PacketPath,
+    /// The runs of TCP's handlers are recorded, to be replayed.
+    pub record: bool,
     /// The kernel is killed after so much silence.
     pub patience: std::time::Duration,
 }
@@ -81,6 +85,7 @@ impl Default for Options {
             info_every: Some(Span::from_millis(1)),
             algorithm: None,
             path: PacketPath::Kernel,
+            record: false,
             patience: std::time::Duration::from_secs(60),
         }
     }
@@ -128,6 +133,8 @@ pub struct Plan {
     pub(super) ttl: u8,
     pub(super) seed: u64,
     pub(super) network: fabric::Plan,
+    /// The kernel's clock when it starts, in nanoseconds since 1970.
+    pub(super) epoch: u64,
 }
 
 impl Plan {
@@ -186,6 +193,7 @@ impl Plan {
             (options.capture.is_some(), CAPTURE),
             (options.events || !watched.is_empty(), EVENTS),
             (options.path != PacketPath::Kernel, THROUGH_PROCESS),
+            (options.record, RECORD),
         ] {
             flags |= if wanted { flag } else { 0 };
         }
@@ -209,6 +217,7 @@ impl Plan {
             flows,
             carried_by,
             connections,
+            epoch: EPOCH_NS,
         })
     }
 

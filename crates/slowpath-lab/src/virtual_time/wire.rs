@@ -5,13 +5,16 @@
 /// `SPLSPLAB`.
 pub const MAGIC: u64 = 0x4241_4c50_534c_5053;
 /// Raised with every change of these files.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Not a time.
 pub const NEVER: u64 = u64::MAX;
 
 pub const CAPTURE: u32 = 1;
 pub const EVENTS: u32 = 2;
 pub const THROUGH_PROCESS: u32 = 4;
+pub const RECORD: u32 = 8;
+pub const REPLAY: u32 = 16;
+pub const PROBE: u32 = 32;
 
 pub const HANDSHAKE: u32 = 1;
 pub const ACK_AT_ONCE: u32 = 2;

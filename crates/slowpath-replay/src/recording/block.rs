@@ -525,7 +525,7 @@ impl Cursors<'_> {
         let first = Run {
             at,
             jiffies,
-            handler: Handler::Begin,
+            handler: Handler::Connect,
             outcomes: Vec::new(),
             check: 0,
         };

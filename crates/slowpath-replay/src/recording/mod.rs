@@ -125,8 +125,11 @@ pub enum Handler {
     Connect,
     /// `accept`: the accepting end gets its application.
     Accept,
-    /// The laboratory's beginning of a connection that was opened before: nothing is known of the path.
-    Begin,
+    /// The laboratory's beginning: the connection has its initial window.
+    Begin {
+        /// It was opened before the scenario: nothing is known of the path.
+        fresh: bool,
+    },
     /// `sendmsg` and its like: how much was to be sent, with which flags, and what came back (negative: an error's number).
     Send {
         /// Bytes.

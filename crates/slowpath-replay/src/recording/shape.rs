@@ -82,7 +82,7 @@ impl Plain {
         let (kind, numbers) = match *handler {
             Handler::Connect => (0, [0; 3]),
             Handler::Accept => (1, [0; 3]),
-            Handler::Begin => (2, [0; 3]),
+            Handler::Begin { fresh } => (2, [fresh.into(), 0, 0]),
             Handler::Send {
                 bytes,
                 flags,
@@ -127,7 +127,9 @@ impl Plain {
         Ok(match self.kind {
             0 => Handler::Connect,
             1 => Handler::Accept,
-            2 => Handler::Begin,
+            2 => Handler::Begin {
+                fresh: at(&[false, true], a, "a beginning's flag")?,
+            },
             3 => {
                 let bytes = narrow(b)?;
                 Handler::Send {

@@ -53,7 +53,7 @@ fn handler() -> impl Strategy<Value = Handler> {
     let simple = prop_oneof![
         Just(Handler::Connect),
         Just(Handler::Accept),
-        Just(Handler::Begin),
+        any::<bool>().prop_map(|fresh| Handler::Begin { fresh }),
         Just(Handler::Resume),
         Just(Handler::Close),
         Just(Handler::SmallQueue),

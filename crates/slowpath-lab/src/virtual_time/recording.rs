@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The laboratory kernel's records of TCP's handlers as a [`Recording`], and a recording as the script that the kernel replays: twin of
+//! `lab/kernel/driver/script.h`, which tells what each field means.
+
+use super::plan::{EPOCH_NS, Plan};
+use super::tcp::{ALGORITHMS, Kind, Sysctls};
+use super::wire::{ACK_AT_ONCE, HANDSHAKE, Reader, VERSION, Writer};
+use slowpath_replay::recording::{
+    Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
+};
+use slowpath_switch::Span;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// `SPLSPCST`.
+const MAGIC: u64 = 0x5453_4350_534c_5053;
+/// Hosts' addresses: `LAB_NETWORK`, and one more for each.
+const NETWORK: u32 = 0x0a00_0000;
+/// Listeners' ports: `LAB_LISTEN` and the number of the kind of TCP.
+const LISTEN: u16 = 5000;
+/// What the applications of the laboratory do with what arrives.
+const READER: (&str, &str) = ("reader", "at-once");
+
+/// Kinds of records; script.h has more, which no laboratory kernel writes yet.
+mod kind {
+    pub const DECISION: u8 = 0;
+    pub const CONNECT: u8 = 1;
+    pub const ACCEPT: u8 = 2;
+    pub const BEGIN: u8 = 3;
+    pub const SEND: u8 = 4;
+    pub const PACKET: u8 = 10;
+    pub const FIRST_TIMER: u8 = 11;
+    pub const LAST_TIMER: u8 = 16;
+    pub const SMALL_QUEUE: u8 = 17;
+}
+
+const MARKED: u8 = 1;
+const BACKLOG: u8 = 2;
+const OWNED: u8 = 4;
+
+const TIMERS: [Timer; 6] = [
+    Timer::Write,
+    Timer::DelayedAck,
+    Timer::Keepalive,
+    Timer::Pacing,
+    Timer::CompressedAck,
+    Timer::Request,
+];
+
+const DECISIONS: [Decision; 6] = [
+    Decision::SmallQueue,
+    Decision::Autocork,
+    Decision::HostQueue,
+    Decision::DeviceIdle,
+    Decision::Random,
+    Decision::MemoryPressure,
+];
+
+/// `struct lab_run_record`.
+#[derive(Clone, Copy, Default)]
+struct Record {
+    at: u64,
+    jiffies: u32,
+    connection: u32,
+    end: u8,
+    kind: u8,
+    flags: u8,
+    decision: u8,
+    value: u32,
+    result: u32,
+    check: u32,
+    decisions: u32,
+}
+
+impl Record {
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let record = Record {
+            at: from.u64()?,
+            jiffies: from.u32()?,
+            connection: from.u32()?,
+            end: from.u8()?,
+            kind: from.u8()?,
+            flags: from.u8()?,
+            decision: from.u8()?,
+            value: from.u32()?,
+            result: from.u32()?,
+            check: from.u32()?,
+            decisions: from.u32()?,
+        };
+        from.u32()?;
+        Some(record)
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.u64s([self.at]);
+        out.u32s([self.jiffies, self.connection]);
+        out.u8s(&[self.end, self.kind, self.flags, self.decision]);
+        out.u32s([self.value, self.result, self.check, self.decisions, 0]);
+    }
+
+    /// `None`: the kernel of the laboratory writes none such.
+    fn handler(&self) -> Option<Handler> {
+        Some(match self.kind {
+            kind::CONNECT => Handler::Connect,
+            kind::ACCEPT => Handler::Accept,
+            kind::BEGIN => Handler::Begin {
+                fresh: self.value != 0,
+            },
+            kind::SEND => Handler::Send {
+                bytes: self.value,
+                flags: 0,
+                result: self.result as i32,
+            },
+            kind::PACKET => Handler::Packet {
+                number: self.value,
+                marked: self.flags & MARKED != 0,
+                backlog: self.flags & BACKLOG != 0,
+                merged: 1,
+                truesize: self.result,
+            },
+            kind @ kind::FIRST_TIMER..=kind::LAST_TIMER => Handler::Timer {
+                timer: *TIMERS.get(usize::from(kind - kind::FIRST_TIMER))?,
+                deferred: self.flags & OWNED != 0,
+            },
+            kind::SMALL_QUEUE => Handler::SmallQueue,
+            _ => return None,
+        })
+    }
+}
+
+/// What a run of the laboratory recorded.
+pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Option<Recording> {
+    let mut from = Reader(bytes);
+    if from.u64()? != MAGIC || from.u32()? != VERSION {
+        return None;
+    }
+    let (hz, origin) = (from.u32()?, from.u64()?);
+    let mut connections: Vec<Connection> = (0..plan.connections.len())
+        .map(|number| connection(plan, number))
+        .collect();
+    let mut pending: Vec<[Vec<Outcome>; 2]> = vec![Default::default(); connections.len()];
+    while !from.is_empty() {
+        let record = Record::read(&mut from)?;
+        let (number, end) = (record.connection as usize, usize::from(record.end));
+        let outcomes = pending.get_mut(number)?.get_mut(end)?;
+        if record.kind == kind::DECISION {
+            outcomes.push(Outcome {
+                decision: *DECISIONS.get(usize::from(record.decision))?,
+                before: record.value,
+                value: record.result,
+            });
+            continue;
+        }
+        let end = &mut connections[number].ends[end];
+        end.digest = record.check;
+        end.runs.push(Run {
+            at: Moment(record.at),
+            jiffies: record.jiffies,
+            handler: record.handler()?,
+            outcomes: std::mem::take(outcomes),
+            check: record.check,
+        });
+    }
+    connections.retain(|connection| !connection.ends[0].runs.is_empty());
+    Some(Recording {
+        origin: Origin {
+            kernel: super::kernel::SOURCE.to_owned(),
+            hz,
+            epoch: EPOCH_NS as i64 - origin as i64,
+            recorder: "laboratory".to_owned(),
+        },
+        connections,
+    })
+}
+
+fn connection(plan: &Plan, number: usize) -> Connection {
+    let it = &plan.connections[number];
+    let address =
+        |host: u32, port| SocketAddr::from((Ipv4Addr::from_bits(NETWORK + 1 + host), port));
+    let kind = &plan.kinds[usize::from(it.kind)];
+    let sysctls = sysctls(&plan.sysctls, plan.ttl);
+    let socket = socket(kind);
+    let mut accepted = socket.clone();
+    accepted.insert(READER.0.into(), READER.1.into());
+    Connection {
+        addresses: [
+            address(it.from, it.port),
+            address(it.to, LISTEN + u16::from(it.kind)),
+        ],
+        settings: Settings {
+            sysctls: [sysctls.clone(), sysctls],
+            socket: [socket, accepted],
+            mtu: [plan.sysctls.mtu; 2],
+        },
+        ends: [End::default(), End::default()],
+    }
+}
+
+type Values = BTreeMap<String, String>;
+
+fn values<const N: usize>(pairs: [(&str, String); N]) -> Values {
+    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+fn sysctls(from: &Sysctls, ttl: u8) -> Values {
+    let bit = |value: bool| u32::from(value).to_string();
+    values([
+        ("tcp_timestamps", bit(from.timestamps)),
+        ("tcp_sack", bit(from.sack)),
+        ("tcp_ecn", from.ecn.to_string()),
+        ("tcp_recovery", from.recovery.to_string()),
+        ("tcp_early_retrans", from.early_retrans.to_string()),
+        ("tcp_reordering", from.reordering.to_string()),
+        ("tcp_slow_start_after_idle", bit(from.slow_start_after_idle)),
+        ("tcp_moderate_rcvbuf", bit(from.moderate_rcvbuf)),
+        (
+            "tcp_rmem",
+            format!("4096 {} {}", from.rmem[0], from.rmem[1]),
+        ),
+        ("tcp_cubic.hystart", bit(from.hystart)),
+        ("ip_default_ttl", ttl.to_string()),
+    ])
+}
+
+fn socket(kind: &Kind) -> Values {
+    let ns = |span: Span| span.0.div_ceil(1000).to_string();
+    values([
+        ("congestion", kind.algorithm.clone()),
+        ("rto_min_ns", ns(kind.rto_min)),
+        ("rto_initial_ns", ns(kind.rto_initial)),
+        ("initial_window", kind.initial_window.to_string()),
+        ("initial_ssthresh", kind.initial_ssthresh.to_string()),
+        ("receive_window", kind.receive_window.to_string()),
+        ("mss", kind.mss.to_string()),
+        (
+            "ack_at_once",
+            u32::from(kind.flags & ACK_AT_ONCE != 0).to_string(),
+        ),
+    ])
+}
+
+/// A setting that a laboratory kernel cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the recording's setting {name} = '{value}' cannot be replayed")]
+pub struct Unknown {
+    name: String,
+    value: String,
+}
+
+/// Takes settings one by one; what is left over is not known.
+struct Taking(Values);
+
+impl Taking {
+    fn text(&mut self, name: &str) -> Result<String, Unknown> {
+        self.0.remove(name).ok_or_else(|| Unknown {
+            name: name.to_owned(),
+            value: "not there".to_owned(),
+        })
+    }
+
+    fn number<T: TryFrom<u64>>(&mut self, name: &str, most: u64) -> Result<T, Unknown> {
+        let text = self.text(name)?;
+        let number = text.parse::<u64>().ok().filter(|number| *number <= most);
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(|| Unknown {
+                name: name.to_owned(),
+                value: text,
+            })
+    }
+
+    fn bit(&mut self, name: &str) -> Result<bool, Unknown> {
+        Ok(self.number::<u8>(name, 1)? == 1)
+    }
+
+    fn end(self) -> Result<(), Unknown> {
+        match self.0.into_iter().next() {
+            None => Ok(()),
+            Some((name, value)) => Err(Unknown { name, value }),
+        }
+    }
+}
+
+/// What one kernel has for all: its sysctls, and hosts' time to live.
+pub(super) fn take_sysctls(settings: &Settings) -> Result<(Sysctls, u8), Unknown> {
+    if let Some((name, value)) = settings.sysctls[1]
+        .iter()
+        .find(|(name, value)| settings.sysctls[0].get(*name) != Some(value))
+    {
+        return Err(Unknown {
+            name: format!("{name} of the accepting end"),
+            value: value.clone(),
+        });
+    }
+    let mut from = Taking(settings.sysctls[0].clone());
+    let text = from.text("tcp_rmem")?;
+    let mut sizes = text.split_whitespace().map(str::parse::<u32>);
+    let (Some(Ok(_)), Some(Ok(default)), Some(Ok(most)), None) =
+        (sizes.next(), sizes.next(), sizes.next(), sizes.next())
+    else {
+        return Err(Unknown {
+            name: "tcp_rmem".to_owned(),
+            value: text,
+        });
+    };
+    let [mtu, other] = settings.mtu;
+    if mtu != other || !(68..=65_535).contains(&mtu) {
+        return Err(Unknown {
+            name: "mtu".to_owned(),
+            value: format!("{mtu} and {other}"),
+        });
+    }
+    let sysctls = Sysctls {
+        mtu,
+        timestamps: from.bit("tcp_timestamps")?,
+        sack: from.bit("tcp_sack")?,
+        ecn: from.number("tcp_ecn", 2)?,
+        recovery: from.number("tcp_recovery", 7)?,
+        early_retrans: from.number("tcp_early_retrans", 4)?,
+        reordering: from.number("tcp_reordering", 1000)?,
+        slow_start_after_idle: from.bit("tcp_slow_start_after_idle")?,
+        moderate_rcvbuf: from.bit("tcp_moderate_rcvbuf")?,
+        rmem: [default, most],
+        hystart: from.bit("tcp_cubic.hystart")?,
+    };
+    let ttl = from.number("ip_default_ttl", 255)?;
+    from.end()?;
+    Ok((sysctls, ttl))
+}
+
+/// What a connection's sockets have.
+pub(super) fn take_kind(settings: &Settings) -> Result<Kind, Unknown> {
+    let mut accepted = settings.socket[1].clone();
+    let reader = accepted.remove(READER.0).unwrap_or_default();
+    if reader != READER.1 {
+        return Err(Unknown {
+            name: READER.0.to_owned(),
+            value: reader,
+        });
+    }
+    if let Some((name, value)) = accepted
+        .iter()
+        .find(|(name, value)| settings.socket[0].get(*name) != Some(value))
+    {
+        return Err(Unknown {
+            name: format!("{name} of the accepting end"),
+            value: value.clone(),
+        });
+    }
+    let mut from = Taking(settings.socket[0].clone());
+    let algorithm = from.text("congestion")?;
+    if !ALGORITHMS.contains(&algorithm.as_str()) {
+        return Err(Unknown {
+            name: "congestion".to_owned(),
+            value: algorithm,
+        });
+    }
+    /// A day.
+    const LONG: u64 = 86_400_000_000_000;
+    let kind = Kind {
+        algorithm,
+        rto_min: Span::from_nanos(from.number("rto_min_ns", LONG)?),
+        rto_initial: Span::from_nanos(from.number("rto_initial_ns", LONG)?),
+        initial_window: from.number("initial_window", 1 << 20)?,
+        initial_ssthresh: from.number("initial_ssthresh", u64::from(u32::MAX))?,
+        receive_window: from.number("receive_window", 1 << 30)?,
+        mss: from.number("mss", 65_535)?,
+        framing: 0,
+        // Connections of a replay are opened as the recording says.
+        flags: HANDSHAKE
+            | if from.bit("ack_at_once")? {
+                ACK_AT_ONCE
+            } else {
+                0
+            },
+    };
+    from.end()?;
+    Ok(kind)
+}
+
+/// The script of some connections, in the order of the plan.
+///
+/// # Errors
+/// Something was recorded that a laboratory kernel cannot do.
+pub(super) fn script(connections: &[&Connection]) -> Result<Vec<u8>, Unknown> {
+    let mut ends = Writer::default();
+    let mut records = Writer::default();
+    let mut count = 0u64;
+    for (number, connection) in connections.iter().enumerate() {
+        for (side, end) in connection.ends.iter().enumerate() {
+            let first = count;
+            let mut packets = 0;
+            for run in &end.runs {
+                let record = record(run, number as u32, side as u8)?;
+                if record.kind == kind::PACKET {
+                    packets = packets.max(record.value.saturating_add(1));
+                }
+                record.write(&mut records);
+                for outcome in &run.outcomes {
+                    let decision = DECISIONS
+                        .iter()
+                        .position(|known| *known == outcome.decision)
+                        .unwrap_or_default();
+                    Record {
+                        kind: kind::DECISION,
+                        decision: decision as u8,
+                        value: outcome.before,
+                        result: outcome.value,
+                        ..record
+                    }
+                    .write(&mut records);
+                }
+                count += 1 + run.outcomes.len() as u64;
+            }
+            ends.u64s([first, count - first]);
+            ends.u32s([packets, end.digest]);
+        }
+    }
+    let mut out = Writer::default();
+    out.u64s([MAGIC]);
+    out.u32s([VERSION, connections.len() as u32]);
+    out.u64s([count]);
+    out.u8s(&ends.0);
+    out.u8s(&records.0);
+    Ok(out.0)
+}
+
+fn record(run: &Run, connection: u32, end: u8) -> Result<Record, Unknown> {
+    let mut record = Record {
+        at: run.at.0,
+        jiffies: run.jiffies,
+        connection,
+        end,
+        check: run.check,
+        decisions: run.outcomes.len() as u32,
+        ..Record::default()
+    };
+    record.kind = match run.handler {
+        Handler::Connect => kind::CONNECT,
+        Handler::Accept => kind::ACCEPT,
+        Handler::Begin { fresh } => {
+            record.value = u32::from(fresh);
+            kind::BEGIN
+        }
+        Handler::Send {
+            bytes,
+            flags: 0,
+            result,
+        } => {
+            record.value = bytes;
+            record.result = result as u32;
+            kind::SEND
+        }
+        Handler::Packet {
+            number,
+            marked,
+            backlog: false,
+            merged: 1,
+            truesize,
+        } => {
+            record.value = number;
+            record.result = truesize;
+            record.flags = if marked { MARKED } else { 0 };
+            kind::PACKET
+        }
+        Handler::Timer {
+            timer,
+            deferred: false,
+        } => {
+            let number = TIMERS.iter().position(|known| *known == timer);
+            kind::FIRST_TIMER + number.unwrap_or_default() as u8
+        }
+        Handler::SmallQueue => kind::SMALL_QUEUE,
+        ref other => {
+            return Err(Unknown {
+                name: "handler".to_owned(),
+                value: format!("{other:?}"),
+            });
+        }
+    };
+    Ok(record)
+}

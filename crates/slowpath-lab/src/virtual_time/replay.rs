@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Recorded connections on a laboratory kernel once more, each by itself: two hosts, nothing between them.
+//!
+//! What enters is the recording and nothing else. What leaves is for each connection whether every run of every handler left what it had left
+//! then, or where the first difference is; captures of both hosts with the recording's times; and, if wanted, the state after each run.
+
+use super::error::RunError;
+use super::kernel::Kernel;
+use super::machine::{self, Progress};
+use super::plan::{self, Options, Plan};
+use super::recording::{self, Unknown};
+use super::wire::{CAPTURE, PROBE, REPLAY, Reader};
+use slowpath_replay::recording::{Connection, Moment, Recording};
+use slowpath_switch::fabric;
+use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Time};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The first port of the end that connects: one more for each connection.
+const FIRST_PORT: u32 = 10_000;
+/// What one kernel replays.
+const MOST: usize = (1 << 16) - FIRST_PORT as usize;
+/// `sizeof(struct lab_replayed)`.
+const RESULT: usize = 56;
+/// `LAB_PROBED`.
+pub const PROBED: usize = 40;
+/// `sizeof(struct lab_probe)`.
+const PROBE_SIZE: usize = 24 + 4 * PROBED;
+
+/// How it is replayed; nothing of it may change the outcome.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// Of the kernel's random numbers.
+    pub seed: u64,
+    /// The kernel's clock when it starts, in nanoseconds since 1970-01-01 UTC.
+    pub epoch: u64,
+    /// Bytes of each packet that captures keep; `None`: no captures.
+    pub capture: Option<u32>,
+    /// The state after each run.
+    pub probe: bool,
+    /// The kernel is killed after so much silence.
+    pub patience: Duration,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        ReplayOptions {
+            seed: 1,
+            epoch: plan::EPOCH_NS,
+            capture: Some(120),
+            probe: false,
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why there is no replay.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The kernel failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The recording says what the kernel cannot have.
+    #[error(transparent)]
+    Setting(#[from] Unknown),
+    /// The kernel is another.
+    #[error("the recording is of a kernel with {recorded} ticks a second, this one has {found}")]
+    Ticks {
+        /// Of the recording.
+        recorded: u32,
+        /// Of the kernel.
+        found: u32,
+    },
+    /// One kernel has one set of sysctls.
+    #[error("connections {0} and {1} have different sysctls: they need a kernel each")]
+    Mixed(usize, usize),
+    /// More than a host has ports.
+    #[error("{0} connections are too many for one kernel: {MOST} at most")]
+    TooMany(usize),
+}
+
+/// What a replay left.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// For each connection that was asked for, in that order.
+    pub results: Vec<Result>,
+    /// Captures of the hosts of the end that connected, and of the other. The connection at place *n* has the port 10,000 + *n* there.
+    pub captures: Option<[PathBuf; 2]>,
+    /// State after runs; of a replay that diverged also of both ends where it did.
+    pub probes: Vec<Probe>,
+    /// What the kernel's process took, start included.
+    pub wall: Duration,
+}
+
+/// One connection's replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Result {
+    /// `None`: every run left what it had left then.
+    pub difference: Option<Difference>,
+    /// Runs that were made, by end.
+    pub runs: [u64; 2],
+    /// Packets that were sent, by end.
+    pub packets: [u64; 2],
+}
+
+/// Where a replay went astray.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// 0: the end that connected.
+    pub end: u8,
+    /// Which of its runs, from 0.
+    pub run: u64,
+    /// How.
+    pub how: How,
+    /// What the recording says.
+    pub expected: u32,
+    /// What the replay found.
+    pub found: u32,
+}
+
+/// How a replay can differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The state that the run left.
+    State,
+    /// What a call returned, or the memory that a packet takes.
+    Result,
+    /// A timer fired that was not armed.
+    Timer,
+    /// A packet came in that nobody has sent.
+    Packet,
+    /// A decision that was recorded was not asked for.
+    Decision,
+    /// All runs are as they were, but some before or behind them are missing.
+    Digest,
+    /// A call cannot be made in this state.
+    Call,
+    /// It did not come to it.
+    NotReplayed,
+}
+
+impl std::fmt::Display for How {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            How::State => "another state",
+            How::Result => "another result",
+            How::Timer => "a timer that was not armed",
+            How::Packet => "a packet that nobody sent",
+            How::Decision => "a decision that was not asked for",
+            How::Digest => "a recording with missing runs",
+            How::Call => "a call that could not be made",
+            How::NotReplayed => "not replayed",
+        })
+    }
+}
+
+/// The state of an end after a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Place in what was asked for.
+    pub connection: u32,
+    /// 0: the end that connected.
+    pub end: u8,
+    /// Which of its runs.
+    pub run: u64,
+    /// When.
+    pub at: Moment,
+    /// In the order of [`FIELDS`](slowpath_replay::probe::FIELDS).
+    pub fields: Box<[u32; PROBED]>,
+}
+
+/// Replays some connections of a recording, by their places in it, in a folder that is there and empty.
+///
+/// # Errors
+/// The recording is of another kernel or of nothing that this one can have; the kernel fails, dies or hangs; a file cannot be written or read.
+pub fn replay(
+    kernel: &Kernel,
+    recording: &Recording,
+    chosen: &[usize],
+    options: &ReplayOptions,
+    folder: &Path,
+    progress: &mut dyn FnMut(&Progress),
+) -> std::result::Result<Replayed, ReplayError> {
+    if recording.origin.hz != kernel.hz {
+        return Err(ReplayError::Ticks {
+            recorded: recording.origin.hz,
+            found: kernel.hz,
+        });
+    }
+    if chosen.len() > MOST {
+        return Err(ReplayError::TooMany(chosen.len()));
+    }
+    let connections: Vec<&Connection> = chosen
+        .iter()
+        .filter_map(|number| recording.connections.get(*number))
+        .collect();
+    let Some(plan) = make_plan(&connections, chosen, options)? else {
+        return Ok(Replayed::default());
+    };
+    let script = recording::script(&connections)?;
+    for (name, bytes) in [("plan.bin", plan.encode()), ("script.bin", script)] {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).map_err(|error| RunError::file(&path, error))?;
+    }
+    let run = Options {
+        patience: options.patience,
+        ..Options::default()
+    };
+    let wall = machine::run(kernel, &plan, &run, folder, progress)?;
+    for name in ["plan.bin", "script.bin", "flows.bin", "summary.bin"] {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+    let (path, bytes) = super::outcome::take(folder, "replayed.bin")?;
+    let results = results(&bytes, connections.len()).ok_or(RunError::Garbled(path))?;
+    let (path, bytes) = super::outcome::take(folder, "probes.bin")?;
+    let probes = probes(&bytes).ok_or(RunError::Garbled(path))?;
+    Ok(Replayed {
+        results,
+        captures: options
+            .capture
+            .map(|_| [0, 1].map(|host| folder.join(format!("capture-{host}.pcap")))),
+        probes,
+        wall,
+    })
+}
+
+fn make_plan(
+    connections: &[&Connection],
+    chosen: &[usize],
+    options: &ReplayOptions,
+) -> std::result::Result<Option<Plan>, ReplayError> {
+    let mut kinds = Vec::new();
+    let mut planned = Vec::new();
+    let mut shared = None;
+    for (place, connection) in connections.iter().enumerate() {
+        let settings = &connection.settings;
+        let sysctls = recording::take_sysctls(settings)?;
+        if *shared.get_or_insert_with(|| sysctls.clone()) != sysctls {
+            return Err(ReplayError::Mixed(chosen[0], chosen[place]));
+        }
+        let kind = recording::take_kind(settings)?;
+        let number = match kinds.iter().position(|known| *known == kind) {
+            Some(number) => number,
+            None => {
+                kinds.push(kind);
+                kinds.len() - 1
+            }
+        };
+        planned.push(plan::Connection {
+            from: 0,
+            to: 1,
+            key: 0,
+            // At most 65,535: there are no more than MOST.
+            port: (FIRST_PORT + place as u32) as u16,
+            // A kind a recorded one: a byte.
+            kind: number as u8,
+            class: 0,
+            label: 0,
+        });
+    }
+    if kinds.len() > 256 {
+        return Err(ReplayError::TooMany(kinds.len()));
+    }
+    let Some((sysctls, ttl)) = shared else {
+        return Ok(None);
+    };
+    let host = PortConfig {
+        kind: PortKind::Switch,
+        rate: Rate::MIN,
+        propagation: Span::ZERO,
+        limit: Limit::NONE,
+        marking: None,
+    };
+    let mut flags = REPLAY;
+    flags |= if options.capture.is_some() {
+        CAPTURE
+    } else {
+        0
+    };
+    flags |= if options.probe { PROBE } else { 0 };
+    Ok(Some(Plan {
+        flows: Vec::new(),
+        carried_by: Vec::new(),
+        connections: planned,
+        warm_up: Span::ZERO,
+        open_every: Span::ZERO,
+        until: Time::ZERO,
+        kinds,
+        sysctls,
+        flags,
+        snap: options.capture.unwrap_or(0),
+        info_every: Span::ZERO,
+        sample_every: Span::ZERO,
+        watched: Vec::new(),
+        ttl,
+        seed: options.seed,
+        network: fabric::Plan {
+            seed: 0,
+            most_packets: 1,
+            hosts: vec![host; 2],
+            switches: Vec::new(),
+            links: Vec::new(),
+            routes: Vec::new(),
+            impairments: Vec::new(),
+            changes: Vec::new(),
+        },
+        epoch: options.epoch,
+    }))
+}
+
+fn results(bytes: &[u8], count: usize) -> Option<Vec<Result>> {
+    if bytes.len() != count * RESULT {
+        return None;
+    }
+    let mut from = Reader(bytes);
+    (0..count)
+        .map(|_| {
+            let (status, end, run) = (from.u32()?, from.u32()?, from.u64()?);
+            let (expected, found) = (from.u32()?, from.u32()?);
+            let runs = [from.u64()?, from.u64()?];
+            let packets = [from.u64()?, from.u64()?];
+            let how = match status {
+                0 => None,
+                1 => Some(How::State),
+                2 => Some(How::Result),
+                3 => Some(How::Timer),
+                4 => Some(How::Packet),
+                5 => Some(How::Decision),
+                6 => Some(How::Digest),
+                7 => Some(How::Call),
+                8 => Some(How::NotReplayed),
+                _ => return None,
+            };
+            Some(Result {
+                difference: how.map(|how| Difference {
+                    end: end as u8,
+                    run,
+                    how,
+                    expected,
+                    found,
+                }),
+                runs,
+                packets,
+            })
+        })
+        .collect()
+}
+
+fn probes(bytes: &[u8]) -> Option<Vec<Probe>> {
+    if !bytes.len().is_multiple_of(PROBE_SIZE) {
+        return None;
+    }
+    let mut from = Reader(bytes);
+    (0..bytes.len() / PROBE_SIZE)
+        .map(|_| {
+            let connection = from.u32()?;
+            let end = from.u8()?;
+            from.u8()?;
+            from.u16()?;
+            let (run, at) = (from.u64()?, from.u64()?);
+            let mut fields = Box::new([0; PROBED]);
+            for field in fields.iter_mut() {
+                *field = from.u32()?;
+            }
+            Some(Probe {
+                connection,
+                end,
+                run,
+                at: Moment(at),
+                fields,
+            })
+        })
+        .collect()
+}

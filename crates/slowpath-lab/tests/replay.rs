@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Recorded in the laboratory, replayed connection by connection on a fresh kernel with another seed and another clock, without switches: every header
+//! is the same. The captures of the runtime are used for the comparison and for nothing else.
+
+use slowpath_lab::virtual_time::{
+    HZ, Kernel, Options, ReplayOptions, Replayed, Run, SOURCE, replay, run,
+};
+use slowpath_netsim::scenario::{Scenario, Substrate};
+use slowpath_replay::headers::{self, Comparison};
+use slowpath_replay::recording::{self, Handler, Recording, Timer};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const SCENARIO: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../scenarios/replay/exact.toml"
+);
+
+fn kernel(test: &str) -> Option<Kernel> {
+    match Kernel::find(SOURCE, HZ) {
+        Ok(kernel) => Some(kernel),
+        Err(missing) => {
+            println!("SKIPPED {test}: {missing}");
+            None
+        }
+    }
+}
+
+struct Recorded {
+    run: Run,
+    recording: Recording,
+    folder: tempfile::TempDir,
+}
+
+fn record(kernel: &Kernel, algorithm: Option<&str>) -> Recorded {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = Scenario::load_for(SCENARIO.as_ref(), Substrate::VirtualTime);
+    let scenario = scenario.expect("a scenario");
+    let options = Options {
+        record: true,
+        algorithm: algorithm.map(str::to_owned),
+        ..Options::default()
+    };
+    let mut run = run(kernel, &scenario, &options, folder.path(), &mut |_| {}).expect("a run");
+    let recording = run.recording.take().expect("a recording");
+    Recorded {
+        run,
+        recording,
+        folder,
+    }
+}
+
+/// Another seed and another time than the recorded kernel had.
+fn other() -> ReplayOptions {
+    ReplayOptions {
+        seed: 99,
+        epoch: 1_500_000_000_123_456_789,
+        ..ReplayOptions::default()
+    }
+}
+
+fn replayed(kernel: &Kernel, recording: &Recording, folder: &Path) -> Replayed {
+    let all: Vec<usize> = (0..recording.connections.len()).collect();
+    replay(kernel, recording, &all, &other(), folder, &mut |_| {}).expect("a replay")
+}
+
+/// Both ends of every connection, compared with the runtime's captures.
+fn compare(recorded: &Recorded, again: &Replayed) -> Vec<[Comparison; 2]> {
+    let read = |path: &Path| {
+        let bytes = std::fs::read(path).expect("a capture");
+        headers::read(&bytes).expect("a capture of the laboratory")
+    };
+    let hosts: Vec<_> = recorded
+        .run
+        .captures
+        .iter()
+        .map(|path| read(path))
+        .collect();
+    let ends = again
+        .captures
+        .clone()
+        .expect("captures")
+        .map(|path| read(&path));
+    let connections = recorded.recording.connections.iter().enumerate();
+    let host = |address: std::net::SocketAddr| match address {
+        std::net::SocketAddr::V4(v4) => usize::from(v4.ip().octets()[3]) - 1,
+        std::net::SocketAddr::V6(_) => unreachable!("the laboratory is IPv4"),
+    };
+    connections
+        .map(|(place, connection)| {
+            [0, 1].map(|end| {
+                let runtime = &hosts[host(connection.addresses[end])][&connection.addresses];
+                let port = 10_000 + place as u16;
+                let replay = ends[end]
+                    .iter()
+                    .find(|(pair, _)| pair[0].port() == port)
+                    .map(|(_, headers)| headers.as_slice())
+                    .unwrap_or_default();
+                headers::compare(runtime, replay)
+            })
+        })
+        .collect()
+}
+
+fn is_exact(recorded: &Recorded, again: &Replayed) {
+    for (place, result) in again.results.iter().enumerate() {
+        assert_eq!(result.difference, None, "connection {place}");
+    }
+    for (place, ends) in compare(recorded, again).iter().enumerate() {
+        for end in ends {
+            assert!(
+                end.is_exact() && end.packets > 0,
+                "connection {place}: {end:?}"
+            );
+            assert_eq!(end.timestamps, 0, "connection {place}: {end:?}");
+            // Every run's own moment was recorded.
+            assert_eq!(end.most_apart, 0, "connection {place}: {end:?}");
+        }
+    }
+}
+
+#[test]
+fn every_connection_is_replayed_exactly() {
+    let Some(kernel) = kernel("every_connection_is_replayed_exactly") else {
+        return;
+    };
+    let recorded = record(&kernel, None);
+    let recording = &recorded.recording;
+    // What it is about: many, of three kinds, and the network was not kind to them.
+    assert!(
+        recording.connections.len() >= 200,
+        "{}",
+        recording.connections.len()
+    );
+    let kinds: BTreeSet<&str> = recording
+        .connections
+        .iter()
+        .map(|connection| connection.settings.socket[0]["congestion"].as_str())
+        .collect();
+    assert_eq!(kinds, BTreeSet::from(["cubic", "dctcp", "reno"]));
+    let dropped = recorded.run.results.conservation.dropped;
+    assert!(dropped > 500, "{dropped} packets were dropped");
+    let count = |wanted: fn(&Handler) -> bool| {
+        let ends = recording.connections.iter().flat_map(|it| &it.ends);
+        let runs = ends.flat_map(|end| &end.runs);
+        runs.filter(|run| wanted(&run.handler)).count()
+    };
+    let marked = |handler: &Handler| matches!(handler, Handler::Packet { marked: true, .. });
+    let timer = |handler: &Handler| {
+        matches!(
+            handler,
+            Handler::Timer {
+                timer: Timer::Write,
+                ..
+            }
+        )
+    };
+    assert!(count(marked) > 500 && count(timer) > 50);
+    // The file is what the replayer gets.
+    let file = recording::encode(recording).expect("a file");
+    let read = recording::decode(&file).expect("what was written");
+    let folder = tempfile::tempdir().expect("a folder");
+    is_exact(&recorded, &replayed(&kernel, &read, folder.path()));
+    drop(recorded.folder);
+}

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The replayer. Connections one after the other, each between two hosts without anything between
+ * them. Its runs are made in the order of their moments, as far as the packets that they need
+ * have been sent: calls by a generator, packets by a corrector that leaves out, marks and moves
+ * them as the network did, timers by calling them. The kernel's own clock stands meanwhile, so
+ * that no timer fires by itself; TCP reads the recording's.
+ *
+ * What a run leaves is compared with what it left then. At the first difference the replay of
+ * that connection ends.
+ */
+#include <linux/ip.h>
+#include <linux/tcp.h>
+#include <linux/vmalloc.h>
+#include <net/inet_hashtables.h>
+#include <net/slowpath_lab.h>
+#include <net/tcp.h>
+#include <os.h>
+#include "lab.h"
+#include "script.h"
+
+/* A line on the console at least every so many runs: somebody watches. */
+#define SAY_EVERY 65536
+
+struct replay_end {
+	const struct lab_run_record *next;
+	const struct lab_run_record *last; /* one past it */
+	u64 runs;
+	u32 check;
+	u32 digest;
+	u64 jiffies;
+	/* Packets that this end is to get, by their number. */
+	u32 packets;
+	struct sk_buff **held;
+	u16 *uses; /* how often each comes */
+};
+
+static struct {
+	struct replay_end ends[2];
+	u32 connection;
+	/* Of the run under way. */
+	const struct lab_run_record *decisions;
+	u32 left;
+	u32 decided[SLOWPATH_DECISIONS];
+	struct lab_replayed result;
+} replay;
+
+static struct lab_script script;
+static struct lab_script_end *script_ends;
+static struct lab_run_record *records;
+static struct lab_file replayed, probes;
+static u64 all_runs;
+
+u32 lab_replay_decide(u32 decision)
+{
+	u32 before = replay.decided[decision]++;
+	const struct lab_run_record *next = replay.decisions;
+
+	if (!replay.left || next->decision != decision || next->value != before)
+		return 0;
+	replay.decisions++;
+	replay.left--;
+	return next->result;
+}
+
+/* The socket's memory is free at once, and nobody is told of it: the recording does that. */
+static void leave_socket(struct sk_buff *skb)
+{
+	struct sock *sk = skb->sk;
+
+	if (skb->destructor == tcp_wfree)
+		WARN_ON_ONCE(refcount_sub_and_test(skb->truesize, &sk->sk_wmem_alloc));
+	else if (skb->destructor)
+		return skb_orphan(skb);
+	skb->destructor = NULL;
+	skb->sk = NULL;
+}
+
+void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number)
+{
+	struct replay_end *to = &replay.ends[!reply];
+
+	leave_socket(skb);
+	if (lab.clearing || connection != replay.connection || number >= to->packets ||
+	    !to->uses[number] || to->held[number]) {
+		/* Lost on the way, or of no use to anybody. */
+		kfree_skb(skb);
+		return;
+	}
+	to->held[number] = skb;
+}
+
+static void diverge(u32 status, u8 end, u32 expected, u32 found)
+{
+	if (replay.result.status != LAB_EXACT)
+		return;
+	replay.result.status = status;
+	replay.result.end = end;
+	replay.result.run = replay.ends[end].runs;
+	replay.result.expected = expected;
+	replay.result.found = found;
+}
+
+static void probe(const struct lab_run_record *record, u8 end)
+{
+	struct sock *sk = lab_end_socket(replay.connection, end);
+	struct lab_probe probe = {
+		.connection = replay.connection,
+		.end = end,
+		.kind = record->kind,
+		.run = replay.ends[end].runs,
+		.at = record->at,
+	};
+
+	if (sk)
+		lab_look(sk, probe.fields);
+	lab_put(&probes, &probe, sizeof(probe));
+}
+
+static void deliver(const struct lab_run_record *record)
+{
+	struct replay_end *end = &replay.ends[record->end];
+	struct sk_buff *skb = end->held[record->value];
+
+	if (--end->uses[record->value])
+		skb = pskb_copy(skb, GFP_KERNEL);
+	else
+		end->held[record->value] = NULL;
+	if (!skb)
+		return;
+	if (skb->truesize != record->result) {
+		diverge(LAB_DIVERGED_RESULT, record->end, record->result, skb->truesize);
+		kfree_skb(skb);
+		return;
+	}
+	lab_deliver_again(skb, record->end, record->flags & LAB_RUN_MARKED);
+}
+
+/* As the clock would: only if it is armed. */
+static bool fire(struct timer_list *timer)
+{
+	if (!timer_delete(timer))
+		return false;
+	local_bh_disable();
+	timer->function(timer);
+	local_bh_enable();
+	return true;
+}
+
+static bool fire_high(struct hrtimer *timer)
+{
+	if (hrtimer_try_to_cancel(timer) <= 0)
+		return false;
+	local_bh_disable();
+	timer->function(timer);
+	local_bh_enable();
+	return true;
+}
+
+static bool fire_request(void)
+{
+	const struct lab_connection *connection = &lab.connections[replay.connection];
+	struct net *net = lab.hosts[1].net;
+	struct sock *sk;
+	bool fired;
+
+	sk = __inet_lookup_established(net, net->ipv4.tcp_death_row.hashinfo,
+				       htonl(LAB_NETWORK + 1), htons(connection->port),
+				       htonl(LAB_NETWORK + 2), LAB_LISTEN + connection->kind,
+				       lab.hosts[1].dev->ifindex, 0);
+	if (!sk)
+		return false;
+	fired = sk->sk_state == TCP_NEW_SYN_RECV && fire(&inet_reqsk(sk)->rsk_timer);
+	sock_gen_put(sk);
+	return fired;
+}
+
+static void fire_one(const struct lab_run_record *record, struct sock *sk)
+{
+	bool fired = false;
+
+	if (record->kind == LAB_RUN_REQUEST_TIMER) {
+		fired = fire_request();
+	} else if (sk) {
+		struct inet_connection_sock *icsk = inet_csk(sk);
+
+		switch (record->kind) {
+		case LAB_RUN_WRITE_TIMER:
+			fired = fire(&icsk->icsk_retransmit_timer);
+			break;
+		case LAB_RUN_DELACK_TIMER:
+			fired = fire(&icsk->icsk_delack_timer);
+			break;
+		case LAB_RUN_KEEPALIVE_TIMER:
+			fired = fire(&icsk->icsk_keepalive_timer);
+			break;
+		case LAB_RUN_PACING_TIMER:
+			fired = fire_high(&tcp_sk(sk)->pacing_timer);
+			break;
+		case LAB_RUN_COMPRESSED_ACK_TIMER:
+			fired = fire_high(&tcp_sk(sk)->compressed_ack_timer);
+			break;
+		}
+	}
+	if (!fired)
+		diverge(LAB_DIVERGED_TIMER, record->end, record->kind, 0);
+}
+
+static void send(const struct lab_run_record *record)
+{
+	int sent = lab_send(&lab.senders[replay.connection], record->value);
+
+	if (sent != (int)record->result)
+		diverge(LAB_DIVERGED_RESULT, record->end, record->result, sent);
+}
+
+static void run(const struct lab_run_record *record)
+{
+	struct replay_end *end = &replay.ends[record->end];
+	struct lab_sender *sender = &lab.senders[replay.connection];
+	struct sock *sk = lab_end_socket(replay.connection, record->end);
+	u32 check;
+	int error = 0;
+
+	/* The lower half is known: the nearest that fits. */
+	end->jiffies += (s32)(record->jiffies - (u32)end->jiffies);
+	slowpath_replay_jiffies = end->jiffies;
+	slowpath_replay_ns = record->at;
+	replay.decisions = record + 1;
+	replay.left = record->decisions;
+	memset(replay.decided, 0, sizeof(replay.decided));
+	switch (record->kind) {
+	case LAB_RUN_CONNECT:
+		error = record->end || sender->from ? -EISCONN :
+			lab_open_connection(replay.connection);
+		break;
+	case LAB_RUN_ACCEPT:
+		if (record->end && !sender->to)
+			lab_accept(1, lab.connections[replay.connection].kind);
+		error = sender->to ? 0 : -EAGAIN;
+		break;
+	case LAB_RUN_BEGIN:
+		sender->fresh = record->value;
+		if (record->end || !sk)
+			error = -ENOTCONN;
+		else
+			lab_begin(sender);
+		break;
+	case LAB_RUN_SEND:
+		if (record->end || !sk)
+			error = -ENOTCONN;
+		else
+			send(record);
+		break;
+	case LAB_RUN_PACKET:
+		deliver(record);
+		break;
+	case LAB_RUN_WRITE_TIMER ... LAB_RUN_REQUEST_TIMER:
+		fire_one(record, sk);
+		break;
+	case LAB_RUN_SMALL_QUEUE:
+		if (sk) {
+			local_bh_disable();
+			slowpath_tsq(sk);
+			local_bh_enable();
+		} else {
+			error = -ENOTCONN;
+		}
+		break;
+	default:
+		error = -EOPNOTSUPP;
+	}
+	if (error)
+		diverge(LAB_DIVERGED_CALL, record->end, record->kind, error);
+	if (replay.left)
+		diverge(LAB_DIVERGED_DECISION, record->end, replay.decisions->decision,
+			replay.left);
+	check = lab_check(record, end->check);
+	/* A recording keeps the lowest byte of it. */
+	if ((u8)check != (u8)record->check)
+		diverge(LAB_DIVERGED_STATE, record->end, (u8)record->check, (u8)check);
+	end->check = check;
+	if (lab.plan.flags & LAB_PROBE)
+		probe(record, record->end);
+	end->next = record + 1 + record->decisions;
+	end->runs++;
+	if (++all_runs % SAY_EVERY == 0)
+		pr_info("slowpath-lab: at %llu ps\n", all_runs);
+}
+
+/* Which end goes on: the one whose run began first, if what it needs is there. */
+static struct replay_end *choose(void)
+{
+	struct replay_end *best = NULL;
+	u32 number;
+
+	for (number = 0; number < 2; number++) {
+		struct replay_end *end = &replay.ends[number];
+
+		if (end->next == end->last)
+			continue;
+		if (end->next->kind == LAB_RUN_PACKET && !end->held[end->next->value])
+			continue;
+		if (!best || end->next->at < best->next->at)
+			best = end;
+	}
+	return best;
+}
+
+/* What the packets of this end are, and that the script can be followed. */
+static int prepare(struct replay_end *end, const struct lab_script_end *from, u8 number)
+{
+	const struct lab_run_record *record;
+	u64 i;
+
+	memset(end, 0, sizeof(*end));
+	if (from->first > script.records || from->records > script.records - from->first)
+		return -EINVAL;
+	end->next = records + from->first;
+	end->last = end->next + from->records;
+	end->packets = from->packets;
+	end->digest = from->digest;
+	end->jiffies = BIT_ULL(32);
+	end->held = vcalloc(max(end->packets, 1U), sizeof(*end->held));
+	end->uses = vcalloc(max(end->packets, 1U), sizeof(*end->uses));
+	if (!end->held || !end->uses)
+		return -ENOMEM;
+	for (i = 0; i < from->records; i++) {
+		record = end->next + i;
+		if (record->kind == LAB_RUN_DECISION)
+			return -EINVAL;
+		if (record->end != number || record->connection != replay.connection ||
+		    record->decisions > from->records - i - 1)
+			return -EINVAL;
+		if (record->kind == LAB_RUN_PACKET) {
+			if (record->value >= end->packets || end->uses[record->value] == U16_MAX)
+				return -EINVAL;
+			end->uses[record->value]++;
+		}
+		i += record->decisions;
+	}
+	return 0;
+}
+
+static void release(struct replay_end *end)
+{
+	u32 i;
+
+	for (i = 0; end->held && i < end->packets; i++)
+		kfree_skb(end->held[i]);
+	vfree(end->held);
+	vfree(end->uses);
+}
+
+static int replay_one(u32 connection)
+{
+	const struct lab_script_end *from = script_ends + 2 * connection;
+	struct lab_replayed *result = &replay.result;
+	struct replay_end *end;
+	u32 i;
+	int error = 0;
+
+	memset(&replay, 0, sizeof(replay));
+	replay.connection = connection;
+	for (i = 0; i < 2 && !error; i++)
+		error = prepare(&replay.ends[i], from + i, i);
+	if (error)
+		goto out;
+	while (result->status == LAB_EXACT && (end = choose()))
+		run(end->next);
+	for (i = 0; i < 2 && result->status == LAB_EXACT; i++) {
+		end = &replay.ends[i];
+		if (end->next != end->last)
+			diverge(LAB_DIVERGED_PACKET, i, end->next->value,
+				lab.senders[connection].sent[!i]);
+		else if (end->digest && end->digest != end->check)
+			diverge(LAB_DIVERGED_DIGEST, i, end->digest, end->check);
+	}
+	for (i = 0; i < 2; i++) {
+		result->runs[i] = replay.ends[i].runs;
+		result->packets[i] = lab.senders[connection].sent[i];
+		if (result->status != LAB_EXACT)
+			probe(replay.ends[i].next == replay.ends[i].last ?
+				      replay.ends[i].last - 1 : replay.ends[i].next, i);
+	}
+	lab_put(&replayed, result, sizeof(*result));
+out:
+	lab.clearing = true;
+	slowpath_replay_ns = 0;
+	slowpath_replay_jiffies = 0;
+	lab_close_connection(connection);
+	for (i = 0; i < 2; i++)
+		release(&replay.ends[i]);
+	/* What is freed later is freed now. */
+	schedule_timeout_uninterruptible(1);
+	lab.clearing = false;
+	return error;
+}
+
+static int read_script(void)
+{
+	void *piece = lab_piece();
+	int fd, error = 0;
+	struct lab_script *head;
+
+	if (!piece)
+		return -ENOMEM;
+	fd = os_open_file("script.bin", of_read(OPENFLAGS()), 0);
+	if (fd < 0)
+		return fd;
+	head = lab_read_array(fd, piece, 1, sizeof(*head), &error);
+	if (!error && (head->magic != LAB_SCRIPT_MAGIC || head->version != LAB_VERSION ||
+		       head->connections != lab.plan.connections))
+		error = -EINVAL;
+	if (error)
+		goto out;
+	script = *head;
+	script_ends = lab_read_array(fd, piece, 2 * script.connections, sizeof(*script_ends),
+				     &error);
+	records = lab_read_array(fd, piece, script.records, sizeof(*records), &error);
+out:
+	os_close_file(fd);
+	return error;
+}
+
+int lab_replay(void)
+{
+	u32 connection;
+	int error;
+
+	sysctl_tcp_mem[0] = sysctl_tcp_mem[1] = sysctl_tcp_mem[2] = LONG_MAX >> PAGE_SHIFT;
+	lab.replaying = true;
+	error = read_script();
+	if (!error)
+		error = lab_open(&replayed, "replayed.bin", SZ_64K);
+	if (!error)
+		error = lab_open(&probes, "probes.bin", SZ_256K);
+	if (!error)
+		error = lab_make_connections();
+	for (connection = 0; connection < lab.plan.connections && !error; connection++)
+		error = replay_one(connection);
+	lab_close(&replayed);
+	lab_close(&probes);
+	return error;
+}

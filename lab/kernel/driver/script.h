@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What stands in the files of a recording and of its replay, beside plan.h. The program's twin is
+ * crates/slowpath-replay/src/laboratory/wire.rs.
+ *
+ * A run of one of TCP's handlers is recorded when it ends; decisions that it made stand before
+ * it. In a script they stand behind it.
+ */
+#ifndef SLOWPATH_LAB_SCRIPT_H
+#define SLOWPATH_LAB_SCRIPT_H
+
+#include <linux/types.h>
+
+#define LAB_SCRIPT_MAGIC 0x54534350534c5053ULL /* "SPLSPCST" */
+#define LAB_NOTHING 0xffffffffu
+
+enum lab_run_kind {
+	LAB_RUN_DECISION = 0,
+	LAB_RUN_CONNECT = 1,
+	LAB_RUN_ACCEPT = 2,
+	LAB_RUN_BEGIN = 3,
+	LAB_RUN_SEND = 4,
+	LAB_RUN_RECEIVE = 5,
+	LAB_RUN_RESUME = 6,
+	LAB_RUN_SHUTDOWN = 7,
+	LAB_RUN_CLOSE = 8,
+	LAB_RUN_OPTION = 9,
+	LAB_RUN_PACKET = 10,
+	LAB_RUN_WRITE_TIMER = 11,
+	LAB_RUN_DELACK_TIMER = 12,
+	LAB_RUN_KEEPALIVE_TIMER = 13,
+	LAB_RUN_PACING_TIMER = 14,
+	LAB_RUN_COMPRESSED_ACK_TIMER = 15,
+	LAB_RUN_REQUEST_TIMER = 16,
+	LAB_RUN_SMALL_QUEUE = 17,
+	LAB_RUN_RELEASE = 18,
+};
+
+/* Bits of lab_run_record.flags. */
+#define LAB_RUN_MARKED BIT(0)  /* a packet: CE */
+#define LAB_RUN_BACKLOG BIT(1) /* a packet: it waited in the backlog */
+#define LAB_RUN_OWNED BIT(2)   /* a timer: the socket belonged to a call */
+
+/* handlers.bin of a recording, and the runs of a script. */
+struct lab_run_record {
+	__le64 at;         /* ns of the monotonic clock */
+	__le32 jiffies;
+	__le32 connection;
+	__u8 end;          /* 0: connected, 1: accepted */
+	__u8 kind;
+	__u8 flags;
+	__u8 decision;
+	__le32 value;      /* packet: its number. call: bytes asked. decision: how often it had been decided before */
+	__le32 result;     /* packet: its truesize. call: what it returned. decision: what came out */
+	__le32 check;
+	__le32 decisions;  /* in a script: so many behind it */
+	__le32 reserved;
+};
+
+/* At the beginning of handlers.bin. */
+struct lab_recording {
+	__le64 magic;
+	__le32 version;
+	__le32 hz;
+	__le64 origin;     /* ns of the monotonic clock at 0 of the scenario */
+};
+
+/* script.bin: this, a lab_script_end for each end of each connection of the plan (connected, accepted, connected, ...), the runs. */
+struct lab_script {
+	__le64 magic;
+	__le32 version;    /* LAB_VERSION */
+	__le32 connections;
+	__le64 records;
+};
+
+struct lab_script_end {
+	__le64 first;      /* record */
+	__le64 records;
+	__le32 packets;    /* of the other end, that are needed */
+	__le32 digest;     /* the last check, 0: none */
+};
+
+enum lab_replay_status {
+	LAB_EXACT = 0,
+	LAB_DIVERGED_STATE = 1,    /* the check differs */
+	LAB_DIVERGED_RESULT = 2,   /* a call returned something else */
+	LAB_DIVERGED_TIMER = 3,    /* a timer that is not armed fired */
+	LAB_DIVERGED_PACKET = 4,   /* a packet came that nobody sent */
+	LAB_DIVERGED_DECISION = 5, /* a decision was not asked for */
+	LAB_DIVERGED_DIGEST = 6,   /* all runs are as they were, and more or fewer than there were */
+	LAB_DIVERGED_CALL = 7,     /* a call that cannot be made here */
+	LAB_NOT_REPLAYED = 8,
+};
+
+/* replayed.bin: one for each connection. */
+struct lab_replayed {
+	__le32 status;
+	__le32 end;        /* that diverged */
+	__le64 run;        /* which of that end, without decisions */
+	__le32 expected;
+	__le32 found;
+	__le64 runs[2];    /* done */
+	__le64 packets[2]; /* sent */
+};
+
+/* What is looked at after each run, see look() in replay.c for the order. */
+#define LAB_PROBED 40
+
+/* probes.bin: after each run, if wanted; and of both ends where a replay diverged. */
+struct lab_probe {
+	__le32 connection;
+	__u8 end;
+	__u8 kind;
+	__le16 reserved;
+	__le64 run;
+	__le64 at;
+	__le32 fields[LAB_PROBED];
+};
+
+#endif
