@@ -163,3 +163,122 @@ fn every_connection_is_replayed_exactly() {
     is_exact(&recorded, &replayed(&kernel, &read, folder.path()));
     drop(recorded.folder);
 }
+
+/// Every way to change one run that a recording can express; `None` where there is nothing to change.
+fn altered(run: &recording::Run) -> Vec<recording::Run> {
+    let mut all = Vec::new();
+    let mut with = |change: &dyn Fn(&mut recording::Run)| {
+        let mut other = run.clone();
+        change(&mut other);
+        if other != *run {
+            all.push(other);
+        }
+    };
+    with(&|run| run.at.0 += 1);
+    with(&|run| run.jiffies = run.jiffies.wrapping_add(1));
+    with(&|run| run.check ^= 1);
+    with(&|run| {
+        run.outcomes.pop();
+    });
+    with(&|run| {
+        run.outcomes.push(recording::Outcome {
+            decision: recording::Decision::SmallQueue,
+            before: 0,
+            value: 1,
+        });
+    });
+    with(&|run| match &mut run.handler {
+        Handler::Begin { fresh } => *fresh ^= true,
+        Handler::Send { bytes, .. } => *bytes += 1,
+        Handler::Packet { number, .. } => *number += 1,
+        Handler::Timer { timer, .. } => {
+            *timer = match timer {
+                Timer::Write => Timer::DelayedAck,
+                _ => Timer::Write,
+            }
+        }
+        _ => {}
+    });
+    with(&|run| match &mut run.handler {
+        Handler::Send { result, .. } => *result -= 1,
+        Handler::Packet { marked, .. } => *marked ^= true,
+        _ => {}
+    });
+    with(&|run| {
+        if let Handler::Packet { truesize, .. } = &mut run.handler {
+            *truesize += 1;
+        }
+    });
+    all
+}
+
+#[test]
+fn one_run_less_or_other_and_the_replay_says_so() {
+    let Some(kernel) = kernel("one_run_less_or_other_and_the_replay_says_so") else {
+        return;
+    };
+    let recorded = record(&kernel, None);
+    // A short one in which much happened.
+    let timers = |connection: &recording::Connection| {
+        connection.ends[0].runs.len() >= 50
+            && connection.ends[0].runs.iter().any(|run| {
+                matches!(
+                    run.handler,
+                    Handler::Timer {
+                        timer: Timer::Write,
+                        ..
+                    }
+                )
+            })
+    };
+    let connections = &recorded.recording.connections;
+    let whole = connections
+        .iter()
+        .filter(|connection| timers(connection))
+        .min_by_key(|connection| connection.ends[0].runs.len())
+        .expect("one with a timeout");
+    let mut variants = Vec::new();
+    for side in 0..2 {
+        for place in 0..whole.ends[side].runs.len() {
+            let mut change = |replace: &[recording::Run], instead_of: usize, what: String| {
+                let mut other = whole.clone();
+                other.ends[side]
+                    .runs
+                    .splice(place..place + instead_of, replace.iter().cloned());
+                variants.push((format!("{what} of run {place} of end {side}"), other));
+            };
+            let runs = &whole.ends[side].runs;
+            change(&[], 1, "deletion".into());
+            for run in altered(&runs[place]) {
+                change(&[run.clone()], 1, format!("{:?} instead", run));
+            }
+            if let [one, two, ..] = &runs[place..] {
+                change(&[two.clone(), one.clone()], 2, "exchange".into());
+            }
+        }
+    }
+    assert!(variants.len() > 200, "{}", variants.len());
+    let recording = Recording {
+        origin: recorded.recording.origin.clone(),
+        connections: std::iter::once(whole.clone())
+            .chain(variants.iter().map(|(_, connection)| connection.clone()))
+            .collect(),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let again = replayed(&kernel, &recording, folder.path());
+    assert_eq!(again.results[0].difference, None, "unchanged");
+    for ((what, _), result) in variants.iter().zip(&again.results[1..]) {
+        assert!(result.difference.is_some(), "{what}: nothing was noticed");
+    }
+}
+
+#[test]
+fn bbr_is_replayed_exactly() {
+    let Some(kernel) = kernel("bbr_is_replayed_exactly") else {
+        return;
+    };
+    let recorded = record(&kernel, Some("bbr"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let again = replayed(&kernel, &recorded.recording, folder.path());
+    is_exact(&recorded, &again);
+}

@@ -23,6 +23,7 @@ struct under_way {
 	struct lab_run_record record;
 	bool inside; /* part of the one below: a pacing timer calls what small queues call */
 	u32 decided[SLOWPATH_DECISIONS];
+	u32 decisions; /* mixed */
 };
 
 static struct under_way stack[NESTED];
@@ -90,17 +91,22 @@ struct sock *lab_end_socket(u32 connection, u8 end)
 	return socket ? socket->sk : NULL;
 }
 
+/* Goes on from the decisions before. */
+u32 lab_mix(u32 before, const struct lab_run_record *decision)
+{
+	return jhash_3words(decision->decision, decision->value, decision->result, before);
+}
+
 /* Goes on from the check before. */
-u32 lab_check(const struct lab_run_record *record, u32 before)
+u32 lab_check(const struct lab_run_record *record, u32 before, u32 decisions)
 {
 	struct sock *sk = lab_end_socket(record->connection, record->end);
 	u32 words[8] = {
 		record->at, record->at >> 32, record->jiffies,
-		record->kind | record->flags << 8, record->value, record->result, 0, 0,
+		record->kind | record->flags << 8, record->value, record->result, decisions, 0,
 	};
 	u32 fields[LAB_PROBED] = {};
 
-	/* What is asked for and what comes out of decisions shows in the state. */
 	if (sk)
 		lab_look(sk, fields);
 	before = jhash2(words, ARRAY_SIZE(words), before);
@@ -178,7 +184,7 @@ void lab_run_end(void)
 		return;
 	record = &stack[depth].record;
 	check = &lab.senders[record->connection].check[record->end];
-	*check = lab_check(record, *check);
+	*check = lab_check(record, *check, stack[depth].decisions);
 	record->check = *check;
 	put(record);
 }
@@ -241,7 +247,9 @@ u32 slowpath_decide(struct sock *sk, enum slowpath_decision decision, u32 natura
 	record.decision = decision;
 	record.value = it->decided[decision]++;
 	record.result = natural;
-	if (natural)
+	if (natural) {
+		it->decisions = lab_mix(it->decisions, &record);
 		put(&record);
+	}
 	return natural;
 }

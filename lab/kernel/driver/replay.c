@@ -219,7 +219,7 @@ static void run(const struct lab_run_record *record)
 	struct replay_end *end = &replay.ends[record->end];
 	struct lab_sender *sender = &lab.senders[replay.connection];
 	struct sock *sk = lab_end_socket(replay.connection, record->end);
-	u32 check;
+	u32 check, decisions = 0, i;
 	int error = 0;
 
 	/* The lower half is known: the nearest that fits. */
@@ -275,7 +275,9 @@ static void run(const struct lab_run_record *record)
 	if (replay.left)
 		diverge(LAB_DIVERGED_DECISION, record->end, replay.decisions->decision,
 			replay.left);
-	check = lab_check(record, end->check);
+	for (i = 1; i <= record->decisions; i++)
+		decisions = lab_mix(decisions, record + i);
+	check = lab_check(record, end->check, decisions);
 	/* A recording keeps the lowest byte of it. */
 	if ((u8)check != (u8)record->check)
 		diverge(LAB_DIVERGED_STATE, record->end, (u8)record->check, (u8)check);
