@@ -217,11 +217,12 @@ impl Reading {
                 .into());
             }
         };
+        let mut who = 0i64;
         while bytes.len() > 0 {
-            let who = bytes.number()?;
+            who = who.wrapping_add(bytes.signed()?);
+            let connection = u32::try_from(who >> 1);
             let total = Total {
-                connection: u32::try_from(who >> 1)
-                    .map_err(|_| Nonsense::Large { what: "totals" })?,
+                connection: connection.map_err(|_| Nonsense::Large { what: "totals" })?,
                 end: (who & 1) as usize,
                 runs: bytes.number()?,
                 samples: bytes.number()?,
@@ -319,7 +320,7 @@ impl Partial {
 
 fn unpack(payload: &[u8], what: &'static str) -> Result<Vec<u8>, Nonsense> {
     let mut bytes = Bytes::new(payload, what);
-    let mut budget = block::budget();
+    let mut budget = block::MAX_BYTES;
     let texts = block::decompress(&mut bytes, &mut budget, what)?;
     bytes.end()?;
     Ok(texts)

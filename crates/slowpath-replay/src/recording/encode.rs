@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recordings into bytes: whole ones, or frame by frame while connections live.
 
-use super::block::{self, Piece};
+use super::block::{self, MAX_OUTCOMES, Piece};
 use super::error::EncodeError;
 use super::frame::{Framer, Kind};
-use super::shape::MAX_OUTCOMES;
 use super::varint::{put, put_signed, put_text};
 use super::{CHECKED, Connection, End, Handler, Origin, Recording, Run, Settings};
 use crate::sampling::Sample;
@@ -205,7 +204,7 @@ impl Encoder {
             let before = texts.len();
             put_connection(number, connection, &mut texts);
             last = format!("connection {number}");
-            if texts.len() - before > block::budget() {
+            if texts.len() - before > block::MAX_BYTES {
                 return Err(long(&last));
             }
             if texts.len() >= FRAME_TEXTS {
@@ -234,16 +233,16 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
         // At most 26 bytes each.
-        let mut chunks = totals.chunks(1 << 17).peekable();
+        let mut chunks = totals.chunks(1 << 17);
         let mut chunk = chunks.next().unwrap_or(&[]);
         loop {
             let next = chunks.next();
             let mut texts = vec![u8::from(last && next.is_none())];
+            let mut before = 0;
             for total in chunk {
-                put(
-                    &mut texts,
-                    u64::from(total.connection) << 1 | total.end as u64,
-                );
+                let who = i64::from(total.connection) << 1 | total.end as i64;
+                put_signed(&mut texts, who - before);
+                before = who;
                 put(&mut texts, total.runs);
                 put(&mut texts, total.samples);
                 texts.extend(total.digest.to_le_bytes());
@@ -265,7 +264,7 @@ impl Encoder {
     ) -> Result<(), EncodeError> {
         let mut payload = Vec::new();
         block::compress(texts, LEVEL, &mut payload)?;
-        if texts.len() <= block::budget() && self.framer.frame(kind, &payload, out) {
+        if texts.len() <= block::MAX_BYTES && self.framer.frame(kind, &payload, out) {
             return Ok(());
         }
         Err(long(what))

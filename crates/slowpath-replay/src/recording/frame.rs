@@ -30,9 +30,9 @@ const MAGIC: [u8; 8] = *b"slowreco";
 const FIXED_HEADER: usize = 12;
 const MARK: [u8; 2] = [0xb7, 0x2d];
 /// Bytes of a frame before its payload.
-pub(super) const FRAME: usize = 15;
+const FRAME: usize = 15;
 /// Bytes of payload that a frame has at most.
-pub(super) const MAX_PAYLOAD: usize = 1 << 24;
+const MAX_PAYLOAD: usize = 1 << 24;
 /// Looking for frames ends once this many times the file's length has been checksummed in vain: damage costs linear time, whatever the bytes.
 const SEARCH_EFFORT: usize = 16;
 

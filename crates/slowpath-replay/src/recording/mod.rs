@@ -16,14 +16,14 @@ mod decode;
 mod encode;
 mod error;
 mod frame;
-mod shape;
-mod ticks;
+mod inspect;
 mod varint;
 
 pub use decode::{Decoded, MAX_EVENTS, Wanted, decode, decode_with};
 pub use encode::encode;
 pub use error::{DecodeError, EncodeError, Nonsense};
 pub use frame::{Damage, VERSION};
+pub use inspect::{Size, Sizes, inspect};
 
 use crate::sampling::Sample;
 use std::collections::BTreeMap;
@@ -241,12 +241,12 @@ pub enum Decision {
 }
 
 /// Where times are sampled one run of so many keeps its check.
-pub const CHECKED: usize = 16;
+pub const CHECKED: usize = 64;
 
 impl Recording {
     /// What is left of it in a file.
     ///
-    /// Of a check the lower 8 bits. Where times are sampled ([`End::sent`]) only every 16th run has one ([`CHECKED`]; a check covers all runs before it), and
+    /// Of a check the lower 8 bits. Where times are sampled ([`End::sent`]) only every 64th run has one ([`CHECKED`]; a check covers all runs before it), and
     /// a run's time is the first run's and the ticks of `jiffies` since then. A gap is no later than the last run; without one nothing was lost.
     pub fn kept(&self) -> Recording {
         let mut kept = self.clone();
@@ -275,7 +275,7 @@ impl End {
             }
             if let Some((at, jiffies)) = before {
                 let ticks = run.jiffies.wrapping_sub(jiffies) as i32;
-                run.at = ticks::later(at, ticks, hz);
+                run.at = block::later(at, ticks, hz);
             }
             before = Some((run.at, run.jiffies));
         }

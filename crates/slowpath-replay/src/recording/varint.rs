@@ -42,6 +42,11 @@ pub(super) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
+    pub(super) const EMPTY: Bytes<'static> = Bytes {
+        left: &[],
+        name: "",
+    };
+
     pub(super) fn new(left: &'a [u8], name: &'static str) -> Self {
         Bytes { left, name }
     }

@@ -53,12 +53,12 @@ fn handler() -> impl Strategy<Value = Handler> {
     let simple = prop_oneof![
         Just(Handler::Connect),
         Just(Handler::Accept),
-        any::<bool>().prop_map(|fresh| Handler::Begin { fresh }),
         Just(Handler::Resume),
         Just(Handler::Close),
         Just(Handler::SmallQueue),
     ];
     let numbered = prop_oneof![
+        any::<bool>().prop_map(|fresh| Handler::Begin { fresh }),
         any::<u8>().prop_map(|how| Handler::Shutdown { how }),
         number().prop_map(|flags| Handler::Release { flags }),
         (timer(), any::<bool>()).prop_map(|(timer, deferred)| Handler::Timer { timer, deferred }),

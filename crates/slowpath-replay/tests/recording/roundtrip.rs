@@ -37,14 +37,14 @@ fn all_but_the_upper_bits_of_the_checks_is_kept_where_every_run_has_its_time() {
             run.check %= 256;
         }
     }
-    assert_eq!(decode(&encode(&recording).expect("short")), Ok(expected));
+    assert!(decode(&encode(&recording).expect("short")) == Ok(expected));
 }
 
 #[test]
 fn long_ends_span_frames() {
     let recording = bulk(200_000);
     let file = encode(&recording).expect("fits");
-    assert_eq!(decode(&file), Ok(recording.kept()));
+    assert!(decode(&file) == Ok(recording.kept()));
 }
 
 /// The same with sampled times: what is left of them is what the comment of `kept` says.

@@ -5,16 +5,17 @@
 //! a call that is made a thousand times with the same size and flags is one pattern, and one that gives another number of bytes each time is a pattern
 //! whose result is open.
 
-use super::block::MAX_EVENTS;
-use super::error::Nonsense;
-use super::varint::{Bytes, put, unzigzag, zigzag};
-use super::{Decision, Handler, Outcome, Run, Timer};
+use super::MAX_EVENTS;
+use super::column::{Column, Reading, Writing};
+use crate::recording::error::Nonsense;
+use crate::recording::varint::{Bytes, put, unzigzag, zigzag};
+use crate::recording::{Decision, Handler, Outcome, Run, Timer};
 use std::collections::HashMap;
 
 /// Fewer runs than this do not make a pattern of their own.
 const COMMON: usize = 4;
 /// Outcomes that one run has at most.
-pub(super) const MAX_OUTCOMES: usize = 1 << 16;
+pub(in crate::recording) const MAX_OUTCOMES: usize = 1 << 16;
 
 const FLAG_MARKED: u64 = 1;
 const FLAG_BACKLOG: u64 = 2;
@@ -54,6 +55,8 @@ const TIMERS: [Timer; 6] = [
     Timer::CompressedAck,
     Timer::Request,
 ];
+
+const NO_YES: [bool; 2] = [false, true];
 
 const DECISIONS: [Decision; 6] = [
     Decision::SmallQueue,
@@ -128,7 +131,7 @@ impl Plain {
             0 => Handler::Connect,
             1 => Handler::Accept,
             2 => Handler::Begin {
-                fresh: at(&[false, true], a, "a beginning's flag")?,
+                fresh: at(&NO_YES, a, "a beginning's flag")?,
             },
             3 => {
                 let bytes = narrow(b)?;
@@ -172,7 +175,7 @@ impl Plain {
             }
             10 => Handler::Timer {
                 timer: at(&TIMERS, a, "timer")?,
-                deferred: at(&[false, true], b, "a timer's flag")?,
+                deferred: at(&NO_YES, b, "a timer's flag")?,
             },
             11 => Handler::SmallQueue,
             12 => Handler::Release { flags: narrow(a)? },
@@ -265,94 +268,79 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The columns that say which pattern each run is.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Columns {
-    /// The patterns.
-    pub(super) patterns: Vec<u8>,
-    /// Which pattern, for each stretch of runs with the same one.
-    pub(super) which: Vec<u8>,
-    /// How many more runs the stretch has after the first.
-    pub(super) repeats: Vec<u8>,
-    /// Open numbers, by their place.
-    pub(super) numbers: [Vec<u8>; 3],
-    /// Open outcomes.
-    pub(super) outcomes: Vec<u8>,
+/// Where open numbers stand, by their place.
+const NUMBERS: [Column; 3] = [Column::First, Column::Second, Column::Third];
+
+/// Appends all these runs.
+pub(super) fn put_shapes<'a>(runs: impl Iterator<Item = &'a Run>, out: &mut Writing) {
+    let plain: Vec<(Plain, &[Outcome])> = runs
+        .map(|run| (Plain::of(&run.handler), run.outcomes.as_slice()))
+        .collect();
+    let mut keys: Vec<Option<Key<'_>>> = vec![None; plain.len()];
+    let mut uses: HashMap<Key<'_>, usize> = HashMap::new();
+    for (level, open) in OPENINGS.into_iter().enumerate() {
+        let mut counts: HashMap<Key<'_>, usize> = HashMap::new();
+        for ((plain, outcomes), key) in plain.iter().zip(&keys) {
+            if key.is_none() {
+                *counts.entry(Key::of(*plain, outcomes, open)).or_default() += 1;
+            }
+        }
+        let last = level + 1 == OPENINGS.len();
+        counts.retain(|_, count| last || *count >= COMMON);
+        for ((plain, outcomes), key) in plain.iter().zip(&mut keys) {
+            let with = Key::of(*plain, outcomes, open);
+            if key.is_none() && counts.contains_key(&with) {
+                *key = Some(with);
+            }
+        }
+        uses.extend(counts);
+    }
+    let mut patterns: Vec<(Key<'_>, usize)> = uses.into_iter().collect();
+    patterns.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    let mut places = HashMap::new();
+    for (place, (key, _)) in patterns.iter().enumerate() {
+        places.insert(*key, place as u64);
+        put_pattern(key, &mut out[Column::Patterns]);
+    }
+    let mut stretch: Option<(u64, u64)> = None;
+    for ((plain, outcomes), key) in plain.iter().zip(&keys) {
+        // Every run got a key at the last level at the latest.
+        let Some((key, place)) = key.and_then(|key| Some((key, *places.get(&key)?))) else {
+            continue;
+        };
+        for place in 3 - usize::from(key.open.numbers)..3 {
+            put(&mut out[NUMBERS[place]], plain.numbers[place]);
+        }
+        if key.open.outcomes {
+            put_outcomes(outcomes, &mut out[Column::Outcomes]);
+        }
+        match &mut stretch {
+            Some((same, more)) if *same == place => *more += 1,
+            _ => {
+                put_stretch(stretch, out);
+                stretch = Some((place, 0));
+            }
+        }
+    }
+    put_stretch(stretch, out);
 }
 
-impl Columns {
-    /// The columns of all these runs, one stretch of runs after the other.
-    pub(super) fn of<'a>(runs: impl Iterator<Item = &'a Run> + Clone) -> Columns {
-        let plain: Vec<(Plain, &[Outcome])> = runs
-            .map(|run| (Plain::of(&run.handler), run.outcomes.as_slice()))
-            .collect();
-        let mut keys: Vec<Option<Key<'_>>> = vec![None; plain.len()];
-        let mut uses: HashMap<Key<'_>, usize> = HashMap::new();
-        for (level, open) in OPENINGS.into_iter().enumerate() {
-            let mut counts: HashMap<Key<'_>, usize> = HashMap::new();
-            for ((plain, outcomes), key) in plain.iter().zip(&keys) {
-                if key.is_none() {
-                    *counts.entry(Key::of(*plain, outcomes, open)).or_default() += 1;
-                }
-            }
-            let last = level + 1 == OPENINGS.len();
-            counts.retain(|_, count| last || *count >= COMMON);
-            for ((plain, outcomes), key) in plain.iter().zip(&mut keys) {
-                let with = Key::of(*plain, outcomes, open);
-                if key.is_none() && counts.contains_key(&with) {
-                    *key = Some(with);
-                }
-            }
-            uses.extend(counts);
-        }
-        let mut patterns: Vec<(Key<'_>, usize)> = uses.into_iter().collect();
-        patterns.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-        let mut columns = Columns::default();
-        let mut places = HashMap::new();
-        for (place, (key, _)) in patterns.iter().enumerate() {
-            places.insert(*key, place as u64);
-            columns.pattern(key);
-        }
-        let mut stretch: Option<(u64, u64)> = None;
-        for ((plain, outcomes), key) in plain.iter().zip(&keys) {
-            // Every run got a key at the last level at the latest.
-            let Some((key, place)) = key.and_then(|key| Some((key, *places.get(&key)?))) else {
-                continue;
-            };
-            for place in 3 - usize::from(key.open.numbers)..3 {
-                put(&mut columns.numbers[place], plain.numbers[place]);
-            }
-            if key.open.outcomes {
-                put_outcomes(outcomes, &mut columns.outcomes);
-            }
-            match &mut stretch {
-                Some((same, more)) if *same == place => *more += 1,
-                _ => {
-                    columns.stretch(stretch);
-                    stretch = Some((place, 0));
-                }
-            }
-        }
-        columns.stretch(stretch);
-        columns
+/// Appends a pattern's place, and how many more runs have it after the first.
+fn put_stretch(stretch: Option<(u64, u64)>, out: &mut Writing) {
+    if let Some((place, more)) = stretch {
+        put(&mut out[Column::Which], place);
+        put(&mut out[Column::Repeats], more);
     }
+}
 
-    fn stretch(&mut self, stretch: Option<(u64, u64)>) {
-        if let Some((place, more)) = stretch {
-            put(&mut self.which, place);
-            put(&mut self.repeats, more);
-        }
+fn put_pattern(key: &Key<'_>, out: &mut Vec<u8>) {
+    let head = key.plain.kind | key.open.numbers << 4 | u8::from(key.open.outcomes) << 6;
+    out.push(head);
+    for number in &key.plain.numbers[..3 - usize::from(key.open.numbers)] {
+        put(out, *number);
     }
-
-    fn pattern(&mut self, key: &Key<'_>) {
-        let head = key.plain.kind | key.open.numbers << 4 | u8::from(key.open.outcomes) << 6;
-        self.patterns.push(head);
-        for number in &key.plain.numbers[..3 - usize::from(key.open.numbers)] {
-            put(&mut self.patterns, *number);
-        }
-        if !key.open.outcomes {
-            put_outcomes(key.outcomes, &mut self.patterns);
-        }
+    if !key.open.outcomes {
+        put_outcomes(key.outcomes, out);
     }
 }
 
@@ -365,37 +353,31 @@ struct Pattern {
 
 /// Gives runs from their columns.
 #[derive(Clone, Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct Reader {
     patterns: Vec<Pattern>,
-    which: Bytes<'a>,
-    repeats: Bytes<'a>,
-    numbers: [Bytes<'a>; 3],
-    outcomes: Bytes<'a>,
     /// Place and runs left of the present stretch.
     stretch: (usize, u64),
 }
 
-impl<'a> Reader<'a> {
+impl Reader {
     /// Reads the patterns.
-    pub(super) fn new(
-        mut patterns: Bytes<'a>,
-        [which, repeats, first, second, third, outcomes]: [Bytes<'a>; 6],
-    ) -> Result<Self, Nonsense> {
-        let mut table = Vec::new();
+    pub(super) fn new(from: &mut Reading<'_>) -> Result<Self, Nonsense> {
+        let bytes = &mut from[Column::Patterns];
+        let mut patterns = Vec::new();
         let mut events = 0;
-        while patterns.len() > 0 {
-            let head = patterns.byte()?;
+        while bytes.len() > 0 {
+            let head = bytes.byte()?;
             let open = Open {
                 numbers: head >> 4 & 3,
                 outcomes: head & 0x40 != 0,
             };
             let mut numbers = [0; 3];
             for number in &mut numbers[..3 - usize::from(open.numbers)] {
-                *number = patterns.number()?;
+                *number = bytes.number()?;
             }
             let outcomes = match open.outcomes {
                 true => Vec::new(),
-                false => outcomes_of(&mut patterns)?,
+                false => outcomes_of(bytes)?,
             };
             events += 1 + outcomes.len();
             if events > MAX_EVENTS {
@@ -405,27 +387,26 @@ impl<'a> Reader<'a> {
                 kind: head & 0xf,
                 numbers,
             };
-            table.push(Pattern {
+            patterns.push(Pattern {
                 plain,
                 open,
                 outcomes,
             });
         }
         Ok(Reader {
-            patterns: table,
-            which,
-            repeats,
-            numbers: [first, second, third],
-            outcomes,
+            patterns,
             stretch: (0, 0),
         })
     }
 
     /// The next run's handler, without its number, and outcomes.
-    pub(super) fn run(&mut self) -> Result<(Plain, Vec<Outcome>), Nonsense> {
+    pub(super) fn run(
+        &mut self,
+        from: &mut Reading<'_>,
+    ) -> Result<(Plain, Vec<Outcome>), Nonsense> {
         if self.stretch.1 == 0 {
-            let place = self.which.narrow()?;
-            let more = self.repeats.number()?;
+            let place = from[Column::Which].narrow()?;
+            let more = from[Column::Repeats].number()?;
             self.stretch = (place, more.saturating_add(1));
         }
         self.stretch.1 -= 1;
@@ -436,25 +417,22 @@ impl<'a> Reader<'a> {
         })?;
         let mut plain = pattern.plain;
         for place in 3 - usize::from(pattern.open.numbers)..3 {
-            plain.numbers[place] = self.numbers[place].number()?;
+            plain.numbers[place] = from[NUMBERS[place]].number()?;
         }
         let outcomes = match pattern.open.outcomes {
-            true => outcomes_of(&mut self.outcomes)?,
+            true => outcomes_of(&mut from[Column::Outcomes])?,
             false => pattern.outcomes.clone(),
         };
         Ok((plain, outcomes))
     }
 
-    /// All of it must have been used.
+    /// No stretch may go on.
     pub(super) fn end(&self) -> Result<(), Nonsense> {
-        if self.stretch.1 > 0 {
-            return Err(Nonsense::Left {
-                what: "stretches of runs",
-            });
+        match self.stretch.1 {
+            0 => Ok(()),
+            _ => Err(Nonsense::Left {
+                what: Column::Repeats.name(),
+            }),
         }
-        self.which.end()?;
-        self.repeats.end()?;
-        self.outcomes.end()?;
-        self.numbers.iter().try_for_each(Bytes::end)
     }
 }

@@ -4,7 +4,7 @@
 //! The kernel advances `jiffies` at multiples of a tick of the monotonic clock (`tick_do_update_jiffies64`), now and then late. So a run's time gives its
 //! `jiffies`, but for when within a tick the first run was, which is kept, and for runs to which the kernel was late.
 
-use super::{Moment, Run};
+use crate::recording::{Moment, Run};
 
 const SECOND: i128 = 1_000_000_000;
 
@@ -21,33 +21,37 @@ pub(super) struct Ticks {
 }
 
 /// A tick, in nanoseconds; of an unknown rate, none.
-pub(super) fn tick(hz: u32) -> u64 {
+fn tick(hz: u32) -> u64 {
     1_000_000_000u64.checked_div(hz.into()).unwrap_or(0)
 }
 
 /// When a run began whose time is not kept: so many ticks after the run before it.
-pub(super) fn later(before: Moment, ticks: i32, hz: u32) -> Moment {
+pub(in crate::recording) fn later(before: Moment, ticks: i32, hz: u32) -> Moment {
     let nanos = i64::from(ticks).wrapping_mul(tick(hz) as i64);
     Moment(before.0.wrapping_add(nanos as u64))
 }
 
 impl Ticks {
-    pub(super) fn new(first: &Run, hz: u32) -> Ticks {
+    pub(super) fn new(at: Moment, jiffies: u32, hz: u32) -> Ticks {
         Ticks {
-            at: first.at,
-            jiffies: first.jiffies,
+            at,
+            jiffies,
             hz,
             phase: 0,
             off: 0,
         }
     }
 
+    pub(super) fn hz(&self) -> u32 {
+        self.hz
+    }
+
     pub(super) fn set(&mut self, phase: u64) {
         self.phase = phase;
     }
 
-    /// Finds the phase with which most runs' `jiffies` follow from their times, and gives it.
-    pub(super) fn fit(&mut self, runs: &[Run]) -> u64 {
+    /// Finds a phase with which most runs' `jiffies` follow from their times, the nearest to the usual one, and gives it.
+    pub(super) fn fit(&mut self, runs: &[Run], usual: u64) -> u64 {
         if self.hz == 0 {
             return 0;
         }
@@ -65,8 +69,29 @@ impl Ticks {
             }
         }
         // Between 0 and a tick, which is at most a second.
-        self.phase = least as u64;
+        self.phase = i128::from(usual).clamp(least, end - 1) as u64;
         self.phase
+    }
+
+    /// How long before that moment its tick had begun.
+    pub(super) fn phase_at(&self, at: Moment) -> u64 {
+        if self.hz == 0 {
+            return 0;
+        }
+        let hz = i128::from(self.hz);
+        let since = i128::from(at.0.wrapping_sub(self.at.0) as i64) + i128::from(self.phase);
+        // Less than a second.
+        ((since * hz).rem_euclid(SECOND) / hz) as u64
+    }
+
+    /// What a later piece's first run has more than this one tells.
+    pub(super) fn differ_at(&self, run: &Run) -> i32 {
+        run.jiffies.wrapping_sub(self.told(run.at)) as i32
+    }
+
+    /// The reverse.
+    pub(super) fn jiffies_at(&self, at: Moment, more: i64) -> u32 {
+        self.told(at).wrapping_add(more as u32)
     }
 
     fn told(&self, at: Moment) -> u32 {

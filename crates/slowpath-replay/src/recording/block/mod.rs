@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The payload of a frame of runs: pieces of many ends, their values in columns.
+//!
+//! A frame is read without the frames before it.
+
+mod column;
+mod samples;
+mod shape;
+mod ticks;
+
+pub(super) use column::{MAX_BYTES, compress, decompress, sizes};
+pub(super) use shape::MAX_OUTCOMES;
+pub(super) use ticks::later;
+
+use super::error::{EncodeError, Nonsense};
+use super::varint::{put, put_signed};
+use super::{CHECKED, Handler, Moment, Run};
+use crate::sampling::Sample;
+use column::{Column, Dense, Plain, Reading, Sparse, Writing};
+use ticks::Ticks;
+
+/// Runs, outcomes and samples that a frame holds at most, together.
+pub(super) const MAX_EVENTS: usize = 1 << 20;
+
+/// Some runs of one end, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece<R> {
+    pub(super) connection: u32,
+    pub(super) end: usize,
+    /// Runs of this end before these, without those that were lost.
+    pub(super) first: u64,
+    /// So many runs of this piece are before a gap, and so many were lost there.
+    pub(super) gap: Option<(u64, u64)>,
+    /// The packet that is expected first.
+    pub(super) expected: u64,
+    pub(super) runs: R,
+    /// Samples of sent packets, where times are sampled; and how many there were before.
+    pub(super) sampled: Option<(u64, Vec<Sample>)>,
+}
+
+/// A piece as it is read.
+pub(super) type Read = Piece<Vec<Run>>;
+
+/// A frame as it is read.
+pub(super) struct Block {
+    pub(super) pieces: Vec<Read>,
+    /// What its columns took.
+    pub(super) bytes: usize,
+}
+
+impl<R: AsRef<[Run]>> Piece<R> {
+    /// What it counts against the limits.
+    pub(super) fn events(&self) -> usize {
+        let runs = self.runs.as_ref();
+        let outcomes: usize = runs.iter().map(|run| run.outcomes.len()).sum();
+        let samples = self
+            .sampled
+            .as_ref()
+            .map_or(0, |(_, samples)| samples.len());
+        1 + runs.len() + outcomes + samples
+    }
+}
+
+/// What earlier pieces of the frame tell of the next one.
+struct Before {
+    connection: u32,
+    /// When the first run of the last piece was.
+    at: u64,
+    /// The ticks of the last piece of such an end: those of the same host often.
+    ticks: [Ticks; 2],
+}
+
+impl Before {
+    fn new(hz: u32) -> Before {
+        let none = Ticks::new(Moment(0), 0, hz);
+        Before {
+            connection: 0,
+            at: 0,
+            ticks: [none.clone(), none],
+        }
+    }
+}
+
+const HAS_GAP: u8 = 2;
+const HAS_SAMPLES: u8 = 4;
+const FLAGS: u8 = 1 | HAS_GAP | HAS_SAMPLES;
+
+/// Encodes pieces.
+pub(super) fn encode(
+    pieces: &[Piece<&[Run]>],
+    hz: u32,
+    level: i32,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut out = Writing::default();
+    let mut before = Before::new(hz);
+    put(&mut out[Column::Pieces], pieces.len() as u64);
+    for piece in pieces {
+        put_piece(piece, &mut before, &mut out);
+    }
+    shape::put_shapes(pieces.iter().flat_map(|piece| piece.runs), &mut out);
+    out.compressed(level)
+}
+
+fn put_piece(piece: &Piece<&[Run]>, before: &mut Before, out: &mut Writing) {
+    let gap = if piece.gap.is_some() { HAS_GAP } else { 0 };
+    let samples = if piece.sampled.is_some() {
+        HAS_SAMPLES
+    } else {
+        0
+    };
+    let head = &mut out[Column::Pieces];
+    head.push(piece.end as u8 | gap | samples);
+    let on = i64::from(piece.connection) - i64::from(before.connection);
+    before.connection = piece.connection;
+    put_signed(head, on);
+    put(head, piece.first);
+    put(head, piece.runs.len() as u64);
+    if let Some((after, lost)) = piece.gap {
+        put(head, after);
+        put(head, lost);
+    }
+    if let Some((earlier, samples)) = &piece.sampled {
+        put(head, *earlier);
+        put(head, samples.len() as u64);
+    }
+    if let Some(first) = piece.runs.first() {
+        put(head, piece.expected);
+        put_times(
+            first,
+            piece.runs,
+            piece.sampled.is_some(),
+            &mut before.ticks[piece.end],
+            before.at,
+            out,
+        );
+        before.at = first.at.0;
+        put_packets(piece, out);
+    }
+    let checks = piece.runs.iter().map(|run| run.check as u8);
+    match &piece.sampled {
+        None => out[Column::Checks].extend(checks),
+        Some((_, samples)) => {
+            let some = checks.skip(CHECKED - 1).step_by(CHECKED);
+            out[Column::Checks].extend(some);
+            samples::put_samples(samples, before.at, out);
+        }
+    }
+}
+
+/// Times and ticks.
+fn put_times(
+    first: &Run,
+    runs: &[Run],
+    sampled: bool,
+    before: &mut Ticks,
+    at: u64,
+    out: &mut Writing,
+) {
+    let clocks = &mut out[Column::Clocks];
+    put_signed(clocks, since(Moment(at), first.at));
+    put_signed(clocks, before.differ_at(first).into());
+    let mut ticks = Ticks::new(first.at, first.jiffies, before.hz());
+    let mut sparse = Sparse::new(Column::TickPlaces, Column::Ticks);
+    if sampled {
+        let mut jiffies = first.jiffies;
+        for run in runs {
+            let more = run.jiffies.wrapping_sub(jiffies) as i32;
+            sparse.push(more.into(), out);
+            jiffies = run.jiffies;
+        }
+    } else {
+        let unit = runs
+            .windows(2)
+            .map(|pair| since(pair[0].at, pair[1].at).unsigned_abs())
+            .fold(0, common_divisor)
+            .max(1);
+        let usual = before.phase_at(first.at);
+        let phase = ticks.fit(runs, usual);
+        put(clocks, unit);
+        put_signed(clocks, phase.wrapping_sub(usual) as i64);
+        for pair in runs.windows(2) {
+            let units = i128::from(since(pair[0].at, pair[1].at)) / i128::from(unit);
+            // The quotient of a 64-bit number by one that is at least 1.
+            put_signed(&mut out[Column::Times], units as i64);
+        }
+        for run in runs {
+            sparse.push(ticks.differ(run).into(), out);
+        }
+    }
+    sparse.end(out);
+    *before = ticks;
+}
+
+fn put_packets(piece: &Piece<&[Run]>, out: &mut Writing) {
+    let mut expected = piece.expected;
+    let mut sparse = Sparse::new(Column::NumberPlaces, Column::Numbers);
+    for run in piece.runs {
+        if let Handler::Packet { number, merged, .. } = run.handler {
+            sparse.push(i64::from(number).wrapping_sub(expected as i64), out);
+            expected = after(expected, number, merged);
+        }
+    }
+    sparse.end(out);
+}
+
+fn since(before: Moment, after: Moment) -> i64 {
+    after.0.wrapping_sub(before.0) as i64
+}
+
+fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Which packet is expected after that one: the one after the newest that came.
+pub(super) fn after(expected: u64, number: u32, merged: u16) -> u64 {
+    expected.max(u64::from(number) + u64::from(merged))
+}
+
+/// Counts events against what the frame may still have.
+fn spend(left: &mut usize, events: usize) -> Result<(), Nonsense> {
+    *left = left.checked_sub(events).ok_or(Nonsense::Frame)?;
+    Ok(())
+}
+
+/// Decodes pieces.
+pub(super) fn decode(payload: &[u8], hz: u32) -> Result<Block, Nonsense> {
+    let columns = Plain::of(payload)?;
+    let mut from = columns.read();
+    let mut decoder = Decoder {
+        shapes: shape::Reader::new(&mut from)?,
+        from,
+        before: Before::new(hz),
+        hz,
+        events: MAX_EVENTS,
+    };
+    let count = decoder.from[Column::Pieces].number()?;
+    let mut pieces = Vec::new();
+    for _ in 0..count {
+        spend(&mut decoder.events, 1)?;
+        pieces.push(decoder.piece()?);
+    }
+    decoder.shapes.end()?;
+    decoder.from.end()?;
+    Ok(Block {
+        pieces,
+        bytes: columns.bytes(),
+    })
+}
+
+struct Decoder<'a> {
+    shapes: shape::Reader,
+    from: Reading<'a>,
+    before: Before,
+    hz: u32,
+    /// Events that the frame may still have.
+    events: usize,
+}
+
+impl Decoder<'_> {
+    fn piece(&mut self) -> Result<Read, Nonsense> {
+        let head = &mut self.from[Column::Pieces];
+        let flags = head.byte()?;
+        if flags > FLAGS {
+            return Err(Nonsense::Unknown {
+                what: "a piece's flags",
+                number: flags.into(),
+            });
+        }
+        let large = Nonsense::Large {
+            what: Column::Pieces.name(),
+        };
+        let number = i64::from(self.before.connection).checked_add(head.signed()?);
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        self.before.connection = number.ok_or(large)?;
+        let mut piece = Read {
+            connection: self.before.connection,
+            end: usize::from(flags & 1),
+            first: head.number()?,
+            gap: None,
+            expected: 0,
+            runs: Vec::new(),
+            sampled: None,
+        };
+        let count = head.number()?;
+        if flags & HAS_GAP != 0 {
+            let gap = (head.number()?, head.number()?);
+            if gap.0 > count {
+                return Err(large);
+            }
+            piece.gap = Some(gap);
+        }
+        let sampled = match flags & HAS_SAMPLES {
+            0 => None,
+            _ => Some((head.number()?, head.number()?)),
+        };
+        if sampled.is_some() && !piece.first.is_multiple_of(CHECKED as u64) {
+            return Err(Nonsense::Unknown {
+                what: "a piece's first run",
+                number: piece.first,
+            });
+        }
+        if count > 0 {
+            piece.expected = head.number()?;
+            self.runs(&mut piece, count, sampled.is_some())?;
+        }
+        if let Some((earlier, count)) = sampled {
+            let base = self.before.at;
+            let samples = samples::samples(count, base, &mut self.from, &mut self.events)?;
+            piece.sampled = Some((earlier, samples));
+        }
+        Ok(piece)
+    }
+
+    fn runs(&mut self, piece: &mut Read, count: u64, sampled: bool) -> Result<(), Nonsense> {
+        let from = &mut self.from;
+        let clocks = &mut from[Column::Clocks];
+        let before = &mut self.before.ticks[piece.end];
+        let at = Moment(self.before.at.wrapping_add(clocks.signed()? as u64));
+        self.before.at = at.0;
+        let jiffies = before.jiffies_at(at, clocks.signed()?);
+        let mut ticks = Ticks::new(at, jiffies, self.hz);
+        let mut unit = 0;
+        if !sampled {
+            unit = clocks.number()?;
+            ticks.set(before.phase_at(at).wrapping_add(clocks.signed()? as u64));
+        }
+        let mut off = Dense::new(Column::TickPlaces, Column::Ticks, from)?;
+        let mut numbers = Dense::new(Column::NumberPlaces, Column::Numbers, from)?;
+        let mut expected = piece.expected;
+        let mut last = (at, jiffies);
+        for place in 0..count {
+            let (plain, outcomes) = self.shapes.run(from)?;
+            spend(&mut self.events, 1 + outcomes.len())?;
+            let more = off.next(from)?;
+            let handler = plain.handler(|merged| {
+                let number = i128::from(expected) + i128::from(numbers.next(from)?);
+                let number = u32::try_from(number).map_err(|_| Nonsense::Large {
+                    what: Column::Numbers.name(),
+                })?;
+                expected = after(expected, number, merged);
+                Ok(number)
+            })?;
+            if sampled {
+                last = (
+                    later(last.0, more as i32, self.hz),
+                    last.1.wrapping_add(more as u32),
+                );
+            } else {
+                if place > 0 {
+                    let units = i128::from(from[Column::Times].signed()?);
+                    let nanos =
+                        i64::try_from(units * i128::from(unit)).map_err(|_| Nonsense::Large {
+                            what: Column::Times.name(),
+                        })?;
+                    last.0.0 = last.0.0.wrapping_add(nanos as u64);
+                }
+                last.1 = ticks.jiffies(last.0, more);
+            }
+            let checked = !sampled || place as usize % CHECKED == CHECKED - 1;
+            let check = if checked {
+                from[Column::Checks].byte()?
+            } else {
+                0
+            };
+            piece.runs.push(Run {
+                at: last.0,
+                jiffies: last.1,
+                handler,
+                outcomes,
+                check: check.into(),
+            });
+        }
+        *before = ticks;
+        off.end()?;
+        numbers.end()
+    }
+}
