@@ -30,6 +30,7 @@ pub(crate) fn deltas(
             a.recovery.map(|r| r.loss_entries),
         )
     };
+    let (now, then) = (after.waits.episodes(), before.waits.episodes());
     Deltas {
         bytes_sent: count(b.bytes_sent, a.bytes_sent),
         bytes_acked: a.bytes_acked.checked_sub(b.bytes_acked),
@@ -70,5 +71,13 @@ pub(crate) fn deltas(
         baseline_rtt: baseline,
         send_mss: a.send_mss,
         send_buffer: a.send_buffer,
+        lonely_timeouts: count(
+            then.map(|e| e.lonely_timeouts),
+            now.map(|e| e.lonely_timeouts),
+        ),
+        acks_after_timeout: count(
+            then.map(|e| e.acks_after_timeout),
+            now.map(|e| e.acks_after_timeout),
+        ),
     }
 }

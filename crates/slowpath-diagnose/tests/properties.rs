@@ -128,11 +128,11 @@ struct Step {
     late: u64,
     received: u64,
     /// For each of the times and counts of [`WaitSums`].
-    waits: [u64; 11],
+    waits: [u64; 13],
 }
 
 /// Adds to each sum.
-fn wait(sums: &mut WaitSums, more: &[u64; 11]) {
+fn wait(sums: &mut WaitSums, more: &[u64; 13]) {
     let (q, e, o) = (&mut sums.queues, &mut sums.episodes, &mut sums.opening);
     let times = [
         &mut q.congestion_window,
@@ -148,6 +148,8 @@ fn wait(sums: &mut WaitSums, more: &[u64; 11]) {
         &mut q.zero_windows,
         &mut e.spurious_recoveries,
         &mut e.burst_losses,
+        &mut e.lonely_timeouts,
+        &mut e.acks_after_timeout,
     ];
     for (time, more) in times.into_iter().zip(more) {
         *time += Micros(*more);
@@ -168,7 +170,7 @@ fn sums(waits: &Waits) -> WaitSums {
 prop_compose! {
     fn waits()(
         watched in any::<[bool; 3]>(),
-        more in proptest::array::uniform11(prop_oneof![Just(0), any::<u64>()]),
+        more in proptest::array::uniform13(prop_oneof![Just(0), any::<u64>()]),
         syns in 0..3u64,
     ) -> Waits {
         let mut sums = WaitSums::default();
@@ -187,9 +189,9 @@ prop_compose! {
         timeouts in 0..3u64,
         late in 0..3u64,
         shares in proptest::array::uniform8(0..333u64),
-        counts in proptest::array::uniform3(0..3u64),
+        counts in proptest::array::uniform5(0..3u64),
     ) -> Step {
-        let mut waits = [0; 11];
+        let mut waits = [0; 13];
         for (wait, share) in waits.iter_mut().zip(shares) {
             *wait = length * share / 1000;
         }

@@ -34,8 +34,8 @@ pub struct EpisodeWaits {
     /// Time in `TCP_CA_Disorder` and `TCP_CA_Recovery` in episodes during which segments
     /// turned out to have overtaken each other.
     pub reordering: Micros,
-    /// Recoveries that were undone (nothing had been lost) although the kernel counted no
-    /// reordering.
+    /// Recoveries in which something was sent again, and that were undone (nothing had been
+    /// lost) although the kernel counted no reordering.
     pub spurious_recoveries: u64,
     /// Time in `TCP_CA_CWR` in episodes with marked segments.
     pub marked: Micros,
@@ -43,6 +43,11 @@ pub struct EpisodeWaits {
     pub burst_losses: u64,
     /// Time spent on their repair, the wait for a timer included.
     pub burst: Micros,
+    /// Losses found by the retransmission timer with fewer segments in flight than raise three
+    /// duplicate ACKs, while the application had nothing more to send.
+    pub lonely_timeouts: u64,
+    /// Delayed ACKs of a segment that the retransmission timer had sent again, alone.
+    pub acks_after_timeout: u64,
 }
 
 /// The opening of the connection.

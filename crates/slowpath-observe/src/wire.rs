@@ -30,7 +30,7 @@ pub(crate) struct Calls {
     pub histogram: [u32; CALL_HISTOGRAM_BUCKETS],
 }
 
-/// `struct waits`; the last seven are the probes' own.
+/// `struct waits`; the last nine are the probes' own.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RecordWaits {
@@ -46,13 +46,17 @@ pub(crate) struct RecordWaits {
     pub burst_losses: u32,
     pub syn_retransmits: u32,
     pub syn_wait_ms: u32,
+    pub few_losses: u32,
+    pub late_after_loss: u32,
     pub seen_reord: u32,
     pub seen_ce: u32,
+    pub seen_retrans: u32,
     pub burst_start: u32,
     pub burst_bytes: u32,
     pub zero_open: u8,
     pub burst_open: u8,
     pub pad: u16,
+    pub pad2: u32,
 }
 
 /// `struct caller`.
@@ -445,6 +449,8 @@ impl Record {
                 marked: Micros(w.cwr_ns / 1_000),
                 burst_losses: w.burst_losses.into(),
                 burst: Micros(w.burst_ns / 1_000),
+                lonely_timeouts: w.few_losses.into(),
+                acks_after_timeout: w.late_after_loss.into(),
             },
             opening: OpeningWaits {
                 syn_retransmits: w.syn_retransmits.into(),

@@ -254,7 +254,7 @@ fn five_thousand_at_once_are_all_seen_and_all_finished() {
             let missing = |finals: &HashSet<u64>| cookies.difference(finals).count() as u64;
             let excused = |tier: &BpfTier| {
                 let (opened, closed) = tier.turnover();
-                tier.losses().closes_dropped + (opened - closed)
+                tier.losses().closes_dropped + opened.saturating_sub(closed)
             };
             while missing(&finals) > excused(&tier) {
                 finals.extend(poll(&mut tier).1.into_keys());

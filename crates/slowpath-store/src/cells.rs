@@ -179,16 +179,20 @@ macro_rules! flat_options {
 flat_options!(u32, u64, bool, String, Micros, ProblemSet);
 
 /// Describes a struct's fields as columns, in the struct's own terms: a field left out, or
-/// added to the struct later, does not compile.
+/// added to the struct later, does not compile. What `without` names is not logged, and read
+/// back as its default.
 macro_rules! flat_struct {
-    ($type:ty; $($field:ident => $how:ident($($args:tt)*);)*) => {
+    ($type:ty $(, without $($left:ident),*)?; $($field:ident => $how:ident($($args:tt)*);)*) => {
         impl $crate::cells::Flat for $type {
             fn put(&self, row: &mut Vec<$crate::cells::Cell>) {
-                let Self { $($field),* } = self;
+                let Self { $($field,)* $($($left: _),*)? } = self;
                 $($crate::cells::Flat::put($field, row);)*
             }
             fn take(row: &mut $crate::cells::Row<'_>) -> Option<Self> {
-                Some(Self { $($field: $crate::cells::Flat::take(row)?),* })
+                Some(Self {
+                    $($field: $crate::cells::Flat::take(row)?,)*
+                    $($($left: Default::default()),*)?
+                })
             }
         }
         impl $crate::cells::Columns for $type {

@@ -353,7 +353,7 @@ pub(crate) const PROBLEM_EVENTS: [&str; Problem::ALL.len()] = [
 /// appended to the record.
 pub(crate) const FIRST: usize = 6;
 
-flat_struct! { Deltas;
+flat_struct! { Deltas, without lonely_timeouts, acks_after_timeout;
     bytes_sent => one("bytes_sent", EVIDENCE);
     bytes_acked => one("bytes_acked", EVIDENCE);
     bytes_received => one("bytes_received", EVIDENCE);

@@ -8,6 +8,7 @@ use crate::plan::{Pace, Plan, Traffic};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_tcp_quickack;
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ fn nanos(clock: ClockId) -> u64 {
 }
 
 /// A running sum at a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// When, `CLOCK_MONOTONIC`.
     pub at: u64,
@@ -39,7 +40,7 @@ pub struct Step {
 }
 
 /// A stretch of time, `CLOCK_MONOTONIC`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// Its beginning.
     pub from: u64,
@@ -55,7 +56,7 @@ impl Span {
 }
 
 /// What an application did with its end of a connection.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Log {
     /// Bytes that the kernel took, after each write.
     pub written: Vec<Step>,
@@ -105,7 +106,12 @@ impl<'a> End<'a> {
         };
         while !self.stopped() {
             match poll(&mut [PollFd::new(&self.socket, for_what)], Some(&timeout)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(0) | Err(rustix::io::Errno::INTR) => {
+                    if self.insist {
+                        // After an ACK that it delayed the kernel forgets.
+                        set_tcp_quickack(&self.socket, false)?;
+                    }
+                }
                 Ok(_) => return Ok(true),
                 Err(error) => return Err(error.into()),
             }
@@ -194,6 +200,23 @@ impl<'a> End<'a> {
         }
     }
 
+    /// Passes on what comes in, until the run is over or the peer has closed.
+    ///
+    /// # Errors
+    /// A connection broke.
+    pub fn relay(&mut self, to: &mut End<'_>) -> io::Result<()> {
+        loop {
+            match self.take(usize::MAX)? {
+                0 => return Ok(()),
+                n => {
+                    if !to.send(n)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
     /// Does nothing for a while; `false`: the run is over.
     pub fn pause(&self, time: Duration) -> bool {
         let until = monotonic() + time.as_nanos() as u64;
@@ -263,7 +286,11 @@ pub fn server(end: &mut End<'_>, plan: &Plan) -> io::Result<()> {
     }
 }
 
-fn read(end: &mut End<'_>, pace: Pace) -> io::Result<()> {
+/// Reads until the run is over.
+///
+/// # Errors
+/// The connection broke.
+pub fn read(end: &mut End<'_>, pace: Pace) -> io::Result<()> {
     match pace {
         Pace::Quick => while end.take(usize::MAX)? > 0 {},
         Pace::Slow { bytes, pause_us } => {

@@ -21,6 +21,10 @@ const WORTH: &[&str] = &[
     "TCPFromZeroWindowAdv",
     "TCPToZeroWindowAdv",
     "DelayedACKs",
+    "ListenOverflows",
+    "ListenDrops",
+    "TCPReqQFullDrop",
+    "TCPReqQFullDoCookies",
 ];
 
 /// Those of them that are not zero.

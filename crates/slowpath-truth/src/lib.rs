@@ -21,6 +21,7 @@ pub mod capture;
 pub mod dice;
 pub mod packet;
 pub mod plan;
+pub mod relay;
 pub mod repair;
 pub mod run;
 pub mod schedule;
@@ -30,6 +31,7 @@ pub mod truth;
 pub mod watch;
 
 mod counters;
+mod crowd;
 mod network;
 
 /// Why a run has no result.

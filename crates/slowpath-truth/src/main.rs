@@ -3,12 +3,14 @@
 
 use clap::Parser;
 use serde_json::json;
+use slowpath_diagnose::InteractionKind;
 use slowpath_model::Problem;
 use slowpath_testbed::{Need, missing_requirements};
-use slowpath_truth::plan::{Group, INJECTED, PAIRS};
+use slowpath_truth::plan::{Group, INJECTED, INTERACTIONS, OF_LISTENERS, PAIRS};
+use slowpath_truth::relay;
 use slowpath_truth::run::{Judged, Outcome};
 use slowpath_truth::schedule::{Done, Job, Limits, Runs};
-use slowpath_truth::tally::{Tally, Verdict};
+use slowpath_truth::tally::{Class, Tally, Verdict};
 use slowpath_truth::watch::Watch;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -31,7 +33,8 @@ struct Arguments {
     /// Seed of all parameters; default: from the clock. It is printed first.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only this class (a problem, `pairs` or `controls`); may be given more than once.
+    /// Only this class (a problem, an interaction, `pairs` or `controls`); may be given more
+    /// than once.
     #[arg(long)]
     class: Vec<String>,
     /// Runs a class; a third as many of each kind of control and of each pair.
@@ -58,6 +61,14 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    // One of the applications of a run, in a process of its own.
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(relay::PLAY) {
+        return match relay::play(&words.next().unwrap_or_default()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     match check(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -114,9 +125,8 @@ fn jobs(arguments: &Arguments) -> Result<Vec<Job>, AnyError> {
         arguments.class.is_empty() || arguments.class.iter().any(named)
     };
     for class in &arguments.class {
-        let known = INJECTED
-            .iter()
-            .map(|p| p.name())
+        let known = Class::all()
+            .map(Class::name)
             .chain(["pairs", "controls"]);
         if !known.clone().any(|name| name.eq_ignore_ascii_case(class)) {
             let names: Vec<_> = known.collect();
@@ -124,13 +134,24 @@ fn jobs(arguments: &Arguments) -> Result<Vec<Job>, AnyError> {
             return Err(format!("no class `{class}`; there are {names}").into());
         }
     }
-    for &problem in INJECTED {
-        if wanted(problem.name()) {
+    for &problem in INJECTED.iter().chain(OF_LISTENERS) {
+        let below_bdp = problem == Problem::SendBufferLimited
+            && wanted(InteractionKind::SendBufferBelowBdp.name());
+        if wanted(problem.name()) || below_bdp {
             groups.push((Group::Problem(problem), arguments.runs));
         }
         // The application's limit is what a control has.
         if wanted("controls") && problem != Problem::SenderAppLimited {
             groups.push((Group::Control(problem), third));
+        }
+    }
+    for &kind in INTERACTIONS {
+        if wanted(kind.name()) {
+            groups.push((Group::Interaction(kind), arguments.runs));
+        }
+        // Without its losses nothing is left of the others.
+        if wanted("controls") && kind == InteractionKind::PipelinedProxy {
+            groups.push((Group::Apart(kind), third));
         }
     }
     if wanted("controls") {
@@ -163,25 +184,26 @@ fn take(tally: &mut Tally, done: &Done, arguments: &Arguments, seed: u64) -> Res
             return Ok(());
         }
     };
-    let disagreements = tally.add(group, &outcome.ends);
-    for &(end, problem, verdict) in &disagreements {
-        let judged = &outcome.ends[end];
-        let truth = judged.truths.iter().find(|(p, _)| *p == problem);
+    let disagreements = tally.add(group, outcome);
+    for (judgement, verdict) in &disagreements {
         let verdict = match verdict {
             Verdict::Wrong => "wrong",
             Verdict::Missed => "missed",
         };
         println!(
-            "{verdict}: {problem} at end {end} of '{group}' {number}: found {} us, {} events; \
-             truth {:?}",
-            judged.seen.totals.problem_time[problem as usize].0,
-            judged.seen.totals.problem_events[problem as usize],
-            truth.map(|(_, truth)| truth),
+            "{verdict}: {} at {} of '{group}' {number}: found {} us, {} events; truth {:?}",
+            judgement.class, judgement.of, judgement.time_us, judgement.events, judgement.truth,
         );
     }
     if arguments.json {
         for (end, judged) in outcome.ends.iter().enumerate() {
             println!("{}", line(done, end, judged, outcome));
+        }
+        for judgement in &outcome.others {
+            let plan = &done.plan;
+            println!("{}", json!({"group": group.to_string(), "number": number, "of": judgement.of.to_string(),
+                "class": judgement.class.name(), "truth": judgement.truth, "found": judgement.found,
+                "events": judgement.events, "plan": plan, "kernel": outcome.counters[1]}));
         }
     }
     if let Some(folder) = &arguments.keep
@@ -216,6 +238,8 @@ fn line(done: &Done, end: usize, judged: &Judged, outcome: &Outcome) -> serde_js
         "connection": judged.seen.tuple.to_string(),
         "observed_us": totals.observed.0,
         "polls": totals.polls,
+        "together": judged.together,
+        "interactions": judged.seen.interactions,
         "problems": truths.collect::<serde_json::Map<_, _>>(),
         "findings": judged.seen.findings,
         "plan": done.plan,

@@ -2,7 +2,7 @@
 //! The network of a run: two hosts, two routers, a bottleneck between these.
 
 use crate::RunError;
-use crate::plan::{Loss, Path};
+use crate::plan::{Crowd, Loss, Path, Plan};
 use slowpath_lab::emulator::{Host, INTERFACE, Lab, Options};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_testbed::PINNED_SYSCTLS;
@@ -15,8 +15,9 @@ use std::time::Duration;
 const BOUND: Duration = Duration::from_millis(5);
 
 /// Brings it up; `seed` is for what is lost at random.
-pub(crate) fn up(path: &Path, seed: u64) -> Result<Lab, RunError> {
-    let text = scenario(path, seed);
+pub(crate) fn up(plan: &Plan, seed: u64) -> Result<Lab, RunError> {
+    let path = &plan.path;
+    let text = scenario(path, plan.crowd.as_ref(), seed);
     let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
     let scenario = Scenario::parse_for(&text, &files, Substrate::Emulator)
         .map_err(|error| RunError::Scenario(format!("{error}: {text}")))?;
@@ -68,7 +69,7 @@ fn tool<'a>(
     }
 }
 
-fn scenario(path: &Path, seed: u64) -> String {
+fn scenario(path: &Path, crowd: Option<&Crowd>, seed: u64) -> String {
     let mut text = format!(
         "seed = {seed}\n\
          [topology]\nkind = \"custom\"\nhosts = [\"a\", \"b\"]\nswitches = [\"near\", \"far\"]\n\
@@ -92,6 +93,18 @@ fn scenario(path: &Path, seed: u64) -> String {
             _ => value,
         };
         let _ = writeln!(text, "\"{name}\" = \"{value}\"");
+    }
+    if let Some(crowd) = crowd {
+        let _ = writeln!(
+            text,
+            "\"net.core.somaxconn\" = \"4096\"\n\
+             \"net.ipv4.tcp_abort_on_overflow\" = \"0\"\n\
+             \"net.ipv4.tcp_synack_retries\" = \"5\"\n\
+             \"net.ipv4.tcp_syncookies\" = \"{}\"\n\
+             \"net.ipv4.tcp_max_syn_backlog\" = \"{}\"",
+            u8::from(crowd.cookies),
+            crowd.most_half_open
+        );
     }
     let mut line = String::new();
     if let Some(loss) = &path.loss {

@@ -1,16 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a run is: a path, two sockets, traffic, and what is done to them.
 
+mod crowds;
 mod draws;
 mod further;
 mod injections;
+mod together;
 
 pub use draws::draw;
 pub use injections::{INJECTED, PAIRS};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use slowpath_diagnose::InteractionKind;
 use slowpath_model::Problem;
 use std::fmt;
+
+/// The problems of listening sockets that are injected, one class each.
+pub const OF_LISTENERS: &[Problem] = &[Problem::AcceptQueueOverflow, Problem::SynQueueOverflow];
+
+/// The interactions with runs of their own. `SendBufferBelowBdp` is what the runs of
+/// `SendBufferLimited` have.
+pub const INTERACTIONS: &[InteractionKind] = &[
+    InteractionKind::TimeoutThenDelayedAck,
+    InteractionKind::TooFewForFastRetransmit,
+    InteractionKind::PipelinedProxy,
+];
 
 /// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +41,10 @@ pub enum Group {
     Short,
     /// Two problems at once.
     Pair(Problem, Problem),
+    /// This interaction is brought about.
+    Interaction(InteractionKind),
+    /// The parameters of such a run, without what brings it about.
+    Apart(InteractionKind),
 }
 
 impl fmt::Display for Group {
@@ -38,6 +56,8 @@ impl fmt::Display for Group {
             Group::Streaming => f.write_str("streaming"),
             Group::Short => f.write_str("short"),
             Group::Pair(one, other) => write!(f, "{one} + {other}"),
+            Group::Interaction(kind) => write!(f, "{kind}"),
+            Group::Apart(kind) => write!(f, "without {kind}"),
         }
     }
 }
@@ -144,7 +164,7 @@ pub enum Traffic {
 }
 
 /// How b reads what is not an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pace {
     /// At once.
     Quick,
@@ -155,6 +175,36 @@ pub enum Pace {
         /// Microseconds.
         pause_us: u64,
     },
+}
+
+/// Clients that connect to one listener, instead of a connection that is used.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Crowd {
+    /// How many.
+    pub clients: u32,
+    /// Between the beginnings of two, microseconds.
+    pub gap_us: u64,
+    /// What `listen` is told.
+    pub backlog: u32,
+    /// `tcp_max_syn_backlog`.
+    pub most_half_open: u32,
+    /// `tcp_syncookies`.
+    pub cookies: bool,
+    /// The application accepts nothing for so long, milliseconds.
+    pub idle_ms: u64,
+    /// And then pauses so long after each connection, microseconds.
+    pub pause_us: u64,
+    /// Nothing from the listener's host reaches the clients for so long, milliseconds.
+    pub mute_ms: u64,
+}
+
+/// A process at b that passes on what a sends to it, back to another process at a.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Relay {
+    /// SO_SNDBUF of the connection to the last process, if set.
+    pub send_buffer: Option<u32>,
+    /// SO_RCVBUF of the last process, if set.
+    pub receive_buffer: Option<u32>,
 }
 
 /// One run.
@@ -172,11 +222,18 @@ pub struct Plan {
     pub length_ms: u64,
     /// How many connections, one after another.
     pub connections: u32,
+    /// Clients of a listener, instead.
+    pub crowd: Option<Crowd>,
+    /// b passes on what it gets.
+    pub relay: Option<Relay>,
 }
 
 impl Plan {
     /// The most packets with data that it sends in a second, about.
     pub fn packets_a_second(&self) -> u64 {
+        if self.crowd.is_some() {
+            return 500;
+        }
         let full = self.path.rate_kbit * 125 / u64::from(self.tcp.mss + 52);
         match &self.traffic {
             Traffic::Bulk { .. } => full,

@@ -48,6 +48,8 @@ pub enum Cause {
 pub struct Repair {
     /// When.
     pub at: u64,
+    /// Position of its first byte.
+    pub start: u64,
     /// Why.
     pub cause: Cause,
     /// It began an episode; the others continue one.
@@ -194,6 +196,7 @@ impl Sender {
             let doubtful = episode.doubtful && self.sacked > end;
             return Repair {
                 at,
+                start,
                 cause: if doubtful {
                     Cause::Unclear
                 } else {
@@ -232,6 +235,7 @@ impl Sender {
         }
         Repair {
             at,
+            start,
             cause,
             first: true,
         }

@@ -4,11 +4,16 @@
 use crate::app::{self, End, Log, Span, monotonic, realtime};
 use crate::capture::Capture;
 use crate::packet::{Packet, packets};
-use crate::plan::{Path, Plan, Tcp};
+use crate::plan::{Path, Plan, Relay, Tcp};
 use crate::stream::{Captured, Stream};
-use crate::truth::{Truth, truths};
-use crate::watch::{Seen, Watcher};
+use crate::relay::{Part, Player};
+use crate::tally::{Class, Judgement, Subject};
+use crate::truth::listener::{Accepted, Listening, overflows};
+use crate::truth::together::{self, Relayed};
+use crate::truth::{Label, Truth, truths};
+use crate::watch::{Said, Seen, Watcher};
 use crate::{RunError, counters, network};
+use slowpath_diagnose::InteractionKind;
 use slowpath_lab::emulator::{Host, Lab};
 use slowpath_model::{FourTuple, Problem};
 use slowpath_switch::fabric::Action;
@@ -22,6 +27,9 @@ use std::time::Duration;
 /// By how much the clock of captures may drift from the one of calls in a run, nanoseconds.
 const CLOCK_DRIFT: u64 = 200_000;
 
+/// What `listen` is told, where nothing else is asked for.
+const BACKLOG: u32 = 16;
+
 /// One end of a connection, found and true.
 #[derive(Clone, Debug)]
 pub struct Judged {
@@ -33,6 +41,8 @@ pub struct Judged {
     pub seen: Seen,
     /// What was the case.
     pub truths: Vec<(Problem, Truth)>,
+    /// And which interactions.
+    pub together: Vec<(InteractionKind, Truth)>,
 }
 
 impl Judged {
@@ -55,17 +65,65 @@ impl Judged {
 pub struct Outcome {
     /// Both ends of every connection.
     pub ends: Vec<Judged>,
+    /// What is no end's: the listener, and a process that passes data on.
+    pub others: Vec<Judgement>,
     /// The captures at a and b, as pcap files.
     pub captures: [Vec<u8>; 2],
     /// The kernels' own accounts at a and b, which no truth comes from.
     pub counters: [BTreeMap<String, u64>; 2],
 }
 
+impl Outcome {
+    /// Every judgement, the ends' first.
+    pub fn judgements(&self) -> Vec<Judgement> {
+        let mut all = Vec::new();
+        for (number, end) in self.ends.iter().enumerate() {
+            let of = Subject::End(number);
+            let totals = &end.seen.totals;
+            for &(problem, truth) in &end.truths {
+                // An end that sends nothing is limited by nothing.
+                if problem == Problem::SenderAppLimited && !end.sends {
+                    continue;
+                }
+                all.push(Judgement {
+                    class: Class::Problem(problem),
+                    of,
+                    truth,
+                    found: end.found(problem),
+                    time_us: totals.problem_time[problem as usize].0,
+                    events: totals.problem_events[problem as usize],
+                });
+            }
+            all.extend(end.together.iter().map(|&(kind, truth)| Judgement {
+                class: Class::Interaction(kind),
+                of,
+                truth,
+                found: end.seen.interactions.contains(&kind),
+                time_us: 0,
+                events: 0,
+            }));
+        }
+        all.extend(self.others.iter().copied());
+        all
+    }
+}
+
 /// A connection that was used.
 struct Used {
     opened: FourTuple,
+    /// The host that opened it, 0 or 1.
+    opener: usize,
     from: u64,
     logs: [Log; 2],
+}
+
+/// What the applications leave.
+#[derive(Default)]
+struct Done {
+    used: Vec<Used>,
+    accepted: Vec<Accepted>,
+    /// Held until the agent has looked once more.
+    _open: Vec<Box<dyn std::any::Any>>,
 }
 
 /// Carries a plan out.
@@ -73,31 +131,19 @@ struct Used {
 /// # Errors
 /// See [`RunError`]; after [`RunError::Disturbed`] another attempt is worth while.
 pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunError> {
-    let lab = network::up(&plan.path, seed)?;
+    let lab = network::up(plan, seed)?;
     let (a, b) = (&lab.hosts()[0], &lab.hosts()[1]);
     let namespaces = [netns(a)?, netns(b)?];
     watcher.register(namespaces);
     let captures = [Capture::start(a)?, Capture::start(b)?];
     let offset = realtime() - monotonic();
     let listener = listen(b, plan)?;
-    let mut used = Vec::new();
-    let mut open = Vec::new();
-    if plan.path.closed_ms > 0 {
-        lab.apply(&Action::Up(middle(&lab), false));
-    }
-    for _ in 0..plan.connections {
-        // The last one stays open until the agent has looked at it once more.
-        open.clear();
-        let (connection, sockets) = connection(&lab, &listener, plan)?;
-        used.push(connection);
-        open.extend(sockets);
-    }
-    let seen = watcher.collect(namespaces)?;
+    let done = applications(&lab, &listener, plan)?;
+    let said = watcher.collect(namespaces)?;
     let counters = [counters::read(a), counters::read(b)];
     let drift = (realtime() - monotonic()).abs_diff(offset);
     let [near, far] = captures.map(Capture::finish);
     let captures = [near?, far?];
-    drop(open);
     if let Some(complaint) = lab.down().complaint() {
         return Err(RunError::Disturbed(complaint));
     }
@@ -114,23 +160,178 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
     };
     let wires = [read(&captures[0]), read(&captures[1])];
     let mut ends = Vec::new();
-    for connection in &used {
+    for connection in &done.used {
         for side in 0..2 {
-            ends.extend(judge(plan, connection, side, namespaces, &wires, &seen));
+            ends.extend(judge(plan, connection, side, namespaces, &wires, &said.ends));
         }
     }
-    if ends.len() < 2 * used.len() {
+    if ends.len() < 2 * done.used.len() {
         return Err(RunError::Agent(format!(
             "it saw {} of {} ends",
             ends.len(),
-            2 * used.len()
+            2 * done.used.len()
         )));
     }
+    let mut others = Vec::new();
+    if plan.relay.is_none() {
+        let local = listener.local_addr().map_err(RunError::io("use a listener"))?;
+        others.extend(listened(plan, local, &wires[1], &done, &said, namespaces[1]));
+    }
+    others.push(passed_on(plan, &ends));
     Ok(Outcome {
         ends,
+        others,
         captures,
         counters,
     })
+}
+
+/// The runs of the plan's applications.
+fn applications(lab: &Lab, listener: &TcpListener, plan: &Plan) -> Result<Done, RunError> {
+    let mut done = Done::default();
+    if let Some(crowd) = &plan.crowd {
+        let crowded = crate::crowd::crowd(lab, listener, plan, crowd)?;
+        done.accepted.clone_from(&crowded.accepted);
+        done._open.push(Box::new(crowded));
+        return Ok(done);
+    }
+    if let Some(relay) = &plan.relay {
+        return relayed(lab, plan, relay);
+    }
+    if plan.path.closed_ms > 0 {
+        lab.apply(&Action::Up(middle(lab), false));
+    }
+    for _ in 0..plan.connections {
+        // The last one stays open until the agent has looked at it once more.
+        done._open.clear();
+        let (connection, accepted, sockets) = connection(lab, listener, plan)?;
+        done.used.push(connection);
+        done.accepted.push(accepted);
+        done._open.push(Box::new(sockets));
+    }
+    Ok(done)
+}
+
+/// a sends to a process at b, which passes it on to another process at a.
+fn relayed(lab: &Lab, plan: &Plan, relay: &Relay) -> Result<Done, RunError> {
+    let [a, b] = [&lab.hosts()[0], &lab.hosts()[1]];
+    let there = address(a, &plan.path);
+    let last = Part::last(there, &plan.tcp, relay.receive_buffer, plan.pace);
+    let mut last = Player::start(a, &last)?;
+    let here = address(b, &plan.path);
+    let part = Part::relay(here, last.listens, &plan.tcp, relay.send_buffer);
+    let mut relay = Player::start(b, &part)?;
+    let broken = RunError::io("use a connection");
+    let from = monotonic();
+    let opened = connect(a, relay.listens, plan).map_err(RunError::io("connect"))?;
+    let tuple = FourTuple::new(opened.local_addr().map_err(&broken)?, relay.listens);
+    let stop = AtomicBool::new(false);
+    let mut client = End::new(opened, false, &stop).map_err(&broken)?;
+    let driven = std::thread::scope(|scope| {
+        let driving = scope.spawn(|| app::client(&mut client, plan));
+        std::thread::sleep(Duration::from_millis(plan.length_ms));
+        stop.store(true, Ordering::Relaxed);
+        driving
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    driven.map_err(&broken)?;
+    let (socket, log) = client.finish();
+    let [incoming, outgoing]: [_; 2] = relay
+        .stop()?
+        .try_into()
+        .map_err(|_| RunError::Agent("a process lost an account".to_owned()))?;
+    let [end]: [_; 1] = last
+        .stop()?
+        .try_into()
+        .map_err(|_| RunError::Agent("a process lost an account".to_owned()))?;
+    Ok(Done {
+        used: vec![
+            Used {
+                opened: tuple,
+                opener: 0,
+                from,
+                logs: [log, incoming.2],
+            },
+            Used {
+                opened: FourTuple::new(outgoing.0, outgoing.1),
+                opener: 1,
+                from,
+                logs: [outgoing.2, end.2],
+            },
+        ],
+        accepted: Vec::new(),
+        _open: vec![Box::new(socket), Box::new(relay), Box::new(last)],
+    })
+}
+
+/// What the listener turned away, and what was said of that.
+fn listened(
+    plan: &Plan,
+    local: SocketAddr,
+    wire: &[Packet],
+    done: &Done,
+    said: &Said,
+    netns: u32,
+) -> Vec<Judgement> {
+    let crowd = plan.crowd.as_ref();
+    let backlog = u64::from(crowd.map_or(BACKLOG, |crowd| crowd.backlog));
+    let half_open = match crowd {
+        // The last quarter is for known peers (tcp_conn_request).
+        Some(crowd) if !crowd.cookies => {
+            let most = crowd.most_half_open;
+            backlog.min(u64::from(most - most / 4))
+        }
+        _ => backlog,
+    };
+    let truths = overflows(&Listening {
+        local,
+        packets: wire,
+        accepted: &done.accepted,
+        backlog,
+        half_open,
+        cookies: crowd.is_none_or(|crowd| crowd.cookies),
+    });
+    let mut seen = said.listeners.iter();
+    let seen = seen.find(|l| l.netns == netns && l.local.port() == local.port());
+    let judgement = |queue: usize, (problem, truth)| {
+        let (rounds, events) = seen.map_or((0, 0), |l| (l.rounds[queue], l.events[queue]));
+        Judgement {
+            class: Class::Problem(problem),
+            of: Subject::Listener,
+            truth,
+            found: rounds > 0,
+            time_us: 0,
+            events,
+        }
+    };
+    let truths = truths.into_iter().enumerate();
+    truths.map(|(queue, truth)| judgement(queue, truth)).collect()
+}
+
+/// Whether a process that passes data on was slow on one side because of the other. Where there
+/// is none, it was not.
+fn passed_on(plan: &Plan, ends: &[Judged]) -> Judgement {
+    let kind = InteractionKind::PipelinedProxy;
+    let found = ends.iter().any(|end| end.seen.interactions.contains(&kind));
+    // Ends: source, incoming, outgoing, last.
+    let truth = match (&plan.relay, ends) {
+        (Some(_), [source, incoming, outgoing, _]) => together::relayed(&Relayed {
+            source: &source.truths,
+            incoming: &incoming.truths,
+            outgoing: &outgoing.truths,
+            observed_us: source.seen.totals.observed.0,
+        }),
+        _ => Truth::labelled(Label::False),
+    };
+    Judgement {
+        class: Class::Interaction(kind),
+        of: Subject::Process,
+        truth,
+        found,
+        time_us: 0,
+        events: 0,
+    }
 }
 
 fn judge(
@@ -145,7 +346,8 @@ fn judge(
         0 => connection.opened,
         _ => connection.opened.reversed(),
     };
-    let found = |s: &&Seen| s.netns == namespaces[side] && s.tuple == tuple;
+    let host = |side: usize| side ^ connection.opener;
+    let found = |s: &&Seen| s.netns == namespaces[host(side)] && s.tuple == tuple;
     let seen = seen.iter().find(found)?;
     let over = Span {
         from: connection.from,
@@ -153,8 +355,8 @@ fn judge(
     };
     let direction = |from: usize, sender, receiver| {
         let captured = Captured {
-            near: &wires[from],
-            far: &wires[1 - from],
+            near: &wires[host(from)],
+            far: &wires[host(1 - from)],
             sender,
             receiver,
         };
@@ -168,11 +370,13 @@ fn judge(
     };
     let ours = direction(side, tuple.local, tuple.remote)?;
     let theirs = direction(1 - side, tuple.remote, tuple.local)?;
+    let truths = truths(&ours, &theirs);
     Some(Judged {
         opened: side == 0,
         sends: !ours.sent.is_empty(),
         seen: seen.clone(),
-        truths: truths(&ours, &theirs),
+        together: together::of_end(&ours, &plan.path, &truths).to_vec(),
+        truths,
     })
 }
 
@@ -189,7 +393,8 @@ fn address(host: &Host, path: &Path) -> IpAddr {
     }
 }
 
-fn socket(address: IpAddr, tcp: &Tcp) -> std::io::Result<Socket> {
+/// A socket of that address's family, with the plan's options.
+pub(crate) fn socket(address: IpAddr, tcp: &Tcp) -> std::io::Result<Socket> {
     let domain = Domain::for_address(SocketAddr::new(address, 0));
     let socket = Socket::new(domain, Type::STREAM, None)?;
     socket.set_tcp_congestion(tcp.control.as_bytes())?;
@@ -205,7 +410,8 @@ fn listen(b: &Host, plan: &Plan) -> Result<TcpListener, RunError> {
             socket.set_recv_buffer_size(bytes as usize)?;
         }
         socket.bind(&SocketAddr::new(address, 0).into())?;
-        socket.listen(16)?;
+        let backlog = plan.crowd.as_ref().map_or(BACKLOG, |crowd| crowd.backlog);
+        socket.listen(backlog as i32)?;
         std::io::Result::Ok(TcpListener::from(socket))
     };
     let listener = b.run(listen).map_err(RunError::io("enter a host"))?;
@@ -233,7 +439,7 @@ fn connection(
     lab: &Lab,
     listener: &TcpListener,
     plan: &Plan,
-) -> Result<(Used, [TcpStream; 2]), RunError> {
+) -> Result<(Used, Accepted, [TcpStream; 2]), RunError> {
     let broken = RunError::io("use a connection");
     let to = listener.local_addr().map_err(&broken)?;
     let from = monotonic();
@@ -248,7 +454,11 @@ fn connection(
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     let opened = opened.map_err(RunError::io("connect"))?;
-    let (accepted, _) = listener.accept().map_err(RunError::io("accept"))?;
+    let (accepted, peer) = listener.accept().map_err(RunError::io("accept"))?;
+    let taken = Accepted {
+        at: monotonic(),
+        peer,
+    };
     let tuple = FourTuple::new(opened.local_addr().map_err(&broken)?, to);
     let (stop, stop_reading) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut client = End::new(opened, false, &stop).map_err(&broken)?;
@@ -277,16 +487,22 @@ fn connection(
     let (accepted, theirs) = server.finish();
     let used = Used {
         opened: tuple,
+        opener: 0,
         from,
         logs: [ours, theirs],
     };
-    Ok((used, [opened, accepted]))
+    Ok((used, taken, [opened, accepted]))
 }
 
 /// The number of the link between the routers.
 fn middle(lab: &Lab) -> u32 {
     // A link's two lines follow each other.
     lab.line("near", "far").map_or(0, |line| line / 2)
+}
+
+/// The line on which what b sends comes to a.
+pub(crate) fn far_to_near(lab: &Lab) -> Option<u32> {
+    lab.line("far", "near")
 }
 
 /// Waits for the end of the run, and cuts the path when the plan says so.

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Found against true, added up; and the table of docs/accuracy.md.
 
-use crate::plan::Group;
-use crate::run::Judged;
-use crate::truth::Label;
+use crate::plan::{Group, INJECTED, OF_LISTENERS};
+use crate::run::{Judged, Outcome};
+use crate::truth::{Label, Truth};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use slowpath_diagnose::InteractionKind;
 use slowpath_model::Problem;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fmt::Write as _;
 
-/// One problem's account.
+/// One class's account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Account {
     /// Runs with it injected.
@@ -45,6 +47,76 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
+/// What is counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// A problem.
+    Problem(Problem),
+    /// An interaction.
+    Interaction(InteractionKind),
+}
+
+impl Class {
+    /// Every class of the table.
+    pub fn all() -> impl Iterator<Item = Class> + Clone {
+        let problems = INJECTED.iter().chain(OF_LISTENERS).copied();
+        let problems = problems.map(Class::Problem);
+        problems.chain(InteractionKind::ALL.into_iter().map(Class::Interaction))
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Problem(problem) => problem.name(),
+            Class::Interaction(kind) => kind.name(),
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Of what something is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The end of that number of a run.
+    End(usize),
+    /// The run's listener.
+    Listener,
+    /// The run's process that passes data on, if there is one.
+    Process,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::End(number) => write!(f, "end {number}"),
+            Subject::Listener => f.write_str("the listener"),
+            Subject::Process => f.write_str("the process"),
+        }
+    }
+}
+
+/// Found and true, of one class and one subject.
+#[derive(Clone, Copy, Debug)]
+pub struct Judgement {
+    /// Of what class.
+    pub class: Class,
+    /// Of whom.
+    pub of: Subject,
+    /// What was the case.
+    pub truth: Truth,
+    /// Whether it was found.
+    pub found: bool,
+    /// How long, as found.
+    pub time_us: u64,
+    /// How often, as found.
+    pub events: u64,
+}
+
 /// A disagreement, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -57,7 +129,7 @@ pub enum Verdict {
 /// Everything added up.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    accounts: BTreeMap<Problem, Account>,
+    accounts: BTreeMap<Class, Account>,
     pairs: (u64, u64),
     pairs_unconfirmed: u64,
     /// Runs without an injection.
@@ -70,38 +142,45 @@ pub struct Tally {
 
 impl Tally {
     /// Adds a run; gives where found and true differ.
-    pub fn add(&mut self, group: Group, ends: &[Judged]) -> Vec<(usize, Problem, Verdict)> {
-        let mut disagreements = Vec::new();
-        match group {
-            Group::Problem(problem) => {
-                let account = self.accounts.entry(problem).or_default();
-                account.runs += 1;
-                let is_true = |end: &Judged| label(end, problem) == Some(Label::True);
-                account.confirmed += u64::from(ends.iter().any(is_true));
+    pub fn add(&mut self, group: Group, outcome: &Outcome) -> Vec<(Judgement, Verdict)> {
+        let judgements = outcome.judgements();
+        let made_for: Vec<Class> = match group {
+            Group::Problem(Problem::SendBufferLimited) => vec![
+                Class::Problem(Problem::SendBufferLimited),
+                // A buffer below half of the product is what they have.
+                Class::Interaction(InteractionKind::SendBufferBelowBdp),
+            ],
+            Group::Problem(problem) => vec![Class::Problem(problem)],
+            Group::Interaction(kind) => vec![Class::Interaction(kind)],
+            Group::Pair(one, other) => {
+                self.add_pair([one, other], &outcome.ends);
+                Vec::new()
             }
-            Group::Pair(one, other) => self.add_pair([one, other], ends),
-            _ => self.controls += 1,
+            _ => {
+                self.controls += 1;
+                Vec::new()
+            }
+        };
+        for class in made_for {
+            let account = self.accounts.entry(class).or_default();
+            account.runs += 1;
+            let is_true = |j: &Judgement| j.class == class && j.truth.label == Label::True;
+            account.confirmed += u64::from(judgements.iter().any(is_true));
         }
-        for (number, end) in ends.iter().enumerate() {
-            for &(problem, truth) in &end.truths {
-                // An end that sends nothing is limited by nothing.
-                if problem == Problem::SenderAppLimited && !end.sends {
-                    continue;
+        let mut disagreements = Vec::new();
+        for judgement in judgements {
+            let account = self.accounts.entry(judgement.class).or_default();
+            match (judgement.truth.label, judgement.found) {
+                (Label::Undecided, _) => account.undecided += 1,
+                (Label::True, true) => account.right += 1,
+                (Label::False, false) => account.rejected += 1,
+                (Label::True, false) => {
+                    account.missed += 1;
+                    disagreements.push((judgement, Verdict::Missed));
                 }
-                let account = self.accounts.entry(problem).or_default();
-                let found = end.found(problem);
-                match (truth.label, found) {
-                    (Label::Undecided, _) => account.undecided += 1,
-                    (Label::True, true) => account.right += 1,
-                    (Label::False, false) => account.rejected += 1,
-                    (Label::True, false) => {
-                        account.missed += 1;
-                        disagreements.push((number, problem, Verdict::Missed));
-                    }
-                    (Label::False, true) => {
-                        account.wrong += 1;
-                        disagreements.push((number, problem, Verdict::Wrong));
-                    }
+                (Label::False, true) => {
+                    account.wrong += 1;
+                    disagreements.push((judgement, Verdict::Wrong));
                 }
             }
         }
@@ -122,9 +201,9 @@ impl Tally {
         }
     }
 
-    /// The account of each problem.
-    pub fn accounts(&self) -> impl Iterator<Item = (Problem, Account)> {
-        self.accounts.iter().map(|(p, a)| (*p, *a))
+    /// The account of each class.
+    pub fn accounts(&self) -> impl Iterator<Item = (Class, Account)> {
+        self.accounts.iter().map(|(c, a)| (*c, *a))
     }
 
     /// Runs of pairs that the oracle confirms, and in how many of them both were found.
@@ -135,13 +214,13 @@ impl Tally {
     /// `{class: {runs, precision, recall, ...}, "pairs": {runs, found, ...}}`.
     pub fn json(&self) -> Value {
         let mut object = Map::new();
-        for (problem, a) in self.accounts().filter(|(_, a)| a.runs > 0) {
+        for (class, a) in self.accounts().filter(|(_, a)| a.runs > 0) {
             let value = json!({
                 "runs": a.runs, "precision": rounded(a.precision()), "recall": rounded(a.recall()),
                 "confirmed": a.confirmed, "right": a.right, "missed": a.missed, "wrong": a.wrong,
                 "rejected": a.rejected, "undecided": a.undecided,
             });
-            object.insert(problem.name().to_owned(), value);
+            object.insert(class.name().to_owned(), value);
         }
         let (runs, found) = self.pairs;
         if runs + self.pairs_unconfirmed > 0 {
@@ -156,14 +235,14 @@ impl Tally {
     /// The table, in Markdown.
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "| problem | runs | confirmed | right | missed | wrong | rejected | undecided | precision | recall |\n\
+            "| class | runs | confirmed | right | missed | wrong | rejected | undecided | precision | recall |\n\
              |---|---|---|---|---|---|---|---|---|---|\n",
         );
-        for (problem, a) in self.accounts().filter(|(_, a)| a.runs > 0) {
+        for (class, a) in self.accounts().filter(|(_, a)| a.runs > 0) {
             let shown = |r: Option<f64>| r.map_or("none".to_owned(), |r| format!("{r:.3}"));
             let _ = writeln!(
                 text,
-                "| {problem} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {class} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 a.runs,
                 a.confirmed,
                 a.right,

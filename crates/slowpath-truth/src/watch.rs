@@ -2,10 +2,11 @@
 //! One agent that watches all runs, on a thread of its own, with the agent's own settings.
 
 use crate::RunError;
-use slowpath_agent::{Agent, Config, LiveConnection};
-use slowpath_diagnose::Totals;
-use slowpath_model::{Finding, FourTuple, Tier};
-use std::collections::BTreeMap;
+use slowpath_agent::{Agent, Config, LiveConnection, LiveListener};
+use slowpath_diagnose::{InteractionKind, Interactions, Observation, Totals};
+use slowpath_model::{ConnectionId, Finding, FourTuple, MonoNanos, Tier};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -19,15 +20,41 @@ pub struct Seen {
     pub netns: u32,
     /// The end's addresses.
     pub tuple: FourTuple,
+    /// Its name.
+    pub id: ConnectionId,
     /// Its verdicts, added up.
     pub totals: Totals,
     /// The last moment that they are about, `CLOCK_MONOTONIC` in nanoseconds.
     pub to: u64,
     /// Findings with their intervals, as far as they were the latest when looked at.
     pub findings: Vec<Interval>,
+    /// Interactions that it suffers from.
+    pub interactions: BTreeSet<InteractionKind>,
 }
 
-type Answer = Sender<Result<Vec<Seen>, String>>;
+/// What the agent said of a listener.
+#[derive(Clone, Debug)]
+pub struct SeenListener {
+    /// The namespace's inode number.
+    pub netns: u32,
+    /// Where it listens.
+    pub local: SocketAddr,
+    /// Rounds that found its accept queue overflowing, and its SYN queue.
+    pub rounds: [u64; 2],
+    /// Segments turned away for either, as far as told.
+    pub events: [u64; 2],
+}
+
+/// What the agent said of two namespaces.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// Ends of connections.
+    pub ends: Vec<Seen>,
+    /// Listeners.
+    pub listeners: Vec<SeenListener>,
+}
+
+type Answer = Sender<Result<Said, String>>;
 
 enum Ask {
     Register([u32; 2]),
@@ -113,11 +140,11 @@ impl Watcher {
     ///
     /// # Errors
     /// The agent failed.
-    pub fn collect(&self, namespaces: [u32; 2]) -> Result<Vec<Seen>, RunError> {
+    pub fn collect(&self, namespaces: [u32; 2]) -> Result<Said, RunError> {
         let (answer, answered) = channel();
         let _ = self.0.send(Ask::Collect(namespaces, answer));
         match answered.recv() {
-            Ok(Ok(seen)) => Ok(seen),
+            Ok(Ok(said)) => Ok(said),
             Ok(Err(error)) => Err(RunError::Agent(error)),
             Err(_) => Err(RunError::Agent("it ended".to_owned())),
         }
@@ -131,6 +158,8 @@ struct Polling {
     /// What is kept of each registered namespace: connections that closed.
     kept: BTreeMap<u32, Vec<Seen>>,
     findings: Findings,
+    /// What is found together, run by run: each is a machine of its own.
+    together: Vec<Together>,
     waiting: Vec<([u32; 2], Answer)>,
 }
 
@@ -140,6 +169,7 @@ impl Polling {
             agent,
             kept: BTreeMap::new(),
             findings: BTreeMap::new(),
+            together: Vec::new(),
             waiting: Vec::new(),
         }
     }
@@ -148,6 +178,7 @@ impl Polling {
         loop {
             match asked.recv_timeout(self.agent.until_next_poll()) {
                 Ok(Ask::Register(namespaces)) => {
+                    self.together.push(Together::of(namespaces));
                     for netns in namespaces {
                         self.kept.insert(netns, Vec::new());
                     }
@@ -174,6 +205,9 @@ impl Polling {
                 kept.push(seen(c, c.snapshot.at.0, &self.findings));
             }
         }
+        for together in &mut self.together {
+            together.look(&self.agent, to);
+        }
         for (namespaces, answer) in std::mem::take(&mut self.waiting) {
             let result = match &report {
                 Ok(_) => Ok(self.give(namespaces, to)),
@@ -184,7 +218,7 @@ impl Polling {
     }
 
     /// What was kept, and what lives.
-    fn give(&mut self, namespaces: [u32; 2], to: u64) -> Vec<Seen> {
+    fn give(&mut self, namespaces: [u32; 2], to: u64) -> Said {
         let mut all = Vec::new();
         for netns in namespaces {
             all.extend(self.kept.remove(&netns).unwrap_or_default());
@@ -194,7 +228,68 @@ impl Polling {
         all.extend(ours.map(|c| seen(c, to, &self.findings)));
         self.findings
             .retain(|(netns, _), _| !namespaces.contains(netns));
-        all
+        for together in &self.together {
+            for (id, kind) in &together.found {
+                for seen in all.iter_mut().filter(|seen| seen.id == *id) {
+                    seen.interactions.insert(*kind);
+                }
+            }
+        }
+        self.together.retain(|t| t.namespaces != namespaces);
+        let listeners = self.agent.listeners();
+        let ours = listeners.filter(|l| namespaces.contains(&l.snapshot.id.netns));
+        Said {
+            ends: all,
+            listeners: ours.map(seen_listener).collect(),
+        }
+    }
+}
+
+/// The interactions of a run.
+struct Together {
+    namespaces: [u32; 2],
+    recent: Interactions,
+    /// Who suffered from what.
+    found: BTreeSet<(ConnectionId, InteractionKind)>,
+}
+
+impl Together {
+    fn of(namespaces: [u32; 2]) -> Self {
+        Together {
+            namespaces,
+            recent: Interactions::default(),
+            found: BTreeSet::new(),
+        }
+    }
+
+    fn look(&mut self, agent: &Agent, now: u64) {
+        for c in agent.recently_closed().chain(agent.connections()) {
+            let ours = self.namespaces.contains(&c.snapshot.id.netns);
+            if let Some(verdict) = c.latest.as_ref().filter(|_| ours) {
+                self.recent.observe(&Observation {
+                    tuple: c.snapshot.tuple,
+                    pid: c.owner.pid(),
+                    origin: c.snapshot.origin,
+                    stats: &c.snapshot.stats,
+                    verdict,
+                });
+            }
+        }
+        self.recent.forget(MonoNanos(now));
+        for interaction in self.recent.find() {
+            let suffers = interaction.connections.first();
+            self.found.extend(suffers.map(|id| (*id, interaction.kind)));
+        }
+    }
+}
+
+fn seen_listener(l: &LiveListener) -> SeenListener {
+    let (accept, syn) = (&l.accept_overflows, &l.syn_overflows);
+    SeenListener {
+        netns: l.snapshot.id.netns,
+        local: l.snapshot.local,
+        rounds: [accept.rounds, syn.rounds],
+        events: [accept.events, syn.events],
     }
 }
 
@@ -220,6 +315,8 @@ fn seen(c: &LiveConnection, to: u64, findings: &Findings) -> Seen {
     Seen {
         netns,
         tuple,
+        id: c.snapshot.id,
+        interactions: BTreeSet::new(),
         totals: c.totals,
         to,
         findings: findings

@@ -132,7 +132,7 @@ pub fn evidence(evidence: &InteractionEvidence) -> Vec<String> {
             send_mss_bytes,
             spread_over_connections,
         } => vec![
-            format!("{timeouts} timeouts, no fast retransmission"),
+            format!("{timeouts} losses found by the timer"),
             format!(
                 "{} a write, MSS {}",
                 bytes(*average_write_bytes),

@@ -144,7 +144,9 @@ fn sum(a: &Deltas, b: &Deltas) -> Deltas {
         bytes_written,
         writes,
         bytes_read,
-        reads
+        reads,
+        lonely_timeouts,
+        acks_after_timeout
     )
 }
 

@@ -90,14 +90,14 @@ pub enum InteractionEvidence {
     TimeoutThenDelayedAck {
         /// Expirations of the retransmission timer.
         timeouts: u64,
-        /// Delayed ACKs in the same and the next interval.
+        /// Delayed ACKs of what they sent again.
         delayed_acks: u64,
         /// Segments sent again.
         retransmitted_segments: u64,
     },
     /// Of [`InteractionKind::TooFewForFastRetransmit`].
     TooFewForFastRetransmit {
-        /// Expirations of the retransmission timer.
+        /// Losses found by the retransmission timer with so few in flight.
         timeouts: u64,
         /// Mean bytes of a write.
         average_write_bytes: u64,
@@ -194,8 +194,8 @@ struct Piece {
     /// Problems and their times.
     found: Vec<(Problem, Micros)>,
     timeouts: u64,
-    fast_recoveries: Option<u64>,
-    delayed_acks: u64,
+    lonely_timeouts: Option<u64>,
+    acks_after_timeout: Option<u64>,
     retransmitted: Option<u64>,
     bytes_sent: u64,
     bytes_received: u64,
@@ -220,8 +220,8 @@ impl Piece {
                 .map(|f| (f.problem, f.share.time_of(interval)))
                 .collect(),
             timeouts: events(Problem::Timeout),
-            fast_recoveries: d.fast_recoveries,
-            delayed_acks: events(Problem::DelayedAck),
+            lonely_timeouts: d.lonely_timeouts,
+            acks_after_timeout: d.acks_after_timeout,
             retransmitted: d.retransmitted,
             bytes_sent: d.bytes_sent.or(d.bytes_acked).unwrap_or(0),
             bytes_received: d.bytes_received.unwrap_or(0),

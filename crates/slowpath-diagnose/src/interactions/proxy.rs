@@ -42,16 +42,22 @@ struct Found<'a> {
 pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
     let mut by_pid: BTreeMap<u32, Vec<&Recent>> = BTreeMap::new();
     let mut by_tuple: BTreeMap<(u32, FourTuple), &Recent> = BTreeMap::new();
+    let mut elsewhere: BTreeMap<FourTuple, Vec<&Recent>> = BTreeMap::new();
     for recent in host.connections.values() {
         by_tuple.insert((recent.id.netns, recent.tuple), recent);
+        elsewhere.entry(recent.tuple).or_default().push(recent);
         if let Some(pid) = recent.pid {
             by_pid.entry(pid).or_default().push(recent);
         }
     }
+    // In the same namespace, or else in the only other one that has these addresses.
     let other_end = |recent: &Recent| {
-        by_tuple
-            .get(&(recent.id.netns, recent.tuple.reversed()))
-            .copied()
+        let tuple = recent.tuple.reversed();
+        let here = by_tuple.get(&(recent.id.netns, tuple)).copied();
+        here.or_else(|| match elsewhere.get(&tuple).map(Vec::as_slice) {
+            Some(&[only]) => Some(only),
+            _ => None,
+        })
     };
     let mut backed_up: BTreeMap<u32, Vec<Found<'_>>> = BTreeMap::new();
     let mut starved = Vec::new();

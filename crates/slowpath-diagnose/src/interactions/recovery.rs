@@ -4,18 +4,15 @@
 //! TimeoutThenDelayedAck (SNAP section 6.1, Figure 6): after a timeout the congestion window
 //! is one segment; the receiver delays the ACK of a single segment, and nothing can be sent
 //! before.
-//! 1. An interval has a timeout, and it or the next one has delayed ACKs.
-//! 2. There are no more delayed ACKs than timeouts and one: others have another cause.
-//! 3. At most two segments were sent again for each expiry, one of them perhaps a tail loss
-//!    probe: after the timeout there was one segment to send.
+//! 1. There were timeouts, and delayed ACKs of a segment that was sent again in `TCP_CA_Loss`
+//!    and was the only one in flight then (counted at the ACK, where the probes see it).
 //!
 //! TooFewForFastRetransmit (SNAP sections 5.2 and 6.1): fewer segments in flight than raise
 //! three duplicate ACKs (RFC 5681 section 3.2), so that a loss waits for the timer.
-//! 1. There were timeouts, and no fast recovery.
+//! 1. When a timer expired, at most three segments were in flight, the lost one among them, and
+//!    the application had handed over nothing more (counted at the entry to `TCP_CA_Loss`).
 //! 2. The mean write is shorter than four segments: the lost one and three that follow.
-//! 3. Not more was sent again than four segments for each expiry: what was lost is no
-//!    window's worth.
-//! 4. Writes as small to the same peer on other connections of the same process are the
+//! 3. Writes as small to the same peer on other connections of the same process are the
 //!    same data spread out.
 
 use super::{Interaction, InteractionEvidence, InteractionKind, Peers, Recent};
@@ -25,25 +22,10 @@ use crate::{Actor, Advice};
 const ENOUGH_SEGMENTS: u64 = 4;
 
 pub(super) fn timeout_then_delayed_ack(recent: &Recent) -> Option<Interaction> {
-    let pieces = &recent.pieces;
-    let mut timeouts = 0;
-    let mut delayed_acks = 0;
-    let mut retransmitted = 0;
-    for (i, piece) in pieces.iter().enumerate() {
-        if piece.timeouts == 0 {
-            continue;
-        }
-        let next = pieces.get(i + 1).filter(|n| n.timeouts == 0);
-        let late = piece.delayed_acks + next.map_or(0, |n| n.delayed_acks);
-        let again = piece.retransmitted? + next.map_or(Some(0), |n| n.retransmitted)?;
-        if late == 0 || late > piece.timeouts + 1 || again > 2 * piece.timeouts {
-            continue;
-        }
-        timeouts += piece.timeouts;
-        delayed_acks += late;
-        retransmitted += again;
-    }
-    (timeouts > 0).then(|| Interaction {
+    let timeouts = recent.sum(|p| p.timeouts);
+    let delayed_acks = recent.sum(|p| p.acks_after_timeout.unwrap_or(0));
+    let retransmitted = recent.sum(|p| p.retransmitted.unwrap_or(0));
+    (timeouts > 0 && delayed_acks > 0).then(|| Interaction {
         kind: InteractionKind::TimeoutThenDelayedAck,
         connections: vec![recent.id],
         evidence: InteractionEvidence::TimeoutThenDelayedAck {
@@ -71,11 +53,8 @@ pub(super) fn small_writes(recent: &Recent) -> Option<u64> {
 }
 
 pub(super) fn too_few(recent: &Recent, peers: &Peers) -> Option<Interaction> {
-    let timeouts = recent.sum(|p| p.timeouts);
-    if timeouts == 0
-        || recent.sum_known(|p| p.fast_recoveries)? > 0
-        || recent.sum_known(|p| p.retransmitted)? > ENOUGH_SEGMENTS * timeouts
-    {
+    let timeouts = recent.sum(|p| p.lonely_timeouts.unwrap_or(0));
+    if timeouts == 0 {
         return None;
     }
     let write = small_writes(recent)?;
@@ -87,7 +66,7 @@ pub(super) fn too_few(recent: &Recent, peers: &Peers) -> Option<Interaction> {
     let spread = u32::try_from(connections.len()).unwrap_or(u32::MAX);
     let few = format!(
         "Writes of {write} bytes on average put fewer than {ENOUGH_SEGMENTS} segments in flight, \
-         too few for three duplicate ACKs, so that every loss waits for the retransmission timer. "
+         too few for three duplicate ACKs, so that losses wait for the retransmission timer. "
     );
     let what = if spread > 1 {
         format!(

@@ -25,6 +25,7 @@ struct calls {
 #define ACK_LONE 1 /* a pure ACK for the only segment in flight, and not the rest of a burst */
 #define ACK_HELD 2 /* and unsent data or a blocked writer waited for it */
 #define ACK_CROWD 4 /* one of several segments in flight */
+#define ACK_RESENT 8 /* a pure ACK for the one segment that the timer sent again */
 
 /*
  * What a connection waited for, and what went wrong, beyond SNAP's six. Most connections
@@ -43,14 +44,18 @@ struct waits {
 	u32 burst_losses;
 	u32 syn_retransmits;
 	u32 syn_wait_ms;
+	u32 few_losses; /* timers that expired with too little in flight, and nothing unsent */
+	u32 late_after_loss; /* delayed ACKs of what a timer sent again */
 	/* not for user space: what was seen last, and which episode is open */
 	u32 seen_reord;
 	u32 seen_ce;
+	u32 seen_retrans;
 	u32 burst_start;
 	u32 burst_bytes;
 	u8 zero_open;
 	u8 burst_open;
 	u16 pad;
+	u32 pad2;
 };
 
 /* Bits of caller.flags. */

@@ -290,6 +290,7 @@ impl Connection {
                 baseline_rtt: Some(Micros(self.base_rtt as u64)),
                 send_mss: self.summary.stats.send_mss,
                 send_buffer: self.summary.stats.send_buffer,
+                ..Deltas::default()
             },
         }
     }

@@ -17,7 +17,7 @@ const RATE: (f64, f64) = (1.0, 40.0);
 /// The `number`-th run of a group.
 pub fn draw(seed: u64, group: Group, number: u32) -> Plan {
     match group {
-        Group::Problem(_) | Group::Pair(..) => {
+        Group::Problem(_) | Group::Pair(..) | Group::Interaction(_) => {
             let mut dice = Dice::new(seed, &group.to_string(), number);
             inject(group, &mut dice)
         }
@@ -25,6 +25,7 @@ pub fn draw(seed: u64, group: Group, number: u32) -> Plan {
             let group = Group::Problem(problem);
             healthy(&draw(seed, group, number))
         }
+        Group::Apart(kind) => healthy(&draw(seed, Group::Interaction(kind), number)),
         Group::Idle | Group::Streaming | Group::Short => {
             let mut dice = Dice::new(seed, &group.to_string(), number);
             let mut plan = any(&mut dice);
@@ -78,6 +79,8 @@ pub(super) fn any(dice: &mut Dice) -> Plan {
         pace: Pace::Quick,
         length_ms: 0,
         connections: 1,
+        crowd: None,
+        relay: None,
     };
     let factor = dice.uniform(1.0, 2.5);
     settle(&mut plan, factor);

@@ -3,7 +3,7 @@
 //! has. Every inequality is in docs/accuracy.md.
 
 use super::draws::{any, exchange, most_rate, settle};
-use super::further;
+use super::{crowds, further, together};
 use super::{Group, Loss, Pace, Plan, Traffic};
 use crate::dice::Dice;
 use slowpath_model::Problem;
@@ -35,6 +35,7 @@ pub(super) fn inject(group: Group, dice: &mut Dice) -> Plan {
     let mut plan = any(dice);
     match group {
         Group::Problem(problem) => one(problem, &mut plan, dice),
+        Group::Interaction(kind) => together::bring_about(kind, &mut plan, dice),
         Group::Pair(one_of, other) => {
             // The second changes what the first left open.
             one(one_of, &mut plan, dice);
@@ -68,14 +69,15 @@ fn one(problem: Problem, plan: &mut Plan, dice: &mut Dice) {
         Problem::EcnMarked => further::marks(plan, dice),
         Problem::ReceiverAppSlow => further::slow_application(plan, dice),
         Problem::SynRetransmit => further::opening(plan, dice),
-        _ => {}
+        Problem::AcceptQueueOverflow => crowds::accept(plan, dice),
+        Problem::SynQueueOverflow => crowds::half_open(plan, dice),
     }
 }
 
 /// Bulk over a path that holds more than a buffer: draws rate and RTT until it does, and gives
 /// SO_SNDBUF or SO_RCVBUF, half of what the kernel makes of it. `more` is what the buffer may
 /// hold above that.
-fn buffer_below_bdp(plan: &mut Plan, dice: &mut Dice, more: f64) -> u32 {
+pub(super) fn buffer_below_bdp(plan: &mut Plan, dice: &mut Dice, more: f64) -> u32 {
     let least_bdp = 1.2 * (LEAST_BUFFER + more) / PART_OF_BDP;
     let most = most_rate(plan.tcp.mss);
     // Bytes in a millisecond of a Mbit/s: 125.
@@ -178,7 +180,7 @@ fn timeout(plan: &mut Plan, dice: &mut Dice) {
 
 /// All segments of a request, the tail loss probe, and one to two retransmissions are lost,
 /// twice. Answers are shorter than what counts.
-fn lost_requests(plan: &mut Plan, dice: &mut Dice, segments: u32) {
+pub(super) fn lost_requests(plan: &mut Plan, dice: &mut Dice, segments: u32) {
     let first = segments * dice.integer(4, 12) + 1;
     let more = dice.integer(2, 3);
     let last = first + segments + more - 1;
@@ -289,5 +291,12 @@ pub(super) fn healthy(plan: &Plan) -> Plan {
         *parts = vec![parts.iter().sum()];
     }
     plan.length_ms = plan.length_ms.min(4_000 + 20 * plan.path.rtt_us / 1000);
+    if let Some(crowd) = &mut plan.crowd {
+        crowds::fits(crowd);
+    }
+    if let Some(relay) = &mut plan.relay {
+        (relay.send_buffer, relay.receive_buffer) = (None, None);
+        plan.traffic = together::slow_source(&plan.path);
+    }
     plan
 }

@@ -7,10 +7,10 @@ use crate::stream::{State, Stream};
 
 /// An acknowledgement without data that leaves the receiver so long after the data came is
 /// delayed: Linux delays by 40 ms at least (TCP_DELACK_MIN), a busy host by some.
-const DELAYED: u64 = 35_000_000;
+pub(super) const DELAYED: u64 = 35_000_000;
 
 /// What leaves sooner is not delayed; between the two, a busy host and a delay look alike.
-const PROMPT: u64 = 8_000_000;
+pub(super) const PROMPT: u64 = 8_000_000;
 
 /// A wait of the receiver for a segment that was alone under way when its ACK came.
 struct Wait {

@@ -6,9 +6,11 @@
 //! verdict's code and none of the kernel's counters enter.
 
 mod delayed_ack;
+pub mod listener;
 mod losses;
 mod network;
 mod receiver;
+pub mod together;
 mod waiting;
 mod writes;
 
@@ -88,9 +90,17 @@ impl Truth {
             _ => Label::True,
         };
         Truth {
+            events,
+            ..Truth::labelled(label)
+        }
+    }
+
+    /// Of which no more is said.
+    pub(crate) fn labelled(label: Label) -> Self {
+        Truth {
             label,
             time_us: 0,
-            events,
+            events: 0,
             longest_us: (0, 0),
         }
     }
@@ -140,12 +150,6 @@ pub fn truths(stream: &Stream, back: &Stream) -> Vec<(Problem, Truth)> {
     } else {
         Label::True
     };
-    let app = Truth {
-        label,
-        time_us: 0,
-        events: 0,
-        longest_us: (0, 0),
-    };
-    truths.insert(0, (Problem::SenderAppLimited, app));
+    truths.insert(0, (Problem::SenderAppLimited, Truth::labelled(label)));
     truths
 }

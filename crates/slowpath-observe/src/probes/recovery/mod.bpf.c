@@ -6,6 +6,9 @@
  */
 #include "../connection.bpf.h"
 
+/* Duplicate ACKs that tell of a loss: TCP_FASTRETRANS_THRESH, include/net/tcp.h */
+#define DUPLICATES 3
+
 /* An episode ended: whose was its time? */
 static __always_inline void leave(struct connection *c, struct tcp_sock *tp, u8 old, u8 new,
 				  u64 spent)
@@ -19,7 +22,13 @@ static __always_inline void leave(struct connection *c, struct tcp_sock *tp, u8 
 			c->waited = 1;
 		}
 	} else if (old == CA_DISORDER || old == CA_RECOVERY) {
-		bool undone = old == CA_RECOVERY && !tp->undo_marker;
+		/*
+		 * Undone, and something was sent again in vain. A recovery that ends before
+		 * it sends anything is undone as well (tcp_packet_delayed, retrans_stamp 0),
+		 * whatever had been lost: where it skipped nobody, that is no reordering.
+		 */
+		bool undone = old == CA_RECOVERY && !tp->undo_marker &&
+			      tp->total_retrans != c->waits.seen_retrans;
 
 		if (reord != c->waits.seen_reord || undone) {
 			c->waits.reordering_ns += spent;
@@ -80,11 +89,17 @@ int BPF_PROG(recovery, struct sock *sk, u8 ca_state)
 	jiffies = (u32)bpf_jiffies64();
 	if (ca_state == CA_RECOVERY) {
 		c->fast_recoveries++;
+		c->waits.seen_retrans = tp->total_retrans;
 		enter_in_burst(c, tp, jiffies);
 	} else {
 		struct shared *s = shared_page();
 
 		c->loss_entries++;
+		/* RFC 5681 3.2: three segments after the lost one tell of it */
+		if (tp->packets_out <= DUPLICATES && tp->write_seq == tp->snd_nxt) {
+			c->waits.few_losses++;
+			c->waited = 1;
+		}
 		if (s && s->hz) {
 			u32 sent = elapsed(tp->lsndtime, jiffies);
 			u32 heard = elapsed(tp->rcv_tstamp, jiffies);

@@ -60,6 +60,14 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 				}
 			}
 		}
+		if (ack & ACK_RESENT) {
+			struct shared *s = shared_page();
+
+			if (s && sample > least + s->late_margin_us) {
+				c->waits.late_after_loss++;
+				c->waited = 1;
+			}
+		}
 	}
 	c->snd_una = una;
 	now = (u32)bpf_jiffies64();
@@ -82,6 +90,14 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 					ack |= ACK_HELD;
 			}
 		}
+	}
+	/* a state above recovery: the timer sent again what is in flight (tcp_packets_in_flight) */
+	if (c->ca_state == CA_LOSS &&
+	    tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out == 1) {
+		struct tcp_skb_cb_head *cb = (void *)&skb->cb;
+
+		if (cb->seq == cb->end_seq && after_silence(tp, now))
+			ack |= ACK_RESENT;
 	}
 	c->ack = ack;
 	changed(c, sk);
