@@ -164,7 +164,7 @@ pub fn measure(
     }
     let (b, a) = (&before.stats, &after.stats);
     let acks = delayed_ack(b, a, peer_baseline, thresholds);
-    measures.send_buffer = send_buffer(b, a);
+    measures.send_buffer = send_buffer(before, after);
     measures.fast_retransmit = fast_retransmit(b, a);
     measures.delayed_ack = acks.measure;
     measures.receiver_window = receiver_window(b, a);

@@ -128,11 +128,11 @@ struct Step {
     late: u64,
     received: u64,
     /// For each of the times and counts of [`WaitSums`].
-    waits: [u64; 13],
+    waits: [u64; 14],
 }
 
 /// Adds to each sum.
-fn wait(sums: &mut WaitSums, more: &[u64; 13]) {
+fn wait(sums: &mut WaitSums, more: &[u64; 14]) {
     let (q, e, o) = (&mut sums.queues, &mut sums.episodes, &mut sums.opening);
     let times = [
         &mut q.congestion_window,
@@ -143,6 +143,7 @@ fn wait(sums: &mut WaitSums, more: &[u64; 13]) {
         &mut e.marked,
         &mut e.burst,
         &mut o.syn_wait,
+        &mut q.send_buffer,
     ];
     let counts = [
         &mut q.zero_windows,
@@ -154,7 +155,7 @@ fn wait(sums: &mut WaitSums, more: &[u64; 13]) {
     for (time, more) in times.into_iter().zip(more) {
         *time += Micros(*more);
     }
-    for (count, more) in counts.into_iter().zip(&more[8..]) {
+    for (count, more) in counts.into_iter().zip(&more[9..]) {
         *count = count.saturating_add(*more);
     }
 }
@@ -170,7 +171,7 @@ fn sums(waits: &Waits) -> WaitSums {
 prop_compose! {
     fn waits()(
         watched in any::<[bool; 3]>(),
-        more in proptest::array::uniform13(prop_oneof![Just(0), any::<u64>()]),
+        more in proptest::array::uniform14(prop_oneof![Just(0), any::<u64>()]),
         syns in 0..3u64,
     ) -> Waits {
         let mut sums = WaitSums::default();
@@ -188,14 +189,14 @@ prop_compose! {
         recoveries in 0..3u64,
         timeouts in 0..3u64,
         late in 0..3u64,
-        shares in proptest::array::uniform8(0..333u64),
+        shares in proptest::array::uniform9(0..333u64),
         counts in proptest::array::uniform5(0..3u64),
     ) -> Step {
-        let mut waits = [0; 13];
+        let mut waits = [0; 14];
         for (wait, share) in waits.iter_mut().zip(shares) {
             *wait = length * share / 1000;
         }
-        waits[8..].copy_from_slice(&counts);
+        waits[9..].copy_from_slice(&counts);
         // A window that closed was so for some time.
         waits[2] += counts[0];
         Step {

@@ -26,6 +26,9 @@ pub struct QueueWaits {
     /// What had arrived and was not read was more than three times what the peer was still
     /// allowed to send.
     pub unread: Micros,
+    /// A writer waited for room in the send buffer although everything in it was under way,
+    /// and neither window was full, and the kernel's own clock of that stood still.
+    pub send_buffer: Micros,
 }
 
 /// Episodes of congestion avoidance (tracepoint `tcp_cong_state_set`).
@@ -34,7 +37,7 @@ pub struct EpisodeWaits {
     /// Time in `TCP_CA_Disorder` and `TCP_CA_Recovery` in episodes during which segments
     /// turned out to have overtaken each other.
     pub reordering: Micros,
-    /// Recoveries in which something was sent again, and that were undone (nothing had been
+    /// Recoveries in which something was acknowledged, and that were undone (nothing had been
     /// lost) although the kernel counted no reordering.
     pub spurious_recoveries: u64,
     /// Time in `TCP_CA_CWR` in episodes with marked segments.

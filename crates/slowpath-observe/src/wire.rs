@@ -30,7 +30,7 @@ pub(crate) struct Calls {
     pub histogram: [u32; CALL_HISTOGRAM_BUCKETS],
 }
 
-/// `struct waits`; the last nine are the probes' own.
+/// `struct waits`; the last eight are the probes' own.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RecordWaits {
@@ -41,6 +41,7 @@ pub(crate) struct RecordWaits {
     pub nagle_jiffies: u32,
     pub zero_jiffies: u32,
     pub unread_jiffies: u32,
+    pub full_jiffies: u32,
     pub zero_windows: u32,
     pub spurious: u32,
     pub burst_losses: u32,
@@ -50,13 +51,12 @@ pub(crate) struct RecordWaits {
     pub late_after_loss: u32,
     pub seen_reord: u32,
     pub seen_ce: u32,
-    pub seen_retrans: u32,
+    pub seen_una: u32,
     pub burst_start: u32,
     pub burst_bytes: u32,
     pub zero_open: u8,
     pub burst_open: u8,
     pub pad: u16,
-    pub pad2: u32,
 }
 
 /// `struct caller`.
@@ -442,6 +442,7 @@ impl Record {
                 zero_window: jiffies(w.zero_jiffies),
                 zero_windows: w.zero_windows.into(),
                 unread: jiffies(w.unread_jiffies),
+                send_buffer: jiffies(w.full_jiffies),
             },
             episodes: EpisodeWaits {
                 reordering: Micros(w.reordering_ns / 1_000),

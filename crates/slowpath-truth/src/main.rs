@@ -125,9 +125,7 @@ fn jobs(arguments: &Arguments) -> Result<Vec<Job>, AnyError> {
         arguments.class.is_empty() || arguments.class.iter().any(named)
     };
     for class in &arguments.class {
-        let known = Class::all()
-            .map(Class::name)
-            .chain(["pairs", "controls"]);
+        let known = Class::all().map(Class::name).chain(["pairs", "controls"]);
         if !known.clone().any(|name| name.eq_ignore_ascii_case(class)) {
             let names: Vec<_> = known.collect();
             let names = names.join(", ");
@@ -201,9 +199,12 @@ fn take(tally: &mut Tally, done: &Done, arguments: &Arguments, seed: u64) -> Res
         }
         for judgement in &outcome.others {
             let plan = &done.plan;
-            println!("{}", json!({"group": group.to_string(), "number": number, "of": judgement.of.to_string(),
+            println!(
+                "{}",
+                json!({"group": group.to_string(), "number": number, "of": judgement.of.to_string(),
                 "class": judgement.class.name(), "truth": judgement.truth, "found": judgement.found,
-                "events": judgement.events, "plan": plan, "kernel": outcome.counters[1]}));
+                "events": judgement.events, "plan": plan, "kernel": outcome.counters[1]})
+            );
         }
     }
     if let Some(folder) = &arguments.keep

@@ -7,7 +7,7 @@ use slowpath_lab::emulator::{Host, INTERFACE, Lab, Options};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_testbed::PINNED_SYSCTLS;
 use std::fmt::Write as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A packet may be so late: half of what the verdicts allow a queue (MaxQueuingDelay, 10 ms).
@@ -24,6 +24,27 @@ pub(crate) fn up(plan: &Plan, seed: u64) -> Result<Lab, RunError> {
     let lab = Lab::up(&scenario, &Options { bound: BOUND })?;
     card(&lab, path)?;
     Ok(lab)
+}
+
+/// A process that lives on a host, as on every host that is one: its namespace is found by it.
+pub(crate) struct Resident(Child);
+
+impl Resident {
+    pub(crate) fn of(host: &Host) -> Result<Self, RunError> {
+        let mut command = Command::new("sleep");
+        command.arg("3600").stdin(Stdio::null());
+        let child = host.spawn(&mut command);
+        child
+            .map(Resident)
+            .map_err(RunError::io("run a program of coreutils"))
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A network card at four times the path's rate: it holds segments for the moment that their

@@ -5,11 +5,11 @@ use crate::app::{self, End, Log, Span, monotonic, realtime};
 use crate::capture::Capture;
 use crate::packet::{Packet, packets};
 use crate::plan::{Path, Plan, Relay, Tcp};
-use crate::stream::{Captured, Stream};
 use crate::relay::{Part, Player};
+use crate::stream::{Captured, Stream};
 use crate::tally::{Class, Judgement, Subject};
 use crate::truth::listener::{Accepted, Listening, overflows};
-use crate::truth::together::{self, Relayed};
+use crate::truth::together::{self, Sides};
 use crate::truth::{Label, Truth, truths};
 use crate::watch::{Said, Seen, Watcher};
 use crate::{RunError, counters, network};
@@ -122,6 +122,7 @@ struct Used {
 struct Done {
     used: Vec<Used>,
     accepted: Vec<Accepted>,
+    relayed: Option<Relayed>,
     /// Held until the agent has looked once more.
     _open: Vec<Box<dyn std::any::Any>>,
 }
@@ -134,12 +135,16 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
     let lab = network::up(plan, seed)?;
     let (a, b) = (&lab.hosts()[0], &lab.hosts()[1]);
     let namespaces = [netns(a)?, netns(b)?];
+    let _residents = [network::Resident::of(a)?, network::Resident::of(b)?];
     watcher.register(namespaces);
     let captures = [Capture::start(a)?, Capture::start(b)?];
     let offset = realtime() - monotonic();
     let listener = listen(b, plan)?;
-    let done = applications(&lab, &listener, plan)?;
+    let mut done = applications(&lab, &listener, plan)?;
     let said = watcher.collect(namespaces)?;
+    if let Some(relayed) = done.relayed.take() {
+        done.used.extend(relayed.finish()?);
+    }
     let counters = [counters::read(a), counters::read(b)];
     let drift = (realtime() - monotonic()).abs_diff(offset);
     let [near, far] = captures.map(Capture::finish);
@@ -162,7 +167,9 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
     let mut ends = Vec::new();
     for connection in &done.used {
         for side in 0..2 {
-            ends.extend(judge(plan, connection, side, namespaces, &wires, &said.ends));
+            ends.extend(judge(
+                plan, connection, side, namespaces, &wires, &said.ends,
+            ));
         }
     }
     if ends.len() < 2 * done.used.len() {
@@ -174,8 +181,17 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
     }
     let mut others = Vec::new();
     if plan.relay.is_none() {
-        let local = listener.local_addr().map_err(RunError::io("use a listener"))?;
-        others.extend(listened(plan, local, &wires[1], &done, &said, namespaces[1]));
+        let local = listener
+            .local_addr()
+            .map_err(RunError::io("use a listener"))?;
+        others.extend(listened(
+            plan,
+            local,
+            &wires[1],
+            &done,
+            &said,
+            namespaces[1],
+        ));
     }
     others.push(passed_on(plan, &ends));
     Ok(Outcome {
@@ -195,8 +211,8 @@ fn applications(lab: &Lab, listener: &TcpListener, plan: &Plan) -> Result<Done, 
         done._open.push(Box::new(crowded));
         return Ok(done);
     }
-    if let Some(relay) = &plan.relay {
-        return relayed(lab, plan, relay);
+    if let Some(through) = &plan.relay {
+        return relay(lab, plan, through);
     }
     if plan.path.closed_ms > 0 {
         lab.apply(&Action::Up(middle(lab), false));
@@ -213,14 +229,14 @@ fn applications(lab: &Lab, listener: &TcpListener, plan: &Plan) -> Result<Done, 
 }
 
 /// a sends to a process at b, which passes it on to another process at a.
-fn relayed(lab: &Lab, plan: &Plan, relay: &Relay) -> Result<Done, RunError> {
+fn relay(lab: &Lab, plan: &Plan, through: &Relay) -> Result<Done, RunError> {
     let [a, b] = [&lab.hosts()[0], &lab.hosts()[1]];
     let there = address(a, &plan.path);
-    let last = Part::last(there, &plan.tcp, relay.receive_buffer, plan.pace);
-    let mut last = Player::start(a, &last)?;
+    let last = Part::last(there, &plan.tcp, through.receive_buffer, plan.pace);
+    let last = Player::start(a, &last)?;
     let here = address(b, &plan.path);
-    let part = Part::relay(here, last.listens, &plan.tcp, relay.send_buffer);
-    let mut relay = Player::start(b, &part)?;
+    let part = Part::relay(here, last.listens, &plan.tcp, through.send_buffer);
+    let relay = Player::start(b, &part)?;
     let broken = RunError::io("use a connection");
     let from = monotonic();
     let opened = connect(a, relay.listens, plan).map_err(RunError::io("connect"))?;
@@ -237,32 +253,49 @@ fn relayed(lab: &Lab, plan: &Plan, relay: &Relay) -> Result<Done, RunError> {
     });
     driven.map_err(&broken)?;
     let (socket, log) = client.finish();
-    let [incoming, outgoing]: [_; 2] = relay
-        .stop()?
-        .try_into()
-        .map_err(|_| RunError::Agent("a process lost an account".to_owned()))?;
-    let [end]: [_; 1] = last
-        .stop()?
-        .try_into()
-        .map_err(|_| RunError::Agent("a process lost an account".to_owned()))?;
     Ok(Done {
-        used: vec![
+        relayed: Some(Relayed {
+            opened: tuple,
+            from,
+            log,
+            relay,
+            last,
+        }),
+        _open: vec![Box::new(socket)],
+        ..Done::default()
+    })
+}
+
+/// Processes that pass data on, which play until the agent has looked once more.
+struct Relayed {
+    opened: FourTuple,
+    from: u64,
+    log: Log,
+    relay: Player,
+    last: Player,
+}
+
+impl Relayed {
+    /// Has them end; gives the two connections.
+    fn finish(mut self) -> Result<[Used; 2], RunError> {
+        let lost = |_| RunError::Agent("a process lost an account".to_owned());
+        let [incoming, outgoing]: [_; 2] = self.relay.stop()?.try_into().map_err(lost)?;
+        let [end]: [_; 1] = self.last.stop()?.try_into().map_err(lost)?;
+        Ok([
             Used {
-                opened: tuple,
+                opened: self.opened,
                 opener: 0,
-                from,
-                logs: [log, incoming.2],
+                from: self.from,
+                logs: [self.log, incoming.2],
             },
             Used {
                 opened: FourTuple::new(outgoing.0, outgoing.1),
                 opener: 1,
-                from,
+                from: self.from,
                 logs: [outgoing.2, end.2],
             },
-        ],
-        accepted: Vec::new(),
-        _open: vec![Box::new(socket), Box::new(relay), Box::new(last)],
-    })
+        ])
+    }
 }
 
 /// What the listener turned away, and what was said of that.
@@ -306,7 +339,9 @@ fn listened(
         }
     };
     let truths = truths.into_iter().enumerate();
-    truths.map(|(queue, truth)| judgement(queue, truth)).collect()
+    truths
+        .map(|(queue, truth)| judgement(queue, truth))
+        .collect()
 }
 
 /// Whether a process that passes data on was slow on one side because of the other. Where there
@@ -316,7 +351,7 @@ fn passed_on(plan: &Plan, ends: &[Judged]) -> Judgement {
     let found = ends.iter().any(|end| end.seen.interactions.contains(&kind));
     // Ends: source, incoming, outgoing, last.
     let truth = match (&plan.relay, ends) {
-        (Some(_), [source, incoming, outgoing, _]) => together::relayed(&Relayed {
+        (Some(_), [source, incoming, outgoing, _]) => together::relayed(&Sides {
             source: &source.truths,
             incoming: &incoming.truths,
             outgoing: &outgoing.truths,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table in docs/accuracy.md is what `make check-truth` writes.
 
-use slowpath_truth::plan::INJECTED;
-use slowpath_truth::tally::Tally;
+use slowpath_truth::tally::{Class, Tally};
 
 #[test]
 fn the_committed_table_has_the_form_and_names_every_problem() {
@@ -30,25 +29,24 @@ fn the_committed_table_has_the_form_and_names_every_problem() {
         .filter(|line| line.starts_with("| ") && *line != header)
         .map(|line| line.split('|').map(str::trim).collect())
         .collect();
-    assert_eq!(rows.len(), INJECTED.len());
-    for (row, problem) in rows.iter().zip(INJECTED) {
-        assert_eq!((row.len(), row[1]), (columns, problem.name()));
+    assert_eq!(rows.len(), Class::all().count());
+    for (row, class) in rows.iter().zip(Class::all()) {
+        assert_eq!((row.len(), row[1]), (columns, class.name()));
         let runs: u32 = row[2].parse().expect("a number of runs");
-        assert!(runs + lost >= 30, "{problem}: {runs} runs");
+        assert!(runs + lost >= 30, "{class}: {runs} runs");
         for ratio in &row[columns - 3..columns - 1] {
             let ratio: f64 = ratio.parse().expect("a ratio");
-            assert!((0.0..=1.0).contains(&ratio), "{problem}: {ratio}");
+            assert!((0.0..=1.0).contains(&ratio), "{class}: {ratio}");
         }
     }
 }
 
-/// Every problem that a connection can have is measured.
+/// Every problem that there is, and every interaction, is measured.
 #[test]
-fn every_problem_of_a_connection_is_injected() {
+fn every_problem_and_interaction_is_a_class() {
+    use slowpath_diagnose::InteractionKind;
     use slowpath_model::Problem;
-    let of_listeners = [Problem::AcceptQueueOverflow, Problem::SynQueueOverflow];
-    for problem in Problem::ALL {
-        let injected = INJECTED.contains(&problem);
-        assert_eq!(injected, !of_listeners.contains(&problem), "{problem}");
-    }
+    let problems = Problem::ALL.into_iter().map(Class::Problem);
+    let interactions = InteractionKind::ALL.into_iter().map(Class::Interaction);
+    assert!(problems.chain(interactions).eq(Class::all()));
 }

@@ -6,16 +6,23 @@
 //! window has room, nothing waits to be sent and a writer waits for space
 //! (`tcp_cwnd_validate`), so:
 //!
-//! 1. where the kernel has the chronograph, its difference is the answer;
+//! 1. where the kernel has the chronograph, its difference is the answer; it does not run
+//!    where a few segments in flight pass for a full congestion window
+//!    (`tcp_is_cwnd_limited`: in slow start half of one), so what the probes see of the same
+//!    wait while it stands still is added;
 //! 2. where it has none, the same three conditions are sampled at the end of the interval;
 //! 3. where these cannot be sampled either, the problem is unmeasured.
 
 use crate::{Measure, delta};
-use slowpath_model::TcpStats;
+use slowpath_model::{Micros, Snapshot};
 
-pub(crate) fn send_buffer(before: &TcpStats, after: &TcpStats) -> Measure {
+pub(crate) fn send_buffer(earlier: &Snapshot, later: &Snapshot) -> Measure {
+    let (before, after) = (&earlier.stats, &later.stats);
     if after.sndbuf_limited.is_some() {
-        return Measure::of_time(delta::time(before.sndbuf_limited, after.sndbuf_limited));
+        let kernel = delta::time(before.sndbuf_limited, after.sndbuf_limited);
+        let seen = |s: &Snapshot| s.waits.queues().map(|q| q.send_buffer);
+        let seen = delta::time(seen(earlier), seen(later)).unwrap_or(Micros::ZERO);
+        return Measure::of_time(kernel.map(|kernel| kernel + seen));
     }
     let network_waits = after.in_flight > 0 && after.in_flight < after.cwnd && after.unsent == 0;
     if !network_waits {

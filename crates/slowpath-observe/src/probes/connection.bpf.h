@@ -25,7 +25,6 @@ struct calls {
 #define ACK_LONE 1 /* a pure ACK for the only segment in flight, and not the rest of a burst */
 #define ACK_HELD 2 /* and unsent data or a blocked writer waited for it */
 #define ACK_CROWD 4 /* one of several segments in flight */
-#define ACK_RESENT 8 /* a pure ACK for the one segment that the timer sent again */
 
 /*
  * What a connection waited for, and what went wrong, beyond SNAP's six. Most connections
@@ -39,6 +38,7 @@ struct waits {
 	u32 nagle_jiffies;
 	u32 zero_jiffies;
 	u32 unread_jiffies;
+	u32 full_jiffies; /* the send buffer was full, all of it under way */
 	u32 zero_windows;
 	u32 spurious; /* recoveries undone although no reordering was counted */
 	u32 burst_losses;
@@ -49,13 +49,12 @@ struct waits {
 	/* not for user space: what was seen last, and which episode is open */
 	u32 seen_reord;
 	u32 seen_ce;
-	u32 seen_retrans;
+	u32 seen_una;
 	u32 burst_start;
 	u32 burst_bytes;
 	u8 zero_open;
 	u8 burst_open;
 	u16 pad;
-	u32 pad2;
 };
 
 /* Bits of caller.flags. */

@@ -114,6 +114,41 @@ static __always_inline void count_unread(struct connection *c, struct tcp_sock *
 		c->unread_mark = 0;
 }
 
+/* SOCK_NOSPACE, include/linux/net.h: a writer was refused, and there is no room yet */
+#define NO_SPACE (1 << 2)
+/* TCP_CHRONO_BUSY, include/linux/tcp.h: neither of the two that limit */
+#define CHRONO_BUSY 1
+
+/*
+ * A segment came: a writer has waited for room in the send buffer until now, although all that
+ * is in it is under way, both windows have room and nothing is being repaired. The kernel's
+ * chronograph may stand still meanwhile, while few segments in flight pass for a full congestion
+ * window (tcp_is_cwnd_limited in slow start); where it runs, it counts. It has lasted since data was sent last, or since the
+ * segment before.
+ */
+static __always_inline void count_full(struct connection *c, struct sock *sk, struct tcp_sock *tp,
+				       u32 now)
+{
+	u32 nxt = tp->snd_nxt, out = tp->packets_out, since = tp->lsndtime;
+	struct socket *socket = sk->sk_socket;
+
+	if (tp->write_seq != nxt || !out || out >= tp->snd_cwnd || c->ca_state >= CA_RECOVERY)
+		return;
+	if (!socket || !(socket->flags & NO_SPACE))
+		return;
+	if (BPF_CORE_READ_BITFIELD(tp, chrono_type) != CHRONO_BUSY)
+		return;
+	if ((s32)(tp->snd_una + tp->snd_wnd - nxt) < (s32)tp->mss_cache)
+		return;
+	if ((s32)(c->last_event - since) > 0)
+		since = c->last_event;
+	since = elapsed(since, now);
+	if (since) {
+		c->waited = 1;
+		c->waits.full_jiffies += since;
+	}
+}
+
 /* Windows up to this many segments are what a connection begins with (RFC 6928). */
 #define INITIAL_WINDOW 10
 

@@ -3,8 +3,8 @@
 //! has. Every inequality is in docs/accuracy.md.
 
 use super::draws::{any, exchange, most_rate, settle};
-use super::{crowds, further, together};
 use super::{Group, Loss, Pace, Plan, Traffic};
+use super::{crowds, further, together};
 use crate::dice::Dice;
 use slowpath_model::Problem;
 

@@ -152,7 +152,11 @@ fn clients(listening: &Listening<'_>) -> BTreeMap<SocketAddr, Client> {
                 client.acks.push(packet.at);
             }
         } else if packet.from == listening.local && packet.has(SYN) {
-            clients.entry(packet.to).or_default().answers.push(packet.at);
+            clients
+                .entry(packet.to)
+                .or_default()
+                .answers
+                .push(packet.at);
         }
     }
     for accepted in listening.accepted {

@@ -94,7 +94,9 @@ fn too_few(stream: &Stream, repairs: &[Repair]) -> Truth {
         starts.dedup();
         let next = flight.iter().map(|s| s.end).max().unwrap_or(0);
         let written = stream.written.partition_point(|step| step.at < repair.at);
-        let accepted = written.checked_sub(1).map_or(0, |i| stream.written[i].total);
+        let accepted = written
+            .checked_sub(1)
+            .map_or(0, |i| stream.written[i].total);
         (starts.len() as u64) < ENOUGH && accepted <= next
     };
     let first = repairs.iter().filter(|r| r.first).filter(few);
@@ -111,7 +113,11 @@ fn below_bdp(stream: &Stream, path: &Path, problems: &[(Problem, Truth)]) -> Tru
         return Truth::labelled(Label::False);
     };
     let observed_us = (stream.to - stream.from) / 1_000;
-    let held = stream.states().iter().map(|(_, s)| s.accepted.saturating_sub(s.una)).max();
+    let held = stream
+        .states()
+        .iter()
+        .map(|(_, s)| s.accepted.saturating_sub(s.una))
+        .max();
     let small = 10 * held.unwrap_or(0) < 9 * path.bdp();
     let label = match limited.label {
         Label::False => Label::False,
@@ -126,7 +132,7 @@ fn below_bdp(stream: &Stream, path: &Path, problems: &[(Problem, Truth)]) -> Tru
 
 /// What a relay's connections had, as far as it matters.
 #[derive(Clone, Copy, Debug)]
-pub struct Relayed<'a> {
+pub struct Sides<'a> {
     /// The sender of what comes in.
     pub source: &'a [(Problem, Truth)],
     /// The relay where it receives.
@@ -139,21 +145,21 @@ pub struct Relayed<'a> {
 
 /// *Backed up*: what comes in is not read, and what goes out is limited. *Starved*: what goes
 /// out is not limited, all that comes in is read, and its sender is limited.
-pub fn relayed(relayed: &Relayed<'_>) -> Truth {
+pub fn relayed(sides: &Sides<'_>) -> Truth {
     let time = |truths: &[(Problem, Truth)], problems: &[Problem]| {
         let those = truths.iter().filter(|(p, _)| problems.contains(p));
         those.map(|(_, truth)| truth.time_us).max().unwrap_or(0)
     };
-    let parts = |time: u64| 100 * time / relayed.observed_us.max(1);
+    let parts = |time: u64| 100 * time / sides.observed_us.max(1);
     let limits = [
         Problem::SendBufferLimited,
         Problem::ReceiverWindowLimited,
         Problem::CongestionWindowLimited,
         Problem::ZeroWindow,
     ];
-    let out = parts(time(relayed.outgoing, &limits));
-    let source = parts(time(relayed.source, &limits));
-    let unread = parts(time(relayed.incoming, &[Problem::ReceiverAppSlow]));
+    let out = parts(time(sides.outgoing, &limits));
+    let source = parts(time(sides.source, &limits));
+    let unread = parts(time(sides.incoming, &[Problem::ReceiverAppSlow]));
     let label = if unread >= LIMITS && out >= LIMITS {
         Label::True
     } else if unread < NO_LIMIT && out < NO_LIMIT {
@@ -166,7 +172,7 @@ pub fn relayed(relayed: &Relayed<'_>) -> Truth {
         Label::Undecided
     };
     Truth {
-        time_us: time(relayed.outgoing, &limits).max(time(relayed.source, &limits)),
+        time_us: time(sides.outgoing, &limits).max(time(sides.source, &limits)),
         ..Truth::labelled(label)
     }
 }

@@ -23,12 +23,13 @@ static __always_inline void leave(struct connection *c, struct tcp_sock *tp, u8 
 		}
 	} else if (old == CA_DISORDER || old == CA_RECOVERY) {
 		/*
-		 * Undone, and something was sent again in vain. A recovery that ends before
-		 * it sends anything is undone as well (tcp_packet_delayed, retrans_stamp 0),
-		 * whatever had been lost: where it skipped nobody, that is no reordering.
+		 * Undone, and something was acknowledged meanwhile. Entered from CWR, recovery
+		 * keeps CWR's high_seq (tcp_enter_recovery) and may end, undone, with the
+		 * next duplicate ACK: its timestamp is older than the retransmission's, as
+		 * the hole is still there (tcp_packet_delayed). Nothing was late then.
 		 */
 		bool undone = old == CA_RECOVERY && !tp->undo_marker &&
-			      tp->total_retrans != c->waits.seen_retrans;
+			      tp->snd_una != c->waits.seen_una;
 
 		if (reord != c->waits.seen_reord || undone) {
 			c->waits.reordering_ns += spent;
@@ -89,14 +90,15 @@ int BPF_PROG(recovery, struct sock *sk, u8 ca_state)
 	jiffies = (u32)bpf_jiffies64();
 	if (ca_state == CA_RECOVERY) {
 		c->fast_recoveries++;
-		c->waits.seen_retrans = tp->total_retrans;
+		c->waits.seen_una = tp->snd_una;
 		enter_in_burst(c, tp, jiffies);
 	} else {
 		struct shared *s = shared_page();
 
 		c->loss_entries++;
 		/* RFC 5681 3.2: three segments after the lost one tell of it */
-		if (tp->packets_out <= DUPLICATES && tp->write_seq == tp->snd_nxt) {
+		if (tp->packets_out <= DUPLICATES && tp->write_seq == tp->snd_nxt &&
+		    sk->__sk_common.skc_state != TCP_SYN_SENT) {
 			c->waits.few_losses++;
 			c->waited = 1;
 		}

@@ -20,6 +20,27 @@ static __always_inline bool after_silence(struct tcp_sock *tp, u32 now)
 	return s && (u64)ticks * 1000000 >= (u64)s->late_margin_us * s->hz;
 }
 
+/*
+ * An ACK while what a timer sent again is in flight, alone (tcp_packets_in_flight): was it
+ * delayed? Its RTT sample does not tell: a receiver that had the data already echoes an older
+ * timestamp, at once.
+ */
+static __always_inline void count_repair(struct connection *c, struct tcp_sock *tp,
+					 const struct tcp_skb_cb_head *cb, u32 now)
+{
+	struct shared *s = shared_page();
+	u64 waited;
+
+	if (!s || !s->hz || cb->seq != cb->end_seq ||
+	    tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out != 1)
+		return;
+	waited = (u64)elapsed(tp->lsndtime, now) * 1000000 / s->hz;
+	if (waited > (u64)c->rtt_min_us + s->late_margin_us) {
+		c->waits.late_after_loss++;
+		c->waited = 1;
+	}
+}
+
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 {
@@ -60,19 +81,12 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 				}
 			}
 		}
-		if (ack & ACK_RESENT) {
-			struct shared *s = shared_page();
-
-			if (s && sample > least + s->late_margin_us) {
-				c->waits.late_after_loss++;
-				c->waited = 1;
-			}
-		}
 	}
 	c->snd_una = una;
 	now = (u32)bpf_jiffies64();
 	count_wait(c, tp, now, 0);
 	count_unread(c, tp, now);
+	count_full(c, sk, tp, now);
 	note_idle(c, tp, now);
 	ack = tp->packets_out > 1 ? ACK_CROWD : 0;
 	if (tp->packets_out == 1) {
@@ -85,20 +99,13 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 			else {
 				struct socket *socket = sk->sk_socket;
 
-				/* SOCK_NOSPACE, include/linux/net.h */
-				if (socket && socket->flags & (1 << 2))
+				if (socket && socket->flags & NO_SPACE)
 					ack |= ACK_HELD;
 			}
 		}
 	}
-	/* a state above recovery: the timer sent again what is in flight (tcp_packets_in_flight) */
-	if (c->ca_state == CA_LOSS &&
-	    tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out == 1) {
-		struct tcp_skb_cb_head *cb = (void *)&skb->cb;
-
-		if (cb->seq == cb->end_seq && after_silence(tp, now))
-			ack |= ACK_RESENT;
-	}
+	if (c->ca_state == CA_LOSS)
+		count_repair(c, tp, (void *)&skb->cb, now);
 	c->ack = ack;
 	changed(c, sk);
 	return 0;
