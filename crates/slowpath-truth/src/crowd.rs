@@ -14,8 +14,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long the agent may take until it has looked at every listener once more.
-const ROUNDS: Duration = Duration::from_millis(2_600);
+/// How long the agent may take until it has looked at every listener once more: it rests a
+/// hundred times as long as a look takes it, and here it finds its way to many namespaces.
+const ROUNDS: Duration = Duration::from_secs(6);
 
 /// What a run leaves: whom the application got, and everybody's sockets, still open.
 pub(crate) struct Crowded {
