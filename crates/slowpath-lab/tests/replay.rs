@@ -3,11 +3,12 @@
 //! is the same. The captures of the runtime are used for the comparison and for nothing else.
 
 use slowpath_lab::virtual_time::{
-    HZ, Kernel, Options, ReplayOptions, Replayed, Run, SOURCE, replay, run,
+    FIRST_PORT, HZ, Kernel, Options, ReplayOptions, Replayed, Run, SOURCE, replay, run,
 };
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_replay::headers::{self, Comparison};
 use slowpath_replay::recording::{self, Handler, Recording, Timer};
+use slowpath_replay::retell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -119,6 +120,30 @@ fn is_exact(recorded: &Recorded, again: &Replayed) {
     }
 }
 
+/// The captures of a replay, as `slowpath replay --out` writes them.
+fn told_with_recorded_addresses_and_times(recorded: &Recorded, again: &Replayed) {
+    let connections: Vec<&recording::Connection> = recorded.recording.connections.iter().collect();
+    let captures = again.captures.clone().expect("captures");
+    let epoch = recorded.recording.origin.epoch;
+    for (end, path) in captures.iter().enumerate() {
+        let capture = std::fs::read(path).expect("a capture");
+        let told = retell::packets(&capture, &connections, FIRST_PORT, epoch);
+        let told = headers::read(&retell::pcap(told)).expect("a capture");
+        assert_eq!(told.len(), connections.len());
+        let host = |address: std::net::SocketAddr| match address.ip() {
+            std::net::IpAddr::V4(ip) => usize::from(ip.octets()[3]) - 1,
+            std::net::IpAddr::V6(_) => unreachable!("the laboratory is IPv4"),
+        };
+        for connection in connections.iter().take(20) {
+            let path = &recorded.run.captures[host(connection.addresses[end])];
+            let runtime = std::fs::read(path).expect("a capture");
+            let runtime = headers::read(&runtime).expect("a capture");
+            // Times and all, not only what is alike.
+            assert_eq!(runtime[&connection.addresses], told[&connection.addresses]);
+        }
+    }
+}
+
 #[test]
 fn every_connection_is_replayed_exactly() {
     let Some(kernel) = kernel("every_connection_is_replayed_exactly") else {
@@ -160,7 +185,9 @@ fn every_connection_is_replayed_exactly() {
     let file = recording::encode(recording).expect("a file");
     let read = recording::decode(&file).expect("what was written");
     let folder = tempfile::tempdir().expect("a folder");
-    is_exact(&recorded, &replayed(&kernel, &read, folder.path()));
+    let again = replayed(&kernel, &read, folder.path());
+    is_exact(&recorded, &again);
+    told_with_recorded_addresses_and_times(&recorded, &again);
     drop(recorded.folder);
 }
 
@@ -250,7 +277,7 @@ fn one_run_less_or_other_and_the_replay_says_so() {
             let runs = &whole.ends[side].runs;
             change(&[], 1, "deletion".into());
             for run in altered(&runs[place]) {
-                change(&[run.clone()], 1, format!("{:?} instead", run));
+                change(std::slice::from_ref(&run), 1, format!("{run:?} instead"));
             }
             if let [one, two, ..] = &runs[place..] {
                 change(&[two.clone(), one.clone()], 2, "exchange".into());

@@ -13,6 +13,8 @@
 //! How recording and replaying are to work: `docs/decisions/0021-record-and-replay.md`.
 
 pub mod headers;
+pub mod probe;
 pub mod queues;
 pub mod recording;
+pub mod retell;
 pub mod sampling;

@@ -64,6 +64,8 @@ pub enum Command {
     /// Networks to command: in real time, in virtual time, in a guest kernel
     #[command(subcommand)]
     Lab(Lab),
+    /// Recorded connections once more, on real Linux TCP, each by itself
+    Replay(crate::replay::Replay),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page

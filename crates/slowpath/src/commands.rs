@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
-use crate::{agent, lab, overhead, report, series, sim, trace, up, watch, why};
+use crate::{agent, lab, overhead, replay, report, series, sim, trace, up, watch, why};
 use clap::Parser;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -42,6 +42,7 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Trace(args) => trace::run(&args, Paint::for_stdout(), &mut stdout().lock()),
         Command::Sim(args) => run_sim(args),
         Command::Lab(args) => lab::run(args),
+        Command::Replay(args) => replay::run(&args),
         Command::Completions(args) => {
             manual::completions(args.shell, &mut stdout().lock())?;
             Ok(Outcome::Done)

@@ -85,6 +85,14 @@ pub enum Failure {
         /// Where and why.
         reason: String,
     },
+    /// A recording cannot be read or replayed.
+    #[error("cannot replay {file}: {reason}")]
+    Recording {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The laboratory cannot do it.
     #[error("{0}")]
     Lab(String),

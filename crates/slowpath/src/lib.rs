@@ -38,6 +38,7 @@ pub mod netns;
 pub mod overhead;
 pub mod progress;
 pub mod render;
+pub mod replay;
 pub mod report;
 pub mod selection;
 pub mod series;

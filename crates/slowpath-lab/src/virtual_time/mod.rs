@@ -39,8 +39,8 @@ pub use machine::Progress;
 pub use outcome::{Event, EventKind, Run, Series};
 pub use plan::{Options, PacketPath};
 pub use replay::{
-    Difference, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed, Result as ReplayResult,
-    replay,
+    Difference, FIRST_PORT, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed,
+    Result as ReplayResult, batches, replay,
 };
 
 use slowpath_netsim::scenario::Scenario;

@@ -13,13 +13,14 @@ use super::wire::{CAPTURE, PROBE, REPLAY, Reader};
 use slowpath_replay::recording::{Connection, Moment, Recording};
 use slowpath_switch::fabric;
 use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Time};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The first port of the end that connects: one more for each connection.
-const FIRST_PORT: u32 = 10_000;
+pub const FIRST_PORT: u16 = 10_000;
 /// What one kernel replays.
-const MOST: usize = (1 << 16) - FIRST_PORT as usize;
+const MOST: usize = u16::MAX as usize - FIRST_PORT as usize;
 /// `sizeof(struct lab_replayed)`.
 const RESULT: usize = 56;
 /// `LAB_PROBED`.
@@ -169,6 +170,21 @@ pub struct Probe {
     pub fields: Box<[u32; PROBED]>,
 }
 
+/// Connections that one kernel can replay, at most so many each: those with the same sysctls, spread so that `jobs` kernels have work.
+pub fn batches(recording: &Recording, chosen: &[usize], jobs: usize) -> Vec<Vec<usize>> {
+    let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for place in chosen {
+        if let Some(connection) = recording.connections.get(*place) {
+            let settings = &connection.settings;
+            let kernel = (&settings.sysctls, settings.mtu);
+            alike.entry(kernel).or_default().push(*place);
+        }
+    }
+    let share = chosen.len().div_ceil(jobs.max(1)).clamp(1, MOST);
+    let parts = alike.values().flat_map(|places| places.chunks(share));
+    parts.map(<[usize]>::to_vec).collect()
+}
+
 /// Replays some connections of a recording, by their places in it, in a folder that is there and empty.
 ///
 /// # Errors
@@ -251,7 +267,7 @@ fn make_plan(
             to: 1,
             key: 0,
             // At most 65,535: there are no more than MOST.
-            port: (FIRST_PORT + place as u32) as u16,
+            port: FIRST_PORT + place as u16,
             // A kind a recorded one: a byte.
             kind: number as u8,
             class: 0,

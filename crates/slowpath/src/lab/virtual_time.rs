@@ -12,6 +12,7 @@ use clap::Args;
 use slowpath_lab::virtual_time::{self, EventKind, Kernel, Options, Run, RunError};
 use slowpath_model::Micros;
 use slowpath_netsim::scenario::Substrate;
+use slowpath_replay::recording::{self, Recording};
 use slowpath_switch::Span;
 use slowpath_switch::fabric::DropCause;
 use std::fs::File;
@@ -39,6 +40,9 @@ pub struct Virtual {
     /// Write captures, tcp_info and events there, and the tables of slowpath sim
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Record TCP's handlers at both ends of every connection, for slowpath replay
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Write a report with plots, one file that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -76,6 +80,7 @@ pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
         capture: (keeps && args.snap > 0).then_some(args.snap),
         info_every: (keeps && nanoseconds > 0).then(|| Span::from_nanos(nanoseconds)),
         algorithm: args.congestion.clone(),
+        record: args.record.is_some(),
         ..Options::default()
     };
     let folder = match &args.out {
@@ -86,6 +91,9 @@ pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
     if keeps {
         write_series(&folder.path, &run)?;
         write_events(&folder.path, &loaded, &run)?;
+    }
+    if let (Some(file), Some(recording)) = (&args.record, &run.recording) {
+        write_recording(file, recording)?;
     }
     let outputs = sim::Options {
         tables: args.out.clone(),
@@ -236,6 +244,14 @@ const FIELDS: [(&str, usize); 20] = [
     ("snd_wnd", 228),
     ("total_rto_time_ms", 244),
 ];
+
+fn write_recording(file: &Path, recording: &Recording) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::Write(format!("cannot write {}: {error}", file.display()))
+    };
+    let bytes = recording::encode(recording).map_err(|error| failed(&error))?;
+    std::fs::write(file, bytes).map_err(|error| failed(&error))
+}
 
 /// `tcp-info.csv`: one line a sender and interval.
 fn write_series(folder: &Path, run: &Run) -> Result<(), Failure> {

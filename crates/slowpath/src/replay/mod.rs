@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath replay`: recorded connections once more, on real Linux TCP.
+//!
+//! Each connection is replayed by itself on a laboratory kernel, several kernels at a time. Written down, if asked for: the packets of both ends
+//! with the recorded addresses and times, and the state of the sockets after every run of a handler.
+
+mod outputs;
+
+use crate::failure::{Failure, Outcome};
+use crate::progress::Progress;
+use crate::render::{Paint, count};
+use clap::Args;
+use serde_json::json;
+use slowpath_lab::virtual_time::{
+    self, Difference, Kernel, Probe, ReplayError, ReplayOptions, ReplayResult, Replayed, RunError,
+};
+use slowpath_model::Micros;
+use slowpath_replay::probe::{self, FIELDS};
+use slowpath_replay::recording::{self, Recording};
+use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// `slowpath replay`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath lab virtual scenarios/replay/exact.toml --record run.rec
+  slowpath replay run.rec                           is every connection as it was?
+  slowpath replay run.rec --connection 7 --out seven
+  slowpath replay run.rec --connection 7 --out seven --probe snd_cwnd,snd_ssthresh,reordering
+`make lab-kernel` builds the kernel first. A replay that differs says at which run of which handler, and claims nothing from there on.")]
+pub struct Replay {
+    /// The recording
+    pub file: PathBuf,
+    /// Only these, by their number from 0 (again for more)
+    #[arg(long, value_name = "N")]
+    pub connection: Vec<usize>,
+    /// Write client.pcapng and server.pcapng there, and probes.parquet
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// State of the sockets after every run: 'all', or names with commas between
+    #[arg(long, value_name = "FIELDS", value_delimiter = ',', requires = "out")]
+    pub probe: Vec<String>,
+    /// Bytes of each packet that is written
+    #[arg(long, value_name = "BYTES", default_value_t = 120, value_parser = clap::value_parser!(u32).range(40..=1600))]
+    pub snap: u32,
+    /// Kernels at a time; unless given, as many as there are processors
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Of the kernels' random numbers; the outcome does not depend on it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: u64,
+    /// Exit with 3 if a replay differs
+    #[arg(long)]
+    pub exit_code: bool,
+    /// Print JSON; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+    /// No progress
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// One kernel's share.
+struct Batch {
+    places: Vec<usize>,
+    replayed: Replayed,
+}
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// The recording cannot be read or replayed, or an output cannot be written.
+pub fn run(args: &Replay) -> Result<Outcome, Failure> {
+    let recording = read(&args.file)?;
+    let chosen = choose(args, &recording)?;
+    let probed = probed(args)?;
+    let kernel = Kernel::find(virtual_time::SOURCE, recording.origin.hz)
+        .map_err(|error| Failure::Lab(error.to_string()))?;
+    let begun = Instant::now();
+    let working = outputs::Working::new()?;
+    let batches = replay(args, &kernel, &recording, &chosen, &working.path)?;
+    if let Some(folder) = &args.out {
+        outputs::write(folder, &working.path, &recording, &batches, &probed)?;
+    }
+    let differing = differing(&batches);
+    let out = &mut stdout().lock();
+    if args.json {
+        let told: Vec<_> = differing
+            .iter()
+            .map(|found| found.json(&recording))
+            .collect();
+        let value = json!({
+            "connections": chosen.len(),
+            "exact": chosen.len() - differing.len(),
+            "runs": sum(&batches, |result| result.runs),
+            "packets": sum(&batches, |result| result.packets),
+            "seconds": begun.elapsed().as_secs_f64(),
+            "diverged": told,
+        });
+        writeln!(out, "{value}")?;
+    } else {
+        tell(&chosen, &batches, &differing, &recording, begun, out)?;
+    }
+    Ok(Outcome::of(args.exit_code, !differing.is_empty()))
+}
+
+fn read(file: &Path) -> Result<Recording, Failure> {
+    let failed = |reason: String| Failure::Recording {
+        file: file.to_owned(),
+        reason,
+    };
+    let bytes = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
+    recording::decode(&bytes).map_err(|error| failed(error.to_string()))
+}
+
+fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {
+    let all = recording.connections.len();
+    if args.connection.is_empty() {
+        return Ok((0..all).collect());
+    }
+    match args.connection.iter().find(|number| **number >= all) {
+        Some(number) => Err(Failure::Usage(format!(
+            "there is no connection {number} in {}: it has {all}, from 0",
+            args.file.display()
+        ))),
+        None => Ok(args.connection.clone()),
+    }
+}
+
+/// Places in [`FIELDS`].
+fn probed(args: &Replay) -> Result<Vec<usize>, Failure> {
+    if args.probe == ["all"] {
+        return Ok((0..FIELDS.len()).collect());
+    }
+    probe::places(args.probe.iter().map(String::as_str))
+        .map_err(|error| Failure::Usage(error.to_string()))
+}
+
+fn replay(
+    args: &Replay,
+    kernel: &Kernel,
+    recording: &Recording,
+    chosen: &[usize],
+    folder: &Path,
+) -> Result<Vec<Batch>, Failure> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = args.jobs.unwrap_or(processors).max(1);
+    let batches = virtual_time::batches(recording, chosen, jobs);
+    let next = AtomicUsize::new(0);
+    let one = |number: usize| -> Result<Batch, Failure> {
+        let own = folder.join(number.to_string());
+        std::fs::create_dir(&own)
+            .map_err(|error| Failure::Write(format!("cannot create {}: {error}", own.display())))?;
+        let options = ReplayOptions {
+            seed: args.seed,
+            capture: args.out.as_ref().map(|_| args.snap),
+            probe: !args.probe.is_empty(),
+            ..ReplayOptions::default()
+        };
+        let places = batches[number].clone();
+        let replayed =
+            virtual_time::replay(kernel, recording, &places, &options, &own, &mut |_| {});
+        let replayed = replayed.map_err(|error| match error {
+            ReplayError::Run(RunError::Died { .. }) => Failure::Lab(format!(
+                "the replay of {} failed: {error}",
+                args.file.display()
+            )),
+            error => Failure::Recording {
+                file: args.file.clone(),
+                reason: error.to_string(),
+            },
+        })?;
+        Ok(Batch { places, replayed })
+    };
+    let mut progress = (!args.quiet).then(|| Progress::new("replaying", Duration::ZERO));
+    let begun = Instant::now();
+    let mut done: Vec<Option<Result<Batch, Failure>>> = Vec::new();
+    done.resize_with(batches.len(), || None);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(batches.len()) {
+            let (tell, next, one) = (tell.clone(), &next, &one);
+            let count = batches.len();
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count || tell.send((number, one(number))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(tell);
+        for (finished, (number, batch)) in told.iter().enumerate() {
+            done[number] = Some(batch);
+            if let Some(progress) = &mut progress {
+                let elapsed = begun.elapsed();
+                progress.expect(elapsed.mul_f64(batches.len() as f64 / (finished + 1) as f64));
+                let note = format!("{} of {}", finished + 1, batches.len());
+                progress.at(Micros(elapsed.as_micros() as u64), &note);
+            }
+        }
+    });
+    done.into_iter().flatten().collect()
+}
+
+fn sum(batches: &[Batch], of: fn(&ReplayResult) -> [u64; 2]) -> u64 {
+    let results = batches.iter().flat_map(|batch| &batch.replayed.results);
+    results.map(|result| of(result).iter().sum::<u64>()).sum()
+}
+
+/// A connection whose replay is not what was recorded.
+struct Differing<'a> {
+    connection: usize,
+    difference: &'a Difference,
+    runs: [u64; 2],
+    /// Both ends' state there.
+    state: Vec<&'a Probe>,
+}
+
+fn differing(batches: &[Batch]) -> Vec<Differing<'_>> {
+    let mut all = Vec::new();
+    for batch in batches {
+        for (at, (place, result)) in batch.places.iter().zip(&batch.replayed.results).enumerate() {
+            let Some(difference) = &result.difference else {
+                continue;
+            };
+            let own = |probe: &&Probe| probe.connection as usize == at;
+            // The last of each end is where it stopped.
+            let last = |end: u8| {
+                let probes = batch.replayed.probes.iter().rev();
+                probes.filter(own).find(|probe| probe.end == end)
+            };
+            all.push(Differing {
+                connection: *place,
+                difference,
+                runs: result.runs,
+                state: [0, 1].into_iter().filter_map(last).collect(),
+            });
+        }
+    }
+    all.sort_by_key(|found| found.connection);
+    all
+}
+
+const ENDS: [&str; 2] = ["client", "server"];
+
+fn end_name(end: u8) -> &'static str {
+    ENDS.get(usize::from(end)).copied().unwrap_or("?")
+}
+
+impl Differing<'_> {
+    fn json(&self, recording: &Recording) -> serde_json::Value {
+        let connection = &recording.connections[self.connection];
+        let mut state = serde_json::Map::new();
+        for probe in &self.state {
+            let fields = FIELDS.iter().zip(probe.fields.iter());
+            let fields: serde_json::Map<_, _> = fields
+                .map(|(name, value)| ((*name).to_owned(), (*value).into()))
+                .collect();
+            state.insert(end_name(probe.end).to_owned(), fields.into());
+        }
+        json!({
+            "connection": self.connection,
+            "client": connection.addresses[0].to_string(),
+            "server": connection.addresses[1].to_string(),
+            "end": end_name(self.difference.end),
+            "run": self.difference.run,
+            "how": self.difference.how.to_string(),
+            "expected": self.difference.expected,
+            "found": self.difference.found,
+            "exact_runs": {"client": self.runs[0], "server": self.runs[1]},
+            "state": state,
+        })
+    }
+
+    fn line(&self, recording: &Recording) -> String {
+        let connection = &recording.connections[self.connection];
+        let [client, server] = connection.addresses;
+        let runs = &connection.ends[usize::from(self.difference.end & 1)].runs;
+        let what = usize::try_from(self.difference.run)
+            .ok()
+            .and_then(|run| runs.get(run))
+            .map_or_else(String::new, |run| format!(" ({:?})", run.handler));
+        format!(
+            "connection {}, {client} > {server}: diverged at run {} of the {}{what}: {}, {} expected, {} found",
+            self.connection,
+            self.difference.run,
+            end_name(self.difference.end),
+            self.difference.how,
+            self.difference.expected,
+            self.difference.found,
+        )
+    }
+}
+
+fn tell(
+    chosen: &[usize],
+    batches: &[Batch],
+    differing: &[Differing<'_>],
+    recording: &Recording,
+    begun: Instant,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let paint = Paint::for_stdout();
+    let exact = chosen.len() - differing.len();
+    let summary = format!("{exact} of {} connections replayed exactly", chosen.len());
+    writeln!(
+        out,
+        "{}: {} runs of handlers, {} packets, {:.2} s",
+        paint.bold(&summary),
+        count(sum(batches, |result| result.runs)),
+        count(sum(batches, |result| result.packets)),
+        begun.elapsed().as_secs_f64()
+    )?;
+    for found in differing {
+        writeln!(out, "{}", found.line(recording))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files of a replay: packets of both ends, and the state of the sockets.
+
+use super::{Batch, end_name};
+use crate::failure::Failure;
+use arrow_array::builder::{StringBuilder, UInt32Builder, UInt64Builder};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::arrow_writer::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use slowpath_lab::virtual_time::{FIRST_PORT, Probe};
+use slowpath_replay::probe::FIELDS;
+use slowpath_replay::recording::{Connection, Recording};
+use slowpath_replay::retell;
+use slowpath_trace::read::{Input, Inputs};
+use slowpath_trace::write;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Captures, by end.
+const NAMES: [&str; 2] = ["client.pcapng", "server.pcapng"];
+/// Rows that are held in memory until they are encoded.
+const ROWS: usize = 1 << 15;
+/// Begins the names of folders that go with their process.
+const PASSING: &str = "slowpath-replay-";
+
+/// A folder that goes with this value.
+pub(super) struct Working {
+    pub(super) path: PathBuf,
+}
+
+impl Working {
+    pub(super) fn new() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("{PASSING}{}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|error| {
+            Failure::Write(format!("cannot create {}: {error}", path.display()))
+        })?;
+        Ok(Working { path })
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Writes what there is into a folder, which is made if it is not there.
+pub(super) fn write(
+    folder: &Path,
+    working: &Path,
+    recording: &Recording,
+    batches: &[Batch],
+    probed: &[usize],
+) -> Result<(), Failure> {
+    let failed = |path: &Path, error: &dyn std::fmt::Display| {
+        Failure::Write(format!("cannot write {}: {error}", path.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+    for (end, name) in NAMES.iter().enumerate() {
+        let path = folder.join(name);
+        capture(&path, working, end, recording, batches).map_err(|error| failed(&path, &error))?;
+    }
+    if !probed.is_empty() {
+        let path = folder.join("probes.parquet");
+        probes(&path, recording, batches, probed).map_err(|error| failed(&path, &error))?;
+    }
+    Ok(())
+}
+
+fn capture(
+    path: &Path,
+    working: &Path,
+    end: usize,
+    recording: &Recording,
+    batches: &[Batch],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut packets = Vec::new();
+    for batch in batches {
+        let Some(captures) = &batch.replayed.captures else {
+            continue;
+        };
+        let connections: Vec<&Connection> = batch
+            .places
+            .iter()
+            .map(|place| &recording.connections[*place])
+            .collect();
+        let bytes = std::fs::read(&captures[end])?;
+        packets.extend(retell::packets(
+            &bytes,
+            &connections,
+            FIRST_PORT,
+            recording.origin.epoch,
+        ));
+    }
+    // By way of pcap: the writer copies.
+    let passing = working.join(format!("{end}.pcap"));
+    std::fs::write(&passing, retell::pcap(packets))?;
+    let inputs = Inputs::new(vec![Input::File(passing)])?;
+    let mut out = BufWriter::new(File::create(path)?);
+    write::copy(inputs, |_| true, &write::Comments::new(), &mut out)?;
+    Ok(())
+}
+
+/// `probes.parquet`: one row a run of a handler.
+fn probes(
+    path: &Path,
+    recording: &Recording,
+    batches: &[Batch],
+    probed: &[usize],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut fields = vec![
+        Field::new("connection", DataType::UInt32, false),
+        Field::new("end", DataType::Utf8, false),
+        Field::new("run", DataType::UInt64, false),
+        Field::new("time_ns", DataType::UInt64, false),
+    ];
+    let names = probed.iter().map(|place| FIELDS[*place]);
+    fields.extend(names.map(|name| Field::new(name, DataType::UInt32, false)));
+    let schema = Arc::new(Schema::new(fields));
+    let properties = WriterProperties::builder()
+        .set_created_by(format!("slowpath {}", env!("CARGO_PKG_VERSION")))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .build();
+    let file = File::create(path)?;
+    let mut writer = ArrowWriter::try_new(file, schema.clone(), Some(properties))?;
+    for batch in batches {
+        for rows in batch.replayed.probes.chunks(ROWS) {
+            let rows = Rows {
+                batch,
+                rows,
+                epoch: recording.origin.epoch,
+            };
+            writer.write(&rows.encode(&schema, probed)?)?;
+        }
+    }
+    writer.close()?;
+    Ok(())
+}
+
+struct Rows<'a> {
+    batch: &'a Batch,
+    rows: &'a [Probe],
+    epoch: i64,
+}
+
+impl Rows<'_> {
+    fn encode(&self, schema: &Arc<Schema>, probed: &[usize]) -> Result<RecordBatch, ParquetError> {
+        let mut connection = UInt32Builder::new();
+        let mut end = StringBuilder::new();
+        let mut run = UInt64Builder::new();
+        let mut time = UInt64Builder::new();
+        for probe in self.rows {
+            let place = self.batch.places.get(probe.connection as usize);
+            connection.append_value(place.map_or(u32::MAX, |place| *place as u32));
+            end.append_value(end_name(probe.end));
+            run.append_value(probe.run);
+            time.append_value(probe.at.0.saturating_add_signed(self.epoch));
+        }
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(connection.finish()),
+            Arc::new(end.finish()),
+            Arc::new(run.finish()),
+            Arc::new(time.finish()),
+        ];
+        for place in probed {
+            let mut values = UInt32Builder::new();
+            values.extend(self.rows.iter().map(|probe| Some(probe.fields[*place])));
+            columns.push(Arc::new(values.finish()));
+        }
+        Ok(RecordBatch::try_new(schema.clone(), columns)?)
+    }
+}
