@@ -9,31 +9,22 @@ use crate::budget::{Budget, BudgetState};
 use crate::connections::LiveConnection;
 use crate::eyes::{self, Capabilities, Eyes, TierChoice};
 use crate::listeners::{Listeners, LiveListener};
+use crate::looks::{LookTimes, Looks};
 use crate::owners::{OwnerOptions, Owners};
 use crate::pace::{Pace, Work};
 use crate::summaries::{TURN, Turns};
 use slowpath_diagnose::Thresholds;
-use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, ProblemSet, Tier, WallMicros};
-use slowpath_observe::{Call, Feature, FeatureState, ProgramCost, boot_id, bpf, monotonic};
+use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, Tier, WallMicros};
+use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
 use slowpath_store::{CpuShare, HostIdentity, LogWriter, Retention, WriterStatus};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The feature that owners come from.
-const LOOK: &str = "owner";
-
 /// How often connections that no poll meets are looked for, coverage recorded and, without
 /// a CPU budget, summaries of living connections saved; under one they are saved in turns.
 const ROUNDS: Micros = TURN;
-
-/// How often is looked at who holds which socket, at most.
-const OWNER_ROUNDS: Micros = Micros(1_000_000);
-
-/// Looks take at most one part in this of one core: where a look is wanted, for new
-/// connections or unknown owners, and where it only confirms what is known.
-const LOOK_SHARE: [u64; 2] = [200, 400];
 
 /// Connections closed between two polls from which on the next poll meets every connection.
 const MANY_CLOSED: u64 = 256;
@@ -146,15 +137,12 @@ pub struct FinishReport {
 pub struct Agent {
     eyes: Eyes,
     capabilities: Capabilities,
-    /// The feature that owners come from, as it was before a look failed.
-    before_failure: Option<Feature>,
     book: Book,
     interval: Duration,
     random: fastrand::Rng,
     next_poll: MonoNanos,
     next_round: MonoNanos,
-    /// When a look may be next, if it is wanted and if not.
-    next_looks: [MonoNanos; 2],
+    looks: LookTimes,
     round: Coverage,
     listeners: Listeners,
     /// The latest one recorded.
@@ -227,7 +215,6 @@ impl Agent {
         Ok(Agent {
             eyes,
             capabilities,
-            before_failure: None,
             book,
             interval: config.interval,
             random: config
@@ -235,7 +222,7 @@ impl Agent {
                 .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
             next_poll: now,
             next_round: now + ROUNDS,
-            next_looks: [now; 2],
+            looks: LookTimes::new(now),
             round: Coverage::default(),
             listeners,
             coverage: None,
@@ -310,8 +297,7 @@ impl Agent {
             work = process_cpu().saturating_sub(cpu_before);
             self.did(Work::Sweep, now, work);
         }
-        let looks_from = self.next_looks[usize::from(!self.book.owners_wanted())];
-        if now >= looks_from && self.may(Work::Owners, now) {
+        if self.looks.due(now, self.book.owners_wanted()) && self.may(Work::Owners, now) {
             let cost = self.look(now);
             self.did(Work::Owners, now, cost);
             work += cost;
@@ -435,31 +421,8 @@ impl Agent {
         let before = process_cpu();
         let looked = self.book.look(&mut self.eyes);
         let cost = process_cpu().saturating_sub(before);
-        self.next_looks =
-            LOOK_SHARE.map(|share| now + OWNER_ROUNDS.max(Micros(cost.0.saturating_mul(share))));
-        match looked {
-            Ok(()) => {
-                if let Some(feature) = self.before_failure.take() {
-                    self.capabilities.set(feature);
-                }
-            }
-            Err(error) => {
-                let feature = self.capabilities.features.iter().find(|f| f.name == LOOK);
-                let feature = feature.cloned().unwrap_or(Feature {
-                    name: LOOK,
-                    measures: "which process holds which socket",
-                    state: FeatureState::Active,
-                    serves: ProblemSet::EMPTY,
-                });
-                self.capabilities.set(Feature {
-                    state: FeatureState::Missing {
-                        reason: error.to_string(),
-                    },
-                    ..feature.clone()
-                });
-                self.before_failure.get_or_insert(feature);
-            }
-        }
+        let capabilities = &mut self.capabilities;
+        self.looks.looked(now, cost, looked, capabilities);
         cost
     }
 
@@ -531,6 +494,12 @@ impl Agent {
     /// Runs and time of each BPF program, as far as they were measured.
     pub fn programs(&self) -> Vec<ProgramCost> {
         self.eyes.programs()
+    }
+
+    /// The looks at who holds which socket, and what they cost; that is part of
+    /// [`Agent::cpu`].
+    pub fn looks(&self) -> Looks {
+        self.looks.looks
     }
 
     /// CPU time of all polls so far, user and system.

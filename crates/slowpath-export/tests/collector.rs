@@ -4,13 +4,16 @@
 
 mod states;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use slowpath_export::Board;
 use slowpath_export::otlp::Resource;
-use slowpath_export::push::Pusher;
+use slowpath_export::push::{Options, Pusher};
 use slowpath_model::MonoNanos;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -32,29 +35,12 @@ fn collector(answers: &'static [&'static str]) -> (String, Receiver<Pushed>) {
     std::thread::spawn(move || {
         let mut answers = answers.iter();
         for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            loop {
-                let mut header = Vec::new();
-                let mut line = String::new();
-                while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
-                    header.push(line.trim_end().to_owned());
-                    line.clear();
-                }
-                let length = header.iter().find_map(|l| {
-                    let (name, value) = l.split_once(':')?;
-                    name.eq_ignore_ascii_case("content-length")
-                        .then(|| value.trim().parse::<usize>().ok())?
-                });
-                let Some(length) = length else { break };
-                let mut body = vec![0; length];
-                reader.read_exact(&mut body).unwrap();
-                let answer = answers
-                    .next()
-                    .copied()
-                    .unwrap_or("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-                if stream.write_all(answer.as_bytes()).is_err()
-                    || sender.send(Pushed { header, body }).is_err()
+            let Ok(stream) = stream else { return };
+            let mut reader = BufReader::new(stream);
+            while let Some(pushed) = request(&mut reader) {
+                let answer = answers.next().copied().unwrap_or(TAKEN);
+                if reader.get_mut().write_all(answer.as_bytes()).is_err()
+                    || sender.send(pushed).is_err()
                 {
                     return;
                 }
@@ -62,6 +48,26 @@ fn collector(answers: &'static [&'static str]) -> (String, Receiver<Pushed>) {
         }
     });
     (url, receiver)
+}
+
+const TAKEN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// The next request; nothing at the end.
+fn request(reader: &mut impl BufRead) -> Option<Pushed> {
+    let mut header = Vec::new();
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
+        header.push(line.trim_end().to_owned());
+        line.clear();
+    }
+    let length = header.iter().find_map(|l| {
+        let (name, value) = l.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>().ok())?
+    });
+    let mut body = vec![0; length?];
+    reader.read_exact(&mut body).unwrap();
+    Some(Pushed { header, body })
 }
 
 fn board() -> Arc<Board> {
@@ -72,9 +78,17 @@ fn board() -> Arc<Board> {
 }
 
 fn push(url: &str, board: &Arc<Board>) -> Pusher {
+    let options = Options {
+        headers: "Authorization=Bearer%20secret".to_owned(),
+        ..Options::default()
+    };
+    push_with(url, board, &options)
+}
+
+fn push_with(url: &str, board: &Arc<Board>, options: &Options) -> Pusher {
     Pusher::start(
         url.parse().unwrap(),
-        "Authorization=Bearer%20secret",
+        options,
         Duration::from_millis(50),
         Resource::new("host", "0.1.0", "instance"),
         board.clone(),
@@ -195,7 +209,7 @@ fn the_end_pushes_what_was_not() {
     let board = board();
     let pusher = Pusher::start(
         url.parse().unwrap(),
-        "",
+        &Options::default(),
         Duration::from_secs(3600),
         Resource::new("host", "0.1.0", "instance"),
         board.clone(),
@@ -203,4 +217,117 @@ fn the_end_pushes_what_was_not() {
     .unwrap();
     drop(pusher);
     assert!(!pushes.recv_timeout(PATIENCE).unwrap().body.is_empty());
+}
+
+#[test]
+fn compressed_it_says_the_same() {
+    let (url, pushes) = collector(&[]);
+    let board = board();
+    let options = Options {
+        gzip: true,
+        ..Options::default()
+    };
+    let pusher = push_with(&url, &board, &options);
+    let Pushed { header, body } = pushes.recv_timeout(PATIENCE).unwrap();
+    drop(pusher);
+    assert!(
+        header
+            .iter()
+            .any(|l| l.eq_ignore_ascii_case("content-encoding: gzip"))
+    );
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(&*body)
+        .read_to_end(&mut plain)
+        .unwrap();
+    assert!(plain.len() > body.len());
+    match decoded(&plain) {
+        Some(message) => assert_eq!(message["scope"]["name"], "slowpath"),
+        None => println!("SKIPPED compressed_it_says_the_same: no python3 here"),
+    }
+}
+
+/// A certificate for 127.0.0.1 that vouches for itself, and its key; nothing without openssl.
+fn certificate(directory: &Path) -> Option<(PathBuf, PathBuf)> {
+    let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
+        .args(["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=collector"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output()
+        .ok()?;
+    assert!(made.status.success(), "{made:?}");
+    Some((certificate, key))
+}
+
+/// A collector behind TLS; hands over what comes, handshakes that fail come to nothing.
+fn secure_collector(certificate: &Path, key: &Path) -> (String, Receiver<Pushed>) {
+    let chain = CertificateDer::pem_file_iter(certificate).unwrap();
+    let key = PrivateKeyDer::from_pem_file(key).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain.map(Result::unwrap).collect(), key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { return };
+            let session = rustls::ServerConnection::new(config.clone()).unwrap();
+            let mut reader = BufReader::new(rustls::StreamOwned::new(session, stream));
+            while let Some(pushed) = request(&mut reader) {
+                if reader.get_mut().write_all(TAKEN.as_bytes()).is_err()
+                    || sender.send(pushed).is_err()
+                {
+                    return;
+                }
+            }
+        }
+    });
+    (url, receiver)
+}
+
+#[test]
+fn over_tls_only_to_whom_the_certificates_vouch_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some((certificate, key)) = certificate(directory.path()) else {
+        println!("SKIPPED over_tls_only_to_whom_the_certificates_vouch_for: no openssl here");
+        return;
+    };
+    let (url, pushes) = secure_collector(&certificate, &key);
+    let trusting = |certificate: PathBuf| Options {
+        certificate: Some(certificate),
+        ..Options::default()
+    };
+    let board = board();
+    let pusher = push_with(&url, &board, &trusting(certificate));
+    let Pushed { header, body } = pushes.recv_timeout(PATIENCE).unwrap();
+    drop(pusher);
+    assert_eq!(header[0], "POST /v1/metrics HTTP/1.1");
+    assert!(!body.is_empty());
+    // Another one that calls itself the same vouches for nobody.
+    let other = directory.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let (other, _) = self::certificate(&other).expect("was there before");
+    let board = self::board();
+    let pusher = push_with(&url, &board, &trusting(other));
+    let end = std::time::Instant::now() + PATIENCE;
+    while board.push.last_trouble().is_none() && std::time::Instant::now() < end {
+        std::thread::yield_now();
+    }
+    let trouble = board.push.last_trouble().unwrap();
+    assert!(trouble.contains("certificate"), "{trouble}");
+    drop(pusher);
+    assert_eq!(board.push.outcomes().next(), Some(("delivered", 0)));
+    assert!(pushes.try_recv().is_err());
 }

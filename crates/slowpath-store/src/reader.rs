@@ -289,9 +289,24 @@ impl LogReader {
     /// A directory that cannot be listed. Files that cannot be read are reported.
     pub fn listeners(&self, range: TimeRange) -> Result<Read<ListenerInterval>, StoreError> {
         let mut rows = Vec::new();
+        let report = self.each_listener(range, |interval| rows.push(interval))?;
+        rows.sort_by_key(|i| (i.end, i.listener));
+        Ok(Read { rows, report })
+    }
+
+    /// Gives each of these intervals to `each`, segment by segment and not in the order of
+    /// time; memory stays that of one segment.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed. Files that cannot be read are reported.
+    pub fn each_listener(
+        &self,
+        range: TimeRange,
+        mut each: impl FnMut(ListenerInterval),
+    ) -> Result<ReadReport, StoreError> {
         let mut give = |interval: ListenerInterval| {
             if range.meets(interval.end - interval.duration, interval.end) {
-                rows.push(interval);
+                each(interval);
             }
         };
         let mut report = ReadReport::default();
@@ -311,8 +326,7 @@ impl LogReader {
             )
         };
         self.files(LISTENERS, range, &spooled, &mut report, wanted)?;
-        rows.sort_by_key(|i| (i.end, i.listener));
-        Ok(Read { rows, report })
+        Ok(report)
     }
 
     /// Gives every record of every spool to `each`; returns the segments read.

@@ -4,7 +4,8 @@
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn slowpath(arguments: &[&str]) -> Output {
@@ -184,4 +185,79 @@ fn hidden(directory: &Path, log: &str, port: u16) {
     let refused = slowpath(&["export", "--log", "/nosuch/log"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(refused.stderr).contains("/nosuch/log"));
+}
+
+/// The socket's cookie (SO_COOKIE, socket(7)).
+fn cookie(socket: &TcpStream) -> u64 {
+    let mut cookie = 0_u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: room for a number of that length.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(result, 0);
+    cookie
+}
+
+/// The file below the directory whose name ends so.
+fn find(directory: &Path, suffix: &str) -> Option<PathBuf> {
+    std::fs::read_dir(directory).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            find(&path, suffix)
+        } else {
+            path.to_str().unwrap().ends_with(suffix).then_some(path)
+        }
+    })
+}
+
+#[test]
+fn mlab_series_are_saved_and_judged() {
+    const TEST: &str = "mlab_series_are_saved_and_judged";
+    let directory = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (receiver, _) = listener.accept().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    let at = directory.path().to_str().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slowpath"));
+    let mut saving = command
+        .args(["export", "--mlab", at, "--interval", "10ms", "--for", "1s"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A receiver that never reads, while it is looked at.
+    while saving.try_wait().unwrap().is_none() {
+        let _ = sender.write(&[0; 65_536]);
+        std::thread::yield_now();
+    }
+    let output = saving.wait_with_output().unwrap();
+    let said = text(output.stderr);
+    if said.contains("cannot start looking at connections") {
+        println!("SKIPPED {TEST}: {said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    let name = format!("_unsafe_{:016X}.00000.jsonl.zst", cookie(&sender));
+    let file = find(directory.path(), &name).expect(&said);
+    let judged = slowpath(&["report", "--json", "--tcp-info", file.to_str().unwrap()]);
+    assert!(judged.status.success(), "{}", text(judged.stderr));
+    let judged = text(judged.stdout);
+    let series: Value = judged
+        .lines()
+        .map(|l| serde_json::from_str::<Value>(l).unwrap())
+        .find(|o| o["type"] == "tcp_info")
+        .unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let remote = series["remote"].as_str().unwrap();
+    assert!(remote.ends_with(&format!(":{port}")), "{series}");
+    assert_eq!(series["dominating"], "ReceiverWindowLimited", "{series}");
+    drop(receiver);
 }

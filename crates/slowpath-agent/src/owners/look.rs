@@ -6,7 +6,7 @@ use super::{Listener, MAX_HOLDERS, Owners, descriptors, place};
 use crate::connections::{Connections, LiveConnection};
 use crate::eyes::{Eyes, PollError};
 use rustc_hash::{FxHashMap, FxHashSet};
-use slowpath_model::{Holder, MonoNanos, TcpState, UnknownOwner};
+use slowpath_model::{Claim, Holder, MonoNanos, TcpState, UnknownOwner};
 use slowpath_observe::bpf::Unheld;
 use slowpath_observe::monotonic;
 use std::sync::Arc;
@@ -107,7 +107,11 @@ pub(crate) fn look(
         let reasons = ask(eyes, owners).inspect_err(|_| fail(connections, owners))?;
         for slot in asked {
             if let Some(connection) = connections.get_mut(slot) {
-                let reason = reasons.of(connection.snapshot.id.cookie);
+                let reason = match connection.snapshot.owner {
+                    // The kernel gives a file to some of its own sockets (9p's).
+                    Some(Claim::Kernel) => UnknownOwner::KernelSocket,
+                    _ => reasons.of(connection.snapshot.id.cookie),
+                };
                 give_reason(connection, reason, owners);
             }
         }

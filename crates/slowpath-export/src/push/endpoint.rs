@@ -11,18 +11,17 @@ pub struct Endpoint(String);
 /// Why a text is no address of a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// TLS is not built in.
-    #[error(
-        "https is not built in; push to a collector on this host, as http://127.0.0.1:4318, \
-         and let it go on from there"
-    )]
-    Https,
     /// Not of the form.
-    #[error("write http://HOST:PORT, as http://127.0.0.1:4318")]
+    #[error("write http://HOST:PORT or https://HOST:PORT, as http://127.0.0.1:4318")]
     Form,
 }
 
 impl Endpoint {
+    /// Whether it is reached over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.0.starts_with("https://")
+    }
+
     /// The URL that takes the messages.
     pub fn url(&self) -> &str {
         &self.0
@@ -41,10 +40,11 @@ impl FromStr for Endpoint {
     /// A URL without a path gets `/v1/metrics` (OTLP/HTTP, "Default URL path"); one with a
     /// path stays.
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        if text.starts_with("https://") {
-            return Err(EndpointError::Https);
-        }
-        let rest = text.strip_prefix("http://").ok_or(EndpointError::Form)?;
+        let schemes = ["http://", "https://"].into_iter();
+        let (scheme, rest) = schemes
+            .filter_map(|scheme| Some((scheme, text.strip_prefix(scheme)?)))
+            .next()
+            .ok_or(EndpointError::Form)?;
         let (authority, path) = match rest.find('/') {
             Some(slash) => rest.split_at(slash),
             None => (rest, ""),
@@ -57,7 +57,7 @@ impl FromStr for Endpoint {
             "" | "/" => "/v1/metrics",
             path => path,
         };
-        Ok(Endpoint(format!("http://{authority}{path}")))
+        Ok(Endpoint(format!("{scheme}{authority}{path}")))
     }
 }
 
@@ -71,6 +71,7 @@ mod tests {
         for (text, expected) in [
             ("http://c:4318", "http://c:4318/v1/metrics"),
             ("http://[::1]:4318/", "http://[::1]:4318/v1/metrics"),
+            ("https://c", "https://c/v1/metrics"),
             (
                 "http://c/api/v1/otlp/v1/metrics",
                 "http://c/api/v1/otlp/v1/metrics",
@@ -78,12 +79,12 @@ mod tests {
         ] {
             assert_eq!(url(text), Ok(expected.to_owned()));
         }
-        assert_eq!(url("https://c:4318"), Err(EndpointError::Https));
         for wrong in [
             "",
             "c:4318",
             "ftp://c",
             "http://",
+            "https://",
             "http:///x",
             "http://a b",
         ] {

@@ -7,14 +7,29 @@
 
 mod endpoint;
 mod queue;
+mod security;
 mod worker;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use queue::{MAX_BATCHES, Outcome, Queue};
+pub use security::SecurityError;
 pub use worker::{Pusher, PusherError};
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+/// How to push.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Headers of each request: `key=value,key=value`, percent-encoded, as in
+    /// `$OTEL_EXPORTER_OTLP_HEADERS`.
+    pub headers: String,
+    /// Compress what is sent.
+    pub gzip: bool,
+    /// Certificates of the authorities to trust, as PEM, in place of the machine's.
+    pub certificate: Option<PathBuf>,
+}
 
 /// What the pusher counts.
 #[derive(Debug, Default)]

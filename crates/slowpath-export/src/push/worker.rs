@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pusher's thread.
 
-use super::{Endpoint, Outcome, Queue, pairs};
+use super::{Endpoint, Options, Outcome, Queue, SecurityError, pairs, security};
 use crate::catalogue;
 use crate::otlp::{self, Resource};
 use crate::state::Board;
-use std::io;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -22,8 +24,19 @@ const MAX_ANSWER: u64 = 64 << 10;
 
 /// Why there is no pusher.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot start pushing metrics: {0}")]
-pub struct PusherError(#[from] io::Error);
+pub enum PusherError {
+    /// There is no thread to be had.
+    #[error("cannot start pushing metrics: {0}")]
+    Thread(#[from] io::Error),
+    /// Nobody can vouch for the collector.
+    #[error("cannot push metrics to {endpoint}: {source}")]
+    Security {
+        /// The collector.
+        endpoint: Endpoint,
+        /// Why.
+        source: SecurityError,
+    },
+}
 
 /// Pushes what is on the board, until it is dropped; then once more.
 #[derive(Debug)]
@@ -34,20 +47,27 @@ pub struct Pusher {
 }
 
 impl Pusher {
-    /// Pushes every `interval`, with the headers in `headers` (`key=value,key=value`,
-    /// percent-encoded, as in `$OTEL_EXPORTER_OTLP_HEADERS`).
+    /// Pushes every `interval`.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// There is no thread to be had, or no certificate to tell the collector by.
     pub fn start(
         endpoint: Endpoint,
-        headers: &str,
+        options: &Options,
         interval: Duration,
         resource: Resource,
         board: Arc<Board>,
     ) -> Result<Self, PusherError> {
         let (stop, stopped) = channel();
-        let client: ureq::Agent = ureq::Agent::config_builder()
+        let mut client = ureq::Agent::config_builder();
+        if endpoint.is_secure() {
+            let tls = security::configure(options.certificate.as_deref());
+            client = client.tls_config(tls.map_err(|source| PusherError::Security {
+                endpoint: endpoint.clone(),
+                source,
+            })?);
+        }
+        let client: ureq::Agent = client
             .timeout_global(Some(ATTEMPT))
             .http_status_as_error(false)
             // The address is configured: no proxy, no detour.
@@ -60,7 +80,8 @@ impl Pusher {
         let mut worker = Worker {
             client,
             endpoint,
-            headers: pairs(headers).collect(),
+            headers: pairs(&options.headers).collect(),
+            gzip: options.gzip,
             interval,
             resource,
             board,
@@ -93,6 +114,7 @@ struct Worker {
     client: ureq::Agent,
     endpoint: Endpoint,
     headers: Vec<(String, String)>,
+    gzip: bool,
     interval: Duration,
     resource: Resource,
     board: Arc<Board>,
@@ -184,6 +206,11 @@ impl Worker {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
+        let compressed = if self.gzip { compressed(body) } else { None };
+        if compressed.is_some() {
+            request = request.header("content-encoding", "gzip");
+        }
+        let body = compressed.as_deref().unwrap_or(body);
         let mut answer = match request.send(body) {
             Ok(answer) => answer,
             Err(error) => {
@@ -216,6 +243,14 @@ impl Worker {
             _ => Outcome::Refused { reason },
         }
     }
+}
+
+/// With gzip's framing (RFC 1952); quick rather than small.
+fn compressed(body: &[u8]) -> Option<Vec<u8>> {
+    let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+    // Writing to memory does not fail.
+    out.write_all(body).ok()?;
+    out.finish().ok()
 }
 
 /// Enough randomness to keep many agents apart (xorshift64, Marsaglia 2003).

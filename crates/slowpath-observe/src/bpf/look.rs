@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The look: who holds which socket, and what is wrong with those that nobody holds.
 
-use super::poll::drain;
+use super::poll::each_record;
 use super::{BpfTier, PollError};
 use crate::namespaces;
 use crate::wire::{HOLDER_LISTENS, HolderRecord, UNHELD_KERNEL, UNHELD_NO_SOCKET, UnheldRecord};
 use libbpf_rs::{Iter, Link};
 use slowpath_model::Holder;
 use std::sync::Mutex;
-use zerocopy::FromBytes;
 
 /// A socket and a process that has a descriptor of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,22 +43,22 @@ impl BpfTier {
         let Some(link) = &self.owner_link else {
             return Ok(false);
         };
-        let bytes = read(link, "open files")?;
-        for record in bytes.chunks_exact(size_of::<HolderRecord>()) {
-            if let Ok(record) = HolderRecord::read_from_bytes(record) {
-                sink(Held {
-                    cookie: record.cookie,
-                    by: Holder {
-                        pid: record.pid,
-                        start_ns: record.start_ns,
-                        program: record.program,
-                        cgroup: record.cgroup,
-                        command: record.command,
-                    },
-                    listens: record.flags & HOLDER_LISTENS != 0,
-                });
-            }
-        }
+        let what = "open files";
+        let mut iterator = open(link, what)?;
+        let read = each_record(&mut iterator, |record: HolderRecord| {
+            sink(Held {
+                cookie: record.cookie,
+                by: Holder {
+                    pid: record.pid,
+                    start_ns: record.start_ns,
+                    program: record.program,
+                    cgroup: record.cgroup,
+                    command: record.command,
+                },
+                listens: record.flags & HOLDER_LISTENS != 0,
+            });
+        });
+        read.map_err(|source| PollError::Read { what, source })?;
         Ok(true)
     }
 
@@ -71,18 +70,17 @@ impl BpfTier {
         let Some(link) = &self.unheld_link else {
             return Ok(());
         };
-        let bytes = read(link, "socket storage")?;
-        for record in bytes.chunks_exact(size_of::<UnheldRecord>()) {
-            if let Ok(record) = UnheldRecord::read_from_bytes(record) {
-                let why = match record.flags {
-                    UNHELD_NO_SOCKET => Unheld::NoSocket,
-                    UNHELD_KERNEL => Unheld::Kernel,
-                    _ => Unheld::NoFile,
-                };
-                sink(record.cookie, why);
-            }
-        }
-        Ok(())
+        let what = "socket storage";
+        let mut iterator = open(link, what)?;
+        let read = each_record(&mut iterator, |record: UnheldRecord| {
+            let why = match record.flags {
+                UNHELD_NO_SOCKET => Unheld::NoSocket,
+                UNHELD_KERNEL => Unheld::Kernel,
+                _ => Unheld::NoFile,
+            };
+            sink(record.cookie, why);
+        });
+        read.map_err(|source| PollError::Read { what, source })
     }
 
     /// The sockets that messages on Unix sockets carry, in every network namespace. Without
@@ -93,18 +91,17 @@ impl BpfTier {
         };
         let found = Mutex::new(Vec::new());
         namespaces::in_each(|| {
-            if let Ok(bytes) = read(link, "Unix sockets")
+            if let Ok(mut iterator) = open(link, "Unix sockets")
                 && let Ok(mut found) = found.lock()
             {
-                let cookies = bytes.as_chunks().0.iter().map(|c| u64::from_ne_bytes(*c));
-                found.extend(cookies);
+                // What was read until then is true.
+                let _ = each_record(&mut iterator, |cookie: u64| found.push(cookie));
             }
         });
         found.into_inner().unwrap_or_default()
     }
 }
 
-fn read(link: &Link, what: &'static str) -> Result<Vec<u8>, PollError> {
-    let mut iterator = Iter::new(link).map_err(|source| PollError::Open { what, source })?;
-    drain(&mut iterator).map_err(|source| PollError::Read { what, source })
+fn open(link: &Link, what: &'static str) -> Result<Iter, PollError> {
+    Iter::new(link).map_err(|source| PollError::Open { what, source })
 }

@@ -9,6 +9,7 @@ use libbpf_rs::{Iter, ProgramInput};
 use slowpath_model::MonoNanos;
 use std::io::{self, Read};
 use std::ops::Range;
+use zerocopy::FromBytes;
 
 /// Passes over the sockets that one poll makes at most, when more changed than the area
 /// holds.
@@ -323,11 +324,33 @@ impl BpfTier {
 /// Reads an iterator to its end.
 pub(super) fn drain(iterator: &mut Iter) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
+    each_part(iterator, |part| bytes.extend_from_slice(part))?;
+    Ok(bytes)
+}
+
+/// Gives each record of an iterator to `each`; memory is that of one read.
+pub(super) fn each_record<T: FromBytes>(
+    iterator: &mut Iter,
+    mut each: impl FnMut(T),
+) -> io::Result<()> {
+    let mut begun = Vec::new();
+    each_part(iterator, |part| {
+        begun.extend_from_slice(part);
+        let whole = begun.len() - begun.len() % size_of::<T>();
+        let records = begun[..whole].chunks_exact(size_of::<T>());
+        records
+            .filter_map(|r| T::read_from_bytes(r).ok())
+            .for_each(&mut each);
+        begun.drain(..whole);
+    })
+}
+
+fn each_part(iterator: &mut Iter, mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let mut buffer = [0; 32 * 1024];
     loop {
         match iterator.read(&mut buffer) {
-            Ok(0) => return Ok(bytes),
-            Ok(n) => bytes.extend_from_slice(&buffer[..n]),
+            Ok(0) => return Ok(()),
+            Ok(n) => each(&buffer[..n]),
             // EAGAIN: the kernel pauses after a million sockets (bpf_seq_read).
             Err(e)
                 if matches!(

@@ -8,7 +8,7 @@ use crate::json;
 use slowpath_agent::{Agent, PollReport};
 use slowpath_export::http::Server;
 use slowpath_export::otlp::Resource;
-use slowpath_export::push::Pusher;
+use slowpath_export::push::{Options, Pusher};
 use slowpath_export::{Board, Polls, State};
 use slowpath_model::WallMicros;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Exporters {
             if let Some(endpoint) = &wanted.otlp {
                 let pusher = Pusher::start(
                     endpoint.clone(),
-                    &headers(),
+                    &options()?,
                     wanted.otlp_interval.0,
                     resource(self.started),
                     self.board.clone(),
@@ -126,12 +126,28 @@ impl Exporters {
     }
 }
 
-/// A variable of OpenTelemetry's for metrics alone, or else the one for everything.
-fn headers() -> String {
-    let variable = |name: &str| std::env::var(name).ok();
-    variable("OTEL_EXPORTER_OTLP_METRICS_HEADERS")
-        .or_else(|| variable("OTEL_EXPORTER_OTLP_HEADERS"))
-        .unwrap_or_default()
+/// What OpenTelemetry's variables for exporters say: the one for metrics alone, or else the
+/// one for everything.
+fn options() -> Result<Options, Failure> {
+    let variable = |name: &str| {
+        let set = |name: String| std::env::var(name).ok().filter(|value| !value.is_empty());
+        set(format!("OTEL_EXPORTER_OTLP_METRICS_{name}"))
+            .or_else(|| set(format!("OTEL_EXPORTER_OTLP_{name}")))
+    };
+    let gzip = match variable("COMPRESSION").as_deref() {
+        None | Some("none") => false,
+        Some("gzip") => true,
+        Some(other) => {
+            return Err(Failure::Export(format!(
+                "$OTEL_EXPORTER_OTLP_COMPRESSION is {other:?}; gzip and none can be had"
+            )));
+        }
+    };
+    Ok(Options {
+        headers: variable("HEADERS").unwrap_or_default(),
+        gzip,
+        certificate: variable("CERTIFICATE").map(Into::into),
+    })
 }
 
 fn resource(started: WallMicros) -> Resource {

@@ -203,7 +203,12 @@ impl Service {
         for feature in features {
             if let FeatureState::Missing { reason } = &feature.state {
                 let text = format!("without {}: {} ({reason})", feature.name, feature.measures);
-                self.journal.warn(&text);
+                if feature.serves.is_empty() {
+                    // It costs no verdict: a choice, not something to mend.
+                    self.journal.say(&text);
+                } else {
+                    self.journal.warn(&text);
+                }
             }
         }
     }

@@ -312,7 +312,7 @@ otlp-interval = \"30s\"
             ("log = \"/a\"\nlog = \"/b\"", 2, "duplicate key"),
             ("log = ", 1, ""),
             ("metrics = \"9464\"", 1, "socket address"),
-            ("\notlp = \"https://x\"", 2, "https is not built in"),
+            ("\notlp = \"ftp://x\"", 2, "https://HOST:PORT"),
             ("metrics-applications = -1", 1, "-1"),
         ] {
             let (at, reason) = Settings::parse(text).unwrap_err();

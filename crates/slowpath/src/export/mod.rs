@@ -2,13 +2,17 @@
 //! `slowpath export`: the log as tables for other tools.
 //!
 //! What enters: the log's records, one after the other. What leaves: CSV or JSON lines on
-//! standard output. Problem intervals and coverage pass through; of each connection in the
-//! range a few words are kept in memory, to put its addresses and owner beside its
-//! intervals, and to give only its latest summary.
+//! standard output. Records pass through; of a bounded number of connections at a time a few
+//! words are kept in memory, to put addresses and owner beside intervals, and to give only
+//! the latest summary. Where there are more connections, the log is read once for each part
+//! of them ([`parts`]).
 
 mod hide;
 mod live;
+mod parts;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use crate::args::Since;
 use crate::failure::{Failure, Outcome};
@@ -17,6 +21,7 @@ use crate::report::Range;
 use crate::selection::selects_summary;
 use clap::{Args, ValueEnum};
 use hide::Hide;
+use parts::{Part, Parts};
 use slowpath_export::table::{Form, Row, Table};
 use slowpath_model::{ConnectionId, FourTuple, Owner, TcpState, WallMicros};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, StoreError, TimeRange, standing};
@@ -96,6 +101,9 @@ pub enum FormArg {
 
 pub use live::mlab;
 
+/// Connections of which words are kept at once: about 100 MB.
+const AT_ONCE: usize = 1 << 17;
+
 /// What of a connection stands beside its intervals.
 #[derive(Clone, Debug)]
 struct Known {
@@ -141,6 +149,7 @@ pub fn run(
             FormArg::Csv => Form::Csv,
             FormArg::Jsonl => Form::Jsonl,
         },
+        at_once: AT_ONCE,
     };
     let out = io::BufWriter::new(out);
     let (report, wrote) = match args.table {
@@ -169,6 +178,7 @@ struct Job<'a> {
     filter: &'a Filter,
     hide: Hide,
     form: Form,
+    at_once: usize,
 }
 
 /// What was read, and whether the output took it.
@@ -200,15 +210,19 @@ impl<W: Write> Sink<W> {
 }
 
 impl Job<'_> {
-    /// The connections of the range; `problem` in a filter is about a connection's whole
-    /// life.
-    fn known(&self) -> Result<HashMap<ConnectionId, Known>, StoreError> {
+    /// The connections of the range that are of the part, which becomes smaller when it has
+    /// too many; `problem` in a filter is about a connection's whole life.
+    fn known(
+        &self,
+        part: &mut Part,
+        left: &mut Parts,
+    ) -> Result<HashMap<ConnectionId, Known>, StoreError> {
         let mut known: HashMap<ConnectionId, Known> = HashMap::new();
         self.reader.each_summary(self.range, |summary| {
             let standing = standing(&summary);
             let id = summary.connection;
             let old = known.get(&id).map(|k| k.standing);
-            if old.is_some_and(|old| old > standing) {
+            if !part.has(&id) || old.is_some_and(|old| old > standing) {
                 return;
             }
             let latest = Known {
@@ -219,46 +233,58 @@ impl Job<'_> {
                 real_peer: summary.real_peer,
             };
             known.insert(id, latest);
+            while known.len() > self.at_once && left.split(part) {
+                known.retain(|id, _| part.has(id));
+            }
         })?;
         Ok(known)
     }
 
     fn intervals(&self, out: impl Write) -> Result<Done, StoreError> {
-        let known = self.known()?;
         let mut sink = Sink::new(out, self.form, &rows::interval_columns());
         let wanted = IntervalFilter::default();
-        let report = self.reader.each_interval(self.range, &wanted, |interval| {
-            match known.get(&interval.connection) {
-                Some(k) if k.selected => sink.give(|| {
-                    rows::interval(
-                        &interval,
-                        Some((k.tuple, k.real_peer)),
-                        &k.owner,
-                        &self.hide,
-                    )
-                }),
-                // Nothing is known of it but this.
-                None if self.filter.is_empty() => {
-                    let nobody = Owner::default();
-                    sink.give(|| rows::interval(&interval, None, &nobody, &self.hide));
+        let mut report = ReadReport::default();
+        let mut left = Parts::default();
+        while let Some(mut part) = left.next() {
+            let known = self.known(&mut part, &mut left)?;
+            report = self.reader.each_interval(self.range, &wanted, |interval| {
+                let id = &interval.connection;
+                match known.get(id) {
+                    Some(k) if k.selected => sink.give(|| {
+                        rows::interval(
+                            &interval,
+                            Some((k.tuple, k.real_peer)),
+                            &k.owner,
+                            &self.hide,
+                        )
+                    }),
+                    // Nothing is known of it but this.
+                    None if self.filter.is_empty() && part.has(id) => {
+                        let nobody = Owner::default();
+                        sink.give(|| rows::interval(&interval, None, &nobody, &self.hide));
+                    }
+                    _ => {}
                 }
-                _ => {}
-            }
-        })?;
+            })?;
+        }
         Ok((report, sink.finish()))
     }
 
     fn connections(&self, out: impl Write) -> Result<Done, StoreError> {
-        let mut known = self.known()?;
         let mut sink = Sink::new(out, self.form, &rows::summary_columns());
-        let report = self.reader.each_summary(self.range, |summary| {
-            let id = summary.connection;
-            let latest = |k: &Known| k.selected && k.standing == standing(&summary);
-            if known.get(&id).is_some_and(latest) {
-                known.remove(&id);
-                sink.give(|| rows::summary(&summary, &self.hide));
-            }
-        })?;
+        let mut report = ReadReport::default();
+        let mut left = Parts::default();
+        while let Some(mut part) = left.next() {
+            let mut known = self.known(&mut part, &mut left)?;
+            report = self.reader.each_summary(self.range, |summary| {
+                let id = summary.connection;
+                let latest = |k: &Known| k.selected && k.standing == standing(&summary);
+                if known.get(&id).is_some_and(latest) {
+                    known.remove(&id);
+                    sink.give(|| rows::summary(&summary, &self.hide));
+                }
+            })?;
+        }
         Ok((report, sink.finish()))
     }
 
@@ -273,8 +299,7 @@ impl Job<'_> {
 
     fn listeners(&self, out: impl Write) -> Result<Done, StoreError> {
         let mut sink = Sink::new(out, self.form, &rows::listener_columns());
-        let read = self.reader.listeners(self.range)?;
-        for interval in &read.rows {
+        let report = self.reader.each_listener(self.range, |interval| {
             let subject = Subject {
                 local: interval.local,
                 remote: SocketAddr::new(interval.local.ip(), 0),
@@ -283,9 +308,9 @@ impl Job<'_> {
                 problems: interval.findings.iter().map(|f| f.problem).collect(),
             };
             if self.filter.is_empty() || self.filter.selects(&subject) {
-                sink.give(|| rows::listener(interval, &self.hide));
+                sink.give(|| rows::listener(&interval, &self.hide));
             }
-        }
-        Ok((read.report, sink.finish()))
+        })?;
+        Ok((report, sink.finish()))
     }
 }

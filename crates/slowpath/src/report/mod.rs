@@ -396,4 +396,4 @@ fn group_lines(by: By, groups: &[Group], paint: Paint) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

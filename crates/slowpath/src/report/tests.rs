@@ -7,7 +7,7 @@ use slowpath_model::*;
 
 const START: i64 = 1_700_000_000_000_000;
 
-fn at(seconds: i64) -> WallMicros {
+pub(crate) fn at(seconds: i64) -> WallMicros {
     WallMicros(START + seconds * 1_000_000)
 }
 
@@ -16,7 +16,12 @@ fn seconds(s: u64) -> Micros {
 }
 
 /// A connection seen from 0 s to 100 s with `time` seconds of `problem`.
-fn summary(cookie: u64, command: &str, problem: Problem, time: u64) -> ConnectionSummary {
+pub(crate) fn summary(
+    cookie: u64,
+    command: &str,
+    problem: Problem,
+    time: u64,
+) -> ConnectionSummary {
     let mut problem_time = [Micros::ZERO; Problem::ALL.len()];
     problem_time[problem as usize] = seconds(time);
     problem_time[0] = seconds(100 - time);
@@ -49,7 +54,7 @@ fn summary(cookie: u64, command: &str, problem: Problem, time: u64) -> Connectio
     }
 }
 
-fn interval(cookie: u64, end: i64, problem: Problem, time: u64) -> ProblemInterval {
+pub(crate) fn interval(cookie: u64, end: i64, problem: Problem, time: u64) -> ProblemInterval {
     ProblemInterval {
         connection: fake::id(cookie),
         end: at(end),
