@@ -34,28 +34,27 @@ fn descriptors_that_may_not_be_read() {
     });
 }
 
-/// Says in which tier the program is to look, and what to find, when it is run again in
-/// namespaces of its own.
+/// Says in which tier to look when the program is run again in namespaces of its own.
 const INSIDE: &str = "SLOWPATH_OWNERS_INSIDE";
 
-/// Runs the test once more below `unshare` with these options; `false` if this is that run,
-/// which looks for the reason.
+/// Runs the test once more below `unshare` with these options.
 fn again(test: &str, options: &[&str], tier: TierChoice, namespace: &Namespace) {
     let program = std::env::current_exe().expect("has a path");
     let tier = match tier {
         Bpf => "bpf",
         _ => "inet_diag",
     };
-    let status = namespace
+    let inside = namespace
         .command("unshare")
         .expect("makes a command")
         .args(options)
         .arg(program)
         .args([test, "--exact", "--nocapture"])
         .env(INSIDE, tier)
-        .status()
+        .output()
         .expect("runs unshare");
-    assert!(status.success(), "{test} inside, {tier}: {status}");
+    // What it says is this test's to tell, not a test's of its own.
+    assert!(inside.status.success(), "{tier}: {inside:?}");
 }
 
 /// The agent in this process's namespaces, until the client's end is as expected.
