@@ -77,6 +77,34 @@ fn what_was_recorded_is_replayed() {
     }
     let probes = fs::read(Path::new(&out).join("probes.parquet")).unwrap();
     assert_eq!(&probes[..4], b"PAR1");
+    // What the kernel did with the answer to the SYN: tcp_v4_do_rcv, tcp_rcv_state_process, an acknowledgment.
+    let told = json(&[
+        "replay",
+        &recording,
+        "--connection",
+        "3",
+        "--out",
+        &out,
+        "--functions",
+        "client:1",
+        "--json",
+        "--quiet",
+    ]);
+    assert_eq!(told["exact"], 1);
+    let functions = fs::read_to_string(Path::new(&out).join("functions.txt")).unwrap();
+    assert!(functions.starts_with("client run 1, "), "{functions}");
+    for name in ["tcp_rcv_state_process", "tcp_send_ack"] {
+        assert!(functions.contains(&format!(" {name}\n")), "{functions}");
+    }
+    let wrong = slowpath(&[
+        "replay",
+        &recording,
+        "--out",
+        &out,
+        "--functions",
+        "client:1",
+    ]);
+    assert_eq!(wrong.status.code(), Some(2), "more than one connection");
     // Broken in the middle: never a replay of something else.
     let mut bytes = fs::read(&recording).unwrap();
     let middle = bytes.len() / 2;

@@ -185,6 +185,13 @@ u32 lab_replay_decide(u32 decision);
 /* Takes the packet. */
 void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number);
 
+/* functions.c */
+int lab_functions_open(void);
+void lab_functions_begin(const struct lab_run_record *record, u64 run);
+void lab_functions_end(void);
+void lab_functions_close(void);
+void slowpath_replay_stop(const struct lab_run_record *record, struct sock *sk);
+
 /* workload.c */
 /* The receiver has more in order: flows may be done by that. */
 void lab_account(struct lab_sender *sender);

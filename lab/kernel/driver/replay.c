@@ -221,6 +221,7 @@ static void run(const struct lab_run_record *record)
 	struct sock *sk = lab_end_socket(replay.connection, record->end);
 	u32 check, decisions = 0, i;
 	int error = 0;
+	bool told;
 
 	/* The lower half is known: the nearest that fits. */
 	end->jiffies += (s32)(record->jiffies - (u32)end->jiffies);
@@ -229,6 +230,13 @@ static void run(const struct lab_run_record *record)
 	replay.decisions = record + 1;
 	replay.left = record->decisions;
 	memset(replay.decided, 0, sizeof(replay.decided));
+	if (replay.connection == script.stop_connection && record->end == script.stop_side &&
+	    end->runs == script.stop_run)
+		slowpath_replay_stop(record, sk);
+	told = replay.connection == script.told_connection && record->end == script.told_side &&
+	       end->runs >= script.told_first && end->runs < script.told_end;
+	if (told)
+		lab_functions_begin(record, end->runs);
 	switch (record->kind) {
 	case LAB_RUN_CONNECT:
 		error = record->end || sender->from ? -EISCONN :
@@ -270,6 +278,8 @@ static void run(const struct lab_run_record *record)
 	default:
 		error = -EOPNOTSUPP;
 	}
+	if (told)
+		lab_functions_end();
 	if (error)
 		diverge(LAB_DIVERGED_CALL, record->end, record->kind, error);
 	if (replay.left)
@@ -436,6 +446,8 @@ int lab_replay(void)
 	if (!error)
 		error = lab_open(&replayed, "replayed.bin", SZ_64K);
 	if (!error)
+		error = lab_functions_open();
+	if (!error)
 		error = lab_open(&probes, "probes.bin", SZ_256K);
 	if (!error)
 		error = lab_make_connections();
@@ -443,5 +455,6 @@ int lab_replay(void)
 		error = replay_one(connection);
 	lab_close(&replayed);
 	lab_close(&probes);
+	lab_functions_close();
 	return error;
 }

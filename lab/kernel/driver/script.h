@@ -71,6 +71,15 @@ struct lab_script {
 	__le32 version;    /* LAB_VERSION */
 	__le32 connections;
 	__le64 records;
+	/* Runs whose functions are written to functions.txt: of one end, from first up to and
+	 * without end; and the run at which slowpath_replay_stop() is called. */
+	__le32 told_connection;    /* LAB_NOTHING: none */
+	__le32 told_side;
+	__le64 told_first;
+	__le64 told_end;
+	__le32 stop_connection;    /* LAB_NOTHING: none */
+	__le32 stop_side;
+	__le64 stop_run;
 };
 
 struct lab_script_end {

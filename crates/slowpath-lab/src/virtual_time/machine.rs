@@ -48,19 +48,12 @@ impl Drop for Running {
     }
 }
 
-fn start(
-    kernel: &Kernel,
-    plan: &Plan,
-    options: &Options,
-    folder: &Path,
-) -> Result<Running, RunError> {
+/// The kernel's program with its arguments.
+pub(super) fn command(kernel: &Kernel, plan: &Plan, options: &Options, folder: &Path) -> Command {
     let mut command = Command::new(&kernel.path);
     command
         .current_dir(folder)
         .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
         .arg(format!("slowpath_seed={}", plan.seed))
         .arg("time-travel=inf-cpu")
         .arg(format!("time-travel-start={}", plan.epoch))
@@ -77,6 +70,20 @@ fn start(
             "panic=-1",
         ])
         .args(options.path.arguments(folder));
+    command
+}
+
+fn start(
+    kernel: &Kernel,
+    plan: &Plan,
+    options: &Options,
+    folder: &Path,
+) -> Result<Running, RunError> {
+    let mut command = command(kernel, plan, options, folder);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     // SAFETY: prctl is one system call without pointers; nothing is allocated or locked.
     unsafe {
         command.pre_exec(|| {

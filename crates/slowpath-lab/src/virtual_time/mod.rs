@@ -38,9 +38,10 @@ pub use kernel::{HZ, Kernel, MissingKernel, SOURCE};
 pub use machine::Progress;
 pub use outcome::{Event, EventKind, Run, Series};
 pub use plan::{Options, PacketPath};
+pub use recording::Stretch;
 pub use replay::{
     Difference, FIRST_PORT, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed,
-    Result as ReplayResult, batches, replay,
+    Result as ReplayResult, batches, command as replay_command, replay,
 };
 
 use slowpath_netsim::scenario::Scenario;

@@ -11,6 +11,7 @@ use slowpath_replay::recording::{
 use slowpath_switch::Span;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 
 /// `SPLSPCST`.
 const MAGIC: u64 = 0x5453_4350_534c_5053;
@@ -378,11 +379,26 @@ pub(super) fn take_kind(settings: &Settings) -> Result<Kind, Unknown> {
     Ok(kind)
 }
 
+/// Some runs of one end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stretch {
+    /// The connection's place in what is replayed.
+    pub place: usize,
+    /// 0: the end that connected.
+    pub end: u8,
+    /// Which.
+    pub runs: Range<u64>,
+}
+
 /// The script of some connections, in the order of the plan.
 ///
 /// # Errors
 /// Something was recorded that a laboratory kernel cannot do.
-pub(super) fn script(connections: &[&Connection]) -> Result<Vec<u8>, Unknown> {
+pub(super) fn script(
+    connections: &[&Connection],
+    told: Option<&Stretch>,
+    stop: Option<&Stretch>,
+) -> Result<Vec<u8>, Unknown> {
     let mut ends = Writer::default();
     let mut records = Writer::default();
     let mut count = 0u64;
@@ -420,6 +436,16 @@ pub(super) fn script(connections: &[&Connection]) -> Result<Vec<u8>, Unknown> {
     out.u64s([MAGIC]);
     out.u32s([VERSION, connections.len() as u32]);
     out.u64s([count]);
+    let nothing = Stretch::default();
+    let of = |stretch: Option<&Stretch>| match stretch {
+        Some(stretch) => [stretch.place as u32, u32::from(stretch.end)],
+        None => [u32::MAX; 2],
+    };
+    out.u32s(of(told));
+    let runs = &told.unwrap_or(&nothing).runs;
+    out.u64s([runs.start, runs.end]);
+    out.u32s(of(stop));
+    out.u64s([stop.unwrap_or(&nothing).runs.start]);
     out.u8s(&ends.0);
     out.u8s(&records.0);
     Ok(out.0)

@@ -8,13 +8,14 @@ use super::error::RunError;
 use super::kernel::Kernel;
 use super::machine::{self, Progress};
 use super::plan::{self, Options, Plan};
-use super::recording::{self, Unknown};
+use super::recording::{self, Stretch, Unknown};
 use super::wire::{CAPTURE, PROBE, REPLAY, Reader};
 use slowpath_replay::recording::{Connection, Moment, Recording};
 use slowpath_switch::fabric;
 use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Time};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// The first port of the end that connects: one more for each connection.
@@ -39,6 +40,10 @@ pub struct ReplayOptions {
     pub capture: Option<u32>,
     /// The state after each run.
     pub probe: bool,
+    /// Runs whose functions are told.
+    pub functions: Option<Stretch>,
+    /// The run before which `slowpath_replay_stop` is called, for a debugger: the first of these.
+    pub stop: Option<Stretch>,
     /// The kernel is killed after so much silence.
     pub patience: Duration,
 }
@@ -50,6 +55,8 @@ impl Default for ReplayOptions {
             epoch: plan::EPOCH_NS,
             capture: Some(120),
             probe: false,
+            functions: None,
+            stop: None,
             patience: Duration::from_secs(60),
         }
     }
@@ -89,6 +96,8 @@ pub struct Replayed {
     pub captures: Option<[PathBuf; 2]>,
     /// State after runs; of a replay that diverged also of both ends where it did.
     pub probes: Vec<Probe>,
+    /// The functions of TCP that the chosen runs called: before each run a line that names it, then a line a call, indented by depth.
+    pub functions: String,
     /// What the kernel's process took, start included.
     pub wall: Duration,
 }
@@ -197,6 +206,56 @@ pub fn replay(
     folder: &Path,
     progress: &mut dyn FnMut(&Progress),
 ) -> std::result::Result<Replayed, ReplayError> {
+    let Some((plan, connections)) = prepare(kernel, recording, chosen, options, folder)? else {
+        return Ok(Replayed::default());
+    };
+    let run = Options {
+        patience: options.patience,
+        ..Options::default()
+    };
+    let wall = machine::run(kernel, &plan, &run, folder, progress)?;
+    for name in ["plan.bin", "script.bin", "flows.bin", "summary.bin"] {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+    let (path, bytes) = super::outcome::take(folder, "replayed.bin")?;
+    let results = results(&bytes, connections).ok_or(RunError::Garbled(path))?;
+    let (path, bytes) = super::outcome::take(folder, "probes.bin")?;
+    let probes = probes(&bytes).ok_or(RunError::Garbled(path))?;
+    let (_, functions) = super::outcome::take(folder, "functions.txt")?;
+    Ok(Replayed {
+        results,
+        captures: options
+            .capture
+            .map(|_| [0, 1].map(|host| folder.join(format!("capture-{host}.pcap")))),
+        probes,
+        functions: String::from_utf8_lossy(&functions).into_owned(),
+        wall,
+    })
+}
+
+/// The same under a debugger: what is to be started in that folder, which must stay.
+///
+/// # Errors
+/// As [`replay`].
+pub fn command(
+    kernel: &Kernel,
+    recording: &Recording,
+    chosen: &[usize],
+    options: &ReplayOptions,
+    folder: &Path,
+) -> std::result::Result<Option<Command>, ReplayError> {
+    let prepared = prepare(kernel, recording, chosen, options, folder)?;
+    Ok(prepared.map(|(plan, _)| machine::command(kernel, &plan, &Options::default(), folder)))
+}
+
+/// Writes what the kernel reads; how many connections there are. `None`: none.
+fn prepare(
+    kernel: &Kernel,
+    recording: &Recording,
+    chosen: &[usize],
+    options: &ReplayOptions,
+    folder: &Path,
+) -> std::result::Result<Option<(Plan, usize)>, ReplayError> {
     if recording.origin.hz != kernel.hz {
         return Err(ReplayError::Ticks {
             recorded: recording.origin.hz,
@@ -211,33 +270,15 @@ pub fn replay(
         .filter_map(|number| recording.connections.get(*number))
         .collect();
     let Some(plan) = make_plan(&connections, chosen, options)? else {
-        return Ok(Replayed::default());
+        return Ok(None);
     };
-    let script = recording::script(&connections)?;
+    let (told, stop) = (options.functions.as_ref(), options.stop.as_ref());
+    let script = recording::script(&connections, told, stop)?;
     for (name, bytes) in [("plan.bin", plan.encode()), ("script.bin", script)] {
         let path = folder.join(name);
         std::fs::write(&path, bytes).map_err(|error| RunError::file(&path, error))?;
     }
-    let run = Options {
-        patience: options.patience,
-        ..Options::default()
-    };
-    let wall = machine::run(kernel, &plan, &run, folder, progress)?;
-    for name in ["plan.bin", "script.bin", "flows.bin", "summary.bin"] {
-        let _ = std::fs::remove_file(folder.join(name));
-    }
-    let (path, bytes) = super::outcome::take(folder, "replayed.bin")?;
-    let results = results(&bytes, connections.len()).ok_or(RunError::Garbled(path))?;
-    let (path, bytes) = super::outcome::take(folder, "probes.bin")?;
-    let probes = probes(&bytes).ok_or(RunError::Garbled(path))?;
-    Ok(Replayed {
-        results,
-        captures: options
-            .capture
-            .map(|_| [0, 1].map(|host| folder.join(format!("capture-{host}.pcap")))),
-        probes,
-        wall,
-    })
+    Ok(Some((plan, connections.len())))
 }
 
 fn make_plan(

@@ -4,6 +4,7 @@
 //! Each connection is replayed by itself on a laboratory kernel, several kernels at a time. Written down, if asked for: the packets of both ends
 //! with the recorded addresses and times, and the state of the sockets after every run of a handler.
 
+mod debug;
 mod outputs;
 
 use crate::failure::{Failure, Outcome};
@@ -13,6 +14,7 @@ use clap::Args;
 use serde_json::json;
 use slowpath_lab::virtual_time::{
     self, Difference, Kernel, Probe, ReplayError, ReplayOptions, ReplayResult, Replayed, RunError,
+    Stretch,
 };
 use slowpath_model::Micros;
 use slowpath_replay::probe::{self, FIELDS};
@@ -30,6 +32,8 @@ Examples:
   slowpath replay run.rec                           is every connection as it was?
   slowpath replay run.rec --connection 7 --out seven
   slowpath replay run.rec --connection 7 --out seven --probe snd_cwnd,snd_ssthresh,reordering
+  slowpath replay run.rec --connection 7 --out seven --functions server:92-95
+  slowpath replay run.rec --connection 7 --gdb server:92
 `make lab-kernel` builds the kernel first. A replay that differs says at which run of which handler, and claims nothing from there on.")]
 pub struct Replay {
     /// The recording
@@ -43,6 +47,12 @@ pub struct Replay {
     /// State of the sockets after every run: 'all', or names with commas between
     #[arg(long, value_name = "FIELDS", value_delimiter = ',', requires = "out")]
     pub probe: Vec<String>,
+    /// Functions of TCP that some runs call, to functions.txt: server:92 or server:92-95
+    #[arg(long, value_name = "END:RUNS", value_parser = stretch, requires = "out")]
+    pub functions: Option<Stretch>,
+    /// Start gdb on the kernel and stop before a run: client:183
+    #[arg(long, value_name = "END:RUN", value_parser = stretch, conflicts_with_all = ["out", "json"])]
+    pub gdb: Option<Stretch>,
     /// Bytes of each packet that is written
     #[arg(long, value_name = "BYTES", default_value_t = 120, value_parser = clap::value_parser!(u32).range(40..=1600))]
     pub snap: u32,
@@ -63,6 +73,23 @@ pub struct Replay {
     pub quiet: bool,
 }
 
+/// `server:92` or `server:92-95`, of the only connection.
+fn stretch(text: &str) -> Result<Stretch, String> {
+    let wanted = "is not END:RUN or END:FIRST-LAST, END being client or server";
+    let read = || {
+        let (end, runs) = text.split_once(':')?;
+        let end = ENDS.iter().position(|name| *name == end)?;
+        let (first, last) = runs.split_once('-').unwrap_or((runs, runs));
+        let (first, last) = (first.parse().ok()?, last.parse::<u64>().ok()?);
+        (first <= last).then_some(Stretch {
+            place: 0,
+            end: end as u8,
+            runs: first..last.checked_add(1)?,
+        })
+    };
+    read().ok_or_else(|| wanted.to_owned())
+}
+
 /// One kernel's share.
 struct Batch {
     places: Vec<usize>,
@@ -81,9 +108,19 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         .map_err(|error| Failure::Lab(error.to_string()))?;
     let begun = Instant::now();
     let working = outputs::Working::new()?;
+    if (args.functions.is_some() || args.gdb.is_some()) && chosen.len() != 1 {
+        let reason = "--functions and --gdb are about one connection: name it with --connection";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    if let Some(stop) = &args.gdb {
+        return debug::run(args, &kernel, &recording, &chosen, stop, &working.path);
+    }
     let batches = replay(args, &kernel, &recording, &chosen, &working.path)?;
     if let Some(folder) = &args.out {
         outputs::write(folder, &working.path, &recording, &batches, &probed)?;
+        if args.functions.is_some() {
+            outputs::functions(folder, &recording, &batches)?;
+        }
     }
     let differing = differing(&batches);
     let out = &mut stdout().lock();
@@ -158,6 +195,7 @@ fn replay(
             seed: args.seed,
             capture: args.out.as_ref().map(|_| args.snap),
             probe: !args.probe.is_empty(),
+            functions: args.functions.clone(),
             ..ReplayOptions::default()
         };
         let places = batches[number].clone();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The files of a replay: packets of both ends, and the state of the sockets.
 
-use super::{Batch, end_name};
+use super::{Batch, ENDS, end_name};
 use crate::failure::Failure;
 use arrow_array::builder::{StringBuilder, UInt32Builder, UInt64Builder};
 use arrow_array::{ArrayRef, RecordBatch};
@@ -70,6 +70,46 @@ pub(super) fn write(
         probes(&path, recording, batches, probed).map_err(|error| failed(&path, &error))?;
     }
     Ok(())
+}
+
+/// `functions.txt`: the runs by what they are, and the functions that each called.
+pub(super) fn functions(
+    folder: &Path,
+    recording: &Recording,
+    batches: &[Batch],
+) -> Result<(), Failure> {
+    let mut text = String::new();
+    for batch in batches {
+        let connection = batch
+            .places
+            .first()
+            .map(|place| &recording.connections[*place]);
+        for line in batch.replayed.functions.lines() {
+            match told_run(line).zip(connection) {
+                Some(((end, run), connection)) => {
+                    let runs = &connection.ends[end].runs;
+                    if let Some(it) = usize::try_from(run).ok().and_then(|run| runs.get(run)) {
+                        let name = end_name(end as u8);
+                        text += &format!("{name} run {run}, {} ns: {:?}\n", it.at.0, it.handler);
+                    }
+                }
+                None => {
+                    text += line;
+                    text.push('\n');
+                }
+            }
+        }
+    }
+    let path = folder.join("functions.txt");
+    std::fs::write(&path, text)
+        .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))
+}
+
+/// The end and the run of a line that names one.
+fn told_run(line: &str) -> Option<(usize, u64)> {
+    let (end, rest) = line.split_once(" run ")?;
+    let end = ENDS.iter().position(|name| *name == end)?;
+    Some((end, rest.split(' ').next()?.parse().ok()?))
 }
 
 fn capture(
