@@ -299,6 +299,106 @@ fn one_run_less_or_other_and_the_replay_says_so() {
     }
 }
 
+/// Numbers that only look random (Knuth, MMIX).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end.max(1)
+    }
+
+    fn handler(&mut self) -> Handler {
+        let number = [0, 1, 7, 1000, 1 << 23, u32::MAX][self.below(6)];
+        match self.below(8) {
+            0 => Handler::Connect,
+            1 => Handler::Accept,
+            2 => Handler::Begin {
+                fresh: self.below(2) == 1,
+            },
+            3 => Handler::Send {
+                bytes: number,
+                flags: 0,
+                result: self.below(2000) as i32 - 1000,
+            },
+            4 | 5 => Handler::Packet {
+                number,
+                marked: self.below(2) == 1,
+                backlog: false,
+                merged: 1,
+                truesize: number,
+            },
+            6 => Handler::SmallQueue,
+            _ => Handler::Timer {
+                timer: [
+                    Timer::Write,
+                    Timer::DelayedAck,
+                    Timer::Keepalive,
+                    Timer::Pacing,
+                    Timer::Request,
+                ][self.below(5)],
+                deferred: false,
+            },
+        }
+    }
+}
+
+/// Whatever a file may hold: no replay of it hangs, takes the kernel down or is called exact, and the next one is not the worse for it.
+#[test]
+fn nonsense_is_not_replayed() {
+    let Some(kernel) = kernel("nonsense_is_not_replayed") else {
+        return;
+    };
+    let recorded = record(&kernel, None);
+    let connections = &recorded.recording.connections;
+    let mut dice = Dice(1);
+    let mut all = Vec::new();
+    for _ in 0..400 {
+        let mut other = connections[dice.below(connections.len().min(100))].clone();
+        for _ in 0..1 + dice.below(6) {
+            let runs = &mut other.ends[dice.below(2)].runs;
+            let place = dice.below(runs.len());
+            match dice.below(4) {
+                0 => runs[place].handler = dice.handler(),
+                1 => runs.truncate(place),
+                2 => {
+                    let mut copy = runs[place].clone();
+                    copy.handler = dice.handler();
+                    runs.insert(place, copy);
+                }
+                _ => {
+                    runs[place].at.0 = [0, 1, u64::MAX, 1 << 40][dice.below(4)];
+                    runs[place].jiffies = dice.below(1 << 31) as u32;
+                }
+            }
+            if runs.is_empty() {
+                break;
+            }
+        }
+        all.push(other);
+        all.push(connections[dice.below(100)].clone());
+    }
+    let recording = Recording {
+        origin: recorded.recording.origin.clone(),
+        connections: all,
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let again = replayed(&kernel, &recording, folder.path());
+    for (place, pair) in again.results.chunks(2).enumerate() {
+        let whole = connections.contains(&recording.connections[2 * place]);
+        assert_eq!(
+            pair[0].difference.is_none(),
+            whole,
+            "nonsense {place}: {:?}",
+            pair[0]
+        );
+        assert_eq!(pair[1].difference, None, "the one after nonsense {place}");
+    }
+}
+
 #[test]
 fn bbr_is_replayed_exactly() {
     let Some(kernel) = kernel("bbr_is_replayed_exactly") else {

@@ -22,6 +22,9 @@
 /* A line on the console at least every so many runs: somebody watches. */
 #define SAY_EVERY 65536
 
+/* More of one connection are not replayed. */
+#define MOST_PACKETS BIT(24)
+
 struct replay_end {
 	const struct lab_run_record *next;
 	const struct lab_run_record *last; /* one past it */
@@ -333,6 +336,8 @@ static int prepare(struct replay_end *end, const struct lab_script_end *from, u8
 	end->packets = from->packets;
 	end->digest = from->digest;
 	end->jiffies = BIT_ULL(32);
+	if (end->packets > MOST_PACKETS)
+		return -E2BIG;
 	end->held = vcalloc(max(end->packets, 1U), sizeof(*end->held));
 	end->uses = vcalloc(max(end->packets, 1U), sizeof(*end->uses));
 	if (!end->held || !end->uses)
@@ -364,10 +369,11 @@ static void release(struct replay_end *end)
 	vfree(end->uses);
 }
 
-static int replay_one(u32 connection)
+static void replay_one(u32 connection)
 {
 	const struct lab_script_end *from = script_ends + 2 * connection;
 	struct lab_replayed *result = &replay.result;
+	const struct lab_run_record nothing = {};
 	struct replay_end *end;
 	u32 i;
 	int error = 0;
@@ -377,7 +383,8 @@ static int replay_one(u32 connection)
 	for (i = 0; i < 2 && !error; i++)
 		error = prepare(&replay.ends[i], from + i, i);
 	if (error)
-		goto out;
+		/* Not this one; the others may be as they should. */
+		diverge(LAB_NOT_REPLAYED, i - 1, 0, -error);
 	while (result->status == LAB_EXACT && (end = choose()))
 		run(end->next);
 	for (i = 0; i < 2 && result->status == LAB_EXACT; i++) {
@@ -391,12 +398,12 @@ static int replay_one(u32 connection)
 	for (i = 0; i < 2; i++) {
 		result->runs[i] = replay.ends[i].runs;
 		result->packets[i] = lab.senders[connection].sent[i];
-		if (result->status != LAB_EXACT)
-			probe(replay.ends[i].next == replay.ends[i].last ?
-				      replay.ends[i].last - 1 : replay.ends[i].next, i);
+		/* Where it stopped. */
+		end = &replay.ends[i];
+		if (result->status != LAB_EXACT && end->next)
+			probe(end->next == end->last ? &nothing : end->next, i);
 	}
 	lab_put(&replayed, result, sizeof(*result));
-out:
 	lab.clearing = true;
 	slowpath_replay_ns = 0;
 	slowpath_replay_jiffies = 0;
@@ -406,7 +413,6 @@ out:
 	/* What is freed later is freed now. */
 	schedule_timeout_uninterruptible(1);
 	lab.clearing = false;
-	return error;
 }
 
 static int read_script(void)
@@ -452,7 +458,7 @@ int lab_replay(void)
 	if (!error)
 		error = lab_make_connections();
 	for (connection = 0; connection < lab.plan.connections && !error; connection++)
-		error = replay_one(connection);
+		replay_one(connection);
 	lab_close(&replayed);
 	lab_close(&probes);
 	lab_functions_close();
