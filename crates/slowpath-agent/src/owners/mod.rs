@@ -27,7 +27,7 @@ use cgroups::Cgroups;
 use facts::{ProcessDirectory, Told};
 use rustc_hash::FxHashMap;
 use slowpath_model::{
-    Cgroup, CgroupSource, Claim, FourTuple, Holder, Owner, Ownership, Process, Snapshot,
+    Cgroup, CgroupSource, Claim, Closer, FourTuple, Holder, Owner, Ownership, Process, Snapshot,
     UnknownOwner,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -178,9 +178,10 @@ impl Owners {
         if connection.looked
             && let Some(process) = connection.owner.process()
         {
-            // Whom the last look met need not be who closed it.
+            // Whom the last look met need not be who closed it; a service manager closes
+            // last what it held for a service.
             let closer = claim.and_then(|c| c.closer());
-            if closer.is_some_and(|c| !c.is(process)) {
+            if closer.is_some_and(|c| !c.is(process) && !self.manages_services(c)) {
                 connection.owner = self.unnamed(UnknownOwner::HandedOn, claim.as_ref(), tuple);
             }
             return;
@@ -197,6 +198,13 @@ impl Owners {
                 _ => return,
             },
         };
+    }
+
+    /// Whether it is known to be a service manager: the last looks have met it.
+    fn manages_services(&self, closer: Closer) -> bool {
+        let known = self.processes.get(&(closer.pid, closer.start_ns));
+        let cgroup = known.and_then(|known| known.cgroup.as_ref());
+        cgroup.is_some_and(|cgroup| place::is_service_manager(&cgroup.path))
     }
 
     /// An owner whose process is unknown, with what its claim tells all the same: who held
