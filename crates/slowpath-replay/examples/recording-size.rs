@@ -8,6 +8,7 @@
 use slowpath_netsim::engine::{Settings, Simulation};
 use slowpath_netsim::results::PacketLog;
 use slowpath_netsim::scenario::Scenario;
+use slowpath_replay::coarse::CoarseSampler;
 use slowpath_replay::recording::{
     Connection, End, Handler, Moment, Origin, Recording, Run, Sent, encode, inspect,
 };
@@ -21,6 +22,15 @@ const PICOS: u64 = 1_000;
 /// Nothing sent for so long (in nanoseconds): the application sends a new message.
 const PAUSE: u64 = 200_000;
 const DATA: u16 = 200;
+
+/// How times are kept.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    EveryRun,
+    Sampled,
+    /// In whole microseconds.
+    Coarse,
+}
 
 #[derive(Default)]
 struct Stream {
@@ -41,8 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         let run = Simulation::new(&scenario.network(), settings)?.run(scenario.flows(), |_| {})?;
         let log = run.packets.ok_or("the run kept no packets")?;
-        for sampled in [false, true] {
-            let recording = recording(&log, sampled);
+        for mode in [Mode::EveryRun, Mode::Sampled, Mode::Coarse] {
+            let recording = recording(&log, mode);
             let bytes = encode(&recording)?;
             let ends = || recording.connections.iter().flat_map(|c| &c.ends);
             let runs: usize = ends().map(|end| end.runs.len()).sum();
@@ -61,16 +71,15 @@ fn main() -> Result<(), Box<dyn Error>> {
                 "totals_bytes": sizes.totals,
                 "columns": columns,
             });
-            let mode = if sampled { "sampled" } else { "every run" };
-            println!("{file} {mode}: {}", serde_json::to_string_pretty(&line)?);
-            all.insert(format!("{file} {mode}"), line);
+            println!("{file} {mode:?}: {}", serde_json::to_string_pretty(&line)?);
+            all.insert(format!("{file} {mode:?}"), line);
         }
     }
     println!("{}", serde_json::Value::from(all));
     Ok(())
 }
 
-fn recording(log: &PacketLog, sampled: bool) -> Recording {
+fn recording(log: &PacketLog, mode: Mode) -> Recording {
     let mut lost = vec![false; log.sent.len()];
     for dropped in &log.dropped {
         lost[dropped.packet as usize] = true;
@@ -93,8 +102,8 @@ fn recording(log: &PacketLog, sampled: bool) -> Recording {
             addresses: [address(a, key % 50_000 + 10_000), address(b, 80)],
             settings: Default::default(),
             ends: [
-                end(&streams[0], &streams[1], sampled),
-                end(&streams[1], &streams[0], sampled),
+                end(&streams[0], &streams[1], mode),
+                end(&streams[1], &streams[0], mode),
             ],
         }
     });
@@ -109,7 +118,7 @@ fn recording(log: &PacketLog, sampled: bool) -> Recording {
     }
 }
 
-fn end(own: &Stream, other: &Stream, sampled: bool) -> End {
+fn end(own: &Stream, other: &Stream, mode: Mode) -> End {
     let mut runs: Vec<(u64, Handler)> = Vec::new();
     let mut came = 0;
     let mut unread = 0u32;
@@ -151,7 +160,7 @@ fn end(own: &Stream, other: &Stream, sampled: bool) -> End {
                 flags: 0x4000,
                 result: 16_384,
             };
-            runs.push((sent - 1_500, handler));
+            runs.push((sent.saturating_sub(1_500), handler));
         }
         if *bytes > DATA {
             last = Some(*sent);
@@ -168,18 +177,25 @@ fn end(own: &Stream, other: &Stream, sampled: bool) -> End {
             check: fastrand(at + place) as u32,
         })
         .collect();
-    let sent = sampled.then(|| {
-        let mut sampler = Sampler::new(DEFAULT_THRESHOLD);
-        let mut samples: Vec<_> = own
-            .packets
-            .iter()
-            .filter_map(|p| sampler.push(p.0))
-            .collect();
-        samples.extend(sampler.finish());
-        Sent {
-            threshold: DEFAULT_THRESHOLD,
-            samples,
+    let times = own.packets.iter().map(|packet| packet.0);
+    let samples = match mode {
+        Mode::EveryRun => None,
+        Mode::Sampled => {
+            let mut sampler = Sampler::new(DEFAULT_THRESHOLD);
+            let mut samples: Vec<_> = times.filter_map(|time| sampler.push(time)).collect();
+            samples.extend(sampler.finish());
+            Some(samples)
         }
+        Mode::Coarse => {
+            let mut sampler = CoarseSampler::new(DEFAULT_THRESHOLD);
+            let mut samples: Vec<_> = times.filter_map(|time| sampler.push(time)).collect();
+            samples.extend(sampler.finish());
+            Some(samples)
+        }
+    };
+    let sent = samples.map(|samples| Sent {
+        threshold: DEFAULT_THRESHOLD,
+        samples,
     });
     End {
         digest: fastrand(runs.len() as u64) as u32,

@@ -66,6 +66,9 @@ pub enum Command {
     Lab(Lab),
     /// Recorded connections once more, on real Linux TCP, each by itself
     Replay(crate::replay::Replay),
+    /// Look into a recording
+    #[command(subcommand)]
+    Recording(crate::recording::Recorded),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page

@@ -11,7 +11,9 @@ use crate::machine::Machine;
 use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
-use crate::{agent, lab, overhead, replay, report, series, sim, trace, up, watch, why};
+use crate::{
+    agent, lab, overhead, recording, replay, report, series, sim, trace, up, watch, why,
+};
 use clap::Parser;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -43,6 +45,9 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Sim(args) => run_sim(args),
         Command::Lab(args) => lab::run(args),
         Command::Replay(args) => replay::run(&args),
+        Command::Recording(args) => {
+            recording::run(&args, Paint::for_stdout(), &mut stdout().lock())
+        }
         Command::Completions(args) => {
             manual::completions(args.shell, &mut stdout().lock())?;
             Ok(Outcome::Done)

@@ -2,6 +2,7 @@
 //! How a command can end.
 
 use crate::filter::FilterError;
+use crate::recording::RecordingError;
 use crate::source::SourceError;
 use crate::trace::TraceError;
 use std::io;
@@ -102,6 +103,9 @@ pub enum Failure {
     /// A capture cannot be analysed, or an output of it not written.
     #[error("{0}")]
     Trace(#[from] TraceError),
+    /// A recording cannot be shown.
+    #[error("{0}")]
+    Recording(#[from] RecordingError),
     /// The command to watch does not start.
     #[error("cannot start `{program}`: {error}")]
     Spawn {
@@ -123,6 +127,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::Filter(_) | Failure::Usage(_) => 2,
+            Failure::Recording(RecordingError::NoConnection { .. }) => 2,
             Failure::Trace(e) if e.is_usage() => 2,
             Failure::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => 1,

@@ -11,7 +11,7 @@
 //! [`events`]; [`watch`], [`why`], [`report`], [`series`] and [`overhead`] are the views,
 //! over [`tally`] (verdicts added up), [`evidence`] and [`advice`] (their words),
 //! [`render`] and [`json`] (their forms); [`sim`] runs a scenario in the
-//! simulator, [`lab`] in networks of real kernels.
+//! simulator, [`lab`] in networks of real kernels; [`recording`] shows what a recording holds.
 //!
 //! What is promised: this crate measures nothing and judges nothing; what was not measured
 //! is said and never printed as zero; nothing here panics on input; a filter selects what
@@ -37,6 +37,7 @@ pub mod manual;
 pub mod netns;
 pub mod overhead;
 pub mod progress;
+pub mod recording;
 pub mod render;
 pub mod replay;
 pub mod report;

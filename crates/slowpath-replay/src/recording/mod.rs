@@ -7,23 +7,27 @@
 //! lost, and numbers that go back were late.
 //!
 //! [`encode`] and [`decode`] turn a recording into the bytes of a file and back (`docs/recording-format.md`); what of it a file keeps says
-//! [`Recording::kept`]. What is promised: whatever the bytes, no panic, memory bounded by [`MAX_EVENTS`], and an end of which something is missing says so.
+//! [`Recording::kept`], what cannot be [`Recording::validate`]. What is promised: whatever the bytes, no panic, memory bounded by [`MAX_EVENTS`], and an end of which something is missing says so.
 //!
 //! Nothing here reads files, clocks or kernels.
 
+pub mod alter;
 mod block;
 mod decode;
 mod encode;
 mod error;
 mod frame;
 mod inspect;
+mod validate;
 mod varint;
+mod words;
 
 pub use decode::{Decoded, MAX_EVENTS, Wanted, decode, decode_with};
 pub use encode::encode;
 pub use error::{DecodeError, EncodeError, Nonsense};
 pub use frame::{Damage, VERSION};
 pub use inspect::{Size, Sizes, inspect};
+pub use validate::{Impossible, Invalid};
 
 use crate::sampling::Sample;
 use std::collections::BTreeMap;

@@ -65,6 +65,11 @@ impl<'a> Bytes<'a> {
         Ok(taken)
     }
 
+    /// All that is left.
+    pub(super) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.left)
+    }
+
     pub(super) fn byte(&mut self) -> Result<u8, Nonsense> {
         self.array().map(|[byte]| byte)
     }

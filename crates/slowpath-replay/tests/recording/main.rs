@@ -3,5 +3,6 @@
 
 mod arbitrary;
 mod broken;
+mod meaning;
 mod roundtrip;
 mod sample;

@@ -10,7 +10,7 @@ use slowpath_replay::recording::{
 use slowpath_replay::sampling::{DEFAULT_THRESHOLD, Sampler};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn any_recording_comes_back(recording in recording(60)) {

@@ -4,6 +4,7 @@
 //! A frame is read without the frames before it.
 
 mod column;
+mod model;
 mod samples;
 mod shape;
 mod ticks;
@@ -251,7 +252,7 @@ pub(super) fn decode(payload: &[u8], hz: u32) -> Result<Block, Nonsense> {
 }
 
 struct Decoder<'a> {
-    shapes: shape::Reader,
+    shapes: shape::Reader<'a>,
     from: Reading<'a>,
     before: Before,
     hz: u32,

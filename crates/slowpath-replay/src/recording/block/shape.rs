@@ -7,6 +7,7 @@
 
 use super::MAX_EVENTS;
 use super::column::{Column, Reading, Writing};
+use super::model::{self, COMMON as COMMON_PLACES, Model};
 use crate::recording::error::Nonsense;
 use crate::recording::varint::{Bytes, put, unzigzag, zigzag};
 use crate::recording::{Decision, Handler, Outcome, Run, Timer};
@@ -299,10 +300,10 @@ pub(super) fn put_shapes<'a>(runs: impl Iterator<Item = &'a Run>, out: &mut Writ
     patterns.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut places = HashMap::new();
     for (place, (key, _)) in patterns.iter().enumerate() {
-        places.insert(*key, place as u64);
+        places.insert(*key, place);
         put_pattern(key, &mut out[Column::Patterns]);
     }
-    let mut stretch: Option<(u64, u64)> = None;
+    let (mut model, mut coder) = (Model::new(), model::Encoder::new());
     for ((plain, outcomes), key) in plain.iter().zip(&keys) {
         // Every run got a key at the last level at the latest.
         let Some((key, place)) = key.and_then(|key| Some((key, *places.get(&key)?))) else {
@@ -314,22 +315,13 @@ pub(super) fn put_shapes<'a>(runs: impl Iterator<Item = &'a Run>, out: &mut Writ
         if key.open.outcomes {
             put_outcomes(outcomes, &mut out[Column::Outcomes]);
         }
-        match &mut stretch {
-            Some((same, more)) if *same == place => *more += 1,
-            _ => {
-                put_stretch(stretch, out);
-                stretch = Some((place, 0));
-            }
+        model.encode(place, &mut coder);
+        if let Some(rare) = place.checked_sub(COMMON_PLACES) {
+            put(&mut out[Column::Rare], rare as u64);
         }
     }
-    put_stretch(stretch, out);
-}
-
-/// Appends a pattern's place, and how many more runs have it after the first.
-fn put_stretch(stretch: Option<(u64, u64)>, out: &mut Writing) {
-    if let Some((place, more)) = stretch {
-        put(&mut out[Column::Which], place);
-        put(&mut out[Column::Repeats], more);
+    if !plain.is_empty() {
+        out[Column::Which] = coder.finish();
     }
 }
 
@@ -353,15 +345,17 @@ struct Pattern {
 
 /// Gives runs from their columns.
 #[derive(Clone, Debug)]
-pub(super) struct Reader {
+pub(super) struct Reader<'a> {
     patterns: Vec<Pattern>,
-    /// Place and runs left of the present stretch.
-    stretch: (usize, u64),
+    model: Model,
+    /// Where there are runs.
+    coder: Option<model::Decoder>,
+    which: &'a [u8],
 }
 
-impl Reader {
+impl<'a> Reader<'a> {
     /// Reads the patterns.
-    pub(super) fn new(from: &mut Reading<'_>) -> Result<Self, Nonsense> {
+    pub(super) fn new(from: &mut Reading<'a>) -> Result<Self, Nonsense> {
         let bytes = &mut from[Column::Patterns];
         let mut patterns = Vec::new();
         let mut events = 0;
@@ -393,9 +387,16 @@ impl Reader {
                 outcomes,
             });
         }
+        let which = from[Column::Which].rest();
+        let coder = match which {
+            [] => None,
+            some => Some(model::Decoder::new(some)?),
+        };
         Ok(Reader {
             patterns,
-            stretch: (0, 0),
+            model: Model::new(),
+            coder,
+            which,
         })
     }
 
@@ -404,13 +405,14 @@ impl Reader {
         &mut self,
         from: &mut Reading<'_>,
     ) -> Result<(Plain, Vec<Outcome>), Nonsense> {
-        if self.stretch.1 == 0 {
-            let place = from[Column::Which].narrow()?;
-            let more = from[Column::Repeats].number()?;
-            self.stretch = (place, more.saturating_add(1));
+        let coder = self.coder.as_mut().ok_or(Nonsense::Short {
+            what: Column::Which.name(),
+        })?;
+        let mut place = self.model.decode(coder, self.which)?;
+        if place == COMMON_PLACES {
+            let rare: usize = from[Column::Rare].narrow()?;
+            place = place.saturating_add(rare);
         }
-        self.stretch.1 -= 1;
-        let place = self.stretch.0;
         let pattern = self.patterns.get(place).ok_or(Nonsense::Unknown {
             what: "pattern",
             number: place as u64,
@@ -426,13 +428,10 @@ impl Reader {
         Ok((plain, outcomes))
     }
 
-    /// No stretch may go on.
+    /// Nothing may be left.
     pub(super) fn end(&self) -> Result<(), Nonsense> {
-        match self.stretch.1 {
-            0 => Ok(()),
-            _ => Err(Nonsense::Left {
-                what: Column::Repeats.name(),
-            }),
-        }
+        self.coder
+            .as_ref()
+            .map_or(Ok(()), |coder| coder.end(self.which))
     }
 }

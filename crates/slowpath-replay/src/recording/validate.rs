@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What no kernel does: a recording that says it is not replayed.
+//!
+//! The file's own structure has been checked when it was decoded. Here it is about what the values mean, so that a replayer never waits for what cannot come and
+//! never takes memory for what cannot be.
+
+use super::{Connection, End, Handler, Recording, Run};
+use std::collections::BTreeMap;
+
+/// Bytes that one call moves at most: `MAX_RW_COUNT` of `include/linux/fs.h`, with pages of 4 KiB.
+const MOST_BYTES: u32 = 0x7fff_f000;
+/// Errors are -1 to -4,095: `MAX_ERRNO` of `include/linux/err.h`.
+const LEAST_RESULT: i32 = -4_095;
+/// Packets that one run of a handler sends at most: a send buffer of 2 GiB, the largest that `SO_SNDBUF` takes, in segments of 536 bytes, and as many acknowledgments.
+const PACKETS_A_RUN: u64 = 1 << 23;
+/// The smallest packet that every IPv4 host takes (RFC 791, section 3.2), and the largest of a device (loopback).
+const MTU: std::ops::RangeInclusive<u32> = 68..=65_536;
+/// `CONFIG_HZ` is 100 to 1,000 (`kernel/Kconfig.hz`); some architectures had 24 to 1,200.
+const HZ: std::ops::RangeInclusive<u32> = 24..=1_200;
+
+/// What in a recording cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// Of the recording.
+    #[error("a kernel has 24 to 1200 ticks a second, not {0}")]
+    Hz(u32),
+    /// Of a connection.
+    #[error(
+        "connection {connection}: a device sends packets of 68 to 65536 bytes at most, not {mtu}"
+    )]
+    Mtu {
+        /// Its place.
+        connection: usize,
+        /// Bytes.
+        mtu: u32,
+    },
+    /// Of an end: its gap is after its last run, or something was lost without one.
+    #[error("connection {connection}, {}: what it says of lost events contradicts itself", side(*end))]
+    Gap {
+        /// The connection's place.
+        connection: usize,
+        /// 0 or 1.
+        end: usize,
+    },
+    /// Of an end's samples.
+    #[error("connection {connection}, {}: sample {sample} is not of a later packet and time than the one before", side(*end))]
+    Sample {
+        /// The connection's place.
+        connection: usize,
+        /// 0 or 1.
+        end: usize,
+        /// Its place.
+        sample: usize,
+    },
+    /// Of a run.
+    #[error("connection {connection}, {}, run {run}: {reason}", side(*end))]
+    Run {
+        /// The connection's place.
+        connection: usize,
+        /// 0 or 1.
+        end: usize,
+        /// Its place.
+        run: usize,
+        /// What.
+        reason: Impossible,
+    },
+}
+
+/// `client` or `server`.
+fn side(end: usize) -> &'static str {
+    if end == 0 { "client" } else { "server" }
+}
+
+/// What in a run cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Impossible {
+    /// Clocks do not go back.
+    #[error("it is before the run that ran before it")]
+    Back,
+    /// The other end has not that many.
+    #[error("packet {0} is more than the other end can have sent")]
+    Packet(u64),
+    /// Of nothing.
+    #[error("a packet of none merged")]
+    Merged,
+    /// More bytes than a call moves.
+    #[error("a call with {0} bytes")]
+    Bytes(u32),
+    /// More than was asked for, or no error number.
+    #[error("a call with the result {0}")]
+    Result(i32),
+    /// Neither 0, 1 nor 2.
+    #[error("a shutdown of kind {0}")]
+    Shutdown(u8),
+    /// A connection is opened once, by one end, and accepted by the other.
+    #[error("this end cannot be opened here")]
+    Opening,
+    /// How often something was decided before only grows.
+    #[error("its decisions are not in their order")]
+    Decisions,
+}
+
+impl Recording {
+    /// Looks for what cannot be.
+    ///
+    /// # Errors
+    /// The first that there is.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        if !HZ.contains(&self.origin.hz) {
+            return Err(Invalid::Hz(self.origin.hz));
+        }
+        self.connections
+            .iter()
+            .enumerate()
+            .try_for_each(|(place, connection)| connection.validate(place))
+    }
+}
+
+impl Connection {
+    fn validate(&self, place: usize) -> Result<(), Invalid> {
+        if let Some(mtu) = self.settings.mtu.iter().find(|mtu| !MTU.contains(mtu)) {
+            let mtu = *mtu;
+            return Err(Invalid::Mtu {
+                connection: place,
+                mtu,
+            });
+        }
+        for (side, end) in self.ends.iter().enumerate() {
+            let other = &self.ends[1 - side];
+            end.validate(place, side, other)?;
+        }
+        Ok(())
+    }
+}
+
+impl End {
+    fn validate(&self, connection: usize, end: usize, other: &End) -> Result<(), Invalid> {
+        let gap = self.gap.unwrap_or(0);
+        if gap > self.runs.len() as u64 || (self.gap.is_none() && self.lost > 0) {
+            return Err(Invalid::Gap { connection, end });
+        }
+        if let Some(sent) = &self.sent {
+            let wrong = sent
+                .samples
+                .windows(2)
+                .position(|two| two[0].index >= two[1].index || two[0].time > two[1].time);
+            if let Some(sample) = wrong {
+                let sample = sample + 1;
+                return Err(Invalid::Sample {
+                    connection,
+                    end,
+                    sample,
+                });
+            }
+        }
+        // What the other end's missing runs sent is not known.
+        let packets = match other.gap {
+            Some(_) => u64::MAX,
+            None => (other.runs.len() as u64).saturating_mul(PACKETS_A_RUN),
+        };
+        for (place, run) in self.runs.iter().enumerate() {
+            let before = place.checked_sub(1).map(|before| &self.runs[before]);
+            // After a gap anything may have been before.
+            let whole = self.gap.is_none_or(|gap| place as u64 <= gap);
+            run.validate(before, end, packets, whole)
+                .map_err(|reason| Invalid::Run {
+                    connection,
+                    end,
+                    run: place,
+                    reason,
+                })?;
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    fn validate(
+        &self,
+        before: Option<&Run>,
+        end: usize,
+        packets: u64,
+        whole: bool,
+    ) -> Result<(), Impossible> {
+        if let Some(before) = before {
+            let ticks = self.jiffies.wrapping_sub(before.jiffies) as i32;
+            if self.at < before.at || (ticks < 0 && whole) {
+                return Err(Impossible::Back);
+            }
+        }
+        match self.handler {
+            Handler::Connect if before.is_some() || end != 0 => Err(Impossible::Opening),
+            Handler::Accept if end != 1 => Err(Impossible::Opening),
+            Handler::Send { bytes, result, .. } | Handler::Receive { bytes, result, .. } => {
+                call(bytes, result)
+            }
+            Handler::Shutdown { how } if how > 2 => Err(Impossible::Shutdown(how)),
+            Handler::Packet { merged: 0, .. } => Err(Impossible::Merged),
+            Handler::Packet { number, merged, .. } => {
+                let last = u64::from(number) + u64::from(merged) - 1;
+                if last < packets {
+                    Ok(())
+                } else {
+                    Err(Impossible::Packet(last))
+                }
+            }
+            _ => Ok(()),
+        }?;
+        let mut seen = BTreeMap::new();
+        for outcome in &self.outcomes {
+            let earlier = seen.insert(outcome.decision, outcome.before);
+            if earlier.is_some_and(|earlier| earlier >= outcome.before) {
+                return Err(Impossible::Decisions);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn call(bytes: u32, result: i32) -> Result<(), Impossible> {
+    if bytes > MOST_BYTES {
+        return Err(Impossible::Bytes(bytes));
+    }
+    if result < LEAST_RESULT || i64::from(result) > i64::from(bytes) {
+        return Err(Impossible::Result(result));
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What values mean: impossible ones are named, changed ones are kept.
+
+use crate::arbitrary::recording;
+use crate::sample::{bulk, packet};
+use proptest::prelude::*;
+use slowpath_replay::recording::{
+    Connection, Handler, Impossible, Invalid, Recording, alter, decode, encode,
+};
+use std::collections::BTreeSet;
+
+#[test]
+fn a_transfer_is_possible() {
+    assert_eq!(bulk(3_000).validate(), Ok(()));
+}
+
+/// What is said of the transfer after a change.
+fn changed(change: impl FnOnce(&mut Connection)) -> Option<Impossible> {
+    let mut recording = bulk(100);
+    change(&mut recording.connections[0]);
+    match recording.validate() {
+        Err(Invalid::Run { reason, .. }) => Some(reason),
+        other => {
+            assert_eq!(other, Ok(()));
+            None
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    let handler =
+        |handler: Handler| changed(|connection| connection.ends[1].runs[20].handler = handler);
+    let call = |bytes, result| {
+        handler(Handler::Receive {
+            bytes,
+            flags: 0,
+            result,
+        })
+    };
+    assert_eq!(call(100, 100), None);
+    assert_eq!(call(100, -11), None);
+    assert_eq!(call(100, 101), Some(Impossible::Result(101)));
+    assert_eq!(call(100, -4_096), Some(Impossible::Result(-4_096)));
+    assert_eq!(call(u32::MAX, 0), Some(Impossible::Bytes(u32::MAX)));
+    assert_eq!(
+        handler(Handler::Shutdown { how: 3 }),
+        Some(Impossible::Shutdown(3))
+    );
+    assert_eq!(handler(Handler::Connect), Some(Impossible::Opening));
+    assert_eq!(
+        handler(packet(u32::MAX)),
+        Some(Impossible::Packet(u64::from(u32::MAX)))
+    );
+    let none_merged = Handler::Packet {
+        number: 7,
+        marked: false,
+        backlog: false,
+        merged: 0,
+        truesize: 1,
+    };
+    assert_eq!(handler(none_merged), Some(Impossible::Merged));
+    let back = changed(|connection| connection.ends[0].runs[9].at.0 = 0);
+    assert_eq!(back, Some(Impossible::Back));
+}
+
+#[test]
+fn an_origin_and_a_gap_are_looked_at() {
+    let mut recording = bulk(50);
+    recording.origin.hz = 0;
+    assert_eq!(recording.validate(), Err(Invalid::Hz(0)));
+    let mut recording = bulk(50);
+    recording.connections[0].ends[1].lost = 3;
+    let wrong = Invalid::Gap {
+        connection: 0,
+        end: 1,
+    };
+    assert_eq!(recording.validate(), Err(wrong));
+    recording.connections[0].ends[1].gap = Some(4);
+    assert_eq!(recording.validate(), Ok(()));
+}
+
+/// A file forgets no change of one run.
+#[test]
+fn every_change_of_a_run_is_in_the_file() {
+    let original = bulk(300);
+    let mut whats = BTreeSet::new();
+    for side in 0..2 {
+        for (change, end) in alter::variants(&original.connections[0].ends[side]) {
+            let mut other = original.clone();
+            other.connections[0].ends[side] = end;
+            assert!(other.kept() != original.kept(), "{change:?}");
+            whats.insert(change.what);
+            if change.run % 40 == 0 {
+                let read = decode(&encode(&other).expect("short"));
+                assert!(read == Ok(other.kept()), "{change:?}");
+            }
+        }
+    }
+    assert!(whats.len() >= 12, "{whats:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn anything_can_be_looked_at(recording in recording(40)) {
+        let _ = recording.validate();
+        for end in recording.connections.iter().flat_map(|c| &c.ends).take(1) {
+            for (change, other) in alter::variants(end) {
+                prop_assert!(other != *end || change.what == "twice", "{:?}", change);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_possible() {
+    let mut empty = Recording::default();
+    empty.origin.hz = 250;
+    assert_eq!(empty.validate(), Ok(()));
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath recording dump`: every event.
+
+use super::{RecordingError, SIDES, decoded, ends, read};
+use crate::failure::Failure;
+use crate::render::{Paint, plain};
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+use slowpath_replay::recording::{
+    CHECKED, Connection, Decoded, End, Handler, Origin, Run, Wanted, decode_with,
+};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// `slowpath recording dump`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath recording dump run.rec
+  slowpath recording dump run.rec --connection 3 --end server
+  slowpath recording dump run.rec --json | jq 'select(.handler == \"timer\")'
+docs/recording-format.md says what each event means.")]
+pub struct Dump {
+    /// The recording
+    pub file: PathBuf,
+    /// Only the connection with that number, from 0
+    #[arg(long, value_name = "N")]
+    pub connection: Option<u32>,
+    /// Only that end
+    #[arg(long, value_enum)]
+    pub end: Option<Side>,
+    /// Print JSON, an object a line; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `--end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Side {
+    /// The one that connected
+    Client,
+    /// The one that accepted
+    Server,
+}
+
+pub(super) fn run(args: &Dump, paint: Paint, out: &mut dyn Write) -> Result<(), Failure> {
+    let bytes = read(&args.file)?;
+    let wanted = Wanted {
+        connection: args.connection,
+        ..Wanted::default()
+    };
+    let Decoded { recording, damage } = decoded(&args.file, decode_with(&bytes, wanted))?;
+    let count = recording.connections.len();
+    if let Some(wanted) = args.connection.filter(|wanted| *wanted as usize >= count) {
+        let file = args.file.clone();
+        return Err(RecordingError::NoConnection {
+            file,
+            wanted,
+            count,
+        }
+        .into());
+    }
+    if !damage.is_none() {
+        eprintln!(
+            "slowpath: {}: {}",
+            args.file.display(),
+            super::info::told(&damage)
+        );
+    }
+    let mut printer = Printer {
+        json: args.json,
+        paint,
+        out,
+    };
+    printer.origin(&recording.origin)?;
+    for (number, connection) in recording.connections.iter().enumerate() {
+        if args
+            .connection
+            .is_some_and(|wanted| wanted as usize != number)
+        {
+            continue;
+        }
+        printer.connection(number, connection)?;
+        for (place, end) in connection.ends.iter().enumerate() {
+            if args.end.is_none_or(|side| side as usize == place) {
+                printer.end(number, place, end)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Printer<'a> {
+    json: bool,
+    paint: Paint,
+    out: &'a mut dyn Write,
+}
+
+impl Printer<'_> {
+    fn origin(&mut self, origin: &Origin) -> std::io::Result<()> {
+        if self.json {
+            return writeln!(self.out, "{}", super::info::origin_json(origin));
+        }
+        writeln!(
+            self.out,
+            "{}",
+            self.paint.bold(&super::info::origin(origin))
+        )
+    }
+
+    fn connection(&mut self, number: usize, connection: &Connection) -> std::io::Result<()> {
+        let settings = &connection.settings;
+        if self.json {
+            let [client, server] = connection.addresses.map(|address| address.to_string());
+            let line = json!({
+                "type": "recorded_connection",
+                "connection": number,
+                "client": client,
+                "server": server,
+                "sysctls": settings.sysctls,
+                "socket": settings.socket,
+                "mtu_bytes": settings.mtu,
+            });
+            return writeln!(self.out, "{line}");
+        }
+        let title = format!("connection {number}: {}", ends(connection));
+        writeln!(self.out, "\n{}", self.paint.bold(&title))?;
+        for (place, side) in SIDES.iter().enumerate() {
+            let values = settings.sysctls[place]
+                .iter()
+                .chain(&settings.socket[place]);
+            let values = values.map(|(name, value)| format!("{name}={value}"));
+            let all: Vec<String> = values
+                .chain([format!("mtu={}", settings.mtu[place])])
+                .collect();
+            let line = format!("  {side} settings: {}", plain(&all.join(", ")));
+            writeln!(self.out, "{}", self.paint.dim(&line))?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, connection: usize, place: usize, end: &End) -> std::io::Result<()> {
+        let side = SIDES[place];
+        let start = end.runs.first().map_or(0, |run| run.at.0);
+        for (number, run) in end.runs.iter().enumerate() {
+            if end.gap == Some(number as u64) {
+                self.gap(side, end)?;
+            }
+            let kept = Kept {
+                time: end.sent.is_none(),
+                check: end.sent.is_none() || number % CHECKED == CHECKED - 1,
+            };
+            if self.json {
+                let line = run_json(connection, side, number, run, kept);
+                writeln!(self.out, "{line}")?;
+                continue;
+            }
+            let since = run.at.0.wrapping_sub(start) as i64 as f64 / 1e9;
+            let time = match kept.time {
+                true => format!("{since:>15.9} s"),
+                // To a tick.
+                false => format!("about {since:>9.3} s"),
+            };
+            let check = match kept.check {
+                true => format!("check {:02x}", run.check),
+                false => String::new(),
+            };
+            writeln!(
+                self.out,
+                "  {side} {number:>7} {time}  {}  {check}",
+                words(run)
+            )?;
+        }
+        if end.gap == Some(end.runs.len() as u64) {
+            self.gap(side, end)?;
+        }
+        self.samples(connection, side, end)?;
+        if self.json {
+            let line = json!({
+                "type": "end",
+                "connection": connection,
+                "end": side,
+                "runs": end.runs.len(),
+                "replayable_runs": end.gap.unwrap_or(end.runs.len() as u64),
+                "gap": end.gap.is_some(),
+                "lost_runs": lost(end),
+                "digest": end.digest,
+            });
+            return writeln!(self.out, "{line}");
+        }
+        let count = end.runs.len();
+        writeln!(
+            self.out,
+            "  {side}: {count} runs, digest {:08x}",
+            end.digest
+        )
+    }
+
+    fn gap(&mut self, side: &str, end: &End) -> std::io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let lost = match lost(end) {
+            Some(lost) => format!("{lost} events are missing"),
+            None => "nobody knows how many events are missing".to_owned(),
+        };
+        let after = end.gap.unwrap_or(0);
+        writeln!(
+            self.out,
+            "  {side}: not replayable after event {after}: {lost}"
+        )
+    }
+
+    fn samples(&mut self, connection: usize, side: &str, end: &End) -> std::io::Result<()> {
+        let Some(sent) = &end.sent else {
+            return Ok(());
+        };
+        for sample in &sent.samples {
+            let (packets, nanos) = (sample.step.denominator.get(), sample.step.numerator);
+            if self.json {
+                let line = json!({
+                    "type": "sample",
+                    "connection": connection,
+                    "end": side,
+                    "packet": sample.index,
+                    "sent_ns": sample.time,
+                    "step_ns": nanos,
+                    "step_packets": packets,
+                    "threshold_ns": sent.threshold,
+                });
+                writeln!(self.out, "{line}")?;
+                continue;
+            }
+            let (index, time) = (sample.index, sample.time);
+            writeln!(
+                self.out,
+                "  {side} sent packet {index} at {time} ns, then one each {nanos}/{packets} ns"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// How many are known to be lost; `None` where there is a gap and nobody counted.
+pub(super) fn lost(end: &End) -> Option<u64> {
+    (end.gap.is_none() || end.lost > 0).then_some(end.lost)
+}
+
+/// What of a run is in the file.
+#[derive(Clone, Copy)]
+struct Kept {
+    time: bool,
+    check: bool,
+}
+
+fn words(run: &Run) -> String {
+    let name = run.handler.name();
+    let mut text = match &run.handler {
+        Handler::Connect
+        | Handler::Accept
+        | Handler::Resume
+        | Handler::Close
+        | Handler::SmallQueue => name.to_owned(),
+        Handler::Begin { fresh: true } => format!("{name}, nothing known of the path"),
+        Handler::Begin { fresh: false } => name.to_owned(),
+        Handler::Send {
+            bytes,
+            flags,
+            result,
+        }
+        | Handler::Receive {
+            bytes,
+            flags,
+            result,
+        } => format!("{name} {bytes} bytes, flags {flags:#x}: {result}"),
+        Handler::Shutdown { how } => format!("{name} {how}"),
+        Handler::Option { level, name, value } => format!("option {level}/{name} = {value}"),
+        Handler::Packet {
+            number,
+            marked,
+            backlog,
+            merged,
+            truesize,
+        } => {
+            let mut text = format!("{name} {number}");
+            if *merged != 1 {
+                text += &format!(" and {} after it, merged", i32::from(*merged) - 1);
+            }
+            text += if *marked { ", CE" } else { "" };
+            text += if *backlog { ", from the backlog" } else { "" };
+            text + &format!(", takes {truesize} bytes")
+        }
+        Handler::Timer { timer, deferred } => {
+            let late = if *deferred { ", put off" } else { "" };
+            format!("{name} {}{late}", timer.name())
+        }
+        Handler::Release { flags } => format!("{name} {flags:#x}"),
+    };
+    for outcome in &run.outcomes {
+        let name = outcome.decision.name();
+        text += &format!(" [{name} after {}: {}]", outcome.before, outcome.value);
+    }
+    text
+}
+
+fn run_json(connection: usize, side: &str, number: usize, run: &Run, kept: Kept) -> Value {
+    let mut line = Map::new();
+    let mut put = |key: &str, value: Value| {
+        line.insert(key.to_owned(), value);
+    };
+    put("type", json!("run"));
+    put("connection", json!(connection));
+    put("end", json!(side));
+    put("run", json!(number));
+    put("at_ns", json!(kept.time.then_some(run.at.0)));
+    put("jiffies", json!(run.jiffies));
+    put("handler", json!(run.handler.name()));
+    match &run.handler {
+        Handler::Send {
+            bytes,
+            flags,
+            result,
+        }
+        | Handler::Receive {
+            bytes,
+            flags,
+            result,
+        } => {
+            put("asked_bytes", json!(bytes));
+            put("flags", json!(flags));
+            put("result", json!(result));
+        }
+        Handler::Begin { fresh } => put("fresh", json!(fresh)),
+        Handler::Shutdown { how } => put("how", json!(how)),
+        Handler::Option { level, name, value } => {
+            put("level", json!(level));
+            put("option", json!(name));
+            put("value", json!(value));
+        }
+        Handler::Packet {
+            number,
+            marked,
+            backlog,
+            merged,
+            truesize,
+        } => {
+            put("packet", json!(number));
+            put("marked", json!(marked));
+            put("backlog", json!(backlog));
+            put("merged", json!(merged));
+            put("truesize_bytes", json!(truesize));
+        }
+        Handler::Timer { timer, deferred } => {
+            put("timer", json!(timer.name()));
+            put("deferred", json!(deferred));
+        }
+        Handler::Release { flags } => put("flags", json!(flags)),
+        Handler::Connect
+        | Handler::Accept
+        | Handler::Resume
+        | Handler::Close
+        | Handler::SmallQueue => {}
+    }
+    let outcome = |outcome: &slowpath_replay::recording::Outcome| {
+        json!({
+            "decision": outcome.decision.name(),
+            "before": outcome.before,
+            "value": outcome.value,
+        })
+    };
+    put("outcomes", run.outcomes.iter().map(outcome).collect());
+    put("check", json!(kept.check.then_some(run.check)));
+    line.into()
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A recording as a killed recorder, a broken disk or somebody who means harm leaves it. Built with `cfg(fuzzing)`, the reader takes checksums for right, so that what lies behind
+//! them is reached.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use slowpath_replay::recording::{
+    Connection, Decision, End, Handler, Moment, Outcome, Recording, Run, Sent, Settings, Timer,
+    Wanted, decode_with, encode, inspect,
+};
+use slowpath_replay::sampling::Sampler;
+
+/// Few, so that an input is quick.
+const EVENTS: u64 = 1 << 17;
+
+fuzz_target!(
+    init: slowpath_fuzz::write_seeds(seeds),
+    |data: &[u8]| {
+        let _ = inspect(data);
+        let wanted = Wanted { events: EVENTS, ..Wanted::default() };
+        let Ok(decoded) = decode_with(data, wanted) else { return };
+        let recording = decoded.recording;
+        let ends = || recording.connections.iter().flat_map(|c| &c.ends);
+        let runs: usize = ends().map(|end| end.runs.len()).sum();
+        assert!(runs as u64 <= EVENTS);
+        for end in ends() {
+            assert!(end.gap.is_none_or(|gap| gap <= end.runs.len() as u64));
+            assert!(end.gap.is_some() || end.lost == 0);
+        }
+        let _ = recording.validate();
+        // What was read can be written, and is the same when it is read again.
+        let file = encode(&recording).expect("it came out of frames");
+        let again = decode_with(&file, Wanted::default()).expect("our own");
+        assert!(again.damage.is_none());
+        assert!(again.recording == recording.kept());
+    }
+);
+
+fn end(packets: u32) -> End {
+    let run = |at: u64, handler| Run {
+        at: Moment(at),
+        jiffies: (at / 4_000_000) as u32,
+        handler,
+        outcomes: Vec::new(),
+        check: at as u32,
+    };
+    let mut runs = vec![run(0, Handler::Begin { fresh: true })];
+    for number in 0..packets {
+        let packet = Handler::Packet {
+            number: number + number / 7,
+            marked: number.is_multiple_of(5),
+            backlog: false,
+            merged: 1,
+            truesize: 2_304,
+        };
+        let at = u64::from(number) * 700_000;
+        runs.push(run(at, packet));
+        let call = Handler::Receive {
+            bytes: 4_096,
+            flags: 0,
+            result: 4_096 - number as i32,
+        };
+        runs.push(run(at + 10, call));
+    }
+    let timer = Handler::Timer {
+        timer: Timer::Write,
+        deferred: true,
+    };
+    let mut last = run(900_000_000, timer);
+    last.outcomes.push(Outcome {
+        decision: Decision::Random,
+        before: 1,
+        value: 7,
+    });
+    runs.push(last);
+    End {
+        runs,
+        digest: 5,
+        ..End::default()
+    }
+}
+
+/// Both modes, with a gap and without.
+fn seeds() -> Vec<Vec<u8>> {
+    let whole = end(20);
+    let gap = End {
+        gap: Some(7),
+        lost: 2,
+        ..end(9)
+    };
+    let mut sampler = Sampler::new(5_000);
+    let mut samples: Vec<_> = (0..60)
+        .filter_map(|n: u64| sampler.push(n * n * 3_000))
+        .collect();
+    samples.extend(sampler.finish());
+    let sampled = End {
+        sent: Some(Sent {
+            threshold: 5_000,
+            samples,
+        }),
+        ..end(70)
+    };
+    let file = |ends: [End; 2]| {
+        let mut recording = Recording::default();
+        recording.origin.hz = 250;
+        recording.connections.push(Connection {
+            addresses: [([10, 0, 0, 1], 40_000).into(), ([10, 0, 0, 2], 80).into()],
+            settings: Settings::default(),
+            ends,
+        });
+        encode(&recording).expect("short")
+    };
+    let one = file([whole.clone(), gap]);
+    let cut = one[..one.len() - 9].to_vec();
+    vec![one, cut, file([sampled, whole])]
+}
