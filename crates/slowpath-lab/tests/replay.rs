@@ -44,6 +44,7 @@ fn record(kernel: &Kernel, algorithm: Option<&str>) -> Recorded {
     };
     let mut run = run(kernel, &scenario, &options, folder.path(), &mut |_| {}).expect("a run");
     let recording = run.recording.take().expect("a recording");
+    assert_eq!(recording.validate(), Ok(()));
     Recorded {
         run,
         recording,

@@ -11,9 +11,7 @@ use crate::machine::Machine;
 use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
-use crate::{
-    agent, lab, overhead, recording, replay, report, series, sim, trace, up, watch, why,
-};
+use crate::{agent, lab, overhead, recording, replay, report, series, sim, trace, up, watch, why};
 use clap::Parser;
 use std::io::{Write, stdout};
 use std::process::ExitCode;

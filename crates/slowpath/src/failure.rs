@@ -105,7 +105,7 @@ pub enum Failure {
     Trace(#[from] TraceError),
     /// A recording cannot be shown.
     #[error("{0}")]
-    Recording(#[from] RecordingError),
+    Recorded(#[from] RecordingError),
     /// The command to watch does not start.
     #[error("cannot start `{program}`: {error}")]
     Spawn {
@@ -127,7 +127,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::Filter(_) | Failure::Usage(_) => 2,
-            Failure::Recording(RecordingError::NoConnection { .. }) => 2,
+            Failure::Recorded(RecordingError::NoConnection { .. }) => 2,
             Failure::Trace(e) if e.is_usage() => 2,
             Failure::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => 1,

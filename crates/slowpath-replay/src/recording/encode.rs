@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings into bytes: whole ones, or frame by frame while connections live.
+//! Whole recordings into bytes.
 
 use super::block::{self, MAX_OUTCOMES, Piece};
 use super::error::EncodeError;
@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 /// zstd's level: higher ones gain little on columns (decision 0023).
 const LEVEL: i32 = 3;
 /// Events of a frame, about: what a reader holds at once, and what is lost with one damaged byte.
-const FRAME_EVENTS: usize = 1 << 16;
+pub(super) const FRAME_EVENTS: usize = 1 << 16;
 /// Runs of a piece, about. A multiple of [`CHECKED`].
-const PIECE_RUNS: usize = 1 << 14;
+pub(super) const PIECE_RUNS: usize = 1 << 14;
 /// Texts of a frame of connections, about.
 const FRAME_TEXTS: usize = 1 << 20;
 
@@ -24,9 +24,7 @@ const FRAME_TEXTS: usize = 1 << 20;
 /// What does not fit a frame, by name. Nothing is left out silently.
 pub fn encode(recording: &Recording) -> Result<Vec<u8>, EncodeError> {
     let kept = recording.kept();
-    let hz = kept.origin.hz;
-    let (framer, mut out) = Framer::new(&origin(&kept.origin)).ok_or_else(|| long("the origin"))?;
-    let mut encoder = Encoder { framer, hz };
+    let (mut encoder, mut out) = Encoder::new(&kept.origin)?;
     let numbered = || {
         kept.connections
             .iter()
@@ -78,18 +76,18 @@ fn origin(origin: &Origin) -> Vec<u8> {
 
 /// Pieces for one frame.
 #[derive(Default)]
-struct Block<'a> {
-    pieces: Vec<Piece<&'a [Run]>>,
-    events: usize,
+pub(super) struct Block<'a> {
+    pub(super) pieces: Vec<Piece<&'a [Run]>>,
+    pub(super) events: usize,
 }
 
 impl<'a> Block<'a> {
-    fn push(&mut self, piece: Piece<&'a [Run]>) {
+    pub(super) fn push(&mut self, piece: Piece<&'a [Run]>) {
         self.events += piece.events();
         self.pieces.push(piece);
     }
 
-    fn take(&mut self) -> Vec<Piece<&'a [Run]>> {
+    pub(super) fn take(&mut self) -> Vec<Piece<&'a [Run]>> {
         self.events = 0;
         std::mem::take(&mut self.pieces)
     }
@@ -187,13 +185,25 @@ impl Total {
     }
 }
 
-struct Encoder {
+/// Frames of a recording.
+pub(super) struct Encoder {
     framer: Framer,
     hz: u32,
 }
 
 impl Encoder {
-    fn connections<'a>(
+    /// And the header.
+    pub(super) fn new(from: &Origin) -> Result<(Encoder, Vec<u8>), EncodeError> {
+        let hz = from.hz;
+        let (framer, header) = Framer::new(&origin(from)).ok_or_else(|| long("the origin"))?;
+        Ok((Encoder { framer, hz }, header))
+    }
+
+    pub(super) fn hz(&self) -> u32 {
+        self.hz
+    }
+
+    pub(super) fn connections<'a>(
         &mut self,
         connections: impl Iterator<Item = (u32, &'a Connection)>,
         out: &mut Vec<u8>,
@@ -218,7 +228,11 @@ impl Encoder {
         self.packed(Kind::Connections, &texts, &last, out)
     }
 
-    fn runs(&mut self, pieces: &[Piece<&[Run]>], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    pub(super) fn runs(
+        &mut self,
+        pieces: &[Piece<&[Run]>],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
         let payload = block::encode(pieces, self.hz, LEVEL)?;
         if self.framer.frame(Kind::Runs, &payload, out) {
             return Ok(());
@@ -226,7 +240,7 @@ impl Encoder {
         Err(long("runs"))
     }
 
-    fn totals(
+    pub(super) fn totals(
         &mut self,
         totals: &[Total],
         last: bool,

@@ -119,6 +119,16 @@ pub enum EncodeError {
     /// More connections than numbers for them.
     #[error("a recording takes at most 2^32 connections")]
     Connections,
+    /// Something happened at an end that is not open, or a sample came of one whose runs have their times.
+    #[error(
+        "recording connection {connection}: its end {end} does not take that, it is not open or keeps times otherwise"
+    )]
+    Closed {
+        /// The connection's number.
+        connection: u32,
+        /// 0 or 1.
+        end: usize,
+    },
     /// The compression library refuses (memory).
     #[error("compressing a recording's frame failed")]
     Compression,

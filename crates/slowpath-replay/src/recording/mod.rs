@@ -6,7 +6,7 @@
 //! What the network did is said by exception: a packet is named by its number among those that the other end sent, so that numbers left out were
 //! lost, and numbers that go back were late.
 //!
-//! [`encode`] and [`decode`] turn a recording into the bytes of a file and back (`docs/recording-format.md`); what of it a file keeps says
+//! [`encode`] and [`decode`] turn a recording into the bytes of a file and back, [`Writer`] writes it while connections live (`docs/recording-format.md`); what of it a file keeps says
 //! [`Recording::kept`], what cannot be [`Recording::validate`]. What is promised: whatever the bytes, no panic, memory bounded by [`MAX_EVENTS`], and an end of which something is missing says so.
 //!
 //! Nothing here reads files, clocks or kernels.
@@ -21,6 +21,7 @@ mod inspect;
 mod validate;
 mod varint;
 mod words;
+mod writer;
 
 pub use decode::{Decoded, MAX_EVENTS, Wanted, decode, decode_with};
 pub use encode::encode;
@@ -28,6 +29,7 @@ pub use error::{DecodeError, EncodeError, Nonsense};
 pub use frame::{Damage, VERSION};
 pub use inspect::{Size, Sizes, inspect};
 pub use validate::{Impossible, Invalid};
+pub use writer::Writer;
 
 use crate::sampling::Sample;
 use std::collections::BTreeMap;
@@ -271,17 +273,23 @@ impl End {
         let mut before: Option<(Moment, u32)> = None;
         for (place, run) in self.runs.iter_mut().enumerate() {
             run.check &= 0xff;
-            if self.sent.is_none() {
-                continue;
+            if self.sent.is_some() {
+                run.keep_tick(place as u64, &mut before, hz);
             }
-            if place % CHECKED != CHECKED - 1 {
-                run.check = 0;
-            }
-            if let Some((at, jiffies)) = before {
-                let ticks = run.jiffies.wrapping_sub(jiffies) as i32;
-                run.at = block::later(at, ticks, hz);
-            }
-            before = Some((run.at, run.jiffies));
         }
+    }
+}
+
+impl Run {
+    /// What is left of the run with that place where times are sampled; `before` is told from run to run.
+    fn keep_tick(&mut self, place: u64, before: &mut Option<(Moment, u32)>, hz: u32) {
+        if place % CHECKED as u64 != CHECKED as u64 - 1 {
+            self.check = 0;
+        }
+        if let Some((at, jiffies)) = *before {
+            let ticks = self.jiffies.wrapping_sub(jiffies) as i32;
+            self.at = block::later(at, ticks, hz);
+        }
+        *before = Some((self.at, self.jiffies));
     }
 }

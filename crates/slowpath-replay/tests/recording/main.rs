@@ -6,3 +6,4 @@ mod broken;
 mod meaning;
 mod roundtrip;
 mod sample;
+mod writer;

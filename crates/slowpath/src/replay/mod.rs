@@ -150,7 +150,11 @@ fn read(file: &Path) -> Result<Recording, Failure> {
         reason,
     };
     let bytes = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
-    recording::decode(&bytes).map_err(|error| failed(error.to_string()))
+    let recording = recording::decode(&bytes).map_err(|error| failed(error.to_string()))?;
+    match recording.validate() {
+        Ok(()) => Ok(recording),
+        Err(impossible) => Err(failed(impossible.to_string())),
+    }
 }
 
 fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {

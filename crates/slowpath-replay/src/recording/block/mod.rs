@@ -297,7 +297,7 @@ impl Decoder<'_> {
             0 => None,
             _ => Some((head.number()?, head.number()?)),
         };
-        if sampled.is_some() && !piece.first.is_multiple_of(CHECKED as u64) {
+        if sampled.is_some() && count > 0 && !piece.first.is_multiple_of(CHECKED as u64) {
             return Err(Nonsense::Unknown {
                 what: "a piece's first run",
                 number: piece.first,
