@@ -231,3 +231,28 @@ fn what_is_no_recording_is_an_error_that_names_it() {
         text(&output.stderr)
     );
 }
+
+/// Before any kernel is asked for: what is missing, and what cannot be.
+#[test]
+fn a_recording_with_a_gap_is_not_replayed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let replay = |recording: &Recording| {
+        let file = written(folder.path(), &encode(recording).expect("short"));
+        let output = Command::new(env!("CARGO_BIN_EXE_slowpath"))
+            .arg("replay")
+            .arg(file)
+            .output()
+            .expect("starts");
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    let mut recording = recording();
+    let error = replay(&recording);
+    assert!(
+        error.contains("connection 0: its server is not replayable after event 1"),
+        "{error}"
+    );
+    recording.connections[0].ends[0].runs[2].at = Moment(1);
+    let error = replay(&recording);
+    assert!(error.contains("run 2: it is before the run"), "{error}");
+}

@@ -28,7 +28,7 @@ pub use encode::encode;
 pub use error::{DecodeError, EncodeError, Nonsense};
 pub use frame::{Damage, VERSION};
 pub use inspect::{Size, Sizes, inspect};
-pub use validate::{Impossible, Invalid};
+pub use validate::{Impossible, Invalid, Unreplayable};
 pub use writer::Writer;
 
 use crate::sampling::Sample;

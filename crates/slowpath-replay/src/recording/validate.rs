@@ -66,6 +66,43 @@ pub enum Invalid {
     },
 }
 
+/// Why a connection cannot be replayed to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreplayable {
+    /// Events are missing.
+    #[error("its {} is not replayable after event {after}: events are missing there", side(*end))]
+    Gap {
+        /// 0 or 1.
+        end: usize,
+        /// So many events are there before.
+        after: u64,
+    },
+    /// Its runs have no times.
+    #[error("its {}'s times were sampled: there is no replayer for those yet", side(*end))]
+    Sampled {
+        /// 0 or 1.
+        end: usize,
+    },
+}
+
+impl Connection {
+    /// Whether all is there that a replay needs.
+    ///
+    /// # Errors
+    /// What is not.
+    pub fn replayable(&self) -> Result<(), Unreplayable> {
+        for (place, end) in self.ends.iter().enumerate() {
+            if let Some(after) = end.gap {
+                return Err(Unreplayable::Gap { end: place, after });
+            }
+            if end.sent.is_some() {
+                return Err(Unreplayable::Sampled { end: place });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// `client` or `server`.
 fn side(end: usize) -> &'static str {
     if end == 0 { "client" } else { "server" }

@@ -5,7 +5,7 @@ use crate::arbitrary::recording;
 use crate::sample::{bulk, packet};
 use proptest::prelude::*;
 use slowpath_replay::recording::{
-    Connection, Handler, Impossible, Invalid, Recording, alter, decode, encode,
+    Connection, Handler, Impossible, Invalid, Recording, Sent, Unreplayable, alter, decode, encode,
 };
 use std::collections::BTreeSet;
 
@@ -78,6 +78,24 @@ fn an_origin_and_a_gap_are_looked_at() {
     assert_eq!(recording.validate(), Err(wrong));
     recording.connections[0].ends[1].gap = Some(4);
     assert_eq!(recording.validate(), Ok(()));
+}
+
+#[test]
+fn what_is_missing_is_not_replayable() {
+    let mut recording = bulk(50);
+    let connection = &mut recording.connections[0];
+    assert_eq!(connection.replayable(), Ok(()));
+    connection.ends[1].sent = Some(Sent::default());
+    let sampled = Unreplayable::Sampled { end: 1 };
+    assert_eq!(connection.replayable(), Err(sampled));
+    connection.ends[0].gap = Some(12);
+    let gap = Unreplayable::Gap { end: 0, after: 12 };
+    assert_eq!(connection.replayable(), Err(gap));
+    let told = gap.to_string();
+    assert!(
+        told.contains("client is not replayable after event 12"),
+        "{told}"
+    );
 }
 
 /// A file forgets no change of one run.

@@ -157,18 +157,44 @@ fn read(file: &Path) -> Result<Recording, Failure> {
     }
 }
 
+/// Those that were asked for; without that all that can be replayed, and the others are told.
 fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {
-    let all = recording.connections.len();
-    if args.connection.is_empty() {
-        return Ok((0..all).collect());
-    }
-    match args.connection.iter().find(|number| **number >= all) {
-        Some(number) => Err(Failure::Usage(format!(
+    let connections = &recording.connections;
+    let all = connections.len();
+    let failed = |reason: String| Failure::Recording {
+        file: args.file.clone(),
+        reason,
+    };
+    if let Some(number) = args.connection.iter().find(|number| **number >= all) {
+        return Err(Failure::Usage(format!(
             "there is no connection {number} in {}: it has {all}, from 0",
             args.file.display()
-        ))),
-        None => Ok(args.connection.clone()),
+        )));
     }
+    let refused = |number: usize| connections[number].replayable().err();
+    for number in &args.connection {
+        if let Some(reason) = refused(*number) {
+            return Err(failed(format!("connection {number}: {reason}")));
+        }
+    }
+    if !args.connection.is_empty() {
+        return Ok(args.connection.clone());
+    }
+    let mut left_out = (0..all).filter_map(|number| Some((number, refused(number)?)));
+    if let Some((number, reason)) = left_out.next() {
+        let others = match left_out.count() {
+            0 => String::new(),
+            others => format!(" (and {others} others; slowpath recording info lists them)"),
+        };
+        let told = format!("connection {number}: {reason}{others}");
+        let chosen: Vec<usize> = (0..all).filter(|n| refused(*n).is_none()).collect();
+        if chosen.is_empty() {
+            return Err(failed(told));
+        }
+        eprintln!("slowpath: left out of {}: {told}", args.file.display());
+        return Ok(chosen);
+    }
+    Ok((0..all).collect())
 }
 
 /// Places in [`FIELDS`].
