@@ -121,7 +121,7 @@ fn every_event_is_a_line_of_json() {
         kinds,
         [
             "recording",
-            "connection",
+            "recorded_connection",
             "run",
             "run",
             "run",
