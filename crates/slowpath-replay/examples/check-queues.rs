@@ -8,8 +8,9 @@
 
 use slowpath_netsim::engine::{Settings, Simulation};
 use slowpath_netsim::scenario::Scenario;
-use slowpath_replay::queues::{Margin, compare, replay, sampled};
+use slowpath_replay::queues::{Margin, compare, replay, sampled, settled};
 use slowpath_replay::sampling::DEFAULT_THRESHOLD;
+use slowpath_switch::Span;
 use std::error::Error;
 use std::path::Path;
 
@@ -37,7 +38,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let log = run.packets.ok_or("the run kept no packets")?;
         eprintln!("load {load}: the replay of {} packets", log.sent.len());
         let kept = sampled(&network, &log, DEFAULT_THRESHOLD, CLOCKS, scenario.seed);
-        let outcome = replay(&network, &kept.packets, Margin::default())?;
+        let clocks = Span::from_nanos(CLOCKS);
+        let packets = settled(&network, kept.packets, clocks, Margin::default())?;
+        let outcome = replay(&network, &packets, Margin::default())?;
         let difference = compare(&log, &outcome);
         println!("load {load}: {:?}", difference.drops);
         let line = serde_json::json!({

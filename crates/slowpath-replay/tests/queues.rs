@@ -5,9 +5,9 @@ use slowpath_netsim::engine::{HostId, Settings, Simulation, SwitchId};
 use slowpath_netsim::results::{DropPlace, Joined, PacketLog, SentPacket};
 use slowpath_netsim::scenario::Scenario;
 use slowpath_replay::queues::{
-    DropErrors, Margin, Offered, Outcome, ReplayError, compare, replay, sampled,
+    DropErrors, Margin, Offered, Outcome, ReplayError, compare, replay, sampled, settled,
 };
-use slowpath_switch::{PortId, Time};
+use slowpath_switch::{PortId, Span, Time};
 use std::collections::BTreeMap;
 
 /// Twelve hosts answer one at once, six times, beside other flows.
@@ -61,6 +61,9 @@ fn exact(log: &PacketLog) -> Vec<Offered> {
     let packet = |(number, sent): (u32, &SentPacket)| Offered {
         number,
         at: sent.at,
+        earliest: sent.at,
+        latest: sent.at,
+        after: sent.after,
         source: sent.source,
         destination: sent.destination,
         key: sent.key,
@@ -122,6 +125,42 @@ fn times_within_5_us_keep_queues_and_drops_near() {
     let late = sampled(&scenario.network(), &log, 200_000, 0, 1);
     let outcome = replay(&scenario.network(), &late.packets, Margin::default()).unwrap();
     assert!(compare(&log, &outcome).mean() > difference.mean());
+}
+
+/// What made TCP send a packet tells when it did, and whose clock is ahead.
+#[test]
+fn times_that_fit_their_causes_are_nearer() {
+    let scenario = scenario("shared-buffer = \"120 kB\"\nalpha = \"1/2\"");
+    let (network, log) = (scenario.network(), run(&scenario));
+    let apart = Span::from_micros(40);
+    // Links of 1 Gbit/s: ten times the bounds of those that are ten times as fast.
+    let kept = sampled(&network, &log, 50_000, apart.as_nanos(), 1).packets;
+    let margin = Margin::default();
+    let difference =
+        |packets: &[Offered]| compare(&log, &replay(&network, packets, margin).unwrap());
+    let recorded = difference(&kept);
+    let settled = settled(&network, kept.clone(), apart, margin).unwrap();
+    let nearer = difference(&settled);
+    assert!(
+        nearer.mean() < recorded.mean(),
+        "{} {}",
+        nearer.mean(),
+        recorded.mean()
+    );
+    assert_eq!(nearer.drops.false_drop, 0);
+    // Clocks, by the packets whose moments were kept: half of them within a packet's time.
+    let error = |packets: &[Offered]| {
+        let kept = packets.iter().filter(|p| p.earliest == p.latest);
+        let sent = |p: &Offered| p.earliest.0 as f64 - log.sent[p.number as usize].at.0 as f64;
+        let mut errors: Vec<f64> = kept.map(sent).collect();
+        errors.sort_by(f64::total_cmp);
+        let middle = errors[errors.len() / 2];
+        let mut apart: Vec<f64> = errors.iter().map(|e| (e - middle).abs()).collect();
+        apart.sort_by(f64::total_cmp);
+        apart[apart.len() / 2] / 1e6
+    };
+    assert!(error(&kept) > 5.0, "{}", error(&kept));
+    assert!(error(&settled) < 5.0, "{}", error(&settled));
 }
 
 #[test]
@@ -197,6 +236,7 @@ fn drops_are_told_apart() {
         destination: HostId(1),
         key: 0,
         bytes: 1500,
+        after: None,
     };
     let log = PacketLog {
         sent: vec![sent; 5],
@@ -225,6 +265,9 @@ fn what_cannot_be_replayed_is_an_error() {
     let packet = Offered {
         number: 0,
         at: Time(5),
+        earliest: Time(5),
+        latest: Time(5),
+        after: None,
         source: HostId(0),
         destination: HostId(1),
         key: 0,
@@ -237,12 +280,25 @@ fn what_cannot_be_replayed_is_an_error() {
         ..packet
     };
     assert_eq!(try_with(&[elsewhere]), Err(ReplayError::NoSuchHost(0)));
-    let earlier = Offered {
-        number: 1,
-        at: Time(4),
+    let unnumbered = Offered {
+        number: 2,
         ..packet
     };
-    assert_eq!(try_with(&[packet, earlier]), Err(ReplayError::Order(1)));
+    let error = Err(ReplayError::Numbers(2));
+    assert_eq!(try_with(&[packet, unnumbered]), error);
+    let after_nothing = Offered {
+        after: Some(1),
+        ..packet
+    };
+    let error = Err(ReplayError::Numbers(0));
+    assert_eq!(try_with(&[after_nothing]), error);
+    let settling = settled(
+        &scenario.network(),
+        vec![after_nothing],
+        Span::ZERO,
+        NO_MARGIN,
+    );
+    assert_eq!(settling, Err(ReplayError::Numbers(0)));
     let detour = self::scenario("buffer = \"40 packets\"\ndetour = true");
     let result = replay(&detour.network(), &[packet], NO_MARGIN);
     assert_eq!(result, Err(ReplayError::Detour(0)));

@@ -61,6 +61,8 @@ pub enum Command {
     Overhead(Overhead),
     /// Run a scenario in the packet-level simulator
     Sim(Sim),
+    /// The queues of switches, from the packets of hosts: who filled them, where packets were dropped
+    Queues(Box<crate::queues::Queues>),
     /// Networks to command: in real time, in virtual time, in a guest kernel
     #[command(subcommand)]
     Lab(Lab),

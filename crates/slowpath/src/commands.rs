@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
-use crate::{agent, lab, overhead, recording, replay, report, series, sim, trace, up, watch, why};
+use crate::{agent, lab, overhead, queues, recording, replay, report, series, sim, trace, up, watch, why};
 use clap::Parser;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -41,6 +41,7 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Overhead(args) => run_overhead(&args),
         Command::Trace(args) => trace::run(&args, Paint::for_stdout(), &mut stdout().lock()),
         Command::Sim(args) => run_sim(args),
+        Command::Queues(args) => queues::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Replay(args) => replay::run(&args),
         Command::Recording(args) => {

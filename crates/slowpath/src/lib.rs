@@ -37,6 +37,7 @@ pub mod manual;
 pub mod netns;
 pub mod overhead;
 pub mod progress;
+pub mod queues;
 pub mod recording;
 pub mod render;
 pub mod replay;

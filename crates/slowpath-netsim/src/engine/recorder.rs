@@ -17,12 +17,24 @@ pub(super) fn stretch_shift(until: Time) -> u32 {
     u64::BITS - most.leading_zeros()
 }
 
+/// An end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Sender,
+    Receiver,
+}
+
 /// Packets by the place of their bodies, which others take after them.
 pub(super) struct PacketRecords {
     pub log: PacketLog,
     /// By the number of the queue: how many have left.
     left: Vec<u32>,
     numbers: Vec<u32>,
+    /// The same: what each was sent after.
+    causes: Vec<Option<u32>>,
+    /// By the place of the connection: the packet whose arrival was handled last by the
+    /// sender, and by the receiver.
+    handled: Vec<[Option<u32>; 2]>,
     /// The number of the first link that begins at a switch.
     first_link: u32,
 }
@@ -37,8 +49,20 @@ impl PacketRecords {
             },
             left: vec![0; queues],
             numbers: Vec::new(),
+            causes: Vec::new(),
+            handled: Vec::new(),
             first_link,
         }
+    }
+
+    /// TCP at an end of the connection in that place made a packet.
+    pub fn made(&mut self, connection: u32, end: End, body: u32) {
+        let place = body as usize;
+        if place >= self.causes.len() {
+            self.causes.resize(place + 1, None);
+        }
+        let handled = self.handled.get(connection as usize);
+        self.causes[place] = handled.and_then(|ends| ends[end as usize]);
     }
 
     pub fn sent(&mut self, body: u32, packet: SentPacket) {
@@ -47,7 +71,18 @@ impl PacketRecords {
             self.numbers.resize(place + 1, 0);
         }
         self.numbers[place] = self.log.sent.len() as u32;
-        self.log.sent.push(packet);
+        let after = self.causes.get(place).copied().flatten();
+        self.log.sent.push(SentPacket { after, ..packet });
+    }
+
+    /// An end of a connection handles the packet with that body; without one, a timer or the
+    /// application.
+    pub fn handles(&mut self, connection: u32, end: End, body: Option<u32>) {
+        let place = connection as usize;
+        if place >= self.handled.len() {
+            self.handled.resize(place + 1, [None; 2]);
+        }
+        self.handled[place][end as usize] = body.map(|body| self.numbers[body as usize]);
     }
 
     fn joined(&mut self, link: u32, body: u32) {

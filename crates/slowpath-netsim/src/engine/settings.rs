@@ -131,7 +131,7 @@ pub struct Settings {
     pub max_queue_samples: usize,
     /// Whether flows say their path.
     pub paths: bool,
-    /// Whether every packet and every queue that it joins is written down: 24 bytes a packet
+    /// Whether every packet and every queue that it joins is written down: 32 bytes a packet
     /// and 8 a queue, and some time.
     pub packets: bool,
     /// How often the congestion windows of flows that are not done are written down.

@@ -17,6 +17,10 @@ pub struct SentPacket {
     pub key: u32,
     /// Its length on the wire.
     pub bytes: u16,
+    /// The packet, an index of [`PacketLog::sent`], whose arrival was the last thing that
+    /// happened at this end of its connection before TCP handed this one down; `None` where
+    /// that was a timer or the application. What a recorder of handlers knows.
+    pub after: Option<u32>,
 }
 
 /// A packet that joined a queue.

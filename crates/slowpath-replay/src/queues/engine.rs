@@ -16,8 +16,16 @@ use std::collections::{BinaryHeap, VecDeque};
 pub struct Offered {
     /// The caller's.
     pub number: u32,
-    /// When its first bit leaves the host, if the line is free.
+    /// When its first bit most likely left the host. It leaves then, or when the host's line
+    /// is free.
     pub at: Time,
+    /// It left not before this by its host's clock.
+    pub earliest: Time,
+    /// Nor after this.
+    pub latest: Time,
+    /// The packet whose arrival was the last thing that happened at its end of the connection
+    /// before TCP made it; `None` if that was the application or a timer, or is not known.
+    pub after: Option<u32>,
     /// From.
     pub source: HostId,
     /// To.
@@ -49,6 +57,36 @@ impl Default for Margin {
     }
 }
 
+/// What a dropped packet found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The queue's number.
+    pub queue: u32,
+    /// How many packets had joined it.
+    pub joined: u32,
+    /// How many of them had left.
+    pub left: u32,
+    /// Bytes that waited there.
+    pub bytes: u64,
+    /// Bytes that waited in the whole switch.
+    pub used: u64,
+}
+
+/// A queue after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// When.
+    pub at: Time,
+    /// The queue's number.
+    pub queue: u32,
+    /// Packets that wait.
+    pub packets: u32,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that wait in the whole switch.
+    pub used: u64,
+}
+
 /// What became of the packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -58,8 +96,17 @@ pub struct Outcome {
     pub queues: Vec<Vec<Joined>>,
     /// Where lost packets were dropped.
     pub dropped: Vec<DropPlace>,
+    /// What each of these found there.
+    pub found: Vec<Found>,
+    /// Every change of every queue, in the order of time, if it is asked for.
+    pub levels: Vec<Level>,
     /// Lost packets that found no full queue.
     pub arrived: u64,
+    /// By number: when its first bit left its host.
+    pub sent: Vec<Time>,
+    /// By number: when its last bit came to the host that it was for; `Time::MAX` if it did
+    /// not.
+    pub reached: Vec<Time>,
 }
 
 /// Why nothing was replayed.
@@ -71,9 +118,10 @@ pub enum ReplayError {
     /// A packet of a host, or to one, that is not there.
     #[error("replaying queues: packet {0} names a host that is not in the network")]
     NoSuchHost(u32),
-    /// The packets do not come in the order of their moments.
-    #[error("replaying queues: packet {0} comes after one that was sent later")]
-    Order(u32),
+    /// Packets are not numbered from 0 through, or one was sent after a packet that is not
+    /// there.
+    #[error("replaying queues: packets are not numbered through at {0}")]
+    Numbers(u32),
     /// Switches that detour have no queue that a packet belongs to.
     #[error("replaying queues: switch {0} detours packets; only drop-tail queues can be replayed")]
     Detour(u32),
@@ -119,18 +167,41 @@ struct Queue {
 struct Notes<'a> {
     /// The switch's.
     queues: &'a mut [Queue],
+    /// The number of the first of them.
+    first: usize,
+    /// Bytes in all of them.
+    used: &'a mut u64,
+    levels: Option<&'a mut Vec<Level>>,
+}
+
+impl Notes<'_> {
+    fn changed(&mut self, at: Time, port: PortId, depth: Depth) {
+        if let Some(levels) = &mut self.levels {
+            levels.push(Level {
+                at,
+                queue: (self.first + usize::from(port.0)) as u32,
+                packets: depth.packets,
+                bytes: depth.bytes,
+                used: *self.used,
+            });
+        }
+    }
 }
 
 impl Observer<Tagged> for Notes<'_> {
-    fn enqueued(&mut self, _: Time, port: PortId, packet: &Tagged, _: Depth) {
+    fn enqueued(&mut self, at: Time, port: PortId, packet: &Tagged, depth: Depth) {
         let queue = &mut self.queues[usize::from(port.0)];
         queue.joined.push(Joined {
             packet: packet.number,
             left: queue.left,
         });
+        *self.used += u64::from(packet.bytes);
+        self.changed(at, port, depth);
     }
-    fn dequeued(&mut self, _: Time, port: PortId, _: &Tagged, _: Depth) {
+    fn dequeued(&mut self, at: Time, port: PortId, packet: &Tagged, depth: Depth) {
         self.queues[usize::from(port.0)].left += 1;
+        *self.used = self.used.saturating_sub(packet.bytes.into());
+        self.changed(at, port, depth);
     }
 }
 
@@ -138,6 +209,7 @@ struct Router {
     switch: Switch<Tagged>,
     /// The number of its first queue.
     first: usize,
+    used: u64,
     limits: Vec<Limit>,
     shared: Option<Shared>,
 }
@@ -193,7 +265,7 @@ enum Event {
     Arrival(u32),
 }
 
-struct Replay<'a> {
+struct Replay {
     routers: Vec<Router>,
     queues: Vec<Queue>,
     /// By the number of the host, then by that of the queue.
@@ -203,10 +275,12 @@ struct Replay<'a> {
     places: Vec<(u32, PortId)>,
     due: BinaryHeap<Reverse<(Time, Event)>>,
     margin: Margin,
-    outcome: &'a mut Outcome,
+    watch: bool,
+    outcome: Outcome,
 }
 
-/// Sends the packets, which come in the order of their moments, through the network.
+/// Sends the packets, of which each connection's come in the order in which they were sent,
+/// through the network.
 ///
 /// # Errors
 /// The network or a packet is impossible.
@@ -215,30 +289,47 @@ pub fn replay(
     packets: &[Offered],
     margin: Margin,
 ) -> Result<Outcome, ReplayError> {
-    let mut outcome = Outcome::default();
-    let mut replay = Replay::new(network, margin, &mut outcome)?;
+    replay_with(network, packets, margin, false)
+}
+
+/// The same with [`Outcome::levels`].
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_watched(
+    network: &Network,
+    packets: &[Offered],
+    margin: Margin,
+) -> Result<Outcome, ReplayError> {
+    replay_with(network, packets, margin, true)
+}
+
+fn replay_with(
+    network: &Network,
+    packets: &[Offered],
+    margin: Margin,
+    watch: bool,
+) -> Result<Outcome, ReplayError> {
+    check(network, packets)?;
     let hosts = network.topology.hosts();
+    let mut replay = Replay::new(network, packets.len(), margin)?;
+    replay.watch = watch;
     let mut lines: Vec<_> = (hosts.iter())
         .map(|host| Line::new(host.port.options.rate, host.port.options.delay))
         .collect();
-    let mut last = Time::ZERO;
-    for packet in packets {
-        let source = packet.source.0 as usize;
-        if source >= hosts.len() || packet.destination.0 as usize >= hosts.len() {
-            return Err(ReplayError::NoSuchHost(packet.number));
-        }
-        if packet.at < last {
-            return Err(ReplayError::Order(packet.number));
-        }
-        last = packet.at;
+    let mut order: Vec<u32> = (0..packets.len() as u32).collect();
+    order.sort_by_key(|number| packets[*number as usize].at);
+    for number in order {
+        let packet = &packets[number as usize];
         replay.advance(packet.at);
         // Two packets of a host that an error in their times brought too close follow
         // each other.
-        let line = &mut lines[source];
+        let line = &mut lines[packet.source.0 as usize];
         let start = packet.at.max(line.free_at());
         let arrival = line.send(start, packet.bytes.into()) + line.propagation();
+        replay.outcome.sent[number as usize] = start;
         let tagged = Tagged {
-            number: packet.number,
+            number,
             key: packet.key,
             to: packet.destination.0,
             bytes: packet.bytes,
@@ -249,36 +340,51 @@ pub fn replay(
     }
     replay.advance(Time::MAX);
     let queues = std::mem::take(&mut replay.queues);
-    outcome.queues = queues.into_iter().map(|queue| queue.joined).collect();
-    Ok(outcome)
+    replay.outcome.queues = queues.into_iter().map(|queue| queue.joined).collect();
+    Ok(replay.outcome)
 }
 
-impl<'a> Replay<'a> {
-    fn new(
-        network: &Network,
-        margin: Margin,
-        outcome: &'a mut Outcome,
-    ) -> Result<Self, ReplayError> {
-        let topology = &network.topology;
-        // The same switches, without bounds: who is dropped is decided here.
-        let unbounded = |config: &SwitchConfig| {
-            let mut config = config.clone();
-            for port in &mut config.ports {
-                port.limit = Limit::default();
-                port.marking = None;
-            }
-            config.shared = None;
-            config.classes = 1;
-            config
-        };
-        if let Some(switch) = network.switches.iter().position(|s| s.detour.is_some()) {
-            return Err(ReplayError::Detour(switch as u32));
+/// Whether all packets name hosts and packets that are there.
+pub(super) fn check(network: &Network, packets: &[Offered]) -> Result<(), ReplayError> {
+    let hosts = network.topology.hosts().len();
+    for (at, packet) in packets.iter().enumerate() {
+        let (from, to) = (packet.source.0 as usize, packet.destination.0 as usize);
+        if from >= hosts || to >= hosts {
+            return Err(ReplayError::NoSuchHost(packet.number));
         }
-        let boundless = Network {
-            topology: topology.clone(),
-            switches: network.switches.iter().map(unbounded).collect(),
-        };
-        let switches = boundless.build().map_err(ReplayError::Network)?;
+        let known = |number: u32| (number as usize) < packets.len();
+        if packet.number as usize != at || !packet.after.is_none_or(known) {
+            return Err(ReplayError::Numbers(packet.number));
+        }
+    }
+    Ok(())
+}
+
+/// The switches without bounds: who is dropped is decided here.
+pub(super) fn boundless(network: &Network) -> Result<Network, ReplayError> {
+    let unbounded = |config: &SwitchConfig| {
+        let mut config = config.clone();
+        for port in &mut config.ports {
+            port.limit = Limit::default();
+            port.marking = None;
+        }
+        config.shared = None;
+        config.classes = 1;
+        config
+    };
+    if let Some(switch) = network.switches.iter().position(|s| s.detour.is_some()) {
+        return Err(ReplayError::Detour(switch as u32));
+    }
+    Ok(Network {
+        topology: network.topology.clone(),
+        switches: network.switches.iter().map(unbounded).collect(),
+    })
+}
+
+impl Replay {
+    fn new(network: &Network, packets: usize, margin: Margin) -> Result<Self, ReplayError> {
+        let topology = &network.topology;
+        let switches = boundless(network)?.build().map_err(ReplayError::Network)?;
         let wire = |port: &slowpath_netsim::topology::Port| Wire {
             to: port.peer,
             port: PortId(port.peer_port),
@@ -293,6 +399,7 @@ impl<'a> Replay<'a> {
             routers.push(Router {
                 switch,
                 first: places.len(),
+                used: 0,
                 limits: config.ports.iter().map(|port| port.limit).collect(),
                 shared: config.shared,
             });
@@ -313,7 +420,12 @@ impl<'a> Replay<'a> {
             places,
             due: BinaryHeap::new(),
             margin,
-            outcome,
+            watch: false,
+            outcome: Outcome {
+                sent: vec![Time::MAX; packets],
+                reached: vec![Time::MAX; packets],
+                ..Outcome::default()
+            },
         })
     }
 
@@ -345,11 +457,17 @@ impl<'a> Replay<'a> {
                     }
                     match to {
                         Node::Switch(switch) => self.forward(at, switch, port, packet),
-                        Node::Host(_) => self.outcome.arrived += u64::from(packet.lost),
+                        Node::Host(_) => self.reach(at, packet),
                     }
                 }
             }
         }
+    }
+
+    /// A packet came to its host.
+    fn reach(&mut self, now: Time, packet: Tagged) {
+        self.outcome.arrived += u64::from(packet.lost);
+        self.outcome.reached[packet.number as usize] = now;
     }
 
     /// Lets a queue start what is due.
@@ -359,6 +477,9 @@ impl<'a> Replay<'a> {
         let ports = router.switch.ports();
         let mut notes = Notes {
             queues: &mut self.queues[router.first..router.first + ports],
+            first: router.first,
+            used: &mut router.used,
+            levels: self.watch.then_some(&mut self.outcome.levels),
         };
         if let Some(departure) = router.switch.transmit(now, port, &mut notes) {
             if let Some(next) = departure.next {
@@ -376,6 +497,14 @@ impl<'a> Replay<'a> {
             && let Some(port) = route
             && router.is_full(port, &packet, self.margin)
         {
+            let queue = router.first + usize::from(port.0);
+            self.outcome.found.push(Found {
+                queue: queue as u32,
+                joined: self.queues[queue].joined.len() as u32,
+                left: self.queues[queue].left,
+                bytes: router.switch.depth(port).bytes,
+                used: router.used,
+            });
             self.outcome.dropped.push(DropPlace {
                 packet: packet.number,
                 at: now,
@@ -388,6 +517,9 @@ impl<'a> Replay<'a> {
         let first = router.first;
         let mut notes = Notes {
             queues: &mut self.queues[first..first + ports],
+            first,
+            used: &mut router.used,
+            levels: self.watch.then_some(&mut self.outcome.levels),
         };
         match router.switch.pass(now, by, packet, &mut notes) {
             Passed::Left { departure, queued } => {
@@ -401,12 +533,15 @@ impl<'a> Replay<'a> {
                 }
             }
             // No route, or too many hops: lost for another reason.
-            Passed::Dropped { packet, .. } => self.outcome.dropped.push(DropPlace {
-                packet: packet.number,
-                at: now,
-                switch: SwitchId(number),
-                port: route,
-            }),
+            Passed::Dropped { packet, .. } => {
+                self.outcome.found.push(Found::default());
+                self.outcome.dropped.push(DropPlace {
+                    packet: packet.number,
+                    at: now,
+                    switch: SwitchId(number),
+                    port: None,
+                });
+            }
         }
     }
 }

@@ -14,10 +14,14 @@
 //!    queue that it joins. One that was lost is dropped at the first queue on its way whose
 //!    room was, but for [`Margin`], used up; if there is none it arrives, and is counted.
 
+mod clocks;
 mod compare;
 mod engine;
+pub mod findings;
 mod sampled;
+mod settle;
 
 pub use compare::{Difference, DropErrors, compare};
-pub use engine::{Margin, Offered, Outcome, ReplayError, replay};
+pub use engine::{Found, Level, Margin, Offered, Outcome, ReplayError, replay, replay_watched};
 pub use sampled::{Sampled, sampled};
+pub use settle::settled;

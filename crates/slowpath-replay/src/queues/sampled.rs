@@ -14,7 +14,7 @@ const PICOS: u64 = 1_000;
 /// What was kept of a run.
 #[derive(Clone, Debug)]
 pub struct Sampled {
-    /// Every packet, in the order of its inferred moment; [`Offered::number`] is its place in
+    /// Every packet by the clock of its host; [`Offered::number`] is its place here and in
     /// the run's log.
     pub packets: Vec<Offered>,
     /// Samples that were taken.
@@ -43,7 +43,8 @@ pub fn sampled(
         let key = (packet.source.0, packet.key);
         streams.entry(key).or_default().push(number as u32);
     }
-    let mut packets: Vec<Offered> = Vec::with_capacity(log.sent.len());
+    let threshold_span = Span::from_nanos(threshold.into());
+    let mut packets: Vec<Option<Offered>> = vec![None; log.sent.len()];
     let mut samples = 0;
     for ((host, _), numbers) in streams {
         let ahead = match clocks {
@@ -63,9 +64,17 @@ pub fn sampled(
                 current += 1;
             }
             let sent = &log.sent[number as usize];
-            packets.push(Offered {
+            let at = Time(kept[current].infer(index).saturating_mul(PICOS));
+            let unknown = match kept[current].index == index {
+                true => Span::ZERO,
+                false => threshold_span,
+            };
+            packets[number as usize] = Some(Offered {
                 number,
-                at: Time(kept[current].infer(index).saturating_mul(PICOS)),
+                at,
+                earliest: Time(at.0.saturating_sub(unknown.0)),
+                latest: at + unknown,
+                after: sent.after,
                 source: sent.source,
                 destination: sent.destination,
                 key: sent.key,
@@ -74,36 +83,38 @@ pub fn sampled(
             });
         }
     }
+    let mut packets: Vec<Offered> = packets.into_iter().flatten().collect();
     packets.sort_unstable_by_key(|packet| (packet.source, packet.at, packet.number));
     for host in packets.chunk_by_mut(|a, b| a.source == b.source) {
         let rate = network.topology.hosts()[host[0].source.0 as usize]
             .port
             .options
             .rate;
-        centre(host, rate, Span::from_nanos(threshold.into()));
+        centre(host, rate);
     }
-    packets.sort_unstable_by_key(|packet| (packet.at, packet.number));
+    packets.sort_unstable_by_key(|packet| packet.number);
     Sampled { packets, samples }
 }
 
 /// Moves the packets of one host, in the order of their inferred moments, to the middle of
-/// what is possible: each was sent within the threshold of its moment, none before the one
+/// what is possible: each was sent within its bounds, none before the one
 /// before it had left. The earliest moments that keep both follow from the first packet on,
 /// the latest from the last one back; the true one lies between them, if the order is right.
-fn centre(packets: &mut [Offered], rate: Rate, threshold: Span) {
+fn centre(packets: &mut [Offered], rate: Rate) {
     let mut line = Line::new(rate, Span::ZERO);
     let mut takes = Vec::with_capacity(packets.len());
     let mut earliest = Vec::with_capacity(packets.len());
     for packet in packets.iter() {
-        let start = Time(packet.at.0.saturating_sub(threshold.0)).max(line.free_at());
+        let start = packet.earliest.max(line.free_at());
         takes.push(line.send(start, packet.bytes.into()) - start);
         earliest.push(start);
     }
     let mut next = Time::MAX;
     for ((packet, takes), earliest) in packets.iter_mut().zip(takes).zip(earliest).rev() {
         let before_next = Time(next.0.saturating_sub(takes.0));
-        let latest = Time(packet.at.0.saturating_add(threshold.0)).min(before_next);
+        let latest = packet.latest.min(before_next);
         next = latest;
-        packet.at = Time(earliest.0.midpoint(latest.0));
+        let middle = Time(earliest.0.midpoint(latest.0));
+        packet.at = middle.max(packet.earliest).min(packet.latest);
     }
 }

@@ -82,6 +82,7 @@ pub(crate) fn write(
     let summary = summary::summary(&loaded.name, scenario, results, &queues);
     if let Some(directory) = &options.tables {
         let about = tables::About {
+            family: "sim",
             name: &loaded.name,
             text: &loaded.text,
             seed: scenario.seed,

@@ -52,6 +52,8 @@ pub enum TableError {
 /// What every file says of itself.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
+    /// What kind of results: begins the tables' names.
+    pub family: &'a str,
     /// The scenario file's name.
     pub name: &'a str,
     /// The scenario's text, as it was run.
@@ -61,7 +63,7 @@ pub struct About<'a> {
 }
 
 /// A value of a row.
-enum Value<'a> {
+pub(crate) enum Value<'a> {
     Null,
     Int(u64),
     Text(&'a str),
@@ -80,7 +82,7 @@ enum Column {
 }
 
 /// The columns of a table: name, and whether it is a number.
-type Columns = &'static [(&'static str, bool)];
+pub(crate) type Columns = &'static [(&'static str, bool)];
 const NUMBER: bool = true;
 const TEXT: bool = false;
 
@@ -142,7 +144,7 @@ pub const EVENTS: Columns = &[
 pub const COUNTS: Columns = &[("workload", TEXT), ("what", TEXT), ("count", NUMBER)];
 
 /// A file in the making.
-struct Table {
+pub(crate) struct Table {
     writer: ArrowWriter<File>,
     schema: Arc<Schema>,
     columns: Vec<Column>,
@@ -150,7 +152,7 @@ struct Table {
 }
 
 impl Table {
-    fn create(
+    pub(crate) fn create(
         directory: &Path,
         table: &str,
         columns: Columns,
@@ -192,7 +194,10 @@ impl Table {
         encode().map_err(|error| TableError::Write { path, error })
     }
 
-    fn row<const N: usize>(&mut self, values: [Value<'_>; N]) -> Result<(), ParquetError> {
+    pub(crate) fn row<const N: usize>(
+        &mut self,
+        values: [Value<'_>; N],
+    ) -> Result<(), ParquetError> {
         for (column, value) in self.columns.iter_mut().zip(values) {
             match column {
                 Column::Int(builder) => builder.append_option(match value {
@@ -231,7 +236,7 @@ fn properties(table: &str, about: About<'_>) -> Result<WriterProperties, Parquet
     let pairs = [
         ("slowpath.schema_version", SCHEMA_VERSION.to_string()),
         ("slowpath.producer", producer.clone()),
-        ("slowpath.table", format!("sim.{table}")),
+        ("slowpath.table", format!("{}.{table}", about.family)),
         ("slowpath.scenario_name", about.name.to_owned()),
         ("slowpath.scenario", about.text.to_owned()),
         ("slowpath.seed", about.seed.to_string()),

@@ -4,13 +4,14 @@
 use super::{Simulation, config_of};
 use crate::engine::network::SwitchId;
 use crate::engine::packet::{Body, Content, Hop};
+use crate::engine::recorder::End;
 use crate::engine::settings::{
     Application, DATAGRAM_HEADER, FlowSpec, Query, SimulationError, Transport,
 };
 use crate::engine::timers::Timer;
 use crate::results::QueryRecord;
 use crate::tcp::{Ack, Ecn, OVERHEAD};
-use crate::topology::Node as End;
+use crate::topology::Node;
 use slowpath_switch::{PortId, Time};
 
 impl Simulation {
@@ -22,6 +23,11 @@ impl Simulation {
         let (body, blocks) = self.bodies.remove(hop.body);
         self.note_detour(&hop, &body);
         let at = body.connection;
+        let end = match body.is_segment() {
+            true => End::Receiver,
+            false => End::Sender,
+        };
+        self.note_handler(at, end, Some(hop.body));
         let connection = &mut self.connections.places[at as usize];
         match body.content(blocks) {
             Content::Datagram(len) => {
@@ -133,6 +139,9 @@ impl Simulation {
     #[inline]
     pub(super) fn acknowledge(&mut self, host: u32, at: u32, ack: &Ack) {
         let body = self.bodies.insert_ack(at, ack);
+        if let Some(packets) = &mut self.records.packets {
+            packets.made(at, End::Receiver, body);
+        }
         let connection = &mut self.connections.places[at as usize];
         connection.in_network += 1;
         let config = config_of(&self.settings.tcp, connection);
@@ -195,6 +204,7 @@ impl Simulation {
                 connection.send_timer = Time::MAX;
                 if connection.sender.deadline().is_some_and(|due| due <= at) {
                     connection.sender.on_deadline(config, at);
+                    self.note_handler(number, End::Sender, None);
                 } else if config.kernel_tick.is_some() {
                     // Linux's timer was moved: nothing happens now.
                     self.arm_send(number);
@@ -207,6 +217,7 @@ impl Simulation {
                 let host = connection.destination.0;
                 match connection.receiver.on_deadline(config, at) {
                     Some(ack) => {
+                        self.note_handler(number, End::Receiver, None);
                         self.acknowledge(host, number, &ack);
                         self.kick(host);
                     }
@@ -278,8 +289,17 @@ impl Simulation {
         Ok(())
     }
 
+    /// What an end of a connection does next is because of that packet, or of none.
+    #[inline]
+    fn note_handler(&mut self, at: u32, end: End, packet: Option<u32>) {
+        if let Some(packets) = &mut self.records.packets {
+            packets.handles(at, end, packet);
+        }
+    }
+
     /// The application writes what it writes at a time.
     pub(super) fn write(&mut self, at: u32) {
+        self.note_handler(at, End::Sender, None);
         let connection = &mut self.connections.places[at as usize];
         let config = config_of(&self.settings.tcp, connection);
         let bytes = match connection.application {
@@ -329,7 +349,7 @@ impl Simulation {
         let topology = &self.network.topology;
         let mut next = topology.hosts()[connection.source.0 as usize].port.peer;
         // As long as the network at most: routes are shortest paths.
-        while let End::Switch(node) = next
+        while let Node::Switch(node) = next
             && path.len() <= self.nodes.len()
         {
             let switch = &self.nodes[node as usize].switch;

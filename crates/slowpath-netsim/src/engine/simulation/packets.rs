@@ -5,7 +5,7 @@ use super::{CatchUp, HOST, NANOSECOND, Simulation, config_of};
 use crate::engine::HostId;
 use crate::engine::flying::Flying;
 use crate::engine::packet::{Body, Hop};
-use crate::engine::recorder::Recorder;
+use crate::engine::recorder::{End, Recorder};
 use crate::engine::timers::Timer;
 use crate::results::SentPacket;
 use crate::tcp::Ecn;
@@ -217,6 +217,7 @@ impl Simulation {
                     destination: HostId(hop.to),
                     key: hop.key,
                     bytes: hop.bytes,
+                    after: None,
                 };
                 packets.sent(hop.body, packet);
             }
@@ -277,6 +278,9 @@ impl Simulation {
         let segment = segment?;
         connection.in_network += 1;
         let body = self.bodies.insert(Body::segment(at, &segment));
+        if let Some(packets) = &mut self.records.packets {
+            packets.made(at, End::Sender, body);
+        }
         // Checked with the configuration: payload and header fit 16 bits.
         let bytes = if segment.syn {
             config.syn_bytes()

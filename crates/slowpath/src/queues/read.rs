@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Captures of hosts, matched: which packets left which host when, and which of them arrived.
+//!
+//! What enters: a folder of captures, one a host or several hosts' interfaces in one, and who
+//! the hosts are. What leaves: every packet that a host sent ([`Sent`]). A packet that its
+//! receiver's capture does not have was lost; where that capture ends before it could have
+//! come, or is not there, that is not known, and it counts as arrived.
+
+use crate::failure::Failure;
+use slowpath_netsim::topology::Topology;
+use slowpath_trace::decode::Link;
+use slowpath_trace::read::open;
+use slowpath_trace::segment::Endpoint;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+/// More packets are a mistake in the folder.
+const MOST: usize = 200_000_000;
+/// Bytes of an Ethernet header, which switches' buffers do not count here.
+const ETHERNET: u32 = 14;
+/// A packet that was sent so shortly before its receiver's capture ends may be under way.
+const UNDER_WAY_NS: i64 = 2_000_000;
+
+/// A packet that a host sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When, by its host's clock: nanoseconds since 1970.
+    pub at: i64,
+    /// Numbers of hosts.
+    pub source: u32,
+    pub destination: u32,
+    pub from: Endpoint,
+    pub to: Endpoint,
+    /// From the IP header on.
+    pub bytes: u32,
+    pub lost: bool,
+    /// The packet of the same connection that its host received last before it.
+    pub after: Option<u32>,
+}
+
+/// What captures say.
+#[derive(Debug, Default)]
+pub struct Captures {
+    /// In the order of hosts, of each in the order of its capture.
+    pub sent: Vec<Sent>,
+    pub files: u64,
+    /// Packets from or to an address that no host of the topology has.
+    pub elsewhere: u64,
+    /// Packets that were received and that nobody sent.
+    pub unmatched: u64,
+    /// Packets that may have been lost or not.
+    pub unknown: u64,
+    /// Hosts without a capture.
+    pub without: Vec<String>,
+}
+
+/// What makes a packet the same at both ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Identity {
+    from: Endpoint,
+    to: Endpoint,
+    sequence: u32,
+    acknowledgement: u32,
+    flags: u16,
+    window: u16,
+    length: u32,
+    id: Option<u16>,
+}
+
+struct Seen {
+    at: i64,
+    identity: Identity,
+    bytes: u32,
+}
+
+fn unreadable(file: &Path, reason: impl std::fmt::Display) -> Failure {
+    Failure::Usage(format!("cannot read {}: {reason}", file.display()))
+}
+
+/// The captures of a folder, by name.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error| unreadable(folder, error);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let known = path.extension().and_then(|extension| extension.to_str());
+        if matches!(known, Some("pcap" | "pcapng")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        let reason = "there is no .pcap or .pcapng file in it; `slowpath lab virtual --out DIR` \
+                      and `slowpath replay` write some";
+        return Err(unreadable(folder, reason));
+    }
+    Ok(files)
+}
+
+/// As the laboratory names files: a slash cannot be in a name.
+fn host_called(name: &str, topology: &Topology) -> Option<u32> {
+    let is = |host: &slowpath_netsim::topology::Host| host.name.replace('/', "_") == name;
+    let exact = topology.hosts().iter().position(|host| host.name == name);
+    let found = exact.or_else(|| topology.hosts().iter().position(is))?;
+    u32::try_from(found).ok()
+}
+
+/// The addresses that hosts have in the laboratory.
+fn laboratory(host: u32) -> IpAddr {
+    let (row, place) = (host / 250 % 250, host % 250 + 1);
+    IpAddr::V4(Ipv4Addr::new(10, 0, row as u8, place as u8))
+}
+
+/// Reads a folder's captures. `addresses` says who has which address where that does not
+/// follow from the captures.
+///
+/// # Errors
+/// A file is no capture, or it is not clear which host's it is.
+pub fn read(
+    folder: &Path,
+    topology: &Topology,
+    addresses: &BTreeMap<IpAddr, u32>,
+) -> Result<Captures, Failure> {
+    let mut captures = Captures::default();
+    let mut seen: BTreeMap<u32, Vec<Seen>> = BTreeMap::new();
+    let mut total = 0usize;
+    for file in files(folder)? {
+        captures.files += 1;
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let by_file = host_called(&stem, topology);
+        let mut capture = open(&file).map_err(|error| unreadable(&file, error))?;
+        let mut by_interface: HashMap<u32, u32> = HashMap::new();
+        loop {
+            let packet = match capture.next() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => break,
+                Err(error) => return Err(unreadable(&file, error)),
+            };
+            let Ok(segment) = packet.segment() else {
+                continue;
+            };
+            let number = packet.interface();
+            let header = match packet.link() {
+                Link::Ethernet => ETHERNET,
+                _ => 0,
+            };
+            let one = Seen {
+                at: segment.time.0,
+                bytes: packet.wire_length().saturating_sub(header),
+                identity: Identity {
+                    from: segment.source,
+                    to: segment.destination,
+                    sequence: segment.sequence,
+                    acknowledgement: segment.acknowledgement,
+                    flags: segment.flags.0,
+                    window: segment.window,
+                    length: segment.length,
+                    id: segment.ip_id,
+                },
+            };
+            let host = match by_interface.get(&number) {
+                Some(host) => *host,
+                None => {
+                    let interface = capture.notes().interfaces.get(number as usize);
+                    let name = interface.and_then(|interface| interface.name.as_deref());
+                    let named = name.and_then(|name| host_called(name, topology));
+                    let host = named.or(by_file).ok_or_else(|| {
+                        let reason = format!(
+                            "no host of the topology is called '{stem}', nor is its interface: \
+                             name the file after its host"
+                        );
+                        unreadable(&file, reason)
+                    })?;
+                    by_interface.insert(number, host);
+                    host
+                }
+            };
+            total += 1;
+            if total > MOST {
+                return Err(unreadable(
+                    &file,
+                    format!("more than {MOST} packets in all"),
+                ));
+            }
+            seen.entry(host).or_default().push(one);
+        }
+    }
+    let owners = owners(&seen, topology, addresses)?;
+    captures.without = (0..)
+        .zip(topology.hosts())
+        .filter(|(number, _)| !seen.contains_key(number))
+        .map(|(_, host)| host.name.clone())
+        .collect();
+    matched(&seen, &owners, &mut captures);
+    Ok(captures)
+}
+
+/// Who has which address: what was said, otherwise the only address that is in every packet
+/// of a host's capture.
+fn owners(
+    seen: &BTreeMap<u32, Vec<Seen>>,
+    topology: &Topology,
+    said: &BTreeMap<IpAddr, u32>,
+) -> Result<HashMap<IpAddr, u32>, Failure> {
+    let mut owners: HashMap<IpAddr, u32> = said.iter().map(|(a, host)| (*a, *host)).collect();
+    let told: BTreeSet<u32> = said.values().copied().collect();
+    let mut open: BTreeMap<u32, BTreeSet<IpAddr>> = BTreeMap::new();
+    for (host, packets) in seen.iter().filter(|(host, _)| !told.contains(host)) {
+        let ends = |one: &Seen| [one.identity.from.address, one.identity.to.address];
+        let mut own: BTreeSet<IpAddr> = packets.first().map(ends).into_iter().flatten().collect();
+        for packet in packets {
+            let ends = ends(packet);
+            own.retain(|address| ends.contains(address));
+        }
+        open.insert(*host, own);
+    }
+    while !open.is_empty() {
+        let taken = |own: &mut BTreeSet<IpAddr>, owners: &HashMap<IpAddr, u32>| {
+            own.retain(|address| !owners.contains_key(address));
+        };
+        for own in open.values_mut() {
+            taken(own, &owners);
+        }
+        let next = open.iter().find(|(_, own)| own.len() == 1);
+        let next = next.or_else(|| {
+            open.iter()
+                .find(|(host, own)| own.contains(&laboratory(**host)))
+        });
+        let Some((&host, own)) = next else {
+            let host = open.keys().next().copied().unwrap_or(0);
+            let name = &topology.hosts()[host as usize].name;
+            return Err(Failure::Usage(format!(
+                "cannot tell which address of the capture of '{name}' is its own: \
+                 say --address {name}=ADDRESS"
+            )));
+        };
+        let address = match own.len() {
+            1 => own.first().copied(),
+            _ => Some(laboratory(host)),
+        };
+        open.remove(&host);
+        owners.extend(address.map(|address| (address, host)));
+    }
+    Ok(owners)
+}
+
+fn matched(
+    seen: &BTreeMap<u32, Vec<Seen>>,
+    owners: &HashMap<IpAddr, u32>,
+    captures: &mut Captures,
+) {
+    // Sent packets by what they are, the oldest first; they count as lost until found.
+    let mut waiting: HashMap<Identity, VecDeque<u32>> = HashMap::new();
+    let mut numbers: BTreeMap<u32, Vec<Option<u32>>> = BTreeMap::new();
+    for (host, packets) in seen {
+        let of_host = numbers.entry(*host).or_default();
+        for packet in packets {
+            let owner = |end: &Endpoint| owners.get(&end.address).copied();
+            let ends = (owner(&packet.identity.from), owner(&packet.identity.to));
+            let (Some(source), Some(destination)) = ends else {
+                captures.elsewhere += 1;
+                of_host.push(None);
+                continue;
+            };
+            if source != *host || destination == *host {
+                of_host.push(None);
+                continue;
+            }
+            let number = captures.sent.len() as u32;
+            of_host.push(Some(number));
+            let same = waiting.entry(packet.identity).or_default();
+            same.push_back(number);
+            captures.sent.push(Sent {
+                at: packet.at,
+                source,
+                destination,
+                from: packet.identity.from,
+                to: packet.identity.to,
+                bytes: packet.bytes,
+                lost: true,
+                after: None,
+            });
+        }
+    }
+    for (host, packets) in seen {
+        let mut last: HashMap<(Endpoint, Endpoint), u32> = HashMap::new();
+        let of_host = numbers.remove(host).unwrap_or_default();
+        for (packet, number) in packets.iter().zip(of_host) {
+            let identity = &packet.identity;
+            if let Some(number) = number {
+                let received = last.get(&(identity.to, identity.from));
+                captures.sent[number as usize].after = received.copied();
+            } else if owners.get(&identity.to.address) == Some(host)
+                && owners.contains_key(&identity.from.address)
+            {
+                let found = waiting.get_mut(identity).and_then(VecDeque::pop_front);
+                match found {
+                    Some(number) => {
+                        captures.sent[number as usize].lost = false;
+                        last.insert((identity.from, identity.to), number);
+                    }
+                    None => captures.unmatched += 1,
+                }
+            }
+        }
+    }
+    let ends: HashMap<u32, i64> = seen
+        .iter()
+        .filter_map(|(host, packets)| Some((*host, packets.iter().map(|one| one.at).max()?)))
+        .collect();
+    for packet in captures.sent.iter_mut().filter(|packet| packet.lost) {
+        let end = ends.get(&packet.destination);
+        if end.is_none_or(|end| packet.at > end.saturating_sub(UNDER_WAY_NS)) {
+            packet.lost = false;
+            captures.unknown += 1;
+        }
+    }
+}
