@@ -89,7 +89,10 @@ fn a_threshold_that_fell_is_named_with_the_queue_that_filled() {
 
 #[test]
 fn a_static_threshold_never_falls() {
-    let text = STORY.replace("shared-buffer = \"393 kB\"\nalpha = \"4\"", "buffer = \"130 kB\"");
+    let text = STORY.replace(
+        "shared-buffer = \"393 kB\"\nalpha = \"4\"",
+        "buffer = \"130 kB\"",
+    );
     assert_ne!(text, STORY);
     assert_eq!(found(&text).1, []);
 }

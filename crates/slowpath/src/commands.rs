@@ -11,7 +11,9 @@ use crate::machine::Machine;
 use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
-use crate::{agent, lab, overhead, queues, recording, replay, report, series, sim, trace, up, watch, why};
+use crate::{
+    agent, lab, overhead, queues, recording, replay, report, series, sim, trace, up, watch, why,
+};
 use clap::Parser;
 use std::io::{Write, stdout};
 use std::process::ExitCode;

@@ -20,7 +20,7 @@ const MOST: usize = 200_000_000;
 /// Bytes of an Ethernet header, which switches' buffers do not count here.
 const ETHERNET: u32 = 14;
 /// A packet that was sent so shortly before its receiver's capture ends may be under way.
-const UNDER_WAY_NS: i64 = 2_000_000;
+const UNDER_WAY_NS: i64 = 10_000_000;
 
 /// A packet that a host sent.
 #[derive(Clone, Copy, Debug)]
@@ -309,9 +309,19 @@ fn matched(
         .iter()
         .filter_map(|(host, packets)| Some((*host, packets.iter().map(|one| one.at).max()?)))
         .collect();
+    // What was sent before something that arrived on the same way is no longer under way.
+    let mut arrived: HashMap<(u32, u32), i64> = HashMap::new();
+    for packet in captures.sent.iter().filter(|packet| !packet.lost) {
+        let last = arrived
+            .entry((packet.source, packet.destination))
+            .or_insert(packet.at);
+        *last = packet.at.max(*last);
+    }
     for packet in captures.sent.iter_mut().filter(|packet| packet.lost) {
         let end = ends.get(&packet.destination);
-        if end.is_none_or(|end| packet.at > end.saturating_sub(UNDER_WAY_NS)) {
+        let late = end.is_none_or(|end| packet.at > end.saturating_sub(UNDER_WAY_NS));
+        let last = arrived.get(&(packet.source, packet.destination));
+        if late && last.is_none_or(|last| packet.at > *last) {
             packet.lost = false;
             captures.unknown += 1;
         }
