@@ -12,7 +12,9 @@ use crate::listeners::{Listeners, LiveListener};
 use crate::looks::{LookTimes, Looks};
 use crate::owners::{OwnerOptions, Owners};
 use crate::pace::{Pace, Work};
+use crate::peers;
 use crate::summaries::{TURN, Turns};
+use rustix::time::ClockId;
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, Tier, WallMicros};
 use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
@@ -249,6 +251,7 @@ impl Agent {
     /// goes on with the next poll.
     pub fn poll(&mut self) -> Result<PollReport, PollError> {
         let cpu_before = process_cpu();
+        let own_before = thread_cpu();
         let wall = wall_clock();
         let now = monotonic();
         self.schedule(now);
@@ -281,6 +284,7 @@ impl Agent {
             }
         }
         let problems = self.book.end(&mut self.suspects);
+        let mut work = self.ask_peers(now);
         let seen = seen?;
         // Where many close, a close may go unnoticed by the kernel's own account.
         self.audit |= seen.closed >= MANY_CLOSED && self.eyes.turnover().is_some();
@@ -292,10 +296,10 @@ impl Agent {
             }
             self.calls.push_back(call);
         }
-        let mut work = Micros::ZERO;
         if seen.walked && self.pace.is_some() {
-            work = process_cpu().saturating_sub(cpu_before);
-            self.did(Work::Sweep, now, work);
+            let cost = thread_cpu().saturating_sub(own_before).saturating_sub(work);
+            self.did(Work::Sweep, now, cost);
+            work += cost;
         }
         if self.looks.due(now, self.book.owners_wanted()) && self.may(Work::Owners, now) {
             let cost = self.look(now);
@@ -303,13 +307,13 @@ impl Agent {
             work += cost;
         }
         if self.may(Work::Listeners, now) {
-            let before = process_cpu();
+            let before = thread_cpu();
             let owners = &mut self.book.owners;
             let round = self.listeners.round(&mut self.eyes, owners, (now, wall))?;
             for interval in round {
                 self.book.log_listener(&interval);
             }
-            let cost = process_cpu().saturating_sub(before);
+            let cost = thread_cpu().saturating_sub(before);
             // Between two rounds it costs nothing.
             if cost > Micros(50) {
                 self.did(Work::Listeners, now, cost);
@@ -317,9 +321,9 @@ impl Agent {
             }
         }
         if self.pace.is_some() && self.may(Work::Summaries, now) {
-            let before = process_cpu();
+            let before = thread_cpu();
             if self.book.save_due(&mut self.turns) > 0 {
-                let cost = process_cpu().saturating_sub(before);
+                let cost = thread_cpu().saturating_sub(before);
                 self.did(Work::Summaries, now, cost);
                 work += cost;
             }
@@ -333,7 +337,7 @@ impl Agent {
             self.round.closed += seen.closed;
         }
         if now >= self.next_round && self.may(Work::Round, now) {
-            let before = process_cpu();
+            let before = thread_cpu();
             self.next_round = now + ROUNDS;
             self.audited += self.eyes.audit();
             self.audit = self.eyes.turnover().is_some();
@@ -344,7 +348,7 @@ impl Agent {
             }
             self.book.settle_accounts();
             self.record_coverage(now);
-            let cost = process_cpu().saturating_sub(before);
+            let cost = thread_cpu().saturating_sub(before);
             self.did(Work::Round, now, cost);
             work += cost;
         }
@@ -369,11 +373,31 @@ impl Agent {
             return Ok(report);
         };
         if let Some(attention) = &mut self.book.attention {
-            pace.polled(now, cpu_after, work, attention, &mut self.eyes);
+            // What other threads did meanwhile is no cost of the looks.
+            let own = thread_cpu().saturating_sub(own_before);
+            let proper = own.saturating_sub(work);
+            pace.polled(now, cpu_after, proper, attention, &mut self.eyes);
         }
         let report = pace.report(now, Some(report));
         self.refreshed |= report.refresh;
         Ok(report)
+    }
+
+    /// Asks for the real peers of new connections, under a CPU budget of few and if there is
+    /// room; gives what that cost.
+    fn ask_peers(&mut self, now: MonoNanos) -> Micros {
+        if self.pace.is_none() {
+            self.book.ask_peers(peers::MAX_ASKED);
+            return Micros::ZERO;
+        }
+        if !self.book.peers.wanted() || !self.may(Work::Peers, now) {
+            return Micros::ZERO;
+        }
+        let before = thread_cpu();
+        self.book.ask_peers(peers::FEW_ASKED);
+        let cost = thread_cpu().saturating_sub(before);
+        self.did(Work::Peers, now, cost);
+        cost
     }
 
     /// Whether work that can wait may be done now.
@@ -418,9 +442,9 @@ impl Agent {
     /// Looks at who holds which socket, and leaves time until the next look; gives the cost.
     /// A look that fails is a feature that is missing until the next one.
     fn look(&mut self, now: MonoNanos) -> Micros {
-        let before = process_cpu();
+        let before = thread_cpu();
         let looked = self.book.look(&mut self.eyes);
-        let cost = process_cpu().saturating_sub(before);
+        let cost = thread_cpu().saturating_sub(before);
         let capabilities = &mut self.capabilities;
         self.looks.looked(now, cost, looked, capabilities);
         cost
@@ -558,8 +582,18 @@ impl Agent {
 }
 
 /// CPU time of this process, user and system.
+/// CPU time of all threads of this process.
 fn process_cpu() -> Micros {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    cpu(ClockId::ProcessCPUTime)
+}
+
+/// CPU time of the calling thread.
+fn thread_cpu() -> Micros {
+    cpu(ClockId::ThreadCPUTime)
+}
+
+fn cpu(clock: ClockId) -> Micros {
+    let time = rustix::time::clock_gettime(clock);
     Micros(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 

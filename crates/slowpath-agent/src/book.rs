@@ -353,9 +353,13 @@ impl Book {
     /// one in `suspects`.
     pub(crate) fn end(&mut self, suspects: &mut Vec<u64>) -> u64 {
         self.previous = self.now;
-        self.peers.ask_new(&mut self.connections);
         suspects.clone_from(&self.suspects);
         self.problems
+    }
+
+    /// Asks for the real peers of new connections, so many at most.
+    pub(crate) fn ask_peers(&mut self, most: usize) {
+        self.peers.ask_new(&mut self.connections, most);
     }
 
     pub(crate) fn owners_wanted(&self) -> bool {

@@ -4,6 +4,7 @@
 
 use crate::agent::PollReport;
 use crate::budget::attention::Attention;
+use crate::budget::balance::Balance;
 use crate::budget::brake::Brake;
 use crate::budget::controller::Controller;
 use crate::budget::events::{Meter, Sampler};
@@ -16,8 +17,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default)]
 struct Errand {
     cost: Micros,
-    done: MonoNanos,
     not_before: MonoNanos,
+    /// Since when it waits for room.
+    waits: Option<MonoNanos>,
 }
 
 /// Kinds of work that can wait.
@@ -33,20 +35,32 @@ pub(crate) enum Work {
     Round,
     /// A slice of the summaries of living connections.
     Summaries,
+    /// Questions to conntrack, for a few connections.
+    Peers,
 }
 
 /// Kinds of [`Work`].
-const KINDS: usize = Work::Summaries as usize + 1;
+const KINDS: usize = Work::Peers as usize + 1;
 
-/// The longest time that summaries wait for room in the budget: an agent that cannot meet it
-/// still writes a slice as often, since nothing else tells of connections without problems.
-const SUMMARIES_WAIT: Micros = Micros(5_000_000);
+impl Work {
+    /// The longest time that it waits for room in the budget. Nothing waits for ever: an agent
+    /// that cannot meet its budget still has summaries, which alone tell of connections without
+    /// problems, and all else, more rarely.
+    fn patience(self) -> Micros {
+        match self {
+            Work::Summaries => Micros(5_000_000),
+            Work::Peers | Work::Listeners | Work::Owners => Micros(15_000_000),
+            Work::Sweep | Work::Round => Micros(30_000_000),
+        }
+    }
+}
 
 /// A budget being kept.
 pub(crate) struct Pace {
     budget: Budget,
     controller: Controller,
     brake: Brake,
+    balance: Balance,
     events: Sampler,
     interval: Micros,
     /// CPU of the process that has been accounted for.
@@ -71,6 +85,7 @@ impl Pace {
             budget,
             controller: Controller::new(budget, interval.into(), tier == Tier::InetDiag, now),
             brake: Brake::new(now),
+            balance: Balance::new(now),
             events: Sampler::new(now),
             interval: interval.into(),
             accounted: cpu,
@@ -89,7 +104,12 @@ impl Pace {
 
     /// The mean of the time between two polls.
     pub fn mean(&self) -> Duration {
-        Duration::from_secs_f64(1.0 / self.controller.rates().polls)
+        Duration::from_secs_f64(1.0 / (self.controller.rates().polls * self.factor()))
+    }
+
+    fn factor(&self) -> f64 {
+        self.balance
+            .factor(self.goal(), self.controller.is_highest())
     }
 
     pub fn set_interval(&mut self, interval: Duration) {
@@ -101,8 +121,20 @@ impl Pace {
         self.events.share().unwrap_or(0.0)
     }
 
-    fn limit(&self) -> f64 {
-        self.budget.limit(self.programs())
+    /// The process has used `cpu` more until now.
+    fn spent(&mut self, now: MonoNanos, cpu: Micros) {
+        self.brake.spent(now, cpu);
+        let goal = self.goal();
+        self.balance.spent(now, cpu, goal, &self.budget);
+    }
+
+    fn goal(&self) -> f64 {
+        let programs = self.programs();
+        if self.errands.iter().any(|errand| errand.waits.is_some()) {
+            self.budget.goal_beside_work(programs)
+        } else {
+            self.budget.goal(programs)
+        }
     }
 
     /// Whether a poll may be made now; `cpu` is the process's own so far. If not, the rates
@@ -111,9 +143,9 @@ impl Pace {
         // The views, other threads.
         let others = cpu.saturating_sub(self.accounted);
         self.accounted = cpu;
-        self.brake.spent(now, others);
+        self.spent(now, others);
         self.controller.besides(others);
-        if self.brake.allows(now, self.expected, self.limit()) {
+        if self.brake.allows(now, self.expected, self.budget.high()) {
             return true;
         }
         if self.controller.decide(now, self.programs(), true) {
@@ -124,35 +156,40 @@ impl Pace {
 
     /// Whether work that can wait may be done now.
     pub fn may(&mut self, work: Work, now: MonoNanos) -> bool {
-        let limit = self.limit();
-        let errand = self.errands[work as usize];
-        let overdue = matches!(work, Work::Summaries) && now.since(errand.done) >= SUMMARIES_WAIT;
-        now >= errand.not_before && (overdue || self.brake.has_room(now, errand.cost, limit))
+        let errand = &mut self.errands[work as usize];
+        if now < errand.not_before {
+            return false;
+        }
+        if (self.brake).has_room(now, errand.cost, self.budget.room_for_work()) {
+            errand.waits = None;
+            return true;
+        }
+        let waits = *errand.waits.get_or_insert(now);
+        now.since(waits) >= work.patience()
     }
 
     /// That work was done, and cost so much.
     pub fn did(&mut self, work: Work, now: MonoNanos, cost: Micros) {
         self.errands[work as usize] = Errand {
             cost,
-            done: now,
             not_before: now + self.budget.rest_after(cost),
+            waits: None,
         };
     }
 
-    /// A poll was made: `cpu` is the process's own so far, `work` what it cost besides
-    /// looking at connections that were due.
+    /// A poll was made: `cpu` is the process's own so far, `proper` what looking at the
+    /// connections that were due cost of that; the rest is other work and other threads.
     pub fn polled(
         &mut self,
         now: MonoNanos,
         cpu: Micros,
-        work: Micros,
+        proper: Micros,
         attention: &mut Attention,
         eyes: &mut Eyes,
     ) {
         let cost = cpu.saturating_sub(self.accounted);
         self.accounted = cpu;
-        self.brake.spent(now, cost);
-        let proper = cost.saturating_sub(work);
+        self.spent(now, cost);
         self.controller.besides(cost.saturating_sub(proper));
         let looks = std::mem::take(&mut attention.looks);
         if proper > Micros::ZERO {
@@ -200,18 +237,18 @@ impl Pace {
     /// How the budget is met.
     pub fn state(&self, now: MonoNanos) -> BudgetState {
         let rates = self.controller.rates();
-        let [quiet_rate, problem_rate, worst_rate] = rates.looks;
+        let factor = self.factor();
+        let [quiet_rate, problem_rate, worst_rate] = rates.looks.map(|rate| rate * factor);
         BudgetState {
             budget: self.budget,
             used: self.brake.used(now),
             events: self.events.share(),
-            polls: rates.polls,
+            polls: rates.polls * factor,
             quiet_rate,
             problem_rate,
             worst_rate,
             left_out: self.brake.left_out,
-            exceeded: self.controller.exceeded()
-                || self.budget.goal(self.programs()) + self.programs() > self.budget.high(),
+            exceeded: self.controller.exceeded() || self.budget.is_exceeded_by(self.programs()),
         }
     }
 }
@@ -260,22 +297,43 @@ mod tests {
         assert!((19..=21).contains(&slices), "{slices}");
     }
 
+    /// Twice what the budget allows, all the time: everything comes, and only so often.
     #[test]
-    fn only_summaries_come_without_room_and_only_so_often() {
-        let mut pace = pace();
-        for work in [Work::Summaries, Work::Round] {
-            pace.did(work, at(0), Micros(6_000));
-        }
-        let mut made = Vec::new();
-        for ms in (0..20_000).step_by(100) {
-            // Twice what the budget allows, all the time.
-            pace.brake.spent(at(ms), Micros(4_000));
-            assert!(ms < 3_500 || !pace.may(Work::Round, at(ms)));
-            if ms >= 3_500 && pace.may(Work::Summaries, at(ms)) {
-                made.push(ms);
-                pace.did(Work::Summaries, at(ms), Micros(6_000));
+    fn no_work_waits_for_ever() {
+        use Work::*;
+        for work in [Sweep, Owners, Listeners, Round, Summaries, Peers] {
+            let mut pace = pace();
+            pace.did(work, at(0), Micros(2_000));
+            let mut made = Vec::new();
+            for ms in (0..120_000).step_by(100) {
+                pace.brake.spent(at(ms), Micros(4_000));
+                if ms >= 2_600 && pace.may(work, at(ms)) {
+                    made.push(ms);
+                    pace.did(work, at(ms), Micros(2_000));
+                }
             }
+            // After each a second of rest: 2 ms are a tenth of 2 % of it.
+            let apart = work.patience().0 / 1_000 + 1_000;
+            assert!(made[0] <= 2_600 + apart, "{work:?}: {made:?}");
+            assert!(
+                made.windows(2).all(|w| w[1] - w[0] == apart),
+                "{work:?}: {made:?}"
+            );
+            assert!(made.len() as u64 >= 110_000 / apart, "{work:?}: {made:?}");
         }
-        assert_eq!(made, [5_000, 10_000, 15_000]);
+    }
+
+    #[test]
+    fn who_found_room_begins_to_wait_anew() {
+        let mut pace = pace();
+        let full = Micros(100_000);
+        pace.brake.spent(at(0), full);
+        assert!(!pace.may(Work::Round, at(100)));
+        assert!(pace.may(Work::Round, at(6_000)), "there is room again");
+        pace.brake.spent(at(29_000), full);
+        assert!(
+            !pace.may(Work::Round, at(30_200)),
+            "it waits only since now"
+        );
     }
 }

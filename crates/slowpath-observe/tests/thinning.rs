@@ -31,9 +31,9 @@ impl Sink for Looks {
         if snapshot.closed {
             self.closed.insert(snapshot.id.cookie, snapshot.clone());
         } else {
-            // Twice only if two processors noted it at the same moment.
             let look = (snapshot.clone(), self.until);
-            self.of.insert(snapshot.id.cookie, look);
+            let twice = self.of.insert(snapshot.id.cookie, look);
+            assert!(twice.is_none(), "twice in one poll: {:?}", snapshot.id);
         }
     }
 }

@@ -45,19 +45,20 @@ impl Brake {
         }
     }
 
+    /// A piece counts until all of it is five seconds old.
     fn forget(&mut self, now: MonoNanos) {
         while self
             .pieces
             .front()
-            .is_some_and(|(at, _)| now.since(*at) >= WINDOW)
+            .is_some_and(|(at, _)| now.since(*at) >= WINDOW + PIECE)
         {
             self.pieces.pop_front();
         }
     }
 
-    /// CPU of the past five seconds, as a share of one core.
+    /// CPU of the past five seconds, as a share of one core, or a little more.
     pub fn used(&self, now: MonoNanos) -> f64 {
-        let recent = self.pieces.iter().filter(|(at, _)| now.since(*at) < WINDOW);
+        let recent = (self.pieces.iter()).filter(|(at, _)| now.since(*at) < WINDOW + PIECE);
         let spent: u64 = recent.map(|(_, cpu)| cpu.0).sum();
         spent as f64 / WINDOW.0 as f64
     }

@@ -114,6 +114,11 @@ impl Controller {
         }
     }
 
+    /// Nothing is left to speed up.
+    pub fn is_highest(&self) -> bool {
+        self.rung == 0
+    }
+
     /// Nothing is left to slow down, and it costs more than the budget.
     pub fn exceeded(&self) -> bool {
         self.exceeded
@@ -156,7 +161,7 @@ impl Controller {
         }
         let besides = self.besides;
         let goal = self.budget.goal(events);
-        let limit = self.budget.limit(events);
+        let limit = self.budget.high();
         let predictions = self.predictions();
         let Some(present) = predictions.map(|p| p[self.rung] + besides) else {
             return false;

@@ -3,6 +3,7 @@
 //! drew, polls at Poisson times whose cost is noisy, work besides in lumps.
 
 use super::*;
+use crate::budget::balance::Balance;
 use crate::budget::brake::Brake;
 
 /// What costs.
@@ -16,7 +17,7 @@ struct Plant {
     /// Connections that change all the time, by standing.
     busy: [u32; STANDINGS],
     /// Work besides: microseconds every so many seconds.
-    lump: (u64, f64),
+    lumps: Vec<(u64, f64)>,
 }
 
 impl Default for Plant {
@@ -27,7 +28,7 @@ impl Default for Plant {
             look: 0.75,
             noise: 0.3,
             busy: [0; STANDINGS],
-            lump: (25_000, 60.0),
+            lumps: vec![(25_000, 60.0)],
         }
     }
 }
@@ -37,12 +38,13 @@ struct Run {
     plant: Plant,
     controller: Controller,
     brake: Brake,
+    balance: Balance,
     now: f64,
     /// Standings of the connections that wait, by the poll they wait for.
     wheel: Vec<Vec<usize>>,
     waiting: [u32; STANDINGS],
     poll: usize,
-    next_lump: f64,
+    next_lumps: Vec<f64>,
     /// Time and CPU, and each look's time by standing.
     spent: Vec<(f64, f64)>,
     changes: Vec<(f64, usize)>,
@@ -59,10 +61,11 @@ fn nanos(seconds: f64) -> MonoNanos {
 impl Run {
     fn new(plant: Plant, budget: Budget) -> Self {
         Run {
-            next_lump: plant.lump.1 / 2.0,
+            next_lumps: plant.lumps.iter().map(|(_, every)| every / 2.0).collect(),
             plant,
             controller: Controller::new(budget, Micros(500_000), false, nanos(0.0)),
             brake: Brake::new(nanos(0.0)),
+            balance: Balance::new(nanos(0.0)),
             now: 0.0,
             wheel: vec![Vec::new(); 2_048],
             waiting: [0; STANDINGS],
@@ -93,22 +96,38 @@ impl Run {
         self.waiting[standing] += 1;
     }
 
+    fn goal(&self) -> f64 {
+        if self.next_lumps.iter().any(|due| *due <= self.now) {
+            budget().goal_beside_work(self.events)
+        } else {
+            budget().goal(self.events)
+        }
+    }
+
     fn spend(&mut self, micros: f64) -> Micros {
         self.spent.push((self.now, micros / 1e6));
         let cpu = Micros(micros as u64);
         self.brake.spent(nanos(self.now), cpu);
+        let goal = self.goal();
+        self.balance.spent(nanos(self.now), cpu, goal, &budget());
         cpu
     }
 
     /// Runs until `end`.
     fn until(&mut self, end: f64) {
         while self.now < end {
-            self.now -= self.uniform().ln() / self.controller.rates().polls;
-            let lump = Micros(self.plant.lump.0);
-            if self.now >= self.next_lump && self.brake.has_room(nanos(self.now), lump, 0.02) {
-                self.next_lump += self.plant.lump.1;
-                let cpu = self.spend(self.plant.lump.0 as f64);
-                self.controller.besides(cpu);
+            let goal = self.goal();
+            let factor = self.balance.factor(goal, self.controller.is_highest());
+            self.now -= self.uniform().ln() / (self.controller.rates().polls * factor);
+            for i in 0..self.next_lumps.len() {
+                let (cost, every) = self.plant.lumps[i];
+                let limit = budget().room_for_work();
+                let room = (self.brake).has_room(nanos(self.now), Micros(cost), limit);
+                if self.now >= self.next_lumps[i] && room {
+                    self.next_lumps[i] = self.now + every;
+                    let cpu = self.spend(cost as f64);
+                    self.controller.besides(cpu);
+                }
             }
             let now = nanos(self.now);
             let expected = Micros(500);
@@ -207,6 +226,35 @@ fn twenty_thousand_connections_are_inside_within_ten_seconds() {
     }
 }
 
+/// The same with what else an agent over 20,000 connections was seen to do: searches for owners,
+/// a round and a walk each minute, summaries, and a conversion of the log in pieces.
+#[test]
+fn searches_rounds_and_conversions_leave_each_five_seconds_inside() {
+    for seed in 0..4 {
+        let plant = Plant {
+            busy: [19_000, 300, 700],
+            random: fastrand::Rng::with_seed(seed),
+            lumps: vec![
+                (18_000, 9.0),
+                (17_000, 60.0),
+                (30_000, 60.0),
+                (600, 0.5),
+                (1_300, 0.4),
+            ],
+            ..Plant::default()
+        };
+        let mut run = Run::new(plant, budget());
+        run.events = 0.009;
+        run.until(300.0);
+        let (least, most) = extremes(&run.means(10.0, 300.0));
+        assert!(
+            least >= 0.01 && most <= 0.02,
+            "seed {seed}: {least} to {most}"
+        );
+        assert!(!run.controller.exceeded());
+    }
+}
+
 /// Without the brake, noise alone must not make it hunt: ten minutes, a noisy machine.
 #[test]
 fn it_does_not_oscillate() {
@@ -281,7 +329,11 @@ fn the_bpf_programs_share_counts() {
     let mut shared = Run::new(plant(), budget());
     shared.events = 0.004;
     shared.until(60.0);
-    let (least, most) = extremes(&shared.means(20.0, 60.0));
-    assert!(least >= 0.0095 && most <= 0.018, "{least} to {most}");
+    let means = shared.means(20.0, 60.0);
+    let (least, most) = extremes(&means);
+    assert!(least >= 0.01 && most <= 0.02, "{least} to {most}");
+    // The goal is 1.35 %: 1.1 is less than what lumps need.
+    let mean = means.iter().sum::<f64>() / means.len() as f64;
+    assert!((0.0125..=0.0145).contains(&mean), "{mean}");
     assert!(shared.controller.rung > alone.controller.rung);
 }

@@ -17,11 +17,14 @@
 //!   without, on every rung.
 //! - **Bounds.** No connection more often than four times in the configured interval, none
 //!   more rarely than once in 16 intervals.
+//! - **The band holds.** Between two steps of the ladder polls come faster or slower, so that
+//!   each five seconds cost what they should ([`balance`]).
 //! - **The upper end holds.** A poll that would carry the mean of five seconds over it is
 //!   left out ([`brake`]). Which are left out depends on the past alone, never on what the
 //!   poll would have met: what is left still sees time averages.
 
 pub(crate) mod attention;
+pub(crate) mod balance;
 pub(crate) mod brake;
 pub(crate) mod controller;
 pub(crate) mod events;
@@ -75,16 +78,27 @@ impl Budget {
     }
 
     /// What the process should use while BPF programs use `events` in others' contexts: with
-    /// them the middle of the budget. They cannot be slowed down, so if they leave nothing,
-    /// the process still gets the lower end, lest it see nothing any more.
+    /// them the middle of the budget. They cannot be slowed down, so if they leave less, the
+    /// process still gets what keeps the mean of any five seconds above the lower end.
     pub(crate) fn goal(&self, events: f64) -> f64 {
         let middle = (self.low + self.high) / 2.0;
-        (middle - events).max(middle.min(1.2 * self.low))
+        (middle - events).max(middle.min(1.35 * self.low))
     }
 
-    /// What the process may use at most, likewise.
-    pub(crate) fn limit(&self, events: f64) -> f64 {
-        (self.high - events).max(self.high.min(1.5 * self.low))
+    /// The same while other work waits for room: polls make it.
+    pub(crate) fn goal_beside_work(&self, events: f64) -> f64 {
+        self.goal(events).min(1.15 * self.low)
+    }
+
+    /// What work that can wait may bring the mean of five seconds to; the rest is left to polls,
+    /// which would pause for seconds otherwise.
+    pub(crate) fn room_for_work(&self) -> f64 {
+        0.95 * self.high
+    }
+
+    /// Whether the BPF programs leave less than the lower end.
+    pub(crate) fn is_exceeded_by(&self, events: f64) -> bool {
+        self.low + events > self.high
     }
 
     /// What turning a segment of the log into Parquet may take, as a share of one core: a
@@ -153,9 +167,10 @@ mod tests {
     fn the_programs_share_is_taken_off_but_not_the_lower_end() {
         let budget = Budget::percent(1.0, 2.0).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        assert!(near(budget.goal(0.0), 0.015) && near(budget.limit(0.0), 0.02));
-        assert!(near(budget.goal(0.002), 0.013) && near(budget.limit(0.002), 0.018));
-        assert!(near(budget.goal(0.5), 0.012) && near(budget.limit(0.5), 0.015));
+        assert!(near(budget.goal(0.0), 0.015));
+        assert!(near(budget.goal(0.001), 0.014));
+        assert!(near(budget.goal(0.5), 0.0135));
+        assert!(!budget.is_exceeded_by(0.0099) && budget.is_exceeded_by(0.0101));
     }
 
     #[test]

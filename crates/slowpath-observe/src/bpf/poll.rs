@@ -6,6 +6,7 @@ use super::{BpfTier, PollError};
 use crate::wire::{Note, RECORD_BUSY, Shared};
 use crate::{PollReport, Sink, monotonic};
 use libbpf_rs::{Iter, ProgramInput};
+use rustc_hash::FxHashSet;
 use slowpath_model::MonoNanos;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -63,15 +64,22 @@ impl BpfTier {
             self.take_closes(&mut report, sink)?;
             return Ok(report);
         }
+        let mut carried = std::mem::take(&mut self.carried);
         if walk || late.is_empty() {
             self.begin_poll(at, noted);
         } else {
+            // Those that the list names again are looked at with the others, and those that
+            // are carried over not again.
+            let mut met = FxHashSet::default();
+            self.read_notes(writing, late.clone(), |note| {
+                met.insert(note.cookie);
+            });
+            carried.retain(|note| !met.contains(&note.cookie));
             self.begin_poll(at, self.shared.first().noted);
-            self.collect(late, writing, list_epoch, false, &mut report, sink)?;
+            self.collect(late, writing, list_epoch, true, &mut report, sink)?;
             self.begin_poll(at, noted);
         }
         self.read_until[reading] = noted[reading].min(self.note_entries);
-        let carried = std::mem::take(&mut self.carried);
         if walk {
             self.walk_all(&mut report, sink)?;
         } else {
@@ -104,6 +112,7 @@ impl BpfTier {
         let reading = (list_epoch & 1) as usize;
         let mut due = std::mem::take(&mut self.due);
         due.clear();
+        let was_late = !late.1.is_empty();
         self.read_notes(late.0, late.1, |note| {
             waiting.add(note, list_epoch, &mut due)
         });
@@ -114,6 +123,11 @@ impl BpfTier {
             waiting.add(note, list_epoch, &mut due);
         });
         waiting.take(list_epoch, &mut due);
+        if was_late {
+            // Such a connection may have been noted again for this very poll.
+            let mut met = FxHashSet::default();
+            due.retain(|note| met.insert(note.cookie));
+        }
         if walk {
             // It meets all of them, and every busy connection.
             waiting.take_busy(list_epoch, &mut due);

@@ -352,13 +352,14 @@ static __always_inline struct rates *rate_table(void)
 	return bpf_map_lookup_elem(&rates, &zero);
 }
 
+/* `marked` is what the connection's mark was when the caller decided to note it. */
 static __always_inline void note_change(struct connection *c, const void *sk, struct shared *s,
-					u32 epoch)
+					u32 epoch, u32 marked)
 {
 	u32 list = epoch & 1, index, due = epoch;
 	struct note *note;
+	u8 suspect = 0;
 
-	c->suspect = 0;
 	if (s->suspects || s->thinned) {
 		struct rates *r = rate_table();
 
@@ -366,12 +367,15 @@ static __always_inline void note_change(struct connection *c, const void *sk, st
 			u8 rate = rate_of(r, c->cookie);
 
 			if (rate & RATE_SUSPECT)
-				c->suspect = SUSPECT_CALLS;
-			if (s->thinned && c->marked) /* a new one is looked at by the next poll */
+				suspect = SUSPECT_CALLS;
+			if (s->thinned && marked) /* a new one is looked at by the next poll */
 				due += draw_gap(r, rate);
 		}
 	}
-	c->marked = due;
+	/* an event on another processor may note it at this very moment: one of them does */
+	if (__sync_val_compare_and_swap(&c->marked, marked, due) != marked)
+		return;
+	c->suspect = suspect;
 	c->since_ns = s->now_ns;
 	index = __sync_fetch_and_add(&s->noted[list], 1);
 	if (index >= s->list_capacity) {
@@ -399,13 +403,14 @@ static __always_inline bool awaited(u32 marked, u32 epoch)
 static __always_inline void changed(struct connection *c, const void *sk)
 {
 	struct shared *s = shared_page();
-	u32 epoch;
+	u32 epoch, marked;
 
 	if (!s)
 		return;
 	epoch = *(volatile u32 *)&s->epoch;
-	if (!c->marked || !awaited(c->marked, epoch))
-		note_change(c, sk, s, epoch);
+	marked = *(volatile u32 *)&c->marked;
+	if (!marked || !awaited(marked, epoch))
+		note_change(c, sk, s, epoch, marked);
 }
 
 /* TCP_SKB_CB: seq and end_seq are its first two members (include/net/tcp.h). */

@@ -332,4 +332,17 @@ struct bpf_iter__unix {
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
+extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
+
+/*
+ * The TCP socket that `sk` is known to be. The cast (Linux 6.2) is no call at run time, which
+ * the helper is.
+ */
+static __always_inline struct tcp_sock *tcp_socket(struct sock *sk)
+{
+	if (bpf_rdonly_cast)
+		return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+	return bpf_skc_to_tcp_sock(sk);
+}
+
 #endif

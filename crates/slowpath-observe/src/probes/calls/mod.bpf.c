@@ -80,7 +80,7 @@ static __always_inline void count_call(struct sock *sk, struct connection *c,
 		calls->max = bytes;
 	now = bpf_jiffies64(); /* a clock would double the cost */
 	calls->last_jiffies = now;
-	tp = bpf_skc_to_tcp_sock(sk);
+	tp = tcp_socket(sk);
 	if (tp) {
 		if (direction)
 			count_unread(c, tp, (u32)now);

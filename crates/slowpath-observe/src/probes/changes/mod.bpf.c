@@ -12,8 +12,6 @@
  */
 #include "../connection.bpf.h"
 
-extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -50,7 +50,7 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 
 	if (!c)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
+	tp = tcp_socket(sk);
 	if (!tp)
 		return 0;
 	srtt = tp->srtt_us;
