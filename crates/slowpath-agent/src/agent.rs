@@ -352,6 +352,7 @@ impl Agent {
             self.did(Work::Round, now, cost);
             work += cost;
         }
+        self.book.log_interactions();
         self.book.tick();
         self.polls += 1;
         let cpu_after = process_cpu();

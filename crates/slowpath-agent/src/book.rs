@@ -6,6 +6,7 @@ use crate::baselines::Baselines;
 use crate::budget::attention::Attention;
 use crate::connections::{Connections, HistoryPoint, LiveConnection};
 use crate::eyes::{Eyes, PollError};
+use crate::interactions::Joint;
 use crate::owners::{self, Owners};
 use crate::peers::Peers;
 use crate::summaries::Turns;
@@ -35,6 +36,8 @@ pub(crate) struct Book {
     /// Keep verdicts without findings.
     verdicts: bool,
     log: Option<LogWriter>,
+    /// Problems that explain each other, for the log.
+    joint: Joint,
     /// Sums for an exporter, if there is one.
     accounts: Option<Box<Accounts>>,
     /// When the poll before this one began.
@@ -91,6 +94,7 @@ impl Book {
             history,
             verdicts: verdicts || history > 0,
             log,
+            joint: Joint::default(),
             accounts: None,
             previous: now,
             now,
@@ -236,7 +240,12 @@ impl Book {
             accounts.follow(&connection.snapshot, snapshot);
         }
         let measures = measure(&connection.snapshot, snapshot, baseline, &self.thresholds);
+        let logs = self.log.is_some();
         if !self.verdicts && !measures.any(&self.thresholds) {
+            if logs && self.joint.wants(snapshot.tuple, &connection.owner) {
+                let verdict = measures.verdict(&connection.snapshot, snapshot, &self.thresholds);
+                self.joint.see(snapshot, &connection.owner, &verdict);
+            }
             connection.totals.quiet(&measures);
             if let Some(accounts) = &mut self.accounts {
                 accounts.totals.quiet(&measures);
@@ -248,6 +257,11 @@ impl Book {
         }
         let verdict = measures.verdict(&connection.snapshot, snapshot, &self.thresholds);
         connection.totals.add(&verdict);
+        let followed =
+            !verdict.findings.is_empty() || self.joint.wants(snapshot.tuple, &connection.owner);
+        if logs && followed {
+            self.joint.see(snapshot, &connection.owner, &verdict);
+        }
         if let Some(accounts) = &mut self.accounts {
             accounts.judge(
                 &verdict,
@@ -449,6 +463,15 @@ impl Book {
         }
     }
 
+    /// Looks for problems that explain each other, if it is time.
+    pub(crate) fn log_interactions(&mut self) {
+        if let Some(log) = &mut self.log {
+            for found in self.joint.round(self.now, self.wall) {
+                log.interaction(&found);
+            }
+        }
+    }
+
     pub(crate) fn log_listener(&mut self, interval: &ListenerInterval) {
         if let Some(accounts) = &mut self.accounts {
             accounts.listen(interval);
@@ -487,7 +510,11 @@ impl Book {
 
     /// Closes the log; says what went wrong, if anything.
     pub(crate) fn close(&mut self) -> Option<String> {
-        self.log.take()?.close().last_error.map(|e| e.to_string())
+        let mut log = self.log.take()?;
+        for found in self.joint.finish(self.now, self.wall) {
+            log.interaction(&found);
+        }
+        log.close().last_error.map(|e| e.to_string())
     }
 
     pub(crate) fn connections(&self) -> impl Iterator<Item = &LiveConnection> {
@@ -556,4 +583,4 @@ fn history_point(snapshot: &Snapshot, verdict: &IntervalVerdict) -> HistoryPoint
 
 #[cfg(test)]
 #[path = "book_tests.rs"]
-mod tests;
+pub(crate) mod tests;

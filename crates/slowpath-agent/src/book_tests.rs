@@ -9,16 +9,16 @@ use slowpath_store::{HostIdentity, Options};
 
 const CONNECTIONS: u64 = 500;
 
-fn at(seconds: u64) -> MonoNanos {
+pub(crate) fn at(seconds: u64) -> MonoNanos {
     MonoNanos((1_000 + seconds) * 1_000_000_000)
 }
 
-fn wall(now: MonoNanos) -> WallMicros {
+pub(crate) fn wall(now: MonoNanos) -> WallMicros {
     WallMicros(1_700_000_000_000_000 + (now.0 / 1_000) as i64)
 }
 
 /// A connection that has done nothing: what kernels may lack is lacking, the rest is zero.
-fn quiet() -> Snapshot {
+pub(crate) fn quiet() -> Snapshot {
     let mut value = serde_json::json!({
         "at": 0, "origin": "opened", "closed": false, "tier": "bpf",
         "id": {"boot_id": 7, "netns": 1, "cookie": 0, "start": 0},

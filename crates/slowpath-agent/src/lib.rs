@@ -19,6 +19,7 @@ mod book;
 mod budget;
 mod connections;
 mod eyes;
+mod interactions;
 mod listeners;
 mod looks;
 mod owners;

@@ -8,7 +8,8 @@ use slowpath_demo::watch_each;
 use slowpath_diagnose::{
     Interaction, InteractionEvidence, InteractionKind, Interactions, Observation, ProxyFlow,
 };
-use slowpath_model::{ConnectionId, FourTuple, Problem};
+use slowpath_model::{ConnectionId, FourTuple, InteractionInterval, Problem};
+use slowpath_store::{LogReader, TimeRange};
 use slowpath_testbed::workload::{DriveMode, DriveOptions, ServeMode, ServeOptions};
 use slowpath_testbed::{
     Family, LinkOptions, Need, Role, Scenario, Side, Testbed, attempts, missing_requirements,
@@ -21,6 +22,10 @@ use std::time::{Duration, Instant};
 use InteractionKind::*;
 
 fn agent(test: &str) -> Option<Agent> {
+    configured(test, Config::default())
+}
+
+fn configured(test: &str, config: Config) -> Option<Agent> {
     if let Some(reason) = missing_requirements(&[Need::Namespaces]) {
         println!("SKIPPED {test}: {reason}");
         return None;
@@ -28,7 +33,7 @@ fn agent(test: &str) -> Option<Agent> {
     let config = Config {
         interval: Duration::from_millis(200),
         seed: Some(1),
-        ..Config::default()
+        ..config
     };
     match Agent::start(config) {
         Ok(agent) => Some(agent),
@@ -139,6 +144,42 @@ fn a_small_send_buffer_is_below_the_paths_product() {
         control.drive.seconds = Some(1.5);
         let found = of_scenario(&mut agent, &control);
         assert!(found.is_empty(), "{found:#?}");
+    });
+}
+
+#[test]
+fn an_agent_that_nobody_looks_at_logs_what_it_finds() {
+    attempts("logged", || {
+        let log = tempfile::tempdir().expect("makes a folder");
+        let config = Config {
+            log: Some(log.path().to_owned()),
+            verdicts: false,
+            ..Config::default()
+        };
+        let Some(mut agent) = configured("logged", config) else {
+            return;
+        };
+        let mut scenario = Scenario::builtin("send-buffer-limited").expect("is there");
+        scenario.drive.seconds = Some(2.5);
+        let mut running = scenario.start().expect("starts");
+        watch_each(&mut agent, &mut running, |_| {}).expect("ends");
+        let end = running.connection(Role::Injected, Side::A);
+        let tuple = FourTuple::new(end.local, end.remote);
+        let netns = running.testbed().namespace(Side::A).inode().expect("has");
+        assert_eq!(agent.finish().log_error, None);
+        let reader = LogReader::open(log.path()).expect("is a log");
+        let read = reader.interactions(TimeRange::ALL).expect("reads");
+        let mine = |i: &&InteractionInterval| i.tuple == tuple && i.connection.netns == netns;
+        let found: Vec<_> = read.rows.iter().filter(mine).collect();
+        assert!(!found.is_empty(), "{:#?}", read.rows);
+        assert!(
+            found.iter().all(|i| i.kind == SendBufferBelowBdp),
+            "{found:#?}"
+        );
+        // Within the 2.5 s that it lasted.
+        let time: u64 = found.iter().map(|i| i.duration.0).sum();
+        assert!((500_000..=3_500_000).contains(&time), "{found:#?}");
+        assert!(found.iter().all(|i| i.owner.pid().is_some()));
     });
 }
 

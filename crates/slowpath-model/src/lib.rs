@@ -13,6 +13,7 @@
 //! statistic that a kernel may lack is an `Option`, never a zero.
 
 mod connection;
+mod interaction;
 mod listener;
 mod owner;
 mod problem;
@@ -22,6 +23,7 @@ mod units;
 mod waits;
 
 pub use connection::{ConnectionId, FourTuple, Origin, normalise};
+pub use interaction::{InteractionEvidence, InteractionInterval, InteractionKind, ProxyFlow};
 pub use listener::{
     ListenCounters, ListenSettings, ListenerDeltas, ListenerId, ListenerInterval, ListenerSnapshot,
     ListenerVerdict,

@@ -12,15 +12,16 @@
 use crate::StoreError;
 use crate::cells::{Cell, Column, Flat, Kind, columns_of};
 use crate::interval::{self, Logged};
-use crate::layout::{self, CONNECTIONS, COVERAGE, INTERVALS, LISTENERS};
-use crate::listener;
+use crate::layout::{self, CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS};
 use crate::options::Evidence;
 use crate::rows::{IDENTITY, SummaryBody};
 use crate::spool::{self, HeaderError, Parsed, Record};
 use crate::table::{self, About, Rows};
 use crate::told::Told;
+use crate::{interaction, listener};
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, ListenerInterval, Micros, ProblemInterval,
+    ConnectionId, ConnectionSummary, Coverage, InteractionInterval, ListenerInterval, Micros,
+    ProblemInterval,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -56,6 +57,11 @@ pub(crate) fn connection_columns() -> Vec<Column> {
 /// Columns of the coverage table.
 pub(crate) fn coverage_columns() -> Vec<Column> {
     [vec![SEGMENT], columns_of::<Coverage>()].concat()
+}
+
+/// Columns of the interactions table.
+pub(crate) fn interaction_columns() -> Vec<Column> {
+    [vec![SEGMENT], interaction::COLUMNS.to_vec()].concat()
 }
 
 /// Columns of the listeners table.
@@ -230,10 +236,11 @@ fn tables(
     settings: Settings,
     carry: Option<&Carry<'_>>,
     pieces: &mut Pieces<'_>,
-) -> [(&'static str, Rows); 4] {
+) -> [(&'static str, Rows); 5] {
     let mut connections = Connections::new();
     let mut coverage = Vec::new();
     let mut listeners = Vec::new();
+    let mut interactions = Vec::new();
     for record in &parsed.records {
         pieces.row();
         match record {
@@ -249,6 +256,7 @@ fn tables(
             }
             Record::Coverage(record) => coverage.push(&**record),
             Record::Listener(interval) => listeners.push(&**interval),
+            Record::Interaction(interval) => interactions.push(&**interval),
         }
     }
     if let Some(carry) = carry {
@@ -261,6 +269,7 @@ fn tables(
         (CONNECTIONS, summaries(&connections, &keys, segment, pieces)),
         (COVERAGE, coverages(&coverage, segment)),
         (LISTENERS, listener_intervals(&listeners, segment)),
+        (INTERACTIONS, interaction_intervals(&interactions, segment)),
         (
             INTERVALS,
             intervals(
@@ -438,6 +447,17 @@ fn coverages(records: &[&Coverage], segment: &str) -> Rows {
         rows.widen(record.end - record.duration, record.end);
         row.truncate(1);
         record.put(&mut row);
+        rows.push(&row);
+    }
+    rows
+}
+
+fn interaction_intervals(records: &[&InteractionInterval], segment: &str) -> Rows {
+    let mut rows = Rows::new(interaction_columns());
+    for interval in records {
+        rows.widen(interval.end - interval.duration, interval.end);
+        let mut row = vec![Cell::Text(segment.to_owned())];
+        interval.put(&mut row);
         rows.push(&row);
     }
     rows

@@ -9,6 +9,7 @@
 //!                                   connections-SEGMENT.parquet
 //!                                   coverage-SEGMENT.parquet
 //!                                   listeners-SEGMENT.parquet
+//!                                   interactions-SEGMENT.parquet
 //! ```
 
 use crate::StoreError;
@@ -23,6 +24,7 @@ pub(crate) const INTERVALS: &str = "intervals";
 pub(crate) const CONNECTIONS: &str = "connections";
 pub(crate) const COVERAGE: &str = "coverage";
 pub(crate) const LISTENERS: &str = "listeners";
+pub(crate) const INTERACTIONS: &str = "interactions";
 
 pub(crate) fn spool_dir(dir: &Path) -> PathBuf {
     dir.join("spool")
@@ -100,7 +102,7 @@ pub(crate) fn tables(hour: &Path) -> Result<Vec<TableFile>, StoreError> {
             let Some(stem) = name.strip_suffix(".parquet") else {
                 continue;
             };
-            for table in [INTERVALS, CONNECTIONS, COVERAGE, LISTENERS] {
+            for table in [INTERVALS, CONNECTIONS, COVERAGE, LISTENERS, INTERACTIONS] {
                 if let Some(segment) = stem.strip_prefix(table).and_then(|s| s.strip_prefix('-')) {
                     found.push(TableFile {
                         segment: segment.to_owned(),

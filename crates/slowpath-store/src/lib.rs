@@ -24,6 +24,7 @@
 mod cells;
 mod convert;
 mod error;
+mod interaction;
 mod interval;
 mod layout;
 mod listener;

@@ -8,15 +8,15 @@
 use crate::cells::{Cell, Flat, Row, columns_of};
 use crate::convert::supersedes;
 use crate::interval::Logged;
-use crate::layout::{self, CONNECTIONS, COVERAGE, INTERVALS, LISTENERS, TableFile};
-use crate::listener;
+use crate::layout::{self, CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, TableFile};
 use crate::rows::{IDENTITY, SummaryBody};
 use crate::spool::{self, HeaderError, Record};
 use crate::told::Told;
 use crate::{StoreError, convert, table};
+use crate::{interaction, listener};
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, ListenerInterval, ProblemInterval, ProblemSet,
-    WallMicros,
+    ConnectionId, ConnectionSummary, Coverage, InteractionInterval, ListenerInterval,
+    ProblemInterval, ProblemSet, WallMicros,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -327,6 +327,36 @@ impl LogReader {
         };
         self.files(LISTENERS, range, &spooled, &mut report, wanted)?;
         Ok(report)
+    }
+
+    /// The interactions that have a part in `range`, by their ends. Logs written before there
+    /// were any have none.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed. Files that cannot be read are reported.
+    pub fn interactions(&self, range: TimeRange) -> Result<Read<InteractionInterval>, StoreError> {
+        let mut rows = Vec::new();
+        let mut give = |found: InteractionInterval| {
+            if range.meets(found.end - found.duration, found.end) {
+                rows.push(found);
+            }
+        };
+        let mut report = ReadReport::default();
+        let spooled = self.spools(&mut report, |record| {
+            if let Record::Interaction(found) = record {
+                give(*found);
+            }
+        })?;
+        let columns = &interaction::COLUMNS;
+        let wanted = |file: &TableFile, table: table::Table, bad: &mut u64| {
+            table.rows(&file.path, columns, |cells| {
+                let found = InteractionInterval::take(&mut Row::new(cells));
+                found.map_or_else(|| *bad += 1, &mut give);
+            })
+        };
+        self.files(INTERACTIONS, range, &spooled, &mut report, wanted)?;
+        rows.sort_by_key(|i| (i.end, i.kind, i.connection));
+        Ok(Read { rows, report })
     }
 
     /// Gives every record of every spool to `each`; returns the segments read.

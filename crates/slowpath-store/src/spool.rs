@@ -20,7 +20,7 @@
 //! | 2 | `b7 1e`: where a record may begin, to find the next one after damage |
 //! | 2 | payload length |
 //! | 4 | CRC-32 of kind, length and payload |
-//! | 1 | kind: 1 interval, 2 summary, 3 coverage, 4 listener; others are skipped and counted |
+//! | 1 | kind: 1 interval, 2 summary, 3 coverage, 4 listener, 5 interaction; others are skipped and counted |
 //! | n | payload: number of columns, presence bits, one value for each present column |
 //!
 //! A payload has the columns of its table in their order (`docs/log-format.md`), exact:
@@ -29,11 +29,12 @@
 
 use crate::cells::{Cell, Column, Flat, Kind, Row, columns_of};
 use crate::interval::{self, Logged};
-use crate::listener;
 use crate::rows::{IDENTITY, SummaryBody};
 use crate::{HostIdentity, SCHEMA_VERSION};
+use crate::{interaction, listener};
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, ListenerInterval, ProblemInterval, WallMicros,
+    ConnectionId, ConnectionSummary, Coverage, InteractionInterval, ListenerInterval,
+    ProblemInterval, WallMicros,
 };
 use std::sync::LazyLock;
 
@@ -49,7 +50,7 @@ const FRAME: usize = 9;
 const SEARCH_EFFORT: usize = 16;
 
 /// A record of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// An interval with a problem.
     Problem(Box<ProblemInterval>),
@@ -59,6 +60,8 @@ pub enum Record {
     Coverage(Box<Coverage>),
     /// An interval in which a listener had a problem.
     Listener(Box<ListenerInterval>),
+    /// An interaction over a stretch of time.
+    Interaction(Box<InteractionInterval>),
 }
 
 /// Whose spool it is.
@@ -75,7 +78,7 @@ pub struct Header {
 }
 
 /// What a spool holds, and what could not be read of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
     /// The header.
     pub header: Header,
@@ -200,6 +203,14 @@ impl Encoder {
         interval.put(&mut self.row);
         self.leave_out_boot();
         self.frame(4, &listener::COLUMNS, out);
+    }
+
+    /// Appends an interaction.
+    pub(crate) fn interaction(&mut self, interval: &InteractionInterval, out: &mut Vec<u8>) {
+        self.row.clear();
+        interval.put(&mut self.row);
+        self.leave_out_boot();
+        self.frame(5, &interaction::COLUMNS, out);
     }
 
     fn identity(&mut self, id: &ConnectionId) {
@@ -357,6 +368,10 @@ fn decode(kind: u8, payload: &[u8], header: &Header) -> Payload {
         4 => decode_row(&listener::COLUMNS, payload).and_then(|mut cells| {
             let interval = ListenerInterval::take(&mut own(&mut cells, header))?;
             Some(Record::Listener(Box::new(interval)))
+        }),
+        5 => decode_row(&interaction::COLUMNS, payload).and_then(|mut cells| {
+            let interval = InteractionInterval::take(&mut own(&mut cells, header))?;
+            Some(Record::Interaction(Box::new(interval)))
         }),
         _ => return Payload::Unknown,
     };

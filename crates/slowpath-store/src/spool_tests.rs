@@ -109,7 +109,7 @@ proptest! {
         let mut random = Random(seed);
         let mut file = encode_header(&header());
         for part in bytes.chunks(37) {
-            let kind = random.below(5) as u8;
+            let kind = random.below(6) as u8;
             let length = (part.len() as u16).to_le_bytes();
             file.extend(MARK);
             file.extend(length);

@@ -67,6 +67,11 @@ fn read(dir: &Path, expected: &Value) {
         }
     }
 
+    // The table came later.
+    let read = reader.interactions(TimeRange::ALL).unwrap();
+    clean(&read.report);
+    assert_eq!(read.rows, []);
+
     let read = reader.connections(TimeRange::ALL).unwrap();
     clean(&read.report);
     let written = by_cookie(&expected["connections"]);

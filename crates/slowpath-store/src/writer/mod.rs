@@ -16,7 +16,9 @@ use crate::spool::Encoder;
 use crate::{HostIdentity, OpenError, Options, StoreError, layout, lock};
 use finish::Finisher;
 use inbox::Inbox;
-use slowpath_model::{ConnectionSummary, Coverage, ListenerInterval, ProblemInterval, WallMicros};
+use slowpath_model::{
+    ConnectionSummary, Coverage, InteractionInterval, ListenerInterval, ProblemInterval, WallMicros,
+};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -180,6 +182,11 @@ impl LogWriter {
     /// Logs what was looked at.
     pub fn coverage(&mut self, coverage: &Coverage) {
         self.append(|encoder, out| encoder.coverage(coverage, out));
+    }
+
+    /// Logs an interaction.
+    pub fn interaction(&mut self, interval: &InteractionInterval) {
+        self.append(|encoder, out| encoder.interaction(interval, out));
     }
 
     /// Logs an interval in which a listener had a problem.

@@ -6,8 +6,8 @@ use crate::filter::Filter;
 use crate::selection::selects_summary;
 use crate::tally::trouble;
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, ListenerInterval, LossCounters, Micros, Problem,
-    ProblemInterval, ProblemSet, WallMicros,
+    ConnectionId, ConnectionSummary, Coverage, InteractionInterval, ListenerInterval, LossCounters,
+    Micros, Problem, ProblemInterval, ProblemSet, WallMicros,
 };
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -23,6 +23,8 @@ pub struct Records {
     pub problems: Vec<ProblemInterval>,
     /// Intervals in which a listener turned connections away.
     pub listeners: Vec<ListenerInterval>,
+    /// Problems that explain each other.
+    pub interactions: Vec<InteractionInterval>,
     /// Coverage records.
     pub coverage: Vec<Coverage>,
     /// What could not be read, in words.

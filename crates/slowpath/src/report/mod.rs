@@ -4,6 +4,7 @@
 mod groups;
 mod lives;
 mod read;
+mod together;
 
 pub use groups::{Group, groups};
 pub use lives::{Covered, Range, Records, covered, lives};
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 use slowpath_diagnose::{ProblemTable, TIME_PERCENTAGES, problem_table};
 use slowpath_model::{ConnectionSummary, Micros, Problem, UnknownOwners};
 use std::io::Write;
+use together::Together;
 
 /// Connections and groups listed.
 const LISTED: usize = 10;
@@ -74,6 +76,7 @@ struct Report<'a> {
     covered: Covered,
     unread: Vec<String>,
     heard: Heard,
+    together: Together,
 }
 
 impl<'a> Report<'a> {
@@ -86,6 +89,10 @@ impl<'a> Report<'a> {
                 heard.add(&interval, 0);
             }
         }
+        let mut together = Together::default();
+        for found in std::mem::take(&mut records.interactions) {
+            together.add(found, &options.filter);
+        }
         let lives = lives(records, options.range, &options.filter);
         Report {
             options,
@@ -95,6 +102,7 @@ impl<'a> Report<'a> {
             lives,
             unread,
             heard,
+            together,
         }
     }
 
@@ -138,6 +146,10 @@ impl<'a> Report<'a> {
         if !self.heard.is_empty() {
             lines.push(String::new());
             lines.extend(self.heard.table(LISTED, paint));
+        }
+        if !self.together.is_empty() {
+            lines.push(String::new());
+            lines.extend(self.together.lines(LISTED, paint));
         }
         lines.push(String::new());
         lines.extend(self.coverage_lines());
@@ -281,6 +293,7 @@ impl<'a> Report<'a> {
             "by": groups,
             "problem_connections": connections,
             "listeners": self.heard.json(),
+            "interactions": self.together.json(),
             "coverage": {
                 "time_us": c.time.0,
                 "range_us": self.options.range.length().0,

@@ -35,10 +35,12 @@ pub fn read(directory: &Path, range: Range) -> Result<Records, Failure> {
     let connections = reader.connections(time).map_err(store)?;
     let coverage = reader.coverage(time).map_err(store)?;
     let listeners = reader.listeners(time).map_err(store)?;
+    let interactions = reader.interactions(time).map_err(store)?;
     let mut unread = Unread::default();
     unread.add(connections.report);
     unread.add(coverage.report);
     unread.add(listeners.report);
+    unread.add(interactions.report);
     let straddling: BTreeSet<ConnectionId> = connections
         .rows
         .iter()
@@ -59,6 +61,7 @@ pub fn read(directory: &Path, range: Range) -> Result<Records, Failure> {
         summaries: connections.rows,
         problems,
         listeners: listeners.rows,
+        interactions: interactions.rows,
         coverage: coverage.rows,
         unread: unread.lines(),
     })

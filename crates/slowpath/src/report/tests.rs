@@ -309,3 +309,62 @@ fn a_log_is_read_within_its_range() {
         assert_eq!(report.covered.polls, 200);
     }
 }
+
+/// A send buffer below the product from `end` less `time` to `end`, seconds.
+fn below_bdp(cookie: u64, end: i64, time: u64) -> InteractionInterval {
+    let life = summary(cookie, "a", Problem::SendBufferLimited, 50);
+    InteractionInterval {
+        kind: InteractionKind::SendBufferBelowBdp,
+        connection: life.connection,
+        tuple: life.tuple,
+        owner: life.owner,
+        cause: life.connection,
+        cause_tuple: life.tuple,
+        connections: 1,
+        end: at(end),
+        duration: seconds(time),
+        rounds: time,
+        evidence: InteractionEvidence::SendBufferBelowBdp {
+            capacity_bytes: 8_192,
+            send_buffer_bytes: 16_384,
+            bandwidth_low: 2_000_000,
+            bandwidth_high: 3_000_000,
+            min_rtt_us: 10_000,
+            product_low_bytes: 20_000,
+            product_high_bytes: 30_000,
+            average_write_bytes: None,
+        },
+    }
+}
+
+#[test]
+fn interactions_are_added_up_by_their_connections() {
+    let records = Records {
+        interactions: vec![
+            below_bdp(1, 20, 2),
+            below_bdp(1, 40, 3),
+            below_bdp(2, 40, 1),
+        ],
+        ..Records::default()
+    };
+    let both = options(0, 100, "");
+    let report = Report::of(records.clone(), &both);
+    let json = report.json();
+    let list = json["interactions"].as_array().unwrap();
+    let figures: Vec<_> = list.iter().map(|i| (&i["time_us"], &i["rounds"])).collect();
+    assert_eq!(
+        figures,
+        [
+            (&json!(5_000_000), &json!(5)),
+            (&json!(1_000_000), &json!(1))
+        ]
+    );
+    assert_eq!(list[0]["interaction"], "SendBufferBelowBdp");
+    assert_eq!(list[0]["evidence"]["product_low_bytes"], 20_000);
+    let text = report.lines(Paint::OFF).join("\n");
+    assert!(text.contains("SendBufferBelowBdp"), "{text}");
+    // Of the first connection's port only.
+    let one = options(0, 100, "sport = :4001");
+    let json = Report::of(records, &one).json();
+    assert_eq!(json["interactions"].as_array().unwrap().len(), 1);
+}

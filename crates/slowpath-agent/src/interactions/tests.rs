@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A timeout and a delayed ACK, told once.
+
+use super::*;
+use crate::book::tests::{at, quiet, wall};
+use slowpath_model::{Deltas, Finding, InteractionEvidence, Problem, ProblemSet, Share};
+
+fn verdict(snapshot: &Snapshot, to: u64) -> IntervalVerdict {
+    IntervalVerdict {
+        connection: snapshot.id,
+        from: at(to - 1),
+        to: at(to),
+        dominating: Problem::Timeout,
+        findings: vec![Finding {
+            problem: Problem::Timeout,
+            share: Share::Measured(Micros(300_000)),
+            events: Some(1),
+        }],
+        unmeasured: ProblemSet::EMPTY,
+        deltas: Deltas {
+            retransmitted: Some(1),
+            acks_after_timeout: Some(1),
+            ..Deltas::default()
+        },
+    }
+}
+
+#[test]
+fn what_rounds_find_one_after_another_is_one_record() {
+    let mut joint = Joint::default();
+    let round = |joint: &mut Joint, second| joint.round(at(second), wall(at(second)));
+    let snapshot = quiet();
+    let owner = Owner::named(7, "curl");
+    assert_eq!(round(&mut joint, 50), []);
+    assert!(!joint.wants(snapshot.tuple, &owner));
+    joint.see(&snapshot, &owner, &verdict(&snapshot, 100));
+    for second in 100..=105 {
+        assert_eq!(round(&mut joint, second), [], "{second}");
+    }
+    // Whoever else that process has, and the other end, may be part of it.
+    assert!(joint.wants(snapshot.tuple, &owner));
+    assert!(joint.wants(snapshot.tuple.reversed(), &Owner::default()));
+    assert!(!joint.wants(snapshot.tuple, &Owner::named(8, "curl")));
+    // Five seconds after the interval it is forgotten.
+    let told = round(&mut joint, 106);
+    assert!(!joint.wants(snapshot.tuple, &owner));
+    let [found] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(found.kind, InteractionKind::TimeoutThenDelayedAck);
+    assert_eq!((found.connection, found.cause), (snapshot.id, snapshot.id));
+    assert_eq!((found.tuple, found.owner.pid()), (snapshot.tuple, Some(7)));
+    // Six rounds, from the interval's beginning to the last of them.
+    assert_eq!((found.rounds, found.connections), (6, 1));
+    assert_eq!(found.end, wall(at(105)));
+    assert_eq!(found.duration, Micros(6_000_000));
+    assert_eq!(
+        found.evidence,
+        InteractionEvidence::TimeoutThenDelayedAck {
+            timeouts: 1,
+            delayed_acks: 1,
+            retransmitted_segments: 1
+        }
+    );
+    assert_eq!(round(&mut joint, 107), []);
+}
+
+#[test]
+fn what_goes_on_is_told_every_half_minute_and_at_the_end() {
+    let mut joint = Joint::default();
+    let snapshot = quiet();
+    let owner = Owner::named(7, "curl");
+    let mut told = Vec::new();
+    for second in 100..=170 {
+        joint.see(&snapshot, &owner, &verdict(&snapshot, second));
+        told.extend(joint.round(at(second), wall(at(second))));
+    }
+    told.extend(joint.finish(at(170), wall(at(170))));
+    // From 99 to 129, 159 and 170: nothing twice, nothing left out.
+    let ends: Vec<_> = told.iter().map(|found| found.end).collect();
+    assert_eq!(ends, [129, 159, 170].map(|second| wall(at(second))));
+    let time: u64 = told.iter().map(|found| found.duration.0).sum();
+    assert_eq!(time, 71_000_000);
+    assert_eq!(told.iter().map(|found| found.rounds).sum::<u64>(), 71);
+}
