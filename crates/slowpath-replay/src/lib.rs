@@ -19,3 +19,4 @@ pub mod queues;
 pub mod recording;
 pub mod retell;
 pub mod sampling;
+pub mod stock;

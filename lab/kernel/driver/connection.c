@@ -128,6 +128,10 @@ static int prepare(struct sock *sk, const struct lab_kind *kind)
 
 	lock_sock(sk);
 	error = tcp_set_congestion_control(sk, kind->algorithm, false, true);
+	if (lab.following) {
+		release_sock(sk);
+		return error;
+	}
 	icsk->icsk_rto_min = nsecs_to_jiffies(kind->rto_min_ns);
 	icsk->icsk_rto = max(nsecs_to_jiffies(kind->rto_initial_ns), 1UL);
 	if (kind->ack_delay_ns)
@@ -143,6 +147,18 @@ static int prepare(struct sock *sk, const struct lab_kind *kind)
 	return error;
 }
 
+int lab_make_socket(u32 host, struct socket **socket)
+{
+	/* Those that are followed end as an application's do. */
+	return __sock_create(lab.hosts[host].net, AF_INET, SOCK_STREAM, IPPROTO_TCP, socket,
+			     !lab.following);
+}
+
+struct socket *lab_listener(u32 host, u32 kind)
+{
+	return listeners[host * lab.plan.kinds + kind].socket;
+}
+
 static int listen(u32 host, u32 number, struct listener *listener)
 {
 	struct sockaddr_in address = {
@@ -152,13 +168,14 @@ static int listen(u32 host, u32 number, struct listener *listener)
 	struct sock *sk;
 	int error;
 
-	error = sock_create_kern(lab.hosts[host].net, AF_INET, SOCK_STREAM, IPPROTO_TCP,
-				 &listener->socket);
+	error = lab_make_socket(host, &listener->socket);
 	if (error)
 		return error;
 	sk = listener->socket->sk;
-	sk->sk_user_data = listener;
-	sk->sk_data_ready = on_connection;
+	if (!lab.following) {
+		sk->sk_user_data = listener;
+		sk->sk_data_ready = on_connection;
+	}
 	error = prepare(sk, &lab.kinds[number]);
 	if (!error)
 		error = kernel_bind(listener->socket, (struct sockaddr *)&address,
@@ -202,6 +219,23 @@ static void accept(struct listener *listener)
 void lab_accept(u32 host, u32 kind)
 {
 	accept(&listeners[host * lab.plan.kinds + kind]);
+}
+
+int lab_bind_connection(u32 number, struct socket **socket)
+{
+	const struct lab_connection *connection = &lab.connections[number];
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(le16_to_cpu(connection->port)),
+	};
+	int error;
+
+	error = lab_make_socket(connection->from, socket);
+	if (!error)
+		error = prepare((*socket)->sk, lab_kind_of(number));
+	if (!error)
+		error = kernel_bind(*socket, (struct sockaddr *)&address, sizeof(address));
+	return error;
 }
 
 static int open_connection(u32 number)

@@ -344,6 +344,9 @@ static void lab_setup(struct net_device *dev)
 	dev->mtu = lab.plan.mtu;
 	/* No segmentation: what the device sees is what the wire carries. */
 	dev->features = NETIF_F_SG | NETIF_F_HW_CSUM | NETIF_F_HIGHDMA;
+	/* A stock kernel's were as veth has them. */
+	if (lab.plan.flags & LAB_FOLLOW)
+		dev->features |= NETIF_F_FRAGLIST | NETIF_F_GSO_SOFTWARE;
 	dev->hw_features = dev->features;
 	dev->needs_free_netdev = true;
 }
@@ -361,13 +364,18 @@ static void set_up_namespace(struct net *net)
 	ipv4->sysctl_tcp_reordering = plan->reordering;
 	ipv4->sysctl_tcp_slow_start_after_idle = plan->slow_start_after_idle;
 	ipv4->sysctl_tcp_moderate_rcvbuf = plan->moderate_rcvbuf;
-	/* All hosts share one processor: with slack a timer of one comes with a packet of another. */
-	ipv4->sysctl_tcp_comp_sack_slack_ns = 0;
 	ipv4->sysctl_tcp_rmem[1] = plan->rmem_default;
 	ipv4->sysctl_tcp_rmem[2] = plan->rmem_max;
 	ipv4->sysctl_ip_default_ttl = plan->ttl;
 	/* A connection learns nothing from those before it. */
 	ipv4->sysctl_tcp_nometrics_save = 1;
+	if (plan->flags & LAB_FOLLOW) {
+		/* As a host with 1 GB of memory or more has it. */
+		ipv4->sysctl_tcp_wmem[2] = 4 << 20;
+		return;
+	}
+	/* All hosts share one processor: with slack a timer of one comes with a packet of another. */
+	ipv4->sysctl_tcp_comp_sack_slack_ns = 0;
 	ipv4->sysctl_tcp_syncookies = 0;
 	ipv4->sysctl_max_syn_backlog = 1 << 20;
 	net->core.sysctl_somaxconn = 1 << 20;

@@ -89,6 +89,7 @@ struct lab {
 	struct lab_file handlers;
 	u64 recorded;
 	bool replaying;
+	bool following; /* a stock kernel's recording */
 	bool clearing; /* what is sent belongs to no recording */
 	u64 marked;
 	u64 host_packets;
@@ -155,6 +156,10 @@ void lab_process_send(struct sk_buff *skb, u32 host, const struct slowpath_packe
 /* connection.c */
 int lab_make_connections(void);
 int lab_open_connection(u32 number);
+int lab_make_socket(u32 host, struct socket **socket);
+struct socket *lab_listener(u32 host, u32 kind);
+/* A socket that connects from its port. */
+int lab_bind_connection(u32 number, struct socket **socket);
 /* As much of what the application wants to write as the socket takes. */
 void lab_write_more(struct lab_sender *sender);
 void lab_serve_ready(void);
@@ -181,7 +186,7 @@ struct sock *lab_end_socket(u32 connection, u8 end);
 
 /* replay.c */
 int lab_replay(void);
-u32 lab_replay_decide(u32 decision);
+u32 lab_replay_decide(u32 decision, u32 natural);
 /* Takes the packet. */
 void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number);
 
@@ -191,6 +196,19 @@ void lab_functions_begin(const struct lab_run_record *record, u64 run);
 void lab_functions_end(void);
 void lab_functions_close(void);
 void slowpath_replay_stop(const struct lab_run_record *record, struct sock *sk);
+
+struct replay_end;
+
+/* follow.c */
+int lab_follow_begin(void);
+u32 lab_follow_decide(u32 decision, u32 natural);
+void lab_follow_end(void);
+/* A call, in a task of its own, until it is done or waits. */
+void lab_follow_call(struct replay_end *end, const struct lab_run_record *record);
+/* Goes on with a call that waits. */
+void lab_follow_resume(struct replay_end *end);
+bool lab_follow_is_ready(struct replay_end *end);
+struct sock *lab_follow_socket(u8 end);
 
 /* workload.c */
 /* The receiver has more in order: flows may be done by that. */

@@ -27,6 +27,8 @@
 #define LAB_REPLAY BIT(4)
 /* The state after each run of a replay is written to probes.bin. */
 #define LAB_PROBE BIT(5)
+/* The script was recorded on a stock kernel: calls that wait, backlog, several clocks a run. */
+#define LAB_FOLLOW BIT(6)
 
 struct lab_plan {
 	__le64 magic;

@@ -74,7 +74,8 @@ void lab_look(struct sock *sk, u32 *fields)
 	fields[n++] = sk->sk_wmem_queued;
 	fields[n++] = atomic_read(&sk->sk_rmem_alloc);
 	fields[n++] = tp->segs_out;
-	fields[n++] = tp->segs_in;
+	/* Counted before it goes into the backlog, where the end of a call may or may not see it. */
+	fields[n++] = lab.following ? 0 : tp->segs_in;
 	fields[n++] = tp->window_clamp;
 	fields[n++] = tp->rcvq_space.space;
 	fields[n++] = tp->ecn_flags;
@@ -88,6 +89,8 @@ struct sock *lab_end_socket(u32 connection, u8 end)
 	struct lab_sender *sender = &lab.senders[connection];
 	struct socket *socket = end ? sender->to : sender->from;
 
+	if (lab.following)
+		return lab_follow_socket(end);
 	return socket ? socket->sk : NULL;
 }
 
@@ -103,7 +106,8 @@ u32 lab_check(const struct lab_run_record *record, u32 before, u32 decisions)
 	struct sock *sk = lab_end_socket(record->connection, record->end);
 	u32 words[8] = {
 		record->at, record->at >> 32, record->jiffies,
-		record->kind | record->flags << 8, record->value, record->result, decisions, 0,
+		record->kind | record->flags << 8, record->value, record->result, decisions,
+		record->more,
 	};
 	u32 fields[LAB_PROBED] = {};
 
@@ -236,7 +240,7 @@ u32 slowpath_decide(struct sock *sk, enum slowpath_decision decision, u32 natura
 	struct under_way *it;
 
 	if (lab.replaying)
-		return lab_replay_decide(decision);
+		return lab_replay_decide(decision, natural);
 	if (!(lab.plan.flags & LAB_RECORD) || !depth)
 		return natural;
 	it = &stack[depth - 1];

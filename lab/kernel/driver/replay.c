@@ -17,7 +17,7 @@
 #include <net/tcp.h>
 #include <os.h>
 #include "lab.h"
-#include "script.h"
+#include "replay.h"
 
 /* A line on the console at least every so many runs: somebody watches. */
 #define SAY_EVERY 65536
@@ -25,28 +25,7 @@
 /* More of one connection are not replayed. */
 #define MOST_PACKETS BIT(24)
 
-struct replay_end {
-	const struct lab_run_record *next;
-	const struct lab_run_record *last; /* one past it */
-	u64 runs;
-	u32 check;
-	u32 digest;
-	u64 jiffies;
-	/* Packets that this end is to get, by their number. */
-	u32 packets;
-	struct sk_buff **held;
-	u16 *uses; /* how often each comes */
-};
-
-static struct {
-	struct replay_end ends[2];
-	u32 connection;
-	/* Of the run under way. */
-	const struct lab_run_record *decisions;
-	u32 left;
-	u32 decided[SLOWPATH_DECISIONS];
-	struct lab_replayed result;
-} replay;
+struct replay replay;
 
 static struct lab_script script;
 static struct lab_script_end *script_ends;
@@ -54,11 +33,14 @@ static struct lab_run_record *records;
 static struct lab_file replayed, probes;
 static u64 all_runs;
 
-u32 lab_replay_decide(u32 decision)
+u32 lab_replay_decide(u32 decision, u32 natural)
 {
 	u32 before = replay.decided[decision]++;
 	const struct lab_run_record *next = replay.decisions;
 
+	/* Follows from what the device held, which was recorded. */
+	if (lab.following)
+		return lab_follow_decide(decision, natural);
 	if (!replay.left || next->decision != decision || next->value != before)
 		return 0;
 	replay.decisions++;
@@ -93,7 +75,7 @@ void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number
 	to->held[number] = skb;
 }
 
-static void diverge(u32 status, u8 end, u32 expected, u32 found)
+void lab_diverge(u32 status, u8 end, u32 expected, u32 found)
 {
 	if (replay.result.status != LAB_EXACT)
 		return;
@@ -120,23 +102,48 @@ static void probe(const struct lab_run_record *record, u8 end)
 	lab_put(&probes, &probe, sizeof(probe));
 }
 
-static void deliver(const struct lab_run_record *record)
+static void deliver(const struct lab_run_record *record, u32 number)
 {
 	struct replay_end *end = &replay.ends[record->end];
-	struct sk_buff *skb = end->held[record->value];
+	struct sk_buff *skb = end->held[number];
 
-	if (--end->uses[record->value])
-		skb = pskb_copy(skb, GFP_KERNEL);
+	if (--end->uses[number])
+		skb = pskb_copy(skb, GFP_ATOMIC);
 	else
-		end->held[record->value] = NULL;
+		end->held[number] = NULL;
 	if (!skb)
 		return;
-	if (skb->truesize != record->result) {
-		diverge(LAB_DIVERGED_RESULT, record->end, record->result, skb->truesize);
+	/* In the backlog it may have been made smaller. */
+	if (record->result && skb->truesize != record->result &&
+	    !(record->flags & LAB_RUN_BACKLOG)) {
+		lab_diverge(LAB_DIVERGED_RESULT, record->end, record->result, skb->truesize);
 		kfree_skb(skb);
 		return;
 	}
 	lab_deliver_again(skb, record->end, record->flags & LAB_RUN_MARKED);
+}
+
+static u32 merged(const struct lab_run_record *record)
+{
+	return max(record->more, 1U);
+}
+
+bool lab_is_held(const struct replay_end *end, const struct lab_run_record *record)
+{
+	u32 i;
+
+	for (i = 0; i < merged(record); i++)
+		if (!end->held[record->value + i])
+			return false;
+	return true;
+}
+
+void lab_deliver_held(const struct lab_run_record *record)
+{
+	u32 i;
+
+	for (i = 0; i < merged(record); i++)
+		deliver(record, record->value + i);
 }
 
 /* As the clock would: only if it is armed. */
@@ -206,7 +213,7 @@ static void fire_one(const struct lab_run_record *record, struct sock *sk)
 		}
 	}
 	if (!fired)
-		diverge(LAB_DIVERGED_TIMER, record->end, record->kind, 0);
+		lab_diverge(LAB_DIVERGED_TIMER, record->end, record->kind, 0);
 }
 
 static void send(const struct lab_run_record *record)
@@ -214,93 +221,135 @@ static void send(const struct lab_run_record *record)
 	int sent = lab_send(&lab.senders[replay.connection], record->value);
 
 	if (sent != (int)record->result)
-		diverge(LAB_DIVERGED_RESULT, record->end, record->result, sent);
+		lab_diverge(LAB_DIVERGED_RESULT, record->end, record->result, sent);
 }
 
-static void run(const struct lab_run_record *record)
+void lab_begin_run(const struct lab_run_record *record)
 {
 	struct replay_end *end = &replay.ends[record->end];
-	struct lab_sender *sender = &lab.senders[replay.connection];
-	struct sock *sk = lab_end_socket(replay.connection, record->end);
-	u32 check, decisions = 0, i;
-	int error = 0;
 	bool told;
 
 	/* The lower half is known: the nearest that fits. */
 	end->jiffies += (s32)(record->jiffies - (u32)end->jiffies);
 	slowpath_replay_jiffies = end->jiffies;
 	slowpath_replay_ns = record->at;
+	replay.run = record;
 	replay.decisions = record + 1;
-	replay.left = record->decisions;
+	replay.left = lab.following ? 0 : record->decisions;
+	replay.clocks = 0;
 	memset(replay.decided, 0, sizeof(replay.decided));
+	end->under_way = record;
+	end->sent = lab.senders[replay.connection].sent[record->end];
 	if (replay.connection == script.stop_connection && record->end == script.stop_side &&
 	    end->runs == script.stop_run)
-		slowpath_replay_stop(record, sk);
+		slowpath_replay_stop(record, lab_end_socket(replay.connection, record->end));
 	told = replay.connection == script.told_connection && record->end == script.told_side &&
 	       end->runs >= script.told_first && end->runs < script.told_end;
 	if (told)
 		lab_functions_begin(record, end->runs);
-	switch (record->kind) {
-	case LAB_RUN_CONNECT:
-		error = record->end || sender->from ? -EISCONN :
-			lab_open_connection(replay.connection);
-		break;
-	case LAB_RUN_ACCEPT:
-		if (record->end && !sender->to)
-			lab_accept(1, lab.connections[replay.connection].kind);
-		error = sender->to ? 0 : -EAGAIN;
-		break;
-	case LAB_RUN_BEGIN:
-		sender->fresh = record->value;
-		if (record->end || !sk)
-			error = -ENOTCONN;
-		else
-			lab_begin(sender);
-		break;
-	case LAB_RUN_SEND:
-		if (record->end || !sk)
-			error = -ENOTCONN;
-		else
-			send(record);
-		break;
-	case LAB_RUN_PACKET:
-		deliver(record);
-		break;
-	case LAB_RUN_WRITE_TIMER ... LAB_RUN_REQUEST_TIMER:
-		fire_one(record, sk);
-		break;
-	case LAB_RUN_SMALL_QUEUE:
-		if (sk) {
-			local_bh_disable();
-			slowpath_tsq(sk);
-			local_bh_enable();
-		} else {
-			error = -ENOTCONN;
-		}
-		break;
-	default:
-		error = -EOPNOTSUPP;
-	}
-	if (told)
+	replay.told = told;
+}
+
+void lab_finish_run(struct replay_end *end)
+{
+	const struct lab_run_record *record = end->under_way;
+	u32 check, decisions = 0, i;
+
+	if (!record)
+		return;
+	end->under_way = NULL;
+	if (replay.told)
 		lab_functions_end();
-	if (error)
-		diverge(LAB_DIVERGED_CALL, record->end, record->kind, error);
+	replay.told = false;
 	if (replay.left)
-		diverge(LAB_DIVERGED_DECISION, record->end, replay.decisions->decision,
-			replay.left);
+		lab_diverge(LAB_DIVERGED_DECISION, record->end, replay.decisions->decision,
+			    replay.left);
 	for (i = 1; i <= record->decisions; i++)
 		decisions = lab_mix(decisions, record + i);
 	check = lab_check(record, end->check, decisions);
 	/* A recording keeps the lowest byte of it. */
 	if ((u8)check != (u8)record->check)
-		diverge(LAB_DIVERGED_STATE, record->end, (u8)record->check, (u8)check);
+		lab_diverge(LAB_DIVERGED_STATE, record->end, (u8)record->check, (u8)check);
 	end->check = check;
-	if (lab.plan.flags & LAB_PROBE)
+	if (lab.plan.flags & LAB_PROBE || replay.result.status != LAB_EXACT)
 		probe(record, record->end);
-	end->next = record + 1 + record->decisions;
+	end->next = lab_behind(record);
 	end->runs++;
 	if (++all_runs % SAY_EVERY == 0)
 		pr_info("slowpath-lab: at %llu ps\n", all_runs);
+}
+
+void lab_fire(const struct lab_run_record *record)
+{
+	struct sock *sk = lab_end_socket(replay.connection, record->end);
+
+	if (record->kind != LAB_RUN_SMALL_QUEUE) {
+		fire_one(record, sk);
+	} else if (sk) {
+		local_bh_disable();
+		slowpath_tsq(sk);
+		local_bh_enable();
+	} else {
+		lab_diverge(LAB_DIVERGED_CALL, record->end, record->kind, -ENOTCONN);
+	}
+}
+
+static int run_here(const struct lab_run_record *record)
+{
+	struct lab_sender *sender = &lab.senders[replay.connection];
+	struct sock *sk = lab_end_socket(replay.connection, record->end);
+
+	switch (record->kind) {
+	case LAB_RUN_CONNECT:
+		return record->end || sender->from ? -EISCONN :
+						     lab_open_connection(replay.connection);
+	case LAB_RUN_ACCEPT:
+		if (record->end && !sender->to)
+			lab_accept(1, lab.connections[replay.connection].kind);
+		return sender->to ? 0 : -EAGAIN;
+	case LAB_RUN_BEGIN:
+		sender->fresh = record->value;
+		if (record->end || !sk)
+			return -ENOTCONN;
+		lab_begin(sender);
+		return 0;
+	case LAB_RUN_SEND:
+		if (record->end || !sk)
+			return -ENOTCONN;
+		send(record);
+		return 0;
+	case LAB_RUN_PACKET:
+		lab_deliver_held(record);
+		return 0;
+	case LAB_RUN_WRITE_TIMER ... LAB_RUN_REQUEST_TIMER:
+	case LAB_RUN_SMALL_QUEUE:
+		lab_fire(record);
+		return 0;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static bool is_call(u8 kind)
+{
+	return kind == LAB_RUN_CONNECT || kind == LAB_RUN_ACCEPT ||
+	       (kind >= LAB_RUN_SEND && kind <= LAB_RUN_OPTION && kind != LAB_RUN_RESUME);
+}
+
+static void run(struct replay_end *end)
+{
+	const struct lab_run_record *record = end->next;
+	int error;
+
+	if (lab.following && !lab_follow_is_ready(end))
+		return lab_follow_resume(end);
+	lab_begin_run(record);
+	if (lab.following && is_call(record->kind))
+		return lab_follow_call(end, record);
+	error = run_here(record);
+	if (error)
+		lab_diverge(LAB_DIVERGED_CALL, record->end, record->kind, error);
+	lab_finish_run(end);
 }
 
 /* Which end goes on: the one whose run began first, if what it needs is there. */
@@ -314,7 +363,7 @@ static struct replay_end *choose(void)
 
 		if (end->next == end->last)
 			continue;
-		if (end->next->kind == LAB_RUN_PACKET && !end->held[end->next->value])
+		if (end->next->kind == LAB_RUN_PACKET && !lab_is_held(end, end->next))
 			continue;
 		if (!best || end->next->at < best->next->at)
 			best = end;
@@ -350,9 +399,14 @@ static int prepare(struct replay_end *end, const struct lab_script_end *from, u8
 		    record->decisions > from->records - i - 1)
 			return -EINVAL;
 		if (record->kind == LAB_RUN_PACKET) {
-			if (record->value >= end->packets || end->uses[record->value] == U16_MAX)
+			u32 number;
+
+			if (record->value >= end->packets ||
+			    merged(record) > end->packets - record->value)
 				return -EINVAL;
-			end->uses[record->value]++;
+			for (number = 0; number < merged(record); number++)
+				if (++end->uses[record->value + number] == U16_MAX)
+					return -EINVAL;
 		}
 		i += record->decisions;
 	}
@@ -382,18 +436,20 @@ static void replay_one(u32 connection)
 	replay.connection = connection;
 	for (i = 0; i < 2 && !error; i++)
 		error = prepare(&replay.ends[i], from + i, i);
+	if (!error && lab.following)
+		error = lab_follow_begin();
 	if (error)
 		/* Not this one; the others may be as they should. */
-		diverge(LAB_NOT_REPLAYED, i - 1, 0, -error);
+		lab_diverge(LAB_NOT_REPLAYED, i - 1, 0, -error);
 	while (result->status == LAB_EXACT && (end = choose()))
-		run(end->next);
+		run(end);
 	for (i = 0; i < 2 && result->status == LAB_EXACT; i++) {
 		end = &replay.ends[i];
 		if (end->next != end->last)
-			diverge(LAB_DIVERGED_PACKET, i, end->next->value,
+			lab_diverge(LAB_DIVERGED_PACKET, i, end->next->value,
 				lab.senders[connection].sent[!i]);
 		else if (end->digest && end->digest != end->check)
-			diverge(LAB_DIVERGED_DIGEST, i, end->digest, end->check);
+			lab_diverge(LAB_DIVERGED_DIGEST, i, end->digest, end->check);
 	}
 	for (i = 0; i < 2; i++) {
 		result->runs[i] = replay.ends[i].runs;
@@ -405,6 +461,8 @@ static void replay_one(u32 connection)
 	}
 	lab_put(&replayed, result, sizeof(*result));
 	lab.clearing = true;
+	if (lab.following)
+		lab_follow_end();
 	slowpath_replay_ns = 0;
 	slowpath_replay_jiffies = 0;
 	lab_close_connection(connection);
@@ -448,6 +506,7 @@ int lab_replay(void)
 
 	sysctl_tcp_mem[0] = sysctl_tcp_mem[1] = sysctl_tcp_mem[2] = LONG_MAX >> PAGE_SHIFT;
 	lab.replaying = true;
+	lab.following = lab.plan.flags & LAB_FOLLOW;
 	error = read_script();
 	if (!error)
 		error = lab_open(&replayed, "replayed.bin", SZ_64K);

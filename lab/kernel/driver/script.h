@@ -41,6 +41,15 @@ enum lab_run_kind {
 #define LAB_RUN_BACKLOG BIT(1) /* a packet: it waited in the backlog */
 #define LAB_RUN_OWNED BIT(2)   /* a timer: the socket belonged to a call */
 
+/* Beside enum slowpath_decision, of recordings that are followed. */
+enum lab_following_decision {
+	LAB_DECISION_CLOCK = 6,  /* what TCP's clock read the next time: ns after the run's */
+	LAB_DECISION_TICKS = 7,  /* jiffies after the run's, from so many readings of the clock on */
+	LAB_DECISION_MEMORY = 8, /* sk_wmem_alloc after so many packets of the run; 1 if not told */
+	LAB_DECISION_FLUSH = 9,  /* the call looked at the backlog when so much was queued */
+	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not told */
+};
+
 /* handlers.bin of a recording, and the runs of a script. */
 struct lab_run_record {
 	__le64 at;         /* ns of the monotonic clock */
@@ -50,11 +59,11 @@ struct lab_run_record {
 	__u8 kind;
 	__u8 flags;
 	__u8 decision;
-	__le32 value;      /* packet: its number. call: bytes asked. decision: how often it had been decided before */
+	__le32 value;      /* packet: its number. call: bytes asked, or how. decision: how often it had been decided before */
 	__le32 result;     /* packet: its truesize. call: what it returned. decision: what came out */
 	__le32 check;
 	__le32 decisions;  /* in a script: so many behind it */
-	__le32 reserved;
+	__le32 more;       /* call: its flags. packet: how many are merged in the backlog */
 };
 
 /* At the beginning of handlers.bin. */

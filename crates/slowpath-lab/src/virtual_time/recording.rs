@@ -48,14 +48,7 @@ const TIMERS: [Timer; 6] = [
     Timer::Request,
 ];
 
-const DECISIONS: [Decision; 6] = [
-    Decision::SmallQueue,
-    Decision::Autocork,
-    Decision::HostQueue,
-    Decision::DeviceIdle,
-    Decision::Random,
-    Decision::MemoryPressure,
-];
+const DECISIONS: [Decision; 11] = Decision::ALL;
 
 /// `struct lab_run_record`.
 #[derive(Clone, Copy, Default)]
@@ -71,11 +64,12 @@ struct Record {
     result: u32,
     check: u32,
     decisions: u32,
+    more: u32,
 }
 
 impl Record {
     fn read(from: &mut Reader<'_>) -> Option<Self> {
-        let record = Record {
+        Some(Record {
             at: from.u64()?,
             jiffies: from.u32()?,
             connection: from.u32()?,
@@ -87,16 +81,21 @@ impl Record {
             result: from.u32()?,
             check: from.u32()?,
             decisions: from.u32()?,
-        };
-        from.u32()?;
-        Some(record)
+            more: from.u32()?,
+        })
     }
 
     fn write(&self, out: &mut Writer) {
         out.u64s([self.at]);
         out.u32s([self.jiffies, self.connection]);
         out.u8s(&[self.end, self.kind, self.flags, self.decision]);
-        out.u32s([self.value, self.result, self.check, self.decisions, 0]);
+        out.u32s([
+            self.value,
+            self.result,
+            self.check,
+            self.decisions,
+            self.more,
+        ]);
     }
 
     /// `None`: the kernel of the laboratory writes none such.
@@ -398,6 +397,7 @@ pub(super) fn script(
     connections: &[&Connection],
     told: Option<&Stretch>,
     stop: Option<&Stretch>,
+    follow: bool,
 ) -> Result<Vec<u8>, Unknown> {
     let mut ends = Writer::default();
     let mut records = Writer::default();
@@ -407,9 +407,9 @@ pub(super) fn script(
             let first = count;
             let mut packets = 0;
             for run in &end.runs {
-                let record = record(run, number as u32, side as u8)?;
+                let record = record(run, number as u32, side as u8, follow)?;
                 if record.kind == kind::PACKET {
-                    packets = packets.max(record.value.saturating_add(1));
+                    packets = packets.max(record.value.saturating_add(record.more.max(1)));
                 }
                 record.write(&mut records);
                 for outcome in &run.outcomes {
@@ -451,7 +451,7 @@ pub(super) fn script(
     Ok(out.0)
 }
 
-fn record(run: &Run, connection: u32, end: u8) -> Result<Record, Unknown> {
+fn record(run: &Run, connection: u32, end: u8, follow: bool) -> Result<Record, Unknown> {
     let mut record = Record {
         at: run.at.0,
         jiffies: run.jiffies,
@@ -461,48 +461,17 @@ fn record(run: &Run, connection: u32, end: u8) -> Result<Record, Unknown> {
         decisions: run.outcomes.len() as u32,
         ..Record::default()
     };
-    record.kind = match run.handler {
-        Handler::Connect => kind::CONNECT,
-        Handler::Accept => kind::ACCEPT,
-        Handler::Begin { fresh } => {
-            record.value = u32::from(fresh);
-            kind::BEGIN
-        }
-        Handler::Send {
-            bytes,
-            flags: 0,
-            result,
-        } => {
-            record.value = bytes;
-            record.result = result as u32;
-            kind::SEND
-        }
-        Handler::Packet {
-            number,
-            marked,
-            backlog: false,
-            merged: 1,
-            truesize,
-        } => {
-            record.value = number;
-            record.result = truesize;
-            record.flags = if marked { MARKED } else { 0 };
-            kind::PACKET
-        }
-        Handler::Timer {
-            timer,
-            deferred: false,
-        } => {
-            let number = TIMERS.iter().position(|known| *known == timer);
-            kind::FIRST_TIMER + number.unwrap_or_default() as u8
-        }
-        Handler::SmallQueue => kind::SMALL_QUEUE,
-        ref other => {
-            return Err(Unknown {
-                name: "handler".to_owned(),
-                value: format!("{other:?}"),
-            });
-        }
-    };
+    if let (Handler::Option { .. }, _) | (Handler::Receive { .. }, false) = (&run.handler, follow) {
+        return Err(Unknown {
+            name: "handler".to_owned(),
+            value: format!("{:?}", run.handler),
+        });
+    }
+    let [kind, value, result, more] = run.handler.words();
+    record.kind = kind as u8;
+    record.flags = (kind >> 8) as u8;
+    record.value = value;
+    record.result = result;
+    record.more = more;
     Ok(record)
 }

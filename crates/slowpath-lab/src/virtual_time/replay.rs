@@ -9,7 +9,7 @@ use super::kernel::Kernel;
 use super::machine::{self, Progress};
 use super::plan::{self, Options, Plan};
 use super::recording::{self, Stretch, Unknown};
-use super::wire::{CAPTURE, PROBE, REPLAY, Reader};
+use super::wire::{CAPTURE, FOLLOW, PROBE, REPLAY, Reader};
 use slowpath_replay::recording::{Connection, Moment, Recording};
 use slowpath_switch::fabric;
 use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Time};
@@ -269,11 +269,12 @@ fn prepare(
         .iter()
         .filter_map(|number| recording.connections.get(*number))
         .collect();
-    let Some(plan) = make_plan(&connections, chosen, options)? else {
+    let follow = follows(recording);
+    let Some(plan) = make_plan(&connections, chosen, options, follow)? else {
         return Ok(None);
     };
     let (told, stop) = (options.functions.as_ref(), options.stop.as_ref());
-    let script = recording::script(&connections, told, stop)?;
+    let script = recording::script(&connections, told, stop, follow)?;
     for (name, bytes) in [("plan.bin", plan.encode()), ("script.bin", script)] {
         let path = folder.join(name);
         std::fs::write(&path, bytes).map_err(|error| RunError::file(&path, error))?;
@@ -281,10 +282,16 @@ fn prepare(
     Ok(Some((plan, connections.len())))
 }
 
+/// Recorded on a stock kernel, whose calls wait and which has queues.
+fn follows(recording: &Recording) -> bool {
+    recording.origin.recorder == "bpf"
+}
+
 fn make_plan(
     connections: &[&Connection],
     chosen: &[usize],
     options: &ReplayOptions,
+    follow: bool,
 ) -> std::result::Result<Option<Plan>, ReplayError> {
     let mut kinds = Vec::new();
     let mut planned = Vec::new();
@@ -335,6 +342,7 @@ fn make_plan(
         0
     };
     flags |= if options.probe { PROBE } else { 0 };
+    flags |= if follow { FOLLOW } else { 0 };
     Ok(Some(Plan {
         flows: Vec::new(),
         carried_by: Vec::new(),

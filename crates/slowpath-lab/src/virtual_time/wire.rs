@@ -15,6 +15,7 @@ pub const THROUGH_PROCESS: u32 = 4;
 pub const RECORD: u32 = 8;
 pub const REPLAY: u32 = 16;
 pub const PROBE: u32 = 32;
+pub const FOLLOW: u32 = 64;
 
 pub const HANDSHAKE: u32 = 1;
 pub const ACK_AT_ONCE: u32 = 2;

@@ -18,6 +18,7 @@ mod encode;
 mod error;
 mod frame;
 mod inspect;
+mod laboratory;
 mod validate;
 mod varint;
 mod words;
@@ -244,6 +245,38 @@ pub enum Decision {
     Random,
     /// Memory is short (`tcp_under_memory_pressure`).
     MemoryPressure,
+    /// What TCP's clock read the next time, in nanoseconds after the run's own; the first reading is that. Of stock kernels.
+    Clock,
+    /// How many ticks `jiffies` had advanced since the run began, when the clock had been read so often. Of stock kernels.
+    Ticks,
+    /// `sk_wmem_alloc` when the run had sent so many packets; 1 where it is not told. Of stock kernels.
+    DeviceMemory,
+    /// The call looked at its backlog with the lock, when it had so much not acknowledged (0) or not read (1). Of stock kernels.
+    Flush,
+    /// How much memory waited in the backlog when clocks had been read and packets sent so often in all; 0 where it is not told. Of stock kernels.
+    Backlog,
+}
+
+impl Decision {
+    /// Every one, by its number in the kernel and in files.
+    pub const ALL: [Decision; 11] = [
+        Decision::SmallQueue,
+        Decision::Autocork,
+        Decision::HostQueue,
+        Decision::DeviceIdle,
+        Decision::Random,
+        Decision::MemoryPressure,
+        Decision::Clock,
+        Decision::Ticks,
+        Decision::DeviceMemory,
+        Decision::Flush,
+        Decision::Backlog,
+    ];
+
+    /// Its place in [`Decision::ALL`].
+    pub fn number(self) -> u32 {
+        self as u32
+    }
 }
 
 /// Where times are sampled one run of so many keeps its check.

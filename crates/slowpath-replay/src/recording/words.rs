@@ -48,6 +48,11 @@ impl Decision {
             Decision::DeviceIdle => "device-idle",
             Decision::Random => "random",
             Decision::MemoryPressure => "memory-pressure",
+            Decision::Clock => "clock",
+            Decision::Ticks => "ticks",
+            Decision::DeviceMemory => "device-memory",
+            Decision::Flush => "flush",
+            Decision::Backlog => "backlog",
         }
     }
 }

@@ -31,6 +31,11 @@ fn decision() -> impl Strategy<Value = Decision> {
         Just(Decision::DeviceIdle),
         Just(Decision::Random),
         Just(Decision::MemoryPressure),
+        Just(Decision::Clock),
+        Just(Decision::Ticks),
+        Just(Decision::DeviceMemory),
+        Just(Decision::Flush),
+        Just(Decision::Backlog),
     ]
 }
 

@@ -59,14 +59,7 @@ const TIMERS: [Timer; 6] = [
 
 const NO_YES: [bool; 2] = [false, true];
 
-const DECISIONS: [Decision; 6] = [
-    Decision::SmallQueue,
-    Decision::Autocork,
-    Decision::HostQueue,
-    Decision::DeviceIdle,
-    Decision::Random,
-    Decision::MemoryPressure,
-];
+const DECISIONS: [Decision; 11] = Decision::ALL;
 
 /// The place in a table that lists every value.
 fn place<T: PartialEq>(table: &[T], value: &T) -> u64 {

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the recorder reads of sockets and packets, beside kernel.bpf.h: flavours of the same structures. */
+#ifndef SLOWPATH_HANDLERS_STATE_H
+#define SLOWPATH_HANDLERS_STATE_H
+
+#include "../kernel.bpf.h"
+
+/* LAB_PROBED of the laboratory's kernel: the same fields in the same order, see lab_look(). */
+#define PROBED 40
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct {
+	atomic_t refs;
+} refcount_t___rec;
+
+typedef struct {
+	int owned;
+} socket_lock_t___rec;
+
+struct sock_common___rec {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	volatile unsigned char skc_state;
+};
+
+struct backlog___rec {
+	atomic_t rmem_alloc;
+	int len;
+};
+
+struct timer_list {
+	unsigned long expires;
+};
+
+struct sock___rec {
+	struct sock_common___rec __sk_common;
+	struct backlog___rec sk_backlog;
+	socket_lock_t___rec sk_lock;
+	int sk_rcvbuf;
+	int sk_sndbuf;
+	int sk_wmem_queued;
+	refcount_t___rec sk_wmem_alloc;
+	unsigned long sk_tsq_flags;
+	struct timer_list sk_timer;
+};
+
+struct inet_sock___rec {
+	struct sock___rec sk;
+	atomic_t inet_id;
+};
+
+struct hrtimer {
+	u64 _softexpires;
+};
+
+struct icsk_ack___rec {
+	__u8 pending;
+	__u8 quick;
+	__u32 ato : 8;
+	__u32 lrcvtime;
+};
+
+struct inet_connection_sock___rec {
+	struct timer_list icsk_retransmit_timer;
+	struct timer_list icsk_delack_timer;
+	struct timer_list icsk_keepalive_timer; /* since 6.12.96 or so; sk_timer before */
+
+	__u32 icsk_rto;
+	__u8 icsk_ca_state : 5;
+	__u8 icsk_pending;
+	__u8 icsk_backoff;
+	struct icsk_ack___rec icsk_ack;
+};
+
+struct rcvq_space___rec {
+	u32 space;
+};
+
+struct tcp_sock___rec {
+	u64 tcp_clock_cache;
+	u32 snd_nxt, snd_una, write_seq, rcv_nxt, rcv_wup, copied_seq, rcv_wnd, snd_wnd;
+	u64 bytes_acked, bytes_received;
+	u32 rcv_ssthresh, snd_cwnd, snd_cwnd_cnt, snd_ssthresh;
+	u32 packets_out, sacked_out, lost_out, retrans_out, total_retrans, reordering;
+	u32 delivered, delivered_ce, srtt_us, mdev_us, segs_out, segs_in, window_clamp;
+	struct rcvq_space___rec rcvq_space;
+	u8 ecn_flags;
+	u8 compressed_ack;
+	struct hrtimer pacing_timer;
+	struct hrtimer compressed_ack_timer;
+};
+
+struct tcp_request_sock {
+	u64 snt_synack;
+};
+
+struct request_sock;
+struct msghdr;
+struct proto_accept_arg;
+
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+	__u8 tcp_flags;
+	__u8 ip_dsfield;
+	__u32 ack_seq;
+};
+
+struct sk_buff___rec {
+	char cb[48];
+	unsigned int len;
+	unsigned int truesize;
+	unsigned char *head;
+	__u16 network_header;
+	__u16 transport_header;
+};
+
+struct iphdr {
+	__be16 id;
+	__be32 saddr;
+	__be32 daddr;
+};
+
+struct tcphdr {
+	__be16 source;
+	__be16 dest;
+};
+
+#pragma clang attribute pop
+
+#define READ(sk, type, field) BPF_CORE_READ((struct type *)(sk), field)
+#define BITS(sk, type, field) BPF_CORE_READ_BITFIELD_PROBED((struct type *)(sk), field)
+
+static __always_inline void look(const void *sk, u32 *f)
+{
+	u32 nxt = READ(sk, tcp_sock___rec, snd_nxt), una = READ(sk, tcp_sock___rec, snd_una);
+	u32 rcv = READ(sk, tcp_sock___rec, rcv_nxt);
+
+	f[0] = READ(sk, sock___rec, __sk_common.skc_state);
+	f[1] = nxt - una;
+	f[2] = READ(sk, tcp_sock___rec, write_seq) - una;
+	f[3] = READ(sk, tcp_sock___rec, bytes_acked);
+	f[4] = READ(sk, tcp_sock___rec, bytes_received);
+	f[5] = rcv - READ(sk, tcp_sock___rec, rcv_wup);
+	f[6] = rcv - READ(sk, tcp_sock___rec, copied_seq);
+	f[7] = READ(sk, tcp_sock___rec, rcv_wnd);
+	f[8] = READ(sk, tcp_sock___rec, snd_wnd);
+	f[9] = READ(sk, tcp_sock___rec, rcv_ssthresh);
+	f[10] = READ(sk, tcp_sock___rec, snd_cwnd);
+	f[11] = READ(sk, tcp_sock___rec, snd_cwnd_cnt);
+	f[12] = READ(sk, tcp_sock___rec, snd_ssthresh);
+	f[13] = READ(sk, tcp_sock___rec, packets_out);
+	f[14] = READ(sk, tcp_sock___rec, sacked_out);
+	f[15] = READ(sk, tcp_sock___rec, lost_out);
+	f[16] = READ(sk, tcp_sock___rec, retrans_out);
+	f[17] = READ(sk, tcp_sock___rec, total_retrans);
+	f[18] = READ(sk, tcp_sock___rec, reordering);
+	f[19] = READ(sk, tcp_sock___rec, delivered);
+	f[20] = READ(sk, tcp_sock___rec, delivered_ce);
+	f[21] = READ(sk, tcp_sock___rec, srtt_us);
+	f[22] = READ(sk, tcp_sock___rec, mdev_us);
+	f[23] = READ(sk, inet_connection_sock___rec, icsk_rto);
+	f[24] = BITS(sk, inet_connection_sock___rec, icsk_ca_state);
+	f[25] = READ(sk, inet_connection_sock___rec, icsk_backoff);
+	f[26] = READ(sk, inet_connection_sock___rec, icsk_pending);
+	f[27] = READ(sk, inet_connection_sock___rec, icsk_ack.pending);
+	f[28] = READ(sk, inet_connection_sock___rec, icsk_ack.quick);
+	f[29] = BITS(sk, inet_connection_sock___rec, icsk_ack.ato);
+	f[30] = READ(sk, sock___rec, sk_rcvbuf);
+	f[31] = READ(sk, sock___rec, sk_sndbuf);
+	f[32] = READ(sk, sock___rec, sk_wmem_queued);
+	f[33] = READ(sk, sock___rec, sk_backlog.rmem_alloc.counter);
+	f[34] = READ(sk, tcp_sock___rec, segs_out);
+	f[35] = READ(sk, tcp_sock___rec, segs_in);
+	f[36] = READ(sk, tcp_sock___rec, window_clamp);
+	f[37] = READ(sk, tcp_sock___rec, rcvq_space.space);
+	f[38] = READ(sk, tcp_sock___rec, ecn_flags);
+	f[39] = READ(sk, tcp_sock___rec, compressed_ack);
+}
+
+#endif

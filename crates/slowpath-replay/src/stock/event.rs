@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The recorder's events: twin of `struct event` in `slowpath-observe`'s `probes/handlers/mod.bpf.c`. Each behind its length, little-endian.
+
+/// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
+pub(super) const FIELDS: usize = 40;
+
+const HEAD: usize = 64;
+/// `segs_in` among the fields.
+const SEGMENTS_IN: usize = 35;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Open,
+    Call,
+    CallEnd,
+    Lock,
+    Release,
+    Drain,
+    RunEnd,
+    Callback,
+    CallbackEnd,
+    Packet,
+    Timer,
+    SmallQueue,
+    Clock,
+    Sent,
+    Memory,
+    Queued,
+    Drained,
+    Gone,
+    Busy,
+}
+
+/// In the order of `enum kind` there, from 1 on.
+const KINDS: [Kind; 19] = [
+    Kind::Open,
+    Kind::Call,
+    Kind::CallEnd,
+    Kind::Lock,
+    Kind::Release,
+    Kind::Drain,
+    Kind::RunEnd,
+    Kind::Callback,
+    Kind::CallbackEnd,
+    Kind::Packet,
+    Kind::Timer,
+    Kind::SmallQueue,
+    Kind::Clock,
+    Kind::Sent,
+    Kind::Memory,
+    Kind::Queued,
+    Kind::Drained,
+    Kind::Gone,
+    Kind::Busy,
+];
+
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub at: u64,
+    pub socket: u64,
+    pub clock: u64,
+    pub jiffies: u32,
+    pub task: u32,
+    pub kind: Kind,
+    pub what: u8,
+    pub owned: bool,
+    pub end: u8,
+    pub a: u32,
+    pub b: u32,
+    pub c: u32,
+    pub d: u32,
+    pub memory: u32,
+    pub backlog: u32,
+    pub received: u32,
+    pub fields: Option<[u32; FIELDS]>,
+}
+
+impl Event {
+    pub(super) fn read(bytes: &[u8]) -> Option<(Event, &[u8])> {
+        let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
+        let (it, rest) = bytes.get(4..)?.split_at_checked(length)?;
+        let long = |at: usize| Some(u64::from_le_bytes(*it.get(at..)?.first_chunk()?));
+        let word = |at: usize| Some(u32::from_le_bytes(*it.get(at..)?.first_chunk()?));
+        let mut fields = None;
+        if let Some(state) = it.get(HEAD..HEAD + 4 * FIELDS) {
+            let mut all = [0; FIELDS];
+            for (field, bytes) in all.iter_mut().zip(state.chunks_exact(4)) {
+                *field = u32::from_le_bytes(*bytes.first_chunk()?);
+            }
+            // Counted before a packet goes into the backlog, where the end of a call may or may not see it.
+            all[SEGMENTS_IN] = 0;
+            fields = Some(all);
+        }
+        let event = Event {
+            at: long(0)?,
+            socket: long(8)?,
+            clock: long(16)?,
+            jiffies: word(24)?,
+            task: word(28)?,
+            kind: *KINDS.get(usize::from(*it.get(32)?).checked_sub(1)?)?,
+            what: *it.get(33)?,
+            owned: *it.get(34)? != 0,
+            end: *it.get(35)?,
+            a: word(36)?,
+            b: word(40)?,
+            c: word(44)?,
+            d: word(48)?,
+            memory: word(52)?,
+            backlog: word(56)?,
+            received: word(60)?,
+            fields,
+        };
+        Some((event, rest))
+    }
+}

@@ -1,0 +1,554 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One end: its events become runs.
+//!
+//! 1. A call's run begins when it has the lock, and ends where it gives the lock away; another run of the same call begins where it has the lock again.
+//! 2. Packets from the backlog and work that was put off are runs of their own between them. If the call looked at the backlog without giving the
+//!    lock away, what was queued then tells where.
+//! 3. A timer that found the socket in use only leaves a note for whoever gives the lock away: it stands before that one's packets.
+
+use super::check::{check, mix};
+use super::event::{Event, FIELDS, Kind};
+use crate::recording::{Decision, End, Handler, Moment, Outcome, Run, Timer};
+use std::collections::{HashMap, VecDeque};
+
+const SYN: u32 = 0x02;
+/// A run takes no longer than that.
+const MOST_TICKS: u32 = 16;
+/// `INET_ECN_CE`.
+const MARKED: u32 = 3;
+
+/// `enum call` of the probe.
+mod call {
+    pub const CONNECT: u8 = 1;
+    pub const ACCEPT: u8 = 2;
+    pub const SEND: u8 = 4;
+    pub const RECEIVE: u8 = 5;
+    pub const SHUTDOWN: u8 = 7;
+    pub const CLOSE: u8 = 8;
+}
+
+const TIMERS: [Timer; 5] = [
+    Timer::Write,
+    Timer::DelayedAck,
+    Timer::Keepalive,
+    Timer::Pacing,
+    Timer::CompressedAck,
+];
+
+type Fields = [u32; FIELDS];
+
+#[derive(Clone, Copy)]
+struct Call {
+    what: u8,
+    a: u32,
+    b: u32,
+    /// Its first run.
+    run: Option<usize>,
+}
+
+struct Building {
+    run: Run,
+    clocks: u32,
+    sent: u32,
+    ticks: u32,
+    backlog: u32,
+}
+
+impl Building {
+    /// Data was taken in the tick that the socket noted, which may have come after what began the run.
+    fn received(&mut self, jiffies: u32) {
+        let ticks = jiffies.wrapping_sub(self.run.jiffies);
+        if !(1..=MOST_TICKS).contains(&ticks) || self.clocks == 0 {
+            return;
+        }
+        let outcomes = &mut self.run.outcomes;
+        let known = outcomes
+            .iter()
+            .filter(|it| it.decision == Decision::Ticks && it.before <= 1)
+            .any(|it| it.value == ticks);
+        if !known {
+            outcomes.retain(|it| it.decision != Decision::Ticks || it.before > 1);
+            outcomes.push(Outcome {
+                decision: Decision::Ticks,
+                before: 1,
+                value: ticks,
+            });
+        }
+    }
+
+    /// How much waits in the backlog, if that has changed; counted as the replay counts: clocks read and packets sent.
+    fn backlog(&mut self, bytes: u32) {
+        if self.backlog != bytes {
+            self.backlog = bytes;
+            self.run.outcomes.push(Outcome {
+                decision: Decision::Backlog,
+                before: self.clocks + self.sent,
+                value: bytes,
+            });
+        }
+    }
+}
+
+/// An end's own packets.
+#[derive(Default)]
+pub(super) struct Sent {
+    count: u32,
+    /// By their IP identification.
+    numbers: HashMap<u16, u32>,
+    /// When its SYNs were sent, and their numbers.
+    opened: Vec<(u64, u32)>,
+}
+
+/// An end whose events come in.
+pub(super) struct Side {
+    runs: Vec<Run>,
+    states: Vec<Fields>,
+    current: Option<Building>,
+    pub(super) packets: Sent,
+    calls: HashMap<u32, Call>,
+    /// The task that has the lock.
+    owner: Option<u32>,
+    releasing: bool,
+    interrupted: bool,
+    nested: bool,
+    drained: Option<Fields>,
+    put_off: Vec<Run>,
+    backlog: VecDeque<u16>,
+    /// The run that packets behind it in the backlog were merged into.
+    merging: Option<usize>,
+    pub(super) gone: bool,
+    /// A packet came that no socket had sent: nothing from there on can be replayed.
+    cut: bool,
+}
+
+impl Side {
+    pub(super) fn new(end: usize) -> Side {
+        Side {
+            runs: Vec::new(),
+            states: Vec::new(),
+            current: None,
+            packets: Sent {
+                // The SYN-ACK is sent by no socket.
+                count: end as u32,
+                ..Sent::default()
+            },
+            calls: HashMap::new(),
+            owner: None,
+            releasing: false,
+            interrupted: false,
+            nested: false,
+            drained: None,
+            put_off: Vec::new(),
+            backlog: VecDeque::new(),
+            merging: None,
+            gone: false,
+            cut: false,
+        }
+    }
+
+    fn begin(&mut self, event: &Event, handler: Handler) {
+        let mut run = Run {
+            at: Moment(event.at),
+            jiffies: event.jiffies,
+            handler,
+            outcomes: Vec::new(),
+            check: 0,
+        };
+        if event.memory != 1 {
+            run.outcomes.push(Outcome {
+                decision: Decision::DeviceMemory,
+                before: 0,
+                value: event.memory,
+            });
+        }
+        let mut building = Building {
+            run,
+            clocks: 0,
+            sent: 0,
+            ticks: 0,
+            backlog: 0,
+        };
+        building.backlog(event.backlog);
+        self.current = Some(building);
+    }
+
+    fn finish(&mut self, fields: &Fields) {
+        if let Some(mut building) = self.current.take() {
+            // Of two at one place the later one is seen there.
+            let outcomes = &mut building.run.outcomes;
+            outcomes.reverse();
+            outcomes.sort_by_key(|it| (it.decision, it.before));
+            outcomes.dedup_by_key(|it| (it.decision, it.before));
+            self.runs.push(building.run);
+            self.states.push(*fields);
+        }
+        for run in std::mem::take(&mut self.put_off) {
+            self.runs.push(run);
+            self.states.push(*fields);
+        }
+    }
+
+    fn has_lock(&self) -> bool {
+        self.owner.is_some() && !self.releasing
+    }
+
+    /// Whether it fits.
+    pub(super) fn take(&mut self, event: &Event, theirs: Option<&Sent>) -> bool {
+        if self.cut {
+            return true;
+        }
+        let zero = [0; FIELDS];
+        let fields = event.fields.as_ref().unwrap_or(&zero);
+        match event.kind {
+            Kind::Open => {}
+            Kind::Call => self.call(event),
+            Kind::CallEnd => {
+                let Some(call) = self.calls.remove(&event.task) else {
+                    return false;
+                };
+                self.returned(call, event.a as i32);
+            }
+            Kind::Lock => self.lock(event),
+            Kind::Release => {
+                self.finish(fields);
+                self.releasing = true;
+                let call = self.calls.get(&event.task);
+                if call.is_some_and(|call| call.what == call::ACCEPT && call.run.is_some()) {
+                    self.calls.remove(&event.task);
+                }
+            }
+            Kind::Drain => {
+                self.drained = event.fields;
+                self.interrupted = false;
+            }
+            Kind::Drained => {
+                self.merged(self.backlog.len());
+                self.merging = None;
+                if self.interrupted && self.has_lock() {
+                    self.begin(event, Handler::Resume);
+                }
+                self.interrupted = false;
+            }
+            Kind::Callback => {
+                if self.has_lock() {
+                    self.finish(fields);
+                }
+                self.begin(event, Handler::Release { flags: event.a });
+            }
+            Kind::CallbackEnd => {
+                self.finish(fields);
+                if self.has_lock() {
+                    self.begin(event, Handler::Resume);
+                }
+            }
+            Kind::Packet => return self.packet(event, theirs),
+            Kind::RunEnd => self.run_end(event, fields),
+            Kind::Timer => {
+                let Some(timer) = TIMERS.get(usize::from(event.what)) else {
+                    return false;
+                };
+                let timer = *timer;
+                let deferred = event.owned;
+                self.by_itself(event, Handler::Timer { timer, deferred });
+            }
+            Kind::SmallQueue => {
+                let pacing = Handler::Timer {
+                    timer: Timer::Pacing,
+                    deferred: false,
+                };
+                let inside = self.current.as_ref();
+                if inside.is_some_and(|inside| inside.run.handler == pacing) {
+                    self.nested = true;
+                } else {
+                    self.by_itself(event, Handler::SmallQueue);
+                }
+            }
+            Kind::Clock if event.what == 1 => self.child(event, theirs),
+            Kind::Clock => return self.clock(event),
+            Kind::Sent => {
+                let number = self.packets.count;
+                self.packets.numbers.insert(event.d as u16, number);
+                if event.d >> 24 & SYN != 0 {
+                    self.packets.opened.push((event.at, number));
+                }
+                self.packets.count += 1;
+            }
+            Kind::Memory => {
+                let Some(current) = &mut self.current else {
+                    return false;
+                };
+                current.sent += 1;
+                if event.memory != 1 {
+                    current.run.outcomes.push(Outcome {
+                        decision: Decision::DeviceMemory,
+                        before: current.sent,
+                        value: event.memory,
+                    });
+                }
+                current.backlog(event.backlog);
+            }
+            Kind::Queued => {
+                self.backlog.push_back(event.d as u16);
+                if let Some(current) = &mut self.current {
+                    current.backlog(event.backlog.wrapping_add(event.c));
+                }
+            }
+            Kind::Busy => {
+                let Some(current) = &mut self.current else {
+                    return false;
+                };
+                current.run.outcomes.push(Outcome {
+                    decision: Decision::HostQueue,
+                    before: current.sent,
+                    value: 1,
+                });
+            }
+            Kind::Gone => {
+                self.finish(&zero);
+                self.gone = true;
+            }
+        }
+        true
+    }
+
+    fn call(&mut self, event: &Event) {
+        let call = Call {
+            what: event.what,
+            a: event.a,
+            b: event.b,
+            run: None,
+        };
+        self.calls.insert(event.task, call);
+        // These are told from inside.
+        if matches!(event.what, call::CONNECT | call::SHUTDOWN) {
+            self.lock(event);
+        }
+    }
+
+    fn lock(&mut self, event: &Event) {
+        self.owner = Some(event.task);
+        self.releasing = false;
+        let place = self.runs.len();
+        let Some(call) = self.calls.get_mut(&event.task) else {
+            return;
+        };
+        let handler = match (call.run, call.what) {
+            (Some(_), _) => Handler::Resume,
+            (_, call::CONNECT) => Handler::Connect,
+            (_, call::ACCEPT) => Handler::Accept,
+            (_, call::SEND) => Handler::Send {
+                bytes: call.a,
+                flags: call.b,
+                result: 0,
+            },
+            (_, call::RECEIVE) => Handler::Receive {
+                bytes: call.a,
+                flags: call.b,
+                result: 0,
+            },
+            (_, call::SHUTDOWN) => Handler::Shutdown {
+                how: call.a.wrapping_sub(1) as u8,
+            },
+            (_, call::CLOSE) => Handler::Close,
+            _ => return,
+        };
+        call.run.get_or_insert(place);
+        self.begin(event, handler);
+    }
+
+    fn returned(&mut self, call: Call, returned: i32) {
+        let run = call.run.and_then(|place| self.runs.get_mut(place));
+        if let Some(Handler::Send { result, .. } | Handler::Receive { result, .. }) =
+            run.map(|run| &mut run.handler)
+        {
+            *result = returned;
+        }
+    }
+
+    fn by_itself(&mut self, event: &Event, handler: Handler) {
+        if event.owned {
+            // What small queues held back shows in the callback's flags.
+            if handler == Handler::SmallQueue {
+                return;
+            }
+            self.put_off.push(Run {
+                at: Moment(event.at),
+                jiffies: event.jiffies,
+                handler,
+                outcomes: Vec::new(),
+                check: 0,
+            });
+        } else {
+            self.begin(event, handler);
+        }
+    }
+
+    fn packet(&mut self, event: &Event, theirs: Option<&Sent>) -> bool {
+        let id = event.d as u16;
+        let number = if event.d >> 24 & SYN != 0 {
+            Some(0)
+        } else {
+            theirs.and_then(|theirs| theirs.numbers.get(&id).copied())
+        };
+        let Some(number) = number else {
+            self.cut = true;
+            self.current = None;
+            return false;
+        };
+        let handler = Handler::Packet {
+            number,
+            marked: event.d >> 16 & 3 == MARKED,
+            backlog: event.owned,
+            merged: 1,
+            truesize: event.c,
+        };
+        if event.what == 1 {
+            // The child began with its own making.
+            if let Some(current) = &mut self.current {
+                current.run.handler = handler;
+            }
+            return true;
+        }
+        if event.owned {
+            if self.has_lock() && self.current.is_some() {
+                let fields = self.drained.unwrap_or([0; FIELDS]);
+                if let Some(current) = &mut self.current {
+                    let queued = [fields[2], fields[6]];
+                    for (before, value) in (0..).zip(queued) {
+                        current.run.outcomes.push(Outcome {
+                            decision: Decision::Flush,
+                            before,
+                            value,
+                        });
+                    }
+                }
+                self.finish(&fields);
+                self.interrupted = true;
+            }
+            let before = self.backlog.iter().position(|queued| *queued == id);
+            if let Some(before) = before {
+                self.merged(before);
+                self.backlog.pop_front();
+            }
+            self.merging = Some(self.runs.len());
+        }
+        self.begin(event, handler);
+        true
+    }
+
+    /// So many at the head of the backlog were part of the packet before them.
+    fn merged(&mut self, count: usize) {
+        self.backlog.drain(..count);
+        let run = self.merging.and_then(|place| self.runs.get_mut(place));
+        if let Some(Run {
+            handler: Handler::Packet { merged, .. },
+            ..
+        }) = run
+        {
+            *merged = merged.saturating_add(count as u16);
+        }
+    }
+
+    fn run_end(&mut self, event: &Event, fields: &Fields) {
+        if event.what != Kind::Packet as u8 + 1 {
+            if event.owned || std::mem::take(&mut self.nested) {
+                return;
+            }
+            if self.has_lock() {
+                return;
+            }
+        } else if let Some(current) = &mut self.current {
+            current.received(event.received);
+        }
+        self.finish(fields);
+    }
+
+    /// A connection's beginning at the end that accepts: the SYN, then what made the child.
+    fn child(&mut self, event: &Event, theirs: Option<&Sent>) {
+        let sent = (u64::from(event.a) | (u64::from(event.b) << 32)).wrapping_mul(1000);
+        let came = sent.wrapping_add(u64::from(event.c) * 1000);
+        let mut opened = theirs.map_or(&[][..], |theirs| &theirs.opened).iter();
+        let opened = opened.rfind(|(at, _)| *at < sent);
+        let packet = Handler::Packet {
+            number: opened.map_or(0, |(_, number)| *number),
+            marked: false,
+            backlog: false,
+            merged: 1,
+            truesize: 0,
+        };
+        self.begin(event, packet.clone());
+        if let Some(current) = &mut self.current {
+            current.run.at = Moment(sent);
+            current.run.outcomes.clear();
+            // To a tick, as nobody looked at them then.
+            let ticks = event.at.saturating_sub(sent) / 4_000_000;
+            current.run.jiffies = event.jiffies.wrapping_sub(ticks as u32);
+        }
+        self.finish(&[0; FIELDS]);
+        self.begin(event, packet);
+        if let Some(current) = &mut self.current {
+            current.run.at = Moment(came);
+            current.clocks = 1;
+        }
+    }
+
+    fn clock(&mut self, event: &Event) -> bool {
+        let Some(current) = &mut self.current else {
+            return false;
+        };
+        let run = &mut current.run;
+        if current.clocks == 0 {
+            run.at = Moment(event.clock);
+        } else {
+            run.outcomes.push(Outcome {
+                decision: Decision::Clock,
+                before: current.clocks,
+                value: event.clock.saturating_sub(run.at.0) as u32,
+            });
+        }
+        current.clocks += 1;
+        let ticks = event.jiffies.wrapping_sub(run.jiffies);
+        if ticks != current.ticks {
+            current.ticks = ticks;
+            run.outcomes.push(Outcome {
+                decision: Decision::Ticks,
+                before: current.clocks,
+                value: ticks,
+            });
+        }
+        current.backlog(event.backlog);
+        true
+    }
+
+    /// The runs with their checks, and the states that these are made from.
+    pub(super) fn end(mut self, theirs_gone: bool) -> (End, Vec<Fields>) {
+        let mut before = 0;
+        for (run, fields) in self.runs.iter_mut().zip(&self.states) {
+            let decisions = run.outcomes.iter().fold(0, |before, outcome| {
+                let decision = outcome.decision.number();
+                mix(before, decision, outcome.before, outcome.value)
+            });
+            let [kind, value, result, more] = run.handler.words();
+            let words = [
+                run.at.0 as u32,
+                (run.at.0 >> 32) as u32,
+                run.jiffies,
+                kind,
+                value,
+                result,
+                decisions,
+                more,
+            ];
+            before = check(words, fields, before);
+            run.check = before;
+        }
+        let end = End {
+            // Its peer had not ended, so that it must have been a packet of which nothing was seen.
+            gap: (self.cut && !theirs_gone).then_some(self.runs.len() as u64),
+            runs: self.runs,
+            digest: before,
+            ..End::default()
+        };
+        (end, self.states)
+    }
+}

@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Following the recording of a stock kernel. Its calls wait, find packets in the backlog when
+ * they give the lock away, and leave work to whoever gives it away. Each end's calls are made by a
+ * task of its own; only one task runs at a time. Where a call gives the lock away, the recording
+ * says what it found: packets go into the backlog just before it is looked at. Where a call
+ * slept, the task stops until the recording says that the call has the lock again.
+ */
+#include <linux/kthread.h>
+#include <linux/tcp.h>
+#include <linux/vmalloc.h>
+#include <net/inet_hashtables.h>
+#include <net/slowpath_lab.h>
+#include <net/tcp.h>
+#include "lab.h"
+#include "replay.h"
+
+/* Of one call. */
+#define LARGEST (64U << 20)
+
+bool slowpath_following;
+
+enum state {
+	IDLE,    /* no call */
+	RUNNING,
+	WAITING, /* without the lock */
+	BLOCKED, /* with it: a packet is to come into the backlog */
+};
+
+static struct caller {
+	struct task_struct *task;
+	struct completion go;
+	enum state state;
+	const struct lab_run_record *call;
+	const struct lab_run_record *filled; /* is in the backlog */
+	struct sock *sk;
+	bool giving;
+	int result;
+	void *buffer;
+	size_t room;
+} callers[2];
+
+static DECLARE_COMPLETION(stopped);
+static bool given_up;
+
+static struct caller *of(const struct sock *sk)
+{
+	int end;
+
+	for (end = 0; end < 2; end++)
+		if (sk && callers[end].sk == sk)
+			return given_up ? NULL : &callers[end];
+	return NULL;
+}
+
+static struct replay_end *end_of(const struct caller *caller)
+{
+	return &replay.ends[caller - callers];
+}
+
+struct sock *lab_follow_socket(u8 end)
+{
+	struct caller *caller = &callers[end];
+
+	if (!caller->sk && end) {
+		const struct lab_connection *connection = &lab.connections[replay.connection];
+		struct net *net = lab.hosts[1].net;
+		struct sock *sk;
+
+		sk = __inet_lookup_established(net, net->ipv4.tcp_death_row.hashinfo,
+					       htonl(LAB_NETWORK + 1), htons(connection->port),
+					       htonl(LAB_NETWORK + 2),
+					       LAB_LISTEN + connection->kind,
+					       lab.hosts[1].dev->ifindex, 0);
+		if (sk && sk_fullsock(sk))
+			caller->sk = sk;
+		else if (sk)
+			sock_gen_put(sk);
+	}
+	/* What is left of one that has ended is nobody's state. */
+	if (caller->sk && sock_flag(caller->sk, SOCK_DEAD) && caller->sk->sk_state == TCP_CLOSE)
+		return NULL;
+	return caller->sk;
+}
+
+static void give_up(struct caller *caller)
+{
+	given_up = true;
+	if (caller->sk) {
+		caller->sk->sk_err = EPIPE;
+		caller->sk->sk_shutdown = SHUTDOWN_MASK;
+	}
+}
+
+/* What the recording says of the run under way. */
+static bool told(u32 decision, u32 before, u32 *value)
+{
+	const struct lab_run_record *run = replay.run;
+	u32 i;
+
+	for (i = 1; run && i <= run->decisions; i++) {
+		if (run[i].decision == decision && run[i].value == before) {
+			*value = run[i].result;
+			return true;
+		}
+	}
+	return false;
+}
+
+u64 slowpath_next_clock(void)
+{
+	u32 later;
+
+	if (!replay.run || !slowpath_replay_ns)
+		return ktime_get_ns();
+	/* The first reading is the run's own time. */
+	if (replay.clocks && told(LAB_DECISION_CLOCK, replay.clocks, &later))
+		slowpath_replay_ns = replay.run->at + later;
+	replay.clocks++;
+	if (told(LAB_DECISION_TICKS, replay.clocks, &later))
+		slowpath_replay_jiffies = replay.ends[replay.run->end].jiffies + later;
+	return slowpath_replay_ns;
+}
+
+unsigned int slowpath_recorded_memory(struct sock *sk)
+{
+	u32 end, memory = 1;
+
+	if (!replay.run || of(sk) != &callers[replay.run->end])
+		return refcount_read(&sk->sk_wmem_alloc);
+	end = replay.run->end;
+	told(LAB_DECISION_MEMORY,
+	     lab.senders[replay.connection].sent[end] - replay.ends[end].sent, &memory);
+	return memory;
+}
+
+unsigned int slowpath_recorded_backlog(struct sock *sk)
+{
+	const struct lab_run_record *run = replay.run;
+	u32 i, end, done, bytes = 0;
+
+	if (!run || of(sk) != &callers[run->end])
+		return READ_ONCE(sk->sk_backlog.len);
+	end = run->end;
+	done = replay.clocks + lab.senders[replay.connection].sent[end] - replay.ends[end].sent;
+	for (i = 1; i <= run->decisions; i++)
+		if (run[i].decision == LAB_DECISION_BACKLOG && run[i].value <= done)
+			bytes = run[i].result;
+	return bytes;
+}
+
+u32 lab_follow_decide(u32 decision, u32 natural)
+{
+	u32 end, busy = 0;
+
+	if (decision == SLOWPATH_RANDOM)
+		return 0;
+	if (decision != SLOWPATH_HOST_QUEUE || !replay.run)
+		return natural;
+	end = replay.run->end;
+	told(decision, lab.senders[replay.connection].sent[end] - replay.ends[end].sent, &busy);
+	return busy;
+}
+
+/* Until the one who leads says so. */
+static void stop(struct caller *caller, enum state state)
+{
+	caller->state = state;
+	complete(&stopped);
+	wait_for_completion(&caller->go);
+}
+
+static void lead(struct caller *caller)
+{
+	caller->state = RUNNING;
+	complete(&caller->go);
+	wait_for_completion(&stopped);
+	if (caller->state == IDLE && caller->call && !given_up) {
+		if (caller->result != (int)caller->call->result)
+			lab_diverge(LAB_DIVERGED_RESULT, caller - callers, caller->call->result,
+				    caller->result);
+		lab_finish_run(end_of(caller));
+	}
+}
+
+bool lab_follow_is_ready(struct replay_end *end)
+{
+	struct caller *caller = &callers[end - replay.ends];
+
+	if (caller->state == BLOCKED)
+		return false;
+	return end->next->kind != LAB_RUN_RESUME;
+}
+
+void lab_follow_resume(struct replay_end *end)
+{
+	struct caller *caller = &callers[end - replay.ends];
+
+	if (caller->state != WAITING && caller->state != BLOCKED) {
+		lab_diverge(LAB_DIVERGED_CALL, end - replay.ends, end->next->kind, 0);
+		return;
+	}
+	lead(caller);
+}
+
+void lab_follow_call(struct replay_end *end, const struct lab_run_record *record)
+{
+	struct caller *caller = &callers[end - replay.ends];
+
+	if (caller->state != IDLE) {
+		lab_diverge(LAB_DIVERGED_CALL, end - replay.ends, record->kind, -EBUSY);
+		return;
+	}
+	caller->call = record;
+	lead(caller);
+}
+
+static bool is_put_off(const struct lab_run_record *record)
+{
+	return record->flags & LAB_RUN_OWNED && record->kind >= LAB_RUN_WRITE_TIMER &&
+	       record->kind <= LAB_RUN_REQUEST_TIMER;
+}
+
+static bool is_for_backlog(const struct lab_run_record *record)
+{
+	return record->kind == LAB_RUN_PACKET && record->flags & LAB_RUN_BACKLOG;
+}
+
+static void fill(struct caller *caller)
+{
+	struct replay_end *end = end_of(caller);
+
+	for (;;) {
+		const struct lab_run_record *next = lab_peek(end);
+
+		if (!next || caller->filled == next)
+			return;
+		if (is_put_off(next)) {
+			lab_begin_run(next);
+			lab_fire(next);
+			lab_finish_run(end);
+			continue;
+		}
+		if (!is_for_backlog(next))
+			return;
+		while (!lab_is_held(end, next)) {
+			if (softirq_count()) {
+				lab_diverge(LAB_DIVERGED_PACKET, caller - callers, next->value, 0);
+				give_up(caller);
+				return;
+			}
+			stop(caller, BLOCKED);
+			if (given_up)
+				return;
+		}
+		caller->filled = next;
+		lab_deliver_held(next);
+		return;
+	}
+}
+
+void slowpath_give(struct sock *sk)
+{
+	struct caller *caller = of(sk);
+
+	if (!caller)
+		return;
+	lab_finish_run(end_of(caller));
+	caller->giving = true;
+	fill(caller);
+}
+
+/* What is not acknowledged and not read tells where the recorded call looked. */
+static bool looks_now(struct caller *caller, const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 sent, unread;
+
+	return end_of(caller)->under_way && told(LAB_DECISION_FLUSH, 0, &sent) &&
+	       told(LAB_DECISION_FLUSH, 1, &unread) && sent == tp->write_seq - tp->snd_una &&
+	       unread == tp->rcv_nxt - tp->copied_seq;
+}
+
+bool slowpath_flush(struct sock *sk)
+{
+	struct caller *caller;
+
+	if (likely(!slowpath_following))
+		return false;
+	caller = of(sk);
+	return caller && looks_now(caller, sk);
+}
+
+void slowpath_fill(struct sock *sk, bool again)
+{
+	struct caller *caller = of(sk);
+	const struct lab_run_record *next;
+	u32 unread;
+
+	if (!caller)
+		return;
+	if (!again && !caller->giving) {
+		next = lab_peek(end_of(caller));
+		if (!next || !(is_for_backlog(next) || is_put_off(next)))
+			return;
+		/* A receiver looks whenever it has enough; at its end a call always does. */
+		if (told(LAB_DECISION_FLUSH, 1, &unread) && !looks_now(caller, sk))
+			return;
+		lab_finish_run(end_of(caller));
+	}
+	fill(caller);
+}
+
+static void go_on(struct caller *caller)
+{
+	struct replay_end *end = end_of(caller);
+	const struct lab_run_record *next = lab_peek(end);
+
+	if (!caller->giving && !end->under_way && next && next->kind == LAB_RUN_RESUME)
+		lab_begin_run(next);
+}
+
+void slowpath_filled(struct sock *sk)
+{
+	struct caller *caller = of(sk);
+
+	if (caller)
+		go_on(caller);
+}
+
+void slowpath_handle(struct sock *sk)
+{
+	struct caller *caller = of(sk);
+	const struct lab_run_record *next;
+
+	if (!caller)
+		return;
+	next = lab_peek(end_of(caller));
+	if (!next || caller->filled != next) {
+		lab_diverge(LAB_DIVERGED_PACKET, caller - callers, next ? next->kind : 0, 0);
+		give_up(caller);
+		return;
+	}
+	lab_begin_run(next);
+}
+
+void slowpath_handled(struct sock *sk)
+{
+	struct caller *caller = of(sk);
+
+	if (!caller)
+		return;
+	lab_finish_run(end_of(caller));
+	caller->filled = NULL;
+}
+
+void slowpath_callback(struct sock *sk)
+{
+	struct caller *caller = of(sk);
+	const struct lab_run_record *next;
+
+	if (!caller)
+		return;
+	next = lab_peek(end_of(caller));
+	if (!next || next->kind != LAB_RUN_RELEASE)
+		return;
+	lab_finish_run(end_of(caller));
+	lab_begin_run(next);
+	if (next->value & TCPF_TSQ_DEFERRED) {
+		clear_bit(TSQ_THROTTLED, &sk->sk_tsq_flags);
+		if (!test_and_set_bit(TCP_TSQ_DEFERRED, &sk->sk_tsq_flags))
+			sock_hold(sk);
+	}
+}
+
+void slowpath_called_back(struct sock *sk)
+{
+	struct caller *caller = of(sk);
+	const struct lab_run_record *run;
+
+	if (!caller)
+		return;
+	run = end_of(caller)->under_way;
+	if (run && run->kind == LAB_RUN_RELEASE)
+		lab_finish_run(end_of(caller));
+	go_on(caller);
+}
+
+/* The recording has the same call with the lock once more. */
+static bool goes_on(const struct replay_end *end)
+{
+	const struct lab_run_record *record;
+
+	for (record = end->next; record != end->last; record = lab_behind(record)) {
+		if (record->kind == LAB_RUN_RESUME)
+			return true;
+		if (record->kind < LAB_RUN_PACKET)
+			return false;
+	}
+	return false;
+}
+
+void slowpath_given(struct sock *sk)
+{
+	struct caller *caller = of(sk);
+
+	if (!caller)
+		return;
+	caller->giving = false;
+	if (caller->task != current || !goes_on(end_of(caller)))
+		return;
+	stop(caller, WAITING);
+	if (!given_up)
+		go_on(caller);
+}
+
+long slowpath_awake(long timeout)
+{
+	struct caller *caller;
+
+	for (caller = callers; caller < callers + 2; caller++) {
+		if (caller->task != current || given_up)
+			continue;
+		if (end_of(caller)->under_way)
+			return timeout;
+		/* The recorded call had ended. */
+		lab_diverge(LAB_DIVERGED_CALL, caller - callers, LAB_RUN_RESUME, 0);
+		give_up(caller);
+	}
+	return 0;
+}
+
+static int make_connection(struct caller *caller)
+{
+	const struct lab_connection *connection = &lab.connections[replay.connection];
+	struct lab_sender *sender = &lab.senders[replay.connection];
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(LAB_NETWORK + 2),
+		.sin_port = htons(LAB_LISTEN + connection->kind),
+	};
+
+	int error;
+
+	if (sender->from)
+		return -EISCONN;
+	error = lab_bind_connection(replay.connection, &sender->from);
+	if (error)
+		return error;
+	caller->sk = sender->from->sk;
+	sock_hold(caller->sk);
+	return kernel_connect(sender->from, (struct sockaddr *)&address, sizeof(address), 0);
+}
+
+static int accept(struct caller *caller, struct socket **socket)
+{
+	struct socket *listener = lab_listener(1, lab.connections[replay.connection].kind);
+	int error;
+
+	for (;;) {
+		error = kernel_accept(listener, socket, O_NONBLOCK);
+		if (error || (*socket)->sk == caller->sk)
+			return error;
+		/* Left by one that went astray before it was accepted. */
+		sock_release(*socket);
+		*socket = NULL;
+	}
+}
+
+static int move(struct caller *caller, struct socket *socket, bool receive)
+{
+	const struct lab_run_record *call = caller->call;
+	struct msghdr message = { .msg_flags = call->more | MSG_NOSIGNAL };
+	u32 length = call->value;
+	struct kvec piece;
+
+	if (length > LARGEST)
+		return -EMSGSIZE;
+	if (length > caller->room) {
+		vfree(caller->buffer);
+		caller->buffer = vzalloc(length);
+		caller->room = caller->buffer ? length : 0;
+		if (!caller->buffer)
+			return -ENOMEM;
+	}
+	piece.iov_base = caller->buffer;
+	piece.iov_len = length;
+	if (receive)
+		return kernel_recvmsg(socket, &message, &piece, 1, length, call->more);
+	return kernel_sendmsg(socket, &message, &piece, 1, length);
+}
+
+static int call(struct caller *caller)
+{
+	struct lab_sender *sender = &lab.senders[replay.connection];
+	bool accepted = caller != callers;
+	struct socket **socket = accepted ? &sender->to : &sender->from;
+	struct socket *closing;
+	u8 kind = caller->call->kind;
+
+	if (kind == LAB_RUN_CONNECT && !accepted)
+		return make_connection(caller);
+	if (kind == LAB_RUN_ACCEPT && accepted && !*socket)
+		return accept(caller, socket);
+	if (!*socket)
+		return -ENOTCONN;
+	switch (kind) {
+	case LAB_RUN_SEND:
+		return move(caller, *socket, false);
+	case LAB_RUN_RECEIVE:
+		return move(caller, *socket, true);
+	case LAB_RUN_SHUTDOWN:
+		return kernel_sock_shutdown(*socket, caller->call->value);
+	case LAB_RUN_CLOSE:
+		closing = *socket;
+		*socket = NULL;
+		sock_release(closing);
+		return 0;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static int make_calls(void *data)
+{
+	struct caller *caller = data;
+
+	for (;;) {
+		wait_for_completion(&caller->go);
+		if (kthread_should_stop())
+			return 0;
+		caller->result = call(caller);
+		caller->state = IDLE;
+		complete(&stopped);
+	}
+}
+
+int lab_follow_begin(void)
+{
+	int number;
+
+	given_up = false;
+	for (number = 0; number < 2; number++) {
+		struct caller *caller = &callers[number];
+
+		if (!caller->task) {
+			init_completion(&caller->go);
+			caller->task = kthread_run(make_calls, caller, "slowpath-call/%d", number);
+			if (IS_ERR(caller->task))
+				return PTR_ERR(caller->task);
+		}
+		caller->state = IDLE;
+		caller->call = NULL;
+		caller->filled = NULL;
+		caller->giving = false;
+	}
+	slowpath_following = true;
+	return 0;
+}
+
+void lab_follow_end(void)
+{
+	int number;
+
+	given_up = true;
+	for (number = 0; number < 2; number++) {
+		struct caller *caller = &callers[number];
+
+		if (caller->state == WAITING || caller->state == BLOCKED) {
+			give_up(caller);
+			lead(caller);
+		}
+	}
+	slowpath_following = false;
+	for (number = 0; number < 2; number++) {
+		struct caller *caller = &callers[number];
+
+		if (!caller->sk)
+			continue;
+		if (sock_flag(caller->sk, SOCK_DEAD) && caller->sk->sk_state != TCP_CLOSE)
+			tcp_abort(caller->sk, ECONNABORTED);
+		sock_put(caller->sk);
+		caller->sk = NULL;
+	}
+	replay.run = NULL;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What replay.c and follow.c share. */
+#ifndef SLOWPATH_LAB_REPLAY_H
+#define SLOWPATH_LAB_REPLAY_H
+
+#include <linux/skbuff.h>
+#include <net/slowpath_lab.h>
+#include "script.h"
+
+struct replay_end {
+	const struct lab_run_record *next;
+	const struct lab_run_record *last; /* one past it */
+	const struct lab_run_record *under_way;
+	u64 runs;
+	u32 check;
+	u32 digest;
+	u64 jiffies;
+	u32 sent; /* before the run under way */
+	/* Packets that this end is to get, by their number. */
+	u32 packets;
+	struct sk_buff **held;
+	u16 *uses; /* how often each comes */
+};
+
+struct replay {
+	struct replay_end ends[2];
+	u32 connection;
+	/* Of the run under way. */
+	const struct lab_run_record *run;
+	const struct lab_run_record *decisions;
+	u32 left;
+	u32 clocks; /* read so far */
+	bool told;  /* its functions are written down */
+	u32 decided[SLOWPATH_DECISIONS];
+	struct lab_replayed result;
+};
+
+extern struct replay replay;
+
+void lab_begin_run(const struct lab_run_record *record);
+void lab_finish_run(struct replay_end *end);
+void lab_diverge(u32 status, u8 end, u32 expected, u32 found);
+bool lab_is_held(const struct replay_end *end, const struct lab_run_record *record);
+void lab_deliver_held(const struct lab_run_record *record);
+/* A timer, or what small queues held back. */
+void lab_fire(const struct lab_run_record *record);
+
+static inline const struct lab_run_record *lab_behind(const struct lab_run_record *record)
+{
+	return record + 1 + record->decisions;
+}
+
+/* The next one after that under way, or NULL. */
+static inline const struct lab_run_record *lab_peek(const struct replay_end *end)
+{
+	const struct lab_run_record *next =
+		end->under_way ? lab_behind(end->under_way) : end->next;
+
+	return next == end->last ? NULL : next;
+}
+
+#endif
