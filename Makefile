@@ -13,7 +13,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-emulator lab-kernel lab-guest judge-simulator check-trace check-sim check-queues check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-emulator lab-kernel lab-guest judge-simulator check-trace check-sim check-butterfly check-queues check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ check-sim: ## the same dumbbells here and in ns-3
 
 judge-simulator: lab-kernel ## ten scenarios in the simulator and on real Linux TCP; the last line is JSON
 	@$(CARGO) run --release --locked -p slowpath-lab --example judge-simulator
+
+check-butterfly: lab-kernel ## DETER's section 2.2: re-runs with noise that keep the problem, 100 for each level; the last line is JSON
+	@$(CARGO) run --release --locked -p slowpath-lab --example stories -- butterfly 100
 
 check-queues: ## replayed queues beside those that were, 1,024 hosts at three loads; the last line is JSON
 	@tools/need.sh rust build

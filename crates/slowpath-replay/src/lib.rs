@@ -13,6 +13,7 @@
 //! How recording and replaying are to work: `docs/decisions/0021-record-and-replay.md`.
 
 pub mod coarse;
+pub mod explain;
 pub mod headers;
 pub mod probe;
 pub mod queues;

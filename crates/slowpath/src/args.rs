@@ -71,6 +71,8 @@ pub enum Command {
     /// Look into a recording
     #[command(subcommand)]
     Recording(crate::recording::Recorded),
+    /// Why messages of recorded connections were slow
+    Explain(crate::explain::Explain),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page

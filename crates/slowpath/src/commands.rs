@@ -12,7 +12,8 @@ use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
 use crate::{
-    agent, lab, overhead, queues, recording, replay, report, series, sim, trace, up, watch, why,
+    agent, explain, lab, overhead, queues, recording, replay, report, series, sim, trace, up,
+    watch, why,
 };
 use clap::Parser;
 use std::io::{Write, stdout};
@@ -49,6 +50,7 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Recording(args) => {
             recording::run(&args, Paint::for_stdout(), &mut stdout().lock())
         }
+        Command::Explain(args) => explain::run(&args),
         Command::Completions(args) => {
             manual::completions(args.shell, &mut stdout().lock())?;
             Ok(Outcome::Done)

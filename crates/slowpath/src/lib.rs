@@ -24,6 +24,7 @@ pub mod command;
 pub mod commands;
 pub mod events;
 pub mod evidence;
+pub mod explain;
 pub mod export;
 pub mod failure;
 pub mod family_tree;

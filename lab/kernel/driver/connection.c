@@ -49,6 +49,8 @@ static int swallow(read_descriptor_t *descriptor, struct sk_buff *skb, unsigned 
 {
 	struct lab_sender *sender = descriptor->arg.data;
 
+	length = min(length, descriptor->count);
+	descriptor->count -= length;
 	sender->arrived += length;
 	return length;
 }
@@ -69,19 +71,45 @@ static void fix_window(struct sock *sk, u32 window)
 static void on_data(struct sock *sk)
 {
 	struct lab_sender *sender = sk->sk_user_data;
-	read_descriptor_t descriptor = { .arg.data = sender, .count = 1 };
+	read_descriptor_t descriptor = { .arg.data = sender, .count = SIZE_MAX };
 	const struct lab_kind *kind;
 
 	if (!sender)
 		return;
-	tcp_read_sock(sk, &descriptor, swallow);
 	kind = lab_kind_of(sender - lab.senders);
+	if (kind->read_every_ns)
+		lab_read_later(sender);
+	else
+		tcp_read_sock(sk, &descriptor, swallow);
 	if (kind->flags & LAB_ACK_AT_ONCE)
 		inet_csk(sk)->icsk_ack.quick = TCP_MAX_QUICKACKS;
 	if (kind->receive_window)
 		fix_window(sk, kind->receive_window);
 	if (!lab.replaying)
 		lab_account(sender);
+}
+
+int lab_receive(struct lab_sender *sender, u32 bytes)
+{
+	const struct lab_kind *kind = lab_kind_of(sender - lab.senders);
+	read_descriptor_t descriptor = { .arg.data = sender, .count = bytes };
+	struct sock *sk = sender->to->sk;
+	int read;
+
+	/* As on_data(): nobody else has the socket meanwhile. */
+	local_bh_disable();
+	lab_run_begin(sender - lab.senders, 1, LAB_RUN_RECEIVE, 0, bytes, 0);
+	bh_lock_sock(sk);
+	read = tcp_read_sock(sk, &descriptor, swallow);
+	if (kind->receive_window)
+		fix_window(sk, kind->receive_window);
+	bh_unlock_sock(sk);
+	lab_run_result(read);
+	lab_run_end();
+	if (!lab.replaying)
+		lab_account(sender);
+	local_bh_enable();
+	return read;
 }
 
 static void on_connection(struct sock *sk)
@@ -120,7 +148,7 @@ static void on_space(struct sock *sk)
 }
 
 /* What a socket of that kind has from the beginning on. */
-static int prepare(struct sock *sk, const struct lab_kind *kind)
+static int prepare(struct sock *sk, const struct lab_kind *kind, bool accepts)
 {
 	struct inet_connection_sock *icsk = inet_csk(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -132,7 +160,8 @@ static int prepare(struct sock *sk, const struct lab_kind *kind)
 		release_sock(sk);
 		return error;
 	}
-	icsk->icsk_rto_min = nsecs_to_jiffies(kind->rto_min_ns);
+	icsk->icsk_rto_min = nsecs_to_jiffies(accepts ? kind->accepted_rto_min_ns :
+							kind->rto_min_ns);
 	icsk->icsk_rto = max(nsecs_to_jiffies(kind->rto_initial_ns), 1UL);
 	if (kind->ack_delay_ns)
 		icsk->icsk_delack_max = max(nsecs_to_jiffies(kind->ack_delay_ns), 1UL);
@@ -176,7 +205,7 @@ static int listen(u32 host, u32 number, struct listener *listener)
 		sk->sk_user_data = listener;
 		sk->sk_data_ready = on_connection;
 	}
-	error = prepare(sk, &lab.kinds[number]);
+	error = prepare(sk, &lab.kinds[number], true);
 	if (!error)
 		error = kernel_bind(listener->socket, (struct sockaddr *)&address,
 				    sizeof(address));
@@ -199,7 +228,7 @@ static void accept(struct listener *listener)
 		lab_run_begin(connection, 1, LAB_RUN_ACCEPT, 0, 0, 0);
 		sender->to = child;
 		lock_sock(sk);
-		inet_csk(sk)->icsk_rto_min = nsecs_to_jiffies(kind->rto_min_ns);
+		inet_csk(sk)->icsk_rto_min = nsecs_to_jiffies(kind->accepted_rto_min_ns);
 		if (kind->ack_delay_ns)
 			inet_csk(sk)->icsk_delack_max =
 				max(nsecs_to_jiffies(kind->ack_delay_ns), 1UL);
@@ -257,7 +286,7 @@ static int open_connection(u32 number)
 	sk->sk_user_data = sender;
 	sk->sk_state_change = on_state;
 	sk->sk_write_space = on_space;
-	error = prepare(sk, lab_kind_of(number));
+	error = prepare(sk, lab_kind_of(number), false);
 	if (!error)
 		error = kernel_bind(sender->from, (struct sockaddr *)&address, sizeof(address));
 	if (error)
@@ -441,6 +470,7 @@ int lab_make_connections(void)
 	for (number = 0; number < lab.plan.connections; number++) {
 		lab.senders[number].first = U32_MAX;
 		timerqueue_init(&lab.senders[number].again);
+		timerqueue_init(&lab.senders[number].reading);
 	}
 	for (host = 0; host < lab.plan.hosts; host++) {
 		for (kind = 0; kind < lab.plan.kinds; kind++) {

@@ -61,6 +61,9 @@ struct lab_sender {
 	u32 chunk;
 	u64 every;
 	u64 left;       /* of the flow, to be wanted later */
+	/* Reads in pieces. */
+	struct timerqueue_node reading;
+	bool reads;
 };
 
 struct lab {
@@ -167,6 +170,8 @@ bool lab_is_ready(void);
 
 /* As much of that as the socket takes; what sendmsg() returns. */
 int lab_send(struct lab_sender *sender, u64 bytes);
+/* At most that many bytes; how many there were. */
+int lab_receive(struct lab_sender *sender, u32 bytes);
 /* The laboratory's beginning of a connection. */
 void lab_begin(struct lab_sender *sender);
 void lab_accept(u32 host, u32 kind);
@@ -211,6 +216,8 @@ bool lab_follow_is_ready(struct replay_end *end);
 struct sock *lab_follow_socket(u8 end);
 
 /* workload.c */
+/* There is something to read, for an application that takes its time. */
+void lab_read_later(struct lab_sender *sender);
 /* The receiver has more in order: flows may be done by that. */
 void lab_account(struct lab_sender *sender);
 int lab_run(u64 *end);

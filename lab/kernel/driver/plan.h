@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
-#define LAB_VERSION 3
+#define LAB_VERSION 4
 #define LAB_NEVER U64_MAX
 #define LAB_TAGS 8
 
@@ -29,6 +29,8 @@
 #define LAB_PROBE BIT(5)
 /* The script was recorded on a stock kernel: calls that wait, backlog, several clocks a run. */
 #define LAB_FOLLOW BIT(6)
+/* A replay goes on with another state, and timers that were not recorded fire: only packets are compared, by who reads the captures. */
+#define LAB_WHAT_IF BIT(7)
 
 struct lab_plan {
 	__le64 magic;
@@ -72,12 +74,16 @@ struct lab_kind {
 	__le64 rto_min_ns;
 	__le64 rto_initial_ns;
 	__le64 ack_delay_ns;   /* 0: the kernel's own */
+	__le64 accepted_rto_min_ns; /* of the end that accepts */
+	__le64 read_every_ns;  /* 0: what arrives is read at once */
 	__le32 initial_window; /* segments */
 	__le32 initial_ssthresh;
 	__le32 receive_window; /* 0: autotuned */
 	__le32 mss;
 	__le32 framing;        /* bytes a packet takes on the wire beside IP */
 	__le32 flags;
+	__le32 read_bytes;     /* at a time */
+	__le32 reserved;
 };
 
 struct lab_connection {

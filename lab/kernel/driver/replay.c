@@ -75,9 +75,17 @@ void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number
 	to->held[number] = skb;
 }
 
+static bool what_if(void)
+{
+	return lab.plan.flags & LAB_WHAT_IF;
+}
+
 void lab_diverge(u32 status, u8 end, u32 expected, u32 found)
 {
 	if (replay.result.status != LAB_EXACT)
+		return;
+	/* With something changed that is to be expected: it goes on until a packet is missing. */
+	if (what_if() && status != LAB_DIVERGED_PACKET && status != LAB_DIVERGED_CALL)
 		return;
 	replay.result.status = status;
 	replay.result.end = end;
@@ -114,7 +122,7 @@ static void deliver(const struct lab_run_record *record, u32 number)
 	if (!skb)
 		return;
 	/* In the backlog it may have been made smaller. */
-	if (record->result && skb->truesize != record->result &&
+	if (record->result && skb->truesize != record->result && !what_if() &&
 	    !(record->flags & LAB_RUN_BACKLOG)) {
 		lab_diverge(LAB_DIVERGED_RESULT, record->end, record->result, skb->truesize);
 		kfree_skb(skb);
@@ -214,6 +222,58 @@ static void fire_one(const struct lab_run_record *record, struct sock *sk)
 	}
 	if (!fired)
 		lab_diverge(LAB_DIVERGED_TIMER, record->end, record->kind, 0);
+}
+
+/* Of a replay with something changed: what the clock would have fired before that run. */
+static void fire_overdue(struct sock *sk, const struct lab_run_record *record)
+{
+	const u64 before = replay.ends[record->end].jiffies;
+	const u64 now = before + (s32)(record->jiffies - (u32)before);
+	struct inet_connection_sock *icsk = inet_csk(sk);
+	struct timer_list *timers[] = { &icsk->icsk_retransmit_timer, &icsk->icsk_delack_timer };
+	unsigned long due, late;
+	int i;
+
+	replay.left = 0;
+	for (i = 0; i < ARRAY_SIZE(timers); i++) {
+		/* Each arms itself again; but there is an end to it. */
+		int times = 64;
+
+		while (times-- && timer_pending(timers[i])) {
+			due = timers[i]->expires;
+			/* Beyond 64 ticks the wheel is late by up to an eighth. */
+			late = due - before < 64 ? 0 : (due - before) / 8 + 1;
+			if (!time_before(due + late, (unsigned long)now))
+				break;
+			replay.ends[record->end].jiffies = due;
+			slowpath_replay_jiffies = due;
+			slowpath_replay_ns = record->at - (now - due) * TICK_NSEC;
+			fire(timers[i]);
+		}
+	}
+}
+
+/* Something about a socket that the recorded one did not have. */
+static int change(struct sock *sk, const struct lab_run_record *record)
+{
+	switch (record->value) {
+	case LAB_CHANGE_ACK_AT_ONCE:
+		inet_csk_exit_pingpong_mode(sk);
+		inet_csk(sk)->icsk_ack.quick = TCP_MAX_QUICKACKS;
+		return 0;
+	case LAB_CHANGE_REORDERING:
+		tcp_sk(sk)->reordering = record->result;
+		return 0;
+	}
+	return -ENOPROTOOPT;
+}
+
+static void receive(const struct lab_run_record *record)
+{
+	int read = lab_receive(&lab.senders[replay.connection], record->value);
+
+	if (read != (int)record->result)
+		lab_diverge(LAB_DIVERGED_RESULT, record->end, record->result, read);
 }
 
 static void send(const struct lab_run_record *record)
@@ -318,6 +378,13 @@ static int run_here(const struct lab_run_record *record)
 			return -ENOTCONN;
 		send(record);
 		return 0;
+	case LAB_RUN_RECEIVE:
+		if (!record->end || !sk)
+			return -ENOTCONN;
+		receive(record);
+		return 0;
+	case LAB_RUN_OPTION:
+		return what_if() && sk ? change(sk, record) : -ENOTCONN;
 	case LAB_RUN_PACKET:
 		lab_deliver_held(record);
 		return 0;
@@ -339,10 +406,13 @@ static bool is_call(u8 kind)
 static void run(struct replay_end *end)
 {
 	const struct lab_run_record *record = end->next;
+	struct sock *sk = lab_end_socket(replay.connection, record->end);
 	int error;
 
 	if (lab.following && !lab_follow_is_ready(end))
 		return lab_follow_resume(end);
+	if (what_if() && !lab.following && sk)
+		fire_overdue(sk, record);
 	lab_begin_run(record);
 	if (lab.following && is_call(record->kind))
 		return lab_follow_call(end, record);

@@ -36,6 +36,12 @@ enum lab_run_kind {
 	LAB_RUN_RELEASE = 18,
 };
 
+/* LAB_RUN_OPTION's value, in a replay with something changed (LAB_WHAT_IF). */
+enum lab_change {
+	LAB_CHANGE_ACK_AT_ONCE = 1,
+	LAB_CHANGE_REORDERING = 2, /* the threshold that result says */
+};
+
 /* Bits of lab_run_record.flags. */
 #define LAB_RUN_MARKED BIT(0)  /* a packet: CE */
 #define LAB_RUN_BACKLOG BIT(1) /* a packet: it waited in the backlog */

@@ -2,7 +2,7 @@
 /*
  * The applications of all hosts: which flow is written when, and what came of it. One task does
  * it, in the order of time; at one time flows in their order, then later writes of flows, then
- * sockets in the order in which they became ready.
+ * reads, then sockets in the order in which they became ready.
  */
 #include <linux/timerqueue.h>
 #include <linux/vmalloc.h>
@@ -18,6 +18,10 @@ static u32 *next_flow; /* of the same connection */
 static struct timerqueue_head writes = {
 	.rb_root = RB_ROOT_CACHED,
 };
+static struct timerqueue_head reads = {
+	.rb_root = RB_ROOT_CACHED,
+};
+static bool reads_new; /* since the task last looked */
 static u64 unfinished;
 
 /* The receiver has more in order: flows may be done by that. */
@@ -90,6 +94,41 @@ static void write_again(struct timerqueue_node *node)
 	lab_write_more(sender);
 }
 
+static s64 scenario_now(void)
+{
+	return lab_scenario_time(lab_network_time());
+}
+
+void lab_read_later(struct lab_sender *sender)
+{
+	const struct tcp_sock *tp = tcp_sk(sender->to->sk);
+
+	if (lab.replaying || sender->reads || tp->rcv_nxt == tp->copied_seq)
+		return;
+	sender->reads = true;
+	sender->reading.expires = scenario_now() +
+		(s64)(lab_kind_of(sender - lab.senders)->read_every_ns * PS_PER_NS);
+	timerqueue_add(&reads, &sender->reading);
+	reads_new = true;
+	wake_up_process(lab.task);
+}
+
+static void read_again(struct timerqueue_node *node)
+{
+	struct lab_sender *sender = container_of(node, struct lab_sender, reading);
+	const struct lab_kind *kind = lab_kind_of(sender - lab.senders);
+
+	local_bh_disable();
+	timerqueue_del(&reads, node);
+	lab_receive(sender, kind->read_bytes);
+	sender->reads = sender->first != U32_MAX;
+	if (sender->reads) {
+		node->expires += kind->read_every_ns * PS_PER_NS;
+		timerqueue_add(&reads, node);
+	}
+	local_bh_enable();
+}
+
 /* The state of every sender that has something to do. */
 static void tell_info(s64 now)
 {
@@ -116,14 +155,9 @@ static void sleep_until(s64 until)
 		div64_u64(until + lab.plan.warm_up + PS_PER_NS - 1, PS_PER_NS));
 
 	set_current_state(TASK_UNINTERRUPTIBLE);
-	if (!lab_is_ready())
+	if (!lab_is_ready() && !reads_new)
 		schedule_hrtimeout_range(&expires, 0, HRTIMER_MODE_ABS);
 	__set_current_state(TASK_RUNNING);
-}
-
-static s64 scenario_now(void)
-{
-	return lab_scenario_time(lab_network_time());
 }
 
 static int make_flows(void)
@@ -233,8 +267,9 @@ int lab_run(u64 *end)
 		return error;
 	for (;;) {
 		s64 now = scenario_now(), next;
-		struct timerqueue_node *write;
+		struct timerqueue_node *write, *read;
 
+		reads_new = false;
 		if (++rounds % SAY_EVERY == 0)
 			pr_info("slowpath-lab: at %lld ps\n", now);
 		if (now >= until || lab.failed)
@@ -246,6 +281,8 @@ int lab_run(u64 *end)
 		}
 		while ((write = timerqueue_getnext(&writes)) && write->expires <= now)
 			write_again(write);
+		while ((read = timerqueue_getnext(&reads)) && read->expires <= now)
+			read_again(read);
 		lab_serve_ready();
 		if (next_info <= now) {
 			tell_info(next_info);
@@ -267,6 +304,9 @@ int lab_run(u64 *end)
 		write = timerqueue_getnext(&writes);
 		if (write)
 			next = min_t(s64, next, write->expires);
+		read = timerqueue_getnext(&reads);
+		if (read)
+			next = min_t(s64, next, read->expires);
 		if (settled != S64_MAX)
 			next = min(next, max(settled, now + (s64)(NSEC_PER_MSEC * PS_PER_NS)));
 		sleep_until(next);

@@ -22,6 +22,7 @@
 //! runs inside. `docs/lab-virtual-time.md` tells what follows from all that.
 
 mod error;
+mod explained;
 mod forward;
 mod kernel;
 mod machine;
@@ -30,9 +31,11 @@ pub mod plan;
 mod recording;
 mod replay;
 mod tcp;
+mod what_if;
 mod wire;
 
 pub use error::{Refusal, RunError};
+pub use explained::{ExplainError, Explained, explain};
 pub use forward::forward;
 pub use kernel::{HZ, Kernel, MissingKernel, SOURCE};
 pub use machine::Progress;
@@ -43,6 +46,8 @@ pub use replay::{
     Difference, FIRST_PORT, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed,
     Result as ReplayResult, batches, command as replay_command, replay,
 };
+
+pub use what_if::{Altered, Answer, NoSetting, WhatIf, WhatIfError};
 
 use slowpath_netsim::scenario::Scenario;
 use std::path::Path;

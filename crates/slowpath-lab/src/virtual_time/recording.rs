@@ -5,6 +5,7 @@
 use super::plan::{EPOCH_NS, Plan};
 use super::tcp::{ALGORITHMS, Kind, Sysctls};
 use super::wire::{ACK_AT_ONCE, HANDSHAKE, Reader, VERSION, Writer};
+use slowpath_netsim::tcp::Reading;
 use slowpath_replay::recording::{
     Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
 };
@@ -20,7 +21,13 @@ const NETWORK: u32 = 0x0a00_0000;
 /// Listeners' ports: `LAB_LISTEN` and the number of the kind of TCP.
 const LISTEN: u16 = 5000;
 /// What the applications of the laboratory do with what arrives.
-const READER: (&str, &str) = ("reader", "at-once");
+const READER: &str = "reader";
+const AT_ONCE: &str = "at-once";
+/// Both ends have one of their own.
+const RTO_MIN: &str = "rto_min_ns";
+
+/// Of an option that only a replay with something changed has; its name is of `enum lab_change`.
+pub(super) const CHANGE: u16 = u16::MAX;
 
 /// Kinds of records; script.h has more, which no laboratory kernel writes yet.
 mod kind {
@@ -29,6 +36,7 @@ mod kind {
     pub const ACCEPT: u8 = 2;
     pub const BEGIN: u8 = 3;
     pub const SEND: u8 = 4;
+    pub const RECEIVE: u8 = 5;
     pub const PACKET: u8 = 10;
     pub const FIRST_TIMER: u8 = 11;
     pub const LAST_TIMER: u8 = 16;
@@ -111,6 +119,11 @@ impl Record {
                 flags: 0,
                 result: self.result as i32,
             },
+            kind::RECEIVE => Handler::Receive {
+                bytes: self.value,
+                flags: 0,
+                result: self.result as i32,
+            },
             kind::PACKET => Handler::Packet {
                 number: self.value,
                 marked: self.flags & MARKED != 0,
@@ -181,7 +194,8 @@ fn connection(plan: &Plan, number: usize) -> Connection {
     let sysctls = sysctls(&plan.sysctls, plan.ttl);
     let socket = socket(kind);
     let mut accepted = socket.clone();
-    accepted.insert(READER.0.into(), READER.1.into());
+    accepted.insert(RTO_MIN.into(), nanoseconds(kind.accepted_rto_min));
+    accepted.insert(READER.into(), reader(kind.reading));
     Connection {
         addresses: [
             address(it.from, it.port),
@@ -195,6 +209,9 @@ fn connection(plan: &Plan, number: usize) -> Connection {
         ends: [End::default(), End::default()],
     }
 }
+
+/// A day, in nanoseconds.
+const LONG: u64 = 86_400_000_000_000;
 
 type Values = BTreeMap<String, String>;
 
@@ -222,12 +239,35 @@ fn sysctls(from: &Sysctls, ttl: u8) -> Values {
     ])
 }
 
+fn nanoseconds(span: Span) -> String {
+    span.0.div_ceil(1000).to_string()
+}
+
+/// `at-once`, or bytes at a time and nanoseconds between.
+fn reader(reading: Option<Reading>) -> String {
+    match reading {
+        None => AT_ONCE.to_owned(),
+        Some(it) => format!("{} every {}", it.bytes, nanoseconds(it.every)),
+    }
+}
+
+fn take_reader(text: &str) -> Option<Option<Reading>> {
+    if text == AT_ONCE {
+        return Some(None);
+    }
+    let (bytes, every) = text.split_once(" every ")?;
+    let every: u64 = every.parse().ok().filter(|ns| (1..=LONG).contains(ns))?;
+    Some(Some(Reading {
+        bytes: bytes.parse().ok()?,
+        every: Span::from_nanos(every),
+    }))
+}
+
 fn socket(kind: &Kind) -> Values {
-    let ns = |span: Span| span.0.div_ceil(1000).to_string();
     values([
         ("congestion", kind.algorithm.clone()),
-        ("rto_min_ns", ns(kind.rto_min)),
-        ("rto_initial_ns", ns(kind.rto_initial)),
+        (RTO_MIN, nanoseconds(kind.rto_min)),
+        ("rto_initial_ns", nanoseconds(kind.rto_initial)),
         ("initial_window", kind.initial_window.to_string()),
         ("initial_ssthresh", kind.initial_ssthresh.to_string()),
         ("receive_window", kind.receive_window.to_string()),
@@ -331,13 +371,17 @@ pub(super) fn take_sysctls(settings: &Settings) -> Result<(Sysctls, u8), Unknown
 /// What a connection's sockets have.
 pub(super) fn take_kind(settings: &Settings) -> Result<Kind, Unknown> {
     let mut accepted = settings.socket[1].clone();
-    let reader = accepted.remove(READER.0).unwrap_or_default();
-    if reader != READER.1 {
+    let text = accepted.remove(READER).unwrap_or_default();
+    let Some(reading) = take_reader(&text) else {
         return Err(Unknown {
-            name: READER.0.to_owned(),
-            value: reader,
+            name: READER.to_owned(),
+            value: text,
         });
-    }
+    };
+    let own = accepted.remove(RTO_MIN);
+    let own = own.or_else(|| settings.socket[0].get(RTO_MIN).cloned());
+    let mut own = Taking(Values::from_iter(own.map(|own| (RTO_MIN.to_owned(), own))));
+    let accepted_rto_min = Span::from_nanos(own.number(RTO_MIN, LONG)?);
     if let Some((name, value)) = accepted
         .iter()
         .find(|(name, value)| settings.socket[0].get(*name) != Some(value))
@@ -355,11 +399,11 @@ pub(super) fn take_kind(settings: &Settings) -> Result<Kind, Unknown> {
             value: algorithm,
         });
     }
-    /// A day.
-    const LONG: u64 = 86_400_000_000_000;
     let kind = Kind {
         algorithm,
-        rto_min: Span::from_nanos(from.number("rto_min_ns", LONG)?),
+        rto_min: Span::from_nanos(from.number(RTO_MIN, LONG)?),
+        accepted_rto_min,
+        reading,
         rto_initial: Span::from_nanos(from.number("rto_initial_ns", LONG)?),
         initial_window: from.number("initial_window", 1 << 20)?,
         initial_ssthresh: from.number("initial_ssthresh", u64::from(u32::MAX))?,
@@ -461,7 +505,12 @@ fn record(run: &Run, connection: u32, end: u8, follow: bool) -> Result<Record, U
         decisions: run.outcomes.len() as u32,
         ..Record::default()
     };
-    if let (Handler::Option { .. }, _) | (Handler::Receive { .. }, false) = (&run.handler, follow) {
+    let known = match run.handler {
+        Handler::Option { level, .. } => level == CHANGE,
+        Handler::Receive { flags, .. } => follow || flags == 0,
+        _ => true,
+    };
+    if !known {
         return Err(Unknown {
             name: "handler".to_owned(),
             value: format!("{:?}", run.handler),

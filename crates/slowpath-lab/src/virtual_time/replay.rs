@@ -9,7 +9,7 @@ use super::kernel::Kernel;
 use super::machine::{self, Progress};
 use super::plan::{self, Options, Plan};
 use super::recording::{self, Stretch, Unknown};
-use super::wire::{CAPTURE, FOLLOW, PROBE, REPLAY, Reader};
+use super::wire::{CAPTURE, FOLLOW, PROBE, REPLAY, Reader, WHAT_IF};
 use slowpath_replay::recording::{Connection, Moment, Recording};
 use slowpath_switch::fabric;
 use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Time};
@@ -44,6 +44,8 @@ pub struct ReplayOptions {
     pub functions: Option<Stretch>,
     /// The run before which `slowpath_replay_stop` is called, for a debugger: the first of these.
     pub stop: Option<Stretch>,
+    /// Something about the connections is not as it was: the replay goes on with another state, and timers that were not recorded fire.
+    pub what_if: bool,
     /// The kernel is killed after so much silence.
     pub patience: Duration,
 }
@@ -57,6 +59,7 @@ impl Default for ReplayOptions {
             probe: false,
             functions: None,
             stop: None,
+            what_if: false,
             patience: Duration::from_secs(60),
         }
     }
@@ -343,6 +346,7 @@ fn make_plan(
     };
     flags |= if options.probe { PROBE } else { 0 };
     flags |= if follow { FOLLOW } else { 0 };
+    flags |= if options.what_if { WHAT_IF } else { 0 };
     Ok(Some(Plan {
         flows: Vec::new(),
         carried_by: Vec::new(),

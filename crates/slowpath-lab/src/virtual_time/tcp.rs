@@ -7,7 +7,7 @@
 use super::error::Refusal;
 use super::wire::{ACK_AT_ONCE, HANDSHAKE, Writer};
 use slowpath_netsim::tcp::{
-    Algorithm, DelayedAck, Ecn, LossDetection, ReceiveWindow, RtoEstimator, TcpConfig,
+    Algorithm, DelayedAck, Ecn, LossDetection, Reading, ReceiveWindow, RtoEstimator, TcpConfig,
 };
 use slowpath_switch::Span;
 
@@ -27,11 +27,15 @@ const RMEM: [u32; 2] = [131_072, 6_291_456];
 pub(super) struct Kind {
     pub algorithm: String,
     pub rto_min: Span,
+    /// Of the end that accepts.
+    pub accepted_rto_min: Span,
     pub rto_initial: Span,
     pub initial_window: u32,
     pub initial_ssthresh: u32,
     /// 0: autotuned.
     pub receive_window: u32,
+    /// `None`: at once.
+    pub reading: Option<Reading>,
     pub mss: u32,
     pub framing: u32,
     pub flags: u32,
@@ -43,7 +47,9 @@ impl Kind {
         name[..self.algorithm.len()].copy_from_slice(self.algorithm.as_bytes());
         out.u8s(&name);
         let ns = |span: Span| span.0.div_ceil(1000);
+        let every = self.reading.map_or(Span::ZERO, |reading| reading.every);
         out.u64s([ns(self.rto_min), ns(self.rto_initial), 0]);
+        out.u64s([ns(self.accepted_rto_min), ns(every)]);
         out.u32s([
             self.initial_window,
             self.initial_ssthresh,
@@ -51,6 +57,8 @@ impl Kind {
             self.mss,
             self.framing,
             self.flags,
+            self.reading.map_or(0, |reading| reading.bytes),
+            0,
         ]);
     }
 
@@ -235,7 +243,8 @@ fn read(tcp: &TcpConfig, algorithm: Option<&str>, hz: u32) -> Result<(Kind, Shar
             "Linux's is 1 s for a connection that begins with a handshake",
         );
     }
-    if tcp.rto_min < tick {
+    let accepted_rto_min = tcp.receiver_rto_min.unwrap_or(tcp.rto_min);
+    if tcp.rto_min.min(accepted_rto_min) < tick {
         let reason = format!(
             "Linux counts it in ticks, of which this kernel has {hz} a second: \
              another may have up to 1,000 (make lab-kernel LAB_HZ=1000, --hz 1000)"
@@ -302,10 +311,12 @@ fn read(tcp: &TcpConfig, algorithm: Option<&str>, hz: u32) -> Result<(Kind, Shar
     let kind = Kind {
         algorithm: algorithm.to_owned(),
         rto_min: tcp.rto_min,
+        accepted_rto_min,
         rto_initial: tcp.rto_initial,
         initial_window: tcp.initial_window,
         initial_ssthresh: tcp.initial_ssthresh,
         receive_window,
+        reading: tcp.reading,
         // As TCP_MAXSEG counts: options of every segment included.
         mss: u32::from(tcp.mss) + u32::from(options),
         framing: u32::from(framing),

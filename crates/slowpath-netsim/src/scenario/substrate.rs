@@ -34,7 +34,17 @@ impl fmt::Display for Substrate {
 }
 
 /// Links do nothing to packets there, routes stay, and hosts are no kernels.
-const SIMULATOR: &[&str] = &["line", "route", "host.queue", "host.sysctls", "host.group"];
+const SIMULATOR: &[&str] = &[
+    "line",
+    "route",
+    "host.queue",
+    "host.sysctls",
+    "host.group",
+    "tcp.receiver-rto-min",
+    "workload[].tcp.receiver-rto-min",
+    "tcp.reading",
+    "workload[].tcp.reading",
+];
 
 /// The TCP is this machine's, and traffic is what people run in the hosts.
 const EMULATOR: &[&str] = &["workload", "tcp", "measure", "drain", "switch.count-flows"];

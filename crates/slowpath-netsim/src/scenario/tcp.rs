@@ -4,7 +4,7 @@
 use super::error::{Problem, ScenarioError};
 use super::section::{Section, Value};
 use crate::tcp::{
-    Algorithm, DelayedAck, Ecn, LossDetection, ReceiveWindow, RtoEstimator, TcpConfig,
+    Algorithm, DelayedAck, Ecn, LossDetection, Reading, ReceiveWindow, RtoEstimator, TcpConfig,
 };
 use slowpath_switch::Span;
 
@@ -65,6 +65,18 @@ pub(super) fn read(section: Section<'_>, base: TcpConfig) -> Result<TcpConfig, S
         if let Some(value) = section.get(key) {
             *field = value.positive_span()?;
         }
+    }
+    if let Some(value) = section.get("receiver-rto-min") {
+        tcp.receiver_rto_min = Some(value.positive_span()?);
+    }
+    if let Some(value) = section.get("reading") {
+        let section = value.section()?;
+        tcp.reading = Some(Reading {
+            // At most 2^30, so it fits.
+            bytes: section.need("bytes")?.size(1..=MAX_WINDOW)? as u32,
+            every: section.need("every")?.positive_span()?,
+        });
+        section.finish()?;
     }
     if let Some(value) = section.get("kernel-tick") {
         tcp.kernel_tick = Some(value.positive_span()?);

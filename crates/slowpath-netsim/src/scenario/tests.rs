@@ -248,6 +248,9 @@ fn everything_that_can_be_said_is_understood() {
         slow_start_after_idle: false,
         rto_estimator: RtoEstimator::Linux,
         rto_min: Span::from_millis(10),
+        // Not the simulator's.
+        receiver_rto_min: None,
+        reading: None,
         rto_max: Span::from_secs(60),
         rto_initial: Span::from_millis(100),
         delayed_ack: DelayedAck::Fixed(Span::from_millis(40)),

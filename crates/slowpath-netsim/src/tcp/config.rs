@@ -82,6 +82,15 @@ pub enum ReceiveWindow {
     },
 }
 
+/// An application that reads in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// At most so many bytes at a time.
+    pub bytes: u32,
+    /// So long after something came, and again as long as there is more to come.
+    pub every: Span,
+}
+
 /// How both ends of a connection behave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
@@ -121,6 +130,8 @@ pub struct TcpConfig {
     pub rto_estimator: RtoEstimator,
     /// Least retransmission timeout.
     pub rto_min: Span,
+    /// That of the end that receives, if it has another: a route's. No simulated receiver has one.
+    pub receiver_rto_min: Option<Span>,
     /// Greatest retransmission timeout.
     pub rto_max: Span,
     /// Before the first round-trip time. 1 s in RFC 6298.
@@ -129,6 +140,8 @@ pub struct TcpConfig {
     pub delayed_ack: DelayedAck,
     /// Receive window.
     pub receive_window: ReceiveWindow,
+    /// How the application reads; `None`: at once. Simulated ones know nothing else.
+    pub reading: Option<Reading>,
     /// Whether a connection begins with an exchange of SYNs, which takes a round trip.
     pub handshake: bool,
     /// Linux's host beside its TCP, with a tick of this length; `None`: an ideal host, whose
@@ -158,10 +171,12 @@ impl TcpConfig {
             slow_start_after_idle: true,
             rto_estimator: RtoEstimator::Linux,
             rto_min: Span::from_millis(200),
+            receiver_rto_min: None,
             rto_max: Span::from_secs(120),
             rto_initial: Span::from_secs(1),
             delayed_ack: DelayedAck::Linux,
             receive_window: ReceiveWindow::Fixed(16 << 20),
+            reading: None,
             handshake: false,
             kernel_tick: None,
         }

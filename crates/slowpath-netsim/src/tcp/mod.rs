@@ -47,7 +47,7 @@ mod sender;
 mod window;
 
 pub use config::{
-    Algorithm, DelayedAck, Ecn, LossDetection, ReceiveWindow, RtoEstimator, TcpConfig,
+    Algorithm, DelayedAck, Ecn, LossDetection, Reading, ReceiveWindow, RtoEstimator, TcpConfig,
     TcpConfigError,
 };
 pub use congestion::Congestion;

@@ -5,7 +5,8 @@
 //! with the recorded addresses and times, and the state of the sockets after every run of a handler.
 
 mod debug;
-mod outputs;
+pub(crate) mod outputs;
+mod what_if;
 
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
@@ -13,8 +14,8 @@ use crate::render::{Paint, count};
 use clap::Args;
 use serde_json::json;
 use slowpath_lab::virtual_time::{
-    self, Difference, Kernel, Probe, ReplayError, ReplayOptions, ReplayResult, Replayed, RunError,
-    Stretch,
+    self, Altered, Difference, Kernel, Probe, ReplayError, ReplayOptions, ReplayResult, Replayed,
+    RunError, Stretch,
 };
 use slowpath_model::Micros;
 use slowpath_replay::probe::{self, FIELDS};
@@ -34,6 +35,7 @@ Examples:
   slowpath replay run.rec --connection 7 --out seven --probe snd_cwnd,snd_ssthresh,reordering
   slowpath replay run.rec --connection 7 --out seven --functions server:92-95
   slowpath replay run.rec --connection 7 --gdb server:92
+  slowpath replay run.rec --connection 7 --set tcp_recovery=1 --set tcp_early_retrans=3
 `make lab-kernel` builds the kernel first. A replay that differs says at which run of which handler, and claims nothing from there on.")]
 pub struct Replay {
     /// The recording
@@ -53,6 +55,9 @@ pub struct Replay {
     /// Start gdb on the kernel and stop before a run: client:183
     #[arg(long, value_name = "END:RUN", value_parser = stretch, conflicts_with_all = ["out", "json"])]
     pub gdb: Option<Stretch>,
+    /// What if a setting had been another? Up to the first packet that differs (again for more)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = what_if::setting, conflicts_with_all = ["out", "gdb"])]
+    pub set: Vec<Altered>,
     /// Bytes of each packet that is written
     #[arg(long, value_name = "BYTES", default_value_t = 120, value_parser = clap::value_parser!(u32).range(40..=1600))]
     pub snap: u32,
@@ -112,6 +117,9 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         let reason = "--functions and --gdb are about one connection: name it with --connection";
         return Err(Failure::Usage(reason.to_owned()));
     }
+    if !args.set.is_empty() {
+        return what_if::run(args, &kernel, &recording, &chosen, &working.path);
+    }
     if let Some(stop) = &args.gdb {
         return debug::run(args, &kernel, &recording, &chosen, stop, &working.path);
     }
@@ -144,7 +152,7 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
     Ok(Outcome::of(args.exit_code, !differing.is_empty()))
 }
 
-fn read(file: &Path) -> Result<Recording, Failure> {
+pub(crate) fn read(file: &Path) -> Result<Recording, Failure> {
     let failed = |reason: String| Failure::Recording {
         file: file.to_owned(),
         reason,
@@ -316,7 +324,7 @@ fn differing(batches: &[Batch]) -> Vec<Differing<'_>> {
 
 const ENDS: [&str; 2] = ["client", "server"];
 
-fn end_name(end: u8) -> &'static str {
+pub(crate) fn end_name(end: u8) -> &'static str {
     ENDS.get(usize::from(end)).copied().unwrap_or("?")
 }
 

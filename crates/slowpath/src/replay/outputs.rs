@@ -29,12 +29,12 @@ const ROWS: usize = 1 << 15;
 const PASSING: &str = "slowpath-replay-";
 
 /// A folder that goes with this value.
-pub(super) struct Working {
-    pub(super) path: PathBuf,
+pub(crate) struct Working {
+    pub(crate) path: PathBuf,
 }
 
 impl Working {
-    pub(super) fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("{PASSING}{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| {
             Failure::Write(format!("cannot create {}: {error}", path.display()))

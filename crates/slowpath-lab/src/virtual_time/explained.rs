@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why messages of recorded connections were slow: each connection replayed, and [`slowpath_replay::explain`] asked about what came out.
+
+use super::error::RunError;
+use super::kernel::Kernel;
+use super::machine::Progress;
+use super::replay::{Difference, FIRST_PORT, ReplayError, ReplayOptions, Replayed, replay};
+use slowpath_replay::explain::{self, Explanation, Facts, State, Unexplained};
+use slowpath_replay::headers::{self, CaptureError, Header};
+use slowpath_replay::recording::Recording;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The recorder whose hosts have one clock.
+const ONE_KERNEL: &str = "laboratory";
+
+/// Why there is no explanation.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// There is no replay.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// The recording has fewer connections.
+    #[error("the recording has no connection {number}: it has {count}")]
+    Missing {
+        /// What was asked for.
+        number: usize,
+        /// What there is.
+        count: usize,
+    },
+    /// What was replayed is not what was recorded: nothing can be said of it.
+    #[error("connection {number} cannot be explained: its replay is not exact, it differs at run {} of end {}: {}", difference.run, difference.end, difference.how)]
+    Differs {
+        /// Which.
+        number: usize,
+        /// Where.
+        difference: Difference,
+    },
+    /// The kernel's capture is none.
+    #[error("what the replay sent cannot be read: {0}")]
+    Capture(#[from] CaptureError),
+    /// Headers and recording do not fit each other.
+    #[error("connection {number} cannot be explained: {error}")]
+    Unexplained {
+        /// Which.
+        number: usize,
+        /// Why.
+        error: Unexplained,
+    },
+}
+
+/// Headers at both ends of each replayed connection, in the order in which they were asked for.
+pub(super) fn headers_of(
+    replayed: &Replayed,
+    count: usize,
+) -> Result<Vec<[Vec<Header>; 2]>, ExplainError> {
+    let mut found: Vec<[Vec<Header>; 2]> = (0..count).map(|_| Default::default()).collect();
+    for (end, path) in replayed.captures.iter().flatten().enumerate() {
+        let bytes =
+            std::fs::read(path).map_err(|error| ReplayError::from(RunError::file(path, error)))?;
+        for (pair, headers) in headers::read(&bytes)? {
+            let place = usize::from(pair[0].port()).checked_sub(usize::from(FIRST_PORT));
+            if let Some(ends) = place.and_then(|place| found.get_mut(place)) {
+                ends[end] = headers;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What was found of each connection, or why nothing was.
+pub type Explained = Vec<Result<Vec<Explanation>, ExplainError>>;
+
+/// Replays connections of a recording, by their places in it, in a folder that is there and empty, and explains their messages.
+///
+/// # Errors
+/// There is no such connection, or no replay of any.
+pub fn explain(
+    kernel: &Kernel,
+    recording: &Recording,
+    chosen: &[usize],
+    folder: &Path,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Explained, ExplainError> {
+    let count = recording.connections.len();
+    if let Some(number) = chosen.iter().copied().find(|number| *number >= count) {
+        return Err(ExplainError::Missing { number, count });
+    }
+    let options = ReplayOptions {
+        probe: true,
+        ..ReplayOptions::default()
+    };
+    let replayed = replay(kernel, recording, chosen, &options, folder, progress)?;
+    let headers = headers_of(&replayed, chosen.len())?;
+    let mut states: BTreeMap<(u32, u8), Vec<State>> = BTreeMap::new();
+    for probe in &replayed.probes {
+        let end = states.entry((probe.connection, probe.end)).or_default();
+        end.push(State::new(*probe.fields));
+    }
+    let one = |(place, number): (usize, usize)| {
+        let result = replayed.results.get(place);
+        if let Some(difference) = result.and_then(|it| it.difference.clone()) {
+            return Err(ExplainError::Differs { number, difference });
+        }
+        let state = |end: u8| {
+            let found = states.get(&(place as u32, end));
+            found.map_or(&[][..], |states| states.as_slice())
+        };
+        let facts = Facts {
+            connection: &recording.connections[number],
+            headers: [&headers[place][0], &headers[place][1]],
+            states: [state(0), state(1)],
+            one_clock: recording.origin.recorder == ONE_KERNEL,
+        };
+        let explained = explain::explain(&facts);
+        explained.map_err(|error| ExplainError::Unexplained { number, error })
+    };
+    Ok(chosen.iter().copied().enumerate().map(one).collect())
+}

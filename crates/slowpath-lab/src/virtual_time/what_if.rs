@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A recorded connection replayed with something changed: a setting of its kernels or sockets, or how an end acts from one of its runs on.
+//!
+//! Timers that the recording does not have fire here when they are due (retransmissions, probes, delayed acknowledgments; not those of pacing and of
+//! held acknowledgments). Up to the first packet that is not as it was, everything that happened to packets is known. There the answer ends:
+//! what the network would have done with another packet, nobody recorded.
+
+use super::explained::{ExplainError, headers_of};
+use super::kernel::Kernel;
+use super::recording::CHANGE;
+use super::replay::{ReplayError, ReplayOptions, replay};
+use slowpath_replay::explain::{Again, Change, Departure};
+use slowpath_replay::headers::Header;
+use slowpath_replay::recording::{Connection, Handler, Recording, Run};
+use std::path::Path;
+
+/// What is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Altered {
+    /// A setting of both ends, from the beginning on, by the name that the recording has for it: `tcp_recovery`, `congestion`, ...
+    Setting {
+        /// The name.
+        name: String,
+        /// The value.
+        value: String,
+    },
+    /// How an end acts.
+    Act(Change),
+}
+
+/// A setting that no recording has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{name}' is none of the recording's settings: {}", known.join(", "))]
+pub struct NoSetting {
+    name: String,
+    known: Vec<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum WhatIfError {
+    /// There is no replay.
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
+    /// There is no such setting.
+    #[error(transparent)]
+    Setting(#[from] NoSetting),
+    /// A file could not be made.
+    #[error("a folder for the replay cannot be made: {0}")]
+    Folder(std::io::Error),
+}
+
+impl From<ReplayError> for WhatIfError {
+    fn from(error: ReplayError) -> Self {
+        WhatIfError::Explain(error.into())
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// The first packet that differs.
+    pub departure: Option<Departure>,
+    /// That packet as it was recorded; `None`: there was none.
+    pub was: Option<Header>,
+    /// That packet with the change; `None`: it is not sent, or not then.
+    pub is: Option<Header>,
+    /// Packets that each end sends as it did.
+    pub same: [usize; 2],
+}
+
+/// One connection, its exact replay at hand.
+pub struct WhatIf<'a> {
+    kernel: &'a Kernel,
+    recording: &'a Recording,
+    number: usize,
+    folder: &'a Path,
+    exact: [Vec<Header>; 2],
+    asked: usize,
+}
+
+impl<'a> WhatIf<'a> {
+    /// Replays the connection as it was, in a folder that is there and empty.
+    ///
+    /// # Errors
+    /// It cannot be replayed, or not exactly.
+    pub fn new(
+        kernel: &'a Kernel,
+        recording: &'a Recording,
+        number: usize,
+        folder: &'a Path,
+    ) -> Result<Self, WhatIfError> {
+        let count = recording.connections.len();
+        if number >= count {
+            return Err(ExplainError::Missing { number, count }.into());
+        }
+        let mut it = WhatIf {
+            kernel,
+            recording,
+            number,
+            folder,
+            exact: Default::default(),
+            asked: 0,
+        };
+        let connection = recording.connections[number].clone();
+        it.exact = it.replay(connection, false)?;
+        Ok(it)
+    }
+
+    fn replay(
+        &mut self,
+        connection: Connection,
+        what_if: bool,
+    ) -> Result<[Vec<Header>; 2], WhatIfError> {
+        let own = self.folder.join(format!("replay-{}", self.asked));
+        self.asked += 1;
+        std::fs::create_dir(&own).map_err(WhatIfError::Folder)?;
+        let recording = Recording {
+            origin: self.recording.origin.clone(),
+            connections: vec![connection],
+        };
+        let options = ReplayOptions {
+            what_if,
+            ..ReplayOptions::default()
+        };
+        let replayed = replay(self.kernel, &recording, &[0], &options, &own, &mut |_| {})?;
+        let headers = headers_of(&replayed, 1)?.pop().unwrap_or_default();
+        let _ = std::fs::remove_dir_all(&own);
+        if !what_if && let Some(difference) = replayed.results[0].difference.clone() {
+            let number = self.number;
+            return Err(ExplainError::Differs { number, difference }.into());
+        }
+        Ok(headers)
+    }
+
+    /// What if?
+    ///
+    /// # Errors
+    /// There is no such setting, or the kernel cannot have that value.
+    pub fn ask(&mut self, altered: &[Altered]) -> Result<Answer, WhatIfError> {
+        let mut connection = self.recording.connections[self.number].clone();
+        // From the last run on, so that places stay what they are.
+        let mut acts = Vec::new();
+        for one in altered {
+            match one {
+                Altered::Setting { name, value } => set(&mut connection, name, value)?,
+                Altered::Act(change) => acts.push(*change),
+            }
+        }
+        acts.sort_by_key(|change| std::cmp::Reverse(place(change).1));
+        for change in acts {
+            act(&mut connection, change);
+        }
+        let changed = self.replay(connection, true)?;
+        Ok(compare(&self.exact, &changed))
+    }
+}
+
+impl Again for WhatIf<'_> {
+    type Error = WhatIfError;
+
+    fn replay(&mut self, change: Change) -> Result<Option<Departure>, WhatIfError> {
+        Ok(self.ask(&[Altered::Act(change)])?.departure)
+    }
+}
+
+fn set(connection: &mut Connection, name: &str, value: &str) -> Result<(), NoSetting> {
+    let settings = &mut connection.settings;
+    let mut found = false;
+    for all in settings.sysctls.iter_mut().chain(&mut settings.socket) {
+        if let Some(known) = all.get_mut(name) {
+            value.clone_into(known);
+            found = true;
+        }
+    }
+    if found {
+        return Ok(());
+    }
+    let all = settings.sysctls.iter().chain(&settings.socket);
+    let names: std::collections::BTreeSet<&String> = all.flat_map(|all| all.keys()).collect();
+    Err(NoSetting {
+        name: name.to_owned(),
+        known: names.into_iter().cloned().collect(),
+    })
+}
+
+fn place(change: &Change) -> (u8, usize) {
+    match *change {
+        Change::AckAtOnce { end, run } | Change::Threshold { end, run, .. } => (end, run),
+    }
+}
+
+/// As an option that is set right before the run: `enum lab_change`.
+fn act(connection: &mut Connection, change: Change) {
+    let (end, run) = place(&change);
+    let (name, value) = match change {
+        Change::AckAtOnce { .. } => (1, 0),
+        Change::Threshold { to, .. } => (2, i64::from(to)),
+    };
+    let runs = &mut connection.ends[usize::from(end)].runs;
+    let Some(next) = runs.get(run) else {
+        return;
+    };
+    let option = Run {
+        at: next.at,
+        jiffies: next.jiffies,
+        handler: Handler::Option {
+            level: CHANGE,
+            name,
+            value,
+        },
+        outcomes: Vec::new(),
+        check: 0,
+    };
+    runs.insert(run, option);
+}
+
+/// The first packet, by the recording's clocks, that an end does not send as it did. A replay ends soon after that: what is missing behind it
+/// means nothing.
+fn compare(exact: &[Vec<Header>; 2], changed: &[Vec<Header>; 2]) -> Answer {
+    let mut answer = Answer::default();
+    for end in 0..2 {
+        let own = |all: &[Vec<Header>; 2]| -> Vec<Header> {
+            let sent = all[end].iter().filter(|it| it.forward == (end == 0));
+            sent.cloned().collect()
+        };
+        let (was, is) = (own(exact), own(changed));
+        let same = was
+            .iter()
+            .zip(&is)
+            .take_while(|(a, b)| a.is_like(b) && a.at == b.at)
+            .count();
+        answer.same[end] = same;
+        let (was, is) = (was.get(same), is.get(same));
+        let at = [was, is].into_iter().flatten().map(|it| it.at).min();
+        let Some(at) = at else {
+            continue;
+        };
+        if answer.departure.is_none_or(|first| at < first.at) {
+            answer.departure = Some(Departure {
+                end: end as u8,
+                packet: same,
+                at,
+            });
+            answer.was = was.cloned();
+            answer.is = is.cloned();
+        }
+    }
+    answer
+}

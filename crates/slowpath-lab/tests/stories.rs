@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DETER's stories come out by name, on the kernel's classic loss detection as the paper had it.
+
+mod telling;
+
+use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
+use slowpath_replay::explain::{Category, Explanation};
+use telling::{TODAY, butterfly, scenario, slowest, tell};
+
+fn kernel(test: &str) -> Option<Kernel> {
+    match Kernel::find(SOURCE, HZ) {
+        Ok(kernel) => Some(kernel),
+        Err(missing) => {
+            println!("SKIPPED {test}: {missing}");
+            None
+        }
+    }
+}
+
+fn names(message: &Explanation) -> Vec<&'static str> {
+    message.chain().map(|link| link.name()).collect()
+}
+
+/// The story's slowest message as it was, and with today's defaults.
+fn story(kernel: &Kernel, name: &str, category: Category, causes: &[&str]) -> [f64; 2] {
+    let told = tell(kernel, &scenario(name, &[]).expect(name), true, true).expect(name);
+    for flow in &told {
+        let [timeouts, again] = [flow.timeouts, flow.retransmissions];
+        let took = flow.milliseconds;
+        println!("{name}: {took:.3} ms, {timeouts} timeouts, {again} retransmissions");
+    }
+    let message = slowest(&told).expect("a message");
+    let found = names(message);
+    assert_eq!(message.category, category, "{name}: {message:#?}");
+    for cause in causes {
+        assert!(found.contains(cause), "{name}: no {cause} in {found:?}");
+    }
+    // What was tried by replaying once more without it held.
+    for wait in &message.waits {
+        assert_ne!(wait.confirmed, Some(false), "{name}: {wait:#?}");
+    }
+    let today = tell(kernel, &scenario(name, TODAY).expect(name), true, true).expect(name);
+    [&told, &today].map(|told| {
+        let message = slowest(told).expect("a message");
+        let took = message.message.duration().expect("it was finished");
+        took.as_secs_f64() * 1e3
+    })
+}
+
+/// Section 2.1.
+#[test]
+fn correlated_timeout_and_delayed_ack() {
+    let Some(kernel) = kernel("correlated_timeout_and_delayed_ack") else {
+        return;
+    };
+    let causes = ["tail_drops", "delayed_ack_after_timeout", "timeout_backoff"];
+    let [then, today] = story(&kernel, "story-2.1.toml", Category::Timeout, &causes);
+    println!("{then:.3} ms, today {today:.3} ms");
+}
+
+/// Section 5.2.
+#[test]
+fn shrinking_receive_buffer() {
+    let Some(kernel) = kernel("shrinking_receive_buffer") else {
+        return;
+    };
+    let causes = ["shrinking_receive_buffer", "delayed_ack"];
+    let [then, today] = story(
+        &kernel,
+        "story-5.2-spark.toml",
+        Category::DelayedAcks,
+        &causes,
+    );
+    println!("{then:.3} ms, today {today:.3} ms");
+}
+
+/// Section 5.2.
+#[test]
+fn zero_window() {
+    let Some(kernel) = kernel("zero_window") else {
+        return;
+    };
+    let causes = ["zero_window"];
+    let [then, today] = story(
+        &kernel,
+        "story-5.2-zero-window.toml",
+        Category::ReceiveWindow,
+        &causes,
+    );
+    println!("{then:.3} ms, today {today:.3} ms");
+}
+
+/// Section 5.2.
+#[test]
+fn raised_threshold() {
+    let Some(kernel) = kernel("raised_threshold") else {
+        return;
+    };
+    let causes = ["raised_duplicate_ack_threshold"];
+    let [then, today] = story(
+        &kernel,
+        "story-5.2-rpc.toml",
+        Category::LateFastRetransmission,
+        &causes,
+    );
+    println!("{then:.3} ms, today {today:.3} ms");
+}
+
+/// Section 5.3.
+#[test]
+fn too_few_duplicate_acks() {
+    let Some(kernel) = kernel("too_few_duplicate_acks") else {
+        return;
+    };
+    let causes = ["too_few_duplicate_acks"];
+    let [then, today] = story(
+        &kernel,
+        "story-5.3-dupacks.toml",
+        Category::Timeout,
+        &causes,
+    );
+    println!("{then:.3} ms, today {today:.3} ms");
+}
+
+/// Section 2.2: a re-run keeps the problem only without any noise; a replay always does.
+#[test]
+fn butterfly() {
+    let Some(kernel) = kernel("butterfly") else {
+        return;
+    };
+    let kept = |sigma, runs| butterfly::reruns(&kernel, sigma, runs).expect("re-runs");
+    assert_eq!(kept(0.0, 1), 1);
+    assert!(kept(1000.0, 4) < 4);
+    assert_eq!(butterfly::replays(&kernel, 5).expect("replays"), 5);
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DETER section 2.2: the story of section 2.1 run again with the same calls at the same times, and noise in what hosts need for a packet.
+
+use super::{Failure, Told, scenario, tell};
+use slowpath_lab::virtual_time::{Kernel, Options, ReplayOptions, explain, replay, run};
+
+/// The story.
+const STORY: &str = "story-2.1.toml";
+/// What its senders need for a packet.
+const HOSTS: &str = "extra-delay = \"10 us\"\njitter = \"2 us\"";
+
+/// Whether the short flow waited for two timeouts and a delayed acknowledgment between.
+fn keeps(told: &[Told]) -> bool {
+    told.iter().flat_map(|told| &told.messages).any(|message| {
+        message
+            .chain()
+            .any(|link| link.name() == "delayed_ack_after_timeout")
+    })
+}
+
+/// Of so many re-runs with that standard deviation, in nanoseconds, how many keep the problem. Noise is uniform, in what
+/// senders need for a packet: its width is the deviation times the root of twelve, or up to half less.
+pub fn reruns(kernel: &Kernel, sigma: f64, runs: u64) -> Result<u64, Failure> {
+    let mut kept = 0;
+    for number in 0..runs {
+        // Lines draw the same numbers in every run: noise of another width is other noise.
+        let part = 1.0 - number as f64 / (2.0 * runs as f64);
+        let width = (sigma * 1000.0 * 12f64.sqrt() * part).round();
+        let delay = (10_000_000.0 - width / 2.0).round();
+        let jitter = 2_000_000.0 + width;
+        let noisy = format!("extra-delay = \"{delay} ps\"\njitter = \"{jitter} ps\"");
+        let scenario = scenario(STORY, &[(HOSTS, &noisy)])?;
+        kept += u64::from(keeps(&tell(kernel, &scenario, false, true)?));
+    }
+    Ok(kept)
+}
+
+/// Of so many replays of the story's short connection, each with another seed and another clock, how many keep the problem.
+pub fn replays(kernel: &Kernel, runs: u64) -> Result<u64, Failure> {
+    let folder = tempfile::tempdir()?;
+    let options = Options {
+        capture: None,
+        events: false,
+        info_every: None,
+        record: true,
+        ..Options::default()
+    };
+    let run = run(
+        kernel,
+        &scenario(STORY, &[])?,
+        &options,
+        folder.path(),
+        &mut |_| {},
+    )?;
+    let recording = run.recording.ok_or("nothing was recorded")?;
+    let last = recording.connections.len() - 1;
+    let mut kept = 0;
+    for number in 0..runs {
+        let folder = tempfile::tempdir()?;
+        let options = ReplayOptions {
+            seed: number + 2,
+            epoch: 1_500_000_000_123_456_789 + number * 7_919_000_001,
+            probe: true,
+            ..ReplayOptions::default()
+        };
+        let replayed = replay(
+            kernel,
+            &recording,
+            &[last],
+            &options,
+            folder.path(),
+            &mut |_| {},
+        )?;
+        kept += u64::from(replayed.results.iter().all(|it| it.difference.is_none()));
+    }
+    // That it was there to be kept.
+    let folder = tempfile::tempdir()?;
+    let explained = explain(kernel, &recording, &[last], folder.path(), &mut |_| {})?;
+    let messages = explained.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut names = messages.iter().flatten().flat_map(|it| it.chain());
+    if !names.any(|link| link.name() == "delayed_ack_after_timeout") {
+        return Ok(0);
+    }
+    Ok(kept)
+}

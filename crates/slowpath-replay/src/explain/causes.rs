@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a wait came from. The rules are at each [`Link`].
+
+use super::link::Link;
+use super::state::{Pending, State};
+use super::timeline::Timeline;
+use super::waits::Waited;
+use crate::recording::{Handler, Moment, Timer};
+use std::time::Duration;
+
+/// What the sender's kernel goes by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// Duplicates that it begins with (`net.ipv4.tcp_reordering`).
+    pub initial: u32,
+    /// Duplicates are counted at all: RACK is off (`tcp_is_rack`), or there are no selective acknowledgments.
+    pub counts: bool,
+}
+
+pub(super) fn links(
+    timeline: &Timeline<'_>,
+    end: usize,
+    run: usize,
+    waited: Waited,
+    rules: &Rules,
+) -> Vec<Link> {
+    let it = At {
+        timeline,
+        end,
+        run,
+        rules,
+    };
+    match waited {
+        Waited::Timeout => it.timeout(),
+        Waited::FastRetransmission => it.fast_retransmission(),
+        Waited::DelayedAck => it.delayed_ack(),
+        Waited::ReceiveWindow => it.window(),
+        Waited::LossProbe | Waited::ReorderingTimer => it.lost_tail(),
+        Waited::Network | Waited::Application => Vec::new(),
+    }
+}
+
+/// The run of the sender that ended the wait.
+struct At<'t, 'a> {
+    timeline: &'t Timeline<'a>,
+    end: usize,
+    run: usize,
+    rules: &'t Rules,
+}
+
+impl At<'_, '_> {
+    fn before(&self) -> Option<&State> {
+        self.timeline.steps[self.end][self.run].before
+    }
+
+    /// The first byte that is not acknowledged.
+    fn first(&self) -> u64 {
+        self.timeline.steps[self.end][self.run].acknowledged
+    }
+
+    /// The number of the first packet of data that the run sent.
+    fn sent(&self) -> Option<usize> {
+        let step = &self.timeline.steps[self.end][self.run];
+        let packets = &self.timeline.packets[self.end];
+        step.sent.clone().find(|number| packets[*number].has_data())
+    }
+
+    fn timeout(&self) -> Vec<Link> {
+        let Some(packet) = self.sent() else {
+            return Vec::new();
+        };
+        let mut links = self.what_came_of(packet);
+        let doublings = self.before().map_or(0, State::backoff);
+        if doublings > 0 {
+            links.push(Link::TimeoutBackoff { doublings });
+        }
+        links
+    }
+
+    /// Of the last sending of these bytes before this packet.
+    fn what_came_of(&self, packet: usize) -> Vec<Link> {
+        let own = &self.timeline.packets[self.end];
+        let byte = own[packet].bytes.start;
+        let earlier = own[..packet]
+            .iter()
+            .rposition(|it| it.bytes.contains(&byte));
+        let Some(earlier) = earlier else {
+            return Vec::new();
+        };
+        match own[earlier].got {
+            Some(run) => self.not_acknowledged(packet, earlier, run),
+            None if own[earlier].again => vec![Link::RetransmissionLost { packet: earlier }],
+            None => self.lost(packet, true),
+        }
+    }
+
+    /// It had arrived.
+    fn not_acknowledged(&self, packet: usize, earlier: usize, run: usize) -> Vec<Link> {
+        let theirs = &self.timeline.packets[1 - self.end];
+        let steps = &self.timeline.steps[1 - self.end];
+        let until = self.timeline.packets[self.end][packet].got;
+        let until = until.unwrap_or(steps.len());
+        let covers = |(_, it): &(usize, &super::timeline::Packet<'_>)| {
+            it.run >= run && it.acknowledges > self.first()
+        };
+        let mut answers = theirs.iter().enumerate().filter(covers).peekable();
+        let next = answers.peek().map(|(_, it)| steps[it.run].at);
+        let sent: Vec<usize> = answers
+            .take_while(|(_, it)| it.run < until)
+            .map(|(number, _)| number)
+            .collect();
+        let lost = sent.iter().all(|number| theirs[*number].got.is_none());
+        if !sent.is_empty() && lost {
+            return vec![Link::AckDrops { packets: sent }];
+        }
+        if !steps[run].after.is_some_and(State::delays_acknowledgment) {
+            let coming = sent.first();
+            return coming.map_or(Vec::new(), |packet| {
+                vec![Link::TimeoutTooEarly { packet: *packet }]
+            });
+        }
+        let held = next.map_or(Duration::ZERO, |next| between(steps[run].at, next));
+        if self.is_timeout(self.timeline.packets[self.end][earlier].run) {
+            return vec![Link::DelayedAckAfterTimeout {
+                packet: earlier,
+                run,
+                held,
+            }];
+        }
+        let mut links = self.shrinking(run);
+        links.push(Link::DelayedAck {
+            packet: earlier,
+            run,
+            held,
+        });
+        links
+    }
+
+    fn is_timeout(&self, run: usize) -> bool {
+        let step = &self.timeline.steps[self.end][run];
+        let timer = matches!(
+            step.handler,
+            Handler::Timer {
+                timer: Timer::Write,
+                ..
+            }
+        );
+        timer && step.before.map(State::pending) == Some(Pending::Retransmission)
+    }
+
+    /// Packets before this one that are not acknowledged, were lost, and were not sent again since.
+    fn lost_before(&self, packet: usize) -> Vec<usize> {
+        let own = &self.timeline.packets[self.end][..packet];
+        let first = self.first();
+        let mut lost = Vec::new();
+        let mut again = std::collections::BTreeSet::new();
+        for (number, it) in own.iter().enumerate().rev() {
+            if !it.has_data() || it.bytes.end <= first {
+                // Sent in order: what is before was acknowledged, unless it is a retransmission.
+                if it.has_data() && !it.again {
+                    break;
+                }
+                continue;
+            }
+            let newest = again.insert(it.bytes.start);
+            if newest && it.got.is_none() {
+                lost.push(number);
+            }
+        }
+        lost.reverse();
+        lost
+    }
+
+    /// Packets were lost: why did nobody notice earlier?
+    fn lost(&self, packet: usize, tail: bool) -> Vec<Link> {
+        let own = &self.timeline.packets[self.end];
+        let lost = self.lost_before(packet);
+        let Some(first) = lost.first().copied() else {
+            return Vec::new();
+        };
+        let behind = own[first + 1..packet]
+            .iter()
+            .any(|it| it.has_data() && it.got.is_some());
+        if !behind {
+            return if tail {
+                vec![Link::TailDrops { packets: lost }]
+            } else {
+                Vec::new()
+            };
+        }
+        self.duplicates(first)
+    }
+
+    /// Acknowledgments that repeat a number, and which of them tell another window and nothing selective.
+    fn repeated(&self, lost: usize) -> (Vec<usize>, Vec<usize>) {
+        let steps = &self.timeline.steps[self.end];
+        let theirs = &self.timeline.packets[1 - self.end];
+        let mut window = None;
+        let (mut all, mut changed) = (Vec::new(), Vec::new());
+        for run in self.timeline.packets[self.end][lost].run..self.run {
+            let Some(number) = steps[run].packet() else {
+                continue;
+            };
+            let Some(answer) = theirs.get(number) else {
+                continue;
+            };
+            let same = run > 0 && steps[run - 1].acknowledged == self.first();
+            if answer.is_pure() && same && answer.acknowledges == self.first() {
+                all.push(number);
+                if answer.header.sack.is_empty() && window != Some(answer.header.window) {
+                    changed.push(number);
+                }
+            }
+            window = Some(answer.header.window);
+        }
+        (all, changed)
+    }
+
+    fn duplicates(&self, lost: usize) -> Vec<Link> {
+        let (all, changed) = self.repeated(lost);
+        let initial = self.rules.initial;
+        let threshold = self.before().map_or(initial, State::reordering);
+        let counted = all.len() - changed.len();
+        if changed.len() >= initial as usize && counted < threshold as usize {
+            return vec![Link::WindowUpdates {
+                lost,
+                packets: changed,
+            }];
+        }
+        if !self.rules.counts {
+            return Vec::new();
+        }
+        let told = self.before().map_or(0, State::sacked);
+        let duplicates = told.max(all.len() as u32);
+        let since = self.timeline.packets[self.end][lost].run;
+        if duplicates < initial {
+            return vec![Link::TooFewDuplicateAcks {
+                lost,
+                duplicates,
+                needed: threshold,
+                since,
+            }];
+        }
+        if threshold > initial {
+            return vec![Link::RaisedThreshold {
+                lost,
+                duplicates,
+                threshold,
+                initial,
+                since,
+                raised: self.raised(),
+            }];
+        }
+        Vec::new()
+    }
+
+    /// When the threshold became what it is.
+    fn raised(&self) -> Option<(Moment, usize)> {
+        let steps = &self.timeline.steps[self.end][..self.run];
+        let step = steps.iter().rev().find(|step| {
+            let change = step.before.zip(step.after);
+            change.is_some_and(|(before, after)| after.reordering() > before.reordering())
+        })?;
+        Some((step.at, step.packet()?))
+    }
+
+    fn fast_retransmission(&self) -> Vec<Link> {
+        self.sent()
+            .map_or(Vec::new(), |packet| self.lost(packet, false))
+    }
+
+    /// A probe came for lost packets at the end, if there were any.
+    fn lost_tail(&self) -> Vec<Link> {
+        self.sent()
+            .map_or(Vec::new(), |packet| self.lost(packet, true))
+    }
+
+    fn delayed_ack(&self) -> Vec<Link> {
+        let step = &self.timeline.steps[self.end][self.run];
+        let steps = &self.timeline.steps[1 - self.end];
+        let own = &self.timeline.packets[self.end];
+        let theirs = &self.timeline.packets[1 - self.end];
+        let Some(answer) = step.packet().and_then(|number| theirs.get(number)) else {
+            return Vec::new();
+        };
+        let data = |run: &usize| {
+            let packet = steps[*run].packet();
+            packet.is_some_and(|number| own.get(number).is_some_and(|it| it.has_data()))
+        };
+        let Some(run) = (0..answer.run).rev().find(data) else {
+            return Vec::new();
+        };
+        let Some(packet) = steps[run].packet() else {
+            return Vec::new();
+        };
+        let held = between(steps[run].at, steps[answer.run].at);
+        let mut links = self.shrinking(run);
+        links.push(Link::DelayedAck { packet, run, held });
+        links
+    }
+
+    /// More than a packet waits for its acknowledgment, and the application has not read.
+    fn shrinking(&self, run: usize) -> Vec<Link> {
+        let Some(state) = self.timeline.steps[1 - self.end][run].after else {
+            return Vec::new();
+        };
+        let more = u64::from(state.unacknowledged()) > self.timeline.largest[self.end];
+        if more && state.unread() > 0 && state.delays_acknowledgment() {
+            return vec![Link::ShrinkingReceiveBuffer {
+                run,
+                unacknowledged: state.unacknowledged(),
+                unread: state.unread(),
+            }];
+        }
+        Vec::new()
+    }
+
+    fn window(&self) -> Vec<Link> {
+        let steps = &self.timeline.steps[self.end][..self.run];
+        let last = steps.iter().rev().find_map(|step| step.packet());
+        let window = self.before().map_or(0, |state| {
+            state.send_window().saturating_sub(state.outstanding())
+        });
+        last.map_or(Vec::new(), |packet| {
+            vec![Link::ZeroWindow { packet, window }]
+        })
+    }
+}
+
+fn between(from: Moment, to: Moment) -> Duration {
+    Duration::from_nanos(to.0.saturating_sub(from.0))
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Messages, and what they would have taken.
+
+use super::timeline::Timeline;
+use crate::recording::{Handler, Moment};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Bytes that an application wrote together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The end that sent it: 0 connected, 1 accepted.
+    pub end: u8,
+    /// Among those of its end, from 0.
+    pub number: usize,
+    /// Its place in the end's stream.
+    pub bytes: Range<u64>,
+    /// The call that began it, among the end's runs.
+    pub run: usize,
+    /// When that was.
+    pub begun: Moment,
+    /// When the other end had all of it in order, by the clock of the end that sent; `None`: never.
+    pub done: Option<Moment>,
+}
+
+impl Message {
+    /// From the call until the other end had all of it.
+    pub fn duration(&self) -> Option<Duration> {
+        let done = self.done?;
+        Some(Duration::from_nanos(done.0.saturating_sub(self.begun.0)))
+    }
+}
+
+/// Where an end's stream is cut into messages. A call begins a message unless
+///
+/// 1. it is made while earlier bytes are not acknowledged (DETER section 5.1: a message may take several calls), and
+/// 2. the application had not stopped: the call before was taken in part only, or was made no longer than a smoothed round trip ago. DETER has no
+///    such second condition: its Spark connections carry one message at a time, while requests of its section 5.2 follow each other before the
+///    earlier ones are acknowledged, and are told apart by its application.
+pub(super) fn messages(timeline: &Timeline<'_>, end: usize) -> Vec<Message> {
+    let mut found: Vec<Message> = Vec::new();
+    let mut written = 0u64;
+    let mut before: Option<(Moment, bool)> = None;
+    for (run, step) in timeline.steps[end].iter().enumerate() {
+        let Handler::Send { bytes, result, .. } = step.handler else {
+            continue;
+        };
+        let taken = u64::try_from(*result).unwrap_or(0);
+        let whole = taken == u64::from(*bytes);
+        let trip = step.after.map_or(0, |state| state.srtt()) * 1000;
+        let goes_on = before.is_some_and(|(at, whole)| {
+            step.acknowledged < written && (!whole || step.at.0.saturating_sub(at.0) <= trip)
+        });
+        before = Some((step.at, whole));
+        match found.last_mut() {
+            Some(last) if goes_on => last.bytes.end += taken,
+            _ if taken > 0 => found.push(Message {
+                end: end as u8,
+                number: found.len(),
+                bytes: written..written + taken,
+                run,
+                begun: step.at,
+                done: None,
+            }),
+            _ => {}
+        }
+        written += taken;
+    }
+    found
+}
+
+/// When the other end had the bytes up to there in order: the run of it, which is by its own clock.
+pub(super) fn completing(timeline: &Timeline<'_>, end: usize, up_to: u64) -> Option<usize> {
+    let mut there = Pieces::default();
+    for (run, step) in timeline.steps[1 - end].iter().enumerate() {
+        let Some(packet) = step.packet().and_then(|n| timeline.packets[end].get(n)) else {
+            continue;
+        };
+        there.add(packet.bytes.clone());
+        if there.in_order() >= up_to {
+            return Some(run);
+        }
+    }
+    None
+}
+
+/// Bytes that are there, in ranges that do not touch.
+#[derive(Default)]
+struct Pieces(Vec<Range<u64>>);
+
+impl Pieces {
+    fn add(&mut self, mut range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        self.0.retain(|known| {
+            let apart = known.end < range.start || range.end < known.start;
+            if !apart {
+                range = range.start.min(known.start)..range.end.max(known.end);
+            }
+            apart
+        });
+        self.0.push(range);
+    }
+
+    fn in_order(&self) -> u64 {
+        let first = self.0.iter().find(|range| range.start == 0);
+        first.map_or(0, |range| range.end)
+    }
+}
+
+/// What is known of a connection's path, from the connection itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The shortest time from a packet to its acknowledgment, of packets that were sent once.
+    pub round_trip: Duration,
+    /// The highest rate at which packets came in, in bytes a second; `None`: there were too few.
+    pub rate: Option<u64>,
+}
+
+/// So many packets in a row tell a rate.
+const TRAIN: usize = 10;
+
+pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<Path> {
+    let packets = &timeline.packets[end];
+    let (mut next, mut highest) = (0, 0);
+    let mut shortest: Option<u64> = None;
+    for step in &timeline.steps[end] {
+        while let Some(packet) = packets.get(next) {
+            if packet.bytes.end > step.acknowledged || packet.at > step.at {
+                break;
+            }
+            // Not of what was sent again (Karn's rule, RFC 6298 section 3), nor of anything before it.
+            if packet.has_data() && packet.bytes.start >= highest {
+                let trip = step.at.0 - packet.at.0;
+                shortest = Some(shortest.map_or(trip, |least| least.min(trip)));
+            }
+            highest = highest.max(packet.bytes.end);
+            next += 1;
+        }
+    }
+    let arrivals: Vec<(u64, u64)> = timeline.steps[1 - end]
+        .iter()
+        .filter_map(|step| {
+            let packet = packets.get(step.packet()?)?;
+            packet
+                .has_data()
+                .then(|| (step.at.0, packet.bytes.end - packet.bytes.start))
+        })
+        .collect();
+    let rate = arrivals
+        .windows(TRAIN)
+        .filter_map(|train| {
+            let bytes: u64 = train[1..].iter().map(|(_, bytes)| bytes).sum();
+            let time = train[TRAIN - 1].0 - train[0].0;
+            (bytes * 1_000_000_000).checked_div(time)
+        })
+        .max();
+    Some(Path {
+        round_trip: Duration::from_nanos(shortest?),
+        rate,
+    })
+}
+
+/// What that many bytes take alone on a path: rounds of slow start from a window of so many bytes, no faster than the path; until the last has arrived.
+pub fn unimpeded(bytes: u64, window: u64, path: &Path) -> Duration {
+    let trip = path.round_trip.as_nanos() as u64;
+    let on_line = |bytes: u64| match path.rate {
+        Some(rate) => (u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64,
+        None => 0,
+    };
+    let (mut left, mut window, mut time) = (bytes, window.max(1), 0u64);
+    // Once a window takes longer than a round trip the line is never idle.
+    while left > window && on_line(window) < trip {
+        left -= window;
+        time = time.saturating_add(trip);
+        window = window.saturating_mul(2);
+    }
+    Duration::from_nanos(time.saturating_add(on_line(left)).saturating_add(trip / 2))
+}

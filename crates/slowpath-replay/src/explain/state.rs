@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The state of an end after a run of one of its handlers, as a replay probes it.
+
+use crate::probe::FIELDS;
+
+/// `ICSK_ACK_TIMER` of `icsk_ack.pending` (include/net/inet_connection_sock.h): the timer of the delayed acknowledgment runs.
+const ACK_TIMER: u32 = 2;
+
+/// What the timer of an end that sends waits for: `icsk_pending`, `ICSK_TIME_*` in include/net/inet_connection_sock.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// Nothing.
+    Nothing,
+    /// `ICSK_TIME_RETRANS`.
+    Retransmission,
+    /// `ICSK_TIME_PROBE0`.
+    ZeroWindowProbe,
+    /// `ICSK_TIME_LOSS_PROBE`.
+    LossProbe,
+    /// `ICSK_TIME_REO_TIMEOUT`: RACK waits for what may be late only.
+    Reordering,
+    /// A number that Linux 6.12 does not have.
+    Unknown(u32),
+}
+
+/// One probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// In the order of [`FIELDS`].
+    fields: [u32; FIELDS.len()],
+}
+
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident = $place:literal;)*) => {
+        $($(#[$doc])* pub fn $name(&self) -> u32 { self.fields[$place] })*
+    };
+}
+
+impl State {
+    /// Of the fields in their order.
+    pub fn new(fields: [u32; FIELDS.len()]) -> Self {
+        State { fields }
+    }
+
+    /// Whether there was a socket: a connection that nobody has accepted yet has none.
+    pub fn is_there(&self) -> bool {
+        self.fields[0] != 0
+    }
+
+    fields! {
+        /// Bytes sent and not acknowledged.
+        outstanding = 1;
+        /// Bytes received since the last window was told: what no acknowledgment has covered yet.
+        unacknowledged = 5;
+        /// Bytes that the application has not read.
+        unread = 6;
+        /// The window that the other end told last.
+        send_window = 8;
+        /// Packets.
+        congestion_window = 10;
+        /// Bytes written and not acknowledged.
+        written = 2;
+        /// Packets that selective acknowledgments (or duplicates, without them) have told of.
+        sacked = 14;
+        /// How many duplicates make a loss (`tp->reordering`).
+        reordering = 18;
+        /// How losses are dealt with: `TCP_CA_*`.
+        recovery = 24;
+        /// How often the timeout has been doubled.
+        backoff = 25;
+        /// Segments sent in all.
+        segments_out = 34;
+    }
+
+    /// Bytes written and not sent.
+    pub fn unsent(&self) -> u32 {
+        self.written().saturating_sub(self.outstanding())
+    }
+
+    /// What the timer waits for.
+    pub fn pending(&self) -> Pending {
+        match self.fields[26] {
+            0 => Pending::Nothing,
+            1 => Pending::Retransmission,
+            3 => Pending::ZeroWindowProbe,
+            5 => Pending::LossProbe,
+            6 => Pending::Reordering,
+            other => Pending::Unknown(other),
+        }
+    }
+
+    /// The smoothed round trip in microseconds; 0: none yet. The kernel keeps eight times that.
+    pub fn srtt(&self) -> u64 {
+        u64::from(self.fields[21] >> 3)
+    }
+
+    /// Whether an acknowledgment is being delayed.
+    pub fn delays_acknowledgment(&self) -> bool {
+        self.fields[27] & ACK_TIMER != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::places;
+
+    #[test]
+    fn fields_are_where_their_names_say() {
+        let mut numbers = [0; FIELDS.len()];
+        for (place, number) in numbers.iter_mut().enumerate() {
+            *number = place as u32;
+        }
+        let state = State::new(numbers);
+        let named = [
+            ("in_flight_bytes", state.outstanding()),
+            ("queued_bytes", state.written()),
+            ("unannounced_bytes", state.unacknowledged()),
+            ("unread_bytes", state.unread()),
+            ("snd_wnd", state.send_window()),
+            ("snd_cwnd", state.congestion_window()),
+            ("sacked_out", state.sacked()),
+            ("reordering", state.reordering()),
+            ("ca_state", state.recovery()),
+            ("backoff", state.backoff()),
+            ("segs_out", state.segments_out()),
+        ];
+        for (name, place) in named {
+            assert_eq!(places([name]), Ok(vec![place as usize]), "{name}");
+        }
+        assert_eq!(places(["srtt_us_x8"]).unwrap()[0] as u64 / 8, state.srtt());
+        assert_eq!(places(["pending_timer"]), Ok(vec![26]));
+        assert_eq!(places(["ack_pending"]), Ok(vec![27]));
+    }
+}

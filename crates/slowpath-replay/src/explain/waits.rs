@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the end that sends a message waited, and for what. The rules are in the module's documentation.
+
+use super::causes;
+use super::link::Link;
+use super::messages::Message;
+use super::state::Pending;
+use super::timeline::{Step, Timeline};
+use crate::recording::{Handler, Moment, Timer};
+use std::time::Duration;
+
+/// Shorter waits for the network or the application are not told, nor are delayed ACKs and windows that cost less.
+pub const PAUSE: Duration = Duration::from_millis(1);
+
+/// `TCP_CA_Recovery` (include/uapi/linux/tcp.h).
+const RECOVERY: u32 = 3;
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Waited {
+    /// A retransmission timeout.
+    Timeout,
+    /// A tail loss probe (RFC 8985 section 7).
+    LossProbe,
+    /// RACK's timer (RFC 8985 section 6.3).
+    ReorderingTimer,
+    /// A fast retransmission.
+    FastRetransmission,
+    /// Room in the receive window.
+    ReceiveWindow,
+    /// A delayed acknowledgment.
+    DelayedAck,
+    /// Anything else that came from the network.
+    Network,
+    /// The application.
+    Application,
+}
+
+impl Waited {
+    /// One name for each.
+    pub fn name(self) -> &'static str {
+        match self {
+            Waited::Timeout => "timeout",
+            Waited::LossProbe => "loss_probe",
+            Waited::ReorderingTimer => "reordering_timer",
+            Waited::FastRetransmission => "fast_retransmission",
+            Waited::ReceiveWindow => "receive_window",
+            Waited::DelayedAck => "delayed_ack",
+            Waited::Network => "network",
+            Waited::Application => "application",
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Waited::Timeout => "a retransmission timeout",
+            Waited::LossProbe => "a tail loss probe",
+            Waited::ReorderingTimer => "RACK's reordering timer",
+            Waited::FastRetransmission => "a fast retransmission",
+            Waited::ReceiveWindow => "room in the receive window",
+            Waited::DelayedAck => "a delayed ACK",
+            Waited::Network => "the network",
+            Waited::Application => "the application",
+        }
+    }
+}
+
+/// A time without progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What for.
+    pub waited: Waited,
+    /// The last progress before, by the sender's clock.
+    pub from: Moment,
+    /// Its end.
+    pub until: Moment,
+    /// The sender's run that ended it.
+    pub run: usize,
+    /// Packets that this run sent, by their numbers.
+    pub sent: std::ops::Range<usize>,
+    /// A fast retransmission that came later than its duplicates.
+    pub late: bool,
+    /// What it came from.
+    pub links: Vec<Link>,
+    /// Whether it would have been over earlier without its cause: a replay in which that was changed. `None`: nobody has asked, or there is nothing to change.
+    pub confirmed: Option<bool>,
+}
+
+impl Wait {
+    /// How long.
+    pub fn duration(&self) -> Duration {
+        Duration::from_nanos(self.until.0.saturating_sub(self.from.0))
+    }
+}
+
+pub(super) fn waits(
+    timeline: &Timeline<'_>,
+    message: &Message,
+    rules: &causes::Rules,
+) -> Vec<Wait> {
+    let end = usize::from(message.end);
+    let mut found = Vec::new();
+    let (mut since, mut before) = (message.begun, message.bytes.start);
+    for (run, step) in timeline.steps[end].iter().enumerate().skip(message.run) {
+        if message.done.is_some_and(|done| step.at > done) {
+            break;
+        }
+        let sends = timeline.packets[end][step.sent.clone()]
+            .iter()
+            .any(|packet| packet.carries(&message.bytes));
+        let acknowledged = step.acknowledged.min(message.bytes.end);
+        if !sends && acknowledged <= before {
+            continue;
+        }
+        before = before.max(acknowledged);
+        let from = std::mem::replace(&mut since, step.at);
+        let gap = Duration::from_nanos(step.at.0.saturating_sub(from.0));
+        let Some(waited) = waited(timeline, end, step, gap) else {
+            continue;
+        };
+        let links = causes::links(timeline, end, run, waited, rules);
+        let late = gap > PAUSE && !links.is_empty();
+        found.push(Wait {
+            waited,
+            from,
+            until: step.at,
+            run,
+            sent: step.sent.clone(),
+            late: late && waited == Waited::FastRetransmission,
+            links,
+            confirmed: None,
+        });
+    }
+    found
+}
+
+/// `None`: it is not worth telling.
+fn waited(timeline: &Timeline<'_>, end: usize, step: &Step<'_>, gap: Duration) -> Option<Waited> {
+    let again = timeline.packets[end][step.sent.clone()]
+        .iter()
+        .any(|packet| packet.again);
+    let long = gap > PAUSE
+        && gap
+            > 2 * step
+                .before
+                .map_or(Duration::ZERO, |state| trip(state.srtt()));
+    match step.handler {
+        Handler::Timer {
+            timer: Timer::Write,
+            ..
+        } => match step.before.map(|state| state.pending()) {
+            Some(Pending::LossProbe) => Some(Waited::LossProbe),
+            Some(Pending::Reordering) => Some(Waited::ReorderingTimer),
+            Some(Pending::ZeroWindowProbe) => Some(Waited::ReceiveWindow),
+            _ => again.then_some(Waited::Timeout),
+        },
+        Handler::Packet { number, .. } => {
+            let (before, after) = (step.before?, step.after?);
+            if again && before.recovery() < RECOVERY && after.recovery() == RECOVERY {
+                return Some(Waited::FastRetransmission);
+            }
+            if gap <= PAUSE {
+                return None;
+            }
+            let room = before.send_window().saturating_sub(before.outstanding());
+            if u64::from(room) < timeline.largest[end] && before.unsent() > 0 {
+                return Some(Waited::ReceiveWindow);
+            }
+            let answer = timeline.packets[1 - end].get(*number as usize)?;
+            let delayed = Handler::Timer {
+                timer: Timer::DelayedAck,
+                deferred: false,
+            };
+            if *timeline.steps[1 - end][answer.run].handler == delayed {
+                return Some(Waited::DelayedAck);
+            }
+            long.then_some(Waited::Network)
+        }
+        Handler::Send { .. } => long.then_some(Waited::Application),
+        _ => long.then_some(Waited::Network),
+    }
+}
+
+fn trip(microseconds: u64) -> Duration {
+    Duration::from_micros(microseconds)
+}
+
+/// Bytes of a message that were sent again.
+pub(super) fn sent_again(timeline: &Timeline<'_>, message: &Message) -> u64 {
+    let packets = timeline.packets[usize::from(message.end)].iter();
+    packets
+        .filter(|packet| packet.again && packet.carries(&message.bytes))
+        .map(|packet| packet.bytes.end - packet.bytes.start)
+        .sum()
+}
