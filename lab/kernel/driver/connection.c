@@ -261,7 +261,7 @@ int lab_bind_connection(u32 number, struct socket **socket)
 
 	error = lab_make_socket(connection->from, socket);
 	if (!error)
-		error = prepare((*socket)->sk, lab_kind_of(number));
+		error = prepare((*socket)->sk, lab_kind_of(number), false);
 	if (!error)
 		error = kernel_bind(*socket, (struct sockaddr *)&address, sizeof(address));
 	return error;

@@ -241,9 +241,10 @@ static void fire_overdue(struct sock *sk, const struct lab_run_record *record)
 
 		while (times-- && timer_pending(timers[i])) {
 			due = timers[i]->expires;
-			/* Beyond 64 ticks the wheel is late by up to an eighth. */
-			late = due - before < 64 ? 0 : (due - before) / 8 + 1;
-			if (!time_before(due + late, (unsigned long)now))
+			/* The wheel is late by a tick, beyond 64 by up to an eighth (calc_index()). */
+			late = due - before < 64 ? 1 : (due - before) / 8 + 1;
+			due += late;
+			if (!time_before(due, (unsigned long)now))
 				break;
 			replay.ends[record->end].jiffies = due;
 			slowpath_replay_jiffies = due;
