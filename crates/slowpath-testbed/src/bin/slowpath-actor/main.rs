@@ -88,6 +88,10 @@ fn converse(stage: Stage<'_>, name: &str, listener: &UnixListener, stream: &Unix
             ["exit"] => (Ok(0), Next::Exit),
             words => (Call::parse(words).and_then(Call::run), Next::Go),
         };
+        if let Next::Exec(..) = next {
+            // Before the answer: who reaches for the new program must not meet this one.
+            let _ = std::fs::remove_file(stage.directory.join(name));
+        }
         let answer = match answer {
             Ok(value) => format!("ok {value}\n"),
             Err(error) => format!("error {line}: {error}\n"),
