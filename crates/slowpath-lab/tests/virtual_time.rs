@@ -409,11 +409,18 @@ fn a_kernel_that_falls_silent_is_killed_with_all_it_started() {
     assert!(lines.contains("waiting"), "{lines}");
     let child = std::fs::read_to_string(folder.path().join("child")).expect("a number");
     let stat = format!("/proc/{}/stat", child.trim());
-    // Gone, or dead and not buried: nobody but init can do that.
-    let state = std::fs::read_to_string(stat).map_or('X', |stat| {
-        let (_, after) = stat.rsplit_once(')').expect("a state");
-        after.trim().chars().next().expect("a state")
-    });
+    // Gone, or dead and not buried: nobody but init can do that. A signal is on its way for a moment.
+    let state = || {
+        std::fs::read_to_string(&stat).map_or('X', |stat| {
+            let (_, after) = stat.rsplit_once(')').expect("a state");
+            after.trim().chars().next().expect("a state")
+        })
+    };
+    let patience = std::time::Instant::now() + Duration::from_secs(30);
+    while !matches!(state(), 'X' | 'Z') && std::time::Instant::now() < patience {
+        std::thread::yield_now();
+    }
+    let state = state();
     assert!(matches!(state, 'X' | 'Z'), "{state}");
 }
 
