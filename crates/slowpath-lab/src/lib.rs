@@ -3,7 +3,7 @@
 //!
 //! What enters: scenarios as [`slowpath_netsim::scenario`] reads them, and programs to run.
 //! What leaves: networks of namespaces in real time ([`emulator`]); the results of Linux's own
-//! TCP in virtual time ([`virtual_time`]); the output of commands under another kernel
+//! TCP in virtual time, its recordings, and replays of recordings ([`virtual_time`]); the output of commands under another kernel
 //! ([`guest`]).
 //!
 //! What is promised: one network model ([`slowpath_switch::fabric`]) and one scenario format
