@@ -74,6 +74,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         [number] => vec![number.parse()?],
         _ => (0..count).collect(),
     };
+    let (chosen, left_out): (Vec<usize>, Vec<usize>) = (chosen.into_iter())
+        .partition(|number| joined.recording.connections[*number].replayable().is_ok());
+    println!("not replayable, events are missing: {left_out:?}");
     let kernel = Kernel::find(SOURCE, HZ)?;
     let folder = std::env::temp_dir().join(format!("replay-stock.{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;

@@ -398,6 +398,29 @@ fn nonsense_is_not_replayed() {
         );
         assert_eq!(pair[1].difference, None, "the one after nonsense {place}");
     }
+    // Events that were lost: nothing is replayed, and nothing is said of it.
+    let mut gap = connections[3].clone();
+    let server = &mut gap.ends[1];
+    server.gap = Some(5);
+    server.runs.truncate(5);
+    let recording = Recording {
+        origin: recorded.recording.origin.clone(),
+        connections: vec![connections[2].clone(), gap],
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let again = replay(
+        &kernel,
+        &recording,
+        &[0, 1],
+        &other(),
+        folder.path(),
+        &mut |_| {},
+    );
+    let error = again.expect_err("events are missing").to_string();
+    assert_eq!(
+        error,
+        "connection 1: its server is not replayable after event 5: events are missing there"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use slowpath_trace::read::{Input, Inputs, open};
 use slowpath_trace::write::{Comments, Written, copy};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -75,6 +76,39 @@ fn packets_stay_as_they_were() {
         assert_eq!(written.commented, 2, "{name}");
         assert_eq!(packets(&capture), packets(&out), "{name}");
         assert_eq!(written.packets, packets(&out).len() as u64);
+    }
+}
+
+/// A stream may give few bytes at a time; what is written is the same.
+#[test]
+fn a_stream_is_copied_as_a_file_is() {
+    struct Drops(std::io::Cursor<Vec<u8>>);
+    impl Read for Drops {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let most = buffer.len().min(3);
+            self.0.read(&mut buffer[..most])
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["packets/tcp_dupack.pcapng", "tcptrace/psc.fddi.dmp.gz"] {
+        let Some(capture) = shared(name) else { return };
+        let out = folder.path().join("out.pcapng");
+        let expected = write(&[&capture], &out, &some_comments(), |_| true);
+        let expected = (expected, std::fs::read(&out).expect("it was written"));
+        let bytes = std::fs::read(&capture).expect("it reads");
+        let whole: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(bytes.clone()));
+        let slow: Box<dyn Read + Send> = Box::new(Drops(std::io::Cursor::new(bytes)));
+        for stream in [whole, slow] {
+            let inputs = Inputs::new(vec![Input::Stream("memory".to_owned(), stream)]);
+            let mut copied = Vec::new();
+            let inputs = inputs.expect("a stream opens");
+            let written = copy(inputs, |_| true, &some_comments(), &mut copied);
+            assert_eq!(
+                (written.expect("it is written"), copied),
+                expected,
+                "{name}"
+            );
+        }
     }
 }
 

@@ -90,14 +90,21 @@ pub fn explain(
         probe: true,
         ..ReplayOptions::default()
     };
-    let replayed = replay(kernel, recording, chosen, &options, folder, progress)?;
-    let headers = headers_of(&replayed, chosen.len())?;
+    let whole = |number: &usize| recording.connections[*number].replayable().is_ok();
+    let whole: Vec<usize> = chosen.iter().copied().filter(whole).collect();
+    let replayed = replay(kernel, recording, &whole, &options, folder, progress)?;
+    let headers = headers_of(&replayed, whole.len())?;
     let mut states: BTreeMap<(u32, u8), Vec<State>> = BTreeMap::new();
     for probe in &replayed.probes {
         let end = states.entry((probe.connection, probe.end)).or_default();
         end.push(State::new(*probe.fields));
     }
-    let one = |(place, number): (usize, usize)| {
+    let one = |number: usize| {
+        let Some(place) = whole.iter().position(|it| *it == number) else {
+            let reason = recording.connections[number].replayable();
+            let reason = reason.map_err(|reason| ReplayError::Unreplayable { number, reason });
+            return reason.map(|()| Vec::new()).map_err(ExplainError::from);
+        };
         let result = replayed.results.get(place);
         if let Some(difference) = result.and_then(|it| it.difference.clone()) {
             return Err(ExplainError::Differs { number, difference });
@@ -115,5 +122,5 @@ pub fn explain(
         let explained = explain::explain(&facts);
         explained.map_err(|error| ExplainError::Unexplained { number, error })
     };
-    Ok(chosen.iter().copied().enumerate().map(one).collect())
+    Ok(chosen.iter().copied().map(one).collect())
 }

@@ -10,7 +10,7 @@ use super::machine::{self, Progress};
 use super::plan::{self, Options, Plan};
 use super::recording::{self, Stretch, Unknown};
 use super::wire::{CAPTURE, FOLLOW, PROBE, REPLAY, Reader, WHAT_IF};
-use slowpath_replay::recording::{Connection, Moment, Recording};
+use slowpath_replay::recording::{Connection, Moment, Recording, Unreplayable};
 use slowpath_switch::fabric;
 use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Time};
 use std::collections::BTreeMap;
@@ -88,6 +88,14 @@ pub enum ReplayError {
     /// More than a host has ports.
     #[error("{0} connections are too many for one kernel: {MOST} at most")]
     TooMany(usize),
+    /// Something is missing that it needs: a replay would not be one.
+    #[error("connection {number}: {reason}")]
+    Unreplayable {
+        /// Its place in the recording.
+        number: usize,
+        /// What.
+        reason: Unreplayable,
+    },
 }
 
 /// What a replay left.
@@ -200,7 +208,7 @@ pub fn batches(recording: &Recording, chosen: &[usize], jobs: usize) -> Vec<Vec<
 /// Replays some connections of a recording, by their places in it, in a folder that is there and empty.
 ///
 /// # Errors
-/// The recording is of another kernel or of nothing that this one can have; the kernel fails, dies or hangs; a file cannot be written or read.
+/// A connection has gaps; the recording is of another kernel or of nothing that this one can have; the kernel fails, dies or hangs; a file cannot be written or read.
 pub fn replay(
     kernel: &Kernel,
     recording: &Recording,
@@ -268,10 +276,14 @@ fn prepare(
     if chosen.len() > MOST {
         return Err(ReplayError::TooMany(chosen.len()));
     }
-    let connections: Vec<&Connection> = chosen
-        .iter()
-        .filter_map(|number| recording.connections.get(*number))
-        .collect();
+    let mut connections: Vec<&Connection> = Vec::with_capacity(chosen.len());
+    for number in chosen.iter().copied() {
+        if let Some(connection) = recording.connections.get(number) {
+            let all_there = connection.replayable();
+            all_there.map_err(|reason| ReplayError::Unreplayable { number, reason })?;
+            connections.push(connection);
+        }
+    }
     let follow = follows(recording);
     let Some(plan) = make_plan(&connections, chosen, options, follow)? else {
         return Ok(None);

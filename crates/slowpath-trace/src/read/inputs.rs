@@ -3,6 +3,7 @@
 
 use super::compressed::{Compression, Condition, Counting, MAGIC, decompress};
 use super::notes::{Notes, SkipReason};
+use super::pcap::FILE_HEADER;
 use super::tape::{Piece, Reel, Source, Tape};
 use super::walk::{Record, Step, Walker};
 use crate::segment::Timestamp;
@@ -372,7 +373,9 @@ impl Cursor {
                 self.reel = Some(begun);
                 self.piece = Arc::default();
                 self.at = 0;
-                self.needed = 1;
+                // The first piece is one that shows what the input is, however little a
+                // stream gives at once.
+                self.needed = FILE_HEADER;
             }
             if let Some((reel, _)) = &mut self.reel {
                 // The reel can use its memory again if nobody else holds it.

@@ -125,7 +125,7 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
     }
     let batches = replay(args, &kernel, &recording, &chosen, &working.path)?;
     if let Some(folder) = &args.out {
-        outputs::write(folder, &working.path, &recording, &batches, &probed)?;
+        outputs::write(folder, &recording, &batches, &probed)?;
         if args.functions.is_some() {
             outputs::functions(folder, &recording, &batches)?;
         }

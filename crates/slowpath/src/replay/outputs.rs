@@ -17,7 +17,7 @@ use slowpath_replay::retell;
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::write;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Cursor};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -52,7 +52,6 @@ impl Drop for Working {
 /// Writes what there is into a folder, which is made if it is not there.
 pub(super) fn write(
     folder: &Path,
-    working: &Path,
     recording: &Recording,
     batches: &[Batch],
     probed: &[usize],
@@ -63,7 +62,7 @@ pub(super) fn write(
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     for (end, name) in NAMES.iter().enumerate() {
         let path = folder.join(name);
-        capture(&path, working, end, recording, batches).map_err(|error| failed(&path, &error))?;
+        capture(&path, end, recording, batches).map_err(|error| failed(&path, &error))?;
     }
     if !probed.is_empty() {
         let path = folder.join("probes.parquet");
@@ -114,7 +113,6 @@ fn told_run(line: &str) -> Option<(usize, u64)> {
 
 fn capture(
     path: &Path,
-    working: &Path,
     end: usize,
     recording: &Recording,
     batches: &[Batch],
@@ -138,9 +136,11 @@ fn capture(
         ));
     }
     // By way of pcap: the writer copies.
-    let passing = working.join(format!("{end}.pcap"));
-    std::fs::write(&passing, retell::pcap(packets))?;
-    let inputs = Inputs::new(vec![Input::File(passing)])?;
+    let passing = Cursor::new(retell::pcap(packets));
+    let inputs = Inputs::new(vec![Input::Stream(
+        path.display().to_string(),
+        Box::new(passing),
+    )])?;
     let mut out = BufWriter::new(File::create(path)?);
     write::copy(inputs, |_| true, &write::Comments::new(), &mut out)?;
     Ok(())
