@@ -8,65 +8,36 @@
 //! record-handlers ask ADDRESS TIMES REQUEST ANSWER
 //! ```
 
-use libbpf_rs::{MapCore, ObjectBuilder, RingBufferBuilder};
-use std::cell::RefCell;
+use slowpath_observe::handlers::Recorder;
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/handlers.bpf.o"));
-
 fn record(port: u16, file: &str, command: &[String]) -> Result<i32, Box<dyn Error>> {
-    let mut open = ObjectBuilder::default().open_memory(OBJECT)?;
-    for mut map in open.maps_mut() {
-        if map.name().to_string_lossy().ends_with(".rodata")
-            && let Some(data) = map.initial_value_mut()
-        {
-            // The one constant.
-            data[..2].copy_from_slice(&port.to_le_bytes());
-        }
-    }
-    let object = open.load()?;
-    let mut links = Vec::new();
-    for program in object.progs_mut() {
-        links.push(program.attach()?);
-    }
-    let out = RefCell::new(std::io::BufWriter::new(std::fs::File::create(file)?));
-    let ring = {
-        let mut builder = RingBufferBuilder::new();
-        let map = object.maps().find(|map| map.name() == "events");
-        let map = map.ok_or("no ring")?;
-        builder.add(&map, |event| {
-            let _ = out
-                .borrow_mut()
-                .write_all(&(event.len() as u32).to_le_bytes());
-            let _ = out.borrow_mut().write_all(event);
-            0
-        })?;
-        builder.build()?
-    };
+    let mut recorder = Recorder::open(&[port])?;
+    let mut out = std::io::BufWriter::new(std::fs::File::create(file)?);
     let (program, arguments) = command.split_first().ok_or("no command")?;
     let mut child = Command::new(program).args(arguments).spawn()?;
     let status = loop {
-        ring.consume()?;
+        out.write_all(&recorder.take()?)?;
         if let Some(status) = child.try_wait()? {
             break status;
         }
         std::thread::sleep(Duration::from_millis(50));
     };
+    // What the kernel still has to say of closed connections.
     std::thread::sleep(Duration::from_millis(500));
-    ring.consume()?;
-    drop(links);
-    let mut lost = None;
-    for map in object.maps() {
-        if map.name().to_string_lossy().ends_with(".bss") {
-            lost = map.lookup(&[0; 4], libbpf_rs::MapFlags::ANY)?;
-        }
-    }
-    eprintln!("lost: {:?}", &lost.unwrap_or_default()[..8]);
-    out.borrow_mut().flush()?;
+    out.write_all(&recorder.take()?)?;
+    out.flush()?;
+    let losses = recorder.losses();
+    eprintln!(
+        "events lost: {}, programs left out: {}, made good: {}",
+        losses.ring,
+        losses.missed,
+        recorder.healed()
+    );
     Ok(status.code().unwrap_or(1))
 }
 

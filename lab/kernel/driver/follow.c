@@ -117,48 +117,70 @@ u64 slowpath_next_clock(void)
 	if (replay.clocks && told(LAB_DECISION_CLOCK, replay.clocks, &later))
 		slowpath_replay_ns = replay.run->at + later;
 	replay.clocks++;
-	if (told(LAB_DECISION_TICKS, replay.clocks, &later))
-		slowpath_replay_jiffies = replay.ends[replay.run->end].jiffies + later;
 	return slowpath_replay_ns;
+}
+
+static u32 sent_by_run(void)
+{
+	u32 end = replay.run->end;
+
+	return lab.senders[replay.connection].sent[end] - replay.ends[end].sent;
+}
+
+/* What stands for the largest count that is not beyond what the run has done. */
+static u32 told_last(u32 decision)
+{
+	const struct lab_run_record *run = replay.run;
+	u32 done = replay.clocks + sent_by_run(), last = 0, value = 0, i;
+
+	for (i = 1; i <= run->decisions; i++) {
+		if (run[i].decision == decision && run[i].value >= last && run[i].value <= done) {
+			last = run[i].value;
+			value = run[i].result;
+		}
+	}
+	return value;
+}
+
+unsigned long slowpath_recorded_jiffies(enum slowpath_reader reader)
+{
+	u32 later;
+
+	if (!replay.run || !slowpath_replay_jiffies)
+		return slowpath_replay_jiffies ?: jiffies;
+	if (!reader ||
+	    !told(LAB_DECISION_TICKS,
+		  LAB_READER(reader, reader == SLOWPATH_SENT ? sent_by_run() : 0), &later))
+		later = told_last(LAB_DECISION_TICKS);
+	return replay.ends[replay.run->end].jiffies + later;
 }
 
 unsigned int slowpath_recorded_memory(struct sock *sk)
 {
-	u32 end, memory = 1;
+	u32 memory = 1;
 
 	if (!replay.run || of(sk) != &callers[replay.run->end])
 		return refcount_read(&sk->sk_wmem_alloc);
-	end = replay.run->end;
-	told(LAB_DECISION_MEMORY,
-	     lab.senders[replay.connection].sent[end] - replay.ends[end].sent, &memory);
+	told(LAB_DECISION_MEMORY, sent_by_run(), &memory);
 	return memory;
 }
 
 unsigned int slowpath_recorded_backlog(struct sock *sk)
 {
-	const struct lab_run_record *run = replay.run;
-	u32 i, end, done, bytes = 0;
-
-	if (!run || of(sk) != &callers[run->end])
+	if (!replay.run || of(sk) != &callers[replay.run->end])
 		return READ_ONCE(sk->sk_backlog.len);
-	end = run->end;
-	done = replay.clocks + lab.senders[replay.connection].sent[end] - replay.ends[end].sent;
-	for (i = 1; i <= run->decisions; i++)
-		if (run[i].decision == LAB_DECISION_BACKLOG && run[i].value <= done)
-			bytes = run[i].result;
-	return bytes;
+	return told_last(LAB_DECISION_BACKLOG);
 }
 
 u32 lab_follow_decide(u32 decision, u32 natural)
 {
-	u32 end, busy = 0;
+	u32 busy = 0;
 
 	if (decision == SLOWPATH_RANDOM)
 		return 0;
 	if (decision != SLOWPATH_HOST_QUEUE || !replay.run)
 		return natural;
-	end = replay.run->end;
-	told(decision, lab.senders[replay.connection].sent[end] - replay.ends[end].sent, &busy);
+	told(decision, sent_by_run(), &busy);
 	return busy;
 }
 
@@ -176,7 +198,8 @@ static void lead(struct caller *caller)
 	complete(&caller->go);
 	wait_for_completion(&stopped);
 	if (caller->state == IDLE && caller->call && !given_up) {
-		if (caller->result != (int)caller->call->result)
+		if (caller->result != (int)caller->call->result &&
+		    (int)caller->call->result != LAB_NOT_RETURNED)
 			lab_diverge(LAB_DIVERGED_RESULT, caller - callers, caller->call->result,
 				    caller->result);
 		lab_finish_run(end_of(caller));
@@ -243,7 +266,8 @@ static void fill(struct caller *caller)
 		}
 		if (!is_for_backlog(next))
 			return;
-		while (!lab_is_held(end, next)) {
+		/* The other end may come first: what it has freed shows here (skb_cloned()). */
+		while (softirq_count() ? !lab_is_held(end, next) : !lab_is_first(end)) {
 			if (softirq_count()) {
 				lab_diverge(LAB_DIVERGED_PACKET, caller - callers, next->value, 0);
 				give_up(caller);
@@ -387,8 +411,9 @@ void slowpath_called_back(struct sock *sk)
 }
 
 /* The recording has the same call with the lock once more. */
-static bool goes_on(const struct replay_end *end)
+static bool goes_on(const struct caller *caller)
 {
+	const struct replay_end *end = end_of(caller);
 	const struct lab_run_record *record;
 
 	for (record = end->next; record != end->last; record = lab_behind(record)) {
@@ -397,7 +422,8 @@ static bool goes_on(const struct replay_end *end)
 		if (record->kind < LAB_RUN_PACKET)
 			return false;
 	}
-	return false;
+	/* It slept when the recording ended. */
+	return (int)caller->call->result == LAB_NOT_RETURNED;
 }
 
 void slowpath_given(struct sock *sk)
@@ -407,7 +433,7 @@ void slowpath_given(struct sock *sk)
 	if (!caller)
 		return;
 	caller->giving = false;
-	if (caller->task != current || !goes_on(end_of(caller)))
+	if (caller->task != current || !goes_on(caller))
 		return;
 	stop(caller, WAITING);
 	if (!given_up)

@@ -442,6 +442,11 @@ static struct replay_end *choose(void)
 	return best;
 }
 
+bool lab_is_first(const struct replay_end *end)
+{
+	return choose() == end;
+}
+
 /* What the packets of this end are, and that the script can be followed. */
 static int prepare(struct replay_end *end, const struct lab_script_end *from, u8 number)
 {

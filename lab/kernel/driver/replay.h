@@ -41,6 +41,8 @@ void lab_begin_run(const struct lab_run_record *record);
 void lab_finish_run(struct replay_end *end);
 void lab_diverge(u32 status, u8 end, u32 expected, u32 found);
 bool lab_is_held(const struct replay_end *end, const struct lab_run_record *record);
+/* Its next run is the one that began first of those that can be made. */
+bool lab_is_first(const struct replay_end *end);
 void lab_deliver_held(const struct lab_run_record *record);
 /* A timer, or what small queues held back. */
 void lab_fire(const struct lab_run_record *record);

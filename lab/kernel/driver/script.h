@@ -50,11 +50,17 @@ enum lab_change {
 /* Beside enum slowpath_decision, of recordings that are followed. */
 enum lab_following_decision {
 	LAB_DECISION_CLOCK = 6,  /* what TCP's clock read the next time: ns after the run's */
-	LAB_DECISION_TICKS = 7,  /* jiffies after the run's, from so many readings of the clock on */
+	LAB_DECISION_TICKS = 7,  /* jiffies after the run's: from so many clocks and packets on, or of one reader (LAB_READER) */
 	LAB_DECISION_MEMORY = 8, /* sk_wmem_alloc after so many packets of the run; 1 if not told */
 	LAB_DECISION_FLUSH = 9,  /* the call looked at the backlog when so much was queued */
 	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not told */
 };
+
+/* Whose jiffies, in LAB_DECISION_TICKS; with the packets sent before by the run. */
+#define LAB_READER(reader, sent) ((u32)(reader) << 24 | (sent))
+
+/* The result of a call that had not returned when its recording ended. */
+#define LAB_NOT_RETURNED (-512)
 
 /* handlers.bin of a recording, and the runs of a script. */
 struct lab_run_record {

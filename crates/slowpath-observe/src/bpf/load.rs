@@ -92,7 +92,7 @@ pub(super) fn map(
         })
 }
 
-pub(super) fn ring(
+pub(crate) fn ring(
     map: &MapHandle,
     mut take: impl FnMut(&[u8]) + 'static,
 ) -> Result<RingBuffer<'static>, libbpf_rs::Error> {

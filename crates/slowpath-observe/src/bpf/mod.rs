@@ -26,7 +26,8 @@ use crate::wire::{CallRecord, Context, Note, Rates, Record, Shared};
 use crate::{Call, Direction, Feature, FeatureState, ProgramCost, boot_id, monotonic};
 use libbpf_rs::{Iter, Link, MapHandle, RingBuffer};
 use listeners::ListenerEyes;
-use load::{Loaded, load, map, ring};
+pub(crate) use load::ring;
+use load::{Loaded, load, map};
 use poll::drain;
 use slowpath_model::{LossCounters, Micros, MonoNanos};
 use std::cell::RefCell;
@@ -557,7 +558,9 @@ fn timer_frequency(jiffies: u64, now_ns: u64) -> Option<u32> {
         .map(|(hz, _)| hz)
 }
 
-fn program_info(program: &libbpf_rs::Program<'_>) -> Option<libbpf_rs::libbpf_sys::bpf_prog_info> {
+pub(crate) fn program_info(
+    program: &libbpf_rs::Program<'_>,
+) -> Option<libbpf_rs::libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_rs::libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
     // SAFETY: `info` is plain data of `length` bytes, which the call fills.

@@ -247,7 +247,7 @@ pub enum Decision {
     MemoryPressure,
     /// What TCP's clock read the next time, in nanoseconds after the run's own; the first reading is that. Of stock kernels.
     Clock,
-    /// How many ticks `jiffies` had advanced since the run began, when the clock had been read so often. Of stock kernels.
+    /// How many ticks `jiffies` had advanced since the run began, from so many clocks read and packets sent on; or for a single [`Reader`]. Of stock kernels.
     Ticks,
     /// `sk_wmem_alloc` when the run had sent so many packets; 1 where it is not told. Of stock kernels.
     DeviceMemory,
@@ -278,6 +278,31 @@ impl Decision {
         self as u32
     }
 }
+
+/// Who noted what `jiffies` were. A tick in the midst of a run comes before one of them and after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// When data came last (`lrcvtime`).
+    Received = 1,
+    /// When data was sent last (`lsndtime`); of the packet with that count.
+    Sent,
+    /// When the congestion window changed last (`snd_cwnd_stamp`).
+    WindowChanged,
+    /// CUBIC, when it changes the window (`cubictcp_cong_avoid`).
+    Cubic,
+    /// `tcp_send_delayed_ack`.
+    DelayedAck,
+}
+
+impl Reader {
+    /// What stands for it in an [`Outcome::before`] of [`Decision::Ticks`]; below are counts.
+    pub fn before(self, count: u32) -> u32 {
+        ((self as u32) << 24) | (count & 0xff_ffff)
+    }
+}
+
+/// The result of a call that had not returned when its recording ended (`-ERESTARTSYS`, which no program ever sees).
+pub const NOT_RETURNED: i32 = -512;
 
 /// Where times are sampled one run of so many keeps its check.
 pub const CHECKED: usize = 64;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The recorder's events: twin of `struct event` in `slowpath-observe`'s `probes/handlers/mod.bpf.c`. Each behind its length, little-endian.
+//! The recorder's events: twin of `struct event` in `slowpath-observe`'s `probes/handlers/ring.bpf.h`. Each behind its length, little-endian.
 
 /// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
 pub(super) const FIELDS: usize = 40;
 
-const HEAD: usize = 64;
+const HEAD: usize = 72;
 /// `segs_in` among the fields.
 const SEGMENTS_IN: usize = 35;
 
@@ -29,10 +29,11 @@ pub(super) enum Kind {
     Drained,
     Gone,
     Busy,
+    Tick,
 }
 
 /// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 20] = [
     Kind::Open,
     Kind::Call,
     Kind::CallEnd,
@@ -52,6 +53,7 @@ const KINDS: [Kind; 19] = [
     Kind::Drained,
     Kind::Gone,
     Kind::Busy,
+    Kind::Tick,
 ];
 
 #[derive(Clone, Debug)]
@@ -72,6 +74,8 @@ pub(super) struct Event {
     pub memory: u32,
     pub backlog: u32,
     pub received: u32,
+    pub data_sent: u32,
+    pub window_changed: u32,
     pub fields: Option<[u32; FIELDS]>,
 }
 
@@ -108,6 +112,8 @@ impl Event {
             memory: word(52)?,
             backlog: word(56)?,
             received: word(60)?,
+            data_sent: word(64)?,
+            window_changed: word(68)?,
             fields,
         };
         Some((event, rest))

@@ -8,7 +8,7 @@
 
 use super::check::{check, mix};
 use super::event::{Event, FIELDS, Kind};
-use crate::recording::{Decision, End, Handler, Moment, Outcome, Run, Timer};
+use crate::recording::{Decision, End, Handler, Moment, NOT_RETURNED, Outcome, Reader, Run, Timer};
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
@@ -25,6 +25,11 @@ mod call {
     pub const RECEIVE: u8 = 5;
     pub const SHUTDOWN: u8 = 7;
     pub const CLOSE: u8 = 8;
+}
+
+/// `enum reader` of the probe.
+mod reader {
+    pub const CUBIC: u8 = 0;
 }
 
 const TIMERS: [Timer; 5] = [
@@ -50,41 +55,69 @@ struct Building {
     run: Run,
     clocks: u32,
     sent: u32,
+    /// A packet is on its way to the device, from where others come back before its sending has returned.
+    sending: bool,
     ticks: u32,
     backlog: u32,
+    /// What `jiffies` were for those who noted them, in ticks; told only if they changed during the run.
+    noted: Vec<Outcome>,
 }
 
 impl Building {
-    /// Data was taken in the tick that the socket noted, which may have come after what began the run.
-    fn received(&mut self, jiffies: u32) {
+    fn outcome(&mut self, decision: Decision, before: u32, value: u32) {
+        self.run.outcomes.push(Outcome {
+            decision,
+            before,
+            value,
+        });
+    }
+
+    /// Clocks read and packets sent.
+    fn done(&self) -> u32 {
+        self.clocks + self.sent + u32::from(self.sending)
+    }
+
+    /// `jiffies` were this at the latest when so many clocks had been read and packets sent.
+    fn tick(&mut self, jiffies: u32) {
         let ticks = jiffies.wrapping_sub(self.run.jiffies);
-        if !(1..=MOST_TICKS).contains(&ticks) || self.clocks == 0 {
-            return;
+        if ticks != self.ticks {
+            self.ticks = ticks;
+            self.outcome(Decision::Ticks, self.done(), ticks);
         }
-        let outcomes = &mut self.run.outcomes;
-        let known = outcomes
-            .iter()
-            .filter(|it| it.decision == Decision::Ticks && it.before <= 1)
-            .any(|it| it.value == ticks);
-        if !known {
-            outcomes.retain(|it| it.decision != Decision::Ticks || it.before > 1);
-            outcomes.push(Outcome {
+    }
+
+    /// Somebody noted these; perhaps in an earlier run.
+    fn note(&mut self, reader: Reader, count: u32, jiffies: u32) {
+        let value = jiffies.wrapping_sub(self.run.jiffies);
+        if value <= MOST_TICKS {
+            self.noted.push(Outcome {
                 decision: Decision::Ticks,
-                before: 1,
-                value: ticks,
+                before: reader.before(count),
+                value,
             });
         }
+    }
+
+    fn ended(mut self, event: &Event) -> Run {
+        self.note(Reader::Received, 0, event.received);
+        self.note(Reader::WindowChanged, 0, event.window_changed);
+        let ticked = |it: &Outcome| it.decision == Decision::Ticks;
+        if self.run.outcomes.iter().any(ticked) || self.noted.iter().any(|it| it.value > 0) {
+            self.run.outcomes.append(&mut self.noted);
+        }
+        // Of two at one place the later one is seen there.
+        let outcomes = &mut self.run.outcomes;
+        outcomes.reverse();
+        outcomes.sort_by_key(|it| (it.decision, it.before));
+        outcomes.dedup_by_key(|it| (it.decision, it.before));
+        self.run
     }
 
     /// How much waits in the backlog, if that has changed; counted as the replay counts: clocks read and packets sent.
     fn backlog(&mut self, bytes: u32) {
         if self.backlog != bytes {
             self.backlog = bytes;
-            self.run.outcomes.push(Outcome {
-                decision: Decision::Backlog,
-                before: self.clocks + self.sent,
-                value: bytes,
-            });
+            self.outcome(Decision::Backlog, self.done(), bytes);
         }
     }
 }
@@ -165,21 +198,18 @@ impl Side {
             run,
             clocks: 0,
             sent: 0,
+            sending: false,
             ticks: 0,
             backlog: 0,
+            noted: Vec::new(),
         };
         building.backlog(event.backlog);
         self.current = Some(building);
     }
 
-    fn finish(&mut self, fields: &Fields) {
-        if let Some(mut building) = self.current.take() {
-            // Of two at one place the later one is seen there.
-            let outcomes = &mut building.run.outcomes;
-            outcomes.reverse();
-            outcomes.sort_by_key(|it| (it.decision, it.before));
-            outcomes.dedup_by_key(|it| (it.decision, it.before));
-            self.runs.push(building.run);
+    fn finish(&mut self, event: &Event, fields: &Fields) {
+        if let Some(building) = self.current.take() {
+            self.runs.push(building.ended(event));
             self.states.push(*fields);
         }
         for run in std::mem::take(&mut self.put_off) {
@@ -210,7 +240,7 @@ impl Side {
             }
             Kind::Lock => self.lock(event),
             Kind::Release => {
-                self.finish(fields);
+                self.finish(event, fields);
                 self.releasing = true;
                 let call = self.calls.get(&event.task);
                 if call.is_some_and(|call| call.what == call::ACCEPT && call.run.is_some()) {
@@ -230,13 +260,12 @@ impl Side {
                 self.interrupted = false;
             }
             Kind::Callback => {
-                if self.has_lock() {
-                    self.finish(fields);
-                }
+                // After the lock was given away only what was put off is left of the call.
+                self.finish(event, fields);
                 self.begin(event, Handler::Release { flags: event.a });
             }
             Kind::CallbackEnd => {
-                self.finish(fields);
+                self.finish(event, fields);
                 if self.has_lock() {
                     self.begin(event, Handler::Resume);
                 }
@@ -272,19 +301,21 @@ impl Side {
                     self.packets.opened.push((event.at, number));
                 }
                 self.packets.count += 1;
+                if let Some(current) = &mut self.current {
+                    current.sending = true;
+                }
             }
             Kind::Memory => {
                 let Some(current) = &mut self.current else {
                     return false;
                 };
+                current.note(Reader::Sent, current.sent, event.data_sent);
                 current.sent += 1;
+                current.sending = false;
                 if event.memory != 1 {
-                    current.run.outcomes.push(Outcome {
-                        decision: Decision::DeviceMemory,
-                        before: current.sent,
-                        value: event.memory,
-                    });
+                    current.outcome(Decision::DeviceMemory, current.sent, event.memory);
                 }
+                current.tick(event.jiffies);
                 current.backlog(event.backlog);
             }
             Kind::Queued => {
@@ -297,14 +328,26 @@ impl Side {
                 let Some(current) = &mut self.current else {
                     return false;
                 };
-                current.run.outcomes.push(Outcome {
-                    decision: Decision::HostQueue,
-                    before: current.sent,
-                    value: 1,
-                });
+                current.outcome(Decision::HostQueue, current.sent, 1);
+            }
+            Kind::Tick => {
+                let Some(current) = &mut self.current else {
+                    return false;
+                };
+                let reader = match event.what {
+                    reader::CUBIC => Reader::Cubic,
+                    _ => Reader::DelayedAck,
+                };
+                let ticks = current.ticks;
+                // What CUBIC noted after the tick, or where it came before all of it.
+                let noted = if event.a == 0 { event.jiffies } else { event.a };
+                if noted.wrapping_sub(current.run.jiffies).wrapping_sub(ticks) <= MOST_TICKS {
+                    current.note(reader, 0, noted);
+                }
+                current.tick(event.jiffies);
             }
             Kind::Gone => {
-                self.finish(&zero);
+                self.finish(event, &zero);
                 self.gone = true;
             }
         }
@@ -415,14 +458,10 @@ impl Side {
                 if let Some(current) = &mut self.current {
                     let queued = [fields[2], fields[6]];
                     for (before, value) in (0..).zip(queued) {
-                        current.run.outcomes.push(Outcome {
-                            decision: Decision::Flush,
-                            before,
-                            value,
-                        });
+                        current.outcome(Decision::Flush, before, value);
                     }
                 }
-                self.finish(&fields);
+                self.finish(event, &fields);
                 self.interrupted = true;
             }
             let before = self.backlog.iter().position(|queued| *queued == id);
@@ -457,10 +496,8 @@ impl Side {
             if self.has_lock() {
                 return;
             }
-        } else if let Some(current) = &mut self.current {
-            current.received(event.received);
         }
-        self.finish(fields);
+        self.finish(event, fields);
     }
 
     /// A connection's beginning at the end that accepts: the SYN, then what made the child.
@@ -480,11 +517,12 @@ impl Side {
         if let Some(current) = &mut self.current {
             current.run.at = Moment(sent);
             current.run.outcomes.clear();
+            current.ticks = 0;
             // To a tick, as nobody looked at them then.
             let ticks = event.at.saturating_sub(sent) / 4_000_000;
             current.run.jiffies = event.jiffies.wrapping_sub(ticks as u32);
         }
-        self.finish(&[0; FIELDS]);
+        self.finish(event, &[0; FIELDS]);
         self.begin(event, packet);
         if let Some(current) = &mut self.current {
             current.run.at = Moment(came);
@@ -496,32 +534,23 @@ impl Side {
         let Some(current) = &mut self.current else {
             return false;
         };
-        let run = &mut current.run;
         if current.clocks == 0 {
-            run.at = Moment(event.clock);
+            current.run.at = Moment(event.clock);
         } else {
-            run.outcomes.push(Outcome {
-                decision: Decision::Clock,
-                before: current.clocks,
-                value: event.clock.saturating_sub(run.at.0) as u32,
-            });
+            let later = event.clock.saturating_sub(current.run.at.0) as u32;
+            current.outcome(Decision::Clock, current.clocks, later);
         }
         current.clocks += 1;
-        let ticks = event.jiffies.wrapping_sub(run.jiffies);
-        if ticks != current.ticks {
-            current.ticks = ticks;
-            run.outcomes.push(Outcome {
-                decision: Decision::Ticks,
-                before: current.clocks,
-                value: ticks,
-            });
-        }
+        current.tick(event.jiffies);
         current.backlog(event.backlog);
         true
     }
 
     /// The runs with their checks, and the states that these are made from.
     pub(super) fn end(mut self, theirs_gone: bool) -> (End, Vec<Fields>) {
+        for call in std::mem::take(&mut self.calls).into_values() {
+            self.returned(call, NOT_RETURNED);
+        }
         let mut before = 0;
         for (run, fields) in self.runs.iter_mut().zip(&self.states) {
             let decisions = run.outcomes.iter().fold(0, |before, outcome| {

@@ -8,163 +8,9 @@
  * tcp_clock_cache until it reads again, so that looking at the end of each of them, and
  * before each transmission, sees every value.
  */
-#include "state.bpf.h"
+#include "ring.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-#define EBUSY 16
-#define BPF_ANY 0
-
-enum kind {
-	OPEN = 1,
-	CALL,
-	CALL_END,
-	LOCK,
-	RELEASE, /* and all below up to the next comment: with fields */
-	DRAIN,
-	RUN_END,
-	CALLBACK,
-	CALLBACK_END,
-	PACKET, /* from here on without */
-	TIMER,
-	SMALL_QUEUE,
-	CLOCK,
-	SENT,
-	MEMORY,
-	QUEUED,
-	DRAINED,
-	GONE,
-	BUSY,
-};
-
-struct event {
-	u64 at;
-	u64 sk;
-	u64 clock;
-	u32 jiffies;
-	u32 task;
-	u8 kind;
-	u8 what;
-	u8 owned;
-	u8 end;
-	u32 a, b, c, d;
-	u32 memory;
-	u32 backlog;
-	u32 received; /* when data came last, in jiffies */
-};
-
-struct event_with_fields {
-	struct event event;
-	u32 fields[PROBED];
-};
-
-struct known {
-	u64 clock;
-	u8 end;
-	u8 callback;
-	u8 sent; /* since the loss probe began */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, u64);
-	__type(value, struct known);
-} ends SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 << 20);
-} events SEC(".maps");
-
-/* Connections to this port. */
-const volatile u16 port = 5001;
-u64 lost = 0;
-
-static __always_inline struct known *find(const void *sk)
-{
-	u64 key = (u64)sk;
-
-	return bpf_map_lookup_elem(&ends, &key);
-}
-
-static __always_inline void fill(struct event *e, const void *sk, struct known *known, u8 kind,
-				 u8 what, u32 a, u32 b, u32 c, u32 d)
-{
-	e->at = bpf_ktime_get_ns();
-	e->sk = (u64)sk;
-	e->clock = known->clock;
-	e->jiffies = bpf_jiffies64();
-	e->task = bpf_get_current_pid_tgid();
-	e->kind = kind;
-	e->what = what;
-	e->owned = !!READ(sk, sock___rec, sk_lock.owned);
-	e->end = known->end;
-	e->a = a;
-	e->b = b;
-	e->c = c;
-	e->d = d;
-	e->memory = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
-	e->backlog = READ(sk, sock___rec, sk_backlog.len);
-	e->received = READ(sk, inet_connection_sock___rec, icsk_ack.lrcvtime);
-}
-
-static __always_inline void tell(const void *sk, struct known *known, u8 kind, u8 what, u32 a,
-				 u32 b, u32 c, u32 d)
-{
-	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e) {
-		__sync_fetch_and_add(&lost, 1);
-		return;
-	}
-	fill(e, sk, known, kind, what, a, b, c, d);
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-}
-
-static __always_inline void tell_state(const void *sk, struct known *known, u8 kind, u8 what,
-				       u32 a)
-{
-	struct event_with_fields *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e) {
-		__sync_fetch_and_add(&lost, 1);
-		return;
-	}
-	fill(&e->event, sk, known, kind, what, a, 0, 0, 0);
-	look(sk, e->fields);
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-}
-
-/* TCP has read its clock since the last event? */
-static __always_inline void clock(const void *sk, struct known *known)
-{
-	u64 now = READ(sk, tcp_sock___rec, tcp_clock_cache);
-
-	if (now == known->clock)
-		return;
-	known->clock = now;
-	tell(sk, known, CLOCK, 0, 0, 0, 0, 0);
-}
-
-static __always_inline struct known *open(const void *sk, u8 end)
-{
-	struct known fresh = { .end = end, .clock = READ(sk, tcp_sock___rec, tcp_clock_cache) };
-	u64 key = (u64)sk;
-	struct known *known;
-
-	bpf_map_update_elem(&ends, &key, &fresh, BPF_ANY);
-	known = find(sk);
-	if (!known) {
-		__sync_fetch_and_add(&lost, 1);
-		return NULL;
-	}
-	tell(sk, known, OPEN, end, READ(sk, sock___rec, __sk_common.skc_rcv_saddr),
-	     READ(sk, sock___rec, __sk_common.skc_daddr),
-	     READ(sk, sock___rec, __sk_common.skc_num),
-	     READ(sk, sock___rec, __sk_common.skc_dport));
-	return known;
-}
 
 /* Calls. */
 
@@ -182,7 +28,8 @@ int BPF_PROG(on_connect, struct sock *sk)
 {
 	struct known *known;
 
-	if (READ(sk, sock___rec, __sk_common.skc_dport) != __builtin_bswap16(port))
+	if (!is_chosen(READ(sk, sock___rec, __sk_common.skc_num),
+		       __builtin_bswap16(READ(sk, sock___rec, __sk_common.skc_dport))))
 		return 0;
 	known = open(sk, 0);
 	if (known)
@@ -351,25 +198,10 @@ static __always_inline void packet(const void *sk, struct known *known, u8 kind,
 		     (u32)READ(cb, tcp_skb_cb, tcp_flags) << 24);
 }
 
-SEC("fentry/tcp_v4_do_rcv")
-int BPF_PROG(on_packet, struct sock *sk, struct sk_buff *skb)
-{
-	struct known *known = find(sk);
-
-	if (known)
-		packet(sk, known, PACKET, 0, skb);
-	return 0;
-}
-
-SEC("fexit/tcp_v4_do_rcv")
-int BPF_PROG(after_packet, struct sock *sk, struct sk_buff *skb)
-{
-	struct known *known = find(sk);
-
-	if (known)
-		tell_state(sk, known, RUN_END, PACKET, 0);
-	return 0;
-}
+TWICE("fentry/tcp_v4_do_rcv", on_packet, RECEIVING, sk, packet(sk, known, PACKET, 0, skb),
+      struct sock *sk, struct sk_buff *skb)
+TWICE("fexit/tcp_v4_do_rcv", after_packet, RECEIVED, sk, tell_state(sk, known, RUN_END, PACKET, 0),
+      struct sock *sk, struct sk_buff *skb)
 
 SEC("fentry/tcp_add_backlog")
 int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
@@ -390,7 +222,8 @@ int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 SEC("fentry/tcp_synack_rtt_meas")
 int BPF_PROG(on_child, struct sock *sk, struct request_sock *req)
 {
-	if (READ(sk, sock___rec, __sk_common.skc_num) == port)
+	if (is_chosen(READ(sk, sock___rec, __sk_common.skc_num),
+		      __builtin_bswap16(READ(sk, sock___rec, __sk_common.skc_dport))))
 		open(sk, 1);
 	return 0;
 }
@@ -431,76 +264,40 @@ int BPF_PROG(after_first, struct sock *parent, struct sock *sk, struct sk_buff *
 
 /* Clocks and transmissions. */
 
-SEC("fexit/tcp_mstamp_refresh")
-int BPF_PROG(on_clock, struct tcp_sock *tp)
+TWICE("fexit/tcp_mstamp_refresh", on_clock, CLOCKED, tp, clock(tp, known), struct tcp_sock *tp)
+TWICE("fexit/tcp_write_xmit", after_write, WRITTEN, sk, clock(sk, known), struct sock *sk)
+TWICE("fentry/tcp_xmit_retransmit_queue", before_again, SENDING_AGAIN, sk, clock(sk, known),
+      struct sock *sk)
+
+static __always_inline void sent(const void *sk, struct known *known, const void *skb)
 {
-	struct known *known = find(tp);
+	const struct tcp_skb_cb *cb =
+		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
 
-	if (known)
-		clock(tp, known);
-	return 0;
-}
-
-SEC("fexit/tcp_write_xmit")
-int BPF_PROG(after_write, struct sock *sk)
-{
-	struct known *known = find(sk);
-
-	if (known)
-		clock(sk, known);
-	return 0;
-}
-
-SEC("fentry/tcp_xmit_retransmit_queue")
-int BPF_PROG(before_again, struct sock *sk)
-{
-	struct known *known = find(sk);
-
-	if (known)
-		clock(sk, known);
-	return 0;
-}
-
-SEC("fentry/__tcp_transmit_skb")
-int BPF_PROG(on_sent, struct sock *sk, struct sk_buff *skb)
-{
-	struct known *known = find(sk);
-	const struct tcp_skb_cb *cb;
-
-	if (!known)
-		return 0;
 	clock(sk, known);
 	known->sent = 1;
-	cb = (const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
 	tell(sk, known, SENT, 0, READ(cb, tcp_skb_cb, seq), READ(cb, tcp_skb_cb, end_seq), 0,
 	     (READ(sk, inet_sock___rec, inet_id.counter) & 0xffff) |
 		     (u32)READ(cb, tcp_skb_cb, tcp_flags) << 24);
-	return 0;
 }
 
-SEC("fexit/__tcp_transmit_skb")
-int BPF_PROG(after_sent, struct sock *sk, struct sk_buff *skb)
-{
-	struct known *known = find(sk);
-
-	if (known)
-		tell(sk, known, MEMORY, 0, 0, 0, 0, 0);
-	return 0;
-}
+TWICE("fentry/__tcp_transmit_skb", on_sent, SENDING, sk, sent(sk, known, skb), struct sock *sk,
+      struct sk_buff *skb)
+TWICE("fexit/__tcp_transmit_skb", after_sent, HANDED_OVER, sk,
+      tell(sk, known, MEMORY, 0, 0, 0, 0, 0), struct sock *sk, struct sk_buff *skb)
 
 /* What is to be sent again has not left yet: skb_still_in_host_queue(). */
 
-SEC("fexit/__tcp_retransmit_skb")
-int BPF_PROG(after_again, struct sock *sk, struct sk_buff *skb, int segments, int ret)
+static __always_inline void busy(const void *sk, struct known *known, int ret)
 {
-	struct known *known = find(sk);
-
-	if (known && ret == -EBUSY) {
-		known->sent = 1;
-		tell(sk, known, BUSY, 0, 0, 0, 0, 0);
-	}
-	return 0;
+	if (ret != -EBUSY)
+		return;
+	known->sent = 1;
+	tell(sk, known, BUSY, 0, 0, 0, 0, 0);
 }
+
+TWICE("fexit/__tcp_retransmit_skb", after_again, SENT_AGAIN, sk, busy(sk, known, ret),
+      struct sock *sk, struct sk_buff *skb, int segments, int ret)
 
 SEC("fentry/tcp_send_loss_probe")
 int BPF_PROG(on_probe, struct sock *sk)
@@ -522,9 +319,46 @@ int BPF_PROG(after_probe, struct sock *sk)
 	return 0;
 }
 
+/* Who reads jiffies late in a run. */
+
+enum reader {
+	CUBIC,
+	DELAYED_ACK,
+};
+
+SEC("fentry/tcp_send_delayed_ack")
+int BPF_PROG(before_delayed_ack, struct sock *sk)
+{
+	struct known *known = find(sk);
+
+	if (known)
+		tick(sk, known, DELAYED_ACK, 0);
+	return 0;
+}
+
+SEC("fentry/cubictcp_cong_avoid")
+int BPF_PROG(before_cubic, struct sock *sk)
+{
+	struct known *known = find(sk);
+
+	if (known)
+		tick(sk, known, CUBIC, 0);
+	return 0;
+}
+
+SEC("fexit/cubictcp_cong_avoid")
+int BPF_PROG(after_cubic, struct sock *sk)
+{
+	struct known *known = find(sk);
+	const struct bictcp *bic = (const void *)((const char *)sk + OFFSET(inet_connection_sock___rec, icsk_ca_priv));
+
+	if (known)
+		tick(sk, known, CUBIC, READ(bic, bictcp, last_time));
+	return 0;
+}
+
 /* Timers and what was put off. */
 
-#define OFFSET(structure, member) bpf_core_field_offset(struct structure, member)
 #define KEEPALIVE                                                                              \
 	(bpf_core_field_exists(struct inet_connection_sock___rec, icsk_keepalive_timer) ?        \
 		 OFFSET(inet_connection_sock___rec, icsk_keepalive_timer) :                     \

@@ -77,6 +77,11 @@ struct inet_connection_sock___rec {
 	__u8 icsk_pending;
 	__u8 icsk_backoff;
 	struct icsk_ack___rec icsk_ack;
+	u64 icsk_ca_priv[1];
+};
+
+struct bictcp {
+	u32 last_time;
 };
 
 struct rcvq_space___rec {
@@ -85,6 +90,7 @@ struct rcvq_space___rec {
 
 struct tcp_sock___rec {
 	u64 tcp_clock_cache;
+	u32 lsndtime, snd_cwnd_stamp;
 	u32 snd_nxt, snd_una, write_seq, rcv_nxt, rcv_wup, copied_seq, rcv_wnd, snd_wnd;
 	u64 bytes_acked, bytes_received;
 	u32 rcv_ssthresh, snd_cwnd, snd_cwnd_cnt, snd_ssthresh;
@@ -135,6 +141,7 @@ struct tcphdr {
 
 #pragma clang attribute pop
 
+#define OFFSET(structure, member) bpf_core_field_offset(struct structure, member)
 #define READ(sk, type, field) BPF_CORE_READ((struct type *)(sk), field)
 #define BITS(sk, type, field) BPF_CORE_READ_BITFIELD_PROBED((struct type *)(sk), field)
 

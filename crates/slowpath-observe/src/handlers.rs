@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The recorder of a stock kernel: which of TCP's handlers ran on the sockets of chosen connections, in the order in which they had the lock.
+//!
+//! What enters is the kernel, by BPF programs at the entries and exits of TCP's functions (fentry and fexit). What leaves are events as bytes, each behind its
+//! length; `slowpath-replay`'s `stock` knows what they mean. What is promised: no event is left out without being counted ([`Losses`]).
+
+use crate::bpf::program_info;
+use crate::probes::object;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::io;
+use std::rc::Rc;
+
+/// Most ports that can be chosen: `PORTS` in `ring.bpf.h`.
+pub const MOST_PORTS: usize = 16;
+
+/// Programs end with it that are the second of two at one function: see `TWICE` in `ring.bpf.h`.
+const SECOND: &str = "_again";
+
+/// CUBIC may be a module that is not loaded; then nobody uses it.
+const OPTIONAL: [(&str, &str); 2] = [
+    ("before_cubic", "cubictcp_cong_avoid"),
+    ("after_cubic", "cubictcp_cong_avoid"),
+];
+
+/// Why there is no recorder.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Too many ports.
+    #[error("at most {MOST_PORTS} ports can be recorded at once, not {0}")]
+    Ports(usize),
+    /// The programs cannot be loaded or attached.
+    #[error(
+        "the recorder's BPF programs cannot be loaded: {source:#}; recording needs root, Linux 6.12 and a kernel that lets BPF attach to its \
+         functions (fentry: CONFIG_FUNCTION_TRACER, CONFIG_DEBUG_INFO_BTF), which virtual machines and containers sometimes forbid; \
+         `slowpath lab guest` boots a kernel that does"
+    )]
+    Load {
+        /// What libbpf said.
+        #[from]
+        source: libbpf_rs::Error,
+    },
+}
+
+/// What was not recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Events for which the ring had no room, and connections for which the map had none.
+    pub ring: u64,
+    /// Runs of programs that the kernel left out, and for which there is no second program.
+    pub missed: u64,
+}
+
+impl Losses {
+    /// Both.
+    pub fn total(self) -> u64 {
+        self.ring + self.missed
+    }
+}
+
+/// It records until it is dropped.
+pub struct Recorder {
+    ring: RingBuffer<'static>,
+    taken: Rc<RefCell<Vec<u8>>>,
+    object: Object,
+    _links: Vec<Link>,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Records connections that are opened from now on to or from one of these ports; none: all.
+    ///
+    /// # Errors
+    /// If the kernel does not allow it.
+    pub fn open(ports: &[u16]) -> Result<Recorder, OpenError> {
+        if ports.len() > MOST_PORTS {
+            return Err(OpenError::Ports(ports.len()));
+        }
+        libbpf_rs::set_print(None);
+        let mut builder = ObjectBuilder::default();
+        builder.name("handlers")?;
+        let mut open = builder.open_memory(object!("handlers"))?;
+        for mut map in open.maps_mut() {
+            if map.name().to_string_lossy().ends_with(".rodata")
+                && let Some(data) = map.initial_value_mut()
+            {
+                // Its only constant: the number of ports, then the ports.
+                let words = [ports.len() as u16];
+                let words = words.iter().chain(ports);
+                for (place, word) in data.chunks_exact_mut(2).zip(words) {
+                    place.copy_from_slice(&word.to_le_bytes());
+                }
+            }
+        }
+        let functions = functions();
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let wants = OPTIONAL.iter().find(|(program, _)| *program == name);
+            if wants.is_some_and(|(_, function)| !functions.contains(*function)) {
+                program.set_autoload(false);
+            }
+        }
+        let object = open.load()?;
+        let mut links = Vec::new();
+        // Of programs of one function the kernel runs the one attached last first.
+        for second in [true, false] {
+            for program in object.progs_mut() {
+                if program.name().to_string_lossy().ends_with(SECOND) == second
+                    && program.autoload()
+                {
+                    links.push(program.attach()?);
+                }
+            }
+        }
+        let taken = Rc::new(RefCell::new(Vec::new()));
+        let map = object.maps().find(|map| map.name() == "events");
+        let map =
+            map.ok_or_else(|| libbpf_rs::Error::from(io::Error::from(io::ErrorKind::NotFound)))?;
+        let ring = crate::bpf::ring(&MapHandle::try_from(&map)?, {
+            let taken = Rc::clone(&taken);
+            move |event: &[u8]| {
+                let mut taken = taken.borrow_mut();
+                taken.extend((event.len() as u32).to_le_bytes());
+                taken.extend(event);
+            }
+        })?;
+        Ok(Recorder {
+            ring,
+            taken,
+            object,
+            _links: links,
+        })
+    }
+
+    /// The events since the last time; the ring holds 64 MiB of them.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn take(&mut self) -> Result<Vec<u8>, libbpf_rs::Error> {
+        self.ring.consume()?;
+        Ok(std::mem::take(&mut self.taken.borrow_mut()))
+    }
+
+    /// What was not recorded, so far.
+    pub fn losses(&self) -> Losses {
+        let all: Vec<_> = self.object.progs().collect();
+        let names: Vec<String> = all
+            .iter()
+            .map(|it| it.name().to_string_lossy().into_owned())
+            .collect();
+        // Of two at one function one always runs.
+        let single =
+            |name: &str| !name.ends_with(SECOND) && !names.contains(&format!("{name}{SECOND}"));
+        let single = all.iter().zip(&names).filter(|(_, name)| single(name));
+        let missed =
+            single.filter_map(|(program, _)| Some(program_info(program)?.recursion_misses));
+        Losses {
+            ring: self.counters()[0],
+            missed: missed.sum(),
+        }
+    }
+
+    /// Events that only the second of two programs saw.
+    pub fn healed(&self) -> u64 {
+        self.counters()[1]
+    }
+
+    fn counters(&self) -> [u64; 2] {
+        let map = self
+            .object
+            .maps()
+            .find(|map| map.name().to_string_lossy().ends_with(".bss"));
+        let value = map.and_then(|map| map.lookup(&[0; 4], MapFlags::ANY).ok().flatten());
+        let value = value.unwrap_or_default();
+        let word = |at: usize| {
+            let bytes = value.get(at..).and_then(|rest| rest.first_chunk());
+            u64::from_ne_bytes(*bytes.unwrap_or(&[0; 8]))
+        };
+        [word(0), word(8)]
+    }
+}
+
+/// The kernel's functions, by name.
+fn functions() -> HashSet<String> {
+    let all = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let wanted = |line: &str| {
+        let name = line.split_ascii_whitespace().nth(2)?;
+        OPTIONAL
+            .iter()
+            .any(|(_, function)| *function == name)
+            .then(|| name.to_owned())
+    };
+    all.lines().filter_map(wanted).collect()
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The recorder's events, and the sockets that it knows. */
+#ifndef SLOWPATH_HANDLERS_RING_H
+#define SLOWPATH_HANDLERS_RING_H
+
+#include "state.bpf.h"
+
+#define EBUSY 16
+#define BPF_ANY 0
+
+enum kind {
+	OPEN = 1,
+	CALL,
+	CALL_END,
+	LOCK,
+	RELEASE, /* and all below up to the next comment: with fields */
+	DRAIN,
+	RUN_END,
+	CALLBACK,
+	CALLBACK_END,
+	PACKET, /* from here on without */
+	TIMER,
+	SMALL_QUEUE,
+	CLOCK,
+	SENT,
+	MEMORY,
+	QUEUED,
+	DRAINED,
+	GONE,
+	BUSY,
+	TICK, /* jiffies have advanced since the last event */
+};
+
+struct event {
+	u64 at;
+	u64 sk;
+	u64 clock;
+	u32 jiffies;
+	u32 task;
+	u8 kind;
+	u8 what;
+	u8 owned;
+	u8 end;
+	u32 a, b, c, d;
+	u32 memory;
+	u32 backlog;
+	/* What jiffies were for those who noted them. */
+	u32 received;  /* when data came last */
+	u32 data_sent; /* when it was sent last */
+	u32 window_changed;
+};
+
+struct event_with_fields {
+	struct event event;
+	u32 fields[PROBED];
+};
+
+struct known {
+	u64 clock;
+	u32 jiffies; /* of the last event */
+	u32 handled; /* by the first of two programs, see TWICE */
+	u8 end;
+	u8 callback;
+	u8 sent; /* since the loss probe began */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, struct known);
+} ends SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 << 20);
+} events SEC(".maps");
+
+#define PORTS 16
+
+/* Connections to and from these ports; none: all. The loader writes it as 16-bit words. */
+const volatile struct {
+	u16 count;
+	u16 ports[PORTS];
+} chosen = {};
+/* First and second in .bss: the loader reads them so. */
+struct {
+	u64 lost;
+	u64 healed; /* events that only the second of two programs saw, see TWICE */
+} counters = {};
+
+static __always_inline int is_chosen(u16 own, u16 other)
+{
+	int i;
+
+	if (!chosen.count)
+		return 1;
+	for (i = 0; i < PORTS; i++)
+		if (i < chosen.count && (chosen.ports[i] == own || chosen.ports[i] == other))
+			return 1;
+	return 0;
+}
+
+static __always_inline struct known *find(const void *sk)
+{
+	u64 key = (u64)sk;
+
+	return bpf_map_lookup_elem(&ends, &key);
+}
+
+static __always_inline void fill(struct event *e, const void *sk, struct known *known, u8 kind,
+				 u8 what, u32 a, u32 b, u32 c, u32 d)
+{
+	e->at = bpf_ktime_get_ns();
+	e->sk = (u64)sk;
+	e->clock = known->clock;
+	e->jiffies = known->jiffies = bpf_jiffies64();
+	e->task = bpf_get_current_pid_tgid();
+	e->kind = kind;
+	e->what = what;
+	e->owned = !!READ(sk, sock___rec, sk_lock.owned);
+	e->end = known->end;
+	e->a = a;
+	e->b = b;
+	e->c = c;
+	e->d = d;
+	e->memory = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
+	e->backlog = READ(sk, sock___rec, sk_backlog.len);
+	e->received = READ(sk, inet_connection_sock___rec, icsk_ack.lrcvtime);
+	e->data_sent = READ(sk, tcp_sock___rec, lsndtime);
+	e->window_changed = READ(sk, tcp_sock___rec, snd_cwnd_stamp);
+}
+
+static __always_inline void tell(const void *sk, struct known *known, u8 kind, u8 what, u32 a,
+				 u32 b, u32 c, u32 d)
+{
+	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e) {
+		__sync_fetch_and_add(&counters.lost, 1);
+		return;
+	}
+	fill(e, sk, known, kind, what, a, b, c, d);
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void tell_state(const void *sk, struct known *known, u8 kind, u8 what,
+				       u32 a)
+{
+	struct event_with_fields *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e) {
+		__sync_fetch_and_add(&counters.lost, 1);
+		return;
+	}
+	fill(&e->event, sk, known, kind, what, a, 0, 0, 0);
+	look(sk, e->fields);
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+/* TCP has read its clock since the last event? */
+static __always_inline void clock(const void *sk, struct known *known)
+{
+	u64 now = READ(sk, tcp_sock___rec, tcp_clock_cache);
+
+	if (now == known->clock)
+		return;
+	known->clock = now;
+	tell(sk, known, CLOCK, 0, 0, 0, 0, 0);
+}
+
+/* Who reads jiffies next finds others than at the last event. */
+static __always_inline void tick(const void *sk, struct known *known, u8 reader, u32 noted)
+{
+	if ((u32)bpf_jiffies64() != known->jiffies)
+		tell(sk, known, TICK, reader, noted, 0, 0, 0);
+}
+
+static __always_inline struct known *open(const void *sk, u8 end)
+{
+	struct known fresh = { .end = end, .clock = READ(sk, tcp_sock___rec, tcp_clock_cache) };
+	u64 key = (u64)sk;
+	struct known *known;
+
+	bpf_map_update_elem(&ends, &key, &fresh, BPF_ANY);
+	known = find(sk);
+	if (!known) {
+		__sync_fetch_and_add(&counters.lost, 1);
+		return NULL;
+	}
+	tell(sk, known, OPEN, end, READ(sk, sock___rec, __sk_common.skc_rcv_saddr),
+	     READ(sk, sock___rec, __sk_common.skc_daddr),
+	     READ(sk, sock___rec, __sk_common.skc_num),
+	     READ(sk, sock___rec, __sk_common.skc_dport));
+	return known;
+}
+
+/*
+ * What runs both in tasks and in softirqs needs two programs: the kernel leaves a program out
+ * that is under way on the same CPU (bpf_prog_enter: prog->active), which is so when a softirq comes while it runs
+ * in a task. The first one handles it and says so to the second; if it was left out the second one does it. Of
+ * programs of one function the one attached last runs first: what ends in _again is attached before the others.
+ */
+enum twice {
+	RECEIVING = 1 << 0,
+	RECEIVED = 1 << 1,
+	CLOCKED = 1 << 2,
+	WRITTEN = 1 << 3,
+	SENDING_AGAIN = 1 << 4,
+	SENDING = 1 << 5,
+	HANDED_OVER = 1 << 6,
+	SENT_AGAIN = 1 << 7,
+};
+
+static __always_inline struct known *find_first(const void *sk, enum twice what)
+{
+	struct known *known = find(sk);
+
+	if (known)
+		known->handled |= what;
+	return known;
+}
+
+static __always_inline struct known *find_again(const void *sk, enum twice what)
+{
+	struct known *known = find(sk);
+
+	if (!known)
+		return NULL;
+	if (known->handled & what) {
+		known->handled &= ~what;
+		return NULL;
+	}
+	__sync_fetch_and_add(&counters.healed, 1);
+	return known;
+}
+
+#define TWICE(section, name, what, sk, action, parameters...)        \
+	SEC(section)                                                 \
+	int BPF_PROG(name, ##parameters)                             \
+	{                                                            \
+		struct known *known = find_first(sk, what);          \
+		if (known)                                           \
+			action;                                      \
+		return 0;                                            \
+	}                                                            \
+	SEC(section)                                                 \
+	int BPF_PROG(name##_again, ##parameters)                     \
+	{                                                            \
+		struct known *known = find_again(sk, what);          \
+		if (known)                                           \
+			action;                                      \
+		return 0;                                            \
+	}
+
+#endif
