@@ -2,59 +2,18 @@
 //! Replays what BPF recorded on a stock kernel (`record-handlers` of slowpath-observe), and shows where it went another way.
 //!
 //! ```text
-//! replay-stock EVENTS CONGESTION [CONNECTION]
+//! replay-stock EVENTS [CONNECTION]
 //! ```
 
 use slowpath_lab::virtual_time::{HZ, Kernel, ReplayOptions, SOURCE, replay};
 use slowpath_replay::probe::FIELDS;
-use slowpath_replay::recording::{Origin, Settings};
-use slowpath_replay::stock;
-use std::collections::BTreeMap;
+use slowpath_replay::recording::Origin;
+use slowpath_replay::stock::{Host, Joiner};
 use std::error::Error;
-
-/// The kernel's defaults with 2 GB of memory.
-fn settings(congestion: &str) -> Settings {
-    let values = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-        let pairs = pairs.iter();
-        pairs
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect()
-    };
-    let sysctls = values(&[
-        ("tcp_timestamps", "1"),
-        ("tcp_sack", "1"),
-        ("tcp_ecn", "2"),
-        ("tcp_recovery", "1"),
-        ("tcp_early_retrans", "3"),
-        ("tcp_reordering", "3"),
-        ("tcp_slow_start_after_idle", "1"),
-        ("tcp_moderate_rcvbuf", "1"),
-        ("tcp_rmem", "4096 131072 6291456"),
-        ("tcp_cubic.hystart", "1"),
-        ("ip_default_ttl", "64"),
-    ]);
-    let socket = values(&[
-        ("congestion", congestion),
-        ("rto_min_ns", "200000000"),
-        ("rto_initial_ns", "1000000000"),
-        ("initial_window", "10"),
-        ("initial_ssthresh", "2147483647"),
-        ("receive_window", "0"),
-        ("mss", "0"),
-        ("ack_at_once", "0"),
-    ]);
-    let mut accepted = socket.clone();
-    accepted.insert("reader".to_owned(), "at-once".to_owned());
-    Settings {
-        sysctls: [sysctls.clone(), sysctls],
-        socket: [socket, accepted],
-        mtu: [1500, 1500],
-    }
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [file, congestion, rest @ ..] = arguments.as_slice() else {
+    let [file, rest @ ..] = arguments.as_slice() else {
         return Err("see the file's first lines".into());
     };
     let origin = Origin {
@@ -63,8 +22,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         epoch: 0,
         recorder: "bpf".to_owned(),
     };
-    let joined = stock::join(&std::fs::read(file)?, origin, &settings(congestion));
-    let joined = joined.ok_or("these are no events")?;
+    let mut joiner = Joiner::default();
+    joiner.take(&std::fs::read(file)?)?;
+    let joined = joiner.finish(Host {
+        origin,
+        hystart: true,
+        lost: 0,
+    });
     let count = joined.recording.connections.len();
     println!(
         "{count} connections, {} halves, {} events without a place",

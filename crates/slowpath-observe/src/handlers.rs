@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
 use std::rc::Rc;
+use std::sync::Mutex;
 
 /// Most ports that can be chosen: `PORTS` in `ring.bpf.h`.
 pub const MOST_PORTS: usize = 16;
@@ -32,9 +33,10 @@ pub enum OpenError {
     Ports(usize),
     /// The programs cannot be loaded or attached.
     #[error(
-        "the recorder's BPF programs cannot be loaded: {source:#}; recording needs root, Linux 6.12 and a kernel that lets BPF attach to its \
+        "the recorder's BPF programs cannot be loaded: {source:#}{}; recording needs root, Linux 6.12 and a kernel that lets BPF attach to its \
          functions (fentry: CONFIG_FUNCTION_TRACER, CONFIG_DEBUG_INFO_BTF), which virtual machines and containers sometimes forbid; \
-         `slowpath lab guest` boots a kernel that does"
+         `slowpath lab guest` boots a kernel that does",
+        said()
     )]
     Load {
         /// What libbpf said.
@@ -82,7 +84,7 @@ impl Recorder {
         if ports.len() > MOST_PORTS {
             return Err(OpenError::Ports(ports.len()));
         }
-        libbpf_rs::set_print(None);
+        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, keep)));
         let mut builder = ObjectBuilder::default();
         builder.name("handlers")?;
         let mut open = builder.open_memory(object!("handlers"))?;
@@ -184,6 +186,26 @@ impl Recorder {
         };
         [word(0), word(8)]
     }
+}
+
+/// What libbpf said last: which program the kernel refused, and why.
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+const MOST_SAID: usize = 1 << 16;
+
+fn keep(_: libbpf_rs::PrintLevel, line: String) {
+    if let Ok(mut said) = SAID.lock()
+        && said.len() + line.len() < MOST_SAID
+    {
+        said.push_str(&line);
+    }
+}
+
+/// Which program it was.
+fn said() -> String {
+    let said = SAID.lock().map(|said| said.clone()).unwrap_or_default();
+    let last = said.lines().rfind(|line| line.starts_with("libbpf: prog "));
+    last.map(|line| format!(" ({line})")).unwrap_or_default()
 }
 
 /// The kernel's functions, by name.

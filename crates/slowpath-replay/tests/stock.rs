@@ -2,13 +2,12 @@
 //! Events of the recorder, whatever they are: no panic, and what fits nowhere is counted.
 
 use proptest::prelude::*;
-use slowpath_replay::recording::{Origin, Settings};
-use slowpath_replay::stock::join;
+use slowpath_replay::stock::{Host, Joined, Joiner, NotEvents};
 
 /// One event with its length before it: kind, task, end, and any numbers.
 fn event() -> impl Strategy<Value = Vec<u8>> {
-    let head = (0u64..1 << 40, 0u64..3, any::<u64>(), 1u8..=19, 0u8..9);
-    let tail = (any::<bool>(), 0u8..2, any::<[u32; 6]>(), any::<bool>());
+    let head = (0u64..1 << 40, 0u64..3, any::<u64>(), 1u8..=22, 0u8..9);
+    let tail = (any::<bool>(), 0u8..2, any::<[u32; 8]>(), any::<bool>());
     (head, tail).prop_map(
         |((at, socket, clock, kind, what), (owned, end, words, state))| {
             let mut bytes = Vec::new();
@@ -18,7 +17,7 @@ fn event() -> impl Strategy<Value = Vec<u8>> {
             bytes.extend([1u32, 7].map(u32::to_le_bytes).concat());
             bytes.extend([kind, what, u8::from(owned), end]);
             bytes.extend(words.map(u32::to_le_bytes).concat());
-            bytes.extend([0; 4]);
+            bytes.extend([0; 12]);
             if state {
                 bytes.extend([1; 160]);
             }
@@ -29,21 +28,26 @@ fn event() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+fn join(events: &[u8]) -> Result<Joined, NotEvents> {
+    let mut joiner = Joiner::default();
+    joiner.take(events)?;
+    Ok(joiner.finish(Host::default()))
+}
+
 proptest! {
     #[test]
     fn any_events_are_joined_or_counted(events in prop::collection::vec(event(), 0..200)) {
         let all = events.concat();
-        let joined = join(&all, Origin::default(), &Settings::default());
-        let joined = joined.expect("whole events");
+        let joined = join(&all).expect("whole events");
         prop_assert!(joined.unplaced <= events.len() as u64);
         // Cut inside an event.
         if let Some(cut) = all.len().checked_sub(1) {
-            prop_assert!(join(&all[..cut], Origin::default(), &Settings::default()).is_none());
+            prop_assert!(join(&all[..cut]).is_err());
         }
     }
 
     #[test]
     fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
-        let _ = join(&bytes, Origin::default(), &Settings::default());
+        let _ = join(&bytes);
     }
 }

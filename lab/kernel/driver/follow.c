@@ -53,6 +53,13 @@ static struct caller *of(const struct sock *sk)
 	return NULL;
 }
 
+u32 lab_follow_end_of(const struct sock *sk)
+{
+	struct caller *caller = of(sk);
+
+	return caller ? caller - callers : LAB_NOTHING;
+}
+
 static struct replay_end *end_of(const struct caller *caller)
 {
 	return &replay.ends[caller - callers];
@@ -90,98 +97,6 @@ static void give_up(struct caller *caller)
 		caller->sk->sk_err = EPIPE;
 		caller->sk->sk_shutdown = SHUTDOWN_MASK;
 	}
-}
-
-/* What the recording says of the run under way. */
-static bool told(u32 decision, u32 before, u32 *value)
-{
-	const struct lab_run_record *run = replay.run;
-	u32 i;
-
-	for (i = 1; run && i <= run->decisions; i++) {
-		if (run[i].decision == decision && run[i].value == before) {
-			*value = run[i].result;
-			return true;
-		}
-	}
-	return false;
-}
-
-u64 slowpath_next_clock(void)
-{
-	u32 later;
-
-	if (!replay.run || !slowpath_replay_ns)
-		return ktime_get_ns();
-	/* The first reading is the run's own time. */
-	if (replay.clocks && told(LAB_DECISION_CLOCK, replay.clocks, &later))
-		slowpath_replay_ns = replay.run->at + later;
-	replay.clocks++;
-	return slowpath_replay_ns;
-}
-
-static u32 sent_by_run(void)
-{
-	u32 end = replay.run->end;
-
-	return lab.senders[replay.connection].sent[end] - replay.ends[end].sent;
-}
-
-/* What stands for the largest count that is not beyond what the run has done. */
-static u32 told_last(u32 decision)
-{
-	const struct lab_run_record *run = replay.run;
-	u32 done = replay.clocks + sent_by_run(), last = 0, value = 0, i;
-
-	for (i = 1; i <= run->decisions; i++) {
-		if (run[i].decision == decision && run[i].value >= last && run[i].value <= done) {
-			last = run[i].value;
-			value = run[i].result;
-		}
-	}
-	return value;
-}
-
-unsigned long slowpath_recorded_jiffies(enum slowpath_reader reader)
-{
-	u32 later;
-
-	if (!replay.run || !slowpath_replay_jiffies)
-		return slowpath_replay_jiffies ?: jiffies;
-	if (!reader ||
-	    !told(LAB_DECISION_TICKS,
-		  LAB_READER(reader, reader == SLOWPATH_SENT ? sent_by_run() : 0), &later))
-		later = told_last(LAB_DECISION_TICKS);
-	return replay.ends[replay.run->end].jiffies + later;
-}
-
-unsigned int slowpath_recorded_memory(struct sock *sk)
-{
-	u32 memory = 1;
-
-	if (!replay.run || of(sk) != &callers[replay.run->end])
-		return refcount_read(&sk->sk_wmem_alloc);
-	told(LAB_DECISION_MEMORY, sent_by_run(), &memory);
-	return memory;
-}
-
-unsigned int slowpath_recorded_backlog(struct sock *sk)
-{
-	if (!replay.run || of(sk) != &callers[replay.run->end])
-		return READ_ONCE(sk->sk_backlog.len);
-	return told_last(LAB_DECISION_BACKLOG);
-}
-
-u32 lab_follow_decide(u32 decision, u32 natural)
-{
-	u32 busy = 0;
-
-	if (decision == SLOWPATH_RANDOM)
-		return 0;
-	if (decision != SLOWPATH_HOST_QUEUE || !replay.run)
-		return natural;
-	told(decision, sent_by_run(), &busy);
-	return busy;
 }
 
 /* Until the one who leads says so. */
@@ -300,8 +215,8 @@ static bool looks_now(struct caller *caller, const struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 sent, unread;
 
-	return end_of(caller)->under_way && told(LAB_DECISION_FLUSH, 0, &sent) &&
-	       told(LAB_DECISION_FLUSH, 1, &unread) && sent == tp->write_seq - tp->snd_una &&
+	return end_of(caller)->under_way && lab_told(LAB_DECISION_FLUSH, 0, &sent) &&
+	       lab_told(LAB_DECISION_FLUSH, 1, &unread) && sent == tp->write_seq - tp->snd_una &&
 	       unread == tp->rcv_nxt - tp->copied_seq;
 }
 
@@ -328,7 +243,7 @@ void slowpath_fill(struct sock *sk, bool again)
 		if (!next || !(is_for_backlog(next) || is_put_off(next)))
 			return;
 		/* A receiver looks whenever it has enough; at its end a call always does. */
-		if (told(LAB_DECISION_FLUSH, 1, &unread) && !looks_now(caller, sk))
+		if (lab_told(LAB_DECISION_FLUSH, 1, &unread) && !looks_now(caller, sk))
 			return;
 		lab_finish_run(end_of(caller));
 	}

@@ -131,27 +131,41 @@ static void deliver(const struct lab_run_record *record, u32 number)
 	lab_deliver_again(skb, record->end, record->flags & LAB_RUN_MARKED);
 }
 
-static u32 merged(const struct lab_run_record *record)
+/* The packets of which one was made, from the first to the last; each after the one before. */
+static bool next_packet(const struct lab_run_record *record, u32 *i, u32 *number)
 {
-	return max(record->more, 1U);
+	u32 in_order = max(record->more, 1U);
+
+	for (; *i < in_order + record->decisions; ++*i) {
+		const struct lab_run_record *decision = record + 1 + (*i - in_order);
+
+		if (*i >= in_order && decision->decision != LAB_DECISION_MERGED)
+			continue;
+		*number = record->value + (*i < in_order ? *i : decision->result);
+		++*i;
+		return true;
+	}
+	return false;
 }
+
+#define for_each_packet(record, i, number) for (i = 0; next_packet(record, &i, &number);)
 
 bool lab_is_held(const struct replay_end *end, const struct lab_run_record *record)
 {
-	u32 i;
+	u32 i, number;
 
-	for (i = 0; i < merged(record); i++)
-		if (!end->held[record->value + i])
+	for_each_packet(record, i, number)
+		if (!end->held[number])
 			return false;
 	return true;
 }
 
 void lab_deliver_held(const struct lab_run_record *record)
 {
-	u32 i;
+	u32 i, number;
 
-	for (i = 0; i < merged(record); i++)
-		deliver(record, record->value + i);
+	for_each_packet(record, i, number)
+		deliver(record, number);
 }
 
 /* As the clock would: only if it is armed. */
@@ -475,13 +489,10 @@ static int prepare(struct replay_end *end, const struct lab_script_end *from, u8
 		    record->decisions > from->records - i - 1)
 			return -EINVAL;
 		if (record->kind == LAB_RUN_PACKET) {
-			u32 number;
+			u32 piece, number;
 
-			if (record->value >= end->packets ||
-			    merged(record) > end->packets - record->value)
-				return -EINVAL;
-			for (number = 0; number < merged(record); number++)
-				if (++end->uses[record->value + number] == U16_MAX)
+			for_each_packet(record, piece, number)
+				if (number >= end->packets || ++end->uses[number] == U16_MAX)
 					return -EINVAL;
 		}
 		i += record->decisions;

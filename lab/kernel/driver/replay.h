@@ -44,6 +44,10 @@ bool lab_is_held(const struct replay_end *end, const struct lab_run_record *reco
 /* Its next run is the one that began first of those that can be made. */
 bool lab_is_first(const struct replay_end *end);
 void lab_deliver_held(const struct lab_run_record *record);
+/* What the recording of a stock kernel says of the run under way. */
+bool lab_told(u32 decision, u32 before, u32 *value);
+/* Whose socket it is; LAB_NOTHING: of none that is followed. */
+u32 lab_follow_end_of(const struct sock *sk);
 /* A timer, or what small queues held back. */
 void lab_fire(const struct lab_run_record *record);
 

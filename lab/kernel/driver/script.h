@@ -53,6 +53,7 @@ enum lab_following_decision {
 	LAB_DECISION_TICKS = 7,  /* jiffies after the run's: from so many clocks and packets on, or of one reader (LAB_READER) */
 	LAB_DECISION_MEMORY = 8, /* sk_wmem_alloc after so many packets of the run; 1 if not told */
 	LAB_DECISION_FLUSH = 9,  /* the call looked at the backlog when so much was queued */
+	LAB_DECISION_MERGED = 11, /* this much further one more packet is merged in the backlog */
 	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not told */
 };
 

@@ -56,7 +56,7 @@ const TIMERS: [Timer; 6] = [
     Timer::Request,
 ];
 
-const DECISIONS: [Decision; 11] = Decision::ALL;
+const DECISIONS: [Decision; 12] = Decision::ALL;
 
 /// `struct lab_run_record`.
 #[derive(Clone, Copy, Default)]
@@ -457,6 +457,10 @@ pub(super) fn script(
                 }
                 record.write(&mut records);
                 for outcome in &run.outcomes {
+                    if outcome.decision == Decision::Merged {
+                        let merged = record.value.saturating_add(outcome.value);
+                        packets = packets.max(merged.saturating_add(1));
+                    }
                     let decision = DECISIONS
                         .iter()
                         .position(|known| *known == outcome.decision)

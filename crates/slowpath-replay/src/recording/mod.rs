@@ -255,11 +255,13 @@ pub enum Decision {
     Flush,
     /// How much memory waited in the backlog when clocks had been read and packets sent so often in all; 0 where it is not told. Of stock kernels.
     Backlog,
+    /// A packet that was merged in the backlog with those before it, and does not follow them: its number less the first one's. Of stock kernels.
+    Merged,
 }
 
 impl Decision {
     /// Every one, by its number in the kernel and in files.
-    pub const ALL: [Decision; 11] = [
+    pub const ALL: [Decision; 12] = [
         Decision::SmallQueue,
         Decision::Autocork,
         Decision::HostQueue,
@@ -271,6 +273,7 @@ impl Decision {
         Decision::DeviceMemory,
         Decision::Flush,
         Decision::Backlog,
+        Decision::Merged,
     ];
 
     /// Its place in [`Decision::ALL`].

@@ -53,6 +53,7 @@ impl Decision {
             Decision::DeviceMemory => "device-memory",
             Decision::Flush => "flush",
             Decision::Backlog => "backlog",
+            Decision::Merged => "merged",
         }
     }
 }

@@ -4,7 +4,9 @@
 /// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
 pub(super) const FIELDS: usize = 40;
 
-const HEAD: usize = 72;
+const HEAD: usize = 80;
+/// `struct settings` there, behind the event.
+const SETTINGS: usize = 68;
 /// `segs_in` among the fields.
 const SEGMENTS_IN: usize = 35;
 
@@ -30,10 +32,12 @@ pub(super) enum Kind {
     Gone,
     Busy,
     Tick,
+    Request,
+    Settings,
 }
 
 /// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 20] = [
+const KINDS: [Kind; 22] = [
     Kind::Open,
     Kind::Call,
     Kind::CallEnd,
@@ -54,6 +58,8 @@ const KINDS: [Kind; 20] = [
     Kind::Gone,
     Kind::Busy,
     Kind::Tick,
+    Kind::Request,
+    Kind::Settings,
 ];
 
 #[derive(Clone, Debug)]
@@ -76,7 +82,33 @@ pub(super) struct Event {
     pub received: u32,
     pub data_sent: u32,
     pub window_changed: u32,
+    pub lost: u32,
     pub fields: Option<[u32; FIELDS]>,
+    /// Of [`Kind::Settings`].
+    pub settings: Option<Found>,
+}
+
+/// What a socket and its namespace are set to, where a replay needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub mtu: u32,
+    pub values: [u32; 12],
+    pub congestion: String,
+}
+
+fn found(bytes: &[u8]) -> Option<Found> {
+    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let mut values = [0; 12];
+    for (place, value) in values.iter_mut().enumerate() {
+        *value = word(4 + 4 * place)?;
+    }
+    let name = bytes.get(52..SETTINGS)?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Some(Found {
+        mtu: word(0)?,
+        values,
+        congestion: String::from_utf8_lossy(name).into_owned(),
+    })
 }
 
 impl Event {
@@ -86,6 +118,8 @@ impl Event {
         let long = |at: usize| Some(u64::from_le_bytes(*it.get(at..)?.first_chunk()?));
         let word = |at: usize| Some(u32::from_le_bytes(*it.get(at..)?.first_chunk()?));
         let mut fields = None;
+        let kind = *KINDS.get(usize::from(*it.get(32)?).checked_sub(1)?)?;
+        let settings = (kind == Kind::Settings).then(|| found(it.get(HEAD..)?));
         if let Some(state) = it.get(HEAD..HEAD + 4 * FIELDS) {
             let mut all = [0; FIELDS];
             for (field, bytes) in all.iter_mut().zip(state.chunks_exact(4)) {
@@ -101,7 +135,7 @@ impl Event {
             clock: long(16)?,
             jiffies: word(24)?,
             task: word(28)?,
-            kind: *KINDS.get(usize::from(*it.get(32)?).checked_sub(1)?)?,
+            kind,
             what: *it.get(33)?,
             owned: *it.get(34)? != 0,
             end: *it.get(35)?,
@@ -114,7 +148,9 @@ impl Event {
             received: word(60)?,
             data_sent: word(64)?,
             window_changed: word(68)?,
+            lost: word(72)?,
             fields,
+            settings: settings.flatten(),
         };
         Some((event, rest))
     }

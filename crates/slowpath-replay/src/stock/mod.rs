@@ -5,17 +5,22 @@
 //! cut where they gave the lock away, packets with their numbers, every clock that TCP read, and the memory that the device held. A packet is
 //! recognised at its receiver by its IP identification, which one socket gives only once in 65,536 segments.
 //!
-//! What is promised: whatever the bytes, no panic; events that fit nowhere are counted ([`Joined::unplaced`]).
+//! What is promised: whatever the bytes, no panic; events that fit nowhere are counted ([`Joined::unplaced`]), and an end
+//! of which events were lost says so.
 
+mod building;
 mod check;
 mod event;
+mod request;
+mod settings;
 mod side;
 
 pub use check::{check, mix};
 
-use crate::recording::{Connection, End, Origin, Recording, Settings};
+use crate::recording::{Connection, End, MAX_EVENTS, Origin, Recording};
 use event::{Event, Kind};
-use side::Side;
+use request::Request;
+use side::{Side, Theirs};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -32,72 +37,183 @@ pub struct Joined {
     pub states: Vec<[Vec<[u32; event::FIELDS]>; 2]>,
 }
 
-/// Joins events. `None`: they are cut, or none of this recorder's.
-pub fn join(mut bytes: &[u8], origin: Origin, settings: &Settings) -> Option<Joined> {
-    let mut joined = Joined::default();
-    let mut pairs: Vec<([SocketAddr; 2], [Option<Side>; 2])> = Vec::new();
-    let mut known: HashMap<[SocketAddr; 2], usize> = HashMap::new();
-    let mut sockets: HashMap<u64, (usize, usize)> = HashMap::new();
-    while !bytes.is_empty() {
-        let (event, rest) = Event::read(bytes)?;
-        bytes = rest;
-        if event.kind == Kind::Open {
-            let address = |number: u32, port| {
-                SocketAddr::from((Ipv4Addr::from_bits(u32::from_be(number)), port))
+/// The bytes are cut, or no events of this recorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these are no events of the recorder of stock kernels, or they are cut")]
+pub struct NotEvents;
+
+/// What the events themselves do not say.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// Who recorded, and where.
+    pub origin: Origin,
+    /// The module's parameter of CUBIC.
+    pub hystart: bool,
+    /// Events that the recorder lost, in all.
+    pub lost: u64,
+}
+
+#[derive(Default)]
+struct Pair {
+    addresses: Option<[SocketAddr; 2]>,
+    ends: [Option<Side>; 2],
+    request: Request,
+}
+
+/// Joins events as they come.
+#[derive(Default)]
+pub struct Joiner {
+    pairs: Vec<Pair>,
+    known: HashMap<[SocketAddr; 2], usize>,
+    sockets: HashMap<u64, (usize, usize)>,
+    unplaced: u64,
+    events: u64,
+}
+
+impl std::fmt::Debug for Joiner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Joiner").finish_non_exhaustive()
+    }
+}
+
+fn addresses(event: &Event) -> [SocketAddr; 2] {
+    let address =
+        |number: u32, port| SocketAddr::from((Ipv4Addr::from_bits(u32::from_be(number)), port));
+    let ends = [
+        address(event.a, event.c as u16),
+        address(event.b, u16::from_be(event.d as u16)),
+    ];
+    if event.end == 0 {
+        ends
+    } else {
+        [ends[1], ends[0]]
+    }
+}
+
+impl Joiner {
+    /// Takes whole events.
+    ///
+    /// # Errors
+    /// If they are none.
+    pub fn take(&mut self, mut bytes: &[u8]) -> Result<(), NotEvents> {
+        while !bytes.is_empty() {
+            let (event, rest) = Event::read(bytes).ok_or(NotEvents)?;
+            bytes = rest;
+            self.events += 1;
+            if !self.place(&event) {
+                self.unplaced += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections that were seen so far.
+    pub fn connections(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// The connection with these addresses; another one with the same addresses if `used` says that this one is over.
+    fn pair(&mut self, event: &Event, used: impl Fn(&Pair) -> bool) -> usize {
+        let addresses = addresses(event);
+        let known = self.known.get(&addresses).copied();
+        match known.filter(|place| !used(&self.pairs[*place])) {
+            Some(place) => place,
+            None => {
+                self.pairs.push(Pair {
+                    addresses: Some(addresses),
+                    ..Pair::default()
+                });
+                self.known.insert(addresses, self.pairs.len() - 1);
+                self.pairs.len() - 1
+            }
+        }
+    }
+
+    fn place(&mut self, event: &Event) -> bool {
+        // As much as a recording's file may hold; what comes then is as if lost.
+        if self.events > MAX_EVENTS {
+            return false;
+        }
+        match event.kind {
+            Kind::Request => {
+                let place = self.pair(event, |pair| pair.ends[1].is_some());
+                self.pairs[place].request.take(event)
+            }
+            Kind::Open => {
+                let end = usize::from(event.end != 0);
+                let place = self.pair(event, |pair| pair.ends[end].is_some());
+                let pair = &mut self.pairs[place];
+                let answers = pair.request.answers(event.at);
+                pair.ends[end] = Some(Side::new(if end == 0 { 0 } else { answers }));
+                self.sockets.insert(event.socket, (place, end));
+                true
+            }
+            _ => {
+                let Some((place, end)) = self.sockets.get(&event.socket).copied() else {
+                    return false;
+                };
+                let Pair { ends, request, .. } = &mut self.pairs[place];
+                let (own, other) = match (ends, end) {
+                    ([a, b], 0) => (a, b),
+                    ([a, b], _) => (b, a),
+                };
+                let Some(own) = own else { return false };
+                let theirs = Theirs {
+                    sent: other.as_ref().map(|side| &side.packets),
+                    request,
+                };
+                let fits = own.take(event, theirs);
+                if event.kind == Kind::Gone {
+                    self.sockets.remove(&event.socket);
+                }
+                fits
+            }
+        }
+    }
+
+    /// The connections.
+    pub fn finish(self, host: Host) -> Joined {
+        let mut joined = Joined {
+            unplaced: self.unplaced,
+            ..Joined::default()
+        };
+        let full = self.events > MAX_EVENTS;
+        let told = self
+            .pairs
+            .iter()
+            .flat_map(|pair| pair.ends.iter().flatten());
+        let told: u64 = told.map(Side::lost).sum();
+        // Nobody knows whose they were: of those that have not ended.
+        let untold = host.lost > told || full;
+        joined.recording.origin = host.origin;
+        for pair in self.pairs {
+            let (Some(addresses), [Some(mut a), Some(mut b)]) = (pair.addresses, pair.ends) else {
+                joined.halves += 1;
+                continue;
             };
-            let ends = [
-                address(event.a, event.c as u16),
-                address(event.b, u16::from_be(event.d as u16)),
-            ];
-            let end = usize::from(event.end != 0);
-            let pair = if end == 0 { ends } else { [ends[1], ends[0]] };
-            let place = *known.entry(pair).or_insert_with(|| {
-                pairs.push((pair, [None, None]));
-                pairs.len() - 1
+            let (Some(mine), Some(theirs)) = (a.settings.take(), b.settings.take()) else {
+                joined.halves += 1;
+                continue;
+            };
+            let gone = [b.gone, a.gone];
+            let mut states = [Vec::new(), Vec::new()];
+            let mut place = 0;
+            let ends = [a, b].map(|mut side| {
+                if untold && !side.gone {
+                    side.cut();
+                }
+                let (end, fields): (End, _) = side.end(gone[place]);
+                states[place] = fields;
+                place += 1;
+                end
             });
-            pairs[place].1[end] = Some(Side::new(end));
-            sockets.insert(event.socket, (place, end));
-            continue;
+            joined.states.push(states);
+            joined.recording.connections.push(Connection {
+                addresses,
+                settings: settings::settings([&mine, &theirs], host.hystart),
+                ends,
+            });
         }
-        let side = sockets.get(&event.socket).copied();
-        let Some((place, end)) = side else {
-            joined.unplaced += 1;
-            continue;
-        };
-        let (own, other) = match (&mut pairs[place].1, end) {
-            ([a, b], 0) => (a, b),
-            ([a, b], _) => (b, a),
-        };
-        let Some(own) = own else { continue };
-        let sent = other.as_ref().map(|side| &side.packets);
-        if !own.take(&event, sent) {
-            joined.unplaced += 1;
-        }
-        if event.kind == Kind::Gone {
-            sockets.remove(&event.socket);
-        }
+        joined
     }
-    joined.recording.origin = origin;
-    for (addresses, ends) in pairs {
-        let [Some(a), Some(b)] = ends else {
-            joined.halves += 1;
-            continue;
-        };
-        let gone = [b.gone, a.gone];
-        let mut states = [Vec::new(), Vec::new()];
-        let mut place = 0;
-        let ends = [a, b].map(|side| {
-            let (end, fields): (End, _) = side.end(gone[place]);
-            states[place] = fields;
-            place += 1;
-            end
-        });
-        joined.states.push(states);
-        joined.recording.connections.push(Connection {
-            addresses,
-            settings: settings.clone(),
-            ends,
-        });
-    }
-    Some(joined)
 }

@@ -6,14 +6,14 @@
 //!    lock away, what was queued then tells where.
 //! 3. A timer that found the socket in use only leaves a note for whoever gives the lock away: it stands before that one's packets.
 
+use super::building::{Building, MOST_TICKS};
 use super::check::{check, mix};
-use super::event::{Event, FIELDS, Kind};
+use super::event::{Event, FIELDS, Found, Kind};
+use super::request::Request;
 use crate::recording::{Decision, End, Handler, Moment, NOT_RETURNED, Outcome, Reader, Run, Timer};
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
-/// A run takes no longer than that.
-const MOST_TICKS: u32 = 16;
 /// `INET_ECN_CE`.
 const MARKED: u32 = 3;
 
@@ -51,85 +51,37 @@ struct Call {
     run: Option<usize>,
 }
 
-struct Building {
-    run: Run,
-    clocks: u32,
-    sent: u32,
-    /// A packet is on its way to the device, from where others come back before its sending has returned.
-    sending: bool,
-    ticks: u32,
-    backlog: u32,
-    /// What `jiffies` were for those who noted them, in ticks; told only if they changed during the run.
-    noted: Vec<Outcome>,
-}
-
-impl Building {
-    fn outcome(&mut self, decision: Decision, before: u32, value: u32) {
-        self.run.outcomes.push(Outcome {
-            decision,
-            before,
-            value,
-        });
-    }
-
-    /// Clocks read and packets sent.
-    fn done(&self) -> u32 {
-        self.clocks + self.sent + u32::from(self.sending)
-    }
-
-    /// `jiffies` were this at the latest when so many clocks had been read and packets sent.
-    fn tick(&mut self, jiffies: u32) {
-        let ticks = jiffies.wrapping_sub(self.run.jiffies);
-        if ticks != self.ticks {
-            self.ticks = ticks;
-            self.outcome(Decision::Ticks, self.done(), ticks);
-        }
-    }
-
-    /// Somebody noted these; perhaps in an earlier run.
-    fn note(&mut self, reader: Reader, count: u32, jiffies: u32) {
-        let value = jiffies.wrapping_sub(self.run.jiffies);
-        if value <= MOST_TICKS {
-            self.noted.push(Outcome {
-                decision: Decision::Ticks,
-                before: reader.before(count),
-                value,
-            });
-        }
-    }
-
-    fn ended(mut self, event: &Event) -> Run {
-        self.note(Reader::Received, 0, event.received);
-        self.note(Reader::WindowChanged, 0, event.window_changed);
-        let ticked = |it: &Outcome| it.decision == Decision::Ticks;
-        if self.run.outcomes.iter().any(ticked) || self.noted.iter().any(|it| it.value > 0) {
-            self.run.outcomes.append(&mut self.noted);
-        }
-        // Of two at one place the later one is seen there.
-        let outcomes = &mut self.run.outcomes;
-        outcomes.reverse();
-        outcomes.sort_by_key(|it| (it.decision, it.before));
-        outcomes.dedup_by_key(|it| (it.decision, it.before));
-        self.run
-    }
-
-    /// How much waits in the backlog, if that has changed; counted as the replay counts: clocks read and packets sent.
-    fn backlog(&mut self, bytes: u32) {
-        if self.backlog != bytes {
-            self.backlog = bytes;
-            self.outcome(Decision::Backlog, self.done(), bytes);
-        }
-    }
-}
-
 /// An end's own packets.
 #[derive(Default)]
 pub(super) struct Sent {
     count: u32,
-    /// By their IP identification.
-    numbers: HashMap<u16, u32>,
-    /// When its SYNs were sent, and their numbers.
-    opened: Vec<(u64, u32)>,
+    /// Their numbers and the sequence numbers they begin with, by IP identification.
+    numbers: HashMap<u16, (u32, u32)>,
+}
+
+impl Sent {
+    pub(super) fn number(&self, id: u16) -> Option<u32> {
+        Some(self.numbers.get(&id)?.0)
+    }
+
+    /// What no socket sends has 0 for an identification, which one of these may have as well.
+    fn packet(&self, id: u16, sequence: u32) -> Option<u32> {
+        let (number, begins) = self.numbers.get(&id).copied()?;
+        (begins == sequence).then_some(number)
+    }
+}
+
+/// What the other end of a connection has done.
+#[derive(Clone, Copy)]
+pub(super) struct Theirs<'a> {
+    pub(super) sent: Option<&'a Sent>,
+    pub(super) request: &'a Request,
+}
+
+impl Theirs<'_> {
+    fn number(self, id: u16) -> Option<u32> {
+        self.sent?.number(id)
+    }
 }
 
 /// An end whose events come in.
@@ -152,17 +104,20 @@ pub(super) struct Side {
     pub(super) gone: bool,
     /// A packet came that no socket had sent: nothing from there on can be replayed.
     cut: bool,
+    /// Events that the recorder lost.
+    lost: u32,
+    pub(super) settings: Option<Found>,
 }
 
 impl Side {
-    pub(super) fn new(end: usize) -> Side {
+    /// `answers`: SYN-ACKs, which no socket sends.
+    pub(super) fn new(answers: u32) -> Side {
         Side {
             runs: Vec::new(),
             states: Vec::new(),
             current: None,
             packets: Sent {
-                // The SYN-ACK is sent by no socket.
-                count: end as u32,
+                count: answers,
                 ..Sent::default()
             },
             calls: HashMap::new(),
@@ -176,6 +131,8 @@ impl Side {
             merging: None,
             gone: false,
             cut: false,
+            lost: 0,
+            settings: None,
         }
     }
 
@@ -212,10 +169,25 @@ impl Side {
             self.runs.push(building.ended(event));
             self.states.push(*fields);
         }
-        for run in std::mem::take(&mut self.put_off) {
+        for mut run in std::mem::take(&mut self.put_off) {
+            // It only left a note, which shows now.
+            if let Some(last) = self.runs.last() {
+                run.at = run.at.max(last.at);
+                run.jiffies = last.jiffies;
+            }
             self.runs.push(run);
             self.states.push(*fields);
         }
+    }
+
+    /// Events that the recorder lost.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.into()
+    }
+
+    /// Nothing from here on can be replayed.
+    pub(super) fn cut(&mut self) {
+        self.cut = true;
     }
 
     fn has_lock(&self) -> bool {
@@ -223,14 +195,20 @@ impl Side {
     }
 
     /// Whether it fits.
-    pub(super) fn take(&mut self, event: &Event, theirs: Option<&Sent>) -> bool {
+    pub(super) fn take(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
+        if event.lost != self.lost {
+            self.lost = event.lost;
+            self.cut = true;
+        }
         if self.cut {
+            self.gone |= event.kind == Kind::Gone;
             return true;
         }
         let zero = [0; FIELDS];
         let fields = event.fields.as_ref().unwrap_or(&zero);
         match event.kind {
-            Kind::Open => {}
+            Kind::Open | Kind::Request => {}
+            Kind::Settings => self.settings.clone_from(&event.settings),
             Kind::Call => self.call(event),
             Kind::CallEnd => {
                 let Some(call) = self.calls.remove(&event.task) else {
@@ -252,7 +230,7 @@ impl Side {
                 self.interrupted = false;
             }
             Kind::Drained => {
-                self.merged(self.backlog.len());
+                self.merged(self.backlog.len(), theirs);
                 self.merging = None;
                 if self.interrupted && self.has_lock() {
                     self.begin(event, Handler::Resume);
@@ -296,10 +274,9 @@ impl Side {
             Kind::Clock => return self.clock(event),
             Kind::Sent => {
                 let number = self.packets.count;
-                self.packets.numbers.insert(event.d as u16, number);
-                if event.d >> 24 & SYN != 0 {
-                    self.packets.opened.push((event.at, number));
-                }
+                self.packets
+                    .numbers
+                    .insert(event.d as u16, (number, event.a));
                 self.packets.count += 1;
                 if let Some(current) = &mut self.current {
                     current.sending = true;
@@ -426,12 +403,13 @@ impl Side {
         }
     }
 
-    fn packet(&mut self, event: &Event, theirs: Option<&Sent>) -> bool {
+    fn packet(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
         let id = event.d as u16;
         let number = if event.d >> 24 & SYN != 0 {
-            Some(0)
+            // Of a SYN-ACK that was sent again this is the last one; both say the same.
+            Some(theirs.request.answers(event.at).saturating_sub(1))
         } else {
-            theirs.and_then(|theirs| theirs.numbers.get(&id).copied())
+            theirs.sent.and_then(|sent| sent.packet(id, event.a))
         };
         let Some(number) = number else {
             self.cut = true;
@@ -466,7 +444,7 @@ impl Side {
             }
             let before = self.backlog.iter().position(|queued| *queued == id);
             if let Some(before) = before {
-                self.merged(before);
+                self.merged(before, theirs);
                 self.backlog.pop_front();
             }
             self.merging = Some(self.runs.len());
@@ -476,15 +454,29 @@ impl Side {
     }
 
     /// So many at the head of the backlog were part of the packet before them.
-    fn merged(&mut self, count: usize) {
-        self.backlog.drain(..count);
+    fn merged(&mut self, count: usize, theirs: Theirs<'_>) {
         let run = self.merging.and_then(|place| self.runs.get_mut(place));
-        if let Some(Run {
-            handler: Handler::Packet { merged, .. },
-            ..
-        }) = run
-        {
-            *merged = merged.saturating_add(count as u16);
+        let queued = self.backlog.drain(..count);
+        let Some(run) = run else { return };
+        let Handler::Packet { number, merged, .. } = &mut run.handler else {
+            return;
+        };
+        let mut more = 0;
+        for id in queued {
+            let Some(other) = theirs.number(id) else {
+                continue;
+            };
+            let further = other.wrapping_sub(*number);
+            if more == 0 && further == u32::from(*merged) && *merged < u16::MAX {
+                *merged += 1;
+            } else {
+                run.outcomes.push(Outcome {
+                    decision: Decision::Merged,
+                    before: more,
+                    value: further,
+                });
+                more += 1;
+            }
         }
     }
 
@@ -501,32 +493,23 @@ impl Side {
     }
 
     /// A connection's beginning at the end that accepts: the SYN, then what made the child.
-    fn child(&mut self, event: &Event, theirs: Option<&Sent>) {
-        let sent = (u64::from(event.a) | (u64::from(event.b) << 32)).wrapping_mul(1000);
-        let came = sent.wrapping_add(u64::from(event.c) * 1000);
-        let mut opened = theirs.map_or(&[][..], |theirs| &theirs.opened).iter();
-        let opened = opened.rfind(|(at, _)| *at < sent);
-        let packet = Handler::Packet {
-            number: opened.map_or(0, |(_, number)| *number),
-            marked: false,
-            backlog: false,
-            merged: 1,
-            truesize: 0,
-        };
-        self.begin(event, packet.clone());
+    fn child(&mut self, event: &Event, theirs: Theirs<'_>) {
+        self.runs = theirs.request.runs(theirs.sent);
+        self.states = vec![[0; FIELDS]; self.runs.len()];
+        // It had begun before the recorder.
+        self.cut |= theirs.request.is_empty();
+        // What it is comes with the packet's own event.
+        self.begin(event, Handler::SmallQueue);
+        let measured = u64::from(event.c) * 1000;
         if let Some(current) = &mut self.current {
-            current.run.at = Moment(sent);
-            current.run.outcomes.clear();
-            current.ticks = 0;
-            // To a tick, as nobody looked at them then.
-            let ticks = event.at.saturating_sub(sent) / 4_000_000;
-            current.run.jiffies = event.jiffies.wrapping_sub(ticks as u32);
+            // Noted as it was made.
+            current.run.jiffies = event.received;
         }
-        self.finish(event, &[0; FIELDS]);
-        self.begin(event, packet);
-        if let Some(current) = &mut self.current {
-            current.run.at = Moment(came);
+        if let (Some(current), 1..) = (&mut self.current, measured) {
+            let sent = u64::from(event.a) | (u64::from(event.b) << 32);
+            current.run.at = Moment(sent.wrapping_mul(1000).wrapping_add(measured));
             current.clocks = 1;
+            current.tick(event.jiffies);
         }
     }
 
@@ -571,9 +554,11 @@ impl Side {
             before = check(words, fields, before);
             run.check = before;
         }
+        let lost = u64::from(self.lost);
         let end = End {
             // Its peer had not ended, so that it must have been a packet of which nothing was seen.
-            gap: (self.cut && !theirs_gone).then_some(self.runs.len() as u64),
+            gap: (self.cut && (!theirs_gone || lost > 0)).then_some(self.runs.len() as u64),
+            lost,
             runs: self.runs,
             digest: before,
             ..End::default()

@@ -183,17 +183,21 @@ int BPF_PROG(after_callback, struct sock *sk)
 
 /* Packets. */
 
+static __always_inline const struct iphdr *network(const void *skb)
+{
+	return (const void *)(READ(skb, sk_buff___rec, head) +
+			      READ(skb, sk_buff___rec, network_header));
+}
+
 static __always_inline void packet(const void *sk, struct known *known, u8 kind, u8 what,
 				   const void *skb)
 {
 	const struct tcp_skb_cb *cb =
 		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
-	const struct iphdr *ip = (const void *)(READ(skb, sk_buff___rec, head) +
-						READ(skb, sk_buff___rec, network_header));
 
 	tell(sk, known, kind, what, READ(cb, tcp_skb_cb, seq), READ(cb, tcp_skb_cb, end_seq),
 	     READ(skb, sk_buff___rec, truesize),
-	     __builtin_bswap16(READ(ip, iphdr, id)) |
+	     __builtin_bswap16(READ(network(skb), iphdr, id)) |
 		     (READ(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 |
 		     (u32)READ(cb, tcp_skb_cb, tcp_flags) << 24);
 }
@@ -207,14 +211,62 @@ SEC("fentry/tcp_add_backlog")
 int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 {
 	struct known *known = find(sk);
-	const struct iphdr *ip;
 
-	if (!known)
-		return 0;
-	ip = (const void *)(READ(skb, sk_buff___rec, head) +
-			    READ(skb, sk_buff___rec, network_header));
-	tell(sk, known, QUEUED, 0, 0, 0, READ(skb, sk_buff___rec, truesize),
-	     __builtin_bswap16(READ(ip, iphdr, id)));
+	if (known)
+		tell(sk, known, QUEUED, 0, 0, 0, READ(skb, sk_buff___rec, truesize),
+		     __builtin_bswap16(READ(network(skb), iphdr, id)));
+	return 0;
+}
+
+/* Requests, until the last packet of the handshake. */
+
+static __always_inline void request(u8 what, const void *req, u16 id, u64 clock)
+{
+	tell_request(what, READ(req, sock_common___rec, skc_rcv_saddr),
+		     READ(req, sock_common___rec, skc_daddr), READ(req, sock_common___rec, skc_num),
+		     READ(req, sock_common___rec, skc_dport), id, clock);
+}
+
+SEC("fentry/tcp_v4_conn_request")
+int BPF_PROG(on_asked, struct sock *sk, struct sk_buff *skb)
+{
+	const struct iphdr *ip = network(skb);
+	const struct tcphdr *tcp = (const void *)(READ(skb, sk_buff___rec, head) +
+						  READ(skb, sk_buff___rec, transport_header));
+
+	tell_request(ASKED, READ(ip, iphdr, daddr), READ(ip, iphdr, saddr),
+		     __builtin_bswap16(READ(tcp, tcphdr, dest)), READ(tcp, tcphdr, source),
+		     __builtin_bswap16(READ(ip, iphdr, id)), 0);
+	return 0;
+}
+
+/* TCPHDR_SYN and TCPHDR_ACK */
+#define SYN 0x02
+#define SYN_ACK 0x12
+
+SEC("fentry/tcp_check_req")
+int BPF_PROG(on_asked_again, struct sock *sk, struct sk_buff *skb, struct request_sock *req)
+{
+	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
+
+	if ((READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == SYN)
+		request(ASKED_AGAIN, req, __builtin_bswap16(READ(network(skb), iphdr, id)), 0);
+	return 0;
+}
+
+SEC("fentry/reqsk_timer_handler")
+int BPF_PROG(on_request_timer, struct timer_list *timer)
+{
+	request(TIMED_OUT, (const char *)timer - OFFSET(request_sock___rec, rsk_timer), 0, 0);
+	return 0;
+}
+
+SEC("fexit/tcp_make_synack")
+int BPF_PROG(on_answered, struct sock *sk, struct dst_entry *dst, struct request_sock *req,
+	     void *cookie, int type, struct sk_buff *syn, struct sk_buff *skb)
+{
+	if (skb)
+		request(ANSWERED, req, 0, READ(skb, sk_buff___rec, tstamp));
 	return 0;
 }
 
@@ -222,7 +274,8 @@ int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 SEC("fentry/tcp_synack_rtt_meas")
 int BPF_PROG(on_child, struct sock *sk, struct request_sock *req)
 {
-	if (is_chosen(READ(sk, sock___rec, __sk_common.skc_num),
+	/* Without one: it is looked at again, of a SYN-ACK that was sent again. */
+	if (req && is_chosen(READ(sk, sock___rec, __sk_common.skc_num),
 		      __builtin_bswap16(READ(sk, sock___rec, __sk_common.skc_dport))))
 		open(sk, 1);
 	return 0;
@@ -231,7 +284,7 @@ int BPF_PROG(on_child, struct sock *sk, struct request_sock *req)
 SEC("fexit/tcp_synack_rtt_meas")
 int BPF_PROG(on_child_rtt, struct sock *sk, struct request_sock *req)
 {
-	struct known *known = find(sk);
+	struct known *known = req ? find(sk) : NULL;
 	u64 sent;
 
 	if (!known)

@@ -29,6 +29,8 @@ enum kind {
 	GONE,
 	BUSY,
 	TICK, /* jiffies have advanced since the last event */
+	REQUEST, /* of a connection that is to be accepted, which has no socket yet */
+	SETTINGS,
 };
 
 struct event {
@@ -48,6 +50,8 @@ struct event {
 	u32 received;  /* when data came last */
 	u32 data_sent; /* when it was sent last */
 	u32 window_changed;
+	u32 lost; /* events of this socket before this one */
+	u32 reserved;
 };
 
 struct event_with_fields {
@@ -55,8 +59,17 @@ struct event_with_fields {
 	u32 fields[PROBED];
 };
 
+/* What the replaying kernel has to be told. */
+struct settings {
+	struct event event;
+	u32 mtu;
+	u32 values[12];
+	char congestion[16];
+};
+
 struct known {
 	u64 clock;
+	u32 lost;
 	u32 jiffies; /* of the last event */
 	u32 handled; /* by the first of two programs, see TWICE */
 	u8 end;
@@ -108,6 +121,12 @@ static __always_inline struct known *find(const void *sk)
 	return bpf_map_lookup_elem(&ends, &key);
 }
 
+static __always_inline void lose(struct known *known)
+{
+	known->lost++;
+	__sync_fetch_and_add(&counters.lost, 1);
+}
+
 static __always_inline void fill(struct event *e, const void *sk, struct known *known, u8 kind,
 				 u8 what, u32 a, u32 b, u32 c, u32 d)
 {
@@ -129,6 +148,8 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 	e->received = READ(sk, inet_connection_sock___rec, icsk_ack.lrcvtime);
 	e->data_sent = READ(sk, tcp_sock___rec, lsndtime);
 	e->window_changed = READ(sk, tcp_sock___rec, snd_cwnd_stamp);
+	e->lost = known->lost;
+	e->reserved = 0;
 }
 
 static __always_inline void tell(const void *sk, struct known *known, u8 kind, u8 what, u32 a,
@@ -137,7 +158,7 @@ static __always_inline void tell(const void *sk, struct known *known, u8 kind, u
 	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
 	if (!e) {
-		__sync_fetch_and_add(&counters.lost, 1);
+		lose(known);
 		return;
 	}
 	fill(e, sk, known, kind, what, a, b, c, d);
@@ -150,7 +171,7 @@ static __always_inline void tell_state(const void *sk, struct known *known, u8 k
 	struct event_with_fields *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
 	if (!e) {
-		__sync_fetch_and_add(&counters.lost, 1);
+		lose(known);
 		return;
 	}
 	fill(&e->event, sk, known, kind, what, a, 0, 0, 0);
@@ -169,11 +190,76 @@ static __always_inline void clock(const void *sk, struct known *known)
 	tell(sk, known, CLOCK, 0, 0, 0, 0, 0);
 }
 
+/* What became of a request for a connection, which has no socket yet. */
+enum request {
+	ASKED,       /* a SYN came to the listener */
+	ASKED_AGAIN, /* or to the request itself */
+	TIMED_OUT,
+	ANSWERED, /* a SYN-ACK was made; clock is its time */
+};
+
+static __always_inline void tell_request(u8 what, u32 own, u32 peer, u16 own_port, u16 peer_port,
+					 u16 id, u64 clock)
+{
+	struct event *e;
+
+	if (!is_chosen(own_port, __builtin_bswap16(peer_port)))
+		return;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		__sync_fetch_and_add(&counters.lost, 1);
+		return;
+	}
+	__builtin_memset(e, 0, sizeof(*e));
+	e->at = bpf_ktime_get_ns();
+	e->clock = clock;
+	e->jiffies = bpf_jiffies64();
+	e->kind = REQUEST;
+	e->what = what;
+	e->end = 1;
+	e->a = own;
+	e->b = peer;
+	e->c = own_port;
+	e->d = peer_port;
+	e->memory = id;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
 /* Who reads jiffies next finds others than at the last event. */
 static __always_inline void tick(const void *sk, struct known *known, u8 reader, u32 noted)
 {
 	if ((u32)bpf_jiffies64() != known->jiffies)
 		tell(sk, known, TICK, reader, noted, 0, 0, 0);
+}
+
+static __always_inline void tell_settings(const void *sk, struct known *known)
+{
+	struct settings *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	const struct net___rec *net = READ(sk, sock___rec, __sk_common.skc_net.net);
+	const struct dst_entry___rec *dst = READ(sk, sock___rec, sk_dst_cache);
+
+	if (!e) {
+		lose(known);
+		return;
+	}
+	fill(&e->event, sk, known, SETTINGS, 0, 0, 0, 0, 0);
+	e->mtu = dst ? BPF_CORE_READ((struct dst_entry___rec *)dst, dev, mtu) : 0;
+	/* In the order of NAMES in slowpath-replay's stock/settings.rs. */
+	e->values[0] = READ(net, net___rec, ipv4.sysctl_tcp_timestamps);
+	e->values[1] = READ(net, net___rec, ipv4.sysctl_tcp_sack);
+	e->values[2] = READ(net, net___rec, ipv4.sysctl_tcp_ecn);
+	e->values[3] = READ(net, net___rec, ipv4.sysctl_tcp_recovery);
+	e->values[4] = READ(net, net___rec, ipv4.sysctl_tcp_early_retrans);
+	e->values[5] = READ(net, net___rec, ipv4.sysctl_tcp_reordering);
+	e->values[6] = READ(net, net___rec, ipv4.sysctl_tcp_slow_start_after_idle);
+	e->values[7] = READ(net, net___rec, ipv4.sysctl_tcp_moderate_rcvbuf);
+	e->values[8] = READ(net, net___rec, ipv4.sysctl_ip_default_ttl);
+	e->values[9] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[0]);
+	e->values[10] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[1]);
+	e->values[11] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[2]);
+	BPF_CORE_READ_STR_INTO(&e->congestion, (struct inet_connection_sock___rec *)sk,
+			       icsk_ca_ops, name);
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline struct known *open(const void *sk, u8 end)
@@ -192,6 +278,7 @@ static __always_inline struct known *open(const void *sk, u8 end)
 	     READ(sk, sock___rec, __sk_common.skc_daddr),
 	     READ(sk, sock___rec, __sk_common.skc_num),
 	     READ(sk, sock___rec, __sk_common.skc_dport));
+	tell_settings(sk, known);
 	return known;
 }
 

@@ -22,7 +22,41 @@ typedef struct {
 	int owned;
 } socket_lock_t___rec;
 
+struct netns_ipv4___rec {
+	u8 sysctl_tcp_timestamps;
+	u8 sysctl_tcp_sack;
+	u8 sysctl_tcp_ecn;
+	u8 sysctl_tcp_recovery;
+	u8 sysctl_tcp_early_retrans;
+	int sysctl_tcp_reordering;
+	u8 sysctl_tcp_slow_start_after_idle;
+	u8 sysctl_tcp_moderate_rcvbuf;
+	u8 sysctl_ip_default_ttl;
+	int sysctl_tcp_rmem[3];
+};
+
+struct net___rec {
+	struct netns_ipv4___rec ipv4;
+};
+
+typedef struct {
+	struct net___rec *net;
+} possible_net_t___rec;
+
+struct net_device___rec {
+	unsigned int mtu;
+};
+
+struct dst_entry___rec {
+	struct net_device___rec *dev;
+};
+
+struct tcp_congestion_ops___rec {
+	char name[16];
+};
+
 struct sock_common___rec {
+	possible_net_t___rec skc_net;
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
@@ -46,6 +80,7 @@ struct sock___rec {
 	int sk_rcvbuf;
 	int sk_sndbuf;
 	int sk_wmem_queued;
+	struct dst_entry___rec *sk_dst_cache;
 	refcount_t___rec sk_wmem_alloc;
 	unsigned long sk_tsq_flags;
 	struct timer_list sk_timer;
@@ -78,6 +113,7 @@ struct inet_connection_sock___rec {
 	__u8 icsk_backoff;
 	struct icsk_ack___rec icsk_ack;
 	u64 icsk_ca_priv[1];
+	const struct tcp_congestion_ops___rec *icsk_ca_ops;
 };
 
 struct bictcp {
@@ -108,6 +144,11 @@ struct tcp_request_sock {
 };
 
 struct request_sock;
+struct request_sock___rec {
+	struct timer_list rsk_timer;
+};
+
+struct dst_entry;
 struct msghdr;
 struct proto_accept_arg;
 
@@ -124,6 +165,7 @@ struct sk_buff___rec {
 	unsigned int len;
 	unsigned int truesize;
 	unsigned char *head;
+	u64 tstamp;
 	__u16 network_header;
 	__u16 transport_header;
 };

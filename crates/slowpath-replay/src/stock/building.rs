@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A run that is under way, with what it found.
+
+use super::event::Event;
+use crate::recording::{Decision, Outcome, Reader, Run};
+
+/// A run takes no longer than that.
+pub(super) const MOST_TICKS: u32 = 16;
+
+pub(super) struct Building {
+    pub(super) run: Run,
+    pub(super) clocks: u32,
+    pub(super) sent: u32,
+    /// A packet is on its way to the device, from where others come back before its sending has returned.
+    pub(super) sending: bool,
+    pub(super) ticks: u32,
+    pub(super) backlog: u32,
+    /// What `jiffies` were for those who noted them, in ticks; told only if they changed during the run.
+    pub(super) noted: Vec<Outcome>,
+}
+
+impl Building {
+    pub(super) fn outcome(&mut self, decision: Decision, before: u32, value: u32) {
+        self.run.outcomes.push(Outcome {
+            decision,
+            before,
+            value,
+        });
+    }
+
+    /// Clocks read and packets sent.
+    pub(super) fn done(&self) -> u32 {
+        self.clocks + self.sent + u32::from(self.sending)
+    }
+
+    /// `jiffies` were this at the latest when so many clocks had been read and packets sent.
+    pub(super) fn tick(&mut self, jiffies: u32) {
+        let ticks = jiffies.wrapping_sub(self.run.jiffies);
+        if ticks != self.ticks {
+            self.ticks = ticks;
+            self.outcome(Decision::Ticks, self.done(), ticks);
+        }
+    }
+
+    /// Somebody noted these; perhaps in an earlier run.
+    pub(super) fn note(&mut self, reader: Reader, count: u32, jiffies: u32) {
+        let value = jiffies.wrapping_sub(self.run.jiffies);
+        if value <= MOST_TICKS {
+            self.noted.push(Outcome {
+                decision: Decision::Ticks,
+                before: reader.before(count),
+                value,
+            });
+        }
+    }
+
+    pub(super) fn ended(mut self, event: &Event) -> Run {
+        self.note(Reader::Received, 0, event.received);
+        self.note(Reader::WindowChanged, 0, event.window_changed);
+        let ticked = |it: &Outcome| it.decision == Decision::Ticks;
+        if self.run.outcomes.iter().any(ticked) || self.noted.iter().any(|it| it.value > 0) {
+            self.run.outcomes.append(&mut self.noted);
+        }
+        // Of two at one place the later one is seen there.
+        let outcomes = &mut self.run.outcomes;
+        outcomes.reverse();
+        outcomes.sort_by_key(|it| (it.decision, it.before));
+        outcomes.dedup_by_key(|it| (it.decision, it.before));
+        self.run
+    }
+
+    /// How much waits in the backlog, if that has changed; counted as the replay counts: clocks read and packets sent.
+    pub(super) fn backlog(&mut self, bytes: u32) {
+        if self.backlog != bytes {
+            self.backlog = bytes;
+            self.outcome(Decision::Backlog, self.done(), bytes);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A connection that is to be accepted, until it has a socket: the SYNs that came, and the SYN-ACKs that were sent.
+
+use super::event::Event;
+use super::side::Sent;
+use crate::recording::{Handler, Moment, Run, Timer};
+
+/// More than any handshake (`tcp_synack_retries` is at most 255).
+const MOST: usize = 512;
+
+/// `enum request` of the probe.
+mod what {
+    pub const TIMED_OUT: u8 = 2;
+    pub const ANSWERED: u8 = 3;
+}
+
+struct Step {
+    at: u64,
+    jiffies: u32,
+    timer: bool,
+    /// The SYN's IP identification.
+    id: u16,
+    answered: bool,
+}
+
+/// What is known of it.
+#[derive(Default)]
+pub(super) struct Request {
+    steps: Vec<Step>,
+}
+
+impl Request {
+    /// Whether it fits.
+    pub(super) fn take(&mut self, event: &Event) -> bool {
+        if event.what == what::ANSWERED {
+            let Some(last) = self.steps.last_mut() else {
+                return false;
+            };
+            last.answered = true;
+            // The clock that the SYN-ACK got.
+            last.at = event.clock;
+        } else if self.steps.len() < MOST {
+            self.steps.push(Step {
+                at: event.at,
+                jiffies: event.jiffies,
+                timer: event.what == what::TIMED_OUT,
+                id: event.memory as u16,
+                answered: false,
+            });
+        }
+        self.steps.len() < MOST
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// SYN-ACKs sent until then.
+    pub(super) fn answers(&self, until: u64) -> u32 {
+        let answers = self.steps.iter().filter(|it| it.answered && it.at < until);
+        answers.count() as u32
+    }
+
+    /// The runs without a socket. A SYN whose sender is not known was its first.
+    pub(super) fn runs(&self, theirs: Option<&Sent>) -> Vec<Run> {
+        let run = |step: &Step| Run {
+            at: Moment(step.at),
+            jiffies: step.jiffies,
+            handler: if step.timer {
+                Handler::Timer {
+                    timer: Timer::Request,
+                    deferred: false,
+                }
+            } else {
+                let number = theirs.and_then(|theirs| theirs.number(step.id));
+                Handler::Packet {
+                    number: number.unwrap_or(0),
+                    marked: false,
+                    backlog: false,
+                    merged: 1,
+                    truesize: 0,
+                }
+            },
+            outcomes: Vec::new(),
+            check: 0,
+        };
+        self.steps.iter().map(run).collect()
+    }
+}
