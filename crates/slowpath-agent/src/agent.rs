@@ -3,86 +3,36 @@
 //! [`Agent::until_next_poll`] has passed.
 
 use crate::accounts::Accounts;
+use crate::audit::Audit;
 use crate::book::Book;
+use crate::budget::BudgetState;
 use crate::budget::attention::Attention;
-use crate::budget::{Budget, BudgetState};
+use crate::config::Config;
 use crate::connections::LiveConnection;
-use crate::eyes::{self, Capabilities, Eyes, TierChoice};
+use crate::eyes::{self, Capabilities, Eyes};
 use crate::listeners::{Listeners, LiveListener};
 use crate::looks::{LookTimes, Looks};
-use crate::owners::{OwnerOptions, Owners};
+use crate::owners::Owners;
 use crate::pace::{Pace, Work};
 use crate::peers;
 use crate::summaries::{TURN, Turns};
 use rustix::time::ClockId;
-use slowpath_diagnose::Thresholds;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, Tier, WallMicros};
 use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
-use slowpath_store::{CpuShare, HostIdentity, LogWriter, Retention, WriterStatus};
+use slowpath_store::{CpuShare, HostIdentity, LogWriter, WriterStatus};
 use std::collections::VecDeque;
 use std::io;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often connections that no poll meets are looked for, coverage recorded and, without
 /// a CPU budget, summaries of living connections saved; under one they are saved in turns.
 const ROUNDS: Micros = TURN;
 
-/// Connections closed between two polls from which on the next poll meets every connection.
-const MANY_CLOSED: u64 = 256;
+/// Sockets looked at in one piece of a search under a CPU budget: two milliseconds.
+const SEARCHED: usize = 2_500;
 
 /// Calls of suspicious connections kept in memory.
 const MAX_CALLS: usize = 65_536;
-
-/// How the agent works.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Mean of the polling interval, whose lengths are exponentially distributed (Poisson
-    /// polls, SNAP section 3.2). Default 500 ms.
-    pub interval: Duration,
-    /// Where the log is kept; `None` keeps none. Default none.
-    pub log: Option<PathBuf>,
-    /// What the log deletes of itself.
-    pub retention: Retention,
-    /// Which tier to use. Default the best one that works.
-    pub tier: TierChoice,
-    /// Limits of the verdicts.
-    pub thresholds: Thresholds,
-    /// Points of the past kept for each connection. Default 0.
-    pub history: usize,
-    /// Keep the latest verdict of every connection for who looks at them live, those
-    /// without findings too. An agent that only logs saves their memory. Default true.
-    pub verdicts: bool,
-    /// Snapshots that one pass over the sockets can hold; more make further passes.
-    pub area: u32,
-    /// How much CPU the agent may use; connections with problems are then looked at more
-    /// often than others, and polls come up to 16 times as often as `interval` says, each
-    /// looking at few connections. Default none: every poll looks at every connection.
-    pub budget: Option<Budget>,
-    /// How owners are named. Default without rules, and with the program's name alone of each
-    /// command line in the log.
-    pub owners: OwnerOptions,
-    /// Seed of the polling times; `None` takes one from the system. Default none.
-    pub seed: Option<u64>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            interval: Duration::from_millis(500),
-            log: None,
-            retention: Retention::default(),
-            tier: TierChoice::Auto,
-            thresholds: Thresholds::default(),
-            history: 0,
-            verdicts: true,
-            area: bpf::Options::default().area,
-            budget: None,
-            owners: OwnerOptions::default(),
-            seed: None,
-        }
-    }
-}
 
 /// Why the agent did not start.
 #[derive(Debug, thiserror::Error)]
@@ -152,12 +102,7 @@ pub struct Agent {
     suspects: Vec<u64>,
     calls: VecDeque<Call>,
     calls_dropped: u64,
-    closes_dropped: u64,
-    audited: u64,
-    /// The next poll meets every connection.
-    audit: bool,
-    /// Connections that were gone without a record and without a counted loss.
-    uncounted: u64,
+    audit: Audit,
     polls: u64,
     cpu: Micros,
     round_began: MonoNanos,
@@ -231,10 +176,7 @@ impl Agent {
             suspects: Vec::new(),
             calls: VecDeque::new(),
             calls_dropped: 0,
-            closes_dropped: 0,
-            audited: 0,
-            audit: false,
-            uncounted: 0,
+            audit: Audit::default(),
             polls: 0,
             cpu: Micros::ZERO,
             round_began: now,
@@ -262,15 +204,8 @@ impl Agent {
             self.refreshed |= report.refresh;
             return Ok(report);
         }
-        // Now and then, and when connections closed without a record: meet all that live; the
-        // others are gone.
         let dropped = self.eyes.losses().closes_dropped;
-        let sweep = (dropped > self.closes_dropped || self.audit) && self.may(Work::Sweep, now);
-        let counted = dropped - self.closes_dropped;
-        if sweep {
-            self.closes_dropped = dropped;
-            self.audit = false;
-        }
+        let sweep = self.audit.wants_sweep(dropped) && self.may(Work::Sweep, now);
         if sweep {
             self.eyes.emit_all(true);
         }
@@ -280,14 +215,17 @@ impl Agent {
         if sweep {
             self.eyes.emit_all(false);
             if seen.as_ref().is_ok_and(|s| s.left_over == 0) {
-                self.uncounted += self.book.sweep().saturating_sub(counted);
+                self.audit.swept(dropped, self.book.sweep());
             }
         }
         let problems = self.book.end(&mut self.suspects);
         let mut work = self.ask_peers(now);
         let seen = seen?;
-        // Where many close, a close may go unnoticed by the kernel's own account.
-        self.audit |= seen.closed >= MANY_CLOSED && self.eyes.turnover().is_some();
+        if self.eyes.turnover().is_some() {
+            let known = self.book.living();
+            self.audit
+                .polled(seen.walked, seen.visited, seen.closed, known);
+        }
         self.eyes.suspect(&self.suspects);
         for call in self.eyes.take_calls() {
             if self.calls.len() >= MAX_CALLS {
@@ -298,7 +236,9 @@ impl Agent {
         }
         if seen.walked && self.pace.is_some() {
             let cost = thread_cpu().saturating_sub(own_before).saturating_sub(work);
-            self.did(Work::Sweep, now, cost);
+            if sweep {
+                self.did(Work::Sweep, now, cost);
+            }
             work += cost;
         }
         if self.looks.due(now, self.book.owners_wanted()) && self.may(Work::Owners, now) {
@@ -336,11 +276,20 @@ impl Agent {
         if self.eyes.turnover().is_none() {
             self.round.closed += seen.closed;
         }
-        if now >= self.next_round && self.may(Work::Round, now) {
+        let round = now >= self.next_round;
+        if round && !self.audit.has_looked() && self.may(Work::Search, now) {
+            let before = thread_cpu();
+            let piece = self.pace.as_ref().map(|_| SEARCHED);
+            if let Some(found) = self.eyes.audit(piece) {
+                self.audit.looked(found);
+            }
+            let cost = thread_cpu().saturating_sub(before);
+            self.did(Work::Search, now, cost);
+            work += cost;
+        }
+        if round && self.audit.has_looked() && self.may(Work::Round, now) {
             let before = thread_cpu();
             self.next_round = now + ROUNDS;
-            self.audited += self.eyes.audit();
-            self.audit = self.eyes.turnover().is_some();
             // The module may have come meanwhile.
             self.capabilities.set(self.book.peers.open());
             if self.pace.is_none() {
@@ -460,8 +409,7 @@ impl Agent {
             coverage.opened = opened;
             coverage.closed = closed;
         }
-        coverage.missed = coverage.missed.max(self.audited);
-        self.audited = 0;
+        coverage.missed = coverage.missed.max(self.audit.end_round());
         (coverage.owners_unknown, coverage.unknown_owners) = self.book.unknown_owners();
         coverage.losses = self.losses();
         coverage.cpu = self.cpu;
@@ -496,7 +444,7 @@ impl Agent {
     pub fn losses(&self) -> LossCounters {
         let mut losses = self.eyes.losses();
         losses.calls_dropped += self.calls_dropped;
-        losses.closes_dropped += self.uncounted;
+        losses.closes_dropped += self.audit.uncounted;
         losses.storage_failed += self.listeners.lost();
         losses.records_dropped = self.book.records_dropped();
         losses

@@ -242,7 +242,8 @@ impl Book {
         let measures = measure(&connection.snapshot, snapshot, baseline, &self.thresholds);
         let logs = self.log.is_some();
         if !self.verdicts && !measures.any(&self.thresholds) {
-            if logs && self.joint.wants(snapshot.tuple, &connection.owner) {
+            let owner = &connection.owner;
+            if logs && self.joint.wants(&connection.snapshot, snapshot, owner) {
                 let verdict = measures.verdict(&connection.snapshot, snapshot, &self.thresholds);
                 self.joint.see(snapshot, &connection.owner, &verdict);
             }
@@ -257,9 +258,8 @@ impl Book {
         }
         let verdict = measures.verdict(&connection.snapshot, snapshot, &self.thresholds);
         connection.totals.add(&verdict);
-        let followed =
-            !verdict.findings.is_empty() || self.joint.wants(snapshot.tuple, &connection.owner);
-        if logs && followed {
+        let wanted = |joint: &Joint| joint.wants(&connection.snapshot, snapshot, &connection.owner);
+        if logs && (!verdict.findings.is_empty() || wanted(&self.joint)) {
             self.joint.see(snapshot, &connection.owner, &verdict);
         }
         if let Some(accounts) = &mut self.accounts {
@@ -361,6 +361,11 @@ impl Book {
             }
         }
         gone
+    }
+
+    /// Connections that are taken to live.
+    pub(crate) fn living(&self) -> u64 {
+        self.connections.len() as u64
     }
 
     /// The poll ends; gives the number of problem intervals, and the connections that had

@@ -240,6 +240,11 @@ impl Connections {
         slot
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
     /// The connection in that slot.
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut LiveConnection> {
         self.slots.get_mut(slot)?.as_mut()

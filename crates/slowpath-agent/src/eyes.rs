@@ -258,14 +258,19 @@ impl Eyes {
         }
     }
 
-    /// Looks for connections that the polls do not meet; gives their number.
-    pub(crate) fn audit(&mut self) -> u64 {
+    /// Looks for connections that the polls do not meet, among all sockets or among so many
+    /// that it has not looked at yet; gives their number once it has looked at all.
+    pub(crate) fn audit(&mut self, sockets: Option<usize>) -> Option<u64> {
         match self {
             Eyes::Bpf(tier) => {
+                let found = match sockets {
+                    None => tier.seed(),
+                    Some(sockets) => tier.seed_some(sockets)?,
+                };
                 tier.walk_next();
-                tier.seed()
+                Some(found)
             }
-            Eyes::InetDiag { .. } => 0,
+            Eyes::InetDiag { .. } => Some(0),
         }
     }
 

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Interactions for the log: found by an agent that nobody looks at, too.
 //!
-//! Only connections that may be part of one are followed: those with a finding, those of a
-//! process that owns one of these, and the other ends of these on this host. A host without
-//! problems pays a comparison a look. Once a second what is remembered is searched; what is found
+//! Only connections that may be part of one are followed: those with a finding, and of the others
+//! the flows of a process that owns one of these, its connections to a peer to which it had a
+//! timeout with too little in flight, and the other ends on this host. A host without problems pays a
+//! comparison a look. Once a second what is remembered is searched; what is found
 //! in rounds that follow each other is one record.
 
 use rustc_hash::FxHashMap;
-use slowpath_diagnose::{Interaction, InteractionKind, Interactions, Observation, WINDOW};
+use slowpath_diagnose::{
+    Interaction, InteractionKind, Interactions, Observation, WINDOW, may_flow,
+};
 use slowpath_model::{
     ConnectionId, FourTuple, InteractionInterval, IntervalVerdict, Micros, MonoNanos, Owner,
     Snapshot, WallMicros,
 };
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// What is remembered is searched this often at most.
 const ROUNDS: Micros = Micros(1_000_000);
@@ -40,6 +44,8 @@ pub(crate) struct Joint {
     recent: Interactions,
     /// Who owns something in trouble, and until when that counts.
     processes: FxHashMap<u32, MonoNanos>,
+    /// To which peers they had timeouts with too little in flight.
+    lonely: FxHashMap<(u32, SocketAddr), MonoNanos>,
     /// The other ends of what is in trouble.
     ends: FxHashMap<FourTuple, MonoNanos>,
     /// Since when each connection is followed, and its owner.
@@ -50,24 +56,32 @@ pub(crate) struct Joint {
 }
 
 impl Joint {
-    /// Whether a connection without a finding may be part of an interaction.
+    /// Whether a connection without a finding between these two may be part of an interaction.
     #[inline]
-    pub(crate) fn wants(&self, tuple: FourTuple, owner: &Owner) -> bool {
+    pub(crate) fn wants(&self, before: &Snapshot, after: &Snapshot, owner: &Owner) -> bool {
         if self.processes.is_empty() && self.ends.is_empty() {
             return false;
         }
-        owner
-            .pid()
-            .is_some_and(|pid| self.processes.contains_key(&pid))
-            || self.ends.contains_key(&tuple)
+        let tuple = after.tuple;
+        let wants_of = |pid: u32| {
+            (may_flow(&before.stats, &after.stats) && self.processes.contains_key(&pid))
+                || (!self.lonely.is_empty() && self.lonely.contains_key(&(pid, tuple.remote)))
+        };
+        owner.pid().is_some_and(wants_of) || self.ends.contains_key(&tuple)
     }
 
     /// A verdict on a connection that has a finding, or is wanted.
     pub(crate) fn see(&mut self, snapshot: &Snapshot, owner: &Owner, verdict: &IntervalVerdict) {
         let until = verdict.to + WINDOW;
         let pid = owner.pid();
-        if self.processes.len() < MOST {
+        // A flow that is followed for its process's sake does not keep the process followed.
+        let itself = !verdict.findings.is_empty() || self.ends.contains_key(&snapshot.tuple);
+        if itself && self.processes.len() < MOST {
             self.processes.extend(pid.map(|pid| (pid, until)));
+        }
+        if verdict.deltas.lonely_timeouts > Some(0) && self.lonely.len() < MOST {
+            let peer = snapshot.tuple.remote;
+            self.lonely.extend(pid.map(|pid| ((pid, peer), until)));
         }
         if !verdict.findings.is_empty() && self.ends.len() < MOST {
             self.ends.insert(snapshot.tuple.reversed(), until);
@@ -96,11 +110,12 @@ impl Joint {
         }
         self.next = now + ROUNDS;
         let last = std::mem::replace(&mut self.previous, now);
-        self.recent.forget(now);
+        for id in self.recent.forget(now) {
+            self.owners.remove(&id);
+        }
         self.processes.retain(|_, until| *until >= now);
+        self.lonely.retain(|_, until| *until >= now);
         self.ends.retain(|_, until| *until >= now);
-        let recent = &self.recent;
-        self.owners.retain(|id, _| recent.tuple(*id).is_some());
         let mut before = std::mem::take(&mut self.open);
         let mut over = Vec::new();
         for latest in self.recent.find() {

@@ -14,9 +14,11 @@
 
 mod accounts;
 mod agent;
+mod audit;
 mod baselines;
 mod book;
 mod budget;
+mod config;
 mod connections;
 mod eyes;
 mod interactions;
@@ -29,8 +31,9 @@ mod rehearsal;
 mod summaries;
 
 pub use accounts::{Accounts, Applications, Charges, Histogram, OTHER, RTT_BOUNDS, Traffic};
-pub use agent::{Agent, Config, FinishReport, PollError, PollReport, StartError, host_name};
+pub use agent::{Agent, FinishReport, PollError, PollReport, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};
+pub use config::Config;
 pub use connections::{HistoryPoint, LiveConnection};
 pub use eyes::{Capabilities, TierChoice};
 pub use listeners::{LiveListener, Overflows};

@@ -31,7 +31,8 @@ mod totals;
 
 pub use advice::{Actor, Advice, AdviceContext, advise};
 pub use interactions::{
-    Interaction, InteractionEvidence, InteractionKind, Interactions, Observation, ProxyFlow, WINDOW,
+    Interaction, InteractionEvidence, InteractionKind, Interactions, Observation, ProxyFlow,
+    WINDOW, may_flow,
 };
 pub use listeners::{ListenRound, ListenerPair, advise_listener, judge_listeners};
 pub use measure::{Measure, Measures, classify, measure};

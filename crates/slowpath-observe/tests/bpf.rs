@@ -447,6 +447,11 @@ fn older_connections_in_a_namespace_that_only_they_keep_alive_are_seen() {
             exchange(&mut client, &mut server, 100);
             assert!(poll(&mut tier).0.contains_key(&cookie(&client)));
             assert_eq!(tier.seed(), 0, "all were found at the start");
+            // Asked for one socket at a time it pauses after each.
+            let pieces = std::iter::repeat_with(|| tier.seed_some(1));
+            assert!(pieces.take_while(Option::is_none).count() >= 2);
+            assert_eq!(tier.seed_some(usize::MAX), None, "it begins anew");
+            assert_eq!(tier.seed(), 0);
         }
     }
 }

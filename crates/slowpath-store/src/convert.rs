@@ -25,6 +25,7 @@ use slowpath_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 const SEGMENT: Column = Column {
@@ -117,6 +118,20 @@ pub(crate) struct Converted {
     pub set_aside: bool,
 }
 
+/// A piece of a spool that is read at once: under a millisecond.
+const READ: u64 = 1 << 20;
+
+/// The whole file, read in pieces: at once, 16 MiB take 11 ms.
+fn read(path: &Path, pieces: &mut Pieces<'_>) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(length);
+    while (&mut file).take(READ).read_to_end(&mut bytes)? > 0 {
+        pieces.done();
+    }
+    Ok(bytes)
+}
+
 /// Converts a spool and removes it. With `carry`, most checkpoints of living connections go
 /// on to a later spool instead of into Parquet. `rest` is called between pieces of the work.
 pub(crate) fn convert(
@@ -127,7 +142,7 @@ pub(crate) fn convert(
     rest: &mut dyn FnMut(),
 ) -> Result<Converted, StoreError> {
     let mut pieces = Pieces { rest, rows: 0 };
-    let bytes = fs::read(spool).map_err(StoreError::io("read the spool", spool))?;
+    let bytes = read(spool, &mut pieces).map_err(StoreError::io("read the spool", spool))?;
     let mut records = Vec::new();
     let parsed = spool::parse_each(&bytes, |record| {
         records.push(record);

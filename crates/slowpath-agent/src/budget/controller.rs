@@ -31,11 +31,12 @@ const FEW: u64 = 8;
 /// Longest wait after a change, if no poll is left out.
 const SETTLING: f64 = 8.0;
 
-/// The middle counts as met this near to it. More than half a step, lest it go to and fro.
-const DEADBAND: f64 = 0.12;
+/// The middle counts as met this near to it: [`super::balance`] makes good what is less. Near the
+/// lowest rates several steps make little difference, and with 0.12 chance sent it to and fro.
+const DEADBAND: f64 = 0.2;
 
 /// How fast the estimate of what does not depend on the rung forgets.
-const BESIDES: Micros = Micros(20_000_000);
+const BESIDES: Micros = Micros(60_000_000);
 
 /// An empty poll costs no more than this; a cheap poll that costs more had looks in it.
 const EMPTY: Micros = Micros(100);

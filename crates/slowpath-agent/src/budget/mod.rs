@@ -15,8 +15,8 @@
 //!   floor before the second are touched, and so on; back in the opposite order.
 //! - **Ratio.** A connection with a problem is looked at at least four times as often as one
 //!   without, on every rung.
-//! - **Bounds.** No connection more often than four times in the configured interval, none
-//!   more rarely than once in 16 intervals.
+//! - **Bounds.** No connection more often than 5.7 times in the configured interval, none
+//!   more rarely than once in 32 intervals.
 //! - **The band holds.** Between two steps of the ladder polls come faster or slower, so that
 //!   each five seconds cost what they should ([`balance`]).
 //! - **The upper end holds.** A poll that would carry the mean of five seconds over it is

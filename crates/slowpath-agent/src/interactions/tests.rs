@@ -25,6 +25,13 @@ fn verdict(snapshot: &Snapshot, to: u64) -> IntervalVerdict {
     }
 }
 
+/// The snapshot after [`quiet`] of a connection that received as much as makes a flow.
+fn flow() -> Snapshot {
+    let mut snapshot = quiet();
+    snapshot.stats.bytes_received += 10 * u64::from(snapshot.stats.send_mss.max(1));
+    snapshot
+}
+
 #[test]
 fn what_rounds_find_one_after_another_is_one_record() {
     let mut joint = Joint::default();
@@ -32,18 +39,22 @@ fn what_rounds_find_one_after_another_is_one_record() {
     let snapshot = quiet();
     let owner = Owner::named(7, "curl");
     assert_eq!(round(&mut joint, 50), []);
-    assert!(!joint.wants(snapshot.tuple, &owner));
+    let (still, flow) = (quiet(), flow());
+    assert!(!joint.wants(&still, &flow, &owner));
     joint.see(&snapshot, &owner, &verdict(&snapshot, 100));
     for second in 100..=105 {
         assert_eq!(round(&mut joint, second), [], "{second}");
     }
-    // Whoever else that process has, and the other end, may be part of it.
-    assert!(joint.wants(snapshot.tuple, &owner));
-    assert!(joint.wants(snapshot.tuple.reversed(), &Owner::default()));
-    assert!(!joint.wants(snapshot.tuple, &Owner::named(8, "curl")));
+    // That process's other flows, and the other end, may be part of it.
+    assert!(joint.wants(&still, &flow, &owner));
+    assert!(!joint.wants(&still, &still, &owner));
+    let mut end = quiet();
+    end.tuple = end.tuple.reversed();
+    assert!(joint.wants(&end, &end, &Owner::default()));
+    assert!(!joint.wants(&still, &flow, &Owner::named(8, "curl")));
     // Five seconds after the interval it is forgotten.
     let told = round(&mut joint, 106);
-    assert!(!joint.wants(snapshot.tuple, &owner));
+    assert!(!joint.wants(&still, &flow, &owner));
     let [found] = told.as_slice() else {
         panic!("{told:?}");
     };
@@ -63,6 +74,39 @@ fn what_rounds_find_one_after_another_is_one_record() {
         }
     );
     assert_eq!(round(&mut joint, 107), []);
+}
+
+#[test]
+fn small_writes_are_followed_where_a_timeout_had_too_little_in_flight() {
+    let mut joint = Joint::default();
+    let (snapshot, owner) = (quiet(), Owner::named(7, "curl"));
+    let mut alone = verdict(&snapshot, 100);
+    alone.deltas.lonely_timeouts = Some(1);
+    joint.see(&snapshot, &owner, &alone);
+    assert!(joint.wants(&quiet(), &quiet(), &owner));
+    let mut elsewhere = quiet();
+    elsewhere.tuple.remote.set_port(1);
+    assert!(!joint.wants(&elsewhere, &elsewhere, &owner));
+}
+
+/// Else a busy process would be followed for ever after one problem.
+#[test]
+fn a_flow_without_a_problem_does_not_keep_its_process_followed() {
+    let mut joint = Joint::default();
+    let (snapshot, owner) = (quiet(), Owner::named(7, "curl"));
+    joint.see(&snapshot, &owner, &verdict(&snapshot, 100));
+    let mut other = flow();
+    other.id.cookie += 1;
+    other.tuple.local.set_port(1);
+    for second in 101..110 {
+        joint.round(at(second), wall(at(second)));
+        if joint.wants(&quiet(), &other, &owner) {
+            let mut nothing = verdict(&other, second);
+            nothing.findings.clear();
+            joint.see(&other, &owner, &nothing);
+        }
+    }
+    assert!(!joint.wants(&quiet(), &other, &owner));
 }
 
 #[test]

@@ -16,8 +16,13 @@ use crate::sizing::bytes_in;
 use crate::{Actor, Advice};
 use slowpath_model::Problem;
 
+/// Condition 1.
+pub(super) fn is_limit(recent: &Recent) -> bool {
+    recent.share(Problem::SendBufferLimited) >= LIMITS
+}
+
 pub(super) fn below_bdp(recent: &Recent, peers: &Peers) -> Option<Interaction> {
-    if recent.share(Problem::SendBufferLimited) < LIMITS {
+    if !is_limit(recent) {
         return None;
     }
     let send_buffer = recent.send_buffer?;

@@ -15,11 +15,13 @@ mod proxy;
 mod recovery;
 
 use crate::Advice;
+pub use proxy::may_flow;
+use rustc_hash::FxHashMap;
 use slowpath_model::{
     ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Origin, Problem, TcpStats,
 };
 pub use slowpath_model::{InteractionEvidence, InteractionKind, ProxyFlow};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 /// Connections followed; further ones are left out and counted.
@@ -160,9 +162,9 @@ impl Recent {
 #[derive(Default)]
 struct Peers {
     /// The fastest delivery rate to each address.
-    rates: HashMap<IpAddr, u64>,
+    rates: FxHashMap<IpAddr, u64>,
     /// Connections of one process to one peer whose writes are small.
-    small: HashMap<(u32, u32, SocketAddr), Vec<ConnectionId>>,
+    small: FxHashMap<(u32, u32, SocketAddr), Vec<ConnectionId>>,
 }
 
 /// The recent past of a host's connections.
@@ -215,20 +217,36 @@ impl Interactions {
         recent.pieces.push_back(Piece::of(seen.verdict));
     }
 
-    /// Forgets what ended longer ago than [`WINDOW`].
-    pub fn forget(&mut self, now: MonoNanos) {
-        self.connections.retain(|_, recent| {
-            recent.pieces.retain(|p| now.since(p.to) <= WINDOW);
+    /// Forgets what ended longer ago than [`WINDOW`]; gives the connections of which nothing is
+    /// left.
+    pub fn forget(&mut self, now: MonoNanos) -> Vec<ConnectionId> {
+        let mut gone = Vec::new();
+        self.connections.retain(|id, recent| {
+            while (recent.pieces.front()).is_some_and(|p| now.since(p.to) > WINDOW) {
+                recent.pieces.pop_front();
+            }
+            if recent.pieces.is_empty() {
+                gone.push(*id);
+            }
             !recent.pieces.is_empty()
         });
+        gone
     }
 
     /// The interactions among what is remembered, by kind and connection.
     pub fn find(&self) -> Vec<Interaction> {
         let mut found = Vec::new();
         let limited = |r: &&Recent| r.pieces.iter().any(|p| !p.found.is_empty());
-        let peers = self.peers();
-        for recent in self.connections.values().filter(limited) {
+        let limited: Vec<&Recent> = self.connections.values().filter(limited).collect();
+        let compared = limited
+            .iter()
+            .any(|r| buffer::is_limit(r) || recovery::lonely_timeouts(r) > 0);
+        let peers = if compared {
+            self.peers()
+        } else {
+            Peers::default()
+        };
+        for recent in limited {
             found.extend(recovery::timeout_then_delayed_ack(recent));
             found.extend(recovery::too_few(recent, &peers));
             found.extend(buffer::below_bdp(recent, &peers));

@@ -15,10 +15,10 @@
 //! 5. If the cause's own limit is its receiver, and that receiver is a process on this host
 //!    that is backed up itself, the cause lies behind it: the chain is followed to its end.
 
-use super::{Interaction, InteractionEvidence, InteractionKind, Interactions, LIMITS, Piece};
-use super::{ProxyFlow, Recent};
+use super::{Interaction, InteractionEvidence, InteractionKind, Interactions, LIMITS, PIECES};
+use super::{Piece, ProxyFlow, Recent};
 use crate::{Actor, Advice};
-use slowpath_model::{FourTuple, Origin, Problem};
+use slowpath_model::{FourTuple, Origin, Problem, TcpStats};
 use std::collections::BTreeMap;
 
 /// Segments that make a flow.
@@ -41,14 +41,23 @@ struct Found<'a> {
 
 pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
     let mut by_pid: BTreeMap<u32, Vec<&Recent>> = BTreeMap::new();
+    for recent in host.connections.values() {
+        let least = least_flow(recent);
+        if let Some(pid) = recent.pid
+            && (recent.sum(|p| p.bytes_received) >= least || recent.sum(|p| p.bytes_sent) >= least)
+        {
+            by_pid.entry(pid).or_default().push(recent);
+        }
+    }
+    by_pid.retain(|_, connections| connections.len() > 1);
+    if by_pid.is_empty() {
+        return Vec::new();
+    }
     let mut by_tuple: BTreeMap<(u32, FourTuple), &Recent> = BTreeMap::new();
     let mut elsewhere: BTreeMap<FourTuple, Vec<&Recent>> = BTreeMap::new();
     for recent in host.connections.values() {
         by_tuple.insert((recent.id.netns, recent.tuple), recent);
         elsewhere.entry(recent.tuple).or_default().push(recent);
-        if let Some(pid) = recent.pid {
-            by_pid.entry(pid).or_default().push(recent);
-        }
     }
     // In the same namespace, or else in the only other one that has these addresses.
     let other_end = |recent: &Recent| {
@@ -62,9 +71,6 @@ pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
     let mut backed_up: BTreeMap<u32, Vec<Found<'_>>> = BTreeMap::new();
     let mut starved = Vec::new();
     for (pid, connections) in &by_pid {
-        if connections.len() < 2 {
-            continue;
-        }
         let incoming = busiest(connections, |p| p.bytes_received);
         let outgoing = busiest(connections, |p| p.bytes_sent);
         for (from, bytes_in) in &incoming {
@@ -127,6 +133,21 @@ pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
     interactions
 }
 
+/// Bytes that make a flow.
+fn least_flow(recent: &Recent) -> u64 {
+    FLOW_SEGMENTS * u64::from(recent.send_mss.max(1))
+}
+
+/// Whether an interval carried enough, one way or the other, for its connection to be a flow:
+/// with less in each of [`PIECES`] intervals it is none.
+pub fn may_flow(before: &TcpStats, after: &TcpStats) -> bool {
+    let least = FLOW_SEGMENTS * u64::from(after.send_mss.max(1)) / PIECES as u64;
+    let much = |before: u64, after: u64| after.saturating_sub(before) >= least;
+    much(before.bytes_received, after.bytes_received)
+        || much(before.bytes_acked, after.bytes_acked)
+        || (before.bytes_sent.zip(after.bytes_sent)).is_some_and(|(from, to)| much(from, to))
+}
+
 /// The connections with most bytes one way, of those that make a flow.
 fn busiest<'a>(
     connections: &[&'a Recent],
@@ -135,7 +156,7 @@ fn busiest<'a>(
     let mut flows: Vec<(&Recent, u64)> = connections
         .iter()
         .map(|r| (*r, r.sum(&bytes)))
-        .filter(|(r, bytes)| *bytes >= FLOW_SEGMENTS * u64::from(r.send_mss.max(1)))
+        .filter(|(r, bytes)| *bytes >= least_flow(r))
         .collect();
     flows.sort_by_key(|(r, bytes)| (std::cmp::Reverse(*bytes), r.id));
     flows.truncate(PAIRED);

@@ -52,8 +52,13 @@ pub(super) fn small_writes(recent: &Recent) -> Option<u64> {
     (mss > 0 && write > 0 && write < ENOUGH_SEGMENTS * mss).then_some(write)
 }
 
+/// Condition 1 of TooFewForFastRetransmit: how often it was met.
+pub(super) fn lonely_timeouts(recent: &Recent) -> u64 {
+    recent.sum(|p| p.lonely_timeouts.unwrap_or(0))
+}
+
 pub(super) fn too_few(recent: &Recent, peers: &Peers) -> Option<Interaction> {
-    let timeouts = recent.sum(|p| p.lonely_timeouts.unwrap_or(0));
+    let timeouts = lonely_timeouts(recent);
     if timeouts == 0 {
         return None;
     }

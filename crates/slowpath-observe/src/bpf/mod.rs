@@ -13,6 +13,7 @@ mod load;
 mod look;
 mod poll;
 mod rates;
+mod seed;
 mod thin;
 
 pub use thin::RATE_COUNT;
@@ -20,7 +21,6 @@ pub use thin::RATE_COUNT;
 pub use look::{Held, Unheld};
 
 use crate::mapped::Mapped;
-use crate::namespaces;
 use crate::probes::{self, Probe};
 use crate::wire::{CallRecord, Context, Note, Rates, Record, Shared};
 use crate::{Call, Direction, Feature, FeatureState, ProgramCost, boot_id, monotonic};
@@ -28,7 +28,6 @@ use libbpf_rs::{Iter, Link, MapHandle, RingBuffer};
 use listeners::ListenerEyes;
 pub(crate) use load::ring;
 use load::{Loaded, load, map};
-use poll::drain;
 use slowpath_model::{LossCounters, Micros, MonoNanos};
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -143,6 +142,8 @@ pub struct BpfTier {
     walked: HashSet<u32>,
     seed_link: Option<Link>,
     seed_held_link: Option<Link>,
+    /// A seed under way, and how many had been seeded before.
+    seeding: Option<(Iter, u64)>,
     owner_link: Option<Link>,
     listener: Option<ListenerEyes>,
     unheld_link: Option<Link>,
@@ -305,6 +306,7 @@ impl BpfTier {
             walked: HashSet::new(),
             seed_link,
             seed_held_link,
+            seeding: None,
             owner_link,
             listener,
             unheld_link,
@@ -363,32 +365,6 @@ impl BpfTier {
             unsafe { (&raw mut (*s).hz).write_volatile(hz) }
         });
         Ok(())
-    }
-
-    /// Gives storage to connections that have none; returns how many there were. After the
-    /// first time, each is a connection that had been missed.
-    ///
-    /// Two ways: a walk in each network namespace that a process or a name under
-    /// `/run/netns` leads to, once in its life, since what opens later is seen when it
-    /// opens; and each time all open files, so that the cost does not grow with empty
-    /// namespaces. Only a connection that is older than the tier, held by no process, and in
-    /// a namespace to which no way leads, is not found.
-    pub fn seed(&mut self) -> u64 {
-        let Some(link) = &self.seed_link else {
-            return 0;
-        };
-        let before = self.shared.first().seeded;
-        // A namespace that vanishes meanwhile has no sockets left to seed.
-        let walk = |link: &Link| {
-            if let Ok(mut iterator) = Iter::new(link) {
-                let _ = drain(&mut iterator);
-            }
-        };
-        namespaces::in_new(&mut self.walked, || walk(link));
-        if let Some(link) = &self.seed_held_link {
-            walk(link);
-        }
-        self.shared.first().seeded.wrapping_sub(before)
     }
 
     /// Has the next poll walk over every connection, whether it noted a change or not, and

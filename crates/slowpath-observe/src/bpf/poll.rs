@@ -359,18 +359,21 @@ pub(super) fn each_record<T: FromBytes>(
     })
 }
 
+/// EAGAIN: the kernel pauses after a million objects (bpf_seq_read).
+pub(super) fn may_go_on(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
+}
+
 fn each_part(iterator: &mut Iter, mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let mut buffer = [0; 32 * 1024];
     loop {
         match iterator.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(n) => each(&buffer[..n]),
-            // EAGAIN: the kernel pauses after a million sockets (bpf_seq_read).
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-                ) => {}
+            Err(e) if may_go_on(&e) => {}
             Err(e) => return Err(e),
         }
     }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How an agent is to work.
+
+use crate::budget::Budget;
+use crate::eyes::TierChoice;
+use crate::owners::OwnerOptions;
+use slowpath_diagnose::Thresholds;
+use slowpath_observe::bpf;
+use slowpath_store::Retention;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the agent works.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Mean of the polling interval, whose lengths are exponentially distributed (Poisson
+    /// polls, SNAP section 3.2). Default 500 ms.
+    pub interval: Duration,
+    /// Where the log is kept; `None` keeps none. Default none.
+    pub log: Option<PathBuf>,
+    /// What the log deletes of itself.
+    pub retention: Retention,
+    /// Which tier to use. Default the best one that works.
+    pub tier: TierChoice,
+    /// Limits of the verdicts.
+    pub thresholds: Thresholds,
+    /// Points of the past kept for each connection. Default 0.
+    pub history: usize,
+    /// Keep the latest verdict of every connection for who looks at them live, those
+    /// without findings too. An agent that only logs saves their memory. Default true.
+    pub verdicts: bool,
+    /// Snapshots that one pass over the sockets can hold; more make further passes.
+    pub area: u32,
+    /// How much CPU the agent may use; connections with problems are then looked at more
+    /// often than others, and polls come up to 16 times as often as `interval` says, each
+    /// looking at few connections. Default none: every poll looks at every connection.
+    pub budget: Option<Budget>,
+    /// How owners are named. Default without rules, and with the program's name alone of each
+    /// command line in the log.
+    pub owners: OwnerOptions,
+    /// Seed of the polling times; `None` takes one from the system. Default none.
+    pub seed: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            interval: Duration::from_millis(500),
+            log: None,
+            retention: Retention::default(),
+            tier: TierChoice::Auto,
+            thresholds: Thresholds::default(),
+            history: 0,
+            verdicts: true,
+            area: bpf::Options::default().area,
+            budget: None,
+            owners: OwnerOptions::default(),
+            seed: None,
+        }
+    }
+}
