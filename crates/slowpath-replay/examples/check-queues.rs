@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DETER's figure 8: how near replayed queues are to those that were.
 //!
-//! `check-queues SCENARIO LOAD...` runs the scenario in the simulator at each load (as "0.3"),
+//! `check-queues SCENARIO LOAD...` runs the scenario in the simulator at each load (as "0.3", or
+//! "0.3@7" with another seed than the scenario's),
 //! keeps of it what recordings would, replays the queues, and compares. The last line is
-//! JSON: for each load mean and 99th percentile of the queue content difference in packets of
+//! JSON: for each load the seed, mean and 99th percentile of the queue content difference in packets of
 //! 1,500 bytes, the drop error, and the share of packets that were sampled.
 
 use slowpath_netsim::engine::{Settings, Simulation};
@@ -24,8 +25,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(&file).map_err(|e| format!("reading {file}: {e}"))?;
     let folder = Path::new(&file).parent().unwrap_or(Path::new("."));
     let mut results = serde_json::Map::new();
-    for load in arguments {
-        let text = text.replace("load = 0.3", &format!("load = {load}"));
+    for point in arguments {
+        let (load, seed) = point.split_once('@').unwrap_or((&point, "1"));
+        let text = text
+            .replace("load = 0.3", &format!("load = {load}"))
+            .replace("seed = 1\n", &format!("seed = {seed}\n"));
         let files = |name: &str| std::fs::read_to_string(folder.join(name));
         let scenario = Scenario::parse(&text, &files)?;
         let network = scenario.network();
@@ -33,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             packets: true,
             ..scenario.settings()
         };
-        eprintln!("load {load}: the run");
+        eprintln!("load {load}, seed {seed}: the run");
         let run = Simulation::new(&network, settings)?.run(scenario.flows(), |_| {})?;
         let log = run.packets.ok_or("the run kept no packets")?;
         eprintln!("load {load}: the replay of {} packets", log.sent.len());
@@ -44,13 +48,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let difference = compare(&log, &outcome);
         println!("load {load}: {:?}", difference.drops);
         let line = serde_json::json!({
+            "seed": scenario.seed,
             "mean_mtu": difference.mean() / MTU,
             "p99_mtu": difference.quantile(0.99) as f64 / MTU,
             "drop_error": difference.drops.share(),
             "sampled": kept.samples as f64 / log.sent.len() as f64,
             "packets": log.sent.len(),
         });
-        results.insert(load, line);
+        results.insert(point, line);
     }
     println!("{}", serde_json::Value::from(results));
     Ok(())

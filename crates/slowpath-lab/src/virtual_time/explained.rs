@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The recorder whose hosts have one clock.
-const ONE_KERNEL: &str = "laboratory";
+pub(super) const ONE_KERNEL: &str = "laboratory";
 
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]

@@ -5,11 +5,12 @@
 //! held acknowledgments). Up to the first packet that is not as it was, everything that happened to packets is known. There the answer ends:
 //! what the network would have done with another packet, nobody recorded.
 
-use super::explained::{ExplainError, headers_of};
+use super::explained::{ExplainError, ONE_KERNEL, headers_of};
 use super::kernel::Kernel;
 use super::recording::CHANGE;
 use super::replay::{ReplayError, ReplayOptions, replay};
-use slowpath_replay::explain::{Again, Change, Departure};
+use slowpath_replay::explain::onwards::{self, Continued, NotContinued};
+use slowpath_replay::explain::{Again, Change, Departure, Facts, State};
 use slowpath_replay::headers::Header;
 use slowpath_replay::recording::{Connection, Handler, Recording, Run};
 use std::path::Path;
@@ -45,6 +46,9 @@ pub enum WhatIfError {
     /// There is no such setting.
     #[error(transparent)]
     Setting(#[from] NoSetting),
+    /// Nothing is simulated.
+    #[error(transparent)]
+    Onwards(#[from] NotContinued),
     /// A file could not be made.
     #[error("a folder for the replay cannot be made: {0}")]
     Folder(std::io::Error),
@@ -68,6 +72,9 @@ pub struct Answer {
     /// Packets that each end sends as it did.
     pub same: [usize; 2],
 }
+
+/// What a replay shows of both ends.
+type Seen = ([Vec<Header>; 2], [Vec<State>; 2]);
 
 /// One connection, its exact replay at hand.
 pub struct WhatIf<'a> {
@@ -103,7 +110,7 @@ impl<'a> WhatIf<'a> {
             asked: 0,
         };
         let connection = recording.connections[number].clone();
-        it.exact = it.replay(connection, false)?;
+        it.exact = it.replay(connection, false, false)?.0;
         Ok(it)
     }
 
@@ -111,7 +118,8 @@ impl<'a> WhatIf<'a> {
         &mut self,
         connection: Connection,
         what_if: bool,
-    ) -> Result<[Vec<Header>; 2], WhatIfError> {
+        probe: bool,
+    ) -> Result<Seen, WhatIfError> {
         let own = self.folder.join(format!("replay-{}", self.asked));
         self.asked += 1;
         std::fs::create_dir(&own).map_err(WhatIfError::Folder)?;
@@ -121,6 +129,7 @@ impl<'a> WhatIf<'a> {
         };
         let options = ReplayOptions {
             what_if,
+            probe,
             ..ReplayOptions::default()
         };
         let replayed = replay(self.kernel, &recording, &[0], &options, &own, &mut |_| {})?;
@@ -130,7 +139,38 @@ impl<'a> WhatIf<'a> {
             let number = self.number;
             return Err(ExplainError::Differs { number, difference }.into());
         }
-        Ok(headers)
+        let mut states: [Vec<State>; 2] = Default::default();
+        for probe in &replayed.probes {
+            states[usize::from(probe.end.min(1))].push(State::new(*probe.fields));
+        }
+        Ok((headers, states))
+    }
+
+    /// How the message that was under way at a departure might have gone on with these settings: simulated.
+    ///
+    /// # Errors
+    /// There is nothing to be simulated, or the simulator cannot.
+    pub fn go_on(
+        &mut self,
+        altered: &[Altered],
+        departure: Departure,
+    ) -> Result<Continued, WhatIfError> {
+        let connection = self.recording.connections[self.number].clone();
+        let mut changed = connection.clone();
+        for one in altered {
+            if let Altered::Setting { name, value } = one {
+                set(&mut changed, name, value)?;
+            }
+        }
+        let (headers, states) = self.replay(connection.clone(), false, true)?;
+        let facts = Facts {
+            connection: &connection,
+            headers: [&headers[0], &headers[1]],
+            states: [&states[0], &states[1]],
+            one_clock: self.recording.origin.recorder == ONE_KERNEL,
+        };
+        let from = onwards::standing(&facts, departure.at)?;
+        Ok(onwards::continued(from, &changed.settings)?)
     }
 
     /// What if?
@@ -151,7 +191,7 @@ impl<'a> WhatIf<'a> {
         for change in acts {
             act(&mut connection, change);
         }
-        let changed = self.replay(connection, true)?;
+        let (changed, _) = self.replay(connection, true, false)?;
         Ok(compare(&self.exact, &changed))
     }
 }

@@ -29,6 +29,7 @@ mod category;
 mod causes;
 mod link;
 mod messages;
+pub mod onwards;
 mod state;
 mod timeline;
 mod waits;

@@ -58,6 +58,8 @@ impl State {
         send_window = 8;
         /// Packets.
         congestion_window = 10;
+        /// Packets; huge: there was no loss yet.
+        slow_start_threshold = 12;
         /// Bytes written and not acknowledged.
         written = 2;
         /// Packets that selective acknowledgments (or duplicates, without them) have told of.
@@ -119,6 +121,7 @@ mod tests {
             ("unread_bytes", state.unread()),
             ("snd_wnd", state.send_window()),
             ("snd_cwnd", state.congestion_window()),
+            ("snd_ssthresh", state.slow_start_threshold()),
             ("sacked_out", state.sacked()),
             ("reordering", state.reordering()),
             ("ca_state", state.recovery()),

@@ -36,6 +36,7 @@ Examples:
   slowpath replay run.rec --connection 7 --out seven --functions server:92-95
   slowpath replay run.rec --connection 7 --gdb server:92
   slowpath replay run.rec --connection 7 --set tcp_recovery=1 --set tcp_early_retrans=3
+  slowpath replay run.rec --connection 7 --set congestion=dctcp --continue
 `make lab-kernel` builds the kernel first. A replay that differs says at which run of which handler, and claims nothing from there on.")]
 pub struct Replay {
     /// The recording
@@ -58,6 +59,9 @@ pub struct Replay {
     /// What if a setting had been another? Up to the first packet that differs (again for more)
     #[arg(long, value_name = "NAME=VALUE", value_parser = what_if::setting, conflicts_with_all = ["out", "gdb"])]
     pub set: Vec<Altered>,
+    /// Behind that packet, simulate the message that was under way, alone on its path: no replay, and marked so
+    #[arg(long = "continue", requires = "set")]
+    pub go_on: bool,
     /// Bytes of each packet that is written
     #[arg(long, value_name = "BYTES", default_value_t = 120, value_parser = clap::value_parser!(u32).range(40..=1600))]
     pub snap: u32,

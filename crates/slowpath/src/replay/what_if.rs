@@ -5,10 +5,12 @@ use super::{Replay, end_name};
 use crate::failure::{Failure, Outcome};
 use serde_json::{Value, json};
 use slowpath_lab::virtual_time::{Altered, Answer, Kernel, WhatIf, WhatIfError};
+use slowpath_replay::explain::onwards::Continued;
 use slowpath_replay::headers::Header;
-use slowpath_replay::recording::Recording;
+use slowpath_replay::recording::{Moment, Recording};
 use std::io::{Write, stdout};
 use std::path::Path;
+use std::time::Duration;
 
 /// `NAME=VALUE`.
 pub(super) fn setting(text: &str) -> Result<Altered, String> {
@@ -43,10 +45,25 @@ pub(super) fn run(
             .map_err(|error| Failure::Write(format!("cannot create {}: {error}", own.display())))?;
         let mut what_if = WhatIf::new(kernel, recording, number, &own).map_err(failed)?;
         let answer = what_if.ask(&args.set).map_err(failed)?;
+        let simulated = match answer.departure.filter(|_| args.go_on) {
+            Some(departure) => match what_if.go_on(&args.set, departure) {
+                Ok(continued) => Some(Ok(continued)),
+                Err(WhatIfError::Onwards(reason)) => Some(Err(reason.to_string())),
+                Err(error) => return Err(failed(error)),
+            },
+            None => None,
+        };
         if args.json {
-            told.push(as_json(recording, number, &answer));
+            let mut value = as_json(recording, number, &answer);
+            if let Some(simulated) = &simulated {
+                value["simulation"] = simulation_json(simulated);
+            }
+            told.push(value);
         } else {
             as_text(recording, number, &answer, out)?;
+            if let Some(simulated) = &simulated {
+                simulation_text(simulated, out)?;
+            }
         }
     }
     if args.json {
@@ -55,15 +72,85 @@ pub(super) fn run(
     Ok(Outcome::Done)
 }
 
+/// What was simulated, or why nothing was.
+type Simulated = Result<Continued, String>;
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn simulation_text(simulated: &Simulated, out: &mut impl Write) -> Result<(), Failure> {
+    let it = match simulated {
+        Ok(it) => it,
+        Err(reason) => {
+            writeln!(out, "  not simulated: {reason}")?;
+            return Ok(());
+        }
+    };
+    let (from, path) = (&it.from, &it.from.path);
+    write!(
+        out,
+        "  SIMULATED from there, nothing of it was recorded or replayed: the last {} bytes of message {} of the {} take {:.3} ms\n  \
+         alone on an empty path of {:.3} ms",
+        from.left,
+        from.message.number,
+        end_name(from.message.end),
+        ms(it.took),
+        ms(path.round_trip)
+    )?;
+    if let Some(rate) = path.rate {
+        write!(out, " and {:.1} Mbit/s", rate as f64 * 8e-6)?;
+    }
+    write!(
+        out,
+        ", from a window of {} packets; the message {:.3} ms",
+        from.window,
+        ms(it.message())
+    )?;
+    match from.message.duration() {
+        Some(took) => writeln!(out, ", recorded were {:.3} ms", ms(took))?,
+        None => writeln!(out, "; as recorded it did not end")?,
+    }
+    Ok(())
+}
+
+fn simulation_json(simulated: &Simulated) -> Value {
+    let it = match simulated {
+        Ok(it) => it,
+        Err(reason) => return json!({ "simulated": false, "reason": reason }),
+    };
+    let from = &it.from;
+    json!({
+        "simulated": true,
+        "simulator": "slowpath-netsim",
+        "assumes": "no other traffic, no loss, the path and the window as recorded",
+        "end": end_name(from.message.end),
+        "message": from.message.number,
+        "bytes": from.left,
+        "window": from.window,
+        "slow_start_threshold": from.threshold,
+        "round_trip_milliseconds": ms(from.path.round_trip),
+        "rate_bits_per_second": from.path.rate.map(|rate| rate.saturating_mul(8)),
+        "milliseconds": ms(it.took),
+        "message_milliseconds": ms(it.message()),
+        "recorded_message_milliseconds": from.message.duration().map(ms),
+    })
+}
+
 /// Since the connection began.
 fn since(recording: &Recording, number: usize, answer: &Answer) -> Option<f64> {
     let departure = answer.departure?;
-    let runs = &recording.connections[number].ends[usize::from(departure.end)].runs;
-    let begun = runs.first()?.at;
+    let begun = begun(recording, number, answer)?;
     Some(departure.at.0.saturating_sub(begun.0) as f64 / 1e6)
 }
 
-fn packet(header: Option<&Header>) -> String {
+/// When its client, or the server, began.
+fn begun(recording: &Recording, number: usize, answer: &Answer) -> Option<Moment> {
+    let end = usize::from(answer.departure?.end);
+    Some(recording.connections[number].ends[end].runs.first()?.at)
+}
+
+fn packet(header: Option<&Header>, begun: Option<Moment>) -> String {
     let Some(it) = header else {
         return "nothing".to_owned();
     };
@@ -76,7 +163,17 @@ fn packet(header: Option<&Header>) -> String {
     if let Some(acknowledgment) = it.acknowledgment {
         text += &format!(", ACK {acknowledgment}");
     }
-    text + &format!(", window {}", it.window)
+    text += &format!(", window {}", it.window);
+    if !it.sack.is_empty() {
+        text += &format!(", SACK {:?}", it.sack);
+    }
+    match begun {
+        Some(begun) => {
+            let at = it.at.0.saturating_sub(begun.0) as f64 / 1e6;
+            text + &format!(", at {at:.3} ms")
+        }
+        None => text,
+    }
 }
 
 fn as_text(
@@ -93,14 +190,15 @@ fn as_text(
         )?;
         return Ok(());
     };
+    let begun = begun(recording, number, answer);
     writeln!(
         out,
         "connection {number}: packet {} of the {} differs, {:.3} ms after its beginning\n  was:  {}\n  now:  {}\n  up to there all is as it was; what the network would have answered is not known",
         departure.packet,
         end_name(departure.end),
         since(recording, number, answer).unwrap_or_default(),
-        packet(answer.was.as_ref()),
-        packet(answer.is.as_ref())
+        packet(answer.was.as_ref(), begun),
+        packet(answer.is.as_ref(), begun)
     )?;
     Ok(())
 }

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath explain` and `slowpath replay --set` from end to end, on DETER's section 2.1 as a laboratory kernel records it.
+
+use serde_json::Value;
+use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn slowpath(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_slowpath"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = slowpath(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The story's recording; `None`: no laboratory kernel.
+fn story(test: &str, folder: &Path) -> Option<String> {
+    if let Err(missing) = Kernel::find(SOURCE, HZ) {
+        println!("SKIPPED {test}: {missing}");
+        return None;
+    }
+    let scenario =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/replay/story-2.1.toml");
+    let recording = folder.join("run.rec").display().to_string();
+    let scenario = scenario.to_str().unwrap();
+    json(&[
+        "lab", "virtual", scenario, "--record", &recording, "--json", "--quiet",
+    ]);
+    Some(recording)
+}
+
+/// The short flow of the story: its last packets are lost, nobody tells, and the ACK of the retransmission is delayed.
+const SHORT: &str = "4";
+const SHORT_BYTES: u64 = 30_000;
+
+#[test]
+fn the_short_flow_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(recording) = story("the_short_flow_is_explained", folder.path()) else {
+        return;
+    };
+    let told = json(&["explain", &recording, "--connection", SHORT, "--json"]);
+    let connections = told["connections"].as_array().unwrap();
+    assert_eq!(connections.len(), 1, "{told}");
+    let messages = connections[0]["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 1, "{told}");
+    let message = &messages[0];
+    assert_eq!(message["category"], "timeout");
+    assert_eq!(message["end"], "client");
+    assert_eq!(message["bytes"], SHORT_BYTES);
+    assert_eq!(told["categories"]["timeout"], 1);
+    let waits = message["waits"].as_array().unwrap();
+    let causes: Vec<&str> = waits
+        .iter()
+        .flat_map(|wait| wait["causes"].as_array().unwrap())
+        .map(|cause| cause["cause"].as_str().unwrap())
+        .collect();
+    for cause in ["tail_drops", "delayed_ack_after_timeout", "timeout_backoff"] {
+        assert!(causes.contains(&cause), "no {cause} in {causes:?}");
+    }
+    // The waits are part of what the message took, and it took longer than alone.
+    let number = |value: &Value| value.as_f64().unwrap();
+    let waited: f64 = waits.iter().map(|wait| number(&wait["milliseconds"])).sum();
+    let took = number(&message["milliseconds"]);
+    assert!(waited < took && number(&message["alone_milliseconds"]) < took);
+    // The delayed acknowledgment was tried, and mattered.
+    let tried: Vec<&Value> = waits.iter().map(|wait| &wait["confirmed"]).collect();
+    assert!(tried.contains(&&Value::Bool(true)), "{waits:#?}");
+    let quick = json(&[
+        "explain",
+        &recording,
+        "--connection",
+        SHORT,
+        "--quick",
+        "--json",
+    ]);
+    let untried = &quick["connections"][0]["messages"][0]["waits"];
+    let mut untried = untried.as_array().unwrap().iter();
+    assert!(untried.all(|wait| wait["confirmed"].is_null()));
+
+    let output = slowpath(&["explain", &recording, "--connection", SHORT, "--exit-code"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for part in [
+        "connection 4  10.0.0.1:",
+        "message 0 of the client: 30000 bytes in",
+        "tail drops: packets",
+        "delayed ACK after a timeout",
+        "tried: without that it goes on earlier",
+        "1 message: 1 retransmission timeout",
+    ] {
+        assert!(said.contains(part), "no '{part}' in: {said}");
+    }
+    let output = slowpath(&["explain", &recording, "--connection", "99"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("there is no connection 99") && said.contains("it has 5, from 0"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_if_a_probe_had_been_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(recording) = story("what_if_a_probe_had_been_sent", folder.path()) else {
+        return;
+    };
+    let ask = |more: &[&str]| {
+        let first = ["replay", &recording, "--connection", SHORT, "--json"];
+        json(&[&first[..], more].concat())["connections"][0].take()
+    };
+    // As it was: nothing changes, and there is nothing to continue.
+    let same = ask(&["--set", "tcp_early_retrans=0", "--continue"]);
+    assert_eq!(same["departure"], Value::Null, "{same}");
+    assert!(same.get("simulation").is_none(), "{same}");
+    let explained = json(&["explain", &recording, "--connection", SHORT, "--json"]);
+    let message = &explained["connections"][0]["messages"][0];
+    let recorded = message["milliseconds"].as_f64().unwrap();
+
+    // RFC 8985 section 7.2: a tail loss probe goes two round trips after the last packet, long before the timeout of 16 ms.
+    let other = ask(&["--set", "tcp_early_retrans=3", "--continue"]);
+    let departure = &other["departure"];
+    assert_eq!(departure["end"], "client", "{other}");
+    let number = |value: &Value| {
+        value
+            .as_f64()
+            .unwrap_or_else(|| panic!("no number in {other}"))
+    };
+    let (was, now) = (&departure["was"], &departure["now"]);
+    assert!(
+        number(&was["at_ns"]) - number(&now["at_ns"]) > 10e6,
+        "{departure}"
+    );
+    // The probe is data that had been sent before.
+    let sequence = now["sequence"].as_u64().unwrap();
+    assert!(
+        (1..=SHORT_BYTES).contains(&sequence) && now["bytes"].as_u64().unwrap() > 0,
+        "{now}"
+    );
+    // What comes then is a simulation, and says so.
+    let simulation = &other["simulation"];
+    assert_eq!(simulation["simulated"], true, "{other}");
+    assert_eq!(simulation["simulator"], "slowpath-netsim");
+    let left = simulation["bytes"].as_u64().unwrap();
+    assert!((1..SHORT_BYTES).contains(&left), "{simulation}");
+    let took = number(&simulation["milliseconds"]);
+    assert!(
+        took >= number(&simulation["round_trip_milliseconds"]) / 2.0,
+        "{simulation}"
+    );
+    assert!(
+        number(&simulation["message_milliseconds"]) < recorded / 4.0,
+        "{simulation}"
+    );
+    assert!((number(&simulation["recorded_message_milliseconds"]) - recorded).abs() < 1e-6);
+    let plain = ask(&["--set", "tcp_early_retrans=3"]);
+    assert!(plain.get("simulation").is_none(), "{plain}");
+
+    let first = ["replay", &recording, "--connection", SHORT];
+    let said = |more: &[&str]| text(&slowpath(&[&first[..], more].concat()).stdout);
+    let told = said(&["--set", "tcp_early_retrans=3", "--continue"]);
+    for part in [
+        "what the network would have answered is not known",
+        "SIMULATED from there, nothing of it was recorded or replayed",
+        "alone on an empty path",
+    ] {
+        assert!(told.contains(part), "no '{part}' in: {told}");
+    }
+    assert!(said(&["--set", "tcp_early_retrans=0"]).contains("nothing changes"));
+    let told = said(&["--set", "congestion=bbr", "--continue"]);
+    assert!(
+        told.contains("nothing changes")
+            || told.contains("slowpath-netsim has no congestion control 'bbr'"),
+        "{told}"
+    );
+}
+
+#[test]
+fn settings_that_mean_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(recording) = story("settings_that_mean_nothing", folder.path()) else {
+        return;
+    };
+    for (set, why) in [
+        ("tcp_nonsense=1", "is none of the recording's settings: "),
+        ("tcp_recovery", "is not NAME=VALUE"),
+    ] {
+        let output = slowpath(&["replay", &recording, "--connection", SHORT, "--set", set]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains(why),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    let output = slowpath(&["replay", &recording, "--continue"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("--set"),
+        "{}",
+        text(&output.stderr)
+    );
+}
