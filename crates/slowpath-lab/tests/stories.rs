@@ -122,6 +122,43 @@ fn too_few_duplicate_acks() {
     println!("{then:.3} ms, today {today:.3} ms");
 }
 
+/// Section 5.3, second cause: seven duplicate ACKs, each with another window, and only the timeout sends again. Today selective acknowledgments
+/// tell of the loss; and if the application has read all before, the windows are the same and the duplicates count.
+#[test]
+fn window_updates_in_duplicate_acks() {
+    let Some(kernel) = kernel("window_updates_in_duplicate_acks") else {
+        return;
+    };
+    let name = "story-5.3-window-updates.toml";
+    let first = |edits: &[(&str, &str)]| {
+        let told = tell(&kernel, &scenario(name, edits).expect(name), true, true).expect(name);
+        slowest(&told).expect("a message").clone()
+    };
+    let message = first(&[]);
+    assert_eq!(message.category, Category::Timeout, "{message:#?}");
+    assert_eq!(names(&message), ["window_updates_in_duplicate_acks"]);
+    let took = |message: &Explanation| message.message.duration().expect("it was finished");
+    // `TCP_RTO_MIN` is 200 ms.
+    assert!(took(&message).as_millis() >= 200);
+    let today = [TODAY, &[("sack = false", "sack = true")]].concat();
+    let reads_all = [("bytes = \"8 kB\", every", "bytes = \"512 kB\", every")];
+    for edits in [&today[..], &reads_all] {
+        let message = first(edits);
+        assert_ne!(
+            message.category,
+            Category::Timeout,
+            "{edits:?}: {message:#?}"
+        );
+        let found = names(&message);
+        assert!(
+            !found.contains(&"window_updates_in_duplicate_acks"),
+            "{edits:?}: {found:?}"
+        );
+        // The third request behind it comes after 9 ms, and the acknowledgment of the large message may be delayed.
+        assert!(took(&message).as_millis() < 50, "{edits:?}: {message:#?}");
+    }
+}
+
 /// Section 2.2: a re-run keeps the problem only without any noise; a replay always does.
 #[test]
 fn butterfly() {

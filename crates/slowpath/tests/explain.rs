@@ -4,24 +4,31 @@
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-fn slowpath(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_slowpath"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+/// What the command said, and how it ended.
+struct Said {
+    status: Option<i32>,
+    out: String,
+    error: String,
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn slowpath(arguments: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slowpath"));
+    let ended = command.args(arguments).stdin(Stdio::null()).output();
+    let ended = ended.expect("slowpath starts");
+    let [out, error] = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    Said {
+        status: ended.status.code(),
+        out,
+        error,
+    }
 }
 
 fn json(arguments: &[&str]) -> Value {
-    let output = slowpath(arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let said = slowpath(arguments);
+    assert_eq!(said.status, Some(0), "{}", said.error);
+    serde_json::from_str(&said.out).unwrap()
 }
 
 /// The story's recording; `None`: no laboratory kernel.
@@ -90,8 +97,8 @@ fn the_short_flow_is_explained() {
     assert!(untried.all(|wait| wait["confirmed"].is_null()));
 
     let output = slowpath(&["explain", &recording, "--connection", SHORT, "--exit-code"]);
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-    let said = text(&output.stdout);
+    assert_eq!(output.status, Some(3), "{}", output.error);
+    let said = output.out;
     for part in [
         "connection 4  10.0.0.1:",
         "message 0 of the client: 30000 bytes in",
@@ -103,8 +110,8 @@ fn the_short_flow_is_explained() {
         assert!(said.contains(part), "no '{part}' in: {said}");
     }
     let output = slowpath(&["explain", &recording, "--connection", "99"]);
-    assert_eq!(output.status.code(), Some(2));
-    let said = text(&output.stderr);
+    assert_eq!(output.status, Some(2));
+    let said = output.error;
     assert!(
         said.contains("there is no connection 99") && said.contains("it has 5, from 0"),
         "{said}"
@@ -169,7 +176,7 @@ fn what_if_a_probe_had_been_sent() {
     assert!(plain.get("simulation").is_none(), "{plain}");
 
     let first = ["replay", &recording, "--connection", SHORT];
-    let said = |more: &[&str]| text(&slowpath(&[&first[..], more].concat()).stdout);
+    let said = |more: &[&str]| slowpath(&[&first[..], more].concat()).out;
     let told = said(&["--set", "tcp_early_retrans=3", "--continue"]);
     for part in [
         "what the network would have answered is not known",
@@ -198,18 +205,10 @@ fn settings_that_mean_nothing() {
         ("tcp_recovery", "is not NAME=VALUE"),
     ] {
         let output = slowpath(&["replay", &recording, "--connection", SHORT, "--set", set]);
-        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-        assert!(
-            text(&output.stderr).contains(why),
-            "{}",
-            text(&output.stderr)
-        );
+        assert_eq!(output.status, Some(2), "{}", output.error);
+        assert!(output.error.contains(why), "{}", output.error);
     }
     let output = slowpath(&["replay", &recording, "--continue"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).contains("--set"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_eq!(output.status, Some(2));
+    assert!(output.error.contains("--set"), "{}", output.error);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets through switches at given times.
 
+use super::room::{Left, Room};
 use slowpath_netsim::engine::{HostId, Network, NetworkError, SwitchId};
 use slowpath_netsim::results::{DropPlace, Joined};
 use slowpath_netsim::topology::Node;
 use slowpath_switch::{
-    Depth, Destination, Limit, Line, Observer, Packet, Passed, PortId, Shared, Switch,
-    SwitchConfig, Time,
+    Depth, Destination, Limit, Line, Observer, Packet, Passed, PortId, Switch, SwitchConfig, Time,
 };
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 /// A packet that a host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub struct Outcome {
     pub found: Vec<Found>,
     /// Every change of every queue, in the order of time, if it is asked for.
     pub levels: Vec<Level>,
-    /// Lost packets that found no full queue.
+    /// Lost packets that found no queue anywhere near full.
     pub arrived: u64,
     /// By number: when its first bit left its host.
     pub sent: Vec<Time>,
@@ -210,45 +210,14 @@ struct Router {
     /// The number of its first queue.
     first: usize,
     used: u64,
-    limits: Vec<Limit>,
-    shared: Option<Shared>,
+    room: Room,
 }
 
-impl Router {
-    /// Whether the queue is as good as full for a packet. The rules are [`Switch`]'s own
-    /// (`has_room`), with the margin on top.
-    fn is_full(&self, port: PortId, packet: &Tagged, margin: Margin) -> bool {
-        let depth = self.switch.depth(port);
-        let bytes = depth.bytes + u64::from(packet.bytes) + margin.bytes;
-        let packets = u64::from(depth.packets) + 1 + u64::from(margin.packets);
-        let own = self.limits[usize::from(port.0)];
-        if own.bytes.is_some_and(|most| bytes > most)
-            || own.packets.is_some_and(|most| packets > u64::from(most))
-        {
-            return true;
-        }
-        let Some(shared) = self.shared else {
-            return false;
-        };
-        let total = self.switch.total_depth();
-        // A dynamic threshold: full from alpha * (total - used) on, without the packet.
-        let beyond = |most: u64, used: u64, queue: u64, packet: u64, margin: u64| {
-            let free = most.saturating_sub(used);
-            let (over, under) = (
-                u128::from(shared.alpha.numerator.get()),
-                u128::from(shared.alpha.denominator.get()),
-            );
-            u128::from(queue + margin) * under >= u128::from(free) * over
-                || used + packet + margin > most
-        };
-        let (queue, used) = (depth.bytes, total.bytes);
-        (shared.total.bytes)
-            .is_some_and(|most| beyond(most, used, queue, packet.bytes.into(), margin.bytes))
-            || shared.total.packets.is_some_and(|most| {
-                let (queue, used) = (depth.packets.into(), total.packets.into());
-                beyond(most.into(), used, queue, 1, margin.packets.into())
-            })
-    }
+/// How near a lost packet came to being dropped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nearest {
+    pub room: Left,
+    pub queue: u32,
 }
 
 struct Wire {
@@ -265,7 +234,7 @@ enum Event {
     Arrival(u32),
 }
 
-struct Replay {
+struct Replay<'a> {
     routers: Vec<Router>,
     queues: Vec<Queue>,
     /// By the number of the host, then by that of the queue.
@@ -276,43 +245,28 @@ struct Replay {
     due: BinaryHeap<Reverse<(Time, Event)>>,
     margin: Margin,
     watch: bool,
+    /// Where lost packets are dropped if no queue before drops them: by number, that of a queue.
+    placed: &'a HashMap<u32, u32>,
+    /// Of lost packets, the queue that had least room.
+    nearest: HashMap<u32, Nearest>,
     outcome: Outcome,
 }
 
-/// Sends the packets, of which each connection's come in the order in which they were sent,
-/// through the network.
+/// Sends the packets through the network once. Gives, too, of the lost ones that arrived
+/// nevertheless, the queue that had least room for each.
 ///
 /// # Errors
 /// The network or a packet is impossible.
-pub fn replay(
-    network: &Network,
-    packets: &[Offered],
-    margin: Margin,
-) -> Result<Outcome, ReplayError> {
-    replay_with(network, packets, margin, false)
-}
-
-/// The same with [`Outcome::levels`].
-///
-/// # Errors
-/// As [`replay`].
-pub fn replay_watched(
-    network: &Network,
-    packets: &[Offered],
-    margin: Margin,
-) -> Result<Outcome, ReplayError> {
-    replay_with(network, packets, margin, true)
-}
-
-fn replay_with(
+pub(super) fn once(
     network: &Network,
     packets: &[Offered],
     margin: Margin,
     watch: bool,
-) -> Result<Outcome, ReplayError> {
+    placed: &HashMap<u32, u32>,
+) -> Result<(Outcome, HashMap<u32, Nearest>), ReplayError> {
     check(network, packets)?;
     let hosts = network.topology.hosts();
-    let mut replay = Replay::new(network, packets.len(), margin)?;
+    let mut replay = Replay::new(network, packets.len(), margin, placed)?;
     replay.watch = watch;
     let mut lines: Vec<_> = (hosts.iter())
         .map(|host| Line::new(host.port.options.rate, host.port.options.delay))
@@ -341,7 +295,10 @@ fn replay_with(
     replay.advance(Time::MAX);
     let queues = std::mem::take(&mut replay.queues);
     replay.outcome.queues = queues.into_iter().map(|queue| queue.joined).collect();
-    Ok(replay.outcome)
+    let reached = &replay.outcome.reached;
+    let mut nearest = replay.nearest;
+    nearest.retain(|number, _| reached[*number as usize] != Time::MAX);
+    Ok((replay.outcome, nearest))
 }
 
 /// Whether all packets name hosts and packets that are there.
@@ -381,8 +338,13 @@ pub(super) fn boundless(network: &Network) -> Result<Network, ReplayError> {
     })
 }
 
-impl Replay {
-    fn new(network: &Network, packets: usize, margin: Margin) -> Result<Self, ReplayError> {
+impl<'a> Replay<'a> {
+    fn new(
+        network: &Network,
+        packets: usize,
+        margin: Margin,
+        placed: &'a HashMap<u32, u32>,
+    ) -> Result<Self, ReplayError> {
         let topology = &network.topology;
         let switches = boundless(network)?.build().map_err(ReplayError::Network)?;
         let wire = |port: &slowpath_netsim::topology::Port| Wire {
@@ -400,8 +362,7 @@ impl Replay {
                 switch,
                 first: places.len(),
                 used: 0,
-                limits: config.ports.iter().map(|port| port.limit).collect(),
-                shared: config.shared,
+                room: Room::new(config),
             });
             for (port, linked) in (0..).zip(&node.ports) {
                 places.push((number, PortId(port)));
@@ -421,6 +382,8 @@ impl Replay {
             due: BinaryHeap::new(),
             margin,
             watch: false,
+            placed,
+            nearest: HashMap::new(),
             outcome: Outcome {
                 sent: vec![Time::MAX; packets],
                 reached: vec![Time::MAX; packets],
@@ -490,13 +453,31 @@ impl Replay {
         }
     }
 
+    /// Whether a lost packet is dropped at a port.
+    fn drops(&mut self, number: u32, port: PortId, packet: &Tagged) -> bool {
+        let router = &self.routers[number as usize];
+        let queue = (router.first + usize::from(port.0)) as u32;
+        let (own, total) = (router.switch.depth(port), router.switch.total_depth());
+        let room = router.room.left(port, own, total, packet.bytes.into());
+        if self.placed.get(&packet.number) == Some(&queue) || room.is_within(self.margin) {
+            return true;
+        }
+        let here = Nearest { room, queue };
+        let nearest = self.nearest.entry(packet.number).or_insert(here);
+        if room.bytes < nearest.room.bytes {
+            *nearest = here;
+        }
+        false
+    }
+
     fn forward(&mut self, now: Time, number: u32, by: PortId, packet: Tagged) {
-        let router = &mut self.routers[number as usize];
+        let router = &self.routers[number as usize];
         let route = (router.switch).next_port(packet.destination(), packet.flow());
         if packet.lost
             && let Some(port) = route
-            && router.is_full(port, &packet, self.margin)
+            && self.drops(number, port, &packet)
         {
+            let router = &self.routers[number as usize];
             let queue = router.first + usize::from(port.0);
             self.outcome.found.push(Found {
                 queue: queue as u32,
@@ -513,6 +494,7 @@ impl Replay {
             });
             return;
         }
+        let router = &mut self.routers[number as usize];
         let ports = router.switch.ports();
         let first = router.first;
         let mut notes = Notes {

@@ -12,16 +12,20 @@
 //! 1. Nobody reacts: packets enter when they did.
 //! 2. Who is dropped is known. A packet that was not lost is never dropped, however long the
 //!    queue that it joins. One that was lost is dropped at the first queue on its way whose
-//!    room was, but for [`Margin`], used up; if there is none it arrives, and is counted.
+//!    room was, but for [`Margin`], used up; if there is none, at the one that had least
+//!    room; if none was anywhere near full it arrives, and is counted.
 
 mod clocks;
 mod compare;
 mod engine;
 pub mod findings;
+mod places;
+mod room;
 mod sampled;
 mod settle;
 
 pub use compare::{Difference, DropErrors, compare};
-pub use engine::{Found, Level, Margin, Offered, Outcome, ReplayError, replay, replay_watched};
+pub use engine::{Found, Level, Margin, Offered, Outcome, ReplayError};
+pub use places::{replay, replay_watched};
 pub use sampled::{Sampled, sampled};
 pub use settle::settled;

@@ -19,20 +19,23 @@
 //! for a moment in the replay would delay all that follows, and nothing would bring it back.
 
 use super::clocks;
-use super::engine::{Margin, Offered, Outcome, ReplayError, check, replay};
+use super::engine::{Margin, Offered, Outcome, ReplayError, check};
+use super::places::passes;
 use slowpath_netsim::engine::Network;
 use slowpath_switch::{Span, Time};
 use std::collections::HashMap;
 
 /// After four the differences do not become less (measured: `docs/decisions/0022-queues.md`).
 const ROUNDS: usize = 4;
+/// Passes over where lost packets were dropped; the last replay makes more.
+const PASSES: usize = 2;
 /// How often times are fitted and lines obeyed with the same replay.
 const TURNS: usize = 3;
 /// How often all packets are moved in a turn.
 const SWEEPS: usize = 6;
 /// What a recorded time weighs, where what a replay asks for weighs 1: it holds what nothing
 /// else does.
-const RECORDED: f64 = 0.02;
+const RECORDED: f64 = 0.002;
 /// What the packets next to it weigh that were sent for the same cause.
 const TOGETHER: f64 = 5.0;
 /// Bytes whose time on its host's line is how far the line's order may move a packet from
@@ -58,7 +61,7 @@ pub fn settled(
     let links = Links::new(network, &recorded);
     let mut now = recorded.clone();
     for _ in 0..ROUNDS {
-        let replayed = replay(network, &now, margin)?;
+        let replayed = passes(network, &now, margin, false, PASSES)?;
         let times = links.fitted(&recorded, &now, &replayed);
         for (packet, time) in now.iter_mut().zip(times) {
             packet.at = time;
@@ -77,7 +80,8 @@ const NONE: u32 = u32::MAX;
 struct Links {
     /// Each packet's time on its host's line.
     takes: Vec<f64>,
-    /// The packet before it in its connection, if it has the same cause.
+    /// The packet before it in its connection, if it has the same cause: an arrival, or none
+    /// and nothing in their times against it.
     before: Vec<u32>,
     after: Vec<u32>,
     /// The first packet that it caused.
@@ -109,13 +113,19 @@ impl Links {
         for packet in packets {
             links.hosts[packet.source.0 as usize].0.push(packet.number);
             let before = last.insert((packet.source.0, packet.key), packet.number);
-            let Some(cause) = packet.after else { continue };
-            match before.filter(|before| packets[*before as usize].after == packet.after) {
-                Some(before) => {
+            let together = |before: &u32| {
+                let before = &packets[*before as usize];
+                let takes = Span(links.takes[before.number as usize] as u64);
+                before.after == packet.after
+                    && (packet.after.is_some() || may_follow(before, takes, packet))
+            };
+            match (before.filter(together), packet.after) {
+                (Some(before), _) => {
                     links.before[packet.number as usize] = before;
                     links.after[before as usize] = packet.number;
                 }
-                None => links.caused[cause as usize] = packet.number,
+                (None, Some(cause)) => links.caused[cause as usize] = packet.number,
+                (None, None) => {}
             }
         }
         links
@@ -196,6 +206,13 @@ impl Links {
             in_order(recorded, numbers, times);
         }
     }
+}
+
+/// Whether a packet may have left right behind one that takes so long. The application or a
+/// timer caused both: what it wrote at once, or if not, two things that their times tell
+/// apart.
+fn may_follow(before: &Offered, takes: Span, packet: &Offered) -> bool {
+    packet.earliest <= before.latest + takes && packet.latest >= before.earliest + takes
 }
 
 fn within(packet: &Offered, time: f64) -> f64 {
