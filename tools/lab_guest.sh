@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Fetches the kernel that `slowpath lab guest` boots: Debian's stock cloud kernel of the
-# series below, image and modules, into the user's cache. Nothing is installed, no
+# series below, image and modules, into the user's cache. If the source package of the series is installed,
+# the image of its very version: what one kernel records the other one replays. Nothing is installed, no
 # configuration of apt is changed, and root is not needed.
 #
 #   tools/lab_guest.sh [--try] [--newest]
@@ -26,7 +27,13 @@ for argument in "$@"; do
     esac
 done
 
-if [[ -z $newest && -e $cache/current/complete ]]; then
+# The source that the laboratory's kernel is built from, or nothing.
+wanted=$(dpkg-query -W -f '${Version}' "linux-source-$series" 2>/dev/null || true)
+is_there() {
+    [[ -z $newest && -e $cache/current/complete ]] || return 1
+    [[ -z $wanted || $(readlink "$cache/current") == "$wanted" || -e $cache/none-$wanted ]]
+}
+if is_there; then
     exit 0
 fi
 
@@ -45,7 +52,7 @@ done
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
-if [[ -z $newest && -e $cache/current/complete ]]; then
+if is_there; then
     exit 0
 fi
 work=$(mktemp -d "$cache/fetch.XXXXXX")
@@ -86,7 +93,22 @@ find_version() {
         awk -F ' *[|] *' -v series="$series." 'index($2, series) == 1 { print $2 }' | sort -Vr | head -n 1
 }
 
-version=$(find_version)
+# The kernel package whose version is that of the source.
+find_same() {
+    [[ -n $wanted ]] || return 0
+    apt-cache "${options[@]}" search --names-only "^linux-image-${series//./\\.}\\..*-cloud-amd64\$" 2>/dev/null |
+        while read -r name _; do
+            apt-cache "${options[@]}" madison "$name" |
+                awk -F ' *[|] *' -v wanted="$wanted" '$2 == wanted { gsub(" ", "", $1); print $1 }'
+        done | head -n 1
+}
+
+package=$(find_same || true)
+if [[ -n $package ]]; then
+    version=$wanted
+else
+    version=$(find_version)
+fi
 if [[ -z $version ]]; then
     codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
     mkdir -p "$work/sources" "$work/lists/partial" "$work/archives/partial"
@@ -98,17 +120,20 @@ if [[ -z $version ]]; then
     # A stanza of somebody else's may have no such suite: what counts is what is found.
     apt-get "${options[@]}" update 2>"$work/errors" >&2 || true
     version=$(find_version)
+    package=$(find_same || true)
+    [[ -z $package ]] || version=$wanted
 fi
 if [[ -z $version ]]; then
     reason=$(tail -n 1 "$work/errors" 2>/dev/null || true)
     give_up "apt finds no $meta of series $series, here or in backports${reason:+: $reason}"
 fi
+[[ -z $wanted || $version == "$wanted" ]] || touch "$cache/none-$wanted"
 if [[ -e $cache/$version/complete ]]; then
     ln -sfn "$version" "$cache/current"
     exit 0
 fi
 
-package=$(apt-cache "${options[@]}" show "$meta=$version" |
+[[ -n $package ]] || package=$(apt-cache "${options[@]}" show "$meta=$version" |
     sed -En "s/^Depends: .*(linux-image-${series//./\\.}[^ ,]*).*/\1/p" | head -n 1)
 [[ -n $package ]] || give_up "$meta $version names no kernel package"
 echo "lab_guest.sh: fetching $package $version into $cache" >&2

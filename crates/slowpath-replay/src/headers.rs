@@ -12,6 +12,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 const MAGIC: u32 = 0xa1b2_3c4d;
 /// Packets begin with IP.
 const LINKTYPE_RAW: u32 = 101;
+/// Packets begin with Ethernet: so many bytes, the type of what follows last.
+const LINKTYPE_ETHERNET: u32 = 1;
+const ETHERNET: usize = 14;
+const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
 const SYN: u8 = 0x02;
 
 /// One packet at one end, without what differs between any two connections.
@@ -56,7 +60,7 @@ impl Header {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaptureError {
     /// Not such a file.
-    #[error("the capture is not pcap with nanoseconds and raw IP")]
+    #[error("the capture is not pcap with nanoseconds, and raw IP or Ethernet")]
     Format,
     /// It ends inside a packet.
     #[error("the capture is cut after packet {0}")]
@@ -66,14 +70,15 @@ pub enum CaptureError {
 /// Who connected, and to whom.
 pub type Pair = [SocketAddr; 2];
 
-/// The connections of a capture that one of the laboratory's hosts made, each with its packets in their order. A connection that has no SYN there
+/// The connections of a capture that a host made, each with its packets in their order. A connection that has no SYN there
 /// is left out, as are packets of anything else than TCP over IPv4, and those that the capture cut inside their headers.
 ///
 /// # Errors
 /// It is no such capture.
 pub fn read(capture: &[u8]) -> Result<BTreeMap<Pair, Vec<Header>>, CaptureError> {
     let word = |at: usize| Some(u32::from_le_bytes(*capture.get(at..)?.first_chunk()?));
-    if word(0) != Some(MAGIC) || word(20) != Some(LINKTYPE_RAW) {
+    let ethernet = word(20) == Some(LINKTYPE_ETHERNET);
+    if word(0) != Some(MAGIC) || !(ethernet || word(20) == Some(LINKTYPE_RAW)) {
         return Err(CaptureError::Format);
     }
     let mut found: BTreeMap<Pair, Building> = BTreeMap::new();
@@ -91,6 +96,11 @@ pub fn read(capture: &[u8]) -> Result<BTreeMap<Pair, Vec<Header>>, CaptureError>
         place += 16 + data.len();
         count += 1;
         let at = Moment(u64::from(seconds) * 1_000_000_000 + u64::from(ns));
+        let data = match data.split_at_checked(ETHERNET) {
+            _ if !ethernet => data,
+            Some((link, rest)) if link.ends_with(&ETHERTYPE_IPV4) => rest,
+            _ => continue,
+        };
         let Some(packet) = Packet::read(data) else {
             continue;
         };

@@ -66,6 +66,8 @@ pub enum Command {
     /// Networks to command: in real time, in virtual time, in a guest kernel
     #[command(subcommand)]
     Lab(Lab),
+    /// Record connections of this machine for replay, by BPF
+    Record(crate::record::Record),
     /// Recorded connections once more, on real Linux TCP, each by itself
     Replay(crate::replay::Replay),
     /// Look into a recording

@@ -12,8 +12,8 @@ use crate::manual;
 use crate::render::Paint;
 use crate::selection::Selection;
 use crate::{
-    agent, explain, lab, overhead, queues, recording, replay, report, series, sim, trace, up,
-    watch, why,
+    agent, explain, lab, overhead, queues, record, recording, replay, report, series, sim, trace,
+    up, watch, why,
 };
 use clap::Parser;
 use std::io::{Write, stdout};
@@ -46,6 +46,7 @@ fn run(command: Command) -> Result<Outcome, Failure> {
         Command::Sim(args) => run_sim(args),
         Command::Queues(args) => queues::run(&args),
         Command::Lab(args) => lab::run(args),
+        Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Recording(args) => {
             recording::run(&args, Paint::for_stdout(), &mut stdout().lock())

@@ -94,6 +94,9 @@ pub enum Failure {
         /// Why.
         reason: String,
     },
+    /// Connections cannot be recorded.
+    #[error("cannot record connections: {0}")]
+    Record(String),
     /// The laboratory cannot do it.
     #[error("{0}")]
     Lab(String),

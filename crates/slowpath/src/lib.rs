@@ -39,6 +39,7 @@ pub mod netns;
 pub mod overhead;
 pub mod progress;
 pub mod queues;
+pub mod record;
 pub mod recording;
 pub mod render;
 pub mod replay;

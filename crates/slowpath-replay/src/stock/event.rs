@@ -34,10 +34,11 @@ pub(super) enum Kind {
     Tick,
     Request,
     Settings,
+    TimeWait,
 }
 
 /// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 22] = [
+const KINDS: [Kind; 23] = [
     Kind::Open,
     Kind::Call,
     Kind::CallEnd,
@@ -60,6 +61,7 @@ const KINDS: [Kind; 22] = [
     Kind::Tick,
     Kind::Request,
     Kind::Settings,
+    Kind::TimeWait,
 ];
 
 #[derive(Clone, Debug)]

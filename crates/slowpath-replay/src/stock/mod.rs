@@ -45,7 +45,7 @@ pub struct NotEvents;
 /// What the events themselves do not say.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// Who recorded, and where.
+    /// Who recorded, and where; without ticks a second these are taken from the events.
     pub origin: Origin,
     /// The module's parameter of CUBIC.
     pub hystart: bool,
@@ -60,6 +60,21 @@ struct Pair {
     request: Request,
 }
 
+impl Pair {
+    /// An end, and what it sees of the other one.
+    fn end(&mut self, end: usize) -> Option<(&mut Side, Theirs<'_>)> {
+        let (own, other) = match (&mut self.ends, end) {
+            ([a, b], 0) => (a, b),
+            ([a, b], _) => (b, a),
+        };
+        let theirs = Theirs {
+            sent: other.as_ref().map(|side| &side.packets),
+            request: &self.request,
+        };
+        Some((own.as_mut()?, theirs))
+    }
+}
+
 /// Joins events as they come.
 #[derive(Default)]
 pub struct Joiner {
@@ -68,12 +83,26 @@ pub struct Joiner {
     sockets: HashMap<u64, (usize, usize)>,
     unplaced: u64,
     events: u64,
+    hz: Option<u32>,
 }
 
 impl std::fmt::Debug for Joiner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Joiner").finish_non_exhaustive()
     }
+}
+
+/// Ticks a second: `jiffies` begin 300 s before their lower half wraps (`INITIAL_JIFFIES`).
+fn ticks(at: u64, jiffies: u32) -> Option<u32> {
+    let apart = |hz: u32| {
+        let since = u128::from(at) * u128::from(hz) / 1_000_000_000;
+        let expected = (since as u32).wrapping_sub(300 * hz);
+        (jiffies.wrapping_sub(expected) as i32).unsigned_abs() / hz
+    };
+    let nearest = [100, 250, 300, 1000]
+        .into_iter()
+        .min_by_key(|hz| apart(*hz));
+    nearest.filter(|hz| apart(*hz) < 60)
 }
 
 fn addresses(event: &Event) -> [SocketAddr; 2] {
@@ -100,6 +129,7 @@ impl Joiner {
             let (event, rest) = Event::read(bytes).ok_or(NotEvents)?;
             bytes = rest;
             self.events += 1;
+            self.hz = self.hz.or_else(|| ticks(event.at, event.jiffies));
             if !self.place(&event) {
                 self.unplaced += 1;
             }
@@ -107,9 +137,9 @@ impl Joiner {
         Ok(())
     }
 
-    /// Connections that were seen so far.
-    pub fn connections(&self) -> usize {
-        self.pairs.len()
+    /// Whether sockets that were seen are still there.
+    pub fn is_busy(&self) -> bool {
+        !self.sockets.is_empty()
     }
 
     /// The connection with these addresses; another one with the same addresses if `used` says that this one is over.
@@ -148,19 +178,13 @@ impl Joiner {
                 self.sockets.insert(event.socket, (place, end));
                 true
             }
+            Kind::TimeWait => self.time_wait(event),
             _ => {
                 let Some((place, end)) = self.sockets.get(&event.socket).copied() else {
                     return false;
                 };
-                let Pair { ends, request, .. } = &mut self.pairs[place];
-                let (own, other) = match (ends, end) {
-                    ([a, b], 0) => (a, b),
-                    ([a, b], _) => (b, a),
-                };
-                let Some(own) = own else { return false };
-                let theirs = Theirs {
-                    sent: other.as_ref().map(|side| &side.packets),
-                    request,
+                let Some((own, theirs)) = self.pairs[place].end(end) else {
+                    return false;
                 };
                 let fits = own.take(event, theirs);
                 if event.kind == Kind::Gone {
@@ -169,6 +193,16 @@ impl Joiner {
                 fits
             }
         }
+    }
+
+    /// A packet came after the socket.
+    fn time_wait(&mut self, event: &Event) -> bool {
+        let [peer, own] = addresses(event);
+        let found = [([own, peer], 0), ([peer, own], 1)]
+            .into_iter()
+            .find_map(|(pair, end)| Some((*self.known.get(&pair)?, end)));
+        let found = found.and_then(|(place, end)| self.pairs[place].end(end));
+        found.is_some_and(|(own, theirs)| own.time_wait(event, theirs))
     }
 
     /// The connections.
@@ -186,6 +220,9 @@ impl Joiner {
         // Nobody knows whose they were: of those that have not ended.
         let untold = host.lost > told || full;
         joined.recording.origin = host.origin;
+        if joined.recording.origin.hz == 0 {
+            joined.recording.origin.hz = self.hz.unwrap_or(0);
+        }
         for pair in self.pairs {
             let (Some(addresses), [Some(mut a), Some(mut b)]) = (pair.addresses, pair.ends) else {
                 joined.halves += 1;

@@ -14,6 +14,10 @@ use crate::recording::{Decision, End, Handler, Moment, NOT_RETURNED, Outcome, Re
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
+/// `TCP_TW_ACK` of `enum tcp_tw_status`.
+const TIME_WAIT_ACK: u8 = 2;
+/// More ACKs are not sent in time wait: a minute, and one each half second (`tcp_invalid_ratelimit`).
+const MOST_AFTER: usize = 1024;
 /// `INET_ECN_CE`.
 const MARKED: u32 = 3;
 
@@ -57,6 +61,8 @@ pub(super) struct Sent {
     count: u32,
     /// Their numbers and the sequence numbers they begin with, by IP identification.
     numbers: HashMap<u16, (u32, u32)>,
+    /// Those that it sent when it had no socket any more.
+    after: Vec<(u32, u32)>,
 }
 
 impl Sent {
@@ -66,8 +72,13 @@ impl Sent {
 
     /// What no socket sends has 0 for an identification, which one of these may have as well.
     fn packet(&self, id: u16, sequence: u32) -> Option<u32> {
-        let (number, begins) = self.numbers.get(&id).copied()?;
-        (begins == sequence).then_some(number)
+        let known = self.numbers.get(&id).copied();
+        let ours = known.filter(|(_, begins)| *begins == sequence);
+        let after = self
+            .after
+            .iter()
+            .rfind(|(_, begins)| id == 0 && *begins == sequence);
+        Some(ours.or(after.copied())?.0)
     }
 }
 
@@ -207,7 +218,7 @@ impl Side {
         let zero = [0; FIELDS];
         let fields = event.fields.as_ref().unwrap_or(&zero);
         match event.kind {
-            Kind::Open | Kind::Request => {}
+            Kind::Open | Kind::Request | Kind::TimeWait => {}
             Kind::Settings => self.settings.clone_from(&event.settings),
             Kind::Call => self.call(event),
             Kind::CallEnd => {
@@ -327,6 +338,40 @@ impl Side {
                 self.finish(event, &zero);
                 self.gone = true;
             }
+        }
+        true
+    }
+
+    /// A packet came for what is left of the socket. Whether it fits.
+    pub(super) fn time_wait(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
+        if self.cut || !self.gone {
+            return false;
+        }
+        let id = event.memory as u16;
+        let number = theirs.sent.and_then(|sent| sent.packet(id, event.backlog));
+        let Some(number) = number else {
+            self.cut = true;
+            return false;
+        };
+        self.runs.push(Run {
+            at: Moment(event.at),
+            jiffies: event.jiffies,
+            handler: Handler::Packet {
+                number,
+                marked: false,
+                backlog: false,
+                merged: 1,
+                truesize: 0,
+            },
+            outcomes: Vec::new(),
+            check: 0,
+        });
+        self.states.push([0; FIELDS]);
+        if event.what == TIME_WAIT_ACK && self.packets.after.len() < MOST_AFTER {
+            self.packets
+                .after
+                .push((self.packets.count, event.received));
+            self.packets.count += 1;
         }
         true
     }

@@ -36,6 +36,7 @@ fn decision() -> impl Strategy<Value = Decision> {
         Just(Decision::DeviceMemory),
         Just(Decision::Flush),
         Just(Decision::Backlog),
+        Just(Decision::Merged),
     ]
 }
 

@@ -222,9 +222,9 @@ int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 
 static __always_inline void request(u8 what, const void *req, u16 id, u64 clock)
 {
-	tell_request(what, READ(req, sock_common___rec, skc_rcv_saddr),
-		     READ(req, sock_common___rec, skc_daddr), READ(req, sock_common___rec, skc_num),
-		     READ(req, sock_common___rec, skc_dport), id, clock);
+	struct stub it = stub(req);
+
+	tell_stub(&it, REQUEST, what, clock, id, 0, 0);
 }
 
 SEC("fentry/tcp_v4_conn_request")
@@ -234,9 +234,14 @@ int BPF_PROG(on_asked, struct sock *sk, struct sk_buff *skb)
 	const struct tcphdr *tcp = (const void *)(READ(skb, sk_buff___rec, head) +
 						  READ(skb, sk_buff___rec, transport_header));
 
-	tell_request(ASKED, READ(ip, iphdr, daddr), READ(ip, iphdr, saddr),
-		     __builtin_bswap16(READ(tcp, tcphdr, dest)), READ(tcp, tcphdr, source),
-		     __builtin_bswap16(READ(ip, iphdr, id)), 0);
+	struct stub it = {
+		.own = READ(ip, iphdr, daddr),
+		.peer = READ(ip, iphdr, saddr),
+		.own_port = __builtin_bswap16(READ(tcp, tcphdr, dest)),
+		.peer_port = READ(tcp, tcphdr, source),
+	};
+
+	tell_stub(&it, REQUEST, ASKED, 0, __builtin_bswap16(READ(ip, iphdr, id)), 0, 0);
 	return 0;
 }
 
@@ -460,6 +465,18 @@ int BPF_PROG(after_small_queue, struct sock *sk)
 
 	if (known)
 		tell_state(sk, known, RUN_END, SMALL_QUEUE, 0);
+	return 0;
+}
+
+SEC("fexit/tcp_timewait_state_process")
+int BPF_PROG(after_time_wait, struct inet_timewait_sock *tw, struct sk_buff *skb,
+	     const struct tcphdr *tcp, u32 *isn, int status)
+{
+	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
+	struct stub it = stub(tw);
+
+	tell_stub(&it, TIME_WAIT, status, 0, __builtin_bswap16(READ(network(skb), iphdr, id)),
+		  READ(cb, tcp_skb_cb, seq), READ(tw, sock_common___rec, skc_tw_snd_nxt));
 	return 0;
 }
 

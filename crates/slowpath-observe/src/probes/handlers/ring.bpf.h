@@ -31,6 +31,7 @@ enum kind {
 	TICK, /* jiffies have advanced since the last event */
 	REQUEST, /* of a connection that is to be accepted, which has no socket yet */
 	SETTINGS,
+	TIME_WAIT, /* a packet came for what is left of a socket; what says enum tcp_tw_status */
 };
 
 struct event {
@@ -198,12 +199,30 @@ enum request {
 	ANSWERED, /* a SYN-ACK was made; clock is its time */
 };
 
-static __always_inline void tell_request(u8 what, u32 own, u32 peer, u16 own_port, u16 peer_port,
-					 u16 id, u64 clock)
+/* Of what has no socket: a request, or time wait. */
+struct stub {
+	u32 own, peer;
+	u16 own_port, peer_port; /* the latter as in packets */
+};
+
+static __always_inline struct stub stub(const void *sk)
+{
+	struct stub it = {
+		.own = READ(sk, sock_common___rec, skc_rcv_saddr),
+		.peer = READ(sk, sock_common___rec, skc_daddr),
+		.own_port = READ(sk, sock_common___rec, skc_num),
+		.peer_port = READ(sk, sock_common___rec, skc_dport),
+	};
+
+	return it;
+}
+
+static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u64 clock, u16 id,
+				      u32 came, u32 next)
 {
 	struct event *e;
 
-	if (!is_chosen(own_port, __builtin_bswap16(peer_port)))
+	if (!is_chosen(it->own_port, __builtin_bswap16(it->peer_port)))
 		return;
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
@@ -214,14 +233,16 @@ static __always_inline void tell_request(u8 what, u32 own, u32 peer, u16 own_por
 	e->at = bpf_ktime_get_ns();
 	e->clock = clock;
 	e->jiffies = bpf_jiffies64();
-	e->kind = REQUEST;
+	e->kind = kind;
 	e->what = what;
 	e->end = 1;
-	e->a = own;
-	e->b = peer;
-	e->c = own_port;
-	e->d = peer_port;
+	e->a = it->own;
+	e->b = it->peer;
+	e->c = it->own_port;
+	e->d = it->peer_port;
 	e->memory = id;
+	e->backlog = came;
+	e->received = next;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
@@ -268,6 +289,9 @@ static __always_inline struct known *open(const void *sk, u8 end)
 	u64 key = (u64)sk;
 	struct known *known;
 
+	/* AF_INET: the receiving functions that are looked at are those of IPv4. */
+	if (READ(sk, sock___rec, __sk_common.skc_family) != 2)
+		return NULL;
 	bpf_map_update_elem(&ends, &key, &fresh, BPF_ANY);
 	known = find(sk);
 	if (!known) {

@@ -61,6 +61,8 @@ struct sock_common___rec {
 	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
 	__u16 skc_num;
+	unsigned short skc_family;
+	u32 skc_tw_snd_nxt;
 	volatile unsigned char skc_state;
 };
 
@@ -144,6 +146,7 @@ struct tcp_request_sock {
 };
 
 struct request_sock;
+struct inet_timewait_sock;
 struct request_sock___rec {
 	struct timer_list rsk_timer;
 };

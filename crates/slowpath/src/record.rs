@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath record`: connections of this machine as recordings that can be replayed, by BPF alone.
+//!
+//! What enters: what the recorder of `slowpath-observe` sees of the kernel. What leaves: a recording's file, whole or not at all, and a summary. A connection is recorded if
+//! it is opened while the recorder runs and both of its ends are on this machine (loopback, namespaces, containers).
+
+use crate::command::{self, Output, Running};
+use crate::events::{self, Event};
+use crate::failure::{Failure, Outcome};
+use crate::render::{bytes, plural};
+use clap::Args;
+use serde_json::json;
+use slowpath_observe::handlers::{Losses, MOST_PORTS, Recorder};
+use slowpath_replay::recording::{self, Origin};
+use slowpath_replay::stock::{Host, Joined, Joiner};
+use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// `slowpath record`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath record --port 5432                          until Ctrl-C, to slowpath.rec
+  slowpath record --for 30s --port 80 --port 443 --out web.rec
+  slowpath record --out test.rec -- ./run-the-test     while a command runs
+  slowpath replay test.rec                             then: is each as it was?
+Recorded are connections over IPv4 that are opened meanwhile and have both ends on this machine. It needs root and a kernel that lets BPF attach to its
+functions; docs/replay.md says which kernels can be replayed.")]
+pub struct Record {
+    /// The recording; what is there is replaced at the end
+    #[arg(long, value_name = "FILE", default_value = "slowpath.rec")]
+    pub out: PathBuf,
+    /// Stop after so long; unless given, at Ctrl-C or COMMAND's end
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::duration)]
+    pub duration: Option<Duration>,
+    /// Only connections to or from this port (again for more); unless given, all
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Vec<u16>,
+    /// Print what was recorded as JSON; COMMAND's output then goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// Record while this runs
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// How often events are taken out of the kernel's ring.
+const TAKING: Duration = Duration::from_millis(20);
+
+/// Sockets that are closed still talk with each other: how long that is waited for.
+const LINGER: Duration = Duration::from_secs(3);
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// The kernel does not allow it, the command does not start, or the file cannot be written.
+pub fn run(args: &Record) -> Result<Outcome, Failure> {
+    if args.port.len() > MOST_PORTS {
+        let reason = format!("at most {MOST_PORTS} ports can be recorded at once");
+        return Err(Failure::Usage(reason));
+    }
+    // Found out now and not when all is recorded.
+    let draft = Draft::new(&args.out)?;
+    let mut recorder =
+        Recorder::open(&args.port).map_err(|error| Failure::Record(error.to_string()))?;
+    let (sender, receiver) = events::with_signals()?;
+    let mut running = match args.command.is_empty() {
+        true => None,
+        false => Some(command::start(
+            &args.command,
+            Output::StandardError,
+            &sender,
+        )?),
+    };
+    if running.is_none() {
+        eprintln!("recording; Ctrl-C ends it");
+    }
+    let mut joiner = Joiner::default();
+    record(
+        args,
+        &mut recorder,
+        &mut joiner,
+        &receiver,
+        running.as_mut(),
+    )?;
+    let losses = recorder.losses();
+    let joined = joiner.finish(Host {
+        origin: origin(),
+        hystart: hystart(),
+        lost: losses.total(),
+    });
+    let size = draft.write(&joined)?;
+    summary(args, &joined, losses, size)?;
+    let status = running.and_then(|running| running.ended());
+    Ok(match status {
+        Some(status) if !status.success() => Outcome::Command(
+            status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1),
+        ),
+        _ => Outcome::Done,
+    })
+}
+
+fn record(
+    args: &Record,
+    recorder: &mut Recorder,
+    joiner: &mut Joiner,
+    receiver: &Receiver<Event>,
+    mut running: Option<&mut Running>,
+) -> Result<(), Failure> {
+    let end = args.duration.map(|duration| Instant::now() + duration);
+    let mut take = |joiner: &mut Joiner| {
+        let events = recorder.take();
+        let events = events.map_err(|error| Failure::Record(format!("{error:#}")))?;
+        let taken = joiner.take(&events);
+        taken.map_err(|error| Failure::Record(error.to_string()))
+    };
+    loop {
+        take(joiner)?;
+        match receiver.recv_timeout(TAKING) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Event::CommandEnded(status)) => {
+                if let Some(running) = &mut running {
+                    running.note_end(status);
+                }
+                break;
+            }
+            Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(_) => {}
+        }
+        if end.is_some_and(|end| end <= Instant::now()) {
+            break;
+        }
+    }
+    if let Some(running) = running {
+        running.end(receiver);
+    }
+    let until = Instant::now() + LINGER;
+    take(joiner)?;
+    while joiner.is_busy() && !args.command.is_empty() && Instant::now() < until {
+        std::thread::sleep(TAKING);
+        take(joiner)?;
+    }
+    Ok(())
+}
+
+fn origin() -> Origin {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |since| since.as_nanos() as i64);
+    Origin {
+        kernel: release.trim().to_owned(),
+        // The events say it.
+        hz: 0,
+        epoch: now - slowpath_observe::monotonic().0 as i64,
+        recorder: "bpf".to_owned(),
+    }
+}
+
+/// Whether CUBIC leaves slow start early; it does unless somebody has changed it.
+fn hystart() -> bool {
+    let value = std::fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart");
+    value.map_or(true, |value| value.trim() != "0")
+}
+
+/// The file under another name, until it is whole.
+struct Draft<'a> {
+    path: PathBuf,
+    file: std::fs::File,
+    wanted: &'a Path,
+}
+
+impl<'a> Draft<'a> {
+    fn new(wanted: &'a Path) -> Result<Self, Failure> {
+        let mut name = wanted.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}", std::process::id()));
+        let path = wanted.with_file_name(name);
+        let file = std::fs::File::create(&path).map_err(|error| unwritable(wanted, &error))?;
+        Ok(Draft { path, file, wanted })
+    }
+
+    fn write(mut self, joined: &Joined) -> Result<usize, Failure> {
+        let bytes = recording::encode(&joined.recording);
+        let bytes = bytes.map_err(|error| unwritable(self.wanted, &error))?;
+        let written = self.file.write_all(&bytes);
+        written
+            .and_then(|()| std::fs::rename(&self.path, self.wanted))
+            .map_err(|error| unwritable(self.wanted, &error))?;
+        Ok(bytes.len())
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        // Gone if it has its name.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Write(format!(
+        "cannot write the recording {}: {error}",
+        path.display()
+    ))
+}
+
+fn summary(args: &Record, joined: &Joined, losses: Losses, size: usize) -> Result<(), Failure> {
+    let connections = &joined.recording.connections;
+    let whole = connections.iter().filter(|it| it.replayable().is_ok());
+    let whole = whole.count() as u64;
+    let events: usize = connections
+        .iter()
+        .flat_map(|it| &it.ends)
+        .map(|end| end.runs.len())
+        .sum();
+    let out = &mut stdout().lock();
+    if args.json {
+        let value = json!({
+            "file": args.out,
+            "bytes": size,
+            "connections": connections.len(),
+            "replayable": whole,
+            "runs": events,
+            "one_end_only": joined.halves,
+            "lost_events": losses.ring,
+            "missed_programs": losses.missed,
+            "unplaced_events": joined.unplaced,
+        });
+        writeln!(out, "{value}")?;
+        return Ok(());
+    }
+    let all = connections.len() as u64;
+    writeln!(
+        out,
+        "{}: {} in {}, {} of handlers",
+        args.out.display(),
+        plural(all, "connection"),
+        bytes(size as u64),
+        plural(events as u64, "run"),
+    )?;
+    for connection in connections {
+        if let Err(reason) = connection.replayable() {
+            let [from, to] = connection.addresses;
+            writeln!(out, "{from} to {to}: {reason}")?;
+        }
+    }
+    if joined.halves > 0 {
+        let halves = plural(joined.halves, "connection");
+        writeln!(
+            out,
+            "left out: {halves} with one end elsewhere, or open before the recorder"
+        )?;
+    }
+    if losses.total() > 0 {
+        let lost = plural(losses.total(), "event");
+        writeln!(out, "lost: {lost}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Connections of a stock kernel, recorded by BPF alone and captured at both ends: the runtime of crates/slowpath/tests/record_guest.rs, inside
+# `slowpath lab guest`. Two namespaces, delay and loss between them; each 0.2 s a transfer and a dialogue are begun, the later the larger.
+#
+#   stock.sh DELAY LOSS CONGESTION PAIRS
+#
+# It needs slowpath, tcpdump and a program `workload` (serve ADDRESS CONNECTIONS, send ADDRESS BYTES CHUNK, ask ADDRESS TIMES REQUEST ANSWER). It leaves run.rec,
+# client.pcap, server.pcap and summary.json in /out.
+set -eu
+delay=$1 loss=$2 congestion=$3 pairs=$4
+ip netns add client
+ip netns add server
+ip link add here netns client type veth peer name there netns server
+end() {
+    # The capture is on a VLAN above the queue: it sees packets as they are sent, also those that netem drops.
+    ip -n "$1" link set "$2" up
+    ip -n "$1" link add link "$2" name "$2.2" type vlan id 2
+    ip -n "$1" addr add "$3/24" dev "$2.2"
+    ip -n "$1" link set "$2.2" up
+    tc -n "$1" qdisc add dev "$2" root netem delay "$delay" loss "$loss" limit 10000
+    # What one connection learns is not to be in the next one's way: its recording does not have it.
+    ip netns exec "$1" sh -c "cd /proc/sys/net/ipv4; echo 1 >tcp_no_metrics_save; echo $congestion >tcp_congestion_control"
+}
+end client here 10.0.0.1
+end server there 10.0.0.2
+ip netns exec client tcpdump -i here.2 -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/client.pcap tcp 2>/tmp/client &
+ip netns exec server tcpdump -i there.2 -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/server.pcap tcp 2>/tmp/server &
+for name in client server; do
+    until grep -q listening /tmp/$name; do sleep 0.05; done
+done
+cat >/tmp/connections <<'END'
+set -eu
+ip netns exec server workload serve 10.0.0.2:5001 $((2 * $1)) >/tmp/ready &
+until grep -q ready /tmp/ready; do sleep 0.05; done
+i=0
+while [ $i -lt "$1" ]; do
+    ip netns exec client workload send 10.0.0.2:5001 $((20000 + i * 60000)) 65536 >/dev/null &
+    ip netns exec client workload ask 10.0.0.2:5001 $((i + 5)) $((100 + i * 300)) $((100000 / (i + 1))) >/dev/null &
+    i=$((i + 1))
+    sleep 0.2
+done
+wait
+END
+slowpath record --out /out/run.rec --port 5001 --json -- sh /tmp/connections "$pairs" >/out/summary.json
+# Let the captures have their last packets.
+sleep 0.5
