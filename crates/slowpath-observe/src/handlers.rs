@@ -20,9 +20,11 @@ pub const MOST_PORTS: usize = 16;
 const SECOND: &str = "_again";
 
 /// CUBIC may be a module that is not loaded; then nobody uses it.
-const OPTIONAL: [(&str, &str); 2] = [
+const OPTIONAL: [(&str, &str); 4] = [
     ("before_cubic", "cubictcp_cong_avoid"),
+    ("before_cubic_again", "cubictcp_cong_avoid"),
     ("after_cubic", "cubictcp_cong_avoid"),
+    ("after_cubic_again", "cubictcp_cong_avoid"),
 ];
 
 /// Why there is no recorder.

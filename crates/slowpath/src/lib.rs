@@ -11,7 +11,7 @@
 //! [`events`]; [`watch`], [`why`], [`report`], [`series`] and [`overhead`] are the views,
 //! over [`tally`] (verdicts added up), [`evidence`] and [`advice`] (their words),
 //! [`render`] and [`json`] (their forms); [`sim`] runs a scenario in the
-//! simulator, [`lab`] in networks of real kernels; [`recording`] shows what a recording holds.
+//! simulator, [`lab`] in networks of real kernels; [`record`] makes recordings and [`recording`] shows what one holds.
 //!
 //! What is promised: this crate measures nothing and judges nothing; what was not measured
 //! is said and never printed as zero; nothing here panics on input; a filter selects what

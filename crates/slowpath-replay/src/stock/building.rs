@@ -5,7 +5,7 @@ use super::event::Event;
 use crate::recording::{Decision, Outcome, Reader, Run};
 
 /// A run takes no longer than that.
-pub(super) const MOST_TICKS: u32 = 16;
+const MOST_TICKS: u32 = 16;
 
 pub(super) struct Building {
     pub(super) run: Run,
@@ -57,6 +57,8 @@ impl Building {
     pub(super) fn ended(mut self, event: &Event) -> Run {
         self.note(Reader::Received, 0, event.received);
         self.note(Reader::WindowChanged, 0, event.window_changed);
+        self.note(Reader::Cubic, 0, event.cubic);
+        self.note(Reader::DelayedAck, 0, event.delayed_ack);
         let ticked = |it: &Outcome| it.decision == Decision::Ticks;
         if self.run.outcomes.iter().any(ticked) || self.noted.iter().any(|it| it.value > 0) {
             self.run.outcomes.append(&mut self.noted);

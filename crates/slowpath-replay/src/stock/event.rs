@@ -4,7 +4,7 @@
 /// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
 pub(super) const FIELDS: usize = 40;
 
-const HEAD: usize = 80;
+const HEAD: usize = 88;
 /// `struct settings` there, behind the event.
 const SETTINGS: usize = 68;
 /// `segs_in` among the fields.
@@ -31,14 +31,13 @@ pub(super) enum Kind {
     Drained,
     Gone,
     Busy,
-    Tick,
     Request,
     Settings,
     TimeWait,
 }
 
 /// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 23] = [
+const KINDS: [Kind; 22] = [
     Kind::Open,
     Kind::Call,
     Kind::CallEnd,
@@ -58,7 +57,6 @@ const KINDS: [Kind; 23] = [
     Kind::Drained,
     Kind::Gone,
     Kind::Busy,
-    Kind::Tick,
     Kind::Request,
     Kind::Settings,
     Kind::TimeWait,
@@ -84,6 +82,8 @@ pub(super) struct Event {
     pub received: u32,
     pub data_sent: u32,
     pub window_changed: u32,
+    pub cubic: u32,
+    pub delayed_ack: u32,
     pub lost: u32,
     pub fields: Option<[u32; FIELDS]>,
     /// Of [`Kind::Settings`].
@@ -150,7 +150,9 @@ impl Event {
             received: word(60)?,
             data_sent: word(64)?,
             window_changed: word(68)?,
-            lost: word(72)?,
+            cubic: word(72)?,
+            delayed_ack: word(76)?,
+            lost: word(80)?,
             fields,
             settings: settings.flatten(),
         };

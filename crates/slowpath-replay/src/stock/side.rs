@@ -6,7 +6,7 @@
 //!    lock away, what was queued then tells where.
 //! 3. A timer that found the socket in use only leaves a note for whoever gives the lock away: it stands before that one's packets.
 
-use super::building::{Building, MOST_TICKS};
+use super::building::Building;
 use super::check::{check, mix};
 use super::event::{Event, FIELDS, Found, Kind};
 use super::request::Request;
@@ -29,11 +29,6 @@ mod call {
     pub const RECEIVE: u8 = 5;
     pub const SHUTDOWN: u8 = 7;
     pub const CLOSE: u8 = 8;
-}
-
-/// `enum reader` of the probe.
-mod reader {
-    pub const CUBIC: u8 = 0;
 }
 
 const TIMERS: [Timer; 5] = [
@@ -290,6 +285,7 @@ impl Side {
                     .insert(event.d as u16, (number, event.a));
                 self.packets.count += 1;
                 if let Some(current) = &mut self.current {
+                    current.tick(event.jiffies);
                     current.sending = true;
                 }
             }
@@ -309,6 +305,7 @@ impl Side {
             Kind::Queued => {
                 self.backlog.push_back(event.d as u16);
                 if let Some(current) = &mut self.current {
+                    current.tick(event.jiffies);
                     current.backlog(event.backlog.wrapping_add(event.c));
                 }
             }
@@ -317,22 +314,6 @@ impl Side {
                     return false;
                 };
                 current.outcome(Decision::HostQueue, current.sent, 1);
-            }
-            Kind::Tick => {
-                let Some(current) = &mut self.current else {
-                    return false;
-                };
-                let reader = match event.what {
-                    reader::CUBIC => Reader::Cubic,
-                    _ => Reader::DelayedAck,
-                };
-                let ticks = current.ticks;
-                // What CUBIC noted after the tick, or where it came before all of it.
-                let noted = if event.a == 0 { event.jiffies } else { event.a };
-                if noted.wrapping_sub(current.run.jiffies).wrapping_sub(ticks) <= MOST_TICKS {
-                    current.note(reader, 0, noted);
-                }
-                current.tick(event.jiffies);
             }
             Kind::Gone => {
                 self.finish(event, &zero);

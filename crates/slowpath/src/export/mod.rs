@@ -5,7 +5,7 @@
 //! standard output. Records pass through; of a bounded number of connections at a time a few
 //! words are kept in memory, to put addresses and owner beside intervals, and to give only
 //! the latest summary. Where there are more connections, the log is read once for each part
-//! of them ([`parts`]).
+//! of them (`parts`).
 
 mod hide;
 mod live;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath queues`: the queues of switches, from the packets of hosts.
 //!
-//! What enters: captures of hosts ([`read`]) and a scenario file, of which the network is
+//! What enters: captures of hosts (`read`) and a scenario file, of which the network is
 //! taken. What leaves: what every queue held, who filled it, where lost packets were dropped,
 //! and what that says ([`findings`](slowpath_replay::queues::findings)); as text or JSON
-//! ([`report`]), as tables, as a page with plots ([`picture`]).
+//! (`report`), as tables, as a page with plots (`picture`).
 //! What is promised: what is not known is counted and said; the same captures give the same
 //! bytes; captures that make no sense are an error or counted, never a panic.
 

@@ -377,43 +377,34 @@ int BPF_PROG(after_probe, struct sock *sk)
 	return 0;
 }
 
-/* Who reads jiffies late in a run. */
+/* Who reads jiffies late in a run, and leaves nothing or not always. */
 
-enum reader {
-	CUBIC,
-	DELAYED_ACK,
-};
+BOTH("fentry/tcp_send_delayed_ack", before_delayed_ack, sk, known->delayed_ack = bpf_jiffies64(),
+     struct sock *sk)
+BOTH("fentry/cubictcp_cong_avoid", before_cubic, sk, known->cubic = bpf_jiffies64(),
+     struct sock *sk)
 
-SEC("fentry/tcp_send_delayed_ack")
-int BPF_PROG(before_delayed_ack, struct sock *sk)
+/* A tick came after its beginning: it is sent at once the sooner the later it is, so that now will do. */
+static __always_inline void delayed_ack(const void *sk, struct known *known)
 {
-	struct known *known = find(sk);
-
-	if (known)
-		tick(sk, known, DELAYED_ACK, 0);
-	return 0;
+	if (!READ(sk, inet_connection_sock___rec, icsk_ack.pending))
+		known->delayed_ack = bpf_jiffies64();
 }
 
-SEC("fentry/cubictcp_cong_avoid")
-int BPF_PROG(before_cubic, struct sock *sk)
-{
-	struct known *known = find(sk);
+BOTH("fexit/tcp_send_delayed_ack", after_delayed_ack, sk, delayed_ack(sk, known), struct sock *sk)
 
-	if (known)
-		tick(sk, known, CUBIC, 0);
-	return 0;
+/* A tick came between its beginning and what it noted itself. */
+static __always_inline void cubic(const void *sk, struct known *known)
+{
+	const struct bictcp *bic =
+		(const void *)((const char *)sk + OFFSET(inet_connection_sock___rec, icsk_ca_priv));
+	u32 noted = READ(bic, bictcp, last_time);
+
+	if ((s32)(noted - known->cubic) > 0)
+		known->cubic = noted;
 }
 
-SEC("fexit/cubictcp_cong_avoid")
-int BPF_PROG(after_cubic, struct sock *sk)
-{
-	struct known *known = find(sk);
-	const struct bictcp *bic = (const void *)((const char *)sk + OFFSET(inet_connection_sock___rec, icsk_ca_priv));
-
-	if (known)
-		tick(sk, known, CUBIC, READ(bic, bictcp, last_time));
-	return 0;
-}
+BOTH("fexit/cubictcp_cong_avoid", after_cubic, sk, cubic(sk, known), struct sock *sk)
 
 /* Timers and what was put off. */
 

@@ -28,7 +28,6 @@ enum kind {
 	DRAINED,
 	GONE,
 	BUSY,
-	TICK, /* jiffies have advanced since the last event */
 	REQUEST, /* of a connection that is to be accepted, which has no socket yet */
 	SETTINGS,
 	TIME_WAIT, /* a packet came for what is left of a socket; what says enum tcp_tw_status */
@@ -51,6 +50,8 @@ struct event {
 	u32 received;  /* when data came last */
 	u32 data_sent; /* when it was sent last */
 	u32 window_changed;
+	u32 cubic; /* noted by ourselves: when its window was looked at last */
+	u32 delayed_ack;
 	u32 lost; /* events of this socket before this one */
 	u32 reserved;
 };
@@ -71,7 +72,8 @@ struct settings {
 struct known {
 	u64 clock;
 	u32 lost;
-	u32 jiffies; /* of the last event */
+	u32 cubic;
+	u32 delayed_ack;
 	u32 handled; /* by the first of two programs, see TWICE */
 	u8 end;
 	u8 callback;
@@ -134,7 +136,7 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 	e->at = bpf_ktime_get_ns();
 	e->sk = (u64)sk;
 	e->clock = known->clock;
-	e->jiffies = known->jiffies = bpf_jiffies64();
+	e->jiffies = bpf_jiffies64();
 	e->task = bpf_get_current_pid_tgid();
 	e->kind = kind;
 	e->what = what;
@@ -149,6 +151,8 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 	e->received = READ(sk, inet_connection_sock___rec, icsk_ack.lrcvtime);
 	e->data_sent = READ(sk, tcp_sock___rec, lsndtime);
 	e->window_changed = READ(sk, tcp_sock___rec, snd_cwnd_stamp);
+	e->cubic = known->cubic;
+	e->delayed_ack = known->delayed_ack;
 	e->lost = known->lost;
 	e->reserved = 0;
 }
@@ -244,13 +248,6 @@ static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u
 	e->backlog = came;
 	e->received = next;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-}
-
-/* Who reads jiffies next finds others than at the last event. */
-static __always_inline void tick(const void *sk, struct known *known, u8 reader, u32 noted)
-{
-	if ((u32)bpf_jiffies64() != known->jiffies)
-		tell(sk, known, TICK, reader, noted, 0, 0, 0);
 }
 
 static __always_inline void tell_settings(const void *sk, struct known *known)
@@ -359,6 +356,25 @@ static __always_inline struct known *find_again(const void *sk, enum twice what)
 	int BPF_PROG(name##_again, ##parameters)                     \
 	{                                                            \
 		struct known *known = find_again(sk, what);          \
+		if (known)                                           \
+			action;                                      \
+		return 0;                                            \
+	}
+
+/* The same for what does no harm twice: where one of them is left out the other one is not. */
+#define BOTH(section, name, sk, action, parameters...)               \
+	SEC(section)                                                 \
+	int BPF_PROG(name, ##parameters)                             \
+	{                                                            \
+		struct known *known = find(sk);                      \
+		if (known)                                           \
+			action;                                      \
+		return 0;                                            \
+	}                                                            \
+	SEC(section)                                                 \
+	int BPF_PROG(name##_again, ##parameters)                     \
+	{                                                            \
+		struct known *known = find(sk);                      \
 		if (known)                                           \
 			action;                                      \
 		return 0;                                            \
