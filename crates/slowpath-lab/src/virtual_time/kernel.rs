@@ -46,6 +46,12 @@ fn cache() -> PathBuf {
         .join("slowpath/lab")
 }
 
+/// The version in a release as `uname -r` says it: 6.12.117 of 6.12.117+deb12-cloud-amd64.
+pub fn version(release: &str) -> &str {
+    let end = release.find(|c: char| !c.is_ascii_digit() && c != '.');
+    &release[..end.unwrap_or(release.len())]
+}
+
 impl Kernel {
     /// The kernel made from that source with that tick: the one that the environment names,
     /// or the one that `make lab-kernel` left.
@@ -58,6 +64,15 @@ impl Kernel {
             None => cache().join(format!("linux-{source}-hz{hz}-v{VERSION}")),
         };
         Self::at(&path, source, hz)
+    }
+
+    /// The version of Linux that it is built from, as it says itself. `None`: it does not run.
+    pub fn version(&self) -> Option<String> {
+        let output = std::process::Command::new(&self.path)
+            .arg("--version")
+            .output();
+        let said = String::from_utf8(output.ok()?.stdout).ok()?;
+        Some(version(said.trim()).to_owned())
     }
 
     fn at(path: &Path, source: &str, hz: u32) -> Result<Self, MissingKernel> {
@@ -82,6 +97,18 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_release_begins_with_its_version() {
+        for (release, wanted) in [
+            ("6.12.117+deb12-cloud-amd64", "6.12.117"),
+            ("6.12.117-slowpath", "6.12.117"),
+            ("6.18.5", "6.18.5"),
+            ("", ""),
+        ] {
+            assert_eq!(version(release), wanted);
+        }
+    }
 
     #[test]
     fn a_missing_kernel_says_how_to_get_it() {

@@ -37,7 +37,7 @@ mod wire;
 pub use error::{Refusal, RunError};
 pub use explained::{ExplainError, Explained, explain};
 pub use forward::forward;
-pub use kernel::{HZ, Kernel, MissingKernel, SOURCE};
+pub use kernel::{HZ, Kernel, MissingKernel, SOURCE, version};
 pub use machine::Progress;
 pub use outcome::{Event, EventKind, Run, Series};
 pub use plan::{Options, PacketPath};

@@ -115,6 +115,7 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
     let probed = probed(args)?;
     let kernel = Kernel::find(virtual_time::SOURCE, recording.origin.hz)
         .map_err(|error| Failure::Lab(error.to_string()))?;
+    compare_versions(args, &kernel, &recording);
     let begun = Instant::now();
     let working = outputs::Working::new()?;
     if (args.functions.is_some() || args.gdb.is_some()) && chosen.len() != 1 {
@@ -154,6 +155,20 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         tell(&chosen, &batches, &differing, &recording, begun, out)?;
     }
     Ok(Outcome::of(args.exit_code, !differing.is_empty()))
+}
+
+/// Another version of Linux may do something else: say so, before a replay does.
+fn compare_versions(args: &Replay, kernel: &Kernel, recording: &Recording) {
+    let origin = &recording.origin;
+    if origin.recorder != "bpf" || args.quiet {
+        return;
+    }
+    let recorded = virtual_time::version(&origin.kernel);
+    if let Some(here) = kernel.version().filter(|here| here != recorded) {
+        eprintln!(
+            "recorded on Linux {recorded}, replayed on {here}: a replay may differ where these do"
+        );
+    }
 }
 
 pub(crate) fn read(file: &Path) -> Result<Recording, Failure> {
