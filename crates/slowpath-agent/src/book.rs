@@ -51,6 +51,8 @@ pub(crate) struct Book {
     pub(crate) attention: Option<Attention>,
     /// Until when the connection that comes next had not changed, where the eyes know.
     unchanged: Option<MonoNanos>,
+    /// The namespace of the next snapshot's connection, 0 if that is not known.
+    namespace: u64,
     owners_wanted: bool,
     pub(crate) owners: Owners,
     /// Who asks for the peers behind address translation.
@@ -70,6 +72,10 @@ impl Sink for Book {
 
     fn unchanged_until(&mut self, at: MonoNanos) {
         self.unchanged = Some(at);
+    }
+
+    fn namespace(&mut self, cookie: u64) {
+        self.namespace = cookie;
     }
 
     fn see(&mut self, snapshot: &Snapshot) {
@@ -104,6 +110,7 @@ impl Book {
             suspects: Vec::new(),
             attention: None,
             unchanged: None,
+            namespace: 0,
             owners_wanted: false,
             owners,
             peers: Peers::default(),
@@ -169,7 +176,7 @@ impl Book {
         } else {
             snapshot.clone()
         };
-        self.baselines.learn(snapshot);
+        self.baselines.learn(self.namespace, snapshot);
         self.owners_wanted = true;
         let owner = self.owners.claimed(snapshot);
         if let Some(accounts) = &mut self.accounts {
@@ -213,7 +220,7 @@ impl Book {
             }
             let lower = |s: &Snapshot| s.stats.rtt_sums.and_then(|r| r.lifetime_min);
             if lower(snapshot) != lower(&connection.snapshot) {
-                self.baselines.learn(snapshot);
+                self.baselines.learn(self.namespace, snapshot);
             }
             self.judge(slot, snapshot);
         }
@@ -227,7 +234,7 @@ impl Book {
         let baseline = if lone(snapshot) == lone(&connection.snapshot) {
             None
         } else {
-            self.baselines.of(snapshot)
+            self.baselines.of(self.namespace, snapshot)
         };
         connection.poll = self.poll;
         if snapshot.at <= connection.snapshot.at {

@@ -94,6 +94,13 @@ pub trait Sink {
         let _ = at;
     }
 
+    /// The network namespace of the connection whose snapshot comes next, by a number that no
+    /// other gets while the machine runs; inode numbers are given again. 0 where the kernel has none
+    /// (before 5.12), and not said by tiers that do not know it.
+    fn namespace(&mut self, cookie: u64) {
+        let _ = cookie;
+    }
+
     /// One snapshot.
     fn see(&mut self, snapshot: &Snapshot);
 }

@@ -138,6 +138,7 @@ pub(crate) struct Record {
     pub recovery_ns: u64,
     pub loss_ns: u64,
     pub rto_wait_us: u64,
+    pub netns_cookie: u64,
     pub caller: Caller,
     pub sends: Calls,
     pub receives: Calls,

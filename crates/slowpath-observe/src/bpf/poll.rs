@@ -192,6 +192,7 @@ impl BpfTier {
             if let Some(snapshot) = record.snapshot(&self.context) {
                 report.closed += 1;
                 sink.unchanged_until(MonoNanos(record.since_ns));
+                sink.namespace(record.netns_cookie);
                 sink.see(&snapshot);
             }
         }
@@ -321,6 +322,7 @@ impl BpfTier {
             }
             if let Some(snapshot) = record.snapshot(&self.context) {
                 sink.unchanged_until(MonoNanos(record.since_ns));
+                sink.namespace(record.netns_cookie);
                 sink.see(&snapshot);
             }
         }

@@ -156,6 +156,7 @@ struct record {
 	u64 recovery_ns;
 	u64 loss_ns;
 	u64 rto_wait_us;
+	u64 netns_cookie; /* no later namespace gets it again, as it may get netns */
 	struct caller caller;
 	struct calls sends;
 	struct calls receives;
@@ -554,6 +555,7 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 
 	__builtin_memcpy(&r->caller, &c->caller, sizeof(r->caller));
 	r->netns = sk->__sk_common.skc_net.net->ns.inum;
+	r->netns_cookie = net_cookie_of(sk->__sk_common.skc_net.net);
 	r->segs_out = tp->segs_out;
 	r->segs_in = tp->segs_in;
 	r->data_segs_out = tp->data_segs_out;

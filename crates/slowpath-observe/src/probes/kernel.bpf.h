@@ -87,6 +87,7 @@ struct ns_common {
 
 struct net {
 	struct ns_common ns;
+	u64 net_cookie; /* since 5.12 */
 };
 
 typedef struct {
@@ -343,6 +344,12 @@ static __always_inline struct tcp_sock *tcp_socket(struct sock *sk)
 	if (bpf_rdonly_cast)
 		return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
 	return bpf_skc_to_tcp_sock(sk);
+}
+
+/* A number that no other network namespace gets while the machine runs; 0 before Linux 5.12. */
+static __always_inline u64 net_cookie_of(struct net *net)
+{
+	return bpf_core_field_exists(net->net_cookie) ? net->net_cookie : 0;
 }
 
 #endif

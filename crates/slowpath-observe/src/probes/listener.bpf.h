@@ -29,7 +29,6 @@ struct netns_ipv4___listen {
 };
 
 struct net___listen {
-	u64 net_cookie;
 	struct netns_core core;
 	struct netns_ipv4___listen ipv4;
 };

@@ -82,7 +82,7 @@ static __always_inline void fill_listener(struct listener_record *r, struct sock
 	r->cookie = l->cookie;
 	r->at_ns = bpf_ktime_get_ns();
 	r->netns = net->ns.inum;
-	r->netns_cookie = bpf_core_field_exists(lnet->net_cookie) ? lnet->net_cookie : 0;
+	r->netns_cookie = net_cookie_of(net);
 	r->pid = l->pid;
 	r->base_drops = l->base_drops;
 	r->drops = lsk->sk_drops.counter;
