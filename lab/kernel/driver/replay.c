@@ -603,6 +603,9 @@ int lab_replay(void)
 		error = lab_open(&probes, "probes.bin", SZ_256K);
 	if (!error)
 		error = lab_make_connections();
+	/* In the first second ktime_get_seconds() is 0: no timestamp has come yet (ts_recent_stamp). */
+	if (!error && lab.following)
+		schedule_timeout_uninterruptible(2 * HZ);
 	for (connection = 0; connection < lab.plan.connections && !error; connection++)
 		replay_one(connection);
 	lab_close(&replayed);
