@@ -13,7 +13,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-emulator lab-kernel lab-guest judge-simulator check-trace check-sim check-butterfly check-queues check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-sim check-butterfly check-queues check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ bench-sim: ## packet-hops a second beside ns-3; the last line is JSON
 
 bench-lab: lab-kernel ## packets a second of real TCP in virtual time; the last line is JSON
 	@$(CARGO) run --release --locked -p slowpath-lab --example bench-lab
+
+bench-record: lab-kernel ## what recordings take, beside compressed captures, and what the recorder costs (root, 10 min); the last line is JSON
+	@tools/need.sh --try demo
+	@$(CARGO) run --release --locked -p slowpath-lab --example bench-record
 
 bench-emulator: ## what the emulator adds to a path of 200 Mbit/s and 20 ms (as root); the last line is JSON
 	@tools/need.sh rust build

@@ -3,7 +3,8 @@
 //! is the same. The captures of the runtime are used for the comparison and for nothing else.
 
 use slowpath_lab::virtual_time::{
-    FIRST_PORT, HZ, Kernel, Options, ReplayOptions, Replayed, Run, SOURCE, replay, run,
+    FIRST_PORT, HZ, Kernel, LightOptions, Options, ReplayOptions, Replayed, Run, SOURCE, lighten,
+    replay, run,
 };
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_replay::headers::{self, Comparison};
@@ -204,7 +205,7 @@ fn altered(run: &recording::Run) -> Vec<recording::Run> {
     };
     with(&|run| run.at.0 += 1);
     with(&|run| run.jiffies = run.jiffies.wrapping_add(1));
-    with(&|run| run.check ^= 1);
+    with(&|run| run.check = run.check.map(|check| check ^ 1));
     with(&|run| {
         run.outcomes.pop();
     });
@@ -240,31 +241,27 @@ fn altered(run: &recording::Run) -> Vec<recording::Run> {
     all
 }
 
-#[test]
-fn one_run_less_or_other_and_the_replay_says_so() {
-    let Some(kernel) = kernel("one_run_less_or_other_and_the_replay_says_so") else {
-        return;
+/// A short one in which much happened.
+fn eventful(recording: &Recording) -> &recording::Connection {
+    let is_timeout = |run: &recording::Run| {
+        matches!(
+            run.handler,
+            Handler::Timer {
+                timer: Timer::Write,
+                ..
+            }
+        )
     };
-    let recorded = record(&kernel, None);
-    // A short one in which much happened.
-    let timers = |connection: &recording::Connection| {
-        connection.ends[0].runs.len() >= 50
-            && connection.ends[0].runs.iter().any(|run| {
-                matches!(
-                    run.handler,
-                    Handler::Timer {
-                        timer: Timer::Write,
-                        ..
-                    }
-                )
-            })
-    };
-    let connections = &recorded.recording.connections;
-    let whole = connections
-        .iter()
-        .filter(|connection| timers(connection))
-        .min_by_key(|connection| connection.ends[0].runs.len())
-        .expect("one with a timeout");
+    let some = recording.connections.iter().filter(|connection| {
+        let runs = &connection.ends[0].runs;
+        runs.len() >= 50 && runs.iter().any(is_timeout)
+    });
+    some.min_by_key(|connection| connection.ends[0].runs.len())
+        .expect("one with a timeout")
+}
+
+/// With one run less, two exchanged, or one changed.
+fn variants(whole: &recording::Connection) -> Vec<(String, recording::Connection)> {
     let mut variants = Vec::new();
     for side in 0..2 {
         for place in 0..whole.ends[side].runs.len() {
@@ -286,14 +283,105 @@ fn one_run_less_or_other_and_the_replay_says_so() {
         }
     }
     assert!(variants.len() > 200, "{}", variants.len());
-    let recording = Recording {
+    variants
+}
+
+fn with(recorded: &Recorded, connections: Vec<recording::Connection>) -> Recording {
+    Recording {
         origin: recorded.recording.origin.clone(),
-        connections: std::iter::once(whole.clone())
-            .chain(variants.iter().map(|(_, connection)| connection.clone()))
-            .collect(),
+        connections,
+    }
+}
+
+#[test]
+fn one_run_less_or_other_and_the_replay_says_so() {
+    let Some(kernel) = kernel("one_run_less_or_other_and_the_replay_says_so") else {
+        return;
     };
+    let recorded = record(&kernel, None);
+    let whole = eventful(&recorded.recording);
+    let variants = variants(whole);
+    let all = std::iter::once(whole).chain(variants.iter().map(|(_, connection)| connection));
+    let recording = with(&recorded, all.cloned().collect());
     let folder = tempfile::tempdir().expect("a folder");
     let again = replayed(&kernel, &recording, folder.path());
+    assert_eq!(again.results[0].difference, None, "unchanged");
+    for ((what, _), result) in variants.iter().zip(&again.results[1..]) {
+        assert!(result.difference.is_some(), "{what}: nothing was noticed");
+    }
+}
+
+/// A recording whose times are only near the true ones: the same headers at both ends of every connection, times within the bound; from the file, on another kernel. And one
+/// event less or other is noticed there too.
+#[test]
+fn near_times_are_replayed_exactly() {
+    let Some(kernel) = kernel("near_times_are_replayed_exactly") else {
+        return;
+    };
+    let recorded = record(&kernel, None);
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = LightOptions::default();
+    let light = lighten(
+        &kernel,
+        &recorded.recording,
+        &options,
+        folder.path(),
+        &mut |_| {},
+    );
+    let light = light.expect("replays");
+    assert_eq!(light.untouched, Vec::<usize>::new());
+    let count = recorded.recording.connections.len();
+    let near = light.within.iter().filter(|(bound, _)| *bound > 0);
+    assert!(
+        near.map(|(_, count)| count).sum::<usize>() * 20 > count * 19,
+        "{:?}",
+        light.within
+    );
+    let file = recording::encode(&light.recording).expect("a file");
+    let exact = recording::encode(&recorded.recording).expect("a file");
+    assert!(
+        2 * file.len() < exact.len(),
+        "{} of {}",
+        file.len(),
+        exact.len()
+    );
+    let read = recording::decode(&file).expect("what was written");
+    assert_eq!(read.validate(), Ok(()));
+    for (near, truth) in read.connections.iter().zip(&recorded.recording.connections) {
+        for (near, truth) in near.ends.iter().zip(&truth.ends) {
+            assert!(near.within <= options.within);
+            for (near_run, truth) in near.runs.iter().zip(&truth.runs) {
+                assert!(near_run.at.0.abs_diff(truth.at.0) <= near.within.into());
+            }
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let again = replayed(&kernel, &read, folder.path());
+    let mut timestamps = 0;
+    for (place, result) in again.results.iter().enumerate() {
+        assert_eq!(result.difference, None, "connection {place}");
+    }
+    for (place, ends) in compare(&recorded, &again).iter().enumerate() {
+        for end in ends {
+            assert!(
+                end.is_exact() && end.packets > 0,
+                "connection {place}: {end:?}"
+            );
+            // Counted from the first, which may be off as well.
+            assert!(end.most_apart <= 2 * u64::from(options.within), "{end:?}");
+            timestamps += end.timestamps;
+        }
+    }
+    println!("{} bytes; {timestamps} timestamps are other", file.len());
+    let whole = eventful(&read);
+    let variants = variants(whole);
+    let all = std::iter::once(whole).chain(variants.iter().map(|(_, connection)| connection));
+    let changed = with(&recorded, all.cloned().collect());
+    // As files hold them: of checks each 64th.
+    let changed = recording::encode(&changed).expect("a file");
+    let changed = recording::decode(&changed).expect("what was written");
+    let folder = tempfile::tempdir().expect("a folder");
+    let again = replayed(&kernel, &changed, folder.path());
     assert_eq!(again.results[0].difference, None, "unchanged");
     for ((what, _), result) in variants.iter().zip(&again.results[1..]) {
         assert!(result.difference.is_some(), "{what}: nothing was noticed");

@@ -151,6 +151,13 @@ impl Recorder {
         Ok(std::mem::take(&mut self.taken.borrow_mut()))
     }
 
+    /// What its programs took so far, if somebody has the kernel measure that ([`crate::bpf::enable_statistics`]).
+    pub fn run_time(&self) -> std::time::Duration {
+        let programs = self.object.progs();
+        let nanos = programs.filter_map(|program| Some(program_info(&program)?.run_time_ns));
+        std::time::Duration::from_nanos(nanos.sum())
+    }
+
     /// What was not recorded, so far.
     pub fn losses(&self) -> Losses {
         let all: Vec<_> = self.object.progs().collect();

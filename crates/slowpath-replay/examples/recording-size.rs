@@ -174,7 +174,7 @@ fn end(own: &Stream, other: &Stream, mode: Mode) -> End {
             jiffies: (4_000 + at * HZ / 1_000_000_000) as u32,
             handler,
             outcomes: Vec::new(),
-            check: fastrand(at + place) as u32,
+            check: Some(fastrand(at + place) as u32),
         })
         .collect();
     let times = own.packets.iter().map(|packet| packet.0);

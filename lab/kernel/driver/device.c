@@ -366,14 +366,13 @@ static void set_up_namespace(struct net *net)
 	ipv4->sysctl_tcp_moderate_rcvbuf = plan->moderate_rcvbuf;
 	ipv4->sysctl_tcp_rmem[1] = plan->rmem_default;
 	ipv4->sysctl_tcp_rmem[2] = plan->rmem_max;
+	/* As of any machine with 1 GB or more; the kernel's own depends on its memory (tcp_init()). */
+	ipv4->sysctl_tcp_wmem[2] = SZ_4M;
 	ipv4->sysctl_ip_default_ttl = plan->ttl;
 	/* A connection learns nothing from those before it. */
 	ipv4->sysctl_tcp_nometrics_save = 1;
-	if (plan->flags & LAB_FOLLOW) {
-		/* As a host with 1 GB of memory or more has it. */
-		ipv4->sysctl_tcp_wmem[2] = 4 << 20;
+	if (plan->flags & LAB_FOLLOW)
 		return;
-	}
 	/* All hosts share one processor: with slack a timer of one comes with a packet of another. */
 	ipv4->sysctl_tcp_comp_sack_slack_ns = 0;
 	ipv4->sysctl_tcp_syncookies = 0;

@@ -186,6 +186,7 @@ void lab_run_result(u32 result);
 void lab_run_end(void);
 void lab_look(struct sock *sk, u32 *fields);
 u32 lab_mix(u32 before, const struct lab_run_record *decision);
+u32 lab_effect(struct sock *sk, u32 sent);
 u32 lab_check(const struct lab_run_record *record, u32 before, u32 decisions);
 struct sock *lab_end_socket(u32 connection, u8 end);
 

@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
-#define LAB_VERSION 4
+#define LAB_VERSION 5
 #define LAB_NEVER U64_MAX
 #define LAB_TAGS 8
 
@@ -31,6 +31,8 @@
 #define LAB_FOLLOW BIT(6)
 /* A replay goes on with another state, and timers that were not recorded fire: only packets are compared, by who reads the captures. */
 #define LAB_WHAT_IF BIT(7)
+/* What each run of a replay left is written to told.bin. */
+#define LAB_TELL BIT(8)
 
 struct lab_plan {
 	__le64 magic;

@@ -100,6 +100,19 @@ u32 lab_mix(u32 before, const struct lab_run_record *decision)
 	return jhash_3words(decision->decision, decision->value, decision->result, before);
 }
 
+/* What a run left, but for what only clocks decide: smoothed round trips and the timeout. Goes on from the packets it sent. */
+u32 lab_effect(struct sock *sk, u32 sent)
+{
+	u32 fields[LAB_PROBED] = {};
+
+	if (sk)
+		lab_look(sk, fields);
+	fields[LAB_FIELD_SRTT] = 0;
+	fields[LAB_FIELD_MDEV] = 0;
+	fields[LAB_FIELD_RTO] = 0;
+	return jhash2(fields, LAB_PROBED, sent);
+}
+
 /* Goes on from the check before. */
 u32 lab_check(const struct lab_run_record *record, u32 before, u32 decisions)
 {

@@ -45,6 +45,7 @@ u32 lab_replay_decide(u32 decision, u32 natural)
 		return 0;
 	replay.decisions++;
 	replay.left--;
+	lab_tell(decision, true, before, next->result);
 	return next->result;
 }
 
@@ -66,6 +67,8 @@ void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number
 	struct replay_end *to = &replay.ends[!reply];
 
 	leave_socket(skb);
+	if (connection == replay.connection && !lab.clearing)
+		lab_tell_packet(skb, reply, number);
 	if (lab.clearing || connection != replay.connection || number >= to->packets ||
 	    !to->uses[number] || to->held[number]) {
 		/* Lost on the way, or of no use to anybody. */
@@ -312,6 +315,8 @@ void lab_begin_run(const struct lab_run_record *record)
 	replay.decisions = record + 1;
 	replay.left = lab.following ? 0 : record->decisions;
 	replay.clocks = 0;
+	replay.packets = 0;
+	replay.compared = 0;
 	memset(replay.decided, 0, sizeof(replay.decided));
 	end->under_way = record;
 	end->sent = lab.senders[replay.connection].sent[record->end];
@@ -343,9 +348,10 @@ void lab_finish_run(struct replay_end *end)
 		decisions = lab_mix(decisions, record + i);
 	check = lab_check(record, end->check, decisions);
 	/* A recording keeps the lowest byte of it. */
-	if ((u8)check != (u8)record->check)
+	if (record->decision != LAB_RUN_UNCHECKED && (u8)check != (u8)record->check)
 		lab_diverge(LAB_DIVERGED_STATE, record->end, (u8)record->check, (u8)check);
 	end->check = check;
+	lab_tell_run(record, check);
 	if (lab.plan.flags & LAB_PROBE || replay.result.status != LAB_EXACT)
 		probe(record, record->end);
 	end->next = lab_behind(record);
@@ -602,6 +608,8 @@ int lab_replay(void)
 	if (!error)
 		error = lab_open(&probes, "probes.bin", SZ_256K);
 	if (!error)
+		error = lab_tell_open();
+	if (!error)
 		error = lab_make_connections();
 	/* In the first second ktime_get_seconds() is 0: no timestamp has come yet (ts_recent_stamp). */
 	if (!error && lab.following)
@@ -610,6 +618,7 @@ int lab_replay(void)
 		replay_one(connection);
 	lab_close(&replayed);
 	lab_close(&probes);
+	lab_tell_close();
 	lab_functions_close();
 	return error;
 }

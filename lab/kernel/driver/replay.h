@@ -30,7 +30,10 @@ struct replay {
 	const struct lab_run_record *decisions;
 	u32 left;
 	u32 clocks; /* read so far */
+	u32 compared; /* so far */
 	bool told;  /* its functions are written down */
+	u32 packets; /* that it sent, mixed */
+	u32 first[2]; /* sequence numbers of SYN and SYN-ACK */
 	u32 decided[SLOWPATH_DECISIONS];
 	struct lab_replayed result;
 };
@@ -48,6 +51,12 @@ void lab_deliver_held(const struct lab_run_record *record);
 bool lab_told(u32 decision, u32 before, u32 *value);
 /* Whose socket it is; LAB_NOTHING: of none that is followed. */
 u32 lab_follow_end_of(const struct sock *sk);
+/* What a run decided; the packets it sent; what it left. */
+int lab_tell_open(void);
+void lab_tell_close(void);
+void lab_tell(u8 decision, bool needed, u32 first, u32 second);
+void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number);
+void lab_tell_run(const struct lab_run_record *record, u32 check);
 /* A timer, or what small queues held back. */
 void lab_fire(const struct lab_run_record *record);
 

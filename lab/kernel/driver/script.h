@@ -47,6 +47,9 @@ enum lab_change {
 #define LAB_RUN_BACKLOG BIT(1) /* a packet: it waited in the backlog */
 #define LAB_RUN_OWNED BIT(2)   /* a timer: the socket belonged to a call */
 
+/* lab_run_record.decision of a run: its check is not known. */
+#define LAB_RUN_UNCHECKED 1
+
 /* Beside enum slowpath_decision, of recordings that are followed. */
 enum lab_following_decision {
 	LAB_DECISION_CLOCK = 6,  /* what TCP's clock read the next time: ns after the run's */
@@ -54,6 +57,7 @@ enum lab_following_decision {
 	LAB_DECISION_MEMORY = 8, /* sk_wmem_alloc after so many packets of the run; 1 if not told */
 	LAB_DECISION_FLUSH = 9,  /* the call looked at the backlog when so much was queued */
 	LAB_DECISION_MERGED = 11, /* this much further one more packet is merged in the backlog */
+	LAB_DECISION_COMPARISON = 12, /* what the run's comparison of clocks with that number gave */
 	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not told */
 };
 
@@ -71,7 +75,7 @@ struct lab_run_record {
 	__u8 end;          /* 0: connected, 1: accepted */
 	__u8 kind;
 	__u8 flags;
-	__u8 decision;
+	__u8 decision;     /* of a run in a script: LAB_RUN_UNCHECKED or 0 */
 	__le32 value;      /* packet: its number. call: bytes asked, or how. decision: how often it had been decided before */
 	__le32 result;     /* packet: its truesize. call: what it returned. decision: what came out */
 	__le32 check;
@@ -134,8 +138,24 @@ struct lab_replayed {
 	__le64 packets[2]; /* sent */
 };
 
+/* told.bin: after each run, and before it what it decided. */
+struct lab_done {
+	__le32 connection;
+	__u8 end;
+	__u8 decision; /* LAB_TOLD_RUN: what follows is of the run */
+	__u8 needed;   /* without being told, something else would have been decided */
+	__u8 reserved;
+	__le32 first;  /* the run's check; of a decision how often it was decided before */
+	__le32 second; /* mixed from the packets it sent and the state it left, without clocks; what was decided */
+};
+
+#define LAB_TOLD_RUN 255
+
 /* What is looked at after each run, see look() in replay.c for the order. */
 #define LAB_PROBED 40
+#define LAB_FIELD_SRTT 21
+#define LAB_FIELD_MDEV 22
+#define LAB_FIELD_RTO 23
 
 /* probes.bin: after each run, if wanted; and of both ends where a replay diverged. */
 struct lab_probe {

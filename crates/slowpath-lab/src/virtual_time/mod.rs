@@ -25,6 +25,7 @@ mod error;
 mod explained;
 mod forward;
 mod kernel;
+mod light;
 mod machine;
 mod outcome;
 pub mod plan;
@@ -38,13 +39,14 @@ pub use error::{Refusal, RunError};
 pub use explained::{ExplainError, Explained, explain};
 pub use forward::forward;
 pub use kernel::{HZ, Kernel, MissingKernel, SOURCE, version};
+pub use light::{LightOptions, Lightened, lighten};
 pub use machine::Progress;
 pub use outcome::{Event, EventKind, Run, Series};
 pub use plan::{Options, PacketPath};
 pub use recording::Stretch;
 pub use replay::{
     Difference, FIRST_PORT, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed,
-    Result as ReplayResult, batches, command as replay_command, replay,
+    Result as ReplayResult, Told, batches, command as replay_command, replay,
 };
 
 pub use what_if::{Altered, Answer, NoSetting, WhatIf, WhatIfError};

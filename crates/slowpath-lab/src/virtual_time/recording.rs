@@ -56,7 +56,7 @@ const TIMERS: [Timer; 6] = [
     Timer::Request,
 ];
 
-const DECISIONS: [Decision; 12] = Decision::ALL;
+const DECISIONS: [Decision; 13] = Decision::ALL;
 
 /// `struct lab_run_record`.
 #[derive(Clone, Copy, Default)]
@@ -171,7 +171,7 @@ pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Option<Recording> {
             jiffies: record.jiffies,
             handler: record.handler()?,
             outcomes: std::mem::take(outcomes),
-            check: record.check,
+            check: Some(record.check),
         });
     }
     connections.retain(|connection| !connection.ends[0].runs.is_empty());
@@ -505,7 +505,9 @@ fn record(run: &Run, connection: u32, end: u8, follow: bool) -> Result<Record, U
         jiffies: run.jiffies,
         connection,
         end,
-        check: run.check,
+        check: run.check.unwrap_or(0),
+        // Of a run itself: nothing is compared.
+        decision: u8::from(run.check.is_none()),
         decisions: run.outcomes.len() as u32,
         ..Record::default()
     };

@@ -9,8 +9,8 @@ use super::kernel::Kernel;
 use super::machine::{self, Progress};
 use super::plan::{self, Options, Plan};
 use super::recording::{self, Stretch, Unknown};
-use super::wire::{CAPTURE, FOLLOW, PROBE, REPLAY, Reader, WHAT_IF};
-use slowpath_replay::recording::{Connection, Moment, Recording, Unreplayable};
+use super::wire::{CAPTURE, FOLLOW, PROBE, REPLAY, Reader, TELL, WHAT_IF};
+use slowpath_replay::recording::{Connection, Decision, Moment, Outcome, Recording, Unreplayable};
 use slowpath_switch::fabric;
 use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Time};
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ use std::time::Duration;
 pub const FIRST_PORT: u16 = 10_000;
 /// What one kernel replays.
 const MOST: usize = u16::MAX as usize - FIRST_PORT as usize;
+/// `LAB_TOLD_RUN`.
+const TOLD_RUN: u8 = 255;
 /// `sizeof(struct lab_replayed)`.
 const RESULT: usize = 56;
 /// `LAB_PROBED`.
@@ -40,6 +42,8 @@ pub struct ReplayOptions {
     pub capture: Option<u32>,
     /// The state after each run.
     pub probe: bool,
+    /// What each run left, as two numbers.
+    pub tell: bool,
     /// Runs whose functions are told.
     pub functions: Option<Stretch>,
     /// The run before which `slowpath_replay_stop` is called, for a debugger: the first of these.
@@ -57,6 +61,7 @@ impl Default for ReplayOptions {
             epoch: plan::EPOCH_NS,
             capture: Some(120),
             probe: false,
+            tell: false,
             functions: None,
             stop: None,
             what_if: false,
@@ -107,6 +112,8 @@ pub struct Replayed {
     pub captures: Option<[PathBuf; 2]>,
     /// State after runs; of a replay that diverged also of both ends where it did.
     pub probes: Vec<Probe>,
+    /// Of each connection that was asked for, by end: what its runs left, if that was wanted.
+    pub told: Vec<[Vec<Told>; 2]>,
     /// The functions of TCP that the chosen runs called: before each run a line that names it, then a line a call, indented by depth.
     pub functions: String,
     /// What the kernel's process took, start included.
@@ -175,6 +182,18 @@ impl std::fmt::Display for How {
     }
 }
 
+/// What a run decided and left: `struct lab_done`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// [`slowpath_replay::recording::Run::check`].
+    pub check: u32,
+    /// Mixed from the headers of the packets it sent, without their timestamps, and from the state it left, without what only clocks decide (round trips, timeout).
+    /// Two runs with the same are the same for the network.
+    pub effect: u32,
+    /// What it decided, all comparisons of clocks among it; and whether without being told something else would have come out.
+    pub decided: Vec<(Outcome, bool)>,
+}
+
 /// The state of an end after a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
@@ -232,6 +251,8 @@ pub fn replay(
     let results = results(&bytes, connections).ok_or(RunError::Garbled(path))?;
     let (path, bytes) = super::outcome::take(folder, "probes.bin")?;
     let probes = probes(&bytes).ok_or(RunError::Garbled(path))?;
+    let (path, bytes) = super::outcome::take(folder, "told.bin")?;
+    let told = told(&bytes, connections).ok_or(RunError::Garbled(path))?;
     let (_, functions) = super::outcome::take(folder, "functions.txt")?;
     Ok(Replayed {
         results,
@@ -239,6 +260,7 @@ pub fn replay(
             .capture
             .map(|_| [0, 1].map(|host| folder.join(format!("capture-{host}.pcap")))),
         probes,
+        told,
         functions: String::from_utf8_lossy(&functions).into_owned(),
         wall,
     })
@@ -357,6 +379,7 @@ fn make_plan(
         0
     };
     flags |= if options.probe { PROBE } else { 0 };
+    flags |= if options.tell { TELL } else { 0 };
     flags |= if follow { FOLLOW } else { 0 };
     flags |= if options.what_if { WHAT_IF } else { 0 };
     Ok(Some(Plan {
@@ -425,6 +448,33 @@ fn results(bytes: &[u8], count: usize) -> Option<Vec<Result>> {
             })
         })
         .collect()
+}
+
+fn told(bytes: &[u8], count: usize) -> Option<Vec<[Vec<Told>; 2]>> {
+    let mut all: Vec<[Vec<Told>; 2]> = vec![Default::default(); count];
+    let mut decided = Vec::new();
+    let mut from = Reader(bytes);
+    while !from.is_empty() {
+        let (connection, end) = (from.u32()? as usize, usize::from(from.u8()?));
+        let (decision, needed) = (from.u8()?, from.u8()? != 0);
+        from.u8()?;
+        let (first, second) = (from.u32()?, from.u32()?);
+        if decision != TOLD_RUN {
+            let outcome = Outcome {
+                decision: *Decision::ALL.get(usize::from(decision))?,
+                before: first,
+                value: second,
+            };
+            decided.push((outcome, needed));
+            continue;
+        }
+        all.get_mut(connection)?.get_mut(end)?.push(Told {
+            check: first,
+            effect: second,
+            decided: std::mem::take(&mut decided),
+        });
+    }
+    Some(all)
 }
 
 fn probes(bytes: &[u8]) -> Option<Vec<Probe>> {

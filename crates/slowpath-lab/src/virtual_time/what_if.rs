@@ -250,7 +250,7 @@ fn act(connection: &mut Connection, change: Change) {
             value,
         },
         outcomes: Vec::new(),
-        check: 0,
+        check: None,
     };
     runs.insert(run, option);
 }

@@ -5,7 +5,7 @@
 /// `SPLSPLAB`.
 pub const MAGIC: u64 = 0x4241_4c50_534c_5053;
 /// Raised with every change of these files.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Not a time.
 pub const NEVER: u64 = u64::MAX;
 
@@ -17,6 +17,7 @@ pub const REPLAY: u32 = 16;
 pub const PROBE: u32 = 32;
 pub const FOLLOW: u32 = 64;
 pub const WHAT_IF: u32 = 128;
+pub const TELL: u32 = 256;
 
 pub const HANDSHAKE: u32 = 1;
 pub const ACK_AT_ONCE: u32 = 2;

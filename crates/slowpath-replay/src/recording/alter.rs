@@ -49,7 +49,7 @@ pub fn runs(run: &Run) -> Vec<(&'static str, Run)> {
     };
     with("time", &|run| run.at.0 = run.at.0.wrapping_add(1));
     with("jiffies", &|run| run.jiffies = run.jiffies.wrapping_add(1));
-    with("check", &|run| run.check ^= 1);
+    with("check", &|run| run.check = run.check.map(|check| check ^ 1));
     with("a decision more", &|run| {
         run.outcomes.push(Outcome {
             decision: Decision::SmallQueue,

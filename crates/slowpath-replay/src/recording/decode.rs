@@ -345,6 +345,7 @@ fn connection(bytes: &mut Bytes<'_>) -> Result<(u32, Entry), Nonsense> {
                 samples: Vec::new(),
             });
         }
+        partial.end.within = bytes.narrow()?;
     }
     let entry = Entry {
         addresses,

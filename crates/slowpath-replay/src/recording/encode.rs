@@ -4,16 +4,17 @@
 use super::block::{self, MAX_OUTCOMES, Piece};
 use super::error::EncodeError;
 use super::frame::{Framer, Kind};
+use super::near;
 use super::varint::{put, put_signed, put_text};
-use super::{CHECKED, Connection, End, Handler, Origin, Recording, Run, Settings};
+use super::{Connection, End, Handler, Origin, Recording, Run, Settings};
 use crate::sampling::Sample;
 use std::net::SocketAddr;
 
 /// zstd's level: higher ones gain little on columns (decision 0023).
 const LEVEL: i32 = 3;
 /// Events of a frame, about: what a reader holds at once, and what is lost with one damaged byte.
-pub(super) const FRAME_EVENTS: usize = 1 << 16;
-/// Runs of a piece, about. A multiple of [`CHECKED`].
+pub(super) const FRAME_EVENTS: usize = 1 << 18;
+/// Runs of a piece, about.
 pub(super) const PIECE_RUNS: usize = 1 << 14;
 /// Texts of a frame of connections, about.
 const FRAME_TEXTS: usize = 1 << 20;
@@ -104,16 +105,12 @@ fn pieces(connection: u32, place: usize, end: &End) -> Result<Vec<Piece<&[Run]>>
         let rest = &end.runs[first..];
         let mut length = 0;
         let mut events = 0;
-        // Whole groups of runs, until there are enough of them.
-        for group in rest.chunks(CHECKED) {
+        for run in rest {
             if length >= PIECE_RUNS || events >= FRAME_EVENTS {
                 break;
             }
-            length += group.len();
-            events += group
-                .iter()
-                .map(|run| 1 + run.outcomes.len())
-                .sum::<usize>();
+            length += 1;
+            events += 1 + run.outcomes.len();
         }
         let runs = &rest[..length];
         if let Some(place_of) = runs
@@ -141,6 +138,7 @@ fn pieces(connection: u32, place: usize, end: &End) -> Result<Vec<Piece<&[Run]>>
             gap,
             expected,
             runs,
+            near: near::unit(end.within),
             sampled: end.sent.as_ref().map(|_| (before, now.to_vec())),
         };
         for run in runs {
@@ -312,6 +310,7 @@ fn put_connection(number: u32, connection: &Connection, out: &mut Vec<u8>) {
             .as_ref()
             .map_or(0, |sent| 1 + u64::from(sent.threshold));
         put(out, sampled);
+        put(out, end.within.into());
     }
 }
 

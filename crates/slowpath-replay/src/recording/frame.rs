@@ -25,7 +25,7 @@
 use super::error::DecodeError;
 
 /// Version of the format.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 const MAGIC: [u8; 8] = *b"slowreco";
 const FIXED_HEADER: usize = 12;
 const MARK: [u8; 2] = [0xb7, 0x2d];

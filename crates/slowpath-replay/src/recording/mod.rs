@@ -19,6 +19,7 @@ mod error;
 mod frame;
 mod inspect;
 mod laboratory;
+mod near;
 mod validate;
 mod varint;
 mod words;
@@ -29,6 +30,7 @@ pub use encode::encode;
 pub use error::{DecodeError, EncodeError, Nonsense};
 pub use frame::{Damage, VERSION};
 pub use inspect::{Size, Sizes, inspect};
+pub use near::Near;
 pub use validate::{Impossible, Invalid, Unreplayable};
 pub use writer::Writer;
 
@@ -93,6 +95,8 @@ pub struct End {
     pub gap: Option<u64>,
     /// So many are known to be lost, there and later. 0 with a gap: nobody knows how many.
     pub lost: u64,
+    /// Its runs' times are at most so many nanoseconds from the true ones. 0: they are exact.
+    pub within: u32,
     /// Where times are sampled: when it sent its packets. Its runs have no times of their own then, see [`Recording::kept`].
     pub sent: Option<Sent>,
     /// The last run's check with all its bits, kept apart from the runs: without it the loss of the last run would not be noticed. Zero where
@@ -121,8 +125,8 @@ pub struct Run {
     /// What it decided from what a replay does not have; in the order of the decisions.
     pub outcomes: Vec<Outcome>,
     /// Mixed from the state of the connection that it left, from this run and from the check before it: from the first run that goes astray on
-    /// every further one differs.
-    pub check: u32,
+    /// every further one differs. A file keeps one of so many ([`CHECKED`]).
+    pub check: Option<u32>,
 }
 
 /// What takes a socket's lock.
@@ -257,11 +261,13 @@ pub enum Decision {
     Backlog,
     /// A packet that was merged in the backlog with those before it, and does not follow them: its number less the first one's. Of stock kernels.
     Merged,
+    /// What the run's comparison of clocks with that number gave, or the number that it made of a time; where the recorded times give something else.
+    Comparison,
 }
 
 impl Decision {
     /// Every one, by its number in the kernel and in files.
-    pub const ALL: [Decision; 12] = [
+    pub const ALL: [Decision; 13] = [
         Decision::SmallQueue,
         Decision::Autocork,
         Decision::HostQueue,
@@ -274,6 +280,7 @@ impl Decision {
         Decision::Flush,
         Decision::Backlog,
         Decision::Merged,
+        Decision::Comparison,
     ];
 
     /// Its place in [`Decision::ALL`].
@@ -307,13 +314,13 @@ impl Reader {
 /// The result of a call that had not returned when its recording ended (`-ERESTARTSYS`, which no program ever sees).
 pub const NOT_RETURNED: i32 = -512;
 
-/// Where times are sampled one run of so many keeps its check.
+/// In a file one run of so many keeps its check.
 pub const CHECKED: usize = 64;
 
 impl Recording {
     /// What is left of it in a file.
     ///
-    /// Of a check the lower 8 bits. Where times are sampled ([`End::sent`]) only every 64th run has one ([`CHECKED`]; a check covers all runs before it), and
+    /// Of each 64th check ([`CHECKED`]; one covers all runs before it) the lower 8 bits. Where times are sampled ([`End::sent`])
     /// a run's time is the first run's and the ticks of `jiffies` since then. A gap is no later than the last run; without one nothing was lost.
     pub fn kept(&self) -> Recording {
         let mut kept = self.clone();
@@ -333,20 +340,19 @@ impl End {
         }
         let mut before: Option<(Moment, u32)> = None;
         for (place, run) in self.runs.iter_mut().enumerate() {
-            run.check &= 0xff;
+            let kept = place % CHECKED == CHECKED - 1;
+            // A recorder that makes checks makes all of them.
+            run.check = kept.then(|| run.check.unwrap_or(0) & 0xff);
             if self.sent.is_some() {
-                run.keep_tick(place as u64, &mut before, hz);
+                run.keep_tick(&mut before, hz);
             }
         }
     }
 }
 
 impl Run {
-    /// What is left of the run with that place where times are sampled; `before` is told from run to run.
-    fn keep_tick(&mut self, place: u64, before: &mut Option<(Moment, u32)>, hz: u32) {
-        if place % CHECKED as u64 != CHECKED as u64 - 1 {
-            self.check = 0;
-        }
+    /// What is left of its time where times are sampled; `before` is told from run to run.
+    fn keep_tick(&mut self, before: &mut Option<(Moment, u32)>, hz: u32) {
         if let Some((at, jiffies)) = *before {
             let ticks = self.jiffies.wrapping_sub(jiffies) as i32;
             self.at = block::later(at, ticks, hz);

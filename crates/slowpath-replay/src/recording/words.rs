@@ -54,6 +54,7 @@ impl Decision {
             Decision::Flush => "flush",
             Decision::Backlog => "backlog",
             Decision::Merged => "merged",
+            Decision::Comparison => "comparison",
         }
     }
 }

@@ -4,7 +4,8 @@
 use super::block::{self, MAX_OUTCOMES, Piece};
 use super::encode::{Block, Encoder, FRAME_EVENTS, PIECE_RUNS, Total};
 use super::error::EncodeError;
-use super::{CHECKED, Connection, Handler, Moment, Origin, Run};
+use super::near;
+use super::{Connection, Handler, Moment, Origin, Run};
 use crate::sampling::Sample;
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ pub struct Writer {
 #[derive(Default)]
 struct Live {
     sampled: bool,
+    near: u64,
     runs: Vec<Run>,
     samples: Vec<Sample>,
     /// Of the runs that are held so many came before a loss of so many.
@@ -68,6 +70,7 @@ impl Writer {
         self.encoder.connections(one, out)?;
         let live = [0, 1].map(|end| Live {
             sampled: connection.ends[end].sent.is_some(),
+            near: near::unit(connection.ends[end].within),
             ..Live::default()
         });
         self.live.insert(number, live);
@@ -99,7 +102,7 @@ impl Writer {
             });
         }
         if live.sampled {
-            run.keep_tick(place, &mut live.before, hz);
+            run.keep_tick(&mut live.before, hz);
         }
         live.runs.push(run);
         self.held += 1 + outcomes;
@@ -145,7 +148,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends frames of what is held. Where times are sampled up to 63 runs of an open end are held on.
+    /// Appends frames of what is held.
     ///
     /// # Errors
     /// The compression library refuses.
@@ -209,17 +212,8 @@ impl Live {
         self.runs.len() + outcomes + self.samples.len()
     }
 
-    /// Runs that can be written: whole groups, as long as more may come.
-    fn ready(&self) -> usize {
-        let all = self.runs.len();
-        match self.sampled && self.closed.is_none() {
-            true => all - all % CHECKED,
-            false => all,
-        }
-    }
-
     fn pieces(&self, connection: u32, end: usize) -> Vec<Piece<&[Run]>> {
-        let ready = &self.runs[..self.ready()];
+        let ready = self.runs.as_slice();
         let mut pieces = Vec::new();
         let mut expected = self.expected;
         let mut at = 0;
@@ -241,6 +235,7 @@ impl Live {
                     gap: gap.map(|(place, lost)| (place - here.start, lost)),
                     expected,
                     runs,
+                    near: self.near,
                     sampled: self.sampled.then(|| (earlier, some.to_vec())),
                 });
             }
@@ -255,9 +250,9 @@ impl Live {
 
     /// Forgets what [`Live::pieces`] gave.
     fn written(&mut self) {
-        let ready = self.ready();
-        self.expected = expected_after(self.expected, &self.runs[..ready]);
-        self.runs.drain(..ready);
+        let ready = self.runs.len();
+        self.expected = expected_after(self.expected, &self.runs);
+        self.runs.clear();
         self.first += ready as u64;
         self.earlier += self.samples.len() as u64;
         self.samples.clear();

@@ -82,7 +82,7 @@ impl Request {
                 }
             },
             outcomes: Vec::new(),
-            check: 0,
+            check: None,
         };
         self.steps.iter().map(run).collect()
     }

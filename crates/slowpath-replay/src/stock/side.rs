@@ -148,7 +148,7 @@ impl Side {
             jiffies: event.jiffies,
             handler,
             outcomes: Vec::new(),
-            check: 0,
+            check: None,
         };
         if event.memory != 1 {
             run.outcomes.push(Outcome {
@@ -345,7 +345,7 @@ impl Side {
                 truesize: 0,
             },
             outcomes: Vec::new(),
-            check: 0,
+            check: None,
         });
         self.states.push([0; FIELDS]);
         if event.what == TIME_WAIT_ACK && self.packets.after.len() < MOST_AFTER {
@@ -422,7 +422,7 @@ impl Side {
                 jiffies: event.jiffies,
                 handler,
                 outcomes: Vec::new(),
-                check: 0,
+                check: None,
             });
         } else {
             self.begin(event, handler);
@@ -578,7 +578,7 @@ impl Side {
                 more,
             ];
             before = check(words, fields, before);
-            run.check = before;
+            run.check = Some(before);
         }
         let lost = u64::from(self.lost);
         let end = End {

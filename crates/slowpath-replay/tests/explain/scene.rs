@@ -95,7 +95,7 @@ impl Scene {
             jiffies: (us / 4000) as u32,
             handler,
             outcomes: Vec::new(),
-            check: 0,
+            check: None,
         });
         self.states[end].push(State::new(self.fields[end]));
     }

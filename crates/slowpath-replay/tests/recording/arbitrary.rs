@@ -103,7 +103,7 @@ fn run() -> impl Strategy<Value = Run> {
             jiffies,
             handler,
             outcomes,
-            check,
+            check: Some(check),
         },
     )
 }
@@ -130,12 +130,13 @@ fn end(runs: usize) -> impl Strategy<Value = End> {
         option::of(0u64..40),
         0u64..3,
         option::of(sent),
-        any::<u32>(),
+        any::<(u32, u32)>(),
     )
-        .prop_map(|(runs, gap, lost, sent, digest)| End {
+        .prop_map(|(runs, gap, lost, sent, (digest, within))| End {
             runs,
             gap,
             lost,
+            within,
             sent,
             digest,
         })

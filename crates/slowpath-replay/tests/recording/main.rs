@@ -4,6 +4,7 @@
 mod arbitrary;
 mod broken;
 mod meaning;
+mod near;
 mod roundtrip;
 mod sample;
 mod writer;

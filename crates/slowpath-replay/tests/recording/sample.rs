@@ -15,7 +15,7 @@ fn run(at: u64, handler: Handler, check: u32) -> Run {
         jiffies: 4_294_892_296u32.wrapping_add(((at + 1_500_000) / TICK) as u32),
         handler,
         outcomes: Vec::new(),
-        check,
+        check: Some(check),
     }
 }
 

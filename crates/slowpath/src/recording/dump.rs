@@ -7,7 +7,7 @@ use crate::render::{Paint, plain};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use slowpath_replay::recording::{
-    CHECKED, Connection, Decoded, End, Handler, Origin, Run, Wanted, decode_with,
+    Connection, Decoded, End, Handler, Origin, Run, Wanted, decode_with,
 };
 use std::io::Write;
 use std::path::PathBuf;
@@ -146,25 +146,21 @@ impl Printer<'_> {
             if end.gap == Some(number as u64) {
                 self.gap(side, end)?;
             }
-            let kept = Kept {
-                time: end.sent.is_none(),
-                check: end.sent.is_none() || number % CHECKED == CHECKED - 1,
-            };
+            let timed = end.sent.is_none();
             if self.json {
-                let line = run_json(connection, side, number, run, kept);
+                let line = run_json(connection, side, number, run, timed);
                 writeln!(self.out, "{line}")?;
                 continue;
             }
             let since = run.at.0.wrapping_sub(start) as i64 as f64 / 1e9;
-            let time = match kept.time {
+            let time = match timed {
                 true => format!("{since:>15.9} s"),
                 // To a tick.
                 false => format!("about {since:>9.3} s"),
             };
-            let check = match kept.check {
-                true => format!("check {:02x}", run.check),
-                false => String::new(),
-            };
+            let check = run
+                .check
+                .map_or_else(String::new, |check| format!("check {check:02x}"));
             writeln!(
                 self.out,
                 "  {side} {number:>7} {time}  {}  {check}",
@@ -185,13 +181,18 @@ impl Printer<'_> {
                 "gap": end.gap.is_some(),
                 "lost_runs": lost(end),
                 "digest": end.digest,
+                "within_ns": end.within,
             });
             return writeln!(self.out, "{line}");
         }
         let count = end.runs.len();
+        let within = match end.within {
+            0 => String::new(),
+            ns => format!(", times within {} us", f64::from(ns) / 1e3),
+        };
         writeln!(
             self.out,
-            "  {side}: {count} runs, digest {:08x}",
+            "  {side}: {count} runs, digest {:08x}{within}",
             end.digest
         )
     }
@@ -246,13 +247,6 @@ pub(super) fn lost(end: &End) -> Option<u64> {
     (end.gap.is_none() || end.lost > 0).then_some(end.lost)
 }
 
-/// What of a run is in the file.
-#[derive(Clone, Copy)]
-struct Kept {
-    time: bool,
-    check: bool,
-}
-
 fn words(run: &Run) -> String {
     let name = run.handler.name();
     let mut text = match &run.handler {
@@ -303,7 +297,7 @@ fn words(run: &Run) -> String {
     text
 }
 
-fn run_json(connection: usize, side: &str, number: usize, run: &Run, kept: Kept) -> Value {
+fn run_json(connection: usize, side: &str, number: usize, run: &Run, timed: bool) -> Value {
     let mut line = Map::new();
     let mut put = |key: &str, value: Value| {
         line.insert(key.to_owned(), value);
@@ -312,7 +306,7 @@ fn run_json(connection: usize, side: &str, number: usize, run: &Run, kept: Kept)
     put("connection", json!(connection));
     put("end", json!(side));
     put("run", json!(number));
-    put("at_ns", json!(kept.time.then_some(run.at.0)));
+    put("at_ns", json!(timed.then_some(run.at.0)));
     put("jiffies", json!(run.jiffies));
     put("handler", json!(run.handler.name()));
     match &run.handler {
@@ -369,6 +363,6 @@ fn run_json(connection: usize, side: &str, number: usize, run: &Run, kept: Kept)
         })
     };
     put("outcomes", run.outcomes.iter().map(outcome).collect());
-    put("check", json!(kept.check.then_some(run.check)));
+    put("check", json!(run.check));
     line.into()
 }

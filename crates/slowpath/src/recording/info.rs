@@ -48,6 +48,8 @@ struct Counted {
     runs: u64,
     outcomes: u64,
     samples: u64,
+    /// Runs whose times are near the true ones.
+    near: u64,
 }
 
 impl Counted {
@@ -55,6 +57,9 @@ impl Counted {
         let mut counted = Counted::default();
         for end in recording.connections.iter().flat_map(|c| &c.ends) {
             counted.runs += end.runs.len() as u64;
+            if end.within > 0 {
+                counted.near += end.runs.len() as u64;
+            }
             counted.outcomes += end
                 .runs
                 .iter()
@@ -172,6 +177,7 @@ fn json(whole: &Decoded, sizes: &Sizes, counted: &Counted) -> Value {
         "runs": counted.runs,
         "outcomes": counted.outcomes,
         "samples": counted.samples,
+        "near_runs": counted.near,
         "bytes": sizes.file,
         "bytes_per_run": each(sizes.file, counted.runs),
         "frames": sizes.frames,
@@ -219,6 +225,13 @@ fn text(
         count(counted.outcomes),
         count(counted.samples)
     )?;
+    if counted.near > 0 {
+        let near = count(counted.near);
+        writeln!(
+            out,
+            "{near} runs with times near the true ones, the others with exact ones"
+        )?;
+    }
     let each = each(sizes.file, counted.runs);
     let each = each.map_or(String::new(), |each| format!(", {each:.2} bytes a run"));
     writeln!(

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath recording`: what is in a recording.
 //!
-//! What enters: a file that a recorder wrote, whole or not. What leaves: its events, as lines or JSON ([`dump`]), or how much there is of what ([`info`]).
+//! What enters: a file that a recorder wrote, whole or not. What leaves: its events, as lines or JSON ([`dump`]), how much there is of what ([`info`]), or the same in fewer bytes ([`shrink`]).
 
 pub mod dump;
 pub mod info;
+pub mod shrink;
 
 use crate::failure::{Failure, Outcome};
 use crate::render::Paint;
@@ -20,6 +21,8 @@ pub enum Recorded {
     Dump(dump::Dump),
     /// How much a recording holds, of what, and what is missing
     Info(info::Info),
+    /// The same recording in fewer bytes: times only near the true ones, replays proven the same
+    Shrink(shrink::Shrink),
 }
 
 /// Why a recording cannot be shown.
@@ -61,6 +64,7 @@ pub fn run(recorded: &Recorded, paint: Paint, out: &mut dyn Write) -> Result<Out
     match recorded {
         Recorded::Dump(args) => dump::run(args, paint, out)?,
         Recorded::Info(args) => info::run(args, paint, out)?,
+        Recorded::Shrink(args) => shrink::run(args, paint, out)?,
     }
     out.flush()?;
     Ok(Outcome::Done)

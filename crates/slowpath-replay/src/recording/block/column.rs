@@ -23,6 +23,7 @@ pub(super) enum Column {
     Third,
     Outcomes,
     Times,
+    NearTimes,
     TickPlaces,
     Ticks,
     NumberPlaces,
@@ -49,6 +50,7 @@ const NAMES: [&str; COUNT] = [
     "third numbers",
     "outcomes",
     "times",
+    "near times",
     "places of ticks",
     "ticks",
     "places of packet numbers",
@@ -171,14 +173,14 @@ impl Sparse {
             self.zeros += 1;
             return;
         }
-        put(&mut out[self.places], self.zeros);
+        put(&mut out[self.places], self.zeros + 1);
         put_signed(&mut out[self.values], value);
         self.zeros = 0;
     }
 
     /// No more values: what is left are zeros.
     pub(super) fn end(self, out: &mut Writing) {
-        put(&mut out[self.places], self.zeros);
+        put(&mut out[self.places], 0);
     }
 }
 
@@ -186,7 +188,8 @@ impl Sparse {
 pub(super) struct Dense {
     places: Column,
     values: Column,
-    zeros: u64,
+    /// Before the next other value; `None`: there is none.
+    zeros: Option<u64>,
 }
 
 impl Dense {
@@ -195,7 +198,7 @@ impl Dense {
         values: Column,
         from: &mut Reading<'_>,
     ) -> Result<Self, Nonsense> {
-        let zeros = from[places].number()?;
+        let zeros = from[places].number()?.checked_sub(1);
         Ok(Dense {
             places,
             values,
@@ -204,18 +207,22 @@ impl Dense {
     }
 
     pub(super) fn next(&mut self, from: &mut Reading<'_>) -> Result<i64, Nonsense> {
-        if self.zeros > 0 {
-            self.zeros -= 1;
-            return Ok(0);
+        match &mut self.zeros {
+            None => return Ok(0),
+            Some(0) => {}
+            Some(zeros) => {
+                *zeros -= 1;
+                return Ok(0);
+            }
         }
-        self.zeros = from[self.places].number()?;
+        self.zeros = from[self.places].number()?.checked_sub(1);
         from[self.values].signed()
     }
 
     pub(super) fn end(self) -> Result<(), Nonsense> {
         match self.zeros {
-            0 => Ok(()),
-            _ => Err(Nonsense::Left {
+            None => Ok(()),
+            Some(_) => Err(Nonsense::Left {
                 what: self.places.name(),
             }),
         }

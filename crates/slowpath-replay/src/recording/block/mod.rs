@@ -4,12 +4,14 @@
 //! A frame is read without the frames before it.
 
 mod column;
+mod gaps;
 mod model;
 mod samples;
 mod shape;
 mod ticks;
 
 pub(super) use column::{MAX_BYTES, compress, decompress, sizes};
+pub(super) use gaps::{Gaps, Kind};
 pub(super) use shape::MAX_OUTCOMES;
 pub(super) use ticks::later;
 
@@ -35,6 +37,8 @@ pub(super) struct Piece<R> {
     /// The packet that is expected first.
     pub(super) expected: u64,
     pub(super) runs: R,
+    /// The unit that its times have where they are near the true ones; 0: they are those.
+    pub(super) near: u64,
     /// Samples of sent packets, where times are sampled; and how many there were before.
     pub(super) sampled: Option<(u64, Vec<Sample>)>,
 }
@@ -84,7 +88,9 @@ impl Before {
 
 const HAS_GAP: u8 = 2;
 const HAS_SAMPLES: u8 = 4;
-const FLAGS: u8 = 1 | HAS_GAP | HAS_SAMPLES;
+/// Its times are near the true ones: their gaps are range-coded.
+const IS_NEAR: u8 = 8;
+const FLAGS: u8 = 1 | HAS_GAP | HAS_SAMPLES | IS_NEAR;
 
 /// Encodes pieces.
 pub(super) fn encode(
@@ -95,14 +101,48 @@ pub(super) fn encode(
     let mut out = Writing::default();
     let mut before = Before::new(hz);
     put(&mut out[Column::Pieces], pieces.len() as u64);
+    let mut times = Times::default();
     for piece in pieces {
-        put_piece(piece, &mut before, &mut out);
+        put_piece(piece, &mut before, &mut times, &mut out);
     }
-    shape::put_shapes(pieces.iter().flat_map(|piece| piece.runs), &mut out);
+    out[Column::NearTimes] = times.finish();
+    shape::put_shapes(pieces.iter().map(|piece| piece.runs), &mut out);
     out.compressed(level)
 }
 
-fn put_piece(piece: &Piece<&[Run]>, before: &mut Before, out: &mut Writing) {
+/// The gaps between runs whose times are near the true ones; nothing where there are none.
+#[derive(Default)]
+struct Times(Option<(Gaps, model::Encoder)>);
+
+impl Times {
+    fn put(&mut self, runs: &[Run], unit: u64) {
+        let (gaps, coder) = self
+            .0
+            .get_or_insert_with(|| (Gaps::new(), model::Encoder::new()));
+        for (place, pair) in runs.windows(2).enumerate() {
+            if place == 0 {
+                gaps.begin(unit, Kind::of(&pair[0]));
+            }
+            gaps.next(
+                Kind::of(&pair[1]),
+                runs.get(place + 2).map_or(Kind::NONE, Kind::of),
+            );
+            gaps.encode(units(pair, unit), coder);
+        }
+    }
+
+    fn finish(self) -> Vec<u8> {
+        self.0.map_or_else(Vec::new, |(_, coder)| coder.finish())
+    }
+}
+
+/// Whole units between two runs.
+fn units(pair: &[Run], unit: u64) -> i64 {
+    // The quotient of a 64-bit number by one that is at least 1.
+    (i128::from(since(pair[0].at, pair[1].at)) / i128::from(unit.max(1))) as i64
+}
+
+fn put_piece(piece: &Piece<&[Run]>, before: &mut Before, times: &mut Times, out: &mut Writing) {
     let gap = if piece.gap.is_some() { HAS_GAP } else { 0 };
     let samples = if piece.sampled.is_some() {
         HAS_SAMPLES
@@ -110,7 +150,8 @@ fn put_piece(piece: &Piece<&[Run]>, before: &mut Before, out: &mut Writing) {
         0
     };
     let head = &mut out[Column::Pieces];
-    head.push(piece.end as u8 | gap | samples);
+    let near = if piece.near > 0 { IS_NEAR } else { 0 };
+    head.push(piece.end as u8 | gap | samples | near);
     let on = i64::from(piece.connection) - i64::from(before.connection);
     before.connection = piece.connection;
     put_signed(head, on);
@@ -128,41 +169,71 @@ fn put_piece(piece: &Piece<&[Run]>, before: &mut Before, out: &mut Writing) {
         put(head, piece.expected);
         put_times(
             first,
-            piece.runs,
-            piece.sampled.is_some(),
+            piece,
             &mut before.ticks[piece.end],
             before.at,
+            times,
             out,
         );
         before.at = first.at.0;
         put_packets(piece, out);
     }
-    let checks = piece.runs.iter().map(|run| run.check as u8);
-    match &piece.sampled {
-        None => out[Column::Checks].extend(checks),
-        Some((_, samples)) => {
-            let some = checks.skip(CHECKED - 1).step_by(CHECKED);
-            out[Column::Checks].extend(some);
-            samples::put_samples(samples, before.at, out);
+    for (place, run) in piece.runs.iter().enumerate() {
+        if is_checked(piece.first, place) {
+            // A recorder that has checks has all of them.
+            out[Column::Checks].push(run.check.unwrap_or(0) as u8);
         }
     }
+    if let Some((_, samples)) = &piece.sampled {
+        samples::put_samples(samples, before.at, out);
+    }
+}
+
+/// The largest unit of which all times between runs are multiples; 0: there are none, or they are 0.
+fn common_unit(runs: &[Run]) -> u64 {
+    let gaps = runs.windows(2);
+    gaps.map(|pair| since(pair[0].at, pair[1].at).unsigned_abs())
+        .fold(0, common_divisor)
+}
+
+/// A time in units, and what is left of it.
+fn put_on_grid(nanos: i64, unit: u64, out: &mut Vec<u8>) {
+    let (nanos, grid) = (i128::from(nanos), i128::from(unit.max(1)));
+    put(out, unit);
+    // The quotient of a 64-bit number, and less than a unit.
+    put_signed(out, nanos.div_euclid(grid) as i64);
+    put(out, nanos.rem_euclid(grid) as u64);
+}
+
+/// Whether a run at that place of a piece keeps its check.
+fn is_checked(first: u64, place: usize) -> bool {
+    first.wrapping_add(place as u64) % CHECKED as u64 == CHECKED as u64 - 1
 }
 
 /// Times and ticks.
 fn put_times(
     first: &Run,
-    runs: &[Run],
-    sampled: bool,
+    piece: &Piece<&[Run]>,
     before: &mut Ticks,
     at: u64,
+    times: &mut Times,
     out: &mut Writing,
 ) {
+    let runs = piece.runs;
     let clocks = &mut out[Column::Clocks];
-    put_signed(clocks, since(Moment(at), first.at));
+    let mut unit = common_unit(runs);
+    if piece.near > 0 && unit.is_multiple_of(piece.near) {
+        // As most have it.
+        unit = piece.near;
+    }
+    match piece.near {
+        0 => put_signed(clocks, since(Moment(at), first.at)),
+        _ => put_on_grid(since(Moment(at), first.at), unit, clocks),
+    }
     put_signed(clocks, before.differ_at(first).into());
     let mut ticks = Ticks::new(first.at, first.jiffies, before.hz());
     let mut sparse = Sparse::new(Column::TickPlaces, Column::Ticks);
-    if sampled {
+    if piece.sampled.is_some() {
         let mut jiffies = first.jiffies;
         for run in runs {
             let more = run.jiffies.wrapping_sub(jiffies) as i32;
@@ -170,19 +241,18 @@ fn put_times(
             jiffies = run.jiffies;
         }
     } else {
-        let unit = runs
-            .windows(2)
-            .map(|pair| since(pair[0].at, pair[1].at).unsigned_abs())
-            .fold(0, common_divisor)
-            .max(1);
         let usual = before.phase_at(first.at);
         let phase = ticks.fit(runs, usual);
-        put(clocks, unit);
+        if piece.near == 0 {
+            put(clocks, unit.max(1));
+        }
         put_signed(clocks, phase.wrapping_sub(usual) as i64);
-        for pair in runs.windows(2) {
-            let units = i128::from(since(pair[0].at, pair[1].at)) / i128::from(unit);
-            // The quotient of a 64-bit number by one that is at least 1.
-            put_signed(&mut out[Column::Times], units as i64);
+        if piece.near > 0 {
+            times.put(runs, unit);
+        } else {
+            for pair in runs.windows(2) {
+                put_signed(&mut out[Column::Times], units(pair, unit));
+            }
         }
         for run in runs {
             sparse.push(ticks.differ(run).into(), out);
@@ -230,8 +300,13 @@ fn spend(left: &mut usize, events: usize) -> Result<(), Nonsense> {
 pub(super) fn decode(payload: &[u8], hz: u32) -> Result<Block, Nonsense> {
     let columns = Plain::of(payload)?;
     let mut from = columns.read();
+    let times = match from[Column::NearTimes].rest() {
+        [] => None,
+        some => Some((Gaps::new(), model::Decoder::new(some)?, some)),
+    };
     let mut decoder = Decoder {
         shapes: shape::Reader::new(&mut from)?,
+        times,
         from,
         before: Before::new(hz),
         hz,
@@ -244,6 +319,9 @@ pub(super) fn decode(payload: &[u8], hz: u32) -> Result<Block, Nonsense> {
         pieces.push(decoder.piece()?);
     }
     decoder.shapes.end()?;
+    if let Some((_, coder, bytes)) = &decoder.times {
+        coder.end(bytes)?;
+    }
     decoder.from.end()?;
     Ok(Block {
         pieces,
@@ -251,8 +329,19 @@ pub(super) fn decode(payload: &[u8], hz: u32) -> Result<Block, Nonsense> {
     })
 }
 
+/// So many units after a moment.
+fn further(at: Moment, units: i64, unit: u64, column: Column) -> Result<Moment, Nonsense> {
+    let nanos = i64::try_from(i128::from(units) * i128::from(unit));
+    let nanos = nanos.map_err(|_| Nonsense::Large {
+        what: column.name(),
+    })?;
+    Ok(Moment(at.0.wrapping_add(nanos as u64)))
+}
+
 struct Decoder<'a> {
     shapes: shape::Reader<'a>,
+    /// Where there are gaps.
+    times: Option<(Gaps, model::Decoder, &'a [u8])>,
     from: Reading<'a>,
     before: Before,
     hz: u32,
@@ -282,6 +371,7 @@ impl Decoder<'_> {
             first: head.number()?,
             gap: None,
             expected: 0,
+            near: u64::from(flags & IS_NEAR != 0),
             runs: Vec::new(),
             sampled: None,
         };
@@ -297,12 +387,6 @@ impl Decoder<'_> {
             0 => None,
             _ => Some((head.number()?, head.number()?)),
         };
-        if sampled.is_some() && count > 0 && !piece.first.is_multiple_of(CHECKED as u64) {
-            return Err(Nonsense::Unknown {
-                what: "a piece's first run",
-                number: piece.first,
-            });
-        }
         if count > 0 {
             piece.expected = head.number()?;
             self.runs(&mut piece, count, sampled.is_some())?;
@@ -319,24 +403,34 @@ impl Decoder<'_> {
         let from = &mut self.from;
         let clocks = &mut from[Column::Clocks];
         let before = &mut self.before.ticks[piece.end];
-        let at = Moment(self.before.at.wrapping_add(clocks.signed()? as u64));
+        let mut unit = 0;
+        let nanos = if piece.near > 0 {
+            unit = clocks.number()?;
+            let units = clocks.signed()? as u64;
+            units
+                .wrapping_mul(unit.max(1))
+                .wrapping_add(clocks.number()?)
+        } else {
+            clocks.signed()? as u64
+        };
+        let at = Moment(self.before.at.wrapping_add(nanos));
         self.before.at = at.0;
         let jiffies = before.jiffies_at(at, clocks.signed()?);
         let mut ticks = Ticks::new(at, jiffies, self.hz);
-        let mut unit = 0;
         if !sampled {
-            unit = clocks.number()?;
+            if piece.near == 0 {
+                unit = clocks.number()?;
+            }
             ticks.set(before.phase_at(at).wrapping_add(clocks.signed()? as u64));
         }
         let mut off = Dense::new(Column::TickPlaces, Column::Ticks, from)?;
         let mut numbers = Dense::new(Column::NumberPlaces, Column::Numbers, from)?;
         let mut expected = piece.expected;
-        let mut last = (at, jiffies);
+        let mut left = shape::Left::default();
         for place in 0..count {
             let (plain, outcomes) = self.shapes.run(from)?;
             spend(&mut self.events, 1 + outcomes.len())?;
-            let more = off.next(from)?;
-            let handler = plain.handler(|merged| {
+            let handler = plain.handler(&mut left, |merged| {
                 let number = i128::from(expected) + i128::from(numbers.next(from)?);
                 let number = u32::try_from(number).map_err(|_| Nonsense::Large {
                     what: Column::Numbers.name(),
@@ -344,38 +438,75 @@ impl Decoder<'_> {
                 expected = after(expected, number, merged);
                 Ok(number)
             })?;
-            if sampled {
+            let check = match is_checked(piece.first, place as usize) {
+                true => Some(from[Column::Checks].byte()?.into()),
+                false => None,
+            };
+            piece.runs.push(Run {
+                at,
+                jiffies,
+                handler,
+                outcomes,
+                check,
+            });
+        }
+        numbers.end()?;
+        if sampled {
+            let mut last = (at, jiffies);
+            for run in &mut piece.runs {
+                let more = off.next(from)?;
                 last = (
                     later(last.0, more as i32, self.hz),
                     last.1.wrapping_add(more as u32),
                 );
-            } else {
-                if place > 0 {
-                    let units = i128::from(from[Column::Times].signed()?);
-                    let nanos =
-                        i64::try_from(units * i128::from(unit)).map_err(|_| Nonsense::Large {
-                            what: Column::Times.name(),
-                        })?;
-                    last.0.0 = last.0.0.wrapping_add(nanos as u64);
-                }
-                last.1 = ticks.jiffies(last.0, more);
+                (run.at, run.jiffies) = last;
             }
-            let checked = !sampled || place as usize % CHECKED == CHECKED - 1;
-            let check = if checked {
-                from[Column::Checks].byte()?
-            } else {
-                0
-            };
-            piece.runs.push(Run {
-                at: last.0,
-                jiffies: last.1,
-                handler,
-                outcomes,
-                check: check.into(),
-            });
+        } else {
+            match piece.near {
+                0 => self.times(&mut piece.runs, unit)?,
+                _ => self.near_times(&mut piece.runs, unit)?,
+            }
+            for run in &mut piece.runs {
+                run.jiffies = ticks.jiffies(run.at, off.next(&mut self.from)?);
+            }
         }
-        *before = ticks;
         off.end()?;
-        numbers.end()
+        self.before.ticks[piece.end] = ticks;
+        Ok(())
+    }
+
+    /// The times of runs after the first.
+    fn times(&mut self, runs: &mut [Run], unit: u64) -> Result<(), Nonsense> {
+        let mut at = runs.first().map_or(Moment(0), |run| run.at);
+        for run in runs.iter_mut().skip(1) {
+            let units = self.from[Column::Times].signed()?;
+            at = further(at, units, unit, Column::Times)?;
+            run.at = at;
+        }
+        Ok(())
+    }
+
+    /// The same where they are near the true ones.
+    fn near_times(&mut self, runs: &mut [Run], unit: u64) -> Result<(), Nonsense> {
+        let what = Column::NearTimes.name();
+        let mut kinds = runs.iter().map(Kind::of).collect::<Vec<_>>().into_iter();
+        let mut rest = runs.iter_mut();
+        let (Some(first), Some(mut now)) = (rest.next(), kinds.next()) else {
+            return Ok(());
+        };
+        let mut at = first.at;
+        for (place, run) in rest.enumerate() {
+            let (gaps, coder, bytes) = self.times.as_mut().ok_or(Nonsense::Short { what })?;
+            if place == 0 {
+                gaps.begin(unit, now);
+                now = kinds.next().unwrap_or(Kind::NONE);
+            }
+            let later = kinds.next().unwrap_or(Kind::NONE);
+            gaps.next(now, later);
+            now = later;
+            at = further(at, gaps.decode(coder, bytes)?, unit, Column::NearTimes)?;
+            run.at = at;
+        }
+        Ok(())
     }
 }

@@ -145,7 +145,7 @@ impl Encoder {
         }
     }
 
-    fn code(&mut self, yes: bool, probability: u32) {
+    pub(super) fn code(&mut self, yes: bool, probability: u32) {
         let part = (self.range >> 16) * probability;
         if yes {
             self.range = part;
@@ -213,7 +213,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn decode(&mut self, probability: u32, bytes: &[u8]) -> Result<bool, Nonsense> {
+    pub(super) fn decode(&mut self, probability: u32, bytes: &[u8]) -> Result<bool, Nonsense> {
         let part = (self.range >> 16) * probability;
         let yes = self.code < part;
         if yes {

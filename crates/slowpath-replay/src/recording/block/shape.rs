@@ -44,6 +44,14 @@ fn result_of(bytes: u32, number: u64) -> Result<i32, Nonsense> {
     narrow(value)
 }
 
+/// How much was asked for, and what came back.
+fn call(kind: usize, left: &mut Left, more: u64, result: u64) -> Result<(u32, i32), Nonsense> {
+    let bytes = narrow(i128::from(left.0[kind]) + i128::from(unzigzag(more)))?;
+    let result = result_of(bytes, result)?;
+    left.of(kind, bytes, result);
+    Ok((bytes, result))
+}
+
 fn narrow<N, T: TryFrom<N>>(number: N) -> Result<T, Nonsense> {
     T::try_from(number).map_err(|_| Nonsense::Large { what: "runs" })
 }
@@ -59,7 +67,7 @@ const TIMERS: [Timer; 6] = [
 
 const NO_YES: [bool; 2] = [false, true];
 
-const DECISIONS: [Decision; 12] = Decision::ALL;
+const DECISIONS: [Decision; 13] = Decision::ALL;
 
 /// The place in a table that lists every value.
 fn place<T: PartialEq>(table: &[T], value: &T) -> u64 {
@@ -74,8 +82,23 @@ fn at<T: Copy>(table: &[T], place: u64, what: &'static str) -> Result<T, Nonsens
     })
 }
 
+/// What calls before left to do: who could not send all of it sends the rest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Left([u32; 2]);
+
+impl Left {
+    fn of(&mut self, kind: usize, bytes: u32, result: i32) -> i64 {
+        let done = u32::try_from(result).unwrap_or(0);
+        let left = std::mem::replace(&mut self.0[kind], bytes.saturating_sub(done));
+        left.into()
+    }
+}
+
+const SEND: usize = 0;
+const RECEIVE: usize = 1;
+
 impl Plain {
-    pub(super) fn of(handler: &Handler) -> Plain {
+    pub(super) fn of(handler: &Handler, left: &mut Left) -> Plain {
         let (kind, numbers) = match *handler {
             Handler::Connect => (0, [0; 3]),
             Handler::Accept => (1, [0; 3]),
@@ -84,12 +107,18 @@ impl Plain {
                 bytes,
                 flags,
                 result: r,
-            } => (3, [flags.into(), bytes.into(), result(bytes, r)]),
+            } => {
+                let more = i64::from(bytes) - left.of(SEND, bytes, r);
+                (3, [flags.into(), zigzag(more), result(bytes, r)])
+            }
             Handler::Receive {
                 bytes,
                 flags,
                 result: r,
-            } => (4, [flags.into(), bytes.into(), result(bytes, r)]),
+            } => {
+                let more = i64::from(bytes) - left.of(RECEIVE, bytes, r);
+                (4, [flags.into(), zigzag(more), result(bytes, r)])
+            }
             Handler::Resume => (5, [0; 3]),
             Handler::Shutdown { how } => (6, [how.into(), 0, 0]),
             Handler::Close => (7, [0; 3]),
@@ -118,6 +147,7 @@ impl Plain {
     /// The handler; `number` gives a packet's number, from how many were merged.
     pub(super) fn handler(
         self,
+        left: &mut Left,
         number: impl FnOnce(u16) -> Result<u32, Nonsense>,
     ) -> Result<Handler, Nonsense> {
         let [a, b, c] = self.numbers;
@@ -128,19 +158,19 @@ impl Plain {
                 fresh: at(&NO_YES, a, "a beginning's flag")?,
             },
             3 => {
-                let bytes = narrow(b)?;
+                let (bytes, result) = call(SEND, left, b, c)?;
                 Handler::Send {
                     bytes,
                     flags: narrow(a)?,
-                    result: result_of(bytes, c)?,
+                    result,
                 }
             }
             4 => {
-                let bytes = narrow(b)?;
+                let (bytes, result) = call(RECEIVE, left, b, c)?;
                 Handler::Receive {
                     bytes,
                     flags: narrow(a)?,
-                    result: result_of(bytes, c)?,
+                    result,
                 }
             }
             5 => Handler::Resume,
@@ -265,11 +295,16 @@ impl<'a> Key<'a> {
 /// Where open numbers stand, by their place.
 const NUMBERS: [Column; 3] = [Column::First, Column::Second, Column::Third];
 
-/// Appends all these runs.
-pub(super) fn put_shapes<'a>(runs: impl Iterator<Item = &'a Run>, out: &mut Writing) {
-    let plain: Vec<(Plain, &[Outcome])> = runs
-        .map(|run| (Plain::of(&run.handler), run.outcomes.as_slice()))
-        .collect();
+/// Appends the runs of all these pieces.
+pub(super) fn put_shapes<'a>(pieces: impl Iterator<Item = &'a [Run]>, out: &mut Writing) {
+    let mut plain: Vec<(Plain, &[Outcome])> = Vec::new();
+    for runs in pieces {
+        let mut left = Left::default();
+        let shapes = runs
+            .iter()
+            .map(|run| (Plain::of(&run.handler, &mut left), run.outcomes.as_slice()));
+        plain.extend(shapes);
+    }
     let mut keys: Vec<Option<Key<'_>>> = vec![None; plain.len()];
     let mut uses: HashMap<Key<'_>, usize> = HashMap::new();
     for (level, open) in OPENINGS.into_iter().enumerate() {

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Makes recordings small: times that are near the true ones, and that a replay cannot tell from them.
+//!
+//! 1. The recording is replayed as it is; the kernel tells what each run sent and left, and what came of every comparison of clocks (RACK's window, the end of slow start,
+//!    segments of a piece, an estimate in ticks: `lab/kernel/patches/0009*`).
+//! 2. Connections get times that take few bits ([`Near`]), and are replayed again, with what came of the comparisons. The kernel tells which of them would have come out
+//!    otherwise; of those the outcome is recorded, the others follow from the times.
+//! 3. What is left is replayed once more. Where every run sent the same headers and left the same state, but for clocks, these are the connection's times, and the checks of
+//!    this replay its checks.
+//! 4. Where a run did not, the connection is tried again with a bound half as large. What no bound helps keeps its true times, as those have whose congestion control goes
+//!    by them.
+
+use super::kernel::Kernel;
+use super::machine::Progress;
+use super::replay::{ReplayError, ReplayOptions, Replayed, Told, batches, replay};
+use slowpath_replay::recording::{Connection, Near, Recording};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// How small, and how.
+#[derive(Clone, Debug)]
+pub struct LightOptions {
+    /// No time is further from the true one, in nanoseconds.
+    pub within: u32,
+    /// A kernel is killed after so much silence.
+    pub patience: Duration,
+}
+
+impl Default for LightOptions {
+    fn default() -> Self {
+        LightOptions {
+            within: slowpath_replay::sampling::DEFAULT_THRESHOLD,
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub struct Lightened {
+    /// The same connections, smaller.
+    pub recording: Recording,
+    /// Those that no replay could tell from the true ones, by the bound of their times in nanoseconds, the largest first: 0 keeps the true ones.
+    pub within: Vec<(u32, usize)>,
+    /// Connections that were not replayed as they were recorded, could not be, or have near times already: left as they are.
+    pub untouched: Vec<usize>,
+    /// Replays of connections, in all.
+    pub replays: usize,
+    /// What the kernels' processes took.
+    pub wall: Duration,
+}
+
+/// Their times are what they go by.
+const EXACT: [&str; 1] = ["bbr"];
+/// Bounds are halved so often.
+const HALVINGS: u32 = 4;
+/// How much a time in the middle of the bound is worth, in bits.
+const CENTRED: f64 = 3.0;
+/// Runs that are told of at once.
+const AT_ONCE: usize = 1 << 19;
+
+/// Makes a recording smaller, in a folder that is there and empty.
+///
+/// # Errors
+/// As [`replay`].
+pub fn lighten(
+    kernel: &Kernel,
+    recording: &Recording,
+    options: &LightOptions,
+    folder: &Path,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Lightened, ReplayError> {
+    let mut work = Work {
+        kernel,
+        options,
+        folder,
+        progress,
+        replays: 0,
+        wall: Duration::ZERO,
+    };
+    let mut out = recording.clone();
+    let mut untouched: Vec<usize> = Vec::new();
+    let runs = |place: &usize| -> usize {
+        let ends = &recording.connections[*place].ends;
+        ends.iter().map(|end| end.runs.len()).sum()
+    };
+    // As exact as a recording can be, and whole.
+    let is_true = |place: &usize| {
+        let connection = &recording.connections[*place];
+        connection.replayable().is_ok() && connection.ends.iter().all(|end| end.within == 0)
+    };
+    let (all, others): (Vec<usize>, _) = (0..recording.connections.len()).partition(is_true);
+    untouched.extend(others);
+    let mut all = all.into_iter().peekable();
+    while all.peek().is_some() {
+        let mut chosen: Vec<usize> = Vec::new();
+        let mut sum = 0;
+        while let Some(place) = all.next_if(|place| sum == 0 || sum + runs(place) <= AT_ONCE) {
+            sum += runs(&place);
+            chosen.push(place);
+        }
+        work.lighten(recording, &chosen, &mut out, &mut untouched)?;
+    }
+    untouched.sort_unstable();
+    let mut within = BTreeMap::new();
+    for connection in &out.connections {
+        let bound = connection.ends.iter().map(|end| end.within).max();
+        *within.entry(Reverse(bound.unwrap_or(0))).or_insert(0) += 1;
+    }
+    Ok(Lightened {
+        recording: out,
+        within: within
+            .into_iter()
+            .map(|(bound, count)| (bound.0, count))
+            .collect(),
+        untouched,
+        replays: work.replays,
+        wall: work.wall,
+    })
+}
+
+/// A connection that has no times yet that do.
+struct Pending {
+    place: usize,
+    truth: Effects,
+}
+
+/// Those with times that may do.
+type Found = Vec<(Pending, Connection)>;
+
+struct Work<'a> {
+    kernel: &'a Kernel,
+    options: &'a LightOptions,
+    folder: &'a Path,
+    progress: &'a mut dyn FnMut(&Progress),
+    replays: usize,
+    wall: Duration,
+}
+
+/// What each run left.
+type Effects = [Vec<Told>; 2];
+
+impl Work<'_> {
+    fn replay(
+        &mut self,
+        recording: &Recording,
+        chosen: &[usize],
+    ) -> Result<Vec<(usize, Effects, bool)>, ReplayError> {
+        let mut all = Vec::new();
+        for batch in batches(recording, chosen, 1) {
+            let options = ReplayOptions {
+                capture: None,
+                tell: true,
+                patience: self.options.patience,
+                ..ReplayOptions::default()
+            };
+            let Replayed {
+                results,
+                told,
+                wall,
+                ..
+            } = replay(
+                self.kernel,
+                recording,
+                &batch,
+                &options,
+                self.folder,
+                self.progress,
+            )?;
+            self.replays += batch.len();
+            self.wall += wall;
+            let found = results.into_iter().zip(told);
+            for (place, (result, told)) in batch.into_iter().zip(found) {
+                all.push((place, told, result.difference.is_none()));
+            }
+        }
+        Ok(all)
+    }
+
+    fn lighten(
+        &mut self,
+        recording: &Recording,
+        chosen: &[usize],
+        out: &mut Recording,
+        untouched: &mut Vec<usize>,
+    ) -> Result<(), ReplayError> {
+        let mut pending = Vec::new();
+        for (place, truth, exact) in self.replay(recording, chosen)? {
+            let socket = &recording.connections[place].settings.socket[0];
+            let algorithm = socket.get("congestion");
+            let by_time = algorithm.is_some_and(|name| EXACT.contains(&name.as_str()));
+            if !exact {
+                untouched.push(place);
+            } else if !by_time {
+                pending.push(Pending { place, truth });
+            }
+        }
+        for halving in 0..=HALVINGS {
+            let bound = self.options.within >> halving;
+            if pending.is_empty() || bound == 0 {
+                break;
+            }
+            let learnt = pending.iter().map(|it| &recording.connections[it.place]);
+            let mut near = Near::learn(learnt, bound, CENTRED);
+            let (found, mut left) = self.attempt(pending, recording, &mut near)?;
+            pending = self.prove(found, recording, out)?;
+            pending.append(&mut left);
+        }
+        Ok(())
+    }
+
+    /// Replaces the connections of which a replay cannot tell the difference without being told more than is recorded; the others come back.
+    fn prove(
+        &mut self,
+        found: Found,
+        recording: &Recording,
+        out: &mut Recording,
+    ) -> Result<Vec<Pending>, ReplayError> {
+        let (mut pending, connections): (Vec<Pending>, _) = found.into_iter().unzip();
+        let mut kept = Recording {
+            origin: recording.origin.clone(),
+            connections,
+        };
+        let all: Vec<usize> = (0..pending.len()).collect();
+        let mut same = vec![false; all.len()];
+        for (place, told, exact) in self.replay(&kept, &all)? {
+            let it = &pending[place];
+            if exact && is_same(&it.truth, &told) {
+                adopt(&mut kept.connections[place], &told);
+                out.connections[it.place] = std::mem::replace(
+                    &mut kept.connections[place],
+                    recording.connections[it.place].clone(),
+                );
+                same[place] = true;
+            }
+        }
+        let mut same = same.into_iter();
+        pending.retain(|_| same.next() != Some(true));
+        Ok(pending)
+    }
+
+    /// Finds times with which a replay does the same, if it is told what came of comparisons; and what has none.
+    fn attempt(
+        &mut self,
+        pending: Vec<Pending>,
+        recording: &Recording,
+        near: &mut Near,
+    ) -> Result<(Found, Vec<Pending>), ReplayError> {
+        let led = pending
+            .iter()
+            .map(|it| led(&recording.connections[it.place], &it.truth, near));
+        let led = Recording {
+            origin: recording.origin.clone(),
+            connections: led.collect(),
+        };
+        let all: Vec<usize> = (0..pending.len()).collect();
+        let mut told = vec![None; all.len()];
+        for (place, effects, exact) in self.replay(&led, &all)? {
+            told[place] = Some((effects, exact));
+        }
+        let (mut found, mut left) = (Vec::new(), Vec::new());
+        let led = led.connections.into_iter().zip(told);
+        for (it, (mut connection, told)) in pending.into_iter().zip(led) {
+            match told.filter(|(told, exact)| *exact && is_same(&it.truth, told)) {
+                Some((told, _)) => {
+                    prune(&mut connection, &told);
+                    found.push((it, connection));
+                }
+                None => left.push(it),
+            }
+        }
+        Ok((found, left))
+    }
+}
+
+/// With times near the true ones, and all that came of comparisons.
+fn led(truth: &Connection, told: &Effects, near: &mut Near) -> Connection {
+    let mut connection = truth.clone();
+    for ((end, truth), told) in connection.ends.iter_mut().zip(&truth.ends).zip(told) {
+        *end = near.end(truth);
+        end.digest = 0;
+        for (run, told) in end.runs.iter_mut().zip(told) {
+            run.check = None;
+            run.outcomes = told.decided.iter().map(|(outcome, _)| *outcome).collect();
+        }
+    }
+    connection
+}
+
+/// Without the outcomes that follow from the times.
+fn prune(connection: &mut Connection, told: &Effects) {
+    for (end, told) in connection.ends.iter_mut().zip(told) {
+        for (run, told) in end.runs.iter_mut().zip(told) {
+            let needed = told.decided.iter().filter(|(_, needed)| *needed);
+            run.outcomes = needed.map(|(outcome, _)| *outcome).collect();
+        }
+    }
+}
+
+/// Whether every run did what the true one did.
+fn is_same(truth: &Effects, told: &Effects) -> bool {
+    truth.iter().zip(told).all(|(truth, told)| {
+        let mut both = truth.iter().zip(told);
+        truth.len() == told.len() && both.all(|(truth, told)| truth.effect == told.effect)
+    })
+}
+
+/// The checks of this replay are the connection's.
+fn adopt(connection: &mut Connection, told: &Effects) {
+    for (end, told) in connection.ends.iter_mut().zip(told) {
+        for (run, told) in end.runs.iter_mut().zip(told) {
+            run.check = Some(told.check);
+        }
+        end.digest = told.last().map_or(0, |told| told.check);
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath recording shrink`: the same, in fewer bytes.
+//!
+//! What enters: a recording with exact times, and a laboratory kernel. What leaves: one whose times are only near, and whose replays have been seen to send the same packets.
+
+use crate::failure::Failure;
+use crate::render::{Paint, bytes, count};
+use crate::replay::{self, outputs};
+use clap::Args;
+use serde_json::json;
+use slowpath_lab::virtual_time::{self, Kernel, LightOptions, Lightened, lighten};
+use slowpath_replay::recording::encode;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// `slowpath recording shrink`.
+#[derive(Debug, Args)]
+#[command(after_help = "\\
+Examples:
+  slowpath lab virtual scenarios/replay/exact.toml --record run.rec
+  slowpath recording shrink run.rec small.rec
+  slowpath recording shrink run.rec small.rec --within 1
+  slowpath recording info small.rec
+`make lab-kernel` builds the kernel first. Each connection is replayed with its new times before they are written; one that would go another way keeps its true ones.")]
+pub struct Shrink {
+    /// The recording, with exact times
+    pub file: PathBuf,
+    /// The smaller one
+    pub to: PathBuf,
+    /// No time is further from the true one, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub within: u32,
+    /// Print JSON; docs/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub(super) fn run(args: &Shrink, paint: Paint, out: &mut dyn Write) -> Result<(), Failure> {
+    let recording = replay::read(&args.file)?;
+    let failed = |reason: String| Failure::Recording {
+        file: args.file.clone(),
+        reason,
+    };
+    let before = std::fs::metadata(&args.file).map_err(|error| failed(error.to_string()))?;
+    if recording.origin.recorder == "bpf" {
+        let reason =
+            "recorded by BPF on a stock kernel: only recordings of the laboratory can be shrunk";
+        return Err(failed(reason.to_owned()));
+    }
+    let kernel = Kernel::find(virtual_time::SOURCE, recording.origin.hz)
+        .map_err(|error| Failure::Lab(error.to_string()))?;
+    let working = outputs::Working::new()?;
+    let options = LightOptions {
+        // At most a thousand.
+        within: args.within * 1_000,
+        ..LightOptions::default()
+    };
+    let light = lighten(&kernel, &recording, &options, &working.path, &mut |_| {})
+        .map_err(|error| failed(error.to_string()))?;
+    let small = encode(&light.recording).map_err(|error| failed(error.to_string()))?;
+    std::fs::write(&args.to, &small)
+        .map_err(|error| Failure::Write(format!("cannot write {}: {error}", args.to.display())))?;
+    let sizes = [before.len(), small.len() as u64];
+    match args.json {
+        true => writeln!(out, "{}", as_json(&light, sizes))?,
+        false => text(&light, sizes, paint, out)?,
+    }
+    Ok(())
+}
+
+fn as_json(light: &Lightened, [before, after]: [u64; 2]) -> serde_json::Value {
+    let within: Vec<_> = light
+        .within
+        .iter()
+        .map(|(bound, connections)| json!({"within_ns": bound, "connections": connections}))
+        .collect();
+    json!({
+        "type": "shrunk_recording",
+        "bytes_before": before,
+        "bytes": after,
+        "connections": light.recording.connections.len(),
+        "within": within,
+        "left_as_they_are": light.untouched,
+        "replays": light.replays,
+        "wall_seconds": light.wall.as_secs_f64(),
+    })
+}
+
+fn text(
+    light: &Lightened,
+    [before, after]: [u64; 2],
+    paint: Paint,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let share = 100.0 * after as f64 / before.max(1) as f64;
+    let line = format!(
+        "{} instead of {}: {share:.1} %",
+        bytes(after),
+        bytes(before)
+    );
+    writeln!(out, "{}", paint.bold(&line))?;
+    for (bound, connections) in &light.within {
+        let connections = count(*connections as u64);
+        match bound {
+            0 => writeln!(out, "{connections} connections keep their exact times")?,
+            ns => writeln!(
+                out,
+                "{connections} connections with times within {} us",
+                f64::from(*ns) / 1e3
+            )?,
+        }
+    }
+    let untouched = light.untouched.len() as u64;
+    if untouched > 0 {
+        let first = light.untouched[0];
+        let many = count(untouched);
+        writeln!(
+            out,
+            "{many} cannot be replayed as they were recorded, or have near times already, and are left as they are; the first of them is number {first}"
+        )?;
+    }
+    Ok(())
+}

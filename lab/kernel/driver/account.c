@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What each run of a replay decided, sent and left, in a few numbers (told.bin): by these two
+ * replays are compared whose clocks differ a little.
+ */
+#include <linux/ip.h>
+#include <linux/jhash.h>
+#include <linux/tcp.h>
+#include <linux/unaligned.h>
+#include <net/slowpath_lab.h>
+#include <net/tcp.h>
+#include "lab.h"
+#include "replay.h"
+
+static struct lab_file told_file;
+
+int lab_tell_open(void)
+{
+	return lab_open(&told_file, "told.bin", SZ_256K);
+}
+
+void lab_tell_close(void)
+{
+	lab_close(&told_file);
+}
+
+void lab_tell(u8 decision, bool needed, u32 first, u32 second)
+{
+	struct lab_done told = {
+		.connection = replay.connection,
+		.end = replay.run->end,
+		.decision = decision,
+		.needed = needed,
+		.first = first,
+		.second = second,
+	};
+
+	if (lab.plan.flags & LAB_TELL)
+		lab_put(&told_file, &told, sizeof(told));
+}
+
+u32 slowpath_compared(u32 natural)
+{
+	const struct lab_run_record *next = replay.decisions;
+	u32 before, decided = natural;
+
+	if (lab.following || lab.clearing || !replay.run)
+		return natural;
+	before = replay.compared++;
+	if (replay.left && next->decision == LAB_DECISION_COMPARISON && next->value == before) {
+		decided = next->result;
+		replay.decisions++;
+		replay.left--;
+	}
+	lab_tell(LAB_DECISION_COMPARISON, decided != natural, before, decided);
+	return decided;
+}
+
+/* Headers as they are whatever the first sequence numbers, addresses, ports and clocks. */
+void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number)
+{
+	const struct iphdr *ip = ip_hdr(skb);
+	const struct tcphdr *tcp = (const void *)ip + 4 * ip->ihl;
+	const u8 *option = (const void *)(tcp + 1), *end = (const void *)tcp + 4 * tcp->doff;
+	u32 sequence = ntohl(tcp->seq), mixed = replay.packets;
+
+	if (!(lab.plan.flags & LAB_TELL))
+		return;
+	if (!number)
+		replay.first[reply] = sequence;
+	mixed = jhash_3words(skb->len | (u32)ip->tos << 24, sequence - replay.first[reply],
+			     tcp->ack ? ntohl(tcp->ack_seq) - replay.first[!reply] : 0, mixed);
+	mixed = jhash_2words(ntohs(tcp->window), ntohs(((const __be16 *)tcp)[6]), mixed);
+	while (option < end && *option != TCPOPT_EOL) {
+		u8 length = *option == TCPOPT_NOP || option + 1 == end ? 1 : max_t(u8, option[1], 2);
+		int at;
+
+		length = min_t(long, length, end - option);
+		if (*option == TCPOPT_SACK)
+			for (at = 2; at + 4 <= length; at += 4)
+				mixed = jhash_1word(get_unaligned_be32(option + at) -
+						    replay.first[!reply], mixed);
+		else if (*option != TCPOPT_TIMESTAMP)
+			mixed = jhash(option, length, mixed);
+		option += length;
+	}
+	replay.packets = mixed;
+}
+
+void lab_tell_run(const struct lab_run_record *record, u32 check)
+{
+	struct sock *sk = lab_end_socket(record->connection, record->end);
+
+	if (lab.plan.flags & LAB_TELL)
+		lab_tell(LAB_TOLD_RUN, false, check, lab_effect(sk, replay.packets));
+}
