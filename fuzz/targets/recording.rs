@@ -42,7 +42,7 @@ fn end(packets: u32) -> End {
         jiffies: (at / 4_000_000) as u32,
         handler,
         outcomes: Vec::new(),
-        check: at as u32,
+        check: Some(at as u32),
     };
     let mut runs = vec![run(0, Handler::Begin { fresh: true })];
     for number in 0..packets {
