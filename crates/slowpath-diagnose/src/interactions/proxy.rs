@@ -139,7 +139,7 @@ fn least_flow(recent: &Recent) -> u64 {
 }
 
 /// Whether an interval carried enough, one way or the other, for its connection to be a flow:
-/// with less in each of [`PIECES`] intervals it is none.
+/// with less in each of the intervals that are kept it is none.
 pub fn may_flow(before: &TcpStats, after: &TcpStats) -> bool {
     let least = FLOW_SEGMENTS * u64::from(after.send_mss.max(1)) / PIECES as u64;
     let much = |before: u64, after: u64| after.saturating_sub(before) >= least;
