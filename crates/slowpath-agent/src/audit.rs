@@ -23,15 +23,16 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Whether a sweep is wanted while the kernel knows of `dropped` lost closes.
+    /// Whether a sweep is wanted while the kernel knows of `dropped` lost closes: a number that
+    /// goes down again where a close turns out to have been late.
     pub fn wants_sweep(&self, dropped: u64) -> bool {
         self.sweep || dropped > self.dropped
     }
 
     /// A sweep found `gone` connections gone.
     pub fn swept(&mut self, dropped: u64, gone: u64) {
-        self.uncounted += gone.saturating_sub(dropped - self.dropped);
-        self.dropped = dropped;
+        self.uncounted += gone.saturating_sub(dropped.saturating_sub(self.dropped));
+        self.dropped = dropped.max(self.dropped);
         self.sweep = false;
         self.count = false;
     }
@@ -93,6 +94,16 @@ mod tests {
         audit.swept(3, 5);
         assert_eq!(audit.uncounted, 2);
         assert!(!audit.wants_sweep(3) && audit.wants_sweep(4));
+    }
+
+    #[test]
+    fn a_close_that_was_only_late_is_no_loss() {
+        let mut audit = Audit::default();
+        audit.swept(3, 3);
+        assert!(!audit.wants_sweep(2));
+        audit.swept(2, 1);
+        assert_eq!(audit.uncounted, 1);
+        assert!(!audit.wants_sweep(3), "made up for already");
     }
 
     #[test]
