@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath queues` from end to end: on captures whose queues can be worked out by hand, on damaged ones, and on those of a laboratory kernel.
 
+mod command;
+
+use command::{slowpath, text};
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn slowpath(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_slowpath"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use std::process::Output;
 
 /// Two senders and a receiver at one switch, which has room for five packets a port. A packet
 /// of 1,500 bytes takes 12 us on a line, and 1 us to the other end.

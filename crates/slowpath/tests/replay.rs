@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath lab virtual --record` and `slowpath replay` from end to end.
 
+mod command;
+
+use command::{slowpath, text};
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn slowpath(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_slowpath"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn json(arguments: &[&str]) -> Value {
     let output = slowpath(arguments);
