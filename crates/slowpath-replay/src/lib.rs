@@ -2,7 +2,7 @@
 //! Record always, replay exactly (DETER, NSDI 2019).
 //!
 //! [`recording`] is what is kept of a connection, the runs of its handlers at both ends, and the file that holds it; [`stock`] makes one of what
-//! BPF saw on a stock kernel. Replays run elsewhere (`slowpath-lab`); what they leave is told here: [`headers`] compares packets with a capture of
+//! BPF saw on a stock kernel, [`ring`] holds those of the last minutes and keeps what somebody asks for. Replays run elsewhere (`slowpath-lab`); what they leave is told here: [`headers`] compares packets with a capture of
 //! the runtime, [`retell`] gives them the recorded addresses and times, [`probe`] names the fields of the socket, [`explain`] says why messages
 //! were slow.
 //!
@@ -22,5 +22,6 @@ pub mod probe;
 pub mod queues;
 pub mod recording;
 pub mod retell;
+pub mod ring;
 pub mod sampling;
 pub mod stock;

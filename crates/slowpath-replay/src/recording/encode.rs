@@ -184,6 +184,7 @@ impl Total {
 }
 
 /// Frames of a recording.
+#[derive(Clone)]
 pub(super) struct Encoder {
     framer: Framer,
     hz: u32,

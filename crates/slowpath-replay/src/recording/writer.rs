@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 /// Writes a recording frame by frame. What it holds between frames is what was pushed since; [`Writer::held`] says how much that is.
 ///
 /// Frames can be left out later (a ring of the last minutes), all but those of [`Writer::open`]: the ends that they are about have a gap then.
+#[derive(Clone)]
 pub struct Writer {
     encoder: Encoder,
     live: BTreeMap<u32, [Live; 2]>,
@@ -19,7 +20,7 @@ pub struct Writer {
 }
 
 /// An end that is not closed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Live {
     sampled: bool,
     near: u64,

@@ -7,6 +7,7 @@ use crate::recording::{Decision, Outcome, Reader, Run};
 /// A run takes no longer than that.
 const MOST_TICKS: u32 = 16;
 
+#[derive(Clone)]
 pub(super) struct Building {
     pub(super) run: Run,
     pub(super) clocks: u32,

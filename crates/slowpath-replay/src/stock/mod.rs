@@ -11,11 +11,14 @@
 mod building;
 mod check;
 mod event;
+mod finals;
+mod live;
 mod request;
 mod settings;
 mod side;
 
 pub use check::{check, mix};
+pub use live::Live;
 
 use crate::recording::{Connection, End, MAX_EVENTS, Origin, Recording};
 use event::{Event, Kind};
@@ -57,7 +60,9 @@ pub struct Host {
 struct Pair {
     addresses: Option<[SocketAddr; 2]>,
     ends: [Option<Side>; 2],
+    sockets: [u64; 2],
     request: Request,
+    progress: live::Progress,
 }
 
 impl Pair {
@@ -79,6 +84,8 @@ impl Pair {
 #[derive(Default)]
 pub struct Joiner {
     pairs: Vec<Pair>,
+    /// Places among them that are empty.
+    free: Vec<usize>,
     known: HashMap<[SocketAddr; 2], usize>,
     sockets: HashMap<u64, (usize, usize)>,
     unplaced: u64,
@@ -149,12 +156,13 @@ impl Joiner {
         match known.filter(|place| !used(&self.pairs[*place])) {
             Some(place) => place,
             None => {
-                self.pairs.push(Pair {
-                    addresses: Some(addresses),
-                    ..Pair::default()
+                let place = self.free.pop().unwrap_or_else(|| {
+                    self.pairs.push(Pair::default());
+                    self.pairs.len() - 1
                 });
-                self.known.insert(addresses, self.pairs.len() - 1);
-                self.pairs.len() - 1
+                self.pairs[place].addresses = Some(addresses);
+                self.known.insert(addresses, place);
+                place
             }
         }
     }
@@ -175,7 +183,16 @@ impl Joiner {
                 let pair = &mut self.pairs[place];
                 let answers = pair.request.answers(event.at);
                 pair.ends[end] = Some(Side::new(if end == 0 { 0 } else { answers }));
-                self.sockets.insert(event.socket, (place, end));
+                pair.sockets[end] = event.socket;
+                let before = self.sockets.insert(event.socket, (place, end));
+                if let Some((place, end)) = before
+                    && let Some(side) = &mut self.pairs[place].ends[end]
+                    && !side.gone
+                {
+                    // Its end was not seen.
+                    side.cut();
+                    side.gone = true;
+                }
                 true
             }
             Kind::TimeWait => self.time_wait(event),
@@ -216,7 +233,7 @@ impl Joiner {
             .pairs
             .iter()
             .flat_map(|pair| pair.ends.iter().flatten());
-        let told: u64 = told.map(Side::lost).sum();
+        let told: u64 = told.map(|side| u64::from(side.lost)).sum();
         // Nobody knows whose they were: of those that have not ended.
         let untold = host.lost > told || full;
         joined.recording.origin = host.origin;

@@ -7,10 +7,9 @@
 //! 3. A timer that found the socket in use only leaves a note for whoever gives the lock away: it stands before that one's packets.
 
 use super::building::Building;
-use super::check::{check, mix};
 use super::event::{Event, FIELDS, Found, Kind};
 use super::request::Request;
-use crate::recording::{Decision, End, Handler, Moment, NOT_RETURNED, Outcome, Reader, Run, Timer};
+use crate::recording::{Decision, Handler, Moment, Outcome, Reader, Run, Timer};
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
@@ -39,23 +38,23 @@ const TIMERS: [Timer; 5] = [
     Timer::CompressedAck,
 ];
 
-type Fields = [u32; FIELDS];
+pub(super) type Fields = [u32; FIELDS];
 
 #[derive(Clone, Copy)]
-struct Call {
+pub(super) struct Call {
     what: u8,
     a: u32,
     b: u32,
     /// Its first run.
-    run: Option<usize>,
+    pub(super) run: Option<usize>,
 }
 
 /// An end's own packets.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Sent {
     count: u32,
     /// Their numbers and the sequence numbers they begin with, by IP identification.
-    numbers: HashMap<u16, (u32, u32)>,
+    pub(super) numbers: HashMap<u16, (u32, u32)>,
     /// Those that it sent when it had no socket any more.
     after: Vec<(u32, u32)>,
 }
@@ -91,12 +90,19 @@ impl Theirs<'_> {
 }
 
 /// An end whose events come in.
+#[derive(Clone)]
 pub(super) struct Side {
-    runs: Vec<Run>,
-    states: Vec<Fields>,
-    current: Option<Building>,
+    /// Those that were not handed out before the end, see [`Side::settle`].
+    pub(super) runs: Vec<Run>,
+    pub(super) states: Vec<Fields>,
+    /// So many were handed out before them, and the last one's check.
+    pub(super) told: usize,
+    pub(super) before: u32,
+    /// Runs there were when losses were looked at last: those are before any that nobody placed.
+    pub(super) sure: usize,
+    pub(super) current: Option<Building>,
     pub(super) packets: Sent,
-    calls: HashMap<u32, Call>,
+    pub(super) calls: HashMap<u32, Call>,
     /// The task that has the lock.
     owner: Option<u32>,
     releasing: bool,
@@ -106,12 +112,12 @@ pub(super) struct Side {
     put_off: Vec<Run>,
     backlog: VecDeque<u16>,
     /// The run that packets behind it in the backlog were merged into.
-    merging: Option<usize>,
+    pub(super) merging: Option<usize>,
     pub(super) gone: bool,
     /// A packet came that no socket had sent: nothing from there on can be replayed.
-    cut: bool,
+    pub(super) cut: bool,
     /// Events that the recorder lost.
-    lost: u32,
+    pub(super) lost: u32,
     pub(super) settings: Option<Found>,
 }
 
@@ -121,6 +127,9 @@ impl Side {
         Side {
             runs: Vec::new(),
             states: Vec::new(),
+            told: 0,
+            before: 0,
+            sure: 0,
             current: None,
             packets: Sent {
                 count: answers,
@@ -186,14 +195,18 @@ impl Side {
         }
     }
 
-    /// Events that the recorder lost.
-    pub(super) fn lost(&self) -> u64 {
-        self.lost.into()
-    }
-
     /// Nothing from here on can be replayed.
     pub(super) fn cut(&mut self) {
         self.cut = true;
+    }
+
+    /// Runs there are, those that were handed out included.
+    pub(super) fn count(&self) -> usize {
+        self.told + self.runs.len()
+    }
+
+    fn run_at(&mut self, place: usize) -> Option<&mut Run> {
+        self.runs.get_mut(place.checked_sub(self.told)?)
     }
 
     fn has_lock(&self) -> bool {
@@ -276,6 +289,8 @@ impl Side {
                     self.by_itself(event, Handler::SmallQueue);
                 }
             }
+            // It has only one beginning.
+            Kind::Clock if event.what == 1 && self.count() > 0 => return false,
             Kind::Clock if event.what == 1 => self.child(event, theirs),
             Kind::Clock => return self.clock(event),
             Kind::Sent => {
@@ -374,7 +389,7 @@ impl Side {
     fn lock(&mut self, event: &Event) {
         self.owner = Some(event.task);
         self.releasing = false;
-        let place = self.runs.len();
+        let place = self.count();
         let Some(call) = self.calls.get_mut(&event.task) else {
             return;
         };
@@ -402,8 +417,8 @@ impl Side {
         self.begin(event, handler);
     }
 
-    fn returned(&mut self, call: Call, returned: i32) {
-        let run = call.run.and_then(|place| self.runs.get_mut(place));
+    pub(super) fn returned(&mut self, call: Call, returned: i32) {
+        let run = call.run.and_then(|place| self.run_at(place));
         if let Some(Handler::Send { result, .. } | Handler::Receive { result, .. }) =
             run.map(|run| &mut run.handler)
         {
@@ -473,7 +488,7 @@ impl Side {
                 self.merged(before, theirs);
                 self.backlog.pop_front();
             }
-            self.merging = Some(self.runs.len());
+            self.merging = Some(self.count());
         }
         self.begin(event, handler);
         true
@@ -481,8 +496,8 @@ impl Side {
 
     /// So many at the head of the backlog were part of the packet before them.
     fn merged(&mut self, count: usize, theirs: Theirs<'_>) {
-        let run = self.merging.and_then(|place| self.runs.get_mut(place));
-        let queued = self.backlog.drain(..count);
+        let queued: Vec<u16> = self.backlog.drain(..count).collect();
+        let run = self.merging.and_then(|place| self.run_at(place));
         let Some(run) = run else { return };
         let Handler::Packet { number, merged, .. } = &mut run.handler else {
             return;
@@ -553,42 +568,5 @@ impl Side {
         current.tick(event.jiffies);
         current.backlog(event.backlog);
         true
-    }
-
-    /// The runs with their checks, and the states that these are made from.
-    pub(super) fn end(mut self, theirs_gone: bool) -> (End, Vec<Fields>) {
-        for call in std::mem::take(&mut self.calls).into_values() {
-            self.returned(call, NOT_RETURNED);
-        }
-        let mut before = 0;
-        for (run, fields) in self.runs.iter_mut().zip(&self.states) {
-            let decisions = run.outcomes.iter().fold(0, |before, outcome| {
-                let decision = outcome.decision.number();
-                mix(before, decision, outcome.before, outcome.value)
-            });
-            let [kind, value, result, more] = run.handler.words();
-            let words = [
-                run.at.0 as u32,
-                (run.at.0 >> 32) as u32,
-                run.jiffies,
-                kind,
-                value,
-                result,
-                decisions,
-                more,
-            ];
-            before = check(words, fields, before);
-            run.check = Some(before);
-        }
-        let lost = u64::from(self.lost);
-        let end = End {
-            // Its peer had not ended, so that it must have been a packet of which nothing was seen.
-            gap: (self.cut && (!theirs_gone || lost > 0)).then_some(self.runs.len() as u64),
-            lost,
-            runs: self.runs,
-            digest: before,
-            ..End::default()
-        };
-        (end, self.states)
     }
 }

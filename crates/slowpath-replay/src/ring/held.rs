@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One connection: the file that it will be, as far as it is.
+
+use super::Saved;
+use crate::recording::{Connection, EncodeError, End, Moment, Origin, Run, Settings, Writer};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Runs are encoded so many at a time: the fixed cost of a frame, some hundred bytes, is then below a twentieth.
+const FRAME: usize = 4_096;
+/// What an event takes before it is encoded: a run, or one of its outcomes, which is less.
+const EVENT: usize = size_of::<Run>();
+/// Reasons that are told of one connection.
+const MOST_REASONS: usize = 16;
+/// The only connection of its file.
+const NUMBER: u32 = 0;
+
+/// Somebody wants it.
+pub(super) struct Asked {
+    pub(super) reasons: Vec<String>,
+    /// When it is to be saved if it lives still; nobody has asked since it was: never.
+    pub(super) due: Option<Moment>,
+    patience: Duration,
+}
+
+pub(super) struct Held {
+    pub(super) addresses: [SocketAddr; 2],
+    pub(super) opened: Moment,
+    pub(super) ended: Option<Moment>,
+    pub(super) asked: Option<Asked>,
+    /// Bytes that what joins it takes.
+    pub(super) joined: usize,
+    /// What the ring has counted for it.
+    pub(super) counted: usize,
+    pub(super) runs: [u64; 2],
+    gap: Option<(usize, u64)>,
+    /// Until it has ended.
+    writer: Option<Box<Writer>>,
+    /// Stretches of the file, one behind the other: it would be copied each time it grows.
+    file: Vec<Vec<u8>>,
+    length: usize,
+    /// Events in frames.
+    pub(super) encoded: u64,
+}
+
+impl Held {
+    pub(super) fn new(
+        origin: &Origin,
+        addresses: [SocketAddr; 2],
+        settings: Settings,
+        now: Moment,
+    ) -> Result<Held, EncodeError> {
+        let (mut writer, mut file) = Writer::new(origin)?;
+        let connection = Connection {
+            addresses,
+            settings,
+            ends: Default::default(),
+        };
+        writer.open(NUMBER, &connection, &mut file)?;
+        file.shrink_to_fit();
+        Ok(Held {
+            addresses,
+            opened: now,
+            ended: None,
+            asked: None,
+            joined: 0,
+            counted: 0,
+            runs: [0; 2],
+            gap: None,
+            writer: Some(Box::new(writer)),
+            length: file.len(),
+            file: vec![file],
+            encoded: 0,
+        })
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let writer = self.writer.as_ref();
+        let writer = writer.map_or(0, |writer| size_of::<Writer>() + writer.held() * EVENT);
+        let reasons = self.asked.iter().flat_map(|asked| &asked.reasons);
+        let reasons = reasons.map(|it| size_of::<String>() + it.capacity());
+        let file = self.length + self.file.capacity() * size_of::<Vec<u8>>();
+        size_of::<Held>() + file + writer + self.joined + reasons.sum::<usize>()
+    }
+
+    /// Events that wait to be encoded.
+    pub(super) fn waiting(&self) -> usize {
+        self.writer.as_ref().map_or(0, |writer| writer.held())
+    }
+
+    pub(super) fn file_bytes(&self) -> usize {
+        self.length
+    }
+
+    fn append(&mut self, mut frames: Vec<u8>) {
+        frames.shrink_to_fit();
+        self.length += frames.len();
+        self.file.push(frames);
+    }
+
+    pub(super) fn push(&mut self, end: usize, runs: Vec<Run>) -> Result<(), EncodeError> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        if let (0, Some(first)) = (self.runs[end], runs.first()) {
+            self.opened = self.opened.min(first.at);
+        }
+        self.runs[end] += runs.len() as u64;
+        for run in runs {
+            writer.push(NUMBER, end, run)?;
+        }
+        if writer.held() >= FRAME {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), EncodeError> {
+        if let Some(writer) = &mut self.writer {
+            self.encoded += writer.held() as u64;
+            let mut frames = Vec::new();
+            writer.flush(&mut frames)?;
+            self.append(frames);
+        }
+        Ok(())
+    }
+
+    /// Both ends are over.
+    pub(super) fn close(&mut self, ends: [End; 2], now: Moment) -> Result<(), EncodeError> {
+        self.ended = Some(now);
+        let Some(mut writer) = self.writer.take() else {
+            return Ok(());
+        };
+        self.gap = put(&mut writer, &mut self.runs, ends)?;
+        self.encoded += writer.held() as u64;
+        let mut frames = Vec::new();
+        writer.finish(&mut frames)?;
+        self.append(frames);
+        Ok(())
+    }
+
+    /// It was asked for.
+    pub(super) fn ask(&mut self, reason: &str, now: Moment, patience: Duration) {
+        let asked = self.asked.get_or_insert_with(|| Asked {
+            reasons: Vec::new(),
+            due: None,
+            patience,
+        });
+        if asked.reasons.len() < MOST_REASONS && !asked.reasons.iter().any(|it| it == reason) {
+            asked.reasons.push(reason.to_owned());
+        }
+        if asked.due.is_none() {
+            let wait = u64::try_from(asked.patience.as_nanos()).unwrap_or(u64::MAX);
+            asked.due = Some(Moment(now.0.saturating_add(wait)));
+            asked.patience = asked.patience.saturating_mul(2);
+        }
+    }
+
+    /// The recording as it is, with what has not been told of it; it is not due any more.
+    pub(super) fn save(
+        &mut self,
+        number: u64,
+        rest: Option<[End; 2]>,
+    ) -> Result<Saved, EncodeError> {
+        let mut runs = self.runs;
+        let mut gap = self.gap;
+        let mut file = self.file.concat();
+        if let Some(writer) = &self.writer {
+            let mut writer = writer.as_ref().clone();
+            // Without it somebody has forgotten it: then it is whole so far.
+            gap = put(&mut writer, &mut runs, rest.unwrap_or_default())?;
+            writer.finish(&mut file)?;
+        }
+        if let Some(asked) = &mut self.asked {
+            asked.due = None;
+        }
+        Ok(Saved {
+            number,
+            addresses: self.addresses,
+            opened: self.opened,
+            ended: self.ended,
+            reasons: (self.asked.iter())
+                .flat_map(|asked| asked.reasons.clone())
+                .collect(),
+            runs,
+            gap,
+            cut_short: false,
+            file,
+        })
+    }
+}
+
+/// The last runs of both ends; gives the gap.
+fn put(
+    writer: &mut Writer,
+    runs: &mut [u64; 2],
+    ends: [End; 2],
+) -> Result<Option<(usize, u64)>, EncodeError> {
+    let mut gap = None;
+    for (place, end) in ends.into_iter().enumerate() {
+        runs[place] += end.runs.len() as u64;
+        for run in end.runs {
+            writer.push(NUMBER, place, run)?;
+        }
+        if end.gap.is_some() {
+            writer.lost(NUMBER, place, end.lost)?;
+            gap = gap.or(Some((place, runs[place])));
+        }
+        writer.close(NUMBER, place, end.digest)?;
+    }
+    Ok(gap)
+}

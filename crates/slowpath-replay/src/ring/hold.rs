@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The ring itself.
+
+use super::held::Held;
+use super::{Counts, Joins, Missing, Options, Saved, Told};
+use crate::recording::{EncodeError, Moment, Origin};
+use crate::stock::NotEvents;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+
+/// One connection takes no more than this part of the ring: it would push out all others.
+const SHARE: usize = 4;
+/// From this part of the ring on, what waits is encoded early: it takes a fiftieth then.
+const TIGHT: (usize, usize) = (3, 4);
+/// Fewer events are not encoded early, if there are connections with more.
+const FEW: usize = 256;
+/// Connections that went of which it is known why.
+const REMEMBERED: usize = 4_096;
+
+/// Why it is not held any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Went {
+    Saved,
+    Dropped,
+    Nonsense,
+}
+
+/// Connections of the last minutes.
+pub struct Ring {
+    joins: Box<dyn Joins>,
+    options: Options,
+    origin: Origin,
+    held: BTreeMap<u64, Held>,
+    newest: HashMap<[SocketAddr; 2], u64>,
+    /// Those that ended and nobody asked for, by when.
+    ended: BTreeSet<(Moment, u64)>,
+    /// Those that live and nobody asked for; numbers are given in the order of opening.
+    living: BTreeSet<u64>,
+    asked: BTreeSet<u64>,
+    went: VecDeque<([SocketAddr; 2], Went)>,
+    bytes: usize,
+    counts: Counts,
+    unwanted: Vec<u64>,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring")
+            .field("bytes", &self.bytes)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// An empty one. The ticks a second of `origin` are those that connections tell.
+    pub fn new(joins: Box<dyn Joins>, origin: Origin, options: Options) -> Ring {
+        Ring {
+            joins,
+            options,
+            origin,
+            held: BTreeMap::new(),
+            newest: HashMap::new(),
+            ended: BTreeSet::new(),
+            living: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            went: VecDeque::new(),
+            bytes: 0,
+            counts: Counts::default(),
+            unwanted: Vec::new(),
+        }
+    }
+
+    /// Takes whole events of the recorder.
+    ///
+    /// # Errors
+    /// If they are none.
+    pub fn take(&mut self, events: &[u8]) -> Result<(), NotEvents> {
+        self.joins.take(events)
+    }
+
+    /// The sockets that are recorded.
+    pub fn sockets(&self) -> Vec<u64> {
+        self.joins.sockets()
+    }
+
+    /// How many of a socket's events were lost so far; none: it is not recorded any more. To be said when the recorder lost some, before [`Ring::work`].
+    pub fn lost(&mut self, socket: u64, events: Option<u32>) {
+        self.joins.lost(socket, events);
+    }
+
+    /// Bytes that are held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Connections that are held.
+    pub fn connections(&self) -> usize {
+        self.held.len()
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Sockets of which nothing more is wanted, since this was asked last; they live.
+    pub fn unwanted(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.unwanted)
+    }
+
+    /// Takes in what has become known, makes room, and gives the recordings that are due. To be called some times a second. `lost`: events that were lost in all.
+    pub fn work(&mut self, now: Moment, lost: u64) -> Vec<Saved> {
+        let mut told = Vec::new();
+        let mut saved = Vec::new();
+        self.joins.settle(now, lost, &mut told);
+        for it in told {
+            self.tell(it, now, &mut saved);
+        }
+        for number in self.unended() {
+            let joined = self.joins.bytes(number);
+            if let Some(held) = self.held.get_mut(&number) {
+                held.joined = joined;
+            }
+            self.recount(number);
+        }
+        self.expire(now);
+        self.make_room(&mut saved);
+        let due = |number: &u64| {
+            let asked = self.held.get(number).and_then(|held| held.asked.as_ref());
+            asked.is_some_and(|asked| asked.due.is_some_and(|due| due <= now))
+        };
+        let due: Vec<u64> = self.asked.iter().copied().filter(due).collect();
+        for number in due {
+            self.save(number, &mut saved);
+        }
+        saved
+    }
+
+    /// Saves what was asked for and is not: the end.
+    pub fn finish(&mut self) -> Vec<Saved> {
+        let mut saved = Vec::new();
+        for number in std::mem::take(&mut self.asked) {
+            self.save(number, &mut saved);
+        }
+        saved
+    }
+
+    /// Somebody wants a connection, which had these addresses, in either order, at that time.
+    ///
+    /// # Errors
+    /// Why it is not there.
+    pub fn keep(
+        &mut self,
+        addresses: [SocketAddr; 2],
+        at: Moment,
+        reason: &str,
+    ) -> Result<(), Missing> {
+        let found = self.find(addresses, at);
+        if let Some(number) = found {
+            self.ask(number, reason, at);
+            return Ok(());
+        }
+        let went = self.went.iter().rev();
+        let went = went.clone().find(|(pair, _)| is(*pair, addresses));
+        let missing = match went {
+            Some((_, Went::Saved)) => return Ok(()),
+            Some((_, Went::Dropped)) => Missing::Dropped,
+            Some((_, Went::Nonsense)) => Missing::Nonsense,
+            None => Missing::Unknown,
+        };
+        self.counts.missing += 1;
+        Err(missing)
+    }
+
+    /// Somebody wants every connection that is held; gives their number.
+    pub fn keep_all(&mut self, at: Moment, reason: &str) -> usize {
+        let all: Vec<u64> = self.held.keys().copied().collect();
+        for number in &all {
+            self.ask(*number, reason, at);
+            // Now, and not when patience ends.
+            let asked = self.held.get_mut(number);
+            if let Some(asked) = asked.and_then(|held| held.asked.as_mut()) {
+                asked.due = Some(at);
+            }
+        }
+        all.len()
+    }
+
+    /// The latest one with these addresses that had opened by then.
+    fn find(&self, [a, b]: [SocketAddr; 2], at: Moment) -> Option<u64> {
+        let newest = [[a, b], [b, a]];
+        let newest = newest.iter().filter_map(|pair| self.newest.get(pair));
+        let newest = *newest.max()?;
+        if self.held.get(&newest)?.opened <= at {
+            return Some(newest);
+        }
+        let mut older = self.held.iter().rev();
+        let fits = |held: &Held| is(held.addresses, [a, b]) && held.opened <= at;
+        older.find_map(|(number, held)| fits(held).then_some(*number))
+    }
+
+    fn ask(&mut self, number: u64, reason: &str, at: Moment) {
+        let patience = self.options.patience;
+        let Some(held) = self.held.get_mut(&number) else {
+            return;
+        };
+        self.counts.asked += u64::from(held.asked.is_none());
+        held.ask(reason, at, patience);
+        self.living.remove(&number);
+        if let Some(ended) = held.ended {
+            self.ended.remove(&(ended, number));
+            // Nothing more comes.
+            held.asked.as_mut().map(|asked| asked.due.insert(at));
+        }
+        self.asked.insert(number);
+        self.recount(number);
+    }
+
+    fn tell(&mut self, told: Told, now: Moment, saved: &mut Vec<Saved>) {
+        match told {
+            Told::Opened {
+                number,
+                addresses,
+                settings,
+                hz,
+            } => {
+                self.counts.opened += 1;
+                self.origin.hz = hz;
+                match Held::new(&self.origin, addresses, settings, now) {
+                    Ok(held) => {
+                        self.held.insert(number, held);
+                        self.newest.insert(addresses, number);
+                        self.living.insert(number);
+                    }
+                    Err(_) => self.nonsense(number, addresses),
+                }
+            }
+            Told::Runs { number, end, runs } => {
+                self.counts.runs += runs.len() as u64;
+                self.edit(number, |held| held.push(end, runs));
+            }
+            Told::Closed { number, ends } => {
+                self.counts.ended += 1;
+                let runs: usize = ends.iter().map(|end| end.runs.len()).sum();
+                self.counts.runs += runs as u64;
+                self.edit(number, |held| {
+                    held.joined = 0;
+                    held.close(ends, now)
+                });
+                let Some(held) = self.held.get(&number) else {
+                    return;
+                };
+                if held.asked.is_some() {
+                    self.save(number, saved);
+                } else {
+                    self.living.remove(&number);
+                    self.ended.insert((now, number));
+                }
+            }
+            Told::Half { socket, lives } => {
+                self.counts.halves += 1;
+                if lives {
+                    self.unwanted.push(socket);
+                }
+            }
+        }
+    }
+
+    /// Changes what is held of a connection; if that fails it is not held any more.
+    fn edit(&mut self, number: u64, change: impl FnOnce(&mut Held) -> Result<(), EncodeError>) {
+        let Some(held) = self.held.get_mut(&number) else {
+            return;
+        };
+        let before = (held.encoded, held.file_bytes());
+        let result = change(held);
+        self.counts.encoded_runs += held.encoded - before.0;
+        self.counts.encoded_bytes += held.file_bytes().saturating_sub(before.1) as u64;
+        let addresses = held.addresses;
+        self.recount(number);
+        if result.is_err() {
+            self.nonsense(number, addresses);
+        }
+    }
+
+    fn nonsense(&mut self, number: u64, addresses: [SocketAddr; 2]) {
+        self.counts.nonsense += 1;
+        self.remove(number);
+        self.remember(addresses, Went::Nonsense);
+    }
+
+    fn recount(&mut self, number: u64) {
+        if let Some(held) = self.held.get_mut(&number) {
+            let bytes = held.bytes();
+            self.bytes = self.bytes - held.counted + bytes;
+            held.counted = bytes;
+        }
+    }
+
+    /// Those that have not ended.
+    fn unended(&self) -> Vec<u64> {
+        let asked = self.asked.iter();
+        let asked = asked.filter(|it| self.held.get(it).is_some_and(|held| held.ended.is_none()));
+        self.living.iter().chain(asked).copied().collect()
+    }
+
+    fn expire(&mut self, now: Moment) {
+        let age = u64::try_from(self.options.age.as_nanos()).unwrap_or(u64::MAX);
+        while let Some((ended, number)) = self.ended.first().copied()
+            && now.0.saturating_sub(ended.0) >= age
+        {
+            self.counts.forgotten += 1;
+            self.remove(number);
+        }
+    }
+
+    fn make_room(&mut self, saved: &mut Vec<Saved>) {
+        let share = self.options.bytes / SHARE;
+        for number in self.unended() {
+            let counted = |ring: &Ring| ring.held.get(&number).map_or(0, |held| held.counted);
+            if counted(self) > share {
+                self.edit(number, Held::flush);
+            }
+            if counted(self) > share {
+                let before = self.counts.dropped_living;
+                self.drop(number, saved);
+                let large = self.counts.dropped_living - before;
+                self.counts.dropped_large += large;
+                self.counts.dropped_living = before;
+            }
+        }
+        for few in [FEW, 1] {
+            if self.bytes <= self.options.bytes / TIGHT.1 * TIGHT.0 {
+                break;
+            }
+            for number in self.unended() {
+                if self
+                    .held
+                    .get(&number)
+                    .is_some_and(|held| held.waiting() >= few)
+                {
+                    self.edit(number, Held::flush);
+                }
+            }
+        }
+        while self.bytes > self.options.bytes {
+            let next = self.ended.first().map(|(_, number)| *number);
+            let next = next.or_else(|| self.living.first().copied());
+            let Some(next) = next.or_else(|| self.asked.first().copied()) else {
+                break;
+            };
+            self.drop(next, saved);
+        }
+    }
+
+    /// There is no room for it; if somebody asked for it, it is saved as far as it is.
+    fn drop(&mut self, number: u64, saved: &mut Vec<Saved>) {
+        let Some(held) = self.held.get(&number) else {
+            return;
+        };
+        let (addresses, lives) = (held.addresses, held.ended.is_none());
+        if held.asked.is_none() {
+            match lives {
+                true => self.counts.dropped_living += 1,
+                false => self.counts.dropped_ended += 1,
+            }
+            self.remember(addresses, Went::Dropped);
+        } else {
+            self.save(number, saved);
+            if lives {
+                self.counts.cut_short += 1;
+                if let Some(saved) = saved.last_mut().filter(|it| it.number == number) {
+                    saved.cut_short = true;
+                }
+                self.remember(addresses, Went::Saved);
+            }
+        }
+        self.remove(number);
+    }
+
+    /// Saves it; if it has ended it is not held any more.
+    fn save(&mut self, number: u64, saved: &mut Vec<Saved>) {
+        let Some(held) = self.held.get_mut(&number) else {
+            return;
+        };
+        let addresses = held.addresses;
+        let over = held.ended.is_some();
+        match held.save(number, self.joins.rest(number)) {
+            Ok(it) => {
+                self.counts.saved += 1;
+                saved.push(it);
+                if over {
+                    self.remove(number);
+                    self.remember(addresses, Went::Saved);
+                }
+            }
+            Err(_) => self.nonsense(number, addresses),
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some(held) = self.held.remove(&number) {
+            self.bytes -= held.counted;
+            if self.newest.get(&held.addresses) == Some(&number) {
+                self.newest.remove(&held.addresses);
+            }
+            if let Some(ended) = held.ended {
+                self.ended.remove(&(ended, number));
+            }
+        }
+        self.living.remove(&number);
+        self.asked.remove(&number);
+        self.unwanted.extend(self.joins.forget(number));
+    }
+
+    fn remember(&mut self, addresses: [SocketAddr; 2], went: Went) {
+        if self.went.len() >= REMEMBERED {
+            self.went.pop_front();
+        }
+        self.went.push_back((addresses, went));
+    }
+}
+
+fn is(held: [SocketAddr; 2], [a, b]: [SocketAddr; 2]) -> bool {
+    held == [a, b] || held == [b, a]
+}

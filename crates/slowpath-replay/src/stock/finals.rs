@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The runs of an end that nothing changes any more: they get their checks and are handed out, while the end lives or when it is over.
+
+use super::check::{check, mix};
+use super::side::{Fields, Side};
+use crate::recording::{End, NOT_RETURNED, Run};
+
+/// Bytes of an entry of a hash table, its control byte included, of packets' numbers.
+const NUMBER: usize = 13;
+
+impl Side {
+    /// Those that are final and were not handed out. What a call returns belongs to its first run, what is merged into a packet to that packet's; and the
+    /// last run tells when one comes that was put off.
+    pub(super) fn settle(&mut self) -> Vec<Run> {
+        let open = self.calls.values().filter_map(|call| call.run);
+        let open = open.chain(self.merging).min().unwrap_or(usize::MAX);
+        let until = open.min(self.count().saturating_sub(1));
+        let count = until.saturating_sub(self.told);
+        self.make_checks(count);
+        self.told += count;
+        self.states.drain(..count);
+        let runs = self.runs.drain(..count).collect();
+        if self.runs.len() * 4 < self.runs.capacity() {
+            self.runs.shrink_to(self.runs.len() * 2);
+            self.states.shrink_to(self.states.len() * 2);
+        }
+        runs
+    }
+
+    /// Events were lost, and nobody knows which: after the runs there were when that was looked at last.
+    pub(super) fn doubt(&mut self) {
+        let sure = self.sure.saturating_sub(self.told);
+        self.runs.truncate(sure);
+        self.states.truncate(sure);
+        self.current = None;
+        self.merging = None;
+        self.cut = true;
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let run = size_of::<Run>() + size_of::<Fields>();
+        size_of::<Side>() + self.runs.capacity() * run + self.packets.numbers.capacity() * NUMBER
+    }
+
+    fn make_checks(&mut self, count: usize) {
+        for (run, fields) in self.runs.iter_mut().zip(&self.states).take(count) {
+            let decisions = run.outcomes.iter().fold(0, |before, outcome| {
+                let decision = outcome.decision.number();
+                mix(before, decision, outcome.before, outcome.value)
+            });
+            let [kind, value, result, more] = run.handler.words();
+            let words = [
+                run.at.0 as u32,
+                (run.at.0 >> 32) as u32,
+                run.jiffies,
+                kind,
+                value,
+                result,
+                decisions,
+                more,
+            ];
+            self.before = check(words, fields, self.before);
+            run.check = Some(self.before);
+        }
+    }
+
+    /// The runs that were not handed out, with their checks, and the states that these are made from.
+    pub(super) fn end(mut self, theirs_gone: bool) -> (End, Vec<Fields>) {
+        for call in std::mem::take(&mut self.calls).into_values() {
+            self.returned(call, NOT_RETURNED);
+        }
+        self.make_checks(self.runs.len());
+        let lost = u64::from(self.lost);
+        let end = End {
+            // Its peer had not ended, so that it must have been a packet of which nothing was seen.
+            gap: (self.cut && (!theirs_gone || lost > 0)).then_some(self.count() as u64),
+            lost,
+            digest: self.before,
+            runs: self.runs,
+            ..End::default()
+        };
+        (end, self.states)
+    }
+}

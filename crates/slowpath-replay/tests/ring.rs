@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The ring's promises: never over its bytes, oldest first, nothing that was asked for goes silently, and what is saved is what was told.
+
+use proptest::prelude::*;
+use slowpath_replay::recording::{
+    self, Decision, End, Handler, Moment, Origin, Outcome, Run, Settings,
+};
+use slowpath_replay::ring::{Joins, Missing, Options, Ring, Saved, Told};
+use slowpath_replay::stock::NotEvents;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// What a recorder would have said.
+#[derive(Default)]
+struct Script {
+    told: Vec<Told>,
+    lives: BTreeSet<u64>,
+    /// Joined, but not told.
+    rest: BTreeMap<u64, [End; 2]>,
+    forgotten: Vec<u64>,
+}
+
+struct Joiner(Rc<RefCell<Script>>);
+
+impl Joins for Joiner {
+    fn take(&mut self, _: &[u8]) -> Result<(), NotEvents> {
+        Ok(())
+    }
+    fn sockets(&self) -> Vec<u64> {
+        Vec::new()
+    }
+    fn lost(&mut self, _: u64, _: Option<u32>) {}
+    fn settle(&mut self, _: Moment, _: u64, told: &mut Vec<Told>) {
+        told.append(&mut self.0.borrow_mut().told);
+    }
+    fn rest(&self, number: u64) -> Option<[End; 2]> {
+        let script = self.0.borrow();
+        let rest = script.rest.get(&number).cloned();
+        script
+            .lives
+            .contains(&number)
+            .then(|| rest.unwrap_or_default())
+    }
+    fn bytes(&self, number: u64) -> usize {
+        if self.0.borrow().lives.contains(&number) {
+            500
+        } else {
+            0
+        }
+    }
+    fn forget(&mut self, number: u64) -> Vec<u64> {
+        let mut script = self.0.borrow_mut();
+        script.forgotten.push(number);
+        match script.lives.remove(&number) {
+            true => vec![number],
+            false => Vec::new(),
+        }
+    }
+}
+
+fn addresses(number: u64) -> [SocketAddr; 2] {
+    let port = 1_000 + number as u16;
+    [([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 80).into()]
+}
+
+/// Runs that hardly compress.
+fn runs(random: &mut fastrand::Rng, clock: &mut u64, count: usize) -> Vec<Run> {
+    let run = |_| {
+        *clock += random.u64(1..1 << 20);
+        let bytes = random.u32(0..1 << 30);
+        let outcome = Outcome {
+            decision: Decision::Clock,
+            before: 1,
+            value: random.u32(..),
+        };
+        Run {
+            at: Moment(*clock),
+            jiffies: (*clock / 4_000_000) as u32,
+            handler: Handler::Receive {
+                bytes,
+                flags: 0,
+                result: random.i32(0..1 << 20),
+            },
+            outcomes: vec![outcome; random.usize(0..2)],
+            check: Some(random.u32(1..)),
+        }
+    };
+    (0..count).map(run).collect()
+}
+
+struct Scene {
+    ring: Ring,
+    script: Rc<RefCell<Script>>,
+    random: fastrand::Rng,
+    clock: u64,
+    told: BTreeMap<u64, [Vec<Run>; 2]>,
+    ended: BTreeSet<u64>,
+    asked: BTreeSet<u64>,
+    saved: BTreeMap<u64, Saved>,
+    gone: BTreeSet<u64>,
+}
+
+impl Scene {
+    fn new(options: Options) -> Scene {
+        let script: Rc<RefCell<Script>> = Rc::default();
+        let joiner = Joiner(Rc::clone(&script));
+        Scene {
+            ring: Ring::new(Box::new(joiner), Origin::default(), options),
+            script,
+            random: fastrand::Rng::with_seed(7),
+            clock: 0,
+            told: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            saved: BTreeMap::new(),
+            gone: BTreeSet::new(),
+        }
+    }
+
+    fn open(&mut self) -> u64 {
+        let number = self.told.len() as u64 + 1;
+        self.told.insert(number, Default::default());
+        let mut script = self.script.borrow_mut();
+        script.lives.insert(number);
+        script.told.push(Told::Opened {
+            number,
+            addresses: addresses(number),
+            settings: Settings::default(),
+            hz: 250,
+        });
+        number
+    }
+
+    fn runs(&mut self, number: u64, end: usize, count: usize) {
+        if !self.script.borrow().lives.contains(&number) {
+            return;
+        }
+        let runs = runs(&mut self.random, &mut self.clock, count);
+        let known = self.told.get_mut(&number).expect("opened");
+        known[end].extend(runs.clone());
+        let mut script = self.script.borrow_mut();
+        script.told.push(Told::Runs { number, end, runs });
+    }
+
+    fn close(&mut self, number: u64) {
+        let mut script = self.script.borrow_mut();
+        if !script.lives.remove(&number) {
+            return;
+        }
+        self.ended.insert(number);
+        script.told.push(Told::Closed {
+            number,
+            ends: Default::default(),
+        });
+    }
+
+    fn ask(&mut self, number: u64) -> Result<(), Missing> {
+        let [a, b] = addresses(number);
+        let result = self.ring.keep([b, a], Moment(self.clock), "Timeout");
+        if result.is_ok() {
+            self.asked.insert(number);
+        }
+        result
+    }
+
+    fn take(&mut self, saved: Vec<Saved>) {
+        for it in saved {
+            let told = &self.told[&it.number];
+            let decoded = recording::decode(&it.file).expect("a recording");
+            assert_eq!(decoded.connections.len(), 1);
+            let connection = &decoded.connections[0];
+            assert_eq!(connection.addresses, addresses(it.number));
+            assert!(self.asked.contains(&it.number), "nobody asked");
+            assert_eq!(it.reasons, ["Timeout"]);
+            assert_eq!(it.ended.is_some(), self.ended.contains(&it.number));
+            for (end, told) in connection.ends.iter().zip(told) {
+                // A file has each 64th check.
+                let plain = |runs: &[Run]| -> Vec<Run> {
+                    let mut runs = runs.to_vec();
+                    runs.iter_mut().for_each(|run| run.check = None);
+                    runs
+                };
+                assert_eq!(plain(&end.runs), plain(told));
+                assert_eq!(end.gap, None);
+            }
+            self.saved.insert(it.number, it);
+        }
+    }
+
+    /// Works, and looks at what was promised.
+    fn work(&mut self, options: Options) {
+        self.clock += SECOND;
+        let now = Moment(self.clock);
+        let before = self.ring.counts();
+        let saved = self.ring.work(now, 0);
+        self.take(saved);
+        assert!(self.ring.bytes() <= options.bytes, "{}", self.ring.bytes());
+        let counts = self.ring.counts();
+        let went = std::mem::take(&mut self.script.borrow_mut().forgotten);
+        self.gone.extend(went.iter().copied());
+        let held: BTreeSet<u64> = self
+            .told
+            .keys()
+            .copied()
+            .filter(|it| !self.gone.contains(it))
+            .collect();
+        assert_eq!(held.len(), self.ring.connections());
+        let unasked = |it: &&u64| !self.asked.contains(it);
+        if counts.dropped_living > before.dropped_living {
+            assert!(
+                !held
+                    .iter()
+                    .filter(unasked)
+                    .any(|it| self.ended.contains(it)),
+                "what ended goes first"
+            );
+        }
+        let lived = |it: &&u64| !self.ended.contains(it);
+        let dropped = went.iter().filter(unasked).filter(lived).max();
+        let stays = held.iter().filter(unasked).filter(lived).min();
+        let large = counts.dropped_large > before.dropped_large;
+        if let (Some(dropped), Some(stays), false) = (dropped, stays, large) {
+            assert!(dropped < stays, "the oldest go first");
+        }
+        let ended = self.saved.values().filter(|it| it.ended.is_some()).count() as u64;
+        let all = held.len() as u64
+            + ended
+            + counts.forgotten
+            + counts.dropped_ended
+            + counts.dropped_living
+            + counts.dropped_large
+            + counts.cut_short;
+        assert_eq!(counts.opened, all, "nothing goes silently: {counts:?}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Open,
+    Runs(usize, usize, usize),
+    Close(usize),
+    Ask(usize),
+    Work,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let any = any::<usize>();
+    prop_oneof![
+        3 => Just(Step::Open),
+        6 => (any, 0usize..2, 1usize..200).prop_map(|(which, end, count)| Step::Runs(which, end, count)),
+        2 => any.prop_map(Step::Close),
+        1 => any.prop_map(Step::Ask),
+        3 => Just(Step::Work),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_goes_is_the_oldest_and_counted(steps in prop::collection::vec(step(), 1..150), kilobytes in 48usize..400) {
+        let options = Options {
+            bytes: kilobytes << 10,
+            age: Duration::from_secs(20),
+            patience: Duration::from_secs(5),
+        };
+        let mut scene = Scene::new(options);
+        for step in steps {
+            let count = scene.told.len();
+            let pick = |which: usize| (which % count.max(1)) as u64 + 1;
+            match step {
+                Step::Open => { scene.open(); }
+                Step::Runs(which, end, count_of) if count > 0 => scene.runs(pick(which), end, count_of),
+                Step::Close(which) if count > 0 => scene.close(pick(which)),
+                Step::Ask(which) if count > 0 => { let _ = scene.ask(pick(which)); }
+                Step::Work => scene.work(options),
+                _ => {}
+            }
+        }
+        scene.work(options);
+        let saved = scene.ring.finish();
+        scene.take(saved);
+        for asked in &scene.asked {
+            prop_assert!(scene.saved.contains_key(asked), "{asked} was asked for");
+        }
+    }
+}
+
+const ROOMY: Options = Options {
+    bytes: 1 << 20,
+    age: Duration::from_secs(60),
+    patience: Duration::from_secs(10),
+};
+
+#[test]
+fn one_that_was_asked_for_is_saved_at_its_end_and_not_before() {
+    let mut scene = Scene::new(ROOMY);
+    let number = scene.open();
+    scene.runs(number, 0, 100);
+    scene.work(ROOMY);
+    assert_eq!(scene.ask(number), Ok(()));
+    scene.work(ROOMY);
+    assert!(scene.saved.is_empty());
+    scene.runs(number, 1, 100);
+    scene.close(number);
+    scene.work(ROOMY);
+    let saved = &scene.saved[&number];
+    assert_eq!(
+        (saved.runs, saved.gap, saved.cut_short),
+        ([100, 100], None, false)
+    );
+    assert_eq!(scene.ring.connections(), 0);
+    // It need not be asked for again.
+    assert_eq!(scene.ask(number), Ok(()));
+    assert_eq!(scene.ring.counts().missing, 0);
+}
+
+#[test]
+fn one_that_lives_on_is_saved_when_patience_ends_with_what_is_not_told_yet() {
+    let mut scene = Scene::new(ROOMY);
+    let number = scene.open();
+    scene.runs(number, 0, 10);
+    scene.work(ROOMY);
+    scene.ask(number).expect("held");
+    let rest = runs(&mut scene.random, &mut scene.clock, 3);
+    let ends = [
+        End {
+            runs: rest.clone(),
+            digest: 5,
+            ..End::default()
+        },
+        End {
+            gap: Some(0),
+            lost: 2,
+            ..End::default()
+        },
+    ];
+    scene.script.borrow_mut().rest.insert(number, ends);
+    for _ in 0..9 {
+        assert!(scene.ring.work(Moment(scene.clock), 0).is_empty());
+        scene.clock += SECOND;
+    }
+    scene.clock += SECOND;
+    let saved = scene.ring.work(Moment(scene.clock), 0);
+    assert_eq!(saved.len(), 1);
+    assert_eq!(
+        (saved[0].runs, saved[0].gap, saved[0].ended),
+        ([13, 0], Some((1, 0)), None)
+    );
+    let decoded = recording::decode(&saved[0].file).expect("a recording");
+    let [client, server] = &decoded.connections[0].ends;
+    assert_eq!(client.runs.len(), 13);
+    assert_eq!(client.runs[12].at, rest[2].at);
+    assert_eq!((server.gap, server.lost), (Some(0), 2));
+    assert!(decoded.connections[0].replayable().is_err());
+    // Nobody asks again: nothing more, until the end.
+    scene.clock += 100 * SECOND;
+    assert!(scene.ring.work(Moment(scene.clock), 0).is_empty());
+}
+
+#[test]
+fn who_is_not_there_has_a_reason() {
+    let mut scene = Scene::new(Options {
+        bytes: 64 << 10,
+        ..ROOMY
+    });
+    assert_eq!(scene.ask(1), Err(Missing::Unknown));
+    let number = scene.open();
+    scene.runs(number, 0, 20_000);
+    scene.work(ROOMY);
+    assert_eq!(scene.ask(number), Err(Missing::Dropped));
+    assert_eq!(scene.ring.unwanted(), [number]);
+    assert_eq!(scene.ring.counts().missing, 2);
+    // Time is over.
+    let number = scene.open();
+    scene.runs(number, 0, 1);
+    scene.close(number);
+    scene.work(ROOMY);
+    scene.clock += 61 * SECOND;
+    scene.work(ROOMY);
+    assert_eq!(scene.ask(number), Err(Missing::Unknown));
+    assert_eq!(scene.ring.counts().forgotten, 1);
+}
+
+#[test]
+fn addresses_that_are_used_again_are_told_apart_by_time() {
+    let mut scene = Scene::new(ROOMY);
+    let first = scene.open();
+    scene.runs(first, 0, 1);
+    let between = scene.clock;
+    scene.close(first);
+    scene.work(ROOMY);
+    scene.told.insert(2, Default::default());
+    let run = runs(&mut scene.random, &mut scene.clock, 1);
+    scene.script.borrow_mut().told.extend([
+        Told::Opened {
+            number: 2,
+            addresses: addresses(first),
+            settings: Settings::default(),
+            hz: 250,
+        },
+        Told::Runs {
+            number: 2,
+            end: 0,
+            runs: run,
+        },
+    ]);
+    let nothing = scene.ring.work(Moment(scene.clock), 0);
+    assert!(nothing.is_empty());
+    scene
+        .ring
+        .keep(addresses(first), Moment(between), "early")
+        .expect("held");
+    let saved = scene.ring.work(Moment(scene.clock), 0);
+    assert_eq!(
+        saved.iter().map(|it| it.number).collect::<Vec<_>>(),
+        [first]
+    );
+    scene
+        .ring
+        .keep(addresses(first), Moment(scene.clock), "late")
+        .expect("held");
+    let saved = scene.ring.finish();
+    assert_eq!(saved.iter().map(|it| it.number).collect::<Vec<_>>(), [2]);
+}
