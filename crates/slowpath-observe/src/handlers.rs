@@ -6,7 +6,9 @@
 
 use crate::bpf::program_info;
 use crate::probes::object;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, RingBuffer,
+};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
@@ -65,8 +67,7 @@ impl Losses {
 
 /// It records until it is dropped.
 pub struct Recorder {
-    ring: RingBuffer<'static>,
-    taken: Rc<RefCell<Vec<u8>>>,
+    events: Events,
     object: Object,
     _links: Vec<Link>,
 }
@@ -83,24 +84,12 @@ impl Recorder {
     /// # Errors
     /// If the kernel does not allow it.
     pub fn open(ports: &[u16]) -> Result<Recorder, OpenError> {
-        if ports.len() > MOST_PORTS {
-            return Err(OpenError::Ports(ports.len()));
-        }
-        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, keep)));
+        prepare(ports)?;
         let mut builder = ObjectBuilder::default();
         builder.name("handlers")?;
         let mut open = builder.open_memory(object!("handlers"))?;
         for mut map in open.maps_mut() {
-            if map.name().to_string_lossy().ends_with(".rodata")
-                && let Some(data) = map.initial_value_mut()
-            {
-                // Its only constant: the number of ports, then the ports.
-                let words = [ports.len() as u16];
-                let words = words.iter().chain(ports);
-                for (place, word) in data.chunks_exact_mut(2).zip(words) {
-                    place.copy_from_slice(&word.to_le_bytes());
-                }
-            }
+            choose(&mut map, ports);
         }
         let functions = functions();
         for mut program in open.progs_mut() {
@@ -122,21 +111,8 @@ impl Recorder {
                 }
             }
         }
-        let taken = Rc::new(RefCell::new(Vec::new()));
-        let map = object.maps().find(|map| map.name() == "events");
-        let map =
-            map.ok_or_else(|| libbpf_rs::Error::from(io::Error::from(io::ErrorKind::NotFound)))?;
-        let ring = crate::bpf::ring(&MapHandle::try_from(&map)?, {
-            let taken = Rc::clone(&taken);
-            move |event: &[u8]| {
-                let mut taken = taken.borrow_mut();
-                taken.extend((event.len() as u32).to_le_bytes());
-                taken.extend(event);
-            }
-        })?;
         Ok(Recorder {
-            ring,
-            taken,
+            events: Events::of(&object)?,
             object,
             _links: links,
         })
@@ -147,15 +123,12 @@ impl Recorder {
     /// # Errors
     /// What the kernel says.
     pub fn take(&mut self) -> Result<Vec<u8>, libbpf_rs::Error> {
-        self.ring.consume()?;
-        Ok(std::mem::take(&mut self.taken.borrow_mut()))
+        self.events.take()
     }
 
     /// What its programs took so far, if somebody has the kernel measure that ([`crate::bpf::enable_statistics`]).
     pub fn run_time(&self) -> std::time::Duration {
-        let programs = self.object.progs();
-        let nanos = programs.filter_map(|program| Some(program_info(&program)?.run_time_ns));
-        std::time::Duration::from_nanos(nanos.sum())
+        run_time(&self.object)
     }
 
     /// What was not recorded, so far.
@@ -172,28 +145,88 @@ impl Recorder {
         let missed =
             single.filter_map(|(program, _)| Some(program_info(program)?.recursion_misses));
         Losses {
-            ring: self.counters()[0],
+            ring: counter(&self.object, 0),
             missed: missed.sum(),
         }
     }
 
     /// Events that only the second of two programs saw.
     pub fn healed(&self) -> u64 {
-        self.counters()[1]
+        counter(&self.object, 1)
+    }
+}
+
+/// What a recorder's programs put into their ring.
+pub(crate) struct Events {
+    ring: RingBuffer<'static>,
+    taken: Rc<RefCell<Vec<u8>>>,
+}
+
+impl Events {
+    pub(crate) fn of(object: &Object) -> Result<Events, libbpf_rs::Error> {
+        let taken = Rc::new(RefCell::new(Vec::new()));
+        let ring = crate::bpf::ring(&map(object, "events")?, {
+            let taken = Rc::clone(&taken);
+            move |event: &[u8]| {
+                let mut taken = taken.borrow_mut();
+                taken.extend((event.len() as u32).to_le_bytes());
+                taken.extend(event);
+            }
+        })?;
+        Ok(Events { ring, taken })
     }
 
-    fn counters(&self) -> [u64; 2] {
-        let map = self
-            .object
-            .maps()
-            .find(|map| map.name().to_string_lossy().ends_with(".bss"));
-        let value = map.and_then(|map| map.lookup(&[0; 4], MapFlags::ANY).ok().flatten());
-        let value = value.unwrap_or_default();
-        let word = |at: usize| {
-            let bytes = value.get(at..).and_then(|rest| rest.first_chunk());
-            u64::from_ne_bytes(*bytes.unwrap_or(&[0; 8]))
-        };
-        [word(0), word(8)]
+    /// Each behind its length.
+    pub(crate) fn take(&mut self) -> Result<Vec<u8>, libbpf_rs::Error> {
+        self.ring.consume()?;
+        Ok(std::mem::take(&mut self.taken.borrow_mut()))
+    }
+}
+
+pub(crate) fn map(object: &Object, name: &str) -> Result<MapHandle, libbpf_rs::Error> {
+    let map = object.maps().find(|map| map.name() == name);
+    let map =
+        map.ok_or_else(|| libbpf_rs::Error::from(io::Error::from(io::ErrorKind::NotFound)))?;
+    MapHandle::try_from(&map)
+}
+
+/// What the programs took so far.
+pub(crate) fn run_time(object: &Object) -> std::time::Duration {
+    let programs = object.progs();
+    let nanos = programs.filter_map(|program| Some(program_info(&program)?.run_time_ns));
+    std::time::Duration::from_nanos(nanos.sum())
+}
+
+/// One of the 64-bit words in which the programs count.
+pub(crate) fn counter(object: &Object, place: usize) -> u64 {
+    let map = object
+        .maps()
+        .find(|map| map.name().to_string_lossy().ends_with(".bss"));
+    let value = map.and_then(|map| map.lookup(&[0; 4], MapFlags::ANY).ok().flatten());
+    let value = value.unwrap_or_default();
+    let bytes = value.get(8 * place..).and_then(|rest| rest.first_chunk());
+    u64::from_ne_bytes(*bytes.unwrap_or(&[0; 8]))
+}
+
+/// Before programs are loaded.
+pub(crate) fn prepare(ports: &[u16]) -> Result<(), OpenError> {
+    if ports.len() > MOST_PORTS {
+        return Err(OpenError::Ports(ports.len()));
+    }
+    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, keep)));
+    Ok(())
+}
+
+/// Tells the programs which ports; `.rodata` has one constant: how many there are, then the ports.
+pub(crate) fn choose(map: &mut OpenMapMut<'_>, ports: &[u16]) {
+    if map.name().to_string_lossy().ends_with(".rodata")
+        && let Some(data) = map.initial_value_mut()
+    {
+        let words = [ports.len() as u16];
+        let words = words.iter().chain(ports);
+        for (place, word) in data.chunks_exact_mut(2).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
     }
 }
 

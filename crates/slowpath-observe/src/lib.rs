@@ -16,6 +16,7 @@ pub mod handlers;
 pub mod inet_diag;
 pub mod listeners;
 pub mod mlab;
+pub mod packets;
 pub mod tcp_info;
 
 mod mapped;

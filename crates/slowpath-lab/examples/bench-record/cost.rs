@@ -1,52 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One connection over loopback at full speed in a network namespace of its own, with and without the recorder, in turns; with segments of 64 KiB, and with packets of 1,500 bytes.
+//! Connections over loopback at full speed in a network namespace of their own, without a recorder and with one, in turns: segments of 64 KiB, packets of 1,500 bytes;
+//! one connection and many; answers of web-search sizes at 80 % of what goes.
 //!
-//! The recorder's processor time is what the kernel says of its BPF programs, and what it takes to read their events. The network's is the system time of both processes
-//! without those programs: on loopback all of TCP runs in them.
+//! What a recorder takes is told twice. By the kernel's own measure of its BPF programs, which is a part of the cost itself (an empty program has 50 ns), and what it takes to
+//! read their events; against the network's: the system time of both processes, in which on loopback all of TCP runs, without those programs. And, with that measure off, by how
+//! much more system time a byte takes than without a recorder, in medians of rounds.
 
+use crate::load::{SEND, SERVE, own_time};
 use slowpath_observe::bpf::enable_statistics;
-use slowpath_observe::handlers::Recorder;
+use slowpath_observe::handlers::{Losses, OpenError, Recorder};
+use slowpath_observe::packets::LightRecorder;
 use std::error::Error;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The receiving process.
-pub const SERVE: &str = "serve-child";
-/// The sending process.
-pub const SEND: &str = "send-child";
-/// Each with and without.
 const ROUNDS: usize = 5;
-const SECONDS: f64 = 1.5;
-const CHUNK: usize = 256 * 1024;
+const SECONDS: f64 = 1.0;
+const MANY: usize = 16;
+/// Of what goes without a recorder.
+const LOAD: f64 = 0.8;
+const PACKETS: [&str; 2] = [
+    "ip link set lo mtu 1500",
+    "ethtool -K lo tso off gso off gro off",
+];
 
-/// What recording one connection costs.
-#[derive(Debug)]
+/// What recording costs.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
+    /// By BPF's statistics.
     pub cpu_percent: f64,
+    /// By system time a byte.
+    pub difference_percent: f64,
     pub loss_percent: f64,
     pub lost: u64,
 }
 
+/// Of one recorder.
+#[derive(Debug)]
+pub struct Costs {
+    pub large: Cost,
+    pub small: Cost,
+    pub many: Cost,
+    pub answers: Cost,
+}
+
+/// Which recorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Light,
+    Exact,
+}
+
+enum Eyes {
+    Light(LightRecorder),
+    Exact(Recorder),
+}
+
+impl Eyes {
+    fn open(which: Which, port: u16) -> Result<Eyes, OpenError> {
+        Ok(match which {
+            Which::Light => Eyes::Light(LightRecorder::open(&[port])?),
+            Which::Exact => Eyes::Exact(Recorder::open(&[port])?),
+        })
+    }
+
+    fn take(&mut self) -> Result<usize, Box<dyn Error>> {
+        let taken = match self {
+            Eyes::Light(recorder) => recorder.take()?,
+            Eyes::Exact(recorder) => recorder.take()?,
+        };
+        Ok(taken.len())
+    }
+
+    fn told(&self) -> (Duration, Losses) {
+        match self {
+            Eyes::Light(recorder) => (recorder.run_time(), recorder.losses()),
+            Eyes::Exact(recorder) => (recorder.run_time(), recorder.losses()),
+        }
+    }
+}
+
 /// `None`: it cannot be measured here, which is said.
-pub fn measure() -> Option<[Cost; 2]> {
-    let both = || -> Result<[Cost; 2], Box<dyn Error>> {
-        Ok([
-            of("segments of 64 KiB", &[])?,
-            of(
-                "packets of 1,500 bytes",
-                &[
-                    "ip link set lo mtu 1500",
-                    "ethtool -K lo tso off gso off gro off",
-                ],
-            )?,
-        ])
+pub fn measure(which: Which) -> Option<Costs> {
+    let all = || -> Result<Costs, Box<dyn Error>> {
+        let large = of(which, "segments of 64 KiB", &[], 1, 0.0)?;
+        let many = of(which, "16 connections, 64 KiB", &[], MANY, 0.0)?;
+        let small = of(which, "packets of 1,500 bytes", &PACKETS, 1, 0.0)?;
+        let answers = of(which, "web-search answers at 80 %", &PACKETS, MANY, LOAD)?;
+        Ok(Costs {
+            large,
+            small,
+            many,
+            answers,
+        })
     };
-    match both() {
-        Ok(both) => Some(both),
+    match all() {
+        Ok(all) => Some(all),
         Err(error) => {
-            println!("could not measure what the recorder costs: {error}");
+            println!("could not measure what the {which:?} recorder costs: {error}");
             None
         }
     }
@@ -59,7 +111,12 @@ impl Namespace {
         let name = format!("slowpath-bench-record-{}", std::process::id());
         done(Command::new("ip").args(["netns", "add", &name]))?;
         let namespace = Namespace(name);
-        for setting in ["ip link set lo up"].iter().chain(settings) {
+        // What the machine has may pace, which costs more than a recorder.
+        let fixed = [
+            "ip link set lo up",
+            "sysctl -qw net.ipv4.tcp_congestion_control=reno",
+        ];
+        for setting in fixed.iter().chain(settings) {
             let mut words = setting.split(' ');
             let program = words.next().unwrap_or_default();
             done(namespace.command(program).args(words))?;
@@ -99,38 +156,58 @@ struct Transfer {
     programs: f64,
     /// Of reading events, seconds.
     reading: f64,
-    events: u64,
+    events: usize,
     lost: u64,
 }
 
-fn of(what: &str, settings: &[&str]) -> Result<Cost, Box<dyn Error>> {
+impl Transfer {
+    fn per_byte(&self) -> f64 {
+        (self.system + self.reading) / self.bytes_per_second
+    }
+}
+
+fn of(
+    which: Which,
+    what: &str,
+    settings: &[&str],
+    connections: usize,
+    load: f64,
+) -> Result<Cost, Box<dyn Error>> {
     let namespace = Namespace::new(settings)?;
-    // Warm.
-    transfer(&namespace, false)?;
-    let (mut shares, mut losses, mut lost) = (Vec::new(), Vec::new(), 0);
+    let run = |rate, record, measured| transfer(&namespace, connections, rate, record, measured);
+    // Warm, and how much goes.
+    let flat = if load > 0.0 { f64::INFINITY } else { 0.0 };
+    let rate = load * run(flat, None, false)?.bytes_per_second;
+    let (mut shares, mut more, mut losses, mut lost) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for _ in 0..ROUNDS {
-        let without = transfer(&namespace, false)?;
-        let with = transfer(&namespace, true)?;
-        let network = with.system - with.programs;
-        let recorder = with.programs + with.reading;
+        let without = run(rate, None, false)?;
+        let with = run(rate, Some(which), false)?;
+        let measured = run(rate, Some(which), true)?;
+        let network = measured.system - measured.programs;
+        let share = 100.0 * (measured.programs + measured.reading) / network;
         println!(
-            "{what}: {:.2} GB/s without, {:.2} with; network {network:.3} s, BPF {:.3} s, reading {:.3} s of {} bytes, lost {}",
+            "{which:?}, {what}: {:.2} GB/s without, {:.2} with, {:.2} measured; network {network:.3} s, BPF {:.3} s, reading {:.3} s of {} bytes, {share:.2} %; lost {}",
             without.bytes_per_second / 1e9,
             with.bytes_per_second / 1e9,
-            with.programs,
-            with.reading,
-            with.events,
-            with.lost
+            measured.bytes_per_second / 1e9,
+            measured.programs,
+            measured.reading,
+            measured.events,
+            with.lost + measured.lost
         );
-        shares.push(100.0 * recorder / network);
+        shares.push(share);
+        more.push(100.0 * (with.per_byte() / without.per_byte() - 1.0));
         losses.push(100.0 * (1.0 - with.bytes_per_second / without.bytes_per_second));
-        lost += with.lost;
+        lost += with.lost + measured.lost;
     }
-    Ok(Cost {
+    let cost = Cost {
         cpu_percent: median(&mut shares),
+        difference_percent: median(&mut more),
         loss_percent: median(&mut losses),
         lost,
-    })
+    };
+    println!("{which:?}, {what}: {cost:.2?}");
+    Ok(cost)
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -138,12 +215,19 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-fn transfer(namespace: &Namespace, record: bool) -> Result<Transfer, Box<dyn Error>> {
+fn transfer(
+    namespace: &Namespace,
+    connections: usize,
+    rate: f64,
+    record: Option<Which>,
+    measured: bool,
+) -> Result<Transfer, Box<dyn Error>> {
     let program = std::env::current_exe()?;
     let program = program.to_string_lossy().into_owned();
+    let connections = connections.to_string();
     let mut server = namespace
         .command(&program)
-        .arg(SERVE)
+        .args([SERVE, &connections])
         .stdout(Stdio::piped())
         .spawn()?;
     let out = server.stdout.take().ok_or("no output")?;
@@ -152,35 +236,36 @@ fn transfer(namespace: &Namespace, record: bool) -> Result<Transfer, Box<dyn Err
         Ok(told.next().ok_or("the server said nothing")??)
     };
     let port: u16 = next()?.parse()?;
-    let _statistics = if record {
-        Some(enable_statistics()?)
-    } else {
-        None
+    let _statistics = measured.then(enable_statistics).transpose()?;
+    let mut eyes = match record.map(|which| Eyes::open(which, port)) {
+        Some(Err(error)) => {
+            server.kill()?;
+            server.wait()?;
+            return Err(error.into());
+        }
+        Some(Ok(eyes)) => Some(eyes),
+        None => None,
     };
-    let mut recorder = if record {
-        Some(Recorder::open(&[port])?)
-    } else {
-        None
-    };
-    let seconds = SECONDS.to_string();
+    let words = [SECONDS, rate].map(|number| number.to_string());
     let mut client = namespace
         .command(&program)
-        .args([SEND, &port.to_string(), &seconds])
+        .args([SEND, &port.to_string(), &words[0], &connections, &words[1]])
         .stdout(Stdio::piped())
         .spawn()?;
     let mut transfer = Transfer::default();
-    let begun = own_time(libc::RUSAGE_SELF);
+    let begun = own_time(true);
     while client.try_wait()?.is_none() {
-        if let Some(recorder) = &mut recorder {
-            transfer.events += recorder.take()?.len() as u64;
+        if let Some(eyes) = &mut eyes {
+            transfer.events += eyes.take()?;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    if let Some(recorder) = &mut recorder {
-        transfer.events += recorder.take()?.len() as u64;
-        transfer.reading = own_time(libc::RUSAGE_SELF) - begun;
-        transfer.programs = recorder.run_time().as_secs_f64();
-        transfer.lost = recorder.losses().total();
+    if let Some(eyes) = &mut eyes {
+        transfer.events += eyes.take()?;
+        transfer.reading = own_time(true) - begun;
+        let (programs, losses) = eyes.told();
+        transfer.programs = programs.as_secs_f64();
+        transfer.lost = losses.total();
     }
     let sent: Vec<f64> = numbers(&output(&mut client)?)?;
     let received: Vec<f64> = numbers(&next()?)?;
@@ -206,47 +291,4 @@ fn output(child: &mut Child) -> Result<String, Box<dyn Error>> {
 fn numbers(text: &str) -> Result<Vec<f64>, Box<dyn Error>> {
     let numbers = text.split_whitespace().map(str::parse);
     Ok(numbers.collect::<Result<_, _>>()?)
-}
-
-/// Processor time in seconds: the system's share; of a process that only reads events, all of it.
-fn own_time(who: libc::c_int) -> f64 {
-    usage(who, true)
-}
-
-fn usage(who: libc::c_int, all: bool) -> f64 {
-    // SAFETY: `usage` is plain data, which the call fills.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(who, &mut usage);
-        usage
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    let user = if all { seconds(usage.ru_utime) } else { 0.0 };
-    seconds(usage.ru_stime) + user
-}
-
-/// Takes all that one connection sends.
-pub fn serve() -> io::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    println!("{}", listener.local_addr()?.port());
-    let (mut stream, _) = listener.accept()?;
-    let mut buffer = vec![0; CHUNK];
-    while stream.read(&mut buffer)? > 0 {}
-    println!("{}", usage(libc::RUSAGE_SELF, false));
-    Ok(())
-}
-
-/// Sends for so many seconds: bytes a second and the system time.
-pub fn send(port: u16, seconds: f64) -> io::Result<()> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    let chunk = vec![0; CHUNK];
-    let begun = Instant::now();
-    let mut bytes = 0.0;
-    while begun.elapsed().as_secs_f64() < seconds {
-        stream.write_all(&chunk)?;
-        bytes += CHUNK as f64;
-    }
-    let rate = bytes / begun.elapsed().as_secs_f64();
-    println!("{rate} {}", usage(libc::RUSAGE_SELF, false));
-    Ok(())
 }

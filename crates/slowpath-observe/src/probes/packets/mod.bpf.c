@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The light recorder: one program a packet, at the tracepoint where TCP begins with it. It notes which packet it is,
+ * and what of the socket has changed since the one before: calls, what they sent and acknowledgments that no
+ * tracepoint shows are found between packets by that. Events are gathered with the socket
+ * and go into the ring half a kilobyte at a time.
+ *
+ * The socket's lock orders the packets. A call's return is seen when the lock has been given
+ * away, and has a block of its own: where it belongs follows from how much it moved.
+ */
+#include "block.bpf.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+static __always_inline int is_chosen(u16 own, u16 other)
+{
+	int i;
+
+	if (!chosen.count)
+		return 1;
+	for (i = 0; i < PORTS; i++)
+		if (i < chosen.count && (chosen.ports[i] == own || chosen.ports[i] == other))
+			return 1;
+	return 0;
+}
+
+/* One event behind the others; the socket has its lock. */
+static __always_inline void note(struct sock *sk, struct known *known, struct seen seen)
+{
+	const struct tcp_sock___rec *tp = KNOWN_AS(tcp_sock___rec, sk);
+	const struct sock___rec *so = KNOWN_AS(sock___rec, sk);
+	struct head *head = &known->packets.head;
+	u64 clock = tp->tcp_clock_cache;
+	u32 used = head->used;
+	struct seen *at;
+
+	/* A lower half is enough within one block. */
+	if (used > ROOM - MOST || (used && clock - head->clock >= 1U << 31)) {
+		put_packets(known, PACKETS);
+		used = 0;
+	}
+	if (!used) {
+		head->clock = clock;
+		head->jiffies = bpf_jiffies64();
+		look_at(sk, head->state);
+	}
+	used &= 1023;
+	if (used > ROOM - MOST)
+		return;
+	at = (void *)(known->packets.data + used);
+	used += sizeof(seen);
+	seen.clock = clock;
+	seen.next = KNOWN_AS(inet_sock___rec, sk)->inet_id.counter;
+	seen.flags |= so->sk_lock.owned ? OWNED : 0;
+	seen.flags |= so->sk_wmem_queued >= so->sk_sndbuf ? FULL : 0;
+#define WORD(place, value)                                         \
+	do {                                                       \
+		u32 now = (value);                                 \
+		if (now != known->words[place]) {                  \
+			known->words[place] = now;                 \
+			seen.words |= 1 << (place);                \
+			if (used <= ROOM - 4)                      \
+				*(u32 *)(known->packets.data + used) = now; \
+			used += 4;                                 \
+		}                                                  \
+	} while (0)
+	WORD(0, tp->snd_nxt);
+	WORD(1, tp->snd_una);
+	WORD(2, tp->write_seq);
+	WORD(3, tp->rcv_nxt);
+	WORD(4, tp->copied_seq);
+	WORD(5, so->sk_wmem_alloc.refs.counter);
+	*at = seen;
+	head->used = used;
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(on_packet, struct sock *sk, struct sk_buff___light *skb)
+{
+	struct known *known = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	const struct skb_shared_info___light *shared;
+	const struct tcp_skb_cb *cb;
+	struct seen seen = { .what = PACKET };
+	u32 segments;
+
+	if (!known || !known->open)
+		return 0;
+	shared = KNOWN_AS(skb_shared_info___light, skb->head + skb->end);
+	cb = KNOWN_AS(tcp_skb_cb,
+		      (char *)skb + bpf_core_field_offset(struct sk_buff___light, cb));
+	segments = shared->gso_segs;
+	seen.id = __builtin_bswap16(KNOWN_AS(iphdr, skb->head + skb->network_header)->id);
+	seen.segments = segments > 255 ? 255 : segments;
+	seen.flags = (cb->ip_dsfield & 3) == 3 ? MARKED : 0;
+	note(sk, known, seen);
+	return 0;
+}
+
+static __always_inline void tell_open(struct sock *sk, struct known *known)
+{
+	const struct net___rec *net = READ(sk, sock___rec, __sk_common.skc_net.net);
+	const struct dst_entry___rec *dst = READ(sk, sock___rec, sk_dst_cache);
+	struct opened *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
+	struct found *found;
+
+	if (!it) {
+		lose(known);
+		return;
+	}
+	it->piece = OPENED;
+	it->end = known->end;
+	it->own_port = READ(sk, sock___rec, __sk_common.skc_num);
+	it->peer_port = READ(sk, sock___rec, __sk_common.skc_dport);
+	it->next = READ(sk, inet_sock___rec, inet_id.counter);
+	it->own = READ(sk, sock___rec, __sk_common.skc_rcv_saddr);
+	it->peer = READ(sk, sock___rec, __sk_common.skc_daddr);
+	it->sk = (u64)sk;
+	it->at = bpf_ktime_get_ns();
+	it->clock = READ(sk, tcp_sock___rec, tcp_clock_cache);
+	it->begun = known->packets.head.clock;
+	it->jiffies = bpf_jiffies64();
+	it->words[0] = READ(sk, tcp_sock___rec, snd_nxt);
+	it->words[1] = READ(sk, tcp_sock___rec, snd_una);
+	it->words[2] = READ(sk, tcp_sock___rec, write_seq);
+	it->words[3] = READ(sk, tcp_sock___rec, rcv_nxt);
+	it->words[4] = READ(sk, tcp_sock___rec, copied_seq);
+	it->words[5] = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
+	it->lost = counters.lost;
+	found = &it->found;
+	found->mtu = dst ? BPF_CORE_READ((struct dst_entry___rec *)dst, dev, mtu) : 0;
+	/* In the order of NAMES in slowpath-replay's stock/settings.rs. */
+	found->values[0] = READ(net, net___rec, ipv4.sysctl_tcp_timestamps);
+	found->values[1] = READ(net, net___rec, ipv4.sysctl_tcp_sack);
+	found->values[2] = READ(net, net___rec, ipv4.sysctl_tcp_ecn);
+	found->values[3] = READ(net, net___rec, ipv4.sysctl_tcp_recovery);
+	found->values[4] = READ(net, net___rec, ipv4.sysctl_tcp_early_retrans);
+	found->values[5] = READ(net, net___rec, ipv4.sysctl_tcp_reordering);
+	found->values[6] = READ(net, net___rec, ipv4.sysctl_tcp_slow_start_after_idle);
+	found->values[7] = READ(net, net___rec, ipv4.sysctl_tcp_moderate_rcvbuf);
+	found->values[8] = READ(net, net___rec, ipv4.sysctl_ip_default_ttl);
+	found->values[9] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[0]);
+	found->values[10] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[1]);
+	found->values[11] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[2]);
+	BPF_CORE_READ_STR_INTO(&found->congestion, (struct inet_connection_sock___rec *)sk,
+			       icsk_ca_ops, name);
+	bpf_ringbuf_submit(it, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void meet(struct sock *sk, int from, int to)
+{
+	const struct sock___light *so = KNOWN_AS(sock___light, sk);
+	struct known *known;
+	u8 end = to != TCP_SYN_SENT;
+
+	if (so->sk_protocol != IPPROTO_TCP || so->__sk_common.skc_family != AF_INET)
+		return;
+	known = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!known) {
+		lose(NULL);
+		return;
+	}
+	known->end = end;
+	known->packets.head.end = end;
+	known->packets.head.sk = (u64)sk;
+	known->packets.head.clock = bpf_ktime_get_ns();
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(on_state, struct sock *sk, int from, int to)
+{
+	const struct sock___light *so = KNOWN_AS(sock___light, sk);
+	struct seen seen = { .what = STATE };
+	struct known *known;
+
+	if (to == TCP_SYN_SENT || (from == TCP_SYN_RECV && to == TCP_ESTABLISHED))
+		meet(sk, from, to);
+	known = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (!known)
+		return 0;
+	if (to == TCP_ESTABLISHED) {
+		known->open = is_chosen(so->__sk_common.skc_num,
+					__builtin_bswap16(so->__sk_common.skc_dport));
+		if (known->open)
+			tell_open(sk, known);
+	}
+	if (!known->open)
+		return 0;
+	seen.id = from | to << 8;
+	seen.segments = so->sk_shutdown;
+	note(sk, known, seen);
+	return 0;
+}
+
+static __always_inline void called(struct sock *sk, int result, int flags, u32 what)
+{
+	struct known *known = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	u64 place;
+
+	if (!known || !known->open)
+		return;
+	place = __sync_fetch_and_add(&known->used, 1);
+	if (place >= MOST_CALLS) {
+		/* Somebody else is emptying it. */
+		lose(known);
+		return;
+	}
+	known->calls.data[place].result = result;
+	known->calls.data[place].flags = (flags & 0xffffff) | what << 24;
+	known->calls.data[place].clock = KNOWN_AS(tcp_sock___rec, sk)->tcp_clock_cache;
+	if (place == MOST_CALLS - 1) {
+		put_calls(known, sk, MOST_CALLS);
+		known->used = 0;
+	}
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(on_sent, struct sock *sk, int result, int flags)
+{
+	called(sk, result, flags, SENT);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(on_received, struct sock *sk, int result, int flags)
+{
+	called(sk, result, flags, RECEIVED);
+	return 0;
+}
+
+static __always_inline void fired(const void *timer, u32 offset, u8 which)
+{
+	struct fired *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
+
+	if (!it) {
+		lose(NULL);
+		return;
+	}
+	it->piece = TIMER;
+	it->timer = which;
+	it->reserved = 0;
+	it->jiffies = bpf_jiffies64();
+	it->sk = (u64)timer - offset;
+	it->at = bpf_ktime_get_ns();
+	bpf_ringbuf_submit(it, BPF_RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/timer_expire_entry")
+int BPF_PROG(on_timer, struct timer_list___light *timer)
+{
+	u64 function = (u64)timer->function;
+
+	if (function == timers.write)
+		fired(timer, OFFSET(inet_connection_sock___rec, icsk_retransmit_timer), 0);
+	else if (function == timers.delayed_ack)
+		fired(timer, OFFSET(inet_connection_sock___rec, icsk_delack_timer), 1);
+	else if (function != timers.keepalive)
+		return 0;
+	else if (bpf_core_field_exists(struct inet_connection_sock___light, icsk_keepalive_timer))
+		fired(timer, OFFSET(inet_connection_sock___light, icsk_keepalive_timer), 2);
+	else
+		fired(timer, OFFSET(sock___rec, sk_timer), 2);
+	return 0;
+}
+
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(on_fine_timer, struct hrtimer___light *timer)
+{
+	u64 function = (u64)timer->function;
+
+	if (function == timers.pacing)
+		fired(timer, OFFSET(tcp_sock___rec, pacing_timer), 3);
+	else if (function == timers.compressed_ack)
+		fired(timer, OFFSET(tcp_sock___rec, compressed_ack_timer), 4);
+	return 0;
+}
+
+/* What has not filled a block, when the socket goes. */
+SEC("tp_btf/tcp_destroy_sock")
+int BPF_PROG(on_gone, struct sock *sk)
+{
+	struct known *known = bpf_sk_storage_get(&sockets, sk, 0, 0);
+
+	if (!known || !known->open)
+		return 0;
+	known->open = 0;
+	if (known->used)
+		put_calls(known, sk, known->used);
+	put_packets(known, GONE);
+	return 0;
+}
+
+/* And of all others, when nothing is recorded any more. */
+SEC("iter/bpf_sk_storage_map")
+int rest(struct bpf_iter__bpf_sk_storage_map *it)
+{
+	struct known *known = it->value;
+	struct sock *sk = it->sk;
+	u64 used;
+
+	if (!sk || !known || !known->open)
+		return 0;
+	used = known->used;
+	if (used)
+		put_calls(known, sk, used);
+	put_packets(known, PACKETS);
+	return 0;
+}
