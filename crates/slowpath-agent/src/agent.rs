@@ -15,6 +15,7 @@ use crate::looks::{LookTimes, Looks};
 use crate::owners::Owners;
 use crate::pace::{Pace, Work};
 use crate::peers;
+use crate::recorder::{Kept, Recorder};
 use crate::summaries::{TURN, Turns};
 use rustix::time::ClockId;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, Tier, WallMicros};
@@ -83,13 +84,15 @@ pub struct FinishReport {
     pub losses: LossCounters,
     /// What went wrong with the log, if anything.
     pub log_error: Option<String>,
+    /// Recordings that were kept since [`Agent::kept`] was asked last.
+    pub kept: Vec<Kept>,
 }
 
 /// The agent of one host.
 pub struct Agent {
     eyes: Eyes,
     capabilities: Capabilities,
-    book: Book,
+    pub(crate) book: Book,
     interval: Duration,
     random: fastrand::Rng,
     next_poll: MonoNanos,
@@ -107,9 +110,10 @@ pub struct Agent {
     cpu: Micros,
     round_began: MonoNanos,
     turns: Turns,
-    pace: Option<Pace>,
+    pub(crate) pace: Option<Pace>,
     /// The views have been told to look.
     refreshed: bool,
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl Agent {
@@ -183,6 +187,7 @@ impl Agent {
             turns: Turns::new(now),
             pace,
             refreshed: true,
+            recorder: None,
         })
     }
 
@@ -219,6 +224,9 @@ impl Agent {
             }
         }
         let problems = self.book.end(&mut self.suspects);
+        if let Some(recorder) = &self.recorder {
+            recorder.keep(self.book.asking.take());
+        }
         let mut work = self.ask_peers(now);
         let seen = seen?;
         if self.eyes.turnover().is_some() {
@@ -521,7 +529,9 @@ impl Agent {
         self.book.save_summaries();
         self.record_coverage(monotonic());
         let losses = self.losses();
+        let recorder = self.recorder.take();
         FinishReport {
+            kept: recorder.map(Recorder::finish).unwrap_or_default(),
             polls: self.polls,
             cpu: self.cpu,
             losses,
@@ -537,7 +547,7 @@ fn process_cpu() -> Micros {
 }
 
 /// CPU time of the calling thread.
-fn thread_cpu() -> Micros {
+pub(crate) fn thread_cpu() -> Micros {
     cpu(ClockId::ThreadCPUTime)
 }
 

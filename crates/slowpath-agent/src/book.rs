@@ -9,12 +9,13 @@ use crate::eyes::{Eyes, PollError};
 use crate::interactions::Joint;
 use crate::owners::{self, Owners};
 use crate::peers::Peers;
+use crate::recorder::Asking;
 use crate::summaries::Turns;
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
 use slowpath_model::{
     ConnectionSummary, Coverage, IntervalVerdict, ListenerInterval, Micros, MonoNanos, Owner,
-    Problem, ProblemInterval, Snapshot, UnknownOwners, WallMicros,
+    Problem, ProblemInterval, ProblemSet, Snapshot, UnknownOwners, WallMicros,
 };
 use slowpath_observe::Sink;
 use slowpath_store::LogWriter;
@@ -47,6 +48,8 @@ pub(crate) struct Book {
     poll: u64,
     problems: u64,
     suspects: Vec<u64>,
+    /// Which connections the recorder is asked for.
+    pub(crate) asking: Asking,
     /// Which connections had problems, under a CPU budget.
     pub(crate) attention: Option<Attention>,
     /// Until when the connection that comes next had not changed, where the eyes know.
@@ -108,6 +111,7 @@ impl Book {
             poll: 0,
             problems: 0,
             suspects: Vec::new(),
+            asking: Asking::default(),
             attention: None,
             unchanged: None,
             namespace: 0,
@@ -195,6 +199,8 @@ impl Book {
             charged: false,
             standing: 0,
             looked: false,
+            chosen: false,
+            asked: ProblemSet::EMPTY,
             peer_asked: false,
             poll: self.poll,
         });
@@ -261,6 +267,7 @@ impl Book {
             attend(&mut self.attention, connection, snapshot, None);
             connection.latest = None;
             connection.update(snapshot);
+            self.asking.look(connection);
             return;
         }
         let verdict = measures.verdict(&connection.snapshot, snapshot, &self.thresholds);
@@ -320,6 +327,7 @@ impl Book {
             Some(latest) => **latest = verdict,
             none => *none = Some(Box::new(verdict)),
         }
+        self.asking.look(connection);
     }
 
     /// A connection that closed: its summary goes to the log.
@@ -329,6 +337,7 @@ impl Book {
         };
         self.peers.ask(&mut connection);
         self.owners.closed(&mut connection);
+        self.asking.look(&mut connection);
         if let Some(reason) = connection.owner.why_unknown() {
             self.closed_unknown.count(reason);
         }

@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use slots::Slots;
 use slowpath_diagnose::Totals;
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, IntervalVerdict, Micros, MonoNanos, Owner, Problem, Snapshot,
-    TcpState, WallMicros,
+    ConnectionId, ConnectionSummary, IntervalVerdict, Micros, MonoNanos, Owner, Problem,
+    ProblemSet, Snapshot, TcpState, WallMicros,
 };
 use std::collections::VecDeque;
 use std::mem::offset_of;
@@ -62,6 +62,10 @@ pub struct LiveConnection {
     pub(crate) standing: u8,
     /// Whether a look at descriptors has found the owner, or why there is none.
     pub(crate) looked: bool,
+    /// The recorder has been asked for it.
+    pub(crate) chosen: bool,
+    /// And because of these problems.
+    pub(crate) asked: ProblemSet,
     /// Whether conntrack has been asked for the real peer.
     pub(crate) peer_asked: bool,
     /// Time and events of each problem since it was first seen.

@@ -6,6 +6,9 @@
 //! (`slowpath-store`): problem intervals as they are found, a summary of each connection
 //! when it closes and now and then while it lives, and coverage.
 //!
+//! Connections can be recorded besides, and those that are asked for are kept as files
+//! ([`Agent::record`]).
+//!
 //! What is promised: polls at Poisson times, so that sampled values see time averages
 //! (SNAP section 2.1); one thread polls, classifies and spools, another makes Parquet
 //! segments; a connection that opened and closed between two polls has its record; what
@@ -27,6 +30,7 @@ mod looks;
 mod owners;
 mod pace;
 mod peers;
+mod recorder;
 mod rehearsal;
 mod summaries;
 
@@ -39,6 +43,10 @@ pub use eyes::{Capabilities, TierChoice};
 pub use listeners::{LiveListener, Overflows};
 pub use looks::Looks;
 pub use owners::{CommandLines, OwnerOptions, Rules, RulesError, redacted};
+pub use recorder::{
+    FolderError, Kept, Opened, RecordError, RecordOptions, RecorderState, Source, Wanted, kernel,
+};
 pub use rehearsal::Rehearsal;
 pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};
+pub use slowpath_replay::ring;
 pub use slowpath_store::{Retention, WriterStatus};

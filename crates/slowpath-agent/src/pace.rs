@@ -119,6 +119,11 @@ impl Pace {
         eyes.thin(&rates.looks.map(|rate| (rate / rates.polls).min(1.0)));
     }
 
+    /// The upper end of the budget, as a share of one core.
+    pub(crate) fn high(&self) -> f64 {
+        self.budget.high()
+    }
+
     /// The mean of the time between two polls.
     pub fn mean(&self) -> Duration {
         Duration::from_secs_f64(1.0 / (self.controller.rates().polls * self.factor()))

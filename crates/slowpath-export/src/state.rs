@@ -4,7 +4,8 @@
 use crate::http::HttpCounters;
 use crate::push::PushCounters;
 use slowpath_agent::{
-    Accounts, Agent, BudgetState, Feature, FeatureState, Histogram, PollReport, WriterStatus,
+    Accounts, Agent, BudgetState, Feature, FeatureState, Histogram, PollReport, RecorderState,
+    WriterStatus,
 };
 use slowpath_model::{Coverage, LossCounters, Micros, ProblemSet, Tier, WallMicros};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -139,6 +140,8 @@ pub struct State {
     pub log: Option<LogState>,
     /// How the CPU budget is met; `None` without one.
     pub budget: Option<BudgetState>,
+    /// How the recorder is; `None` without one.
+    pub recorder: Option<RecorderState>,
     /// What this process takes.
     pub process: ProcessUse,
 }
@@ -178,6 +181,7 @@ impl State {
             losses: agent.losses(),
             log: agent.log_status().map(|status| LogState { status }),
             budget: agent.budget(),
+            recorder: agent.recorder(),
             process: ProcessUse::read(),
         })
     }

@@ -131,6 +131,26 @@ impl Recorder {
         run_time(&self.object)
     }
 
+    /// How many events of a socket were lost so far, by its key in the events; none: it is not recorded.
+    pub fn lost_of(&self, socket: u64) -> Option<u32> {
+        let value = self.ends()?.lookup(&socket.to_ne_bytes(), MapFlags::ANY);
+        // `lost` of `struct known` in `ring.bpf.h`, behind its clock.
+        let lost = *value.ok()??.get(8..)?.first_chunk()?;
+        Some(u32::from_ne_bytes(lost))
+    }
+
+    /// Records a socket no longer.
+    pub fn forget(&mut self, socket: u64) {
+        if let Some(ends) = self.ends() {
+            // It may have gone by itself.
+            let _ = ends.delete(&socket.to_ne_bytes());
+        }
+    }
+
+    fn ends(&self) -> Option<libbpf_rs::Map<'_>> {
+        self.object.maps().find(|map| map.name() == "ends")
+    }
+
     /// What was not recorded, so far.
     pub fn losses(&self) -> Losses {
         let all: Vec<_> = self.object.progs().collect();

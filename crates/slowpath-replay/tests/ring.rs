@@ -28,13 +28,9 @@ struct Script {
 struct Joiner(Rc<RefCell<Script>>);
 
 impl Joins for Joiner {
-    fn take(&mut self, _: &[u8]) -> Result<(), NotEvents> {
-        Ok(())
+    fn take(&mut self, _: &[u8]) -> Result<u64, NotEvents> {
+        Ok(0)
     }
-    fn sockets(&self) -> Vec<u64> {
-        Vec::new()
-    }
-    fn lost(&mut self, _: u64, _: Option<u32>) {}
     fn settle(&mut self, _: Moment, _: u64, told: &mut Vec<Told>) {
         told.append(&mut self.0.borrow_mut().told);
     }
@@ -426,4 +422,22 @@ fn addresses_that_are_used_again_are_told_apart_by_time() {
         .expect("held");
     let saved = scene.ring.finish();
     assert_eq!(saved.iter().map(|it| it.number).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn none_is_taken_while_the_ring_refuses() {
+    let mut scene = Scene::new(ROOMY);
+    scene.ring.refuse(true);
+    let number = scene.open();
+    scene.runs(number, 0, 10);
+    assert!(scene.ring.work(Moment(scene.clock), 0).is_empty());
+    assert_eq!(scene.ring.unwanted(), [number]);
+    assert_eq!(scene.ask(number), Err(Missing::Refused));
+    scene.ring.refuse(false);
+    let number = scene.open();
+    scene.runs(number, 0, 10);
+    assert!(scene.ring.work(Moment(scene.clock), 0).is_empty());
+    assert_eq!(scene.ask(number), Ok(()));
+    let counts = scene.ring.counts();
+    assert_eq!((counts.refused, counts.opened, counts.runs), (1, 1, 10));
 }

@@ -15,10 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SLOWPATH: &str = env!("CARGO_BIN_EXE_slowpath");
-const SCRIPT: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../scenarios/replay/stock.sh"
-);
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/replay");
 /// What the workload is to do, in the guest, where this very program runs once more.
 const ROLE: &str = "SLOWPATH_STOCK_WORKLOAD";
 /// Issue: of at least 50 connections.
@@ -115,8 +112,8 @@ fn kernel(test: &str) -> Option<Kernel> {
         .ok()
 }
 
-/// Runs the scenario in the guest.
-fn record(folder: &Path, [delay, loss, congestion]: [&str; 3]) -> PathBuf {
+/// Runs a scenario in the guest.
+fn record(folder: &Path, script: &str, arguments: &[&str]) -> PathBuf {
     let wrapper = folder.join("workload");
     let text =
         format!("#!/bin/sh\n{ROLE}=\"$*\" exec /srv/workload --exact workload --nocapture\n");
@@ -128,7 +125,7 @@ fn record(folder: &Path, [delay, loss, congestion]: [&str; 3]) -> PathBuf {
     let with = [
         format!("{}:/usr/local/bin/workload", wrapper.display()),
         format!("{}:/srv/workload", ourselves.display()),
-        format!("{SCRIPT}:/srv/stock.sh"),
+        format!("{SCRIPTS}/{script}:/srv/{script}"),
     ];
     let mut command = Command::new(SLOWPATH);
     command.args(["lab", "guest", "--timeout", "4m", "--module", "8021q"]);
@@ -137,8 +134,8 @@ fn record(folder: &Path, [delay, loss, congestion]: [&str; 3]) -> PathBuf {
     for with in &with {
         command.args(["--with", with]);
     }
-    let pairs = PAIRS.to_string();
-    command.args(["--", "sh", "/srv/stock.sh", delay, loss, congestion, &pairs]);
+    command.args(["--", "sh", &format!("/srv/{script}")]);
+    command.args(arguments);
     let output = command.output().expect("starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
@@ -250,7 +247,10 @@ fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) -> F
 fn is_exact(test: &str, path: [&str; 3]) {
     let Some(kernel) = kernel(test) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let out = record(folder.path(), path);
+    let [delay, loss, congestion] = path;
+    let pairs = PAIRS.to_string();
+    let arguments = [delay, loss, congestion, &pairs];
+    let out = record(folder.path(), "stock.sh", &arguments);
     let summary: Value = serde_json::from_slice(&read(&out.join("summary.json"))).expect("JSON");
     assert_eq!(summary["lost_events"], 0, "{summary}");
     assert_eq!(summary["missed_programs"], 0, "{summary}");
@@ -283,6 +283,67 @@ fn is_exact(test: &str, path: [&str; 3]) {
 fn connections_of_a_stock_kernel_are_replayed_exactly() {
     let test = "connections_of_a_stock_kernel_are_replayed_exactly";
     is_exact(test, ["10ms", "1%", "cubic"]);
+}
+
+/// The agent keeps the recordings of connections that lost packets, those of others not, and what it kept is replayed as it was.
+#[test]
+fn the_agent_keeps_what_is_worth_a_replay() {
+    let test = "the_agent_keeps_what_is_worth_a_replay";
+    let Some(kernel) = kernel(test) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = record(folder.path(), "ring.sh", &["4%", "8"]);
+    let said = String::from_utf8(read(&out.join("agent"))).expect("text");
+    assert!(said.contains("records connections into a ring"), "{said}");
+    let all = std::fs::read_dir(out.join("kept")).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let all = all.map(|entry| entry.expect("an entry").path());
+    let (mut kept, mut exact, mut owned) = (Vec::new(), 0, 0);
+    for file in all.filter(|file| file.extension().is_some_and(|it| it == "rec")) {
+        let told: Value =
+            serde_json::from_slice(&read(&file.with_extension("json"))).expect("JSON");
+        // The path without loss has the other port.
+        assert_eq!(told["server"], "10.0.2.2:5002", "{told}: {said}");
+        let reasons = told["reasons"].as_array().expect("a list");
+        let lost = |it: &Value| it == "FastRetransmit" || it == "Timeout";
+        assert!(reasons.iter().any(lost), "{told}");
+        let client = &told["owners"]["client"];
+        assert!(client.is_null() || client == "workload", "{told}");
+        owned += usize::from(!client.is_null());
+        assert!(told["gap"].is_null() && !told["ended"].is_null(), "{told}");
+        let recording = recording::decode(&read(&file)).expect("a recording");
+        recording.validate().expect("makes sense");
+        assert_eq!(recording.connections.len(), 1);
+        let connection = &recording.connections[0];
+        let [client, server] = connection.addresses.map(|it| Value::from(it.to_string()));
+        assert_eq!([&client, &server], [&told["client"], &told["server"]]);
+        let runs = connection.ends.iter().map(|end| end.runs.len() as u64);
+        assert_eq!(Value::from(runs.collect::<Vec<_>>()), told["runs"]);
+        let recorded = version(&recording.origin.kernel);
+        let here = kernel.version().expect("says it");
+        if here != recorded {
+            println!(
+                "SKIPPED {test}: the guest is Linux {recorded}, the replaying kernel is {here}"
+            );
+            return;
+        }
+        let place = tempfile::tempdir().expect("a folder");
+        let options = ReplayOptions::default();
+        let again = replay(
+            &kernel,
+            &recording,
+            &[0],
+            &options,
+            place.path(),
+            &mut |_| {},
+        );
+        let difference = again.expect("a replay").results[0].difference.clone();
+        exact += usize::from(difference.is_none());
+        kept.push((told["client"].clone(), difference));
+    }
+    println!("{test}: {} kept, {exact} exact\n{said}", kept.len());
+    // Of 8 transfers most lose a packet: 300 KB are some 20 bursts at least, of which netem drops 4 % each.
+    assert!(kept.len() >= 3, "{kept:?}: {said}");
+    assert!(exact * 100 >= kept.len() * 90, "{kept:?}");
+    assert!(owned > 0, "{said}");
 }
 
 /// Where the kernel does not let BPF attach to its functions: which program, what is needed, the way out, and no file.

@@ -8,6 +8,7 @@
 
 mod cost;
 mod losses;
+mod recorder;
 
 use crate::family::{Family, Kind, Label, Unit, Value};
 use crate::http::HttpCounters;
@@ -30,6 +31,9 @@ pub fn families(state: &State, http: &HttpCounters, push: &PushCounters) -> Vec<
     losses::knowledge(state, &mut all);
     if let Some(log) = &state.log {
         losses::log_state(log, &mut all);
+    }
+    if let Some(state) = &state.recorder {
+        recorder::recorder(state, &mut all);
     }
     losses::exporters(http, push, &mut all);
     cost::process(state, &mut all);

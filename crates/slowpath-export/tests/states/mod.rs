@@ -2,7 +2,7 @@
 //! Agents that are played: snapshots by script, and the states that come of them.
 #![allow(dead_code)]
 
-use slowpath_agent::{BudgetState, Rehearsal, WriterStatus};
+use slowpath_agent::{BudgetState, RecorderState, Rehearsal, WriterStatus};
 use slowpath_export::{LogState, Polls, ProcessUse, State, Turnover};
 use slowpath_model::*;
 use std::sync::LazyLock;
@@ -112,6 +112,10 @@ pub fn state(agent: &Rehearsal, now: MonoNanos) -> State {
             worst_rate: 8.0,
             left_out: 0,
             exceeded: false,
+        }),
+        recorder: Some(RecorderState {
+            ring_bytes: 4096,
+            ..RecorderState::default()
         }),
         process: ProcessUse::read(),
     }

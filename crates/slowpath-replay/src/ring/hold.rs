@@ -23,6 +23,7 @@ enum Went {
     Saved,
     Dropped,
     Nonsense,
+    Refused,
 }
 
 /// Connections of the last minutes.
@@ -41,6 +42,7 @@ pub struct Ring {
     bytes: usize,
     counts: Counts,
     unwanted: Vec<u64>,
+    refuses: bool,
 }
 
 impl std::fmt::Debug for Ring {
@@ -68,6 +70,7 @@ impl Ring {
             bytes: 0,
             counts: Counts::default(),
             unwanted: Vec::new(),
+            refuses: false,
         }
     }
 
@@ -76,7 +79,13 @@ impl Ring {
     /// # Errors
     /// If they are none.
     pub fn take(&mut self, events: &[u8]) -> Result<(), NotEvents> {
-        self.joins.take(events)
+        self.counts.events += self.joins.take(events)?;
+        Ok(())
+    }
+
+    /// Takes no new connections from now on, or takes them again. They are counted, and nothing more is wanted of their sockets.
+    pub fn refuse(&mut self, refuses: bool) {
+        self.refuses = refuses;
     }
 
     /// The sockets that are recorded.
@@ -167,6 +176,7 @@ impl Ring {
             Some((_, Went::Saved)) => return Ok(()),
             Some((_, Went::Dropped)) => Missing::Dropped,
             Some((_, Went::Nonsense)) => Missing::Nonsense,
+            Some((_, Went::Refused)) => Missing::Refused,
             None => Missing::Unknown,
         };
         self.counts.missing += 1;
@@ -211,7 +221,7 @@ impl Ring {
         if let Some(ended) = held.ended {
             self.ended.remove(&(ended, number));
             // Nothing more comes.
-            held.asked.as_mut().map(|asked| asked.due.insert(at));
+            held.asked.as_mut().map(|asked| asked.due.insert(ended));
         }
         self.asked.insert(number);
         self.recount(number);
@@ -225,6 +235,12 @@ impl Ring {
                 settings,
                 hz,
             } => {
+                if self.refuses {
+                    self.counts.refused += 1;
+                    self.unwanted.extend(self.joins.forget(number));
+                    self.remember(addresses, Went::Refused);
+                    return;
+                }
                 self.counts.opened += 1;
                 self.origin.hz = hz;
                 match Held::new(&self.origin, addresses, settings, now) {
@@ -236,6 +252,8 @@ impl Ring {
                     Err(_) => self.nonsense(number, addresses),
                 }
             }
+            Told::Runs { number, .. } | Told::Closed { number, .. }
+                if !self.held.contains_key(&number) => {}
             Told::Runs { number, end, runs } => {
                 self.counts.runs += runs.len() as u64;
                 self.edit(number, |held| held.push(end, runs));

@@ -41,15 +41,17 @@ impl Default for Options {
 
 /// What makes runs of a recorder's events, as they come.
 pub trait Joins {
-    /// Takes whole events.
+    /// Takes whole events; gives their number.
     ///
     /// # Errors
     /// If they are none.
-    fn take(&mut self, events: &[u8]) -> Result<(), NotEvents>;
+    fn take(&mut self, events: &[u8]) -> Result<u64, NotEvents>;
     /// The sockets that are recorded, by their keys in the events.
-    fn sockets(&self) -> Vec<u64>;
+    fn sockets(&self) -> Vec<u64> {
+        Vec::new()
+    }
     /// How many of a socket's events were lost so far; none: it is not recorded any more. To be said, if there are further losses, before [`Joins::settle`].
-    fn lost(&mut self, socket: u64, events: Option<u32>);
+    fn lost(&mut self, _socket: u64, _events: Option<u32>) {}
     /// Hands out what is final now. `lost`: events that were lost in all.
     fn settle(&mut self, now: Moment, lost: u64, told: &mut Vec<Told>);
     /// What there is of both ends' runs that was not told, as if they were over now; nothing of a connection that is not known any more.
@@ -133,6 +135,9 @@ pub enum Missing {
     /// It had to go.
     #[error("there was no room for it in the ring, which a larger one has")]
     Dropped,
+    /// It was not taken.
+    #[error("it was opened while recording would have taken more CPU time than it may")]
+    Refused,
     /// It cannot be encoded.
     #[error("what was recorded of it makes no sense")]
     Nonsense,
@@ -165,6 +170,10 @@ pub struct Counts {
     pub saved: u64,
     /// Sockets whose other end is elsewhere.
     pub halves: u64,
+    /// Opened while the ring took none ([`Ring::refuse`]).
+    pub refused: u64,
+    /// Events that came.
+    pub events: u64,
     /// Runs of handlers.
     pub runs: u64,
     /// Bytes that those took which were encoded.

@@ -153,9 +153,10 @@ impl Live {
 }
 
 impl Joins for Live {
-    fn take(&mut self, events: &[u8]) -> Result<(), NotEvents> {
+    fn take(&mut self, events: &[u8]) -> Result<u64, NotEvents> {
         self.joiner.events = 0;
-        self.joiner.take(events)
+        self.joiner.take(events)?;
+        Ok(self.joiner.events)
     }
 
     fn sockets(&self) -> Vec<u64> {

@@ -6,6 +6,7 @@
 //! What leaves: the log, and the agent's own life as lines on standard error.
 //!
 //! What is promised: SIGTERM and SIGINT end it with the log closed and nothing lost;
+//! SIGUSR1 keeps what is recorded;
 //! SIGHUP re-reads the file, applies what can be changed while it runs and says what
 //! cannot; a configuration that is wrong is refused with file and line, also on a reload,
 //! which then changes nothing.
@@ -13,10 +14,12 @@
 mod exporters;
 mod journal;
 mod notify;
+mod recording;
 mod service;
 mod settings;
 mod values;
 
+pub use recording::{Ports, RecordWhat};
 pub use service::run;
 pub use settings::{Effective, Settings, SettingsError};
 pub use values::{Age, LogPlace, PollInterval, Size};
@@ -31,9 +34,12 @@ Examples:
   slowpath agent --config /etc/slowpath/agent.toml
   slowpath agent --log /var/lib/slowpath --interval 1s --retention-age 30d
   slowpath agent --config agent.toml --check     say whether the file is good, and what holds
+  slowpath agent --record problems               keep recordings of connections with problems
+  slowpath agent --record 'dport = :5432 and problem = Timeout' --record-to /var/tmp/recordings
 
 Each key of the file is an option without its dashes; an option goes before the file.
-SIGHUP re-reads the file. docs/agent.md describes the keys.")]
+SIGHUP re-reads the file; SIGUSR1 keeps the recordings of all connections that are held.
+docs/agent.md describes the keys.")]
 pub struct Agent {
     /// Read the configuration from this file (TOML)
     #[arg(long, value_name = "FILE")]

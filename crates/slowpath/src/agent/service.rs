@@ -4,13 +4,14 @@
 use super::exporters::Exporters;
 use super::journal::Journal;
 use super::notify::Notifier;
+use super::recording;
 use super::settings::{Effective, Settings};
 use crate::args::{TierArg, owner_rules};
 use crate::failure::{Failure, Outcome};
 use crate::json;
 use crate::render::plural;
 use crate::up;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use slowpath_agent::{
     Agent, Config, FeatureState, FinishReport, OwnerOptions, PollReport, Retention, Rules,
@@ -43,6 +44,7 @@ const RELOADABLE: [&str; 5] = [
 enum Wish {
     Stop,
     Reload,
+    Keep,
 }
 
 /// Runs the agent until a signal ends it.
@@ -64,6 +66,8 @@ pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
     let notifier = Notifier::of_this_process();
     let wishes = signals()?;
     let mut agent = Agent::start(config).map_err(|error| Failure::Start(error.to_string()))?;
+    // Before the introduction: what is opened meanwhile is recorded.
+    recording::start(&mut agent, &settings, journal);
     let mut exporters = Exporters::new();
     let said = exporters.follow(&mut agent, None, &settings)?;
     let mut service = Service {
@@ -75,6 +79,7 @@ pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
         losses: LossCounters::default(),
         log_error: None,
         push_error: None,
+        recorder: recording::Told::default(),
         next_status: Instant::now(),
         cpu: Micros::ZERO,
         cpu_since: Instant::now(),
@@ -146,18 +151,18 @@ fn config(settings: &Effective) -> Result<Config, Failure> {
     })
 }
 
-/// SIGTERM and SIGINT as [`Wish::Stop`], SIGHUP as [`Wish::Reload`].
+/// SIGTERM and SIGINT as [`Wish::Stop`], SIGHUP as [`Wish::Reload`], SIGUSR1 as [`Wish::Keep`].
 fn signals() -> Result<Receiver<Wish>, Failure> {
     let (sender, receiver) = channel();
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             for signal in signals.forever() {
-                let wish = if signal == SIGHUP {
-                    Wish::Reload
-                } else {
-                    Wish::Stop
+                let wish = match signal {
+                    SIGHUP => Wish::Reload,
+                    SIGUSR1 => Wish::Keep,
+                    _ => Wish::Stop,
                 };
                 if sender.send(wish).is_err() {
                     break;
@@ -177,6 +182,7 @@ struct Service {
     losses: LossCounters,
     log_error: Option<String>,
     push_error: Option<String>,
+    recorder: recording::Told,
     next_status: Instant,
     /// CPU time of the agent at `cpu_since`.
     cpu: Micros,
@@ -224,6 +230,7 @@ impl Service {
             match wishes.recv_timeout(wait) {
                 Ok(Wish::Stop) => return Ok(()),
                 Ok(Wish::Reload) => self.reload(args),
+                Ok(Wish::Keep) => self.agent.keep_all("asked"),
                 Err(RecvTimeoutError::Timeout) => {}
                 // The thread of the signals lives as long as the process.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -279,6 +286,7 @@ impl Service {
             }
             self.push_error = push_error;
         }
+        self.recorder.kept(&self.agent.kept(), self.journal);
         let now = Instant::now();
         if now < self.next_status {
             return;
@@ -289,10 +297,12 @@ impl Service {
             / (now - self.cpu_since).as_secs_f64().max(1e-9);
         self.cpu = cpu;
         self.cpu_since = now;
+        let recorder = self.recorder.status(&self.agent, self.journal);
         self.notifier.status(&format!(
-            "{}, {:.2} % of one core",
+            "{}, {:.2} % of one core{}",
             plural(report.sockets, "connection"),
-            share * 100.0
+            share * 100.0,
+            recorder.unwrap_or_default()
         ));
         let losses = self.agent.losses();
         if losses != self.losses {
@@ -332,6 +342,12 @@ impl Service {
             tier: self.settings.tier,
             retention_size: self.settings.retention_size,
             retention_age: self.settings.retention_age,
+            record: self.settings.record.clone(),
+            record_ports: self.settings.record_ports.clone(),
+            record_to: self.settings.record_to.clone(),
+            record_ring: self.settings.record_ring,
+            record_age: self.settings.record_age,
+            record_size: self.settings.record_size,
             ..wanted
         };
         let before = std::mem::replace(&mut self.settings, holds);
@@ -351,10 +367,13 @@ impl Service {
     }
 
     /// Closes the log.
-    fn finish(self) -> FinishReport {
+    fn finish(mut self) -> FinishReport {
         self.notifier.stopping();
         self.exporters.finish(&self.agent);
+        // The last words about the recorder.
+        self.recorder.status(&self.agent, self.journal);
         let finished = self.agent.finish();
+        self.recorder.kept(&finished.kept, self.journal);
         if finished.losses != self.losses {
             self.journal.warn(&lost(&finished.losses));
         }

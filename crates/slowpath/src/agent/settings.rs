@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The settings of an agent: the keys of its file, which are also its options.
 
+use super::recording::{Ports, RecordWhat, default_folder};
 use super::values::{Age, LogPlace, PollInterval, Size, as_text};
 use crate::args::{CommandLinesArg, TierArg};
 use clap::{Args, ValueEnum};
@@ -63,6 +64,30 @@ pub struct Settings {
     #[arg(long, value_name = "DURATION")]
     #[serde(deserialize_with = "as_text")]
     pub otlp_interval: Option<Age>,
+    /// Record connections into a ring, by BPF, and keep those that are worth a replay: problems, those with one; asked,
+    /// what is held at SIGUSR1; a filter as in watch, those [default: none]
+    #[arg(long, value_name = "WHICH")]
+    #[serde(deserialize_with = "as_text")]
+    pub record: Option<RecordWhat>,
+    /// Record only connections to or from these ports, as in 80,443 [default: all]
+    #[arg(long, value_name = "PORTS")]
+    #[serde(deserialize_with = "as_text")]
+    pub record_ports: Option<Ports>,
+    /// Where recordings are kept [default: recordings in the log's directory]
+    #[arg(long, value_name = "DIR")]
+    pub record_to: Option<PathBuf>,
+    /// Bytes that the ring may take in memory [default: 64MiB]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(deserialize_with = "as_text")]
+    pub record_ring: Option<Size>,
+    /// How long a connection stays in the ring after its end [default: 10m]
+    #[arg(long, value_name = "DURATION")]
+    #[serde(deserialize_with = "as_text")]
+    pub record_age: Option<Age>,
+    /// Delete the oldest recordings when those that are kept are larger [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(deserialize_with = "as_text")]
+    pub record_size: Option<Size>,
 }
 
 /// Why a file gives no settings.
@@ -130,6 +155,12 @@ impl Settings {
             metrics_applications: self.metrics_applications.or(others.metrics_applications),
             otlp: self.otlp.or(others.otlp),
             otlp_interval: self.otlp_interval.or(others.otlp_interval),
+            record: self.record.or(others.record),
+            record_ports: self.record_ports.or(others.record_ports),
+            record_to: self.record_to.or(others.record_to),
+            record_ring: self.record_ring.or(others.record_ring),
+            record_age: self.record_age.or(others.record_age),
+            record_size: self.record_size.or(others.record_size),
         }
     }
 
@@ -139,12 +170,14 @@ impl Settings {
     /// # Errors
     /// `None` if no place for the log is named and there is no default one.
     pub fn effective(self, default_log: Option<PathBuf>) -> Option<Effective> {
+        let log = match self.log {
+            Some(LogPlace::None) => None,
+            Some(LogPlace::Directory(directory)) => Some(directory),
+            None => Some(default_log?),
+        };
         Some(Effective {
-            log: match self.log {
-                Some(LogPlace::None) => None,
-                Some(LogPlace::Directory(directory)) => Some(directory),
-                None => Some(default_log?),
-            },
+            record_to: self.record_to.or_else(|| default_folder(log.as_ref())),
+            log,
             interval: self
                 .interval
                 .map_or(Duration::from_millis(500), |interval| interval.0),
@@ -158,6 +191,11 @@ impl Settings {
             metrics_applications: self.metrics_applications.unwrap_or(100).into(),
             otlp: self.otlp,
             otlp_interval: self.otlp_interval.unwrap_or(Age(Duration::from_secs(60))),
+            record: self.record.unwrap_or(RecordWhat::None),
+            record_ports: self.record_ports,
+            record_ring: self.record_ring.unwrap_or(Size(64 << 20)),
+            record_age: self.record_age.unwrap_or(Age(Duration::from_secs(600))),
+            record_size: self.record_size.unwrap_or(Size(256 << 20)),
         })
     }
 }
@@ -184,6 +222,12 @@ pub struct Effective {
     pub metrics_applications: usize,
     pub otlp: Option<Endpoint>,
     pub otlp_interval: Age,
+    pub record: RecordWhat,
+    pub record_ports: Option<Ports>,
+    pub record_to: Option<PathBuf>,
+    pub record_ring: Size,
+    pub record_age: Age,
+    pub record_size: Size,
 }
 
 impl Effective {
@@ -208,6 +252,14 @@ impl Effective {
         ));
         entries.extend(self.otlp.as_ref().map(|e| ("otlp", e.to_string())));
         entries.push(("otlp-interval", self.otlp_interval.to_string()));
+        entries.push(("record", self.record.to_string()));
+        let ports = self.record_ports.as_ref();
+        entries.extend(ports.map(|ports| ("record-ports", ports.to_string())));
+        let folder = self.record_to.as_ref();
+        entries.extend(folder.map(|folder| ("record-to", folder.display().to_string())));
+        entries.push(("record-ring", self.record_ring.to_string()));
+        entries.push(("record-age", self.record_age.to_string()));
+        entries.push(("record-size", self.record_size.to_string()));
         entries
     }
 
@@ -260,6 +312,12 @@ metrics = \"127.0.0.1:9464\"
 metrics-applications = 50
 otlp = \"http://127.0.0.1:4318/v1/metrics\"
 otlp-interval = \"30s\"
+record = \"dport = :5432\"
+record-ports = \"80,5432\"
+record-to = \"/var/tmp/recordings\"
+record-ring = \"32MiB\"
+record-age = \"5m\"
+record-size = \"1GiB\"
 ";
 
     #[test]
@@ -314,6 +372,8 @@ otlp-interval = \"30s\"
             ("metrics = \"9464\"", 1, "socket address"),
             ("\notlp = \"ftp://x\"", 2, "https://HOST:PORT"),
             ("metrics-applications = -1", 1, "-1"),
+            ("record = \"some\"", 1, "neither none"),
+            ("record-ports = \"http\"", 1, "80,443"),
         ] {
             let (at, reason) = Settings::parse(text).unwrap_err();
             assert_eq!(at, line, "{text:?}: {reason}");
@@ -363,6 +423,7 @@ otlp-interval = \"30s\"
         default.otlp = Some("http://127.0.0.1:4318".parse().unwrap());
         default.cpu_budget = Some("1,2".parse().unwrap());
         default.owners = Some(PathBuf::from("/etc/slowpath/owners.toml"));
+        default.record_ports = Some(Ports(vec![80, 443]));
         default.retention_age = Some(Age(Duration::from_secs(30 * 24 * 3600)));
         assert_eq!(shown, Some(default));
     }

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which connections the agent asks for, and why.
+
+use crate::connections::LiveConnection;
+use slowpath_model::{FourTuple, MonoNanos, ProblemSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// Asks of one poll; further ones are made at the connection's next.
+const MOST: usize = 4_096;
+
+/// Which connections are to be kept. It is asked of each when it is first judged, whenever an interval has a problem, and when it closes: the latest verdict, if there is one,
+/// has the problems.
+#[derive(Clone)]
+pub struct Wanted(Arc<dyn Fn(&LiveConnection) -> bool + Send + Sync>);
+
+impl Wanted {
+    /// Those.
+    pub fn new(wanted: impl Fn(&LiveConnection) -> bool + Send + Sync + 'static) -> Self {
+        Wanted(Arc::new(wanted))
+    }
+}
+
+impl fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Wanted").finish_non_exhaustive()
+    }
+}
+
+/// One that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub(crate) tuple: FourTuple,
+    /// When it was last seen.
+    pub(crate) at: MonoNanos,
+    /// None: only its owner is told.
+    pub(crate) reasons: Vec<&'static str>,
+    /// The owner of this end.
+    pub(crate) owner: Option<String>,
+}
+
+/// What has been asked for since the last poll; nothing without a recorder.
+#[derive(Default)]
+pub(crate) struct Asking {
+    wanted: Option<Wanted>,
+    asks: Vec<Ask>,
+}
+
+impl Asking {
+    pub(crate) fn new(wanted: Wanted) -> Self {
+        Asking {
+            wanted: Some(wanted),
+            asks: Vec::new(),
+        }
+    }
+
+    /// A connection was judged, or has closed: asks for it if it is wanted and has not been asked for with these problems.
+    pub(crate) fn look(&mut self, connection: &mut LiveConnection) {
+        let Some(Wanted(wanted)) = &self.wanted else {
+            return;
+        };
+        let latest = connection.latest.iter();
+        let problems: Vec<_> = latest
+            .flat_map(|verdict| verdict.findings.iter().map(|finding| finding.problem))
+            .filter(|problem| !connection.asked.contains(*problem))
+            .collect();
+        // Of one that closes the owner may be known only now.
+        let named = connection.snapshot.closed && connection.owner.name().is_some();
+        if connection.chosen && problems.is_empty() && !named {
+            return;
+        }
+        let again = connection.chosen && problems.is_empty();
+        if self.asks.len() >= MOST || !(again || wanted(connection)) {
+            return;
+        }
+        connection.chosen = true;
+        let known: ProblemSet = connection
+            .asked
+            .iter()
+            .chain(problems.iter().copied())
+            .collect();
+        connection.asked = known;
+        let reasons = match problems.as_slice() {
+            [] if again => Vec::new(),
+            [] => vec!["chosen"],
+            problems => problems.iter().map(|problem| problem.name()).collect(),
+        };
+        self.asks.push(Ask {
+            tuple: connection.snapshot.tuple,
+            at: connection.snapshot.at,
+            reasons,
+            owner: connection.owner.name().map(|name| name.to_string()),
+        });
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Ask> {
+        std::mem::take(&mut self.asks)
+    }
+}

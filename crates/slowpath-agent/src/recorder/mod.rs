@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Recording inside the agent: a ring of the last minutes, from which connections with problems are kept as files that `slowpath replay` reads.
+//!
+//! What enters: the recorder of the kernel ([`Source`]), and which connections the agent asks for ([`Wanted`]). What leaves: files in a folder, each with what it was asked for in
+//! a second file beside it ([`Kept`]), and what it costs and lost ([`RecorderState`]).
+//!
+//! What is promised: a thread of its own does all of it, so that no poll waits; the ring, the folder and what waits for the agent are bounded; who was asked for and
+//! could not be kept is told with the reason.
+
+mod ask;
+mod folder;
+mod source;
+#[cfg(test)]
+mod tests;
+mod thread;
+
+pub(crate) use ask::Asking;
+pub use ask::Wanted;
+pub use folder::FolderError;
+pub use source::{Opened, Source, kernel};
+
+use crate::agent::Agent;
+use folder::Folder;
+use slowpath_model::Micros;
+use slowpath_replay::ring::{Counts, Options};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// How to record.
+pub struct RecordOptions {
+    /// The ring's bounds.
+    pub ring: Options,
+    /// Where recordings are kept.
+    pub folder: PathBuf,
+    /// The folder's oldest recordings are deleted when it has more bytes.
+    pub folder_bytes: u64,
+    /// Which connections are kept.
+    pub wanted: Wanted,
+    /// Opens the kernel's recorder, in the thread that uses it.
+    pub open: Box<dyn FnOnce() -> Result<Opened, String> + Send>,
+}
+
+/// Why nothing is recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The kernel's recorder does not start.
+    #[error("{0}")]
+    Source(String),
+    /// The folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The thread.
+    #[error("starting the recorder's thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A recording that was kept, or could not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Who connected, and to whom; of what could not be kept, the agent's end and its peer.
+    pub addresses: [SocketAddr; 2],
+    /// What it was asked for.
+    pub reasons: Vec<String>,
+    /// The owners' names, in the order of the addresses, as far as they are known.
+    pub owners: [Option<String>; 2],
+    /// The file, or why there is none.
+    pub file: Result<PathBuf, String>,
+    /// The connection lives on: a later recording takes the place of this one.
+    pub lives: bool,
+}
+
+/// How the recorder is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecorderState {
+    /// Bytes in the ring.
+    pub ring_bytes: u64,
+    /// How many it may hold.
+    pub ring_limit: u64,
+    /// Connections in the ring.
+    pub ring_connections: u64,
+    /// What became of connections.
+    pub counts: Counts,
+    /// Events that the kernel could not hand over.
+    pub lost_events: u64,
+    /// CPU time of the thread that joins, encodes and writes; the programs in the kernel are not in it.
+    pub cpu: Micros,
+    /// Recordings in the folder, and their bytes.
+    pub files: u64,
+    /// Their bytes.
+    pub file_bytes: u64,
+    /// Recordings deleted for newer ones.
+    pub files_deleted: u64,
+    /// Recordings that could not be written.
+    pub files_failed: u64,
+    /// It has ended: why.
+    pub ended: Option<String>,
+}
+
+impl Agent {
+    /// Records connections from now on, in a thread of its own; under a CPU budget it may take a half of
+    /// the upper end, which polls then have less.
+    ///
+    /// # Errors
+    /// If the kernel does not allow it, or the folder cannot be used; the agent goes on without.
+    pub fn record(&mut self, options: RecordOptions) -> Result<(), RecordError> {
+        let share = self.pace.as_ref().map(|pace| pace.high() / 2.0);
+        let (recorder, asking) = Recorder::start(options, share)?;
+        self.recorder = Some(recorder);
+        self.book.asking = asking;
+        Ok(())
+    }
+
+    /// Keeps all connections that the recorder holds now.
+    pub fn keep_all(&self, reason: &str) {
+        if let Some(recorder) = &self.recorder {
+            recorder.keep_all(reason);
+        }
+    }
+
+    /// How the recorder is, if there is one.
+    pub fn recorder(&self) -> Option<RecorderState> {
+        Some(self.recorder.as_ref()?.state())
+    }
+
+    /// The recordings that were kept, or could not be, since this was asked last; at most 1,024.
+    pub fn kept(&self) -> Vec<Kept> {
+        let recorder = self.recorder.as_ref();
+        recorder.map(Recorder::kept).unwrap_or_default()
+    }
+}
+
+/// What the thread is asked.
+enum Wish {
+    Keep(Vec<ask::Ask>),
+    KeepAll(String),
+    Stop,
+}
+
+/// The recorder, as the agent sees it. It ends when it is dropped: what was asked for is written.
+pub(crate) struct Recorder {
+    wishes: Sender<Wish>,
+    kept: Receiver<Kept>,
+    state: Arc<Mutex<RecorderState>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Recorder {
+    /// Starts recording; `cpu` is the share of a core that it may take.
+    pub(crate) fn start(
+        options: RecordOptions,
+        cpu: Option<f64>,
+    ) -> Result<(Self, Asking), RecordError> {
+        let RecordOptions {
+            ring,
+            folder,
+            folder_bytes,
+            wanted,
+            open,
+        } = options;
+        let folder = Folder::open(folder, folder_bytes)?;
+        let (wishes, asked) = channel();
+        let (told, kept) = std::sync::mpsc::sync_channel(thread::MOST_TOLD);
+        let (begun, begins) = channel();
+        let state = Arc::new(Mutex::new(RecorderState::default()));
+        let shared = Arc::clone(&state);
+        let thread = std::thread::Builder::new().name("recorder".to_owned());
+        let body = move || match open() {
+            Ok(opened) => {
+                let _ = begun.send(Ok(()));
+                thread::Work::new(opened, ring, folder, cpu, told, shared).run(&asked);
+            }
+            Err(reason) => {
+                let _ = begun.send(Err(reason));
+            }
+        };
+        let thread = thread.spawn(body).map_err(RecordError::Thread)?;
+        let begins = begins.recv();
+        begins
+            .unwrap_or_else(|_| Err("the recorder's thread died".to_owned()))
+            .map_err(RecordError::Source)?;
+        let recorder = Recorder {
+            wishes,
+            kept,
+            state,
+            thread: Some(thread),
+        };
+        Ok((recorder, Asking::new(wanted)))
+    }
+
+    pub(crate) fn keep(&self, asks: Vec<ask::Ask>) {
+        if !asks.is_empty() {
+            // Its end is in the state.
+            let _ = self.wishes.send(Wish::Keep(asks));
+        }
+    }
+
+    pub(crate) fn keep_all(&self, reason: &str) {
+        let _ = self.wishes.send(Wish::KeepAll(reason.to_owned()));
+    }
+
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        self.kept.try_iter().collect()
+    }
+
+    pub(crate) fn state(&self) -> RecorderState {
+        lock(&self.state).clone()
+    }
+
+    /// Ends it, and gives what it still kept.
+    pub(crate) fn finish(mut self) -> Vec<Kept> {
+        self.end();
+        self.kept()
+    }
+
+    fn end(&mut self) {
+        let _ = self.wishes.send(Wish::Stop);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to return; a panic has been told on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn lock(state: &Mutex<RecorderState>) -> MutexGuard<'_, RecorderState> {
+    // Whole values are written: a panic elsewhere leaves a good one.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

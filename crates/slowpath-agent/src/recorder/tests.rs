@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The thread with a recorder that is a script.
+
+use super::ask::Ask;
+use super::*;
+use slowpath_model::{FourTuple, MonoNanos};
+use slowpath_replay::recording::{self, End, Handler, Moment, Origin, Run, Settings};
+use slowpath_replay::ring::{Joins, Told};
+use slowpath_replay::stock::NotEvents;
+use std::time::{Duration, Instant};
+
+/// Two connections open at once; the first has ended, of the second's socket nothing more is wanted.
+#[derive(Default)]
+struct Script {
+    taken: u64,
+    forgotten: Arc<Mutex<Vec<u64>>>,
+    fails: bool,
+}
+
+impl Source for Script {
+    fn take(&mut self) -> Result<Vec<u8>, String> {
+        self.taken += 1;
+        match self.fails && self.taken > 3 {
+            true => Err("the kernel has had enough".to_owned()),
+            false => Ok(Vec::new()),
+        }
+    }
+    fn lost(&self) -> u64 {
+        0
+    }
+    fn lost_of(&self, _: u64) -> Option<u32> {
+        None
+    }
+    fn forget(&mut self, socket: u64) {
+        self.forgotten.lock().unwrap().push(socket);
+    }
+}
+
+const ADDRESSES: [&str; 2] = ["10.0.0.1:4000", "10.0.0.2:80"];
+
+struct Joiner(Vec<Told>);
+
+impl Joins for Joiner {
+    fn take(&mut self, _: &[u8]) -> Result<u64, NotEvents> {
+        Ok(0)
+    }
+    fn settle(&mut self, _: Moment, _: u64, told: &mut Vec<Told>) {
+        told.append(&mut self.0);
+    }
+    fn rest(&self, _: u64) -> Option<[End; 2]> {
+        None
+    }
+    fn bytes(&self, _: u64) -> usize {
+        0
+    }
+    fn forget(&mut self, _: u64) -> Vec<u64> {
+        Vec::new()
+    }
+}
+
+fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> Opened {
+    let run = Run {
+        at: Moment(1_000_000),
+        jiffies: 1,
+        handler: Handler::Close,
+        outcomes: Vec::new(),
+        check: Some(1),
+    };
+    let told = vec![
+        Told::Opened {
+            number: 1,
+            addresses: ADDRESSES.map(|it| it.parse().unwrap()),
+            settings: Settings::default(),
+            hz: 250,
+        },
+        Told::Runs {
+            number: 1,
+            end: 0,
+            runs: vec![run],
+        },
+        Told::Half {
+            socket: 77,
+            lives: true,
+        },
+        Told::Closed {
+            number: 1,
+            ends: Default::default(),
+        },
+    ];
+    Opened {
+        source: Box::new(Script {
+            forgotten,
+            fails,
+            ..Script::default()
+        }),
+        joins: Box::new(Joiner(told)),
+        // The epoch of the recorded clock: 2026-01-02 03:04:05 UTC.
+        origin: Origin {
+            epoch: 1_767_323_045_000_000_000,
+            ..Origin::default()
+        },
+    }
+}
+
+fn start(folder: &std::path::Path, fails: bool) -> (Recorder, Arc<Mutex<Vec<u64>>>) {
+    let forgotten = Arc::default();
+    let shared = Arc::clone(&forgotten);
+    let options = RecordOptions {
+        ring: Options::default(),
+        folder: folder.to_owned(),
+        folder_bytes: 1 << 20,
+        wanted: Wanted::new(|_| true),
+        open: Box::new(move || Ok(opened(fails, shared))),
+    };
+    (Recorder::start(options, None).unwrap().0, forgotten)
+}
+
+fn wait(mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < end, "it takes too long");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn ask(local: &str, remote: &str, reasons: Vec<&'static str>) -> Ask {
+    Ask {
+        tuple: FourTuple::new(local.parse().unwrap(), remote.parse().unwrap()),
+        at: MonoNanos(u64::MAX),
+        reasons,
+        owner: Some("nginx".to_owned()),
+    }
+}
+
+#[test]
+fn what_is_asked_for_is_a_file_with_its_reasons_and_what_is_not_there_has_one() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("kept");
+    let (recorder, forgotten) = start(&folder, false);
+    wait(|| recorder.state().ring_connections == 1);
+    wait(|| *forgotten.lock().unwrap() == [77]);
+    let [client, server] = ADDRESSES;
+    recorder.keep(vec![
+        ask(server, client, vec!["Timeout", "FastRetransmit"]),
+        ask("10.9.9.9:1", "10.9.9.9:2", vec!["Timeout"]),
+    ]);
+    let mut kept = Vec::new();
+    wait(|| {
+        kept.extend(recorder.kept());
+        kept.len() == 2
+    });
+    let reason = kept[0].file.as_ref().unwrap_err();
+    assert!(reason.contains("was not recorded"), "{reason}");
+    let file = folder.join("20260102T030405.001Z-10.0.0.1.4000-10.0.0.2.80.rec");
+    assert_eq!(kept[1].file, Ok(file.clone()));
+    assert_eq!(kept[1].owners, [None, Some("nginx".to_owned())]);
+    let decoded = recording::decode(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(decoded.connections[0].ends[0].runs.len(), 1);
+    let told = std::fs::read(file.with_extension("json")).unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!(
+        told["reasons"],
+        serde_json::json!(["Timeout", "FastRetransmit"])
+    );
+    assert_eq!(told["opened"], "2026-01-02T03:04:05.001000Z");
+    let state = recorder.state();
+    assert_eq!(
+        (state.files, state.counts.saved, state.counts.missing),
+        (1, 1, 1)
+    );
+    assert_eq!(state.ring_connections, 0);
+    assert!(recorder.finish().is_empty());
+}
+
+#[test]
+fn what_is_held_is_kept_if_somebody_asks_for_all_of_it_and_the_recorder_ends() {
+    let place = tempfile::tempdir().unwrap();
+    let (recorder, _) = start(place.path(), false);
+    wait(|| recorder.state().ring_connections == 1);
+    recorder.keep_all("asked");
+    let kept = recorder.finish();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].reasons, ["asked"]);
+    assert!(kept[0].file.is_ok() && !kept[0].lives);
+}
+
+#[test]
+fn a_recorder_that_fails_says_so_and_one_that_does_not_start() {
+    let place = tempfile::tempdir().unwrap();
+    let (recorder, _) = start(place.path(), true);
+    wait(|| recorder.state().ended.is_some());
+    assert_eq!(recorder.state().ended.unwrap(), "the kernel has had enough");
+    drop(recorder);
+    let options = RecordOptions {
+        ring: Options::default(),
+        folder: place.path().to_owned(),
+        folder_bytes: 1,
+        wanted: Wanted::new(|_| true),
+        open: Box::new(|| Err("not here".to_owned())),
+    };
+    let error = Recorder::start(options, None).err().unwrap();
+    assert_eq!(error.to_string(), "not here");
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The recorder's thread: takes events, works on the ring, writes what is to be kept.
+
+use super::ask::Ask;
+use super::folder::Folder;
+use super::source::{Opened, Source};
+use super::{Kept, RecorderState, Wish, lock};
+use crate::agent::thread_cpu;
+use serde_json::json;
+use slowpath_model::Micros;
+use slowpath_observe::monotonic;
+use slowpath_replay::recording::{Moment, Origin};
+use slowpath_replay::ring::{Options, Ring, Saved};
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often events are taken out of the kernel's ring: full speed over loopback fills it in about a second.
+const TAKING: Duration = Duration::from_millis(50);
+/// How often what was taken is worked on.
+const WORKING: u64 = 200_000_000;
+/// What was kept and the agent has not asked about; further ones are not told one by one.
+pub(super) const MOST_TOLD: usize = 1_024;
+/// Connections of which the owner is known, until they are kept.
+const MOST_OWNERS: usize = 4_096;
+/// Over that time the share of CPU is measured.
+const MEASURED: u64 = 5_000_000_000;
+
+/// Its state.
+pub(super) struct Work {
+    source: Box<dyn Source>,
+    ring: Ring,
+    origin: Origin,
+    limit: u64,
+    folder: Folder,
+    /// The share of a core that may be used.
+    cpu: Option<f64>,
+    /// Moments with the CPU time until then.
+    spent: VecDeque<(u64, Micros)>,
+    told: SyncSender<Kept>,
+    state: Arc<Mutex<RecorderState>>,
+    /// By an end's address and its peer's.
+    owners: HashMap<[SocketAddr; 2], String>,
+    lost: u64,
+    failed: u64,
+    worked: u64,
+}
+
+impl Work {
+    pub(super) fn new(
+        opened: Opened,
+        options: Options,
+        folder: Folder,
+        cpu: Option<f64>,
+        told: SyncSender<Kept>,
+        state: Arc<Mutex<RecorderState>>,
+    ) -> Work {
+        Work {
+            source: opened.source,
+            ring: Ring::new(opened.joins, opened.origin.clone(), options),
+            origin: opened.origin,
+            limit: options.bytes as u64,
+            folder,
+            cpu,
+            spent: VecDeque::new(),
+            told,
+            state,
+            owners: HashMap::new(),
+            lost: 0,
+            failed: 0,
+            worked: 0,
+        }
+    }
+
+    /// Until it is told to stop, or the source ends.
+    pub(super) fn run(mut self, wishes: &Receiver<Wish>) {
+        self.publish(None);
+        let ended = loop {
+            match wishes.recv_timeout(TAKING) {
+                Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => break None,
+                Ok(wish) => {
+                    // What it is about may be in what has not been taken.
+                    if let Err(reason) = self.step(true) {
+                        break Some(reason);
+                    }
+                    self.fulfil(wish);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Err(reason) = self.step(false) {
+                break Some(reason);
+            }
+        };
+        // What can be said still is.
+        let _ = self.step(true);
+        for saved in self.ring.finish() {
+            self.write(&saved);
+        }
+        self.publish(Some(ended.unwrap_or_else(|| "it was stopped".to_owned())));
+    }
+
+    fn step(&mut self, now: bool) -> Result<(), String> {
+        let events = self.source.take()?;
+        self.ring.take(&events).map_err(|error| error.to_string())?;
+        let at = monotonic().0;
+        if !now && at.saturating_sub(self.worked) < WORKING {
+            return Ok(());
+        }
+        self.worked = at;
+        let lost = self.source.lost();
+        if lost != self.lost {
+            self.lost = lost;
+            for socket in self.ring.sockets() {
+                self.ring.lost(socket, self.source.lost_of(socket));
+            }
+        }
+        for saved in self.ring.work(Moment(at), lost) {
+            self.write(&saved);
+        }
+        for socket in self.ring.unwanted() {
+            self.source.forget(socket);
+        }
+        self.mind_cpu(at);
+        self.publish(None);
+        Ok(())
+    }
+
+    /// New connections are refused while too much CPU is used.
+    fn mind_cpu(&mut self, now: u64) {
+        let cpu = thread_cpu();
+        self.spent.push_back((now, cpu));
+        while let Some((since, _)) = self.spent.get(1)
+            && now.saturating_sub(*since) >= MEASURED
+        {
+            self.spent.pop_front();
+        }
+        if let (Some(share), Some((since, before))) = (self.cpu, self.spent.front()) {
+            let used = cpu.saturating_sub(*before).0 as f64 * 1e3;
+            // The first moments are measured as if they had taken a second.
+            let time = now.saturating_sub(*since).max(1_000_000_000) as f64;
+            self.ring.refuse(used > share * time);
+        }
+    }
+
+    fn fulfil(&mut self, wish: Wish) {
+        match wish {
+            Wish::Keep(asks) => {
+                for ask in asks {
+                    self.keep(&ask);
+                }
+            }
+            Wish::KeepAll(reason) => {
+                self.ring.keep_all(Moment(monotonic().0), &reason);
+            }
+            Wish::Stop => {}
+        }
+    }
+
+    fn keep(&mut self, ask: &Ask) {
+        let addresses = [ask.tuple.local, ask.tuple.remote];
+        let mut missing = None;
+        for reason in &ask.reasons {
+            // Once is enough to be told that it is not there.
+            missing = self.ring.keep(addresses, Moment(ask.at.0), reason).err();
+            if missing.is_some() {
+                break;
+            }
+        }
+        let owner = ask.owner.clone();
+        if let Some(missing) = missing {
+            self.tell(Kept {
+                addresses,
+                reasons: ask.reasons.iter().map(|it| (*it).to_owned()).collect(),
+                owners: [owner, None],
+                file: Err(missing.to_string()),
+                lives: false,
+            });
+        } else if let (Some(owner), true) = (owner, self.owners.len() < MOST_OWNERS) {
+            self.owners.insert(addresses, owner);
+        }
+    }
+
+    fn write(&mut self, saved: &Saved) {
+        let [client, server] = saved.addresses;
+        let at = |moment: Moment| {
+            let nanos = self.origin.epoch.saturating_add_unsigned(moment.0);
+            UNIX_EPOCH + Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+        };
+        let time = |moment| humantime::format_rfc3339_micros(at(moment)).to_string();
+        let named = humantime::format_rfc3339_millis(at(saved.opened)).to_string();
+        let named: String = named.chars().filter(|it| !"-:".contains(*it)).collect();
+        let stem = format!(
+            "{named}-{}.{}-{}.{}",
+            client.ip(),
+            client.port(),
+            server.ip(),
+            server.port()
+        );
+        let over = saved.ended.is_some() || saved.cut_short;
+        let owners = [[client, server], [server, client]].map(|end| match over {
+            true => self.owners.remove(&end),
+            false => self.owners.get(&end).cloned(),
+        });
+        let gap = saved.gap.map(|(end, after)| {
+            let end = if end == 0 { "client" } else { "server" };
+            json!({ "end": end, "after": after })
+        });
+        let told = json!({
+            "type": "kept-recording",
+            "recording": format!("{stem}.rec"),
+            "client": client,
+            "server": server,
+            "opened": time(saved.opened),
+            "ended": saved.ended.map(time),
+            "kept": humantime::format_rfc3339_micros(SystemTime::now()).to_string(),
+            "reasons": saved.reasons,
+            "owners": { "client": owners[0], "server": owners[1] },
+            "runs": saved.runs,
+            "bytes": saved.file.len(),
+            "gap": gap,
+            "cut_short": saved.cut_short,
+            "kernel": self.origin.kernel,
+            "recorder": self.origin.recorder,
+        });
+        let file = self
+            .folder
+            .write(&stem, &saved.file, told.to_string().as_bytes());
+        self.failed += u64::from(file.is_err());
+        self.tell(Kept {
+            addresses: saved.addresses,
+            reasons: saved.reasons.clone(),
+            owners,
+            file: file.map_err(|error| format!("writing {stem}.rec: {error}")),
+            lives: !over,
+        });
+    }
+
+    fn tell(&self, kept: Kept) {
+        // Counted all the same, and its file is there.
+        let _ = self.told.try_send(kept);
+    }
+
+    fn publish(&self, ended: Option<String>) {
+        let state = RecorderState {
+            ring_bytes: self.ring.bytes() as u64,
+            ring_limit: self.limit,
+            ring_connections: self.ring.connections() as u64,
+            counts: self.ring.counts(),
+            lost_events: self.lost,
+            cpu: thread_cpu(),
+            files: self.folder.count(),
+            file_bytes: self.folder.bytes,
+            files_deleted: self.folder.deleted,
+            files_failed: self.failed,
+            ended,
+        };
+        *lock(&self.state) = state;
+    }
+}
