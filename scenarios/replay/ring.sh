@@ -26,7 +26,12 @@ for space in client server; do
     # What one connection learns is not to be in the next one's way: its recording does not have it.
     ip netns exec "$space" sh -c "cd /proc/sys/net/ipv4; echo 1 >tcp_no_metrics_save; echo cubic >tcp_congestion_control"
 done
-slowpath agent --log none --interval 200ms --record "problem = FastRetransmit or problem = Timeout" --record-ports 5001,5002 --record-to /out/kept 2>/out/agent &
+# With what the unit gives it (packaging/systemd).
+mkdir /out/kept
+chown 47312 /out/kept
+gives="-all,+bpf,+perfmon,+sys_ptrace"
+setpriv --reuid 47312 --regid 47312 --clear-groups --inh-caps "$gives" --ambient-caps "$gives" --bounding-set "$gives" \
+    slowpath agent --log none --interval 200ms --record "problem = FastRetransmit or problem = Timeout" --record-ports 5001,5002 --record-to /out/kept 2>/out/agent &
 agent=$!
 until grep -q "starts as process" /out/agent; do sleep 0.05; done
 for path in 1 2; do

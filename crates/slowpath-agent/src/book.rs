@@ -154,6 +154,9 @@ impl Book {
             None => self.meet(snapshot),
         };
         if snapshot.closed {
+            if let Some(connection) = self.connections.get_mut(slot) {
+                connection.name_port(snapshot);
+            }
             self.depart(slot);
         }
     }
@@ -300,6 +303,7 @@ impl Book {
                 self.suspects.push(snapshot.id.cookie);
             }
         }
+        connection.name_port(snapshot);
         connection.update(snapshot);
         if let Some(log) = &mut self.log
             && !verdict.findings.is_empty()

@@ -98,6 +98,13 @@ impl LiveConnection {
         }
     }
 
+    /// Takes over the addresses, if it was met while `connect` had not chosen its port yet (`tcp_v4_connect` says where it goes first).
+    pub(crate) fn name_port(&mut self, later: &Snapshot) {
+        if self.snapshot.tuple.local.port() == 0 {
+            self.snapshot.tuple = later.tuple;
+        }
+    }
+
     /// Charges its problems to its owner, if that has not been done.
     pub(crate) fn settle(&mut self, accounts: &mut Accounts) {
         accounts.settle(&self.totals, &self.owner, &mut self.charged);

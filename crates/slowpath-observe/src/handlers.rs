@@ -52,7 +52,7 @@ pub enum OpenError {
 /// What was not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Events for which the ring had no room, and connections for which the map had none.
+    /// Events for which the ring had no room.
     pub ring: u64,
     /// Runs of programs that the kernel left out, and for which there is no second program.
     pub missed: u64,
@@ -168,6 +168,11 @@ impl Recorder {
             ring: counter(&self.object, 0),
             missed: missed.sum(),
         }
+    }
+
+    /// Sockets that are not recorded, because so many others are (4,096).
+    pub fn unseen(&self) -> u64 {
+        counter(&self.object, 2)
     }
 
     /// Events that only the second of two programs saw.

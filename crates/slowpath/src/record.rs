@@ -85,14 +85,14 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
         &receiver,
         running.as_mut(),
     )?;
-    let losses = recorder.losses();
+    let (losses, unseen) = (recorder.losses(), recorder.unseen());
     let joined = joiner.finish(Host {
         origin: origin(),
         hystart: hystart(),
         lost: losses.total(),
     });
     let size = draft.write(&joined)?;
-    summary(args, &joined, losses, size)?;
+    summary(args, &joined, (losses, unseen), size)?;
     let status = running.and_then(|running| running.ended());
     Ok(match status {
         Some(status) if !status.success() => Outcome::Command(
@@ -208,7 +208,12 @@ fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     ))
 }
 
-fn summary(args: &Record, joined: &Joined, losses: Losses, size: usize) -> Result<(), Failure> {
+fn summary(
+    args: &Record,
+    joined: &Joined,
+    (losses, unseen): (Losses, u64),
+    size: usize,
+) -> Result<(), Failure> {
     let connections = &joined.recording.connections;
     let whole = connections.iter().filter(|it| it.replayable().is_ok());
     let whole = whole.count() as u64;
@@ -228,6 +233,7 @@ fn summary(args: &Record, joined: &Joined, losses: Losses, size: usize) -> Resul
             "one_end_only": joined.halves,
             "lost_events": losses.ring,
             "missed_programs": losses.missed,
+            "unseen_sockets": unseen,
             "unplaced_events": joined.unplaced,
         });
         writeln!(out, "{value}")?;
@@ -254,6 +260,10 @@ fn summary(args: &Record, joined: &Joined, losses: Losses, size: usize) -> Resul
             out,
             "left out: {halves} with one end elsewhere, or open before the recorder"
         )?;
+    }
+    if unseen > 0 {
+        let sockets = plural(unseen, "socket");
+        writeln!(out, "not recorded: {sockets} too many at once")?;
     }
     if losses.total() > 0 {
         let lost = plural(losses.total(), "event");

@@ -286,3 +286,32 @@ fn the_problem_of_an_application_is_a_metric_and_stays_one() {
         said(&output)
     );
 }
+
+/// Where the kernel forbids it that is said once, and the agent goes on; SIGUSR1 does no harm either way.
+#[test]
+fn recording_begins_or_is_said_to_be_impossible() {
+    const TEST: &str = "recording_begins_or_is_said_to_be_impossible";
+    let configuration = "log = \"LOG\"\ninterval = \"50ms\"\nrecord = \"problems\"\nrecord-ports = \"9\"\nmetrics = \"127.0.0.1:0\"\n";
+    let mut service = Service::start(configuration, &[]);
+    if !ready(&mut service, TEST) {
+        return;
+    }
+    service.signal(libc::SIGUSR1);
+    let records = service
+        .said()
+        .contains("records connections into a ring of 64MiB");
+    let shown = "slowpath_recorder_running 1";
+    let text = metrics(&mut service, |text| !records || text.contains(shown));
+    assert_eq!(text.contains(shown), records, "{text}");
+    service.signal(libc::SIGTERM);
+    let output = service.output();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let refused = text.matches("nothing is recorded: ").count();
+    assert_eq!(refused, usize::from(!records), "{text}");
+    if records {
+        assert!(service.path("log").join("recordings").is_dir());
+    } else {
+        assert!(text.contains("slowpath lab guest"), "the way out: {text}");
+    }
+}

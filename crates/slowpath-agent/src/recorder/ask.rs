@@ -97,3 +97,7 @@ impl Asking {
         std::mem::take(&mut self.asks)
     }
 }
+
+#[cfg(test)]
+#[path = "ask_tests.rs"]
+mod tests;

@@ -16,6 +16,10 @@ pub trait Source {
     fn take(&mut self) -> Result<Vec<u8>, String>;
     /// Events that were lost so far.
     fn lost(&self) -> u64;
+    /// Sockets that were not recorded, because there were too many.
+    fn unseen(&self) -> u64 {
+        0
+    }
     /// Those of one socket, by its key in the events; none: it is not recorded.
     fn lost_of(&self, socket: u64) -> Option<u32>;
     /// Records a socket no longer.
@@ -39,6 +43,10 @@ impl Source for handlers::Recorder {
 
     fn lost(&self) -> u64 {
         self.losses().total()
+    }
+
+    fn unseen(&self) -> u64 {
+        handlers::Recorder::unseen(self)
     }
 
     fn lost_of(&self, socket: u64) -> Option<u32> {

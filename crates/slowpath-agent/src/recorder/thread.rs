@@ -249,6 +249,7 @@ impl Work {
             ring_connections: self.ring.connections() as u64,
             counts: self.ring.counts(),
             lost_events: self.lost,
+            unseen_sockets: self.source.unseen(),
             cpu: thread_cpu(),
             files: self.folder.count(),
             file_bytes: self.folder.bytes,

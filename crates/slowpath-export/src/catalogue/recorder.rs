@@ -165,6 +165,7 @@ pub(super) fn recorder(state: &RecorderState, all: &mut Vec<Family>) {
         ("nonsense", nonsense),
         ("missing", missing),
         ("one_end_only", halves),
+        ("too_many", state.unseen_sockets),
         ("refused", refused),
     ];
     all.push(

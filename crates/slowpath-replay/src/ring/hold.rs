@@ -146,7 +146,7 @@ impl Ring {
         saved
     }
 
-    /// Saves what was asked for and is not: the end.
+    /// Saves what was asked for, those that live once more: the end.
     pub fn finish(&mut self) -> Vec<Saved> {
         let mut saved = Vec::new();
         for number in std::mem::take(&mut self.asked) {

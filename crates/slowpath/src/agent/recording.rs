@@ -124,7 +124,7 @@ pub(super) struct Told {
     missing: u64,
     latest: Option<String>,
     ended: bool,
-    troubles: [u64; 4],
+    troubles: [u64; 5],
 }
 
 /// Starts recording if that is wanted, and says so, or once that it cannot be done.
@@ -212,12 +212,13 @@ impl Told {
             counts.refused,
             state.lost_events,
             counts.cut_short,
+            state.unseen_sockets,
         ];
         if troubles != self.troubles {
             self.troubles = troubles;
-            let [dropped, refused, lost, cut] = troubles;
+            let [dropped, refused, lost, cut, unseen] = troubles;
             journal.warn(&format!(
-                "the recorder since the start: {dropped} connections dropped from a full ring, {refused} not taken for want of CPU time, {lost} events lost, {cut} kept in part"
+                "the recorder since the start: {dropped} connections dropped from a full ring, {refused} not taken for want of CPU time, {lost} events lost, {cut} kept in part, {unseen} sockets too many at once"
             ));
         }
         let held = plural(state.ring_connections, "connection");

@@ -99,10 +99,11 @@ const volatile struct {
 	u16 count;
 	u16 ports[PORTS];
 } chosen = {};
-/* First and second in .bss: the loader reads them so. */
+/* The first in .bss, in this order: the loader reads them so. */
 struct {
 	u64 lost;
 	u64 healed; /* events that only the second of two programs saw, see TWICE */
+	u64 unseen; /* sockets for which there was no room */
 } counters = {};
 
 static __always_inline int is_chosen(u16 own, u16 other)
@@ -292,7 +293,7 @@ static __always_inline struct known *open(const void *sk, u8 end)
 	bpf_map_update_elem(&ends, &key, &fresh, BPF_ANY);
 	known = find(sk);
 	if (!known) {
-		__sync_fetch_and_add(&counters.lost, 1);
+		__sync_fetch_and_add(&counters.unseen, 1);
 		return NULL;
 	}
 	tell(sk, known, OPEN, end, READ(sk, sock___rec, __sk_common.skc_rcv_saddr),
