@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const SLOWPATH: &str = env!("CARGO_BIN_EXE_slowpath");
 
@@ -175,6 +175,57 @@ fn children(process: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Starts it and kills it without warning when its kernel has come so far; comes back when there is nothing left of it.
+fn killed_at(moment: fn(u32) -> bool, endless: &Path, folder: &Path) {
+    // Tens of millions of packets: it is not done before it is killed.
+    let mut run = Command::new(SLOWPATH)
+        .args(["lab", "virtual", "--quiet", "--set", "duration='600 s'"])
+        .arg(endless)
+        .env("TMPDIR", folder)
+        .process_group(0)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let mut looks = 0;
+    while !children(run.id())
+        .first()
+        .is_some_and(|kernel| moment(*kernel))
+    {
+        let ended = run.try_wait().expect("a state");
+        assert!(ended.is_none(), "it ended by itself");
+        std::thread::yield_now();
+        looks += 1;
+        if looks > MOST_LOOKS {
+            // That moment is over.
+            break;
+        }
+    }
+    run.kill().expect("kills");
+    run.wait().expect("waits");
+    // The other end of a pipe that the kernel holds would be better to wait for, but it holds none of ours: it runs in a folder of its own.
+    let killed = Instant::now();
+    while is_inhabited(folder) {
+        // For a machine that is busy; what is stopped stays for ever.
+        assert!(
+            killed.elapsed() < Duration::from_secs(60),
+            "a process is left"
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// How often a passing moment is looked for.
+const MOST_LOOKS: u32 = 100_000;
+
+/// Whether a process that is alive, stopped ones too, has its working directory there.
+fn is_inhabited(folder: &Path) -> bool {
+    let processes = std::fs::read_dir("/proc").expect("/proc");
+    processes.flatten().any(|process| {
+        let there = std::fs::read_link(process.path().join("cwd"));
+        there.is_ok_and(|there| there.starts_with(folder))
+    })
+}
+
 #[test]
 fn a_killed_run_leaves_no_process() {
     if !has_kernel("a_killed_run_leaves_no_process") {
@@ -186,39 +237,10 @@ fn a_killed_run_leaves_no_process() {
     let bulk = "[[workload]]\nkind = 'bulk'\nfrom = ['left-*']\nto = ['right-*']\n";
     let endless = folder.path().join("endless.toml");
     std::fs::write(&endless, format!("{network}{bulk}")).expect("writes");
-    // Tens of millions of packets: it is not done before it is killed.
-    let mut run = Command::new(SLOWPATH)
-        .args(["lab", "virtual", "--quiet", "--set", "duration='600 s'"])
-        .arg(&endless)
-        .env("TMPDIR", folder.path())
-        .process_group(0)
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("starts");
-    let kernel = loop {
-        if let Some(kernel) = children(run.id()).first() {
-            break *kernel;
-        }
-        assert!(
-            run.try_wait().expect("a state").is_none(),
-            "it ended by itself"
-        );
-        std::thread::yield_now();
-    };
-    // The other end of a pipe that the kernel holds would be better to wait for, but it holds
-    // none of ours: its own file says when it is gone.
-    run.kill().expect("kills");
-    run.wait().expect("waits");
-    let status = format!("/proc/{kernel}/status");
-    let gone = || {
-        let Ok(file) = std::fs::File::open(&status) else {
-            return true;
-        };
-        let mut lines = BufReader::new(file).lines().map_while(Result::ok);
-        lines.find_map(|line| line.strip_prefix("State:").map(|s| s.contains('Z'))) != Some(false)
-    };
-    while !gone() {
-        std::thread::yield_now();
+    // As soon as the kernel is there, which may have told nobody yet with whom it is to die; and while it tries out ptrace on a process of its own.
+    let moments: [fn(u32) -> bool; 2] = [|_| true, |kernel| !children(kernel).is_empty()];
+    for moment in moments {
+        killed_at(moment, &endless, folder.path());
     }
     // The next run takes away what the killed one left.
     let output = Command::new(SLOWPATH)

@@ -3,7 +3,11 @@
 
 mod command;
 
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt32Type};
 use command::{slowpath, text};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
 use std::fs;
@@ -67,6 +71,7 @@ fn what_was_recorded_is_replayed() {
     }
     let probes = fs::read(Path::new(&out).join("probes.parquet")).unwrap();
     assert_eq!(&probes[..4], b"PAR1");
+    variables(&recording, Path::new(&out));
     // What the kernel did with the answer to the SYN: tcp_v4_do_rcv, tcp_rcv_state_process, an acknowledgment.
     let told = json(&[
         "replay",
@@ -110,11 +115,91 @@ fn what_was_recorded_is_replayed() {
         "{}",
         text(&unknown.stderr)
     );
-    let unknown = slowpath(&["replay", &recording, "--out", &out, "--probe", "cwnd"]);
+    let unknown = slowpath(&["replay", &recording, "--out", &out, "--probe", "cwnd,cwmd"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(
-        text(&unknown.stderr).contains("snd_cwnd"),
+        text(&unknown.stderr).contains("'cwmd' is none of what can be probed: state, ")
+            && text(&unknown.stderr).contains(", undo_marker, "),
         "{}",
         text(&unknown.stderr)
     );
+    for beyond in [["--functions", "server:99999"], ["--gdb", "client:99999"]] {
+        let mut all = vec!["replay", &recording, "--connection", "3"];
+        all.extend(beyond);
+        if beyond[0] == "--functions" {
+            all.extend(["--out", &out]);
+        }
+        let beyond = slowpath(&all);
+        assert_eq!(beyond.status.code(), Some(2));
+        let said = text(&beyond.stderr);
+        assert!(said.contains("there is no run 99999 of the "), "{said}");
+    }
+}
+
+/// A column of `probes.parquet`, of the end that sends the answer.
+fn column(batches: &[RecordBatch], name: &str) -> Vec<Option<i64>> {
+    let mut values = Vec::new();
+    for batch in batches {
+        let ends = batch.column_by_name("end").unwrap().as_string::<i32>();
+        let column = batch.column_by_name(name);
+        let column = column.unwrap_or_else(|| panic!("no column {name}"));
+        let numbers: Vec<Option<i64>> = match column.as_primitive_opt::<UInt32Type>() {
+            Some(numbers) => numbers.iter().map(|it| it.map(i64::from)).collect(),
+            None => column.as_primitive::<Int64Type>().iter().collect(),
+        };
+        let rows = numbers.into_iter().zip(ends);
+        values.extend(
+            rows.filter(|(_, end)| *end == Some("client"))
+                .map(|(value, _)| value),
+        );
+    }
+    values
+}
+
+/// The paper's names, Linux's and ours, and what they must say.
+fn variables(recording: &str, out: &Path) {
+    let names =
+        "cwnd,snd_cwnd,ssthresh,reordering,flag,snd_una,write_seq,state,delivered,bytes_sent";
+    let folder = out.join("variables").display().to_string();
+    let one = json(&[
+        "replay",
+        recording,
+        "--connection",
+        "3",
+        "--out",
+        &folder,
+        "--probe",
+        names,
+        "--json",
+        "--quiet",
+    ]);
+    assert_eq!(one["exact"], 1);
+    let file = fs::File::open(Path::new(&folder).join("probes.parquet")).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let batches: Vec<RecordBatch> = reader.build().unwrap().map(|it| it.unwrap()).collect();
+    let of = |name: &str| column(&batches, name);
+    assert_eq!(of("cwnd"), of("snd_cwnd"));
+    // TCP_INIT_CWND, TCP_INFINITE_SSTHRESH and the default of tcp_reordering (include/net/tcp.h).
+    let (cwnd, ssthresh, reordering) = (of("cwnd"), of("ssthresh"), of("reordering"));
+    let opened = of("state")
+        .iter()
+        .position(|state| *state == Some(1))
+        .unwrap();
+    assert_eq!(
+        [cwnd[opened], ssthresh[opened], reordering[opened]],
+        [Some(10), Some(0x7fff_ffff), Some(3)]
+    );
+    // The SYN is 0, the first byte 1; all 60 kB were written and acknowledged.
+    assert_eq!(of("snd_una").last(), Some(&Some(60_001)));
+    assert_eq!(of("write_seq").last(), Some(&Some(60_001)));
+    assert!(of("bytes_sent").last().unwrap().unwrap() >= 60_000);
+    // FLAG_DATA_ACKED (0x04) is set where the first byte not acknowledged moves, and only there; FLAG_SYN_ACKED (0x10) once.
+    let (flag, una) = (of("flag"), of("snd_una"));
+    let has = |place: usize, bit: i64| flag[place].is_some_and(|flag| flag & bit != 0);
+    for place in opened + 1..flag.len() {
+        assert_eq!(has(place, 0x04), una[place] > una[place - 1], "run {place}");
+    }
+    assert_eq!((0..flag.len()).filter(|place| has(*place, 0x10)).count(), 1);
+    // No acknowledgment in the call that connects.
+    assert_eq!(flag[0], None);
 }

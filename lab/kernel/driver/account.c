@@ -64,10 +64,10 @@ void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number)
 	const u8 *option = (const void *)(tcp + 1), *end = (const void *)tcp + 4 * tcp->doff;
 	u32 sequence = ntohl(tcp->seq), mixed = replay.packets;
 
-	if (!(lab.plan.flags & LAB_TELL))
-		return;
 	if (!number)
 		replay.first[reply] = sequence;
+	if (!(lab.plan.flags & LAB_TELL))
+		return;
 	mixed = jhash_3words(skb->len | (u32)ip->tos << 24, sequence - replay.first[reply],
 			     tcp->ack ? ntohl(tcp->ack_seq) - replay.first[!reply] : 0, mixed);
 	mixed = jhash_2words(ntohs(tcp->window), ntohs(((const __be16 *)tcp)[6]), mixed);

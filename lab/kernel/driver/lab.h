@@ -55,6 +55,8 @@ struct lab_sender {
 	bool queued;
 	u32 check[2];   /* of the recorder, by end */
 	u32 sent[2];    /* packets, by end */
+	u64 moment[2];  /* of the recorder's last run, by end */
+	u32 together[2]; /* runs of that moment */
 	struct list_head ready;
 	/* Writes in pieces, of its only flow. */
 	struct timerqueue_node again;

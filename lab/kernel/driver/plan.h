@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
-#define LAB_VERSION 5
+#define LAB_VERSION 6
 #define LAB_NEVER U64_MAX
 #define LAB_TAGS 8
 
@@ -33,6 +33,8 @@
 #define LAB_WHAT_IF BIT(7)
 /* What each run of a replay left is written to told.bin. */
 #define LAB_TELL BIT(8)
+/* With LAB_PROBE: for each record of probes.bin the variables of fields.h are written to more.bin, 8 bytes each. */
+#define LAB_PROBE_MORE BIT(9)
 
 struct lab_plan {
 	__le64 magic;

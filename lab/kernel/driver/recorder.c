@@ -150,6 +150,27 @@ static void put(struct lab_run_record *record)
 	lab.recorded++;
 }
 
+/* At one moment the end that connected comes first unless it is told that it did not. */
+static void note_order(struct under_way *it)
+{
+	struct lab_sender *sender = &lab.senders[it->record.connection];
+	struct lab_run_record order = it->record;
+	u8 end = order.end;
+
+	if (sender->moment[end] != order.at)
+		sender->together[end] = 0;
+	sender->moment[end] = order.at;
+	sender->together[end]++;
+	if (end || !sender->together[1] || sender->moment[1] != order.at)
+		return;
+	order.kind = LAB_RUN_DECISION;
+	order.decision = LAB_DECISION_ORDER;
+	order.value = 0;
+	order.result = sender->together[1];
+	it->decisions = lab_mix(it->decisions, &order);
+	put(&order);
+}
+
 void lab_run_begin(u32 connection, u8 end, u8 kind, u8 flags, u32 value, u32 result)
 {
 	struct under_way *it;
@@ -184,6 +205,8 @@ void lab_run_begin(u32 connection, u8 end, u8 kind, u8 flags, u32 value, u32 res
 	it->record.flags = flags;
 	it->record.value = value;
 	it->record.result = result;
+	if (!it->inside)
+		note_order(it);
 }
 
 void lab_run_result(u32 result)

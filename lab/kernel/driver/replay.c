@@ -16,6 +16,7 @@
 #include <net/slowpath_lab.h>
 #include <net/tcp.h>
 #include <os.h>
+#include "fields.h"
 #include "lab.h"
 #include "replay.h"
 
@@ -26,11 +27,12 @@
 #define MOST_PACKETS BIT(24)
 
 struct replay replay;
+int slowpath_ack_flag;
 
 static struct lab_script script;
 static struct lab_script_end *script_ends;
 static struct lab_run_record *records;
-static struct lab_file replayed, probes;
+static struct lab_file replayed, probes, more;
 static u64 all_runs;
 
 u32 lab_replay_decide(u32 decision, u32 natural)
@@ -49,36 +51,7 @@ u32 lab_replay_decide(u32 decision, u32 natural)
 	return next->result;
 }
 
-/* The socket's memory is free at once, and nobody is told of it: the recording does that. */
-static void leave_socket(struct sk_buff *skb)
-{
-	struct sock *sk = skb->sk;
-
-	if (skb->destructor == tcp_wfree)
-		WARN_ON_ONCE(refcount_sub_and_test(skb->truesize, &sk->sk_wmem_alloc));
-	else if (skb->destructor)
-		return skb_orphan(skb);
-	skb->destructor = NULL;
-	skb->sk = NULL;
-}
-
-void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number)
-{
-	struct replay_end *to = &replay.ends[!reply];
-
-	leave_socket(skb);
-	if (connection == replay.connection && !lab.clearing)
-		lab_tell_packet(skb, reply, number);
-	if (lab.clearing || connection != replay.connection || number >= to->packets ||
-	    !to->uses[number] || to->held[number]) {
-		/* Lost on the way, or of no use to anybody. */
-		kfree_skb(skb);
-		return;
-	}
-	to->held[number] = skb;
-}
-
-static bool what_if(void)
+bool lab_what_if(void)
 {
 	return lab.plan.flags & LAB_WHAT_IF;
 }
@@ -88,13 +61,39 @@ void lab_diverge(u32 status, u8 end, u32 expected, u32 found)
 	if (replay.result.status != LAB_EXACT)
 		return;
 	/* With something changed that is to be expected: it goes on until a packet is missing. */
-	if (what_if() && status != LAB_DIVERGED_PACKET && status != LAB_DIVERGED_CALL)
+	if (lab_what_if() && status != LAB_DIVERGED_PACKET && status != LAB_DIVERGED_CALL)
 		return;
 	replay.result.status = status;
 	replay.result.end = end;
 	replay.result.run = replay.ends[end].runs;
 	replay.result.expected = expected;
 	replay.result.found = found;
+}
+
+/* A sequence number, counted from the first. */
+static u32 counted(u32 number, u32 first)
+{
+	return number ? number - first : 0;
+}
+
+static void probe_more(struct sock *sk, u8 end)
+{
+	s64 values[LAB_MORE_COUNT] = {};
+	u32 n = 0;
+
+	if (sk) {
+		const struct tcp_sock *tp = tcp_sk(sk);
+		const struct inet_connection_sock *icsk = inet_csk(sk);
+
+#define own(number) counted(number, replay.first[end])
+#define peers(number) counted(number, replay.first[!end])
+#define LOOK(name, value) values[n++] = value;
+		LAB_MORE_FIELDS(LOOK)
+#undef LOOK
+#undef peers
+#undef own
+	}
+	lab_put(&more, values, sizeof(values));
 }
 
 static void probe(const struct lab_run_record *record, u8 end)
@@ -111,64 +110,8 @@ static void probe(const struct lab_run_record *record, u8 end)
 	if (sk)
 		lab_look(sk, probe.fields);
 	lab_put(&probes, &probe, sizeof(probe));
-}
-
-static void deliver(const struct lab_run_record *record, u32 number)
-{
-	struct replay_end *end = &replay.ends[record->end];
-	struct sk_buff *skb = end->held[number];
-
-	if (--end->uses[number])
-		skb = pskb_copy(skb, GFP_ATOMIC);
-	else
-		end->held[number] = NULL;
-	if (!skb)
-		return;
-	/* In the backlog it may have been made smaller. */
-	if (record->result && skb->truesize != record->result && !what_if() &&
-	    !(record->flags & LAB_RUN_BACKLOG)) {
-		lab_diverge(LAB_DIVERGED_RESULT, record->end, record->result, skb->truesize);
-		kfree_skb(skb);
-		return;
-	}
-	lab_deliver_again(skb, record->end, record->flags & LAB_RUN_MARKED);
-}
-
-/* The packets of which one was made, from the first to the last; each after the one before. */
-static bool next_packet(const struct lab_run_record *record, u32 *i, u32 *number)
-{
-	u32 in_order = max(record->more, 1U);
-
-	for (; *i < in_order + record->decisions; ++*i) {
-		const struct lab_run_record *decision = record + 1 + (*i - in_order);
-
-		if (*i >= in_order && decision->decision != LAB_DECISION_MERGED)
-			continue;
-		*number = record->value + (*i < in_order ? *i : decision->result);
-		++*i;
-		return true;
-	}
-	return false;
-}
-
-#define for_each_packet(record, i, number) for (i = 0; next_packet(record, &i, &number);)
-
-bool lab_is_held(const struct replay_end *end, const struct lab_run_record *record)
-{
-	u32 i, number;
-
-	for_each_packet(record, i, number)
-		if (!end->held[number])
-			return false;
-	return true;
-}
-
-void lab_deliver_held(const struct lab_run_record *record)
-{
-	u32 i, number;
-
-	for_each_packet(record, i, number)
-		deliver(record, number);
+	if (lab.plan.flags & LAB_PROBE_MORE)
+		probe_more(sk, end);
 }
 
 /* As the clock would: only if it is armed. */
@@ -317,7 +260,17 @@ void lab_begin_run(const struct lab_run_record *record)
 	replay.clocks = 0;
 	replay.packets = 0;
 	replay.compared = 0;
+	slowpath_ack_flag = 0;
 	memset(replay.decided, 0, sizeof(replay.decided));
+	if (end->moment != record->at)
+		end->together = 0;
+	end->moment = record->at;
+	end->together++;
+	if (replay.left && replay.decisions->decision == LAB_DECISION_ORDER) {
+		lab_tell(LAB_DECISION_ORDER, true, 0, replay.decisions->result);
+		replay.decisions++;
+		replay.left--;
+	}
 	end->under_way = record;
 	end->sent = lab.senders[replay.connection].sent[record->end];
 	if (replay.connection == script.stop_connection && record->end == script.stop_side &&
@@ -405,7 +358,7 @@ static int run_here(const struct lab_run_record *record)
 		receive(record);
 		return 0;
 	case LAB_RUN_OPTION:
-		return what_if() && sk ? change(sk, record) : -ENOTCONN;
+		return lab_what_if() && sk ? change(sk, record) : -ENOTCONN;
 	case LAB_RUN_PACKET:
 		lab_deliver_held(record);
 		return 0;
@@ -432,7 +385,7 @@ static void run(struct replay_end *end)
 
 	if (lab.following && !lab_follow_is_ready(end))
 		return lab_follow_resume(end);
-	if (what_if() && !lab.following && sk)
+	if (lab_what_if() && !lab.following && sk)
 		fire_overdue(sk, record);
 	lab_begin_run(record);
 	if (lab.following && is_call(record->kind))
@@ -441,6 +394,16 @@ static void run(struct replay_end *end)
 	if (error)
 		lab_diverge(LAB_DIVERGED_CALL, record->end, record->kind, error);
 	lab_finish_run(end);
+}
+
+/* Both are to run at one moment: the end that accepted first, if the recording says so. */
+static bool accepted_comes_first(void)
+{
+	const struct replay_end *accepted = &replay.ends[1];
+	const struct lab_run_record *next = replay.ends[0].next;
+	u32 done = accepted->moment == next->at ? accepted->together : 0;
+
+	return next->decisions && next[1].decision == LAB_DECISION_ORDER && done < next[1].result;
 }
 
 /* Which end goes on: the one whose run began first, if what it needs is there. */
@@ -456,7 +419,8 @@ static struct replay_end *choose(void)
 			continue;
 		if (end->next->kind == LAB_RUN_PACKET && !lab_is_held(end, end->next))
 			continue;
-		if (!best || end->next->at < best->next->at)
+		if (!best || end->next->at < best->next->at ||
+		    (end->next->at == best->next->at && accepted_comes_first()))
 			best = end;
 	}
 	return best;
@@ -607,6 +571,8 @@ int lab_replay(void)
 		error = lab_functions_open();
 	if (!error)
 		error = lab_open(&probes, "probes.bin", SZ_256K);
+	if (!error && lab.plan.flags & LAB_PROBE_MORE)
+		error = lab_open(&more, "more.bin", SZ_256K);
 	if (!error)
 		error = lab_tell_open();
 	if (!error)
@@ -618,6 +584,8 @@ int lab_replay(void)
 		replay_one(connection);
 	lab_close(&replayed);
 	lab_close(&probes);
+	if (lab.plan.flags & LAB_PROBE_MORE)
+		lab_close(&more);
 	lab_tell_close();
 	lab_functions_close();
 	return error;

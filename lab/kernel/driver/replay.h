@@ -15,6 +15,8 @@ struct replay_end {
 	u32 check;
 	u32 digest;
 	u64 jiffies;
+	u64 moment;   /* of the last run */
+	u32 together; /* runs of that moment */
 	u32 sent; /* before the run under way */
 	/* Packets that this end is to get, by their number. */
 	u32 packets;
@@ -43,6 +45,11 @@ extern struct replay replay;
 void lab_begin_run(const struct lab_run_record *record);
 void lab_finish_run(struct replay_end *end);
 void lab_diverge(u32 status, u8 end, u32 expected, u32 found);
+/* Something is changed: it need not come out as recorded. */
+bool lab_what_if(void);
+/* The packets of which one was made, from the first to the last; each after the one before. */
+bool lab_next_packet(const struct lab_run_record *record, u32 *i, u32 *number);
+#define for_each_packet(record, i, number) for (i = 0; lab_next_packet(record, &i, &number);)
 bool lab_is_held(const struct replay_end *end, const struct lab_run_record *record);
 /* Its next run is the one that began first of those that can be made. */
 bool lab_is_first(const struct replay_end *end);

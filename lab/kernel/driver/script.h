@@ -58,6 +58,7 @@ enum lab_following_decision {
 	LAB_DECISION_FLUSH = 9,  /* the call looked at the backlog when so much was queued */
 	LAB_DECISION_MERGED = 11, /* this much further one more packet is merged in the backlog */
 	LAB_DECISION_COMPARISON = 12, /* what the run's comparison of clocks with that number gave */
+	LAB_DECISION_ORDER = 13, /* so many runs of the end that accepted, of the same moment, came before */
 	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not told */
 };
 

@@ -56,7 +56,7 @@ const TIMERS: [Timer; 6] = [
     Timer::Request,
 ];
 
-const DECISIONS: [Decision; 13] = Decision::ALL;
+const DECISIONS: [Decision; 14] = Decision::ALL;
 
 /// `struct lab_run_record`.
 #[derive(Clone, Copy, Default)]
@@ -281,10 +281,19 @@ fn socket(kind: &Kind) -> Values {
 
 /// A setting that a laboratory kernel cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the recording's setting {name} = '{value}' cannot be replayed")]
+#[error("a laboratory kernel cannot have {name} = '{value}'{}", self.instead())]
 pub struct Unknown {
     name: String,
     value: String,
+}
+
+impl Unknown {
+    fn instead(&self) -> String {
+        match self.name.as_str() {
+            "congestion" => format!(": it has {}", ALGORITHMS.join(", ")),
+            _ => String::new(),
+        }
+    }
 }
 
 /// Takes settings one by one; what is left over is not known.

@@ -9,7 +9,8 @@ use super::kernel::Kernel;
 use super::machine::{self, Progress};
 use super::plan::{self, Options, Plan};
 use super::recording::{self, Stretch, Unknown};
-use super::wire::{CAPTURE, FOLLOW, PROBE, REPLAY, Reader, TELL, WHAT_IF};
+use super::wire::{CAPTURE, FOLLOW, PROBE, PROBE_MORE, REPLAY, Reader, TELL, WHAT_IF};
+use slowpath_replay::probe::MORE;
 use slowpath_replay::recording::{Connection, Decision, Moment, Outcome, Recording, Unreplayable};
 use slowpath_switch::fabric;
 use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Time};
@@ -42,6 +43,8 @@ pub struct ReplayOptions {
     pub capture: Option<u32>,
     /// The state after each run.
     pub probe: bool,
+    /// With it the further variables of the socket.
+    pub more: bool,
     /// What each run left, as two numbers.
     pub tell: bool,
     /// Runs whose functions are told.
@@ -61,6 +64,7 @@ impl Default for ReplayOptions {
             epoch: plan::EPOCH_NS,
             capture: Some(120),
             probe: false,
+            more: false,
             tell: false,
             functions: None,
             stop: None,
@@ -207,6 +211,8 @@ pub struct Probe {
     pub at: Moment,
     /// In the order of [`FIELDS`](slowpath_replay::probe::FIELDS).
     pub fields: Box<[u32; PROBED]>,
+    /// In the order of [`MORE`]; empty if they were not wanted.
+    pub more: Box<[i64]>,
 }
 
 /// Connections that one kernel can replay, at most so many each: those with the same sysctls, spread so that `jobs` kernels have work.
@@ -250,7 +256,11 @@ pub fn replay(
     let (path, bytes) = super::outcome::take(folder, "replayed.bin")?;
     let results = results(&bytes, connections).ok_or(RunError::Garbled(path))?;
     let (path, bytes) = super::outcome::take(folder, "probes.bin")?;
-    let probes = probes(&bytes).ok_or(RunError::Garbled(path))?;
+    let mut probes = probes(&bytes).ok_or(RunError::Garbled(path))?;
+    if options.probe && options.more {
+        let (path, bytes) = super::outcome::take(folder, "more.bin")?;
+        add_more(&mut probes, &bytes).ok_or(RunError::Garbled(path))?;
+    }
     let (path, bytes) = super::outcome::take(folder, "told.bin")?;
     let told = told(&bytes, connections).ok_or(RunError::Garbled(path))?;
     let (_, functions) = super::outcome::take(folder, "functions.txt")?;
@@ -379,6 +389,11 @@ fn make_plan(
         0
     };
     flags |= if options.probe { PROBE } else { 0 };
+    flags |= if options.probe && options.more {
+        PROBE_MORE
+    } else {
+        0
+    };
     flags |= if options.tell { TELL } else { 0 };
     flags |= if follow { FOLLOW } else { 0 };
     flags |= if options.what_if { WHAT_IF } else { 0 };
@@ -499,7 +514,18 @@ fn probes(bytes: &[u8]) -> Option<Vec<Probe>> {
                 run,
                 at: Moment(at),
                 fields,
+                more: Box::default(),
             })
         })
         .collect()
+}
+
+/// As many as there are probes, each of [`MORE`].
+fn add_more(probes: &mut [Probe], bytes: &[u8]) -> Option<()> {
+    let mut from = Reader(bytes);
+    for probe in probes {
+        let values = (0..MORE.len()).map(|_| from.i64());
+        probe.more = values.collect::<Option<_>>()?;
+    }
+    from.is_empty().then_some(())
 }

@@ -5,7 +5,7 @@
 /// `SPLSPLAB`.
 pub const MAGIC: u64 = 0x4241_4c50_534c_5053;
 /// Raised with every change of these files.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Not a time.
 pub const NEVER: u64 = u64::MAX;
 
@@ -18,6 +18,7 @@ pub const PROBE: u32 = 32;
 pub const FOLLOW: u32 = 64;
 pub const WHAT_IF: u32 = 128;
 pub const TELL: u32 = 256;
+pub const PROBE_MORE: u32 = 512;
 
 pub const HANDSHAKE: u32 = 1;
 pub const ACK_AT_ONCE: u32 = 2;

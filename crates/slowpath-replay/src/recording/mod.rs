@@ -263,11 +263,13 @@ pub enum Decision {
     Merged,
     /// What the run's comparison of clocks with that number gave, or the number that it made of a time; where the recorded times give something else.
     Comparison,
+    /// So many runs of the end that accepted, of the very same moment, came before this one of the end that connected; where it is not told that one came first.
+    Order,
 }
 
 impl Decision {
     /// Every one, by its number in the kernel and in files.
-    pub const ALL: [Decision; 13] = [
+    pub const ALL: [Decision; 14] = [
         Decision::SmallQueue,
         Decision::Autocork,
         Decision::HostQueue,
@@ -281,6 +283,7 @@ impl Decision {
         Decision::Backlog,
         Decision::Merged,
         Decision::Comparison,
+        Decision::Order,
     ];
 
     /// Its place in [`Decision::ALL`].

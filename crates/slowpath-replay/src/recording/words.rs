@@ -55,6 +55,7 @@ impl Decision {
             Decision::Backlog => "backlog",
             Decision::Merged => "merged",
             Decision::Comparison => "comparison",
+            Decision::Order => "order",
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use slowpath_replay::explain::{Explanation, Facts, State, explain};
 use slowpath_replay::headers::Header;
-use slowpath_replay::probe::places;
+use slowpath_replay::probe::{Place, places};
 use slowpath_replay::recording::{Connection, End, Handler, Moment, Run, Settings, Timer};
 
 /// Bytes of every packet of data.
@@ -82,7 +82,9 @@ impl Scene {
     /// Fields from the next run on.
     pub fn set(&mut self, end: usize, fields: &[(&str, u32)]) {
         for (name, value) in fields {
-            let place = places([*name]).expect(name)[0];
+            let Place::Checked(place) = places([*name]).expect(name)[0] else {
+                panic!("no rule looks at {name}")
+            };
             self.fields[end][place] = *value;
         }
     }

@@ -12,14 +12,16 @@ use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
 use crate::render::{Paint, count};
 use clap::Args;
+use outputs::Probed;
 use serde_json::json;
 use slowpath_lab::virtual_time::{
     self, Altered, Difference, Kernel, Probe, ReplayError, ReplayOptions, ReplayResult, Replayed,
     RunError, Stretch,
 };
 use slowpath_model::Micros;
-use slowpath_replay::probe::{self, FIELDS};
+use slowpath_replay::probe::{self, FIELDS, Place};
 use slowpath_replay::recording::{self, Recording};
+use std::collections::BTreeSet;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +34,7 @@ Examples:
   slowpath lab virtual scenarios/replay/exact.toml --record run.rec
   slowpath replay run.rec                           is every connection as it was?
   slowpath replay run.rec --connection 7 --out seven
-  slowpath replay run.rec --connection 7 --out seven --probe snd_cwnd,snd_ssthresh,reordering
+  slowpath replay run.rec --connection 7 --out seven --probe cwnd,ssthresh,reordering,flag
   slowpath replay run.rec --connection 7 --out seven --functions server:92-95
   slowpath replay run.rec --connection 7 --gdb server:92
   slowpath replay run.rec --connection 7 --set tcp_recovery=1 --set tcp_early_retrans=3
@@ -47,7 +49,7 @@ pub struct Replay {
     /// Write client.pcapng and server.pcapng there, and probes.parquet
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// State of the sockets after every run: 'all', or names with commas between
+    /// Variables of the sockets after every run, to probes.parquet: 'all', or names with commas between (cwnd,ssthresh,flag,...; a wrong one lists them)
     #[arg(long, value_name = "FIELDS", value_delimiter = ',', requires = "out")]
     pub probe: Vec<String>,
     /// Functions of TCP that some runs call, to functions.txt: server:92 or server:92-95
@@ -122,13 +124,16 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         let reason = "--functions and --gdb are about one connection: name it with --connection";
         return Err(Failure::Usage(reason.to_owned()));
     }
+    for asked in [&args.functions, &args.gdb].into_iter().flatten() {
+        there_is(asked, chosen[0], &recording)?;
+    }
     if !args.set.is_empty() {
         return what_if::run(args, &kernel, &recording, &chosen, &working.path);
     }
     if let Some(stop) = &args.gdb {
         return debug::run(args, &kernel, &recording, &chosen, stop, &working.path);
     }
-    let batches = replay(args, &kernel, &recording, &chosen, &working.path)?;
+    let batches = replay(args, &kernel, &recording, &chosen, &probed, &working.path)?;
     if let Some(folder) = &args.out {
         outputs::write(folder, &recording, &batches, &probed)?;
         if args.functions.is_some() {
@@ -224,13 +229,24 @@ fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {
     Ok((0..all).collect())
 }
 
-/// Places in [`FIELDS`].
-fn probed(args: &Replay) -> Result<Vec<usize>, Failure> {
+/// The columns that were asked for, under the names that they were asked for.
+fn probed(args: &Replay) -> Result<Vec<Probed>, Failure> {
     if args.probe == ["all"] {
-        return Ok((0..FIELDS.len()).collect());
+        let all = Place::all().map(|place| Probed {
+            name: place.name().to_owned(),
+            place,
+        });
+        return Ok(all.collect());
     }
-    probe::places(args.probe.iter().map(String::as_str))
-        .map_err(|error| Failure::Usage(error.to_string()))
+    let names = args.probe.iter().map(|name| name.trim());
+    let places = probe::places(names.clone());
+    let places = places.map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut seen = BTreeSet::new();
+    let columns = names.zip(places).map(|(name, place)| Probed {
+        name: name.to_owned(),
+        place,
+    });
+    Ok(columns.filter(|it| seen.insert(it.name.clone())).collect())
 }
 
 fn replay(
@@ -238,6 +254,7 @@ fn replay(
     kernel: &Kernel,
     recording: &Recording,
     chosen: &[usize],
+    probed: &[Probed],
     folder: &Path,
 ) -> Result<Vec<Batch>, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -252,6 +269,7 @@ fn replay(
             seed: args.seed,
             capture: args.out.as_ref().map(|_| args.snap),
             probe: !args.probe.is_empty(),
+            more: probed.iter().any(|it| matches!(it.place, Place::More(_))),
             functions: args.functions.clone(),
             ..ReplayOptions::default()
         };
@@ -300,6 +318,21 @@ fn replay(
         }
     });
     done.into_iter().flatten().collect()
+}
+
+/// Runs that somebody wants to look at are there.
+fn there_is(asked: &Stretch, number: usize, recording: &Recording) -> Result<(), Failure> {
+    let end = end_name(asked.end);
+    let runs = recording.connections[number].ends[usize::from(asked.end & 1)]
+        .runs
+        .len();
+    match asked.runs.end <= runs as u64 {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "there is no run {} of the {end} of connection {number}: it has {runs}, from 0",
+            asked.runs.end - 1
+        ))),
+    }
 }
 
 fn sum(batches: &[Batch], of: fn(&ReplayResult) -> [u64; 2]) -> u64 {

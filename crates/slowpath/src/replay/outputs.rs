@@ -3,7 +3,7 @@
 
 use super::{Batch, ENDS, end_name};
 use crate::failure::Failure;
-use arrow_array::builder::{StringBuilder, UInt32Builder, UInt64Builder};
+use arrow_array::builder::{Int64Builder, StringBuilder, UInt32Builder, UInt64Builder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::arrow_writer::ArrowWriter;
@@ -11,13 +11,13 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use slowpath_lab::virtual_time::{FIRST_PORT, Probe};
-use slowpath_replay::probe::FIELDS;
+use slowpath_replay::probe::{FLAG, Place};
 use slowpath_replay::recording::{Connection, Recording};
 use slowpath_replay::retell;
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::write;
 use std::fs::File;
-use std::io::{BufWriter, Cursor};
+use std::io::{BufWriter, Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,6 +28,9 @@ const ROWS: usize = 1 << 15;
 /// Begins the names of folders that go with their process.
 const PASSING: &str = "slowpath-replay-";
 
+/// So many of them may have been left behind by processes with one number.
+const MOST_LEFT: u32 = 1000;
+
 /// A folder that goes with this value.
 pub(crate) struct Working {
     pub(crate) path: PathBuf,
@@ -35,11 +38,22 @@ pub(crate) struct Working {
 
 impl Working {
     pub(crate) fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("{PASSING}{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| {
-            Failure::Write(format!("cannot create {}: {error}", path.display()))
-        })?;
-        Ok(Working { path })
+        let mut again = 0;
+        loop {
+            let name = format!("{PASSING}{}-{again}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(Working { path }),
+                // Of a process with the same number that was killed.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && again < MOST_LEFT => {
+                    again += 1;
+                }
+                Err(error) => {
+                    let path = path.display();
+                    return Err(Failure::Write(format!("cannot create {path}: {error}")));
+                }
+            }
+        }
     }
 }
 
@@ -49,12 +63,19 @@ impl Drop for Working {
     }
 }
 
+/// A column of `probes.parquet`.
+pub(super) struct Probed {
+    /// As it was asked for.
+    pub name: String,
+    pub place: Place,
+}
+
 /// Writes what there is into a folder, which is made if it is not there.
 pub(super) fn write(
     folder: &Path,
     recording: &Recording,
     batches: &[Batch],
-    probed: &[usize],
+    probed: &[Probed],
 ) -> Result<(), Failure> {
     let failed = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::Write(format!("cannot write {}: {error}", path.display()))
@@ -151,7 +172,7 @@ fn probes(
     path: &Path,
     recording: &Recording,
     batches: &[Batch],
-    probed: &[usize],
+    probed: &[Probed],
 ) -> Result<(), Box<dyn std::error::Error>> {
     let mut fields = vec![
         Field::new("connection", DataType::UInt32, false),
@@ -159,8 +180,10 @@ fn probes(
         Field::new("run", DataType::UInt64, false),
         Field::new("time_ns", DataType::UInt64, false),
     ];
-    let names = probed.iter().map(|place| FIELDS[*place]);
-    fields.extend(names.map(|name| Field::new(name, DataType::UInt32, false)));
+    fields.extend(probed.iter().map(|it| match it.place {
+        Place::Checked(_) => Field::new(&it.name, DataType::UInt32, false),
+        Place::More(place) => Field::new(&it.name, DataType::Int64, place == FLAG),
+    }));
     let schema = Arc::new(Schema::new(fields));
     let properties = WriterProperties::builder()
         .set_created_by(format!("slowpath {}", env!("CARGO_PKG_VERSION")))
@@ -189,7 +212,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn encode(&self, schema: &Arc<Schema>, probed: &[usize]) -> Result<RecordBatch, ParquetError> {
+    fn encode(&self, schema: &Arc<Schema>, probed: &[Probed]) -> Result<RecordBatch, ParquetError> {
         let mut connection = UInt32Builder::new();
         let mut end = StringBuilder::new();
         let mut run = UInt64Builder::new();
@@ -207,10 +230,22 @@ impl Rows<'_> {
             Arc::new(run.finish()),
             Arc::new(time.finish()),
         ];
-        for place in probed {
-            let mut values = UInt32Builder::new();
-            values.extend(self.rows.iter().map(|probe| Some(probe.fields[*place])));
-            columns.push(Arc::new(values.finish()));
+        for it in probed {
+            columns.push(match it.place {
+                Place::Checked(place) => {
+                    let mut values = UInt32Builder::new();
+                    values.extend(self.rows.iter().map(|probe| Some(probe.fields[place])));
+                    Arc::new(values.finish())
+                }
+                Place::More(place) => {
+                    let mut values = Int64Builder::new();
+                    let value = |probe: &Probe| probe.more.get(place).copied();
+                    // No acknowledgment was looked at: there are no flags of one.
+                    let there = |value: &i64| place != FLAG || *value != 0;
+                    values.extend(self.rows.iter().map(|probe| value(probe).filter(there)));
+                    Arc::new(values.finish())
+                }
+            });
         }
         Ok(RecordBatch::try_new(schema.clone(), columns)?)
     }

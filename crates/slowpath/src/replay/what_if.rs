@@ -4,7 +4,9 @@
 use super::{Replay, end_name};
 use crate::failure::{Failure, Outcome};
 use serde_json::{Value, json};
-use slowpath_lab::virtual_time::{Altered, Answer, Kernel, WhatIf, WhatIfError};
+use slowpath_lab::virtual_time::{
+    Altered, Answer, ExplainError, Kernel, ReplayError, WhatIf, WhatIfError,
+};
 use slowpath_replay::explain::onwards::Continued;
 use slowpath_replay::headers::Header;
 use slowpath_replay::recording::{Moment, Recording};
@@ -32,6 +34,9 @@ pub(super) fn run(
 ) -> Result<Outcome, Failure> {
     let failed = |error: WhatIfError| match error {
         WhatIfError::Setting(error) => Failure::Usage(format!("--set: {error}")),
+        WhatIfError::Explain(ExplainError::Replay(ReplayError::Setting(error))) => {
+            Failure::Usage(format!("--set: {error}"))
+        }
         error => Failure::Recording {
             file: args.file.clone(),
             reason: error.to_string(),
@@ -150,7 +155,36 @@ fn begun(recording: &Recording, number: usize, answer: &Answer) -> Option<Moment
     Some(recording.connections[number].ends[end].runs.first()?.at)
 }
 
-fn packet(header: Option<&Header>, begun: Option<Moment>) -> String {
+/// RFC 9293 section 3.1, RFC 3168 section 6.1, RFC 3540 section 9; the lowest bit first.
+const FLAGS: [&str; 9] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "NS"];
+
+/// What else is not as in the other packet: flags, options, ECN bits.
+fn peculiar(it: &Header, other: Option<&Header>) -> String {
+    let mut text = String::new();
+    let Some(other) = other else {
+        return text;
+    };
+    if it.flags != other.flags {
+        let set = |bit: &usize| it.flags >> bit & 1 == 1;
+        let names: Vec<&str> = (0..FLAGS.len()).filter(set).map(|bit| FLAGS[bit]).collect();
+        text += &format!(", flags {}", names.join(" "));
+    }
+    if it.ecn != other.ecn {
+        text += &format!(", ECN {:02b}", it.ecn);
+    }
+    if it.options != other.options || it.timestamps.is_some() != other.timestamps.is_some() {
+        let timestamps = it.timestamps.map(|_| "8".to_owned());
+        let kinds = it.options.iter().map(|(kind, value)| match value[..] {
+            [] => kind.to_string(),
+            _ => format!("{kind} {value:?}"),
+        });
+        let kinds: Vec<String> = kinds.chain(timestamps).collect();
+        text += &format!(", options {}", kinds.join(", "));
+    }
+    text
+}
+
+fn packet(header: Option<&Header>, other: Option<&Header>, begun: Option<Moment>) -> String {
     let Some(it) = header else {
         return "nothing".to_owned();
     };
@@ -167,6 +201,7 @@ fn packet(header: Option<&Header>, begun: Option<Moment>) -> String {
     if !it.sack.is_empty() {
         text += &format!(", SACK {:?}", it.sack);
     }
+    text += &peculiar(it, other);
     match begun {
         Some(begun) => {
             let at = it.at.0.saturating_sub(begun.0) as f64 / 1e6;
@@ -197,8 +232,8 @@ fn as_text(
         departure.packet,
         end_name(departure.end),
         since(recording, number, answer).unwrap_or_default(),
-        packet(answer.was.as_ref(), begun),
-        packet(answer.is.as_ref(), begun)
+        packet(answer.was.as_ref(), answer.is.as_ref(), begun),
+        packet(answer.is.as_ref(), answer.was.as_ref(), begun)
     )?;
     Ok(())
 }
@@ -212,6 +247,9 @@ fn header_json(header: Option<&Header>) -> Value {
             "flags": it.flags,
             "window": it.window,
             "bytes": it.payload,
+            "ecn": it.ecn,
+            "sack": it.sack,
+            "options": it.options.iter().map(|(kind, _)| *kind).collect::<Vec<u8>>(),
         })
     })
 }

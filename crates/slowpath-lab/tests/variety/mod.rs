@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Other networks, other settings, other harm: all of them are replayed exactly, and an event less or other in any of their connections is noticed, from the file.
+
+use super::{Dice, Recorded, is_exact, kernel, record_of, replayed, variants};
+use slowpath_lab::virtual_time::Kernel;
+use slowpath_netsim::scenario::{Scenario, Substrate};
+use slowpath_replay::recording::{self, Recording};
+
+/// What is between the hosts, what happens there, and how TCP is set.
+struct Network {
+    topology: &'static str,
+    lines: &'static str,
+    tcp: &'static str,
+    algorithm: Option<&'static str>,
+}
+
+const DUMBBELL: &str = "kind = \"dumbbell\"\nleft = 6\nright = 6\n";
+const LEAVES: &str = "kind = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts-per-leaf = 3\n";
+const FAT_TREE: &str = "kind = \"fat-tree\"\nk = 4\n";
+
+const NETWORKS: [Network; 7] = [
+    // Doubled, damaged and late packets: either of two may be the one that arrives.
+    Network {
+        topology: DUMBBELL,
+        lines: "duplication = \"1 %\"\ncorruption = \"0.5 %\"\nreordering = { share = \"1 %\", by = \"200 us\" }\n",
+        tcp: "",
+        algorithm: None,
+    },
+    Network {
+        topology: LEAVES,
+        lines: "duplication = \"2 %\"\nloss = \"0.5 %\"\nreordering = { share = \"1 %\", by = \"200 us\" }\n",
+        tcp: "",
+        algorithm: None,
+    },
+    // Timestamps, and packets that overtake each other.
+    Network {
+        topology: LEAVES,
+        lines: "loss = \"0.5 %\"\njitter = { most = \"300 us\", overtaking = true }\n",
+        tcp: "header = \"52 B\"\nmss = \"1448 B\"\n",
+        algorithm: None,
+    },
+    // What Linux 4.4 had, without SACK; small packets.
+    Network {
+        topology: DUMBBELL,
+        lines: "loss = \"0.5 %\"\n",
+        tcp: "mss = \"536 B\"\nsack = false\nloss-detection = \"duplicate-acks\"\ntail-loss-probe = false\n",
+        algorithm: None,
+    },
+    // Large packets and classic ECN.
+    Network {
+        topology: FAT_TREE,
+        lines: "loss = \"0.2 %\"\n",
+        tcp: "mss = \"8960 B\"\necn = \"classic\"\n",
+        algorithm: None,
+    },
+    // An application that takes its time, and a small window.
+    Network {
+        topology: LEAVES,
+        lines: "loss = \"0.2 %\"\n",
+        tcp: "receive-window = { initial = \"32 kB\", max = \"64 kB\" }\nreading = { bytes = \"16 kB\", every = \"700 us\" }\n",
+        algorithm: None,
+    },
+    Network {
+        topology: DUMBBELL,
+        lines: "loss = \"0.5 %\"\n",
+        tcp: "header = \"52 B\"\nmss = \"1448 B\"\n",
+        algorithm: Some("bbr"),
+    },
+];
+
+impl Network {
+    fn scenario(&self, seed: usize) -> Scenario {
+        let Network {
+            topology,
+            lines,
+            tcp,
+            ..
+        } = self;
+        let text = format!(
+            "seed = {seed}\nduration = \"150 ms\"\ndrain = \"10 s\"\n[topology]\n{topology}[topology.links]\nrate = \"1 Gbit/s\"\n\
+             delay = \"20 us\"\n[switch]\nbuffer = \"30 packets\"\nmarking = \"15 packets\"\n[[line]]\non = \"* -> *\"\n{lines}[tcp]\n\
+             preset = \"linux\"\nhandshake = true\nrto-min = \"8 ms\"\n{tcp}[[workload]]\nkind = \"poisson\"\nname = \"middle\"\n\
+             rate = \"400 /s\"\nsizes = \"60 kB\"\n[[workload]]\nkind = \"incast\"\nname = \"queries\"\nrate = \"40 /s\"\ndegree = 5\n\
+             response = \"20 kB\"\n"
+        );
+        let none = |name: &str| Err(std::io::Error::other(format!("no file {name}")));
+        Scenario::parse_for(&text, &none, Substrate::VirtualTime).expect("a scenario")
+    }
+}
+
+/// So many changed recordings of each network.
+const CHANGED: usize = 500;
+
+/// What a recording may express in a file and this one does: connections with a run less, two exchanged, or one changed, here and there.
+fn changed(recorded: &Recorded, dice: &mut Dice) -> Recording {
+    let whole = &recorded.recording.connections;
+    let mut connections = Vec::new();
+    while connections.len() < CHANGED {
+        let one = &whole[dice.below(whole.len())];
+        let mut some = variants(one);
+        for _ in 0..10 {
+            connections.push(some.swap_remove(dice.below(some.len())).1);
+        }
+    }
+    Recording {
+        origin: recorded.recording.origin.clone(),
+        connections,
+    }
+}
+
+fn from_file(recording: &Recording) -> Recording {
+    let file = recording::encode(recording).expect("a file");
+    recording::decode(&file).expect("what was written")
+}
+
+fn is_replayed(kernel: &Kernel, network: &Network, seed: usize) {
+    let recorded = record_of(kernel, &network.scenario(seed), network.algorithm);
+    assert!(recorded.recording.connections.len() > 50);
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = from_file(&recorded.recording);
+    let again = replayed(kernel, &whole, folder.path());
+    if network.lines.contains("corruption") {
+        // Captures have what came in damaged, and a replay does not.
+        assert!(again.results.iter().all(|it| it.difference.is_none()));
+    } else {
+        is_exact(&recorded, &again);
+    }
+
+    let mut dice = Dice(seed as u64);
+    let changed = from_file(&changed(&recorded, &mut dice));
+    let folder = tempfile::tempdir().expect("a folder");
+    let again = replayed(kernel, &changed, folder.path());
+    let mut same = 0;
+    for (connection, result) in changed.connections.iter().zip(&again.results) {
+        // What the file does not keep of a change (most checks) is no change.
+        let is_whole = whole.connections.iter().any(|it| it == connection);
+        same += usize::from(is_whole);
+        assert_eq!(
+            result.difference.is_none(),
+            is_whole,
+            "{result:?} of {:?}",
+            connection.addresses
+        );
+    }
+    assert!(same * 2 < CHANGED, "{same}");
+}
+
+#[test]
+fn any_network_is_replayed_and_any_change_is_noticed() {
+    let Some(kernel) = kernel("any_network_is_replayed_and_any_change_is_noticed") else {
+        return;
+    };
+    for (number, network) in NETWORKS.iter().enumerate() {
+        is_replayed(&kernel, network, 31 + number);
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The corrector: a replayed end gets the packets that the other has sent as the network had
+ * dealt with them. What nobody is to get is dropped, what came late or twice is kept.
+ */
+#include <linux/tcp.h>
+#include <net/slowpath_lab.h>
+#include <net/tcp.h>
+#include "lab.h"
+#include "replay.h"
+
+/* The socket's memory is free at once, and nobody is told of it: the recording does that. */
+static void leave_socket(struct sk_buff *skb)
+{
+	struct sock *sk = skb->sk;
+
+	if (skb->destructor == tcp_wfree)
+		WARN_ON_ONCE(refcount_sub_and_test(skb->truesize, &sk->sk_wmem_alloc));
+	else if (skb->destructor)
+		return skb_orphan(skb);
+	skb->destructor = NULL;
+	skb->sk = NULL;
+}
+
+void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number)
+{
+	struct replay_end *to = &replay.ends[!reply];
+
+	leave_socket(skb);
+	if (connection == replay.connection && !lab.clearing)
+		lab_tell_packet(skb, reply, number);
+	if (lab.clearing || connection != replay.connection || number >= to->packets ||
+	    !to->uses[number] || to->held[number]) {
+		/* Lost on the way, or of no use to anybody. */
+		kfree_skb(skb);
+		return;
+	}
+	to->held[number] = skb;
+}
+
+/* As recorded; in the backlog it may have been made smaller. */
+static bool is_as_large(const struct sk_buff *skb, const struct lab_run_record *record)
+{
+	return !record->result || record->flags & LAB_RUN_BACKLOG || lab_what_if() ||
+	       skb->truesize == record->result;
+}
+
+/*
+ * The packet that is delivered; what is still needed is kept. Of one that the network had doubled
+ * a copy came before the packet itself unless their sizes tell otherwise: either may have been lost.
+ */
+static struct sk_buff *take(struct replay_end *end, const struct lab_run_record *record, u32 number)
+{
+	struct sk_buff *skb = end->held[number], *copy;
+	bool last = !--end->uses[number];
+
+	if (last)
+		end->held[number] = NULL;
+	if (last && is_as_large(skb, record))
+		return skb;
+	copy = pskb_copy(skb, GFP_ATOMIC);
+	if (copy && !last && is_as_large(skb, record) && !is_as_large(copy, record))
+		swap(end->held[number], copy);
+	else if (last && (!copy || !is_as_large(copy, record)))
+		swap(skb, copy);
+	if (last)
+		kfree_skb(skb);
+	return copy;
+}
+
+static void deliver(const struct lab_run_record *record, u32 number)
+{
+	struct sk_buff *skb = take(&replay.ends[record->end], record, number);
+
+	if (!skb)
+		return;
+	if (!is_as_large(skb, record)) {
+		lab_diverge(LAB_DIVERGED_RESULT, record->end, record->result, skb->truesize);
+		kfree_skb(skb);
+		return;
+	}
+	lab_deliver_again(skb, record->end, record->flags & LAB_RUN_MARKED);
+}
+
+bool lab_next_packet(const struct lab_run_record *record, u32 *i, u32 *number)
+{
+	u32 in_order = max(record->more, 1U);
+
+	for (; *i < in_order + record->decisions; ++*i) {
+		const struct lab_run_record *decision = record + 1 + (*i - in_order);
+
+		if (*i >= in_order && decision->decision != LAB_DECISION_MERGED)
+			continue;
+		*number = record->value + (*i < in_order ? *i : decision->result);
+		++*i;
+		return true;
+	}
+	return false;
+}
+
+bool lab_is_held(const struct replay_end *end, const struct lab_run_record *record)
+{
+	u32 i, number;
+
+	for_each_packet(record, i, number)
+		if (!end->held[number])
+			return false;
+	return true;
+}
+
+void lab_deliver_held(const struct lab_run_record *record)
+{
+	u32 i, number;
+
+	for_each_packet(record, i, number)
+		deliver(record, number);
+}
