@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DETER's stories come out by name, on the kernel's classic loss detection as the paper had it.
 
+mod categories;
 mod telling;
 
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};

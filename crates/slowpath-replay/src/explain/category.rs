@@ -26,6 +26,8 @@ pub enum Category {
     DelayedAcks,
     /// A probe or a timer of today's loss detection: neither existed in DETER's kernel.
     LossProbe,
+    /// Bytes of an earlier message were not there yet, whatever that one waited for: none of the tables', whose connections carry one message at a time.
+    EarlierMessage,
     /// None of them: low throughput (Table 3: congestion).
     Congestion,
     /// It never arrived as a whole.
@@ -46,6 +48,7 @@ impl Category {
             Category::ReceiveWindow => ["receive_window", "receive window"],
             Category::DelayedAcks => ["delayed_acks", "delayed ACKs"],
             Category::LossProbe => ["loss_probe", "loss probe"],
+            Category::EarlierMessage => ["earlier_message", "behind an earlier message"],
             Category::Congestion => ["congestion", "congestion"],
             Category::Unfinished => ["unfinished", "unfinished"],
         }
@@ -108,6 +111,7 @@ fn of_wait(wait: &Wait) -> Option<Category> {
         Waited::ReceiveWindow => Category::ReceiveWindow,
         Waited::DelayedAck => Category::DelayedAcks,
         Waited::LossProbe | Waited::ReorderingTimer => Category::LossProbe,
+        Waited::EarlierMessage => Category::EarlierMessage,
         Waited::Network | Waited::Application => return None,
     })
 }

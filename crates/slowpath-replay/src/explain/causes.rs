@@ -36,7 +36,7 @@ pub(super) fn links(
         Waited::DelayedAck => it.delayed_ack(),
         Waited::ReceiveWindow => it.window(),
         Waited::LossProbe | Waited::ReorderingTimer => it.lost_tail(),
-        Waited::Network | Waited::Application => Vec::new(),
+        Waited::Network | Waited::EarlierMessage | Waited::Application => Vec::new(),
     }
 }
 
@@ -269,10 +269,11 @@ impl At<'_, '_> {
             .map_or(Vec::new(), |packet| self.lost(packet, false))
     }
 
-    /// A probe came for lost packets at the end, if there were any.
+    /// A probe came for lost packets at the end, or for acknowledgments that were; early ones are as they should be.
     fn lost_tail(&self) -> Vec<Link> {
-        self.sent()
-            .map_or(Vec::new(), |packet| self.lost(packet, true))
+        let mut links = self.sent().map_or(Vec::new(), |it| self.what_came_of(it));
+        links.retain(|link| !matches!(link, Link::TimeoutTooEarly { .. }));
+        links
     }
 
     fn delayed_ack(&self) -> Vec<Link> {

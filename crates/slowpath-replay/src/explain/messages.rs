@@ -112,14 +112,15 @@ impl Pieces {
 /// What is known of a connection's path, from the connection itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The shortest time from a packet to its acknowledgment, of packets that were sent once.
+    /// The shortest time from a packet to its acknowledgment, of packets that were sent once; of the handshake if there is none.
     pub round_trip: Duration,
-    /// The highest rate at which packets came in, in bytes a second; `None`: there were too few.
+    /// The highest rate at which packets came in, in bytes a second; `None`: there was one.
     pub rate: Option<u64>,
 }
 
-/// So many packets in a row tell a rate.
+/// So many packets in a row tell a rate; of a short connection fewer, so that a loss does not stand in each row.
 const TRAIN: usize = 10;
+const ROWS: usize = 3;
 
 pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<Path> {
     let packets = &timeline.packets[end];
@@ -130,8 +131,8 @@ pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<Path> {
             if packet.bytes.end > step.acknowledged || packet.at > step.at {
                 break;
             }
-            // Not of what was sent again (Karn's rule, RFC 6298 section 3), nor of anything before it.
-            if packet.has_data() && packet.bytes.start >= highest {
+            // Not of what was lost or sent again (Karn's rule, RFC 6298 section 3), nor of anything before it.
+            if packet.has_data() && packet.got.is_some() && packet.bytes.start >= highest {
                 let trip = step.at.0 - packet.at.0;
                 shortest = Some(shortest.map_or(trip, |least| least.min(trip)));
             }
@@ -139,6 +140,7 @@ pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<Path> {
             next += 1;
         }
     }
+    let shortest = shortest.or_else(|| handshake(timeline, end))?;
     let arrivals: Vec<(u64, u64)> = timeline.steps[1 - end]
         .iter()
         .filter_map(|step| {
@@ -149,17 +151,28 @@ pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<Path> {
         })
         .collect();
     let rate = arrivals
-        .windows(TRAIN)
+        .windows((arrivals.len() / ROWS).clamp(2, TRAIN))
         .filter_map(|train| {
             let bytes: u64 = train[1..].iter().map(|(_, bytes)| bytes).sum();
-            let time = train[TRAIN - 1].0 - train[0].0;
+            let time = train[train.len() - 1].0 - train[0].0;
             (bytes * 1_000_000_000).checked_div(time)
         })
         .max();
     Some(Path {
-        round_trip: Duration::from_nanos(shortest?),
+        round_trip: Duration::from_nanos(shortest),
         rate,
     })
+}
+
+/// From a SYN or SYN-ACK to what came next, if it was sent once: small packets take less than those with data.
+fn handshake(timeline: &Timeline<'_>, end: usize) -> Option<u64> {
+    let opening = timeline.packets[end].first()?;
+    let again = timeline.packets[end].get(1);
+    let answer = timeline.steps[end]
+        .iter()
+        .find(|step| step.packet().is_some() && step.at > opening.at)?;
+    let once = again.is_none_or(|it| it.at >= answer.at);
+    (opening.got.is_some() && once).then(|| answer.at.0 - opening.at.0)
 }
 
 /// What that many bytes take alone on a path: rounds of slow start from a window of so many bytes, no faster than the path; until the last has arrived.

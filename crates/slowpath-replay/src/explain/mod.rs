@@ -14,9 +14,9 @@
 //! 1. the timer of retransmissions, and bytes are sent again: a timeout, however short
 //! 2. the same timer as a loss probe, or as RACK's: a probe, a reordering timer, however short
 //! 3. an acknowledgment that makes the sender send again what had been sent, before any timeout: a fast retransmission, however short
-//! 4. an acknowledgment or a probe, while the window that was told before had no room for a packet: the receive window
+//! 4. an acknowledgment or a probe, while the window that was told before had no room for a packet: the receive window, one wait as long as it stays so
 //! 5. an acknowledgment that the receiver's timer of delayed acknowledgments had sent: a delayed ACK
-//! 6. anything else: the network, or the application; counted only if it is longer than [`PAUSE`] and two smoothed round trips
+//! 6. anything else: the network, an earlier message whose bytes were not acknowledged, or the application; counted only if it is longer than [`PAUSE`] and two smoothed round trips
 //!
 //! The chain of a wait are the [`Link`]s that hold for it, each with its rule. The category of a message is the kind of wait that took most of what
 //! it was late by, if waits took half of that; otherwise a fast retransmission if there was one and congestion if not ([`Category`]).

@@ -9,7 +9,7 @@ use super::timeline::{Step, Timeline};
 use crate::recording::{Handler, Moment, Timer};
 use std::time::Duration;
 
-/// Shorter waits for the network or the application are not told, nor are delayed ACKs and windows that cost less.
+/// Shorter waits for the network or the application are not told, nor are delayed ACKs that cost less, and windows that cost less one after the other.
 pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// `TCP_CA_Recovery` (include/uapi/linux/tcp.h).
@@ -32,6 +32,8 @@ pub enum Waited {
     DelayedAck,
     /// Anything else that came from the network.
     Network,
+    /// An earlier message of the same stream: bytes before it were not there yet.
+    EarlierMessage,
     /// The application.
     Application,
 }
@@ -47,6 +49,7 @@ impl Waited {
             Waited::ReceiveWindow => "receive_window",
             Waited::DelayedAck => "delayed_ack",
             Waited::Network => "network",
+            Waited::EarlierMessage => "earlier_message",
             Waited::Application => "application",
         }
     }
@@ -61,6 +64,7 @@ impl Waited {
             Waited::ReceiveWindow => "room in the receive window",
             Waited::DelayedAck => "a delayed ACK",
             Waited::Network => "the network",
+            Waited::EarlierMessage => "an earlier message",
             Waited::Application => "the application",
         }
     }
@@ -100,7 +104,7 @@ pub(super) fn waits(
     rules: &causes::Rules,
 ) -> Vec<Wait> {
     let end = usize::from(message.end);
-    let mut found = Vec::new();
+    let mut found: Vec<Wait> = Vec::new();
     let (mut since, mut before) = (message.begun, message.bytes.start);
     for (run, step) in timeline.steps[end].iter().enumerate().skip(message.run) {
         if message.done.is_some_and(|done| step.at > done) {
@@ -116,9 +120,22 @@ pub(super) fn waits(
         before = before.max(acknowledged);
         let from = std::mem::replace(&mut since, step.at);
         let gap = Duration::from_nanos(step.at.0.saturating_sub(from.0));
-        let Some(waited) = waited(timeline, end, step, gap) else {
+        let Some(mut waited) = waited(timeline, end, step, gap) else {
             continue;
         };
+        let earlier = run
+            .checked_sub(1)
+            .map(|run| timeline.steps[end][run].acknowledged);
+        if waited == Waited::Network && earlier.is_some_and(|it| it < message.bytes.start) {
+            waited = Waited::EarlierMessage;
+        }
+        if let Some(last) = found.last_mut()
+            && waited == Waited::ReceiveWindow
+            && (last.waited, last.until) == (waited, from)
+        {
+            (last.until, last.run, last.sent.end) = (step.at, run, step.sent.end);
+            continue;
+        }
         let links = causes::links(timeline, end, run, waited, rules);
         let late = gap > PAUSE && !links.is_empty();
         found.push(Wait {
@@ -132,6 +149,8 @@ pub(super) fn waits(
             confirmed: None,
         });
     }
+    let window = |wait: &Wait| wait.waited == Waited::ReceiveWindow;
+    found.retain(|wait| !window(wait) || wait.duration() > PAUSE);
     found
 }
 
@@ -160,12 +179,12 @@ fn waited(timeline: &Timeline<'_>, end: usize, step: &Step<'_>, gap: Duration) -
             if again && before.recovery() < RECOVERY && after.recovery() == RECOVERY {
                 return Some(Waited::FastRetransmission);
             }
-            if gap <= PAUSE {
-                return None;
-            }
             let room = before.send_window().saturating_sub(before.outstanding());
             if u64::from(room) < timeline.largest[end] && before.unsent() > 0 {
                 return Some(Waited::ReceiveWindow);
+            }
+            if gap <= PAUSE {
+                return None;
             }
             let answer = timeline.packets[1 - end].get(*number as usize)?;
             let delayed = Handler::Timer {
