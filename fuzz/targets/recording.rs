@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use slowpath_replay::recording::{
-    Connection, Decision, End, Handler, Moment, Outcome, Recording, Run, Sent, Settings, Timer,
-    Wanted, decode_with, encode, inspect,
+    Connection, Decision, End, Handler, Moment, Near, Outcome, Recording, Run, Sent, Settings,
+    Timer, Wanted, decode_with, encode, inspect,
 };
 use slowpath_replay::sampling::Sampler;
 
@@ -80,7 +80,7 @@ fn end(packets: u32) -> End {
     }
 }
 
-/// Both modes, with a gap and without.
+/// Exact, sampled and near times, with a gap and without.
 fn seeds() -> Vec<Vec<u8>> {
     let whole = end(20);
     let gap = End {
@@ -100,17 +100,21 @@ fn seeds() -> Vec<Vec<u8>> {
         }),
         ..end(70)
     };
-    let file = |ends: [End; 2]| {
+    let connection = |ends: [End; 2]| Connection {
+        addresses: [([10, 0, 0, 1], 40_000).into(), ([10, 0, 0, 2], 80).into()],
+        settings: Settings::default(),
+        ends,
+    };
+    let file = |connection: Connection| {
         let mut recording = Recording::default();
         recording.origin.hz = 250;
-        recording.connections.push(Connection {
-            addresses: [([10, 0, 0, 1], 40_000).into(), ([10, 0, 0, 2], 80).into()],
-            settings: Settings::default(),
-            ends,
-        });
+        recording.connections.push(connection);
         encode(&recording).expect("short")
     };
-    let one = file([whole.clone(), gap]);
+    let one = file(connection([whole.clone(), gap.clone()]));
     let cut = one[..one.len() - 9].to_vec();
-    vec![one, cut, file([sampled, whole])]
+    let exact = connection([end(40), gap]);
+    let mut learnt = Near::learn([&exact], 5_000, 3.0);
+    let near = connection(exact.ends.each_ref().map(|end| learnt.end(end)));
+    vec![one, cut, file(connection([sampled, whole])), file(near)]
 }

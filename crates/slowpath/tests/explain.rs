@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath explain` and `slowpath replay --set` from end to end, on DETER's section 2.1 as a laboratory kernel records it.
 
+mod command;
+
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// What the command said, and how it ended.
 struct Said {
@@ -14,10 +15,8 @@ struct Said {
 }
 
 fn slowpath(arguments: &[&str]) -> Said {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_slowpath"));
-    let ended = command.args(arguments).stdin(Stdio::null()).output();
-    let ended = ended.expect("slowpath starts");
-    let [out, error] = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    let ended = command::slowpath(arguments);
+    let [out, error] = [ended.stdout, ended.stderr].map(|bytes| command::text(&bytes));
     Said {
         status: ended.status.code(),
         out,

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath recording`: the command.
 
+mod command;
+
+use command::text;
 use serde_json::{Value, json};
 use slowpath_replay::recording::{
     Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
     encode,
 };
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn run(at: u64, jiffies: u32, handler: Handler) -> Run {
     Run {
@@ -87,16 +90,8 @@ fn written(folder: &Path, bytes: &[u8]) -> PathBuf {
 }
 
 fn slowpath(arguments: &[&str], file: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_slowpath"))
-        .arg("recording")
-        .args(arguments)
-        .arg(file)
-        .output()
-        .expect("starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    let file = file.to_str().expect("a temporary folder");
+    command::slowpath(&[&["recording"], arguments, &[file]].concat())
 }
 
 fn lines(output: &Output) -> Vec<Value> {
@@ -238,11 +233,7 @@ fn a_recording_with_a_gap_is_not_replayed() {
     let folder = tempfile::tempdir().expect("a folder");
     let replay = |recording: &Recording| {
         let file = written(folder.path(), &encode(recording).expect("short"));
-        let output = Command::new(env!("CARGO_BIN_EXE_slowpath"))
-            .arg("replay")
-            .arg(file)
-            .output()
-            .expect("starts");
+        let output = command::slowpath(&["replay", file.to_str().expect("a temporary folder")]);
         assert_eq!(output.status.code(), Some(1));
         text(&output.stderr)
     };

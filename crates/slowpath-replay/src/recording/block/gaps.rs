@@ -319,6 +319,7 @@ impl Gaps {
 
 #[cfg(test)]
 mod tests {
+    use super::super::dice::random;
     use super::*;
 
     const PACKET: Kind = Kind(0);
@@ -343,17 +344,6 @@ mod tests {
         }
         assert_eq!(coder.end(&bytes), Ok(()));
         bytes.len()
-    }
-
-    fn random(count: usize, of: impl Fn(u64) -> i64) -> Vec<i64> {
-        let mut state = 88_172_645_463_325_252u64;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        (0..count).map(|_| of(next())).collect()
     }
 
     #[test]

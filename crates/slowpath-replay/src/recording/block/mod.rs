@@ -4,6 +4,8 @@
 //! A frame is read without the frames before it.
 
 mod column;
+#[cfg(test)]
+mod dice;
 mod gaps;
 mod model;
 mod samples;

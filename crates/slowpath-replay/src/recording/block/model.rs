@@ -243,6 +243,7 @@ const NAME: &str = "patterns of runs";
 
 #[cfg(test)]
 mod tests {
+    use super::super::dice::random;
     use super::*;
 
     fn coded(places: &[usize]) -> Vec<u8> {
@@ -262,17 +263,6 @@ mod tests {
         }
         assert_eq!(coder.end(&bytes), Ok(()));
         bytes.len()
-    }
-
-    fn random(count: usize, of: impl Fn(u64) -> usize) -> Vec<usize> {
-        let mut state = 88_172_645_463_325_252u64;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        (0..count).map(|_| of(next() >> 11)).collect()
     }
 
     #[test]
