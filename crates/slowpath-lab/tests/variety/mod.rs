@@ -6,69 +6,47 @@ use slowpath_lab::virtual_time::Kernel;
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_replay::recording::{self, Recording};
 
-/// What is between the hosts, what happens there, and how TCP is set.
+/// What is between the hosts; what happens there and how TCP is set, with semicolons between; the congestion control if it is not the scenario's.
+///
+/// Doubled, damaged and late packets, either of two of which may be the one that arrives; the same undamaged; timestamps, and packets that
+/// overtake each other; what Linux 4.4 had, without SACK, and small packets; large packets and classic ECN; an application that takes its time,
+/// and a small window; timestamps and BBR.
+const NETWORKS: &str = r#"
+dumbbell | duplication = "1 %"; corruption = "0.5 %"; reordering = { share = "1 %", by = "200 us" } | |
+leaf-spine | duplication = "2 %"; loss = "0.5 %"; reordering = { share = "1 %", by = "200 us" } | |
+leaf-spine | loss = "0.5 %"; jitter = { most = "300 us", overtaking = true } | header = "52 B"; mss = "1448 B" |
+dumbbell | loss = "0.5 %" | mss = "536 B"; sack = false; loss-detection = "duplicate-acks"; tail-loss-probe = false |
+fat-tree | loss = "0.2 %" | mss = "8960 B"; ecn = "classic" |
+leaf-spine | loss = "0.2 %" | receive-window = { initial = "32 kB", max = "64 kB" }; reading = { bytes = "16 kB", every = "700 us" } |
+dumbbell | loss = "0.5 %" | header = "52 B"; mss = "1448 B" | bbr
+"#;
+
+/// A line of it.
 struct Network {
     topology: &'static str,
-    lines: &'static str,
-    tcp: &'static str,
+    lines: String,
+    tcp: String,
     algorithm: Option<&'static str>,
 }
 
-const DUMBBELL: &str = "kind = \"dumbbell\"\nleft = 6\nright = 6\n";
-const LEAVES: &str = "kind = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts-per-leaf = 3\n";
-const FAT_TREE: &str = "kind = \"fat-tree\"\nk = 4\n";
-
-const NETWORKS: [Network; 7] = [
-    // Doubled, damaged and late packets: either of two may be the one that arrives.
-    Network {
-        topology: DUMBBELL,
-        lines: "duplication = \"1 %\"\ncorruption = \"0.5 %\"\nreordering = { share = \"1 %\", by = \"200 us\" }\n",
-        tcp: "",
-        algorithm: None,
-    },
-    Network {
-        topology: LEAVES,
-        lines: "duplication = \"2 %\"\nloss = \"0.5 %\"\nreordering = { share = \"1 %\", by = \"200 us\" }\n",
-        tcp: "",
-        algorithm: None,
-    },
-    // Timestamps, and packets that overtake each other.
-    Network {
-        topology: LEAVES,
-        lines: "loss = \"0.5 %\"\njitter = { most = \"300 us\", overtaking = true }\n",
-        tcp: "header = \"52 B\"\nmss = \"1448 B\"\n",
-        algorithm: None,
-    },
-    // What Linux 4.4 had, without SACK; small packets.
-    Network {
-        topology: DUMBBELL,
-        lines: "loss = \"0.5 %\"\n",
-        tcp: "mss = \"536 B\"\nsack = false\nloss-detection = \"duplicate-acks\"\ntail-loss-probe = false\n",
-        algorithm: None,
-    },
-    // Large packets and classic ECN.
-    Network {
-        topology: FAT_TREE,
-        lines: "loss = \"0.2 %\"\n",
-        tcp: "mss = \"8960 B\"\necn = \"classic\"\n",
-        algorithm: None,
-    },
-    // An application that takes its time, and a small window.
-    Network {
-        topology: LEAVES,
-        lines: "loss = \"0.2 %\"\n",
-        tcp: "receive-window = { initial = \"32 kB\", max = \"64 kB\" }\nreading = { bytes = \"16 kB\", every = \"700 us\" }\n",
-        algorithm: None,
-    },
-    Network {
-        topology: DUMBBELL,
-        lines: "loss = \"0.5 %\"\n",
-        tcp: "header = \"52 B\"\nmss = \"1448 B\"\n",
-        algorithm: Some("bbr"),
-    },
-];
-
 impl Network {
+    fn read(line: &str) -> Network {
+        let parts: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [topology, lines, tcp, algorithm] = parts[..] else {
+            panic!("{line}")
+        };
+        Network {
+            topology: match topology {
+                "dumbbell" => "kind = \"dumbbell\"\nleft = 6\nright = 6",
+                "leaf-spine" => "kind = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts-per-leaf = 3",
+                _ => "kind = \"fat-tree\"\nk = 4",
+            },
+            lines: lines.replace(';', "\n"),
+            tcp: tcp.replace(';', "\n"),
+            algorithm: (algorithm == "bbr").then_some("bbr"),
+        }
+    }
+
     fn scenario(&self, seed: usize) -> Scenario {
         let Network {
             topology,
@@ -77,9 +55,9 @@ impl Network {
             ..
         } = self;
         let text = format!(
-            "seed = {seed}\nduration = \"150 ms\"\ndrain = \"10 s\"\n[topology]\n{topology}[topology.links]\nrate = \"1 Gbit/s\"\n\
-             delay = \"20 us\"\n[switch]\nbuffer = \"30 packets\"\nmarking = \"15 packets\"\n[[line]]\non = \"* -> *\"\n{lines}[tcp]\n\
-             preset = \"linux\"\nhandshake = true\nrto-min = \"8 ms\"\n{tcp}[[workload]]\nkind = \"poisson\"\nname = \"middle\"\n\
+            "seed = {seed}\nduration = \"150 ms\"\ndrain = \"10 s\"\n[topology]\n{topology}\n[topology.links]\nrate = \"1 Gbit/s\"\n\
+             delay = \"20 us\"\n[switch]\nbuffer = \"30 packets\"\nmarking = \"15 packets\"\n[[line]]\non = \"* -> *\"\n{lines}\n[tcp]\n\
+             preset = \"linux\"\nhandshake = true\nrto-min = \"8 ms\"\n{tcp}\n[[workload]]\nkind = \"poisson\"\nname = \"middle\"\n\
              rate = \"400 /s\"\nsizes = \"60 kB\"\n[[workload]]\nkind = \"incast\"\nname = \"queries\"\nrate = \"40 /s\"\ndegree = 5\n\
              response = \"20 kB\"\n"
         );
@@ -150,7 +128,7 @@ fn any_network_is_replayed_and_any_change_is_noticed() {
     let Some(kernel) = kernel("any_network_is_replayed_and_any_change_is_noticed") else {
         return;
     };
-    for (number, network) in NETWORKS.iter().enumerate() {
-        is_replayed(&kernel, network, 31 + number);
+    for (number, line) in NETWORKS.trim().lines().enumerate() {
+        is_replayed(&kernel, &Network::read(line), 31 + number);
     }
 }
