@@ -11,6 +11,7 @@ use crate::budget::events::{Meter, Sampler};
 use crate::budget::{Budget, BudgetState};
 use crate::eyes::Eyes;
 use slowpath_model::{Micros, MonoNanos, Tier};
+use slowpath_observe::bpf::Programs;
 use std::time::Duration;
 
 /// Work that can wait: what it cost last, and when it may be done again.
@@ -76,6 +77,8 @@ pub(crate) struct Pace {
     brake: Brake,
     balance: Balance,
     events: Sampler,
+    /// Of a recorder, which are no part of the eyes.
+    others: Programs,
     interval: Micros,
     /// CPU of the process that has been accounted for.
     accounted: Micros,
@@ -103,6 +106,7 @@ impl Pace {
             brake: Brake::new(now),
             balance: Balance::new(now),
             events: Sampler::new(now),
+            others: Programs::default(),
             interval: interval.into(),
             accounted: cpu,
             expected: Micros::ZERO,
@@ -117,6 +121,11 @@ impl Pace {
     pub fn apply(&self, eyes: &mut Eyes) {
         let rates = self.controller.rates();
         eyes.thin(&rates.looks.map(|rate| (rate / rates.polls).min(1.0)));
+    }
+
+    /// These programs, too, count as running in others' contexts.
+    pub(crate) fn mind(&mut self, programs: Programs) {
+        self.others = programs;
     }
 
     /// The upper end of the budget, as a share of one core.
@@ -223,7 +232,8 @@ impl Pace {
         for change in attention.changes.drain(..) {
             eyes.attend(&change);
         }
-        self.events.tick(now, eyes);
+        let others = &self.others;
+        self.events.tick(now, &mut All { eyes, others });
         if self.controller.decide(now, self.programs(), false) {
             self.apply(eyes);
         }
@@ -278,19 +288,25 @@ impl Pace {
     }
 }
 
-impl Meter for Eyes {
+/// All programs whose run times are booked.
+struct All<'a> {
+    eyes: &'a mut Eyes,
+    others: &'a Programs,
+}
+
+impl Meter for All<'_> {
     fn begin(&mut self) -> bool {
-        self.sample_statistics(true)
+        self.eyes.sample_statistics(true)
     }
 
     fn end(&mut self) {
-        self.sample_statistics(false);
+        self.eyes.sample_statistics(false);
     }
 
     fn nanos(&self) -> u64 {
-        let programs = self.programs();
+        let programs = self.eyes.programs();
         let outside = programs.iter().filter(|p| !p.within_polls());
-        outside.map(|p| p.nanos).sum()
+        outside.map(|p| p.nanos).sum::<u64>() + self.others.nanos()
     }
 }
 

@@ -4,7 +4,7 @@
 //! What enters is the kernel, by BPF programs at the entries and exits of TCP's functions (fentry and fexit). What leaves are events as bytes, each behind its
 //! length; `slowpath-replay`'s `stock` knows what they mean. What is promised: no event is left out without being counted ([`Losses`]).
 
-use crate::bpf::program_info;
+use crate::bpf::{Programs, program_info};
 use crate::probes::object;
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, RingBuffer,
@@ -168,6 +168,11 @@ impl Recorder {
             ring: counter(&self.object, 0),
             missed: missed.sum(),
         }
+    }
+
+    /// Its programs.
+    pub fn programs(&self) -> Programs {
+        Programs::of(&self.object)
     }
 
     /// Sockets that are not recorded, because so many others are (4,096).

@@ -22,6 +22,7 @@ pub use source::{Opened, Source, kernel};
 use crate::agent::Agent;
 use folder::Folder;
 use slowpath_model::Micros;
+use slowpath_observe::bpf::Programs;
 use slowpath_replay::ring::{Counts, Options};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -109,7 +110,10 @@ impl Agent {
     /// If the kernel does not allow it, or the folder cannot be used; the agent goes on without.
     pub fn record(&mut self, options: RecordOptions) -> Result<(), RecordError> {
         let share = self.pace.as_ref().map(|pace| pace.high() / 2.0);
-        let (recorder, asking) = Recorder::start(options, share)?;
+        let (recorder, asking, programs) = Recorder::start(options, share)?;
+        if let Some(pace) = &mut self.pace {
+            pace.mind(programs);
+        }
         self.recorder = Some(recorder);
         self.book.asking = asking;
         Ok(())
@@ -154,7 +158,7 @@ impl Recorder {
     pub(crate) fn start(
         options: RecordOptions,
         cpu: Option<f64>,
-    ) -> Result<(Self, Asking), RecordError> {
+    ) -> Result<(Self, Asking, Programs), RecordError> {
         let RecordOptions {
             ring,
             folder,
@@ -170,8 +174,8 @@ impl Recorder {
         let shared = Arc::clone(&state);
         let thread = std::thread::Builder::new().name("recorder".to_owned());
         let body = move || match open() {
-            Ok(opened) => {
-                let _ = begun.send(Ok(()));
+            Ok(mut opened) => {
+                let _ = begun.send(Ok(std::mem::take(&mut opened.programs)));
                 thread::Work::new(opened, ring, folder, cpu, told, shared).run(&asked);
             }
             Err(reason) => {
@@ -180,7 +184,7 @@ impl Recorder {
         };
         let thread = thread.spawn(body).map_err(RecordError::Thread)?;
         let begins = begins.recv();
-        begins
+        let programs = begins
             .unwrap_or_else(|_| Err("the recorder's thread died".to_owned()))
             .map_err(RecordError::Source)?;
         let recorder = Recorder {
@@ -189,7 +193,7 @@ impl Recorder {
             state,
             thread: Some(thread),
         };
-        Ok((recorder, Asking::new(wanted)))
+        Ok((recorder, Asking::new(wanted), programs))
     }
 
     pub(crate) fn keep(&self, asks: Vec<ask::Ask>) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where events come from: the kernel, or a test.
 
+use slowpath_observe::bpf::Programs;
 use slowpath_observe::handlers;
 use slowpath_replay::recording::Origin;
 use slowpath_replay::ring::Joins;
@@ -34,6 +35,8 @@ pub struct Opened {
     pub joins: Box<dyn Joins>,
     /// Where it records.
     pub origin: Origin,
+    /// What runs in the kernel for it.
+    pub programs: Programs,
 }
 
 impl Source for handlers::Recorder {
@@ -70,7 +73,9 @@ pub fn kernel(ports: &[u16]) -> Result<Opened, String> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_nanos() as i64);
+    let programs = recorder.programs();
     Ok(Opened {
+        programs,
         source: Box::new(recorder),
         joins: Box::new(Live::new(hystart)),
         origin: Origin {

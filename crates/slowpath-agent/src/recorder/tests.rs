@@ -94,6 +94,7 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> Opened {
             ..Script::default()
         }),
         joins: Box::new(Joiner(told)),
+        programs: Default::default(),
         // The epoch of the recorded clock: 2026-01-02 03:04:05 UTC.
         origin: Origin {
             epoch: 1_767_323_045_000_000_000,

@@ -32,7 +32,7 @@ use slowpath_model::{LossCounters, Micros, MonoNanos};
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use thin::Waiting;
 use zerocopy::FromBytes;
@@ -534,15 +534,37 @@ fn timer_frequency(jiffies: u64, now_ns: u64) -> Option<u32> {
         .map(|(hz, _)| hz)
 }
 
+/// Programs, to ask what they took; another thread may have loaded them.
+#[derive(Debug, Default)]
+pub struct Programs(Vec<OwnedFd>);
+
+impl Programs {
+    pub(crate) fn of(object: &libbpf_rs::Object) -> Programs {
+        let programs = object.progs();
+        let owned = programs.filter_map(|program| program.as_fd().try_clone_to_owned().ok());
+        Programs(owned.collect())
+    }
+
+    /// Nanoseconds that they ran while the kernel booked it.
+    pub fn nanos(&self) -> u64 {
+        let infos = self.0.iter().filter_map(|program| info(program.as_fd()));
+        infos.map(|info| info.run_time_ns).sum()
+    }
+}
+
 pub(crate) fn program_info(
     program: &libbpf_rs::Program<'_>,
 ) -> Option<libbpf_rs::libbpf_sys::bpf_prog_info> {
+    info(program.as_fd())
+}
+
+fn info(program: BorrowedFd<'_>) -> Option<libbpf_rs::libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_rs::libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
     // SAFETY: `info` is plain data of `length` bytes, which the call fills.
     let result = unsafe {
         libbpf_rs::libbpf_sys::bpf_obj_get_info_by_fd(
-            program.as_fd().as_raw_fd(),
+            program.as_raw_fd(),
             (&raw mut info).cast(),
             &mut length,
         )
