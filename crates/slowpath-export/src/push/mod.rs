@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pushes metrics to an OpenTelemetry collector, over HTTP, now and then.
 //!
-//! What waits is bounded ([`queue`]): while a collector is away, batches wait with growing
+//! What waits is bounded (`queue`): while a collector is away, batches wait with growing
 //! pauses between attempts; when too many wait, the oldest goes and its points are counted.
 //! Nothing is lost by that but resolution: sums are cumulative.
 
