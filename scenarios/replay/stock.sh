@@ -3,12 +3,12 @@
 # Connections of a stock kernel, recorded by BPF alone and captured at both ends: the runtime of crates/slowpath/tests/record_guest.rs, inside
 # `slowpath lab guest`. Two namespaces, delay and loss between them; each 0.2 s a transfer and a dialogue are begun, the later the larger.
 #
-#   stock.sh DELAY LOSS CONGESTION PAIRS
+#   stock.sh DELAY LOSS CONGESTION PAIRS [--light]
 #
 # It needs slowpath, tcpdump and a program `workload` (serve ADDRESS CONNECTIONS, send ADDRESS BYTES CHUNK, ask ADDRESS TIMES REQUEST ANSWER). It leaves run.rec,
 # client.pcap, server.pcap and summary.json in /out.
 set -eu
-delay=$1 loss=$2 congestion=$3 pairs=$4
+delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001}
 ip netns add client
 ip netns add server
 ip link add here netns client type veth peer name there netns server
@@ -42,6 +42,6 @@ while [ $i -lt "$1" ]; do
 done
 wait
 END
-slowpath record --out /out/run.rec --port 5001 --json -- sh /tmp/connections "$pairs" >/out/summary.json
+slowpath record "$how" --out /out/run.rec --port 5001 --json -- sh /tmp/connections "$pairs" >/out/summary.json
 # Let the captures have their last packets.
 sleep 0.5

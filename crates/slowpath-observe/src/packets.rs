@@ -8,6 +8,8 @@
 use crate::bpf::program_info;
 use crate::handlers::{Events, Losses, OpenError, choose, counter, map, prepare, run_time};
 use crate::probes::object;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Struct;
 use libbpf_rs::{Iter, Link, Object, ObjectBuilder};
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -15,14 +17,19 @@ use std::os::fd::AsFd;
 /// The program that tells what is left, attached to nothing.
 const REST: &str = "rest";
 
-/// TCP's timers, in the order of `timers` in `probes/packets/block.bpf.h`.
-const TIMERS: [&str; 5] = [
-    "tcp_write_timer",
-    "tcp_delack_timer",
-    "tcp_keepalive_timer",
-    "tcp_pace_kick",
-    "tcp_compressed_ack_kick",
+/// TCP's timers and small queues, in the order of `timers` in `probes/packets/block.bpf.h`; the last has had two names.
+const TIMERS: [(&str, usize); 7] = [
+    ("tcp_write_timer", 0),
+    ("tcp_delack_timer", 1),
+    ("tcp_keepalive_timer", 2),
+    ("tcp_pace_kick", 3),
+    ("tcp_compressed_ack_kick", 4),
+    ("tcp_tasklet_func", 5),
+    ("tcp_tsq_workfn", 5),
 ];
+
+/// Each kernel has one of them: the structure that small queues wait in, and the program that looks at it.
+const SMALL_QUEUES: [(&str, &str); 2] = [("tsq_tasklet", "on_tasklet"), ("tsq_work", "on_work")];
 
 /// It records until it is dropped, or stopped.
 pub struct LightRecorder {
@@ -49,6 +56,14 @@ impl LightRecorder {
         builder.name("packets")?;
         let mut open = builder.open_memory(object!("packets"))?;
         let functions = functions();
+        let types = Btf::from_vmlinux()?;
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let wants = SMALL_QUEUES.iter().find(|(_, program)| *program == name);
+            if wants.is_some_and(|(wanted, _)| types.type_by_name::<Struct<'_>>(wanted).is_none()) {
+                program.set_autoload(false);
+            }
+        }
         for mut map in open.maps_mut() {
             choose(&mut map, ports);
             if map.name().to_string_lossy().ends_with(".timers")
@@ -62,7 +77,7 @@ impl LightRecorder {
         let object = open.load()?;
         let mut links = Vec::new();
         for program in object.progs_mut() {
-            if program.name() != REST {
+            if program.name() != REST && program.autoload() {
                 links.push(program.attach()?);
             }
         }
@@ -126,14 +141,15 @@ impl LightRecorder {
 }
 
 /// Where the kernel's timers' functions are; 0: hidden.
-fn functions() -> [u64; 5] {
+fn functions() -> [u64; 6] {
     let all = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let mut found = [0; 5];
+    let mut found = [0; 6];
     for line in all.lines() {
         let mut words = line.split_ascii_whitespace();
         let (address, name) = (words.next(), words.nth(1));
-        if let Some(place) = TIMERS.iter().position(|timer| Some(*timer) == name) {
-            found[place] = u64::from_str_radix(address.unwrap_or_default(), 16).unwrap_or(0);
+        let timer = TIMERS.iter().find(|(timer, _)| Some(*timer) == name);
+        if let Some((_, place)) = timer {
+            found[*place] = u64::from_str_radix(address.unwrap_or_default(), 16).unwrap_or(0);
         }
     }
     found

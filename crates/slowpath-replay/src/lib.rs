@@ -18,6 +18,7 @@
 pub mod coarse;
 pub mod explain;
 pub mod headers;
+pub mod light;
 pub mod probe;
 pub mod queues;
 pub mod recording;

@@ -4,15 +4,19 @@
 //! What enters: what the recorder of `slowpath-observe` sees of the kernel. What leaves: a recording's file, whole or not at all, and a summary. A connection is recorded if
 //! it is opened while the recorder runs and both of its ends are on this machine (loopback, namespaces, containers).
 
+mod eyes;
+
 use crate::command::{self, Output, Running};
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
 use crate::render::{bytes, plural};
 use clap::Args;
+use eyes::Eyes;
 use serde_json::json;
-use slowpath_observe::handlers::{Losses, MOST_PORTS, Recorder};
+use slowpath_observe::handlers::{Losses, MOST_PORTS};
+use slowpath_replay::light::RECORDER;
 use slowpath_replay::recording::{self, Origin};
-use slowpath_replay::stock::{Host, Joined, Joiner};
+use slowpath_replay::stock::{Host, Joined};
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -38,6 +42,10 @@ pub struct Record {
     /// Only connections to or from this port (again for more); unless given, all
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,
+    /// By tracepoints alone: cheap enough to run always, but calls and work put off are inferred, and a replay may part from the recording. Where the kernel does not let BPF
+    /// attach to its functions there is nothing else
+    #[arg(long)]
+    pub light: bool,
     /// Print what was recorded as JSON; COMMAND's output then goes to standard error
     #[arg(long)]
     pub json: bool,
@@ -63,8 +71,8 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     }
     // Found out now and not when all is recorded.
     let draft = Draft::new(&args.out)?;
-    let mut recorder =
-        Recorder::open(&args.port).map_err(|error| Failure::Record(error.to_string()))?;
+    let mut eyes = Eyes::open(&args.port, args.light)?;
+    let recorder = eyes.name();
     let (sender, receiver) = events::with_signals()?;
     let mut running = match args.command.is_empty() {
         true => None,
@@ -77,20 +85,12 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     if running.is_none() {
         eprintln!("recording; Ctrl-C ends it");
     }
-    let mut joiner = Joiner::default();
-    record(
-        args,
-        &mut recorder,
-        &mut joiner,
-        &receiver,
-        running.as_mut(),
-    )?;
-    let (losses, unseen) = (recorder.losses(), recorder.unseen());
-    let joined = joiner.finish(Host {
-        origin: origin(),
+    record(args, &mut eyes, &receiver, running.as_mut())?;
+    let (joined, (losses, unseen)) = eyes.finish(|lost| Host {
+        origin: origin(recorder),
         hystart: hystart(),
-        lost: losses.total(),
-    });
+        lost,
+    })?;
     let size = draft.write(&joined)?;
     summary(args, &joined, (losses, unseen), size)?;
     let status = running.and_then(|running| running.ended());
@@ -107,20 +107,13 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
 
 fn record(
     args: &Record,
-    recorder: &mut Recorder,
-    joiner: &mut Joiner,
+    eyes: &mut Eyes,
     receiver: &Receiver<Event>,
     mut running: Option<&mut Running>,
 ) -> Result<(), Failure> {
     let end = args.duration.map(|duration| Instant::now() + duration);
-    let mut take = |joiner: &mut Joiner| {
-        let events = recorder.take();
-        let events = events.map_err(|error| Failure::Record(format!("{error:#}")))?;
-        let taken = joiner.take(&events);
-        taken.map_err(|error| Failure::Record(error.to_string()))
-    };
     loop {
-        take(joiner)?;
+        eyes.take()?;
         match receiver.recv_timeout(TAKING) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Event::CommandEnded(status)) => {
@@ -140,15 +133,15 @@ fn record(
         running.end(receiver);
     }
     let until = Instant::now() + LINGER;
-    take(joiner)?;
-    while joiner.is_busy() && !args.command.is_empty() && Instant::now() < until {
+    eyes.take()?;
+    while eyes.is_busy() && !args.command.is_empty() && Instant::now() < until {
         std::thread::sleep(TAKING);
-        take(joiner)?;
+        eyes.take()?;
     }
     Ok(())
 }
 
-fn origin() -> Origin {
+fn origin(recorder: &str) -> Origin {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_nanos() as i64);
@@ -157,7 +150,7 @@ fn origin() -> Origin {
         // The events say it.
         hz: 0,
         epoch: now - slowpath_observe::monotonic().0 as i64,
-        recorder: "bpf".to_owned(),
+        recorder: recorder.to_owned(),
     }
 }
 
@@ -226,6 +219,7 @@ fn summary(
     if args.json {
         let value = json!({
             "file": args.out,
+            "recorder": joined.recording.origin.recorder,
             "bytes": size,
             "connections": connections.len(),
             "replayable": whole,
@@ -242,11 +236,16 @@ fn summary(
     let all = connections.len() as u64;
     writeln!(
         out,
-        "{}: {} in {}, {} of handlers",
+        "{}: {} in {}, {} of handlers{}",
         args.out.display(),
         plural(all, "connection"),
         bytes(size as u64),
         plural(events as u64, "run"),
+        if joined.recording.origin.recorder == RECORDER {
+            ", by tracepoints alone"
+        } else {
+            ""
+        },
     )?;
     for connection in connections {
         if let Err(reason) = connection.replayable() {

@@ -247,24 +247,24 @@ fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) -> F
     found
 }
 
-/// At least 95 % of at least 50 connections.
-fn is_exact(test: &str, path: [&str; 3]) {
-    let Some(kernel) = kernel(test) else { return };
+/// What the recording of one path's connections and its replay have in common; `how` is an option of the recorder. `None`: it cannot be done here.
+fn measured(test: &str, path: [&str; 3], how: &str) -> Option<(Found, Value)> {
+    let kernel = kernel(test)?;
     let folder = tempfile::tempdir().expect("a folder");
     let [delay, loss, congestion] = path;
     let pairs = PAIRS.to_string();
-    let arguments = [delay, loss, congestion, &pairs];
-    let out = record(folder.path(), "stock.sh", &arguments);
+    let arguments = [delay, loss, congestion, &pairs, how];
+    let given = if how.is_empty() { 4 } else { 5 };
+    let out = record(folder.path(), "stock.sh", &arguments[..given]);
     let summary: Value = serde_json::from_slice(&read(&out.join("summary.json"))).expect("JSON");
     assert_eq!(summary["lost_events"], 0, "{summary}");
-    assert_eq!(summary["missed_programs"], 0, "{summary}");
     let recording = recording::decode(&read(&out.join("run.rec"))).expect("a recording");
     recording.validate().expect("makes sense");
     let recorded = version(&recording.origin.kernel);
     let here = kernel.version().expect("says it");
     if here != recorded {
         println!("SKIPPED {test}: the guest is Linux {recorded}, the replaying kernel is {here}");
-        return;
+        return None;
     }
     let captures = ["client", "server"].map(|end| captured(&out.join(format!("{end}.pcap"))));
     let found = compare(&recording, &kernel, &captures);
@@ -272,15 +272,23 @@ fn is_exact(test: &str, path: [&str; 3]) {
         "{test}: {} connections, {} with the same states, {} exact; {} headers, {} of them with other timestamps",
         found.connections, found.states, found.exact, found.headers, found.timestamps
     );
-    let others = found.others.join("\n");
+    println!("{}", found.others.join("\n"));
     assert!(found.connections >= 50, "{summary}");
+    Some((found, summary))
+}
+
+/// At least 95 % of at least 50 connections.
+fn is_exact(test: &str, path: [&str; 3]) {
+    let Some((found, summary)) = measured(test, path, "") else {
+        return;
+    };
+    assert_eq!(summary["missed_programs"], 0, "{summary}");
     assert!(
         found.exact * 100 >= found.connections * 95,
-        "{} of {} are exact:\n{others}",
+        "{} of {} are exact",
         found.exact,
         found.connections
     );
-    println!("{others}");
 }
 
 #[test]
@@ -356,20 +364,22 @@ fn the_agent_keeps_what_is_worth_a_replay() {
     assert!(owned > 0, "{said}");
 }
 
-/// Where the kernel does not let BPF attach to its functions: which program, what is needed, the way out, and no file.
+/// Where the kernel does not let BPF attach to its functions: tracepoints, which is said; without those which program was refused, what is needed, the way out, and no file.
 #[test]
-fn a_kernel_that_forbids_it_is_named() {
+fn a_kernel_that_forbids_functions_is_recorded_by_tracepoints() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("run.rec");
     let mut command = Command::new(SLOWPATH);
     command.args(["record", "--for", "100ms", "--port", "9", "--out"]);
     let output = command.arg(&file).output().expect("starts");
+    let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
-        println!("SKIPPED a_kernel_that_forbids_it_is_named: this one allows it");
+        let recording = recording::decode(&read(&file)).expect("a recording");
+        let told = said.contains("(fentry)");
+        assert_eq!(recording.origin.recorder == "tracepoints", told, "{said}");
         return;
     }
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
     for words in ["cannot record connections", "fentry", "slowpath lab guest"] {
         assert!(said.contains(words), "{words}: {said}");
     }
@@ -387,5 +397,18 @@ fn other_paths_and_algorithms_are_replayed_exactly() {
         ["50ms", "0.5%", "cubic"],
     ] {
         is_exact(test, path);
+    }
+}
+
+/// By tracepoints alone, the same scenario and one without loss: how many are exact is printed; what is claimed is so, but for a packet that the recorder did not see in time wait.
+#[test]
+#[ignore = "soak: two recordings in the guest, half a minute each"]
+fn tracepoints_alone_say_how_far_a_replay_goes() {
+    let test = "tracepoints_alone_say_how_far_a_replay_goes";
+    for path in [["10ms", "1%", "cubic"], ["10ms", "0%", "cubic"]] {
+        let Some((found, _)) = measured(test, path, "--light") else {
+            return;
+        };
+        println!("{path:?}: {} claimed, {} are so", found.states, found.exact);
     }
 }

@@ -31,6 +31,7 @@ mod outcome;
 pub mod plan;
 mod recording;
 mod replay;
+mod seen;
 mod tcp;
 mod what_if;
 mod wire;

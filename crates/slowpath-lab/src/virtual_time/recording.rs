@@ -43,6 +43,9 @@ mod kind {
     pub const SMALL_QUEUE: u8 = 17;
 }
 
+/// Of a run itself (`LAB_RUN_UNCHECKED`): nothing is compared.
+const UNCHECKED: u8 = 1;
+
 const MARKED: u8 = 1;
 const BACKLOG: u8 = 2;
 const OWNED: u8 = 4;
@@ -56,7 +59,7 @@ const TIMERS: [Timer; 6] = [
     Timer::Request,
 ];
 
-const DECISIONS: [Decision; 14] = Decision::ALL;
+const DECISIONS: [Decision; 15] = Decision::ALL;
 
 /// `struct lab_run_record`.
 #[derive(Clone, Copy, Default)]
@@ -451,6 +454,7 @@ pub(super) fn script(
     told: Option<&Stretch>,
     stop: Option<&Stretch>,
     follow: bool,
+    checked: bool,
 ) -> Result<Vec<u8>, Unknown> {
     let mut ends = Writer::default();
     let mut records = Writer::default();
@@ -460,12 +464,15 @@ pub(super) fn script(
             let first = count;
             let mut packets = 0;
             for run in &end.runs {
-                let record = record(run, number as u32, side as u8, follow)?;
+                let mut record = record(run, number as u32, side as u8, follow)?;
+                if !checked {
+                    record.decision = UNCHECKED;
+                }
                 if record.kind == kind::PACKET {
                     packets = packets.max(record.value.saturating_add(record.more.max(1)));
                 }
                 record.write(&mut records);
-                for outcome in &run.outcomes {
+                for outcome in decided(run) {
                     if outcome.decision == Decision::Merged {
                         let merged = record.value.saturating_add(outcome.value);
                         packets = packets.max(merged.saturating_add(1));
@@ -483,7 +490,7 @@ pub(super) fn script(
                     }
                     .write(&mut records);
                 }
-                count += 1 + run.outcomes.len() as u64;
+                count += 1 + decided(run).count() as u64;
             }
             ends.u64s([first, count - first]);
             ends.u32s([packets, end.digest]);
@@ -508,6 +515,12 @@ pub(super) fn script(
     Ok(out.0)
 }
 
+/// What the kernel is told; what somebody saw is compared afterwards.
+fn decided(run: &Run) -> impl Iterator<Item = &Outcome> {
+    let all = run.outcomes.iter();
+    all.filter(|outcome| outcome.decision != Decision::Seen)
+}
+
 fn record(run: &Run, connection: u32, end: u8, follow: bool) -> Result<Record, Unknown> {
     let mut record = Record {
         at: run.at.0,
@@ -515,9 +528,8 @@ fn record(run: &Run, connection: u32, end: u8, follow: bool) -> Result<Record, U
         connection,
         end,
         check: run.check.unwrap_or(0),
-        // Of a run itself: nothing is compared.
-        decision: u8::from(run.check.is_none()),
-        decisions: run.outcomes.len() as u32,
+        decision: if run.check.is_none() { UNCHECKED } else { 0 },
+        decisions: decided(run).count() as u32,
         ..Record::default()
     };
     let known = match run.handler {

@@ -9,6 +9,7 @@ use super::kernel::Kernel;
 use super::machine::{self, Progress};
 use super::plan::{self, Options, Plan};
 use super::recording::{self, Stretch, Unknown};
+use super::seen;
 use super::wire::{CAPTURE, FOLLOW, PROBE, PROBE_MORE, REPLAY, Reader, TELL, WHAT_IF};
 use slowpath_replay::probe::MORE;
 use slowpath_replay::recording::{Connection, Decision, Moment, Outcome, Recording, Unreplayable};
@@ -169,6 +170,8 @@ pub enum How {
     Call,
     /// It did not come to it.
     NotReplayed,
+    /// Before the run that field of the socket ([`FIELDS`](slowpath_replay::probe::FIELDS)) was something else than the recorder saw.
+    Seen(u8),
 }
 
 impl std::fmt::Display for How {
@@ -182,6 +185,10 @@ impl std::fmt::Display for How {
             How::Digest => "a recording with missing runs",
             How::Call => "a call that could not be made",
             How::NotReplayed => "not replayed",
+            How::Seen(field) => {
+                let name = slowpath_replay::probe::FIELDS.get(usize::from(*field));
+                return write!(f, "another {} before it", name.unwrap_or(&"state"));
+            }
         })
     }
 }
@@ -242,9 +249,15 @@ pub fn replay(
     folder: &Path,
     progress: &mut dyn FnMut(&Progress),
 ) -> std::result::Result<Replayed, ReplayError> {
-    let Some((plan, connections)) = prepare(kernel, recording, chosen, options, folder)? else {
+    let light = seen::is_light(recording);
+    let probing = ReplayOptions {
+        probe: options.probe || light,
+        ..options.clone()
+    };
+    let Some((plan, connections)) = prepare(kernel, recording, chosen, &probing, folder)? else {
         return Ok(Replayed::default());
     };
+    let count = connections.len();
     let run = Options {
         patience: options.patience,
         ..Options::default()
@@ -254,15 +267,24 @@ pub fn replay(
         let _ = std::fs::remove_file(folder.join(name));
     }
     let (path, bytes) = super::outcome::take(folder, "replayed.bin")?;
-    let results = results(&bytes, connections).ok_or(RunError::Garbled(path))?;
+    let mut results = results(&bytes, count).ok_or(RunError::Garbled(path))?;
     let (path, bytes) = super::outcome::take(folder, "probes.bin")?;
     let mut probes = probes(&bytes).ok_or(RunError::Garbled(path))?;
     if options.probe && options.more {
         let (path, bytes) = super::outcome::take(folder, "more.bin")?;
         add_more(&mut probes, &bytes).ok_or(RunError::Garbled(path))?;
     }
+    if light {
+        seen::compare(&connections, &probes, &mut results);
+        if !options.probe {
+            probes.retain(|probe| {
+                let result = results.get(probe.connection as usize);
+                result.is_some_and(|it| it.difference.is_some())
+            });
+        }
+    }
     let (path, bytes) = super::outcome::take(folder, "told.bin")?;
-    let told = told(&bytes, connections).ok_or(RunError::Garbled(path))?;
+    let told = told(&bytes, count).ok_or(RunError::Garbled(path))?;
     let (_, functions) = super::outcome::take(folder, "functions.txt")?;
     Ok(Replayed {
         results,
@@ -291,14 +313,14 @@ pub fn command(
     Ok(prepared.map(|(plan, _)| machine::command(kernel, &plan, &Options::default(), folder)))
 }
 
-/// Writes what the kernel reads; how many connections there are. `None`: none.
-fn prepare(
+/// Writes what the kernel reads; the connections. `None`: none.
+fn prepare<'a>(
     kernel: &Kernel,
-    recording: &Recording,
+    recording: &'a Recording,
     chosen: &[usize],
     options: &ReplayOptions,
     folder: &Path,
-) -> std::result::Result<Option<(Plan, usize)>, ReplayError> {
+) -> std::result::Result<Option<(Plan, Vec<&'a Connection>)>, ReplayError> {
     if recording.origin.hz != kernel.hz {
         return Err(ReplayError::Ticks {
             recorded: recording.origin.hz,
@@ -321,17 +343,18 @@ fn prepare(
         return Ok(None);
     };
     let (told, stop) = (options.functions.as_ref(), options.stop.as_ref());
-    let script = recording::script(&connections, told, stop, follow)?;
+    let checked = !seen::is_light(recording);
+    let script = recording::script(&connections, told, stop, follow, checked)?;
     for (name, bytes) in [("plan.bin", plan.encode()), ("script.bin", script)] {
         let path = folder.join(name);
         std::fs::write(&path, bytes).map_err(|error| RunError::file(&path, error))?;
     }
-    Ok(Some((plan, connections.len())))
+    Ok(Some((plan, connections)))
 }
 
 /// Recorded on a stock kernel, whose calls wait and which has queues.
 fn follows(recording: &Recording) -> bool {
-    recording.origin.recorder == "bpf"
+    recording.origin.recorder == "bpf" || seen::is_light(recording)
 }
 
 fn make_plan(

@@ -56,7 +56,7 @@ pub struct Origin {
     pub hz: u32,
     /// What to add to a [`Moment`] for nanoseconds since 1970-01-01 UTC.
     pub epoch: i64,
-    /// The recorder: `laboratory` or `bpf`.
+    /// The recorder: `laboratory`, `bpf` or `tracepoints`.
     pub recorder: String,
 }
 
@@ -265,11 +265,13 @@ pub enum Decision {
     Comparison,
     /// So many runs of the end that accepted, of the very same moment, came before this one of the end that connected; where it is not told that one came first.
     Order,
+    /// Nothing was decided: the field with that number ([`FIELDS`](crate::probe::FIELDS)) was that before the run, when somebody looked.
+    Seen,
 }
 
 impl Decision {
     /// Every one, by its number in the kernel and in files.
-    pub const ALL: [Decision; 14] = [
+    pub const ALL: [Decision; 15] = [
         Decision::SmallQueue,
         Decision::Autocork,
         Decision::HostQueue,
@@ -284,6 +286,7 @@ impl Decision {
         Decision::Merged,
         Decision::Comparison,
         Decision::Order,
+        Decision::Seen,
     ];
 
     /// Its place in [`Decision::ALL`].

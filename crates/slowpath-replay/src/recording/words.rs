@@ -56,6 +56,7 @@ impl Decision {
             Decision::Merged => "merged",
             Decision::Comparison => "comparison",
             Decision::Order => "order",
+            Decision::Seen => "seen",
         }
     }
 }

@@ -92,25 +92,27 @@ pub(super) struct Event {
 
 /// What a socket and its namespace are set to, where a replay needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub mtu: u32,
     pub values: [u32; 12],
     pub congestion: String,
 }
 
-fn found(bytes: &[u8]) -> Option<Found> {
-    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let mut values = [0; 12];
-    for (place, value) in values.iter_mut().enumerate() {
-        *value = word(4 + 4 * place)?;
+impl Found {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Found> {
+        let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let mut values = [0; 12];
+        for (place, value) in values.iter_mut().enumerate() {
+            *value = word(4 + 4 * place)?;
+        }
+        let name = bytes.get(52..SETTINGS)?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Some(Found {
+            mtu: word(0)?,
+            values,
+            congestion: String::from_utf8_lossy(name).into_owned(),
+        })
     }
-    let name = bytes.get(52..SETTINGS)?;
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    Some(Found {
-        mtu: word(0)?,
-        values,
-        congestion: String::from_utf8_lossy(name).into_owned(),
-    })
 }
 
 impl Event {
@@ -121,7 +123,7 @@ impl Event {
         let word = |at: usize| Some(u32::from_le_bytes(*it.get(at..)?.first_chunk()?));
         let mut fields = None;
         let kind = *KINDS.get(usize::from(*it.get(32)?).checked_sub(1)?)?;
-        let settings = (kind == Kind::Settings).then(|| found(it.get(HEAD..)?));
+        let settings = (kind == Kind::Settings).then(|| Found::read(it.get(HEAD..)?));
         if let Some(state) = it.get(HEAD..HEAD + 4 * FIELDS) {
             let mut all = [0; FIELDS];
             for (field, bytes) in all.iter_mut().zip(state.chunks_exact(4)) {

@@ -18,7 +18,9 @@ mod settings;
 mod side;
 
 pub use check::{check, mix};
+pub(crate) use event::Found;
 pub use live::Live;
+pub(crate) use settings::settings;
 
 use crate::recording::{Connection, End, MAX_EVENTS, Origin, Recording};
 use event::{Event, Kind};
@@ -264,7 +266,7 @@ impl Joiner {
             joined.states.push(states);
             joined.recording.connections.push(Connection {
                 addresses,
-                settings: settings::settings([&mine, &theirs], host.hystart),
+                settings: settings([&mine, &theirs], host.hystart),
                 ends,
             });
         }

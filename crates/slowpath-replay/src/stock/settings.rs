@@ -31,7 +31,7 @@ const SOCKET: [(&str, &str); 7] = [
 ];
 
 /// Settings of both ends; `hystart` is the module's parameter of CUBIC.
-pub(super) fn settings(ends: [&Found; 2], hystart: bool) -> Settings {
+pub(crate) fn settings(ends: [&Found; 2], hystart: bool) -> Settings {
     let [a, b] = ends;
     let mut accepted = socket(b);
     accepted.insert("reader".to_owned(), "at-once".to_owned());

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Shrink, paint: Paint, out: &mut dyn Write) -> Result<()
         reason,
     };
     let before = std::fs::metadata(&args.file).map_err(|error| failed(error.to_string()))?;
-    if recording.origin.recorder == "bpf" {
+    if recording.origin.recorder != "laboratory" {
         let reason =
             "recorded by BPF on a stock kernel: only recordings of the laboratory can be shrunk";
         return Err(failed(reason.to_owned()));

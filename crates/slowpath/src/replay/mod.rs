@@ -19,6 +19,7 @@ use slowpath_lab::virtual_time::{
     RunError, Stretch,
 };
 use slowpath_model::Micros;
+use slowpath_replay::light::RECORDER;
 use slowpath_replay::probe::{self, FIELDS, Place};
 use slowpath_replay::recording::{self, Recording};
 use std::collections::BTreeSet;
@@ -165,8 +166,14 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
 /// Another version of Linux may do something else: say so, before a replay does.
 fn compare_versions(args: &Replay, kernel: &Kernel, recording: &Recording) {
     let origin = &recording.origin;
-    if origin.recorder != "bpf" || args.quiet {
+    let light = origin.recorder == RECORDER;
+    if !(light || origin.recorder == "bpf") || args.quiet {
         return;
+    }
+    if light {
+        eprintln!(
+            "recorded by tracepoints alone: calls and work put off are inferred; exact means that nothing differs of what the recorder saw of the sockets"
+        );
     }
     let recorded = virtual_time::version(&origin.kernel);
     if let Some(here) = kernel.version().filter(|here| here != recorded) {

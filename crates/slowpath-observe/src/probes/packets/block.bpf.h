@@ -56,14 +56,16 @@ struct called {
 #define SENT 1
 #define RECEIVED 2
 
-/* A timer that is about to run. */
+/* A timer that is about to run, or what small queues held back. */
 struct fired {
 	u8 piece;
-	u8 timer; /* in the order of TIMERS in slowpath-replay's stock/side.rs */
-	u16 reserved;
+	u8 timer; /* in the order of timers below */
+	u16 next; /* identification that the next packet of the socket's own will have */
 	u32 jiffies;
 	u64 sk;
 	u64 at;
+	u32 memory; /* sk_wmem_alloc */
+	u32 owned;  /* a call has the lock: put off */
 };
 
 struct head {
@@ -142,7 +144,7 @@ const volatile struct {
 
 /* The kernel's functions of TCP's timers; 0: it has none such. The loader writes it as 64-bit words. */
 const volatile struct {
-	u64 write, delayed_ack, keepalive, pacing, compressed_ack;
+	u64 write, delayed_ack, keepalive, pacing, compressed_ack, small_queues;
 } timers SEC(".rodata.timers") = {};
 
 /* In .bss: the loader reads it so. */

@@ -229,6 +229,7 @@ int BPF_PROG(on_received, struct sock *sk, int result, int flags)
 
 static __always_inline void fired(const void *timer, u32 offset, u8 which)
 {
+	const void *sk = (const char *)timer - offset;
 	struct fired *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
 
 	if (!it) {
@@ -237,10 +238,12 @@ static __always_inline void fired(const void *timer, u32 offset, u8 which)
 	}
 	it->piece = TIMER;
 	it->timer = which;
-	it->reserved = 0;
+	it->next = KNOWN_AS(inet_sock___rec, sk)->inet_id.counter;
 	it->jiffies = bpf_jiffies64();
-	it->sk = (u64)timer - offset;
+	it->sk = (u64)sk;
 	it->at = bpf_ktime_get_ns();
+	it->memory = KNOWN_AS(sock___rec, sk)->sk_wmem_alloc.refs.counter;
+	it->owned = KNOWN_AS(sock___rec, sk)->sk_lock.owned;
 	bpf_ringbuf_submit(it, BPF_RB_NO_WAKEUP);
 }
 
@@ -271,6 +274,39 @@ int BPF_PROG(on_fine_timer, struct hrtimer___light *timer)
 		fired(timer, OFFSET(tcp_sock___rec, pacing_timer), 3);
 	else if (function == timers.compressed_ack)
 		fired(timer, OFFSET(tcp_sock___rec, compressed_ack_timer), 4);
+	return 0;
+}
+
+/* More sockets than that wait at once for one processor seldom; they are lost to us. */
+#define MOST_WAITING 32
+
+static __always_inline void small_queues(const void *head)
+{
+	const struct list_head___light *node = KNOWN_AS(list_head___light, head)->next;
+	int i;
+
+	for (i = 0; i < MOST_WAITING; i++) {
+		if (!node || (const void *)node == head)
+			return;
+		fired(node, OFFSET(tcp_sock___light, tsq_node), 5);
+		node = KNOWN_AS(list_head___light, node)->next;
+	}
+	lose(NULL);
+}
+
+SEC("tp_btf/tasklet_entry")
+int BPF_PROG(on_tasklet, struct tasklet_struct *tasklet, void *function)
+{
+	if ((u64)function == timers.small_queues)
+		small_queues((const char *)tasklet + OFFSET(tsq_tasklet, head));
+	return 0;
+}
+
+SEC("tp_btf/workqueue_execute_start")
+int BPF_PROG(on_work, struct work_struct___light *work)
+{
+	if ((u64)work->func == timers.small_queues)
+		small_queues((const char *)work + OFFSET(tsq_work, head));
 	return 0;
 }
 

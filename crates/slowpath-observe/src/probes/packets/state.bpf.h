@@ -33,6 +33,29 @@ struct hrtimer___light {
 	void *function;
 };
 
+struct list_head___light {
+	struct list_head___light *next;
+};
+
+/* Sockets that small queues held back, of one processor: in a tasklet until Linux 6.1x, then in a work. */
+struct tsq_tasklet {
+	struct list_head___light head;
+};
+
+struct tsq_work {
+	struct list_head___light head;
+};
+
+struct tcp_sock___light {
+	struct list_head___light tsq_node;
+};
+
+struct work_struct___light {
+	void *func;
+};
+
+struct tasklet_struct;
+
 /* The keepalive timer has its own field since 6.12.96 or so. */
 struct inet_connection_sock___light {
 	struct timer_list icsk_keepalive_timer;

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the light recorder saw of connections, as a [`Recording`].
+//!
+//! What enters are the pieces of `slowpath-observe`'s probe `packets`. What leaves are the runs of both ends, inferred: packets in their order with their numbers, and calls where the bytes that
+//! they moved say that they were (`telling`); what the recorder saw of the socket stands with each packet ([`Decision::Seen`](crate::recording::Decision::Seen)), so that a replay
+//! can be compared with it. Small queues, the moments inside a run and what waited in the device are not seen: a replay may part from the recording, and says where.
+//!
+//! What is promised: whatever the bytes, no panic; pieces that fit nowhere are counted, and an end of which some were lost has a gap there. No I/O, no clocks.
+
+mod numbers;
+mod piece;
+mod side;
+mod telling;
+mod ticks;
+
+use crate::recording::{Connection, MAX_EVENTS, Recording};
+use crate::stock::{Host, Joined, NotEvents, settings};
+use piece::{Kind, Opened, Piece};
+use side::Side;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddr};
+use ticks::Ticks;
+
+/// The recorder's name in a recording's origin.
+pub const RECORDER: &str = "tracepoints";
+
+/// Joins pieces as they come.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    sides: Vec<Side>,
+    sockets: HashMap<u64, usize>,
+    ticks: Ticks,
+    unplaced: u64,
+    events: u64,
+}
+
+fn addresses(opened: &Opened) -> [SocketAddr; 2] {
+    let address = |(number, port): (u32, u16)| {
+        SocketAddr::from((Ipv4Addr::from_bits(u32::from_be(number)), port))
+    };
+    let ends = [opened.own, opened.peer].map(address);
+    if opened.end == 0 {
+        ends
+    } else {
+        [ends[1], ends[0]]
+    }
+}
+
+impl Joiner {
+    /// Takes whole pieces.
+    ///
+    /// # Errors
+    /// If they are none.
+    pub fn take(&mut self, mut bytes: &[u8]) -> Result<(), NotEvents> {
+        while !bytes.is_empty() {
+            let (piece, rest) = Piece::read(bytes).ok_or(NotEvents)?;
+            bytes = rest;
+            if !self.place(piece) {
+                self.unplaced += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether sockets that were seen are still there.
+    pub fn is_busy(&self) -> bool {
+        !self.sockets.is_empty()
+    }
+
+    fn place(&mut self, piece: Piece) -> bool {
+        let known = self.sockets.get(&piece.socket).copied();
+        self.events += match &piece.what {
+            Kind::Packets { block, .. } => block.list.len() as u64,
+            Kind::Calls(block) => block.list.len() as u64,
+            Kind::Fired(_) => u64::from(known.is_some()),
+            Kind::Opened(_) => 1,
+        };
+        // As much as a recording's file may hold; what comes then is as if lost.
+        if self.events > MAX_EVENTS {
+            return false;
+        }
+        match piece.what {
+            Kind::Opened(opened) => {
+                self.ticks.look(opened.at, opened.jiffies);
+                self.sockets.insert(piece.socket, self.sides.len());
+                self.sides.push(Side::new(*opened));
+                return true;
+            }
+            // Of all sockets, also of those that are not recorded.
+            Kind::Fired(fired) => {
+                self.ticks.look(fired.at, fired.jiffies);
+                if let Some(place) = known {
+                    self.sides[place].fired(fired);
+                }
+                return true;
+            }
+            _ => {}
+        }
+        let Some(side) = known.map(|place| &mut self.sides[place]) else {
+            return false;
+        };
+        match piece.what {
+            Kind::Packets { block, state, gone } => {
+                side.packets(block, state, gone);
+                if gone {
+                    self.sockets.remove(&piece.socket);
+                }
+            }
+            Kind::Calls(block) => side.called(block),
+            Kind::Opened(_) | Kind::Fired(_) => {}
+        }
+        true
+    }
+
+    /// The connections.
+    pub fn finish(mut self, host: Host) -> Joined {
+        let mut joined = Joined {
+            unplaced: self.unplaced,
+            ..Joined::default()
+        };
+        joined.recording = Recording {
+            origin: host.origin,
+            connections: Vec::new(),
+        };
+        joined.recording.origin.hz = self.ticks.hz();
+        // Nobody knows whose they were: of those that have not ended.
+        let told: u64 = self.sides.iter().map(|side| u64::from(side.lost)).sum();
+        if self.events > MAX_EVENTS || host.lost > told {
+            for side in self.sides.iter_mut().filter(|side| !side.gone) {
+                side.missing();
+            }
+        }
+        let mut waiting: BTreeMap<[SocketAddr; 2], &Side> = BTreeMap::new();
+        for side in &self.sides {
+            let addresses = addresses(&side.opened);
+            let Some(other) = waiting.remove(&addresses) else {
+                waiting.insert(addresses, side);
+                continue;
+            };
+            if other.opened.end == side.opened.end {
+                joined.halves += 1;
+                waiting.insert(addresses, side);
+                continue;
+            }
+            let [a, b] = if side.opened.end == 0 {
+                [side, other]
+            } else {
+                [other, side]
+            };
+            joined.recording.connections.push(Connection {
+                addresses,
+                settings: settings([&a.opened.found, &b.opened.found], host.hystart),
+                ends: [a.end(b, &self.ticks), b.end(a, &self.ticks)],
+            });
+        }
+        joined.halves += waiting.len() as u64;
+        joined
+    }
+}

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One end: between which packets its calls were.
+//!
+//! 1. A call that moved bytes was over when they had been moved: before the first packet at whose beginning the socket had that much written, or read.
+//! 2. One that had moved a part of them had begun, and goes on before the next packet at which it has moved more.
+//! 3. A packet that waited in the backlog was looked at by the call that had the lock: at its end, if it had just moved its last byte; else in its midst. A sender whose
+//!    buffer is full gives the lock away; all others look at the backlog with it.
+//! 4. What moved nothing (an end of file, an error) stands before the call that follows it.
+//! 5. Packets in states for which no tracepoint exists (after the end has closed) are those that its peer sent besides, in their order.
+
+use super::numbers::Numbers;
+use super::piece::{STATES, Seen, What, word};
+use super::side::{Before, Side};
+use super::ticks::Ticks;
+use crate::recording::{Decision, Handler, Moment, Outcome, Run};
+use std::collections::HashMap;
+
+/// `enum tcp_state`.
+mod state {
+    pub const ESTABLISHED: u8 = 1;
+    pub const FIN_WAIT1: u8 = 4;
+    pub const CLOSE: u8 = 7;
+    pub const CLOSE_WAIT: u8 = 8;
+    pub const LAST_ACK: u8 = 9;
+}
+
+/// `SHUTDOWN_MASK`.
+const BOTH: u8 = 3;
+
+/// Places among the 40 fields of the socket (`probe::FIELDS`).
+const IN_FLIGHT: u32 = 1;
+const QUEUED: u32 = 2;
+const UNREAD: u32 = 6;
+/// The same of what a block begins with (`look_at` of the probe); `None`: only clocks decide it.
+const STATE_FIELDS: [Option<u32>; STATES] = [
+    Some(7),
+    Some(8),
+    Some(9),
+    Some(10),
+    Some(12),
+    Some(13),
+    Some(17),
+    Some(18),
+    None,
+    Some(30),
+    Some(31),
+    Some(36),
+];
+
+/// A clock that was read that much later is not the packet's own, in nanoseconds.
+const MOST_LATE: u64 = 50_000;
+
+/// When a run was.
+#[derive(Clone, Copy)]
+enum Clock {
+    /// TCP's clock read that during it, or before if it did not read it.
+    Read(u64),
+    /// It had read that before it; it reads it again as it begins. The packet's sender had read the other one when it sent it, or before.
+    Before(u64, u64),
+}
+
+pub(super) struct Telling<'a> {
+    side: &'a Side,
+    numbers: Numbers,
+    places: std::vec::IntoIter<i64>,
+    runs: Vec<(Clock, Handler, Vec<Outcome>)>,
+    /// Of runs at whose beginning somebody looked, by place.
+    before: HashMap<usize, (u16, u32)>,
+    call: usize,
+    written: u32,
+    read: u32,
+    /// The call under way has moved so much.
+    begun: Option<i32>,
+    /// What was told last of a field.
+    told: [Option<u32>; 40],
+    last_number: u32,
+    unseen: Vec<u64>,
+    /// How many packets the other end had sent, and what its clock had read then.
+    sent: Vec<(u32, u64)>,
+    pub(super) gap: Option<usize>,
+}
+
+impl<'a> Telling<'a> {
+    /// `first`: the number of the first packet that the tracepoint can tell.
+    pub(super) fn new(
+        side: &'a Side,
+        theirs: &'a Side,
+        numbers: Numbers,
+        places: Vec<i64>,
+        first: u32,
+    ) -> Telling<'a> {
+        let mut most = 0;
+        let (clocks, next): (Vec<u64>, Vec<u16>) = theirs.sent().unzip();
+        let totals = numbers.totals(next.into_iter()).zip(clocks);
+        let sent = totals.map(|(total, at)| {
+            most = total.max(most);
+            (most, at)
+        });
+        let sent: Vec<(u32, u64)> = sent.collect();
+        Telling {
+            side,
+            numbers,
+            places: places.into_iter(),
+            runs: Vec::new(),
+            before: HashMap::new(),
+            call: 0,
+            written: side.opened.words[word::WRITTEN],
+            read: side.opened.words[word::READ],
+            begun: None,
+            told: [None; 40],
+            last_number: first,
+            unseen: Vec::new(),
+            sent,
+            gap: None,
+        }
+    }
+
+    fn push(&mut self, clock: Clock, handler: Handler) {
+        self.runs.push((clock, handler, Vec::new()));
+    }
+
+    fn packet(number: u32, marked: bool, backlog: bool, merged: u16) -> Handler {
+        Handler::Packet {
+            number,
+            marked,
+            backlog,
+            merged,
+            truesize: 0,
+        }
+    }
+
+    pub(super) fn opening(&mut self, theirs: &Side) {
+        let opened = &self.side.opened;
+        if opened.end != 0 {
+            let asked = theirs.opened.begun;
+            self.push(Clock::Read(asked), Self::packet(0, false, false, 1));
+            self.push(Clock::Read(opened.clock), Self::packet(1, false, false, 1));
+            self.push(Clock::Read(opened.clock), Handler::Accept);
+            return;
+        }
+        let established = self.side.seen.first();
+        let waited =
+            established.is_some_and(|seen| seen.owned && matches!(seen.what, What::State { .. }));
+        self.push(Clock::Read(opened.begun), Handler::Connect);
+        self.push(Clock::Read(opened.clock), Self::packet(0, false, waited, 1));
+        self.push(Clock::Read(opened.clock), Handler::Resume);
+    }
+
+    pub(super) fn all(&mut self) {
+        let side = self.side;
+        let mut states = side.states.iter().peekable();
+        for (place, seen) in side.seen.iter().enumerate() {
+            if side.cut == Some(place) {
+                self.gap = Some(self.runs.len());
+            }
+            let state = states.next_if(|(first, _)| *first == place);
+            match seen.what {
+                What::Packet { marked, .. } => self.came(seen, marked, state.map(|it| &it.1)),
+                What::State { from, to, shutdown } => self.went(seen, from, to, shutdown),
+            }
+        }
+        if side.cut == Some(side.seen.len()) {
+            self.gap = Some(self.runs.len());
+        }
+        self.calls_until(None);
+        self.after();
+    }
+
+    fn came(&mut self, seen: &Seen, marked: bool, state: Option<&[u32; STATES]>) {
+        self.calls_until(Some(seen));
+        let found = self.places.next().and_then(|place| self.numbers.get(place));
+        let Some((number, merged)) = found else {
+            self.gap.get_or_insert(self.runs.len());
+            return;
+        };
+        self.last_number = number + u32::from(merged);
+        let backlog = seen.owned && self.in_backlog(seen);
+        let sent = self.sent_at(number);
+        self.push(
+            Clock::Before(seen.clock, sent),
+            Self::packet(number, marked, backlog, merged),
+        );
+        let before = (seen.next, seen.words[word::MEMORY]);
+        self.before.insert(self.runs.len() - 1, before);
+        self.tell(seen, state);
+    }
+
+    /// What there was before it.
+    fn tell(&mut self, seen: &Seen, state: Option<&[u32; STATES]>) {
+        let words = &seen.words;
+        let acknowledged = words[word::ACKNOWLEDGED];
+        let in_flight = words[word::NEXT].wrapping_sub(acknowledged);
+        let mut all = vec![(IN_FLIGHT, in_flight)];
+        all.push((QUEUED, words[word::WRITTEN].wrapping_sub(acknowledged)));
+        all.push((
+            UNREAD,
+            words[word::RECEIVED].wrapping_sub(words[word::READ]),
+        ));
+        if let Some(state) = state {
+            let known = STATE_FIELDS.iter().zip(state);
+            all.extend(known.filter_map(|(field, value)| Some(((*field)?, *value))));
+        }
+        let Some((_, _, outcomes)) = self.runs.last_mut() else {
+            return;
+        };
+        for (field, value) in all {
+            let told = &mut self.told[field as usize];
+            if field == IN_FLIGHT || *told != Some(value) {
+                *told = Some(value);
+                outcomes.push(Outcome {
+                    decision: Decision::Seen,
+                    before: field,
+                    value,
+                });
+            }
+        }
+        outcomes.sort_by_key(|outcome| (outcome.decision, outcome.before));
+    }
+
+    fn is_call(&self) -> bool {
+        let last = self.runs.last().map(|(_, handler, _)| handler);
+        last.is_some_and(|last| !matches!(last, Handler::Packet { .. } | Handler::Timer { .. }))
+    }
+
+    /// A call has the lock: which, and where it looks at its backlog. Whether there is one.
+    fn in_backlog(&mut self, seen: &Seen) -> bool {
+        let same_look = matches!(
+            self.runs.last(),
+            Some((_, Handler::Packet { backlog: true, .. }, _))
+        );
+        if same_look {
+            return true;
+        }
+        if self.begun.is_none() {
+            if self.is_call() {
+                return true;
+            }
+            // One that waits, and has moved nothing.
+            let words = &seen.words;
+            let Some(call) = self.side.calls.get(self.call) else {
+                return false;
+            };
+            let nothing = words[word::READ] == words[word::RECEIVED];
+            if call.result <= 0 || !(if call.sent { seen.full } else { nothing }) {
+                return false;
+            }
+            self.begin(seen.clock, false);
+            self.begun = Some(0);
+            return true;
+        }
+        let sent = self.side.calls.get(self.call).is_some_and(|call| call.sent);
+        if self.is_call() && !(sent && seen.full) {
+            let words = &seen.words;
+            let queued = words[word::WRITTEN].wrapping_sub(words[word::ACKNOWLEDGED]);
+            let unread = words[word::RECEIVED].wrapping_sub(words[word::READ]);
+            if let Some((_, _, outcomes)) = self.runs.last_mut() {
+                for (before, value) in (0..).zip([queued, unread]) {
+                    outcomes.push(Outcome {
+                        decision: Decision::Flush,
+                        before,
+                        value,
+                    });
+                }
+            }
+        }
+        true
+    }
+
+    fn full_clock(&self, near: u64, low: u32) -> u64 {
+        near.wrapping_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
+    }
+
+    fn clock(&self) -> u64 {
+        let read = |clock: &Clock| match clock {
+            Clock::Read(at) | Clock::Before(at, _) => *at,
+        };
+        self.runs.last().map_or(0, |(clock, _, _)| read(clock))
+    }
+
+    fn begin(&mut self, near: u64, whole: bool) {
+        let Some(call) = self.side.calls.get(self.call) else {
+            return;
+        };
+        let bytes = call.result.max(1).unsigned_abs();
+        let (flags, result) = (call.flags, call.result);
+        let handler = if call.sent {
+            Handler::Send {
+                bytes,
+                flags,
+                result,
+            }
+        } else {
+            Handler::Receive {
+                bytes,
+                flags,
+                result,
+            }
+        };
+        // Of one that is over its last clock is known; others have gone on from the one before.
+        let clock = match whole {
+            true => self.full_clock(near, call.clock),
+            false => self.clock(),
+        };
+        self.push(Clock::Read(clock), handler);
+    }
+
+    /// Whether a later call has moved something by then.
+    fn is_passed(&self, written: u32, read: u32) -> bool {
+        let later = self.side.calls.get(self.call + 1..).unwrap_or_default();
+        let next = later.iter().find(|call| call.result > 0);
+        next.is_some_and(|call| {
+            let moved = match call.sent {
+                true => written.wrapping_sub(self.written),
+                false => read.wrapping_sub(self.read),
+            };
+            moved as i32 > 0
+        })
+    }
+
+    fn calls_until(&mut self, seen: Option<&Seen>) {
+        while let Some(call) = self.side.calls.get(self.call) {
+            let near = seen.map_or_else(|| self.clock(), |seen| seen.clock);
+            let wanted = call.result.max(0);
+            if let Some(seen) = seen {
+                let (written, read) = (seen.words[word::WRITTEN], seen.words[word::READ]);
+                let moved = match call.sent {
+                    true => written.wrapping_sub(self.written),
+                    false => read.wrapping_sub(self.read),
+                } as i32;
+                if wanted == 0 && !self.is_passed(written, read) {
+                    return;
+                }
+                if moved < wanted {
+                    match self.begun {
+                        None if moved > 0 => self.begin(near, false),
+                        Some(before) if moved > before => {
+                            self.push(Clock::Read(near), Handler::Resume);
+                        }
+                        _ => return,
+                    }
+                    self.begun = Some(moved);
+                    return;
+                }
+            }
+            match self.begun.take() {
+                None => self.begin(near, true),
+                Some(_) => {
+                    let clock = self.full_clock(near, call.clock);
+                    self.push(Clock::Read(clock), Handler::Resume);
+                }
+            }
+            let position = if call.sent {
+                &mut self.written
+            } else {
+                &mut self.read
+            };
+            *position = position.wrapping_add(wanted as u32);
+            self.call += 1;
+        }
+    }
+
+    fn went(&mut self, seen: &Seen, from: u8, to: u8, shutdown: u8) {
+        let by_call = matches!(to, state::FIN_WAIT1 | state::LAST_ACK)
+            || (to == state::CLOSE
+                && matches!(from, state::ESTABLISHED | state::CLOSE_WAIT)
+                && shutdown == BOTH);
+        if by_call {
+            let closed = shutdown == BOTH;
+            self.calls_until(if closed { None } else { Some(seen) });
+            let how = 1;
+            let handler = match closed {
+                true => Handler::Close,
+                false => Handler::Shutdown { how },
+            };
+            self.push(Clock::Read(seen.clock), handler);
+        } else if !matches!(to, state::ESTABLISHED | state::CLOSE_WAIT)
+            && self.unseen.last() != Some(&seen.clock)
+        {
+            self.unseen.push(seen.clock);
+        }
+    }
+
+    /// What the other end's clock had read when that packet had been sent; both ends are on one machine, so far. 0: nobody looked since.
+    fn sent_at(&self, number: u32) -> u64 {
+        let place = self.sent.partition_point(|(total, _)| *total <= number);
+        self.sent.get(place).map_or(0, |(_, at)| *at)
+    }
+
+    /// What came when no tracepoint told.
+    fn after(&mut self) {
+        let total = self.sent.last().map_or(self.last_number, |last| last.0);
+        let mut numbers: Vec<u32> = (self.last_number..total).collect();
+        // Time wait acknowledges when its socket has gone.
+        while numbers.len() < self.unseen.len() {
+            numbers.push(numbers.last().map_or(total, |last| last + 1));
+        }
+        let without = numbers.len() - self.unseen.len();
+        for (place, number) in numbers.into_iter().enumerate() {
+            let sent = self.sent_at(number);
+            let at = match place.checked_sub(without) {
+                Some(place) => self.unseen[place],
+                None => sent.max(self.clock()),
+            };
+            self.push(Clock::Read(at), Self::packet(number, false, false, 1));
+        }
+    }
+
+    /// Each with the first clock that was read after it had begun.
+    pub(super) fn timed(self, ticks: &Ticks) -> Vec<(Run, Before)> {
+        let clocks: Vec<Clock> = self.runs.iter().map(|run| run.0).collect();
+        let delay = delay(&clocks);
+        let before = self.before;
+        let mut last = 0;
+        let timed =
+            |(place, (clock, handler, outcomes)): (usize, (Clock, Handler, Vec<Outcome>))| {
+                let at = match clock {
+                    Clock::Read(at) => at,
+                    Clock::Before(before, sent) => {
+                        let later = later(&clocks, place, before);
+                        // A call has read the clock since: it came as fast as others, if it was not later.
+                        if sent > 0 && later - before > MOST_LATE {
+                            (sent + delay).clamp(before, later)
+                        } else {
+                            later
+                        }
+                    }
+                };
+                last = at.max(last);
+                let run = Run {
+                    at: Moment(last),
+                    jiffies: ticks.at(last),
+                    handler,
+                    outcomes,
+                    check: None,
+                };
+                (run, before.get(&place).copied())
+            };
+        self.runs.into_iter().enumerate().map(timed).collect()
+    }
+}
+
+/// The next reading of the clock after it had read that; never less.
+fn later(clocks: &[Clock], place: usize, before: u64) -> u64 {
+    let mut later = clocks[place + 1..].iter().map(|clock| match clock {
+        Clock::Read(at) | Clock::Before(at, _) => *at,
+    });
+    later.find(|at| *at > before).unwrap_or(before)
+}
+
+/// How fast a packet came at best, of those whose moment is known well.
+fn delay(clocks: &[Clock]) -> u64 {
+    let known = clocks
+        .iter()
+        .enumerate()
+        .filter_map(|(place, clock)| match clock {
+            Clock::Before(before, sent) if *sent > 0 => {
+                let at = later(clocks, place, *before);
+                (at - before <= MOST_LATE).then(|| at.saturating_sub(*sent))
+            }
+            _ => None,
+        });
+    known.min().unwrap_or(0)
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The recorder that this kernel allows: all handlers by their functions' entries and exits, or tracepoints alone.
+
+use crate::failure::Failure;
+use slowpath_observe::handlers::{Losses, Recorder};
+use slowpath_observe::packets::LightRecorder;
+use slowpath_replay::stock::{Host, Joined};
+use slowpath_replay::{light, stock};
+
+/// One of them, and what joins its events.
+pub(super) enum Eyes {
+    All(Box<Recorder>, Box<stock::Joiner>),
+    Tracepoints(Box<LightRecorder>, Box<light::Joiner>),
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::Record(format!("{error:#}"))
+}
+
+impl Eyes {
+    /// The one that sees all, if that is allowed and nobody wants the light one.
+    pub(super) fn open(ports: &[u16], light: bool) -> Result<Eyes, Failure> {
+        let refused = if light {
+            None
+        } else {
+            match Recorder::open(ports) {
+                Ok(recorder) => return Ok(Eyes::All(Box::new(recorder), Box::default())),
+                Err(error) => Some(error),
+            }
+        };
+        match (LightRecorder::open(ports), refused) {
+            (Ok(recorder), refused) => {
+                if refused.is_some() {
+                    eprintln!(
+                        "slowpath: this kernel does not let BPF attach to its functions (fentry): recording by tracepoints, a replay may part from it"
+                    );
+                }
+                if !recorder.knows_timers() {
+                    eprintln!(
+                        "slowpath: /proc/kallsyms hides addresses: TCP's timers are not recorded"
+                    );
+                }
+                Ok(Eyes::Tracepoints(Box::new(recorder), Box::default()))
+            }
+            // What is missing for the other one is missing for both.
+            (Err(error), refused) => Err(failed(refused.unwrap_or(error))),
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Eyes::All(..) => "bpf",
+            Eyes::Tracepoints(..) => light::RECORDER,
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Result<(), Failure> {
+        match self {
+            Eyes::All(recorder, joiner) => {
+                let events = recorder.take().map_err(failed)?;
+                joiner.take(&events).map_err(failed)
+            }
+            Eyes::Tracepoints(recorder, joiner) => {
+                let events = recorder.take().map_err(failed)?;
+                joiner.take(&events).map_err(failed)
+            }
+        }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        match self {
+            Eyes::All(_, joiner) => joiner.is_busy(),
+            Eyes::Tracepoints(_, joiner) => joiner.is_busy(),
+        }
+    }
+
+    /// What was recorded, what was not, and how many sockets were too many at once; `host` with all that was lost.
+    pub(super) fn finish(
+        self,
+        host: impl FnOnce(u64) -> Host,
+    ) -> Result<(Joined, (Losses, u64)), Failure> {
+        match self {
+            Eyes::All(recorder, joiner) => {
+                let (losses, unseen) = (recorder.losses(), recorder.unseen());
+                Ok((joiner.finish(host(losses.total())), (losses, unseen)))
+            }
+            Eyes::Tracepoints(mut recorder, mut joiner) => {
+                let rest = recorder.stop().map_err(failed)?;
+                joiner.take(&rest).map_err(failed)?;
+                let losses = recorder.losses();
+                Ok((joiner.finish(host(losses.total())), (losses, 0)))
+            }
+        }
+    }
+}
