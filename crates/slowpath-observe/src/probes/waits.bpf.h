@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What data waits for, at either end: judged at each segment received and at the end of each
- * call, from what the socket shows then. Included by connection.bpf.h, in its middle.
+ * call, from what the socket shows then. Included by fill.bpf.h, in its middle.
  */
 #ifndef SLOWPATH_WAITS_H
 #define SLOWPATH_WAITS_H

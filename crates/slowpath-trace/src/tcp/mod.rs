@@ -37,7 +37,7 @@ pub use connection::{Connection, Options};
 pub use event::{Cause, Event, Events, Ignore, Kind, Marks, Proof, Spurious};
 pub use report::{
     Acks, ConnectionReport, Control, Data, Direction, Dropped, Ecn, Ending, FastOpen, Flight,
-    Handshake, Moment, Offered, Order, Owin, Retransmitted, Rtt, Scaling, Side, Timing, Turns,
-    Window,
+    Handshake, Moment, Offered, Order, Owin, Retransmitted, Rtt, Scaling, Side, Timing, Window,
 };
 pub use samples::Samples;
+pub use turns::Turns;

@@ -7,6 +7,7 @@
 //! definition, with tcptrace's and Wireshark's names, is in docs/trace.md.
 
 use super::samples::Samples;
+use super::turns::Turns;
 use super::wireshark;
 use crate::segment::{Endpoint, Timestamp};
 use std::time::Duration;
@@ -583,24 +584,6 @@ pub struct Ecn {
     pub echoes: u64,
     /// Segments after the handshake with CWR.
     pub reduced: u64,
-}
-
-/// Requests and responses: runs of new data from one side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turns {
-    /// Runs of the client's data.
-    pub from_client: u64,
-    /// Runs of the server's data.
-    pub from_server: u64,
-    /// From the last byte of the client's run to the first of the server's: the server
-    /// thinks, and the path between here and it, there and back.
-    pub server_think: Samples,
-    /// From the last byte of the server's run to the first of the client's.
-    pub client_think: Samples,
-    /// Payload of the client's longest run.
-    pub largest_request: u64,
-    /// Payload of the server's longest run.
-    pub largest_response: u64,
 }
 
 /// What was given up to keep memory bounded: figures that depend on it are lower bounds.

@@ -1,8 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who speaks: runs of new data from one side, and the time between them.
 
-use super::report::{Side, Turns};
+use super::report::Side;
+use super::samples::Samples;
 use crate::segment::Segment;
+
+/// Requests and responses: runs of new data from one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// Runs of the client's data.
+    pub from_client: u64,
+    /// Runs of the server's data.
+    pub from_server: u64,
+    /// From the last byte of the client's run to the first of the server's: the server
+    /// thinks, and the path between here and it, there and back.
+    pub server_think: Samples,
+    /// From the last byte of the server's run to the first of the client's.
+    pub client_think: Samples,
+    /// Payload of the client's longest run.
+    pub largest_request: u64,
+    /// Payload of the server's longest run.
+    pub largest_response: u64,
+}
 
 /// Follows the turns.
 #[derive(Clone, Copy, Debug, Default)]
