@@ -13,7 +13,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-sim check-butterfly check-queues check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-sim check-butterfly check-queues black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ check-butterfly: lab-kernel ## DETER's section 2.2: re-runs with noise that keep
 check-queues: ## replayed queues beside those that were, 1,024 hosts at three loads; the last line is JSON
 	@tools/need.sh rust build
 	@$(CARGO) run --release --locked -p slowpath-replay --example check-queues -- scenarios/replay/queues.toml 0.1 0.3 0.8
+
+black-hole: build lab-kernel ## docs/images/black-hole.svg, drawn again from a run
+	@tools/black_hole.py $(SLOWPATH)
 
 dibs-study: build ## every figure of docs/dibs.md that is missing, run again (15 min for all)
 	@tools/dibs_study.py run

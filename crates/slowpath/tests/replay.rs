@@ -10,6 +10,7 @@ use command::{slowpath, text};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
+use slowpath_replay::recording;
 use std::fs;
 use std::path::Path;
 
@@ -100,6 +101,39 @@ fn what_was_recorded_is_replayed() {
         "client:1",
     ]);
     assert_eq!(wrong.status.code(), Some(2), "more than one connection");
+    // An event less, as a file says it: where it is noticed, and both ends' state there.
+    let mut less = recording::decode(&fs::read(&recording).unwrap()).unwrap();
+    less.connections.truncate(4);
+    less.connections[3].ends[0].runs.remove(8);
+    let altered = at("altered.rec");
+    fs::write(&altered, recording::encode(&less).unwrap()).unwrap();
+    let differs = slowpath(&["replay", &altered, "--quiet", "--exit-code"]);
+    assert_eq!(differs.status.code(), Some(3), "{}", text(&differs.stderr));
+    let said = text(&differs.stdout);
+    for part in [
+        "3 of 4 connections replayed exactly",
+        "connection 3, ",
+        ": diverged at run ",
+        "\n  client: state 1, ",
+        "\n  server: state 1, ",
+    ] {
+        assert!(said.contains(part), "no '{part}' in: {said}");
+    }
+    let told = slowpath(&["replay", &altered, "--quiet", "--json"]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let state = &told["diverged"][0]["state"];
+    assert_eq!(told["exact"], 3, "{told}");
+    assert!(state["client"]["snd_cwnd"].as_u64().unwrap() > 0, "{told}");
+    assert!(
+        state["server"]["bytes_received"].as_u64().is_some(),
+        "{told}"
+    );
+    let explained = slowpath(&["explain", &altered, "--connection", "3"]);
+    assert!(
+        text(&explained.stdout).contains("cannot be explained: its replay is not exact"),
+        "{}",
+        text(&explained.stdout)
+    );
     // Broken in the middle: never a replay of something else.
     let mut bytes = fs::read(&recording).unwrap();
     let middle = bytes.len() / 2;

@@ -4,7 +4,7 @@
 //! What enters: a recording with exact times, and a laboratory kernel. What leaves: one whose times are only near, and whose replays have been seen to send the same packets.
 
 use crate::failure::Failure;
-use crate::render::{Paint, bytes, count};
+use crate::render::{Paint, bytes, plural};
 use crate::replay::{self, outputs};
 use clap::Args;
 use serde_json::json;
@@ -100,12 +100,12 @@ fn text(
     );
     writeln!(out, "{}", paint.bold(&line))?;
     for (bound, connections) in &light.within {
-        let connections = count(*connections as u64);
+        let connections = plural(*connections as u64, "connection");
         match bound {
-            0 => writeln!(out, "{connections} connections keep their exact times")?,
+            0 => writeln!(out, "exact times: {connections}")?,
             ns => writeln!(
                 out,
-                "{connections} connections with times within {} us",
+                "times within {} us: {connections}",
                 f64::from(*ns) / 1e3
             )?,
         }
@@ -113,10 +113,10 @@ fn text(
     let untouched = light.untouched.len() as u64;
     if untouched > 0 {
         let first = light.untouched[0];
-        let many = count(untouched);
+        let many = plural(untouched, "connection");
         writeln!(
             out,
-            "{many} cannot be replayed as they were recorded, or have near times already, and are left as they are; the first of them is number {first}"
+            "left as they are, since they cannot be replayed as recorded or have near times already: {many}, number {first} first"
         )?;
     }
     Ok(())

@@ -432,6 +432,19 @@ impl Differing<'_> {
     }
 }
 
+/// The state of an end as the replay left it: what is not 0.
+fn standing(probe: &Probe) -> String {
+    let fields = FIELDS.iter().zip(probe.fields.iter());
+    let set: Vec<String> = fields
+        .filter(|(_, value)| **value != 0)
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    match set.is_empty() {
+        true => "no socket".to_owned(),
+        false => set.join(", "),
+    }
+}
+
 fn tell(
     chosen: &[usize],
     batches: &[Batch],
@@ -453,6 +466,9 @@ fn tell(
     )?;
     for found in differing {
         writeln!(out, "{}", found.line(recording))?;
+        for probe in &found.state {
+            writeln!(out, "  {}: {}", end_name(probe.end), standing(probe))?;
+        }
     }
     Ok(())
 }
