@@ -15,7 +15,7 @@ use crate::looks::{LookTimes, Looks};
 use crate::owners::Owners;
 use crate::pace::{Pace, Work};
 use crate::peers;
-use crate::recorder::{Kept, Recorder};
+use crate::recorder::{Kept, Recorder, RecorderState};
 use crate::summaries::{TURN, Turns};
 use rustix::time::ClockId;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, Tier, WallMicros};
@@ -86,6 +86,8 @@ pub struct FinishReport {
     pub log_error: Option<String>,
     /// Recordings that were kept since [`Agent::kept`] was asked last.
     pub kept: Vec<Kept>,
+    /// How the recorder was in the end, if there was one.
+    pub recorder: Option<RecorderState>,
 }
 
 /// The agent of one host.
@@ -529,9 +531,12 @@ impl Agent {
         self.book.save_summaries();
         self.record_coverage(monotonic());
         let losses = self.losses();
-        let recorder = self.recorder.take();
+        let recorder = self.recorder.take().map(Recorder::finish);
+        let (kept, recorder) =
+            recorder.map_or((Vec::new(), None), |(kept, state)| (kept, Some(state)));
         FinishReport {
-            kept: recorder.map(Recorder::finish).unwrap_or_default(),
+            kept,
+            recorder,
             polls: self.polls,
             cpu: self.cpu,
             losses,

@@ -305,7 +305,9 @@ fn the_agent_keeps_what_is_worth_a_replay() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = record(folder.path(), "ring.sh", &["4%", "8"]);
     let said = String::from_utf8(read(&out.join("agent"))).expect("text");
-    assert!(said.contains("records connections into a ring"), "{said}");
+    for words in ["records connections into a ring", "; kept "] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
     let all = std::fs::read_dir(out.join("kept")).unwrap_or_else(|error| panic!("{error}: {said}"));
     let all = all.map(|entry| entry.expect("an entry").path());
     let (mut kept, mut exact, mut owned) = (Vec::new(), 0, 0);

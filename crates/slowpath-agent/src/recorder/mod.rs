@@ -215,10 +215,10 @@ impl Recorder {
         lock(&self.state).clone()
     }
 
-    /// Ends it, and gives what it still kept.
-    pub(crate) fn finish(mut self) -> Vec<Kept> {
+    /// Ends it, and gives what it still kept and how it was.
+    pub(crate) fn finish(mut self) -> (Vec<Kept>, RecorderState) {
         self.end();
-        self.kept()
+        (self.kept(), self.state())
     }
 
     fn end(&mut self) {

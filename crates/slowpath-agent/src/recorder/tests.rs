@@ -170,7 +170,7 @@ fn what_is_asked_for_is_a_file_with_its_reasons_and_what_is_not_there_has_one() 
         (1, 1, 1)
     );
     assert_eq!(state.ring_connections, 0);
-    assert!(recorder.finish().is_empty());
+    assert!(recorder.finish().0.is_empty());
 }
 
 #[test]
@@ -179,7 +179,8 @@ fn what_is_held_is_kept_if_somebody_asks_for_all_of_it_and_the_recorder_ends() {
     let (recorder, _) = start(place.path(), false);
     wait(|| recorder.state().ring_connections == 1);
     recorder.keep_all("asked");
-    let kept = recorder.finish();
+    let (kept, state) = recorder.finish();
+    assert_eq!((state.counts.saved, state.ring_connections), (1, 0));
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0].reasons, ["asked"]);
     assert!(kept[0].file.is_ok() && !kept[0].lives);

@@ -5,7 +5,9 @@ use super::journal::Journal;
 use super::settings::Effective;
 use crate::filter::{Filter, Subject, SystemNames};
 use crate::render::{bytes, plural};
-use slowpath_agent::{Agent, Kept, LiveConnection, RecordOptions, Wanted, kernel, ring};
+use slowpath_agent::{
+    Agent, Kept, LiveConnection, RecordOptions, RecorderState, Wanted, kernel, ring,
+};
 use slowpath_model::{Problem, ProblemSet, Stage, Standing};
 use slowpath_observe::handlers::MOST_PORTS;
 use std::fmt;
@@ -157,6 +159,18 @@ pub(super) fn start(agent: &mut Agent, settings: &Effective, journal: Journal) {
         )),
         Err(error) => journal.warn(&format!("nothing is recorded: {error}")),
     }
+}
+
+/// Says how it was.
+pub(super) fn ended(state: Option<&RecorderState>, journal: Journal) {
+    let Some(state) = state else { return };
+    journal.say(&format!(
+        "recorded {} in {} and {} of CPU time; kept {}",
+        plural(state.counts.opened, "connection"),
+        plural(state.counts.events, "event"),
+        state.cpu,
+        plural(state.counts.saved, "recording")
+    ));
 }
 
 fn line(kept: &Kept) -> Result<String, String> {

@@ -374,6 +374,7 @@ impl Service {
         self.recorder.status(&self.agent, self.journal);
         let finished = self.agent.finish();
         self.recorder.kept(&finished.kept, self.journal);
+        recording::ended(finished.recorder.as_ref(), self.journal);
         if finished.losses != self.losses {
             self.journal.warn(&lost(&finished.losses));
         }
