@@ -5,8 +5,10 @@
 #
 #   stock.sh DELAY LOSS CONGESTION PAIRS [--light]
 #
+# DELAY may have a jitter ("25ms 6ms"): packets overtake each other.
+#
 # It needs slowpath, tcpdump and a program `workload` (serve ADDRESS CONNECTIONS, send ADDRESS BYTES CHUNK, ask ADDRESS TIMES REQUEST ANSWER). It leaves run.rec,
-# client.pcap, server.pcap and summary.json in /out.
+# its events, client.pcap, server.pcap and summary.json in /out.
 set -eu
 delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001}
 ip netns add client
@@ -18,7 +20,8 @@ end() {
     ip -n "$1" link add link "$2" name "$2.2" type vlan id 2
     ip -n "$1" addr add "$3/24" dev "$2.2"
     ip -n "$1" link set "$2.2" up
-    tc -n "$1" qdisc add dev "$2" root netem delay "$delay" loss "$loss" limit 10000
+    # shellcheck disable=SC2086
+    tc -n "$1" qdisc add dev "$2" root netem delay $delay loss "$loss" limit 10000
     # What one connection learns is not to be in the next one's way: its recording does not have it.
     ip netns exec "$1" sh -c "cd /proc/sys/net/ipv4; echo 1 >tcp_no_metrics_save; echo $congestion >tcp_congestion_control"
 }
@@ -42,6 +45,6 @@ while [ $i -lt "$1" ]; do
 done
 wait
 END
-slowpath record "$how" --out /out/run.rec --port 5001 --json -- sh /tmp/connections "$pairs" >/out/summary.json
+slowpath record "$how" --out /out/run.rec --events /out/events --port 5001 --json -- sh /tmp/connections "$pairs" >/out/summary.json
 # Let the captures have their last packets.
 sleep 0.5

@@ -11,7 +11,7 @@ use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
 use crate::render::{bytes, plural};
 use clap::Args;
-use eyes::Eyes;
+use eyes::{Eyes, Kept};
 use serde_json::json;
 use slowpath_observe::handlers::{Losses, MOST_PORTS};
 use slowpath_replay::light::RECORDER;
@@ -49,6 +49,9 @@ pub struct Record {
     /// Print what was recorded as JSON; COMMAND's output then goes to standard error
     #[arg(long)]
     pub json: bool,
+    /// Keep the recorder's raw events as well, for the example replay-stock of slowpath-lab
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub events: Option<PathBuf>,
     /// Record while this runs
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -112,8 +115,9 @@ fn record(
     mut running: Option<&mut Running>,
 ) -> Result<(), Failure> {
     let end = args.duration.map(|duration| Instant::now() + duration);
+    let mut kept = Kept::open(args.events.as_deref())?;
     loop {
-        eyes.take()?;
+        eyes.take(&mut kept)?;
         match receiver.recv_timeout(TAKING) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Event::CommandEnded(status)) => {
@@ -133,10 +137,10 @@ fn record(
         running.end(receiver);
     }
     let until = Instant::now() + LINGER;
-    eyes.take()?;
+    eyes.take(&mut kept)?;
     while eyes.is_busy() && !args.command.is_empty() && Instant::now() < until {
         std::thread::sleep(TAKING);
-        eyes.take()?;
+        eyes.take(&mut kept)?;
     }
     Ok(())
 }

@@ -474,7 +474,7 @@ pub(super) fn script(
                 record.write(&mut records);
                 for outcome in decided(run) {
                     if outcome.decision == Decision::Merged {
-                        let merged = record.value.saturating_add(outcome.value);
+                        let merged = record.value.wrapping_add(outcome.value);
                         packets = packets.max(merged.saturating_add(1));
                     }
                     let decision = DECISIONS

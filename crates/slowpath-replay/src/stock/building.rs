@@ -79,4 +79,12 @@ impl Building {
             self.outcome(Decision::Backlog, self.done(), bytes);
         }
     }
+
+    /// And how much as the next packet, which has not been sent, got its window.
+    pub(super) fn window(&mut self, bytes: u32) {
+        if self.backlog != bytes || self.sending {
+            self.backlog = bytes;
+            self.outcome(Decision::Backlog, self.clocks + self.sent, bytes);
+        }
+    }
 }

@@ -34,10 +34,11 @@ pub(super) enum Kind {
     Request,
     Settings,
     TimeWait,
+    Window,
 }
 
 /// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 22] = [
+const KINDS: [Kind; 23] = [
     Kind::Open,
     Kind::Call,
     Kind::CallEnd,
@@ -60,6 +61,7 @@ const KINDS: [Kind; 22] = [
     Kind::Request,
     Kind::Settings,
     Kind::TimeWait,
+    Kind::Window,
 ];
 
 #[derive(Clone, Debug)]
@@ -85,6 +87,7 @@ pub(super) struct Event {
     pub cubic: u32,
     pub delayed_ack: u32,
     pub lost: u32,
+    pub more: u32,
     pub fields: Option<[u32; FIELDS]>,
     /// Of [`Kind::Settings`].
     pub settings: Option<Found>,
@@ -155,6 +158,7 @@ impl Event {
             cubic: word(72)?,
             delayed_ack: word(76)?,
             lost: word(80)?,
+            more: word(84)?,
             fields,
             settings: settings.flatten(),
         };

@@ -14,6 +14,7 @@ mod event;
 mod finals;
 mod live;
 mod request;
+mod sent;
 mod settings;
 mod side;
 

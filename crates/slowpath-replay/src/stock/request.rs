@@ -2,7 +2,7 @@
 //! A connection that is to be accepted, until it has a socket: the SYNs that came, and the SYN-ACKs that were sent.
 
 use super::event::Event;
-use super::side::Sent;
+use super::sent::Sent;
 use crate::recording::{Handler, Moment, Run, Timer};
 
 /// More than any handshake (`tcp_synack_retries` is at most 255).
@@ -20,7 +20,8 @@ struct Step {
     timer: bool,
     /// The SYN's IP identification.
     id: u16,
-    answered: bool,
+    /// The likeness of the SYN-ACK.
+    answer: Option<u32>,
 }
 
 /// What is known of it.
@@ -36,7 +37,7 @@ impl Request {
             let Some(last) = self.steps.last_mut() else {
                 return false;
             };
-            last.answered = true;
+            last.answer = Some(event.more);
             // The clock that the SYN-ACK got.
             last.at = event.clock;
         } else if self.steps.len() < MOST {
@@ -45,7 +46,7 @@ impl Request {
                 jiffies: event.jiffies,
                 timer: event.what == what::TIMED_OUT,
                 id: event.memory as u16,
-                answered: false,
+                answer: None,
             });
         }
         self.steps.len() < MOST
@@ -57,8 +58,18 @@ impl Request {
 
     /// SYN-ACKs sent until then.
     pub(super) fn answers(&self, until: u64) -> u32 {
-        let answers = self.steps.iter().filter(|it| it.answered && it.at < until);
-        answers.count() as u32
+        let answered = |it: &&Step| it.answer.is_some() && it.at < until;
+        self.steps.iter().filter(answered).count() as u32
+    }
+
+    /// The number of the SYN-ACK that came then, one like this.
+    pub(super) fn answer(&self, like: u32, at: u64) -> u32 {
+        let answers = self.steps.iter().filter_map(|it| it.answer);
+        let same = answers.enumerate().find(|(_, answer)| *answer == like);
+        match same {
+            Some((number, _)) => number as u32,
+            None => self.answers(at).saturating_sub(1),
+        }
     }
 
     /// The runs without a socket. A SYN whose sender is not known was its first.

@@ -9,14 +9,13 @@
 use super::building::Building;
 use super::event::{Event, FIELDS, Found, Kind};
 use super::request::Request;
+use super::sent::Sent;
 use crate::recording::{Decision, Handler, Moment, Outcome, Reader, Run, Timer};
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
 /// `TCP_TW_ACK` of `enum tcp_tw_status`.
 const TIME_WAIT_ACK: u8 = 2;
-/// More ACKs are not sent in time wait: a minute, and one each half second (`tcp_invalid_ratelimit`).
-const MOST_AFTER: usize = 1024;
 /// `INET_ECN_CE`.
 const MARKED: u32 = 3;
 
@@ -47,33 +46,6 @@ pub(super) struct Call {
     b: u32,
     /// Its first run.
     pub(super) run: Option<usize>,
-}
-
-/// An end's own packets.
-#[derive(Clone, Default)]
-pub(super) struct Sent {
-    count: u32,
-    /// Their numbers and the sequence numbers they begin with, by IP identification.
-    pub(super) numbers: HashMap<u16, (u32, u32)>,
-    /// Those that it sent when it had no socket any more.
-    after: Vec<(u32, u32)>,
-}
-
-impl Sent {
-    pub(super) fn number(&self, id: u16) -> Option<u32> {
-        Some(self.numbers.get(&id)?.0)
-    }
-
-    /// What no socket sends has 0 for an identification, which one of these may have as well.
-    fn packet(&self, id: u16, sequence: u32) -> Option<u32> {
-        let known = self.numbers.get(&id).copied();
-        let ours = known.filter(|(_, begins)| *begins == sequence);
-        let after = self
-            .after
-            .iter()
-            .rfind(|(_, begins)| id == 0 && *begins == sequence);
-        Some(ours.or(after.copied())?.0)
-    }
 }
 
 /// What the other end of a connection has done.
@@ -131,10 +103,7 @@ impl Side {
             before: 0,
             sure: 0,
             current: None,
-            packets: Sent {
-                count: answers,
-                ..Sent::default()
-            },
+            packets: Sent::new(answers),
             calls: HashMap::new(),
             owner: None,
             releasing: false,
@@ -294,13 +263,10 @@ impl Side {
             Kind::Clock if event.what == 1 => self.child(event, theirs),
             Kind::Clock => return self.clock(event),
             Kind::Sent => {
-                let number = self.packets.count;
-                self.packets
-                    .numbers
-                    .insert(event.d as u16, (number, event.a));
-                self.packets.count += 1;
+                self.packets.sent(event.d as u16, event.a);
                 if let Some(current) = &mut self.current {
                     current.tick(event.jiffies);
+                    current.window(event.backlog);
                     current.sending = true;
                 }
             }
@@ -321,7 +287,12 @@ impl Side {
                 self.backlog.push_back(event.d as u16);
                 if let Some(current) = &mut self.current {
                     current.tick(event.jiffies);
-                    current.backlog(event.backlog.wrapping_add(event.c));
+                    current.backlog(event.backlog);
+                }
+            }
+            Kind::Window => {
+                if let Some(current) = &mut self.current {
+                    current.window(event.backlog);
                 }
             }
             Kind::Busy => {
@@ -344,10 +315,13 @@ impl Side {
             return false;
         }
         let id = event.memory as u16;
-        let number = theirs.sent.and_then(|sent| sent.packet(id, event.backlog));
+        let number = theirs
+            .sent
+            .and_then(|sent| sent.packet(id, event.backlog, 0));
         let Some(number) = number else {
             self.cut = true;
-            return false;
+            // Without a socket the other end answers by resets, which have no identification and no run.
+            return id == 0;
         };
         self.runs.push(Run {
             at: Moment(event.at),
@@ -363,11 +337,8 @@ impl Side {
             check: None,
         });
         self.states.push([0; FIELDS]);
-        if event.what == TIME_WAIT_ACK && self.packets.after.len() < MOST_AFTER {
-            self.packets
-                .after
-                .push((self.packets.count, event.received));
-            self.packets.count += 1;
+        if event.what == TIME_WAIT_ACK {
+            self.packets.after(event.received, event.more);
         }
         true
     }
@@ -447,10 +418,11 @@ impl Side {
     fn packet(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
         let id = event.d as u16;
         let number = if event.d >> 24 & SYN != 0 {
-            // Of a SYN-ACK that was sent again this is the last one; both say the same.
-            Some(theirs.request.answers(event.at).saturating_sub(1))
+            Some(theirs.request.answer(event.more, event.at))
         } else {
-            theirs.sent.and_then(|sent| sent.packet(id, event.a))
+            theirs
+                .sent
+                .and_then(|sent| sent.packet(id, event.a, event.more))
         };
         let Some(number) = number else {
             self.cut = true;

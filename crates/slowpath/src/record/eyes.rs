@@ -1,16 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The recorder that this kernel allows: all handlers by their functions' entries and exits, or tracepoints alone.
 
+use super::unwritable;
 use crate::failure::Failure;
 use slowpath_observe::handlers::{Losses, Recorder};
 use slowpath_observe::packets::LightRecorder;
 use slowpath_replay::stock::{Host, Joined};
 use slowpath_replay::{light, stock};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 
 /// One of them, and what joins its events.
 pub(super) enum Eyes {
     All(Box<Recorder>, Box<stock::Joiner>),
     Tracepoints(Box<LightRecorder>, Box<light::Joiner>),
+}
+
+/// Where the raw events go as well, if somebody wants them.
+pub(super) struct Kept<'a>(Option<(&'a Path, File)>);
+
+impl<'a> Kept<'a> {
+    pub(super) fn open(path: Option<&'a Path>) -> Result<Self, Failure> {
+        let open = |path| match File::create(path) {
+            Ok(file) => Ok((path, file)),
+            Err(error) => Err(unwritable(path, &error)),
+        };
+        Ok(Kept(path.map(open).transpose()?))
+    }
+
+    fn keep(&mut self, events: &[u8]) -> Result<(), Failure> {
+        let Some((path, file)) = &mut self.0 else {
+            return Ok(());
+        };
+        file.write_all(events)
+            .map_err(|error| unwritable(path, &error))
+    }
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -54,14 +79,16 @@ impl Eyes {
         }
     }
 
-    pub(super) fn take(&mut self) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, kept: &mut Kept<'_>) -> Result<(), Failure> {
         match self {
             Eyes::All(recorder, joiner) => {
                 let events = recorder.take().map_err(failed)?;
+                kept.keep(&events)?;
                 joiner.take(&events).map_err(failed)
             }
             Eyes::Tracepoints(recorder, joiner) => {
                 let events = recorder.take().map_err(failed)?;
+                kept.keep(&events)?;
                 joiner.take(&events).map_err(failed)
             }
         }

@@ -189,20 +189,61 @@ static __always_inline const struct iphdr *network(const void *skb)
 			      READ(skb, sk_buff___rec, network_header));
 }
 
-static __always_inline void packet(const void *sk, struct known *known, u8 kind, u8 what,
-				   const void *skb)
+static __always_inline const void *transport(const void *skb)
+{
+	return (const void *)(READ(skb, sk_buff___rec, head) +
+			      READ(skb, sk_buff___rec, transport_header));
+}
+
+/* TCPHDR_SYN and TCPHDR_ACK */
+#define SYN 0x02
+#define SYN_ACK 0x12
+
+static __always_inline u32 mixed(u32 number, u32 word)
+{
+	number = (number ^ word) * 0x9e3779b1;
+	return number ^ number >> 15;
+}
+
+/*
+ * A number made of a packet's TCP header without its checksum: what has no IP identification
+ * is recognised by it.
+ */
+static __always_inline u32 likeness(const void *skb)
+{
+	const char *tcp = transport(skb);
+	u32 words[5], options[10] = {}, number = 0;
+	int i, more;
+
+	if (bpf_probe_read_kernel(words, sizeof(words), tcp))
+		return 0;
+	more = (words[3] >> 2 & 0x3c) - sizeof(words);
+	words[4] &= 0xffff0000; /* the checksum is the first half of it */
+	if (more > 0 && more <= (int)sizeof(options) &&
+	    bpf_probe_read_kernel(options, more, tcp + sizeof(words)))
+		return 0;
+	for (i = 0; i < 5; i++)
+		number = mixed(number, words[i]);
+	for (i = 0; i < 10; i++)
+		number = mixed(number, options[i]);
+	return number;
+}
+
+static __always_inline void packet(const void *sk, struct known *known, u8 what, const void *skb)
 {
 	const struct tcp_skb_cb *cb =
 		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
 
-	tell(sk, known, kind, what, READ(cb, tcp_skb_cb, seq), READ(cb, tcp_skb_cb, end_seq),
-	     READ(skb, sk_buff___rec, truesize),
-	     __builtin_bswap16(READ(network(skb), iphdr, id)) |
-		     (READ(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 |
-		     (u32)READ(cb, tcp_skb_cb, tcp_flags) << 24);
+	u32 flags = READ(cb, tcp_skb_cb, tcp_flags);
+
+	tell_packet(sk, known, what, READ(cb, tcp_skb_cb, seq), READ(cb, tcp_skb_cb, end_seq),
+		    READ(skb, sk_buff___rec, truesize),
+		    __builtin_bswap16(READ(network(skb), iphdr, id)) |
+			    (READ(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 | flags << 24,
+		    flags & SYN ? likeness(skb) : READ(cb, tcp_skb_cb, ack_seq));
 }
 
-TWICE("fentry/tcp_v4_do_rcv", on_packet, RECEIVING, sk, packet(sk, known, PACKET, 0, skb),
+TWICE("fentry/tcp_v4_do_rcv", on_packet, RECEIVING, sk, packet(sk, known, 0, skb),
       struct sock *sk, struct sk_buff *skb)
 TWICE("fexit/tcp_v4_do_rcv", after_packet, RECEIVED, sk, tell_state(sk, known, RUN_END, PACKET, 0),
       struct sock *sk, struct sk_buff *skb)
@@ -213,26 +254,44 @@ int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 	struct known *known = find(sk);
 
 	if (known)
-		tell(sk, known, QUEUED, 0, 0, 0, READ(skb, sk_buff___rec, truesize),
-		     __builtin_bswap16(READ(network(skb), iphdr, id)));
+		known->queued = __builtin_bswap16(READ(network(skb), iphdr, id));
 	return 0;
 }
 
+/* It may have been made smaller, and part of the one before it. */
+SEC("fexit/tcp_add_backlog")
+int BPF_PROG(after_backlog, struct sock *sk, struct sk_buff *skb, void *reason, bool dropped)
+{
+	struct known *known = find(sk);
+
+	if (known && !dropped)
+		tell(sk, known, QUEUED, 0, 0, 0, 0, known->queued);
+	return 0;
+}
+
+/* How much room there is for a window depends on what waits in the backlog. */
+static __always_inline void window(const void *sk, struct known *known)
+{
+	if (READ(sk, sock___rec, sk_backlog.len) != known->backlog)
+		tell(sk, known, WINDOW, 0, 0, 0, 0, 0);
+}
+
+BOTH("fentry/__tcp_select_window", before_window, sk, window(sk, known), struct sock *sk)
+
 /* Requests, until the last packet of the handshake. */
 
-static __always_inline void request(u8 what, const void *req, u16 id, u64 clock)
+static __always_inline void request(u8 what, const void *req, u16 id, u64 clock, u32 like)
 {
 	struct stub it = stub(req);
 
-	tell_stub(&it, REQUEST, what, clock, id, 0, 0);
+	tell_stub(&it, REQUEST, what, clock, id, 0, 0, like);
 }
 
 SEC("fentry/tcp_v4_conn_request")
 int BPF_PROG(on_asked, struct sock *sk, struct sk_buff *skb)
 {
 	const struct iphdr *ip = network(skb);
-	const struct tcphdr *tcp = (const void *)(READ(skb, sk_buff___rec, head) +
-						  READ(skb, sk_buff___rec, transport_header));
+	const struct tcphdr *tcp = transport(skb);
 
 	struct stub it = {
 		.own = READ(ip, iphdr, daddr),
@@ -241,13 +300,9 @@ int BPF_PROG(on_asked, struct sock *sk, struct sk_buff *skb)
 		.peer_port = READ(tcp, tcphdr, source),
 	};
 
-	tell_stub(&it, REQUEST, ASKED, 0, __builtin_bswap16(READ(ip, iphdr, id)), 0, 0);
+	tell_stub(&it, REQUEST, ASKED, 0, __builtin_bswap16(READ(ip, iphdr, id)), 0, 0, 0);
 	return 0;
 }
-
-/* TCPHDR_SYN and TCPHDR_ACK */
-#define SYN 0x02
-#define SYN_ACK 0x12
 
 SEC("fentry/tcp_check_req")
 int BPF_PROG(on_asked_again, struct sock *sk, struct sk_buff *skb, struct request_sock *req)
@@ -255,14 +310,14 @@ int BPF_PROG(on_asked_again, struct sock *sk, struct sk_buff *skb, struct reques
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 
 	if ((READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == SYN)
-		request(ASKED_AGAIN, req, __builtin_bswap16(READ(network(skb), iphdr, id)), 0);
+		request(ASKED_AGAIN, req, __builtin_bswap16(READ(network(skb), iphdr, id)), 0, 0);
 	return 0;
 }
 
 SEC("fentry/reqsk_timer_handler")
 int BPF_PROG(on_request_timer, struct timer_list *timer)
 {
-	request(TIMED_OUT, (const char *)timer - OFFSET(request_sock___rec, rsk_timer), 0, 0);
+	request(TIMED_OUT, (const char *)timer - OFFSET(request_sock___rec, rsk_timer), 0, 0, 0);
 	return 0;
 }
 
@@ -271,7 +326,7 @@ int BPF_PROG(on_answered, struct sock *sk, struct dst_entry *dst, struct request
 	     void *cookie, int type, struct sk_buff *syn, struct sk_buff *skb)
 {
 	if (skb)
-		request(ANSWERED, req, 0, READ(skb, sk_buff___rec, tstamp));
+		request(ANSWERED, req, 0, READ(skb, sk_buff___rec, tstamp), likeness(skb));
 	return 0;
 }
 
@@ -306,7 +361,7 @@ int BPF_PROG(on_first, struct sock *parent, struct sock *sk, struct sk_buff *skb
 	struct known *known = find(sk);
 
 	if (known)
-		packet(sk, known, PACKET, 1, skb);
+		packet(sk, known, 1, skb);
 	return 0;
 }
 
@@ -467,7 +522,8 @@ int BPF_PROG(after_time_wait, struct inet_timewait_sock *tw, struct sk_buff *skb
 	struct stub it = stub(tw);
 
 	tell_stub(&it, TIME_WAIT, status, 0, __builtin_bswap16(READ(network(skb), iphdr, id)),
-		  READ(cb, tcp_skb_cb, seq), READ(tw, sock_common___rec, skc_tw_snd_nxt));
+		  READ(cb, tcp_skb_cb, seq), READ(tw, sock_common___rec, skc_tw_snd_nxt),
+		  READ(tw, sock_common___rec, skc_tw_rcv_nxt));
 	return 0;
 }
 

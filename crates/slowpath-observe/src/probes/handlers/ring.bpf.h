@@ -31,6 +31,7 @@ enum kind {
 	REQUEST, /* of a connection that is to be accepted, which has no socket yet */
 	SETTINGS,
 	TIME_WAIT, /* a packet came for what is left of a socket; what says enum tcp_tw_status */
+	WINDOW,    /* is looked for, and more waits in the backlog than the event before says */
 };
 
 struct event {
@@ -53,7 +54,7 @@ struct event {
 	u32 cubic; /* noted by ourselves: when its window was looked at last */
 	u32 delayed_ack;
 	u32 lost; /* events of this socket before this one */
-	u32 reserved;
+	u32 more; /* of a packet: the sequence number that it acknowledges; of a SYN-ACK its likeness(), of time wait what it expects */
 };
 
 struct event_with_fields {
@@ -75,6 +76,8 @@ struct known {
 	u32 cubic;
 	u32 delayed_ack;
 	u32 handled; /* by the first of two programs, see TWICE */
+	u32 backlog; /* as told last by others than QUEUED */
+	u16 queued;  /* the packet that is on its way into the backlog */
 	u8 end;
 	u8 callback;
 	u8 sent; /* since the loss probe began */
@@ -155,7 +158,10 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 	e->cubic = known->cubic;
 	e->delayed_ack = known->delayed_ack;
 	e->lost = known->lost;
-	e->reserved = 0;
+	e->more = 0;
+	/* What is queued while a packet is on its way out comes before or after its window was chosen. */
+	if (kind != QUEUED)
+		known->backlog = e->backlog;
 }
 
 static __always_inline void tell(const void *sk, struct known *known, u8 kind, u8 what, u32 a,
@@ -168,6 +174,21 @@ static __always_inline void tell(const void *sk, struct known *known, u8 kind, u
 		return;
 	}
 	fill(e, sk, known, kind, what, a, b, c, d);
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+/* Like tell(), of a packet that came. */
+static __always_inline void tell_packet(const void *sk, struct known *known, u8 what, u32 from,
+					u32 to, u32 truesize, u32 d, u32 more)
+{
+	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e) {
+		lose(known);
+		return;
+	}
+	fill(e, sk, known, PACKET, what, from, to, truesize, d);
+	e->more = more;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
@@ -223,7 +244,7 @@ static __always_inline struct stub stub(const void *sk)
 }
 
 static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u64 clock, u16 id,
-				      u32 came, u32 next)
+				      u32 came, u32 next, u32 more)
 {
 	struct event *e;
 
@@ -248,6 +269,7 @@ static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u
 	e->memory = id;
 	e->backlog = came;
 	e->received = next;
+	e->more = more;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 

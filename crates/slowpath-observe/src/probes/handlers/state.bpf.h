@@ -63,6 +63,7 @@ struct sock_common___rec {
 	__u16 skc_num;
 	unsigned short skc_family;
 	u32 skc_tw_snd_nxt;
+	u32 skc_tw_rcv_nxt;
 	volatile unsigned char skc_state;
 };
 
