@@ -6,7 +6,7 @@ use slowpath_replay::stock::{Host, Joined, Joiner, NotEvents};
 
 /// One event with its length before it: kind, task, end, and any numbers.
 fn event() -> impl Strategy<Value = Vec<u8>> {
-    let head = (0u64..1 << 40, 0u64..3, any::<u64>(), 1u8..=23, 0u8..9);
+    let head = (0u64..1 << 40, 0u64..3, any::<u64>(), 1u8..=24, 0u8..9);
     let tail = (any::<bool>(), 0u8..2, any::<[u32; 8]>(), any::<bool>());
     (head, tail).prop_map(
         |((at, socket, clock, kind, what), (owned, end, words, state))| {
@@ -17,7 +17,7 @@ fn event() -> impl Strategy<Value = Vec<u8>> {
             bytes.extend([1u32, 7].map(u32::to_le_bytes).concat());
             bytes.extend([kind, what, u8::from(owned), end]);
             bytes.extend(words.map(u32::to_le_bytes).concat());
-            bytes.extend([0; 20]);
+            bytes.extend([0; 28]);
             if state {
                 bytes.extend([1; 160]);
             }

@@ -60,6 +60,9 @@ pub struct Record {
 /// How often events are taken out of the kernel's ring.
 const TAKING: Duration = Duration::from_millis(20);
 
+/// What still is on its way when none is left.
+const LAST: Duration = Duration::from_millis(300);
+
 /// Sockets that are closed still talk with each other: how long that is waited for.
 const LINGER: Duration = Duration::from_secs(3);
 
@@ -140,6 +143,10 @@ fn record(
     eyes.take(&mut kept)?;
     while eyes.is_busy() && !args.command.is_empty() && Instant::now() < until {
         std::thread::sleep(TAKING);
+        eyes.take(&mut kept)?;
+    }
+    if !args.command.is_empty() {
+        std::thread::sleep(LAST);
         eyes.take(&mut kept)?;
     }
     Ok(())

@@ -159,6 +159,32 @@ static bool is_put_off(const struct lab_run_record *record)
 	       record->kind <= LAB_RUN_REQUEST_TIMER;
 }
 
+/*
+ * It fired while the call had the socket, and left a note. What the call did to the timer before
+ * it gave the socket away, here it has done already: an ACK that it sent took the timer off.
+ */
+bool lab_follow_put_off(const struct lab_run_record *record, struct sock *sk)
+{
+	int note;
+
+	if (!lab.following || !sk || !is_put_off(record))
+		return false;
+	switch (record->kind) {
+	case LAB_RUN_WRITE_TIMER:
+		note = TCP_WRITE_TIMER_DEFERRED;
+		break;
+	case LAB_RUN_DELACK_TIMER:
+	case LAB_RUN_COMPRESSED_ACK_TIMER:
+		note = TCP_DELACK_TIMER_DEFERRED;
+		break;
+	default:
+		return false;
+	}
+	if (!test_and_set_bit(note, &sk->sk_tsq_flags))
+		sock_hold(sk);
+	return true;
+}
+
 static bool is_for_backlog(const struct lab_run_record *record)
 {
 	return record->kind == LAB_RUN_PACKET && record->flags & LAB_RUN_BACKLOG;
@@ -227,7 +253,12 @@ bool slowpath_flush(struct sock *sk)
 	if (likely(!slowpath_following))
 		return false;
 	caller = of(sk);
-	return caller && looks_now(caller, sk);
+	if (!caller || !looks_now(caller, sk))
+		return false;
+	/* Before softirqs are off: the other end may have to come first. */
+	lab_finish_run(end_of(caller));
+	fill(caller);
+	return true;
 }
 
 void slowpath_fill(struct sock *sk, bool again)

@@ -180,7 +180,7 @@ static void fire_one(const struct lab_run_record *record, struct sock *sk)
 			break;
 		}
 	}
-	if (!fired)
+	if (!fired && !lab_follow_put_off(record, sk))
 		lab_diverge(LAB_DIVERGED_TIMER, record->end, record->kind, 0);
 }
 

@@ -58,6 +58,7 @@ void lab_deliver_held(const struct lab_run_record *record);
 bool lab_told(u32 decision, u32 before, u32 *value);
 /* Whose socket it is; LAB_NOTHING: of none that is followed. */
 u32 lab_follow_end_of(const struct sock *sk);
+bool lab_follow_put_off(const struct lab_run_record *record, struct sock *sk);
 /* What a run decided; the packets it sent; what it left. */
 int lab_tell_open(void);
 void lab_tell_close(void);

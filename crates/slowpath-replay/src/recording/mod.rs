@@ -308,6 +308,8 @@ pub enum Reader {
     Cubic,
     /// `tcp_send_delayed_ack`.
     DelayedAck,
+    /// When what was out of the window was answered last (`last_oow_ack_time`).
+    OutOfWindow,
 }
 
 impl Reader {

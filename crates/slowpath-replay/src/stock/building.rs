@@ -60,6 +60,7 @@ impl Building {
         self.note(Reader::WindowChanged, 0, event.window_changed);
         self.note(Reader::Cubic, 0, event.cubic);
         self.note(Reader::DelayedAck, 0, event.delayed_ack);
+        self.note(Reader::OutOfWindow, 0, event.out_of_window);
         let ticked = |it: &Outcome| it.decision == Decision::Ticks;
         if self.run.outcomes.iter().any(ticked) || self.noted.iter().any(|it| it.value > 0) {
             self.run.outcomes.append(&mut self.noted);

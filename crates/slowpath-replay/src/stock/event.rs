@@ -4,7 +4,7 @@
 /// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
 pub(super) const FIELDS: usize = 40;
 
-const HEAD: usize = 88;
+const HEAD: usize = 96;
 /// `struct settings` there, behind the event.
 const SETTINGS: usize = 68;
 /// `segs_in` among the fields.
@@ -35,10 +35,11 @@ pub(super) enum Kind {
     Settings,
     TimeWait,
     Window,
+    AnsweredByReset,
 }
 
 /// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 23] = [
+const KINDS: [Kind; 24] = [
     Kind::Open,
     Kind::Call,
     Kind::CallEnd,
@@ -62,6 +63,7 @@ const KINDS: [Kind; 23] = [
     Kind::Settings,
     Kind::TimeWait,
     Kind::Window,
+    Kind::AnsweredByReset,
 ];
 
 #[derive(Clone, Debug)]
@@ -86,6 +88,7 @@ pub(super) struct Event {
     pub window_changed: u32,
     pub cubic: u32,
     pub delayed_ack: u32,
+    pub out_of_window: u32,
     pub lost: u32,
     pub more: u32,
     pub fields: Option<[u32; FIELDS]>,
@@ -157,8 +160,9 @@ impl Event {
             window_changed: word(68)?,
             cubic: word(72)?,
             delayed_ack: word(76)?,
-            lost: word(80)?,
-            more: word(84)?,
+            out_of_window: word(80)?,
+            lost: word(88)?,
+            more: word(92)?,
             fields,
             settings: settings.flatten(),
         };

@@ -26,7 +26,7 @@ pub(crate) use settings::settings;
 use crate::recording::{Connection, End, MAX_EVENTS, Origin, Recording};
 use event::{Event, Kind};
 use request::Request;
-use side::{Side, Theirs};
+use side::{RESET, Side, Theirs};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -222,7 +222,11 @@ impl Joiner {
             .into_iter()
             .find_map(|(pair, end)| Some((*self.known.get(&pair)?, end)));
         let found = found.and_then(|(place, end)| self.pairs[place].end(end));
-        found.is_some_and(|(own, theirs)| own.time_wait(event, theirs))
+        match found {
+            Some((own, theirs)) => own.time_wait(event, theirs),
+            // Nobody listens there.
+            None => event.what == RESET,
+        }
     }
 
     /// The connections.

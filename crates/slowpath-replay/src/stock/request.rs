@@ -56,6 +56,11 @@ impl Request {
         self.steps.is_empty()
     }
 
+    /// A SYN-ACK was sent again by itself.
+    pub(super) fn timed_out(&self) -> bool {
+        self.steps.iter().any(|it| it.timer)
+    }
+
     /// SYN-ACKs sent until then.
     pub(super) fn answers(&self, until: u64) -> u32 {
         let answered = |it: &&Step| it.answer.is_some() && it.at < until;

@@ -16,6 +16,10 @@ use std::collections::{HashMap, VecDeque};
 const SYN: u32 = 0x02;
 /// `TCP_TW_ACK` of `enum tcp_tw_status`.
 const TIME_WAIT_ACK: u8 = 2;
+/// `TCP_TW_RST`.
+const TIME_WAIT_RESET: u8 = 1;
+/// The same of the probe: no socket at all.
+pub(super) const RESET: u8 = 64;
 /// `INET_ECN_CE`.
 const MARKED: u32 = 3;
 
@@ -290,6 +294,12 @@ impl Side {
                     current.backlog(event.backlog);
                 }
             }
+            Kind::AnsweredByReset => {
+                self.packets.after(event.a, event.b);
+                if let Some(current) = &mut self.current {
+                    current.sent += 1;
+                }
+            }
             Kind::Window => {
                 if let Some(current) = &mut self.current {
                     current.window(event.backlog);
@@ -317,11 +327,10 @@ impl Side {
         let id = event.memory as u16;
         let number = theirs
             .sent
-            .and_then(|sent| sent.packet(id, event.backlog, 0));
+            .and_then(|sent| sent.packet(id, event.backlog, event.data_sent));
         let Some(number) = number else {
             self.cut = true;
-            // Without a socket the other end answers by resets, which have no identification and no run.
-            return id == 0;
+            return false;
         };
         self.runs.push(Run {
             at: Moment(event.at),
@@ -337,8 +346,11 @@ impl Side {
             check: None,
         });
         self.states.push([0; FIELDS]);
-        if event.what == TIME_WAIT_ACK {
-            self.packets.after(event.received, event.more);
+        match event.what {
+            TIME_WAIT_ACK | RESET => self.packets.after(event.received, event.more),
+            // It begins where the packet acknowledges, as any reset.
+            TIME_WAIT_RESET => self.packets.after(event.data_sent, 0),
+            _ => {}
         }
         true
     }
@@ -517,6 +529,10 @@ impl Side {
         if let Some(current) = &mut self.current {
             // Noted as it was made.
             current.run.jiffies = event.received;
+            if theirs.request.timed_out() {
+                // How long the handshake took is counted (`tcp_create_openreq_child`), for nobody to see.
+                current.clocks = 1;
+            }
         }
         if let (Some(current), 1..) = (&mut self.current, measured) {
             let sent = u64::from(event.a) | (u64::from(event.b) << 32);

@@ -195,9 +195,14 @@ static __always_inline const void *transport(const void *skb)
 			      READ(skb, sk_buff___rec, transport_header));
 }
 
-/* TCPHDR_SYN and TCPHDR_ACK */
+/* TCP_LISTEN */
+#define LISTEN 10
+
+/* TCPHDR_* */
 #define SYN 0x02
-#define SYN_ACK 0x12
+#define RST 0x04
+#define ACK 0x10
+#define SYN_ACK (SYN | ACK)
 
 static __always_inline u32 mixed(u32 number, u32 word)
 {
@@ -284,23 +289,33 @@ static __always_inline void request(u8 what, const void *req, u16 id, u64 clock,
 {
 	struct stub it = stub(req);
 
-	tell_stub(&it, REQUEST, what, clock, id, 0, 0, like);
+	it.id = id;
+	it.expects = like;
+	tell_stub(&it, REQUEST, what, clock);
 }
 
-SEC("fentry/tcp_v4_conn_request")
-int BPF_PROG(on_asked, struct sock *sk, struct sk_buff *skb)
+/* Whose packet it is, where no socket says so. */
+static __always_inline struct stub addressed(const void *skb)
 {
 	const struct iphdr *ip = network(skb);
 	const struct tcphdr *tcp = transport(skb);
-
 	struct stub it = {
 		.own = READ(ip, iphdr, daddr),
 		.peer = READ(ip, iphdr, saddr),
 		.own_port = __builtin_bswap16(READ(tcp, tcphdr, dest)),
 		.peer_port = READ(tcp, tcphdr, source),
+		.id = __builtin_bswap16(READ(ip, iphdr, id)),
 	};
 
-	tell_stub(&it, REQUEST, ASKED, 0, __builtin_bswap16(READ(ip, iphdr, id)), 0, 0, 0);
+	return it;
+}
+
+SEC("fentry/tcp_v4_conn_request")
+int BPF_PROG(on_asked, struct sock *sk, struct sk_buff *skb)
+{
+	struct stub it = addressed(skb);
+
+	tell_stub(&it, REQUEST, ASKED, 0);
 	return 0;
 }
 
@@ -521,9 +536,43 @@ int BPF_PROG(after_time_wait, struct inet_timewait_sock *tw, struct sk_buff *skb
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 	struct stub it = stub(tw);
 
-	tell_stub(&it, TIME_WAIT, status, 0, __builtin_bswap16(READ(network(skb), iphdr, id)),
-		  READ(cb, tcp_skb_cb, seq), READ(tw, sock_common___rec, skc_tw_snd_nxt),
-		  READ(tw, sock_common___rec, skc_tw_rcv_nxt));
+	it.id = __builtin_bswap16(READ(network(skb), iphdr, id));
+	it.from = READ(cb, tcp_skb_cb, seq);
+	it.acknowledges = READ(cb, tcp_skb_cb, ack_seq);
+	it.begins = READ(tw, sock_common___rec, skc_tw_snd_nxt);
+	it.expects = READ(tw, sock_common___rec, skc_tw_rcv_nxt);
+	tell_stub(&it, TIME_WAIT, status, 0);
+	return 0;
+}
+
+/*
+ * RFC 9293, 3.5.2: what comes for no socket is answered by a reset, which begins where it
+ * acknowledges, or acknowledges it.
+ */
+SEC("fentry/tcp_v4_send_reset")
+int BPF_PROG(on_reset, const struct sock *sk, struct sk_buff *skb)
+{
+	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
+	u8 flags = READ(cb, tcp_skb_cb, tcp_flags);
+	struct known *known = sk ? find(sk) : NULL;
+	u32 begins = flags & ACK ? READ(cb, tcp_skb_cb, ack_seq) : 0;
+	u32 expects = flags & ACK ? 0 : READ(cb, tcp_skb_cb, end_seq);
+	struct stub it;
+
+	/* Resets are not answered. */
+	if (flags & RST)
+		return 0;
+	if (known)
+		tell(sk, known, ANSWERED_BY_RESET, 0, begins, expects, 0, 0);
+	/* A listener stands for no socket; of time wait is told above. */
+	if (sk && READ(sk, sock___rec, __sk_common.skc_state) != LISTEN)
+		return 0;
+	it = addressed(skb);
+	it.from = READ(cb, tcp_skb_cb, seq);
+	it.acknowledges = READ(cb, tcp_skb_cb, ack_seq);
+	it.begins = begins;
+	it.expects = expects;
+	tell_stub(&it, TIME_WAIT, RESET, 0);
 	return 0;
 }
 

@@ -30,8 +30,9 @@ enum kind {
 	BUSY,
 	REQUEST, /* of a connection that is to be accepted, which has no socket yet */
 	SETTINGS,
-	TIME_WAIT, /* a packet came for what is left of a socket; what says enum tcp_tw_status */
+	TIME_WAIT, /* a packet came for what is left of a socket: what says enum tcp_tw_status; or for none: RESET */
 	WINDOW,    /* is looked for, and more waits in the backlog than the event before says */
+	ANSWERED_BY_RESET,
 };
 
 struct event {
@@ -53,8 +54,10 @@ struct event {
 	u32 window_changed;
 	u32 cubic; /* noted by ourselves: when its window was looked at last */
 	u32 delayed_ack;
+	u32 out_of_window; /* when one was answered last */
+	u32 reserved;
 	u32 lost; /* events of this socket before this one */
-	u32 more; /* of a packet: the sequence number that it acknowledges; of a SYN-ACK its likeness(), of time wait what it expects */
+	u32 more; /* of a packet: the sequence number that it acknowledges; of a SYN-ACK its likeness(); of time wait what it expects */
 };
 
 struct event_with_fields {
@@ -157,6 +160,8 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 	e->window_changed = READ(sk, tcp_sock___rec, snd_cwnd_stamp);
 	e->cubic = known->cubic;
 	e->delayed_ack = known->delayed_ack;
+	e->out_of_window = READ(sk, tcp_sock___rec, last_oow_ack_time);
+	e->reserved = 0;
 	e->lost = known->lost;
 	e->more = 0;
 	/* What is queued while a packet is on its way out comes before or after its window was chosen. */
@@ -225,10 +230,17 @@ enum request {
 	ANSWERED, /* a SYN-ACK was made; clock is its time */
 };
 
+/* A packet came for which there is no socket; beyond enum tcp_tw_status. */
+#define RESET 64
+
 /* Of what has no socket: a request, or time wait. */
 struct stub {
 	u32 own, peer;
 	u16 own_port, peer_port; /* the latter as in packets */
+	/* The packet that came, and what is answered. */
+	u16 id;
+	u32 from, acknowledges;
+	u32 begins, expects;
 };
 
 static __always_inline struct stub stub(const void *sk)
@@ -243,8 +255,7 @@ static __always_inline struct stub stub(const void *sk)
 	return it;
 }
 
-static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u64 clock, u16 id,
-				      u32 came, u32 next, u32 more)
+static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u64 clock)
 {
 	struct event *e;
 
@@ -266,10 +277,11 @@ static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u
 	e->b = it->peer;
 	e->c = it->own_port;
 	e->d = it->peer_port;
-	e->memory = id;
-	e->backlog = came;
-	e->received = next;
-	e->more = more;
+	e->memory = it->id;
+	e->backlog = it->from;
+	e->received = it->begins;
+	e->data_sent = it->acknowledges;
+	e->more = it->expects;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 

@@ -129,7 +129,7 @@ struct rcvq_space___rec {
 
 struct tcp_sock___rec {
 	u64 tcp_clock_cache;
-	u32 lsndtime, snd_cwnd_stamp;
+	u32 lsndtime, snd_cwnd_stamp, last_oow_ack_time;
 	u32 snd_nxt, snd_una, write_seq, rcv_nxt, rcv_wup, copied_seq, rcv_wnd, snd_wnd;
 	u64 bytes_acked, bytes_received;
 	u32 rcv_ssthresh, snd_cwnd, snd_cwnd_cnt, snd_ssthresh;
