@@ -32,7 +32,9 @@ fn opened(end: u8, next: u16) -> Vec<u8> {
     }
     // 250 ticks a second, 300 s before they wrap.
     let jiffies = ((BEGUN / (4 * MS)) as u32).wrapping_sub(300 * 250);
-    for word in [jiffies, 1_001, 1_001, 1_001, 5_001, 5_001, 1, 0, 1500] {
+    for word in [
+        jiffies, 1_001, 1_001, 1_001, 5_001, 5_001, 1, 65_536, 0, 1500,
+    ] {
         it.extend(word.to_le_bytes());
     }
     it.extend([0; 48]);
@@ -53,13 +55,13 @@ fn block(piece: u8, end: u8, serial: u32, data: &[u8]) -> Vec<u8> {
     it
 }
 
-/// `struct seen` of a packet, with all six words.
+/// `struct seen` of a packet, with all seven words.
 fn packet(id: u16, next: u16, after: u64, flags: u8, words: [u32; 6]) -> Vec<u8> {
     let mut it = id.to_le_bytes().to_vec();
     it.extend(next.to_le_bytes());
     it.extend(((BEGUN + after) as u32).to_le_bytes());
-    it.extend([0x3f, 1, flags, 1]);
-    for word in words {
+    it.extend([0x7f, 1, flags, 1]);
+    for word in words.into_iter().chain([65_536]) {
         it.extend(word.to_le_bytes());
     }
     it

@@ -155,15 +155,22 @@ fn a_replay_of_tracepoints_says_how_far_it_goes() {
     for result in found.iter().filter_map(|it| it.difference.as_ref()) {
         println!("{result:?}");
     }
-    assert!(!exact.is_empty(), "dialogues without any loss");
+    // Without loss or delay; the versions of Linux differ in how far they open the window.
+    let reached = |it: &ReplayResult| it.difference.as_ref().is_none_or(|it| it.run > 8);
+    assert!(found.iter().any(reached), "{found:?}");
     // A call less: the same replay must say so.
     for connection in &mut recording.connections {
         let runs = &mut connection.ends[0].runs;
         let sent = |handler: &Handler| matches!(handler, Handler::Send { .. });
-        let last = runs.iter().rposition(|run| sent(&run.handler));
-        runs.remove(last.expect("it sent"));
+        let first = runs.iter().position(|run| sent(&run.handler));
+        runs.remove(first.expect("it sent"));
     }
     for (place, result) in results(&kernel, &recording).iter().enumerate() {
-        assert!(result.difference.is_some(), "{place} has a call less");
+        let (now, was) = (&result.difference, &found[place].difference);
+        let earlier = now.as_ref().is_some_and(|now| now.run < 8);
+        assert!(
+            earlier && now != was,
+            "{place} has a call less: {now:?}, {was:?}"
+        );
     }
 }

@@ -4,12 +4,12 @@
 use crate::stock::Found;
 
 /// `WORDS` there.
-pub(super) const WORDS: usize = 6;
+pub(super) const WORDS: usize = 7;
 /// `STATES` there.
 pub(super) const STATES: usize = 12;
 
 /// `sizeof(struct opened)` without its settings.
-const OPENED: usize = 80;
+const OPENED: usize = 84;
 const HEAD: usize = 80;
 const SEEN: usize = 12;
 const CALLED: usize = 12;
@@ -22,6 +22,7 @@ pub(super) mod word {
     pub const RECEIVED: usize = 3;
     pub const READ: usize = 4;
     pub const MEMORY: usize = 5;
+    pub const WINDOW: usize = 6;
 }
 
 pub(super) type Words = [u32; WORDS];

@@ -2,7 +2,7 @@
 //! One end: what its socket told, and its runs with what fired between them and what the device held.
 
 use super::numbers::{Arrival, Numbers};
-use super::piece::{Block, Called, Fired, Opened, STATES, Seen, What, Words, word};
+use super::piece::{Block, Called, Fired, Opened, STATES, Seen, WORDS, What, Words, word};
 use super::telling::Telling;
 use super::ticks::Ticks;
 use crate::recording::{Decision, End, Handler, Moment, Outcome, Run, Timer};
@@ -17,7 +17,7 @@ const TIMERS: [Timer; 5] = [
 
 /// `TCPF_TSQ_DEFERRED`.
 const SMALL_QUEUE_DEFERRED: u32 = 1 << 2;
-/// Segments that one run is told the device's memory of.
+/// Packets that one run is told the device's memory of.
 const MOST_SENT: u32 = 32;
 
 /// What one socket told.
@@ -42,7 +42,7 @@ impl Side {
     pub(super) fn new(opened: Opened) -> Side {
         Side {
             opened,
-            words: [0; 6],
+            words: [0; WORDS],
             seen: Vec::new(),
             states: Vec::new(),
             calls: Vec::new(),
@@ -115,14 +115,20 @@ impl Side {
         self.seen.iter().map(|seen| (seen.clock, seen.next))
     }
 
-    pub(super) fn end(&self, theirs: &Side, ticks: &Ticks) -> End {
-        let server = self.opened.end != 0;
+    /// The numbers of its packets as they came there, where they stand, and the first that can stand there.
+    fn numbers(&self, receiver: &Side) -> (Numbers, Vec<i64>, u32) {
         // The accepting end has had the last packet of the handshake already.
-        let (base, first) = match server {
-            true => (theirs.opened.next.wrapping_add(1), 2),
-            false => (theirs.opened.next, 1),
+        let (base, first) = match receiver.opened.end {
+            0 => (self.opened.next, 1),
+            _ => (self.opened.next.wrapping_add(1), 2),
         };
-        let (numbers, places) = Numbers::new(base, first, &self.arrivals());
+        let (numbers, places) = Numbers::new(base, first, &receiver.arrivals());
+        (numbers, places, first)
+    }
+
+    pub(super) fn end(&self, theirs: &Side, ticks: &Ticks) -> End {
+        let (numbers, places, first) = theirs.numbers(self);
+        let (own, _, _) = self.numbers(theirs);
         let mut telling = Telling::new(self, theirs, numbers, places, first);
         telling.opening(theirs);
         telling.all();
@@ -131,7 +137,7 @@ impl Side {
         for fired in &self.timers {
             add_fired(&mut runs, fired, ticks);
         }
-        remember(&mut runs);
+        remember(&mut runs, &own);
         let runs: Vec<Run> = runs.into_iter().map(|(run, _)| run).collect();
         let gap = gap.map(|gap| (gap as u64).min(runs.len() as u64));
         End {
@@ -179,18 +185,20 @@ fn add_fired(runs: &mut Vec<(Run, Before)>, fired: &Fired, ticks: &Ticks) {
 }
 
 /// What waited in the device while runs were sending: seen before some of them; between those in proportion to what was sent.
-fn remember(runs: &mut [(Run, Before)]) {
+fn remember(runs: &mut [(Run, Before)], own: &Numbers) {
     let known: Vec<(usize, (u16, u32))> = runs
         .iter()
         .enumerate()
         .filter_map(|(place, (_, before))| Some((place, (*before)?)))
         .collect();
-    for two in known.windows(2) {
-        let ((from, (next, memory)), (to, (then, left))) = (two[0], two[1]);
+    let next: Vec<u16> = known.iter().map(|(_, (next, _))| *next).collect();
+    let totals: Vec<u32> = own.totals(next.into_iter()).collect();
+    for (two, totals) in known.windows(2).zip(totals.windows(2)) {
+        let ((from, (_, memory)), (to, (_, left))) = (two[0], two[1]);
         if memory == 1 && left == 1 {
             continue;
         }
-        let sent = u32::from(then.wrapping_sub(next)).min(MOST_SENT);
+        let sent = totals[1].saturating_sub(totals[0]).min(MOST_SENT);
         for (run, _) in &mut runs[from..to] {
             for count in 0..=sent {
                 let share = i64::from(left) - i64::from(memory);

@@ -31,9 +31,10 @@ const BOTH: u8 = 3;
 const IN_FLIGHT: u32 = 1;
 const QUEUED: u32 = 2;
 const UNREAD: u32 = 6;
-/// The same of what a block begins with (`look_at` of the probe); `None`: only clocks decide it.
+const WINDOW: u32 = 7;
+/// The same of what a block begins with (`look_at` of the probe); `None`: it stands with each packet, or only clocks decide it.
 const STATE_FIELDS: [Option<u32>; STATES] = [
-    Some(7),
+    None,
     Some(8),
     Some(9),
     Some(10),
@@ -196,6 +197,7 @@ impl<'a> Telling<'a> {
             UNREAD,
             words[word::RECEIVED].wrapping_sub(words[word::READ]),
         ));
+        all.push((WINDOW, words[word::WINDOW]));
         if let Some(state) = state {
             let known = STATE_FIELDS.iter().zip(state);
             all.extend(known.filter_map(|(field, value)| Some(((*field)?, *value))));

@@ -142,6 +142,8 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         }
     }
     let differing = differing(&batches);
+    let light = recording.origin.recorder == RECORDER;
+    let alike = chosen.len() - differing.len();
     let out = &mut stdout().lock();
     if args.json {
         let told: Vec<_> = differing
@@ -150,7 +152,8 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
             .collect();
         let value = json!({
             "connections": chosen.len(),
-            "exact": chosen.len() - differing.len(),
+            "exact": (!light).then_some(alike),
+            "as_seen": light.then_some(alike),
             "runs": sum(&batches, |result| result.runs),
             "packets": sum(&batches, |result| result.packets),
             "seconds": begun.elapsed().as_secs_f64(),
@@ -172,7 +175,7 @@ fn compare_versions(args: &Replay, kernel: &Kernel, recording: &Recording) {
     }
     if light {
         eprintln!(
-            "recorded by tracepoints alone: calls and work put off are inferred; exact means that nothing differs of what the recorder saw of the sockets"
+            "recorded by tracepoints alone: calls and work put off are inferred, and a replay is compared with what the recorder saw of the sockets: it is not exact"
         );
     }
     let recorded = virtual_time::version(&origin.kernel);
@@ -454,8 +457,12 @@ fn tell(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let paint = Paint::for_stdout();
-    let exact = chosen.len() - differing.len();
-    let summary = format!("{exact} of {} connections replayed exactly", chosen.len());
+    let (alike, all) = (chosen.len() - differing.len(), chosen.len());
+    let summary = if recording.origin.recorder == RECORDER {
+        format!("{alike} of {all} connections replayed as far as was seen")
+    } else {
+        format!("{alike} of {all} connections replayed exactly")
+    };
     writeln!(
         out,
         "{}: {} runs of handlers, {} packets, {:.2} s",

@@ -31,8 +31,8 @@ struct seen {
 	u8 what;
 };
 
-/* Words: snd_nxt, snd_una, write_seq, rcv_nxt, copied_seq, sk_wmem_alloc. */
-#define WORDS 6
+/* Words: snd_nxt, snd_una, write_seq, rcv_nxt, copied_seq, sk_wmem_alloc, rcv_wnd. */
+#define WORDS 7
 
 enum flag {
 	OWNED = 1,  /* a call has the lock: it waited in the backlog */

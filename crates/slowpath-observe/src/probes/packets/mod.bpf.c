@@ -70,6 +70,7 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 	WORD(3, tp->rcv_nxt);
 	WORD(4, tp->copied_seq);
 	WORD(5, so->sk_wmem_alloc.refs.counter);
+	WORD(6, tp->rcv_wnd);
 	*at = seen;
 	head->used = used;
 }
@@ -125,6 +126,7 @@ static __always_inline void tell_open(struct sock *sk, struct known *known)
 	it->words[3] = READ(sk, tcp_sock___rec, rcv_nxt);
 	it->words[4] = READ(sk, tcp_sock___rec, copied_seq);
 	it->words[5] = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
+	it->words[6] = READ(sk, tcp_sock___rec, rcv_wnd);
 	it->lost = counters.lost;
 	found = &it->found;
 	found->mtu = dst ? BPF_CORE_READ((struct dst_entry___rec *)dst, dev, mtu) : 0;
