@@ -5,7 +5,7 @@
 //! `slowpath-replay`'s `light` knows what they mean. It sees what [`crate::handlers`] sees of packets and of calls that have returned; what lies between it
 //! leaves to inference. What is promised: what is left out is counted ([`Losses`]), with its socket wherever that is known.
 
-use crate::bpf::program_info;
+use crate::bpf::{Programs, program_info};
 use crate::handlers::{Events, Losses, OpenError, choose, counter, map, prepare, run_time};
 use crate::probes::object;
 use libbpf_rs::btf::Btf;
@@ -120,6 +120,11 @@ impl LightRecorder {
     /// What its programs took so far, if somebody has the kernel measure that ([`crate::bpf::enable_statistics`]).
     pub fn run_time(&self) -> std::time::Duration {
         run_time(&self.object)
+    }
+
+    /// Its programs.
+    pub fn programs(&self) -> Programs {
+        Programs::of(&self.object)
     }
 
     /// How often they ran, if it is measured.

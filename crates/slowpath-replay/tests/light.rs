@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The light recorder's pieces, written by hand after `slowpath-observe`'s `probes/packets/block.bpf.h`, become runs; what is missing is a gap.
 
-use slowpath_replay::light::Joiner;
-use slowpath_replay::recording::{Connection, Handler};
+use slowpath_replay::light::{Joiner, Live};
+use slowpath_replay::recording::{Connection, Handler, Moment};
+use slowpath_replay::ring::{Joins, Told};
 use slowpath_replay::stock::Host;
 
 const MS: u64 = 1_000_000;
@@ -75,7 +76,7 @@ fn called(sent: bool, result: i32, after: u64) -> Vec<u8> {
 }
 
 /// One request of 100 bytes, acknowledged in the backlog, and an answer of 200; the client's blocks of packets begin with that serial.
-fn joined(serial: u32) -> Connection {
+fn pieces(serial: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     piece(&mut bytes, &opened(0, 77));
     piece(&mut bytes, &opened(1, 900));
@@ -105,8 +106,12 @@ fn joined(serial: u32) -> Connection {
     piece(&mut bytes, &block(3, 0, 0, &calls));
     let seen = packet(78, 900, 10_000, 0, [9_001, 9_001, 9_001, 1_001, 1_001, 1]);
     piece(&mut bytes, &block(2, 1, 0, &seen));
+    bytes
+}
+
+fn joined(serial: u32) -> Connection {
     let mut joiner = Joiner::default();
-    joiner.take(&bytes).expect("pieces");
+    joiner.take(&pieces(serial)).expect("pieces");
     let joined = joiner.finish(Host::default());
     assert_eq!(
         (joined.unplaced, joined.halves, joined.recording.origin.hz),
@@ -173,4 +178,63 @@ fn no_bytes_make_it_panic() {
             }
         }
     }
+}
+
+/// Told as a whole at the end: what the joiner gives, up to a gap.
+#[test]
+fn what_is_told_of_one_that_ends_is_what_is_joined() {
+    for serial in [0, 1] {
+        let mut live = Live::default();
+        let mut bytes = pieces(serial);
+        let mut told = Vec::new();
+        assert!(live.take(&bytes).expect("pieces") > 4);
+        live.settle(Moment(BEGUN), 0, &mut told);
+        let [
+            Told::Opened {
+                number: 1,
+                addresses,
+                hz: 250,
+                ..
+            },
+        ] = told.as_slice()
+        else {
+            panic!("{told:?}")
+        };
+        let whole = joined(serial);
+        assert_eq!(*addresses, whole.addresses);
+        let wanted = whole.ends.map(|mut end| {
+            end.runs
+                .truncate(end.gap.map_or(usize::MAX, |gap| gap as usize));
+            end
+        });
+        assert_eq!(live.rest(1), Some(wanted));
+        assert!(live.bytes(1) > 0);
+        // Both sockets go; then it is told, and forgotten.
+        bytes.clear();
+        piece(&mut bytes, &block(5, 0, 1 + serial, &[]));
+        piece(&mut bytes, &block(5, 1, 1, &[]));
+        live.take(&bytes).expect("pieces");
+        told.clear();
+        live.settle(Moment(BEGUN), 0, &mut told);
+        assert!(told.is_empty());
+        live.settle(Moment(BEGUN + 3_000 * MS), 0, &mut told);
+        assert!(
+            matches!(told.as_slice(), [Told::Closed { number: 1, .. }]),
+            "{told:?}"
+        );
+        assert!(live.rest(1).is_none() && live.bytes(1) == 0);
+    }
+    // One that stays alone is given back.
+    let mut live = Live::default();
+    let mut bytes = Vec::new();
+    piece(&mut bytes, &opened(0, 77));
+    live.take(&bytes).expect("a piece");
+    let mut told = Vec::new();
+    live.settle(Moment(BEGUN), 0, &mut told);
+    assert!(told.is_empty());
+    live.settle(Moment(BEGUN + 11_000 * MS), 0, &mut told);
+    assert!(
+        matches!(told.as_slice(), [Told::Half { lives: true, .. }]),
+        "{told:?}"
+    );
 }

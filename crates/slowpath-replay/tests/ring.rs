@@ -128,6 +128,7 @@ impl Scene {
             addresses: addresses(number),
             settings: Settings::default(),
             hz: 250,
+            at: Moment(self.clock),
         });
         number
     }
@@ -398,6 +399,7 @@ fn addresses_that_are_used_again_are_told_apart_by_time() {
             addresses: addresses(first),
             settings: Settings::default(),
             hz: 250,
+            at: Moment(scene.clock),
         },
         Told::Runs {
             number: 2,

@@ -76,6 +76,8 @@ pub struct Kept {
 /// How the recorder is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecorderState {
+    /// The kernel's recorder, as recordings name it.
+    pub recorder: String,
     /// Bytes in the ring.
     pub ring_bytes: u64,
     /// How many it may hold.
@@ -175,8 +177,11 @@ impl Recorder {
         let thread = std::thread::Builder::new().name("recorder".to_owned());
         let body = move || match open() {
             Ok(mut opened) => {
-                let _ = begun.send(Ok(std::mem::take(&mut opened.programs)));
-                thread::Work::new(opened, ring, folder, cpu, told, shared).run(&asked);
+                let programs = std::mem::take(&mut opened.programs);
+                let work = thread::Work::new(opened, ring, folder, cpu, told, shared);
+                work.publish(None);
+                let _ = begun.send(Ok(programs));
+                work.run(&asked);
             }
             Err(reason) => {
                 let _ = begun.send(Err(reason));

@@ -3,9 +3,10 @@
 
 use slowpath_observe::bpf::Programs;
 use slowpath_observe::handlers;
+use slowpath_observe::packets::LightRecorder;
 use slowpath_replay::recording::Origin;
 use slowpath_replay::ring::Joins;
-use slowpath_replay::stock::Live;
+use slowpath_replay::{light, stock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A recorder.
@@ -61,29 +62,59 @@ impl Source for handlers::Recorder {
     }
 }
 
+impl Source for LightRecorder {
+    fn take(&mut self) -> Result<Vec<u8>, String> {
+        LightRecorder::take(self).map_err(|error| format!("{error:#}"))
+    }
+
+    fn lost(&self) -> u64 {
+        self.losses().total()
+    }
+
+    fn lost_of(&self, _: u64) -> Option<u32> {
+        None
+    }
+
+    // Its programs look sockets up in their own storage: nothing to take out.
+    fn forget(&mut self, _: u64) {}
+}
+
 /// The best recorder that this kernel allows, of connections that are opened from now on to or from one of these ports; none: all.
 ///
 /// # Errors
 /// Why there is none.
 pub fn kernel(ports: &[u16]) -> Result<Opened, String> {
-    let recorder = handlers::Recorder::open(ports).map_err(|error| error.to_string())?;
     // It leaves slow start early unless somebody has changed that.
     let hystart = std::fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart");
     let hystart = hystart.map_or(true, |value| value.trim() != "0");
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_nanos() as i64);
-    let programs = recorder.programs();
+    let (source, joins, programs, name): (Box<dyn Source>, Box<dyn Joins>, _, _) =
+        match handlers::Recorder::open(ports) {
+            Ok(recorder) => {
+                let programs = recorder.programs();
+                let joins = Box::new(stock::Live::new(hystart));
+                (Box::new(recorder), joins, programs, "bpf")
+            }
+            Err(refused) => {
+                // What is missing for this one is missing for both.
+                let recorder = LightRecorder::open(ports).map_err(|_| refused.to_string())?;
+                let programs = recorder.programs();
+                let joins = Box::new(light::Live::new(hystart));
+                (Box::new(recorder), joins, programs, light::RECORDER)
+            }
+        };
     Ok(Opened {
+        source,
+        joins,
         programs,
-        source: Box::new(recorder),
-        joins: Box::new(Live::new(hystart)),
         origin: Origin {
             kernel: release.trim().to_owned(),
             // Connections say it.
             hz: 0,
             epoch: now - slowpath_observe::monotonic().0 as i64,
-            recorder: "bpf".to_owned(),
+            recorder: name.to_owned(),
         },
     })
 }

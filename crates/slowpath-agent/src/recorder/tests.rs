@@ -72,6 +72,7 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> Opened {
             addresses: ADDRESSES.map(|it| it.parse().unwrap()),
             settings: Settings::default(),
             hz: 250,
+            at: Moment(1_000_000),
         },
         Told::Runs {
             number: 1,

@@ -46,6 +46,8 @@ pub(super) struct Work {
     lost: u64,
     failed: u64,
     worked: u64,
+    /// CPU time until it began.
+    began: Micros,
 }
 
 impl Work {
@@ -71,12 +73,12 @@ impl Work {
             lost: 0,
             failed: 0,
             worked: 0,
+            began: thread_cpu(),
         }
     }
 
     /// Until it is told to stop, or the source ends.
     pub(super) fn run(mut self, wishes: &Receiver<Wish>) {
-        self.publish(None);
         let ended = loop {
             match wishes.recv_timeout(TAKING) {
                 Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => break None,
@@ -242,15 +244,17 @@ impl Work {
         let _ = self.told.try_send(kept);
     }
 
-    fn publish(&self, ended: Option<String>) {
+    pub(super) fn publish(&self, ended: Option<String>) {
         let state = RecorderState {
+            recorder: self.origin.recorder.clone(),
             ring_bytes: self.ring.bytes() as u64,
             ring_limit: self.limit,
             ring_connections: self.ring.connections() as u64,
             counts: self.ring.counts(),
             lost_events: self.lost,
             unseen_sockets: self.source.unseen(),
-            cpu: thread_cpu(),
+            // Without what opening it took, once.
+            cpu: thread_cpu().saturating_sub(self.began),
             files: self.folder.count(),
             file_bytes: self.folder.bytes,
             files_deleted: self.folder.deleted,

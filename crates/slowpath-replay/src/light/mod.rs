@@ -7,11 +7,14 @@
 //!
 //! What is promised: whatever the bytes, no panic; pieces that fit nowhere are counted, and an end of which some were lost has a gap there. No I/O, no clocks.
 
+mod live;
 mod numbers;
 mod piece;
 mod side;
 mod telling;
 mod ticks;
+
+pub use live::Live;
 
 use crate::recording::{Connection, MAX_EVENTS, Recording};
 use crate::stock::{Host, Joined, NotEvents, settings};
@@ -25,7 +28,7 @@ use ticks::Ticks;
 pub const RECORDER: &str = "tracepoints";
 
 /// Joins pieces as they come.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Joiner {
     sides: Vec<Side>,
     sockets: HashMap<u64, usize>,

@@ -21,7 +21,7 @@ const SMALL_QUEUE_DEFERRED: u32 = 1 << 2;
 const MOST_SENT: u32 = 32;
 
 /// What one socket told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Side {
     pub opened: Opened,
     words: Words,
@@ -29,7 +29,7 @@ pub(super) struct Side {
     /// What a block began with, by its first event.
     pub(super) states: Vec<(usize, [u32; STATES])>,
     pub(super) calls: Vec<Called>,
-    timers: Vec<Fired>,
+    pub(super) timers: Vec<Fired>,
     packets_serial: u32,
     calls_serial: u32,
     pub lost: u32,

@@ -4,7 +4,7 @@
 /// `INITIAL_JIFFIES`: they begin so long before their lower half wraps.
 const BEFORE: u64 = 300;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ticks {
     hz: Option<u32>,
     /// A moment and what they were; and how long before that moment the tick was at least, in nanoseconds.

@@ -48,7 +48,7 @@ impl Held {
         origin: &Origin,
         addresses: [SocketAddr; 2],
         settings: Settings,
-        now: Moment,
+        opened: Moment,
     ) -> Result<Held, EncodeError> {
         let (mut writer, mut file) = Writer::new(origin)?;
         let connection = Connection {
@@ -60,7 +60,7 @@ impl Held {
         file.shrink_to_fit();
         Ok(Held {
             addresses,
-            opened: now,
+            opened,
             ended: None,
             asked: None,
             joined: 0,

@@ -234,6 +234,7 @@ impl Ring {
                 addresses,
                 settings,
                 hz,
+                at,
             } => {
                 if self.refuses {
                     self.counts.refused += 1;
@@ -243,7 +244,7 @@ impl Ring {
                 }
                 self.counts.opened += 1;
                 self.origin.hz = hz;
-                match Held::new(&self.origin, addresses, settings, now) {
+                match Held::new(&self.origin, addresses, settings, at) {
                     Ok(held) => {
                         self.held.insert(number, held);
                         self.newest.insert(addresses, number);

@@ -75,6 +75,8 @@ pub enum Told {
         settings: Settings,
         /// Ticks a second.
         hz: u32,
+        /// When it was opened, as far as that is known now.
+        at: Moment,
     },
     /// Further runs of one end.
     Runs {

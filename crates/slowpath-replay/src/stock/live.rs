@@ -83,6 +83,8 @@ impl Live {
         if let (0, Some(mine), Some(theirs), Some(hz)) =
             (progress.number, &a.settings, &b.settings, self.joiner.hz)
         {
+            let first = a.runs.first().into_iter().chain(b.runs.first());
+            let at = first.map(|run| run.at).min().unwrap_or(Moment(now));
             self.last += 1;
             progress.number = self.last;
             self.places.insert(self.last, place);
@@ -91,6 +93,7 @@ impl Live {
                 addresses,
                 settings: settings::settings([mine, theirs], self.hystart),
                 hz,
+                at,
             });
         }
         let number = progress.number;

@@ -10,6 +10,7 @@ use slowpath_agent::{
 };
 use slowpath_model::{Problem, ProblemSet, Stage, Standing};
 use slowpath_observe::handlers::MOST_PORTS;
+use slowpath_replay::light;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -147,16 +148,22 @@ pub(super) fn start(agent: &mut Agent, settings: &Effective, journal: Journal) {
         open: Box::new(move || kernel(&ports)),
     });
     match started {
-        Ok(()) => journal.say(&format!(
-            "records connections into a ring of {}, and keeps {} in {}",
-            settings.record_ring,
-            match &settings.record {
-                RecordWhat::Problems => "those with problems".to_owned(),
-                RecordWhat::Filter(filter) => format!("those that are `{filter}`"),
-                RecordWhat::Asked | RecordWhat::None => "what it holds at SIGUSR1".to_owned(),
-            },
-            folder.display()
-        )),
+        Ok(()) => {
+            journal.say(&format!(
+                "records connections into a ring of {}, and keeps {} in {}",
+                settings.record_ring,
+                match &settings.record {
+                    RecordWhat::Problems => "those with problems".to_owned(),
+                    RecordWhat::Filter(filter) => format!("those that are `{filter}`"),
+                    RecordWhat::Asked | RecordWhat::None => "what it holds at SIGUSR1".to_owned(),
+                },
+                folder.display()
+            ));
+            let light = |state: &RecorderState| state.recorder == light::RECORDER;
+            if agent.recorder().as_ref().is_some_and(light) {
+                journal.say("this kernel does not let BPF attach to its functions (fentry): it records by tracepoints, and a replay may part from that");
+            }
+        }
         Err(error) => journal.warn(&format!("nothing is recorded: {error}")),
     }
 }
