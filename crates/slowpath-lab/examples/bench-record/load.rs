@@ -2,6 +2,7 @@
 //! The programs whose connections are recorded, as processes of their own: bulk transfers, and answers of web-search sizes at a chosen rate.
 //! Each says at its end what it moved and its processor time.
 
+use slowpath_netsim::workload::SizeDistribution;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -14,21 +15,8 @@ pub const SEND: &str = "send-child";
 const CHUNK: usize = 256 * 1024;
 const REQUEST: usize = 100;
 
-/// Answers' sizes: the web-search workload (DCTCP, SIGCOMM 2010, figure 4; as tabulated for pFabric, SIGCOMM 2013): bytes and share of flows up to them.
-const WEB_SEARCH: [(f64, f64); 12] = [
-    (0.0, 0.0),
-    (10e3, 0.15),
-    (20e3, 0.20),
-    (30e3, 0.30),
-    (50e3, 0.40),
-    (80e3, 0.53),
-    (200e3, 0.60),
-    (1e6, 0.70),
-    (2e6, 0.80),
-    (5e6, 0.90),
-    (10e6, 0.97),
-    (30e6, 1.00),
-];
+/// Answers' sizes: the web-search workload (DCTCP, SIGCOMM 2010, figure 4).
+const WEB_SEARCH: &str = include_str!("../../../../scenarios/sim/web-search.txt");
 
 /// Processor time in seconds of this process: the system's share, or all of it.
 pub fn own_time(all: bool) -> f64 {
@@ -121,6 +109,7 @@ fn push(mut stream: TcpStream, seconds: f64) -> io::Result<f64> {
 
 /// Answers one after the other, each begun no earlier than the rate allows.
 fn ask(mut stream: TcpStream, seconds: f64, rate: f64, seed: u64) -> io::Result<f64> {
+    let sizes = SizeDistribution::parse(WEB_SEARCH).map_err(io::Error::other)?;
     let mut buffer = vec![0; CHUNK];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let begun = Instant::now();
@@ -131,7 +120,8 @@ fn ask(mut stream: TcpStream, seconds: f64, rate: f64, seed: u64) -> io::Result<
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        let size = size((state >> 11) as f64 / (1u64 << 53) as f64);
+        let share = ((state >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        let size = u32::try_from(sizes.quantile(share)).unwrap_or(u32::MAX);
         let mut request = [0; REQUEST];
         request[..4].copy_from_slice(&size.to_le_bytes());
         stream.write_all(&request)?;
@@ -152,15 +142,4 @@ fn ask(mut stream: TcpStream, seconds: f64, rate: f64, seed: u64) -> io::Result<
         );
     }
     Ok(bytes)
-}
-
-/// The size that a share of answers is below.
-fn size(share: f64) -> u32 {
-    for two in WEB_SEARCH.windows(2) {
-        let ((from, below), (to, above)) = (two[0], two[1]);
-        if share < above {
-            return (from + (to - from) * (share - below) / (above - below)) as u32 + 1;
-        }
-    }
-    1
 }
