@@ -291,8 +291,10 @@ fn the_black_hole_is_found() {
     let scenario =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/replay/black-hole.toml");
     let (scenario, run_folder) = (scenario.to_str().unwrap(), out.to_str().unwrap());
+    let [recording, again] = ["run.rec", "again"].map(|name| folder.path().join(name));
+    let (recording, again_folder) = (recording.to_str().unwrap(), again.to_str().unwrap());
     let lab = slowpath(&[
-        "lab", "virtual", scenario, "--out", run_folder, "--quiet", "--json",
+        "lab", "virtual", scenario, "--out", run_folder, "--record", recording, "--quiet", "--json",
     ]);
     assert!(lab.status.success(), "{}", text(&lab.stderr));
     let lab: Value = serde_json::from_slice(&lab.stdout).unwrap();
@@ -320,4 +322,13 @@ fn the_black_hole_is_found() {
         "{found}"
     );
     assert!(found["drops"].as_u64().unwrap() >= 10, "{found}");
+    // What a recording is replayed to has the packets of both ends of every connection, whatever hosts these are of: the answer is the same.
+    let replay = slowpath(&["replay", recording, "--out", again_folder, "--quiet"]);
+    assert!(replay.status.success(), "{}", text(&replay.stderr));
+    let output = run(&again, Path::new(scenario), &["--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let from_replay: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for key in ["dropped", "packets", "lost", "findings", "origin_unix_ns"] {
+        assert_eq!(from_replay[key], told[key], "{key}");
+    }
 }

@@ -50,7 +50,8 @@ Examples:
   slowpath queues run --topology scenarios/replay/black-hole.toml --html queues.html
   slowpath queues captures --topology rack.toml --clock-error 5us --out tables --json
   slowpath queues captures --topology rack.toml --address web1=10.1.0.7 --address db=10.1.0.9
-A capture (pcap, pcapng) is named after its host, or its interface is. docs/queues.md says what the
+A capture (pcap, pcapng) is named after its host, or its interface is; or they are the two of
+slowpath replay RECORDING --out DIR. docs/queues.md says what the
 answer rests on.")]
 pub struct Queues {
     /// Where the captures of the hosts are

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Captures of hosts, matched: which packets left which host when, and which of them arrived.
 //!
-//! What enters: a folder of captures, one a host or several hosts' interfaces in one, and who
-//! the hosts are. What leaves: every packet that a host sent ([`Sent`]). A packet that its
+//! What enters: a folder of captures, one a host or several hosts' interfaces in one, or the two
+//! of `slowpath replay`, and who the hosts are. What leaves: every packet that a host sent ([`Sent`]). A packet that its
 //! receiver's capture does not have was lost; where that capture ends before it could have
 //! come, or is not there, that is not known, and it counts as arrived.
 
@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use slowpath_netsim::topology::Topology;
 use slowpath_trace::decode::Link;
 use slowpath_trace::read::open;
-use slowpath_trace::segment::Endpoint;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use slowpath_trace::segment::{Endpoint, Flags, Segment};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
@@ -112,6 +112,45 @@ fn laboratory(host: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, row as u8, place as u8))
 }
 
+/// Who has an address: as was said, or as in the laboratory.
+fn by_address(address: IpAddr, topology: &Topology, said: &BTreeMap<IpAddr, u32>) -> Option<u32> {
+    let hosts = 0..topology.hosts().len() as u32;
+    let laboratory = || hosts.into_iter().find(|host| laboratory(*host) == address);
+    said.get(&address).copied().or_else(laboratory)
+}
+
+/// A capture of `slowpath replay`: one end of connections of any hosts.
+struct OneEnd {
+    accepting: bool,
+    /// Who connected to whom.
+    opened: HashSet<(Endpoint, Endpoint)>,
+}
+
+impl OneEnd {
+    fn named(stem: &str) -> Option<Self> {
+        let accepting = ["client", "server"].iter().position(|end| *end == stem)? == 1;
+        Some(OneEnd {
+            accepting,
+            opened: HashSet::new(),
+        })
+    }
+
+    /// The address of the host that a packet was captured at; `None`: its connection was not seen being opened.
+    fn address(&mut self, it: &Segment<'_>) -> Option<IpAddr> {
+        let (there, back) = ((it.source, it.destination), (it.destination, it.source));
+        if it.flags.any(Flags::SYN) && !it.flags.any(Flags::ACK) {
+            self.opened.insert(there);
+        }
+        let known = [there, back]
+            .into_iter()
+            .find(|it| self.opened.contains(it));
+        known.map(|(client, server)| match self.accepting {
+            false => client.address,
+            true => server.address,
+        })
+    }
+}
+
 /// Reads a folder's captures. `addresses` says who has which address where that does not
 /// follow from the captures.
 ///
@@ -124,13 +163,17 @@ pub fn read(
 ) -> Result<Captures, Failure> {
     let mut captures = Captures::default();
     let mut seen: BTreeMap<u32, Vec<Seen>> = BTreeMap::new();
+    let mut addresses = addresses.clone();
     let mut total = 0usize;
+    let mut mixed = false;
     for file in files(folder)? {
         captures.files += 1;
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
         let by_file = host_called(&stem, topology);
         let mut capture = open(&file).map_err(|error| unreadable(&file, error))?;
         let mut by_interface: HashMap<u32, u32> = HashMap::new();
+        let mut one_end = OneEnd::named(&stem).filter(|_| by_file.is_none());
+        mixed |= one_end.is_some();
         loop {
             let packet = match capture.next() {
                 Ok(Some(packet)) => packet,
@@ -140,6 +183,13 @@ pub fn read(
             let Ok(segment) = packet.segment() else {
                 continue;
             };
+            total += 1;
+            if total > MOST {
+                return Err(unreadable(
+                    &file,
+                    format!("more than {MOST} packets in all"),
+                ));
+            }
             let number = packet.interface();
             let header = match packet.link() {
                 Link::Ethernet => ETHERNET,
@@ -159,12 +209,25 @@ pub fn read(
                     id: segment.ip_id,
                 },
             };
+            let own = one_end.as_mut().and_then(|end| end.address(&segment));
             let host = match by_interface.get(&number) {
                 Some(host) => *host,
                 None => {
                     let interface = capture.notes().interfaces.get(number as usize);
                     let name = interface.and_then(|interface| interface.name.as_deref());
                     let named = name.and_then(|name| host_called(name, topology));
+                    if named.is_none() && one_end.is_some() {
+                        let host = own.and_then(|address| {
+                            let host = by_address(address, topology, &addresses)?;
+                            addresses.insert(address, host);
+                            Some(host)
+                        });
+                        match host {
+                            Some(host) => seen.entry(host).or_default().push(one),
+                            None => captures.elsewhere += 1,
+                        }
+                        continue;
+                    }
                     let host = named.or(by_file).ok_or_else(|| {
                         let reason = format!(
                             "no host of the topology is called '{stem}', nor is its interface: \
@@ -176,17 +239,16 @@ pub fn read(
                     host
                 }
             };
-            total += 1;
-            if total > MOST {
-                return Err(unreadable(
-                    &file,
-                    format!("more than {MOST} packets in all"),
-                ));
-            }
             seen.entry(host).or_default().push(one);
         }
     }
-    let owners = owners(&seen, topology, addresses)?;
+    if mixed {
+        // A host may connect and accept: in two files.
+        for packets in seen.values_mut() {
+            packets.sort_by_key(|packet| packet.at);
+        }
+    }
+    let owners = owners(&seen, topology, &addresses)?;
     captures.without = (0..)
         .zip(topology.hosts())
         .filter(|(number, _)| !seen.contains_key(number))
