@@ -182,8 +182,11 @@ int BPF_PROG(on_state, struct sock *sk, int from, int to)
 	if (to == TCP_ESTABLISHED) {
 		known->open = is_chosen(so->__sk_common.skc_num,
 					__builtin_bswap16(so->__sk_common.skc_dport));
-		if (known->open)
-			tell_open(sk, known);
+		if (!known->open) {
+			bpf_sk_storage_delete(&sockets, sk);
+			return 0;
+		}
+		tell_open(sk, known);
 	}
 	if (!known->open)
 		return 0;
