@@ -41,7 +41,7 @@ pub(super) struct Offload {
 }
 
 impl Sender {
-    /// So many bytes of it wait at the host's link, with [`OVERHEAD`] for each packet.
+    /// So many bytes of it wait at the host's link, with `OVERHEAD` for each packet.
     pub fn note_waiting(&mut self, waiting: u64) {
         if let Some(offload) = &mut self.offload {
             offload.waiting = waiting;
