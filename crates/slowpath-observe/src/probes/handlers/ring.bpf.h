@@ -68,9 +68,7 @@ struct event_with_fields {
 /* What the replaying kernel has to be told. */
 struct settings {
 	struct event event;
-	u32 mtu;
-	u32 values[12];
-	char congestion[16];
+	struct found found;
 };
 
 struct known {
@@ -288,30 +286,13 @@ static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u
 static __always_inline void tell_settings(const void *sk, struct known *known)
 {
 	struct settings *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	const struct net___rec *net = READ(sk, sock___rec, __sk_common.skc_net.net);
-	const struct dst_entry___rec *dst = READ(sk, sock___rec, sk_dst_cache);
 
 	if (!e) {
 		lose(known);
 		return;
 	}
 	fill(&e->event, sk, known, SETTINGS, 0, 0, 0, 0, 0);
-	e->mtu = dst ? BPF_CORE_READ((struct dst_entry___rec *)dst, dev, mtu) : 0;
-	/* In the order of NAMES in slowpath-replay's stock/settings.rs. */
-	e->values[0] = READ(net, net___rec, ipv4.sysctl_tcp_timestamps);
-	e->values[1] = READ(net, net___rec, ipv4.sysctl_tcp_sack);
-	e->values[2] = READ(net, net___rec, ipv4.sysctl_tcp_ecn);
-	e->values[3] = READ(net, net___rec, ipv4.sysctl_tcp_recovery);
-	e->values[4] = READ(net, net___rec, ipv4.sysctl_tcp_early_retrans);
-	e->values[5] = READ(net, net___rec, ipv4.sysctl_tcp_reordering);
-	e->values[6] = READ(net, net___rec, ipv4.sysctl_tcp_slow_start_after_idle);
-	e->values[7] = READ(net, net___rec, ipv4.sysctl_tcp_moderate_rcvbuf);
-	e->values[8] = READ(net, net___rec, ipv4.sysctl_ip_default_ttl);
-	e->values[9] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[0]);
-	e->values[10] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[1]);
-	e->values[11] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[2]);
-	BPF_CORE_READ_STR_INTO(&e->congestion, (struct inet_connection_sock___rec *)sk,
-			       icsk_ca_ops, name);
+	find_settings(sk, &e->found);
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 

@@ -238,4 +238,34 @@ static __always_inline void look(const void *sk, u32 *f)
 	f[39] = READ(sk, tcp_sock___rec, compressed_ack);
 }
 
+/* What a socket and its namespace are set to. */
+struct found {
+	u32 mtu;
+	u32 values[12];
+	char congestion[16];
+};
+
+static __always_inline void find_settings(const void *sk, struct found *found)
+{
+	const struct net___rec *net = READ(sk, sock___rec, __sk_common.skc_net.net);
+	const struct dst_entry___rec *dst = READ(sk, sock___rec, sk_dst_cache);
+
+	found->mtu = dst ? BPF_CORE_READ((struct dst_entry___rec *)dst, dev, mtu) : 0;
+	/* In the order of NAMES in slowpath-replay's stock/settings.rs. */
+	found->values[0] = READ(net, net___rec, ipv4.sysctl_tcp_timestamps);
+	found->values[1] = READ(net, net___rec, ipv4.sysctl_tcp_sack);
+	found->values[2] = READ(net, net___rec, ipv4.sysctl_tcp_ecn);
+	found->values[3] = READ(net, net___rec, ipv4.sysctl_tcp_recovery);
+	found->values[4] = READ(net, net___rec, ipv4.sysctl_tcp_early_retrans);
+	found->values[5] = READ(net, net___rec, ipv4.sysctl_tcp_reordering);
+	found->values[6] = READ(net, net___rec, ipv4.sysctl_tcp_slow_start_after_idle);
+	found->values[7] = READ(net, net___rec, ipv4.sysctl_tcp_moderate_rcvbuf);
+	found->values[8] = READ(net, net___rec, ipv4.sysctl_ip_default_ttl);
+	found->values[9] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[0]);
+	found->values[10] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[1]);
+	found->values[11] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[2]);
+	BPF_CORE_READ_STR_INTO(&found->congestion, (struct inet_connection_sock___rec *)sk,
+			       icsk_ca_ops, name);
+}
+
 #endif

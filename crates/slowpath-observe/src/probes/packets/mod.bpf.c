@@ -99,10 +99,7 @@ int BPF_PROG(on_packet, struct sock *sk, struct sk_buff___light *skb)
 
 static __always_inline void tell_open(struct sock *sk, struct known *known)
 {
-	const struct net___rec *net = READ(sk, sock___rec, __sk_common.skc_net.net);
-	const struct dst_entry___rec *dst = READ(sk, sock___rec, sk_dst_cache);
 	struct opened *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
-	struct found *found;
 
 	if (!it) {
 		lose(known);
@@ -128,23 +125,7 @@ static __always_inline void tell_open(struct sock *sk, struct known *known)
 	it->words[5] = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
 	it->words[6] = READ(sk, tcp_sock___rec, rcv_wnd);
 	it->lost = counters.lost;
-	found = &it->found;
-	found->mtu = dst ? BPF_CORE_READ((struct dst_entry___rec *)dst, dev, mtu) : 0;
-	/* In the order of NAMES in slowpath-replay's stock/settings.rs. */
-	found->values[0] = READ(net, net___rec, ipv4.sysctl_tcp_timestamps);
-	found->values[1] = READ(net, net___rec, ipv4.sysctl_tcp_sack);
-	found->values[2] = READ(net, net___rec, ipv4.sysctl_tcp_ecn);
-	found->values[3] = READ(net, net___rec, ipv4.sysctl_tcp_recovery);
-	found->values[4] = READ(net, net___rec, ipv4.sysctl_tcp_early_retrans);
-	found->values[5] = READ(net, net___rec, ipv4.sysctl_tcp_reordering);
-	found->values[6] = READ(net, net___rec, ipv4.sysctl_tcp_slow_start_after_idle);
-	found->values[7] = READ(net, net___rec, ipv4.sysctl_tcp_moderate_rcvbuf);
-	found->values[8] = READ(net, net___rec, ipv4.sysctl_ip_default_ttl);
-	found->values[9] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[0]);
-	found->values[10] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[1]);
-	found->values[11] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[2]);
-	BPF_CORE_READ_STR_INTO(&found->congestion, (struct inet_connection_sock___rec *)sk,
-			       icsk_ca_ops, name);
+	find_settings(sk, &it->found);
 	bpf_ringbuf_submit(it, BPF_RB_NO_WAKEUP);
 }
 

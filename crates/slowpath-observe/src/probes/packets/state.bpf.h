@@ -70,12 +70,6 @@ struct inet_connection_sock___light {
 /* Of the 40 fields of look() those that packets themselves do not tell: STATE_FIELDS in slowpath-replay's light/piece.rs. */
 #define STATES 12
 
-struct found {
-	u32 mtu;
-	u32 values[12];
-	char congestion[16];
-};
-
 static __always_inline void look_at(struct sock *sk, u32 *f)
 {
 	const struct tcp_sock___rec *tp = KNOWN_AS(tcp_sock___rec, sk);
