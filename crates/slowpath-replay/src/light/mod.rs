@@ -17,11 +17,11 @@ mod ticks;
 pub use live::Live;
 
 use crate::recording::{Connection, MAX_EVENTS, Recording};
-use crate::stock::{Host, Joined, NotEvents, settings};
+use crate::stock::{Host, Joined, NotEvents, client_first, settings};
 use piece::{Kind, Opened, Piece};
 use side::Side;
 use std::collections::{BTreeMap, HashMap};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use ticks::Ticks;
 
 /// The recorder's name in a recording's origin.
@@ -38,15 +38,7 @@ pub struct Joiner {
 }
 
 fn addresses(opened: &Opened) -> [SocketAddr; 2] {
-    let address = |(number, port): (u32, u16)| {
-        SocketAddr::from((Ipv4Addr::from_bits(u32::from_be(number)), port))
-    };
-    let ends = [opened.own, opened.peer].map(address);
-    if opened.end == 0 {
-        ends
-    } else {
-        [ends[1], ends[0]]
-    }
+    client_first(opened.end, opened.own, opened.peer)
 }
 
 impl Joiner {

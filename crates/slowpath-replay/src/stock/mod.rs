@@ -116,17 +116,19 @@ fn ticks(at: u64, jiffies: u32) -> Option<u32> {
 }
 
 fn addresses(event: &Event) -> [SocketAddr; 2] {
+    client_first(
+        event.end,
+        (event.a, event.c as u16),
+        (event.b, u16::from_be(event.d as u16)),
+    )
+}
+
+/// The two ends' addresses, the one that connected first: `end` is 0 for it. Numbers are as in packets.
+pub(crate) fn client_first(end: u8, own: (u32, u16), peer: (u32, u16)) -> [SocketAddr; 2] {
     let address =
-        |number: u32, port| SocketAddr::from((Ipv4Addr::from_bits(u32::from_be(number)), port));
-    let ends = [
-        address(event.a, event.c as u16),
-        address(event.b, u16::from_be(event.d as u16)),
-    ];
-    if event.end == 0 {
-        ends
-    } else {
-        [ends[1], ends[0]]
-    }
+        |(number, port)| SocketAddr::from((Ipv4Addr::from_bits(u32::from_be(number)), port));
+    let ends = [own, peer].map(address);
+    if end == 0 { ends } else { [ends[1], ends[0]] }
 }
 
 impl Joiner {
