@@ -3,14 +3,21 @@
 # Connections of a stock kernel, recorded by BPF alone and captured at both ends: the runtime of crates/slowpath/tests/record_guest.rs, inside
 # `slowpath lab guest`. Two namespaces, delay and loss between them; each 0.2 s a transfer and a dialogue are begun, the later the larger.
 #
-#   stock.sh DELAY LOSS CONGESTION PAIRS [--light]
+#   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY]]
 #
-# DELAY may have a jitter ("25ms 6ms"): packets overtake each other.
+# DELAY may have a jitter ("25ms 6ms"): packets overtake each other. HOW is an option of slowpath record, as --light. FAMILY is ipv4, or mapped: the server has one
+# socket for both families, and the dialogues' clients as well have sockets of IPv6, which speak IPv4.
 #
 # It needs slowpath, tcpdump and a program `workload` (serve ADDRESS CONNECTIONS, send ADDRESS BYTES CHUNK, ask ADDRESS TIMES REQUEST ANSWER). It leaves run.rec,
 # its events, client.pcap, server.pcap and summary.json in /out.
 set -eu
-delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001}
+delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001} family=${6:-ipv4}
+case $family in
+    ipv4) listen=10.0.0.2 send=10.0.0.2 ask=10.0.0.2 ;;
+    mapped) listen='[::]' send=10.0.0.2 ask='[::ffff:10.0.0.2]' ;;
+    *) echo "stock.sh: no family $family" >&2; exit 2 ;;
+esac
+export listen send ask
 ip netns add client
 ip netns add server
 ip link add here netns client type veth peer name there netns server
@@ -34,12 +41,12 @@ for name in client server; do
 done
 cat >/tmp/connections <<'END'
 set -eu
-ip netns exec server workload serve 10.0.0.2:5001 $((2 * $1)) >/tmp/ready &
+ip netns exec server workload serve $listen:5001 $((2 * $1)) >/tmp/ready &
 until grep -q ready /tmp/ready; do sleep 0.05; done
 i=0
 while [ $i -lt "$1" ]; do
-    ip netns exec client workload send 10.0.0.2:5001 $((20000 + i * 60000)) 65536 >/dev/null &
-    ip netns exec client workload ask 10.0.0.2:5001 $((i + 5)) $((100 + i * 300)) $((100000 / (i + 1))) >/dev/null &
+    ip netns exec client workload send $send:5001 $((20000 + i * 60000)) 65536 >/dev/null &
+    ip netns exec client workload ask $ask:5001 $((i + 5)) $((100 + i * 300)) $((100000 / (i + 1))) >/dev/null &
     i=$((i + 1))
     sleep 0.2
 done

@@ -289,6 +289,8 @@ static __always_inline void request(u8 what, const void *req, u16 id, u64 clock,
 {
 	struct stub it = stub(req);
 
+	if (!is_ipv4(req))
+		return;
 	it.id = id;
 	it.expects = like;
 	tell_stub(&it, REQUEST, what, clock);
@@ -536,6 +538,8 @@ int BPF_PROG(after_time_wait, struct inet_timewait_sock *tw, struct sk_buff *skb
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 	struct stub it = stub(tw);
 
+	if (!is_ipv4(tw))
+		return 0;
 	it.id = __builtin_bswap16(READ(network(skb), iphdr, id));
 	it.from = READ(cb, tcp_skb_cb, seq);
 	it.acknowledges = READ(cb, tcp_skb_cb, ack_seq);

@@ -302,8 +302,8 @@ static __always_inline struct known *open(const void *sk, u8 end)
 	u64 key = (u64)sk;
 	struct known *known;
 
-	/* AF_INET: the receiving functions that are looked at are those of IPv4. */
-	if (READ(sk, sock___rec, __sk_common.skc_family) != 2)
+	/* The receiving functions that are looked at are those of IPv4. */
+	if (!is_ipv4(sk))
 		return NULL;
 	bpf_map_update_elem(&ends, &key, &fresh, BPF_ANY);
 	known = find(sk);

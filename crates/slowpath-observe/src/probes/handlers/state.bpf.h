@@ -65,6 +65,7 @@ struct sock_common___rec {
 	u32 skc_tw_snd_nxt;
 	u32 skc_tw_rcv_nxt;
 	volatile unsigned char skc_state;
+	struct in6_addr skc_v6_daddr; /* with IPv6 */
 };
 
 struct backlog___rec {
@@ -190,6 +191,19 @@ struct tcphdr {
 #define OFFSET(structure, member) bpf_core_field_offset(struct structure, member)
 #define READ(sk, type, field) BPF_CORE_READ((struct type *)(sk), field)
 #define BITS(sk, type, field) BPF_CORE_READ_BITFIELD_PROBED((struct type *)(sk), field)
+
+/* Whether it speaks IPv4: AF_INET6 sockets do with ::ffff:0:0/96 (RFC 4291, 2.5.5.2), by IPv4's functions (ipv6_mapped in tcp_ipv6.c). */
+static __always_inline int is_ipv4(const void *sk)
+{
+	u16 family = READ(sk, sock_common___rec, skc_family);
+	struct in6_addr peer;
+
+	if (family != AF_INET6 || !bpf_core_field_exists(struct sock_common___rec, skc_v6_daddr))
+		return family == AF_INET;
+	peer = READ(sk, sock_common___rec, skc_v6_daddr);
+	return !peer.in6_u.u6_addr32[0] && !peer.in6_u.u6_addr32[1] &&
+	       peer.in6_u.u6_addr32[2] == __builtin_bswap32(0xffff);
+}
 
 static __always_inline void look(const void *sk, u32 *f)
 {

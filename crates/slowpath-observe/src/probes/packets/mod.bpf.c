@@ -135,7 +135,7 @@ static __always_inline void meet(struct sock *sk, int from, int to)
 	struct known *known;
 	u8 end = to != TCP_SYN_SENT;
 
-	if (so->sk_protocol != IPPROTO_TCP || so->__sk_common.skc_family != AF_INET)
+	if (so->sk_protocol != IPPROTO_TCP || !is_ipv4(sk))
 		return;
 	known = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!known) {
