@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use slowpath_replay::recording::{
-    Connection, Decision, End, Handler, Moment, Near, Outcome, Recording, Run, Sent, Settings,
-    Timer, Wanted, decode_with, encode, inspect,
+    Alone, Connection, Decision, End, Handler, Joint, Moment, Near, Outcome, Packet, Recording,
+    Run, Sent, Settings, Timer, Wanted, decode_with, encode, inspect,
 };
 use slowpath_replay::sampling::Sampler;
 
@@ -20,9 +20,11 @@ fuzz_target!(
         let wanted = Wanted { events: EVENTS, ..Wanted::default() };
         let Ok(decoded) = decode_with(data, wanted) else { return };
         let recording = decoded.recording;
-        let ends = || recording.connections.iter().flat_map(|c| &c.ends);
+        let alone = recording.alone.iter().map(|it| &it.end);
+        let ends = || recording.connections.iter().flat_map(|c| &c.ends).chain(alone.clone());
         let runs: usize = ends().map(|end| end.runs.len()).sum();
-        assert!(runs as u64 <= EVENTS);
+        let packets = recording.alone.iter().map(|it| it.sent.len() + it.came.len());
+        assert!((runs + packets.sum::<usize>()) as u64 <= EVENTS);
         for end in ends() {
             assert!(end.gap.is_none_or(|gap| gap <= end.runs.len() as u64));
             assert!(end.gap.is_some() || end.lost == 0);
@@ -104,6 +106,7 @@ fn seeds() -> Vec<Vec<u8>> {
         addresses: [([10, 0, 0, 1], 40_000).into(), ([10, 0, 0, 2], 80).into()],
         settings: Settings::default(),
         ends,
+        joint: None,
     };
     let file = |connection: Connection| {
         let mut recording = Recording::default();
@@ -116,5 +119,46 @@ fn seeds() -> Vec<Vec<u8>> {
     let exact = connection([end(40), gap]);
     let mut learnt = Near::learn([&exact], 5_000, 3.0);
     let near = connection(exact.ends.each_ref().map(|end| learnt.end(end)));
-    vec![one, cut, file(connection([sampled, whole])), file(near)]
+    let joined = Connection {
+        joint: Some(Joint {
+            offset: -5,
+            drift: 7,
+            since: Moment(3),
+            within: Some(900),
+        }),
+        ..connection([whole.clone(), end(30)])
+    };
+    let packets = |run| {
+        let packet = |place: u16| Packet {
+            run: run * u64::from(place),
+            id: 900 + place,
+            begins: 1_000 * u32::from(place),
+            length: 1_000,
+            mark: u32::from(place) % 7,
+        };
+        (0..40).map(packet).collect()
+    };
+    let alone = Alone {
+        addresses: joined.addresses,
+        side: 1,
+        initial: [Some(7), None],
+        sysctls: [("tcp_sack".to_owned(), "1".to_owned())].into(),
+        socket: Default::default(),
+        mtu: 1_500,
+        end: whole.clone(),
+        sent: packets(2),
+        came: packets(3),
+    };
+    let mut halves = Recording::default();
+    halves.origin.hz = 250;
+    halves.alone.push(alone);
+    let halves = encode(&halves).expect("short");
+    vec![
+        one,
+        cut,
+        file(connection([sampled, whole])),
+        file(near),
+        file(joined),
+        halves,
+    ]
 }

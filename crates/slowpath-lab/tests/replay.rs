@@ -294,6 +294,7 @@ fn with(recorded: &Recorded, connections: Vec<recording::Connection>) -> Recordi
     Recording {
         origin: recorded.recording.origin.clone(),
         connections,
+        alone: Vec::new(),
     }
 }
 
@@ -479,6 +480,7 @@ fn nonsense_is_not_replayed() {
     let recording = Recording {
         origin: recorded.recording.origin.clone(),
         connections: all,
+        alone: Vec::new(),
     };
     let folder = tempfile::tempdir().expect("a folder");
     let again = replayed(&kernel, &recording, folder.path());
@@ -500,6 +502,7 @@ fn nonsense_is_not_replayed() {
     let recording = Recording {
         origin: recorded.recording.origin.clone(),
         connections: vec![connections[2].clone(), gap],
+        alone: Vec::new(),
     };
     let folder = tempfile::tempdir().expect("a folder");
     let again = replay(

@@ -105,6 +105,7 @@ fn recording(log: &PacketLog, mode: Mode) -> Recording {
                 end(&streams[0], &streams[1], mode),
                 end(&streams[1], &streams[0], mode),
             ],
+            joint: None,
         }
     });
     Recording {
@@ -115,6 +116,7 @@ fn recording(log: &PacketLog, mode: Mode) -> Recording {
             recorder: "laboratory".to_owned(),
         },
         connections: connections.collect(),
+        alone: Vec::new(),
     }
 }
 

@@ -173,6 +173,7 @@ mod tests {
             addresses,
             settings: Settings::default(),
             ends: [End::default(), End::default()],
+            joint: None,
         };
         let told = packets(&capture, &[&connection], 10_000, 7);
         let file = pcap(told);

@@ -79,7 +79,9 @@ fn recording() -> Recording {
                 ..Settings::default()
             },
             ends,
+            joint: None,
         }],
+        alone: Vec::new(),
     }
 }
 

@@ -222,6 +222,7 @@ impl Work<'_> {
         let mut kept = Recording {
             origin: recording.origin.clone(),
             connections,
+            alone: Vec::new(),
         };
         let all: Vec<usize> = (0..pending.len()).collect();
         let mut same = vec![false; all.len()];
@@ -254,6 +255,7 @@ impl Work<'_> {
         let led = Recording {
             origin: recording.origin.clone(),
             connections: led.collect(),
+            alone: Vec::new(),
         };
         let all: Vec<usize> = (0..pending.len()).collect();
         let mut told = vec![None; all.len()];

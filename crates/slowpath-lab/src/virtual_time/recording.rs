@@ -186,6 +186,7 @@ pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Option<Recording> {
             recorder: "laboratory".to_owned(),
         },
         connections,
+        alone: Vec::new(),
     })
 }
 
@@ -210,6 +211,7 @@ fn connection(plan: &Plan, number: usize) -> Connection {
             mtu: [plan.sysctls.mtu; 2],
         },
         ends: [End::default(), End::default()],
+        joint: None,
     }
 }
 

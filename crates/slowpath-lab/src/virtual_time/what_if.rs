@@ -126,6 +126,7 @@ impl<'a> WhatIf<'a> {
         let recording = Recording {
             origin: self.recording.origin.clone(),
             connections: vec![connection],
+            alone: Vec::new(),
         };
         let options = ReplayOptions {
             what_if,

@@ -83,6 +83,7 @@ fn changed(recorded: &Recorded, dice: &mut Dice) -> Recording {
     Recording {
         origin: recorded.recording.origin.clone(),
         connections,
+        alone: Vec::new(),
     }
 }
 

@@ -116,6 +116,7 @@ impl Joiner {
         joined.recording = Recording {
             origin: host.origin,
             connections: Vec::new(),
+            alone: Vec::new(),
         };
         joined.recording.origin.hz = self.ticks.hz();
         // Nobody knows whose they were: of those that have not ended.
@@ -146,6 +147,7 @@ impl Joiner {
                 addresses,
                 settings: settings([&a.opened.found, &b.opened.found], host.hystart),
                 ends: [a.end(b, &self.ticks), b.end(a, &self.ticks)],
+                joint: None,
             });
         }
         joined.halves += waiting.len() as u64;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bytes into recordings: whatever is intact of them, and where something is not.
 
+use super::alone::{Alone, Joint};
+use super::apart;
 use super::block::{self, Read};
 use super::encode::Total;
 use super::error::{DecodeError, Nonsense};
@@ -69,6 +71,8 @@ pub fn decode_with(file: &[u8], wanted: Wanted) -> Result<Decoded, DecodeError> 
         hz: origin.hz,
         left: wanted.events,
         connections: BTreeMap::new(),
+        alone: BTreeMap::new(),
+        joints: BTreeMap::new(),
         orphans: 0,
         ended: false,
     };
@@ -77,6 +81,9 @@ pub fn decode_with(file: &[u8], wanted: Wanted) -> Result<Decoded, DecodeError> 
             Kind::Connections => ("frame of connections", reading.connections(frame.payload)),
             Kind::Runs => ("frame of runs", reading.runs(frame.payload)),
             Kind::Totals => ("frame of totals", reading.totals(frame.payload)),
+            Kind::Alone => ("frame of ends that are alone", reading.alone(frame.payload)),
+            Kind::Packets => ("frame of packets", reading.packets(frame.payload)),
+            Kind::Joints => ("frame of joints", reading.joints(frame.payload)),
         };
         read.map_err(|refused| match refused {
             Refused::Nonsense(reason) => DecodeError::Nonsense {
@@ -92,10 +99,12 @@ pub fn decode_with(file: &[u8], wanted: Wanted) -> Result<Decoded, DecodeError> 
     let mut damage = std::mem::take(&mut frames.damage);
     damage.cut = !reading.ended;
     damage.orphans = reading.orphans;
+    let (connections, alone) = reading.finish();
     Ok(Decoded {
         recording: Recording {
             origin,
-            connections: reading.finish(),
+            connections,
+            alone,
         },
         damage,
     })
@@ -131,6 +140,8 @@ struct Partial {
     /// Runs that were written before the next piece's, also those that are missing here.
     runs: u64,
     samples: u64,
+    /// Of one that is alone, that are here.
+    packets: Option<u64>,
     complete: bool,
 }
 
@@ -145,6 +156,9 @@ struct Reading {
     hz: u32,
     left: u64,
     connections: BTreeMap<u32, Entry>,
+    /// Its end is put together beside it.
+    alone: BTreeMap<u32, (Alone, Partial)>,
+    joints: BTreeMap<u32, Joint>,
     orphans: u64,
     ended: bool,
 }
@@ -169,11 +183,80 @@ impl Reading {
         let mut bytes = Bytes::new(&texts, "connections");
         while bytes.len() > 0 {
             let (number, entry) = connection(&mut bytes)?;
-            if self.connections.insert(number, entry).is_some() {
+            let twice = self.connections.insert(number, entry).is_some();
+            if twice || self.alone.contains_key(&number) {
                 return Err(contradiction("connections"));
             }
         }
         Ok(())
+    }
+
+    fn alone(&mut self, payload: &[u8]) -> Result<(), Refused> {
+        let texts = unpack(payload, "ends that are alone")?;
+        self.spend(texts.len() / BYTES)?;
+        let mut bytes = Bytes::new(&texts, "ends that are alone");
+        while bytes.len() > 0 {
+            let (number, alone) = apart::alone(&mut bytes)?;
+            let mut partial = Partial {
+                packets: Some(0),
+                ..Partial::default()
+            };
+            partial.end.within = alone.end.within;
+            let twice = self.alone.insert(number, (alone, partial)).is_some();
+            if twice || self.connections.contains_key(&number) {
+                return Err(contradiction("ends that are alone"));
+            }
+        }
+        Ok(())
+    }
+
+    fn joints(&mut self, payload: &[u8]) -> Result<(), Refused> {
+        let texts = unpack(payload, "joints")?;
+        self.spend(texts.len() / BYTES)?;
+        let mut bytes = Bytes::new(&texts, "joints");
+        while bytes.len() > 0 {
+            let (number, joint) = apart::joint(&mut bytes)?;
+            if self.joints.insert(number, joint).is_some() {
+                return Err(contradiction("joints"));
+            }
+        }
+        Ok(())
+    }
+
+    fn packets(&mut self, payload: &[u8]) -> Result<(), Refused> {
+        let (stretches, bytes) = apart::decode(payload)?;
+        let count: usize = stretches.iter().map(|it| 1 + it.packets.len()).sum();
+        self.spend(count.max(bytes / BYTES))?;
+        for stretch in stretches {
+            let Some((alone, partial)) = self.alone.get_mut(&stretch.number) else {
+                self.orphans += 1;
+                continue;
+            };
+            let list = match stretch.way {
+                0 => &mut alone.sent,
+                _ => &mut alone.came,
+            };
+            match stretch.before.checked_sub(list.len() as u64) {
+                Some(0) if !partial.complete => {
+                    list.extend_from_slice(&stretch.packets);
+                    let packets = partial.packets.get_or_insert_default();
+                    *packets += stretch.packets.len() as u64;
+                }
+                // Some are missing: nothing can be said of any behind them.
+                Some(1..) => partial.end.gap = Some(0),
+                None if partial.end.gap == Some(0) => {}
+                _ => return Err(contradiction("packets")),
+            }
+        }
+        Ok(())
+    }
+
+    /// An end of a connection, or one that is alone.
+    fn partial(&mut self, number: u32, end: usize) -> Option<&mut Partial> {
+        match self.alone.get_mut(&number) {
+            Some((alone, partial)) => (alone.side == end).then_some(partial),
+            None => Some(&mut self.connections.get_mut(&number)?.ends[end]),
+        }
     }
 
     fn runs(&mut self, payload: &[u8]) -> Result<(), Refused> {
@@ -182,18 +265,17 @@ impl Reading {
         self.spend((block.bytes / BYTES).saturating_sub(events))?;
         for piece in block.pieces {
             let events = piece.events() as u64;
-            let Some(entry) = self.connections.get_mut(&piece.connection) else {
+            let wanted = self.wanted.connection;
+            let wanted = wanted.is_none_or(|wanted| wanted == piece.connection);
+            let left = self.left;
+            let Some(partial) = self.partial(piece.connection, piece.end) else {
                 self.orphans += 1;
                 continue;
             };
-            let wanted = self
-                .wanted
-                .connection
-                .is_none_or(|wanted| wanted == piece.connection);
-            let partial = &mut entry.ends[piece.end];
             let spent = if wanted { events } else { events / PASSED };
-            self.left = self.left.checked_sub(spent).ok_or(Refused::TooMany)?;
+            let left = left.checked_sub(spent).ok_or(Refused::TooMany)?;
             partial.take(piece, wanted)?;
+            self.left = left;
         }
         Ok(())
     }
@@ -228,24 +310,29 @@ impl Reading {
                 samples: bytes.number()?,
                 digest: u32::from_le_bytes(bytes.array()?),
             };
-            let Some(entry) = self.connections.get_mut(&total.connection) else {
+            let Some(partial) = self.partial(total.connection, total.end) else {
                 self.orphans += 1;
                 continue;
             };
-            entry.ends[total.end].total(&total)?;
+            partial.total(&total)?;
         }
         Ok(())
     }
 
-    fn finish(self) -> Vec<Connection> {
-        self.connections
-            .into_values()
-            .map(|entry| Connection {
-                addresses: entry.addresses,
-                settings: entry.settings,
-                ends: entry.ends.map(Partial::finish),
-            })
-            .collect()
+    fn finish(self) -> (Vec<Connection>, Vec<Alone>) {
+        let mut joints = self.joints;
+        let connections = self.connections.into_iter();
+        let connections = connections.map(|(number, entry)| Connection {
+            addresses: entry.addresses,
+            settings: entry.settings,
+            ends: entry.ends.map(Partial::finish),
+            joint: joints.remove(&number),
+        });
+        let alone = self.alone.into_values().map(|(alone, partial)| Alone {
+            end: partial.finish(),
+            ..alone
+        });
+        (connections.collect(), alone.collect())
     }
 }
 
@@ -304,7 +391,19 @@ impl Partial {
         if self.complete {
             return Err(contradiction("totals"));
         }
-        self.skip(total.runs, total.samples)?;
+        let samples = match self.packets {
+            None => total.samples,
+            Some(here) if here > total.samples && self.end.gap != Some(0) => {
+                return Err(contradiction("totals"));
+            }
+            Some(here) => {
+                if here < total.samples {
+                    self.end.gap = Some(0);
+                }
+                0
+            }
+        };
+        self.skip(total.runs, samples)?;
         self.end.digest = total.digest;
         self.complete = true;
         Ok(())
@@ -355,7 +454,7 @@ fn connection(bytes: &mut Bytes<'_>) -> Result<(u32, Entry), Nonsense> {
     Ok((number, entry))
 }
 
-fn address(bytes: &mut Bytes<'_>) -> Result<SocketAddr, Nonsense> {
+pub(super) fn address(bytes: &mut Bytes<'_>) -> Result<SocketAddr, Nonsense> {
     match bytes.byte()? {
         4 => {
             let ip = Ipv4Addr::from(bytes.array::<4>()?);
@@ -373,7 +472,7 @@ fn address(bytes: &mut Bytes<'_>) -> Result<SocketAddr, Nonsense> {
     }
 }
 
-fn map(bytes: &mut Bytes<'_>) -> Result<BTreeMap<String, String>, Nonsense> {
+pub(super) fn map(bytes: &mut Bytes<'_>) -> Result<BTreeMap<String, String>, Nonsense> {
     let mut map = BTreeMap::new();
     for _ in 0..bytes.number()? {
         let name = bytes.text()?;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whole recordings into bytes.
 
+use super::alone::{Alone, Joint};
+use super::apart::{self, FRAME_PACKETS, Stretch};
 use super::block::{self, MAX_OUTCOMES, Piece};
 use super::error::EncodeError;
 use super::frame::{Framer, Kind};
@@ -8,6 +10,7 @@ use super::near;
 use super::varint::{put, put_signed, put_text};
 use super::{Connection, End, Handler, Origin, Recording, Run, Settings};
 use crate::sampling::Sample;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// zstd's level: higher ones gain little on columns (decision 0023).
@@ -32,29 +35,47 @@ pub fn encode(recording: &Recording) -> Result<Vec<u8>, EncodeError> {
             .enumerate()
             .map(|(number, connection)| (number as u32, connection))
     };
-    if u32::try_from(kept.connections.len()).is_err() {
+    // Behind the connections.
+    let alone = || {
+        let first = kept.connections.len();
+        (first as u32..).zip(&kept.alone)
+    };
+    if u32::try_from(kept.connections.len() + kept.alone.len()).is_err() {
         return Err(EncodeError::Connections);
     }
     encoder.connections(numbered(), &mut out)?;
+    let joints = numbered().filter_map(|(number, it)| Some((number, it.joint.as_ref()?)));
+    encoder.joints(joints, &mut out)?;
+    encoder.alone(alone(), &mut out)?;
+    let packets = alone().flat_map(|(number, it)| {
+        let sent = apart::stretches(number, 0, 0, &it.sent);
+        sent.chain(apart::stretches(number, 1, 0, &it.came))
+    });
+    encoder.packets(packets, &mut out)?;
     let mut block = Block::default();
-    for (number, connection) in numbered() {
-        for (place, end) in connection.ends.iter().enumerate() {
-            for piece in pieces(number, place, end)? {
-                block.push(piece);
-                if block.events >= FRAME_EVENTS {
-                    encoder.runs(&block.take(), &mut out)?;
-                }
+    let both =
+        numbered().flat_map(|(number, it)| [(number, 0, &it.ends[0]), (number, 1, &it.ends[1])]);
+    let ends: Vec<(u32, usize, &End)> = both
+        .chain(alone().map(|(number, it)| (number, it.side & 1, &it.end)))
+        .collect();
+    for (number, place, end) in &ends {
+        for piece in pieces(*number, *place, end)? {
+            block.push(piece);
+            if block.events >= FRAME_EVENTS {
+                encoder.runs(&block.take(), &mut out)?;
             }
         }
     }
     if !block.pieces.is_empty() {
         encoder.runs(&block.take(), &mut out)?;
     }
-    let mut totals = Vec::new();
-    for (number, connection) in numbered() {
-        for (place, end) in connection.ends.iter().enumerate() {
-            totals.push(Total::of(number, place, end));
-        }
+    let totals = ends
+        .iter()
+        .map(|(number, place, end)| Total::of(*number, *place, end));
+    let mut totals: Vec<Total> = totals.collect();
+    let both = 2 * kept.connections.len();
+    for (total, it) in totals[both..].iter_mut().zip(&kept.alone) {
+        total.samples = (it.sent.len() + it.came.len()) as u64;
     }
     encoder.totals(&totals, true, &mut out)?;
     Ok(out)
@@ -207,24 +228,73 @@ impl Encoder {
         connections: impl Iterator<Item = (u32, &'a Connection)>,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
+        self.texts(Kind::Connections, connections, put_connection, out)
+    }
+
+    pub(super) fn alone<'a>(
+        &mut self,
+        alone: impl Iterator<Item = (u32, &'a Alone)>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        self.texts(Kind::Alone, alone, apart::put_alone, out)
+    }
+
+    pub(super) fn joints<'a>(
+        &mut self,
+        joints: impl Iterator<Item = (u32, &'a Joint)>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        self.texts(Kind::Joints, joints, apart::put_joint, out)
+    }
+
+    /// Something about each of some connections.
+    fn texts<T>(
+        &mut self,
+        kind: Kind,
+        all: impl Iterator<Item = (u32, T)>,
+        put: impl Fn(u32, T, &mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
         let mut texts = Vec::new();
         let mut last = String::new();
-        for (number, connection) in connections {
+        for (number, it) in all {
             let before = texts.len();
-            put_connection(number, connection, &mut texts);
+            put(number, it, &mut texts);
             last = format!("connection {number}");
             if texts.len() - before > block::MAX_BYTES {
                 return Err(long(&last));
             }
             if texts.len() >= FRAME_TEXTS {
-                self.packed(Kind::Connections, &texts, &last, out)?;
+                self.packed(kind, &texts, &last, out)?;
                 texts.clear();
             }
         }
         if texts.is_empty() {
             return Ok(());
         }
-        self.packed(Kind::Connections, &texts, &last, out)
+        self.packed(kind, &texts, &last, out)
+    }
+
+    /// Frames of packets of ends that are alone, if there are any.
+    pub(super) fn packets<'a>(
+        &mut self,
+        stretches: impl Iterator<Item = Stretch<'a>>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let mut stretches = stretches.peekable();
+        while stretches.peek().is_some() {
+            let mut count = 0;
+            let mut some = Vec::new();
+            while let Some(it) = stretches.next_if(|_| count < FRAME_PACKETS) {
+                count += 1 + it.packets.len();
+                some.push(it);
+            }
+            let payload = apart::encode(&some, LEVEL)?;
+            if !self.framer.frame(Kind::Packets, &payload, out) {
+                return Err(long("packets"));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn runs(
@@ -295,11 +365,7 @@ fn put_connection(number: u32, connection: &Connection, out: &mut Vec<u8>) {
         mtu,
     } = &connection.settings;
     for map in sysctls.iter().chain(socket) {
-        put(out, map.len() as u64);
-        for (name, value) in map {
-            put_text(out, name);
-            put_text(out, value);
-        }
+        put_map(map, out);
     }
     for bytes in mtu {
         put(out, (*bytes).into());
@@ -315,7 +381,15 @@ fn put_connection(number: u32, connection: &Connection, out: &mut Vec<u8>) {
     }
 }
 
-fn put_address(address: &SocketAddr, out: &mut Vec<u8>) {
+pub(super) fn put_map(map: &BTreeMap<String, String>, out: &mut Vec<u8>) {
+    put(out, map.len() as u64);
+    for (name, value) in map {
+        put_text(out, name);
+        put_text(out, value);
+    }
+}
+
+pub(super) fn put_address(address: &SocketAddr, out: &mut Vec<u8>) {
     match address {
         SocketAddr::V4(v4) => {
             out.push(4);

@@ -46,13 +46,25 @@ pub(super) enum Kind {
     Runs = 2,
     /// How much there was of an end that is complete.
     Totals = 3,
+    /// Ends that are alone: addresses and settings.
+    Alone = 4,
+    /// Their packets.
+    Packets = 5,
+    /// How connections were joined of ends that were alone.
+    Joints = 6,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        [Kind::Connections, Kind::Runs, Kind::Totals]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        let all = [
+            Kind::Connections,
+            Kind::Runs,
+            Kind::Totals,
+            Kind::Alone,
+            Kind::Packets,
+            Kind::Joints,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 

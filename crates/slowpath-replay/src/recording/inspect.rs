@@ -24,6 +24,8 @@ pub struct Sizes {
     pub framing: u64,
     /// Addresses and settings.
     pub connections: u64,
+    /// Packets of ends that are alone.
+    pub packets: u64,
     /// How much there was of each end.
     pub totals: u64,
     /// The columns of runs, by name.
@@ -48,7 +50,8 @@ pub fn inspect(file: &[u8]) -> Result<Sizes, DecodeError> {
         payloads += bytes;
         sizes.frames += 1;
         match frame.kind {
-            Kind::Connections => sizes.connections += bytes,
+            Kind::Connections | Kind::Alone | Kind::Joints => sizes.connections += bytes,
+            Kind::Packets => sizes.packets += bytes,
             Kind::Totals => sizes.totals += bytes,
             Kind::Runs => {
                 let columns = block::sizes(frame.payload);

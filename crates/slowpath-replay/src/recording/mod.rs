@@ -11,7 +11,9 @@
 //!
 //! Nothing here reads files, clocks or kernels.
 
+mod alone;
 pub mod alter;
+mod apart;
 mod block;
 mod decode;
 mod encode;
@@ -25,6 +27,7 @@ mod varint;
 mod words;
 mod writer;
 
+pub use alone::{Alone, Joint, Packet};
 pub use decode::{Decoded, MAX_EVENTS, Wanted, decode, decode_with};
 pub use encode::encode;
 pub use error::{DecodeError, EncodeError, Nonsense};
@@ -45,6 +48,8 @@ pub struct Recording {
     pub origin: Origin,
     /// In the order in which they were opened.
     pub connections: Vec<Connection>,
+    /// Ends whose other end was recorded elsewhere, if anywhere.
+    pub alone: Vec<Alone>,
 }
 
 /// Who recorded, and on what.
@@ -73,6 +78,8 @@ pub struct Connection {
     pub settings: Settings,
     /// The end that connected, then the one that accepted.
     pub ends: [End; 2],
+    /// They were recorded apart, each by its own clock; their checks leave packets' numbers out.
+    pub joint: Option<Joint>,
 }
 
 /// What differs from the kernel's defaults. Names are the kernel's.
@@ -332,7 +339,8 @@ impl Recording {
     /// a run's time is the first run's and the ticks of `jiffies` since then. A gap is no later than the last run; without one nothing was lost.
     pub fn kept(&self) -> Recording {
         let mut kept = self.clone();
-        for end in kept.connections.iter_mut().flat_map(|c| &mut c.ends) {
+        let ends = kept.connections.iter_mut().flat_map(|c| &mut c.ends);
+        for end in ends.chain(kept.alone.iter_mut().map(|it| &mut it.end)) {
             end.keep(self.origin.hz);
         }
         kept

@@ -4,7 +4,7 @@
 //! The file's own structure has been checked when it was decoded. Here it is about what the values mean, so that a replayer never waits for what cannot come and
 //! never takes memory for what cannot be.
 
-use super::{Connection, End, Handler, Recording, Run};
+use super::{Alone, Connection, End, Handler, Recording, Run};
 use std::collections::BTreeMap;
 
 /// Bytes that one call moves at most: `MAX_RW_COUNT` of `include/linux/fs.h`, with pages of 4 KiB.
@@ -149,7 +149,23 @@ impl Recording {
         self.connections
             .iter()
             .enumerate()
-            .try_for_each(|(place, connection)| connection.validate(place))
+            .try_for_each(|(place, connection)| connection.validate(place))?;
+        (self.connections.len()..)
+            .zip(&self.alone)
+            .try_for_each(|(place, alone)| alone.validate(place))
+    }
+}
+
+impl Alone {
+    fn validate(&self, place: usize) -> Result<(), Invalid> {
+        if !MTU.contains(&self.mtu) {
+            return Err(Invalid::Mtu {
+                connection: place,
+                mtu: self.mtu,
+            });
+        }
+        self.end
+            .validate(place, self.side, Some(self.came.len() as u64))
     }
 }
 
@@ -164,14 +180,20 @@ impl Connection {
         }
         for (side, end) in self.ends.iter().enumerate() {
             let other = &self.ends[1 - side];
-            end.validate(place, side, other)?;
+            // What the other end's missing runs sent is not known.
+            let packets = match other.gap {
+                Some(_) => None,
+                None => Some((other.runs.len() as u64).saturating_mul(PACKETS_A_RUN)),
+            };
+            end.validate(place, side, packets)?;
         }
         Ok(())
     }
 }
 
 impl End {
-    fn validate(&self, connection: usize, end: usize, other: &End) -> Result<(), Invalid> {
+    /// `packets`: as many can have come, if that is known.
+    fn validate(&self, connection: usize, end: usize, packets: Option<u64>) -> Result<(), Invalid> {
         let gap = self.gap.unwrap_or(0);
         if gap > self.runs.len() as u64 || (self.gap.is_none() && self.lost > 0) {
             return Err(Invalid::Gap { connection, end });
@@ -190,11 +212,7 @@ impl End {
                 });
             }
         }
-        // What the other end's missing runs sent is not known.
-        let packets = match other.gap {
-            Some(_) => u64::MAX,
-            None => (other.runs.len() as u64).saturating_mul(PACKETS_A_RUN),
-        };
+        let packets = packets.unwrap_or(u64::MAX);
         for (place, run) in self.runs.iter().enumerate() {
             let before = place.checked_sub(1).map(|before| &self.runs[before]);
             // After a gap anything may have been before.

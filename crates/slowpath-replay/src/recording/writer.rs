@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A recording written while its connections live: events enter as they happen, frames leave when asked for.
 
+use super::alone::{Alone, Packet};
+use super::apart;
 use super::block::{self, MAX_OUTCOMES, Piece};
 use super::encode::{Block, Encoder, FRAME_EVENTS, PIECE_RUNS, Total};
 use super::error::EncodeError;
@@ -16,7 +18,16 @@ use std::collections::BTreeMap;
 pub struct Writer {
     encoder: Encoder,
     live: BTreeMap<u32, [Live; 2]>,
+    /// Packets of ends that are alone: sent, came.
+    packets: BTreeMap<u32, [Way; 2]>,
     held: usize,
+}
+
+/// Packets that were not written, and how many were.
+#[derive(Clone, Default)]
+struct Way {
+    held: Vec<Packet>,
+    before: u64,
 }
 
 /// An end that is not closed.
@@ -35,6 +46,8 @@ struct Live {
     before: Option<(Moment, u32)>,
     /// Its digest.
     closed: Option<u32>,
+    /// It was recorded elsewhere.
+    elsewhere: bool,
 }
 
 impl Writer {
@@ -47,6 +60,7 @@ impl Writer {
         let writer = Writer {
             encoder,
             live: BTreeMap::new(),
+            packets: BTreeMap::new(),
             held: 0,
         };
         Ok((writer, header))
@@ -69,12 +83,55 @@ impl Writer {
     ) -> Result<(), EncodeError> {
         let one = std::iter::once((number, connection));
         self.encoder.connections(one, out)?;
+        if let Some(joint) = &connection.joint {
+            self.encoder.joints(std::iter::once((number, joint)), out)?;
+        }
         let live = [0, 1].map(|end| Live {
             sampled: connection.ends[end].sent.is_some(),
             near: near::unit(connection.ends[end].within),
             ..Live::default()
         });
         self.live.insert(number, live);
+        Ok(())
+    }
+
+    /// The same of an end whose other end is elsewhere; its packets are not looked at either.
+    ///
+    /// # Errors
+    /// Settings that are too long.
+    pub fn open_alone(
+        &mut self,
+        number: u32,
+        alone: &Alone,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        self.encoder.alone(std::iter::once((number, alone)), out)?;
+        let mut live: [Live; 2] = Default::default();
+        live[alone.side & 1].near = near::unit(alone.end.within);
+        let elsewhere = &mut live[1 - (alone.side & 1)];
+        elsewhere.elsewhere = true;
+        elsewhere.closed = Some(0);
+        self.live.insert(number, live);
+        self.packets.insert(number, Default::default());
+        Ok(())
+    }
+
+    /// An end that is alone sent these (0), or they came to it (1).
+    ///
+    /// # Errors
+    /// One that is not open.
+    pub fn packets(
+        &mut self,
+        connection: u32,
+        way: usize,
+        packets: &[Packet],
+    ) -> Result<(), EncodeError> {
+        let known = self.packets.get_mut(&connection);
+        let known = known.and_then(|ways| ways.get_mut(way));
+        let end = way;
+        let way = known.ok_or(EncodeError::Closed { connection, end })?;
+        way.held.extend_from_slice(packets);
+        self.held += packets.len();
         Ok(())
     }
 
@@ -169,6 +226,7 @@ impl Writer {
     }
 
     fn write(&mut self, last: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.write_packets(out)?;
         let mut block = Block::default();
         for (number, ends) in &self.live {
             for (end, live) in ends.iter().enumerate() {
@@ -187,7 +245,11 @@ impl Writer {
         for (number, ends) in &mut self.live {
             for (end, live) in ends.iter_mut().enumerate() {
                 live.written();
-                totals.extend(live.total(*number, end));
+                let mut total = live.total(*number, end);
+                if let (Some(total), Some(ways)) = (&mut total, self.packets.get(number)) {
+                    total.samples = ways.iter().map(|way| way.before).sum();
+                }
+                totals.extend(total.filter(|_| !live.elsewhere));
             }
         }
         // Told once, when both ends are complete.
@@ -201,8 +263,24 @@ impl Writer {
         }
         for number in done {
             self.live.remove(&number);
+            self.packets.remove(&number);
         }
         self.held = self.live.values().flatten().map(Live::events).sum();
+        Ok(())
+    }
+
+    fn write_packets(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let ways = self.packets.iter().flat_map(|(number, ways)| {
+            let ways = ways.iter().enumerate();
+            ways.map(move |(way, it)| (*number, way, it))
+        });
+        let stretches =
+            ways.flat_map(|(number, way, it)| apart::stretches(number, way, it.before, &it.held));
+        self.encoder.packets(stretches, out)?;
+        for way in self.packets.values_mut().flatten() {
+            way.before += way.held.len() as u64;
+            way.held.clear();
+        }
         Ok(())
     }
 }

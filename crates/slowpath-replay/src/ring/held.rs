@@ -55,6 +55,7 @@ impl Held {
             addresses,
             settings,
             ends: Default::default(),
+            joint: None,
         };
         writer.open(NUMBER, &connection, &mut file)?;
         file.shrink_to_fit();

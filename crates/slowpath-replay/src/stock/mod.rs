@@ -275,6 +275,7 @@ impl Joiner {
                 addresses,
                 settings: settings([&mine, &theirs], host.hystart),
                 ends,
+                joint: None,
             });
         }
         joined

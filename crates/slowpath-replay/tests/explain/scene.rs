@@ -47,6 +47,7 @@ impl Scene {
                 addresses: [address(1), address(2)],
                 settings,
                 ends: [End::default(), End::default()],
+                joint: None,
             },
             headers: Default::default(),
             states: Default::default(),

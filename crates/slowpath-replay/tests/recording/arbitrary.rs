@@ -5,8 +5,8 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use slowpath_replay::recording::{
-    Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Sent, Settings,
-    Timer,
+    Alone, Connection, Decision, End, Handler, Joint, Moment, Origin, Outcome, Packet, Recording,
+    Run, Sent, Settings, Timer,
 };
 use slowpath_replay::sampling::{Sample, Step};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -180,20 +180,97 @@ fn origin() -> impl Strategy<Value = Origin> {
     })
 }
 
+fn joint() -> impl Strategy<Value = Joint> {
+    let within = option::of(prop_oneof![0u64..9, 0..u64::MAX]);
+    (any::<(i64, i32, u64)>(), within).prop_map(|((offset, drift, since), within)| Joint {
+        offset,
+        drift,
+        since: Moment(since),
+        within,
+    })
+}
+
 fn connection(runs: usize) -> impl Strategy<Value = Connection> {
-    ([address(), address()], settings(), [end(runs), end(runs)]).prop_map(
-        |(addresses, settings, ends)| Connection {
+    (
+        [address(), address()],
+        settings(),
+        [end(runs), end(runs)],
+        option::weighted(0.3, joint()),
+    )
+        .prop_map(|(addresses, settings, ends, joint)| Connection {
             addresses,
             settings,
             ends,
-        },
+            joint,
+        })
+}
+
+/// Mostly as a socket numbers its packets.
+fn packets() -> impl Strategy<Value = Vec<Packet>> {
+    let follows = (0u64..3, 0u32..3_000).prop_map(|(run, length)| (run, length, None));
+    let other = any::<(u64, u32, u16, u32, u32)>();
+    let other = other.prop_map(|(run, length, id, begins, mark)| {
+        let packet = Packet {
+            run,
+            id,
+            begins,
+            length,
+            mark,
+        };
+        (run, length, Some(packet))
+    });
+    vec(prop_oneof![6 => follows, 1 => other], 0..40).prop_map(|all| {
+        let mut last = Packet::default();
+        let next = |(run, length, other): (u64, u32, Option<Packet>)| {
+            last = other.unwrap_or(Packet {
+                run: last.run.wrapping_add(run),
+                id: last.id.wrapping_add(1),
+                begins: last.begins.wrapping_add(last.length),
+                length,
+                mark: 0,
+            });
+            last
+        };
+        all.into_iter().map(next).collect()
+    })
+}
+
+fn alone(runs: usize) -> impl Strategy<Value = Alone> {
+    let whole = |end: End| End { sent: None, ..end };
+    let initial = [option::of(any::<u32>()), option::of(any::<u32>())];
+    let who = ([address(), address()], 0usize..2, initial);
+    (
+        who,
+        settings(),
+        end(runs).prop_map(whole),
+        [packets(), packets()],
     )
+        .prop_map(
+            |((addresses, side, initial), settings, end, [sent, came])| {
+                let [sysctls, socket] = [settings.sysctls, settings.socket].map(|[own, _]| own);
+                Alone {
+                    addresses,
+                    side,
+                    initial,
+                    sysctls,
+                    socket,
+                    mtu: settings.mtu[0],
+                    end,
+                    sent,
+                    came,
+                }
+            },
+        )
 }
 
 /// Any recording, with at most that many runs an end.
 pub fn recording(runs: usize) -> impl Strategy<Value = Recording> {
-    (origin(), vec(connection(runs), 0..4)).prop_map(|(origin, connections)| Recording {
-        origin,
-        connections,
+    let alone = vec(alone(runs), 0..3);
+    (origin(), vec(connection(runs), 0..4), alone).prop_map(|(origin, connections, alone)| {
+        Recording {
+            origin,
+            connections,
+            alone,
+        }
     })
 }

@@ -105,6 +105,8 @@ pub fn bulk(packets: u32) -> Recording {
                 ..Settings::default()
             },
             ends: [end(sender), end(receiver)],
+            joint: None,
         }],
+        alone: Vec::new(),
     }
 }

@@ -32,8 +32,26 @@ fn written(recording: &Recording, step: usize, flushes: usize) -> Vec<u8> {
     for (number, connection) in connections() {
         writer.open(number, connection, &mut file).expect("short");
     }
-    let ends =
-        || connections().flat_map(|(n, c)| c.ends.iter().enumerate().map(move |(p, e)| (n, p, e)));
+    let alone = || {
+        let first = recording.connections.len() as u32;
+        (first..).zip(&recording.alone)
+    };
+    for (number, it) in alone() {
+        writer.open_alone(number, it, &mut file).expect("short");
+    }
+    let ends = || {
+        let both = connections();
+        let both = both.flat_map(|(n, c)| c.ends.iter().enumerate().map(move |(p, e)| (n, p, e)));
+        both.chain(alone().map(|(n, it)| (n, it.side, &it.end)))
+    };
+    let packets = |writer: &mut Writer, from: usize, until: usize| {
+        for (number, it) in alone() {
+            for (way, all) in [&it.sent, &it.came].into_iter().enumerate() {
+                let some = &all[from.min(all.len())..until.min(all.len())];
+                writer.packets(number, way, some).expect("open");
+            }
+        }
+    };
     let longest = ends().map(|(_, _, end)| end.runs.len()).max().unwrap_or(0);
     for (turn, from) in (0..longest).step_by(step).enumerate() {
         for (number, place, end) in ends() {
@@ -43,11 +61,13 @@ fn written(recording: &Recording, step: usize, flushes: usize) -> Vec<u8> {
                 writer.sample(number, place, *sample).expect("sampled");
             }
         }
+        packets(&mut writer, turn * 3, turn * 3 + 3);
         if turn % flushes == 0 {
             writer.flush(&mut file).expect("compresses");
         }
     }
     let turns = longest.div_ceil(step);
+    packets(&mut writer, turns * 3, usize::MAX);
     for (number, place, end) in ends() {
         let samples = end.sent.iter().flat_map(|sent| &sent.samples);
         for sample in samples.skip(turns * 2) {

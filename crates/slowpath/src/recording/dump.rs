@@ -50,7 +50,8 @@ pub(super) fn run(args: &Dump, paint: Paint, out: &mut dyn Write) -> Result<(), 
         ..Wanted::default()
     };
     let Decoded { recording, damage } = decoded(&args.file, decode_with(&bytes, wanted))?;
-    let count = recording.connections.len();
+    let connections = recording.connections.len();
+    let count = connections + recording.alone.len();
     if let Some(wanted) = args.connection.filter(|wanted| *wanted as usize >= count) {
         let file = args.file.clone();
         return Err(RecordingError::NoConnection {
@@ -86,6 +87,17 @@ pub(super) fn run(args: &Dump, paint: Paint, out: &mut dyn Write) -> Result<(), 
                 printer.end(number, place, end)?;
             }
         }
+    }
+    for (number, alone) in (connections..).zip(&recording.alone) {
+        let wanted = args
+            .connection
+            .is_none_or(|wanted| wanted as usize == number);
+        if !wanted || args.end.is_some_and(|side| side as usize != alone.side) {
+            continue;
+        }
+        super::alone::title(number, alone, args.json, paint, printer.out)?;
+        printer.end(number, alone.side & 1, &alone.end)?;
+        super::alone::packets(number, alone, args.json, printer.out)?;
     }
     Ok(())
 }

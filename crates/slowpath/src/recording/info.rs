@@ -55,7 +55,13 @@ struct Counted {
 impl Counted {
     fn of(recording: &Recording) -> Counted {
         let mut counted = Counted::default();
-        for end in recording.connections.iter().flat_map(|c| &c.ends) {
+        let alone = recording.alone.iter().map(|it| &it.end);
+        for end in recording
+            .connections
+            .iter()
+            .flat_map(|c| &c.ends)
+            .chain(alone)
+        {
             counted.runs += end.runs.len() as u64;
             if end.within > 0 {
                 counted.near += end.runs.len() as u64;
@@ -103,6 +109,7 @@ pub(super) fn origin_json(origin: &Origin) -> Value {
 fn began(recording: &Recording) -> Option<String> {
     let ends = recording.connections.iter().flat_map(|c| &c.ends);
     let first = ends
+        .chain(recording.alone.iter().map(|it| &it.end))
         .filter_map(|end| end.runs.first())
         .map(|run| run.at)
         .min()?;
@@ -141,11 +148,15 @@ pub(super) fn told(damage: &Damage) -> String {
 
 fn gaps(recording: &Recording) -> impl Iterator<Item = (usize, usize, &End)> {
     let connections = recording.connections.iter().enumerate();
-    connections.flat_map(|(number, connection)| {
+    let alone = (recording.connections.len()..).zip(&recording.alone);
+    let alone = alone.filter(|(_, it)| it.end.gap.is_some());
+    let alone = alone.map(|(number, it)| (number, it.side & 1, &it.end));
+    let both = connections.flat_map(|(number, connection)| {
         let ends = connection.ends.iter().enumerate();
         ends.filter(|(_, end)| end.gap.is_some())
             .map(move |(place, end)| (number, place, end))
-    })
+    });
+    both.chain(alone)
 }
 
 fn json(whole: &Decoded, sizes: &Sizes, counted: &Counted) -> Value {
@@ -174,6 +185,8 @@ fn json(whole: &Decoded, sizes: &Sizes, counted: &Counted) -> Value {
     let more = json!({
         "began": began(recording),
         "connections": recording.connections.len(),
+        "ends_alone": recording.alone.len(),
+        "joined": recording.connections.iter().filter(|it| it.joint.is_some()).count(),
         "runs": counted.runs,
         "outcomes": counted.outcomes,
         "samples": counted.samples,
@@ -196,6 +209,7 @@ fn json(whole: &Decoded, sizes: &Sizes, counted: &Counted) -> Value {
         "framing_bytes": sizes.framing,
         "connections_bytes": sizes.connections,
         "totals_bytes": sizes.totals,
+        "packets_bytes": sizes.packets,
         "columns": columns,
     });
     if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
@@ -225,6 +239,9 @@ fn text(
         count(counted.outcomes),
         count(counted.samples)
     )?;
+    if let Some(alone) = super::alone::told(recording) {
+        writeln!(out, "{alone}")?;
+    }
     if counted.near > 0 {
         let near = count(counted.near);
         writeln!(
@@ -251,7 +268,11 @@ fn text(
             Some(lost) => format!("{} missing", count(lost)),
             None => "unknown how many missing".to_owned(),
         };
-        let connection = ends(&recording.connections[number]);
+        let first = recording.connections.len();
+        let connection = match recording.connections.get(number) {
+            Some(connection) => ends(connection),
+            None => super::alone::name(&recording.alone[number - first]),
+        };
         writeln!(
             out,
             "connection {number} ({connection}), {}: not replayable after event {}, {missing}",
@@ -267,6 +288,10 @@ fn text(
         String::new(),
     ]);
     table.row(["totals".to_owned(), count(sizes.totals), String::new()]);
+    if sizes.packets > 0 {
+        let packets = count(sizes.packets);
+        table.row(["packets of ends alone".to_owned(), packets, String::new()]);
+    }
     for (name, size) in sizes.columns.iter().filter(|(_, size)| size.plain > 0) {
         table.row([(*name).to_owned(), count(size.kept), count(size.plain)]);
     }

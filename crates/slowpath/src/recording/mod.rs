@@ -3,6 +3,7 @@
 //!
 //! What enters: a file that a recorder wrote, whole or not. What leaves: its events, as lines or JSON ([`dump`]), how much there is of what ([`info`]), or the same in fewer bytes ([`shrink`]).
 
+pub(crate) mod alone;
 pub mod dump;
 pub mod info;
 pub mod shrink;

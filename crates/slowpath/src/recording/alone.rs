@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ends that are alone, as lines or JSON: who they are, and the packets by which the other end's recording is found and joined.
+
+use super::SIDES;
+use crate::render::{Paint, plain};
+use serde_json::{Value, json};
+use slowpath_replay::recording::{Alone, Packet, Recording};
+use std::io::{self, Write};
+
+/// `client 10.0.0.1:4000 -> 10.0.0.2:80, SYN 123, SYN-ACK 456`: what the other end's recording has as well.
+pub(crate) fn name(alone: &Alone) -> String {
+    let [client, server] = alone.addresses;
+    let initial = |number: Option<u32>| number.map_or("unknown".to_owned(), |it| it.to_string());
+    let [syn, answer] = alone.initial.map(initial);
+    let side = SIDES[alone.side & 1];
+    format!("{side} of {client} -> {server}, initial sequence numbers {syn} and {answer}")
+}
+
+pub(super) fn title(
+    number: usize,
+    alone: &Alone,
+    json: bool,
+    paint: Paint,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let side = SIDES[alone.side & 1];
+    if json {
+        let [client, server] = alone.addresses.map(|address| address.to_string());
+        let line = json!({
+            "type": "recorded_end",
+            "connection": number,
+            "end": side,
+            "client": client,
+            "server": server,
+            "initial_sequence_numbers": alone.initial,
+            "sysctls": alone.sysctls,
+            "socket": alone.socket,
+            "mtu_bytes": alone.mtu,
+        });
+        return writeln!(out, "{line}");
+    }
+    let title = format!("end {number}: {}", name(alone));
+    writeln!(out, "\n{}", paint.bold(&title))?;
+    let values = alone.sysctls.iter().chain(&alone.socket);
+    let values: Vec<String> = values
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let line = format!(
+        "  {side} settings: {}, mtu={}",
+        plain(&values.join(", ")),
+        alone.mtu
+    );
+    writeln!(out, "{}", paint.dim(&line))
+}
+
+pub(super) fn packets(
+    number: usize,
+    alone: &Alone,
+    json: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let side = SIDES[alone.side & 1];
+    for (way, all) in [("sent", &alone.sent), ("came", &alone.came)] {
+        for (place, packet) in all.iter().enumerate() {
+            if json {
+                writeln!(out, "{}", packet_json(number, side, way, place, packet))?;
+                continue;
+            }
+            let Packet {
+                run,
+                id,
+                begins,
+                length,
+                mark,
+            } = packet;
+            let mark = match mark {
+                0 => String::new(),
+                mark => format!(", mark {mark:08x}"),
+            };
+            let to = begins.wrapping_add(*length);
+            writeln!(
+                out,
+                "  {side} {way} {place} in run {run}: identification {id}, {begins} to {to}{mark}"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn packet_json(number: usize, side: &str, way: &str, place: usize, packet: &Packet) -> Value {
+    json!({
+        "type": "packet",
+        "connection": number,
+        "end": side,
+        "way": way,
+        "packet": place,
+        "run": packet.run,
+        "identification": packet.id,
+        "begins": packet.begins,
+        "length": packet.length,
+        "mark": packet.mark,
+    })
+}
+
+/// That a file has ends that are alone, and what they need; `None`: it has none.
+pub(super) fn told(recording: &Recording) -> Option<String> {
+    let count = recording.alone.len();
+    (count > 0).then(|| {
+        format!(
+            "{count} ends whose other end is on another machine: slowpath replay takes both machines' recordings"
+        )
+    })
+}
