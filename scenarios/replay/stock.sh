@@ -5,8 +5,8 @@
 #
 #   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY]]
 #
-# DELAY may have a jitter ("25ms 6ms"): packets overtake each other. HOW is an option of slowpath record, as --light. FAMILY is ipv4, or mapped: the server has one
-# socket for both families, and the dialogues' clients as well have sockets of IPv6, which speak IPv4.
+# DELAY may have a jitter ("25ms 6ms"): packets overtake each other. HOW is an option of slowpath record, as --light. FAMILY is ipv4, ipv6, mapped (the server has
+# one socket for both families, and the dialogues' clients have sockets of IPv6 that speak IPv4), or both (the same server, transfers over IPv6, such dialogues).
 #
 # It needs slowpath, tcpdump and a program `workload` (serve ADDRESS CONNECTIONS, send ADDRESS BYTES CHUNK, ask ADDRESS TIMES REQUEST ANSWER). It leaves run.rec,
 # its events, client.pcap, server.pcap and summary.json in /out.
@@ -15,6 +15,8 @@ delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001} family=${6:-ipv4}
 case $family in
     ipv4) listen=10.0.0.2 send=10.0.0.2 ask=10.0.0.2 ;;
     mapped) listen='[::]' send=10.0.0.2 ask='[::ffff:10.0.0.2]' ;;
+    both) listen='[::]' send='[fd00:5::2]' ask='[::ffff:10.0.0.2]' ;;
+    ipv6) listen='[fd00:5::2]' send='[fd00:5::2]' ask='[fd00:5::2]' ;;
     *) echo "stock.sh: no family $family" >&2; exit 2 ;;
 esac
 export listen send ask
@@ -26,14 +28,15 @@ end() {
     ip -n "$1" link set "$2" up
     ip -n "$1" link add link "$2" name "$2.2" type vlan id 2
     ip -n "$1" addr add "$3/24" dev "$2.2"
+    ip -n "$1" -6 addr add "$4/64" dev "$2.2" nodad
     ip -n "$1" link set "$2.2" up
     # shellcheck disable=SC2086
     tc -n "$1" qdisc add dev "$2" root netem delay $delay loss "$loss" limit 10000
     # What one connection learns is not to be in the next one's way: its recording does not have it.
     ip netns exec "$1" sh -c "cd /proc/sys/net/ipv4; echo 1 >tcp_no_metrics_save; echo $congestion >tcp_congestion_control"
 }
-end client here 10.0.0.1
-end server there 10.0.0.2
+end client here 10.0.0.1 fd00:5::1
+end server there 10.0.0.2 fd00:5::2
 ip netns exec client tcpdump -i here.2 -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/client.pcap tcp 2>/tmp/client &
 ip netns exec server tcpdump -i there.2 -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/server.pcap tcp 2>/tmp/server &
 for name in client server; do

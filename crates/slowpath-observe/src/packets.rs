@@ -134,6 +134,11 @@ impl LightRecorder {
         runs.sum()
     }
 
+    /// Sockets that are not recorded, because they speak IPv6: it has no identification of packets, by which those that were lost are known.
+    pub fn ipv6(&self) -> u64 {
+        counter(&self.object, 1)
+    }
+
     /// What was not recorded, so far.
     pub fn losses(&self) -> Losses {
         let programs = self.object.progs();

@@ -2,11 +2,12 @@
 //! What two captures of one connection have in common: the sequence of headers at one end.
 //!
 //! A capture of the runtime is the oracle of a replay, and is used for nothing else. Sequence numbers count from each direction's first one,
-//! timestamps from each direction's first value; addresses, ports, IP identifications, times to live and checksums are left out.
+//! timestamps from each direction's first value; addresses, ports, IP identifications, flow labels, times to live and checksums are left out.
 
+use crate::network;
 use crate::recording::Moment;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 /// `pcap` with nanoseconds.
 const MAGIC: u32 = 0xa1b2_3c4d;
@@ -15,7 +16,7 @@ const LINKTYPE_RAW: u32 = 101;
 /// Packets begin with Ethernet: so many bytes, the type of what follows last.
 const LINKTYPE_ETHERNET: u32 = 1;
 const ETHERNET: usize = 14;
-const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
+const ETHERTYPES: [[u8; 2]; 2] = [[0x08, 0x00], [0x86, 0xdd]];
 const SYN: u8 = 0x02;
 
 /// One packet at one end, without what differs between any two connections.
@@ -71,7 +72,7 @@ pub enum CaptureError {
 pub type Pair = [SocketAddr; 2];
 
 /// The connections of a capture that a host made, each with its packets in their order. A connection that has no SYN there
-/// is left out, as are packets of anything else than TCP over IPv4, and those that the capture cut inside their headers.
+/// is left out, as are packets of anything else than TCP right behind IP, and those that the capture cut inside their headers.
 ///
 /// # Errors
 /// It is no such capture.
@@ -98,7 +99,7 @@ pub fn read(capture: &[u8]) -> Result<BTreeMap<Pair, Vec<Header>>, CaptureError>
         let at = Moment(u64::from(seconds) * 1_000_000_000 + u64::from(ns));
         let data = match data.split_at_checked(ETHERNET) {
             _ if !ethernet => data,
-            Some((link, rest)) if link.ends_with(&ETHERTYPE_IPV4) => rest,
+            Some((link, rest)) if ETHERTYPES.iter().any(|it| link.ends_with(it)) => rest,
             _ => continue,
         };
         let Some(packet) = Packet::read(data) else {
@@ -137,18 +138,8 @@ impl Packet {
     fn read(data: &[u8]) -> Option<Self> {
         let short = |at: usize| Some(u16::from_be_bytes(*data.get(at..)?.first_chunk()?));
         let word = |at: usize| Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?));
-        let first = *data.first()?;
-        let ip = usize::from(first & 15) * 4;
-        if first >> 4 != 4 || ip < 20 || *data.get(9)? != 6 {
-            return None;
-        }
-        let total = u32::from(short(2)?);
-        let address = |at: usize, port| {
-            Some(SocketAddr::from((
-                Ipv4Addr::from_bits(word(at)?),
-                short(port)?,
-            )))
-        };
+        let network = network::read(data)?;
+        let ip = network.header;
         let header = usize::from(*data.get(ip + 12)? >> 4) * 4;
         let flags = short(ip + 12)? & 0x1ff;
         if header < 20 {
@@ -169,14 +160,14 @@ impl Packet {
             }
         }
         Some(Packet {
-            from: address(12, ip)?,
-            to: address(16, ip + 2)?,
+            from: SocketAddr::from((network.from, short(ip)?)),
+            to: SocketAddr::from((network.to, short(ip + 2)?)),
             sequence: word(ip + 4)?,
             acknowledgment: (flags & 0x10 != 0).then_some(word(ip + 8)?),
             flags,
             window: short(ip + 14)?,
-            payload: total.checked_sub((ip + header) as u32)?,
-            ecn: data.get(1)? & 3,
+            payload: network.payload.checked_sub(header as u32)?,
+            ecn: network.ecn,
             options,
         })
     }

@@ -19,6 +19,7 @@ pub mod coarse;
 pub mod explain;
 pub mod headers;
 pub mod light;
+mod network;
 pub mod probe;
 pub mod queues;
 pub mod recording;

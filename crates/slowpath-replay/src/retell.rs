@@ -4,8 +4,9 @@
 //! A replay runs between two hosts and ports of its own, on the recorded host's monotonic clock. Sequence numbers and timestamps stay those of the
 //! replay, whose first ones are drawn anew; everything that follows from them is as it was.
 
+use crate::network;
 use crate::recording::{Connection, Moment};
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 /// Bytes before each packet of a pcap file.
 const RECORD: usize = 16;
@@ -78,7 +79,8 @@ pub fn pcap(mut packets: Vec<Packet>) -> Vec<u8> {
 
 /// `None` for what is no packet of these connections.
 fn readdress(bytes: &mut [u8], connections: &[&Connection], first_port: u16) -> Option<()> {
-    let ip = usize::from(bytes.first()? & 15) * 4;
+    let ip = network::read(bytes)?.header;
+    let place_of_addresses = network::addresses(bytes)?;
     let port = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
     let (source, destination) = (port(ip)?, port(ip + 2)?);
     let place = |port: u16| port.checked_sub(first_port).map(usize::from);
@@ -90,27 +92,27 @@ fn readdress(bytes: &mut [u8], connections: &[&Connection], first_port: u16) -> 
             [server, client]
         }
     };
-    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else {
-        // Replays are IPv4: addresses of another family cannot stand there.
-        return Some(());
-    };
-    let mut new = [0; 12];
-    new[..4].copy_from_slice(&from.ip().octets());
-    new[4..8].copy_from_slice(&to.ip().octets());
-    new[8..10].copy_from_slice(&from.port().to_be_bytes());
-    new[10..].copy_from_slice(&to.port().to_be_bytes());
-    let old: [u8; 12] = {
-        let addresses: [u8; 8] = *bytes.get(12..)?.first_chunk()?;
-        let ports: [u8; 4] = *bytes.get(ip..)?.first_chunk()?;
-        let mut old = [0; 12];
-        old[..8].copy_from_slice(&addresses);
-        old[8..].copy_from_slice(&ports);
-        old
-    };
-    fix_sum(bytes.get_mut(10..12)?, &old[..8], &new[..8]);
+    let mut new = Vec::with_capacity(36);
+    for address in [from, to] {
+        match address.ip() {
+            IpAddr::V4(it) => new.extend(it.octets()),
+            IpAddr::V6(it) => new.extend(it.octets()),
+        }
+    }
+    let old = bytes.get(place_of_addresses.clone())?.to_vec();
+    if new.len() != old.len() {
+        return None;
+    }
+    if from.is_ipv4() {
+        // IPv6 has no checksum of its own.
+        fix_sum(bytes.get_mut(10..12)?, &old, &new);
+    }
+    bytes.get_mut(place_of_addresses)?.copy_from_slice(&new);
+    let ports = [from, to].map(|it| it.port().to_be_bytes()).concat();
+    let old = [old.as_slice(), bytes.get(ip..ip + 4)?].concat();
+    new.extend(&ports);
     fix_sum(bytes.get_mut(ip + 16..ip + 18)?, &old, &new);
-    bytes.get_mut(12..20)?.copy_from_slice(&new[..8]);
-    bytes.get_mut(ip..ip + 4)?.copy_from_slice(&new[8..]);
+    bytes.get_mut(ip..ip + 4)?.copy_from_slice(&ports);
     Some(())
 }
 
@@ -182,5 +184,47 @@ mod tests {
         assert_eq!(&bytes[12..20], &[192, 0, 2, 7, 198, 51, 100, 9]);
         assert_eq!(&bytes[20..24], &[0x10, 0xe1, 0x01, 0xbb]);
         assert_eq!((sum(&bytes[..20]), sum(&pseudo(bytes))), (0xffff, 0xffff));
+    }
+
+    #[test]
+    fn packets_of_ipv6_as_well() {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 20, 6, 64];
+        for last in [1, 2] {
+            packet.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, last]);
+        }
+        // From the server: 5000 to 10,000.
+        packet.extend([0x13, 0x88, 0x27, 0x10, 1, 2, 3, 4, 5, 6, 7, 8, 0x50, 0x10]);
+        packet.extend([0xff, 0xff, 0, 0, 0, 0]);
+        // RFC 8200 section 8.1: addresses, length, next header.
+        let pseudo = |packet: &[u8]| {
+            let mut all = packet[8..40].to_vec();
+            all.extend([0, 0, 0, 20, 0, 0, 0, 6]);
+            all.extend(&packet[40..]);
+            all
+        };
+        let tcp = !(sum(&pseudo(&packet)) as u16);
+        packet[56..58].copy_from_slice(&tcp.to_be_bytes());
+        let mut capture = vec![0; FILE];
+        for word in [3_u32, 5, 60, 60] {
+            capture.extend(word.to_le_bytes());
+        }
+        capture.extend(&packet);
+        let addresses = ["[2001:db8::7]:4321", "[2001:db8:1::9]:443"];
+        let connection = Connection {
+            addresses: addresses.map(|text| text.parse().unwrap()),
+            settings: Settings::default(),
+            ends: [End::default(), End::default()],
+            joint: None,
+        };
+        let file = pcap(packets(&capture, &[&connection], 10_000, 0));
+        let bytes = &file[FILE + RECORD..];
+        let mut wanted = [0; 36];
+        wanted[..6].copy_from_slice(&[0x20, 1, 0x0d, 0xb8, 0, 1]);
+        wanted[15] = 9;
+        wanted[16..20].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
+        wanted[31] = 7;
+        wanted[32..].copy_from_slice(&[0x01, 0xbb, 0x10, 0xe1]);
+        assert_eq!(&bytes[8..44], &wanted);
+        assert_eq!(sum(&pseudo(bytes)), 0xffff);
     }
 }

@@ -6,12 +6,14 @@ use slowpath_replay::recording::{End, Moment};
 use slowpath_replay::ring::{Joins, Told};
 use slowpath_replay::stock::{Host, Joiner, Live};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 /// `enum kind` of the probe.
 const OPEN: u8 = 1;
 const GONE: u8 = 18;
 const REQUEST: u8 = 20;
 const SETTINGS: u8 = 21;
+const TIME_WAIT: u8 = 22;
 /// A second.
 const SECOND: u64 = 1_000_000_000;
 
@@ -23,7 +25,10 @@ struct Event {
     kind: u8,
     what: u8,
     owned: bool,
+    /// IPv4's, own and peer's.
+    addresses: [u32; 2],
     words: [u32; 4],
+    like: u32,
     lost: u32,
     state: bool,
 }
@@ -42,12 +47,16 @@ impl Event {
         bytes.extend(self.words.map(u32::to_le_bytes).concat());
         bytes.extend(
             [
-                1u32, 0, jiffies, jiffies, jiffies, 0, 0, jiffies, 0, self.lost, 0,
+                1u32, 0, jiffies, jiffies, jiffies, 0, 0, jiffies, self.like, self.lost, 0,
             ]
             .map(u32::to_le_bytes)
             .concat(),
         );
-        if self.state {
+        if let OPEN | REQUEST | TIME_WAIT = self.kind {
+            for address in self.addresses {
+                bytes.extend(Ipv4Addr::from_bits(address).to_ipv6_mapped().octets());
+            }
+        } else if self.state {
             bytes.extend([7; 160]);
         }
         if self.kind == SETTINGS {
@@ -62,7 +71,7 @@ impl Event {
 
 /// Any event of one of the four sockets of two connections that begin and end at some time, with numbers that often fit each other.
 fn event() -> impl Strategy<Value = Event> {
-    let kinds = prop_oneof![8 => 2u8..=17, 1 => Just(19u8), 1 => 22u8..=24];
+    let kinds = prop_oneof![8 => 2u8..=17, 1 => Just(19u8), 1 => 22u8..=25];
     let words = (
         0u32..6,
         0u32..3,
@@ -76,9 +85,11 @@ fn event() -> impl Strategy<Value = Event> {
         0u8..9,
         any::<(bool, bool)>(),
         words,
+        // Over IPv6, or not.
+        0u32..6,
     )
         .prop_map(
-            |(socket, task, kind, what, (owned, state), (a, b, c, d))| Event {
+            |(socket, task, kind, what, (owned, state), (a, b, c, d), like)| Event {
                 socket,
                 task,
                 kind,
@@ -86,6 +97,7 @@ fn event() -> impl Strategy<Value = Event> {
                 owned,
                 state,
                 words: [a, b, c, d],
+                like,
                 ..Event::default()
             },
         )
@@ -102,8 +114,8 @@ fn story(middle: Vec<Event>, losing: Option<usize>) -> Vec<Vec<u8>> {
     for pair in [0, 1u32] {
         // What has the end's own address first: `addresses` of the joiner.
         let port = 4000 + pair;
-        let client = [1, 2, port, u32::from(5000u16.to_be())];
-        let server = [2, 1, 5000, u32::from((port as u16).to_be())];
+        let client = [0, 0, port, u32::from(5000u16.to_be())];
+        let server = [0, 0, 5000, u32::from((port as u16).to_be())];
         let first = 1 + 2 * u64::from(pair);
         for (kind, socket, end, words) in [
             (OPEN, first, 0, client),
@@ -117,6 +129,7 @@ fn story(middle: Vec<Event>, losing: Option<usize>) -> Vec<Vec<u8>> {
                     kind,
                     socket,
                     words,
+                    addresses: if end == 0 { [1, 2] } else { [2, 1] },
                     ..Event::default()
                 },
                 end,

@@ -4,9 +4,14 @@
 use proptest::prelude::*;
 use slowpath_replay::stock::{Host, Joined, Joiner, NotEvents};
 
+/// `enum kind` of the probe.
+const OPEN: u8 = 1;
+const REQUEST: u8 = 20;
+const TIME_WAIT: u8 = 22;
+
 /// One event with its length before it: kind, task, end, and any numbers.
 fn event() -> impl Strategy<Value = Vec<u8>> {
-    let head = (0u64..1 << 40, 0u64..3, any::<u64>(), 1u8..=24, 0u8..9);
+    let head = (0u64..1 << 40, 0u64..3, any::<u64>(), 1u8..=25, 0u8..9);
     let tail = (any::<bool>(), 0u8..2, any::<[u32; 8]>(), any::<bool>());
     (head, tail).prop_map(
         |((at, socket, clock, kind, what), (owned, end, words, state))| {
@@ -18,7 +23,10 @@ fn event() -> impl Strategy<Value = Vec<u8>> {
             bytes.extend([kind, what, u8::from(owned), end]);
             bytes.extend(words.map(u32::to_le_bytes).concat());
             bytes.extend([0; 28]);
-            if state {
+            // Both addresses.
+            if let OPEN | REQUEST | TIME_WAIT = kind {
+                bytes.extend([words[0] as u8 % 3; 32]);
+            } else if state {
                 bytes.extend([1; 160]);
             }
             let mut all = (bytes.len() as u32).to_le_bytes().to_vec();

@@ -11,9 +11,9 @@ use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
 use crate::render::{bytes, plural};
 use clap::Args;
-use eyes::{Eyes, Kept};
+use eyes::{Eyes, Kept, Unrecorded};
 use serde_json::json;
-use slowpath_observe::handlers::{Losses, MOST_PORTS};
+use slowpath_observe::handlers::MOST_PORTS;
 use slowpath_replay::light::RECORDER;
 use slowpath_replay::recording::{self, Origin};
 use slowpath_replay::stock::{Host, Joined};
@@ -30,7 +30,7 @@ Examples:
   slowpath record --for 30s --port 80 --port 443 --out web.rec
   slowpath record --out test.rec -- ./run-the-test     while a command runs
   slowpath replay test.rec                             then: is each as it was?
-Recorded are connections over IPv4 that are opened meanwhile and have both ends on this machine. It needs root and a kernel that lets BPF attach to its
+Recorded are connections that are opened meanwhile and have both ends on this machine; with --light those over IPv4. It needs root and a kernel that lets BPF attach to its
 functions; docs/replay.md says which kernels can be replayed.")]
 pub struct Record {
     /// The recording; what is there is replaced at the end
@@ -92,13 +92,13 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
         eprintln!("recording; Ctrl-C ends it");
     }
     record(args, &mut eyes, &receiver, running.as_mut())?;
-    let (joined, (losses, unseen)) = eyes.finish(|lost| Host {
+    let (joined, unrecorded) = eyes.finish(|lost| Host {
         origin: origin(recorder),
         hystart: hystart(),
         lost,
     })?;
     let size = draft.write(&joined)?;
-    summary(args, &joined, (losses, unseen), size)?;
+    summary(args, &joined, &unrecorded, size)?;
     let status = running.and_then(|running| running.ended());
     Ok(match status {
         Some(status) if !status.success() => Outcome::Command(
@@ -215,7 +215,7 @@ fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
 fn summary(
     args: &Record,
     joined: &Joined,
-    (losses, unseen): (Losses, u64),
+    unrecorded: &Unrecorded,
     size: usize,
 ) -> Result<(), Failure> {
     let connections = &joined.recording.connections;
@@ -236,9 +236,10 @@ fn summary(
             "replayable": whole,
             "runs": events,
             "one_end_only": joined.halves,
-            "lost_events": losses.ring,
-            "missed_programs": losses.missed,
-            "unseen_sockets": unseen,
+            "lost_events": unrecorded.losses.ring,
+            "missed_programs": unrecorded.losses.missed,
+            "unseen_sockets": unrecorded.too_many,
+            "ipv6_sockets": unrecorded.ipv6,
             "unplaced_events": joined.unplaced,
         });
         writeln!(out, "{value}")?;
@@ -271,12 +272,19 @@ fn summary(
             "left out: {halves} with one end elsewhere, or open before the recorder"
         )?;
     }
-    if unseen > 0 {
-        let sockets = plural(unseen, "socket");
+    if unrecorded.too_many > 0 {
+        let sockets = plural(unrecorded.too_many, "socket");
         writeln!(out, "not recorded: {sockets} too many at once")?;
     }
-    if losses.total() > 0 {
-        let lost = plural(losses.total(), "event");
+    if unrecorded.ipv6 > 0 {
+        let sockets = plural(unrecorded.ipv6, "socket");
+        writeln!(
+            out,
+            "not recorded: {sockets} of IPv6, whose packets tracepoints alone cannot tell apart; without --light, where BPF may attach to functions, they are"
+        )?;
+    }
+    if unrecorded.losses.total() > 0 {
+        let lost = plural(unrecorded.losses.total(), "event");
         writeln!(out, "lost: {lost}")?;
     }
     Ok(())

@@ -8,7 +8,8 @@ use serde_json::Value;
 use slowpath_lab::virtual_time::{Kernel, ReplayOptions, ReplayResult, SOURCE, replay};
 use slowpath_replay::recording::{self, Handler, Recording};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 
 const SLOWPATH: &str = env!("CARGO_BIN_EXE_slowpath");
@@ -27,21 +28,31 @@ fn answer(mut stream: TcpStream) {
     }
 }
 
-/// No test: dialogues, if the environment asks for them.
+fn has_ipv6() -> bool {
+    Path::new("/proc/net/if_inet6").exists()
+}
+
+/// No test: dialogues, over IPv4 with a server for both families, and one over IPv6, if the environment asks for them.
 #[test]
 fn workload() {
     let Ok(port) = std::env::var(ROLE) else {
         return;
     };
-    let address = (Ipv4Addr::LOCALHOST, port.parse().expect("a port"));
-    let listener = TcpListener::bind(address).expect("binds");
+    let port: u16 = port.parse().expect("a port");
+    let (any, more) = match has_ipv6() {
+        true => (IpAddr::from(Ipv6Addr::UNSPECIFIED), 1),
+        false => (IpAddr::from(Ipv4Addr::UNSPECIFIED), 0),
+    };
+    let listener = TcpListener::bind((any, port)).expect("binds");
     let server = std::thread::spawn(move || {
-        for stream in listener.incoming().take(CONNECTIONS) {
+        for stream in listener.incoming().take(CONNECTIONS + more) {
             answer(stream.expect("a connection"));
         }
     });
-    for _ in 0..CONNECTIONS {
-        let mut stream = TcpStream::connect(address).expect("connects");
+    let ipv4 = [IpAddr::from(Ipv4Addr::LOCALHOST); CONNECTIONS];
+    let ipv6 = [IpAddr::from(Ipv6Addr::LOCALHOST)];
+    for address in ipv4.iter().chain(&ipv6[..more]) {
+        let mut stream = TcpStream::connect((*address, port)).expect("connects");
         let mut buffer = [0; ANSWER];
         for _ in 0..TIMES {
             stream.write_all(&[0; REQUEST]).expect("asks");
@@ -127,6 +138,9 @@ fn a_replay_of_tracepoints_says_how_far_it_goes() {
     assert_eq!(summary["recorder"], "tracepoints", "{summary}");
     assert_eq!(summary["connections"], CONNECTIONS, "{summary}");
     assert_eq!(summary["lost_events"], 0, "{summary}");
+    // Both ends of one.
+    let ipv6 = if has_ipv6() { 2 } else { 0 };
+    assert_eq!(summary["ipv6_sockets"], ipv6, "{summary}");
     let mut recording =
         recording::decode(&std::fs::read(&file).expect("reads")).expect("a recording");
     recording.validate().expect("makes sense");

@@ -4,9 +4,11 @@
  * replays are compared whose clocks differ a little.
  */
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/jhash.h>
 #include <linux/tcp.h>
 #include <linux/unaligned.h>
+#include <net/dsfield.h>
 #include <net/slowpath_lab.h>
 #include <net/tcp.h>
 #include "lab.h"
@@ -60,7 +62,9 @@ u32 slowpath_compared(u32 natural)
 void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number)
 {
 	const struct iphdr *ip = ip_hdr(skb);
-	const struct tcphdr *tcp = (const void *)ip + 4 * ip->ihl;
+	const struct ipv6hdr *ipv6 = ip->version == 6 ? ipv6_hdr(skb) : NULL;
+	const u8 traffic_class = ipv6 ? ipv6_get_dsfield(ipv6) : ip->tos;
+	const struct tcphdr *tcp = ipv6 ? (const void *)(ipv6 + 1) : (const void *)ip + 4 * ip->ihl;
 	const u8 *option = (const void *)(tcp + 1), *end = (const void *)tcp + 4 * tcp->doff;
 	u32 sequence = ntohl(tcp->seq), mixed = replay.packets;
 
@@ -68,7 +72,7 @@ void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number)
 		replay.first[reply] = sequence;
 	if (!(lab.plan.flags & LAB_TELL))
 		return;
-	mixed = jhash_3words(skb->len | (u32)ip->tos << 24, sequence - replay.first[reply],
+	mixed = jhash_3words(skb->len | (u32)traffic_class << 24, sequence - replay.first[reply],
 			     tcp->ack ? ntohl(tcp->ack_seq) - replay.first[!reply] : 0, mixed);
 	mixed = jhash_2words(ntohs(tcp->window), ntohs(((const __be16 *)tcp)[6]), mixed);
 	while (option < end && *option != TCPOPT_EOL) {

@@ -176,11 +176,11 @@ static int prepare(struct sock *sk, const struct lab_kind *kind, bool accepts)
 	return error;
 }
 
-int lab_make_socket(u32 host, struct socket **socket)
+int lab_make_socket(u32 host, u32 kind, struct socket **socket)
 {
 	/* Those that are followed end as an application's do. */
-	return __sock_create(lab.hosts[host].net, AF_INET, SOCK_STREAM, IPPROTO_TCP, socket,
-			     !lab.following);
+	return __sock_create(lab.hosts[host].net, lab_is_ipv6(kind) ? AF_INET6 : AF_INET,
+			     SOCK_STREAM, IPPROTO_TCP, socket, !lab.following);
 }
 
 struct socket *lab_listener(u32 host, u32 kind)
@@ -190,14 +190,11 @@ struct socket *lab_listener(u32 host, u32 kind)
 
 static int listen(u32 host, u32 number, struct listener *listener)
 {
-	struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_port = htons(LAB_LISTEN + number),
-	};
+	union lab_address address;
 	struct sock *sk;
-	int error;
+	int error, length = lab_address(&address, number, LAB_ANY, LAB_LISTEN + number);
 
-	error = lab_make_socket(host, &listener->socket);
+	error = lab_make_socket(host, number, &listener->socket);
 	if (error)
 		return error;
 	sk = listener->socket->sk;
@@ -207,8 +204,7 @@ static int listen(u32 host, u32 number, struct listener *listener)
 	}
 	error = prepare(sk, &lab.kinds[number], true);
 	if (!error)
-		error = kernel_bind(listener->socket, (struct sockaddr *)&address,
-				    sizeof(address));
+		error = kernel_bind(listener->socket, &address.any, length);
 	if (!error)
 		error = kernel_listen(listener->socket, 1 << 20);
 	return error;
@@ -220,7 +216,7 @@ static void accept(struct listener *listener)
 
 	while (!kernel_accept(listener->socket, &child, O_NONBLOCK)) {
 		struct sock *sk = child->sk;
-		u32 from = ntohl(sk->sk_daddr) - LAB_NETWORK - 1;
+		u32 from = lab_peer_of(sk);
 		u32 connection = lab.hosts[from].by_port[ntohs(sk->sk_dport)];
 		struct lab_sender *sender = &lab.senders[connection];
 		const struct lab_kind *kind = lab_kind_of(connection);
@@ -253,17 +249,15 @@ void lab_accept(u32 host, u32 kind)
 int lab_bind_connection(u32 number, struct socket **socket)
 {
 	const struct lab_connection *connection = &lab.connections[number];
-	struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_port = htons(le16_to_cpu(connection->port)),
-	};
-	int error;
+	union lab_address address;
+	int error, length = lab_address(&address, connection->kind, LAB_ANY,
+					le16_to_cpu(connection->port));
 
-	error = lab_make_socket(connection->from, socket);
+	error = lab_make_socket(connection->from, connection->kind, socket);
 	if (!error)
 		error = prepare((*socket)->sk, lab_kind_of(number), false);
 	if (!error)
-		error = kernel_bind(*socket, (struct sockaddr *)&address, sizeof(address));
+		error = kernel_bind(*socket, &address.any, length);
 	return error;
 }
 
@@ -271,14 +265,13 @@ static int open_connection(u32 number)
 {
 	const struct lab_connection *connection = &lab.connections[number];
 	struct lab_sender *sender = &lab.senders[number];
-	struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_port = htons(le16_to_cpu(connection->port)),
-	};
+	const u32 kind = connection->kind;
+	union lab_address address;
 	struct sock *sk;
-	int error;
+	int error, length = lab_address(&address, kind, LAB_ANY, le16_to_cpu(connection->port));
 
-	error = sock_create_kern(lab.hosts[connection->from].net, AF_INET, SOCK_STREAM,
+	error = sock_create_kern(lab.hosts[connection->from].net,
+				 lab_is_ipv6(kind) ? AF_INET6 : AF_INET, SOCK_STREAM,
 				 IPPROTO_TCP, &sender->from);
 	if (error)
 		return error;
@@ -288,13 +281,11 @@ static int open_connection(u32 number)
 	sk->sk_write_space = on_space;
 	error = prepare(sk, lab_kind_of(number), false);
 	if (!error)
-		error = kernel_bind(sender->from, (struct sockaddr *)&address, sizeof(address));
+		error = kernel_bind(sender->from, &address.any, length);
 	if (error)
 		return error;
-	address.sin_addr.s_addr = htonl(LAB_NETWORK + 1 + connection->to);
-	address.sin_port = htons(LAB_LISTEN + connection->kind);
-	error = kernel_connect(sender->from, (struct sockaddr *)&address, sizeof(address),
-			       O_NONBLOCK);
+	length = lab_address(&address, kind, connection->to, LAB_LISTEN + kind);
+	error = kernel_connect(sender->from, &address.any, length, O_NONBLOCK);
 	return error == -EINPROGRESS ? 0 : error;
 }
 

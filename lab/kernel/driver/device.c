@@ -11,6 +11,7 @@
 #include <linux/if_arp.h>
 #include <linux/inetdevice.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/rtnetlink.h>
 #include <linux/tcp.h>
 #include <linux/user_namespace.h>
@@ -140,6 +141,27 @@ static void on_event(void *context, const struct slowpath_fabric_event *told)
 	}
 }
 
+/* What the network has changed. */
+static void write_back(struct sk_buff *skb, const struct lab_carried *carried)
+{
+	if (ip_hdr(skb)->version == 6) {
+		if (carried->marked)
+			IP6_ECN_set_ce(skb, ipv6_hdr(skb));
+		ipv6_hdr(skb)->hop_limit = carried->ttl;
+		skb->protocol = htons(ETH_P_IPV6);
+	} else {
+		struct iphdr *ip = ip_hdr(skb);
+
+		if (carried->marked)
+			IP_ECN_set_ce(ip);
+		if (carried->ttl != ip->ttl) {
+			csum_replace2(&ip->check, htons(ip->ttl << 8), htons(carried->ttl << 8));
+			ip->ttl = carried->ttl;
+		}
+		skb->protocol = htons(ETH_P_IP);
+	}
+}
+
 /* Into the device of its destination. */
 static void deliver(struct sk_buff *skb)
 {
@@ -147,18 +169,11 @@ static void deliver(struct sk_buff *skb)
 	struct lab_host *host = &lab.hosts[carried.destination];
 	const u32 connection = skb->mark >> 1;
 	const bool reply = skb->mark & 1;
-	struct iphdr *ip;
 
 	skb_orphan(skb);
 	skb_scrub_packet(skb, true);
 	skb_dst_drop(skb);
-	ip = ip_hdr(skb);
-	if (carried.marked)
-		IP_ECN_set_ce(ip);
-	if (carried.ttl != ip->ttl) {
-		csum_replace2(&ip->check, htons(ip->ttl << 8), htons(carried.ttl << 8));
-		ip->ttl = carried.ttl;
-	}
+	write_back(skb, &carried);
 	if (lab.plan.flags & LAB_CAPTURE)
 		lab_capture(host, skb, carried.partial);
 	if (carried.corrupted) {
@@ -170,7 +185,6 @@ static void deliver(struct sk_buff *skb)
 	skb->mark = 0;
 	skb->dev = host->dev;
 	skb->skb_iif = 0;
-	skb->protocol = htons(ETH_P_IP);
 	skb->pkt_type = PACKET_HOST;
 	/* Nothing on the way changes a byte that the checksum covers. */
 	skb->ip_summed = CHECKSUM_UNNECESSARY;
@@ -185,7 +199,7 @@ static void deliver(struct sk_buff *skb)
 void lab_deliver_again(struct sk_buff *skb, u32 destination, bool marked)
 {
 	carried(skb)->destination = destination;
-	carried(skb)->ttl = ip_hdr(skb)->ttl;
+	carried(skb)->ttl = ip_hdr(skb)->version == 6 ? ipv6_hdr(skb)->hop_limit : ip_hdr(skb)->ttl;
 	carried(skb)->marked = marked;
 	local_bh_disable();
 	deliver(skb);
@@ -246,15 +260,14 @@ static enum hrtimer_restart on_timer(struct hrtimer *timer)
 }
 
 /* The connection that the packet belongs to, and whether it goes back to its sender. */
-static bool find(const struct lab_host *host, const struct iphdr *ip, u32 to, u32 *connection,
+static bool find(const struct lab_host *host, const struct lab_headers *headers, u32 *connection,
 		 bool *reply)
 {
-	const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
-	u16 port = ntohs(tcp->source);
+	u16 port = ntohs(headers->tcp->source);
 
 	*reply = port < LAB_LISTEN + lab.plan.kinds;
 	if (*reply)
-		*connection = lab.hosts[to].by_port[ntohs(tcp->dest)];
+		*connection = lab.hosts[headers->to].by_port[ntohs(headers->tcp->dest)];
 	else
 		*connection = host->by_port[port];
 	return *connection != U32_MAX;
@@ -265,19 +278,12 @@ static netdev_tx_t lab_xmit(struct sk_buff *skb, struct net_device *dev)
 	struct lab_host *host = *(struct lab_host **)netdev_priv(dev);
 	struct slowpath_packet packet = {};
 	const struct lab_connection *connection;
-	const struct iphdr *ip;
-	u32 to, number;
+	struct lab_headers headers;
+	u32 number;
 	bool reply;
 	u64 now;
 
-	if (skb->protocol != htons(ETH_P_IP) ||
-	    !pskb_may_pull(skb, sizeof(struct iphdr) + sizeof(struct tcphdr)))
-		goto drop;
-	skb_reset_network_header(skb);
-	ip = ip_hdr(skb);
-	to = ntohl(ip->daddr) - LAB_NETWORK - 1;
-	if (ip->protocol != IPPROTO_TCP || to >= lab.plan.hosts ||
-	    !find(host, ip, to, &number, &reply))
+	if (!lab_read_headers(skb, &headers) || !find(host, &headers, &number, &reply))
 		goto drop;
 	connection = &lab.connections[number];
 	memset(skb->cb, 0, sizeof(struct lab_carried));
@@ -286,14 +292,14 @@ static netdev_tx_t lab_xmit(struct sk_buff *skb, struct net_device *dev)
 		lab_capture(host, skb, carried(skb)->partial);
 	skb->mark = number << 1 | reply;
 	carried(skb)->number = lab.senders[number].sent[reply]++;
-	carried(skb)->destination = to;
+	carried(skb)->destination = headers.to;
 	packet.handle = (uintptr_t)skb;
 	packet.flow = (u32)(connection->key + reply);
 	packet.bytes = skb->len + lab.kinds[connection->kind].framing;
-	packet.destination = to;
+	packet.destination = headers.to;
 	packet.class_ = connection->class;
-	packet.ttl = ip->ttl;
-	packet.ecn = ip->tos & INET_ECN_MASK;
+	packet.ttl = headers.ttl;
+	packet.ecn = headers.traffic_class & INET_ECN_MASK;
 	packet.tag = connection->tag;
 	dev_sw_netstats_tx_add(dev, 1, skb->len);
 	lab.host_packets++;
@@ -401,6 +407,7 @@ static int make_host(struct lab_host *host)
 	if (IS_ERR(host->net))
 		return PTR_ERR(host->net);
 	set_up_namespace(host->net);
+	lab_prepare_ipv6(host->net);
 	error = bring_up(host->net->loopback_dev);
 	if (error)
 		return error;
@@ -448,6 +455,11 @@ int lab_make_hosts(void)
 			pr_err("slowpath-lab: host %u cannot be made: %d\n", number, error);
 			return error;
 		}
+	}
+	error = lab_add_ipv6();
+	if (error) {
+		pr_err("slowpath-lab: hosts cannot have addresses of IPv6: %d\n", error);
+		return error;
 	}
 	for (connection = 0; connection < lab.plan.connections; connection++) {
 		const struct lab_connection *it = &lab.connections[connection];

@@ -9,7 +9,6 @@
 #include <linux/kthread.h>
 #include <linux/tcp.h>
 #include <linux/vmalloc.h>
-#include <net/inet_hashtables.h>
 #include <net/slowpath_lab.h>
 #include <net/tcp.h>
 #include "lab.h"
@@ -70,15 +69,8 @@ struct sock *lab_follow_socket(u8 end)
 	struct caller *caller = &callers[end];
 
 	if (!caller->sk && end) {
-		const struct lab_connection *connection = &lab.connections[replay.connection];
-		struct net *net = lab.hosts[1].net;
-		struct sock *sk;
+		struct sock *sk = lab_look_up(replay.connection);
 
-		sk = __inet_lookup_established(net, net->ipv4.tcp_death_row.hashinfo,
-					       htonl(LAB_NETWORK + 1), htons(connection->port),
-					       htonl(LAB_NETWORK + 2),
-					       LAB_LISTEN + connection->kind,
-					       lab.hosts[1].dev->ifindex, 0);
 		if (sk && sk_fullsock(sk))
 			caller->sk = sk;
 		else if (sk)
@@ -406,13 +398,9 @@ static int make_connection(struct caller *caller)
 {
 	const struct lab_connection *connection = &lab.connections[replay.connection];
 	struct lab_sender *sender = &lab.senders[replay.connection];
-	struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_addr.s_addr = htonl(LAB_NETWORK + 2),
-		.sin_port = htons(LAB_LISTEN + connection->kind),
-	};
-
-	int error;
+	union lab_address address;
+	int error, length = lab_address(&address, connection->kind, connection->to,
+					LAB_LISTEN + connection->kind);
 
 	if (sender->from)
 		return -EISCONN;
@@ -421,7 +409,7 @@ static int make_connection(struct caller *caller)
 		return error;
 	caller->sk = sender->from->sk;
 	sock_hold(caller->sk);
-	return kernel_connect(sender->from, (struct sockaddr *)&address, sizeof(address), 0);
+	return kernel_connect(sender->from, &address.any, length, 0);
 }
 
 static int accept(struct caller *caller, struct socket **socket)

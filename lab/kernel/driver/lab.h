@@ -3,6 +3,8 @@
 #define SLOWPATH_LAB_H
 
 #include <linux/hrtimer.h>
+#include <linux/in.h>
+#include <linux/in6.h>
 #include <linux/kernel.h>
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
@@ -141,6 +143,31 @@ void lab_capture(struct lab_host *host, const struct sk_buff *skb, bool partial)
 void lab_event(const struct slowpath_fabric_event *told, u8 kind);
 int lab_write_results(u64 end);
 
+/* address.c */
+#define LAB_ANY U32_MAX
+union lab_address {
+	struct sockaddr any;
+	struct sockaddr_in ipv4;
+	struct sockaddr_in6 ipv6;
+};
+struct lab_headers {
+	u32 to; /* the host */
+	u8 ttl;
+	u8 traffic_class;
+	const struct tcphdr *tcp;
+};
+bool lab_is_ipv6(u32 kind);
+/* How long it is; host may be LAB_ANY. */
+int lab_address(union lab_address *address, u32 kind, u32 host, u16 port);
+u32 lab_peer_of(const struct sock *sk);
+/* The socket, or request, of the end that accepted; NULL: there is none. */
+struct sock *lab_look_up(u32 connection);
+/* Of a packet that a device is to send; false if it is no TCP between hosts. */
+bool lab_read_headers(struct sk_buff *skb, struct lab_headers *headers);
+/* Before there is a device; and when all are up. */
+void lab_prepare_ipv6(struct net *net);
+int lab_add_ipv6(void);
+
 /* device.c */
 int lab_make_hosts(void);
 int lab_make_network(void);
@@ -161,7 +188,7 @@ void lab_process_send(struct sk_buff *skb, u32 host, const struct slowpath_packe
 /* connection.c */
 int lab_make_connections(void);
 int lab_open_connection(u32 number);
-int lab_make_socket(u32 host, struct socket **socket);
+int lab_make_socket(u32 host, u32 kind, struct socket **socket);
 struct socket *lab_listener(u32 host, u32 kind);
 /* A socket that connects from its port. */
 int lab_bind_connection(u32 number, struct socket **socket);

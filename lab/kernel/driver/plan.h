@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
-#define LAB_VERSION 6
+#define LAB_VERSION 7
 #define LAB_NEVER U64_MAX
 #define LAB_TAGS 8
 
@@ -72,6 +72,7 @@ struct lab_plan {
 /* Bits of lab_kind.flags. */
 #define LAB_HANDSHAKE BIT(0)      /* opened when the flow begins, otherwise in the warm-up */
 #define LAB_ACK_AT_ONCE BIT(1)
+#define LAB_IPV6 BIT(2)           /* its sockets are, and speak, that */
 
 struct lab_kind {
 	char algorithm[16];

@@ -5,9 +5,11 @@
  */
 #include <linux/gfp.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/tcp.h>
 #include <linux/vmalloc.h>
 #include <net/checksum.h>
+#include <net/ip6_checksum.h>
 #include <net/slowpath_lab.h>
 #include <net/tcp.h>
 #include <os.h>
@@ -179,18 +181,24 @@ int lab_open_capture(struct lab_host *host)
 static void finish_checksum(u8 *packet, size_t kept, size_t length)
 {
 	struct iphdr *ip = (struct iphdr *)packet;
-	size_t ip_length = ip->ihl * 4;
+	struct ipv6hdr *ipv6 = ip->version == 6 ? (struct ipv6hdr *)packet : NULL;
+	size_t ip_length = ipv6 ? sizeof(*ipv6) : ip->ihl * 4;
 	struct tcphdr *tcp = (struct tcphdr *)(packet + ip_length);
 	size_t header;
 
-	if (ip->protocol != IPPROTO_TCP || kept < ip_length + sizeof(*tcp))
+	if (kept < ip_length + sizeof(*tcp) ||
+	    (ipv6 ? ipv6->nexthdr : ip->protocol) != IPPROTO_TCP)
 		return;
 	header = tcp->doff * 4;
 	if (kept < ip_length + header)
 		return;
 	tcp->check = 0;
-	tcp->check = tcp_v4_check(length - ip_length, ip->saddr, ip->daddr,
-				  csum_partial(tcp, header, 0));
+	if (ipv6)
+		tcp->check = csum_ipv6_magic(&ipv6->saddr, &ipv6->daddr, length - ip_length,
+					     IPPROTO_TCP, csum_partial(tcp, header, 0));
+	else
+		tcp->check = tcp_v4_check(length - ip_length, ip->saddr, ip->daddr,
+					  csum_partial(tcp, header, 0));
 }
 
 void lab_capture(struct lab_host *host, const struct sk_buff *skb, bool partial)

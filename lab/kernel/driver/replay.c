@@ -12,7 +12,6 @@
 #include <linux/ip.h>
 #include <linux/tcp.h>
 #include <linux/vmalloc.h>
-#include <net/inet_hashtables.h>
 #include <net/slowpath_lab.h>
 #include <net/tcp.h>
 #include <os.h>
@@ -137,15 +136,9 @@ static bool fire_high(struct hrtimer *timer)
 
 static bool fire_request(void)
 {
-	const struct lab_connection *connection = &lab.connections[replay.connection];
-	struct net *net = lab.hosts[1].net;
-	struct sock *sk;
+	struct sock *sk = lab_look_up(replay.connection);
 	bool fired;
 
-	sk = __inet_lookup_established(net, net->ipv4.tcp_death_row.hashinfo,
-				       htonl(LAB_NETWORK + 1), htons(connection->port),
-				       htonl(LAB_NETWORK + 2), LAB_LISTEN + connection->kind,
-				       lab.hosts[1].dev->ifindex, 0);
 	if (!sk)
 		return false;
 	fired = sk->sk_state == TCP_NEW_SYN_RECV && fire(&inet_reqsk(sk)->rsk_timer);

@@ -58,6 +58,7 @@ pub(super) fn command(kernel: &Kernel, plan: &Plan, options: &Options, folder: &
         .arg("time-travel=inf-cpu")
         .arg(format!("time-travel-start={}", plan.epoch))
         .arg(format!("mem={}M", plan.memory()))
+        .arg(format!("ipv6.disable={}", u8::from(!plan.has_ipv6())))
         .arg(format!(
             "tcp_cubic.hystart={}",
             u8::from(plan.sysctls.hystart)

@@ -3,7 +3,7 @@
 
 use super::error::Refusal;
 use super::tcp::{Kind, Kinds, Sysctls};
-use super::wire::{CAPTURE, EVENTS, MAGIC, RECORD, SWITCH, THROUGH_PROCESS, VERSION, Writer};
+use super::wire::{CAPTURE, EVENTS, IPV6, MAGIC, RECORD, SWITCH, THROUGH_PROCESS, VERSION, Writer};
 use slowpath_netsim::engine::{Application, FlowSpec, QueueSeries, Transport};
 use slowpath_netsim::scenario::Scenario;
 use slowpath_switch::fabric::{self, Action, Change};
@@ -288,6 +288,10 @@ impl Plan {
         }
         out.u8s(&network);
         out.0
+    }
+
+    pub(super) fn has_ipv6(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.flags & IPV6 != 0)
     }
 
     /// Memory that the kernel needs, in MiB: what it has at rest, and for each host its

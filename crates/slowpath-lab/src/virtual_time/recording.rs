@@ -4,7 +4,7 @@
 
 use super::plan::{EPOCH_NS, Plan};
 use super::tcp::{ALGORITHMS, Kind, Sysctls};
-use super::wire::{ACK_AT_ONCE, HANDSHAKE, Reader, VERSION, Writer};
+use super::wire::{ACK_AT_ONCE, HANDSHAKE, IPV6, Reader, VERSION, Writer};
 use slowpath_netsim::tcp::Reading;
 use slowpath_replay::recording::{
     Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
@@ -23,6 +23,8 @@ const LISTEN: u16 = 5000;
 /// What the applications of the laboratory do with what arrives.
 const READER: &str = "reader";
 const AT_ONCE: &str = "at-once";
+/// The least that a device of IPv6 has: RFC 8200 section 5.
+const IPV6_MTU: u32 = 1280;
 /// Both ends have one of their own.
 const RTO_MIN: &str = "rto_min_ns";
 
@@ -382,8 +384,24 @@ pub(super) fn take_sysctls(settings: &Settings) -> Result<(Sysctls, u8), Unknown
     Ok((sysctls, ttl))
 }
 
+/// Of one that speaks IPv6.
+fn check_ipv6(settings: &Settings) -> Result<(), Unknown> {
+    match settings.mtu.iter().find(|mtu| **mtu < IPV6_MTU) {
+        None => Ok(()),
+        Some(mtu) => Err(Unknown {
+            name: "mtu".to_owned(),
+            value: format!("{mtu} with IPv6"),
+        }),
+    }
+}
+
 /// What a connection's sockets have.
-pub(super) fn take_kind(settings: &Settings) -> Result<Kind, Unknown> {
+pub(super) fn take_kind(connection: &Connection) -> Result<Kind, Unknown> {
+    let settings = &connection.settings;
+    let ipv6 = connection.addresses[0].is_ipv6();
+    if ipv6 {
+        check_ipv6(settings)?;
+    }
     let mut accepted = settings.socket[1].clone();
     let text = accepted.remove(READER).unwrap_or_default();
     let Some(reading) = take_reader(&text) else {
@@ -430,7 +448,8 @@ pub(super) fn take_kind(settings: &Settings) -> Result<Kind, Unknown> {
                 ACK_AT_ONCE
             } else {
                 0
-            },
+            }
+            | if ipv6 { IPV6 } else { 0 },
     };
     from.end()?;
     Ok(kind)

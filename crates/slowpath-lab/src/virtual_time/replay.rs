@@ -372,7 +372,7 @@ fn make_plan(
         if *shared.get_or_insert_with(|| sysctls.clone()) != sysctls {
             return Err(ReplayError::Mixed(chosen[0], chosen[place]));
         }
-        let kind = recording::take_kind(settings)?;
+        let kind = recording::take_kind(connection)?;
         let number = match kinds.iter().position(|known| *known == kind) {
             Some(number) => number,
             None => {

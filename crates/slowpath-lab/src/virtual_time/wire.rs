@@ -5,7 +5,7 @@
 /// `SPLSPLAB`.
 pub const MAGIC: u64 = 0x4241_4c50_534c_5053;
 /// Raised with every change of these files.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Not a time.
 pub const NEVER: u64 = u64::MAX;
 
@@ -22,6 +22,7 @@ pub const PROBE_MORE: u32 = 512;
 
 pub const HANDSHAKE: u32 = 1;
 pub const ACK_AT_ONCE: u32 = 2;
+pub const IPV6: u32 = 4;
 
 /// In a node's number: a switch.
 pub const SWITCH: u32 = 1 << 31;

@@ -2,6 +2,7 @@
 //! The light recorder's pieces: twins of the structures in `slowpath-observe`'s `probes/packets/block.bpf.h`. Each behind its length, little-endian.
 
 use crate::stock::Found;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// `WORDS` there.
 pub(super) const WORDS: usize = 7;
@@ -41,8 +42,8 @@ const STATE: u8 = 2;
 pub(super) struct Opened {
     /// 0: it connected.
     pub end: u8,
-    pub own: (u32, u16),
-    pub peer: (u32, u16),
+    pub own: (IpAddr, u16),
+    pub peer: (IpAddr, u16),
     /// The identification that its next packet has.
     pub next: u16,
     pub at: u64,
@@ -189,11 +190,16 @@ impl Piece {
     }
 }
 
+/// As in packets.
+fn address(number: u32) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from_bits(u32::from_be(number)))
+}
+
 fn opened(it: &Bytes<'_>) -> Option<Piece> {
     let opened = Opened {
         end: it.u8(1)?,
-        own: (it.u32(8)?, it.u16(2)?),
-        peer: (it.u32(12)?, it.u16(4)?.swap_bytes()),
+        own: (address(it.u32(8)?), it.u16(2)?),
+        peer: (address(it.u32(12)?), it.u16(4)?.swap_bytes()),
         next: it.u16(6)?,
         at: it.u64(24)?,
         clock: it.u64(32)?,

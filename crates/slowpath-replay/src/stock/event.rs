@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The recorder's events: twin of `struct event` in `slowpath-observe`'s `probes/handlers/ring.bpf.h`. Each behind its length, little-endian.
 
+use std::net::IpAddr;
+
 /// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
 pub(super) const FIELDS: usize = 40;
 
 const HEAD: usize = 96;
+/// `struct addresses` there, behind the event.
+const ADDRESSES: usize = 32;
 /// `struct settings` there, behind the event.
 const SETTINGS: usize = 68;
 /// `segs_in` among the fields.
@@ -36,10 +40,11 @@ pub(super) enum Kind {
     TimeWait,
     Window,
     AnsweredByReset,
+    Named,
 }
 
 /// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 24] = [
+const KINDS: [Kind; 25] = [
     Kind::Open,
     Kind::Call,
     Kind::CallEnd,
@@ -64,6 +69,7 @@ const KINDS: [Kind; 24] = [
     Kind::TimeWait,
     Kind::Window,
     Kind::AnsweredByReset,
+    Kind::Named,
 ];
 
 #[derive(Clone, Debug)]
@@ -89,11 +95,23 @@ pub(super) struct Event {
     pub cubic: u32,
     pub delayed_ack: u32,
     pub out_of_window: u32,
+    pub like: u32,
     pub lost: u32,
     pub more: u32,
     pub fields: Option<[u32; FIELDS]>,
     /// Of [`Kind::Settings`].
     pub settings: Option<Found>,
+    /// Own and peer's, of [`Kind::Open`], [`Kind::Request`] and [`Kind::TimeWait`].
+    pub addresses: Option<[IpAddr; 2]>,
+}
+
+/// A packet, as those who have not sent it know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Name {
+    /// Its IP identification, over IPv4.
+    pub id: u16,
+    /// Over IPv6 a number made of its TCP header, and its length.
+    pub like: u32,
 }
 
 /// What a socket and its namespace are set to, where a replay needs to know.
@@ -121,7 +139,29 @@ impl Found {
     }
 }
 
+fn addresses(bytes: &[u8]) -> Option<[IpAddr; 2]> {
+    let (own, rest) = bytes.split_first_chunk::<16>()?;
+    let ends = [own, rest.first_chunk()?];
+    Some(ends.map(|bytes| IpAddr::from(*bytes).to_canonical()))
+}
+
 impl Event {
+    /// The packet that came to what has no socket.
+    pub(super) fn stub(&self) -> Name {
+        Name {
+            id: self.memory as u16,
+            like: self.like,
+        }
+    }
+
+    /// The packet that came, or waits in the backlog.
+    pub(super) fn name(&self) -> Name {
+        Name {
+            id: self.d as u16,
+            like: self.like,
+        }
+    }
+
     pub(super) fn read(bytes: &[u8]) -> Option<(Event, &[u8])> {
         let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
         let (it, rest) = bytes.get(4..)?.split_at_checked(length)?;
@@ -129,6 +169,12 @@ impl Event {
         let word = |at: usize| Some(u32::from_le_bytes(*it.get(at..)?.first_chunk()?));
         let mut fields = None;
         let kind = *KINDS.get(usize::from(*it.get(32)?).checked_sub(1)?)?;
+        let addressed = matches!(kind, Kind::Open | Kind::Request | Kind::TimeWait);
+        let addresses = match it.get(HEAD..HEAD + ADDRESSES) {
+            Some(bytes) if addressed => addresses(bytes),
+            None if addressed => return None,
+            _ => None,
+        };
         let settings = (kind == Kind::Settings).then(|| Found::read(it.get(HEAD..)?));
         if let Some(state) = it.get(HEAD..HEAD + 4 * FIELDS) {
             let mut all = [0; FIELDS];
@@ -161,10 +207,12 @@ impl Event {
             cubic: word(72)?,
             delayed_ack: word(76)?,
             out_of_window: word(80)?,
+            like: word(84)?,
             lost: word(88)?,
             more: word(92)?,
             fields,
             settings: settings.flatten(),
+            addresses,
         };
         Some((event, rest))
     }

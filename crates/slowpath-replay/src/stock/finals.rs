@@ -5,9 +5,6 @@ use super::check::{check, mix};
 use super::side::{Fields, Side};
 use crate::recording::{End, NOT_RETURNED, Run};
 
-/// Bytes of an entry of a hash table, its control byte included, of packets' numbers.
-const NUMBER: usize = 13;
-
 impl Side {
     /// Those that are final and were not handed out. What a call returns belongs to its first run, what is merged into a packet to that packet's; and the
     /// last run tells when one comes that was put off.
@@ -40,7 +37,7 @@ impl Side {
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
         let run = size_of::<Run>() + size_of::<Fields>();
-        size_of::<Side>() + self.runs.capacity() * run + self.packets.numbers.capacity() * NUMBER
+        size_of::<Side>() + self.runs.capacity() * run + self.packets.bytes()
     }
 
     fn make_checks(&mut self, count: usize) {

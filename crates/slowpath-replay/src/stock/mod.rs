@@ -3,7 +3,7 @@
 //!
 //! What enters are the events of `slowpath-observe`'s probe `handlers`, in their order. What leaves are the runs of both ends of each connection: calls
 //! cut where they gave the lock away, packets with their numbers, every clock that TCP read, and the memory that the device held. A packet is
-//! recognised at its receiver by its IP identification, which one socket gives only once in 65,536 segments.
+//! recognised at its receiver by its IP identification, which one socket gives only once in 65,536 segments; over IPv6, which has none, by a number made of its TCP header.
 //!
 //! What is promised: whatever the bytes, no panic; events that fit nowhere are counted ([`Joined::unplaced`]), and an end
 //! of which events were lost says so.
@@ -13,6 +13,7 @@ mod check;
 mod event;
 mod finals;
 mod live;
+mod named;
 mod request;
 mod sent;
 mod settings;
@@ -28,7 +29,7 @@ use event::{Event, Kind};
 use request::Request;
 use side::{RESET, Side, Theirs};
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// What came out.
 #[derive(Debug, Default)]
@@ -115,19 +116,16 @@ fn ticks(at: u64, jiffies: u32) -> Option<u32> {
     nearest.filter(|hz| apart(*hz) < 60)
 }
 
-fn addresses(event: &Event) -> [SocketAddr; 2] {
-    client_first(
-        event.end,
-        (event.a, event.c as u16),
-        (event.b, u16::from_be(event.d as u16)),
-    )
+/// `None`: it has none.
+fn addresses(event: &Event) -> Option<[SocketAddr; 2]> {
+    let [own, peer] = event.addresses?;
+    let (here, there) = (event.c as u16, u16::from_be(event.d as u16));
+    Some(client_first(event.end, (own, here), (peer, there)))
 }
 
-/// The two ends' addresses, the one that connected first: `end` is 0 for it. Numbers are as in packets.
-pub(crate) fn client_first(end: u8, own: (u32, u16), peer: (u32, u16)) -> [SocketAddr; 2] {
-    let address =
-        |(number, port)| SocketAddr::from((Ipv4Addr::from_bits(u32::from_be(number)), port));
-    let ends = [own, peer].map(address);
+/// The two ends' addresses, the one that connected first: `end` is 0 for it.
+pub(crate) fn client_first(end: u8, own: (IpAddr, u16), peer: (IpAddr, u16)) -> [SocketAddr; 2] {
+    let ends = [own, peer].map(SocketAddr::from);
     if end == 0 { ends } else { [ends[1], ends[0]] }
 }
 
@@ -155,10 +153,10 @@ impl Joiner {
     }
 
     /// The connection with these addresses; another one with the same addresses if `used` says that this one is over.
-    fn pair(&mut self, event: &Event, used: impl Fn(&Pair) -> bool) -> usize {
-        let addresses = addresses(event);
+    fn pair(&mut self, event: &Event, used: impl Fn(&Pair) -> bool) -> Option<usize> {
+        let addresses = addresses(event)?;
         let known = self.known.get(&addresses).copied();
-        match known.filter(|place| !used(&self.pairs[*place])) {
+        Some(match known.filter(|place| !used(&self.pairs[*place])) {
             Some(place) => place,
             None => {
                 let place = self.free.pop().unwrap_or_else(|| {
@@ -169,7 +167,7 @@ impl Joiner {
                 self.known.insert(addresses, place);
                 place
             }
-        }
+        })
     }
 
     fn place(&mut self, event: &Event) -> bool {
@@ -179,12 +177,16 @@ impl Joiner {
         }
         match event.kind {
             Kind::Request => {
-                let place = self.pair(event, |pair| pair.ends[1].is_some());
+                let Some(place) = self.pair(event, |pair| pair.ends[1].is_some()) else {
+                    return false;
+                };
                 self.pairs[place].request.take(event)
             }
             Kind::Open => {
                 let end = usize::from(event.end != 0);
-                let place = self.pair(event, |pair| pair.ends[end].is_some());
+                let Some(place) = self.pair(event, |pair| pair.ends[end].is_some()) else {
+                    return false;
+                };
                 let pair = &mut self.pairs[place];
                 let answers = pair.request.answers(event.at);
                 pair.ends[end] = Some(Side::new(if end == 0 { 0 } else { answers }));
@@ -219,7 +221,9 @@ impl Joiner {
 
     /// A packet came after the socket.
     fn time_wait(&mut self, event: &Event) -> bool {
-        let [peer, own] = addresses(event);
+        let Some([peer, own]) = addresses(event) else {
+            return false;
+        };
         let found = [([own, peer], 0), ([peer, own], 1)]
             .into_iter()
             .find_map(|(pair, end)| Some((*self.known.get(&pair)?, end)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A connection that is to be accepted, until it has a socket: the SYNs that came, and the SYN-ACKs that were sent.
 
-use super::event::Event;
+use super::event::{Event, Name};
 use super::sent::Sent;
 use crate::recording::{Handler, Moment, Run, Timer};
 
@@ -18,8 +18,8 @@ struct Step {
     at: u64,
     jiffies: u32,
     timer: bool,
-    /// The SYN's IP identification.
-    id: u16,
+    /// The SYN.
+    name: Name,
     /// The likeness of the SYN-ACK.
     answer: Option<u32>,
 }
@@ -45,7 +45,7 @@ impl Request {
                 at: event.at,
                 jiffies: event.jiffies,
                 timer: event.what == what::TIMED_OUT,
-                id: event.memory as u16,
+                name: event.stub(),
                 answer: None,
             });
         }
@@ -88,7 +88,7 @@ impl Request {
                     deferred: false,
                 }
             } else {
-                let number = theirs.and_then(|theirs| theirs.number(step.id));
+                let number = theirs.and_then(|theirs| theirs.number(step.name));
                 Handler::Packet {
                     number: number.unwrap_or(0),
                     marked: false,

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An end's own packets, and how its peer's events name them.
 
+use super::event::Name;
+use super::named::Named;
 use std::collections::HashMap;
 
 /// More ACKs are not sent in time wait: a minute, and one each half second (`tcp_invalid_ratelimit`).
 const MOST_AFTER: usize = 1024;
+
+/// Bytes of an entry of a hash table, its control byte included, of packets' numbers.
+const NUMBER: usize = 13;
 
 /// An ACK of time wait.
 #[derive(Clone, Copy)]
@@ -19,24 +24,36 @@ struct After {
 pub(super) struct Sent {
     count: u32,
     /// Their numbers and the sequence numbers they begin with, by IP identification.
-    pub(super) numbers: HashMap<u16, (u32, u32)>,
+    numbers: HashMap<u16, (u32, u32)>,
+    /// Over IPv6.
+    named: Named,
     /// Those that it sent when it had no socket any more.
     after: Vec<After>,
 }
 
 impl Sent {
-    pub(super) fn number(&self, id: u16) -> Option<u32> {
-        Some(self.numbers.get(&id)?.0)
+    /// Over IPv6 each call takes another of those that look the same.
+    pub(super) fn number(&self, name: Name) -> Option<u32> {
+        match name.like {
+            0 => Some(self.numbers.get(&name.id)?.0),
+            like => self.named.came(like),
+        }
     }
 
     /// What no socket sends has 0 for an identification, which one of these may have as well.
-    pub(super) fn packet(&self, id: u16, sequence: u32, acknowledges: u32) -> Option<u32> {
-        let known = self.numbers.get(&id).copied();
-        let ours = known.filter(|(_, begins)| *begins == sequence);
+    pub(super) fn packet(&self, name: Name, sequence: u32, acknowledges: u32) -> Option<u32> {
+        let Name { id, like } = name;
+        let ours = if like != 0 {
+            self.named.came(like)
+        } else {
+            let known = self.numbers.get(&id).copied();
+            let known = known.filter(|(_, begins)| *begins == sequence);
+            known.map(|(number, _)| number)
+        };
+        let unknown = like != 0 || id == 0;
         let after = self.after.iter().rfind(|after| {
-            id == 0 && after.begins == sequence && after.acknowledges == acknowledges
+            unknown && after.begins == sequence && after.acknowledges == acknowledges
         });
-        let ours = ours.map(|(number, _)| number);
         ours.or(after.map(|after| after.number))
     }
 
@@ -54,6 +71,18 @@ impl Sent {
         self.count += 1;
     }
 
+    /// What was sent last looks like this.
+    pub(super) fn looks(&mut self, like: u32) {
+        if let Some(number) = self.count.checked_sub(1) {
+            self.named.sent(like, number);
+        }
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.numbers.capacity() * NUMBER + self.named.bytes()
+    }
+
     /// One more that no socket sent.
     pub(super) fn after(&mut self, begins: u32, acknowledges: u32) {
         if self.after.len() < MOST_AFTER {
@@ -69,7 +98,11 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
-    use super::Sent;
+    use super::{Name, Sent};
+
+    fn id(id: u16) -> Name {
+        Name { id, like: 0 }
+    }
 
     /// RFC 9293, 3.10.7.4: in time wait each segment of the peer is answered by what has been received until then.
     #[test]
@@ -78,11 +111,11 @@ mod tests {
         sent.sent(7, 1000);
         sent.after(2000, 50);
         sent.after(2000, 51);
-        assert_eq!(sent.packet(7, 1000, 50), Some(1));
-        assert_eq!(sent.packet(0, 2000, 50), Some(2));
-        assert_eq!(sent.packet(0, 2000, 51), Some(3));
-        assert_eq!(sent.packet(0, 2000, 52), None);
-        assert_eq!(sent.packet(0, 1000, 50), None);
+        assert_eq!(sent.packet(id(7), 1000, 50), Some(1));
+        assert_eq!(sent.packet(id(0), 2000, 50), Some(2));
+        assert_eq!(sent.packet(id(0), 2000, 51), Some(3));
+        assert_eq!(sent.packet(id(0), 2000, 52), None);
+        assert_eq!(sent.packet(id(0), 1000, 50), None);
     }
 
     #[test]
@@ -90,7 +123,20 @@ mod tests {
         let mut sent = Sent::default();
         sent.sent(0, 1000);
         sent.after(2000, 50);
-        assert_eq!(sent.packet(0, 1000, 9), Some(0));
-        assert_eq!(sent.packet(0, 2000, 50), Some(1));
+        assert_eq!(sent.packet(id(0), 1000, 9), Some(0));
+        assert_eq!(sent.packet(id(0), 2000, 50), Some(1));
+    }
+
+    /// Neither time wait nor a reset has a socket that would tell what it looks like.
+    #[test]
+    fn over_ipv6_what_no_socket_sends_is_known_by_its_numbers() {
+        let mut sent = Sent::new(1);
+        sent.sent(0, 1000);
+        sent.looks(77);
+        sent.after(2000, 50);
+        let like = |like| Name { id: 0, like };
+        assert_eq!(sent.packet(like(77), 1000, 9), Some(1));
+        assert_eq!(sent.packet(like(78), 2000, 50), Some(2));
+        assert_eq!(sent.packet(like(78), 1000, 50), None);
     }
 }

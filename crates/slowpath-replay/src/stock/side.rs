@@ -7,7 +7,7 @@
 //! 3. A timer that found the socket in use only leaves a note for whoever gives the lock away: it stands before that one's packets.
 
 use super::building::Building;
-use super::event::{Event, FIELDS, Found, Kind};
+use super::event::{Event, FIELDS, Found, Kind, Name};
 use super::request::Request;
 use super::sent::Sent;
 use crate::recording::{Decision, Handler, Moment, Outcome, Reader, Run, Timer};
@@ -60,9 +60,17 @@ pub(super) struct Theirs<'a> {
 }
 
 impl Theirs<'_> {
-    fn number(self, id: u16) -> Option<u32> {
-        self.sent?.number(id)
+    fn number(self, name: Name) -> Option<u32> {
+        self.sent?.number(name)
     }
+}
+
+/// A packet in the backlog.
+#[derive(Clone, Copy)]
+struct Queued {
+    name: Name,
+    /// Made part of the one before it.
+    merged: bool,
 }
 
 /// An end whose events come in.
@@ -86,7 +94,7 @@ pub(super) struct Side {
     nested: bool,
     drained: Option<Fields>,
     put_off: Vec<Run>,
-    backlog: VecDeque<u16>,
+    backlog: VecDeque<Queued>,
     /// The run that packets behind it in the backlog were merged into.
     pub(super) merging: Option<usize>,
     pub(super) gone: bool,
@@ -288,12 +296,16 @@ impl Side {
                 current.backlog(event.backlog);
             }
             Kind::Queued => {
-                self.backlog.push_back(event.d as u16);
+                self.backlog.push_back(Queued {
+                    name: event.name(),
+                    merged: event.what != 0,
+                });
                 if let Some(current) = &mut self.current {
                     current.tick(event.jiffies);
                     current.backlog(event.backlog);
                 }
             }
+            Kind::Named => self.packets.looks(event.like),
             Kind::AnsweredByReset => {
                 self.packets.after(event.a, event.b);
                 if let Some(current) = &mut self.current {
@@ -324,10 +336,9 @@ impl Side {
         if self.cut || !self.gone {
             return false;
         }
-        let id = event.memory as u16;
         let number = theirs
             .sent
-            .and_then(|sent| sent.packet(id, event.backlog, event.data_sent));
+            .and_then(|sent| sent.packet(event.stub(), event.backlog, event.data_sent));
         let Some(number) = number else {
             self.cut = true;
             return false;
@@ -428,13 +439,13 @@ impl Side {
     }
 
     fn packet(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
-        let id = event.d as u16;
+        let name = self.unmerged(event, theirs);
         let number = if event.d >> 24 & SYN != 0 {
             Some(theirs.request.answer(event.more, event.at))
         } else {
             theirs
                 .sent
-                .and_then(|sent| sent.packet(id, event.a, event.more))
+                .and_then(|sent| sent.packet(name, event.a, event.more))
         };
         let Some(number) = number else {
             self.cut = true;
@@ -467,28 +478,40 @@ impl Side {
                 self.finish(event, &fields);
                 self.interrupted = true;
             }
-            let before = self.backlog.iter().position(|queued| *queued == id);
-            if let Some(before) = before {
-                self.merged(before, theirs);
-                self.backlog.pop_front();
-            }
             self.merging = Some(self.count());
         }
         self.begin(event, handler);
         true
     }
 
+    /// What the packet was known by before others were merged into it. Those ahead of it in the backlog were part of the packet before.
+    fn unmerged(&mut self, event: &Event, theirs: Theirs<'_>) -> Name {
+        let name = event.name();
+        if !event.owned || event.what == 1 {
+            return name;
+        }
+        let own = |queued: &Queued| match name.like {
+            0 => queued.name == name,
+            _ => !queued.merged,
+        };
+        let Some(before) = self.backlog.iter().position(own) else {
+            return name;
+        };
+        self.merged(before, theirs);
+        self.backlog.pop_front().map_or(name, |it| it.name)
+    }
+
     /// So many at the head of the backlog were part of the packet before them.
     fn merged(&mut self, count: usize, theirs: Theirs<'_>) {
-        let queued: Vec<u16> = self.backlog.drain(..count).collect();
+        let queued: Vec<Queued> = self.backlog.drain(..count).collect();
         let run = self.merging.and_then(|place| self.run_at(place));
         let Some(run) = run else { return };
         let Handler::Packet { number, merged, .. } = &mut run.handler else {
             return;
         };
         let mut more = 0;
-        for id in queued {
-            let Some(other) = theirs.number(id) else {
+        for queued in queued {
+            let Some(other) = theirs.number(queued.name) else {
                 continue;
             };
             let further = other.wrapping_sub(*number);

@@ -17,6 +17,15 @@ pub(super) enum Eyes {
     Tracepoints(Box<LightRecorder>, Box<light::Joiner>),
 }
 
+/// What was left out.
+pub(super) struct Unrecorded {
+    pub(super) losses: Losses,
+    /// Sockets, because of others.
+    pub(super) too_many: u64,
+    /// Sockets that speak IPv6, of which tracepoints do not tell enough.
+    pub(super) ipv6: u64,
+}
+
 /// Where the raw events go as well, if somebody wants them.
 pub(super) struct Kept<'a>(Option<(&'a Path, File)>);
 
@@ -101,21 +110,31 @@ impl Eyes {
         }
     }
 
-    /// What was recorded, what was not, and how many sockets were too many at once; `host` with all that was lost.
+    /// What was recorded, and what was not; `host` with all that was lost.
     pub(super) fn finish(
         self,
         host: impl FnOnce(u64) -> Host,
-    ) -> Result<(Joined, (Losses, u64)), Failure> {
+    ) -> Result<(Joined, Unrecorded), Failure> {
         match self {
             Eyes::All(recorder, joiner) => {
-                let (losses, unseen) = (recorder.losses(), recorder.unseen());
-                Ok((joiner.finish(host(losses.total())), (losses, unseen)))
+                let unrecorded = Unrecorded {
+                    losses: recorder.losses(),
+                    too_many: recorder.unseen(),
+                    ipv6: 0,
+                };
+                let host = host(unrecorded.losses.total());
+                Ok((joiner.finish(host), unrecorded))
             }
             Eyes::Tracepoints(mut recorder, mut joiner) => {
                 let rest = recorder.stop().map_err(failed)?;
                 joiner.take(&rest).map_err(failed)?;
-                let losses = recorder.losses();
-                Ok((joiner.finish(host(losses.total())), (losses, 0)))
+                let unrecorded = Unrecorded {
+                    losses: recorder.losses(),
+                    too_many: 0,
+                    ipv6: recorder.ipv6(),
+                };
+                let host = host(unrecorded.losses.total());
+                Ok((joiner.finish(host), unrecorded))
             }
         }
     }

@@ -8,7 +8,7 @@
  * tcp_clock_cache until it reads again, so that looking at the end of each of them, and
  * before each transmission, sees every value.
  */
-#include "ring.bpf.h"
+#include "packet.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -183,83 +183,26 @@ int BPF_PROG(after_callback, struct sock *sk)
 
 /* Packets. */
 
-static __always_inline const struct iphdr *network(const void *skb)
-{
-	return (const void *)(READ(skb, sk_buff___rec, head) +
-			      READ(skb, sk_buff___rec, network_header));
-}
-
-static __always_inline const void *transport(const void *skb)
-{
-	return (const void *)(READ(skb, sk_buff___rec, head) +
-			      READ(skb, sk_buff___rec, transport_header));
-}
-
-/* TCP_LISTEN */
-#define LISTEN 10
-
-/* TCPHDR_* */
-#define SYN 0x02
-#define RST 0x04
-#define ACK 0x10
-#define SYN_ACK (SYN | ACK)
-
-static __always_inline u32 mixed(u32 number, u32 word)
-{
-	number = (number ^ word) * 0x9e3779b1;
-	return number ^ number >> 15;
-}
-
-/*
- * A number made of a packet's TCP header without its checksum: what has no IP identification
- * is recognised by it.
- */
-static __always_inline u32 likeness(const void *skb)
-{
-	const char *tcp = transport(skb);
-	u32 words[5], options[10] = {}, number = 0;
-	int i, more;
-
-	if (bpf_probe_read_kernel(words, sizeof(words), tcp))
-		return 0;
-	more = (words[3] >> 2 & 0x3c) - sizeof(words);
-	words[4] &= 0xffff0000; /* the checksum is the first half of it */
-	if (more > 0 && more <= (int)sizeof(options) &&
-	    bpf_probe_read_kernel(options, more, tcp + sizeof(words)))
-		return 0;
-	for (i = 0; i < 5; i++)
-		number = mixed(number, words[i]);
-	for (i = 0; i < 10; i++)
-		number = mixed(number, options[i]);
-	return number;
-}
-
-static __always_inline void packet(const void *sk, struct known *known, u8 what, const void *skb)
-{
-	const struct tcp_skb_cb *cb =
-		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
-
-	u32 flags = READ(cb, tcp_skb_cb, tcp_flags);
-
-	tell_packet(sk, known, what, READ(cb, tcp_skb_cb, seq), READ(cb, tcp_skb_cb, end_seq),
-		    READ(skb, sk_buff___rec, truesize),
-		    __builtin_bswap16(READ(network(skb), iphdr, id)) |
-			    (READ(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 | flags << 24,
-		    flags & SYN ? likeness(skb) : READ(cb, tcp_skb_cb, ack_seq));
-}
-
 TWICE("fentry/tcp_v4_do_rcv", on_packet, RECEIVING, sk, packet(sk, known, 0, skb),
       struct sock *sk, struct sk_buff *skb)
 TWICE("fexit/tcp_v4_do_rcv", after_packet, RECEIVED, sk, tell_state(sk, known, RUN_END, PACKET, 0),
       struct sock *sk, struct sk_buff *skb)
+
+TWICE("fentry/tcp_v6_do_rcv", on_packet_ipv6, RECEIVING, sk, packet(sk, known, 0, skb),
+      struct sock *sk, struct sk_buff *skb)
+TWICE("fexit/tcp_v6_do_rcv", after_packet_ipv6, RECEIVED, sk,
+      tell_state(sk, known, RUN_END, PACKET, 0), struct sock *sk, struct sk_buff *skb)
 
 SEC("fentry/tcp_add_backlog")
 int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 {
 	struct known *known = find(sk);
 
-	if (known)
-		known->queued = __builtin_bswap16(READ(network(skb), iphdr, id));
+	if (!known)
+		return 0;
+	known->queued = __builtin_bswap16(READ(network(skb), iphdr, id));
+	/* The one that others are merged into gets another header. */
+	known->queued_like = known->ipv6 ? alike(skb) : 0;
 	return 0;
 }
 
@@ -270,7 +213,8 @@ int BPF_PROG(after_backlog, struct sock *sk, struct sk_buff *skb, void *reason, 
 	struct known *known = find(sk);
 
 	if (known && !dropped)
-		tell(sk, known, QUEUED, 0, 0, 0, 0, known->queued);
+		tell_more(sk, known, QUEUED, READ(sk, sock___rec, sk_backlog.tail) != skb, 0, 0, 0,
+			  known->queued, 0, known->queued_like);
 	return 0;
 }
 
@@ -285,39 +229,36 @@ BOTH("fentry/__tcp_select_window", before_window, sk, window(sk, known), struct 
 
 /* Requests, until the last packet of the handshake. */
 
-static __always_inline void request(u8 what, const void *req, u16 id, u64 clock, u32 like)
+static __always_inline void request(u8 what, const void *req, u16 id, u32 alike, u64 clock, u32 like)
 {
 	struct stub it = stub(req);
 
-	if (!is_ipv4(req))
-		return;
 	it.id = id;
+	it.like = alike;
 	it.expects = like;
 	tell_stub(&it, REQUEST, what, clock);
 }
 
-/* Whose packet it is, where no socket says so. */
-static __always_inline struct stub addressed(const void *skb)
+static __always_inline void asked(const void *skb)
 {
-	const struct iphdr *ip = network(skb);
-	const struct tcphdr *tcp = transport(skb);
-	struct stub it = {
-		.own = READ(ip, iphdr, daddr),
-		.peer = READ(ip, iphdr, saddr),
-		.own_port = __builtin_bswap16(READ(tcp, tcphdr, dest)),
-		.peer_port = READ(tcp, tcphdr, source),
-		.id = __builtin_bswap16(READ(ip, iphdr, id)),
-	};
+	struct stub it = addressed(skb);
 
-	return it;
+	tell_stub(&it, REQUEST, ASKED, 0);
 }
 
 SEC("fentry/tcp_v4_conn_request")
 int BPF_PROG(on_asked, struct sock *sk, struct sk_buff *skb)
 {
-	struct stub it = addressed(skb);
+	asked(skb);
+	return 0;
+}
 
-	tell_stub(&it, REQUEST, ASKED, 0);
+SEC("fentry/tcp_v6_conn_request")
+int BPF_PROG(on_asked_ipv6, struct sock *sk, struct sk_buff *skb)
+{
+	/* Those of IPv4 are handed on. */
+	if (is_ipv6(skb))
+		asked(skb);
 	return 0;
 }
 
@@ -327,14 +268,16 @@ int BPF_PROG(on_asked_again, struct sock *sk, struct sk_buff *skb, struct reques
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 
 	if ((READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == SYN)
-		request(ASKED_AGAIN, req, __builtin_bswap16(READ(network(skb), iphdr, id)), 0, 0);
+		request(ASKED_AGAIN, req, __builtin_bswap16(READ(network(skb), iphdr, id)),
+			is_ipv6(skb) ? alike(skb) : 0, 0, 0);
 	return 0;
 }
 
 SEC("fentry/reqsk_timer_handler")
 int BPF_PROG(on_request_timer, struct timer_list *timer)
 {
-	request(TIMED_OUT, (const char *)timer - OFFSET(request_sock___rec, rsk_timer), 0, 0, 0);
+	request(TIMED_OUT, (const char *)timer - OFFSET(request_sock___rec, rsk_timer), 0, 0, 0,
+		0);
 	return 0;
 }
 
@@ -343,7 +286,7 @@ int BPF_PROG(on_answered, struct sock *sk, struct dst_entry *dst, struct request
 	     void *cookie, int type, struct sk_buff *syn, struct sk_buff *skb)
 {
 	if (skb)
-		request(ANSWERED, req, 0, READ(skb, sk_buff___rec, tstamp), likeness(skb));
+		request(ANSWERED, req, 0, 0, READ(skb, sk_buff___rec, tstamp), likeness(skb));
 	return 0;
 }
 
@@ -415,6 +358,16 @@ TWICE("fentry/__tcp_transmit_skb", on_sent, SENDING, sk, sent(sk, known, skb), s
       struct sk_buff *skb)
 TWICE("fexit/__tcp_transmit_skb", after_sent, HANDED_OVER, sk,
       tell(sk, known, MEMORY, 0, 0, 0, 0, 0), struct sock *sk, struct sk_buff *skb)
+
+/* Its header is complete; __tcp_transmit_skb() has made it. */
+static __always_inline void named(const void *sk, struct known *known, const void *skb)
+{
+	if (known->ipv6)
+		tell_more(sk, known, NAMED, 0, 0, 0, 0, 0, 0, alike(skb));
+}
+
+TWICE("fentry/inet6_csk_xmit", on_named, NAMING, sk, named(sk, known, skb), struct sock *sk,
+      struct sk_buff *skb)
 
 /* What is to be sent again has not left yet: skb_still_in_host_queue(). */
 
@@ -538,9 +491,8 @@ int BPF_PROG(after_time_wait, struct inet_timewait_sock *tw, struct sk_buff *skb
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 	struct stub it = stub(tw);
 
-	if (!is_ipv4(tw))
-		return 0;
 	it.id = __builtin_bswap16(READ(network(skb), iphdr, id));
+	it.like = is_ipv6(skb) ? alike(skb) : 0;
 	it.from = READ(cb, tcp_skb_cb, seq);
 	it.acknowledges = READ(cb, tcp_skb_cb, ack_seq);
 	it.begins = READ(tw, sock_common___rec, skc_tw_snd_nxt);
@@ -553,8 +505,7 @@ int BPF_PROG(after_time_wait, struct inet_timewait_sock *tw, struct sk_buff *skb
  * RFC 9293, 3.5.2: what comes for no socket is answered by a reset, which begins where it
  * acknowledges, or acknowledges it.
  */
-SEC("fentry/tcp_v4_send_reset")
-int BPF_PROG(on_reset, const struct sock *sk, struct sk_buff *skb)
+static __always_inline void reset(const struct sock *sk, const void *skb)
 {
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 	u8 flags = READ(cb, tcp_skb_cb, tcp_flags);
@@ -565,18 +516,31 @@ int BPF_PROG(on_reset, const struct sock *sk, struct sk_buff *skb)
 
 	/* Resets are not answered. */
 	if (flags & RST)
-		return 0;
+		return;
 	if (known)
 		tell(sk, known, ANSWERED_BY_RESET, 0, begins, expects, 0, 0);
 	/* A listener stands for no socket; of time wait is told above. */
 	if (sk && READ(sk, sock___rec, __sk_common.skc_state) != LISTEN)
-		return 0;
+		return;
 	it = addressed(skb);
 	it.from = READ(cb, tcp_skb_cb, seq);
 	it.acknowledges = READ(cb, tcp_skb_cb, ack_seq);
 	it.begins = begins;
 	it.expects = expects;
 	tell_stub(&it, TIME_WAIT, RESET, 0);
+}
+
+SEC("fentry/tcp_v4_send_reset")
+int BPF_PROG(on_reset, const struct sock *sk, struct sk_buff *skb)
+{
+	reset(sk, skb);
+	return 0;
+}
+
+SEC("fentry/tcp_v6_send_reset")
+int BPF_PROG(on_reset_ipv6, const struct sock *sk, struct sk_buff *skb)
+{
+	reset(sk, skb);
 	return 0;
 }
 

@@ -33,6 +33,7 @@ enum kind {
 	TIME_WAIT, /* a packet came for what is left of a socket: what says enum tcp_tw_status; or for none: RESET */
 	WINDOW,    /* is looked for, and more waits in the backlog than the event before says */
 	ANSWERED_BY_RESET,
+	NAMED, /* what was SENT last, over IPv6: by its likeness() */
 };
 
 struct event {
@@ -55,7 +56,7 @@ struct event {
 	u32 cubic; /* noted by ourselves: when its window was looked at last */
 	u32 delayed_ack;
 	u32 out_of_window; /* when one was answered last */
-	u32 reserved;
+	u32 like; /* of a packet over IPv6: its alike() */
 	u32 lost; /* events of this socket before this one */
 	u32 more; /* of a packet: the sequence number that it acknowledges; of a SYN-ACK its likeness(); of time wait what it expects */
 };
@@ -63,6 +64,17 @@ struct event {
 struct event_with_fields {
 	struct event event;
 	u32 fields[PROBED];
+};
+
+/* Those of IPv4 as ::ffff:0:0/96. */
+struct addresses {
+	struct in6_addr own, peer;
+};
+
+/* OPEN, REQUEST and TIME_WAIT. */
+struct event_with_addresses {
+	struct event event;
+	struct addresses addresses;
 };
 
 /* What the replaying kernel has to be told. */
@@ -78,8 +90,10 @@ struct known {
 	u32 delayed_ack;
 	u32 handled; /* by the first of two programs, see TWICE */
 	u32 backlog; /* as told last by others than QUEUED */
+	u32 queued_like;
 	u16 queued;  /* the packet that is on its way into the backlog */
 	u8 end;
+	u8 ipv6;
 	u8 callback;
 	u8 sent; /* since the loss probe began */
 };
@@ -159,7 +173,7 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 	e->cubic = known->cubic;
 	e->delayed_ack = known->delayed_ack;
 	e->out_of_window = READ(sk, tcp_sock___rec, last_oow_ack_time);
-	e->reserved = 0;
+	e->like = 0;
 	e->lost = known->lost;
 	e->more = 0;
 	/* What is queued while a packet is on its way out comes before or after its window was chosen. */
@@ -167,8 +181,9 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 		known->backlog = e->backlog;
 }
 
-static __always_inline void tell(const void *sk, struct known *known, u8 kind, u8 what, u32 a,
-				 u32 b, u32 c, u32 d)
+/* Of a packet. */
+static __always_inline void tell_more(const void *sk, struct known *known, u8 kind, u8 what, u32 a,
+				      u32 b, u32 c, u32 d, u32 more, u32 like)
 {
 	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
@@ -177,22 +192,15 @@ static __always_inline void tell(const void *sk, struct known *known, u8 kind, u
 		return;
 	}
 	fill(e, sk, known, kind, what, a, b, c, d);
+	e->more = more;
+	e->like = like;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
-/* Like tell(), of a packet that came. */
-static __always_inline void tell_packet(const void *sk, struct known *known, u8 what, u32 from,
-					u32 to, u32 truesize, u32 d, u32 more)
+static __always_inline void tell(const void *sk, struct known *known, u8 kind, u8 what, u32 a,
+				 u32 b, u32 c, u32 d)
 {
-	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e) {
-		lose(known);
-		return;
-	}
-	fill(e, sk, known, PACKET, what, from, to, truesize, d);
-	e->more = more;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	tell_more(sk, known, kind, what, a, b, c, d, 0, 0);
 }
 
 static __always_inline void tell_state(const void *sk, struct known *known, u8 kind, u8 what,
@@ -231,12 +239,34 @@ enum request {
 /* A packet came for which there is no socket; beyond enum tcp_tw_status. */
 #define RESET 64
 
+static __always_inline struct in6_addr mapped(u32 address)
+{
+	struct in6_addr it = { .in6_u.u6_addr32 = { 0, 0, __builtin_bswap32(0xffff), address } };
+
+	return it;
+}
+
+static __always_inline struct addresses addresses(const void *sk)
+{
+	struct addresses it = {};
+
+	if (is_ipv4(sk)) {
+		it.own = mapped(READ(sk, sock_common___rec, skc_rcv_saddr));
+		it.peer = mapped(READ(sk, sock_common___rec, skc_daddr));
+	} else if (bpf_core_field_exists(struct sock_common___rec, skc_v6_daddr)) {
+		it.own = READ(sk, sock_common___rec, skc_v6_rcv_saddr);
+		it.peer = READ(sk, sock_common___rec, skc_v6_daddr);
+	}
+	return it;
+}
+
 /* Of what has no socket: a request, or time wait. */
 struct stub {
-	u32 own, peer;
+	struct addresses addresses;
 	u16 own_port, peer_port; /* the latter as in packets */
 	/* The packet that came, and what is answered. */
 	u16 id;
+	u32 like;
 	u32 from, acknowledges;
 	u32 begins, expects;
 };
@@ -244,8 +274,7 @@ struct stub {
 static __always_inline struct stub stub(const void *sk)
 {
 	struct stub it = {
-		.own = READ(sk, sock_common___rec, skc_rcv_saddr),
-		.peer = READ(sk, sock_common___rec, skc_daddr),
+		.addresses = addresses(sk),
 		.own_port = READ(sk, sock_common___rec, skc_num),
 		.peer_port = READ(sk, sock_common___rec, skc_dport),
 	};
@@ -255,32 +284,34 @@ static __always_inline struct stub stub(const void *sk)
 
 static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u64 clock)
 {
+	struct event_with_addresses *all;
 	struct event *e;
 
 	if (!is_chosen(it->own_port, __builtin_bswap16(it->peer_port)))
 		return;
-	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e) {
+	all = bpf_ringbuf_reserve(&events, sizeof(*all), 0);
+	if (!all) {
 		__sync_fetch_and_add(&counters.lost, 1);
 		return;
 	}
+	e = &all->event;
 	__builtin_memset(e, 0, sizeof(*e));
+	all->addresses = it->addresses;
 	e->at = bpf_ktime_get_ns();
 	e->clock = clock;
 	e->jiffies = bpf_jiffies64();
 	e->kind = kind;
 	e->what = what;
 	e->end = 1;
-	e->a = it->own;
-	e->b = it->peer;
 	e->c = it->own_port;
 	e->d = it->peer_port;
+	e->like = it->like;
 	e->memory = it->id;
 	e->backlog = it->from;
 	e->received = it->begins;
 	e->data_sent = it->acknowledges;
 	e->more = it->expects;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(all, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline void tell_settings(const void *sk, struct known *known)
@@ -296,25 +327,35 @@ static __always_inline void tell_settings(const void *sk, struct known *known)
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
+static __always_inline void tell_open(const void *sk, struct known *known)
+{
+	struct event_with_addresses *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e) {
+		lose(known);
+		return;
+	}
+	fill(&e->event, sk, known, OPEN, known->end, 0, 0,
+	     READ(sk, sock___rec, __sk_common.skc_num),
+	     READ(sk, sock___rec, __sk_common.skc_dport));
+	e->addresses = addresses(sk);
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline struct known *open(const void *sk, u8 end)
 {
 	struct known fresh = { .end = end, .clock = READ(sk, tcp_sock___rec, tcp_clock_cache) };
 	u64 key = (u64)sk;
 	struct known *known;
 
-	/* The receiving functions that are looked at are those of IPv4. */
-	if (!is_ipv4(sk))
-		return NULL;
+	fresh.ipv6 = !is_ipv4(sk);
 	bpf_map_update_elem(&ends, &key, &fresh, BPF_ANY);
 	known = find(sk);
 	if (!known) {
 		__sync_fetch_and_add(&counters.unseen, 1);
 		return NULL;
 	}
-	tell(sk, known, OPEN, end, READ(sk, sock___rec, __sk_common.skc_rcv_saddr),
-	     READ(sk, sock___rec, __sk_common.skc_daddr),
-	     READ(sk, sock___rec, __sk_common.skc_num),
-	     READ(sk, sock___rec, __sk_common.skc_dport));
+	tell_open(sk, known);
 	tell_settings(sk, known);
 	return known;
 }
@@ -334,6 +375,7 @@ enum twice {
 	SENDING = 1 << 5,
 	HANDED_OVER = 1 << 6,
 	SENT_AGAIN = 1 << 7,
+	NAMING = 1 << 8,
 };
 
 static __always_inline struct known *find_first(const void *sk, enum twice what)

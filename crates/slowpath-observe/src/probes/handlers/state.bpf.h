@@ -65,12 +65,14 @@ struct sock_common___rec {
 	u32 skc_tw_snd_nxt;
 	u32 skc_tw_rcv_nxt;
 	volatile unsigned char skc_state;
-	struct in6_addr skc_v6_daddr; /* with IPv6 */
+	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr; /* with IPv6 */
 };
 
+struct sk_buff;
 struct backlog___rec {
 	atomic_t rmem_alloc;
 	int len;
+	struct sk_buff *tail;
 };
 
 struct timer_list {
@@ -173,6 +175,12 @@ struct sk_buff___rec {
 	u64 tstamp;
 	__u16 network_header;
 	__u16 transport_header;
+	__be16 protocol;
+};
+
+struct ipv6hdr {
+	struct in6_addr saddr;
+	struct in6_addr daddr;
 };
 
 struct iphdr {

@@ -150,6 +150,7 @@ const volatile struct {
 /* In .bss: the loader reads it so. */
 struct {
 	u64 lost;
+	u64 ipv6; /* chosen sockets that speak it: their packets have no identification */
 } counters = {};
 
 static __always_inline void lose(struct known *known)

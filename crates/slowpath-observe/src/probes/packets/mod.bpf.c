@@ -158,8 +158,13 @@ int BPF_PROG(on_state, struct sock *sk, int from, int to)
 	if (to == TCP_SYN_SENT || (from == TCP_SYN_RECV && to == TCP_ESTABLISHED))
 		meet(sk, from, to);
 	known = bpf_sk_storage_get(&sockets, sk, 0, 0);
-	if (!known)
+	if (!known) {
+		if (to == TCP_ESTABLISHED && so->sk_protocol == IPPROTO_TCP && !is_ipv4(sk) &&
+		    is_chosen(so->__sk_common.skc_num,
+			      __builtin_bswap16(so->__sk_common.skc_dport)))
+			__sync_fetch_and_add(&counters.ipv6, 1);
 		return 0;
+	}
 	if (to == TCP_ESTABLISHED) {
 		known->open = is_chosen(so->__sk_common.skc_num,
 					__builtin_bswap16(so->__sk_common.skc_dport));

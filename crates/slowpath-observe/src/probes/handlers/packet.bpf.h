@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What packets are known by: IP identifications, or what they look like; and their events. */
+#ifndef SLOWPATH_HANDLERS_PACKET_H
+#define SLOWPATH_HANDLERS_PACKET_H
+
+#include "ring.bpf.h"
+
+static __always_inline const struct iphdr *network(const void *skb)
+{
+	return (const void *)(READ(skb, sk_buff___rec, head) +
+			      READ(skb, sk_buff___rec, network_header));
+}
+
+static __always_inline const void *transport(const void *skb)
+{
+	return (const void *)(READ(skb, sk_buff___rec, head) +
+			      READ(skb, sk_buff___rec, transport_header));
+}
+
+#define ETH_P_IPV6 0x86dd
+
+/* TCP_LISTEN */
+#define LISTEN 10
+
+/* TCPHDR_* */
+#define SYN 0x02
+#define RST 0x04
+#define ACK 0x10
+#define SYN_ACK (SYN | ACK)
+
+static __always_inline u32 mixed(u32 number, u32 word)
+{
+	number = (number ^ word) * 0x9e3779b1;
+	return number ^ number >> 15;
+}
+
+/*
+ * A number made of a packet's TCP header without its checksum: what has no IP identification
+ * is recognised by it.
+ */
+static __always_inline u32 likeness(const void *skb)
+{
+	const char *tcp = transport(skb);
+	u32 words[5], options[10] = {}, number = 0;
+	int i, more;
+
+	if (bpf_probe_read_kernel(words, sizeof(words), tcp))
+		return 0;
+	more = (words[3] >> 2 & 0x3c) - sizeof(words);
+	words[4] &= 0xffff0000; /* the checksum is the first half of it */
+	if (more > 0 && more <= (int)sizeof(options) &&
+	    bpf_probe_read_kernel(options, more, tcp + sizeof(words)))
+		return 0;
+	for (i = 0; i < 5; i++)
+		number = mixed(number, words[i]);
+	for (i = 0; i < 10; i++)
+		number = mixed(number, options[i]);
+	return number;
+}
+
+static __always_inline u32 is_ipv6(const void *skb)
+{
+	return READ(skb, sk_buff___rec, protocol) == __builtin_bswap16(ETH_P_IPV6);
+}
+
+/*
+ * What stands for the identification that IPv6 does not have; skb begins with its TCP header. Of two packets with the same one, both are
+ * what the other is.
+ */
+static __always_inline u32 alike(const void *skb)
+{
+	return mixed(likeness(skb), READ(skb, sk_buff___rec, len));
+}
+
+static __always_inline void packet(const void *sk, struct known *known, u8 what, const void *skb)
+{
+	const struct tcp_skb_cb *cb =
+		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
+
+	u32 flags = READ(cb, tcp_skb_cb, tcp_flags);
+
+	tell_more(sk, known, PACKET, what, READ(cb, tcp_skb_cb, seq),
+		  READ(cb, tcp_skb_cb, end_seq), READ(skb, sk_buff___rec, truesize),
+		  __builtin_bswap16(READ(network(skb), iphdr, id)) |
+			  (READ(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 | flags << 24,
+		  flags & SYN ? likeness(skb) : READ(cb, tcp_skb_cb, ack_seq),
+		  known->ipv6 ? alike(skb) : 0);
+}
+
+/* Whose packet it is, where no socket says so. */
+static __always_inline struct stub addressed(const void *skb)
+{
+	const void *ip = network(skb);
+	const struct tcphdr *tcp = transport(skb);
+	struct stub it = {
+		.own_port = __builtin_bswap16(READ(tcp, tcphdr, dest)),
+		.peer_port = READ(tcp, tcphdr, source),
+	};
+
+	if (is_ipv6(skb)) {
+		it.addresses.own = READ(ip, ipv6hdr, daddr);
+		it.addresses.peer = READ(ip, ipv6hdr, saddr);
+		it.like = alike(skb);
+	} else {
+		it.addresses.own = mapped(READ(ip, iphdr, daddr));
+		it.addresses.peer = mapped(READ(ip, iphdr, saddr));
+		it.id = __builtin_bswap16(READ(ip, iphdr, id));
+	}
+	return it;
+}
+
+#endif
