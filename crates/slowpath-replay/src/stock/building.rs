@@ -16,6 +16,9 @@ pub(super) struct Building {
     pub(super) sending: bool,
     pub(super) ticks: u32,
     pub(super) backlog: u32,
+    /// What `jiffies` were when the window was changed last, and how often that was another value than before.
+    pub(super) window_changed: u32,
+    pub(super) window_changes: u32,
     /// What `jiffies` were for those who noted them, in ticks; told only if they changed during the run.
     pub(super) noted: Vec<Outcome>,
 }
@@ -55,9 +58,21 @@ impl Building {
         }
     }
 
+    /// Somebody may have changed the window.
+    pub(super) fn look_at_window(&mut self, event: &Event) {
+        if self.window_changed != event.window_changed {
+            self.window_changed = event.window_changed;
+            self.window_changes += 1;
+        }
+    }
+
     pub(super) fn ended(mut self, event: &Event) -> Run {
+        self.look_at_window(event);
         self.note(Reader::Received, 0, event.received);
-        self.note(Reader::WindowChanged, 0, event.window_changed);
+        // Twice, a tick apart: each has the tick of its place (idle and then limited by the application, in one call).
+        if self.window_changes < 2 {
+            self.note(Reader::WindowChanged, 0, event.window_changed);
+        }
         self.note(Reader::Cubic, 0, event.cubic);
         self.note(Reader::DelayedAck, 0, event.delayed_ack);
         self.note(Reader::OutOfWindow, 0, event.out_of_window);

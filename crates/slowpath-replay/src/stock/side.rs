@@ -154,6 +154,8 @@ impl Side {
             sending: false,
             ticks: 0,
             backlog: 0,
+            window_changed: event.window_changed,
+            window_changes: 0,
             noted: Vec::new(),
         };
         building.backlog(event.backlog);
@@ -203,6 +205,9 @@ impl Side {
         if self.cut {
             self.gone |= event.kind == Kind::Gone;
             return true;
+        }
+        if let Some(current) = &mut self.current {
+            current.look_at_window(event);
         }
         let zero = [0; FIELDS];
         let fields = event.fields.as_ref().unwrap_or(&zero);
