@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The agent records connections of a stock kernel and keeps those that lost packets: the runtime of a test in crates/slowpath/tests/record_guest.rs, inside
-# `slowpath lab guest`. Two namespaces with two paths between them, of which one loses packets; transfers over both, and dialogues.
+# `slowpath lab guest`. Two namespaces with two paths between them, of which one loses packets; transfers over both, and dialogues,
+# every second pair over IPv6.
 #
 #   ring.sh LOSS PAIRS
 #
@@ -16,6 +17,7 @@ for path in 1 2; do
         space=${end%:*}
         ip -n "$space" link set "path$path" up
         ip -n "$space" addr add "10.0.$path.${end#*:}/24" dev "path$path"
+        ip -n "$space" -6 addr add "fd00:$path::${end#*:}/64" dev "path$path" nodad
         lost="loss 0%"
         [ "$path" = 1 ] || lost="loss $loss"
         # shellcheck disable=SC2086 # two words
@@ -35,16 +37,18 @@ setpriv --reuid 47312 --regid 47312 --clear-groups --inh-caps "$gives" --ambient
 agent=$!
 until grep -q "starts as process" /out/agent; do sleep 0.05; done
 for path in 1 2; do
-    ip netns exec server workload serve 10.0.$path.2:500$path $((2 * pairs)) >/tmp/ready$path &
+    ip netns exec server workload serve "[::]:500$path" $((2 * pairs)) >/tmp/ready$path &
     until grep -q ready /tmp/ready$path; do sleep 0.05; done
 done
 clients=
 i=0
 while [ $i -lt "$pairs" ]; do
     for path in 1 2; do
-        ip netns exec client workload send 10.0.$path.2:500$path 300000 65536 >/dev/null &
+        server=10.0.$path.2:500$path
+        [ $((i % 2)) = 0 ] || server="[fd00:$path::2]:500$path"
+        ip netns exec client workload send "$server" 300000 65536 >/dev/null &
         clients="$clients $!"
-        ip netns exec client workload ask 10.0.$path.2:500$path 5 100 2000 >/dev/null &
+        ip netns exec client workload ask "$server" 5 100 2000 >/dev/null &
         clients="$clients $!"
     done
     i=$((i + 1))

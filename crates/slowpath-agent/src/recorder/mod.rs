@@ -90,6 +90,8 @@ pub struct RecorderState {
     pub lost_events: u64,
     /// Sockets that were not recorded, because there were too many.
     pub unseen_sockets: u64,
+    /// Sockets that were not recorded, because they speak IPv6, which tracepoints do not tell enough of.
+    pub ipv6_sockets: u64,
     /// CPU time of the thread that joins, encodes and writes; the programs in the kernel are not in it.
     pub cpu: Micros,
     /// Recordings in the folder, and their bytes.

@@ -22,6 +22,10 @@ pub trait Source {
     fn unseen(&self) -> u64 {
         0
     }
+    /// Sockets that were not recorded, because they speak IPv6 and this recorder does not know it.
+    fn ipv6(&self) -> u64 {
+        0
+    }
     /// Those of one socket, by its key in the events; none: it is not recorded.
     fn lost_of(&self, socket: u64) -> Option<u32>;
     /// Records a socket no longer.
@@ -69,6 +73,10 @@ impl Source for LightRecorder {
 
     fn lost(&self) -> u64 {
         self.losses().total()
+    }
+
+    fn ipv6(&self) -> u64 {
+        LightRecorder::ipv6(self)
     }
 
     fn lost_of(&self, _: u64) -> Option<u32> {

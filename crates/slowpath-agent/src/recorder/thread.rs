@@ -200,6 +200,8 @@ impl Work {
             server.ip(),
             server.port()
         );
+        // Those of IPv6 stand for other things where a file's name is given (scp, tar).
+        let stem = stem.replace(':', "_");
         let over = saved.ended.is_some() || saved.cut_short;
         let owners = [[client, server], [server, client]].map(|end| match over {
             true => self.owners.remove(&end),
@@ -253,6 +255,7 @@ impl Work {
             counts: self.ring.counts(),
             lost_events: self.lost,
             unseen_sockets: self.source.unseen(),
+            ipv6_sockets: self.source.ipv6(),
             // Without what opening it took, once.
             cpu: thread_cpu().saturating_sub(self.began),
             files: self.folder.count(),

@@ -166,6 +166,7 @@ pub(super) fn recorder(state: &RecorderState, all: &mut Vec<Family>) {
         ("missing", missing),
         ("one_end_only", halves),
         ("too_many", state.unseen_sockets),
+        ("ipv6", state.ipv6_sockets),
         ("refused", refused),
     ];
     all.push(

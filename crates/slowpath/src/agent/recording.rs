@@ -128,6 +128,7 @@ pub(super) struct Told {
     latest: Option<String>,
     ended: bool,
     troubles: [u64; 5],
+    ipv6: bool,
 }
 
 /// Starts recording if that is wanted, and says so, or once that it cannot be done.
@@ -226,6 +227,10 @@ impl Told {
                 more => format!("; and {} more", plural(more, "connection")),
             };
             journal.warn(&format!("not kept: {latest}{others}"));
+        }
+        if state.ipv6_sockets > 0 && !self.ipv6 {
+            self.ipv6 = true;
+            journal.warn("connections over IPv6 are not recorded: tracepoints alone cannot tell their packets apart");
         }
         let counts = state.counts;
         let troubles = [
