@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use slowpath_replay::recording::{
-    Alone, Connection, Decision, End, Handler, Joint, Moment, Near, Outcome, Packet, Recording,
-    Run, Sent, Settings, Timer, Wanted, decode_with, encode, inspect,
+    Alone, Clock, Connection, Decision, End, Handler, Joint, Moment, Near, Outcome, Packet,
+    Recording, Run, Sent, Settings, Timer, Wanted, decode_with, encode, inspect,
 };
 use slowpath_replay::sampling::Sampler;
 
@@ -121,9 +121,14 @@ fn seeds() -> Vec<Vec<u8>> {
     let near = connection(exact.ends.each_ref().map(|end| learnt.end(end)));
     let joined = Connection {
         joint: Some(Joint {
-            offset: -5,
-            drift: 7,
-            since: Moment(3),
+            clocks: [
+                Clock::default(),
+                Clock {
+                    offset: -5,
+                    drift: 7,
+                    since: Moment(3),
+                },
+            ],
             within: Some(900),
         }),
         ..connection([whole.clone(), end(30)])

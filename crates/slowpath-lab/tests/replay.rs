@@ -134,7 +134,7 @@ fn told_with_recorded_addresses_and_times(recorded: &Recorded, again: &Replayed)
     let epoch = recorded.recording.origin.epoch;
     for (end, path) in captures.iter().enumerate() {
         let capture = std::fs::read(path).expect("a capture");
-        let told = retell::packets(&capture, &connections, FIRST_PORT, epoch);
+        let told = retell::packets(&capture, &connections, FIRST_PORT, end, epoch);
         let told = headers::read(&retell::pcap(told)).expect("a capture");
         assert_eq!(told.len(), connections.len());
         let host = |address: std::net::SocketAddr| match address.ip() {

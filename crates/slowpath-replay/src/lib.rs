@@ -18,6 +18,7 @@
 pub mod coarse;
 pub mod explain;
 pub mod headers;
+pub mod join;
 pub mod light;
 mod network;
 pub mod probe;

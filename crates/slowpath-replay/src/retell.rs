@@ -28,6 +28,7 @@ pub fn packets(
     capture: &[u8],
     connections: &[&Connection],
     first_port: u16,
+    end: usize,
     epoch: i64,
 ) -> Vec<Packet> {
     let mut rest = capture.get(FILE..).unwrap_or_default();
@@ -43,9 +44,10 @@ pub fn packets(
         rest = next;
         let monotonic = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4));
         let mut bytes = bytes.to_vec();
-        if readdress(&mut bytes, connections, first_port).is_some() {
+        if let Some(connection) = readdress(&mut bytes, connections, first_port) {
+            let monotonic = connection.moment(end, Moment(monotonic));
             found.push(Packet {
-                at: Moment(monotonic.saturating_add_signed(epoch)),
+                at: Moment(monotonic.0.saturating_add_signed(epoch)),
                 length: word(12),
                 bytes,
             });
@@ -78,19 +80,24 @@ pub fn pcap(mut packets: Vec<Packet>) -> Vec<u8> {
 }
 
 /// `None` for what is no packet of these connections.
-fn readdress(bytes: &mut [u8], connections: &[&Connection], first_port: u16) -> Option<()> {
+fn readdress<'a>(
+    bytes: &mut [u8],
+    connections: &[&'a Connection],
+    first_port: u16,
+) -> Option<&'a Connection> {
     let ip = network::read(bytes)?.header;
     let place_of_addresses = network::addresses(bytes)?;
     let port = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
     let (source, destination) = (port(ip)?, port(ip + 2)?);
     let place = |port: u16| port.checked_sub(first_port).map(usize::from);
     let known = |port: u16| connections.get(place(port)?).copied();
-    let [from, to] = match known(source) {
-        Some(connection) => connection.addresses,
-        None => {
-            let [client, server] = known(destination)?.addresses;
-            [server, client]
-        }
+    let sent = known(source);
+    let connection = sent.or_else(|| known(destination))?;
+    let [client, server] = connection.addresses;
+    let [from, to] = if sent.is_some() {
+        [client, server]
+    } else {
+        [server, client]
     };
     let mut new = Vec::with_capacity(36);
     for address in [from, to] {
@@ -113,7 +120,7 @@ fn readdress(bytes: &mut [u8], connections: &[&Connection], first_port: u16) -> 
     new.extend(&ports);
     fix_sum(bytes.get_mut(ip + 16..ip + 18)?, &old, &new);
     bytes.get_mut(ip..ip + 4)?.copy_from_slice(&ports);
-    Some(())
+    Some(connection)
 }
 
 /// The Internet checksum after a change of words that it covers: RFC 1624, equation 3.
@@ -177,7 +184,7 @@ mod tests {
             ends: [End::default(), End::default()],
             joint: None,
         };
-        let told = packets(&capture, &[&connection], 10_000, 7);
+        let told = packets(&capture, &[&connection], 10_000, 0, 7);
         let file = pcap(told);
         let bytes = &file[FILE + RECORD..];
         assert_eq!(&file[FILE..FILE + 8], &[3, 0, 0, 0, 12, 0, 0, 0]);
@@ -216,7 +223,7 @@ mod tests {
             ends: [End::default(), End::default()],
             joint: None,
         };
-        let file = pcap(packets(&capture, &[&connection], 10_000, 0));
+        let file = pcap(packets(&capture, &[&connection], 10_000, 0, 0));
         let bytes = &file[FILE + RECORD..];
         let mut wanted = [0; 36];
         wanted[..6].copy_from_slice(&[0x20, 1, 0x0d, 0xb8, 0, 1]);

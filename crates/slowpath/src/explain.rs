@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::render::{Paint, plural};
-use crate::replay::{end_name, outputs, read};
+use crate::replay::{end_name, files, outputs, together};
 use clap::Args;
 use serde_json::{Value, json};
 use slowpath_lab::virtual_time::{self, Kernel, WhatIf};
@@ -28,6 +28,9 @@ A message is slow if it took more than twice as long as alone on its path. docs/
 pub struct Explain {
     /// The recording
     pub file: PathBuf,
+    /// Those of further machines, of connections with one end on each; or folders of recordings
+    #[arg(value_name = "FILE")]
+    pub more: Vec<PathBuf>,
     /// Only these, by their number from 0 (again for more)
     #[arg(long, value_name = "N")]
     pub connection: Vec<usize>,
@@ -56,7 +59,7 @@ struct Told {
 /// # Errors
 /// The recording cannot be read or replayed.
 pub fn run(args: &Explain) -> Result<Outcome, Failure> {
-    let recording = read(&args.file)?;
+    let recording = together::read(&files(&args.file, &args.more))?;
     let count = recording.connections.len();
     let chosen: Vec<usize> = if args.connection.is_empty() {
         (0..count).collect()

@@ -2,7 +2,7 @@
 //! `slowpath record`: connections of this machine as recordings that can be replayed, by BPF alone.
 //!
 //! What enters: what the recorder of `slowpath-observe` sees of the kernel. What leaves: a recording's file, whole or not at all, and a summary. A connection is recorded if
-//! it is opened while the recorder runs and both of its ends are on this machine (loopback, namespaces, containers).
+//! it is opened while the recorder runs: with both ends, if both are on this machine (loopback, namespaces, containers), else this one, which another machine's recording completes.
 
 mod eyes;
 
@@ -30,7 +30,8 @@ Examples:
   slowpath record --for 30s --port 80 --port 443 --out web.rec
   slowpath record --out test.rec -- ./run-the-test     while a command runs
   slowpath replay test.rec                             then: is each as it was?
-Recorded are connections that are opened meanwhile and have both ends on this machine; with --light those over IPv4. It needs root and a kernel that lets BPF attach to its
+  slowpath replay client.rec server.rec                two machines' recordings: connections between them
+Recorded are connections that are opened meanwhile, of those to other machines this end; with --light those over IPv4 with both ends here. It needs root and a kernel that lets BPF attach to its
 functions; docs/replay.md says which kernels can be replayed.")]
 pub struct Record {
     /// The recording; what is there is replaced at the end
@@ -46,6 +47,9 @@ pub struct Record {
     /// attach to its functions there is nothing else
     #[arg(long)]
     pub light: bool,
+    /// Leave out connections whose other end is on another machine
+    #[arg(long)]
+    pub both_ends: bool,
     /// Print what was recorded as JSON; COMMAND's output then goes to standard error
     #[arg(long)]
     pub json: bool,
@@ -77,7 +81,7 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     }
     // Found out now and not when all is recorded.
     let draft = Draft::new(&args.out)?;
-    let mut eyes = Eyes::open(&args.port, args.light)?;
+    let mut eyes = Eyes::open(&args.port, args.light, args.both_ends)?;
     let recorder = eyes.name();
     let (sender, receiver) = events::with_signals()?;
     let mut running = match args.command.is_empty() {
@@ -224,6 +228,7 @@ fn summary(
     let events: usize = connections
         .iter()
         .flat_map(|it| &it.ends)
+        .chain(joined.recording.alone.iter().map(|it| &it.end))
         .map(|end| end.runs.len())
         .sum();
     let out = &mut stdout().lock();
@@ -234,6 +239,7 @@ fn summary(
             "bytes": size,
             "connections": connections.len(),
             "replayable": whole,
+            "ends_alone": joined.recording.alone.len(),
             "runs": events,
             "one_end_only": joined.halves,
             "lost_events": unrecorded.losses.ring,
@@ -265,11 +271,24 @@ fn summary(
             writeln!(out, "{from} to {to}: {reason}")?;
         }
     }
+    let alone = joined.recording.alone.len() as u64;
+    if alone > 0 {
+        let ends = plural(alone, "connection");
+        writeln!(
+            out,
+            "of {ends} the other end is on another machine: slowpath replay takes both machines' recordings"
+        )?;
+    }
     if joined.halves > 0 {
         let halves = plural(joined.halves, "connection");
         writeln!(
             out,
-            "left out: {halves} with one end elsewhere, or open before the recorder"
+            "left out: {halves}{}, or open before the recorder",
+            if joined.recording.origin.recorder == RECORDER {
+                " with one end elsewhere, which tracepoints alone cannot record"
+            } else {
+                " of which the handshake was not seen"
+            }
         )?;
     }
     if unrecorded.too_many > 0 {

@@ -3,6 +3,9 @@
 
 #![cfg(target_arch = "x86_64")]
 
+#[path = "record_guest/hosts.rs"]
+mod hosts;
+
 use serde_json::Value;
 use slowpath_lab::guest::Guest;
 use slowpath_lab::virtual_time::{Kernel, ReplayOptions, SOURCE, replay, version};
@@ -310,7 +313,28 @@ fn measured(test: &str, path: Network, how: [&str; 2]) -> Option<(Found, Value)>
         keep(test, path, &out);
     }
     assert!(found.connections >= 50, "{summary}");
+    if how == IPV4 {
+        two_machines(test, &out, &recording, &kernel, &captures);
+    }
     Some((found, summary))
+}
+
+/// Each end recorded by itself, by another clock, and joined: at least 95 % are as exact.
+fn two_machines(
+    test: &str,
+    out: &Path,
+    whole: &Recording,
+    kernel: &Kernel,
+    captures: &[Captured; 2],
+) {
+    let joined = hosts::apart_and_together(&read(&out.join("events")), whole);
+    let found = compare(&joined, kernel, captures);
+    println!(
+        "{test}: joined of two machines' recordings: {} connections, {} with the same states, {} exact",
+        found.connections, found.states, found.exact
+    );
+    println!("{}", found.others.join("\n"));
+    assert!(found.exact * 100 >= found.connections * 95, "{found:?}");
 }
 
 /// At least 95 % of at least 50 connections.

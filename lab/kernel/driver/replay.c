@@ -279,6 +279,7 @@ void lab_begin_run(const struct lab_run_record *record)
 void lab_finish_run(struct replay_end *end)
 {
 	const struct lab_run_record *record = end->under_way;
+	struct lab_run_record run;
 	u32 check, decisions = 0, i;
 
 	if (!record)
@@ -291,8 +292,12 @@ void lab_finish_run(struct replay_end *end)
 		lab_diverge(LAB_DIVERGED_DECISION, record->end, replay.decisions->decision,
 			    replay.left);
 	for (i = 1; i <= record->decisions; i++)
-		decisions = lab_mix(decisions, record + i);
-	check = lab_check(record, end->check, decisions);
+		if (!end->unnumbered || record[i].decision != LAB_DECISION_MERGED)
+			decisions = lab_mix(decisions, record + i);
+	run = *record;
+	if (end->unnumbered && run.kind == LAB_RUN_PACKET)
+		run.value = run.more = 0;
+	check = lab_check(&run, end->check, decisions);
 	/* A recording keeps the lowest byte of it. */
 	if (record->decision != LAB_RUN_UNCHECKED && (u8)check != (u8)record->check)
 		lab_diverge(LAB_DIVERGED_STATE, record->end, (u8)record->check, (u8)check);
@@ -389,6 +394,12 @@ static void run(struct replay_end *end)
 	lab_finish_run(end);
 }
 
+/* When it is to go on, by the clock of both. */
+static u64 when(const struct replay_end *end)
+{
+	return end->next->at + end->clock;
+}
+
 /* Both are to run at one moment: the end that accepted first, if the recording says so. */
 static bool accepted_comes_first(void)
 {
@@ -412,8 +423,8 @@ static struct replay_end *choose(void)
 			continue;
 		if (end->next->kind == LAB_RUN_PACKET && !lab_is_held(end, end->next))
 			continue;
-		if (!best || end->next->at < best->next->at ||
-		    (end->next->at == best->next->at && accepted_comes_first()))
+		if (!best || when(end) < when(best) ||
+		    (when(end) == when(best) && accepted_comes_first()))
 			best = end;
 	}
 	return best;
@@ -437,6 +448,8 @@ static int prepare(struct replay_end *end, const struct lab_script_end *from, u8
 	end->last = end->next + from->records;
 	end->packets = from->packets;
 	end->digest = from->digest;
+	end->clock = from->clock;
+	end->unnumbered = from->flags & LAB_END_UNNUMBERED;
 	end->jiffies = BIT_ULL(32);
 	if (end->packets > MOST_PACKETS)
 		return -E2BIG;

@@ -15,6 +15,8 @@ struct replay_end {
 	u32 check;
 	u32 digest;
 	u64 jiffies;
+	u64 clock;
+	bool unnumbered;
 	u64 moment;   /* of the last run */
 	u32 together; /* runs of that moment */
 	u32 sent; /* before the run under way */

@@ -114,7 +114,13 @@ struct lab_script_end {
 	__le64 records;
 	__le32 packets;    /* of the other end, that are needed */
 	__le32 digest;     /* the last check, 0: none */
+	__le64 clock;      /* to be added to its times for the order of both ends' runs */
+	__le32 flags;
+	__le32 reserved;
 };
+
+/* Bit of lab_script_end.flags: its checks were made where packets have no numbers. */
+#define LAB_END_UNNUMBERED BIT(0)
 
 enum lab_replay_status {
 	LAB_EXACT = 0,

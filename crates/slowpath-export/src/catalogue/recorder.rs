@@ -10,6 +10,7 @@ pub(super) fn recorder(state: &RecorderState, all: &mut Vec<Family>) {
     // Every field: a new one must get its name here.
     let Counts {
         opened,
+        alone,
         ended: _,
         forgotten,
         dropped_ended,
@@ -62,8 +63,16 @@ pub(super) fn recorder(state: &RecorderState, all: &mut Vec<Family>) {
             CONNECTION,
             "slowpath.recorder.connections",
             "slowpath_recorder_connections_total",
-            "Connections recorded, with both ends on this machine.",
+            "Connections recorded.",
             opened,
+        ),
+        (
+            Kind::Counter,
+            CONNECTION,
+            "slowpath.recorder.alone",
+            "slowpath_recorder_alone_total",
+            "Connections recorded whose other end is on another machine.",
+            alone,
         ),
         (
             Kind::Counter,

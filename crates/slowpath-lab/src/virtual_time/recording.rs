@@ -48,6 +48,9 @@ mod kind {
 /// Of a run itself (`LAB_RUN_UNCHECKED`): nothing is compared.
 const UNCHECKED: u8 = 1;
 
+/// `LAB_END_UNNUMBERED`.
+const UNNUMBERED: u32 = 1;
+
 const MARKED: u8 = 1;
 const BACKLOG: u8 = 2;
 const OWNED: u8 = 4;
@@ -515,6 +518,16 @@ pub(super) fn script(
             }
             ends.u64s([first, count - first]);
             ends.u32s([packets, end.digest]);
+            let clock = connection
+                .joint
+                .map_or(0, |joint| joint.clocks[side].offset);
+            ends.u64s([clock as u64]);
+            let flags = if connection.joint.is_some() {
+                UNNUMBERED
+            } else {
+                0
+            };
+            ends.u32s([flags, 0]);
         }
     }
     let mut out = Writer::default();

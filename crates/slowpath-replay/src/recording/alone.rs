@@ -4,7 +4,7 @@
 //! What came cannot be named by its number among what the other end sent: that is in another file. An end that is alone keeps what identifies its packets on both ways
 //! instead, and the runs of what came have the place in that list for a number. [`join`](crate::join) makes connections of two such ends.
 
-use super::{Connection, End, Moment, Settings};
+use super::{Connection, End, Moment};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -34,7 +34,7 @@ pub struct Alone {
 /// A packet as both ends know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Packet {
-    /// The run that sent it, or to which it came.
+    /// The run that sent it; of what came 0, since the run says which packet it is.
     pub run: u64,
     /// IP's identification; of what is larger than the path takes, the first one's.
     pub id: u16,
@@ -49,18 +49,25 @@ pub struct Packet {
 /// How two ends that were recorded apart became one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joint {
-    /// What is to be added to the time of the accepting end's runs for that of the other end's clock, in nanoseconds, at `since`.
-    pub offset: i64,
-    /// How much more that is each second later, in nanoseconds.
-    pub drift: i32,
-    /// By the accepting end's clock.
-    pub since: Moment,
-    /// No offset is further from the true one, if packets bound it from both sides.
+    /// How each end's clock tells the recording's time.
+    pub clocks: [Clock; 2],
+    /// The two clocks are no further from what this says, in nanoseconds; only if packets bound it both ways.
     pub within: Option<u64>,
 }
 
-impl Joint {
-    /// A time of the accepting end by the other end's clock.
+/// What a clock is to another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// To be added for the other one's time, in nanoseconds, at `since`.
+    pub offset: i64,
+    /// How much more that is each second later, in nanoseconds.
+    pub drift: i32,
+    /// By this clock.
+    pub since: Moment,
+}
+
+impl Clock {
+    /// The other one's time.
     pub fn moment(&self, at: Moment) -> Moment {
         let later = i128::from(at.0) - i128::from(self.since.0);
         let drift = later * i128::from(self.drift) / 1_000_000_000;
@@ -69,25 +76,10 @@ impl Joint {
     }
 }
 
-impl Alone {
-    /// What its end has that is not the kernel's default, in a connection's place of it.
-    pub fn settings(&self) -> Settings {
-        let mut settings = Settings::default();
-        settings.sysctls[self.side & 1].clone_from(&self.sysctls);
-        settings.socket[self.side & 1].clone_from(&self.socket);
-        settings.mtu = [self.mtu; 2];
-        settings
-    }
-
-    /// The end's place in a connection of which nothing else is known.
-    pub fn halved(&self) -> Connection {
-        let mut ends: [End; 2] = Default::default();
-        ends[self.side & 1].clone_from(&self.end);
-        Connection {
-            addresses: self.addresses,
-            settings: self.settings(),
-            ends,
-            joint: None,
-        }
+impl Connection {
+    /// When something was at one end, by the recording's clock: ends that were recorded apart have their own.
+    pub fn moment(&self, end: usize, at: Moment) -> Moment {
+        let clock = self.joint.as_ref().and_then(|joint| joint.clocks.get(end));
+        clock.map_or(at, |clock| clock.moment(at))
     }
 }

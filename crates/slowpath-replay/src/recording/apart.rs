@@ -114,10 +114,12 @@ pub(super) fn alone(bytes: &mut Bytes<'_>) -> Result<(u32, Alone), Nonsense> {
 
 pub(super) fn put_joint(number: u32, joint: &Joint, out: &mut Vec<u8>) {
     put(out, number.into());
-    put_signed(out, joint.offset);
-    put_signed(out, joint.drift.into());
-    put(out, joint.since.0);
-    // 0: unbounded, or not told.
+    for clock in &joint.clocks {
+        put_signed(out, clock.offset);
+        put_signed(out, clock.drift.into());
+        put(out, clock.since.0);
+    }
+    // 0: unbounded.
     put(
         out,
         joint.within.map_or(0, |within| within.saturating_add(1)),
@@ -126,14 +128,14 @@ pub(super) fn put_joint(number: u32, joint: &Joint, out: &mut Vec<u8>) {
 
 pub(super) fn joint(bytes: &mut Bytes<'_>) -> Result<(u32, Joint), Nonsense> {
     let number = bytes.narrow()?;
-    let offset = bytes.signed()?;
-    let drift = i32::try_from(bytes.signed()?);
-    let joint = Joint {
-        offset,
-        drift: drift.map_err(|_| Nonsense::Large { what: "joints" })?,
-        since: Moment(bytes.number()?),
-        within: bytes.number()?.checked_sub(1),
-    };
+    let mut joint = Joint::default();
+    for clock in &mut joint.clocks {
+        clock.offset = bytes.signed()?;
+        let drift = i32::try_from(bytes.signed()?);
+        clock.drift = drift.map_err(|_| Nonsense::Large { what: "joints" })?;
+        clock.since = Moment(bytes.number()?);
+    }
+    joint.within = bytes.number()?.checked_sub(1);
     Ok((number, joint))
 }
 

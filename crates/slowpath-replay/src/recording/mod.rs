@@ -27,7 +27,7 @@ mod varint;
 mod words;
 mod writer;
 
-pub use alone::{Alone, Joint, Packet};
+pub use alone::{Alone, Clock, Joint, Packet};
 pub use decode::{Decoded, MAX_EVENTS, Wanted, decode, decode_with};
 pub use encode::encode;
 pub use error::{DecodeError, EncodeError, Nonsense};

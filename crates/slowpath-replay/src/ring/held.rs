@@ -2,7 +2,9 @@
 //! One connection: the file that it will be, as far as it is.
 
 use super::Saved;
-use crate::recording::{Connection, EncodeError, End, Moment, Origin, Run, Settings, Writer};
+use crate::recording::{
+    Alone, Connection, EncodeError, End, Moment, Origin, Packet, Run, Settings, Writer,
+};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -23,6 +25,13 @@ pub(super) struct Asked {
     patience: Duration,
 }
 
+/// What was not told of one that lives.
+pub(super) enum Rest {
+    Nothing,
+    Both([End; 2]),
+    Alone(End, [Vec<Packet>; 2]),
+}
+
 pub(super) struct Held {
     pub(super) addresses: [SocketAddr; 2],
     pub(super) opened: Moment,
@@ -33,6 +42,8 @@ pub(super) struct Held {
     /// What the ring has counted for it.
     pub(super) counted: usize,
     pub(super) runs: [u64; 2],
+    /// Which end it is, if the other is on another machine.
+    alone: Option<usize>,
     gap: Option<(usize, u64)>,
     /// Until it has ended.
     writer: Option<Box<Writer>>,
@@ -58,9 +69,33 @@ impl Held {
             joint: None,
         };
         writer.open(NUMBER, &connection, &mut file)?;
-        file.shrink_to_fit();
+        Ok(Held::opened(writer, file, addresses, opened))
+    }
+
+    /// One whose other end is on another machine.
+    pub(super) fn alone(
+        origin: &Origin,
+        alone: &Alone,
+        opened: Moment,
+    ) -> Result<Held, EncodeError> {
+        let (mut writer, mut file) = Writer::new(origin)?;
+        writer.open_alone(NUMBER, alone, &mut file)?;
         Ok(Held {
+            alone: Some(alone.side & 1),
+            ..Held::opened(writer, file, alone.addresses, opened)
+        })
+    }
+
+    fn opened(
+        writer: Writer,
+        mut file: Vec<u8>,
+        addresses: [SocketAddr; 2],
+        opened: Moment,
+    ) -> Held {
+        file.shrink_to_fit();
+        Held {
             addresses,
+            alone: None,
             opened,
             ended: None,
             asked: None,
@@ -72,7 +107,20 @@ impl Held {
             length: file.len(),
             file: vec![file],
             encoded: 0,
-        })
+        }
+    }
+
+    pub(super) fn packets(&mut self, packets: &[Vec<Packet>; 2]) -> Result<(), EncodeError> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        for (way, some) in packets.iter().enumerate() {
+            writer.packets(NUMBER, way, some)?;
+        }
+        if writer.held() >= FRAME {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// Bytes that it takes.
@@ -133,7 +181,7 @@ impl Held {
         let Some(mut writer) = self.writer.take() else {
             return Ok(());
         };
-        self.gap = put(&mut writer, &mut self.runs, ends)?;
+        self.gap = put(&mut writer, &mut self.runs, ends, self.alone)?;
         self.encoded += writer.held() as u64;
         let mut frames = Vec::new();
         writer.finish(&mut frames)?;
@@ -159,18 +207,26 @@ impl Held {
     }
 
     /// The recording as it is, with what has not been told of it; it is not due any more.
-    pub(super) fn save(
-        &mut self,
-        number: u64,
-        rest: Option<[End; 2]>,
-    ) -> Result<Saved, EncodeError> {
+    pub(super) fn save(&mut self, number: u64, rest: Rest) -> Result<Saved, EncodeError> {
         let mut runs = self.runs;
         let mut gap = self.gap;
         let mut file = self.file.concat();
         if let Some(writer) = &self.writer {
             let mut writer = writer.as_ref().clone();
             // Without it somebody has forgotten it: then it is whole so far.
-            gap = put(&mut writer, &mut runs, rest.unwrap_or_default())?;
+            let ends = match rest {
+                Rest::Nothing => Default::default(),
+                Rest::Both(ends) => ends,
+                Rest::Alone(end, packets) => {
+                    for (way, some) in packets.iter().enumerate() {
+                        writer.packets(NUMBER, way, some)?;
+                    }
+                    let mut ends: [End; 2] = Default::default();
+                    ends[self.alone.unwrap_or(0)] = end;
+                    ends
+                }
+            };
+            gap = put(&mut writer, &mut runs, ends, self.alone)?;
             writer.finish(&mut file)?;
         }
         if let Some(asked) = &mut self.asked {
@@ -197,9 +253,11 @@ fn put(
     writer: &mut Writer,
     runs: &mut [u64; 2],
     ends: [End; 2],
+    alone: Option<usize>,
 ) -> Result<Option<(usize, u64)>, EncodeError> {
     let mut gap = None;
-    for (place, end) in ends.into_iter().enumerate() {
+    let here = |(place, _): &(usize, End)| alone.is_none_or(|side| side == *place);
+    for (place, end) in ends.into_iter().enumerate().filter(here) {
         runs[place] += end.runs.len() as u64;
         for run in end.runs {
             writer.push(NUMBER, place, run)?;

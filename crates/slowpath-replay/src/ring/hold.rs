@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The ring itself.
 
-use super::held::Held;
+use super::held::{Held, Rest};
 use super::{Counts, Joins, Missing, Options, Saved, Told};
 use crate::recording::{EncodeError, Moment, Origin};
 use crate::stock::NotEvents;
@@ -236,28 +236,37 @@ impl Ring {
                 hz,
                 at,
             } => {
-                if self.refuses {
-                    self.counts.refused += 1;
-                    self.unwanted.extend(self.joins.forget(number));
-                    self.remember(addresses, Went::Refused);
+                if self.refuse_one(number, addresses) {
                     return;
                 }
-                self.counts.opened += 1;
                 self.origin.hz = hz;
-                match Held::new(&self.origin, addresses, settings, at) {
-                    Ok(held) => {
-                        self.held.insert(number, held);
-                        self.newest.insert(addresses, number);
-                        self.living.insert(number);
-                    }
-                    Err(_) => self.nonsense(number, addresses),
-                }
+                let held = Held::new(&self.origin, addresses, settings, at);
+                self.hold(number, addresses, held);
             }
-            Told::Runs { number, .. } | Told::Closed { number, .. }
+            Told::Alone {
+                number,
+                alone,
+                hz,
+                at,
+            } => {
+                if self.refuse_one(number, alone.addresses) {
+                    return;
+                }
+                self.counts.alone += 1;
+                self.origin.hz = hz;
+                let held = Held::alone(&self.origin, &alone, at);
+                self.hold(number, alone.addresses, held);
+            }
+            Told::Runs { number, .. }
+            | Told::Packets { number, .. }
+            | Told::Closed { number, .. }
                 if !self.held.contains_key(&number) => {}
             Told::Runs { number, end, runs } => {
                 self.counts.runs += runs.len() as u64;
                 self.edit(number, |held| held.push(end, runs));
+            }
+            Told::Packets { number, packets } => {
+                self.edit(number, |held| held.packets(&packets));
             }
             Told::Closed { number, ends } => {
                 self.counts.ended += 1;
@@ -283,6 +292,29 @@ impl Ring {
                     self.unwanted.push(socket);
                 }
             }
+        }
+    }
+
+    /// Whether nothing new is taken; otherwise it is counted.
+    fn refuse_one(&mut self, number: u64, addresses: [SocketAddr; 2]) -> bool {
+        if !self.refuses {
+            self.counts.opened += 1;
+            return false;
+        }
+        self.counts.refused += 1;
+        self.unwanted.extend(self.joins.forget(number));
+        self.remember(addresses, Went::Refused);
+        true
+    }
+
+    fn hold(&mut self, number: u64, addresses: [SocketAddr; 2], held: Result<Held, EncodeError>) {
+        match held {
+            Ok(held) => {
+                self.held.insert(number, held);
+                self.newest.insert(addresses, number);
+                self.living.insert(number);
+            }
+            Err(_) => self.nonsense(number, addresses),
         }
     }
 
@@ -404,7 +436,10 @@ impl Ring {
         };
         let addresses = held.addresses;
         let over = held.ended.is_some();
-        match held.save(number, self.joins.rest(number)) {
+        let both = self.joins.rest(number).map(Rest::Both);
+        let alone = || self.joins.rest_alone(number);
+        let rest = both.or_else(|| alone().map(|(end, packets)| Rest::Alone(end, packets)));
+        match held.save(number, rest.unwrap_or(Rest::Nothing)) {
             Ok(it) => {
                 self.counts.saved += 1;
                 saved.push(it);

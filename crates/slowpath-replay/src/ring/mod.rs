@@ -13,7 +13,7 @@ mod hold;
 
 pub use hold::Ring;
 
-use crate::recording::{End, Moment, Run, Settings};
+use crate::recording::{Alone, End, Moment, Packet, Run, Settings};
 use crate::stock::NotEvents;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -56,6 +56,10 @@ pub trait Joins {
     fn settle(&mut self, now: Moment, lost: u64, told: &mut Vec<Told>);
     /// What there is of both ends' runs that was not told, as if they were over now; nothing of a connection that is not known any more.
     fn rest(&self, number: u64) -> Option<[End; 2]>;
+    /// The same of an end that is alone, with its packets: sent, came.
+    fn rest_alone(&self, _number: u64) -> Option<(End, [Vec<Packet>; 2])> {
+        None
+    }
     /// Bytes that a connection takes that was told and is not over.
     fn bytes(&self, number: u64) -> usize;
     /// Forgets a connection; gives its sockets that live.
@@ -78,6 +82,24 @@ pub enum Told {
         /// When it was opened, as far as that is known now.
         at: Moment,
     },
+    /// An end whose other end is on another machine.
+    Alone {
+        /// Its number.
+        number: u64,
+        /// Who it is, without runs and packets.
+        alone: Box<Alone>,
+        /// Ticks a second.
+        hz: u32,
+        /// When it was opened, as far as that is known now.
+        at: Moment,
+    },
+    /// Further packets of an end that is alone.
+    Packets {
+        /// Its number.
+        number: u64,
+        /// Sent, and came.
+        packets: [Vec<Packet>; 2],
+    },
     /// Further runs of one end.
     Runs {
         /// The connection.
@@ -87,7 +109,7 @@ pub enum Told {
         /// Final, with their checks.
         runs: Vec<Run>,
     },
-    /// Both ends are over: their last runs, and whether something is missing.
+    /// Both ends are over, or the one that is alone (the other is empty): their last runs, and whether something is missing.
     Closed {
         /// The connection.
         number: u64,
@@ -131,7 +153,7 @@ pub struct Saved {
 pub enum Missing {
     /// Nothing is known of it.
     #[error(
-        "it was not recorded: it is older than the recorder, has only one end on this machine, is not of IPv4 or not of a recorded port, or ended too long ago"
+        "it was not recorded: it is older than the recorder, its handshake was not seen, is not of IPv4 or not of a recorded port, or ended too long ago"
     )]
     Unknown,
     /// It had to go.
@@ -148,8 +170,10 @@ pub enum Missing {
 /// What happened to connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Both ends were seen.
+    /// Both ends were seen, or one whose other end is on another machine.
     pub opened: u64,
+    /// Of those the latter.
+    pub alone: u64,
     /// They ended.
     pub ended: u64,
     /// They ended, nobody asked for them, and their time was over.
@@ -170,7 +194,7 @@ pub struct Counts {
     pub missing: u64,
     /// Recordings that left.
     pub saved: u64,
-    /// Sockets whose other end is elsewhere.
+    /// Sockets whose other end is elsewhere, and that were not kept.
     pub halves: u64,
     /// Opened while the ring took none ([`Ring::refuse`]).
     pub refused: u64,

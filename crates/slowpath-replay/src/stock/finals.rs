@@ -3,7 +3,7 @@
 
 use super::check::{check, mix};
 use super::side::{Fields, Side};
-use crate::recording::{End, NOT_RETURNED, Run};
+use crate::recording::{End, Handler, NOT_RETURNED, Run};
 
 impl Side {
     /// Those that are final and were not handed out. What a call returns belongs to its first run, what is merged into a packet to that packet's; and the
@@ -37,7 +37,8 @@ impl Side {
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
         let run = size_of::<Run>() + size_of::<Fields>();
-        size_of::<Side>() + self.runs.capacity() * run + self.packets.bytes()
+        let apart = self.apart.as_ref().map_or(0, |apart| apart.bytes());
+        size_of::<Side>() + self.runs.capacity() * run + self.packets.bytes() + apart
     }
 
     fn make_checks(&mut self, count: usize) {
@@ -46,7 +47,11 @@ impl Side {
                 let decision = outcome.decision.number();
                 mix(before, decision, outcome.before, outcome.value)
             });
-            let [kind, value, result, more] = run.handler.words();
+            let [kind, mut value, result, mut more] = run.handler.words();
+            if self.apart.is_some() && matches!(run.handler, Handler::Packet { .. }) {
+                // Numbers of an end that is alone are not those of the connection.
+                (value, more) = (0, 0);
+            }
             let words = [
                 run.at.0 as u32,
                 (run.at.0 >> 32) as u32,

@@ -6,12 +6,12 @@
 
 use super::side::Side;
 use super::{Joiner, NotEvents, Pair, settings};
-use crate::recording::{End, Moment};
+use crate::recording::{End, Moment, Packet};
 use crate::ring::{Joins, Told};
 use std::collections::BTreeMap;
 
 /// Closed sockets still get packets, as long as these are on their way.
-const LINGER: u64 = 2_000_000_000;
+pub(super) const LINGER: u64 = 2_000_000_000;
 /// A handshake takes no longer: five SYN-ACKs (`tcp_synack_retries`), the last 63 s after the first (RFC 6298 section 2, doubling from 1 s).
 const HANDSHAKE: u64 = 64_000_000_000;
 /// Handshakes under way at once; further ones push the oldest out.
@@ -21,19 +21,19 @@ const MOST_HANDSHAKES: usize = 4_096;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Progress {
     /// Its number; none yet: 0.
-    number: u64,
+    pub(super) number: u64,
     /// When it was first looked at, and when both ends had gone: 0 if not yet.
     met: u64,
-    gone: u64,
+    pub(super) gone: u64,
 }
 
 /// A [`Joiner`] that goes on for ever.
 #[derive(Debug, Default)]
 pub struct Live {
-    joiner: Joiner,
-    hystart: bool,
-    places: BTreeMap<u64, usize>,
-    last: u64,
+    pub(super) joiner: Joiner,
+    pub(super) hystart: bool,
+    pub(super) places: BTreeMap<u64, usize>,
+    pub(super) last: u64,
     /// Losses of sockets that are gone, and those of which nobody knows whose they were.
     gone: u64,
     untold: u64,
@@ -48,6 +48,13 @@ impl Live {
         }
     }
 
+    /// Ends whose other end is on another machine are given back.
+    #[must_use]
+    pub fn pairs_only(mut self) -> Live {
+        self.joiner = self.joiner.pairs_only();
+        self
+    }
+
     /// Events that fit nowhere; those of sockets that are not wanted any more are among them.
     pub fn unplaced(&self) -> u64 {
         self.joiner.unplaced
@@ -59,6 +66,10 @@ impl Live {
         let Some(addresses) = pair.addresses else {
             return false;
         };
+        if pair.is_apart() {
+            self.settle_alone(place, now, told);
+            return false;
+        }
         let progress = &mut pair.progress;
         if progress.met == 0 {
             progress.met = now.max(1);
@@ -122,7 +133,7 @@ impl Live {
         false
     }
 
-    fn halve(&mut self, place: usize, told: &mut Vec<Told>) {
+    pub(super) fn halve(&mut self, place: usize, told: &mut Vec<Told>) {
         let pair = &self.joiner.pairs[place];
         for (socket, end) in pair.sockets.iter().zip(&pair.ends) {
             if let Some(side) = end {
@@ -135,7 +146,7 @@ impl Live {
         self.free(place);
     }
 
-    fn free(&mut self, place: usize) {
+    pub(super) fn free(&mut self, place: usize) {
         let pair = std::mem::take(&mut self.joiner.pairs[place]);
         for (end, side) in pair.ends.iter().enumerate() {
             self.gone += side.as_ref().map_or(0, |side| u64::from(side.lost));
@@ -226,6 +237,12 @@ impl Joins for Live {
             return None;
         };
         Some([(a, b.gone), (b, a.gone)].map(|(side, gone)| side.clone().end(gone).0))
+    }
+
+    fn rest_alone(&self, number: u64) -> Option<(End, [Vec<Packet>; 2])> {
+        let pair = &self.joiner.pairs[*self.places.get(&number)?];
+        let alone = pair.ends.iter().flatten().find(|side| side.is_alone())?;
+        Some(alone.clone().last())
     }
 
     fn bytes(&self, number: u64) -> usize {

@@ -8,8 +8,10 @@
 //! What is promised: whatever the bytes, no panic; events that fit nowhere are counted ([`Joined::unplaced`]), and an end
 //! of which events were lost says so.
 
+mod apart;
 mod building;
 mod check;
+mod child;
 mod event;
 mod finals;
 mod live;
@@ -34,11 +36,11 @@ use std::net::{IpAddr, SocketAddr};
 /// What came out.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// Connections of which both ends were seen.
+    /// Connections of which both ends were seen, and ends whose other end is on another machine.
     pub recording: Recording,
     /// Events that fit nowhere.
     pub unplaced: u64,
-    /// Connections of which only one end was seen.
+    /// Connections of which only one end was seen, and too little of that.
     pub halves: u64,
     /// The state after each run, by connection and end: what its check was made from.
     pub states: Vec<[Vec<[u32; event::FIELDS]>; 2]>,
@@ -70,6 +72,11 @@ struct Pair {
 }
 
 impl Pair {
+    /// Its ends, or the only one, have found their peer to be elsewhere.
+    fn is_apart(&self) -> bool {
+        self.ends.iter().flatten().any(Side::is_alone)
+    }
+
     /// An end, and what it sees of the other one.
     fn end(&mut self, end: usize) -> Option<(&mut Side, Theirs<'_>)> {
         let (own, other) = match (&mut self.ends, end) {
@@ -78,6 +85,7 @@ impl Pair {
         };
         let theirs = Theirs {
             sent: other.as_ref().map(|side| &side.packets),
+            alone: other.as_ref().is_some_and(Side::is_alone),
             request: &self.request,
         };
         Some((own.as_mut()?, theirs))
@@ -95,6 +103,7 @@ pub struct Joiner {
     unplaced: u64,
     events: u64,
     hz: Option<u32>,
+    pairs_only: bool,
 }
 
 impl std::fmt::Debug for Joiner {
@@ -130,6 +139,13 @@ pub(crate) fn client_first(end: u8, own: (IpAddr, u16), peer: (IpAddr, u16)) -> 
 }
 
 impl Joiner {
+    /// Ends whose other end is on another machine are left out.
+    #[must_use]
+    pub fn pairs_only(mut self) -> Self {
+        self.pairs_only = true;
+        self
+    }
+
     /// Takes whole events.
     ///
     /// # Errors
@@ -254,6 +270,10 @@ impl Joiner {
             joined.recording.origin.hz = self.hz.unwrap_or(0);
         }
         for pair in self.pairs {
+            if pair.is_apart() && !self.pairs_only {
+                joined.apart(pair, untold, host.hystart);
+                continue;
+            }
             let (Some(addresses), [Some(mut a), Some(mut b)]) = (pair.addresses, pair.ends) else {
                 joined.halves += 1;
                 continue;

@@ -28,6 +28,8 @@ struct Step {
 #[derive(Default)]
 pub(super) struct Request {
     steps: Vec<Step>,
+    /// Initial sequence numbers: the SYN's and the SYN-ACK's.
+    pub(super) initial: [Option<u32>; 2],
 }
 
 impl Request {
@@ -38,6 +40,7 @@ impl Request {
                 return false;
             };
             last.answer = Some(event.more);
+            self.initial = [Some(event.backlog), Some(event.received)];
             // The clock that the SYN-ACK got.
             last.at = event.clock;
         } else if self.steps.len() < MOST {
@@ -54,6 +57,12 @@ impl Request {
 
     pub(super) fn is_empty(&self) -> bool {
         self.steps.is_empty()
+    }
+
+    /// The SYN, and the likeness of the SYN-ACK.
+    pub(super) fn step(&self, place: usize) -> Option<(Name, Option<u32>)> {
+        let step = self.steps.get(place)?;
+        Some((step.name, step.answer))
     }
 
     /// A SYN-ACK was sent again by itself.

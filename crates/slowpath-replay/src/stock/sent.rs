@@ -3,6 +3,7 @@
 
 use super::event::Name;
 use super::named::Named;
+use crate::recording::Packet;
 use std::collections::HashMap;
 
 /// More ACKs are not sent in time wait: a minute, and one each half second (`tcp_invalid_ratelimit`).
@@ -23,6 +24,8 @@ struct After {
 #[derive(Clone, Default)]
 pub(super) struct Sent {
     count: u32,
+    /// All that were not handed out, as long as the other end is not known to be here.
+    log: Option<Vec<Packet>>,
     /// Their numbers and the sequence numbers they begin with, by IP identification.
     numbers: HashMap<u16, (u32, u32)>,
     /// Over IPv6.
@@ -61,14 +64,41 @@ impl Sent {
     pub(super) fn new(answers: u32) -> Sent {
         Sent {
             count: answers,
+            log: Some(Vec::new()),
             ..Sent::default()
         }
     }
 
-    /// One more.
-    pub(super) fn sent(&mut self, id: u16, begins: u32) {
-        self.numbers.insert(id, (self.count, begins));
-        self.count += 1;
+    fn note(&mut self, packet: Packet) {
+        if let Some(log) = &mut self.log {
+            log.push(packet);
+        }
+    }
+
+    /// Nobody will ask for more than numbers.
+    pub(super) fn forget(&mut self) {
+        self.log = None;
+    }
+
+    /// The sequence number of the first one that is there.
+    pub(super) fn first(&self) -> Option<u32> {
+        Some(self.log.as_ref()?.first()?.begins)
+    }
+
+    /// Those that were not handed out.
+    pub(super) fn take(&mut self) -> Vec<Packet> {
+        self.log.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// A SYN-ACK, which was counted before.
+    pub(super) fn answered(&mut self, packet: Packet) {
+        self.note(packet);
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let log = self.log.as_ref().map_or(0, Vec::capacity) * size_of::<Packet>();
+        self.numbers.capacity() * NUMBER + self.named.bytes() + log
     }
 
     /// What was sent last looks like this.
@@ -76,16 +106,28 @@ impl Sent {
         if let Some(number) = self.count.checked_sub(1) {
             self.named.sent(like, number);
         }
+        if let Some(last) = self.log.as_mut().and_then(|log| log.last_mut()) {
+            last.mark = like;
+        }
     }
 
-    /// Bytes that it takes.
-    pub(super) fn bytes(&self) -> usize {
-        self.numbers.capacity() * NUMBER + self.named.bytes()
+    /// One more.
+    pub(super) fn sent(&mut self, packet: Packet) {
+        let begins = packet.begins;
+        self.numbers.insert(packet.id, (self.count, begins));
+        self.count += 1;
+        self.note(packet);
     }
 
-    /// One more that no socket sent.
-    pub(super) fn after(&mut self, begins: u32, acknowledges: u32) {
+    /// One more that no socket sent, in that run.
+    pub(super) fn after(&mut self, begins: u32, acknowledges: u32, run: usize) {
         if self.after.len() < MOST_AFTER {
+            self.note(Packet {
+                run: run as u64,
+                begins,
+                mark: acknowledges,
+                ..Packet::default()
+            });
             self.after.push(After {
                 number: self.count,
                 begins,
@@ -98,19 +140,27 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
-    use super::{Name, Sent};
+    use super::{Name, Packet, Sent};
 
     fn id(id: u16) -> Name {
         Name { id, like: 0 }
+    }
+
+    fn packet(id: u16, begins: u32) -> Packet {
+        Packet {
+            id,
+            begins,
+            ..Packet::default()
+        }
     }
 
     /// RFC 9293, 3.10.7.4: in time wait each segment of the peer is answered by what has been received until then.
     #[test]
     fn answers_of_time_wait_are_told_apart_by_what_they_acknowledge() {
         let mut sent = Sent::new(1);
-        sent.sent(7, 1000);
-        sent.after(2000, 50);
-        sent.after(2000, 51);
+        sent.sent(packet(7, 1000));
+        sent.after(2000, 50, 0);
+        sent.after(2000, 51, 0);
         assert_eq!(sent.packet(id(7), 1000, 50), Some(1));
         assert_eq!(sent.packet(id(0), 2000, 50), Some(2));
         assert_eq!(sent.packet(id(0), 2000, 51), Some(3));
@@ -121,8 +171,8 @@ mod tests {
     #[test]
     fn a_socket_gives_the_identification_0_as_well() {
         let mut sent = Sent::default();
-        sent.sent(0, 1000);
-        sent.after(2000, 50);
+        sent.sent(packet(0, 1000));
+        sent.after(2000, 50, 0);
         assert_eq!(sent.packet(id(0), 1000, 9), Some(0));
         assert_eq!(sent.packet(id(0), 2000, 50), Some(1));
     }
@@ -131,9 +181,9 @@ mod tests {
     #[test]
     fn over_ipv6_what_no_socket_sends_is_known_by_its_numbers() {
         let mut sent = Sent::new(1);
-        sent.sent(0, 1000);
+        sent.sent(packet(0, 1000));
         sent.looks(77);
-        sent.after(2000, 50);
+        sent.after(2000, 50, 0);
         let like = |like| Name { id: 0, like };
         assert_eq!(sent.packet(like(77), 1000, 9), Some(1));
         assert_eq!(sent.packet(like(78), 2000, 50), Some(2));

@@ -42,6 +42,14 @@ pub(crate) fn settings(ends: [&Found; 2], hystart: bool) -> Settings {
     }
 }
 
+/// Settings of an end that is alone: its sysctls and its socket's; `side` 0: it connected.
+pub(crate) fn own(found: &Found, side: usize, hystart: bool) -> [BTreeMap<String, String>; 2] {
+    let Settings {
+        sysctls, socket, ..
+    } = settings([found, found], hystart);
+    [sysctls, socket].map(|[client, server]| if side == 0 { client } else { server })
+}
+
 fn sysctls(found: &Found, hystart: bool) -> BTreeMap<String, String> {
     let [values @ .., least, usual, most] = &found.values;
     let named = NAMES.iter().zip(values);

@@ -6,11 +6,12 @@
 //!    lock away, what was queued then tells where.
 //! 3. A timer that found the socket in use only leaves a note for whoever gives the lock away: it stands before that one's packets.
 
+use super::apart::Apart;
 use super::building::Building;
 use super::event::{Event, FIELDS, Found, Kind, Name};
 use super::request::Request;
 use super::sent::Sent;
-use crate::recording::{Decision, Handler, Moment, Outcome, Reader, Run, Timer};
+use crate::recording::{Decision, Handler, Moment, Outcome, Packet, Reader, Run, Timer};
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
@@ -56,6 +57,8 @@ pub(super) struct Call {
 #[derive(Clone, Copy)]
 pub(super) struct Theirs<'a> {
     pub(super) sent: Option<&'a Sent>,
+    /// It was found to be alone.
+    pub(super) alone: bool,
     pub(super) request: &'a Request,
 }
 
@@ -103,6 +106,8 @@ pub(super) struct Side {
     /// Events that the recorder lost.
     pub(super) lost: u32,
     pub(super) settings: Option<Found>,
+    /// Its peer is elsewhere.
+    pub(super) apart: Option<Box<Apart>>,
 }
 
 impl Side {
@@ -129,10 +134,11 @@ impl Side {
             cut: false,
             lost: 0,
             settings: None,
+            apart: None,
         }
     }
 
-    fn begin(&mut self, event: &Event, handler: Handler) {
+    pub(super) fn begin(&mut self, event: &Event, handler: Handler) {
         let mut run = Run {
             at: Moment(event.at),
             jiffies: event.jiffies,
@@ -280,7 +286,13 @@ impl Side {
             Kind::Clock if event.what == 1 => self.child(event, theirs),
             Kind::Clock => return self.clock(event),
             Kind::Sent => {
-                self.packets.sent(event.d as u16, event.a);
+                self.packets.sent(Packet {
+                    run: self.count() as u64,
+                    id: event.d as u16,
+                    begins: event.a,
+                    length: event.b.wrapping_sub(event.a),
+                    mark: 0,
+                });
                 if let Some(current) = &mut self.current {
                     current.tick(event.jiffies);
                     current.window(event.backlog);
@@ -312,7 +324,7 @@ impl Side {
             }
             Kind::Named => self.packets.looks(event.like),
             Kind::AnsweredByReset => {
-                self.packets.after(event.a, event.b);
+                self.packets.after(event.a, event.b, self.count());
                 if let Some(current) = &mut self.current {
                     current.sent += 1;
                 }
@@ -341,9 +353,9 @@ impl Side {
         if self.cut || !self.gone {
             return false;
         }
-        let number = theirs
-            .sent
-            .and_then(|sent| sent.packet(event.stub(), event.backlog, event.data_sent));
+        let here = theirs.sent.filter(|_| !self.is_alone());
+        let here = here.and_then(|sent| sent.packet(event.stub(), event.backlog, event.data_sent));
+        let number = here.or_else(|| self.came_late(event));
         let Some(number) = number else {
             self.cut = true;
             return false;
@@ -362,10 +374,11 @@ impl Side {
             check: None,
         });
         self.states.push([0; FIELDS]);
+        let run = self.count() - 1;
         match event.what {
-            TIME_WAIT_ACK | RESET => self.packets.after(event.received, event.more),
+            TIME_WAIT_ACK | RESET => self.packets.after(event.received, event.more, run),
             // It begins where the packet acknowledges, as any reset.
-            TIME_WAIT_RESET => self.packets.after(event.data_sent, 0),
+            TIME_WAIT_RESET => self.packets.after(event.data_sent, 0, run),
             _ => {}
         }
         true
@@ -445,13 +458,12 @@ impl Side {
 
     fn packet(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
         let name = self.unmerged(event, theirs);
-        let number = if event.d >> 24 & SYN != 0 {
-            Some(theirs.request.answer(event.more, event.at))
-        } else {
-            theirs
-                .sent
-                .and_then(|sent| sent.packet(name, event.a, event.more))
-        };
+        let answer = event.d >> 24 & SYN != 0;
+        self.met((theirs.sent.is_some() || !theirs.request.is_empty()) && !theirs.alone);
+        let number = self.came(event, name, answer).or_else(|| match answer {
+            true => Some(theirs.request.answer(event.more, event.at)),
+            false => theirs.sent?.packet(name, event.a, event.more),
+        });
         let Some(number) = number else {
             self.cut = true;
             self.current = None;
@@ -509,6 +521,9 @@ impl Side {
     /// So many at the head of the backlog were part of the packet before them.
     fn merged(&mut self, count: usize, theirs: Theirs<'_>) {
         let queued: Vec<Queued> = self.backlog.drain(..count).collect();
+        if self.merged_alone(queued.iter().map(|it| it.name)) {
+            return;
+        }
         let run = self.merging.and_then(|place| self.run_at(place));
         let Some(run) = run else { return };
         let Handler::Packet { number, merged, .. } = &mut run.handler else {
@@ -543,31 +558,6 @@ impl Side {
             }
         }
         self.finish(event, fields);
-    }
-
-    /// A connection's beginning at the end that accepts: the SYN, then what made the child.
-    fn child(&mut self, event: &Event, theirs: Theirs<'_>) {
-        self.runs = theirs.request.runs(theirs.sent);
-        self.states = vec![[0; FIELDS]; self.runs.len()];
-        // It had begun before the recorder.
-        self.cut |= theirs.request.is_empty();
-        // What it is comes with the packet's own event.
-        self.begin(event, Handler::SmallQueue);
-        let measured = u64::from(event.c) * 1000;
-        if let Some(current) = &mut self.current {
-            // Noted as it was made.
-            current.run.jiffies = event.received;
-            if theirs.request.timed_out() {
-                // How long the handshake took is counted (`tcp_create_openreq_child`), for nobody to see.
-                current.clocks = 1;
-            }
-        }
-        if let (Some(current), 1..) = (&mut self.current, measured) {
-            let sent = u64::from(event.a) | (u64::from(event.b) << 32);
-            current.run.at = Moment(sent.wrapping_mul(1000).wrapping_add(measured));
-            current.clocks = 1;
-            current.tick(event.jiffies);
-        }
     }
 
     fn clock(&mut self, event: &Event) -> bool {

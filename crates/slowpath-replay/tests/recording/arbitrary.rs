@@ -5,8 +5,8 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use slowpath_replay::recording::{
-    Alone, Connection, Decision, End, Handler, Joint, Moment, Origin, Outcome, Packet, Recording,
-    Run, Sent, Settings, Timer,
+    Alone, Clock, Connection, Decision, End, Handler, Joint, Moment, Origin, Outcome, Packet,
+    Recording, Run, Sent, Settings, Timer,
 };
 use slowpath_replay::sampling::{Sample, Step};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -182,10 +182,12 @@ fn origin() -> impl Strategy<Value = Origin> {
 
 fn joint() -> impl Strategy<Value = Joint> {
     let within = option::of(prop_oneof![0u64..9, 0..u64::MAX]);
-    (any::<(i64, i32, u64)>(), within).prop_map(|((offset, drift, since), within)| Joint {
-        offset,
-        drift,
-        since: Moment(since),
+    (any::<[(i64, i32, u64); 2]>(), within).prop_map(|(clocks, within)| Joint {
+        clocks: clocks.map(|(offset, drift, since)| Clock {
+            offset,
+            drift,
+            since: Moment(since),
+        }),
         within,
     })
 }

@@ -53,12 +53,17 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 
 impl Eyes {
     /// The one that sees all, if that is allowed and nobody wants the light one.
-    pub(super) fn open(ports: &[u16], light: bool) -> Result<Eyes, Failure> {
+    /// Without `both_ends` also ends whose other end is on another machine.
+    pub(super) fn open(ports: &[u16], light: bool, both_ends: bool) -> Result<Eyes, Failure> {
+        let joiner = match both_ends {
+            true => stock::Joiner::default().pairs_only(),
+            false => stock::Joiner::default(),
+        };
         let refused = if light {
             None
         } else {
             match Recorder::open(ports) {
-                Ok(recorder) => return Ok(Eyes::All(Box::new(recorder), Box::default())),
+                Ok(recorder) => return Ok(Eyes::All(Box::new(recorder), Box::new(joiner))),
                 Err(error) => Some(error),
             }
         };

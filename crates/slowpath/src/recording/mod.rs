@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath recording`: what is in a recording.
 //!
-//! What enters: a file that a recorder wrote, whole or not. What leaves: its events, as lines or JSON ([`dump`]), how much there is of what ([`info`]), or the same in fewer bytes ([`shrink`]).
+//! What enters: a file that a recorder wrote, whole or not. What leaves: its events, as lines or JSON ([`dump`]), how much there is of what ([`info`]), several machines' as one ([`join`]), or the same in fewer bytes ([`shrink`]).
 
 pub(crate) mod alone;
 pub mod dump;
 pub mod info;
+pub mod join;
 pub mod shrink;
 
 use crate::failure::{Failure, Outcome};
@@ -22,6 +23,8 @@ pub enum Recorded {
     Dump(dump::Dump),
     /// How much a recording holds, of what, and what is missing
     Info(info::Info),
+    /// Recordings of several machines as one: connections with an end in each
+    Join(join::Join),
     /// The same recording in fewer bytes: times only near the true ones, replays proven the same
     Shrink(shrink::Shrink),
 }
@@ -65,6 +68,11 @@ pub fn run(recorded: &Recorded, paint: Paint, out: &mut dyn Write) -> Result<Out
     match recorded {
         Recorded::Dump(args) => dump::run(args, paint, out)?,
         Recorded::Info(args) => info::run(args, paint, out)?,
+        Recorded::Join(args) => {
+            let outcome = join::run(args, paint, out)?;
+            out.flush()?;
+            return Ok(outcome);
+        }
         Recorded::Shrink(args) => shrink::run(args, paint, out)?,
     }
     out.flush()?;

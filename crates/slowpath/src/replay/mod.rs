@@ -6,6 +6,7 @@
 
 mod debug;
 pub(crate) mod outputs;
+pub(crate) mod together;
 mod what_if;
 
 use crate::failure::{Failure, Outcome};
@@ -21,7 +22,7 @@ use slowpath_lab::virtual_time::{
 use slowpath_model::Micros;
 use slowpath_replay::light::RECORDER;
 use slowpath_replay::probe::{self, FIELDS, Place};
-use slowpath_replay::recording::{self, Recording};
+use slowpath_replay::recording::Recording;
 use std::collections::BTreeSet;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ use std::time::{Duration, Instant};
 Examples:
   slowpath lab virtual scenarios/replay/exact.toml --record run.rec
   slowpath replay run.rec                           is every connection as it was?
+  slowpath replay client.rec server.rec             connections between two machines, each recorded its end
   slowpath replay run.rec --connection 7 --out seven
   slowpath replay run.rec --connection 7 --out seven --probe cwnd,ssthresh,reordering,flag
   slowpath replay run.rec --connection 7 --out seven --functions server:92-95
@@ -44,6 +46,9 @@ Examples:
 pub struct Replay {
     /// The recording
     pub file: PathBuf,
+    /// Those of further machines, of connections with one end on each; or folders of recordings
+    #[arg(value_name = "FILE")]
+    pub more: Vec<PathBuf>,
     /// Only these, by their number from 0 (again for more)
     #[arg(long, value_name = "N")]
     pub connection: Vec<usize>,
@@ -108,12 +113,18 @@ struct Batch {
     replayed: Replayed,
 }
 
+/// The first one and the others.
+pub(crate) fn files(first: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
+    let first = std::iter::once(first.to_owned());
+    first.chain(more.iter().cloned()).collect()
+}
+
 /// Does what the arguments say.
 ///
 /// # Errors
 /// The recording cannot be read or replayed, or an output cannot be written.
 pub fn run(args: &Replay) -> Result<Outcome, Failure> {
-    let recording = read(&args.file)?;
+    let recording = together::read(&files(&args.file, &args.more))?;
     let chosen = choose(args, &recording)?;
     let probed = probed(args)?;
     let kernel = Kernel::find(virtual_time::SOURCE, recording.origin.hz)
@@ -183,19 +194,6 @@ fn compare_versions(args: &Replay, kernel: &Kernel, recording: &Recording) {
         eprintln!(
             "recorded on Linux {recorded}, replayed on {here}: a replay may differ where these do"
         );
-    }
-}
-
-pub(crate) fn read(file: &Path) -> Result<Recording, Failure> {
-    let failed = |reason: String| Failure::Recording {
-        file: file.to_owned(),
-        reason,
-    };
-    let bytes = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
-    let recording = recording::decode(&bytes).map_err(|error| failed(error.to_string()))?;
-    match recording.validate() {
-        Ok(()) => Ok(recording),
-        Err(impossible) => Err(failed(impossible.to_string())),
     }
 }
 

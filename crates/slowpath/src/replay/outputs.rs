@@ -153,6 +153,7 @@ fn capture(
             &bytes,
             &connections,
             FIRST_PORT,
+            end,
             recording.origin.epoch,
         ));
     }
@@ -196,7 +197,7 @@ fn probes(
             let rows = Rows {
                 batch,
                 rows,
-                epoch: recording.origin.epoch,
+                recording,
             };
             writer.write(&rows.encode(&schema, probed)?)?;
         }
@@ -208,7 +209,7 @@ fn probes(
 struct Rows<'a> {
     batch: &'a Batch,
     rows: &'a [Probe],
-    epoch: i64,
+    recording: &'a Recording,
 }
 
 impl Rows<'_> {
@@ -222,7 +223,9 @@ impl Rows<'_> {
             connection.append_value(place.map_or(u32::MAX, |place| *place as u32));
             end.append_value(end_name(probe.end));
             run.append_value(probe.run);
-            time.append_value(probe.at.0.saturating_add_signed(self.epoch));
+            let connection = place.and_then(|place| self.recording.connections.get(*place));
+            let at = connection.map_or(probe.at, |it| it.moment(probe.end.into(), probe.at));
+            time.append_value(at.0.saturating_add_signed(self.recording.origin.epoch));
         }
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(connection.finish()),

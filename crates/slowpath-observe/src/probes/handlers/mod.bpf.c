@@ -235,6 +235,8 @@ static __always_inline void request(u8 what, const void *req, u16 id, u32 alike,
 
 	it.id = id;
 	it.like = alike;
+	it.from = READ(req, tcp_request_sock, rcv_isn);
+	it.begins = READ(req, tcp_request_sock, snt_isn);
 	it.expects = like;
 	tell_stub(&it, REQUEST, what, clock);
 }

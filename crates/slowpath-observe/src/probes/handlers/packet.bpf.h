@@ -35,8 +35,8 @@ static __always_inline u32 mixed(u32 number, u32 word)
 }
 
 /*
- * A number made of a packet's TCP header without its checksum: what has no IP identification
- * is recognised by it.
+ * A number made of a packet's TCP header without its ports, which may be translated on the way,
+ * and its checksum: what has no IP identification is recognised by it.
  */
 static __always_inline u32 likeness(const void *skb)
 {
@@ -51,7 +51,7 @@ static __always_inline u32 likeness(const void *skb)
 	if (more > 0 && more <= (int)sizeof(options) &&
 	    bpf_probe_read_kernel(options, more, tcp + sizeof(words)))
 		return 0;
-	for (i = 0; i < 5; i++)
+	for (i = 1; i < 5; i++)
 		number = mixed(number, words[i]);
 	for (i = 0; i < 10; i++)
 		number = mixed(number, options[i]);

@@ -147,6 +147,7 @@ struct tcp_sock___rec {
 
 struct tcp_request_sock {
 	u64 snt_synack;
+	u32 rcv_isn, snt_isn;
 };
 
 struct request_sock;

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How an end that accepts begins: without a socket.
+
+use super::event::{Event, FIELDS};
+use super::side::{Side, Theirs};
+use crate::recording::{Handler, Moment};
+
+impl Side {
+    /// A connection's beginning at the end that accepts: the SYN, then what made the child.
+    pub(super) fn child(&mut self, event: &Event, theirs: Theirs<'_>) {
+        self.met(theirs.sent.is_some() && !theirs.alone);
+        let alone = self.accepts_alone(theirs.request);
+        self.runs = alone.unwrap_or_else(|| theirs.request.runs(theirs.sent));
+        self.states = vec![[0; FIELDS]; self.runs.len()];
+        // It had begun before the recorder.
+        self.cut |= theirs.request.is_empty();
+        // What it is comes with the packet's own event.
+        self.begin(event, Handler::SmallQueue);
+        let measured = u64::from(event.c) * 1000;
+        if let Some(current) = &mut self.current {
+            // Noted as it was made.
+            current.run.jiffies = event.received;
+            if theirs.request.timed_out() {
+                // How long the handshake took is counted (`tcp_create_openreq_child`), for nobody to see.
+                current.clocks = 1;
+            }
+        }
+        if let (Some(current), 1..) = (&mut self.current, measured) {
+            let sent = u64::from(event.a) | (u64::from(event.b) << 32);
+            current.run.at = Moment(sent.wrapping_mul(1000).wrapping_add(measured));
+            current.clocks = 1;
+            current.tick(event.jiffies);
+        }
+    }
+}
