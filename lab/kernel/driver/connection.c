@@ -198,6 +198,8 @@ static int listen(u32 host, u32 number, struct listener *listener)
 	if (error)
 		return error;
 	sk = listener->socket->sk;
+	/* Another one may follow, when connections of this one are still in time wait. */
+	sk->sk_reuse = lab.following ? SK_CAN_REUSE : SK_NO_REUSE;
 	if (!lab.following) {
 		sk->sk_user_data = listener;
 		sk->sk_data_ready = on_connection;
@@ -208,6 +210,29 @@ static int listen(u32 host, u32 number, struct listener *listener)
 	if (!error)
 		error = kernel_listen(listener->socket, 1 << 20);
 	return error;
+}
+
+int lab_listen_again(u32 host, u32 kind)
+{
+	struct listener *listener = &listeners[host * lab.plan.kinds + kind];
+
+	sock_release(listener->socket);
+	listener->socket = NULL;
+	return listen(host, kind, listener);
+}
+
+int lab_zeros(struct bio_vec *pieces, u32 offset, size_t length)
+{
+	int used;
+
+	for (used = 0; length && used < LAB_PAGES; used++) {
+		size_t part = min_t(size_t, length, PAGE_SIZE - offset);
+
+		bvec_set_page(&pieces[used], zeros + 2 * used, part, offset);
+		length -= part;
+		offset = 0;
+	}
+	return length ? -EMSGSIZE : used;
 }
 
 static void accept(struct listener *listener)

@@ -14,6 +14,8 @@
 #include "lab.h"
 #include "replay.h"
 
+/* SKB_FRAG_PAGE_ORDER */
+#define LARGEST_PAGE 32768
 /* Of one call. */
 #define LARGEST (64U << 20)
 
@@ -34,6 +36,8 @@ static struct caller {
 	const struct lab_run_record *filled; /* is in the backlog */
 	struct sock *sk;
 	bool giving;
+	struct page *kept; /* the page of its next data, as if other sockets had some in it as well */
+	bool told; /* the listener has options that are this connection's */
 	int result;
 	void *buffer;
 	size_t room;
@@ -99,14 +103,28 @@ static void stop(struct caller *caller, enum state state)
 	wait_for_completion(&caller->go);
 }
 
+static bool is_as_recorded(const struct caller *caller)
+{
+	int recorded = caller->call->result;
+
+	if (caller->call->kind == LAB_RUN_OPTION)
+		return !caller->result;
+	/* What it returned is not recorded: it does the same if nobody is there any more. */
+	if (caller->call->kind == LAB_RUN_SHUTDOWN && caller->result == -ENOTCONN)
+		return true;
+	/* Nothing says here when a signal came: such a call ends as at its time limit. */
+	if (recorded == -EINTR && caller->result == -EAGAIN)
+		return true;
+	return caller->result == recorded || recorded == LAB_NOT_RETURNED;
+}
+
 static void lead(struct caller *caller)
 {
 	caller->state = RUNNING;
 	complete(&caller->go);
 	wait_for_completion(&stopped);
 	if (caller->state == IDLE && caller->call && !given_up) {
-		if (caller->result != (int)caller->call->result &&
-		    (int)caller->call->result != LAB_NOT_RETURNED)
+		if (!is_as_recorded(caller))
 			lab_diverge(LAB_DIVERGED_RESULT, caller - callers, caller->call->result,
 				    caller->result);
 		lab_finish_run(end_of(caller));
@@ -348,13 +366,13 @@ void slowpath_called_back(struct sock *sk)
 	go_on(caller);
 }
 
-/* The recording has the same call with the lock once more. */
+/* The recording has the same call with the lock once more, behind the run under way. */
 static bool goes_on(const struct caller *caller)
 {
 	const struct replay_end *end = end_of(caller);
-	const struct lab_run_record *record;
+	const struct lab_run_record *record = lab_peek(end) ?: end->last;
 
-	for (record = end->next; record != end->last; record = lab_behind(record)) {
+	for (; record != end->last; record = lab_behind(record)) {
 		if (record->kind == LAB_RUN_RESUME)
 			return true;
 		if (record->kind < LAB_RUN_PACKET)
@@ -362,6 +380,38 @@ static bool goes_on(const struct caller *caller)
 	}
 	/* It slept when the recording ended. */
 	return (int)caller->call->result == LAB_NOT_RETURNED;
+}
+
+/*
+ * The task goes on where the recorded one did, in the page that it fills with data of all its
+ * sockets. Another reference keeps that from beginning anew (skb_page_frag_refill()).
+ */
+static void find_page(struct caller *caller)
+{
+	struct page_frag *own = &current->task_frag;
+	u32 told = 0, offset, size;
+
+	lab_told(LAB_DECISION_FRAGMENT, 0, &told);
+	offset = (u16)told;
+	size = told >> 16;
+	if (own->page && told && own->offset == offset && own->size == size &&
+	    page_ref_count(own->page) > 1)
+		return;
+	if (caller->kept)
+		put_page(caller->kept);
+	caller->kept = NULL;
+	if (own->page)
+		put_page(own->page);
+	own->page = NULL;
+	if (!told || size > LARGEST_PAGE || offset > size)
+		return;
+	own->page = alloc_pages(GFP_KERNEL | __GFP_COMP, get_order(size));
+	if (!own->page)
+		return;
+	own->offset = offset;
+	own->size = size;
+	get_page(own->page);
+	caller->kept = own->page;
 }
 
 void slowpath_given(struct sock *sk)
@@ -374,8 +424,24 @@ void slowpath_given(struct sock *sk)
 	if (caller->task != current || !goes_on(caller))
 		return;
 	stop(caller, WAITING);
-	if (!given_up)
-		go_on(caller);
+	if (given_up)
+		return;
+	go_on(caller);
+	if (caller->call->kind == LAB_RUN_SEND)
+		find_page(caller);
+}
+
+/* It gave up before it had all: a time limit, a signal, or an error, which comes first. */
+static bool was_cut_short(const struct caller *caller)
+{
+	const struct lab_run_record *call = caller->call;
+	int result = call->result;
+
+	if (goes_on(caller))
+		return false;
+	if (call->kind == LAB_RUN_SEND || (call->kind == LAB_RUN_RECEIVE && call->more & MSG_WAITALL))
+		return result < (int)call->value;
+	return result < 0;
 }
 
 long slowpath_awake(long timeout)
@@ -386,7 +452,7 @@ long slowpath_awake(long timeout)
 		if (caller->task != current || given_up)
 			continue;
 		if (end_of(caller)->under_way)
-			return timeout;
+			return was_cut_short(caller) ? 0 : timeout;
 		/* The recorded call had ended. */
 		lab_diverge(LAB_DIVERGED_CALL, caller - callers, LAB_RUN_RESUME, 0);
 		give_up(caller);
@@ -402,14 +468,37 @@ static int make_connection(struct caller *caller)
 	int error, length = lab_address(&address, connection->kind, connection->to,
 					LAB_LISTEN + connection->kind);
 
-	if (sender->from)
+	if (caller->sk)
 		return -EISCONN;
-	error = lab_bind_connection(replay.connection, &sender->from);
+	error = sender->from ? 0 : lab_bind_connection(replay.connection, &sender->from);
 	if (error)
 		return error;
 	caller->sk = sender->from->sk;
 	sock_hold(caller->sk);
-	return kernel_connect(sender->from, &address.any, length, 0);
+	/* The recorded one waited, or did not. */
+	error = kernel_connect(sender->from, &address.any, length,
+			       goes_on(caller) ? 0 : O_NONBLOCK);
+	return error == -EINPROGRESS ? 0 : error;
+}
+
+static int set_option(struct caller *caller)
+{
+	struct lab_sender *sender = &lab.senders[replay.connection];
+	bool accepts = caller != callers;
+	struct socket *socket = accepts ? sender->to : sender->from;
+	struct sock *sk = lab_follow_socket(accepts);
+	int error;
+
+	if (!socket && accepts && !sk) {
+		caller->told = true;
+		socket = lab_listener(1, lab.connections[replay.connection].kind);
+	} else if (!socket && !accepts) {
+		error = lab_bind_connection(replay.connection, &sender->from);
+		if (error)
+			return error;
+		socket = sender->from;
+	}
+	return lab_set_option(caller->call, socket, sk);
 }
 
 static int accept(struct caller *caller, struct socket **socket)
@@ -427,12 +516,34 @@ static int accept(struct caller *caller, struct socket **socket)
 	}
 }
 
+/* sendfile() and splice(). */
+static int send_pages(const struct lab_run_record *call, struct socket *socket)
+{
+	struct msghdr message = { .msg_flags = call->more | MSG_NOSIGNAL };
+	struct bio_vec pieces[LAB_PAGES];
+	u32 offset = 0;
+	int used;
+
+	lab_told(LAB_DECISION_FRAGMENT, 1, &offset);
+	if (offset >= PAGE_SIZE)
+		return -EINVAL;
+	used = lab_zeros(pieces, offset, call->value);
+
+	if (used < 0)
+		return used;
+	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, pieces, used, call->value);
+	return sock_sendmsg(socket, &message);
+}
+
 static int move(struct caller *caller, struct socket *socket, bool receive)
 {
 	const struct lab_run_record *call = caller->call;
 	struct msghdr message = { .msg_flags = call->more | MSG_NOSIGNAL };
 	u32 length = call->value;
 	struct kvec piece;
+
+	if (!receive && call->more & MSG_SPLICE_PAGES)
+		return send_pages(call, socket);
 
 	if (length > LARGEST)
 		return -EMSGSIZE;
@@ -462,10 +573,13 @@ static int call(struct caller *caller)
 		return make_connection(caller);
 	if (kind == LAB_RUN_ACCEPT && accepted && !*socket)
 		return accept(caller, socket);
+	if (kind == LAB_RUN_OPTION)
+		return set_option(caller);
 	if (!*socket)
 		return -ENOTCONN;
 	switch (kind) {
 	case LAB_RUN_SEND:
+		find_page(caller);
 		return move(caller, *socket, false);
 	case LAB_RUN_RECEIVE:
 		return move(caller, *socket, true);
@@ -474,6 +588,9 @@ static int call(struct caller *caller)
 	case LAB_RUN_CLOSE:
 		closing = *socket;
 		*socket = NULL;
+		/* As a program that ends: inet_release() does not wait then. */
+		if (closing->sk->sk_lingertime && !goes_on(caller))
+			sock_reset_flag(closing->sk, SOCK_LINGER);
 		sock_release(closing);
 		return 0;
 	default:
@@ -532,6 +649,11 @@ void lab_follow_end(void)
 		}
 	}
 	slowpath_following = false;
+	if (callers[1].told && lab_listen_again(1, lab.connections[replay.connection].kind)) {
+		pr_err("slowpath-lab: the host that accepts cannot listen again\n");
+		lab.failed = true;
+	}
+	callers[1].told = false;
 	for (number = 0; number < 2; number++) {
 		struct caller *caller = &callers[number];
 

@@ -210,7 +210,7 @@ static void fire_overdue(struct sock *sk, const struct lab_run_record *record)
 /* Something about a socket that the recorded one did not have. */
 static int change(struct sock *sk, const struct lab_run_record *record)
 {
-	switch (record->value) {
+	switch ((u16)record->value) {
 	case LAB_CHANGE_ACK_AT_ONCE:
 		inet_csk_exit_pingpong_mode(sk);
 		inet_csk(sk)->icsk_ack.quick = TCP_MAX_QUICKACKS;

@@ -67,6 +67,8 @@ void lab_tell_close(void);
 void lab_tell(u8 decision, bool needed, u32 first, u32 second);
 void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number);
 void lab_tell_run(const struct lab_run_record *record, u32 check);
+/* sk: that of the connection, if it has one yet. */
+int lab_set_option(const struct lab_run_record *record, struct socket *socket, struct sock *sk);
 /* A timer, or what small queues held back. */
 void lab_fire(const struct lab_run_record *record);
 

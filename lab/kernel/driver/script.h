@@ -36,7 +36,7 @@ enum lab_run_kind {
 	LAB_RUN_RELEASE = 18,
 };
 
-/* LAB_RUN_OPTION's value, in a replay with something changed (LAB_WHAT_IF). */
+/* Lower half of LAB_RUN_OPTION's value, in a replay with something changed (LAB_WHAT_IF). */
 enum lab_change {
 	LAB_CHANGE_ACK_AT_ONCE = 1,
 	LAB_CHANGE_REORDERING = 2, /* the threshold that result says */
@@ -59,6 +59,7 @@ enum lab_following_decision {
 	LAB_DECISION_MERGED = 11, /* this much further one more packet is merged in the backlog */
 	LAB_DECISION_COMPARISON = 12, /* what the run's comparison of clocks with that number gave */
 	LAB_DECISION_ORDER = 13, /* so many runs of the end that accepted, of the same moment, came before */
+	LAB_DECISION_FRAGMENT = 15, /* where the data of a send began: in the task's page, and (1) in the first one of a file */
 	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not told */
 };
 
@@ -77,11 +78,11 @@ struct lab_run_record {
 	__u8 kind;
 	__u8 flags;
 	__u8 decision;     /* of a run in a script: LAB_RUN_UNCHECKED or 0 */
-	__le32 value;      /* packet: its number. call: bytes asked, or how. decision: how often it had been decided before */
-	__le32 result;     /* packet: its truesize. call: what it returned. decision: what came out */
+	__le32 value;      /* packet: its number. call: bytes asked, or how. option: its name, and its level in the upper half. decision: how often it had been decided before */
+	__le32 result;     /* packet: its truesize. call: what it returned. option: lower half of its value. decision: what came out */
 	__le32 check;
 	__le32 decisions;  /* in a script: so many behind it */
-	__le32 more;       /* call: its flags. packet: how many are merged in the backlog */
+	__le32 more;       /* call: its flags. option: upper half of its value. packet: how many are merged in the backlog */
 };
 
 /* At the beginning of handlers.bin. */

@@ -64,7 +64,7 @@ const TIMERS: [Timer; 6] = [
     Timer::Request,
 ];
 
-const DECISIONS: [Decision; 15] = Decision::ALL;
+const DECISIONS: [Decision; 16] = Decision::ALL;
 
 /// `struct lab_run_record`.
 #[derive(Clone, Copy, Default)]
@@ -567,7 +567,7 @@ fn record(run: &Run, connection: u32, end: u8, follow: bool) -> Result<Record, U
         ..Record::default()
     };
     let known = match run.handler {
-        Handler::Option { level, .. } => level == CHANGE,
+        Handler::Option { level, .. } => follow || level == CHANGE,
         Handler::Receive { flags, .. } => follow || flags == 0,
         _ => true,
     };

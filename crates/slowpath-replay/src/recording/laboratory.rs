@@ -29,7 +29,10 @@ impl Handler {
             Handler::Resume => [6, 0, 0, 0],
             Handler::Shutdown { how } => [7, how.into(), 0, 0],
             Handler::Close => [8, 0, 0, 0],
-            Handler::Option { name, value, level } => [9, name.into(), value as u32, level.into()],
+            Handler::Option { name, value, level } => {
+                let which = u32::from(name) | (u32::from(level) << 16);
+                [9, which, value as u32, (value >> 32) as u32]
+            }
             Handler::Packet {
                 number,
                 marked,

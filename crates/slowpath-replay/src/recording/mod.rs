@@ -22,6 +22,7 @@ mod frame;
 mod inspect;
 mod laboratory;
 mod near;
+pub mod options;
 mod validate;
 mod varint;
 mod words;
@@ -274,11 +275,14 @@ pub enum Decision {
     Order,
     /// Nothing was decided: the field with that number ([`FIELDS`](crate::probe::FIELDS)) was that before the run, when somebody looked.
     Seen,
+    /// Where the data of a send began: in the page that the task fills with data for all its sockets (0: how far that is filled, its size in the upper half; not told: in
+    /// a page that is empty), and in the first page of a file (1; not told: at its beginning). Of stock kernels.
+    Fragment,
 }
 
 impl Decision {
     /// Every one, by its number in the kernel and in files.
-    pub const ALL: [Decision; 15] = [
+    pub const ALL: [Decision; 16] = [
         Decision::SmallQueue,
         Decision::Autocork,
         Decision::HostQueue,
@@ -294,6 +298,7 @@ impl Decision {
         Decision::Comparison,
         Decision::Order,
         Decision::Seen,
+        Decision::Fragment,
     ];
 
     /// Its place in [`Decision::ALL`].

@@ -4,7 +4,7 @@
 //! The file's own structure has been checked when it was decoded. Here it is about what the values mean, so that a replayer never waits for what cannot come and
 //! never takes memory for what cannot be.
 
-use super::{Alone, Connection, End, Handler, Recording, Run};
+use super::{Alone, Connection, End, Handler, Recording, Run, options};
 use std::collections::BTreeMap;
 
 /// Bytes that one call moves at most: `MAX_RW_COUNT` of `include/linux/fs.h`, with pages of 4 KiB.
@@ -67,8 +67,18 @@ pub enum Invalid {
 }
 
 /// Why a connection cannot be replayed to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreplayable {
+    /// The program did what no replay can do.
+    #[error("its {} is not replayable after event {after}: {what}", side(*end))]
+    Refused {
+        /// 0 or 1.
+        end: usize,
+        /// So many events are there before.
+        after: u64,
+        /// What it was.
+        what: String,
+    },
     /// Events are missing.
     #[error("its {} is not replayable after event {after}: events are missing there", side(*end))]
     Gap {
@@ -91,6 +101,18 @@ impl Connection {
     /// # Errors
     /// What is not.
     pub fn replayable(&self) -> Result<(), Unreplayable> {
+        for (place, end) in self.ends.iter().enumerate() {
+            let runs = end.runs.iter().enumerate();
+            let refused = runs.filter_map(|(run, it)| Some((run, options::refused(&it.handler)?)));
+            if let Some((run, what)) = refused.into_iter().next() {
+                let after = run as u64;
+                return Err(Unreplayable::Refused {
+                    end: place,
+                    after,
+                    what,
+                });
+            }
+        }
         for (place, end) in self.ends.iter().enumerate() {
             if let Some(after) = end.gap {
                 return Err(Unreplayable::Gap { end: place, after });
@@ -230,6 +252,11 @@ impl End {
 }
 
 impl Run {
+    /// Set before the socket was connected.
+    fn is_option(&self) -> bool {
+        matches!(self.handler, Handler::Option { .. })
+    }
+
     fn validate(
         &self,
         before: Option<&Run>,
@@ -244,7 +271,9 @@ impl Run {
             }
         }
         match self.handler {
-            Handler::Connect if before.is_some() || end != 0 => Err(Impossible::Opening),
+            Handler::Connect if end != 0 || before.is_some_and(|it| !it.is_option()) => {
+                Err(Impossible::Opening)
+            }
             Handler::Accept if end != 1 => Err(Impossible::Opening),
             Handler::Send { bytes, result, .. } | Handler::Receive { bytes, result, .. } => {
                 call(bytes, result)

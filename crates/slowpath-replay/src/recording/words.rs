@@ -57,6 +57,7 @@ impl Decision {
             Decision::Comparison => "comparison",
             Decision::Order => "order",
             Decision::Seen => "seen",
+            Decision::Fragment => "page",
         }
     }
 }

@@ -148,13 +148,15 @@ impl Side {
             mark,
         };
         let mut runs = request.runs(None);
+        let before = self.inherited.len() as u64;
         for (run, handler) in (0..).zip(runs.iter_mut().map(|run| &mut run.handler)) {
             let (name, answer) = request.step(run as usize)?;
             if let Handler::Packet { number, .. } = handler {
                 *number = apart.came(packet(0, identification(name), asked, name.like));
             }
             if let Some(answer) = answer {
-                self.packets.answered(packet(run, 0, answered, answer));
+                self.packets
+                    .answered(packet(before + run, 0, answered, answer));
             }
         }
         Some(runs)

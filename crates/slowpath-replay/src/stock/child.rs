@@ -10,7 +10,11 @@ impl Side {
     pub(super) fn child(&mut self, event: &Event, theirs: Theirs<'_>) {
         self.met(theirs.sent.is_some() && !theirs.alone);
         let alone = self.accepts_alone(theirs.request);
-        self.runs = alone.unwrap_or_else(|| theirs.request.runs(theirs.sent));
+        let asked = alone.unwrap_or_else(|| theirs.request.runs(theirs.sent));
+        if let Some(first) = asked.first() {
+            self.runs = self.told_before(first.at, first.jiffies);
+        }
+        self.runs.extend(asked);
         self.states = vec![[0; FIELDS]; self.runs.len()];
         // It had begun before the recorder.
         self.cut |= theirs.request.is_empty();

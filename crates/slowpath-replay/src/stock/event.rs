@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The recorder's events: twin of `struct event` in `slowpath-observe`'s `probes/handlers/ring.bpf.h`. Each behind its length, little-endian.
 
+use super::options::SET;
 use std::net::IpAddr;
 
 /// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
@@ -41,10 +42,13 @@ pub(super) enum Kind {
     Window,
     AnsweredByReset,
     Named,
+    Options,
+    NoRoom,
+    OtherCall,
 }
 
 /// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 25] = [
+const KINDS: [Kind; 28] = [
     Kind::Open,
     Kind::Call,
     Kind::CallEnd,
@@ -70,6 +74,9 @@ const KINDS: [Kind; 25] = [
     Kind::Window,
     Kind::AnsweredByReset,
     Kind::Named,
+    Kind::Options,
+    Kind::NoRoom,
+    Kind::OtherCall,
 ];
 
 #[derive(Clone, Debug)]
@@ -95,12 +102,15 @@ pub(super) struct Event {
     pub cubic: u32,
     pub delayed_ack: u32,
     pub out_of_window: u32,
+    /// Of a packet over IPv6 what it is like; of [`Kind::Lock`] where the page of the task's next data is filled to.
     pub like: u32,
     pub lost: u32,
     pub more: u32,
     pub fields: Option<[u32; FIELDS]>,
     /// Of [`Kind::Settings`].
     pub settings: Option<Found>,
+    /// Of [`Kind::Options`].
+    pub options: Option<[u32; SET]>,
     /// Own and peer's, of [`Kind::Open`], [`Kind::Request`] and [`Kind::TimeWait`].
     pub addresses: Option<[IpAddr; 2]>,
 }
@@ -175,6 +185,14 @@ impl Event {
             None if addressed => return None,
             _ => None,
         };
+        let mut options = None;
+        if let (Kind::Options, Some(words)) = (kind, it.get(HEAD..HEAD + 4 * SET)) {
+            let mut all = [0; SET];
+            for (word, bytes) in all.iter_mut().zip(words.chunks_exact(4)) {
+                *word = u32::from_le_bytes(*bytes.first_chunk()?);
+            }
+            options = Some(all);
+        }
         let settings = (kind == Kind::Settings).then(|| Found::read(it.get(HEAD..)?));
         if let Some(state) = it.get(HEAD..HEAD + 4 * FIELDS) {
             let mut all = [0; FIELDS];
@@ -213,6 +231,7 @@ impl Event {
             fields,
             settings: settings.flatten(),
             addresses,
+            options,
         };
         Some((event, rest))
     }

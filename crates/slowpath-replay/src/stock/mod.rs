@@ -16,6 +16,7 @@ mod event;
 mod finals;
 mod live;
 mod named;
+mod options;
 mod request;
 mod sent;
 mod settings;
@@ -26,7 +27,7 @@ pub(crate) use event::Found;
 pub use live::Live;
 pub(crate) use settings::settings;
 
-use crate::recording::{Connection, End, MAX_EVENTS, Origin, Recording};
+use crate::recording::{Connection, End, MAX_EVENTS, Moment, Origin, Recording};
 use event::{Event, Kind};
 use request::Request;
 use side::{RESET, Side, Theirs};
@@ -219,6 +220,7 @@ impl Joiner {
                 true
             }
             Kind::TimeWait => self.time_wait(event),
+            Kind::Options => self.options(event),
             _ => {
                 let Some((place, end)) = self.sockets.get(&event.socket).copied() else {
                     return false;
@@ -233,6 +235,35 @@ impl Joiner {
                 fits
             }
         }
+    }
+
+    /// What a socket was told before it was known.
+    fn options(&mut self, event: &Event) -> bool {
+        let (hz, words) = (self.hz.unwrap_or(0), &event.options);
+        let found = self.sockets.get(&event.socket);
+        let Some(((place, end), words)) = found.copied().zip(words.as_ref()) else {
+            return false;
+        };
+        let name = |side: &Option<Side>| Some(side.as_ref()?.settings.as_ref()?.congestion.clone());
+        let names = self.pairs[place].ends.each_ref().map(name);
+        let Some((own, _)) = self.pairs[place].end(end) else {
+            return false;
+        };
+        own.inherited = options::inherited(words, hz);
+        if let (1, [Some(theirs), Some(ours)]) = (end, names)
+            && theirs != ours
+        {
+            // A replay's sockets have that of the end that connects until they are told another one.
+            own.inherited.push(options::set_congestion(&ours));
+            if let Some(settings) = &mut own.settings {
+                settings.congestion = theirs;
+            }
+        }
+        if end == 0 {
+            own.runs = own.told_before(Moment(event.at), event.jiffies);
+            own.states = vec![[0; event::FIELDS]; own.runs.len()];
+        }
+        true
     }
 
     /// A packet came after the socket.

@@ -9,9 +9,10 @@
 use super::apart::Apart;
 use super::building::Building;
 use super::event::{Event, FIELDS, Found, Kind, Name};
+use super::options::whole;
 use super::request::Request;
 use super::sent::Sent;
-use crate::recording::{Decision, Handler, Moment, Outcome, Packet, Reader, Run, Timer};
+use crate::recording::{Decision, Handler, Moment, Outcome, Packet, Reader, Run, Timer, options};
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
@@ -25,13 +26,14 @@ pub(super) const RESET: u8 = 64;
 const MARKED: u32 = 3;
 
 /// `enum call` of the probe.
-mod call {
+pub(super) mod call {
     pub const CONNECT: u8 = 1;
     pub const ACCEPT: u8 = 2;
     pub const SEND: u8 = 4;
     pub const RECEIVE: u8 = 5;
     pub const SHUTDOWN: u8 = 7;
     pub const CLOSE: u8 = 8;
+    pub const OPTION: u8 = 9;
 }
 
 const TIMERS: [Timer; 5] = [
@@ -46,9 +48,12 @@ pub(super) type Fields = [u32; FIELDS];
 
 #[derive(Clone, Copy)]
 pub(super) struct Call {
-    what: u8,
-    a: u32,
-    b: u32,
+    pub(super) what: u8,
+    pub(super) a: u32,
+    pub(super) b: u32,
+    /// Of an option: what it is to be, and how many bytes that are.
+    pub(super) value: [u32; 2],
+    pub(super) length: u32,
     /// Its first run.
     pub(super) run: Option<usize>,
 }
@@ -96,7 +101,7 @@ pub(super) struct Side {
     interrupted: bool,
     nested: bool,
     drained: Option<Fields>,
-    put_off: Vec<Run>,
+    pub(super) put_off: Vec<Run>,
     backlog: VecDeque<Queued>,
     /// The run that packets behind it in the backlog were merged into.
     pub(super) merging: Option<usize>,
@@ -108,6 +113,8 @@ pub(super) struct Side {
     pub(super) settings: Option<Found>,
     /// Its peer is elsewhere.
     pub(super) apart: Option<Box<Apart>>,
+    /// Options that were set before the socket was known.
+    pub(super) inherited: Vec<Handler>,
 }
 
 impl Side {
@@ -135,6 +142,7 @@ impl Side {
             lost: 0,
             settings: None,
             apart: None,
+            inherited: Vec::new(),
         }
     }
 
@@ -194,7 +202,7 @@ impl Side {
         self.told + self.runs.len()
     }
 
-    fn run_at(&mut self, place: usize) -> Option<&mut Run> {
+    pub(super) fn run_at(&mut self, place: usize) -> Option<&mut Run> {
         self.runs.get_mut(place.checked_sub(self.told)?)
     }
 
@@ -218,21 +226,27 @@ impl Side {
         let zero = [0; FIELDS];
         let fields = event.fields.as_ref().unwrap_or(&zero);
         match event.kind {
-            Kind::Open | Kind::Request | Kind::TimeWait => {}
+            Kind::Open | Kind::Request | Kind::TimeWait | Kind::Options => {}
+            Kind::NoRoom => self.aside(event, options::NO_ROOM),
+            Kind::OtherCall => self.aside(event, options::other(event.what)),
             Kind::Settings => self.settings.clone_from(&event.settings),
             Kind::Call => self.call(event),
             Kind::CallEnd => {
                 let Some(call) = self.calls.remove(&event.task) else {
                     return false;
                 };
-                self.returned(call, event.a as i32);
+                match call.what {
+                    call::OPTION => self.option_returned(&call, event),
+                    _ => self.returned(call, whole(event.a as i32)),
+                }
             }
             Kind::Lock => self.lock(event),
             Kind::Release => {
                 self.finish(event, fields);
                 self.releasing = true;
                 let call = self.calls.get(&event.task);
-                if call.is_some_and(|call| call.what == call::ACCEPT && call.run.is_some()) {
+                let ends = |it: &Call| matches!(it.what, call::ACCEPT | call::SHUTDOWN);
+                if call.is_some_and(|call| ends(call) && call.run.is_some()) {
                     self.calls.remove(&event.task);
                 }
             }
@@ -389,6 +403,8 @@ impl Side {
             what: event.what,
             a: event.a,
             b: event.b,
+            value: [event.c, event.d],
+            length: event.more,
             run: None,
         };
         self.calls.insert(event.task, call);
@@ -403,7 +419,8 @@ impl Side {
         self.releasing = false;
         let place = self.count();
         let Some(call) = self.calls.get_mut(&event.task) else {
-            return;
+            // Which call it is may turn out inside of it.
+            return self.begin(event, options::LOCKED);
         };
         let handler = match (call.run, call.what) {
             (Some(_), _) => Handler::Resume,
@@ -423,10 +440,21 @@ impl Side {
                 how: call.a.wrapping_sub(1) as u8,
             },
             (_, call::CLOSE) => Handler::Close,
+            (_, call::OPTION) => call.option(),
             _ => return,
         };
+        let first = call.run.is_none();
         call.run.get_or_insert(place);
+        let call = *call;
         self.begin(event, handler);
+        if let (Some(current), call::SEND) = (&mut self.current, call.what) {
+            let file = if first { call.value[0] } else { 0 };
+            for (before, value) in [event.like, file].into_iter().enumerate() {
+                if value != 0 {
+                    current.outcome(Decision::Fragment, before as u32, value);
+                }
+            }
+        }
     }
 
     pub(super) fn returned(&mut self, call: Call, returned: i32) {

@@ -87,10 +87,10 @@ fn what_is_missing_is_not_replayable() {
     assert_eq!(connection.replayable(), Ok(()));
     connection.ends[1].sent = Some(Sent::default());
     let sampled = Unreplayable::Sampled { end: 1 };
-    assert_eq!(connection.replayable(), Err(sampled));
+    assert_eq!(connection.replayable(), Err(sampled.clone()));
     connection.ends[0].gap = Some(12);
     let gap = Unreplayable::Gap { end: 0, after: 12 };
-    assert_eq!(connection.replayable(), Err(gap));
+    assert_eq!(connection.replayable(), Err(gap.clone()));
     let told = gap.to_string();
     assert!(
         told.contains("client is not replayable after event 12"),

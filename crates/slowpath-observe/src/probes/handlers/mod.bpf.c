@@ -9,19 +9,11 @@
  * before each transmission, sees every value.
  */
 #include "packet.bpf.h"
+#include "options.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 /* Calls. */
-
-enum call {
-	CONNECT = 1,
-	ACCEPT = 2,
-	SEND = 4,
-	RECEIVE = 5,
-	SHUTDOWN = 7,
-	CLOSE = 8,
-};
 
 SEC("fentry/tcp_connect")
 int BPF_PROG(on_connect, struct sock *sk)
@@ -32,8 +24,10 @@ int BPF_PROG(on_connect, struct sock *sk)
 		       __builtin_bswap16(READ(sk, sock___rec, __sk_common.skc_dport))))
 		return 0;
 	known = open(sk, 0);
-	if (known)
-		tell(sk, known, CALL, CONNECT, 0, 0, 0, 0);
+	if (!known)
+		return 0;
+	tell_options(sk, known, sk);
+	tell(sk, known, CALL, CONNECT, 0, 0, 0, 0);
 	return 0;
 }
 
@@ -47,13 +41,13 @@ int BPF_PROG(on_accept, struct sock *listener, struct proto_accept_arg *arg, str
 	return 0;
 }
 
-#define CALLED(function, what, a, b, arguments...)                  \
+#define CALLED(function, what, a, b, c, arguments...)                  \
 	SEC("fentry/" #function)                                    \
 	int BPF_PROG(begin_##function, struct sock *sk, ##arguments) \
 	{                                                           \
 		struct known *known = find(sk);                     \
 		if (known)                                          \
-			tell(sk, known, CALL, what, a, b, 0, 0);    \
+			tell(sk, known, CALL, what, a, b, c, 0);    \
 		return 0;                                           \
 	}
 
@@ -61,10 +55,11 @@ struct msghdr___rec {
 	unsigned int msg_flags;
 } __attribute__((preserve_access_index));
 
-CALLED(tcp_sendmsg, SEND, size, READ(msg, msghdr___rec, msg_flags), struct msghdr *msg, u64 size)
-CALLED(tcp_recvmsg, RECEIVE, size, flags, struct msghdr *msg, u64 size, int flags)
-CALLED(tcp_shutdown, SHUTDOWN, how, 0, int how)
-CALLED(tcp_close, CLOSE, 0, 0)
+CALLED(tcp_sendmsg, SEND, size, READ(msg, msghdr___rec, msg_flags),
+       first_page(msg, READ(msg, msghdr___rec, msg_flags)), struct msghdr *msg, u64 size)
+CALLED(tcp_recvmsg, RECEIVE, size, flags, 0, struct msghdr *msg, u64 size, int flags)
+CALLED(tcp_shutdown, SHUTDOWN, how, 0, 0, int how)
+CALLED(tcp_close, CLOSE, 0, 0, 0)
 
 #define RETURNED(function, what, arguments...)                    \
 	SEC("fexit/" #function)                                   \
@@ -106,7 +101,7 @@ int BPF_PROG(on_lock, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell(sk, known, LOCK, 0, 0, 0, 0, 0);
+		tell_lock(sk, known, 0);
 	return 0;
 }
 
@@ -117,7 +112,7 @@ int BPF_PROG(after_wait, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell(sk, known, LOCK, 1, 0, 0, 0, 0);
+		tell_lock(sk, known, 1);
 	return 0;
 }
 
@@ -296,10 +291,14 @@ int BPF_PROG(on_answered, struct sock *sk, struct dst_entry *dst, struct request
 SEC("fentry/tcp_synack_rtt_meas")
 int BPF_PROG(on_child, struct sock *sk, struct request_sock *req)
 {
+	struct known *known = NULL;
+
 	/* Without one: it is looked at again, of a SYN-ACK that was sent again. */
 	if (req && is_chosen(READ(sk, sock___rec, __sk_common.skc_num),
 		      __builtin_bswap16(READ(sk, sock___rec, __sk_common.skc_dport))))
-		open(sk, 1);
+		known = open(sk, 1);
+	if (known)
+		tell_options(sk, known, listener_of(req));
 	return 0;
 }
 

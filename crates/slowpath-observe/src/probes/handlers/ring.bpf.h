@@ -34,6 +34,20 @@ enum kind {
 	WINDOW,    /* is looked for, and more waits in the backlog than the event before says */
 	ANSWERED_BY_RESET,
 	NAMED, /* what was SENT last, over IPv6: by its likeness() */
+	OPTIONS,    /* that were set before: struct options */
+	NO_ROOM,    /* a poll said so; with fields */
+	OTHER_CALL, /* enum other_call */
+};
+
+/* Of CALL and CALL_END. */
+enum call {
+	CONNECT = 1,
+	ACCEPT = 2,
+	SEND = 4,
+	RECEIVE = 5,
+	SHUTDOWN = 7,
+	CLOSE = 8,
+	OPTION = 9,
 };
 
 struct event {
@@ -56,7 +70,7 @@ struct event {
 	u32 cubic; /* noted by ourselves: when its window was looked at last */
 	u32 delayed_ack;
 	u32 out_of_window; /* when one was answered last */
-	u32 like; /* of a packet over IPv6: its alike() */
+	u32 like; /* of a packet over IPv6: its alike(); of LOCK: fragment() */
 	u32 lost; /* events of this socket before this one */
 	u32 more; /* of a packet: the sequence number that it acknowledges; of a SYN-ACK its likeness(); of time wait what it expects */
 };
@@ -96,6 +110,7 @@ struct known {
 	u8 ipv6;
 	u8 callback;
 	u8 sent; /* since the loss probe began */
+	u8 no_space; /* before a poll */
 };
 
 struct {

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `setsockopt` and what else a program does with a socket, as runs: twin of `slowpath-observe`'s `probes/handlers/options.bpf.h`.
+//!
+//! Options that were set before the recorder knew the socket are runs at its beginning: of the end that connects before it does, of the other one before the
+//! first SYN, when they are the listener's.
+
+use super::event::{Event, FIELDS};
+use super::side::{Call, Side, call};
+use crate::recording::options::{self, Effect, IP, SOCKET, TCP};
+use crate::recording::{Handler, Moment, Run};
+
+/// Words of `struct options` behind the event.
+pub(super) const SET: usize = 23;
+
+/// `SOCK_SNDBUF_LOCK`, `SOCK_RCVBUF_LOCK`.
+const LOCKED: [u32; 2] = [1, 2];
+/// `TCP_NAGLE_OFF`, `TCP_NAGLE_CORK`.
+const NAGLE: [u32; 2] = [1, 2];
+/// Bits of `enum sock_flags`.
+const OUT_OF_BAND: u32 = 1 << 2;
+const KEEP: u32 = 1 << 3;
+const LINGER: u32 = 1 << 4;
+/// `TCP_RTO_MAX` in seconds, see [`seconds_of`].
+const RTO_MAX: i64 = 120;
+
+const SEND_BUFFER: u16 = 7;
+const RECEIVE_BUFFER: u16 = 8;
+const LINGERS: u16 = 13;
+const SEND_BUFFER_FORCED: u16 = 32;
+const RECEIVE_BUFFER_FORCED: u16 = 33;
+const PACING: u16 = 47;
+pub(super) const CONGESTION: u16 = 13;
+/// The longest name that a value has room for.
+const LONGEST: usize = 8;
+/// Places of `sk_rcvbuf` and `sk_sndbuf` among the fields.
+const BUFFERS: [usize; 2] = [30, 31];
+
+/// `EINTR`.
+const INTERRUPTED: i32 = -4;
+
+/// What a signal ended returns one of `ERESTARTSYS` to `ERESTART_RESTARTBLOCK` (include/linux/errno.h), of which programs see `EINTR` or nothing.
+pub(super) fn whole(returned: i32) -> i32 {
+    if (-516..=-512).contains(&returned) {
+        INTERRUPTED
+    } else {
+        returned
+    }
+}
+
+/// A congestion control's name as a value.
+pub(super) fn congestion(name: &str) -> Option<i64> {
+    let mut bytes = [0; LONGEST];
+    let room = bytes.get_mut(..name.len())?;
+    room.copy_from_slice(name.as_bytes());
+    Some(i64::from_le_bytes(bytes))
+}
+
+/// Of a congestion control that the end has beside the other's.
+pub(super) fn set_congestion(name: &str) -> Handler {
+    match congestion(name) {
+        Some(value) => set((TCP, CONGESTION), value),
+        None => options::LONG_CONGESTION,
+    }
+}
+
+fn set((level, name): (u16, u16), value: i64) -> Handler {
+    Handler::Option { level, name, value }
+}
+
+/// So many SYN-ACKs are sent again in so many seconds: what `secs_to_retrans` makes the number of.
+fn seconds_of(retransmissions: u32) -> i64 {
+    let mut timeout = 1;
+    (0..retransmissions.min(255)).fold(0, |period, _| {
+        let all = period + timeout;
+        timeout = (timeout * 2).min(RTO_MAX);
+        all
+    })
+}
+
+/// What a socket was told before it was known, in ticks where the kernel keeps them.
+pub(super) fn inherited(words: &[u32; SET], hz: u32) -> Vec<Handler> {
+    let [
+        locked,
+        send,
+        receive,
+        nagle,
+        segment,
+        clamp,
+        flags,
+        idle,
+        interval,
+        count,
+        linger,
+        low_water,
+        unsent,
+        user_timeout,
+        syn_count,
+        linger_2,
+        defer,
+        pacing,
+        pacing_high,
+        service,
+        time_to_live,
+        discovery,
+        pingpong,
+    ] = *words;
+    let seconds = |ticks: u32| i64::from(ticks / hz.max(1));
+    let pace = (i64::from(pacing_high) << 32) | i64::from(pacing);
+    let after_end = match linger_2 as i32 {
+        ..0 => -1,
+        ticks => i64::from(ticks) / i64::from(hz.max(1)),
+    };
+    let lingers = 1 | (seconds(linger) << 32);
+    // With what makes it differ from a socket that nobody told anything.
+    let all = [
+        (
+            locked & LOCKED[0] != 0,
+            (SOCKET, SEND_BUFFER_FORCED),
+            i64::from(send / 2),
+        ),
+        (
+            locked & LOCKED[1] != 0,
+            (SOCKET, RECEIVE_BUFFER_FORCED),
+            i64::from(receive / 2),
+        ),
+        (nagle & NAGLE[0] != 0, (TCP, 1), 1),
+        (nagle & NAGLE[1] != 0, (TCP, 3), 1),
+        (segment != 0, (TCP, 2), segment.into()),
+        (clamp != 0, (TCP, 10), clamp.into()),
+        (flags & OUT_OF_BAND != 0, (SOCKET, 10), 1),
+        (idle != 0, (TCP, 4), seconds(idle)),
+        (interval != 0, (TCP, 5), seconds(interval)),
+        (count != 0, (TCP, 6), count.into()),
+        (flags & KEEP != 0, (SOCKET, 9), 1),
+        (flags & LINGER != 0, (SOCKET, LINGERS), lingers),
+        (low_water != 1, (SOCKET, 18), low_water.into()),
+        (unsent != 0, (TCP, 25), unsent.into()),
+        (user_timeout != 0, (TCP, 18), user_timeout.into()),
+        (syn_count != 0, (TCP, 7), syn_count.into()),
+        (linger_2 != 0, (TCP, 8), after_end),
+        (defer != 0, (TCP, 9), seconds_of(defer)),
+        (pace != -1, (SOCKET, PACING), pace),
+        (service != 0, (IP, 1), service.into()),
+        (time_to_live as i32 >= 0, (IP, 2), time_to_live.into()),
+        // IP_PMTUDISC_WANT
+        (discovery != 1, (IP, 10), discovery.into()),
+        (pingpong != 0, (TCP, 12), 0),
+    ];
+    let told = all.into_iter().filter(|(differs, ..)| *differs);
+    told.map(|(_, which, value)| set(which, value)).collect()
+}
+
+/// What a call of `setsockopt` asked for.
+fn asked(call: &Call, length: u32) -> Option<Handler> {
+    let (level, name) = (u16::try_from(call.a).ok()?, u16::try_from(call.b).ok()?);
+    let [low, high] = call.value;
+    let long = (i64::from(high) << 32) | i64::from(low);
+    let value = match (level, name) {
+        (SOCKET, LINGERS) => long,
+        (SOCKET, PACING) if length >= 8 => long,
+        // ~0: no limit.
+        (SOCKET, PACING) if low == u32::MAX => -1,
+        (SOCKET, PACING) => low.into(),
+        (TCP, CONGESTION) => {
+            let bytes = long.to_le_bytes();
+            let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+            if name.len() == LONGEST && length as usize > LONGEST {
+                return Some(options::LONG_CONGESTION);
+            }
+            let mut exact = [0; LONGEST];
+            exact[..name.len()].copy_from_slice(name);
+            i64::from_le_bytes(exact)
+        }
+        // IP takes a byte as well.
+        (IP, _) if length < 4 => i64::from(low & 0xff),
+        _ => i64::from(low as i32),
+    };
+    Some(set((level, name), value))
+}
+
+impl Call {
+    /// What the run of this call is, as it begins.
+    pub(super) fn option(&self) -> Handler {
+        asked(self, self.length).unwrap_or(options::LOCKED)
+    }
+}
+
+impl Side {
+    /// Runs of what the socket was told before anything happened.
+    pub(super) fn told_before(&self, at: Moment, jiffies: u32) -> Vec<Run> {
+        let run = |handler: &Handler| Run {
+            at,
+            jiffies,
+            handler: handler.clone(),
+            outcomes: Vec::new(),
+            check: None,
+        };
+        self.inherited.iter().map(run).collect()
+    }
+
+    /// `setsockopt` returned. What changes nothing, or was refused, is only a call that had the lock, if it had.
+    pub(super) fn option_returned(&mut self, call: &Call, event: &Event) {
+        let failed = (event.a as i32) < 0;
+        let asked = call.option();
+        let Handler::Option { level, name, .. } = asked else {
+            return;
+        };
+        let handler = match options::effect(level, name) {
+            Effect::None => options::LOCKED,
+            _ if failed => options::LOCKED,
+            _ => match (level, name, event.fields) {
+                // Half of what came of it: whatever the largest allowed was.
+                (SOCKET, SEND_BUFFER | SEND_BUFFER_FORCED, Some(fields)) => set(
+                    (SOCKET, SEND_BUFFER_FORCED),
+                    i64::from(fields[BUFFERS[1]] / 2),
+                ),
+                (SOCKET, RECEIVE_BUFFER | RECEIVE_BUFFER_FORCED, Some(fields)) => set(
+                    (SOCKET, RECEIVE_BUFFER_FORCED),
+                    i64::from(fields[BUFFERS[0]] / 2),
+                ),
+                _ => asked,
+            },
+        };
+        match call.run {
+            Some(place) => {
+                if let Some(run) = self.run_at(place) {
+                    run.handler = handler;
+                }
+            }
+            None if handler != options::LOCKED => self.aside(event, handler),
+            None => {}
+        }
+    }
+
+    /// What a program did without the lock.
+    pub(super) fn aside(&mut self, event: &Event, handler: Handler) {
+        let run = Run {
+            at: Moment(event.at),
+            jiffies: event.jiffies,
+            handler,
+            outcomes: Vec::new(),
+            check: None,
+        };
+        if self.current.is_some() {
+            self.put_off.push(run);
+        } else {
+            self.runs.push(run);
+            self.states.push(event.fields.unwrap_or([0; FIELDS]));
+        }
+    }
+}
