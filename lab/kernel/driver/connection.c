@@ -221,16 +221,17 @@ int lab_listen_again(u32 host, u32 kind)
 	return listen(host, kind, listener);
 }
 
-int lab_zeros(struct bio_vec *pieces, u32 offset, size_t length)
+int lab_zeros(struct bio_vec *pieces, u64 place, size_t length)
 {
 	int used;
 
 	for (used = 0; length && used < LAB_PAGES; used++) {
+		u32 offset = place % PAGE_SIZE, page = place / PAGE_SIZE % LAB_PAGES;
 		size_t part = min_t(size_t, length, PAGE_SIZE - offset);
 
-		bvec_set_page(&pieces[used], zeros + 2 * used, part, offset);
+		bvec_set_page(&pieces[used], zeros + 2 * page, part, offset);
 		length -= part;
-		offset = 0;
+		place += part;
 	}
 	return length ? -EMSGSIZE : used;
 }

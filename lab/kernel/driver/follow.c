@@ -36,6 +36,7 @@ static struct caller {
 	const struct lab_run_record *filled; /* is in the backlog */
 	struct sock *sk;
 	bool giving;
+	u64 file; /* how far files were sent */
 	struct page *kept; /* the page of its next data, as if other sockets had some in it as well */
 	bool told; /* the listener has options that are this connection's */
 	int result;
@@ -517,22 +518,28 @@ static int accept(struct caller *caller, struct socket **socket)
 }
 
 /* sendfile() and splice(). */
-static int send_pages(const struct lab_run_record *call, struct socket *socket)
+static int send_pages(struct caller *caller, struct socket *socket)
 {
+	const struct lab_run_record *call = caller->call;
 	struct msghdr message = { .msg_flags = call->more | MSG_NOSIGNAL };
 	struct bio_vec pieces[LAB_PAGES];
 	u32 offset = 0;
-	int used;
+	int used, sent;
 
 	lab_told(LAB_DECISION_FRAGMENT, 1, &offset);
 	if (offset >= PAGE_SIZE)
 		return -EINVAL;
-	used = lab_zeros(pieces, offset, call->value);
-
+	/* Behind what was sent before, or in another page. */
+	if (offset != caller->file % PAGE_SIZE)
+		caller->file = round_up(caller->file, PAGE_SIZE) + PAGE_SIZE + offset;
+	used = lab_zeros(pieces, caller->file, call->value);
 	if (used < 0)
 		return used;
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, pieces, used, call->value);
-	return sock_sendmsg(socket, &message);
+	sent = sock_sendmsg(socket, &message);
+	if (sent > 0)
+		caller->file += sent;
+	return sent;
 }
 
 static int move(struct caller *caller, struct socket *socket, bool receive)
@@ -543,7 +550,7 @@ static int move(struct caller *caller, struct socket *socket, bool receive)
 	struct kvec piece;
 
 	if (!receive && call->more & MSG_SPLICE_PAGES)
-		return send_pages(call, socket);
+		return send_pages(caller, socket);
 
 	if (length > LARGEST)
 		return -EMSGSIZE;
@@ -630,6 +637,7 @@ int lab_follow_begin(void)
 		caller->call = NULL;
 		caller->filled = NULL;
 		caller->giving = false;
+		caller->file = 0;
 	}
 	slowpath_following = true;
 	return 0;

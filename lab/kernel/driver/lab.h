@@ -192,9 +192,9 @@ int lab_make_socket(u32 host, u32 kind, struct socket **socket);
 struct socket *lab_listener(u32 host, u32 kind);
 /* That listener once more, as new. */
 int lab_listen_again(u32 host, u32 kind);
-/* Pages of zeros as from files, none behind the other: so many bytes, at most LAB_PAGES of them. */
+/* Pages of zeros as a file's from that place on, none behind the other in memory: so many bytes, in at most LAB_PAGES pieces. */
 #define LAB_PAGES 16
-int lab_zeros(struct bio_vec *pieces, u32 offset, size_t length);
+int lab_zeros(struct bio_vec *pieces, u64 place, size_t length);
 /* A socket that connects from its port. */
 int lab_bind_connection(u32 number, struct socket **socket);
 /* As much of what the application wants to write as the socket takes. */

@@ -198,6 +198,15 @@ impl Side {
         self.inherited.iter().map(run).collect()
     }
 
+    /// Where `sockopt_lock_sock` has `lock_sock_nested` inlined, nobody sees that the call has the lock until it does something with it.
+    pub(super) fn option_locks(&mut self, event: &Event) {
+        let call = self.calls.get(&event.task);
+        let waits = call.is_some_and(|it| it.is_option() && it.run.is_none());
+        if waits && event.owned && self.current.is_none() {
+            self.lock(event);
+        }
+    }
+
     /// `setsockopt` returned. What changes nothing, or was refused, is only a call that had the lock, if it had.
     pub(super) fn option_returned(&mut self, call: &Call, event: &Event) {
         let failed = (event.a as i32) < 0;

@@ -58,6 +58,12 @@ pub(super) struct Call {
     pub(super) run: Option<usize>,
 }
 
+impl Call {
+    pub(super) fn is_option(&self) -> bool {
+        self.what == call::OPTION
+    }
+}
+
 /// What the other end of a connection has done.
 #[derive(Clone, Copy)]
 pub(super) struct Theirs<'a> {
@@ -222,6 +228,9 @@ impl Side {
         }
         if let Some(current) = &mut self.current {
             current.look_at_window(event);
+        }
+        if matches!(event.kind, Kind::Clock | Kind::Sent | Kind::Release) {
+            self.option_locks(event);
         }
         let zero = [0; FIELDS];
         let fields = event.fields.as_ref().unwrap_or(&zero);
@@ -414,7 +423,7 @@ impl Side {
         }
     }
 
-    fn lock(&mut self, event: &Event) {
+    pub(super) fn lock(&mut self, event: &Event) {
         self.owner = Some(event.task);
         self.releasing = false;
         let place = self.count();
