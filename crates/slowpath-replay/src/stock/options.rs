@@ -201,7 +201,7 @@ impl Side {
     /// Where `sockopt_lock_sock` has `lock_sock_nested` inlined, nobody sees that the call has the lock until it does something with it.
     pub(super) fn option_locks(&mut self, event: &Event) {
         let call = self.calls.get(&event.task);
-        let waits = call.is_some_and(|it| it.is_option() && it.run.is_none());
+        let waits = call.is_some_and(|it| it.what == call::OPTION && it.run.is_none());
         if waits && event.owned && self.current.is_none() {
             self.lock(event);
         }

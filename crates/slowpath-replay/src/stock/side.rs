@@ -58,12 +58,6 @@ pub(super) struct Call {
     pub(super) run: Option<usize>,
 }
 
-impl Call {
-    pub(super) fn is_option(&self) -> bool {
-        self.what == call::OPTION
-    }
-}
-
 /// What the other end of a connection has done.
 #[derive(Clone, Copy)]
 pub(super) struct Theirs<'a> {
