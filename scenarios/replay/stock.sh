@@ -3,15 +3,16 @@
 # Connections of a stock kernel, recorded by BPF alone and captured at both ends: the runtime of crates/slowpath/tests/record_guest.rs, inside
 # `slowpath lab guest`. Two namespaces, delay and loss between them; each 0.2 s a transfer and a dialogue are begun, the later the larger.
 #
-#   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY]]
+#   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY [SYSCTL=VALUE]]]
 #
 # DELAY may have a jitter ("25ms 6ms"): packets overtake each other. HOW is an option of slowpath record, as --light. FAMILY is ipv4, ipv6, mapped (the server has
 # one socket for both families, and the dialogues' clients have sockets of IPv6 that speak IPv4), or both (the same server, transfers over IPv6, such dialogues).
+# SYSCTL is one of net.ipv4.
 #
 # It needs slowpath, tcpdump and a program `workload` (serve ADDRESS CONNECTIONS, send ADDRESS BYTES CHUNK, ask ADDRESS TIMES REQUEST ANSWER). It leaves run.rec,
 # its events, client.pcap, server.pcap and summary.json in /out.
 set -eu
-delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001} family=${6:-ipv4}
+delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001} family=${6:-ipv4} sysctl=${7:-tcp_no_metrics_save=1}
 case $family in
     ipv4) listen=10.0.0.2 send=10.0.0.2 ask=10.0.0.2 ;;
     mapped) listen='[::]' send=10.0.0.2 ask='[::ffff:10.0.0.2]' ;;
@@ -33,7 +34,7 @@ end() {
     # shellcheck disable=SC2086
     tc -n "$1" qdisc add dev "$2" root netem delay $delay loss "$loss" limit 10000
     # What one connection learns is not to be in the next one's way: its recording does not have it.
-    ip netns exec "$1" sh -c "cd /proc/sys/net/ipv4; echo 1 >tcp_no_metrics_save; echo $congestion >tcp_congestion_control"
+    ip netns exec "$1" sh -c "cd /proc/sys/net/ipv4; echo 1 >tcp_no_metrics_save; echo $congestion >tcp_congestion_control; echo ${sysctl#*=} >${sysctl%%=*}"
 }
 end client here 10.0.0.1 fd00:5::1
 end server there 10.0.0.2 fd00:5::2

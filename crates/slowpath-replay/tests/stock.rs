@@ -2,6 +2,7 @@
 //! Events of the recorder, whatever they are: no panic, and what fits nowhere is counted.
 
 use proptest::prelude::*;
+use slowpath_replay::recording::Handler;
 use slowpath_replay::stock::{Host, Joined, Joiner, NotEvents};
 
 /// `enum kind` of the probe.
@@ -58,4 +59,186 @@ proptest! {
     fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
         let _ = join(&bytes);
     }
+}
+
+/// What an event of the story below tells, beside its kind and its socket: 1 connects, 2 accepts.
+#[derive(Default)]
+struct Told {
+    what: u8,
+    owned: bool,
+    task: u32,
+    /// Of a packet: its flags of TCP.
+    flags: u8,
+    like: u32,
+    more: u32,
+}
+
+const SETTINGS: u8 = 21;
+
+/// As `struct event` of the probe's `ring.bpf.h` lies in memory.
+fn told(at: u64, kind: u8, socket: u64, it: Told) -> Vec<u8> {
+    let server = socket == 2;
+    let ports = match server {
+        false => [4000, 5000u16],
+        true => [5000, 4000],
+    };
+    let mut bytes = [at, socket, at].map(u64::to_le_bytes).concat();
+    bytes.extend([1, it.task].map(u32::to_le_bytes).concat());
+    bytes.extend([kind, it.what, u8::from(it.owned), u8::from(server)]);
+    let d = match kind {
+        OPEN | REQUEST => u32::from(ports[1].to_be()),
+        _ => u32::from(it.flags) << 24,
+    };
+    let words = [0, 0, u32::from(ports[0]), d, 1, 0];
+    let rest = [0, 0, 0, 0, 0, 0, it.like, 0, it.more];
+    bytes.extend(
+        words
+            .iter()
+            .chain(&rest)
+            .flat_map(|word| word.to_le_bytes()),
+    );
+    let ends = [1, 2].map(|last| u128::to_be_bytes(0xfd00 << 112 | last));
+    match (kind, server) {
+        (OPEN | REQUEST, false) => bytes.extend(ends.concat()),
+        (OPEN | REQUEST, true) => bytes.extend([ends[1], ends[0]].concat()),
+        (SETTINGS, _) => bytes.extend([0; 68]),
+        _ => {}
+    }
+    let mut all = (bytes.len() as u32).to_le_bytes().to_vec();
+    all.extend(bytes);
+    all
+}
+
+/// `tcp_add_backlog` writes the window of what it merges into the header of what came before, which looks otherwise then.
+#[test]
+fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
+    let [call, lock, release, drain, run_end, packet] = [2, 4, 5, 6, 7, 10];
+    let [clock, sent, queued, drained, named] = [13, 14, 16, 17, 25];
+    let [syn, ack] = [2, 16];
+    let like = |like| Told {
+        like,
+        ..Told::default()
+    };
+    let waits = |like, what| Told {
+        like,
+        what,
+        owned: true,
+        task: 20,
+        flags: ack,
+        ..Told::default()
+    };
+    let story = [
+        (OPEN, 1, like(0)),
+        (SETTINGS, 1, like(0)),
+        (sent, 1, like(0)),
+        (named, 1, like(100)),
+        (REQUEST, 2, like(100)),
+        (
+            REQUEST,
+            2,
+            Told {
+                what: 3,
+                more: 500,
+                ..Told::default()
+            },
+        ),
+        (
+            packet,
+            1,
+            Told {
+                flags: syn | ack,
+                more: 500,
+                ..Told::default()
+            },
+        ),
+        (sent, 1, like(0)),
+        (named, 1, like(101)),
+        (
+            run_end,
+            1,
+            Told {
+                what: packet,
+                ..Told::default()
+            },
+        ),
+        (OPEN, 2, like(0)),
+        (SETTINGS, 2, like(0)),
+        (
+            clock,
+            2,
+            Told {
+                what: 1,
+                ..Told::default()
+            },
+        ),
+        (
+            packet,
+            2,
+            Told {
+                what: 1,
+                like: 101,
+                flags: ack,
+                ..Told::default()
+            },
+        ),
+        (
+            run_end,
+            2,
+            Told {
+                what: packet,
+                ..Told::default()
+            },
+        ),
+        (sent, 1, like(0)),
+        (named, 1, like(102)),
+        (sent, 1, like(0)),
+        (named, 1, like(103)),
+        (sent, 1, like(0)),
+        (named, 1, like(104)),
+        (
+            call,
+            2,
+            Told {
+                what: 5,
+                task: 20,
+                ..Told::default()
+            },
+        ),
+        (
+            lock,
+            2,
+            Told {
+                owned: true,
+                task: 20,
+                ..Told::default()
+            },
+        ),
+        (queued, 2, waits(102, 0)),
+        (queued, 2, waits(103, 1)),
+        (queued, 2, waits(104, 0)),
+        (release, 2, waits(0, 0)),
+        (drain, 2, waits(0, 0)),
+        (packet, 2, waits(999, 0)),
+        (run_end, 2, waits(0, packet)),
+        (packet, 2, waits(104, 0)),
+        (run_end, 2, waits(0, packet)),
+        (drained, 2, waits(0, 0)),
+    ];
+    let events = (1..).zip(story);
+    let events = events.map(|(at, (kind, socket, it))| told(at * 1000, kind, socket, it));
+    let joined = join(&events.collect::<Vec<_>>().concat()).expect("events");
+    assert_eq!(joined.unplaced, 0);
+    let [connection] = &joined.recording.connections[..] else {
+        panic!("{joined:?}");
+    };
+    let addresses = ["[fd00::1]:4000", "[fd00::2]:5000"];
+    assert_eq!(connection.addresses.map(|it| it.to_string()), addresses);
+    let packets = connection.ends[1].runs.iter();
+    let packets = packets.filter_map(|run| match run.handler {
+        Handler::Packet { number, merged, .. } => Some((number, merged)),
+        _ => None,
+    });
+    // The SYN, the ACK that made the child, two that became one, and one.
+    let packets: Vec<_> = packets.collect();
+    assert_eq!(packets, [(0, 1), (1, 1), (2, 2), (4, 1)]);
 }

@@ -116,12 +116,14 @@ pub(super) struct Event {
 }
 
 /// A packet, as those who have not sent it know it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
     /// Its IP identification, over IPv4.
     pub id: u16,
     /// Over IPv6 a number made of its TCP header, and its length.
     pub like: u32,
+    /// When it came.
+    pub at: u64,
 }
 
 /// What a socket and its namespace are set to, where a replay needs to know.
@@ -161,6 +163,7 @@ impl Event {
         Name {
             id: self.memory as u16,
             like: self.like,
+            at: self.at,
         }
     }
 
@@ -169,6 +172,7 @@ impl Event {
         Name {
             id: self.d as u16,
             like: self.like,
+            at: self.at,
         }
     }
 

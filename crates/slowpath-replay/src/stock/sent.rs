@@ -39,15 +39,15 @@ impl Sent {
     pub(super) fn number(&self, name: Name) -> Option<u32> {
         match name.like {
             0 => Some(self.numbers.get(&name.id)?.0),
-            like => self.named.came(like),
+            like => self.named.came(like, name.at),
         }
     }
 
     /// What no socket sends has 0 for an identification, which one of these may have as well.
     pub(super) fn packet(&self, name: Name, sequence: u32, acknowledges: u32) -> Option<u32> {
-        let Name { id, like } = name;
+        let Name { id, like, at } = name;
         let ours = if like != 0 {
-            self.named.came(like)
+            self.named.came(like, at)
         } else {
             let known = self.numbers.get(&id).copied();
             let known = known.filter(|(_, begins)| *begins == sequence);
@@ -102,9 +102,9 @@ impl Sent {
     }
 
     /// What was sent last looks like this.
-    pub(super) fn looks(&mut self, like: u32) {
+    pub(super) fn looks(&mut self, like: u32, at: u64) {
         if let Some(number) = self.count.checked_sub(1) {
-            self.named.sent(like, number);
+            self.named.sent(like, number, at);
         }
         if let Some(last) = self.log.as_mut().and_then(|log| log.last_mut()) {
             last.mark = like;
@@ -143,7 +143,7 @@ mod tests {
     use super::{Name, Packet, Sent};
 
     fn id(id: u16) -> Name {
-        Name { id, like: 0 }
+        Name { id, like: 0, at: 9 }
     }
 
     fn packet(id: u16, begins: u32) -> Packet {
@@ -182,9 +182,9 @@ mod tests {
     fn over_ipv6_what_no_socket_sends_is_known_by_its_numbers() {
         let mut sent = Sent::new(1);
         sent.sent(packet(0, 1000));
-        sent.looks(77);
+        sent.looks(77, 5);
         sent.after(2000, 50, 0);
-        let like = |like| Name { id: 0, like };
+        let like = |like| Name { id: 0, like, at: 9 };
         assert_eq!(sent.packet(like(77), 1000, 9), Some(1));
         assert_eq!(sent.packet(like(78), 2000, 50), Some(2));
         assert_eq!(sent.packet(like(78), 1000, 50), None);

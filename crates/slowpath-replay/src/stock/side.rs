@@ -339,7 +339,7 @@ impl Side {
                     current.backlog(event.backlog);
                 }
             }
-            Kind::Named => self.packets.looks(event.like),
+            Kind::Named => self.packets.looks(event.like, event.at),
             Kind::AnsweredByReset => {
                 self.packets.after(event.a, event.b, self.count());
                 if let Some(current) = &mut self.current {
@@ -539,7 +539,7 @@ impl Side {
             return name;
         }
         let own = |queued: &Queued| match name.like {
-            0 => queued.name == name,
+            0 => queued.name.id == name.id,
             _ => !queued.merged,
         };
         let Some(before) = self.backlog.iter().position(own) else {
