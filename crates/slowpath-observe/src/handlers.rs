@@ -77,7 +77,7 @@ impl Losses {
 pub struct Recorder {
     events: Events,
     object: Object,
-    _links: Vec<Link>,
+    links: Vec<Link>,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -108,22 +108,36 @@ impl Recorder {
             }
         }
         let object = open.load()?;
-        let mut links = Vec::new();
+        let mut recorder = Recorder {
+            events: Events::of(&object)?,
+            object,
+            links: Vec::new(),
+        };
+        recorder.resume()?;
+        Ok(recorder)
+    }
+
+    /// Sees nothing until [`Recorder::resume`], and does not count it: for measurements of what it costs.
+    pub fn pause(&mut self) {
+        self.links.clear();
+    }
+
+    /// Goes on with the sockets that it knew.
+    ///
+    /// # Errors
+    /// If the kernel does not allow it.
+    pub fn resume(&mut self) -> Result<(), libbpf_rs::Error> {
         // Of programs of one function the kernel runs the one attached last first.
         for second in [true, false] {
-            for program in object.progs_mut() {
+            for program in self.object.progs_mut() {
                 if program.name().to_string_lossy().ends_with(SECOND) == second
                     && program.autoload()
                 {
-                    links.push(program.attach()?);
+                    self.links.push(program.attach()?);
                 }
             }
         }
-        Ok(Recorder {
-            events: Events::of(&object)?,
-            object,
-            _links: links,
-        })
+        Ok(())
     }
 
     /// The events since the last time; the ring holds 64 MiB of them.

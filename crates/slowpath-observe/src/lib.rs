@@ -12,6 +12,7 @@
 
 pub mod bpf;
 pub mod conntrack;
+pub mod empty;
 pub mod handlers;
 pub mod inet_diag;
 pub mod listeners;

@@ -14,8 +14,8 @@ use libbpf_rs::{Iter, Link, Object, ObjectBuilder};
 use std::io::Read;
 use std::os::fd::AsFd;
 
-/// The program that tells what is left, attached to nothing.
-const REST: &str = "rest";
+/// The programs that tell what is left, attached to nothing, and where they look for it.
+const REST: [(&str, &str); 2] = [("rest_of_table", "table"), ("rest_of_sockets", "sockets")];
 
 /// TCP's timers and small queues, in the order of `timers` in `probes/packets/block.bpf.h`; the last has had two names.
 const TIMERS: [(&str, usize); 7] = [
@@ -75,18 +75,33 @@ impl LightRecorder {
             }
         }
         let object = open.load()?;
-        let mut links = Vec::new();
-        for program in object.progs_mut() {
-            if program.name() != REST && program.autoload() {
-                links.push(program.attach()?);
-            }
-        }
-        Ok(LightRecorder {
+        let mut recorder = LightRecorder {
             events: Events::of(&object)?,
             object,
-            links,
+            links: Vec::new(),
             timers: functions.iter().all(|address| *address != 0),
-        })
+        };
+        recorder.resume()?;
+        Ok(recorder)
+    }
+
+    /// Sees nothing until [`LightRecorder::resume`], and does not count it: for measurements of what it costs.
+    pub fn pause(&mut self) {
+        self.links.clear();
+    }
+
+    /// Goes on with the sockets that it knew.
+    ///
+    /// # Errors
+    /// If the kernel does not allow it.
+    pub fn resume(&mut self) -> Result<(), libbpf_rs::Error> {
+        for program in self.object.progs_mut() {
+            let rest = REST.iter().any(|(name, _)| program.name() == *name);
+            if !rest && program.autoload() {
+                self.links.push(program.attach()?);
+            }
+        }
+        Ok(())
     }
 
     /// The pieces since the last time; the ring holds 64 MiB of them.
@@ -103,11 +118,13 @@ impl LightRecorder {
     /// What the kernel says.
     pub fn stop(&mut self) -> Result<Vec<u8>, libbpf_rs::Error> {
         self.links.clear();
-        let sockets = map(&self.object, "sockets")?;
-        let rest = self.object.progs_mut().find(|it| it.name() == REST);
-        if let Some(rest) = rest {
-            let link = rest.attach_iter(sockets.as_fd())?;
-            Iter::new(&link)?.read_to_end(&mut Vec::new())?;
+        for (name, place) in REST {
+            let known = map(&self.object, place)?;
+            let rest = self.object.progs_mut().find(|it| it.name() == name);
+            if let Some(rest) = rest {
+                let link = rest.attach_iter(known.as_fd())?;
+                Iter::new(&link)?.read_to_end(&mut Vec::new())?;
+            }
         }
         self.events.take()
     }

@@ -62,7 +62,7 @@ pub struct Record {
 }
 
 /// How often events are taken out of the kernel's ring.
-const TAKING: Duration = Duration::from_millis(20);
+const TAKING: Duration = Duration::from_millis(100);
 
 /// What still is on its way when none is left.
 const LAST: Duration = Duration::from_millis(300);

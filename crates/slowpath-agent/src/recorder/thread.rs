@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often events are taken out of the kernel's ring: full speed over loopback fills it in about a second.
-const TAKING: Duration = Duration::from_millis(50);
+const TAKING: Duration = Duration::from_millis(100);
 /// How often what was taken is worked on.
 const WORKING: u64 = 200_000_000;
 /// What was kept and the agent has not asked about; further ones are not told one by one.

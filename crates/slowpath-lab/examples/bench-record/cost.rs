@@ -6,21 +6,24 @@
 //! read their events; against the network's: the system time of both processes, in which on loopback all of TCP runs, without those programs. And, with that measure off, by how
 //! much more system time a byte takes than without a recorder, in medians of rounds.
 
+use crate::eyes::{Eyes, Which};
 use crate::load::{SEND, SERVE, own_time};
+use crate::namespace::Namespace;
+use slowpath_observe::ProgramCost;
 use slowpath_observe::bpf::enable_statistics;
-use slowpath_observe::handlers::{Losses, OpenError, Recorder};
-use slowpath_observe::packets::LightRecorder;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const ROUNDS: usize = 5;
 const SECONDS: f64 = 1.0;
+/// A ring of 64 MiB takes what comes meanwhile.
+const READ_EVERY: Duration = Duration::from_millis(100);
 const MANY: usize = 16;
 /// Of what goes without a recorder.
 const LOAD: f64 = 0.8;
-const PACKETS: [&str; 2] = [
+pub const PACKETS: [&str; 2] = [
     "ip link set lo mtu 1500",
     "ethtool -K lo tso off gso off gro off",
 ];
@@ -45,48 +48,12 @@ pub struct Costs {
     pub answers: Cost,
 }
 
-/// Which recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    Light,
-    Exact,
-}
-
-enum Eyes {
-    Light(LightRecorder),
-    Exact(Recorder),
-}
-
-impl Eyes {
-    fn open(which: Which, port: u16) -> Result<Eyes, OpenError> {
-        Ok(match which {
-            Which::Light => Eyes::Light(LightRecorder::open(&[port])?),
-            Which::Exact => Eyes::Exact(Recorder::open(&[port])?),
-        })
-    }
-
-    fn take(&mut self) -> Result<usize, Box<dyn Error>> {
-        let taken = match self {
-            Eyes::Light(recorder) => recorder.take()?,
-            Eyes::Exact(recorder) => recorder.take()?,
-        };
-        Ok(taken.len())
-    }
-
-    fn told(&self) -> (Duration, Losses) {
-        match self {
-            Eyes::Light(recorder) => (recorder.run_time(), recorder.losses()),
-            Eyes::Exact(recorder) => (recorder.run_time(), recorder.losses()),
-        }
-    }
-}
-
 /// `None`: it cannot be measured here, which is said.
 pub fn measure(which: Which) -> Option<Costs> {
     let all = || -> Result<Costs, Box<dyn Error>> {
-        let large = of(which, "segments of 64 KiB", &[], 1, 0.0)?;
+        let large = of(which, crate::LARGE, &[], 1, 0.0)?;
         let many = of(which, "16 connections, 64 KiB", &[], MANY, 0.0)?;
-        let small = of(which, "packets of 1,500 bytes", &PACKETS, 1, 0.0)?;
+        let small = of(which, crate::SMALL, &PACKETS, 1, 0.0)?;
         let answers = of(which, "web-search answers at 80 %", &PACKETS, MANY, LOAD)?;
         Ok(Costs {
             large,
@@ -104,48 +71,6 @@ pub fn measure(which: Which) -> Option<Costs> {
     }
 }
 
-struct Namespace(String);
-
-impl Namespace {
-    fn new(settings: &[&str]) -> Result<Self, Box<dyn Error>> {
-        let name = format!("slowpath-bench-record-{}", std::process::id());
-        done(Command::new("ip").args(["netns", "add", &name]))?;
-        let namespace = Namespace(name);
-        // What the machine has may pace, which costs more than a recorder.
-        let fixed = [
-            "ip link set lo up",
-            "sysctl -qw net.ipv4.tcp_congestion_control=reno",
-        ];
-        for setting in fixed.iter().chain(settings) {
-            let mut words = setting.split(' ');
-            let program = words.next().unwrap_or_default();
-            done(namespace.command(program).args(words))?;
-        }
-        Ok(namespace)
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0, program]);
-        command
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = done(Command::new("ip").args(["netns", "del", &self.0]));
-    }
-}
-
-fn done(command: &mut Command) -> Result<(), Box<dyn Error>> {
-    let output = command.output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let told = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?}: {}", told.trim()).into())
-}
-
 /// What one transfer took.
 #[derive(Default)]
 struct Transfer {
@@ -158,6 +83,8 @@ struct Transfer {
     reading: f64,
     events: usize,
     lost: u64,
+    /// Each program, of a measured one.
+    each: Vec<ProgramCost>,
 }
 
 impl Transfer {
@@ -178,6 +105,7 @@ fn of(
     // Warm, and how much goes.
     let flat = if load > 0.0 { f64::INFINITY } else { 0.0 };
     let rate = load * run(flat, None, false)?.bytes_per_second;
+    let mut last = Transfer::default();
     let (mut shares, mut more, mut losses, mut lost) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for _ in 0..ROUNDS {
         let without = run(rate, None, false)?;
@@ -199,7 +127,9 @@ fn of(
         more.push(100.0 * (with.per_byte() / without.per_byte() - 1.0));
         losses.push(100.0 * (1.0 - with.bytes_per_second / without.bytes_per_second));
         lost += with.lost + measured.lost;
+        last = measured;
     }
+    print_each(&last.each, last.system - last.programs);
     let cost = Cost {
         cpu_percent: median(&mut shares),
         difference_percent: median(&mut more),
@@ -210,7 +140,22 @@ fn of(
     Ok(cost)
 }
 
-fn median(values: &mut [f64]) -> f64 {
+/// What the kernel booked for each program, most first.
+pub fn print_each(each: &[ProgramCost], network: f64) {
+    let mut each: Vec<_> = each.iter().filter(|it| it.runs > 0).collect();
+    each.sort_by_key(|it| std::cmp::Reverse(it.nanos));
+    for it in each {
+        println!(
+            "  {}: {} runs, {:.0} ns each, {:.3} %",
+            it.program,
+            it.runs,
+            it.nanos as f64 / it.runs as f64,
+            it.nanos as f64 / 1e7 / network
+        );
+    }
+}
+
+pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -258,7 +203,7 @@ fn transfer(
         if let Some(eyes) = &mut eyes {
             transfer.events += eyes.take()?;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(READ_EVERY);
     }
     if let Some(eyes) = &mut eyes {
         transfer.events += eyes.take()?;
@@ -266,6 +211,7 @@ fn transfer(
         let (programs, losses) = eyes.told();
         transfer.programs = programs.as_secs_f64();
         transfer.lost = losses.total();
+        transfer.each = eyes.programs();
     }
     let sent: Vec<f64> = numbers(&output(&mut client)?)?;
     let received: Vec<f64> = numbers(&next()?)?;

@@ -3,33 +3,50 @@
 //! the recorders on this machine's own kernel ([`cost`], as root). The last line is JSON; what could not be measured is `null` there, and why stands before.
 //!
 //! ```text
-//! bench-record [bytes|cost]
+//! bench-record [bytes|cost|turns|exact]
 //! ```
 //!
-//! `cpu_percent_64k`, `cpu_percent_mtu` and `throughput_loss_percent` are of the light recorder, which may run always.
+//! `cpu_percent_64k`, `cpu_percent_mtu` and `throughput_loss_percent` are of the light recorder, which may run always. The first two are the larger of two measures: what the kernel books
+//! for its programs and what reading takes ([`cost`], `..._statistics`), and, if its interval is narrow enough, what a connection takes more while they are
+//! attached ([`turns`], `..._turns`: lower end, median, upper end; `booked_...` is what the kernel books in the same
+//! connection, without what it books for an empty program, and with it).
 
 mod bytes;
 mod cost;
+mod eyes;
 mod load;
+mod namespace;
+mod turns;
 
-use cost::{Cost, Costs, Which};
+use cost::{Cost, Costs};
+use eyes::Which;
 use serde_json::json;
 use std::error::Error;
+use turns::Turns;
+
+const LARGE: &str = "segments of 64 KiB";
+const SMALL: &str = "packets of 1,500 bytes";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (bytes, cost) = match arguments[..] {
-        [] => (true, true),
-        ["bytes"] => (true, false),
-        ["cost"] => (false, true),
+    let (bytes, cost, turns) = match arguments[..] {
+        [] => (true, true, true),
+        ["bytes"] => (true, false, false),
+        ["cost"] => (false, true, false),
+        // Where it can be loaded: that takes long in a guest.
+        ["exact"] => {
+            cost::measure(Which::Exact);
+            return Ok(());
+        }
+        ["turns"] => (false, false, true),
         [load::SERVE, connections] => return Ok(load::serve(connections.parse()?)?),
         [load::SEND, port, seconds, connections, rate] => {
             let (port, connections) = (port.parse()?, connections.parse()?);
             let (seconds, rate) = (seconds.parse()?, rate.parse()?);
             return Ok(load::send(port, seconds, connections, rate)?);
         }
-        _ => return Err("usage: bench-record [bytes|cost]".into()),
+        _ => return Err("usage: bench-record [bytes|cost|turns|exact]".into()),
     };
     let bytes = if bytes {
         bytes::measure()
@@ -43,6 +60,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     } else {
         (None, None)
     };
+    let turned = |which, settings: &[&str]| {
+        let what = if settings.is_empty() { LARGE } else { SMALL };
+        turns
+            .then(|| turns::measure(which, what, settings))
+            .flatten()
+    };
+    let (large_turns, small_turns) = (
+        turned(Which::Light, &[]),
+        turned(Which::Light, &cost::PACKETS),
+    );
+    // Of the other one only where it can be loaded.
+    let other = |settings: &[&str]| match &exact {
+        Some(_) => turned(Which::Exact, settings),
+        None => None,
+    };
+    let (large_exact, small_exact) = (other(&[]), other(&cost::PACKETS));
     let all = |of: fn(&Costs) -> Cost| light.as_ref().map(of);
     let large = all(|costs| costs.large);
     let (small, many, answers) = (
@@ -51,24 +84,50 @@ fn main() -> Result<(), Box<dyn Error>> {
         all(|costs| costs.answers),
     );
     let percent = |cost: Option<Cost>| cost.map(|cost| cost.cpu_percent);
+    // The larger of two measures; what is not precise is none.
+    let larger = |cost: Option<Cost>, turns: Option<Turns>| {
+        let precise = turns.filter(|turns| turns.cost.is_precise());
+        let turned = precise.map_or(0.0, |turns| turns.cost.percent);
+        percent(cost).map(|percent| percent.max(turned))
+    };
+    let interval = |turns: Option<Turns>| {
+        turns.map(|turns| [turns.cost.low, turns.cost.percent, turns.cost.high])
+    };
+    let control = |turns: Option<Turns>| {
+        turns.map(|turns| [turns.control.low, turns.control.percent, turns.control.high])
+    };
+    let net = |turns: Option<Turns>| {
+        turns.map(|turns| [turns.booked.net_percent, turns.booked.raw_percent])
+    };
     let difference = |cost: Option<Cost>| cost.map(|cost| cost.difference_percent);
     let lost = [large, small, many, answers].map(|cost| cost.map(|cost| cost.lost));
     let last = json!({
-        "cpu_percent_64k": percent(large),
-        "cpu_percent_mtu": percent(small),
+        "cpu_percent_64k": larger(large, large_turns),
+        "cpu_percent_mtu": larger(small, small_turns),
         "bytes_per_packet": bytes.as_ref().map(|worst| worst.per_packet),
         "ratio_to_compressed_headers": bytes.as_ref().map(|worst| worst.ratio),
         "throughput_loss_percent": large.map(|cost| cost.loss_percent),
         "ratio_before_shrinking": bytes.as_ref().map(|worst| worst.exact_ratio),
         "throughput_loss_percent_mtu": small.map(|cost| cost.loss_percent),
+        "cpu_percent_64k_statistics": percent(large),
+        "cpu_percent_mtu_statistics": percent(small),
+        "cpu_percent_64k_turns": interval(large_turns),
+        "cpu_percent_mtu_turns": interval(small_turns),
+        "control_percent_64k_turns": control(large_turns),
+        "control_percent_mtu_turns": control(small_turns),
+        "booked_percent_64k_turns": net(large_turns),
+        "booked_percent_mtu_turns": net(small_turns),
         "cpu_percent_64k_many": percent(many),
         "cpu_percent_web_search": percent(answers),
         "more_cpu_percent_64k": difference(large),
         "more_cpu_percent_mtu": difference(small),
         "more_cpu_percent_web_search": difference(answers),
         "events_lost": lost.iter().copied().sum::<Option<u64>>(),
+        "empty_program_nanos": large_turns.map(|turns| turns.booked.empty_nanos),
         "exact_recorder_cpu_percent_64k": exact.as_ref().map(|costs| costs.large.cpu_percent),
         "exact_recorder_cpu_percent_mtu": exact.as_ref().map(|costs| costs.small.cpu_percent),
+        "exact_recorder_cpu_percent_64k_turns": interval(large_exact),
+        "exact_recorder_cpu_percent_mtu_turns": interval(small_exact),
     });
     println!("{last}");
     Ok(())

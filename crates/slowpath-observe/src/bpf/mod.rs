@@ -550,6 +550,24 @@ impl Programs {
         let infos = self.0.iter().filter_map(|program| info(program.as_fd()));
         infos.map(|info| info.run_time_ns).sum()
     }
+
+    /// Runs and time of each; `probe` is where they are from.
+    pub fn costs(&self, probe: &'static str) -> Vec<ProgramCost> {
+        let infos = self.0.iter().filter_map(|program| info(program.as_fd()));
+        let name = |info: &libbpf_rs::libbpf_sys::bpf_prog_info| {
+            let letters = info.name.iter().map(|letter| *letter as u8);
+            let letters: Vec<u8> = letters.take_while(|letter| *letter != 0).collect();
+            String::from_utf8_lossy(&letters).into_owned()
+        };
+        infos
+            .map(|info| ProgramCost {
+                probe,
+                program: name(&info),
+                runs: info.run_cnt,
+                nanos: info.run_time_ns,
+            })
+            .collect()
+    }
 }
 
 pub(crate) fn program_info(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the light recorder keeps with a socket, and what of it goes into the ring. */
+/* What the light recorder puts into the ring. */
 #ifndef SLOWPATH_PACKETS_BLOCK_H
 #define SLOWPATH_PACKETS_BLOCK_H
 
@@ -95,18 +95,6 @@ struct calls {
 	struct called data[MOST_CALLS];
 };
 
-/* Of one socket. What each packet needs is in one line of the cache. */
-struct known {
-	u32 words[WORDS];
-	u8 end;
-	u8 open;
-	u16 reserved;
-	u32 lost;
-	struct block packets;
-	u64 used; /* calls; more than there is room for were lost */
-	struct calls calls;
-};
-
 struct opened {
 	u8 piece;
 	u8 end;
@@ -123,13 +111,6 @@ struct opened {
 	u32 lost; /* of all, before */
 	struct found found;
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct known);
-} sockets SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -151,48 +132,7 @@ const volatile struct {
 struct {
 	u64 lost;
 	u64 ipv6; /* chosen sockets that speak it: their packets have no identification */
+	u64 stored; /* sockets that are not in the table */
 } counters = {};
-
-static __always_inline void lose(struct known *known)
-{
-	if (known)
-		__sync_fetch_and_add(&known->lost, 1);
-	__sync_fetch_and_add(&counters.lost, 1);
-}
-
-static __always_inline void put(struct known *known, const void *piece, u64 bytes)
-{
-	if (bpf_ringbuf_output(&events, (void *)piece, bytes, BPF_RB_NO_WAKEUP))
-		lose(known);
-}
-
-static __always_inline void put_packets(struct known *known, u8 piece)
-{
-	struct head *head = &known->packets.head;
-	u32 used = head->used;
-
-	if (used > ROOM)
-		used = ROOM;
-	head->piece = piece;
-	head->lost = known->lost;
-	put(known, head, sizeof(*head) + used);
-	head->serial++;
-	head->used = 0;
-}
-
-static __always_inline void put_calls(struct known *known, struct sock *sk, u64 count)
-{
-	struct head *head = &known->calls.head;
-
-	if (count > MOST_CALLS)
-		count = MOST_CALLS;
-	head->piece = CALLS;
-	head->end = known->end;
-	head->sk = (u64)sk;
-	head->lost = known->lost;
-	head->used = count * sizeof(struct called);
-	put(known, head, sizeof(*head) + count * sizeof(struct called));
-	head->serial++;
-}
 
 #endif

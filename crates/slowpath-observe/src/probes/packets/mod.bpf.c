@@ -8,7 +8,7 @@
  * The socket's lock orders the packets. A call's return is seen when the lock has been given
  * away, and has a block of its own: where it belongs follows from how much it moved.
  */
-#include "block.bpf.h"
+#include "known.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -28,7 +28,8 @@ static __always_inline int is_chosen(u16 own, u16 other)
 static __always_inline void note(struct sock *sk, struct known *known, struct seen seen)
 {
 	const struct tcp_sock___rec *tp = KNOWN_AS(tcp_sock___rec, sk);
-	const struct sock___rec *so = KNOWN_AS(sock___rec, sk);
+	/* The verifier knows that it is one: a plain load. */
+	const struct sock___rec *so = (const void *)sk;
 	struct head *head = &known->packets.head;
 	u64 clock = tp->tcp_clock_cache;
 	u32 used = head->used;
@@ -78,7 +79,7 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(on_packet, struct sock *sk, struct sk_buff___light *skb)
 {
-	struct known *known = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	struct known *known = find(sk);
 	const struct skb_shared_info___light *shared;
 	const struct tcp_skb_cb *cb;
 	struct seen seen = { .what = PACKET };
@@ -137,7 +138,7 @@ static __always_inline void meet(struct sock *sk, int from, int to)
 
 	if (so->sk_protocol != IPPROTO_TCP || !is_ipv4(sk))
 		return;
-	known = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	known = take_place(sk);
 	if (!known) {
 		lose(NULL);
 		return;
@@ -157,7 +158,7 @@ int BPF_PROG(on_state, struct sock *sk, int from, int to)
 
 	if (to == TCP_SYN_SENT || (from == TCP_SYN_RECV && to == TCP_ESTABLISHED))
 		meet(sk, from, to);
-	known = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	known = find(sk);
 	if (!known) {
 		if (to == TCP_ESTABLISHED && so->sk_protocol == IPPROTO_TCP && !is_ipv4(sk) &&
 		    is_chosen(so->__sk_common.skc_num,
@@ -169,7 +170,7 @@ int BPF_PROG(on_state, struct sock *sk, int from, int to)
 		known->open = is_chosen(so->__sk_common.skc_num,
 					__builtin_bswap16(so->__sk_common.skc_dport));
 		if (!known->open) {
-			bpf_sk_storage_delete(&sockets, sk);
+			give_back(sk, known);
 			return 0;
 		}
 		tell_open(sk, known);
@@ -184,8 +185,8 @@ int BPF_PROG(on_state, struct sock *sk, int from, int to)
 
 static __always_inline void called(struct sock *sk, int result, int flags, u32 what)
 {
-	struct known *known = bpf_sk_storage_get(&sockets, sk, 0, 0);
-	u64 place;
+	struct known *known = find(sk);
+	u32 place;
 
 	if (!known || !known->open)
 		return;
@@ -199,7 +200,7 @@ static __always_inline void called(struct sock *sk, int result, int flags, u32 w
 	known->calls.data[place].flags = (flags & 0xffffff) | what << 24;
 	known->calls.data[place].clock = KNOWN_AS(tcp_sock___rec, sk)->tcp_clock_cache;
 	if (place == MOST_CALLS - 1) {
-		put_calls(known, sk, MOST_CALLS);
+		put_calls(known, MOST_CALLS);
 		known->used = 0;
 	}
 }
@@ -301,34 +302,47 @@ int BPF_PROG(on_work, struct work_struct___light *work)
 	return 0;
 }
 
-/* What has not filled a block, when the socket goes. */
+/* What has not filled a block. */
+static __always_inline void put_rest(struct known *known, u8 piece)
+{
+	u32 used = known->used;
+
+	if (used)
+		put_calls(known, used);
+	put_packets(known, piece);
+}
+
+/* When the socket goes. */
 SEC("tp_btf/tcp_destroy_sock")
 int BPF_PROG(on_gone, struct sock *sk)
 {
-	struct known *known = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	struct known *known = find(sk);
 
-	if (!known || !known->open)
+	if (!known)
 		return 0;
-	known->open = 0;
-	if (known->used)
-		put_calls(known, sk, known->used);
-	put_packets(known, GONE);
+	if (known->open)
+		put_rest(known, GONE);
+	give_back(sk, known);
 	return 0;
 }
 
 /* And of all others, when nothing is recorded any more. */
-SEC("iter/bpf_sk_storage_map")
-int rest(struct bpf_iter__bpf_sk_storage_map *it)
+SEC("iter/bpf_map_elem")
+int rest_of_table(struct bpf_iter__bpf_map_elem *it)
 {
 	struct known *known = it->value;
-	struct sock *sk = it->sk;
-	u64 used;
 
-	if (!sk || !known || !known->open)
-		return 0;
-	used = known->used;
-	if (used)
-		put_calls(known, sk, used);
-	put_packets(known, PACKETS);
+	if (known && known->open)
+		put_rest(known, PACKETS);
+	return 0;
+}
+
+SEC("iter/bpf_sk_storage_map")
+int rest_of_sockets(struct bpf_iter__bpf_sk_storage_map *it)
+{
+	struct known *known = it->value;
+
+	if (known && known->open)
+		put_rest(known, PACKETS);
 	return 0;
 }

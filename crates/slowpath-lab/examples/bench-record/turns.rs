@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The second measure, without BPF's statistics: one long connection that is recorded from its beginning, whose recorder's programs are detached and attached
+//! in turns, on, off, off, on. What more processor time a byte takes while they are attached is all that they cost: trampolines, caches and reading as well.
+//!
+//! Processor time is that of both pinned processes and of `ksoftirqd`; bytes are those acknowledged (`tcp_info`). A drift that is linear over the four windows
+//! falls out. Two cycles in which nothing else differs give the control: what is found between off and off.
+
+use crate::eyes::{Eyes, Which};
+use crate::load::{SEND, SERVE, own_time};
+use crate::namespace::Namespace;
+use slowpath_observe::bpf::enable_statistics;
+use slowpath_observe::empty::Empty;
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Long beside a tick of 4 ms, by which the kernel may be late in booking time to a process that runs. The ring is emptied at the end of each.
+const WINDOW: Duration = Duration::from_millis(100);
+/// Looking at all takes less, unless somebody else has the processor meanwhile; then once more.
+const MOMENT: Duration = Duration::from_micros(200);
+const TRIES: usize = 100;
+/// Cut off behind each change.
+const EDGE: Duration = Duration::from_millis(30);
+const CYCLES: usize = 150;
+/// Buffers do not grow: when they are larger than the processor's cache a byte costs three times as much, and a connection goes there and back.
+/// In the cache the network is cheapest, and what a recorder takes the largest share.
+const BUFFERS: [&str; 2] = [
+    "sysctl -qw net.ipv4.tcp_rmem=4096\t1048576\t1048576",
+    "sysctl -qw net.ipv4.tcp_wmem=4096\t1048576\t1048576",
+];
+/// Windows in which the kernel measures.
+const BOOKED: usize = 30;
+const RESAMPLES: usize = 2000;
+
+/// An interval wider than that to either side, in points, tells too little.
+const PRECISE: f64 = 0.3;
+
+/// A median with its interval of 95 %, by bootstrap.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    pub percent: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Estimate {
+    pub fn is_precise(&self) -> bool {
+        self.high - self.percent < PRECISE && self.percent - self.low < PRECISE
+    }
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    pub cost: Estimate,
+    pub control: Estimate,
+    /// By BPF's statistics, of the same connection.
+    pub booked: Booked,
+}
+
+/// What the kernel books, and what it means.
+#[derive(Clone, Copy, Debug)]
+pub struct Booked {
+    /// All of it, and reading.
+    pub raw_percent: f64,
+    /// Without what it books for as many runs of a program that does nothing.
+    pub net_percent: f64,
+    pub empty_nanos: f64,
+}
+
+/// `None`: it cannot be measured here, which is said.
+pub fn measure(which: Which, what: &str, settings: &[&str]) -> Option<Turns> {
+    let found = of(which, what, settings);
+    found
+        .map_err(|error| println!("could not turn the {which:?} recorder on and off: {error}"))
+        .ok()
+}
+
+fn of(which: Which, what: &str, settings: &[&str]) -> Result<Turns, Box<dyn Error>> {
+    let namespace = Namespace::new(&[settings, &BUFFERS].concat())?;
+    let mut server = spawn(&namespace, 0, &[SERVE, "1"])?;
+    let port = first_line(&mut server.0)?;
+    let mut eyes = Eyes::open(which, port.parse()?)?;
+    let client = spawn(&namespace, 1, &[SEND, &port, "1e6", "1", "0"])?;
+    let socket = connection(&client.0)?;
+    let mut watched = Watched::new(&socket, &[&client.0, &server.0])?;
+    std::thread::sleep(Duration::from_secs(1));
+
+    let (mut costs, mut controls) = (Vec::new(), Vec::new());
+    let mut before: Option<[f64; 2]> = None;
+    for _ in 0..CYCLES {
+        let on = watched.window(&mut eyes)?;
+        eyes.turn(false)?;
+        settle(&mut eyes)?;
+        let off = [watched.window(&mut eyes)?, watched.window(&mut eyes)?];
+        eyes.turn(true)?;
+        settle(&mut eyes)?;
+        let on = [on, watched.window(&mut eyes)?];
+        let [on_each, off_each] = [on, off].map(|two| two.map(|it| it.per_byte()));
+        costs.push(100.0 * (sum(on_each) / sum(off_each) - 1.0));
+        if let Some([first, second]) = before.take() {
+            controls.push(100.0 * ((first + off_each[1]) / (second + off_each[0]) - 1.0));
+        } else {
+            before = Some(off_each);
+        }
+    }
+    let booked = booked(&mut watched, &mut eyes)?;
+    let turns = Turns {
+        booked,
+        cost: estimate(&costs),
+        control: estimate(&controls),
+    };
+    println!(
+        "{which:?}, {what}, attached and detached in turns: {turns:.2?}, {} lost",
+        eyes.told().1.total()
+    );
+    Ok(turns)
+}
+
+/// The kernel's own measure of all programs, and of one that does nothing beside them.
+fn booked(watched: &mut Watched<'_>, eyes: &mut Eyes) -> Result<Booked, Box<dyn Error>> {
+    let empty = Empty::open()?;
+    let _statistics = enable_statistics()?;
+    let mut all = Seen::default();
+    for _ in 0..BOOKED {
+        let window = watched.window(eyes)?;
+        all.network += window.network;
+        all.reading += window.reading;
+    }
+    let empty_nanos = empty
+        .nanos_per_run()
+        .ok_or("the empty program did not run")?;
+    let (mut nanos, mut runs) = (0, 0);
+    let each = eyes.programs();
+    for program in &each {
+        nanos += program.nanos;
+        runs += program.runs;
+    }
+    crate::cost::print_each(&each, all.network - nanos as f64 / 1e9);
+    let share = |nanos: f64| {
+        let programs = nanos / 1e9;
+        let whole = all.network - programs;
+        100.0 * (programs + all.reading) / whole
+    };
+    Ok(Booked {
+        raw_percent: share(nanos as f64),
+        net_percent: share(nanos as f64 - runs as f64 * empty_nanos),
+        empty_nanos,
+    })
+}
+
+fn settle(eyes: &mut Eyes) -> Result<(), Box<dyn Error>> {
+    std::thread::sleep(EDGE);
+    eyes.take()?;
+    Ok(())
+}
+
+fn sum(two: [f64; 2]) -> f64 {
+    two[0] + two[1]
+}
+
+/// It is ended with the value.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may be over already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One of the two, on a processor of its own if there are two.
+fn spawn(namespace: &Namespace, cpu: usize, arguments: &[&str]) -> Result<Ended, Box<dyn Error>> {
+    let program = std::env::current_exe()?;
+    let mask = format!("{:x}", 1 << cpu.min(processors() - 1));
+    let child = namespace
+        .command("taskset")
+        .arg(mask)
+        .arg(program)
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    Ok(Ended(child))
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn first_line(child: &mut Child) -> Result<String, Box<dyn Error>> {
+    let out = child.stdout.as_mut().ok_or("no output")?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}
+
+/// A descriptor of our own for that process's connection, as soon as there is one.
+fn connection(child: &Child) -> Result<OwnedFd, Box<dyn Error>> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    // SAFETY: it takes numbers and gives a descriptor or an error.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+    let process = owned(process)?;
+    while Instant::now() < deadline {
+        for entry in fs::read_dir(format!("/proc/{}/fd", child.id()))? {
+            let number: i32 = match entry?.file_name().to_string_lossy().parse() {
+                Ok(number) => number,
+                Err(_) => continue,
+            };
+            // SAFETY: as above.
+            let copy =
+                unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
+            if let Ok(copy) = owned(copy)
+                && acknowledged(&copy).is_ok_and(|bytes| bytes > 0)
+            {
+                return Ok(copy);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err("the sending process has no connection".into())
+}
+
+fn owned(number: libc::c_long) -> io::Result<OwnedFd> {
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the system call has just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
+}
+
+/// `tcpi_bytes_acked` of `struct tcp_info` (include/uapi/linux/tcp.h).
+const BYTES_ACKED: usize = 120;
+
+fn acknowledged(socket: &OwnedFd) -> io::Result<u64> {
+    let mut info = [0u8; 256];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: it fills at most `length` bytes of `info`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if (length as usize) < BYTES_ACKED + 8 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let bytes = info[BYTES_ACKED..].first_chunk().copied();
+    Ok(u64::from_ne_bytes(bytes.unwrap_or_default()))
+}
+
+/// What is looked at.
+struct Watched<'a> {
+    socket: &'a OwnedFd,
+    /// `schedstat` of all whose time is the network's: nanoseconds first.
+    times: Vec<File>,
+}
+
+/// Up to a moment, or between two.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    bytes: f64,
+    /// Seconds of processor time.
+    network: f64,
+    reading: f64,
+}
+
+impl Seen {
+    fn per_byte(&self) -> f64 {
+        (self.network + self.reading) / self.bytes
+    }
+}
+
+impl<'a> Watched<'a> {
+    fn new(socket: &'a OwnedFd, children: &[&Child]) -> io::Result<Self> {
+        let mut processes: Vec<u32> = children.iter().map(|child| child.id()).collect();
+        for entry in fs::read_dir("/proc")? {
+            let entry = entry?;
+            let Ok(process) = entry.file_name().to_string_lossy().parse() else {
+                continue;
+            };
+            // It may have gone.
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            if name.starts_with("ksoftirqd/") {
+                processes.push(process);
+            }
+        }
+        let mut times = Vec::new();
+        for process in processes {
+            for entry in fs::read_dir(format!("/proc/{process}/task"))? {
+                times.push(File::open(entry?.path().join("schedstat"))?);
+            }
+        }
+        Ok(Watched { socket, times })
+    }
+
+    /// All at one moment.
+    fn seen(&self) -> Result<Seen, Box<dyn Error>> {
+        for _ in 0..TRIES {
+            let begun = Instant::now();
+            let bytes = acknowledged(self.socket)?;
+            let mut nanos = 0;
+            for file in &self.times {
+                let mut told = [0; 64];
+                let length = file.read_at(&mut told, 0)?;
+                let told = std::str::from_utf8(&told[..length])?;
+                let first = told.split_ascii_whitespace().next();
+                nanos += first.ok_or("an empty schedstat")?.parse::<u64>()?;
+            }
+            if begun.elapsed() < MOMENT {
+                return Ok(Seen {
+                    bytes: bytes as f64,
+                    network: nanos as f64 / 1e9,
+                    reading: 0.0,
+                });
+            }
+        }
+        Err("the processor is too busy to look at all at one moment".into())
+    }
+
+    fn window(&mut self, eyes: &mut Eyes) -> Result<Seen, Box<dyn Error>> {
+        let before = self.seen()?;
+        std::thread::sleep(WINDOW);
+        let begun = own_time(true);
+        eyes.take()?;
+        let reading = own_time(true) - begun;
+        let after = self.seen()?;
+        Ok(Seen {
+            bytes: after.bytes - before.bytes,
+            network: after.network - before.network,
+            reading,
+        })
+    }
+}
+
+fn estimate(values: &[f64]) -> Estimate {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut medians: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            let mut drawn: Vec<f64> = values
+                .iter()
+                .map(|_| {
+                    // xorshift64 (Marsaglia, 2003).
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    values[(state >> 11) as usize % values.len()]
+                })
+                .collect();
+            crate::cost::median(&mut drawn)
+        })
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    Estimate {
+        percent: crate::cost::median(&mut values.to_vec()),
+        low: medians[RESAMPLES / 40],
+        high: medians[RESAMPLES - 1 - RESAMPLES / 40],
+    }
+}
