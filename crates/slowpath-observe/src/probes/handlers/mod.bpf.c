@@ -195,7 +195,7 @@ int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 
 	if (!known)
 		return 0;
-	known->queued = __builtin_bswap16(READ(network(skb), iphdr, id));
+	known->queued = __builtin_bswap16(LOAD(network(skb), iphdr, id));
 	/* The one that others are merged into gets another header. */
 	known->queued_like = known->ipv6 ? alike(skb) : 0;
 	return 0;
@@ -216,7 +216,7 @@ int BPF_PROG(after_backlog, struct sock *sk, struct sk_buff *skb, void *reason, 
 /* How much room there is for a window depends on what waits in the backlog. */
 static __always_inline void window(const void *sk, struct known *known)
 {
-	if (READ(sk, sock___rec, sk_backlog.len) != known->backlog)
+	if (LOAD(sk, sock___rec, sk_backlog.len) != known->backlog)
 		tell(sk, known, WINDOW, 0, 0, 0, 0, 0);
 }
 
@@ -350,9 +350,9 @@ static __always_inline void sent(const void *sk, struct known *known, const void
 
 	clock(sk, known);
 	known->sent = 1;
-	tell(sk, known, SENT, 0, READ(cb, tcp_skb_cb, seq), READ(cb, tcp_skb_cb, end_seq), 0,
-	     (READ(sk, inet_sock___rec, inet_id.counter) & 0xffff) |
-		     (u32)READ(cb, tcp_skb_cb, tcp_flags) << 24);
+	tell(sk, known, SENT, 0, LOAD(cb, tcp_skb_cb, seq), LOAD(cb, tcp_skb_cb, end_seq), 0,
+	     (LOAD(sk, inet_sock___rec, inet_id.counter) & 0xffff) |
+		     (u32)LOAD(cb, tcp_skb_cb, tcp_flags) << 24);
 }
 
 TWICE("fentry/__tcp_transmit_skb", on_sent, SENDING, sk, sent(sk, known, skb), struct sock *sk,
@@ -413,7 +413,7 @@ BOTH("fentry/cubictcp_cong_avoid", before_cubic, sk, known->cubic = bpf_jiffies6
 /* A tick came after its beginning: it is sent at once the sooner the later it is, so that now will do. */
 static __always_inline void delayed_ack(const void *sk, struct known *known)
 {
-	if (!READ(sk, inet_connection_sock___rec, icsk_ack.pending))
+	if (!LOAD(sk, inet_connection_sock___rec, icsk_ack.pending))
 		known->delayed_ack = bpf_jiffies64();
 }
 
@@ -424,7 +424,7 @@ static __always_inline void cubic(const void *sk, struct known *known)
 {
 	const struct bictcp *bic =
 		(const void *)((const char *)sk + OFFSET(inet_connection_sock___rec, icsk_ca_priv));
-	u32 noted = READ(bic, bictcp, last_time);
+	u32 noted = LOAD(bic, bictcp, last_time);
 
 	if ((s32)(noted - known->cubic) > 0)
 		known->cubic = noted;

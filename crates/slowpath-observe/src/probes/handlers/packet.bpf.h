@@ -7,14 +7,14 @@
 
 static __always_inline const struct iphdr *network(const void *skb)
 {
-	return (const void *)(READ(skb, sk_buff___rec, head) +
-			      READ(skb, sk_buff___rec, network_header));
+	return (const void *)(LOAD(skb, sk_buff___rec, head) +
+			      LOAD(skb, sk_buff___rec, network_header));
 }
 
 static __always_inline const void *transport(const void *skb)
 {
-	return (const void *)(READ(skb, sk_buff___rec, head) +
-			      READ(skb, sk_buff___rec, transport_header));
+	return (const void *)(LOAD(skb, sk_buff___rec, head) +
+			      LOAD(skb, sk_buff___rec, transport_header));
 }
 
 #define ETH_P_IPV6 0x86dd
@@ -60,7 +60,7 @@ static __always_inline u32 likeness(const void *skb)
 
 static __always_inline u32 is_ipv6(const void *skb)
 {
-	return READ(skb, sk_buff___rec, protocol) == __builtin_bswap16(ETH_P_IPV6);
+	return LOAD(skb, sk_buff___rec, protocol) == __builtin_bswap16(ETH_P_IPV6);
 }
 
 /*
@@ -69,7 +69,7 @@ static __always_inline u32 is_ipv6(const void *skb)
  */
 static __always_inline u32 alike(const void *skb)
 {
-	return mixed(likeness(skb), READ(skb, sk_buff___rec, len));
+	return mixed(likeness(skb), LOAD(skb, sk_buff___rec, len));
 }
 
 static __always_inline void packet(const void *sk, struct known *known, u8 what, const void *skb)
@@ -77,13 +77,13 @@ static __always_inline void packet(const void *sk, struct known *known, u8 what,
 	const struct tcp_skb_cb *cb =
 		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
 
-	u32 flags = READ(cb, tcp_skb_cb, tcp_flags);
+	u32 flags = LOAD(cb, tcp_skb_cb, tcp_flags);
 
-	tell_more(sk, known, PACKET, what, READ(cb, tcp_skb_cb, seq),
-		  READ(cb, tcp_skb_cb, end_seq), READ(skb, sk_buff___rec, truesize),
-		  __builtin_bswap16(READ(network(skb), iphdr, id)) |
-			  (READ(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 | flags << 24,
-		  flags & SYN ? likeness(skb) : READ(cb, tcp_skb_cb, ack_seq),
+	tell_more(sk, known, PACKET, what, LOAD(cb, tcp_skb_cb, seq),
+		  LOAD(cb, tcp_skb_cb, end_seq), LOAD(skb, sk_buff___rec, truesize),
+		  __builtin_bswap16(LOAD(network(skb), iphdr, id)) |
+			  (LOAD(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 | flags << 24,
+		  flags & SYN ? likeness(skb) : LOAD(cb, tcp_skb_cb, ack_seq),
 		  known->ipv6 ? alike(skb) : 0);
 }
 

@@ -174,20 +174,20 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 	e->task = bpf_get_current_pid_tgid();
 	e->kind = kind;
 	e->what = what;
-	e->owned = !!READ(sk, sock___rec, sk_lock.owned);
+	e->owned = !!LOAD(sk, sock___rec, sk_lock.owned);
 	e->end = known->end;
 	e->a = a;
 	e->b = b;
 	e->c = c;
 	e->d = d;
-	e->memory = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
-	e->backlog = READ(sk, sock___rec, sk_backlog.len);
-	e->received = READ(sk, inet_connection_sock___rec, icsk_ack.lrcvtime);
-	e->data_sent = READ(sk, tcp_sock___rec, lsndtime);
-	e->window_changed = READ(sk, tcp_sock___rec, snd_cwnd_stamp);
+	e->memory = LOAD(sk, sock___rec, sk_wmem_alloc.refs.counter);
+	e->backlog = LOAD(sk, sock___rec, sk_backlog.len);
+	e->received = LOAD(sk, inet_connection_sock___rec, icsk_ack.lrcvtime);
+	e->data_sent = LOAD(sk, tcp_sock___rec, lsndtime);
+	e->window_changed = LOAD(sk, tcp_sock___rec, snd_cwnd_stamp);
 	e->cubic = known->cubic;
 	e->delayed_ack = known->delayed_ack;
-	e->out_of_window = READ(sk, tcp_sock___rec, last_oow_ack_time);
+	e->out_of_window = LOAD(sk, tcp_sock___rec, last_oow_ack_time);
 	e->like = 0;
 	e->lost = known->lost;
 	e->more = 0;
@@ -235,7 +235,7 @@ static __always_inline void tell_state(const void *sk, struct known *known, u8 k
 /* TCP has read its clock since the last event? */
 static __always_inline void clock(const void *sk, struct known *known)
 {
-	u64 now = READ(sk, tcp_sock___rec, tcp_clock_cache);
+	u64 now = LOAD(sk, tcp_sock___rec, tcp_clock_cache);
 
 	if (now == known->clock)
 		return;

@@ -199,7 +199,12 @@ struct tcphdr {
 
 #define OFFSET(structure, member) bpf_core_field_offset(struct structure, member)
 #define READ(sk, type, field) BPF_CORE_READ((struct type *)(sk), field)
-#define BITS(sk, type, field) BPF_CORE_READ_BITFIELD_PROBED((struct type *)(sk), field)
+
+/* It is one, whatever the compiler thinks: no call, and a load that faults reads 0. */
+#define KNOWN_AS(type, pointer) \
+	((struct type *)bpf_rdonly_cast(pointer, bpf_core_type_id_kernel(struct type)))
+#define LOAD(sk, type, field) (KNOWN_AS(type, sk)->field)
+#define BITS(sk, type, field) BPF_CORE_READ_BITFIELD(KNOWN_AS(type, sk), field)
 
 /* Whether it speaks IPv4: AF_INET6 sockets do with ::ffff:0:0/96 (RFC 4291, 2.5.5.2), by IPv4's functions (ipv6_mapped in tcp_ipv6.c). */
 static __always_inline int is_ipv4(const void *sk)
@@ -216,49 +221,49 @@ static __always_inline int is_ipv4(const void *sk)
 
 static __always_inline void look(const void *sk, u32 *f)
 {
-	u32 nxt = READ(sk, tcp_sock___rec, snd_nxt), una = READ(sk, tcp_sock___rec, snd_una);
-	u32 rcv = READ(sk, tcp_sock___rec, rcv_nxt);
+	u32 nxt = LOAD(sk, tcp_sock___rec, snd_nxt), una = LOAD(sk, tcp_sock___rec, snd_una);
+	u32 rcv = LOAD(sk, tcp_sock___rec, rcv_nxt);
 
-	f[0] = READ(sk, sock___rec, __sk_common.skc_state);
+	f[0] = LOAD(sk, sock___rec, __sk_common.skc_state);
 	f[1] = nxt - una;
-	f[2] = READ(sk, tcp_sock___rec, write_seq) - una;
-	f[3] = READ(sk, tcp_sock___rec, bytes_acked);
-	f[4] = READ(sk, tcp_sock___rec, bytes_received);
-	f[5] = rcv - READ(sk, tcp_sock___rec, rcv_wup);
-	f[6] = rcv - READ(sk, tcp_sock___rec, copied_seq);
-	f[7] = READ(sk, tcp_sock___rec, rcv_wnd);
-	f[8] = READ(sk, tcp_sock___rec, snd_wnd);
-	f[9] = READ(sk, tcp_sock___rec, rcv_ssthresh);
-	f[10] = READ(sk, tcp_sock___rec, snd_cwnd);
-	f[11] = READ(sk, tcp_sock___rec, snd_cwnd_cnt);
-	f[12] = READ(sk, tcp_sock___rec, snd_ssthresh);
-	f[13] = READ(sk, tcp_sock___rec, packets_out);
-	f[14] = READ(sk, tcp_sock___rec, sacked_out);
-	f[15] = READ(sk, tcp_sock___rec, lost_out);
-	f[16] = READ(sk, tcp_sock___rec, retrans_out);
-	f[17] = READ(sk, tcp_sock___rec, total_retrans);
-	f[18] = READ(sk, tcp_sock___rec, reordering);
-	f[19] = READ(sk, tcp_sock___rec, delivered);
-	f[20] = READ(sk, tcp_sock___rec, delivered_ce);
-	f[21] = READ(sk, tcp_sock___rec, srtt_us);
-	f[22] = READ(sk, tcp_sock___rec, mdev_us);
-	f[23] = READ(sk, inet_connection_sock___rec, icsk_rto);
+	f[2] = LOAD(sk, tcp_sock___rec, write_seq) - una;
+	f[3] = LOAD(sk, tcp_sock___rec, bytes_acked);
+	f[4] = LOAD(sk, tcp_sock___rec, bytes_received);
+	f[5] = rcv - LOAD(sk, tcp_sock___rec, rcv_wup);
+	f[6] = rcv - LOAD(sk, tcp_sock___rec, copied_seq);
+	f[7] = LOAD(sk, tcp_sock___rec, rcv_wnd);
+	f[8] = LOAD(sk, tcp_sock___rec, snd_wnd);
+	f[9] = LOAD(sk, tcp_sock___rec, rcv_ssthresh);
+	f[10] = LOAD(sk, tcp_sock___rec, snd_cwnd);
+	f[11] = LOAD(sk, tcp_sock___rec, snd_cwnd_cnt);
+	f[12] = LOAD(sk, tcp_sock___rec, snd_ssthresh);
+	f[13] = LOAD(sk, tcp_sock___rec, packets_out);
+	f[14] = LOAD(sk, tcp_sock___rec, sacked_out);
+	f[15] = LOAD(sk, tcp_sock___rec, lost_out);
+	f[16] = LOAD(sk, tcp_sock___rec, retrans_out);
+	f[17] = LOAD(sk, tcp_sock___rec, total_retrans);
+	f[18] = LOAD(sk, tcp_sock___rec, reordering);
+	f[19] = LOAD(sk, tcp_sock___rec, delivered);
+	f[20] = LOAD(sk, tcp_sock___rec, delivered_ce);
+	f[21] = LOAD(sk, tcp_sock___rec, srtt_us);
+	f[22] = LOAD(sk, tcp_sock___rec, mdev_us);
+	f[23] = LOAD(sk, inet_connection_sock___rec, icsk_rto);
 	f[24] = BITS(sk, inet_connection_sock___rec, icsk_ca_state);
-	f[25] = READ(sk, inet_connection_sock___rec, icsk_backoff);
-	f[26] = READ(sk, inet_connection_sock___rec, icsk_pending);
-	f[27] = READ(sk, inet_connection_sock___rec, icsk_ack.pending);
-	f[28] = READ(sk, inet_connection_sock___rec, icsk_ack.quick);
+	f[25] = LOAD(sk, inet_connection_sock___rec, icsk_backoff);
+	f[26] = LOAD(sk, inet_connection_sock___rec, icsk_pending);
+	f[27] = LOAD(sk, inet_connection_sock___rec, icsk_ack.pending);
+	f[28] = LOAD(sk, inet_connection_sock___rec, icsk_ack.quick);
 	f[29] = BITS(sk, inet_connection_sock___rec, icsk_ack.ato);
-	f[30] = READ(sk, sock___rec, sk_rcvbuf);
-	f[31] = READ(sk, sock___rec, sk_sndbuf);
-	f[32] = READ(sk, sock___rec, sk_wmem_queued);
-	f[33] = READ(sk, sock___rec, sk_backlog.rmem_alloc.counter);
-	f[34] = READ(sk, tcp_sock___rec, segs_out);
-	f[35] = READ(sk, tcp_sock___rec, segs_in);
-	f[36] = READ(sk, tcp_sock___rec, window_clamp);
-	f[37] = READ(sk, tcp_sock___rec, rcvq_space.space);
-	f[38] = READ(sk, tcp_sock___rec, ecn_flags);
-	f[39] = READ(sk, tcp_sock___rec, compressed_ack);
+	f[30] = LOAD(sk, sock___rec, sk_rcvbuf);
+	f[31] = LOAD(sk, sock___rec, sk_sndbuf);
+	f[32] = LOAD(sk, sock___rec, sk_wmem_queued);
+	f[33] = LOAD(sk, sock___rec, sk_backlog.rmem_alloc.counter);
+	f[34] = LOAD(sk, tcp_sock___rec, segs_out);
+	f[35] = LOAD(sk, tcp_sock___rec, segs_in);
+	f[36] = LOAD(sk, tcp_sock___rec, window_clamp);
+	f[37] = LOAD(sk, tcp_sock___rec, rcvq_space.space);
+	f[38] = LOAD(sk, tcp_sock___rec, ecn_flags);
+	f[39] = LOAD(sk, tcp_sock___rec, compressed_ack);
 }
 
 /* What a socket and its namespace are set to. */

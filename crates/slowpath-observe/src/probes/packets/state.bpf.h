@@ -63,10 +63,6 @@ struct inet_connection_sock___light {
 
 #pragma clang attribute pop
 
-/* It is one, whatever the compiler thinks: no call, and a load that faults reads 0. */
-#define KNOWN_AS(type, pointer) \
-	((struct type *)bpf_rdonly_cast(pointer, bpf_core_type_id_kernel(struct type)))
-
 /* Of the 40 fields of look() those that packets themselves do not tell: STATE_FIELDS in slowpath-replay's light/piece.rs. */
 #define STATES 12
 
