@@ -53,7 +53,7 @@ bench-sim: ## packet-hops a second beside ns-3; the last line is JSON
 bench-lab: lab-kernel ## packets a second of real TCP in virtual time; the last line is JSON
 	@$(CARGO) run --release --locked -p slowpath-lab --example bench-lab
 
-bench-record: lab-kernel ## what recordings take, beside compressed captures, and what the recorder costs (root, 10 min); the last line is JSON
+bench-record: lab-kernel ## what recordings take, beside compressed captures, and what the recorder costs (root, 15 min); the last line is JSON
 	@tools/need.sh --try demo
 	@$(CARGO) run --release --locked -p slowpath-lab --example bench-record
 
