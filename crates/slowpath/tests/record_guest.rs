@@ -5,6 +5,10 @@
 
 #[path = "record_guest/hosts.rs"]
 mod hosts;
+#[path = "record_guest/options.rs"]
+mod options;
+#[path = "record_guest/programs.rs"]
+mod programs;
 
 use serde_json::Value;
 use slowpath_lab::guest::Guest;
@@ -89,6 +93,8 @@ fn workload() {
                 stream.read_exact(&mut buffer[..answer]).expect("an answer");
             }
         }
+        "programs" => programs::client(words[1], words[2], number(3)),
+        "programs-serve" => programs::serve(words[1], number(2), words.len() > 3),
         other => panic!("no workload {other}"),
     }
 }

@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What programs do with sockets besides sending and receiving, recorded by BPF on a stock kernel: a part of crates/slowpath/tests/record_guest.rs, inside
+# `slowpath lab guest`. Two namespaces, delay and loss between them; each kind of connection TIMES times, one after the other, all kinds at once.
+#
+#   programs.sh DELAY LOSS TIMES
+#
+# It needs slowpath and a program `workload` (programs-serve ADDRESS CONNECTIONS [told], programs KIND ADDRESS TIMES). It leaves run.rec, its events and
+# summary.json in /out.
+set -eu
+ip netns add client
+ip netns add server
+ip link add here netns client type veth peer name there netns server
+end() {
+    ip -n "$1" link set "$2" up
+    ip -n "$1" addr add "$3/24" dev "$2"
+    tc -n "$1" qdisc add dev "$2" root netem delay "$delay" loss "$loss" limit 10000
+    ip netns exec "$1" sh -c "cd /proc/sys/net/ipv4; echo 1 >tcp_no_metrics_save; echo cubic >tcp_congestion_control"
+}
+delay=$1 loss=$2
+end client here 10.0.0.1
+end server there 10.0.0.2
+cat >/tmp/connections <<'END'
+set -eu
+# "both" has two connections each time.
+ip netns exec server workload programs-serve 10.0.0.2:5001 $((9 * $1)) >/tmp/ready &
+ip netns exec server workload programs-serve 10.0.0.2:5002 $1 told >/tmp/ready-told &
+until grep -q ready /tmp/ready && grep -q ready /tmp/ready-told; do sleep 0.05; done
+for kind in options waiting file reset limits halves both refused; do
+    ip netns exec client workload programs $kind 10.0.0.2:5001 "$1" >/dev/null &
+done
+ip netns exec client workload programs before 10.0.0.2:5002 "$1" >/dev/null &
+wait
+END
+slowpath record --port 5001 --port 5002 --out /out/run.rec --events /out/events --json -- sh /tmp/connections "$3" >/out/summary.json
