@@ -12,37 +12,10 @@
 #include <net/slowpath_lab.h>
 #include <net/tcp.h>
 #include "lab.h"
-#include "replay.h"
-
-/* SKB_FRAG_PAGE_ORDER */
-#define LARGEST_PAGE 32768
-/* Of one call. */
-#define LARGEST (64U << 20)
+#include "follow.h"
 
 bool slowpath_following;
-
-enum state {
-	IDLE,    /* no call */
-	RUNNING,
-	WAITING, /* without the lock */
-	BLOCKED, /* with it: a packet is to come into the backlog */
-};
-
-static struct caller {
-	struct task_struct *task;
-	struct completion go;
-	enum state state;
-	const struct lab_run_record *call;
-	const struct lab_run_record *filled; /* is in the backlog */
-	struct sock *sk;
-	bool giving;
-	u64 file; /* how far files were sent */
-	struct page *kept; /* the page of its next data, as if other sockets had some in it as well */
-	bool told; /* the listener has options that are this connection's */
-	int result;
-	void *buffer;
-	size_t room;
-} callers[2];
+struct caller lab_callers[2];
 
 static DECLARE_COMPLETION(stopped);
 static bool given_up;
@@ -52,8 +25,8 @@ static struct caller *of(const struct sock *sk)
 	int end;
 
 	for (end = 0; end < 2; end++)
-		if (sk && callers[end].sk == sk)
-			return given_up ? NULL : &callers[end];
+		if (sk && lab_callers[end].sk == sk)
+			return given_up ? NULL : &lab_callers[end];
 	return NULL;
 }
 
@@ -61,17 +34,17 @@ u32 lab_follow_end_of(const struct sock *sk)
 {
 	struct caller *caller = of(sk);
 
-	return caller ? caller - callers : LAB_NOTHING;
+	return caller ? caller - lab_callers : LAB_NOTHING;
 }
 
 static struct replay_end *end_of(const struct caller *caller)
 {
-	return &replay.ends[caller - callers];
+	return &replay.ends[caller - lab_callers];
 }
 
 struct sock *lab_follow_socket(u8 end)
 {
-	struct caller *caller = &callers[end];
+	struct caller *caller = &lab_callers[end];
 
 	if (!caller->sk && end) {
 		struct sock *sk = lab_look_up(replay.connection);
@@ -126,7 +99,7 @@ static void lead(struct caller *caller)
 	wait_for_completion(&stopped);
 	if (caller->state == IDLE && caller->call && !given_up) {
 		if (!is_as_recorded(caller))
-			lab_diverge(LAB_DIVERGED_RESULT, caller - callers, caller->call->result,
+			lab_diverge(LAB_DIVERGED_RESULT, caller - lab_callers, caller->call->result,
 				    caller->result);
 		lab_finish_run(end_of(caller));
 	}
@@ -134,7 +107,7 @@ static void lead(struct caller *caller)
 
 bool lab_follow_is_ready(struct replay_end *end)
 {
-	struct caller *caller = &callers[end - replay.ends];
+	struct caller *caller = &lab_callers[end - replay.ends];
 
 	if (caller->state == BLOCKED)
 		return false;
@@ -143,7 +116,7 @@ bool lab_follow_is_ready(struct replay_end *end)
 
 void lab_follow_resume(struct replay_end *end)
 {
-	struct caller *caller = &callers[end - replay.ends];
+	struct caller *caller = &lab_callers[end - replay.ends];
 
 	if (caller->state != WAITING && caller->state != BLOCKED) {
 		lab_diverge(LAB_DIVERGED_CALL, end - replay.ends, end->next->kind, 0);
@@ -154,7 +127,7 @@ void lab_follow_resume(struct replay_end *end)
 
 void lab_follow_call(struct replay_end *end, const struct lab_run_record *record)
 {
-	struct caller *caller = &callers[end - replay.ends];
+	struct caller *caller = &lab_callers[end - replay.ends];
 
 	if (caller->state != IDLE) {
 		lab_diverge(LAB_DIVERGED_CALL, end - replay.ends, record->kind, -EBUSY);
@@ -221,7 +194,7 @@ static void fill(struct caller *caller)
 		/* The other end may come first: what it has freed shows here (skb_cloned()). */
 		while (softirq_count() ? !lab_is_held(end, next) : !lab_is_first(end)) {
 			if (softirq_count()) {
-				lab_diverge(LAB_DIVERGED_PACKET, caller - callers, next->value, 0);
+				lab_diverge(LAB_DIVERGED_PACKET, caller - lab_callers, next->value, 0);
 				give_up(caller);
 				return;
 			}
@@ -318,7 +291,7 @@ void slowpath_handle(struct sock *sk)
 		return;
 	next = lab_peek(end_of(caller));
 	if (!next || caller->filled != next) {
-		lab_diverge(LAB_DIVERGED_PACKET, caller - callers, next ? next->kind : 0, 0);
+		lab_diverge(LAB_DIVERGED_PACKET, caller - lab_callers, next ? next->kind : 0, 0);
 		give_up(caller);
 		return;
 	}
@@ -367,8 +340,7 @@ void slowpath_called_back(struct sock *sk)
 	go_on(caller);
 }
 
-/* The recording has the same call with the lock once more, behind the run under way. */
-static bool goes_on(const struct caller *caller)
+bool lab_goes_on(const struct caller *caller)
 {
 	const struct replay_end *end = end_of(caller);
 	const struct lab_run_record *record = lab_peek(end) ?: end->last;
@@ -383,38 +355,6 @@ static bool goes_on(const struct caller *caller)
 	return (int)caller->call->result == LAB_NOT_RETURNED;
 }
 
-/*
- * The task goes on where the recorded one did, in the page that it fills with data of all its
- * sockets. Another reference keeps that from beginning anew (skb_page_frag_refill()).
- */
-static void find_page(struct caller *caller)
-{
-	struct page_frag *own = &current->task_frag;
-	u32 told = 0, offset, size;
-
-	lab_told(LAB_DECISION_FRAGMENT, 0, &told);
-	offset = (u16)told;
-	size = told >> 16;
-	if (own->page && told && own->offset == offset && own->size == size &&
-	    page_ref_count(own->page) > 1)
-		return;
-	if (caller->kept)
-		put_page(caller->kept);
-	caller->kept = NULL;
-	if (own->page)
-		put_page(own->page);
-	own->page = NULL;
-	if (!told || size > LARGEST_PAGE || offset > size)
-		return;
-	own->page = alloc_pages(GFP_KERNEL | __GFP_COMP, get_order(size));
-	if (!own->page)
-		return;
-	own->offset = offset;
-	own->size = size;
-	get_page(own->page);
-	caller->kept = own->page;
-}
-
 void slowpath_given(struct sock *sk)
 {
 	struct caller *caller = of(sk);
@@ -422,14 +362,14 @@ void slowpath_given(struct sock *sk)
 	if (!caller)
 		return;
 	caller->giving = false;
-	if (caller->task != current || !goes_on(caller))
+	if (caller->task != current || !lab_goes_on(caller))
 		return;
 	stop(caller, WAITING);
 	if (given_up)
 		return;
 	go_on(caller);
 	if (caller->call->kind == LAB_RUN_SEND)
-		find_page(caller);
+		lab_find_page(caller);
 }
 
 /* It gave up before it had all: a time limit, a signal, or an error, which comes first. */
@@ -438,7 +378,7 @@ static bool was_cut_short(const struct caller *caller)
 	const struct lab_run_record *call = caller->call;
 	int result = call->result;
 
-	if (goes_on(caller))
+	if (lab_goes_on(caller))
 		return false;
 	if (call->kind == LAB_RUN_SEND || (call->kind == LAB_RUN_RECEIVE && call->more & MSG_WAITALL))
 		return result < (int)call->value;
@@ -449,160 +389,16 @@ long slowpath_awake(long timeout)
 {
 	struct caller *caller;
 
-	for (caller = callers; caller < callers + 2; caller++) {
+	for (caller = lab_callers; caller < lab_callers + 2; caller++) {
 		if (caller->task != current || given_up)
 			continue;
 		if (end_of(caller)->under_way)
 			return was_cut_short(caller) ? 0 : timeout;
 		/* The recorded call had ended. */
-		lab_diverge(LAB_DIVERGED_CALL, caller - callers, LAB_RUN_RESUME, 0);
+		lab_diverge(LAB_DIVERGED_CALL, caller - lab_callers, LAB_RUN_RESUME, 0);
 		give_up(caller);
 	}
 	return 0;
-}
-
-static int make_connection(struct caller *caller)
-{
-	const struct lab_connection *connection = &lab.connections[replay.connection];
-	struct lab_sender *sender = &lab.senders[replay.connection];
-	union lab_address address;
-	int error, length = lab_address(&address, connection->kind, connection->to,
-					LAB_LISTEN + connection->kind);
-
-	if (caller->sk)
-		return -EISCONN;
-	error = sender->from ? 0 : lab_bind_connection(replay.connection, &sender->from);
-	if (error)
-		return error;
-	caller->sk = sender->from->sk;
-	sock_hold(caller->sk);
-	/* The recorded one waited, or did not. */
-	error = kernel_connect(sender->from, &address.any, length,
-			       goes_on(caller) ? 0 : O_NONBLOCK);
-	return error == -EINPROGRESS ? 0 : error;
-}
-
-static int set_option(struct caller *caller)
-{
-	struct lab_sender *sender = &lab.senders[replay.connection];
-	bool accepts = caller != callers;
-	struct socket *socket = accepts ? sender->to : sender->from;
-	struct sock *sk = lab_follow_socket(accepts);
-	int error;
-
-	if (!socket && accepts && !sk) {
-		caller->told = true;
-		socket = lab_listener(1, lab.connections[replay.connection].kind);
-	} else if (!socket && !accepts) {
-		error = lab_bind_connection(replay.connection, &sender->from);
-		if (error)
-			return error;
-		socket = sender->from;
-	}
-	return lab_set_option(caller->call, socket, sk);
-}
-
-static int accept(struct caller *caller, struct socket **socket)
-{
-	struct socket *listener = lab_listener(1, lab.connections[replay.connection].kind);
-	int error;
-
-	for (;;) {
-		error = kernel_accept(listener, socket, O_NONBLOCK);
-		if (error || (*socket)->sk == caller->sk)
-			return error;
-		/* Left by one that went astray before it was accepted. */
-		sock_release(*socket);
-		*socket = NULL;
-	}
-}
-
-/* sendfile() and splice(). */
-static int send_pages(struct caller *caller, struct socket *socket)
-{
-	const struct lab_run_record *call = caller->call;
-	struct msghdr message = { .msg_flags = call->more | MSG_NOSIGNAL };
-	struct bio_vec pieces[LAB_PAGES];
-	u32 offset = 0;
-	int used, sent;
-
-	lab_told(LAB_DECISION_FRAGMENT, 1, &offset);
-	if (offset >= PAGE_SIZE)
-		return -EINVAL;
-	/* Behind what was sent before, or in another page. */
-	if (offset != caller->file % PAGE_SIZE)
-		caller->file = round_up(caller->file, PAGE_SIZE) + PAGE_SIZE + offset;
-	used = lab_zeros(pieces, caller->file, call->value);
-	if (used < 0)
-		return used;
-	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, pieces, used, call->value);
-	sent = sock_sendmsg(socket, &message);
-	if (sent > 0)
-		caller->file += sent;
-	return sent;
-}
-
-static int move(struct caller *caller, struct socket *socket, bool receive)
-{
-	const struct lab_run_record *call = caller->call;
-	struct msghdr message = { .msg_flags = call->more | MSG_NOSIGNAL };
-	u32 length = call->value;
-	struct kvec piece;
-
-	if (!receive && call->more & MSG_SPLICE_PAGES)
-		return send_pages(caller, socket);
-
-	if (length > LARGEST)
-		return -EMSGSIZE;
-	if (length > caller->room) {
-		vfree(caller->buffer);
-		caller->buffer = vzalloc(length);
-		caller->room = caller->buffer ? length : 0;
-		if (!caller->buffer)
-			return -ENOMEM;
-	}
-	piece.iov_base = caller->buffer;
-	piece.iov_len = length;
-	if (receive)
-		return kernel_recvmsg(socket, &message, &piece, 1, length, call->more);
-	return kernel_sendmsg(socket, &message, &piece, 1, length);
-}
-
-static int call(struct caller *caller)
-{
-	struct lab_sender *sender = &lab.senders[replay.connection];
-	bool accepted = caller != callers;
-	struct socket **socket = accepted ? &sender->to : &sender->from;
-	struct socket *closing;
-	u8 kind = caller->call->kind;
-
-	if (kind == LAB_RUN_CONNECT && !accepted)
-		return make_connection(caller);
-	if (kind == LAB_RUN_ACCEPT && accepted && !*socket)
-		return accept(caller, socket);
-	if (kind == LAB_RUN_OPTION)
-		return set_option(caller);
-	if (!*socket)
-		return -ENOTCONN;
-	switch (kind) {
-	case LAB_RUN_SEND:
-		find_page(caller);
-		return move(caller, *socket, false);
-	case LAB_RUN_RECEIVE:
-		return move(caller, *socket, true);
-	case LAB_RUN_SHUTDOWN:
-		return kernel_sock_shutdown(*socket, caller->call->value);
-	case LAB_RUN_CLOSE:
-		closing = *socket;
-		*socket = NULL;
-		/* As a program that ends: inet_release() does not wait then. */
-		if (closing->sk->sk_lingertime && !goes_on(caller))
-			sock_reset_flag(closing->sk, SOCK_LINGER);
-		sock_release(closing);
-		return 0;
-	default:
-		return -EOPNOTSUPP;
-	}
 }
 
 static int make_calls(void *data)
@@ -613,7 +409,7 @@ static int make_calls(void *data)
 		wait_for_completion(&caller->go);
 		if (kthread_should_stop())
 			return 0;
-		caller->result = call(caller);
+		caller->result = lab_call(caller);
 		caller->state = IDLE;
 		complete(&stopped);
 	}
@@ -625,7 +421,7 @@ int lab_follow_begin(void)
 
 	given_up = false;
 	for (number = 0; number < 2; number++) {
-		struct caller *caller = &callers[number];
+		struct caller *caller = &lab_callers[number];
 
 		if (!caller->task) {
 			init_completion(&caller->go);
@@ -649,7 +445,7 @@ void lab_follow_end(void)
 
 	given_up = true;
 	for (number = 0; number < 2; number++) {
-		struct caller *caller = &callers[number];
+		struct caller *caller = &lab_callers[number];
 
 		if (caller->state == WAITING || caller->state == BLOCKED) {
 			give_up(caller);
@@ -657,13 +453,13 @@ void lab_follow_end(void)
 		}
 	}
 	slowpath_following = false;
-	if (callers[1].told && lab_listen_again(1, lab.connections[replay.connection].kind)) {
+	if (lab_callers[1].told && lab_listen_again(1, lab.connections[replay.connection].kind)) {
 		pr_err("slowpath-lab: the host that accepts cannot listen again\n");
 		lab.failed = true;
 	}
-	callers[1].told = false;
+	lab_callers[1].told = false;
 	for (number = 0; number < 2; number++) {
-		struct caller *caller = &callers[number];
+		struct caller *caller = &lab_callers[number];
 
 		if (!caller->sk)
 			continue;

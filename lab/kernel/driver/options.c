@@ -7,6 +7,7 @@
 #include <linux/net.h>
 #include <linux/tcp.h>
 #include <net/sock.h>
+#include <net/tcp.h>
 #include "lab.h"
 #include "replay.h"
 
@@ -35,6 +36,24 @@ static int size_of(const struct lab_run_record *record, const char *value)
 	default:
 		return sizeof(u32);
 	}
+}
+
+void slowpath_metrics(struct sock *sk);
+
+/* The cache of what earlier connections left is empty here. */
+void slowpath_metrics(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 value;
+
+	if (lab_told(LAB_DECISION_METRICS, 0, &value))
+		inet_csk(sk)->icsk_rto = value;
+	if (lab_told(LAB_DECISION_METRICS, 1, &value))
+		tp->reordering = value;
+	if (lab_told(LAB_DECISION_METRICS, 2, &value))
+		tp->snd_ssthresh = value;
+	if (lab_told(LAB_DECISION_METRICS, 3, &value))
+		tp->snd_cwnd_clamp = value;
 }
 
 int lab_set_option(const struct lab_run_record *record, struct socket *socket, struct sock *sk)

@@ -64,7 +64,7 @@ const TIMERS: [Timer; 6] = [
     Timer::Request,
 ];
 
-const DECISIONS: [Decision; 16] = Decision::ALL;
+const DECISIONS: [Decision; 17] = Decision::ALL;
 
 /// `struct lab_run_record`.
 #[derive(Clone, Copy, Default)]

@@ -278,11 +278,14 @@ pub enum Decision {
     /// Where the data of a send began: in the page that the task fills with data for all its sockets (0: how far that is filled, its size in the upper half; not told: in
     /// a page that is empty), and in the first page of a file (1; not told: at its beginning). Of stock kernels.
     Fragment,
+    /// What earlier connections to the same host left (`tcp_init_metrics`): the timeout in ticks (0), reordering (1), ssthresh (2) and the largest window (3) that came
+    /// of it; not told: nothing. Of stock kernels.
+    Metrics,
 }
 
 impl Decision {
     /// Every one, by its number in the kernel and in files.
-    pub const ALL: [Decision; 16] = [
+    pub const ALL: [Decision; 17] = [
         Decision::SmallQueue,
         Decision::Autocork,
         Decision::HostQueue,
@@ -299,6 +302,7 @@ impl Decision {
         Decision::Order,
         Decision::Seen,
         Decision::Fragment,
+        Decision::Metrics,
     ];
 
     /// Its place in [`Decision::ALL`].

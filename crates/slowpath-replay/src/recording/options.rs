@@ -219,3 +219,44 @@ pub(super) fn refused(handler: &Handler) -> Option<String> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Effect, LOCKED, NO_ROOM, TWO_TASKS, effect, name, refused};
+    use crate::recording::Handler;
+
+    #[test]
+    fn what_no_replay_can_do_has_a_name() {
+        let option = |level, name| Handler::Option {
+            level,
+            name,
+            value: 1,
+        };
+        assert_eq!(refused(&option(1, 37)).as_deref(), Some("SO_TIMESTAMPING"));
+        assert_eq!(refused(&option(6, 31)).as_deref(), Some("TCP_ULP"));
+        assert_eq!(refused(&option(6, 200)).as_deref(), Some("option 6/200"));
+        assert_eq!(
+            refused(&TWO_TASKS).as_deref(),
+            Some("calls of two tasks at once")
+        );
+        let send = |flags| Handler::Send {
+            bytes: 1,
+            flags,
+            result: 1,
+        };
+        // MSG_ZEROCOPY of include/linux/socket.h; MSG_NOSIGNAL.
+        assert_eq!(refused(&send(0x400_0000)).as_deref(), Some("MSG_ZEROCOPY"));
+        assert_eq!(refused(&send(0x4000)), None);
+        for fine in [LOCKED, NO_ROOM, option(6, 1)] {
+            assert_eq!(refused(&fine), None);
+        }
+    }
+
+    #[test]
+    fn an_option_has_one_effect() {
+        assert_eq!(effect(1, 2), Effect::None);
+        assert_eq!(effect(6, 13), Effect::Replayed);
+        assert_eq!(effect(41, 1), Effect::Refused);
+        assert_eq!(name(6, 25), "TCP_NOTSENT_LOWAT");
+    }
+}

@@ -58,6 +58,7 @@ impl Decision {
             Decision::Order => "order",
             Decision::Seen => "seen",
             Decision::Fragment => "page",
+            Decision::Metrics => "metrics",
         }
     }
 }

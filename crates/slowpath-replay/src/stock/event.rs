@@ -45,10 +45,11 @@ pub(super) enum Kind {
     Options,
     NoRoom,
     OtherCall,
+    Metrics,
 }
 
 /// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 28] = [
+const KINDS: [Kind; 29] = [
     Kind::Open,
     Kind::Call,
     Kind::CallEnd,
@@ -77,6 +78,7 @@ const KINDS: [Kind; 28] = [
     Kind::Options,
     Kind::NoRoom,
     Kind::OtherCall,
+    Kind::Metrics,
 ];
 
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@
 use super::event::{Event, FIELDS};
 use super::side::{Call, Side, call};
 use crate::recording::options::{self, Effect, IP, SOCKET, TCP};
-use crate::recording::{Handler, Moment, Run};
+use crate::recording::{Decision, Handler, Moment, Run};
 
 /// Words of `struct options` behind the event.
 pub(super) const SET: usize = 23;
@@ -207,6 +207,16 @@ impl Side {
         }
     }
 
+    /// What a call returned belongs to its first run.
+    pub(super) fn returned(&mut self, call: Call, returned: i32) {
+        let run = call.run.and_then(|place| self.run_at(place));
+        if let Some(Handler::Send { result, .. } | Handler::Receive { result, .. }) =
+            run.map(|run| &mut run.handler)
+        {
+            *result = returned;
+        }
+    }
+
     /// `setsockopt` returned. What changes nothing, or was refused, is only a call that had the lock, if it had.
     pub(super) fn option_returned(&mut self, call: &Call, event: &Event) {
         let failed = (event.a as i32) < 0;
@@ -236,9 +246,31 @@ impl Side {
                     run.handler = handler;
                 }
             }
-            None if handler != options::LOCKED => self.aside(event, handler),
+            None if handler != options::LOCKED => {
+                self.look_for_others(event);
+                self.aside(event, handler);
+            }
             None => {}
         }
+    }
+
+    /// A replay's end makes one call at a time.
+    pub(super) fn look_for_others(&mut self, event: &Event) {
+        let other = |(task, call): (&u32, &Call)| *task != event.task && call.run.is_some();
+        if self.calls.iter().any(other) && self.current.is_none() {
+            self.aside(event, options::TWO_TASKS);
+        }
+    }
+
+    /// What earlier connections to the same host left.
+    pub(super) fn metrics(&mut self, event: &Event) -> bool {
+        let Some(current) = &mut self.current else {
+            return false;
+        };
+        for (which, value) in (0..).zip([event.a, event.b, event.c, event.d]) {
+            current.outcome(Decision::Metrics, which, value);
+        }
+        true
     }
 
     /// What a program did without the lock.
@@ -256,5 +288,85 @@ impl Side {
             self.runs.push(run);
             self.states.push(event.fields.unwrap_or([0; FIELDS]));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SET, congestion, inherited, seconds_of};
+    use crate::recording::Handler;
+
+    /// `secs_to_retrans` of net/ipv4/tcp.c, with `TCP_TIMEOUT_INIT` and `TCP_RTO_MAX` in seconds.
+    fn retransmissions(seconds: i64) -> u32 {
+        let (mut timeout, mut period, mut count) = (1, 1, 1);
+        while seconds > period && count < 255 {
+            count += 1;
+            timeout = (timeout * 2).min(120);
+            period += timeout;
+        }
+        count
+    }
+
+    #[test]
+    fn seconds_make_as_many_retransmissions() {
+        for count in [1, 2, 3, 7, 8, 20, 255] {
+            assert_eq!(retransmissions(seconds_of(count)), count);
+        }
+    }
+
+    fn words(set: &[(usize, u32)]) -> [u32; SET] {
+        let mut words = [0; SET];
+        // What a socket has that nobody told anything: SO_RCVLOWAT 1, no limit of the rate, no time to live of its own, IP_PMTUDISC_WANT.
+        for (place, value) in [
+            (11, 1),
+            (17, u32::MAX),
+            (18, u32::MAX),
+            (20, u32::MAX),
+            (21, 1),
+        ] {
+            words[place] = value;
+        }
+        for (place, value) in set {
+            words[*place] = *value;
+        }
+        words
+    }
+
+    #[test]
+    fn a_socket_that_nobody_told_anything_has_no_options() {
+        assert_eq!(inherited(&words(&[]), 250), []);
+    }
+
+    #[test]
+    fn what_a_socket_was_told_becomes_options() {
+        let option = |level, name, value| Handler::Option { level, name, value };
+        // A receive buffer of 80,000 bytes that was set (SO_RCVBUF doubles), TCP_NODELAY (TCP_NAGLE_OFF), 30 s of keepalive and 5 s of SO_LINGER, all at 250 ticks a second.
+        let all = words(&[
+            (0, 2),
+            (1, 50_000),
+            (2, 80_000),
+            (3, 1),
+            (6, 1 << 3 | 1 << 4),
+            (7, 7_500),
+            (10, 1_250),
+        ]);
+        let expected = [
+            option(1, 33, 40_000),
+            option(6, 1, 1),
+            option(6, 4, 30),
+            option(1, 9, 1),
+            option(1, 13, 1 | 5 << 32),
+        ];
+        assert_eq!(inherited(&all, 250), expected);
+    }
+
+    #[test]
+    fn a_name_is_a_number_as_far_as_there_is_room() {
+        assert_eq!(congestion("bbr"), Some(0x72_62_62));
+        assert_eq!(
+            congestion("scalable").map(i64::to_le_bytes),
+            Some(*b"scalable")
+        );
+        assert_eq!(congestion("highspeed"), None);
     }
 }

@@ -231,6 +231,7 @@ impl Side {
         match event.kind {
             Kind::Open | Kind::Request | Kind::TimeWait | Kind::Options => {}
             Kind::NoRoom => self.aside(event, options::NO_ROOM),
+            Kind::Metrics => return self.metrics(event),
             Kind::OtherCall => self.aside(event, options::other(event.what)),
             Kind::Settings => self.settings.clone_from(&event.settings),
             Kind::Call => self.call(event),
@@ -420,6 +421,7 @@ impl Side {
     pub(super) fn lock(&mut self, event: &Event) {
         self.owner = Some(event.task);
         self.releasing = false;
+        self.look_for_others(event);
         let place = self.count();
         let Some(call) = self.calls.get_mut(&event.task) else {
             // Which call it is may turn out inside of it.
@@ -457,15 +459,6 @@ impl Side {
                     current.outcome(Decision::Fragment, before as u32, value);
                 }
             }
-        }
-    }
-
-    pub(super) fn returned(&mut self, call: Call, returned: i32) {
-        let run = call.run.and_then(|place| self.run_at(place));
-        if let Some(Handler::Send { result, .. } | Handler::Receive { result, .. }) =
-            run.map(|run| &mut run.handler)
-        {
-            *result = returned;
         }
     }
 

@@ -88,6 +88,7 @@ struct tcp_sock___set {
 	unsigned int keepalive_intvl;
 	u8 keepalive_probes;
 	u32 notsent_lowat;
+	u32 snd_cwnd_clamp;
 	int linger2;
 };
 
@@ -305,6 +306,43 @@ int BPF_PROG(after_poll, struct file *file, struct socket___set *socket)
 
 	if (known && !known->no_space && READ(socket, socket___set, flags) & NO_SPACE)
 		tell_state(sk, known, NO_ROOM, 0, 0);
+	return 0;
+}
+
+/*
+ * What earlier connections to the same host left (tcp_metrics.c), if it changes anything. There is
+ * no congestion yet: tcp_init_metrics() itself forgets ssthresh.
+ */
+SEC("fentry/tcp_init_metrics")
+int BPF_PROG(before_metrics, struct sock *sk)
+{
+	struct known *known = find(sk);
+
+	if (!known)
+		return 0;
+	known->metrics[0] = READ(sk, inet_connection_sock___rec, icsk_rto);
+	known->metrics[1] = READ(sk, tcp_sock___rec, reordering);
+	known->metrics[2] = READ(sk, tcp_sock___set, snd_cwnd_clamp);
+	return 0;
+}
+
+#define INFINITE 0x7fffffff
+
+SEC("fexit/tcp_init_metrics")
+int BPF_PROG(after_metrics, struct sock *sk)
+{
+	struct known *known = find(sk);
+	u32 timeout, reordering, clamp, threshold;
+
+	if (!known)
+		return 0;
+	timeout = READ(sk, inet_connection_sock___rec, icsk_rto);
+	reordering = READ(sk, tcp_sock___rec, reordering);
+	clamp = READ(sk, tcp_sock___set, snd_cwnd_clamp);
+	threshold = READ(sk, tcp_sock___rec, snd_ssthresh);
+	if (timeout != known->metrics[0] || reordering != known->metrics[1] ||
+	    clamp != known->metrics[2] || threshold != INFINITE)
+		tell(sk, known, METRICS, 0, timeout, reordering, threshold, clamp);
 	return 0;
 }
 

@@ -37,6 +37,7 @@ enum kind {
 	OPTIONS,    /* that were set before: struct options */
 	NO_ROOM,    /* a poll said so; with fields */
 	OTHER_CALL, /* enum other_call */
+	METRICS, /* what earlier connections left changed the timeout, reordering, ssthresh or the largest window to these */
 };
 
 /* Of CALL and CALL_END. */
@@ -111,6 +112,7 @@ struct known {
 	u8 callback;
 	u8 sent; /* since the loss probe began */
 	u8 no_space; /* before a poll */
+	u32 metrics[3]; /* before what earlier connections left is looked at */
 };
 
 struct {
