@@ -15,7 +15,8 @@ end() {
     ip -n "$1" link set "$2" up
     ip -n "$1" addr add "$3/24" dev "$2"
     tc -n "$1" qdisc add dev "$2" root netem delay "$delay" loss "$loss" limit 10000
-    ip netns exec "$1" sh -c "cd /proc/sys/net/ipv4; echo 1 >tcp_no_metrics_save; echo cubic >tcp_congestion_control"
+    # What earlier connections left in tcp_metrics is recorded (tcp_no_metrics_save stays 0).
+    ip netns exec "$1" sh -c "echo cubic >/proc/sys/net/ipv4/tcp_congestion_control"
 }
 delay=$1 loss=$2
 end client here 10.0.0.1
