@@ -12,7 +12,7 @@ pub const SOCKET: u16 = 1;
 pub const IP: u16 = 0;
 /// See [`SOCKET`].
 pub const TCP: u16 = 6;
-/// No level of any socket: what a program did that no replay can do; names are those of [`NOT_REPLAYED`].
+/// No level of any socket: what a program did that no replay can do; [`name`] says what.
 pub const OTHER: u16 = 0xfffe;
 
 /// A call that had the socket's lock and changed nothing of what TCP does: `getsockname`, an option that [`Effect::None`] is said of. IP has no option with this number.
