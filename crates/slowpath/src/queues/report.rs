@@ -11,6 +11,7 @@ use slowpath_replay::queues::findings::{Finding, QueueReport, Sender};
 use slowpath_trace::segment::Endpoint;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 
 /// Who contends is told for so many.
 const CONTENDERS: usize = 10;
@@ -104,7 +105,7 @@ impl Report {
         let who = |all: &[(Sender, u64)]| {
             let one = |(sender, amount): &(Sender, u64)| {
                 let (source, destination) = from.ends.get(sender)?;
-                let text = |end: &Endpoint| format!("{}:{}", end.address, end.port);
+                let text = |end: &Endpoint| SocketAddr::from((end.address, end.port)).to_string();
                 Some(Contender {
                     host: topology.name(Node::Host(sender.0.0)).to_owned(),
                     source: text(source),

@@ -5,6 +5,8 @@ use super::Answer;
 use crate::sim::tables::{About, Columns, Table, TableError, Value};
 use slowpath_netsim::topology::Node;
 use slowpath_replay::queues::findings::threshold;
+use slowpath_trace::segment::Endpoint;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Columns of `queues.parquet`: a row for each change.
@@ -73,7 +75,8 @@ pub fn write(directory: &Path, about: About<'_>, answer: &Answer) -> Result<(), 
         for (drop, found) in answer.replayed.dropped.iter().zip(&answer.replayed.found) {
             let ((switch, neighbour), shared) = &places[found.queue as usize];
             let sent = &answer.captures.sent[drop.packet as usize];
-            let ends = [sent.from, sent.to].map(|end| format!("{}:{}", end.address, end.port));
+            let text = |end: Endpoint| SocketAddr::from((end.address, end.port)).to_string();
+            let ends = [sent.from, sent.to].map(text);
             table.row([
                 Value::Int(drop.at.0),
                 Value::Text(switch),
