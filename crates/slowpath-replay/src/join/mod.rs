@@ -14,7 +14,8 @@ mod clocks;
 mod packets;
 
 use crate::recording::{Alone, Clock, Connection, End, Joint, Origin, Recording, Settings};
-use packets::{Found, Lost};
+use packets::Found;
+pub use packets::Lost;
 use std::collections::BTreeMap;
 
 /// What became of recordings.

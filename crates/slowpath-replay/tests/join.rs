@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections through a network that loses, doubles, delays and merges packets, recorded as by two machines whose clocks are hours apart and do not run alike: joined they are what happened.
+
+use proptest::prelude::*;
+use slowpath_replay::join::{Lost, Why, join};
+use slowpath_replay::recording::{
+    self, Alone, Connection, Decision, End, Handler, Moment, Origin, Outcome, Packet, Recording,
+    Run, decode, encode,
+};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// A millisecond.
+const MS: u64 = 1_000_000;
+
+/// What the network did with one packet: when it came, if it did, perhaps twice.
+struct Way {
+    sent: u64,
+    came: Vec<u64>,
+}
+
+/// One end while it talks.
+struct Talking {
+    id: u16,
+    next: u32,
+    sent: Vec<Packet>,
+    /// Where the sending runs are, by true time.
+    runs: BTreeMap<(u64, u64), Run>,
+    ways: Vec<Way>,
+}
+
+fn run(at: u64, handler: Handler) -> Run {
+    Run {
+        at: Moment(at),
+        jiffies: (at / (4 * MS)) as u32,
+        handler,
+        outcomes: Vec::new(),
+        check: Some(at as u32 | 1),
+    }
+}
+
+fn packet_run(number: u32) -> Handler {
+    Handler::Packet {
+        number,
+        marked: false,
+        backlog: false,
+        merged: 1,
+        truesize: 2_304,
+    }
+}
+
+/// Both ends as they were, by the true clock, and what each alone knows.
+struct Scene {
+    whole: [End; 2],
+    alone: [Alone; 2],
+}
+
+fn addresses(translated: bool) -> [SocketAddr; 2] {
+    let client = if translated {
+        [192, 0, 2, 9]
+    } else {
+        [10, 0, 0, 1]
+    };
+    [(client, 40_000).into(), ([10, 0, 0, 2], 80).into()]
+}
+
+/// So many packets each way after the handshake.
+fn scene(seed: u64, packets: usize) -> Scene {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let initial = [random.u32(..), random.u32(..)];
+    let mut talking = initial.map(|next| Talking {
+        id: random.u16(..),
+        next,
+        sent: Vec::new(),
+        runs: BTreeMap::new(),
+        ways: Vec::new(),
+    });
+    // At least a millisecond either way; later packets overtake.
+    let mut at = 1_000 * MS;
+    let base = [random.u64(1..20), random.u64(1..20)];
+    for turn in 0..packets + 3 {
+        at += random.u64(10_000..3 * MS);
+        let (end, kind) = match turn {
+            0 => (0, Handler::Connect),
+            1 => (1, packet_run(0)),
+            2 => (0, packet_run(0)),
+            _ => {
+                let bytes = random.u32(1..9_000);
+                let send = Handler::Send {
+                    bytes,
+                    flags: 0,
+                    result: bytes as i32,
+                };
+                (random.usize(0..2), send)
+            }
+        };
+        if turn < 3 {
+            // The handshake takes its time, and what is sent with it comes next.
+            at += 30 * MS;
+        }
+        let it = &mut talking[end];
+        let length = match turn {
+            0 | 1 => 1,
+            2 => 0,
+            _ => [0, 1, 1_448, 2_896][random.usize(0..4)],
+        };
+        // Sent again, or new.
+        let again = turn > 3 && random.usize(0..8) == 0;
+        let old = it.sent.last().copied().filter(|_| again);
+        let answer = turn == 1;
+        let packet = Packet {
+            run: 0,
+            id: if answer { 0 } else { it.id },
+            begins: old.map_or(it.next, |old| old.begins),
+            length: old.map_or(length, |old| old.length),
+            mark: if answer { 0x5a5a_0001 } else { 0 },
+        };
+        it.id = it.id.wrapping_add(1 + u16::from(length == 2_896));
+        if old.is_none() {
+            it.next = it.next.wrapping_add(length);
+        }
+        it.sent.push(packet);
+        it.runs.insert((at, 0), run(at, kind));
+        let times = match random.usize(0..12) {
+            _ if turn < 3 => 1,
+            0 => 0,
+            1 => 2,
+            _ => 1,
+        };
+        let way = |_| at + (base[end] + random.u64(0..if turn < 3 { 2 } else { 15 })) * MS;
+        let came = (0..times).map(way).collect();
+        it.ways.push(Way { sent: at, came });
+    }
+    // What came, in its order; the handshake's packets are runs that send as well.
+    let mut ends = [Vec::new(), Vec::new()];
+    let mut lists: [Vec<Packet>; 2] = Default::default();
+    for end in 0..2 {
+        let [own, other] = match &mut talking {
+            [a, b] if end == 0 => [a, b],
+            [a, b] => [b, a],
+        };
+        let mut arrivals: Vec<(u64, u32)> = Vec::new();
+        for (number, way) in (0..).zip(&other.ways) {
+            arrivals.extend(way.came.iter().map(|at| (*at, number)));
+        }
+        arrivals.sort_unstable();
+        let mut place = 0;
+        while let Some((at, number)) = arrivals.get(place).copied() {
+            // Those of the handshake came to the runs that answer them.
+            let first = number == 0 && place == 0;
+            let mut group = vec![number];
+            while let Some((_, next)) = arrivals.get(place + group.len())
+                && !first
+                && random.usize(0..5) == 0
+                && other.sent[*next as usize].begins == {
+                    let last = other.sent[group[group.len() - 1] as usize];
+                    last.begins.wrapping_add(last.length)
+                }
+            {
+                group.push(*next);
+            }
+            place += group.len();
+            // Handled when the last one has come.
+            let at = arrivals[place - 1].0.max(at);
+            let mut it = run(at, packet_run(number));
+            let mut count = 1;
+            for other in &group[1..] {
+                let further = other.wrapping_sub(number);
+                if it.outcomes.is_empty() && further == u32::from(count) {
+                    count += 1;
+                } else {
+                    it.outcomes.push(Outcome {
+                        decision: Decision::Merged,
+                        before: it.outcomes.len() as u32,
+                        value: further,
+                    });
+                }
+            }
+            if let Handler::Packet { merged, .. } = &mut it.handler {
+                *merged = count;
+            }
+            let head = other.sent[number as usize];
+            let length = group.iter().map(|it| other.sent[*it as usize].length).sum();
+            lists[end].push(Packet { length, ..head });
+            let merged = group[1..].iter().map(|it| other.sent[*it as usize]);
+            lists[end].extend(merged.map(|it| Packet {
+                id: it.id,
+                length: 0,
+                mark: 0,
+                ..head
+            }));
+            if !first {
+                own.runs.insert((at, 1 + place as u64), it);
+            }
+        }
+        ends[end] = own.runs.values().cloned().collect();
+    }
+    let sent = talking.map(|it| {
+        let place = |at: u64| it.runs.keys().position(|key| *key == (at, 0));
+        let packets = it.sent.iter().zip(&it.ways);
+        let packets = packets.map(|(packet, way)| Packet {
+            run: place(way.sent).expect("a run sent it") as u64,
+            ..*packet
+        });
+        packets.collect::<Vec<_>>()
+    });
+    let whole = ends.map(|runs| End {
+        digest: 77,
+        runs,
+        ..End::default()
+    });
+    let [to_client, to_server] = lists;
+    let [sent_by_client, sent_by_server] = sent;
+    let one = |side: usize, sent, came: Vec<Packet>| {
+        let mut end = whole[side].clone();
+        let mut next = 0;
+        for run in &mut end.runs {
+            if let Handler::Packet { number, merged, .. } = &mut run.handler {
+                let more = run.outcomes.len() as u16;
+                run.outcomes.clear();
+                *number = next;
+                *merged += more;
+                next += u32::from(*merged);
+            }
+        }
+        assert_eq!(next as usize, came.len());
+        Alone {
+            addresses: addresses(side == 1 && seed.is_multiple_of(3)),
+            side,
+            initial: initial.map(Some),
+            sysctls: BTreeMap::new(),
+            socket: BTreeMap::new(),
+            mtu: 1_500,
+            end,
+            sent,
+            came: came.into_iter().map(|it| Packet { run: 0, ..it }).collect(),
+        }
+    };
+    let alone = [
+        one(0, sent_by_client, to_client),
+        one(1, sent_by_server, to_server),
+    ];
+    Scene { whole, alone }
+}
+
+fn file(alone: impl IntoIterator<Item = Alone>) -> Recording {
+    let recording = Recording {
+        origin: Origin {
+            hz: 250,
+            recorder: "bpf".to_owned(),
+            kernel: "6.12.0".to_owned(),
+            epoch: 0,
+        },
+        connections: Vec::new(),
+        alone: alone.into_iter().collect(),
+    };
+    let read = decode(&encode(&recording).expect("short")).expect("our own");
+    assert_eq!(read, recording.kept());
+    read
+}
+
+/// The accepting end's clock: ahead, and faster by so many parts in a billion.
+fn turned(alone: &Alone, ahead: i64, faster: i64) -> Alone {
+    let mut alone = alone.clone();
+    let begun = alone.end.runs[0].at.0;
+    for run in &mut alone.end.runs {
+        let since = i128::from(run.at.0 - begun);
+        let more = since * i128::from(faster) / 1_000_000_000;
+        run.at = Moment((i128::from(run.at.0) + i128::from(ahead) + more) as u64);
+    }
+    alone
+}
+
+fn handlers(end: &End) -> Vec<(&Handler, &[Outcome])> {
+    end.runs
+        .iter()
+        .map(|run| (&run.handler, run.outcomes.as_slice()))
+        .collect()
+}
+
+/// Each packet's run comes after the one that sent it, by the common clock.
+fn comes_after(connection: &Connection, alone: &[Alone; 2]) -> bool {
+    (0..2).all(|end| {
+        connection.ends[end].runs.iter().all(|run| {
+            let Handler::Packet { number, .. } = run.handler else {
+                return true;
+            };
+            let sent = alone[1 - end].sent[number as usize].run as usize;
+            let sent = connection.ends[1 - end].runs[sent].at;
+            connection.moment(1 - end, sent) <= connection.moment(end, run.at)
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn two_machines_recordings_are_what_happened(
+        seed: u64,
+        packets in 1usize..300,
+        ahead in 0i64..40_000_000_000_000,
+        faster in -100_000i64..100_000,
+    ) {
+        let Scene { whole, alone } = scene(seed, packets);
+        let server = turned(&alone[1], ahead, faster);
+        let files = [file([alone[0].clone()]), file([server.clone()])];
+        let joined = join(&files);
+        prop_assert!(joined.lonely.is_empty() && joined.short.is_empty(), "{:?} {:?}", joined.lonely, joined.short);
+        let [connection] = &joined.recording.connections[..] else {
+            panic!("one connection")
+        };
+        for (end, truth) in connection.ends.iter().zip(&whole) {
+            prop_assert_eq!(handlers(end), handlers(truth));
+            prop_assert_eq!(end.digest, truth.digest);
+        }
+        // Times stay by each end's own clock, and together nothing comes before it was sent.
+        for (end, own) in connection.ends.iter().zip([&alone[0], &server]) {
+            let times = |runs: &[Run]| runs.iter().map(|run| run.at).collect::<Vec<_>>();
+            prop_assert_eq!(times(&end.runs), times(&own.end.runs));
+        }
+        prop_assert!(comes_after(connection, &alone));
+        // The least delay is a millisecond either way, and the most of the quickest packets some twenty.
+        let clock = connection.joint.expect("joined").clocks[1];
+        let error = clock.moment(server.end.runs[0].at).0.abs_diff(alone[1].end.runs[0].at.0);
+        prop_assert!(error < 40 * MS, "{error} ns: {clock:?}");
+        joined.recording.validate().expect("makes sense");
+    }
+
+    /// Whatever the numbers, no panic, and nothing is called joined that does not fit.
+    #[test]
+    fn altered_packets_are_not_guessed(seed: u64, packets in 5usize..60, place: usize, what in 0usize..4, by in 1u32..70_000) {
+        let Scene { whole, mut alone } = scene(seed, packets);
+        let side = seed as usize & 1;
+        let list = if place.is_multiple_of(2) { &mut alone[side].sent } else { &mut alone[side].came };
+        let count = list.len();
+        let it = &mut list[place % count];
+        match what {
+            0 => it.begins = it.begins.wrapping_add(by),
+            1 => it.length = it.length.wrapping_add(by),
+            2 => it.run = it.run.wrapping_add(u64::from(by)),
+            _ => it.id = it.id.wrapping_add(by as u16),
+        }
+        let joined = join(&alone.clone().map(|it| Recording { alone: vec![it], ..file([]) }));
+        for connection in &joined.recording.connections {
+            for (end, truth) in connection.ends.iter().zip(&whole) {
+                // As far as it goes it is either what happened or says which packet it takes: never more runs than there were.
+                prop_assert!(end.runs.len() <= truth.runs.len());
+            }
+        }
+        let whole_runs = joined.recording.connections.iter().all(|connection| {
+            connection.ends.iter().zip(&whole).all(|(end, truth)| end.runs.len() == truth.runs.len())
+        });
+        prop_assert!(whole_runs || !joined.short.is_empty() || !joined.lonely.is_empty());
+    }
+}
+
+/// Several connections at once, also of two files that both have clients.
+#[test]
+fn each_end_finds_its_own() {
+    let scenes: Vec<Scene> = (1..6).map(|seed| scene(seed, 40)).collect();
+    let mut files = [file([]), file([])];
+    for (place, it) in scenes.iter().enumerate() {
+        files[place & 1].alone.push(it.alone[0].clone());
+        files[1 - (place & 1)].alone.push(it.alone[1].clone());
+    }
+    files[0].alone.reverse();
+    let joined = join(&files);
+    assert!(joined.lonely.is_empty() && joined.short.is_empty());
+    assert_eq!(joined.recording.connections.len(), scenes.len());
+    for connection in &joined.recording.connections {
+        let same = |it: &&Scene| handlers(&it.whole[0]) == handlers(&connection.ends[0]);
+        let same = scenes.iter().find(same).expect("a client that was there");
+        assert_eq!(handlers(&same.whole[1]), handlers(&connection.ends[1]));
+    }
+}
+
+/// RFC 9293 counts sequence numbers from random ones: two machines that did not talk have no two in common.
+#[test]
+fn recordings_that_do_not_belong_together_are_told_by_name() {
+    let [one, other] = [scene(1, 30), scene(2, 30)];
+    let joined = join(&[file([one.alone[0].clone()]), file([other.alone[1].clone()])]);
+    assert!(joined.recording.connections.is_empty());
+    let why: Vec<&Why> = joined.lonely.iter().map(|it| &it.why).collect();
+    // Both had the same addresses: a proxy, or another connection.
+    assert_eq!(
+        why,
+        [&Why::Rewritten { file: 1 }, &Why::Rewritten { file: 0 }]
+    );
+    let alone = join(&[file([one.alone[0].clone()])]);
+    assert_eq!(alone.lonely[0].why, Why::Missing { other: 1 });
+}
+
+#[test]
+fn the_same_recording_twice_is_refused() {
+    let it = scene(3, 30);
+    let client = file([it.alone[0].clone()]);
+    let joined = join(&[client.clone(), client.clone(), file([it.alone[1].clone()])]);
+    assert!(joined.recording.connections.is_empty());
+    assert_eq!(joined.lonely.len(), 3);
+    assert!(
+        joined
+            .lonely
+            .iter()
+            .all(|it| matches!(it.why, Why::Twice { .. }))
+    );
+}
+
+/// One recorder ended earlier, or its file was cut.
+#[test]
+fn what_only_one_recording_has_is_left_out() {
+    let it = scene(4, 80);
+    let mut early = it.alone[1].clone();
+    early.end.runs.truncate(30);
+    early.end.digest = 0;
+    let until = early.end.runs.iter();
+    let came: u32 = until
+        .map(|run| match run.handler {
+            Handler::Packet { merged, .. } => u32::from(merged),
+            _ => 0,
+        })
+        .sum();
+    early.came.truncate(came as usize);
+    early.sent.retain(|packet| packet.run < 30);
+    let joined = join(&[file([it.alone[0].clone()]), file([early])]);
+    let [(0, short)] = &joined.short[..] else {
+        panic!("one is short: {:?}", joined.short);
+    };
+    assert_eq!((short.end, short.why), (0, Lost::Unknown));
+    let connection = &joined.recording.connections[0];
+    let known = connection.ends[0].runs.len();
+    assert!(known < it.whole[0].runs.len());
+    assert_eq!(
+        handlers(&connection.ends[0]),
+        handlers(&it.whole[0])[..known]
+    );
+    // A file that was cut says so itself.
+    let whole = encode(&file([it.alone[1].clone()])).expect("short");
+    let cut = recording::decode(&whole[..whole.len() - 3]).expect("as far as it goes");
+    let joined = join(&[file([it.alone[0].clone()]), cut]);
+    assert!(joined.recording.connections.is_empty());
+    assert!(matches!(joined.lonely[0].why, Why::Gap { end: 1, .. }));
+}
+
+/// A device merged two segments, or cut one: what came has no length that anybody sent.
+#[test]
+fn packets_that_were_cut_or_merged_on_the_way_end_what_is_known() {
+    let mut it = scene(5, 80);
+    let place = it.alone[1]
+        .came
+        .iter()
+        .rposition(|packet| packet.length == 2_896);
+    it.alone[1].came[place.expect("a large one")].length = 1_448;
+    let joined = join(&it.alone.map(|it| file([it])));
+    assert_eq!(joined.short[0].1.why, Lost::Cut);
+    assert_eq!(joined.short[0].1.end, 1);
+}
+
+#[test]
+fn other_ticks_are_named() {
+    let it = scene(6, 10);
+    let mut files = it.alone.map(|it| file([it]));
+    files[1].origin.hz = 1_000;
+    let joined = join(&files);
+    assert_eq!(joined.lonely[0].why, Why::Ticks(250, 1_000));
+}
