@@ -135,7 +135,7 @@ impl Found {
                 continue;
             };
             let others = index.alike(head);
-            if others.len() > 1 {
+            if others.len() > 1 && receiver.addresses[0].is_ipv4() {
                 alike.push((at, first, others));
             }
             let mut bytes = 0;
