@@ -242,13 +242,15 @@ impl Live {
             return self.halve(place, told);
         };
         // What was not there at the beginning never comes.
-        let hopeless = pair.progress.number == 0
-            && (end.cut || end.gone || !end.is_joinable() || self.joiner.pairs_only);
+        let hopeless =
+            pair.progress.number == 0 && (end.cut || !end.is_joinable() || self.joiner.pairs_only);
         if hopeless {
             return self.halve(place, told);
         }
-        let alone = end.introduce(addresses, side, self.hystart);
-        if let (0, Some(alone), Some(hz)) = (pair.progress.number, alone, self.joiner.hz) {
+        if pair.progress.number == 0
+            && let Some(hz) = self.joiner.hz
+            && let Some(alone) = end.introduce(addresses, side, self.hystart)
+        {
             self.last += 1;
             pair.progress.number = self.last;
             self.places.insert(self.last, place);
@@ -262,6 +264,10 @@ impl Live {
         }
         let number = pair.progress.number;
         if number == 0 {
+            // Its settings were lost.
+            if end.gone {
+                self.halve(place, told);
+            }
             return;
         }
         let runs = end.settle();

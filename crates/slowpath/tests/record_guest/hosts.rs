@@ -192,12 +192,13 @@ fn numbers(run: &Run) -> Option<(u32, u16, Vec<u32>)> {
 /// Both machines' recordings of what `whole` has with both ends.
 pub fn apart_and_together(events: &[u8], whole: &Recording) -> Recording {
     let mut machines = by_machine(events, [CLIENT, SERVER]);
-    ahead(&mut machines[1], AHEAD);
-    translated(&mut machines[1]);
-    let halves = machines.each_ref().map(|it| recorded(it, &whole.origin));
+    let mut halves = machines.each_ref().map(|it| recorded(it, &whole.origin));
     for (events, recording) in machines.iter().zip(&halves) {
         kept_by_an_agent(events, recording);
     }
+    ahead(&mut machines[1], AHEAD);
+    translated(&mut machines[1]);
+    halves[1] = recorded(&machines[1], &whole.origin);
     let Joined {
         recording,
         short,
