@@ -320,7 +320,7 @@ fn measured(test: &str, path: Network, how: &[&str]) -> Option<(Found, Value)> {
         keep(test, path, &out);
     }
     assert!(found.connections >= 50, "{summary}");
-    if how[0] != LIGHT[0] {
+    if how == IPV4 {
         two_machines(test, &out, &recording, &kernel, &captures);
     }
     Some((found, summary))

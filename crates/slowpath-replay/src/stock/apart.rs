@@ -163,18 +163,18 @@ impl Side {
     }
 
     /// Packets that were not handed out: sent, came. While it lives what may still be merged into another one stays.
-    pub(super) fn hand_out(&mut self) -> [Vec<Packet>; 2] {
+    pub(super) fn hand_out(&mut self, all: bool) -> [Vec<Packet>; 2] {
         let came = match (&mut self.apart, self.merging) {
             (Some(apart), None) => apart.take(),
             _ => Vec::new(),
         };
-        [self.packets.take(), came]
+        [self.packets.take(all), came]
     }
 
     /// The last runs and packets.
     pub(super) fn last(mut self) -> (End, [Vec<Packet>; 2]) {
         self.merging = None;
-        let packets = self.hand_out();
+        let packets = self.hand_out(true);
         (self.end(false).0, packets)
     }
 
@@ -275,7 +275,7 @@ impl Live {
             let end = side;
             told.push(Told::Runs { number, end, runs });
         }
-        let packets = end.hand_out();
+        let packets = end.hand_out(false);
         if packets.iter().any(|some| !some.is_empty()) {
             told.push(Told::Packets { number, packets });
         }

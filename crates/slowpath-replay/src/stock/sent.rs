@@ -85,9 +85,14 @@ impl Sent {
         Some(self.log.as_ref()?.first()?.begins)
     }
 
-    /// Those that were not handed out.
-    pub(super) fn take(&mut self) -> Vec<Packet> {
-        self.log.as_mut().map(std::mem::take).unwrap_or_default()
+    /// Those that were not handed out; without `all` but the last one, of which over IPv6 the next event says what it looks like.
+    pub(super) fn take(&mut self, all: bool) -> Vec<Packet> {
+        let Some(log) = &mut self.log else {
+            return Vec::new();
+        };
+        let last = log.len().saturating_sub(1);
+        let keep = log.split_off(if all { log.len() } else { last });
+        std::mem::replace(log, keep)
     }
 
     /// A SYN-ACK, which was counted before.
