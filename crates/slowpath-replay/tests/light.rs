@@ -9,6 +9,8 @@ use slowpath_replay::stock::Host;
 const MS: u64 = 1_000_000;
 const BEGUN: u64 = 1_000_000 * MS;
 const OWNED: u8 = 1;
+/// It has data, and when it came stands behind its words.
+const DATA: u8 = 8 | 32;
 
 fn piece(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend((bytes.len() as u32).to_le_bytes());
@@ -91,9 +93,10 @@ fn pieces(serial: u32) -> Vec<u8> {
         901,
         79,
         40_000,
-        0,
+        DATA,
         [1_101, 1_101, 1_101, 5_001, 5_001, 1],
     ));
+    seen.extend(((BEGUN + 45_000) as u32).to_le_bytes());
     seen.extend(packet(
         902,
         80,
@@ -142,14 +145,15 @@ fn calls_stand_where_their_bytes_were_moved() {
         "resume",
         "send 100",
         "1 in the backlog",
+        "release",
         "2",
         "receive 200",
         "3",
     ];
     assert_eq!(told[..wanted.len()], wanted);
-    // TCP reads its clock with a packet: the next one sees that.
-    let after = client.runs[5].at.0 - BEGUN;
-    assert_eq!(after, 60_000);
+    // The call has read the clock since: what was noted with the packet tells.
+    let after = client.runs[6].at.0 - BEGUN;
+    assert_eq!(after, 45_000);
 }
 
 #[test]

@@ -8,6 +8,8 @@
 //! What is promised: whatever the bytes, no panic; pieces that fit nowhere are counted, and an end of which some were lost has a gap there. No I/O, no clocks.
 
 mod live;
+mod memory;
+mod moments;
 mod numbers;
 mod piece;
 mod side;

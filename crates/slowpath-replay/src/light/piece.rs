@@ -33,6 +33,10 @@ mod flag {
     pub const OWNED: u8 = 1;
     pub const MARKED: u8 = 2;
     pub const FULL: u8 = 4;
+    pub const DATA: u8 = 8;
+    pub const TOLD: u8 = 16;
+    pub const TIMED: u8 = 32;
+    pub const WENT: u8 = 64;
 }
 
 const STATE: u8 = 2;
@@ -64,9 +68,17 @@ pub(super) struct Seen {
     pub clock: u64,
     pub owned: bool,
     pub full: bool,
+    /// It has data, or ends them.
+    pub data: bool,
     /// Which of the words are told: those that have changed.
     pub changed: u8,
     pub words: Words,
+    /// When an acknowledgment told last of something new, in microseconds, the lower half; if one may have.
+    pub told: Option<u32>,
+    /// When it came, the lower half; of data.
+    pub came: Option<u32>,
+    /// What the clock had read when something was sent last, the lower half; it has been read since.
+    pub went: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +105,21 @@ pub(super) struct Called {
     pub sent: bool,
     pub result: i32,
     pub flags: u32,
-    /// TCP's last reading of its clock, lower half.
+    /// TCP's last reading of its clock; of one that sends, that with which something was sent last. The lower half.
     pub clock: u32,
+}
+
+impl Seen {
+    /// What the clock had read when something was sent last, or later.
+    pub(super) fn sent(&self) -> u64 {
+        match self.went {
+            None => self.clock,
+            Some(went) => {
+                let since = (self.clock as u32).wrapping_sub(went) as i32;
+                self.clock.wrapping_add_signed(-i64::from(since))
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -232,6 +257,19 @@ fn packets(it: &Bytes<'_>) -> Option<Block<Seen>> {
                 at += 4;
             }
         }
+        let mut moment = |which: u8| -> Option<Option<u32>> {
+            if flags & which == 0 {
+                return Some(None);
+            }
+            let moment = one.u32(at)?;
+            at += 4;
+            Some(Some(moment))
+        };
+        let (told, came, went) = (
+            moment(flag::TOLD)?,
+            moment(flag::TIMED)?,
+            moment(flag::WENT)?,
+        );
         let what = if one.u8(11)? == STATE {
             let [from, to] = id.to_le_bytes();
             let shutdown = segments;
@@ -249,8 +287,12 @@ fn packets(it: &Bytes<'_>) -> Option<Block<Seen>> {
             clock,
             owned: flags & flag::OWNED != 0,
             full: flags & flag::FULL != 0,
+            data: flags & flag::DATA != 0,
             changed,
             words,
+            told,
+            came,
+            went,
         });
         rest = rest.get(at..)?;
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One end: what its socket told, and its runs with what fired between them and what the device held.
 
+use super::memory;
 use super::numbers::{Arrival, Numbers};
-use super::piece::{Block, Called, Fired, Opened, STATES, Seen, WORDS, What, Words, word};
+use super::piece::{Block, Called, Fired, Opened, STATES, Seen, WORDS, What, Words};
 use super::telling::Telling;
 use super::ticks::Ticks;
-use crate::recording::{Decision, End, Handler, Moment, Outcome, Run, Timer};
+use crate::recording::{End, Handler, Run, Timer};
 
 const TIMERS: [Timer; 5] = [
     Timer::Write,
@@ -17,8 +18,10 @@ const TIMERS: [Timer; 5] = [
 
 /// `TCPF_TSQ_DEFERRED`.
 const SMALL_QUEUE_DEFERRED: u32 = 1 << 2;
-/// Packets that one run is told the device's memory of.
-const MOST_SENT: u32 = 32;
+/// `TCPF_WRITE_TIMER_DEFERRED`.
+const WRITE_TIMER_DEFERRED: u32 = 1 << 3;
+/// `TCPF_DELACK_TIMER_DEFERRED`.
+const DELAYED_ACK_DEFERRED: u32 = 1 << 4;
 
 /// What one socket told.
 #[derive(Clone, Debug)]
@@ -96,23 +99,21 @@ impl Side {
 
     /// As the other end's packets came here.
     fn arrivals(&self) -> Vec<Arrival> {
-        let received = |seen: &Seen| seen.words[word::RECEIVED];
-        let behind = self.seen.iter().skip(1).map(Some).chain([None]);
-        let packet = |(seen, next): (&Seen, Option<&Seen>)| match seen.what {
+        let packet = |seen: &Seen| match seen.what {
             What::Packet { id, segments, .. } => Some(Arrival {
                 id,
                 segments,
                 waited: seen.owned,
-                data: next.is_none_or(|next| received(next) != received(seen)),
+                data: seen.data,
             }),
             What::State { .. } => None,
         };
-        self.seen.iter().zip(behind).filter_map(packet).collect()
+        self.seen.iter().filter_map(packet).collect()
     }
 
     /// What its clock had read last, and the identification of its next packet, from then on.
     pub(super) fn sent(&self) -> impl Iterator<Item = (u64, u16)> {
-        self.seen.iter().map(|seen| (seen.clock, seen.next))
+        self.seen.iter().map(|seen| (seen.sent(), seen.next))
     }
 
     /// The numbers of its packets as they came there, where they stand, and the first that can stand there.
@@ -134,10 +135,7 @@ impl Side {
         telling.all();
         let gap = telling.gap;
         let mut runs = telling.timed(ticks);
-        for fired in &self.timers {
-            add_fired(&mut runs, fired, ticks);
-        }
-        remember(&mut runs, &own);
+        memory::remember(&mut runs, &own);
         let runs: Vec<Run> = runs.into_iter().map(|(run, _)| run).collect();
         let gap = gap.map(|gap| (gap as u64).min(runs.len() as u64));
         End {
@@ -152,64 +150,27 @@ impl Side {
 /// The identification of the socket's next packet and `sk_wmem_alloc`, as a run begins.
 pub(super) type Before = Option<(u16, u32)>;
 
-fn add_fired(runs: &mut Vec<(Run, Before)>, fired: &Fired, ticks: &Ticks) {
-    let mut place = runs.partition_point(|(run, _)| run.at.0 <= fired.at);
-    // As long as a call has the lock others do not run: its times are only near.
-    let waits = |handler: &Handler| matches!(handler, Handler::Packet { backlog: true, .. });
-    while runs.get(place).is_some_and(|(run, _)| waits(&run.handler)) {
-        place += 1;
+impl Fired {
+    /// The note that it leaves for whoever has the lock (`enum tsq_flags`).
+    pub(super) fn note(&self) -> u32 {
+        match self.timer {
+            0 => WRITE_TIMER_DEFERRED,
+            1 | 4 => DELAYED_ACK_DEFERRED,
+            _ => 0,
+        }
     }
-    let handler = match TIMERS.get(usize::from(fired.timer)) {
-        Some(timer) => Handler::Timer {
-            timer: *timer,
-            deferred: false,
-        },
-        None if fired.owned => {
-            // Who has the lock does it when the backlog is empty.
-            let flags = SMALL_QUEUE_DEFERRED;
-            Handler::Release { flags }
-        }
-        None => Handler::SmallQueue,
-    };
-    let before = place.checked_sub(1).and_then(|before| runs.get(before));
-    let at = before.map_or(fired.at, |(run, _)| run.at.0.max(fired.at));
-    let run = Run {
-        at: Moment(at),
-        jiffies: ticks.at(at),
-        handler,
-        outcomes: Vec::new(),
-        check: None,
-    };
-    let before = (!fired.owned).then_some((fired.next, fired.memory));
-    runs.insert(place, (run, before));
-}
 
-/// What waited in the device while runs were sending: seen before some of them; between those in proportion to what was sent.
-fn remember(runs: &mut [(Run, Before)], own: &Numbers) {
-    let known: Vec<(usize, (u16, u32))> = runs
-        .iter()
-        .enumerate()
-        .filter_map(|(place, (_, before))| Some((place, (*before)?)))
-        .collect();
-    let next: Vec<u16> = known.iter().map(|(_, (next, _))| *next).collect();
-    let totals: Vec<u32> = own.totals(next.into_iter()).collect();
-    for (two, totals) in known.windows(2).zip(totals.windows(2)) {
-        let ((from, (_, memory)), (to, (_, left))) = (two[0], two[1]);
-        if memory == 1 && left == 1 {
-            continue;
-        }
-        let sent = totals[1].saturating_sub(totals[0]).min(MOST_SENT);
-        for (run, _) in &mut runs[from..to] {
-            for count in 0..=sent {
-                let share = i64::from(left) - i64::from(memory);
-                let more = share * i64::from(count) / i64::from(sent.max(1));
-                run.outcomes.push(Outcome {
-                    decision: Decision::DeviceMemory,
-                    before: count,
-                    value: (i64::from(memory) + more) as u32,
-                });
-            }
-            run.outcomes.sort_by_key(|it| (it.decision, it.before));
+    /// What it runs, or leaves to whoever has the lock, who does it when the backlog is empty.
+    pub(super) fn handler(&self) -> Handler {
+        match TIMERS.get(usize::from(self.timer)) {
+            Some(timer) => Handler::Timer {
+                timer: *timer,
+                deferred: self.owned,
+            },
+            None if self.owned => Handler::Release {
+                flags: SMALL_QUEUE_DEFERRED,
+            },
+            None => Handler::SmallQueue,
         }
     }
 }

@@ -6,10 +6,14 @@
 //! 3. A packet that waited in the backlog was looked at by the call that had the lock: at its end, if it had just moved its last byte; else in its midst. A sender whose
 //!    buffer is full gives the lock away; all others look at the backlog with it.
 //! 4. What moved nothing (an end of file, an error) stands before the call that follows it.
-//! 5. Packets in states for which no tracepoint exists (after the end has closed) are those that its peer sent besides, in their order.
+//! 5. A timer stands where the identification of the next packet says, then by time. One that found the lock taken left a note: it, and what the backlog put off, is done when the call gives the
+//!    lock away.
+//! 6. Packets in states for which no tracepoint exists (after the end has closed) are those that its peer sent besides, in their order.
 
+use super::memory;
+use super::moments::{Clock, Packet, delay, first, handshake, moment};
 use super::numbers::Numbers;
-use super::piece::{STATES, Seen, What, word};
+use super::piece::{Fired, STATES, Seen, What, word};
 use super::side::{Before, Side};
 use super::ticks::Ticks;
 use crate::recording::{Decision, Handler, Moment, Outcome, Run};
@@ -48,18 +52,10 @@ const STATE_FIELDS: [Option<u32>; STATES] = [
     Some(36),
 ];
 
-/// A clock that was read that much later is not the packet's own, in nanoseconds.
-const MOST_LATE: u64 = 50_000;
-
-/// When a run was.
-#[derive(Clone, Copy)]
-enum Clock {
-    /// TCP's clock read that during it, or before if it did not read it.
-    Read(u64),
-    /// It had read that before it; it reads it again as it begins. The packet's sender had read the other one when it sent it, or before.
-    Before(u64, u64),
-}
-
+/// `TCPF_ACK_DEFERRED`.
+const ACKNOWLEDGMENT_DEFERRED: u32 = 1 << 6;
+/// Place of `srtt_us` in what a block begins with.
+const SMOOTHED_RTT: usize = 8;
 pub(super) struct Telling<'a> {
     side: &'a Side,
     numbers: Numbers,
@@ -76,6 +72,14 @@ pub(super) struct Telling<'a> {
     told: [Option<u32>; 40],
     last_number: u32,
     unseen: Vec<u64>,
+    /// Timers that are not among the runs yet.
+    timers: std::slice::Iter<'a, Fired>,
+    /// Of those, what fired while a call had the lock.
+    waiting: Vec<&'a Fired>,
+    /// Notes for when it gives it away (`sk_tsq_flags`).
+    put_off: u32,
+    /// How long the handshake's packets took to here.
+    handshake: u64,
     /// How many packets the other end had sent, and what its clock had read then.
     sent: Vec<(u32, u64)>,
     pub(super) gap: Option<usize>,
@@ -111,13 +115,41 @@ impl<'a> Telling<'a> {
             told: [None; 40],
             last_number: first,
             unseen: Vec::new(),
+            timers: side.timers.iter(),
+            waiting: Vec::new(),
+            put_off: 0,
+            handshake: handshake(&side.opened, &theirs.opened),
             sent,
             gap: None,
         }
     }
 
     fn push(&mut self, clock: Clock, handler: Handler) {
+        let waited = matches!(handler, Handler::Packet { backlog: true, .. });
+        let by_call = !matches!(handler, Handler::Packet { .. } | Handler::Timer { .. });
+        if !waited {
+            self.give_away();
+        }
         self.runs.push((clock, handler, Vec::new()));
+        if waited {
+            self.put_off |= ACKNOWLEDGMENT_DEFERRED;
+        }
+        if by_call {
+            for fired in std::mem::take(&mut self.waiting) {
+                self.put_off |= fired.note();
+                let at = Clock::Fired(fired.at);
+                self.runs.push((at, fired.handler(), Vec::new()));
+            }
+        }
+    }
+
+    /// What was put off while a call had the lock is done when it gives it away.
+    fn give_away(&mut self) {
+        let flags = std::mem::take(&mut self.put_off);
+        if flags != 0 {
+            self.runs
+                .push((Clock::Same, Handler::Release { flags }, Vec::new()));
+        }
     }
 
     fn packet(number: u32, marked: bool, backlog: bool, merged: u16) -> Handler {
@@ -132,9 +164,19 @@ impl<'a> Telling<'a> {
 
     pub(super) fn opening(&mut self, theirs: &Side) {
         let opened = &self.side.opened;
+        // Each end knows by its first round trip when it had sent its part.
+        let first = self
+            .side
+            .states
+            .first()
+            .map(|(_, state)| state[SMOOTHED_RTT]);
+        let round_trip = u64::from(first.unwrap_or(0) >> 3) * 1000;
         if opened.end != 0 {
-            let asked = theirs.opened.begun;
-            self.push(Clock::Read(asked), Self::packet(0, false, false, 1));
+            let asked = match round_trip {
+                0 => Clock::Sent(theirs.opened.begun),
+                known => Clock::Read(opened.clock.saturating_sub(known)),
+            };
+            self.push(asked, Self::packet(0, false, false, 1));
             self.push(Clock::Read(opened.clock), Self::packet(1, false, false, 1));
             self.push(Clock::Read(opened.clock), Handler::Accept);
             return;
@@ -142,7 +184,11 @@ impl<'a> Telling<'a> {
         let established = self.side.seen.first();
         let waited =
             established.is_some_and(|seen| seen.owned && matches!(seen.what, What::State { .. }));
-        self.push(Clock::Read(opened.begun), Handler::Connect);
+        let begun = match round_trip {
+            0 => opened.begun,
+            known => opened.clock.saturating_sub(known),
+        };
+        self.push(Clock::Read(begun), Handler::Connect);
         self.push(Clock::Read(opened.clock), Self::packet(0, false, waited, 1));
         self.push(Clock::Read(opened.clock), Handler::Resume);
     }
@@ -156,7 +202,9 @@ impl<'a> Telling<'a> {
             }
             let state = states.next_if(|(first, _)| *first == place);
             match seen.what {
-                What::Packet { marked, .. } => self.came(seen, marked, state.map(|it| &it.1)),
+                What::Packet { marked, .. } => {
+                    self.came(place, marked, state.map(|it| &it.1));
+                }
                 What::State { from, to, shutdown } => self.went(seen, from, to, shutdown),
             }
         }
@@ -165,9 +213,13 @@ impl<'a> Telling<'a> {
         }
         self.calls_until(None);
         self.after();
+        self.fired_until(u64::MAX, None);
+        self.give_away();
     }
 
-    fn came(&mut self, seen: &Seen, marked: bool, state: Option<&[u32; STATES]>) {
+    fn came(&mut self, place: usize, marked: bool, state: Option<&[u32; STATES]>) {
+        let seen = &self.side.seen[place];
+        let next = self.side.seen.get(place + 1);
         self.calls_until(Some(seen));
         let found = self.places.next().and_then(|place| self.numbers.get(place));
         let Some((number, merged)) = found else {
@@ -177,13 +229,45 @@ impl<'a> Telling<'a> {
         self.last_number = number + u32::from(merged);
         let backlog = seen.owned && self.in_backlog(seen);
         let sent = self.sent_at(number);
+        let first = next.and_then(|next| first(seen, next));
+        // What fired before it came.
+        let until = next.map_or(u64::MAX, |next| next.clock);
+        let noted = seen.came.map(|low| self.full_clock(seen.clock, low));
+        let came = match first {
+            Some(first) => first.saturating_mul(1000).saturating_add(999),
+            None if noted.is_some() => noted.unwrap_or(until),
+            None if sent > 0 => sent.saturating_add(self.handshake),
+            None => until,
+        };
+        self.fired_until(came.min(until).max(seen.clock), Some(seen.next));
+        let clock = Packet {
+            before: seen.clock,
+            sent,
+            first,
+            came: noted,
+        };
         self.push(
-            Clock::Before(seen.clock, sent),
+            Clock::Packet(clock),
             Self::packet(number, marked, backlog, merged),
         );
         let before = (seen.next, seen.words[word::MEMORY]);
         self.before.insert(self.runs.len() - 1, before);
+        if backlog {
+            self.waited(place);
+        }
         self.tell(seen, state);
+    }
+
+    /// The memory of all that waits in the backlog with it counts until the last of them has been looked at (`__release_sock`).
+    fn waited(&mut self, place: usize) {
+        let value = memory::backlog(&self.side.seen, place);
+        if let Some((_, _, outcomes)) = self.runs.last_mut() {
+            outcomes.push(Outcome {
+                decision: Decision::Backlog,
+                before: 0,
+                value,
+            });
+        }
     }
 
     /// What there was before it.
@@ -273,10 +357,30 @@ impl<'a> Telling<'a> {
     }
 
     fn clock(&self) -> u64 {
-        let read = |clock: &Clock| match clock {
-            Clock::Read(at) | Clock::Before(at, _) => *at,
-        };
-        self.runs.last().map_or(0, |(clock, _, _)| read(clock))
+        let mut read = self
+            .runs
+            .iter()
+            .rev()
+            .filter_map(|(clock, _, _)| clock.read());
+        read.next().unwrap_or(0)
+    }
+
+    /// What fired before that moment, as far as is known. The next packet's identification may have been looked at then: it tells, too.
+    fn fired_until(&mut self, clock: u64, next: Option<u16>) {
+        while let Some(fired) = self.timers.as_slice().first() {
+            let sent = next.map_or(0, |next| next.wrapping_sub(fired.next) as i16);
+            if sent < 0 || (sent == 0 && fired.at > clock) {
+                return;
+            }
+            self.timers.next();
+            if fired.owned {
+                self.waiting.push(fired);
+                continue;
+            }
+            self.push(Clock::Fired(fired.at), fired.handler());
+            let before = (fired.next, fired.memory);
+            self.before.insert(self.runs.len() - 1, before);
+        }
     }
 
     fn begin(&mut self, near: u64, whole: bool) {
@@ -298,10 +402,10 @@ impl<'a> Telling<'a> {
                 result,
             }
         };
-        // Of one that is over its last clock is known; others have gone on from the one before.
+        // Of one that is over its last clock is known; of others what the next packet found.
         let clock = match whole {
             true => self.full_clock(near, call.clock),
-            false => self.clock(),
+            false => near,
         };
         self.push(Clock::Read(clock), handler);
     }
@@ -321,7 +425,7 @@ impl<'a> Telling<'a> {
 
     fn calls_until(&mut self, seen: Option<&Seen>) {
         while let Some(call) = self.side.calls.get(self.call) {
-            let near = seen.map_or_else(|| self.clock(), |seen| seen.clock);
+            let near = seen.map_or_else(|| self.clock(), Seen::sent);
             let wanted = call.result.max(0);
             if let Some(seen) = seen {
                 let (written, read) = (seen.words[word::WRITTEN], seen.words[word::READ]);
@@ -345,7 +449,10 @@ impl<'a> Telling<'a> {
                 }
             }
             match self.begun.take() {
-                None => self.begin(near, true),
+                None => {
+                    self.fired_until(self.full_clock(near, call.clock), None);
+                    self.begin(near, true);
+                }
                 Some(_) => {
                     let clock = self.full_clock(near, call.clock);
                     self.push(Clock::Read(clock), Handler::Resume);
@@ -399,35 +506,38 @@ impl<'a> Telling<'a> {
         let without = numbers.len() - self.unseen.len();
         for (place, number) in numbers.into_iter().enumerate() {
             let sent = self.sent_at(number);
-            let at = match place.checked_sub(without) {
-                Some(place) => self.unseen[place],
-                None => sent.max(self.clock()),
+            let (clock, at) = match place.checked_sub(without) {
+                Some(place) => (Clock::Read(self.unseen[place]), self.unseen[place]),
+                None => (Clock::Sent(sent), sent.saturating_add(self.handshake)),
             };
-            self.push(Clock::Read(at), Self::packet(number, false, false, 1));
+            self.fired_until(at, None);
+            self.push(clock, Self::packet(number, false, false, 1));
         }
     }
 
     /// Each with the first clock that was read after it had begun.
     pub(super) fn timed(self, ticks: &Ticks) -> Vec<(Run, Before)> {
         let clocks: Vec<Clock> = self.runs.iter().map(|run| run.0).collect();
-        let delay = delay(&clocks);
+        let delay = delay(&clocks).unwrap_or(self.handshake);
         let before = self.before;
         let mut last = 0;
         let timed =
-            |(place, (clock, handler, outcomes)): (usize, (Clock, Handler, Vec<Outcome>))| {
-                let at = match clock {
-                    Clock::Read(at) => at,
-                    Clock::Before(before, sent) => {
-                        let later = later(&clocks, place, before);
-                        // A call has read the clock since: it came as fast as others, if it was not later.
-                        if sent > 0 && later - before > MOST_LATE {
-                            (sent + delay).clamp(before, later)
-                        } else {
-                            later
-                        }
-                    }
-                };
+            |(place, (clock, handler, mut outcomes)): (usize, (Clock, Handler, Vec<Outcome>))| {
+                let at = moment(&clocks, place, clock, delay);
                 last = at.max(last);
+                // What it sent read it once more.
+                if let Clock::Packet(Packet { first: Some(_), .. }) = clock
+                    && let Some(Clock::Packet(next)) = clocks.get(place + 1)
+                    && next.before > last
+                    && let Ok(value) = u32::try_from(next.before - last)
+                {
+                    outcomes.push(Outcome {
+                        decision: Decision::Clock,
+                        before: 1,
+                        value,
+                    });
+                    outcomes.sort_by_key(|outcome| (outcome.decision, outcome.before));
+                }
                 let run = Run {
                     at: Moment(last),
                     jiffies: ticks.at(last),
@@ -439,27 +549,4 @@ impl<'a> Telling<'a> {
             };
         self.runs.into_iter().enumerate().map(timed).collect()
     }
-}
-
-/// The next reading of the clock after it had read that; never less.
-fn later(clocks: &[Clock], place: usize, before: u64) -> u64 {
-    let mut later = clocks[place + 1..].iter().map(|clock| match clock {
-        Clock::Read(at) | Clock::Before(at, _) => *at,
-    });
-    later.find(|at| *at > before).unwrap_or(before)
-}
-
-/// How fast a packet came at best, of those whose moment is known well.
-fn delay(clocks: &[Clock]) -> u64 {
-    let known = clocks
-        .iter()
-        .enumerate()
-        .filter_map(|(place, clock)| match clock {
-            Clock::Before(before, sent) if *sent > 0 => {
-                let at = later(clocks, place, *before);
-                (at - before <= MOST_LATE).then(|| at.saturating_sub(*sent))
-            }
-            _ => None,
-        });
-    known.min().unwrap_or(0)
 }

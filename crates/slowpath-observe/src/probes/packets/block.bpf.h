@@ -19,7 +19,7 @@ enum piece {
 
 /*
  * What TCP was about to do with a packet (tcp_rcv_established), or which state it went to. Words of what
- * has changed since the one before follow, in the order of WORDS.
+ * has changed since the one before follow, in the order of WORDS; then what its flags say.
  */
 struct seen {
 	u16 id;    /* IP identification; before a change of state: which it was, then which it will be */
@@ -38,7 +38,11 @@ enum flag {
 	OWNED = 1,  /* a call has the lock: it waited in the backlog */
 	MARKED = 2, /* CE */
 	FULL = 4,   /* the send buffer is */
-	DEAD = 8,   /* closed */
+	DATA = 8,   /* it has some, or ends them */
+	/* Behind the words, in this order, each a moment's lower half: */
+	TOLD = 16,  /* when something new was acknowledged last, in microseconds */
+	TIMED = 32, /* when it came */
+	WENT = 64,  /* when something was sent last; the clock has been read since */
 };
 
 enum what {
@@ -50,7 +54,7 @@ enum what {
 struct called {
 	s32 result;
 	u32 flags; /* MSG_*, the lower 24 bits; then SENT or RECEIVED */
-	u32 clock; /* TCP's last reading of its clock, lower half */
+	u32 clock; /* TCP's last reading of its clock, of what sends that with which it sent, lower half */
 };
 
 #define SENT 1
@@ -81,7 +85,7 @@ struct head {
 };
 
 #define ROOM 960
-#define MOST 40 /* of one event: struct seen and its words, rounded up */
+#define MOST 52 /* of one event: struct seen and its words, rounded up */
 
 struct block {
 	struct head head;

@@ -30,6 +30,7 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 	const struct tcp_sock___rec *tp = KNOWN_AS(tcp_sock___rec, sk);
 	/* The verifier knows that it is one: a plain load. */
 	const struct sock___rec *so = (const void *)sk;
+	const struct tcp_sock___light *light = KNOWN_AS(tcp_sock___light, sk);
 	struct head *head = &known->packets.head;
 	u64 clock = tp->tcp_clock_cache;
 	u32 used = head->used;
@@ -72,6 +73,19 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 	WORD(4, tp->copied_seq);
 	WORD(5, so->sk_wmem_alloc.refs.counter);
 	WORD(6, tp->rcv_wnd);
+#define MOMENT(flag, value)                                                \
+	do {                                                               \
+		seen.flags |= (flag);                                      \
+		if (used <= ROOM - 4)                                      \
+			*(u32 *)(known->packets.data + used) = (value);    \
+		used += 4;                                                 \
+	} while (0)
+	if (seen.words & 2 || light->sacked_out)
+		MOMENT(TOLD, light->delivered_mstamp);
+	if (seen.flags & TIMED)
+		MOMENT(TIMED, bpf_ktime_get_ns());
+	if (seen.words & 1 && (u32)light->tcp_wstamp_ns != (u32)clock)
+		MOMENT(WENT, light->tcp_wstamp_ns);
 	*at = seen;
 	head->used = used;
 }
@@ -94,6 +108,11 @@ int BPF_PROG(on_packet, struct sock *sk, struct sk_buff___light *skb)
 	seen.id = __builtin_bswap16(KNOWN_AS(iphdr, skb->head + skb->network_header)->id);
 	seen.segments = segments > 255 ? 255 : segments;
 	seen.flags = (cb->ip_dsfield & 3) == 3 ? MARKED : 0;
+	/* When it came is not told by anything if its data are read, or new data sent when all were acknowledged: either reads the clock again. */
+	if (cb->seq != cb->end_seq)
+		seen.flags |= DATA | TIMED;
+	else if (cb->ack_seq == KNOWN_AS(tcp_sock___rec, sk)->snd_nxt)
+		seen.flags |= TIMED;
 	note(sk, known, seen);
 	return 0;
 }
@@ -198,7 +217,9 @@ static __always_inline void called(struct sock *sk, int result, int flags, u32 w
 	}
 	known->calls.data[place].result = result;
 	known->calls.data[place].flags = (flags & 0xffffff) | what << 24;
-	known->calls.data[place].clock = KNOWN_AS(tcp_sock___rec, sk)->tcp_clock_cache;
+	known->calls.data[place].clock =
+		what == SENT ? KNOWN_AS(tcp_sock___light, sk)->tcp_wstamp_ns :
+			       KNOWN_AS(tcp_sock___rec, sk)->tcp_clock_cache;
 	if (place == MOST_CALLS - 1) {
 		put_calls(known, MOST_CALLS);
 		known->used = 0;

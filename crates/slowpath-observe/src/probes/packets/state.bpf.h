@@ -48,6 +48,8 @@ struct tsq_work {
 
 struct tcp_sock___light {
 	struct list_head___light tsq_node;
+	__u64 delivered_mstamp, tcp_wstamp_ns;
+	__u32 sacked_out;
 };
 
 struct work_struct___light {
