@@ -249,3 +249,18 @@ fn a_recording_with_a_gap_is_not_replayed() {
     let error = replay(&recording);
     assert!(error.contains("run 2: it is before the run"), "{error}");
 }
+
+/// Nobody opened a connection while it ran: that is said, not a complaint about what the file cannot know.
+#[test]
+fn nothing_was_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("empty.rec");
+    std::fs::write(&file, encode(&Recording::default()).unwrap()).unwrap();
+    let output = command::slowpath(&["replay", file.to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("empty.rec") && said.contains("nothing was recorded"),
+        "{said}"
+    );
+}

@@ -165,7 +165,9 @@ impl Recording {
     /// # Errors
     /// The first that there is.
     pub fn validate(&self) -> Result<(), Invalid> {
-        if !HZ.contains(&self.origin.hz) {
+        // Events tell it: who saw none does not know.
+        let nothing = self.connections.is_empty() && self.alone.is_empty();
+        if !(HZ.contains(&self.origin.hz) || nothing && self.origin.hz == 0) {
             return Err(Invalid::Hz(self.origin.hz));
         }
         self.connections

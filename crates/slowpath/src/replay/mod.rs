@@ -205,6 +205,10 @@ fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {
         file: args.file.clone(),
         reason,
     };
+    if all == 0 {
+        let reason = "nothing was recorded: there is no connection in it (only those are recorded that open while it runs)";
+        return Err(failed(reason.to_owned()));
+    }
     if let Some(number) = args.connection.iter().find(|number| **number >= all) {
         return Err(Failure::Usage(format!(
             "there is no connection {number} in {}: it has {all}, from 0",
