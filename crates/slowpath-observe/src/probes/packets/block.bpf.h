@@ -41,7 +41,7 @@ enum flag {
 	DATA = 8,   /* it has some, or ends them */
 	/* Behind the words, in this order, each a moment's lower half: */
 	TOLD = 16,  /* when something new was acknowledged last, in microseconds */
-	TIMED = 32, /* when it came */
+	TIMED = 32, /* when it came, if it acknowledges all that was sent */
 	WENT = 64,  /* when something was sent last; the clock has been read since */
 };
 

@@ -94,6 +94,7 @@ SEC("tp_btf/tcp_probe")
 int BPF_PROG(on_packet, struct sock *sk, struct sk_buff___light *skb)
 {
 	struct known *known = find(sk);
+	const struct tcp_sock___rec *tp = KNOWN_AS(tcp_sock___rec, sk);
 	const struct skb_shared_info___light *shared;
 	const struct tcp_skb_cb *cb;
 	struct seen seen = { .what = PACKET };
@@ -108,10 +109,10 @@ int BPF_PROG(on_packet, struct sock *sk, struct sk_buff___light *skb)
 	seen.id = __builtin_bswap16(KNOWN_AS(iphdr, skb->head + skb->network_header)->id);
 	seen.segments = segments > 255 ? 255 : segments;
 	seen.flags = (cb->ip_dsfield & 3) == 3 ? MARKED : 0;
-	/* When it came is not told by anything if its data are read, or new data sent when all were acknowledged: either reads the clock again. */
 	if (cb->seq != cb->end_seq)
-		seen.flags |= DATA | TIMED;
-	else if (cb->ack_seq == KNOWN_AS(tcp_sock___rec, sk)->snd_nxt)
+		seen.flags |= DATA;
+	/* All that was sent is acknowledged: when, nothing tells if new data are sent, which leaves another moment. */
+	if (tp->snd_una != tp->snd_nxt && cb->ack_seq == tp->snd_nxt)
 		seen.flags |= TIMED;
 	note(sk, known, seen);
 	return 0;
