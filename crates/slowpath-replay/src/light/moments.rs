@@ -29,7 +29,7 @@ pub(super) struct Packet {
     pub sent: u64,
     /// What it read first, in whole microseconds: an acknowledgment that told of something new leaves that.
     pub first: Option<u64>,
-    /// When it came, nearly: of data.
+    /// When it came, nearly: of an acknowledgment of all that was sent.
     pub came: Option<u64>,
 }
 

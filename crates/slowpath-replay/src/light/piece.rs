@@ -75,7 +75,7 @@ pub(super) struct Seen {
     pub words: Words,
     /// When an acknowledgment told last of something new, in microseconds, the lower half; if one may have.
     pub told: Option<u32>,
-    /// When it came, the lower half; of data.
+    /// When it came, the lower half; of an acknowledgment of all that was sent.
     pub came: Option<u32>,
     /// What the clock had read when something was sent last, the lower half; it has been read since.
     pub went: Option<u32>,
