@@ -3,16 +3,16 @@
 # Connections of a stock kernel, recorded by BPF alone and captured at both ends: the runtime of crates/slowpath/tests/record_guest.rs, inside
 # `slowpath lab guest`. Two namespaces, delay and loss between them; each 0.2 s a transfer and a dialogue are begun, the later the larger.
 #
-#   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY [SYSCTL=VALUE]]]
+#   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY [SYSCTLS]]]
 #
-# DELAY may have a jitter ("25ms 6ms"): packets overtake each other. HOW is an option of slowpath record, as --light. FAMILY is ipv4, ipv6, mapped (the server has
+# DELAY may have a jitter ("25ms 6ms"): packets overtake each other; LOSS may be followed by whatever else netem can do ("1% duplicate 2%", "0% rate 8mbit limit 30"). HOW is an option of slowpath record, as --light. FAMILY is ipv4, ipv6, mapped (the server has
 # one socket for both families, and the dialogues' clients have sockets of IPv6 that speak IPv4), or both (the same server, transfers over IPv6, such dialogues).
-# SYSCTL is one of net.ipv4.
+# SYSCTLS are some of net.ipv4, both ends' (tcp_sack=0 tcp_wmem=4096,16384,30000).
 #
 # It needs slowpath, tcpdump and a program `workload` (serve ADDRESS CONNECTIONS, send ADDRESS BYTES CHUNK, ask ADDRESS TIMES REQUEST ANSWER). It leaves run.rec,
 # its events, client.pcap, server.pcap and summary.json in /out.
 set -eu
-delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001} family=${6:-ipv4} sysctl=${7:-tcp_no_metrics_save=1}
+delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001} family=${6:-ipv4} sysctls=${7:-}
 case $family in
     ipv4) listen=10.0.0.2 send=10.0.0.2 ask=10.0.0.2 ;;
     mapped) listen='[::]' send=10.0.0.2 ask='[::ffff:10.0.0.2]' ;;
@@ -32,9 +32,11 @@ end() {
     ip -n "$1" -6 addr add "$4/64" dev "$2.2" nodad
     ip -n "$1" link set "$2.2" up
     # shellcheck disable=SC2086
-    tc -n "$1" qdisc add dev "$2" root netem delay $delay loss "$loss" limit 10000
+    tc -n "$1" qdisc add dev "$2" root netem limit 10000 delay $delay loss $loss
     # What one connection learns is not to be in the next one's way: its recording does not have it.
-    ip netns exec "$1" sh -c "cd /proc/sys/net/ipv4; echo 1 >tcp_no_metrics_save; echo $congestion >tcp_congestion_control; echo ${sysctl#*=} >${sysctl%%=*}"
+    for it in tcp_no_metrics_save=1 tcp_congestion_control="$congestion" $sysctls; do
+        ip netns exec "$1" sh -c "echo $(echo "${it#*=}" | tr , ' ') >/proc/sys/net/ipv4/${it%%=*}"
+    done
 }
 end client here 10.0.0.1 fd00:5::1
 end server there 10.0.0.2 fd00:5::2

@@ -4,6 +4,7 @@
  * dealt with them. What nobody is to get is dropped, what came late or twice is kept.
  */
 #include <linux/tcp.h>
+#include <net/gso.h>
 #include <net/slowpath_lab.h>
 #include <net/tcp.h>
 #include "lab.h"
@@ -38,11 +39,62 @@ void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number
 	to->held[number] = skb;
 }
 
+static bool is_told_piece(const struct lab_run_record *record, u32 place, u32 *before)
+{
+	u32 i;
+
+	for (i = 1; i <= record->decisions; i++)
+		if (record[i].decision == LAB_DECISION_PIECE && record[i].value == place) {
+			*before = record[i].result;
+			return true;
+		}
+	return false;
+}
+
 /* As recorded; in the backlog it may have been made smaller. */
 static bool is_as_large(const struct sk_buff *skb, const struct lab_run_record *record)
 {
 	return !record->result || record->flags & LAB_RUN_BACKLOG || lab_what_if() ||
 	       skb->truesize == record->result;
+}
+
+/*
+ * Cuts what was sent as one, as a queue does that cannot take it whole (tbf_segment(), netem_segment()).
+ */
+static struct sk_buff *cut(struct sk_buff *skb)
+{
+	struct sk_buff *pieces;
+
+	if (!skb_is_gso(skb))
+		return skb;
+	pieces = skb_gso_segment(skb, netif_skb_features(skb) & ~NETIF_F_GSO_MASK);
+	if (IS_ERR_OR_NULL(pieces))
+		return skb;
+	consume_skb(skb);
+	return pieces;
+}
+
+/* Of what was cut the piece with so many bytes before it; those that are left are held together. NULL: it is not there, or no more. */
+static struct sk_buff *take_piece(struct replay_end *end, u32 number, u32 before)
+{
+	struct sk_buff **at = &end->held[number], *piece;
+
+	if (!end->begins[number])
+		end->begins[number] = ntohl(tcp_hdr(*at)->seq) | BIT_ULL(32);
+	*at = cut(*at);
+	for (; *at; at = &(*at)->next)
+		if (ntohl(tcp_hdr(*at)->seq) == (u32)end->begins[number] + before)
+			break;
+	piece = *at;
+	if (!piece)
+		return NULL;
+	*at = piece->next;
+	piece->next = NULL;
+	if (!--end->uses[number]) {
+		kfree_skb_list(end->held[number]);
+		end->held[number] = NULL;
+	}
+	return piece;
 }
 
 /*
@@ -58,7 +110,9 @@ static struct sk_buff *take(struct replay_end *end, const struct lab_run_record 
 		end->held[number] = NULL;
 	if (last && is_as_large(skb, record))
 		return skb;
-	copy = pskb_copy(skb, GFP_ATOMIC);
+	/* On a stock kernel (netem) both share their bytes, and then neither takes what comes behind it. */
+	copy = lab.plan.flags & LAB_FOLLOW ? skb_clone(skb, GFP_ATOMIC) :
+					      pskb_copy(skb, GFP_ATOMIC);
 	if (copy && !last && is_as_large(skb, record) && !is_as_large(copy, record))
 		swap(end->held[number], copy);
 	else if (last && (!copy || !is_as_large(copy, record)))
@@ -68,12 +122,29 @@ static struct sk_buff *take(struct replay_end *end, const struct lab_run_record 
 	return copy;
 }
 
-static void deliver(const struct lab_run_record *record, u32 number)
+/* place: 0 the packet itself, behind it those that are merged with it in the backlog and do not follow. */
+static void deliver(const struct lab_run_record *record, u32 place, u32 number)
 {
-	struct sk_buff *skb = take(&replay.ends[record->end], record, number);
+	struct replay_end *end = &replay.ends[record->end];
+	struct sk_buff *skb;
+	u32 before;
 
-	if (!skb)
+	if (is_told_piece(record, place, &before))
+		skb = take_piece(end, number, before);
+	else
+		skb = take(end, record, number);
+	if (!skb) {
+		lab_diverge(LAB_DIVERGED_PACKET, record->end, number, 0);
 		return;
+	}
+	if (!is_as_large(skb, record)) {
+		/* Somebody on the way had it copied, to write into it (skb_unshare()). */
+		struct sk_buff *copy = skb_copy(skb, GFP_ATOMIC);
+
+		if (copy && is_as_large(copy, record))
+			swap(skb, copy);
+		kfree_skb(copy);
+	}
 	if (!is_as_large(skb, record)) {
 		lab_diverge(LAB_DIVERGED_RESULT, record->end, record->result, skb->truesize);
 		kfree_skb(skb);
@@ -110,8 +181,11 @@ bool lab_is_held(const struct replay_end *end, const struct lab_run_record *reco
 
 void lab_deliver_held(const struct lab_run_record *record)
 {
-	u32 i, number;
+	u32 in_order = max(record->more, 1U), place = 0, i, number;
 
-	for_each_packet(record, i, number)
-		deliver(record, number);
+	for_each_packet(record, i, number) {
+		/* i is one further. */
+		place += i > in_order;
+		deliver(record, i > 1 && !place ? U32_MAX : place, number);
+	}
 }

@@ -308,8 +308,11 @@ static netdev_tx_t lab_xmit(struct sk_buff *skb, struct net_device *dev)
 	if (lab.host_packets % SAY_EVERY == 0)
 		pr_info("slowpath-lab: at %lld ps\n", lab_scenario_time(lab_network_time()));
 	if (lab.replaying) {
+		/* As a driver without a queue may: its socket gets the code of a queue. */
+		int refused = lab_follow_refused(reply, carried(skb)->number);
+
 		lab_replay_sent(skb, number, reply, carried(skb)->number);
-		return NETDEV_TX_OK;
+		return refused;
 	}
 	if (!lab.fabric) {
 		host->sent++;
@@ -407,6 +410,8 @@ static int make_host(struct lab_host *host)
 	if (IS_ERR(host->net))
 		return PTR_ERR(host->net);
 	set_up_namespace(host->net);
+	if (host->number < ARRAY_SIZE(lab.plan.own) && lab.plan.flags & LAB_REPLAY)
+		lab_set_sysctls(host->net, lab.plan.own[host->number]);
 	lab_prepare_ipv6(host->net);
 	error = bring_up(host->net->loopback_dev);
 	if (error)
@@ -416,6 +421,8 @@ static int make_host(struct lab_host *host)
 		return -ENOMEM;
 	*(struct lab_host **)netdev_priv(host->dev) = host;
 	dev_net_set(host->dev, host->net);
+	if (host->number < ARRAY_SIZE(lab.plan.own) && lab.plan.flags & LAB_REPLAY)
+		host->dev->mtu = lab.plan.own_mtu[host->number];
 	error = register_netdev(host->dev);
 	if (error)
 		return error;

@@ -169,6 +169,7 @@ void lab_prepare_ipv6(struct net *net);
 int lab_add_ipv6(void);
 
 /* device.c */
+void lab_set_sysctls(struct net *net, const __le32 *values);
 int lab_make_hosts(void);
 int lab_make_network(void);
 bool lab_network_is_empty(void);
@@ -241,6 +242,7 @@ struct replay_end;
 
 /* follow.c */
 int lab_follow_begin(void);
+int lab_follow_refused(bool reply, u32 number);
 u32 lab_follow_decide(u32 decision, u32 natural);
 void lab_follow_end(void);
 /* A call, in a task of its own, until it is done or waits. */

@@ -46,8 +46,14 @@ void slowpath_metrics(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 value;
 
-	if (lab_told(LAB_DECISION_METRICS, 0, &value))
+	if (lab_told(LAB_DECISION_METRICS, 0, &value)) {
 		inet_csk(sk)->icsk_rto = value;
+		/* Without a sample of the handshake its default is taken only if nobody had left one. */
+		if (!tp->srtt_us && value != TCP_TIMEOUT_FALLBACK) {
+			tp->mdev_us = jiffies_to_usecs(TCP_TIMEOUT_INIT);
+			tp->mdev_max_us = tp->rttvar_us = 0;
+		}
+	}
 	if (lab_told(LAB_DECISION_METRICS, 1, &value))
 		tp->reordering = value;
 	if (lab_told(LAB_DECISION_METRICS, 2, &value))

@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
-#define LAB_VERSION 10
+#define LAB_VERSION 11
 #define LAB_NEVER U64_MAX
 #define LAB_TAGS 8
 
@@ -35,6 +35,10 @@
 #define LAB_TELL BIT(8)
 /* With LAB_PROBE: for each record of probes.bin the variables of fields.h are written to more.bin, 8 bytes each. */
 #define LAB_PROBE_MORE BIT(9)
+
+/* Of lab_plan.own: what the kernel has by itself, or lab_plan says for all. */
+#define LAB_USUAL U32_MAX
+#define LAB_SYSCTLS 60
 
 struct lab_plan {
 	__le64 magic;
@@ -66,6 +70,9 @@ struct lab_plan {
 	__le32 rmem_max;
 	__le32 lines;        /* twice the links */
 	__le64 fabric;       /* bytes of the network's plan */
+	/* Of a replay's hosts. */
+	__le32 own_mtu[2];
+	__le32 own[2][LAB_SYSCTLS]; /* lab_set_sysctls() */
 };
 /* Then lab_kind, lab_connection, lab_flow, lab_watch, the network's plan. */
 

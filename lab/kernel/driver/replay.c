@@ -455,7 +455,8 @@ static int prepare(struct replay_end *end, const struct lab_script_end *from, u8
 		return -E2BIG;
 	end->held = vcalloc(max(end->packets, 1U), sizeof(*end->held));
 	end->uses = vcalloc(max(end->packets, 1U), sizeof(*end->uses));
-	if (!end->held || !end->uses)
+	end->begins = vcalloc(max(end->packets, 1U), sizeof(*end->begins));
+	if (!end->held || !end->uses || !end->begins)
 		return -ENOMEM;
 	for (i = 0; i < from->records; i++) {
 		record = end->next + i;
@@ -481,8 +482,9 @@ static void release(struct replay_end *end)
 	u32 i;
 
 	for (i = 0; end->held && i < end->packets; i++)
-		kfree_skb(end->held[i]);
+		kfree_skb_list(end->held[i]);
 	vfree(end->held);
+	vfree(end->begins);
 	vfree(end->uses);
 }
 

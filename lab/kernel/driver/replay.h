@@ -23,7 +23,8 @@ struct replay_end {
 	/* Packets that this end is to get, by their number. */
 	u32 packets;
 	struct sk_buff **held;
-	u16 *uses; /* how often each comes */
+	u64 *begins; /* of those that were cut on the way: the first sequence number, and a bit above it */
+	u16 *uses; /* how often each comes, or pieces of it do */
 };
 
 struct replay {

@@ -61,6 +61,8 @@ enum lab_following_decision {
 	LAB_DECISION_ORDER = 13, /* so many runs of the end that accepted, of the same moment, came before */
 	LAB_DECISION_FRAGMENT = 15, /* where the data of a send began: in the task's page, and (1) in the first one of a file */
 	LAB_DECISION_METRICS = 16, /* what came of what earlier connections left: timeout, reordering, ssthresh, largest window */
+	LAB_DECISION_REFUSED = 17, /* what the device's queue made of the packet after so many of the run: NET_XMIT_*, or an error */
+	LAB_DECISION_PIECE = 18, /* the packet was cut on the way: the bytes before this piece of it */
 	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not told */
 };
 

@@ -88,6 +88,16 @@ unsigned int slowpath_recorded_backlog(struct sock *sk)
 	return told_last(LAB_DECISION_BACKLOG);
 }
 
+/* What the queue of the device said of the packet that is being sent: 0 if it took it. */
+int lab_follow_refused(bool reply, u32 number)
+{
+	u32 refused = 0;
+
+	if (lab.following && replay.run && replay.run->end == reply)
+		lab_told(LAB_DECISION_REFUSED, number - replay.ends[reply].sent, &refused);
+	return refused;
+}
+
 u32 lab_follow_decide(u32 decision, u32 natural)
 {
 	u32 busy = 0;

@@ -32,6 +32,7 @@ pub mod plan;
 mod recording;
 mod replay;
 mod seen;
+mod sysctls;
 mod tcp;
 mod what_if;
 mod wire;

@@ -2,6 +2,7 @@
 //! What a laboratory kernel is told: the network, the connections, the flows one by one.
 
 use super::error::Refusal;
+use super::sysctls::Own;
 use super::tcp::{Kind, Kinds, Sysctls};
 use super::wire::{CAPTURE, EVENTS, IPV6, MAGIC, RECORD, SWITCH, THROUGH_PROCESS, VERSION, Writer};
 use slowpath_netsim::engine::{Application, FlowSpec, QueueSeries, Transport};
@@ -125,6 +126,8 @@ pub struct Plan {
     pub(super) until: Time,
     pub(super) kinds: Vec<Kind>,
     pub(super) sysctls: Sysctls,
+    /// Of a replay's two hosts.
+    pub(super) own: [Own; 2],
     pub(super) flags: u32,
     pub(super) snap: u32,
     pub(super) info_every: Span,
@@ -202,6 +205,7 @@ impl Plan {
             open_every,
             until: scenario.until,
             kinds,
+            own: [0, 1].map(|_| Own::usual(sysctls.mtu)),
             sysctls,
             flags,
             snap: options.capture.unwrap_or(0),
@@ -265,6 +269,10 @@ impl Plan {
             2 * self.network.links.len() as u32,
         ]);
         out.u64s([network.len() as u64]);
+        out.u32s(self.own.each_ref().map(|own| own.mtu));
+        for own in &self.own {
+            out.u32s(own.values);
+        }
         for kind in &self.kinds {
             kind.write(&mut out);
         }

@@ -3,6 +3,7 @@
 //! `lab/kernel/driver/script.h`, which tells what each field means.
 
 use super::plan::{EPOCH_NS, Plan};
+use super::sysctls::Own;
 use super::tcp::{ALGORITHMS, Kind, Sysctls};
 use super::wire::{ACK_AT_ONCE, HANDSHAKE, IPV6, Reader, VERSION, Writer};
 use slowpath_netsim::tcp::Reading;
@@ -64,7 +65,7 @@ const TIMERS: [Timer; 6] = [
     Timer::Request,
 ];
 
-const DECISIONS: [Decision; 17] = Decision::ALL;
+const DECISIONS: [Decision; 19] = Decision::ALL;
 
 /// `struct lab_run_record`.
 #[derive(Clone, Copy, Default)]
@@ -244,7 +245,7 @@ fn sysctls(from: &Sysctls, ttl: u8) -> Values {
             "tcp_rmem",
             format!("4096 {} {}", from.rmem[0], from.rmem[1]),
         ),
-        ("tcp_cubic.hystart", bit(from.hystart)),
+        (HYSTART, bit(from.hystart)),
         ("ip_default_ttl", ttl.to_string()),
     ])
 }
@@ -340,51 +341,35 @@ impl Taking {
     }
 }
 
-/// What one kernel has for all: its sysctls, and hosts' time to live.
-pub(super) fn take_sysctls(settings: &Settings) -> Result<(Sysctls, u8), Unknown> {
-    if let Some((name, value)) = settings.sysctls[1]
-        .iter()
-        .find(|(name, value)| settings.sysctls[0].get(*name) != Some(value))
-    {
+/// The module's parameter of CUBIC.
+const HYSTART: &str = "tcp_cubic.hystart";
+
+/// What each end has of its own, and what one kernel has for both: the former stands for the latter but for [`HYSTART`].
+pub(super) fn take_sysctls(settings: &Settings) -> Result<(Sysctls, u8, [Own; 2]), Unknown> {
+    let own = |end: usize| {
+        let mut from = Taking(settings.sysctls[end].clone());
+        let mtu = settings.mtu[end];
+        if !(68..=65_535).contains(&mtu) {
+            return Err(Unknown {
+                name: "mtu".to_owned(),
+                value: mtu.to_string(),
+            });
+        }
+        let hystart = from.bit(HYSTART)?;
+        let own = Own::take(&mut from.0, mtu);
+        let own = own.map_err(|(name, value)| Unknown { name, value })?;
+        from.end()?;
+        Ok((own, hystart))
+    };
+    let ((client, hystart), (server, other)) = (own(0)?, own(1)?);
+    if hystart != other {
         return Err(Unknown {
-            name: format!("{name} of the accepting end"),
-            value: value.clone(),
+            name: format!("{HYSTART} of the accepting end"),
+            value: u8::from(other).to_string(),
         });
     }
-    let mut from = Taking(settings.sysctls[0].clone());
-    let text = from.text("tcp_rmem")?;
-    let mut sizes = text.split_whitespace().map(str::parse::<u32>);
-    let (Some(Ok(_)), Some(Ok(default)), Some(Ok(most)), None) =
-        (sizes.next(), sizes.next(), sizes.next(), sizes.next())
-    else {
-        return Err(Unknown {
-            name: "tcp_rmem".to_owned(),
-            value: text,
-        });
-    };
-    let [mtu, other] = settings.mtu;
-    if mtu != other || !(68..=65_535).contains(&mtu) {
-        return Err(Unknown {
-            name: "mtu".to_owned(),
-            value: format!("{mtu} and {other}"),
-        });
-    }
-    let sysctls = Sysctls {
-        mtu,
-        timestamps: from.bit("tcp_timestamps")?,
-        sack: from.bit("tcp_sack")?,
-        ecn: from.number("tcp_ecn", 2)?,
-        recovery: from.number("tcp_recovery", 7)?,
-        early_retrans: from.number("tcp_early_retrans", 4)?,
-        reordering: from.number("tcp_reordering", 1000)?,
-        slow_start_after_idle: from.bit("tcp_slow_start_after_idle")?,
-        moderate_rcvbuf: from.bit("tcp_moderate_rcvbuf")?,
-        rmem: [default, most],
-        hystart: from.bit("tcp_cubic.hystart")?,
-    };
-    let ttl = from.number("ip_default_ttl", 255)?;
-    from.end()?;
-    Ok((sysctls, ttl))
+    let (sysctls, ttl) = client.shared(hystart);
+    Ok((sysctls, ttl, [client, server]))
 }
 
 /// Of one that speaks IPv6.

@@ -395,7 +395,7 @@ fn make_plan(
     if kinds.len() > 256 {
         return Err(ReplayError::TooMany(kinds.len()));
     }
-    let Some((sysctls, ttl)) = shared else {
+    let Some((sysctls, ttl, own)) = shared else {
         return Ok(None);
     };
     let host = PortConfig {
@@ -429,6 +429,7 @@ fn make_plan(
         until: Time::ZERO,
         kinds,
         sysctls,
+        own,
         flags,
         snap: options.capture.unwrap_or(0),
         info_every: Span::ZERO,

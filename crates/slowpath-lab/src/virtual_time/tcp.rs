@@ -92,17 +92,7 @@ pub(super) struct Kinds {
 }
 
 /// Linux's names of congestion controls that a laboratory kernel has.
-pub const ALGORITHMS: [&str; 9] = [
-    "reno",
-    "cubic",
-    "dctcp",
-    "bbr",
-    "bic",
-    "highspeed",
-    "scalable",
-    "vegas",
-    "westwood",
-];
+pub use slowpath_replay::recording::options::CONGESTION_CONTROLS as ALGORITHMS;
 
 /// What all kinds must agree on, as Linux has it for a host or for a kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -205,7 +205,7 @@ impl Joins for Live {
                 told.push(Told::Opened {
                     number: self.last,
                     addresses,
-                    settings: settings(found, self.hystart),
+                    settings: settings(found, self.hystart, self.ticks.hz()),
                     hz: self.ticks.hz(),
                     at: Moment(a.opened.at.min(b.opened.at)),
                 });

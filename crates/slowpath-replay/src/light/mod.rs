@@ -147,7 +147,11 @@ impl Joiner {
             };
             joined.recording.connections.push(Connection {
                 addresses,
-                settings: settings([&a.opened.found, &b.opened.found], host.hystart),
+                settings: settings(
+                    [&a.opened.found, &b.opened.found],
+                    host.hystart,
+                    self.ticks.hz(),
+                ),
                 ends: [a.end(b, &self.ticks), b.end(a, &self.ticks)],
                 joint: None,
             });

@@ -23,6 +23,7 @@ mod inspect;
 mod laboratory;
 mod near;
 pub mod options;
+pub mod sysctls;
 mod validate;
 mod varint;
 mod words;
@@ -281,11 +282,17 @@ pub enum Decision {
     /// What earlier connections to the same host left (`tcp_init_metrics`): the timeout in ticks (0), reordering (1), ssthresh (2) and the largest window (3) that came
     /// of it; not told: nothing. Of stock kernels.
     Metrics,
+    /// What the queue of the device made of the packet that is sent when the run has sent so many: `NET_XMIT_DROP` (1) or `NET_XMIT_CN` (2) of
+    /// include/linux/netdevice.h, or an error number; not told: it took it. Of stock kernels.
+    Refused,
+    /// The packet that came is only a piece of the one that was sent, which something on the way had cut: the bytes before it. Of those merged with it in the backlog one
+    /// more than their place among [`Decision::Merged`]. Of stock kernels.
+    Piece,
 }
 
 impl Decision {
     /// Every one, by its number in the kernel and in files.
-    pub const ALL: [Decision; 17] = [
+    pub const ALL: [Decision; 19] = [
         Decision::SmallQueue,
         Decision::Autocork,
         Decision::HostQueue,
@@ -303,6 +310,8 @@ impl Decision {
         Decision::Seen,
         Decision::Fragment,
         Decision::Metrics,
+        Decision::Refused,
+        Decision::Piece,
     ];
 
     /// Its place in [`Decision::ALL`].

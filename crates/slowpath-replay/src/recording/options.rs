@@ -148,6 +148,28 @@ const NOT_REPLAYED: [(u16, u16, &str); 18] = [
     (TCP, 38, "TCP_AO_ADD_KEY"),
 ];
 
+/// Linux's names of congestion controls that a laboratory kernel has: the others are not replayed.
+pub const CONGESTION_CONTROLS: [&str; 9] = [
+    "reno",
+    "cubic",
+    "dctcp",
+    "bbr",
+    "bic",
+    "highspeed",
+    "scalable",
+    "vegas",
+    "westwood",
+];
+
+/// `TCP_CONGESTION`.
+const CONGESTION: u16 = 13;
+
+/// Why sockets with that congestion control cannot be replayed; `None`: they can.
+pub(super) fn refused_congestion(name: &str) -> Option<String> {
+    let there = CONGESTION_CONTROLS.contains(&name);
+    (!there).then(|| format!("congestion control {name}, which the replaying kernel does not have"))
+}
+
 /// A name that a value has no room for.
 pub const LONG_CONGESTION: Handler = Handler::Option {
     level: OTHER,
@@ -207,6 +229,15 @@ const FLAGS: [(u32, &str); 2] = [(0x400_0000, "MSG_ZEROCOPY"), (0x2000_0000, "MS
 /// What of a run no replay can do; `None`: nothing.
 pub(super) fn refused(handler: &Handler) -> Option<String> {
     match *handler {
+        Handler::Option {
+            level: TCP,
+            name: CONGESTION,
+            value,
+        } => {
+            let name = value.to_le_bytes();
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            refused_congestion(&String::from_utf8_lossy(name))
+        }
         Handler::Option { level, name, .. } if level != u16::MAX => {
             let pseudo = level == IP && (name == 0 || name == 256);
             let fine = pseudo || effect(level, name) == Replayed;

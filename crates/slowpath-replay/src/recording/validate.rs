@@ -101,6 +101,13 @@ impl Connection {
     /// # Errors
     /// What is not.
     pub fn replayable(&self) -> Result<(), Unreplayable> {
+        for (end, socket) in self.settings.socket.iter().enumerate() {
+            let name = socket.get("congestion");
+            if let Some(what) = name.and_then(|name| options::refused_congestion(name)) {
+                let after = 0;
+                return Err(Unreplayable::Refused { end, after, what });
+            }
+        }
         for (place, end) in self.ends.iter().enumerate() {
             let runs = end.runs.iter().enumerate();
             let refused = runs.filter_map(|(run, it)| Some((run, options::refused(&it.handler)?)));

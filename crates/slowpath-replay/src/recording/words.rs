@@ -59,6 +59,8 @@ impl Decision {
             Decision::Seen => "seen",
             Decision::Fragment => "page",
             Decision::Metrics => "metrics",
+            Decision::Refused => "refused",
+            Decision::Piece => "piece",
         }
     }
 }

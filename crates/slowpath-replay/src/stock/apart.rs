@@ -175,7 +175,7 @@ impl Side {
     pub(super) fn last(mut self) -> (End, [Vec<Packet>; 2]) {
         self.merging = None;
         let packets = self.hand_out(true);
-        (self.end(false).0, packets)
+        (self.end().0, packets)
     }
 
     /// Its handshake was seen: both initial sequence numbers are known.
@@ -190,13 +190,14 @@ impl Side {
         addresses: [SocketAddr; 2],
         side: usize,
         hystart: bool,
+        hz: u32,
     ) -> Option<Alone> {
         let apart = self.apart.as_ref()?;
         let found: &Found = self.settings.as_ref()?;
         if !self.is_joinable() {
             return None;
         }
-        let [sysctls, socket] = settings::own(found, side, hystart);
+        let [sysctls, socket] = settings::own(found, side, hystart, hz);
         Some(Alone {
             addresses,
             side,
@@ -214,10 +215,10 @@ impl Side {
 impl Joined {
     /// Ends that are alone; of the others nothing can be said.
     pub(super) fn apart(&mut self, pair: Pair, untold: bool, hystart: bool) {
-        let addresses = pair.addresses;
+        let (addresses, hz) = (pair.addresses, self.recording.origin.hz);
         for (side, end) in pair.ends.into_iter().enumerate() {
             let Some(mut end) = end else { continue };
-            let alone = addresses.and_then(|it| end.introduce(it, side, hystart));
+            let alone = addresses.and_then(|it| end.introduce(it, side, hystart, hz));
             let Some(mut alone) = alone else {
                 self.halves += 1;
                 continue;
@@ -249,7 +250,7 @@ impl Live {
         }
         if pair.progress.number == 0
             && let Some(hz) = self.joiner.hz
-            && let Some(alone) = end.introduce(addresses, side, self.hystart)
+            && let Some(alone) = end.introduce(addresses, side, self.hystart, hz)
         {
             self.last += 1;
             pair.progress.number = self.last;

@@ -32,6 +32,13 @@ impl Building {
         });
     }
 
+    /// The packet that came was only a piece of one.
+    pub(super) fn piece(&mut self, before: Option<u32>) {
+        if let Some(bytes) = before {
+            self.outcome(Decision::Piece, 0, bytes);
+        }
+    }
+
     /// Clocks read and packets sent.
     pub(super) fn done(&self) -> u32 {
         self.clocks + self.sent + u32::from(self.sending)

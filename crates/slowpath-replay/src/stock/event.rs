@@ -2,6 +2,7 @@
 //! The recorder's events: twin of `struct event` in `slowpath-observe`'s `probes/handlers/ring.bpf.h`. Each behind its length, little-endian.
 
 use super::options::SET;
+use crate::recording::sysctls::{SYSCTLS, WRITE_BUFFERS};
 use std::net::IpAddr;
 
 /// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
@@ -10,8 +11,10 @@ pub(super) const FIELDS: usize = 40;
 const HEAD: usize = 96;
 /// `struct addresses` there, behind the event.
 const ADDRESSES: usize = 32;
-/// `struct settings` there, behind the event.
+/// `struct found` there, behind the event, up to what not every version of the recorder told.
 const SETTINGS: usize = 68;
+/// Words behind those.
+const MORE: usize = WRITE_BUFFERS.len() + SYSCTLS.len();
 /// `segs_in` among the fields.
 const SEGMENTS_IN: usize = 35;
 
@@ -126,6 +129,8 @@ pub(super) struct Name {
     pub like: u32,
     /// When it came.
     pub at: u64,
+    /// Its sequence numbers, the first and the one behind the last; the same: not known.
+    pub stretch: [u32; 2],
 }
 
 /// What a socket and its namespace are set to, where a replay needs to know.
@@ -134,6 +139,8 @@ pub(crate) struct Found {
     pub mtu: u32,
     pub values: [u32; 12],
     pub congestion: String,
+    /// [`WRITE_BUFFERS`](crate::recording::sysctls::WRITE_BUFFERS), then [`SYSCTLS`](crate::recording::sysctls::SYSCTLS); all ones: not known.
+    pub more: Vec<u32>,
 }
 
 impl Found {
@@ -149,6 +156,9 @@ impl Found {
             mtu: word(0)?,
             values,
             congestion: String::from_utf8_lossy(name).into_owned(),
+            more: (0..MORE)
+                .map_while(|place| word(SETTINGS + 4 * place))
+                .collect(),
         })
     }
 }
@@ -166,6 +176,7 @@ impl Event {
             id: self.memory as u16,
             like: self.like,
             at: self.at,
+            stretch: [self.backlog; 2],
         }
     }
 
@@ -175,6 +186,7 @@ impl Event {
             id: self.d as u16,
             like: self.like,
             at: self.at,
+            stretch: [self.a, self.b],
         }
     }
 

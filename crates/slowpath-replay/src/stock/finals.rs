@@ -68,15 +68,14 @@ impl Side {
     }
 
     /// The runs that were not handed out, with their checks, and the states that these are made from.
-    pub(super) fn end(mut self, theirs_gone: bool) -> (End, Vec<Fields>) {
+    pub(super) fn end(mut self) -> (End, Vec<Fields>) {
         for call in std::mem::take(&mut self.calls).into_values() {
             self.returned(call, NOT_RETURNED);
         }
         self.make_checks(self.runs.len());
         let lost = u64::from(self.lost);
         let end = End {
-            // Its peer had not ended, so that it must have been a packet of which nothing was seen.
-            gap: (self.cut && (!theirs_gone || lost > 0)).then_some(self.count() as u64),
+            gap: self.cut.then_some(self.count() as u64),
             lost,
             digest: self.before,
             runs: self.runs,

@@ -102,7 +102,7 @@ impl Live {
             told.push(Told::Opened {
                 number: self.last,
                 addresses,
-                settings: settings::settings([mine, theirs], self.hystart),
+                settings: settings::settings([mine, theirs], self.hystart, hz),
                 hz,
                 at,
             });
@@ -236,7 +236,7 @@ impl Joins for Live {
         else {
             return None;
         };
-        Some([(a, b.gone), (b, a.gone)].map(|(side, gone)| side.clone().end(gone).0))
+        Some([a, b].map(|side| side.clone().end().0))
     }
 
     fn rest_alone(&self, number: u64) -> Option<(End, [Vec<Packet>; 2])> {

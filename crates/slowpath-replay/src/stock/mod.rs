@@ -30,7 +30,7 @@ pub(crate) use settings::settings;
 use crate::recording::{Connection, End, MAX_EVENTS, Moment, Origin, Recording};
 use event::{Event, Kind};
 use request::Request;
-use side::{RESET, Side, Theirs};
+use side::{RESET, Side, Theirs, UNANSWERED};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -278,7 +278,7 @@ impl Joiner {
         match found {
             Some((own, theirs)) => own.time_wait(event, theirs),
             // Nobody listens there.
-            None => event.what == RESET,
+            None => matches!(event.what, RESET | UNANSWERED),
         }
     }
 
@@ -313,14 +313,13 @@ impl Joiner {
                 joined.halves += 1;
                 continue;
             };
-            let gone = [b.gone, a.gone];
             let mut states = [Vec::new(), Vec::new()];
             let mut place = 0;
             let ends = [a, b].map(|mut side| {
                 if untold && !side.gone {
                     side.cut();
                 }
-                let (end, fields): (End, _) = side.end(gone[place]);
+                let (end, fields): (End, _) = side.end();
                 states[place] = fields;
                 place += 1;
                 end
@@ -328,7 +327,7 @@ impl Joiner {
             joined.states.push(states);
             joined.recording.connections.push(Connection {
                 addresses,
-                settings: settings([&mine, &theirs], host.hystart),
+                settings: settings([&mine, &theirs], host.hystart, joined.recording.origin.hz),
                 ends,
                 joint: None,
             });

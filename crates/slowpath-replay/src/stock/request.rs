@@ -99,7 +99,7 @@ impl Request {
             } else {
                 let number = theirs.and_then(|theirs| theirs.number(step.name));
                 Handler::Packet {
-                    number: number.unwrap_or(0),
+                    number: number.map_or(0, |came| came.number),
                     marked: false,
                     backlog: false,
                     merged: 1,

@@ -10,7 +10,45 @@ use std::collections::HashMap;
 const MOST_AFTER: usize = 1024;
 
 /// Bytes of an entry of a hash table, its control byte included, of packets' numbers.
-const NUMBER: usize = 13;
+const NUMBER: usize = 17;
+
+/// Packets that one is cut into at most (`GSO_LEGACY_MAX_SIZE`, in segments of 536 bytes): each has the identification behind the one before.
+const MOST_PIECES: u16 = 122;
+
+/// A packet that came: which of those that were sent, and if it is only a piece of it, so many bytes of it are before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Came {
+    pub number: u32,
+    pub piece: Option<u32>,
+}
+
+impl Came {
+    pub(super) fn whole(number: u32) -> Came {
+        Came {
+            number,
+            piece: None,
+        }
+    }
+}
+
+/// One that was sent.
+#[derive(Clone, Copy)]
+struct Numbered {
+    number: u32,
+    begins: u32,
+    length: u32,
+}
+
+impl Numbered {
+    /// Of those sequence numbers.
+    fn came(self, [from, to]: [u32; 2]) -> Came {
+        let shorter = from != to && to.wrapping_sub(from) < self.length;
+        Came {
+            number: self.number,
+            piece: shorter.then(|| from.wrapping_sub(self.begins)),
+        }
+    }
+}
 
 /// An ACK of time wait.
 #[derive(Clone, Copy)]
@@ -26,8 +64,8 @@ pub(super) struct Sent {
     count: u32,
     /// All that were not handed out, as long as the other end is not known to be here.
     log: Option<Vec<Packet>>,
-    /// Their numbers and the sequence numbers they begin with, by IP identification.
-    numbers: HashMap<u16, (u32, u32)>,
+    /// Their numbers and sequence numbers, by IP identification.
+    numbers: HashMap<u16, Numbered>,
     /// Over IPv6.
     named: Named,
     /// Those that it sent when it had no socket any more.
@@ -36,28 +74,55 @@ pub(super) struct Sent {
 
 impl Sent {
     /// Over IPv6 each call takes another of those that look the same.
-    pub(super) fn number(&self, name: Name) -> Option<u32> {
+    pub(super) fn number(&self, name: Name) -> Option<Came> {
         match name.like {
-            0 => Some(self.numbers.get(&name.id)?.0),
-            like => self.named.came(like, name.at),
+            0 => self
+                .numbers
+                .get(&name.id)
+                .map(|it| it.came(name.stretch))
+                .or_else(|| self.piece(name)),
+            like => self.named.came(like, name.at).map(Came::whole),
         }
     }
 
+    /// Something on the way cut what was sent as one (`skb_gso_segment`): its head has that one's identification, the others have those behind it.
+    fn piece(&self, name: Name) -> Option<Came> {
+        let [from, to] = name.stretch;
+        (1..MOST_PIECES).find_map(|further| {
+            let whole = self.numbers.get(&name.id.wrapping_sub(further))?;
+            let before = from.wrapping_sub(whole.begins);
+            let inside = from != to
+                && before > 0
+                && u64::from(before) + u64::from(to.wrapping_sub(from)) <= u64::from(whole.length);
+            inside.then_some(Came {
+                number: whole.number,
+                piece: Some(before),
+            })
+        })
+    }
+
     /// What no socket sends has 0 for an identification, which one of these may have as well.
-    pub(super) fn packet(&self, name: Name, sequence: u32, acknowledges: u32) -> Option<u32> {
-        let Name { id, like, at } = name;
+    pub(super) fn packet(&self, name: Name, acknowledges: u32) -> Option<Came> {
+        let Name {
+            id,
+            like,
+            at,
+            stretch,
+        } = name;
+        let [sequence, _] = stretch;
         let ours = if like != 0 {
-            self.named.came(like, at)
+            self.named.came(like, at).map(Came::whole)
         } else {
-            let known = self.numbers.get(&id).copied();
-            let known = known.filter(|(_, begins)| *begins == sequence);
-            known.map(|(number, _)| number)
+            let known = self.numbers.get(&id);
+            let known = known.filter(|it| it.begins == sequence);
+            let known = known.map(|it| it.came(stretch));
+            known.or_else(|| self.piece(name))
         };
         let unknown = like != 0 || id == 0;
         let after = self.after.iter().rfind(|after| {
             unknown && after.begins == sequence && after.acknowledges == acknowledges
         });
-        ours.or(after.map(|after| after.number))
+        ours.or(after.map(|after| Came::whole(after.number)))
     }
 
     /// `answers`: SYN-ACKs, which no socket sends.
@@ -118,8 +183,12 @@ impl Sent {
 
     /// One more.
     pub(super) fn sent(&mut self, packet: Packet) {
-        let begins = packet.begins;
-        self.numbers.insert(packet.id, (self.count, begins));
+        let numbered = Numbered {
+            number: self.count,
+            begins: packet.begins,
+            length: packet.length,
+        };
+        self.numbers.insert(packet.id, numbered);
         self.count += 1;
         self.note(packet);
     }
@@ -145,10 +214,19 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
-    use super::{Name, Packet, Sent};
+    use super::{Came, Name, Packet, Sent};
 
-    fn id(id: u16) -> Name {
-        Name { id, like: 0, at: 9 }
+    fn id(id: u16, begins: u32) -> Name {
+        Name {
+            id,
+            like: 0,
+            at: 9,
+            stretch: [begins; 2],
+        }
+    }
+
+    fn whole(number: u32) -> Option<Came> {
+        Some(Came::whole(number))
     }
 
     fn packet(id: u16, begins: u32) -> Packet {
@@ -166,11 +244,11 @@ mod tests {
         sent.sent(packet(7, 1000));
         sent.after(2000, 50, 0);
         sent.after(2000, 51, 0);
-        assert_eq!(sent.packet(id(7), 1000, 50), Some(1));
-        assert_eq!(sent.packet(id(0), 2000, 50), Some(2));
-        assert_eq!(sent.packet(id(0), 2000, 51), Some(3));
-        assert_eq!(sent.packet(id(0), 2000, 52), None);
-        assert_eq!(sent.packet(id(0), 1000, 50), None);
+        assert_eq!(sent.packet(id(7, 1000), 50), whole(1));
+        assert_eq!(sent.packet(id(0, 2000), 50), whole(2));
+        assert_eq!(sent.packet(id(0, 2000), 51), whole(3));
+        assert_eq!(sent.packet(id(0, 2000), 52), None);
+        assert_eq!(sent.packet(id(0, 1000), 50), None);
     }
 
     #[test]
@@ -178,8 +256,8 @@ mod tests {
         let mut sent = Sent::default();
         sent.sent(packet(0, 1000));
         sent.after(2000, 50, 0);
-        assert_eq!(sent.packet(id(0), 1000, 9), Some(0));
-        assert_eq!(sent.packet(id(0), 2000, 50), Some(1));
+        assert_eq!(sent.packet(id(0, 1000), 9), whole(0));
+        assert_eq!(sent.packet(id(0, 2000), 50), whole(1));
     }
 
     /// Neither time wait nor a reset has a socket that would tell what it looks like.
@@ -189,9 +267,44 @@ mod tests {
         sent.sent(packet(0, 1000));
         sent.looks(77, 5);
         sent.after(2000, 50, 0);
-        let like = |like| Name { id: 0, like, at: 9 };
-        assert_eq!(sent.packet(like(77), 1000, 9), Some(1));
-        assert_eq!(sent.packet(like(78), 2000, 50), Some(2));
-        assert_eq!(sent.packet(like(78), 1000, 50), None);
+        let like = |like, begins| Name {
+            like,
+            ..id(0, begins)
+        };
+        assert_eq!(sent.packet(like(77, 1000), 9), whole(1));
+        assert_eq!(sent.packet(like(78, 2000), 50), whole(2));
+        assert_eq!(sent.packet(like(78, 1000), 50), None);
+    }
+
+    /// RFC 791: a packet has the next identification. 4,000 bytes from sequence number 1,000 on were sent as one and cut into pieces of 1,500, 1,500 and 1,000.
+    #[test]
+    fn pieces_are_known_by_the_packet_that_was_cut() {
+        let mut sent = Sent::default();
+        let first = packet(7, 1000);
+        sent.sent(Packet {
+            length: 4000,
+            ..first
+        });
+        sent.sent(packet(10, 5000));
+        let came = |id, from: u32, length| Name {
+            id,
+            like: 0,
+            at: 9,
+            stretch: [from, from + length],
+        };
+        let piece = |before| {
+            Some(Came {
+                number: 0,
+                piece: Some(before),
+            })
+        };
+        assert_eq!(sent.packet(came(7, 1000, 4000), 0), whole(0));
+        assert_eq!(sent.packet(came(7, 1000, 1500), 0), piece(0));
+        assert_eq!(sent.packet(came(8, 2500, 1500), 0), piece(1500));
+        assert_eq!(sent.number(came(9, 4000, 1000)), piece(3000));
+        // Neither beyond its end nor an identification before it.
+        assert_eq!(sent.packet(came(9, 4000, 1001), 0), None);
+        assert_eq!(sent.packet(came(6, 1000, 1500), 0), None);
+        assert_eq!(sent.packet(came(10, 5000, 0), 0), whole(1));
     }
 }

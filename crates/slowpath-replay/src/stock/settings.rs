@@ -3,6 +3,7 @@
 
 use super::event::Found;
 use crate::recording::Settings;
+use crate::recording::sysctls::{SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
 use std::collections::BTreeMap;
 
 /// `values` of the probe's `struct settings`, up to the receive buffer's three.
@@ -31,26 +32,48 @@ const SOCKET: [(&str, &str); 7] = [
 ];
 
 /// Settings of both ends; `hystart` is the module's parameter of CUBIC.
-pub(crate) fn settings(ends: [&Found; 2], hystart: bool) -> Settings {
+pub(crate) fn settings(ends: [&Found; 2], hystart: bool, hz: u32) -> Settings {
     let [a, b] = ends;
     let mut accepted = socket(b);
     accepted.insert("reader".to_owned(), "at-once".to_owned());
     Settings {
-        sysctls: ends.map(|end| sysctls(end, hystart)),
+        sysctls: ends.map(|end| sysctls(end, hystart, hz)),
         socket: [socket(a), accepted],
         mtu: ends.map(|end| end.mtu),
     }
 }
 
 /// Settings of an end that is alone: its sysctls and its socket's; `side` 0: it connected.
-pub(crate) fn own(found: &Found, side: usize, hystart: bool) -> [BTreeMap<String, String>; 2] {
+pub(crate) fn own(
+    found: &Found,
+    side: usize,
+    hystart: bool,
+    hz: u32,
+) -> [BTreeMap<String, String>; 2] {
     let Settings {
         sysctls, socket, ..
-    } = settings([found, found], hystart);
+    } = settings([found, found], hystart, hz);
     [sysctls, socket].map(|[client, server]| if side == 0 { client } else { server })
 }
 
-fn sysctls(found: &Found, hystart: bool) -> BTreeMap<String, String> {
+/// Of the kernel's own those that are not what it has by itself.
+fn unusual(found: &Found, hz: u32) -> Vec<(String, String)> {
+    let Some((buffers, others)) = found.more.split_first_chunk() else {
+        return Vec::new();
+    };
+    let of_buffers = buffers != &WRITE_BUFFERS && !buffers.contains(&u32::MAX);
+    let of_buffers = of_buffers.then(|| {
+        let [least, first, most] = buffers;
+        (WRITE_BUFFER.to_owned(), format!("{least} {first} {most}"))
+    });
+    let others = others.iter().zip(SYSCTLS);
+    let others =
+        others.filter(|(value, (_, usual, ..))| **value != u32::MAX && **value != usual.value(hz));
+    let others = others.map(|(value, (name, usual, ..))| (usual.name(name), value.to_string()));
+    of_buffers.into_iter().chain(others).collect()
+}
+
+fn sysctls(found: &Found, hystart: bool, hz: u32) -> BTreeMap<String, String> {
     let [values @ .., least, usual, most] = &found.values;
     let named = NAMES.iter().zip(values);
     let named = named.map(|(name, value)| ((*name).to_owned(), value.to_string()));
@@ -60,6 +83,7 @@ fn sysctls(found: &Found, hystart: bool) -> BTreeMap<String, String> {
     ];
     named
         .chain(more.map(|(name, value)| (name.to_owned(), value)))
+        .chain(unusual(found, hz))
         .collect()
 }
 

@@ -11,7 +11,7 @@ use super::building::Building;
 use super::event::{Event, FIELDS, Found, Kind, Name};
 use super::options::whole;
 use super::request::Request;
-use super::sent::Sent;
+use super::sent::{Came, Sent};
 use crate::recording::{Decision, Handler, Moment, Outcome, Packet, Reader, Run, Timer, options};
 use std::collections::{HashMap, VecDeque};
 
@@ -22,6 +22,8 @@ const TIME_WAIT_ACK: u8 = 2;
 const TIME_WAIT_RESET: u8 = 1;
 /// The same of the probe: no socket at all.
 pub(super) const RESET: u8 = 64;
+/// And that was a reset itself.
+pub(super) const UNANSWERED: u8 = 65;
 /// `INET_ECN_CE`.
 const MARKED: u32 = 3;
 
@@ -68,7 +70,7 @@ pub(super) struct Theirs<'a> {
 }
 
 impl Theirs<'_> {
-    fn number(self, name: Name) -> Option<u32> {
+    fn number(self, name: Name) -> Option<Came> {
         self.sent?.number(name)
     }
 }
@@ -322,6 +324,9 @@ impl Side {
                     return false;
                 };
                 current.note(Reader::Sent, current.sent, event.data_sent);
+                if event.a != 0 {
+                    current.outcome(Decision::Refused, current.sent, event.a);
+                }
                 current.sent += 1;
                 current.sending = false;
                 if event.memory != 1 {
@@ -372,8 +377,9 @@ impl Side {
             return false;
         }
         let here = theirs.sent.filter(|_| !self.is_alone());
-        let here = here.and_then(|sent| sent.packet(event.stub(), event.backlog, event.data_sent));
-        let number = here.or_else(|| self.came_late(event));
+        let here = here.and_then(|sent| sent.packet(event.stub(), event.data_sent));
+        let number = here.map(|came| came.number);
+        let number = number.or_else(|| self.came_late(event));
         let Some(number) = number else {
             self.cut = true;
             return false;
@@ -484,11 +490,12 @@ impl Side {
         let name = self.unmerged(event, theirs);
         let answer = event.d >> 24 & SYN != 0;
         self.met((theirs.sent.is_some() || !theirs.request.is_empty()) && !theirs.alone);
-        let number = self.came(event, name, answer).or_else(|| match answer {
-            true => Some(theirs.request.answer(event.more, event.at)),
-            false => theirs.sent?.packet(name, event.a, event.more),
+        let came = self.came(event, name, answer).map(Came::whole);
+        let came = came.or_else(|| match answer {
+            true => Some(Came::whole(theirs.request.answer(event.more, event.at))),
+            false => theirs.sent?.packet(name, event.more),
         });
-        let Some(number) = number else {
+        let Some(Came { number, piece }) = came else {
             self.cut = true;
             self.current = None;
             return false;
@@ -504,6 +511,7 @@ impl Side {
             // The child began with its own making.
             if let Some(current) = &mut self.current {
                 current.run.handler = handler;
+                current.piece(piece);
             }
             return true;
         }
@@ -522,6 +530,9 @@ impl Side {
             self.merging = Some(self.count());
         }
         self.begin(event, handler);
+        if let Some(current) = &mut self.current {
+            current.piece(piece);
+        }
         true
     }
 
@@ -539,7 +550,14 @@ impl Side {
             return name;
         };
         self.merged(before, theirs);
-        self.backlog.pop_front().map_or(name, |it| it.name)
+        let queued = self.backlog.pop_front().map_or(name, |it| it.name);
+        match queued.stretch {
+            [from, to] if from != to => queued,
+            _ => Name {
+                stretch: [event.a; 2],
+                ..queued
+            },
+        }
     }
 
     /// So many at the head of the backlog were part of the packet before them.
@@ -555,11 +573,16 @@ impl Side {
         };
         let mut more = 0;
         for queued in queued {
-            let Some(other) = theirs.number(queued.name) else {
+            let Some(Came {
+                number: other,
+                piece,
+            }) = theirs.number(queued.name)
+            else {
                 continue;
             };
             let further = other.wrapping_sub(*number);
-            if more == 0 && further == u32::from(*merged) && *merged < u16::MAX {
+            let follows = further == u32::from(*merged) && *merged < u16::MAX;
+            if more == 0 && follows && piece.is_none() {
                 *merged += 1;
             } else {
                 run.outcomes.push(Outcome {
@@ -568,6 +591,11 @@ impl Side {
                     value: further,
                 });
                 more += 1;
+                run.outcomes.extend(piece.map(|value| Outcome {
+                    decision: Decision::Piece,
+                    before: more,
+                    value,
+                }));
             }
         }
     }

@@ -191,11 +191,14 @@ TWICE("fexit/tcp_v6_do_rcv", after_packet_ipv6, RECEIVED, sk,
 SEC("fentry/tcp_add_backlog")
 int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 {
+	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 	struct known *known = find(sk);
 
 	if (!known)
 		return 0;
 	known->queued = __builtin_bswap16(LOAD(network(skb), iphdr, id));
+	known->queued_from = LOAD(cb, tcp_skb_cb, seq);
+	known->queued_to = LOAD(cb, tcp_skb_cb, end_seq);
 	/* The one that others are merged into gets another header. */
 	known->queued_like = known->ipv6 ? alike(skb) : 0;
 	return 0;
@@ -208,8 +211,9 @@ int BPF_PROG(after_backlog, struct sock *sk, struct sk_buff *skb, void *reason, 
 	struct known *known = find(sk);
 
 	if (known && !dropped)
-		tell_more(sk, known, QUEUED, READ(sk, sock___rec, sk_backlog.tail) != skb, 0, 0, 0,
-			  known->queued, 0, known->queued_like);
+		tell_more(sk, known, QUEUED, READ(sk, sock___rec, sk_backlog.tail) != skb,
+			  known->queued_from, known->queued_to, 0, known->queued, 0,
+			  known->queued_like);
 	return 0;
 }
 
@@ -350,6 +354,7 @@ static __always_inline void sent(const void *sk, struct known *known, const void
 
 	clock(sk, known);
 	known->sent = 1;
+	known->slowed = 0;
 	tell(sk, known, SENT, 0, LOAD(cb, tcp_skb_cb, seq), LOAD(cb, tcp_skb_cb, end_seq), 0,
 	     (LOAD(sk, inet_sock___rec, inet_id.counter) & 0xffff) |
 		     (u32)LOAD(cb, tcp_skb_cb, tcp_flags) << 24);
@@ -357,8 +362,19 @@ static __always_inline void sent(const void *sk, struct known *known, const void
 
 TWICE("fentry/__tcp_transmit_skb", on_sent, SENDING, sk, sent(sk, known, skb), struct sock *sk,
       struct sk_buff *skb)
-TWICE("fexit/__tcp_transmit_skb", after_sent, HANDED_OVER, sk,
-      tell(sk, known, MEMORY, 0, 0, 0, 0, 0), struct sock *sk, struct sk_buff *skb)
+
+/* NET_XMIT_CN: the queue has dropped something, of this connection or another one. TCP makes nothing of it but tcp_enter_cwr(). */
+#define CONGESTED 2
+
+static __always_inline void handed_over(const void *sk, struct known *known, int ret)
+{
+	tell(sk, known, MEMORY, 0, ret ? ret : known->slowed ? CONGESTED : 0, 0, 0, 0);
+}
+
+TWICE("fexit/__tcp_transmit_skb", after_sent, HANDED_OVER, sk, handed_over(sk, known, ret),
+      struct sock *sk, struct sk_buff *skb, int clone, unsigned int gfp, u32 rcv_nxt, int ret)
+
+BOTH("fentry/tcp_enter_cwr", on_slowed, sk, known->slowed = 1, struct sock *sk)
 
 /* Its header is complete; __tcp_transmit_skb() has made it. */
 static __always_inline void named(const void *sk, struct known *known, const void *skb)
@@ -374,9 +390,10 @@ TWICE("fentry/inet6_csk_xmit", on_named, NAMING, sk, named(sk, known, skb), stru
 
 static __always_inline void busy(const void *sk, struct known *known, int ret)
 {
+	/* A loss probe got that far, even if the window has shrunk (-EAGAIN). */
+	known->sent = 1;
 	if (ret != -EBUSY)
 		return;
-	known->sent = 1;
 	tell(sk, known, BUSY, 0, 0, 0, 0, 0);
 }
 
@@ -515,10 +532,7 @@ static __always_inline void reset(const struct sock *sk, const void *skb)
 	u32 expects = flags & ACK ? 0 : READ(cb, tcp_skb_cb, end_seq);
 	struct stub it;
 
-	/* Resets are not answered. */
-	if (flags & RST)
-		return;
-	if (known)
+	if (known && !(flags & RST))
 		tell(sk, known, ANSWERED_BY_RESET, 0, begins, expects, 0, 0);
 	/* A listener stands for no socket; of time wait is told above. */
 	if (sk && READ(sk, sock___rec, __sk_common.skc_state) != LISTEN)
@@ -528,7 +542,8 @@ static __always_inline void reset(const struct sock *sk, const void *skb)
 	it.acknowledges = READ(cb, tcp_skb_cb, ack_seq);
 	it.begins = begins;
 	it.expects = expects;
-	tell_stub(&it, TIME_WAIT, RESET, 0);
+	/* Resets are not answered. */
+	tell_stub(&it, TIME_WAIT, flags & RST ? UNANSWERED : RESET, 0);
 }
 
 SEC("fentry/tcp_v4_send_reset")

@@ -107,11 +107,13 @@ struct known {
 	u32 backlog; /* as told last by others than QUEUED */
 	u32 queued_like;
 	u16 queued;  /* the packet that is on its way into the backlog */
+	u32 queued_from, queued_to; /* its sequence numbers */
 	u8 end;
 	u8 ipv6;
 	u8 callback;
 	u8 sent; /* since the loss probe began */
 	u8 no_space; /* before a poll */
+	u8 slowed; /* the device told TCP to send less */
 	u32 metrics[3]; /* before what earlier connections left is looked at */
 };
 
@@ -255,6 +257,7 @@ enum request {
 
 /* A packet came for which there is no socket; beyond enum tcp_tw_status. */
 #define RESET 64
+#define UNANSWERED 65
 
 static __always_inline struct in6_addr mapped(u32 address)
 {

@@ -33,6 +33,52 @@ struct netns_ipv4___rec {
 	u8 sysctl_tcp_moderate_rcvbuf;
 	u8 sysctl_ip_default_ttl;
 	int sysctl_tcp_rmem[3];
+	int sysctl_tcp_wmem[3];
+	u8 sysctl_tcp_window_scaling;
+	u8 sysctl_tcp_dsack;
+	u8 sysctl_tcp_frto;
+	u8 sysctl_tcp_app_win;
+	int sysctl_tcp_max_reordering;
+	u8 sysctl_tcp_autocorking;
+	u8 sysctl_tcp_tso_win_divisor;
+	u8 sysctl_tcp_tso_rtt_log;
+	u8 sysctl_tcp_min_tso_segs;
+	int sysctl_tcp_min_snd_mss;
+	unsigned int sysctl_tcp_notsent_lowat;
+	int sysctl_tcp_limit_output_bytes;
+	int sysctl_tcp_min_rtt_wlen;
+	u8 sysctl_tcp_shrink_window;
+	u8 sysctl_tcp_ecn_fallback;
+	u8 sysctl_tcp_mtu_probing;
+	int sysctl_tcp_mtu_probe_floor;
+	int sysctl_tcp_base_mss;
+	int sysctl_tcp_probe_threshold;
+	u32 sysctl_tcp_probe_interval;
+	u8 sysctl_tcp_keepalive_probes;
+	u8 sysctl_tcp_syn_retries;
+	u8 sysctl_tcp_synack_retries;
+	u8 sysctl_tcp_retries1;
+	u8 sysctl_tcp_retries2;
+	u8 sysctl_tcp_orphan_retries;
+	u8 sysctl_tcp_thin_linear_timeouts;
+	u8 sysctl_tcp_retrans_collapse;
+	u8 sysctl_tcp_stdurg;
+	u8 sysctl_tcp_rfc1337;
+	u8 sysctl_tcp_abort_on_overflow;
+	u8 sysctl_tcp_workaround_signed_windows;
+	u8 sysctl_tcp_reflect_tos;
+	int sysctl_tcp_pacing_ss_ratio;
+	int sysctl_tcp_pacing_ca_ratio;
+	u8 sysctl_tcp_comp_sack_nr;
+	unsigned long sysctl_tcp_comp_sack_delay_ns;
+	u8 sysctl_tcp_backlog_ack_defer;
+	u8 sysctl_tcp_pingpong_thresh;
+	int sysctl_tcp_rto_min_us;
+	u8 sysctl_tcp_syn_linear_timeouts;
+	int sysctl_tcp_keepalive_time;
+	int sysctl_tcp_keepalive_intvl;
+	int sysctl_tcp_fin_timeout;
+	int sysctl_tcp_invalid_ratelimit;
 };
 
 struct net___rec {
@@ -266,17 +312,73 @@ static __always_inline void look(const void *sk, u32 *f)
 	f[39] = LOAD(sk, tcp_sock___rec, compressed_ack);
 }
 
+/* In the order of SYSCTLS in slowpath-replay's recording/sysctls.rs: those that a replay takes from the kernel's own defaults unless they differ. */
+#define SYSCTLS(X)                     \
+	X(tcp_window_scaling)         \
+	X(tcp_dsack)                  \
+	X(tcp_frto)                   \
+	X(tcp_app_win)                \
+	X(tcp_max_reordering)         \
+	X(tcp_autocorking)            \
+	X(tcp_tso_win_divisor)        \
+	X(tcp_tso_rtt_log)            \
+	X(tcp_min_tso_segs)           \
+	X(tcp_min_snd_mss)            \
+	X(tcp_notsent_lowat)          \
+	X(tcp_limit_output_bytes)     \
+	X(tcp_min_rtt_wlen)           \
+	X(tcp_shrink_window)          \
+	X(tcp_ecn_fallback)           \
+	X(tcp_mtu_probing)            \
+	X(tcp_mtu_probe_floor)        \
+	X(tcp_base_mss)               \
+	X(tcp_probe_threshold)        \
+	X(tcp_probe_interval)         \
+	X(tcp_keepalive_probes)       \
+	X(tcp_syn_retries)            \
+	X(tcp_synack_retries)         \
+	X(tcp_retries1)               \
+	X(tcp_retries2)               \
+	X(tcp_orphan_retries)         \
+	X(tcp_thin_linear_timeouts)   \
+	X(tcp_retrans_collapse)       \
+	X(tcp_stdurg)                 \
+	X(tcp_rfc1337)                \
+	X(tcp_abort_on_overflow)      \
+	X(tcp_workaround_signed_windows) \
+	X(tcp_reflect_tos)            \
+	X(tcp_pacing_ss_ratio)        \
+	X(tcp_pacing_ca_ratio)        \
+	X(tcp_comp_sack_nr)           \
+	X(tcp_comp_sack_delay_ns)     \
+	X(tcp_backlog_ack_defer)      \
+	X(tcp_pingpong_thresh)        \
+	X(tcp_rto_min_us)             \
+	X(tcp_syn_linear_timeouts)    \
+	X(tcp_keepalive_time)         \
+	X(tcp_keepalive_intvl)        \
+	X(tcp_fin_timeout)            \
+	X(tcp_invalid_ratelimit)
+
+#define ONE_MORE(name) +1
+#define WRITE_BUFFER 3
+#define NUMBER (WRITE_BUFFER SYSCTLS(ONE_MORE))
+/* The kernel does not have it. */
+#define NO_SYSCTL 0xffffffff
+
 /* What a socket and its namespace are set to. */
 struct found {
 	u32 mtu;
 	u32 values[12];
 	char congestion[16];
+	u32 more[NUMBER];
 };
 
 static __always_inline void find_settings(const void *sk, struct found *found)
 {
 	const struct net___rec *net = READ(sk, sock___rec, __sk_common.skc_net.net);
 	const struct dst_entry___rec *dst = READ(sk, sock___rec, sk_dst_cache);
+	u32 place = 0;
 
 	found->mtu = dst ? BPF_CORE_READ((struct dst_entry___rec *)dst, dev, mtu) : 0;
 	/* In the order of NAMES in slowpath-replay's stock/settings.rs. */
@@ -292,6 +394,15 @@ static __always_inline void find_settings(const void *sk, struct found *found)
 	found->values[9] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[0]);
 	found->values[10] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[1]);
 	found->values[11] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[2]);
+	found->more[place++] = READ(net, net___rec, ipv4.sysctl_tcp_wmem[0]);
+	found->more[place++] = READ(net, net___rec, ipv4.sysctl_tcp_wmem[1]);
+	found->more[place++] = READ(net, net___rec, ipv4.sysctl_tcp_wmem[2]);
+#define LOOK(name)                                                             \
+	found->more[place++] = bpf_core_field_exists(net->ipv4.sysctl_##name) ? \
+				       BPF_CORE_READ_BITFIELD_PROBED(net, ipv4.sysctl_##name) : \
+				       NO_SYSCTL;
+	SYSCTLS(LOOK)
+#undef LOOK
 	BPF_CORE_READ_STR_INTO(&found->congestion, (struct inet_connection_sock___rec *)sk,
 			       icsk_ca_ops, name);
 }

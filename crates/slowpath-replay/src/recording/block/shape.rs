@@ -67,7 +67,7 @@ const TIMERS: [Timer; 6] = [
 
 const NO_YES: [bool; 2] = [false, true];
 
-const DECISIONS: [Decision; 17] = Decision::ALL;
+const DECISIONS: [Decision; 19] = Decision::ALL;
 
 /// The place in a table that lists every value.
 fn place<T: PartialEq>(table: &[T], value: &T) -> u64 {
