@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::render::{Paint, plural};
-use crate::replay::{end_name, files, outputs, together};
+use crate::replay::{NOTHING, end_name, files, outputs, together};
 use clap::Args;
 use serde_json::{Value, json};
 use slowpath_lab::virtual_time::{self, Kernel, WhatIf};
@@ -59,7 +59,7 @@ struct Told {
 /// # Errors
 /// The recording cannot be read or replayed.
 pub fn run(args: &Explain) -> Result<Outcome, Failure> {
-    let recording = together::read(&files(&args.file, &args.more))?;
+    let recording = together::read(&files(&args.file, &args.more), &args.connection)?;
     let count = recording.connections.len();
     let chosen: Vec<usize> = if args.connection.is_empty() {
         (0..count).collect()
@@ -71,6 +71,12 @@ pub fn run(args: &Explain) -> Result<Outcome, Failure> {
             "there is no connection {number} in {}: it has {count}, from 0",
             args.file.display()
         )));
+    }
+    if count == 0 {
+        return Err(Failure::Recording {
+            file: args.file.clone(),
+            reason: NOTHING.to_owned(),
+        });
     }
     let kernel = Kernel::find(virtual_time::SOURCE, recording.origin.hz)
         .map_err(|error| Failure::Lab(error.to_string()))?;
@@ -101,6 +107,13 @@ pub fn run(args: &Explain) -> Result<Outcome, Failure> {
         writeln!(out, "{}", as_json(args, &recording, &all))?;
     } else {
         as_text(args, &recording, &all, out)?;
+    }
+    if all.iter().all(|told| told.messages.is_err()) {
+        out.flush()?;
+        return Err(Failure::Recording {
+            file: args.file.clone(),
+            reason: "none of its connections can be explained".to_owned(),
+        });
     }
     let slow = sums(&all).keys().any(|it| *it != Category::NotSlow);
     Ok(Outcome::of(args.exit_code, slow))
@@ -197,7 +210,10 @@ fn as_text(
         .map(|(category, count)| format!("{count} {}", category.words()))
         .collect();
     let total = plural(sums.values().sum(), "message");
-    writeln!(out, "{}: {}", paint.bold(&total), parts.join(", "))?;
+    match parts.is_empty() {
+        true => writeln!(out, "no messages")?,
+        false => writeln!(out, "{}: {}", paint.bold(&total), parts.join(", "))?,
+    }
     Ok(())
 }
 

@@ -198,7 +198,7 @@ fn errors_name_the_file_and_the_way_out() {
     );
     refused(
         run(&captures, &folder.path().join("no.toml"), &[]),
-        &["no.toml"],
+        &["no.toml", "No such file"],
     );
     // One capture alone: all its packets have both addresses.
     let alone = folder.path().join("alone");

@@ -235,7 +235,16 @@ fn a_recording_with_a_gap_is_not_replayed() {
     let folder = tempfile::tempdir().expect("a folder");
     let replay = |recording: &Recording| {
         let file = written(folder.path(), &encode(recording).expect("short"));
-        let output = command::slowpath(&["replay", file.to_str().expect("a temporary folder")]);
+        let file = file.to_str().expect("a temporary folder");
+        // Without a kernel, too.
+        let explained = command::slowpath(&["explain", file]);
+        assert_eq!(
+            explained.status.code(),
+            Some(1),
+            "{}",
+            text(&explained.stdout)
+        );
+        let output = command::slowpath(&["replay", file]);
         assert_eq!(output.status.code(), Some(1));
         text(&output.stderr)
     };
@@ -256,11 +265,13 @@ fn nothing_was_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("empty.rec");
     std::fs::write(&file, encode(&Recording::default()).unwrap()).unwrap();
-    let output = command::slowpath(&["replay", file.to_str().unwrap()]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("empty.rec") && said.contains("nothing was recorded"),
-        "{said}"
-    );
+    for command in ["replay", "explain"] {
+        let output = command::slowpath(&[command, file.to_str().unwrap()]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("empty.rec") && said.contains("nothing was recorded"),
+            "{said}"
+        );
+    }
 }

@@ -29,7 +29,7 @@ pub enum ExplainError {
         count: usize,
     },
     /// What was replayed is not what was recorded: nothing can be said of it.
-    #[error("connection {number} cannot be explained: its replay is not exact, it differs at run {} of end {}: {}", difference.run, difference.end, difference.how)]
+    #[error("connection {number} cannot be explained: its replay is not exact, it differs at run {} of the {}: {}", difference.run, ["client", "server"][usize::from(difference.end & 1)], difference.how)]
     Differs {
         /// Which.
         number: usize,

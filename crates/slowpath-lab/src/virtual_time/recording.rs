@@ -29,6 +29,9 @@ const IPV6_MTU: u32 = 1280;
 /// Both ends have one of their own.
 const RTO_MIN: &str = "rto_min_ns";
 
+/// The value of a setting that a recording lacks.
+const NOT_THERE: &str = "not there";
+
 /// Of an option that only a replay with something changed has; its name is of `enum lab_change`.
 pub(super) const CHANGE: u16 = u16::MAX;
 
@@ -314,7 +317,7 @@ impl Taking {
     fn text(&mut self, name: &str) -> Result<String, Unknown> {
         self.0.remove(name).ok_or_else(|| Unknown {
             name: name.to_owned(),
-            value: "not there".to_owned(),
+            value: NOT_THERE.to_owned(),
         })
     }
 
@@ -338,6 +341,20 @@ impl Taking {
             None => Ok(()),
             Some((name, value)) => Err(Unknown { name, value }),
         }
+    }
+}
+
+/// Of both sockets, whatever is missing.
+fn same(opened: &Values, accepted: &Values) -> Result<(), Unknown> {
+    let mut names = opened.keys().chain(accepted.keys());
+    match names.find(|name| opened.get(*name) != accepted.get(*name)) {
+        None => Ok(()),
+        Some(name) => Err(Unknown {
+            name: format!("{name} of the accepting end"),
+            value: accepted
+                .get(name)
+                .map_or_else(|| NOT_THERE.to_owned(), Clone::clone),
+        }),
     }
 }
 
@@ -402,15 +419,9 @@ pub(super) fn take_kind(connection: &Connection) -> Result<Kind, Unknown> {
     let own = own.or_else(|| settings.socket[0].get(RTO_MIN).cloned());
     let mut own = Taking(Values::from_iter(own.map(|own| (RTO_MIN.to_owned(), own))));
     let accepted_rto_min = Span::from_nanos(own.number(RTO_MIN, LONG)?);
-    if let Some((name, value)) = accepted
-        .iter()
-        .find(|(name, value)| settings.socket[0].get(*name) != Some(value))
-    {
-        return Err(Unknown {
-            name: format!("{name} of the accepting end"),
-            value: value.clone(),
-        });
-    }
+    let mut opened = settings.socket[0].clone();
+    opened.remove(RTO_MIN);
+    same(&opened, &accepted)?;
     let mut from = Taking(settings.socket[0].clone());
     let algorithm = from.text("congestion")?;
     if !ALGORITHMS.contains(&algorithm.as_str()) {

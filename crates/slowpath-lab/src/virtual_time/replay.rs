@@ -164,7 +164,7 @@ pub enum How {
     Packet,
     /// A decision that was recorded was not asked for.
     Decision,
-    /// All runs are as they were, but some before or behind them are missing.
+    /// All runs are as they were as far as checks tell; some are missing, or one behind the last check that a file keeps left another state.
     Digest,
     /// A call cannot be made in this state.
     Call,
@@ -182,7 +182,7 @@ impl std::fmt::Display for How {
             How::Timer => "a timer that was not armed",
             How::Packet => "a packet that nobody sent",
             How::Decision => "a decision that was not asked for",
-            How::Digest => "a recording with missing runs",
+            How::Digest => "a recording with runs missing, or another state behind the last check that it keeps",
             How::Call => "a call that could not be made",
             How::NotReplayed => "not replayed",
             How::Seen(field) => {

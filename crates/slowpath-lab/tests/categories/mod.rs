@@ -129,6 +129,51 @@ fn loss_probe() {
     }
 }
 
+/// The route's least timeout at the sender only, as in section 2.1.
+const EARLY: &str = "rto-min = \"16 ms\"\nreceiver-rto-min = \"200 ms\"\n";
+
+/// Packets 20 and 21 of 21, the last ones. The first is sent again by a timeout, and its acknowledgment is delayed; for round trips of 8 ms not so long that the next
+/// timeout comes before it. Acknowledgments at once, and there is nothing but the loss.
+#[test]
+fn delayed_ack_after_a_timeout() {
+    let line = "[[line]]\non = \"a -> tor\"\nloss = { packets = [20, 21], at-least = \"100 B\" }\n";
+    let short = ["tail_drops", "delayed_ack_after_timeout", "timeout_backoff"];
+    let cases = [
+        ("200 us", "", Category::Timeout, &short[..]),
+        ("2 ms", "", Category::DelayedAcks, &short[..2]),
+        (
+            "200 us",
+            "delayed-ack = \"off\"\n",
+            Category::TailDrops,
+            &short[..1],
+        ),
+    ];
+    for (delay, more, category, causes) in cases {
+        let case = Case {
+            delay,
+            tcp: format!("{AS_IT_WAS}{EARLY}{more}").leak(),
+            lines: line,
+            workload: "kind = \"bulk\"\nfrom = [\"a\"]\nto = [\"receiver\"]\nbytes = \"30 kB\"\n",
+            ..Case::default()
+        };
+        case.is("delayed_ack_after_a_timeout", category, causes);
+    }
+}
+
+/// The last two are lost, and the acknowledgment of the one before is delayed: that one is sent again first. It tells nothing of those behind it.
+#[test]
+fn tail_drops_behind_a_delayed_ack() {
+    let case = Case {
+        delay: "2 ms",
+        tcp: format!("{AS_IT_WAS}{EARLY}").leak(),
+        lines: "[[line]]\non = \"a -> tor\"\nloss = { packets = [69, 70], at-least = \"100 B\" }\n",
+        workload: "kind = \"bulk\"\nfrom = [\"a\"]\nto = [\"receiver\"]\nbytes = \"100 kB\"\n",
+        ..Case::default()
+    };
+    let test = "tail_drops_behind_a_delayed_ack";
+    case.is(test, Category::TailDrops, &["delayed_ack", "tail_drops"]);
+}
+
 /// Twenty packets, the window is ten: for a while nothing of the receiver arrives.
 const DEAF: &str = "[[line]]\non = \"receiver -> tor\"\nloss = \"100 %\"\n\
      [[line]]\non = \"receiver -> tor\"\nat = \"100 ms\"\nloss = { every = 1000000000 }\n";
@@ -146,6 +191,19 @@ fn ack_drops() {
     if let Some(took) = case.is("ack_drops", Category::AckDrops, &["ack_drops"]) {
         assert!(took >= RTO_MIN, "{took:?}");
     }
+}
+
+/// Today the probe comes, with new data where there is some.
+#[test]
+fn ack_drops_and_a_loss_probe() {
+    let case = Case {
+        delay: "1 ms",
+        lines: DEAF,
+        workload: "kind = \"bulk\"\nfrom = [\"a\"]\nto = [\"receiver\"]\nbytes = \"60 kB\"\n",
+        ..Case::default()
+    };
+    let test = "ack_drops_and_a_loss_probe";
+    case.is(test, Category::LossProbe, &["ack_drops"]);
 }
 
 /// A single packet is lost, and so is what is sent again, twice.
@@ -181,6 +239,45 @@ fn fast_retransmission() {
     };
     if let Some(took) = case.is("fast_retransmission", Category::FastRetransmission, &[]) {
         assert!(took >= ms(60) && took < ms(70), "{took:?}");
+    }
+}
+
+/// The same without RACK, where duplicates are counted: three come one after the other, a round trip after anything else happened. Nothing is late about that, whichever packet was lost,
+/// and the round trip is that of the handshake: what is acknowledged together with the lost packet waited for it.
+#[test]
+fn fast_retransmission_by_duplicates() {
+    for lost in [1, 3, 7] {
+        let lines = format!(
+            "[[line]]\non = \"a -> tor\"\nloss = {{ packets = [{lost}], at-least = \"100 B\" }}\n"
+        );
+        let case = Case {
+            delay: "10 ms",
+            tcp: AS_IT_WAS,
+            lines: lines.leak(),
+            workload: "kind = \"bulk\"\nfrom = [\"a\"]\nto = [\"receiver\"]\nbytes = \"14 kB\"\n",
+            ..Case::default()
+        };
+        let test = "fast_retransmission_by_duplicates";
+        if let Some(took) = case.is(test, Category::FastRetransmission, &[]) {
+            assert!(took >= ms(60) && took < ms(70), "{took:?}");
+        }
+    }
+}
+
+/// The only packet of a message is lost, and 50 ms later another message of many makes duplicates at once: not too few came, they came late.
+#[test]
+fn late_fast_retransmission_by_other_data() {
+    let case = Case {
+        tcp: AS_IT_WAS,
+        lines: "[[line]]\non = \"a -> tor\"\nloss = { packets = [1], at-least = \"100 B\" }\n",
+        workload: "kind = \"trace\"\nfile = \"trace.csv\"\nkeep-connections = true\n",
+        trace: "time,from,to,bytes\n0,a,receiver,1000\n0.05,a,receiver,10000\n",
+        ..Case::default()
+    };
+    let late = Category::LateFastRetransmission;
+    let test = "late_fast_retransmission_by_other_data";
+    if let Some(took) = case.is(test, late, &["tail_drops"]) {
+        assert!(took > ms(50) && took < ms(51), "{took:?}");
     }
 }
 
@@ -246,6 +343,28 @@ fn behind_an_earlier_message() {
         [Category::TailDrops, Category::EarlierMessage],
         "{messages:#?}"
     );
+}
+
+/// Full segments, so that Nagle holds none: two duplicates are too few, and both messages that made them are there all the time.
+#[test]
+fn several_behind_an_earlier_message() {
+    let case = Case {
+        tcp: AS_IT_WAS,
+        lines: "[[line]]\non = \"a -> tor\"\nloss = { packets = [1], at-least = \"100 B\" }\n",
+        workload: "kind = \"trace\"\nfile = \"trace.csv\"\nkeep-connections = true\n",
+        trace: "time,from,to,bytes\n0,a,receiver,1448\n0.05,a,receiver,1448\n0.1,a,receiver,1448\n",
+        ..Case::default()
+    };
+    let Some(messages) = case.messages("several_behind_an_earlier_message") else {
+        return;
+    };
+    let found: Vec<Category> = messages.iter().map(|it| it.category).collect();
+    let behind = Category::EarlierMessage;
+    assert_eq!(found, [Category::Timeout, behind, behind], "{messages:#?}");
+    for (message, begun) in messages[1..].iter().zip([50, 100]) {
+        let waited: Duration = message.waits.iter().map(|it| it.duration()).sum();
+        assert!(waited >= RTO_MIN - ms(begun), "{message:#?}");
+    }
 }
 
 /// Short messages on idle links are not slow, whatever they weigh; and one that never arrives is unfinished.

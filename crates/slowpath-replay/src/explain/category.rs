@@ -88,13 +88,17 @@ pub(super) fn of(late: Option<(Duration, Duration)>, waits: &[Wait]) -> Category
     let longest = sums.iter().rev().max_by_key(|(_, sum)| *sum);
     match longest {
         Some((category, _)) if all * 2 >= late => *category,
-        _ if sums
+        _ => sums
             .iter()
-            .any(|(known, _)| *known == Category::FastRetransmission) =>
-        {
-            Category::FastRetransmission
-        }
-        _ => Category::Congestion,
+            .map(|(known, _)| *known)
+            .find(|it| {
+                [
+                    Category::FastRetransmission,
+                    Category::LateFastRetransmission,
+                ]
+                .contains(it)
+            })
+            .unwrap_or(Category::Congestion),
     }
 }
 

@@ -4,7 +4,7 @@
 use super::link::Link;
 use super::state::{Pending, State};
 use super::timeline::Timeline;
-use super::waits::Waited;
+use super::waits::{PAUSE, Waited};
 use crate::recording::{Handler, Moment, Timer};
 use std::time::Duration;
 
@@ -87,6 +87,12 @@ impl At<'_, '_> {
         let Some(earlier) = earlier else {
             return Vec::new();
         };
+        self.unanswered(packet, earlier)
+    }
+
+    /// Why there was no acknowledgment of an earlier packet before this one.
+    fn unanswered(&self, packet: usize, earlier: usize) -> Vec<Link> {
+        let own = &self.timeline.packets[self.end];
         match own[earlier].got {
             Some(run) => self.not_acknowledged(packet, earlier, run),
             None if own[earlier].again => vec![Link::RetransmissionLost { packet: earlier }],
@@ -120,31 +126,22 @@ impl At<'_, '_> {
             });
         }
         let held = next.map_or(Duration::ZERO, |next| between(steps[run].at, next));
-        if self.is_timeout(self.timeline.packets[self.end][earlier].run) {
-            return vec![Link::DelayedAckAfterTimeout {
-                packet: earlier,
-                run,
-                held,
-            }];
+        self.delayed(earlier, run, held)
+    }
+
+    /// The acknowledgment of a packet that arrived then was delayed.
+    fn delayed(&self, packet: usize, run: usize, held: Duration) -> Vec<Link> {
+        if self.is_timeout(self.timeline.packets[self.end][packet].run) {
+            return vec![Link::DelayedAckAfterTimeout { packet, run, held }];
         }
         let mut links = self.shrinking(run);
-        links.push(Link::DelayedAck {
-            packet: earlier,
-            run,
-            held,
-        });
+        links.push(Link::DelayedAck { packet, run, held });
         links
     }
 
     fn is_timeout(&self, run: usize) -> bool {
         let step = &self.timeline.steps[self.end][run];
-        let timer = matches!(
-            step.handler,
-            Handler::Timer {
-                timer: Timer::Write,
-                ..
-            }
-        );
+        let timer = is_write_timer(step.handler);
         timer && step.before.map(State::pending) == Some(Pending::Retransmission)
     }
 
@@ -178,9 +175,10 @@ impl At<'_, '_> {
         let Some(first) = lost.first().copied() else {
             return Vec::new();
         };
+        let after = own[first].bytes.end;
         let behind = own[first + 1..packet]
             .iter()
-            .any(|it| it.has_data() && it.got.is_some());
+            .any(|it| it.has_data() && it.bytes.start >= after && it.got.is_some());
         if !behind {
             return if tail {
                 vec![Link::TailDrops { packets: lost }]
@@ -264,14 +262,56 @@ impl At<'_, '_> {
         Some((step.at, step.packet()?))
     }
 
+    /// Later than what came back told of the loss, or than a round trip after it. Duplicates of one round trip come one after the other.
     fn fast_retransmission(&self) -> Vec<Link> {
-        self.sent()
-            .map_or(Vec::new(), |packet| self.lost(packet, false))
+        let Some(packet) = self.sent() else {
+            return Vec::new();
+        };
+        let steps = &self.timeline.steps[self.end][..self.run];
+        let duplicates = steps.iter().rev().take_while(|step| {
+            step.acknowledged == self.first() && step.after.is_some_and(|it| it.sacked() > 0)
+        });
+        let told = duplicates.last().map_or(self.now(), |step| step.at);
+        let trip = Duration::from_micros(self.before().map_or(0, State::srtt));
+        if between(told, self.now()) > PAUSE.max(trip) {
+            return self.lost(packet, false);
+        }
+        let own = &self.timeline.packets[self.end];
+        let long_ago = |number: &usize| {
+            let lost = &own[*number];
+            // A timer that had something sent meanwhile is a wait of its own.
+            let timer = steps[lost.run..].iter().any(|step| {
+                let sent = own[step.sent.clone()].iter().any(|it| it.has_data());
+                sent && is_write_timer(step.handler)
+            });
+            !lost.again && !timer && between(lost.at, told) > PAUSE + 2 * trip
+        };
+        let lost = self.lost_before(packet).into_iter();
+        let packets: Vec<usize> = lost.filter(long_ago).collect();
+        match packets.is_empty() {
+            true => Vec::new(),
+            false => vec![Link::TailDrops { packets }],
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.timeline.steps[self.end][self.run].at
     }
 
     /// A probe came for lost packets at the end, or for acknowledgments that were; early ones are as they should be.
     fn lost_tail(&self) -> Vec<Link> {
-        let mut links = self.sent().map_or(Vec::new(), |it| self.what_came_of(it));
+        let Some(packet) = self.sent() else {
+            return Vec::new();
+        };
+        let own = &self.timeline.packets[self.end];
+        let mut links = match own[packet].again {
+            true => self.what_came_of(packet),
+            // New data is sent where there is some (RFC 8985 section 7.3): it is about the last before it.
+            false => match own[..packet].iter().rposition(|it| it.has_data()) {
+                Some(last) => self.unanswered(packet, last),
+                None => Vec::new(),
+            },
+        };
         links.retain(|link| !matches!(link, Link::TimeoutTooEarly { .. }));
         links
     }
@@ -295,9 +335,7 @@ impl At<'_, '_> {
             return Vec::new();
         };
         let held = between(steps[run].at, steps[answer.run].at);
-        let mut links = self.shrinking(run);
-        links.push(Link::DelayedAck { packet, run, held });
-        links
+        self.delayed(packet, run, held)
     }
 
     /// More than a packet waits for its acknowledgment, and the application has not read.
@@ -326,6 +364,17 @@ impl At<'_, '_> {
             vec![Link::ZeroWindow { packet, window }]
         })
     }
+}
+
+/// Of retransmissions and probes.
+fn is_write_timer(handler: &Handler) -> bool {
+    matches!(
+        handler,
+        Handler::Timer {
+            timer: Timer::Write,
+            ..
+        }
+    )
 }
 
 fn between(from: Moment, to: Moment) -> Duration {

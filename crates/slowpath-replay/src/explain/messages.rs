@@ -71,13 +71,25 @@ pub(super) fn messages(timeline: &Timeline<'_>, end: usize) -> Vec<Message> {
 
 /// When the other end had the bytes up to there in order: the run of it, which is by its own clock.
 pub(super) fn completing(timeline: &Timeline<'_>, end: usize, up_to: u64) -> Option<usize> {
+    arrival(timeline, end, |there| there.in_order() >= up_to)
+}
+
+/// When the other end had these bytes, whatever lacked before them.
+pub(super) fn arrived(timeline: &Timeline<'_>, end: usize, bytes: &Range<u64>) -> Option<usize> {
+    arrival(timeline, end, |there| there.hold(bytes))
+}
+
+/// The first run of the other end after which so much is there.
+fn arrival(timeline: &Timeline<'_>, end: usize, enough: impl Fn(&Pieces) -> bool) -> Option<usize> {
     let mut there = Pieces::default();
-    for (run, step) in timeline.steps[1 - end].iter().enumerate() {
-        let Some(packet) = step.packet().and_then(|n| timeline.packets[end].get(n)) else {
+    let steps = timeline.steps[1 - end].iter();
+    let got = steps.map(|step| timeline.packets[end].get(step.packet()?));
+    for (run, packet) in got.enumerate() {
+        let Some(packet) = packet else {
             continue;
         };
         there.add(packet.bytes.clone());
-        if there.in_order() >= up_to {
+        if enough(&there) {
             return Some(run);
         }
     }
@@ -101,6 +113,11 @@ impl Pieces {
             apart
         });
         self.0.push(range);
+    }
+
+    fn hold(&self, bytes: &Range<u64>) -> bool {
+        let mut pieces = self.0.iter();
+        pieces.any(|it| it.start <= bytes.start && bytes.end <= it.end)
     }
 
     fn in_order(&self) -> u64 {
@@ -127,17 +144,23 @@ pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<Path> {
     let (mut next, mut highest) = (0, 0);
     let mut shortest: Option<u64> = None;
     for step in &timeline.steps[end] {
+        let mut least: Option<u64> = None;
+        // Not of what was lost or sent again (Karn's rule, RFC 6298 section 3), nor of what is acknowledged together with it: that waited for it.
+        let mut waited = false;
         while let Some(packet) = packets.get(next) {
             if packet.bytes.end > step.acknowledged || packet.at > step.at {
                 break;
             }
-            // Not of what was lost or sent again (Karn's rule, RFC 6298 section 3), nor of anything before it.
-            if packet.has_data() && packet.got.is_some() && packet.bytes.start >= highest {
+            if packet.has_data() {
+                waited |= packet.got.is_none() || packet.bytes.start < highest;
                 let trip = step.at.0 - packet.at.0;
-                shortest = Some(shortest.map_or(trip, |least| least.min(trip)));
+                least = Some(least.map_or(trip, |least| least.min(trip)));
             }
             highest = highest.max(packet.bytes.end);
             next += 1;
+        }
+        if let (Some(trip), false) = (least, waited) {
+            shortest = Some(shortest.map_or(trip, |shortest| shortest.min(trip)));
         }
     }
     let shortest = shortest.or_else(|| handshake(timeline, end))?;

@@ -18,6 +18,8 @@
 //! 5. an acknowledgment that the receiver's timer of delayed acknowledgments had sent: a delayed ACK
 //! 6. anything else: the network, an earlier message whose bytes were not acknowledged, or the application; counted only if it is longer than [`PAUSE`] and two smoothed round trips
 //!
+//! What has arrived whole while bytes before it have not waits for an earlier message from then on, if that is as long.
+//!
 //! The chain of a wait are the [`Link`]s that hold for it, each with its rule. The category of a message is the kind of wait that took most of what
 //! it was late by, if waits took half of that; otherwise a fast retransmission if there was one and congestion if not ([`Category`]).
 //!

@@ -3,7 +3,7 @@
 
 use super::causes;
 use super::link::Link;
-use super::messages::Message;
+use super::messages::{self, Message};
 use super::state::Pending;
 use super::timeline::{Step, Timeline};
 use crate::recording::{Handler, Moment, Timer};
@@ -83,7 +83,7 @@ pub struct Wait {
     pub run: usize,
     /// Packets that this run sent, by their numbers.
     pub sent: std::ops::Range<usize>,
-    /// A fast retransmission that came later than its duplicates.
+    /// A fast retransmission that came long after its first duplicates, and it is known why.
     pub late: bool,
     /// What it came from.
     pub links: Vec<Link>,
@@ -126,7 +126,8 @@ pub(super) fn waits(
         let earlier = run
             .checked_sub(1)
             .map(|run| timeline.steps[end][run].acknowledged);
-        if waited == Waited::Network && earlier.is_some_and(|it| it < message.bytes.start) {
+        let unfinished = earlier.is_some_and(|it| it < message.bytes.start);
+        if waited == Waited::Network && unfinished {
             waited = Waited::EarlierMessage;
         }
         if let Some(last) = found.last_mut()
@@ -137,21 +138,53 @@ pub(super) fn waits(
             continue;
         }
         let links = causes::links(timeline, end, run, waited, rules);
-        let late = gap > PAUSE && !links.is_empty();
         found.push(Wait {
             waited,
             from,
             until: step.at,
             run,
             sent: step.sent.clone(),
-            late: late && waited == Waited::FastRetransmission,
+            late: waited == Waited::FastRetransmission && !links.is_empty(),
             links,
             confirmed: None,
         });
     }
     let window = |wait: &Wait| wait.waited == Waited::ReceiveWindow;
     found.retain(|wait| !window(wait) || wait.duration() > PAUSE);
+    found.extend(held_back(timeline, message, since));
     found
+}
+
+/// All of it had arrived, and bytes before it had not: until those came. Since its last progress, and with half a round trip that nobody waits for.
+fn held_back(timeline: &Timeline<'_>, message: &Message, since: Moment) -> Option<Wait> {
+    let end = usize::from(message.end);
+    let done = message.done?;
+    let own = messages::arrived(timeline, end, &message.bytes)?;
+    let all = messages::completing(timeline, end, message.bytes.end)?;
+    let steps = &timeline.steps[1 - end];
+    let held = steps[all].at.0.saturating_sub(steps[own].at.0);
+    let from = Moment(done.0.saturating_sub(held).max(since.0));
+    let run = timeline.steps[end]
+        .iter()
+        .rposition(|step| step.at <= done)?;
+    let step = &timeline.steps[end][run];
+    let gap = Duration::from_nanos(done.0.saturating_sub(from.0));
+    is_long(step, gap).then(|| Wait {
+        waited: Waited::EarlierMessage,
+        from,
+        until: done,
+        run,
+        sent: step.sent.end..step.sent.end,
+        late: false,
+        links: Vec::new(),
+        confirmed: None,
+    })
+}
+
+/// Longer than what is always there.
+fn is_long(step: &Step<'_>, gap: Duration) -> bool {
+    let trip = step.before.map_or(0, |state| state.srtt());
+    gap > PAUSE && gap > 2 * Duration::from_micros(trip)
 }
 
 /// `None`: it is not worth telling.
@@ -159,11 +192,7 @@ fn waited(timeline: &Timeline<'_>, end: usize, step: &Step<'_>, gap: Duration) -
     let again = timeline.packets[end][step.sent.clone()]
         .iter()
         .any(|packet| packet.again);
-    let long = gap > PAUSE
-        && gap
-            > 2 * step
-                .before
-                .map_or(Duration::ZERO, |state| trip(state.srtt()));
+    let long = is_long(step, gap);
     match step.handler {
         Handler::Timer {
             timer: Timer::Write,
@@ -196,13 +225,13 @@ fn waited(timeline: &Timeline<'_>, end: usize, step: &Step<'_>, gap: Duration) -
             }
             long.then_some(Waited::Network)
         }
+        // What was written before had not been sent: that did not wait for the application (RFC 9293 section 3.7.4).
+        Handler::Send { .. } if step.before.is_some_and(|it| it.unsent() > 0) => {
+            long.then_some(Waited::Network)
+        }
         Handler::Send { .. } => long.then_some(Waited::Application),
         _ => long.then_some(Waited::Network),
     }
-}
-
-fn trip(microseconds: u64) -> Duration {
-    Duration::from_micros(microseconds)
 }
 
 /// Bytes of a message that were sent again.

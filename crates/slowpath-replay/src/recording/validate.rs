@@ -5,6 +5,7 @@
 //! never takes memory for what cannot be.
 
 use super::{Alone, Connection, End, Handler, Recording, Run, options};
+use crate::light;
 use std::collections::BTreeMap;
 
 /// Bytes that one call moves at most: `MAX_RW_COUNT` of `include/linux/fs.h`, with pages of 4 KiB.
@@ -149,6 +150,11 @@ pub enum Impossible {
     /// Of nothing.
     #[error("a packet of none merged")]
     Merged,
+    /// Packets are merged in the backlog only: the laboratory has no GRO, and BPF takes them as they come to TCP.
+    #[error(
+        "{0} packets that were merged before they came to the socket, which no recorder writes and no replay does"
+    )]
+    MergedBefore(u16),
     /// More bytes than a call moves.
     #[error("a call with {0} bytes")]
     Bytes(u32),
@@ -181,6 +187,10 @@ impl Recording {
             .iter()
             .enumerate()
             .try_for_each(|(place, connection)| connection.validate(place))?;
+        if self.origin.recorder != light::RECORDER {
+            let mut connections = self.connections.iter().enumerate();
+            connections.try_for_each(|(place, connection)| connection.came_as_sent(place))?;
+        }
         (self.connections.len()..)
             .zip(&self.alone)
             .try_for_each(|(place, alone)| alone.validate(place))
@@ -201,6 +211,31 @@ impl Alone {
 }
 
 impl Connection {
+    /// What the light recorder calls merged it infers from bytes; others see it.
+    fn came_as_sent(&self, connection: usize) -> Result<(), Invalid> {
+        for (end, runs) in self.ends.iter().map(|end| &end.runs).enumerate() {
+            for (run, it) in runs.iter().enumerate() {
+                let Handler::Packet {
+                    merged,
+                    backlog: false,
+                    ..
+                } = it.handler
+                else {
+                    continue;
+                };
+                if merged > 1 {
+                    return Err(Invalid::Run {
+                        connection,
+                        end,
+                        run,
+                        reason: Impossible::MergedBefore(merged),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn validate(&self, place: usize) -> Result<(), Invalid> {
         if let Some(mtu) = self.settings.mtu.iter().find(|mtu| !MTU.contains(mtu)) {
             let mtu = *mtu;

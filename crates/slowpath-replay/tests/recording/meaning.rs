@@ -60,6 +60,15 @@ fn what_cannot_be_is_named() {
         truesize: 1,
     };
     assert_eq!(handler(none_merged), Some(Impossible::Merged));
+    let two = |backlog| Handler::Packet {
+        number: 7,
+        marked: false,
+        backlog,
+        merged: 2,
+        truesize: 1,
+    };
+    assert_eq!(handler(two(true)), None);
+    assert_eq!(handler(two(false)), Some(Impossible::MergedBefore(2)));
     let back = changed(|connection| connection.ends[0].runs[9].at.0 = 0);
     assert_eq!(back, Some(Impossible::Back));
 }

@@ -128,6 +128,8 @@ fn answer(args: &Queues) -> Result<Answer, Failure> {
         file: args.topology.clone(),
         reason,
     };
+    // Without the line that a scenario's errors have.
+    std::fs::File::open(&args.topology).map_err(|error| impossible(error.to_string()))?;
     let scenario = Scenario::load_for(&args.topology, Substrate::Network)
         .map_err(|error| impossible(error.to_string()))?;
     let addresses = addresses(&args.address, &scenario.topology)?;

@@ -35,7 +35,7 @@ pub struct Join {
 }
 
 pub(super) fn run(args: &Join, paint: Paint, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let together = gather(&args.files)?;
+    let together = gather(&args.files, &[])?;
     let connections = &together.joined.recording.connections;
     let notes = together.notes();
     if connections.is_empty() {

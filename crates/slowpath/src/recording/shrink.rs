@@ -36,7 +36,7 @@ pub struct Shrink {
 }
 
 pub(super) fn run(args: &Shrink, paint: Paint, out: &mut dyn Write) -> Result<(), Failure> {
-    let recording = replay::together::read(std::slice::from_ref(&args.file))?;
+    let recording = replay::together::read(std::slice::from_ref(&args.file), &[])?;
     let failed = |reason: String| Failure::Recording {
         file: args.file.clone(),
         reason,

@@ -90,6 +90,9 @@ pub struct Replay {
     pub quiet: bool,
 }
 
+/// Of a recording without connections.
+pub(crate) const NOTHING: &str = "nothing was recorded: there is no connection in it (only those are recorded that open while it runs)";
+
 /// `server:92` or `server:92-95`, of the only connection.
 fn stretch(text: &str) -> Result<Stretch, String> {
     let wanted = "is not END:RUN or END:FIRST-LAST, END being client or server";
@@ -124,7 +127,7 @@ pub(crate) fn files(first: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
 /// # Errors
 /// The recording cannot be read or replayed, or an output cannot be written.
 pub fn run(args: &Replay) -> Result<Outcome, Failure> {
-    let recording = together::read(&files(&args.file, &args.more))?;
+    let recording = together::read(&files(&args.file, &args.more), &args.connection)?;
     let chosen = choose(args, &recording)?;
     let probed = probed(args)?;
     let kernel = Kernel::find(virtual_time::SOURCE, recording.origin.hz)
@@ -206,8 +209,7 @@ fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {
         reason,
     };
     if all == 0 {
-        let reason = "nothing was recorded: there is no connection in it (only those are recorded that open while it runs)";
-        return Err(failed(reason.to_owned()));
+        return Err(failed(NOTHING.to_owned()));
     }
     if let Some(number) = args.connection.iter().find(|number| **number >= all) {
         return Err(Failure::Usage(format!(

@@ -2,10 +2,10 @@
 //! Recordings of several machines, read and joined. What could not be joined is told by name, and what it needs.
 
 use crate::failure::Failure;
-use crate::recording::alone;
+use crate::recording::{RecordingError, alone, load};
 use slowpath_replay::join::{Joined, join};
-use slowpath_replay::recording::{self, Recording};
-use std::path::{Path, PathBuf};
+use slowpath_replay::recording::Recording;
+use std::path::PathBuf;
 
 /// More ends that are alone are counted, not named.
 const MOST_NAMED: usize = 8;
@@ -15,20 +15,6 @@ pub(crate) struct Together {
     pub files: Vec<PathBuf>,
     pub recordings: Vec<Recording>,
     pub joined: Joined,
-}
-
-/// One file as it is.
-fn single(file: &Path) -> Result<Recording, Failure> {
-    let failed = |reason: String| Failure::Recording {
-        file: file.to_owned(),
-        reason,
-    };
-    let bytes = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
-    let recording = recording::decode(&bytes).map_err(|error| failed(error.to_string()))?;
-    match recording.validate() {
-        Ok(()) => Ok(recording),
-        Err(impossible) => Err(failed(impossible.to_string())),
-    }
 }
 
 /// Folders stand for the recordings in them.
@@ -58,13 +44,16 @@ fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// Reads and joins.
+/// Reads and joins. Of a file that is too large only the connections that are `wanted`.
 ///
 /// # Errors
 /// A file that cannot be read, or makes no sense.
-pub(crate) fn gather(paths: &[PathBuf]) -> Result<Together, Failure> {
+pub(crate) fn gather(paths: &[PathBuf], wanted: &[usize]) -> Result<Together, Failure> {
     let files = expand(paths)?;
-    let recordings: Result<Vec<Recording>, Failure> = files.iter().map(|it| single(it)).collect();
+    // Of several, numbers are those of what was joined.
+    let wanted = if files.len() == 1 { wanted } else { &[] };
+    let recordings: Result<Vec<Recording>, RecordingError> =
+        files.iter().map(|it| load(it, wanted)).collect();
     let recordings = recordings?;
     let joined = join(&recordings);
     Ok(Together {
@@ -74,12 +63,12 @@ pub(crate) fn gather(paths: &[PathBuf]) -> Result<Together, Failure> {
     })
 }
 
-/// Connections with both ends, of one recording or joined of several; what is left out is told on standard error.
+/// Connections with both ends, of one recording or joined of several, or those that are `wanted` of one that is too large; what is left out is told on standard error.
 ///
 /// # Errors
 /// A file that cannot be read; recordings with nothing that could be replayed.
-pub(crate) fn read(paths: &[PathBuf]) -> Result<Recording, Failure> {
-    let together = gather(paths)?;
+pub(crate) fn read(paths: &[PathBuf], wanted: &[usize]) -> Result<Recording, Failure> {
+    let together = gather(paths, wanted)?;
     let notes = together.notes();
     let nothing = together.joined.recording.connections.is_empty();
     if let (true, Some(first)) = (nothing, notes.first()) {

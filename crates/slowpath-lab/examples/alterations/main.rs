@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Alters a recording in many ways, replays every altered one, and counts those that are exact all the same: `docs/decisions/0021-record-and-replay.md` has the table. `wild`: nothing but
+//! numbers that somebody may write who wants harm.
+//!
+//! ```text
+//! alterations RECORDING COUNT SEED [wild]
+//! ```
+
+mod kinds;
+
+use kinds::{Dice, Kind};
+use slowpath_lab::virtual_time::{
+    Kernel, ReplayError, ReplayOptions, ReplayResult, SOURCE, batches, replay,
+};
+use slowpath_replay::recording::{Connection, Recording, decode, encode};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+/// So many altered connections in one kernel.
+const AT_ONCE: usize = 500;
+
+/// What came of an alteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// It is no recording of a kernel, or of none that there is.
+    Refused,
+    /// A replay says that it is another.
+    Diverged,
+    /// The file does not keep it: what is read is what was.
+    NotKept,
+    /// The replay says that it is exact.
+    Unnoticed,
+}
+
+struct Altered {
+    kind: Kind,
+    connection: Connection,
+    of: usize,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [file, count, seed, wild @ ..] = arguments.as_slice() else {
+        return Err("see the file's first lines".into());
+    };
+    let whole = decode(&std::fs::read(file)?)?;
+    let kernel = Kernel::find(SOURCE, whole.origin.hz)?;
+    let folder = std::env::temp_dir().join(format!("alterations.{}", std::process::id()));
+    let replayable: Vec<usize> = {
+        let all: Vec<usize> = (0..whole.connections.len()).collect();
+        let there = all
+            .into_iter()
+            .filter(|it| whole.connections[*it].replayable().is_ok());
+        let there: Vec<usize> = there.collect();
+        let (fates, _) = fates(&kernel, &whole, &there, &folder)?;
+        let exact = there
+            .iter()
+            .zip(&fates)
+            .filter(|(_, fate)| **fate == Fate::Unnoticed);
+        exact.map(|(place, _)| *place).collect()
+    };
+    println!(
+        "{} of {} connections are exact unaltered",
+        replayable.len(),
+        whole.connections.len()
+    );
+    let mut dice = Dice(seed.parse()?);
+    let mut altered: Vec<Altered> = Vec::new();
+    while altered.len() < count.parse()? {
+        let of = replayable[dice.below(replayable.len())];
+        let connection = &whole.connections[of];
+        let some = match wild {
+            [] => kinds::some(connection, &mut dice),
+            _ => kinds::wild(connection, &mut dice).into_iter().collect(),
+        };
+        altered.extend(some.into_iter().map(|(kind, connection)| Altered {
+            kind,
+            connection,
+            of,
+        }));
+    }
+    let mut table: BTreeMap<String, BTreeMap<(bool, Fate), usize>> = BTreeMap::new();
+    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    for part in altered.chunks(AT_ONCE) {
+        let recording = Recording {
+            origin: whole.origin.clone(),
+            connections: part.iter().map(|it| it.connection.clone()).collect(),
+            alone: Vec::new(),
+        };
+        for from_file in [false, true] {
+            let recording = match from_file {
+                false => recording.clone(),
+                true => decode(&encode(&recording)?)?,
+            };
+            let valid = |place: &usize| {
+                let one = Recording {
+                    origin: recording.origin.clone(),
+                    connections: vec![recording.connections[*place].clone()],
+                    alone: Vec::new(),
+                };
+                one.validate().is_ok() && recording.connections[*place].replayable().is_ok()
+            };
+            let chosen: Vec<usize> = (0..part.len()).filter(valid).collect();
+            let (found, reasons) = fates(&kernel, &recording, &chosen, &folder)?;
+            let mut all = vec![Fate::Refused; part.len()];
+            for (place, fate) in chosen.iter().zip(found) {
+                let kept = recording.connections[*place] != whole.connections[part[*place].of];
+                all[*place] = match fate {
+                    Fate::Unnoticed if !kept => Fate::NotKept,
+                    fate => fate,
+                };
+            }
+            for (number, (it, fate)) in part.iter().zip(&all).enumerate() {
+                let name = it.kind.name();
+                *table
+                    .entry(name.clone())
+                    .or_default()
+                    .entry((from_file, *fate))
+                    .or_default() += 1;
+                let times = told.entry(name).or_default();
+                if *fate == Fate::Unnoticed && *times < 6 {
+                    *times += 1;
+                    println!(
+                        "unnoticed (file: {from_file}): {:?} of connection {} ({number})",
+                        it.kind, it.of
+                    );
+                }
+            }
+            for (reason, count) in reasons {
+                println!("kernel: {reason}: {count}");
+            }
+        }
+    }
+    println!(
+        "{:60} {:>6} {:>6} {:>6} {:>6} | file {:>6} {:>6} {:>6} {:>6}",
+        "alteration", "refus", "diverg", "same", "UNNOT", "refus", "diverg", "same", "UNNOT"
+    );
+    for (name, fates) in &table {
+        let of = |file: bool, fate: Fate| fates.get(&(file, fate)).copied().unwrap_or(0);
+        let row = |file: bool| {
+            let row = [
+                Fate::Refused,
+                Fate::Diverged,
+                Fate::NotKept,
+                Fate::Unnoticed,
+            ];
+            row.map(|fate| format!("{:>6}", of(file, fate))).join(" ")
+        };
+        println!("{name:60} {} | file {}", row(false), row(true));
+    }
+    Ok(())
+}
+
+/// What became of some, and why kernels failed, how often.
+type Fates = (Vec<Fate>, BTreeMap<String, usize>);
+
+/// What a replay says of the chosen ones; `Unnoticed`: exact. And why kernels failed.
+fn fates(
+    kernel: &Kernel,
+    recording: &Recording,
+    chosen: &[usize],
+    folder: &Path,
+) -> Result<Fates, Box<dyn Error>> {
+    let mut found: BTreeMap<usize, Fate> = BTreeMap::new();
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut left: Vec<Vec<usize>> = batches(recording, chosen, 1);
+    while let Some(batch) = left.pop() {
+        let _ = std::fs::remove_dir_all(folder);
+        std::fs::create_dir_all(folder)?;
+        let options = ReplayOptions {
+            capture: None,
+            ..ReplayOptions::default()
+        };
+        match replay(kernel, recording, &batch, &options, folder, &mut |_| {}) {
+            Ok(replayed) => {
+                let fate = |it: &ReplayResult| match it.difference {
+                    None => Fate::Unnoticed,
+                    Some(_) => Fate::Diverged,
+                };
+                found.extend(batch.iter().copied().zip(replayed.results.iter().map(fate)));
+            }
+            Err(error) if batch.len() == 1 => {
+                if let ReplayError::Run(error) = &error {
+                    *reasons.entry(error.to_string()).or_default() += 1;
+                    println!(
+                        "kernel: {error}: {:?}",
+                        recording.connections[batch[0]].settings
+                    );
+                }
+                found.insert(batch[0], Fate::Refused);
+            }
+            Err(_) => {
+                let half = batch.len() / 2;
+                left.push(batch[..half].to_vec());
+                left.push(batch[half..].to_vec());
+            }
+        }
+    }
+    std::fs::remove_dir_all(folder)?;
+    Ok((chosen.iter().map(|place| found[place]).collect(), reasons))
+}
