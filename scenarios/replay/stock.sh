@@ -6,26 +6,30 @@
 #   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY [SYSCTLS]]]
 #
 # DELAY may have a jitter ("25ms 6ms"): packets overtake each other; LOSS may be followed by whatever else netem can do ("1% duplicate 2%", "0% rate 8mbit limit 30"). HOW is an option of slowpath record, as --light. FAMILY is ipv4, ipv6, mapped (the server has
-# one socket for both families, and the dialogues' clients have sockets of IPv6 that speak IPv4), or both (the same server, transfers over IPv6, such dialogues).
+# one socket for both families, and the dialogues' clients have sockets of IPv6 that speak IPv4), both (the same server, transfers over IPv6, such dialogues),
+# or loopback (of IPv4, without any network).
 # SYSCTLS are some of net.ipv4, both ends' (tcp_sack=0 tcp_wmem=4096,16384,30000).
 #
 # It needs slowpath, tcpdump and a program `workload` (serve ADDRESS CONNECTIONS, send ADDRESS BYTES CHUNK, ask ADDRESS TIMES REQUEST ANSWER). It leaves run.rec,
 # its events, client.pcap, server.pcap and summary.json in /out.
 set -eu
 delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001} family=${6:-ipv4} sysctls=${7:-}
+from=client here=here.2 there=there.2
 case $family in
+    loopback) listen=127.0.0.1 send=127.0.0.1 ask=127.0.0.1 from=server here=lo there=lo ;;
     ipv4) listen=10.0.0.2 send=10.0.0.2 ask=10.0.0.2 ;;
     mapped) listen='[::]' send=10.0.0.2 ask='[::ffff:10.0.0.2]' ;;
     both) listen='[::]' send='[fd00:5::2]' ask='[::ffff:10.0.0.2]' ;;
     ipv6) listen='[fd00:5::2]' send='[fd00:5::2]' ask='[fd00:5::2]' ;;
     *) echo "stock.sh: no family $family" >&2; exit 2 ;;
 esac
-export listen send ask
+export listen send ask from
 ip netns add client
 ip netns add server
 ip link add here netns client type veth peer name there netns server
 end() {
     # The capture is on a VLAN above the queue: it sees packets as they are sent, also those that netem drops.
+    ip -n "$1" link set lo up
     ip -n "$1" link set "$2" up
     ip -n "$1" link add link "$2" name "$2.2" type vlan id 2
     ip -n "$1" addr add "$3/24" dev "$2.2"
@@ -40,8 +44,8 @@ end() {
 }
 end client here 10.0.0.1 fd00:5::1
 end server there 10.0.0.2 fd00:5::2
-ip netns exec client tcpdump -i here.2 -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/client.pcap tcp 2>/tmp/client &
-ip netns exec server tcpdump -i there.2 -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/server.pcap tcp 2>/tmp/server &
+ip netns exec $from tcpdump -i $here -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/client.pcap tcp 2>/tmp/client &
+ip netns exec server tcpdump -i $there -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/server.pcap tcp 2>/tmp/server &
 for name in client server; do
     until grep -q listening /tmp/$name; do sleep 0.05; done
 done
@@ -51,8 +55,8 @@ ip netns exec server workload serve $listen:5001 $((2 * $1)) >/tmp/ready &
 until grep -q ready /tmp/ready; do sleep 0.05; done
 i=0
 while [ $i -lt "$1" ]; do
-    ip netns exec client workload send $send:5001 $((20000 + i * 60000)) 65536 >/dev/null &
-    ip netns exec client workload ask $ask:5001 $((i + 5)) $((100 + i * 300)) $((100000 / (i + 1))) >/dev/null &
+    ip netns exec $from workload send $send:5001 $((20000 + i * 60000)) 65536 >/dev/null &
+    ip netns exec $from workload ask $ask:5001 $((i + 5)) $((100 + i * 300)) $((100000 / (i + 1))) >/dev/null &
     i=$((i + 1))
     sleep 0.2
 done

@@ -23,20 +23,23 @@ static void leave_socket(struct sk_buff *skb)
 	skb->sk = NULL;
 }
 
-void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number)
+void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number, bool further)
 {
 	struct replay_end *to = &replay.ends[!reply];
+	struct sk_buff **at;
 
 	leave_socket(skb);
 	if (connection == replay.connection && !lab.clearing)
 		lab_tell_packet(skb, reply, number);
 	if (lab.clearing || connection != replay.connection || number >= to->packets ||
-	    !to->uses[number] || to->held[number]) {
+	    !to->uses[number] || !to->held[number] != !further) {
 		/* Lost on the way, or of no use to anybody. */
 		kfree_skb(skb);
 		return;
 	}
-	to->held[number] = skb;
+	for (at = &to->held[number]; *at; at = &(*at)->next)
+		;
+	*at = skb;
 }
 
 static bool is_told_piece(const struct lab_run_record *record, u32 place, u32 *before)
@@ -79,6 +82,8 @@ static struct sk_buff *take_piece(struct replay_end *end, u32 number, u32 before
 {
 	struct sk_buff **at = &end->held[number], *piece;
 
+	if (!*at)
+		return NULL;
 	if (!end->begins[number])
 		end->begins[number] = ntohl(tcp_hdr(*at)->seq) | BIT_ULL(32);
 	*at = cut(*at);
@@ -106,8 +111,13 @@ static struct sk_buff *take(struct replay_end *end, const struct lab_run_record 
 	struct sk_buff *skb = end->held[number], *copy;
 	bool last = !--end->uses[number];
 
-	if (last)
+	if (!skb)
+		return NULL;
+	if (last) {
 		end->held[number] = NULL;
+		kfree_skb_list(skb->next);
+		skb->next = NULL;
+	}
 	if (last && is_as_large(skb, record))
 		return skb;
 	/* On a stock kernel (netem) both share their bytes, and then neither takes what comes behind it. */

@@ -280,7 +280,7 @@ static netdev_tx_t lab_xmit(struct sk_buff *skb, struct net_device *dev)
 	const struct lab_connection *connection;
 	struct lab_headers headers;
 	u32 number;
-	bool reply;
+	bool reply, further;
 	u64 now;
 
 	if (!lab_read_headers(skb, &headers) || !find(host, &headers, &number, &reply))
@@ -291,7 +291,12 @@ static netdev_tx_t lab_xmit(struct sk_buff *skb, struct net_device *dev)
 	if (lab.plan.flags & LAB_CAPTURE && !lab.clearing)
 		lab_capture(host, skb, carried(skb)->partial);
 	skb->mark = number << 1 | reply;
+	/* The kernel has cut what is larger than the device says that it takes, as any kernel would (gso_features_check()). */
+	further = lab.following && lab.further;
+	lab.further = netdev_xmit_more();
 	carried(skb)->number = lab.senders[number].sent[reply]++;
+	if (further)
+		carried(skb)->number = --lab.senders[number].sent[reply] - 1;
 	carried(skb)->destination = headers.to;
 	packet.handle = (uintptr_t)skb;
 	packet.flow = (u32)(connection->key + reply);
@@ -311,7 +316,7 @@ static netdev_tx_t lab_xmit(struct sk_buff *skb, struct net_device *dev)
 		/* As a driver without a queue may: its socket gets the code of a queue. */
 		int refused = lab_follow_refused(reply, carried(skb)->number);
 
-		lab_replay_sent(skb, number, reply, carried(skb)->number);
+		lab_replay_sent(skb, number, reply, carried(skb)->number, further);
 		return refused;
 	}
 	if (!lab.fabric) {
@@ -349,7 +354,8 @@ static void lab_setup(struct net_device *dev)
 	dev->addr_len = 0;
 	dev->hard_header_len = 0;
 	dev->min_mtu = 68;
-	dev->max_mtu = 65535;
+	/* That of loopback. */
+	dev->max_mtu = 65536;
 	dev->mtu = lab.plan.mtu;
 	/* No segmentation: what the device sees is what the wire carries. */
 	dev->features = NETIF_F_SG | NETIF_F_HW_CSUM | NETIF_F_HIGHDMA;

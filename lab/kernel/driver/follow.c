@@ -161,6 +161,10 @@ bool lab_follow_put_off(const struct lab_run_record *record, struct sock *sk)
 	case LAB_RUN_COMPRESSED_ACK_TIMER:
 		note = TCP_DELACK_TIMER_DEFERRED;
 		break;
+	case LAB_RUN_PACING_TIMER:
+		/* Twice during one call, which had armed it again. */
+		note = TCP_TSQ_DEFERRED;
+		break;
 	default:
 		return false;
 	}
@@ -172,6 +176,20 @@ bool lab_follow_put_off(const struct lab_run_record *record, struct sock *sk)
 static bool is_for_backlog(const struct lab_run_record *record)
 {
 	return record->kind == LAB_RUN_PACKET && record->flags & LAB_RUN_BACKLOG;
+}
+
+/* Until the other end has done what came before. */
+static bool give_way(struct caller *caller)
+{
+	/* tcp_close() looks at its backlog so; there is one processor, and who comes to the socket meanwhile finds its owner. */
+	bool disabled = softirq_count();
+
+	if (disabled)
+		local_bh_enable();
+	stop(caller, BLOCKED);
+	if (disabled)
+		local_bh_disable();
+	return !given_up;
 }
 
 static void fill(struct caller *caller)
@@ -193,13 +211,12 @@ static void fill(struct caller *caller)
 			return;
 		/* The other end may come first: what it has freed shows here (skb_cloned()). */
 		while (softirq_count() ? !lab_is_held(end, next) : !lab_is_first(end)) {
-			if (softirq_count()) {
+			if (softirq_count() > SOFTIRQ_DISABLE_OFFSET) {
 				lab_diverge(LAB_DIVERGED_PACKET, caller - lab_callers, next->value, 0);
 				give_up(caller);
 				return;
 			}
-			stop(caller, BLOCKED);
-			if (given_up)
+			if (!give_way(caller))
 				return;
 		}
 		caller->filled = next;

@@ -97,6 +97,7 @@ struct lab {
 	u64 recorded;
 	bool replaying;
 	bool following; /* a stock kernel's recording */
+	bool further; /* the next packet is another piece of the last one */
 	bool clearing; /* what is sent belongs to no recording */
 	u64 marked;
 	u64 host_packets;
@@ -229,7 +230,8 @@ struct sock *lab_end_socket(u32 connection, u8 end);
 int lab_replay(void);
 u32 lab_replay_decide(u32 decision, u32 natural);
 /* Takes the packet. */
-void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number);
+/* further: behind another piece of the same packet. */
+void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number, bool further);
 
 /* functions.c */
 int lab_functions_open(void);

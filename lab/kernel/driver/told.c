@@ -104,6 +104,10 @@ u32 lab_follow_decide(u32 decision, u32 natural)
 
 	if (decision == SLOWPATH_RANDOM)
 		return 0;
+	/* The device had less when the packet was sent than when the run began. */
+	if ((decision == SLOWPATH_SMALL_QUEUE || decision == SLOWPATH_AUTOCORK) && natural &&
+	    replay.run && lab_told(SLOWPATH_SMALL_QUEUE, sent_by_run(), &busy))
+		return 0;
 	if (decision != SLOWPATH_HOST_QUEUE || !replay.run)
 		return natural;
 	lab_told(decision, sent_by_run(), &busy);

@@ -366,7 +366,7 @@ pub(super) fn take_sysctls(settings: &Settings) -> Result<(Sysctls, u8, [Own; 2]
     let own = |end: usize| {
         let mut from = Taking(settings.sysctls[end].clone());
         let mtu = settings.mtu[end];
-        if !(68..=65_535).contains(&mtu) {
+        if !(68..=65_536).contains(&mtu) {
             return Err(Unknown {
                 name: "mtu".to_owned(),
                 value: mtu.to_string(),

@@ -32,6 +32,16 @@ impl Building {
         });
     }
 
+    /// A packet is sent while the device has so much: less than when so many had been sent, and small queues let it through.
+    pub(super) fn freed(&mut self, memory: u32) {
+        let told = self.run.outcomes.iter().rev();
+        let mut told = told.filter(|it| it.decision == Decision::DeviceMemory);
+        let told = told.find(|it| it.before == self.sent);
+        if told.is_some_and(|it| memory < it.value) {
+            self.outcome(Decision::SmallQueue, self.sent, 0);
+        }
+    }
+
     /// The packet that came was only a piece of one.
     pub(super) fn piece(&mut self, before: Option<u32>) {
         if let Some(bytes) = before {

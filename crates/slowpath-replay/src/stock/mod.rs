@@ -14,6 +14,7 @@ mod check;
 mod child;
 mod event;
 mod finals;
+mod late;
 mod live;
 mod named;
 mod options;
@@ -29,8 +30,9 @@ pub(crate) use settings::settings;
 
 use crate::recording::{Connection, End, MAX_EVENTS, Moment, Origin, Recording};
 use event::{Event, Kind};
+use late::{RESET, UNANSWERED};
 use request::Request;
-use side::{RESET, Side, Theirs, UNANSWERED};
+use side::{Side, Theirs};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 

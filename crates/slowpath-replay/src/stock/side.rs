@@ -16,14 +16,6 @@ use crate::recording::{Decision, Handler, Moment, Outcome, Packet, Reader, Run, 
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
-/// `TCP_TW_ACK` of `enum tcp_tw_status`.
-const TIME_WAIT_ACK: u8 = 2;
-/// `TCP_TW_RST`.
-const TIME_WAIT_RESET: u8 = 1;
-/// The same of the probe: no socket at all.
-pub(super) const RESET: u8 = 64;
-/// And that was a reset itself.
-pub(super) const UNANSWERED: u8 = 65;
 /// `INET_ECN_CE`.
 const MARKED: u32 = 3;
 
@@ -316,6 +308,7 @@ impl Side {
                 if let Some(current) = &mut self.current {
                     current.tick(event.jiffies);
                     current.window(event.backlog);
+                    current.freed(event.memory);
                     current.sending = true;
                 }
             }
@@ -367,43 +360,6 @@ impl Side {
                 self.finish(event, &zero);
                 self.gone = true;
             }
-        }
-        true
-    }
-
-    /// A packet came for what is left of the socket. Whether it fits.
-    pub(super) fn time_wait(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
-        if self.cut || !self.gone {
-            return false;
-        }
-        let here = theirs.sent.filter(|_| !self.is_alone());
-        let here = here.and_then(|sent| sent.packet(event.stub(), event.data_sent));
-        let number = here.map(|came| came.number);
-        let number = number.or_else(|| self.came_late(event));
-        let Some(number) = number else {
-            self.cut = true;
-            return false;
-        };
-        self.runs.push(Run {
-            at: Moment(event.at),
-            jiffies: event.jiffies,
-            handler: Handler::Packet {
-                number,
-                marked: false,
-                backlog: false,
-                merged: 1,
-                truesize: 0,
-            },
-            outcomes: Vec::new(),
-            check: None,
-        });
-        self.states.push([0; FIELDS]);
-        let run = self.count() - 1;
-        match event.what {
-            TIME_WAIT_ACK | RESET => self.packets.after(event.received, event.more, run),
-            // It begins where the packet acknowledges, as any reset.
-            TIME_WAIT_RESET => self.packets.after(event.data_sent, 0, run),
-            _ => {}
         }
         true
     }

@@ -546,6 +546,18 @@ static __always_inline void reset(const struct sock *sk, const void *skb)
 	tell_stub(&it, TIME_WAIT, flags & RST ? UNANSWERED : RESET, 0);
 }
 
+/* A reset without ACK that comes for no socket, where somebody listens (RFC 9293, 3.10.7.2). */
+SEC("fentry/tcp_rcv_state_process")
+int BPF_PROG(on_listener, struct sock *sk, struct sk_buff *skb)
+{
+	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
+
+	if (READ(sk, sock___rec, __sk_common.skc_state) == LISTEN &&
+	    (READ(cb, tcp_skb_cb, tcp_flags) & (RST | ACK)) == RST)
+		reset(sk, skb);
+	return 0;
+}
+
 SEC("fentry/tcp_v4_send_reset")
 int BPF_PROG(on_reset, const struct sock *sk, struct sk_buff *skb)
 {
