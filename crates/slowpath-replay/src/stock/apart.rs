@@ -140,23 +140,26 @@ impl Side {
         let apart = self.apart.as_mut()?;
         apart.initial = request.initial;
         let [asked, answered] = request.initial.map(|it| it.unwrap_or(0));
-        let packet = |run, id, begins, mark| Packet {
+        let packet = |run, id, begins, length, mark| Packet {
             run,
             id,
             begins,
-            length: 1,
+            length,
             mark,
         };
         let mut runs = request.runs(None);
         let before = self.inherited.len() as u64;
         for (run, handler) in (0..).zip(runs.iter_mut().map(|run| &mut run.handler)) {
-            let (name, answer) = request.step(run as usize)?;
+            let (name, asks, answer) = request.step(run as usize)?;
             if let Handler::Packet { number, .. } = handler {
-                *number = apart.came(packet(0, identification(name), asked, name.like));
+                // An ACK begins behind the SYN.
+                let begins = asked.wrapping_add(u32::from(!asks));
+                let id = identification(name);
+                *number = apart.came(packet(0, id, begins, asks.into(), name.like));
             }
             if let Some(answer) = answer {
                 self.packets
-                    .answered(packet(before + run, 0, answered, answer));
+                    .answered(packet(before + run, 0, answered, 1, answer));
             }
         }
         Some(runs)

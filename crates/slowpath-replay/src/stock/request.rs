@@ -12,14 +12,16 @@ const MOST: usize = 512;
 mod what {
     pub const TIMED_OUT: u8 = 2;
     pub const ANSWERED: u8 = 3;
+    pub const IGNORED: u8 = 4;
 }
 
 struct Step {
     at: u64,
     jiffies: u32,
     timer: bool,
-    /// The SYN.
+    /// The SYN, or an ACK that made no socket.
     name: Name,
+    ignored: bool,
     /// The likeness of the SYN-ACK.
     answer: Option<u32>,
 }
@@ -49,6 +51,7 @@ impl Request {
                 jiffies: event.jiffies,
                 timer: event.what == what::TIMED_OUT,
                 name: event.stub(),
+                ignored: event.what == what::IGNORED,
                 answer: None,
             });
         }
@@ -59,10 +62,10 @@ impl Request {
         self.steps.is_empty()
     }
 
-    /// The SYN, and the likeness of the SYN-ACK.
-    pub(super) fn step(&self, place: usize) -> Option<(Name, Option<u32>)> {
+    /// The SYN, or else an ACK, and the likeness of the SYN-ACK.
+    pub(super) fn step(&self, place: usize) -> Option<(Name, bool, Option<u32>)> {
         let step = self.steps.get(place)?;
-        Some((step.name, step.answer))
+        Some((step.name, !step.ignored, step.answer))
     }
 
     /// A SYN-ACK was sent again by itself.

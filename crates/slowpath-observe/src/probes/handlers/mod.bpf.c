@@ -274,6 +274,18 @@ int BPF_PROG(on_asked_again, struct sock *sk, struct sk_buff *skb, struct reques
 	return 0;
 }
 
+SEC("fexit/tcp_check_req")
+int BPF_PROG(on_ignored, struct sock *sk, struct sk_buff *skb, struct request_sock *req,
+	     bool fastopen, bool *stolen, struct sock *child)
+{
+	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
+
+	if (!child && (READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == ACK)
+		request(IGNORED, req, __builtin_bswap16(READ(network(skb), iphdr, id)),
+			is_ipv6(skb) ? alike(skb) : 0, 0, 0);
+	return 0;
+}
+
 SEC("fentry/reqsk_timer_handler")
 int BPF_PROG(on_request_timer, struct timer_list *timer)
 {

@@ -253,6 +253,7 @@ enum request {
 	ASKED_AGAIN, /* or to the request itself */
 	TIMED_OUT,
 	ANSWERED, /* a SYN-ACK was made; clock is its time */
+	IGNORED, /* an ACK came, and made no socket: TCP_DEFER_ACCEPT */
 };
 
 /* A packet came for which there is no socket; beyond enum tcp_tw_status. */
