@@ -23,6 +23,7 @@
 
 mod error;
 mod explained;
+mod fitted;
 mod forward;
 mod kernel;
 mod light;
@@ -39,6 +40,7 @@ mod wire;
 
 pub use error::{Refusal, RunError};
 pub use explained::{ExplainError, Explained, explain};
+pub use fitted::{FitOptions, FitProgress, Fitted, fit};
 pub use forward::forward;
 pub use kernel::{HZ, Kernel, MissingKernel, SOURCE, version};
 pub use light::{LightOptions, Lightened, lighten};

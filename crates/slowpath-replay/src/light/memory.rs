@@ -71,9 +71,19 @@ fn memory(seen: &[Seen], place: usize) -> u32 {
         let seen = seen.get(place)?;
         Some(seen.words[word::RECEIVED])
     };
+    // Its end counts as a byte (tcp_fin).
+    let ends = matches!(
+        seen.get(place + 1),
+        Some(Seen {
+            what: What::State { .. },
+            ..
+        })
+    );
     let moved = received(place + 1).and_then(|next| Some(next.wrapping_sub(received(place)?)));
+    let moved = moved.map(|moved| moved.wrapping_sub(ends.into()));
     let carried = match moved {
         _ if !seen[place].data => 0,
+        Some(0) if ends => 0,
         Some(moved) if 0 < moved && moved <= MOST_CARRIED => moved,
         _ => u32::from(segments) * SEGMENT,
     };

@@ -7,6 +7,7 @@
 //!
 //! What is promised: whatever the bytes, no panic; pieces that fit nowhere are counted, and an end of which some were lost has a gap there. No I/O, no clocks.
 
+pub mod fit;
 mod live;
 mod memory;
 mod moments;

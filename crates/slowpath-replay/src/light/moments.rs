@@ -15,6 +15,8 @@ pub(super) enum Clock {
     Packet(Packet),
     /// It came when nobody looked: sent when its sender had read that, or before.
     Sent(u64),
+    /// A call that sends several times: what it read with the first, and with the last of them.
+    Several(u64, u64),
     /// A timer was about to run; what it reads is a little later.
     Fired(u64),
     /// It reads none.
@@ -31,24 +33,40 @@ pub(super) struct Packet {
     pub first: Option<u64>,
     /// When it came, nearly: of an acknowledgment of all that was sent.
     pub came: Option<u64>,
+    /// What it read as it sent what had waited for that, nearly.
+    pub again: Option<u64>,
 }
 
 impl Clock {
     /// What had been read then, if that is known.
     pub(super) fn read(self) -> Option<u64> {
         match self {
-            Clock::Read(at) | Clock::Packet(Packet { before: at, .. }) => Some(at),
+            Clock::Read(at) | Clock::Several(at, _) | Clock::Packet(Packet { before: at, .. }) => {
+                Some(at)
+            }
             Clock::Sent(_) | Clock::Fired(_) | Clock::Same => None,
         }
     }
 }
 
-/// What TCP's clock read as it began with that packet, if the next look tells.
-pub(super) fn first(seen: &Seen, next: &Seen) -> Option<u64> {
-    // What is sent when nothing is under way leaves its own moment there (tcp_rate_skb_sent).
+/// Something was sent between the two when nothing was under way: that leaves its own moment where acknowledgments leave theirs (`tcp_rate_skb_sent`).
+fn idle(seen: &Seen, next: &Seen) -> bool {
     let left = seen.words[word::NEXT].wrapping_sub(next.words[word::ACKNOWLEDGED]) as i32;
-    let idle = left <= 0 && next.words[word::NEXT] != seen.words[word::NEXT];
-    let low = next.told.filter(|_| !idle)?;
+    left <= 0 && next.words[word::NEXT] != seen.words[word::NEXT]
+}
+
+/// What TCP's clock read as it began with that packet, in whole microseconds, if the next look tells.
+pub(super) fn first(seen: &Seen, next: &Seen) -> Option<u64> {
+    told(seen, next).filter(|_| !idle(seen, next))
+}
+
+/// What it read as the first was sent of what was sent between the two when nothing was under way, in whole microseconds.
+pub(super) fn begun(seen: &Seen, next: &Seen) -> Option<u64> {
+    told(seen, next).filter(|_| idle(seen, next))
+}
+
+fn told(seen: &Seen, next: &Seen) -> Option<u64> {
+    let low = next.told?;
     let near = seen.clock / 1000;
     let since = low.wrapping_sub(near as u32) as i32;
     // What it told before is no news.
@@ -68,7 +86,7 @@ pub(super) fn moment(clocks: &[Clock], place: usize, clock: Clock, delay: u64) -
     match clock {
         Clock::Same => 0,
         Clock::Sent(at) => at.saturating_add(delay),
-        Clock::Read(at) => at,
+        Clock::Read(at) | Clock::Several(at, _) => at,
         Clock::Fired(at) => own.unwrap_or(at).max(at),
         Clock::Packet(Packet {
             before,
@@ -81,8 +99,14 @@ pub(super) fn moment(clocks: &[Clock], place: usize, clock: Clock, delay: u64) -
         Clock::Packet(Packet {
             before,
             came: Some(came),
+            again: None,
             ..
         }) => own.unwrap_or(came).max(before),
+        Clock::Packet(Packet {
+            before,
+            came: Some(came),
+            ..
+        }) => came.max(before),
         Clock::Packet(Packet { before, sent, .. }) => {
             let later = later(clocks, place, before);
             // A call has read the clock since: it came as fast as others, if it was not later.
@@ -92,6 +116,19 @@ pub(super) fn moment(clocks: &[Clock], place: usize, clock: Clock, delay: u64) -
                 later
             }
         }
+    }
+}
+
+/// What a run read last of the clock, if it may have read it more than once.
+pub(super) fn again(clock: Clock, next: Option<&Clock>) -> Option<u64> {
+    match (clock, next) {
+        (Clock::Several(_, again), _) => Some(again),
+        // What it sent read it once more.
+        (Clock::Packet(Packet { first: Some(_), .. }), Some(Clock::Packet(next))) => {
+            Some(next.before)
+        }
+        (Clock::Packet(Packet { again, .. }), _) => again,
+        _ => None,
     }
 }
 
@@ -176,6 +213,7 @@ mod tests {
             sent,
             first,
             came,
+            again: None,
         })
     }
 

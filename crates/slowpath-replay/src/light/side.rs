@@ -3,7 +3,7 @@
 
 use super::memory;
 use super::numbers::{Arrival, Numbers};
-use super::piece::{Block, Called, Fired, Opened, STATES, Seen, WORDS, What, Words};
+use super::piece::{Block, Called, Fired, Opened, STATES, Seen, What, Words};
 use super::telling::Telling;
 use super::ticks::Ticks;
 use crate::recording::{End, Handler, Run, Timer};
@@ -44,8 +44,8 @@ pub(super) struct Side {
 impl Side {
     pub(super) fn new(opened: Opened) -> Side {
         Side {
+            words: opened.words,
             opened,
-            words: [0; WORDS],
             seen: Vec::new(),
             states: Vec::new(),
             calls: Vec::new(),

@@ -11,7 +11,7 @@
 //! 6. Packets in states for which no tracepoint exists (after the end has closed) are those that its peer sent besides, in their order.
 
 use super::memory;
-use super::moments::{Clock, Packet, delay, first, handshake, moment};
+use super::moments::{Clock, Packet, again, begun, delay, first, handshake, moment};
 use super::numbers::Numbers;
 use super::piece::{Fired, STATES, Seen, What, word};
 use super::side::{Before, Side};
@@ -52,6 +52,8 @@ const STATE_FIELDS: [Option<u32>; STATES] = [
     Some(36),
 ];
 
+/// What an acknowledgment lets go goes within that time, in nanoseconds.
+const MOST_AGAIN: u64 = 1_000_000;
 /// `TCPF_ACK_DEFERRED`.
 const ACKNOWLEDGMENT_DEFERRED: u32 = 1 << 6;
 /// Place of `srtt_us` in what a block begins with.
@@ -71,6 +73,8 @@ pub(super) struct Telling<'a> {
     /// What was told last of a field.
     told: [Option<u32>; 40],
     last_number: u32,
+    /// When the first packet went of what calls sent before the next look, in microseconds: if nothing was under way.
+    sent_first: Option<u64>,
     unseen: Vec<u64>,
     /// Timers that are not among the runs yet.
     timers: std::slice::Iter<'a, Fired>,
@@ -114,6 +118,7 @@ impl<'a> Telling<'a> {
             begun: None,
             told: [None; 40],
             last_number: first,
+            sent_first: None,
             unseen: Vec::new(),
             timers: side.timers.iter(),
             waiting: Vec::new(),
@@ -220,6 +225,12 @@ impl<'a> Telling<'a> {
     fn came(&mut self, place: usize, marked: bool, state: Option<&[u32; STATES]>) {
         let seen = &self.side.seen[place];
         let next = self.side.seen.get(place + 1);
+        self.sent_first = place.checked_sub(1).and_then(|before| {
+            let before = &self.side.seen[before];
+            // What waited goes with the packet before.
+            let waited = before.words[word::WRITTEN] != before.words[word::NEXT];
+            begun(before, seen).filter(|_| !waited)
+        });
         self.calls_until(Some(seen));
         let found = self.places.next().and_then(|place| self.numbers.get(place));
         let Some((number, merged)) = found else {
@@ -229,10 +240,12 @@ impl<'a> Telling<'a> {
         self.last_number = number + u32::from(merged);
         let backlog = seen.owned && self.in_backlog(seen);
         let sent = self.sent_at(number);
+        let waits = seen.words[word::WRITTEN] != seen.words[word::NEXT];
         let first = next.and_then(|next| first(seen, next));
         // What fired before it came.
         let until = next.map_or(u64::MAX, |next| next.clock);
         let noted = seen.came.map(|low| self.full_clock(seen.clock, low));
+        let noted = noted.or_else(|| self.answered(seen, next?));
         let came = match first {
             Some(first) => first.saturating_mul(1000).saturating_add(999),
             None if noted.is_some() => noted.unwrap_or(until),
@@ -245,6 +258,14 @@ impl<'a> Telling<'a> {
             sent,
             first,
             came: noted,
+            again: next.filter(|_| waits).and_then(|next| {
+                let begun = begun(seen, next).map(|micros| micros.saturating_mul(1000));
+                // Calls could not send: what went, an acknowledgment let go.
+                let soon = |first: &u64| {
+                    next.sent().saturating_sub(first.saturating_mul(1000)) < MOST_AGAIN
+                };
+                begun.or_else(|| first.filter(soon).map(|_| next.sent()))
+            }),
         };
         self.push(
             Clock::Packet(clock),
@@ -258,15 +279,38 @@ impl<'a> Telling<'a> {
         self.tell(seen, state);
     }
 
-    /// The memory of all that waits in the backlog with it counts until the last of them has been looked at (`__release_sock`).
+    /// When the acknowledgment went that the packet made: of what was sent before the next look, if neither a call nor a timer sent it.
+    fn answered(&self, seen: &Seen, next: &Seen) -> Option<u64> {
+        next.went?;
+        let at = next.sent();
+        let calls = self.side.calls.get(self.call..).unwrap_or_default();
+        let mut calls = calls.iter().take(4).filter(|call| !call.sent);
+        let wrote = next.words[word::WRITTEN] != seen.words[word::WRITTEN];
+        let by_call = wrote || calls.any(|call| call.clock == at as u32);
+        let fired = self.timers.as_slice().first();
+        let by_timer = fired.is_some_and(|fired| fired.at <= at);
+        let sent = next.next != seen.next && !by_call && !by_timer && at > seen.clock;
+        sent.then_some(at)
+    }
+
+    /// The memory of all that waits in the backlog with it counts until the last of them has been looked at (`__release_sock`), and for the call that has the lock as
+    /// well: most of it came before it had read the clock first.
     fn waited(&mut self, place: usize) {
-        let value = memory::backlog(&self.side.seen, place);
-        if let Some((_, _, outcomes)) = self.runs.last_mut() {
-            outcomes.push(Outcome {
-                decision: Decision::Backlog,
-                before: 0,
-                value,
-            });
+        let told = Outcome {
+            decision: Decision::Backlog,
+            before: 0,
+            value: memory::backlog(&self.side.seen, place),
+        };
+        let mut runs = self.runs.iter_mut().rev();
+        if let Some((_, _, outcomes)) = runs.next() {
+            outcomes.push(told);
+        }
+        if let Some((_, call, outcomes)) = runs.next()
+            && let Handler::Send { .. } | Handler::Receive { .. } | Handler::Resume = call
+        {
+            outcomes.retain(|it| it.decision != Decision::Backlog);
+            outcomes.push(told);
+            outcomes.sort_by_key(|it| (it.decision, it.before));
         }
     }
 
@@ -330,7 +374,7 @@ impl<'a> Telling<'a> {
             if call.result <= 0 || !(if call.sent { seen.full } else { nothing }) {
                 return false;
             }
-            self.begin(seen.clock, false);
+            self.begin(seen.clock);
             self.begun = Some(0);
             return true;
         }
@@ -383,7 +427,8 @@ impl<'a> Telling<'a> {
         }
     }
 
-    fn begin(&mut self, near: u64, whole: bool) {
+    /// `last`: what it read last of the clock.
+    fn begin(&mut self, last: u64) {
         let Some(call) = self.side.calls.get(self.call) else {
             return;
         };
@@ -402,12 +447,14 @@ impl<'a> Telling<'a> {
                 result,
             }
         };
-        // Of one that is over its last clock is known; of others what the next packet found.
-        let clock = match whole {
-            true => self.full_clock(near, call.clock),
-            false => near,
+        let sends = call.sent && call.result > 0;
+        let first = self.sent_first.take_if(|_| sends);
+        let first = first.map(|micros| micros.saturating_mul(1000));
+        let clock = match first.filter(|first| last.saturating_sub(*first) >= 1000) {
+            Some(first) => Clock::Several(first, last),
+            None => Clock::Read(last),
         };
-        self.push(Clock::Read(clock), handler);
+        self.push(clock, handler);
     }
 
     /// Whether a later call has moved something by then.
@@ -425,7 +472,9 @@ impl<'a> Telling<'a> {
 
     fn calls_until(&mut self, seen: Option<&Seen>) {
         while let Some(call) = self.side.calls.get(self.call) {
-            let near = seen.map_or_else(|| self.clock(), Seen::sent);
+            // What it read last, at the latest: packets that waited in the backlog have read the clock since, and found that.
+            let found = seen.map(|seen| if call.sent { seen.sent() } else { seen.clock });
+            let near = found.unwrap_or_else(|| self.clock());
             let wanted = call.result.max(0);
             if let Some(seen) = seen {
                 let (written, read) = (seen.words[word::WRITTEN], seen.words[word::READ]);
@@ -438,7 +487,7 @@ impl<'a> Telling<'a> {
                 }
                 if moved < wanted {
                     match self.begun {
-                        None if moved > 0 => self.begin(near, false),
+                        None if moved > 0 => self.begin(near),
                         Some(before) if moved > before => {
                             self.push(Clock::Read(near), Handler::Resume);
                         }
@@ -448,15 +497,14 @@ impl<'a> Telling<'a> {
                     return;
                 }
             }
+            let last = self.full_clock(near, call.clock);
+            let last = last.min(found.unwrap_or(u64::MAX));
             match self.begun.take() {
                 None => {
-                    self.fired_until(self.full_clock(near, call.clock), None);
-                    self.begin(near, true);
+                    self.fired_until(last, None);
+                    self.begin(last);
                 }
-                Some(_) => {
-                    let clock = self.full_clock(near, call.clock);
-                    self.push(Clock::Read(clock), Handler::Resume);
-                }
+                Some(_) => self.push(Clock::Read(last), Handler::Resume),
             }
             let position = if call.sent {
                 &mut self.written
@@ -526,10 +574,10 @@ impl<'a> Telling<'a> {
                 let at = moment(&clocks, place, clock, delay);
                 last = at.max(last);
                 // What it sent read it once more.
-                if let Clock::Packet(Packet { first: Some(_), .. }) = clock
-                    && let Some(Clock::Packet(next)) = clocks.get(place + 1)
-                    && next.before > last
-                    && let Ok(value) = u32::try_from(next.before - last)
+                let again = again(clock, clocks.get(place + 1));
+                if let Some(again) = again
+                    && again > last
+                    && let Ok(value) = u32::try_from(again - last)
                 {
                     outcomes.push(Outcome {
                         decision: Decision::Clock,

@@ -5,6 +5,7 @@
 //! with the recorded addresses and times, and the state of the sockets after every run of a handler.
 
 mod debug;
+mod fitted;
 pub(crate) mod outputs;
 pub(crate) mod together;
 mod what_if;
@@ -70,6 +71,9 @@ pub struct Replay {
     /// Behind that packet, simulate the message that was under way, alone on its path: no replay, and marked so
     #[arg(long = "continue", requires = "set")]
     pub go_on: bool,
+    /// Of a recording by tracepoints alone: replay what was inferred as it was inferred. Without this, where a replay parts from what was seen, what was inferred before is inferred otherwise
+    #[arg(long)]
+    pub no_fit: bool,
     /// Bytes of each packet that is written
     #[arg(long, value_name = "BYTES", default_value_t = 120, value_parser = clap::value_parser!(u32).range(40..=1600))]
     pub snap: u32,
@@ -148,6 +152,8 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
     if let Some(stop) = &args.gdb {
         return debug::run(args, &kernel, &recording, &chosen, stop, &working.path);
     }
+    let fit = fitted::fit(args, &kernel, &recording, &chosen, &working.path)?;
+    let recording = fit.as_ref().map_or(recording, |it| it.recording.clone());
     let batches = replay(args, &kernel, &recording, &chosen, &probed, &working.path)?;
     if let Some(folder) = &args.out {
         outputs::write(folder, &recording, &batches, &probed)?;
@@ -168,6 +174,8 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
             "connections": chosen.len(),
             "exact": (!light).then_some(alike),
             "as_seen": light.then_some(alike),
+            "fitted": fit.as_ref().map(fitted::json),
+            "seen_until": light.then(|| fitted::seen_json(&recording, &chosen)),
             "runs": sum(&batches, |result| result.runs),
             "packets": sum(&batches, |result| result.packets),
             "seconds": begun.elapsed().as_secs_f64(),
@@ -176,6 +184,9 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         writeln!(out, "{value}")?;
     } else {
         tell(&chosen, &batches, &differing, &recording, begun, out)?;
+        if light {
+            fitted::tell(&recording, &chosen, fit.as_ref(), out)?;
+        }
     }
     Ok(Outcome::of(args.exit_code, !differing.is_empty()))
 }

@@ -84,7 +84,8 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 		MOMENT(TOLD, light->delivered_mstamp);
 	if (seen.flags & TIMED)
 		MOMENT(TIMED, bpf_ktime_get_ns());
-	if (seen.words & 1 && (u32)light->tcp_wstamp_ns != (u32)clock)
+	/* A call that has read data has read the clock: when the packet before was acknowledged. */
+	if (seen.words & (1 | 16) && (u32)light->tcp_wstamp_ns != (u32)clock)
 		MOMENT(WENT, light->tcp_wstamp_ns);
 	*at = seen;
 	head->used = used;
@@ -145,6 +146,8 @@ static __always_inline void tell_open(struct sock *sk, struct known *known)
 	it->words[4] = READ(sk, tcp_sock___rec, copied_seq);
 	it->words[5] = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
 	it->words[6] = READ(sk, tcp_sock___rec, rcv_wnd);
+	/* What changes from here on is told. */
+	__builtin_memcpy(known->words, it->words, sizeof(known->words));
 	it->lost = counters.lost;
 	find_settings(sk, &it->found);
 	bpf_ringbuf_submit(it, BPF_RB_NO_WAKEUP);
