@@ -124,7 +124,8 @@ fn altered(connection: &Connection) -> Vec<(String, Connection)> {
             let looked = run.outcomes.iter();
             let looked = looked.filter(|it| it.decision == Decision::Seen).count() > 0;
             let moved = match run.handler {
-                Handler::Packet { .. } => looked,
+                // One from the backlog may have been merged with the next one there: how many these were is inferred.
+                Handler::Packet { backlog, .. } => looked && !backlog,
                 Handler::Send { result, .. } | Handler::Receive { result, .. } => result > 0,
                 _ => false,
             };
@@ -150,7 +151,7 @@ fn what_was_altered_is_not_fitted_away() {
     let whole = results.iter().position(|it| it.difference.is_none());
     let whole = recording.connections[whole.expect("one without a difference")].clone();
     let (what, others): (Vec<String>, Vec<Connection>) = altered(&whole).into_iter().unzip();
-    assert!(what.len() > 40, "{what:?}");
+    assert!(what.len() > 30, "{what:?}");
     recording.connections = others;
     let fit = fitted(&kernel, &recording, 200 * what.len());
     let after = replayed(&kernel, &fit.recording);

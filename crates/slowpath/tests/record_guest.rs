@@ -356,7 +356,14 @@ fn fitted(
         ..FitOptions::default()
     };
     let begun = std::time::Instant::now();
-    let fit = fit(kernel, recording, &all, &options, folder.path(), &mut |_| {});
+    let fit = fit(
+        kernel,
+        recording,
+        &all,
+        &options,
+        folder.path(),
+        &mut |_| {},
+    );
     let fit = fit.expect("a fit");
     let found = compare(&fit.recording, kernel, captures);
     println!(

@@ -2,9 +2,9 @@
 //! Analysis by synthesis: what of a light recording was inferred is inferred otherwise where its replay parts from what was seen.
 //!
 //! 1. A replay parts before a run: something before it was not as inferred.
-//! 2. Alternatives ([`What`]) of the runs before it are tried one at a time, those next to it first: what was inferred and nothing else. What was seen (packets, the bytes of calls, the socket's words) is never changed.
+//! 2. Alternatives ([`What`]) of the runs before it are tried one at a time, those next to it first: what was inferred and nothing else. What was seen (which packets came, in which order, the bytes of calls, the socket's words) is never changed.
 //! 3. The one whose replay goes furthest is kept, the smallest change of equals; it must go further than without.
-//! 4. From there on again, until the replay does not part any more, or alternatives, rounds or tries are used up.
+//! 4. From there on again, until the replay does not part any more, or alternatives or tries are used up.
 //!
 //! What enters is a connection and where its replay parted; what leaves are connections to be replayed, and in the end the best of them with its changes. No I/O; the same answers, the same outcome.
 //!
@@ -85,11 +85,6 @@ impl Search {
         self.alternatives = next.unwrap_or_default().into_iter();
         self.best = connection;
         true
-    }
-
-    #[doc(hidden)]
-    pub fn asked(&self) -> &[(Change, Connection)] {
-        &self.asked
     }
 
     /// The one that went furthest.
