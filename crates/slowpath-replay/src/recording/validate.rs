@@ -4,7 +4,7 @@
 //! The file's own structure has been checked when it was decoded. Here it is about what the values mean, so that a replayer never waits for what cannot come and
 //! never takes memory for what cannot be.
 
-use super::{Alone, Connection, End, Handler, Recording, Run, options};
+use super::{Alone, Connection, Decision, End, Handler, Recording, Run, options};
 use crate::light;
 use std::collections::BTreeMap;
 
@@ -155,6 +155,9 @@ pub enum Impossible {
         "{0} packets that were merged before they came to the socket, which no recorder writes and no replay does"
     )]
     MergedBefore(u16),
+    /// A replay of other recordings does not look.
+    #[error("what was seen of a socket, in a recording that has its runs' checks")]
+    Seen,
     /// More bytes than a call moves.
     #[error("a call with {0} bytes")]
     Bytes(u32),
@@ -189,7 +192,7 @@ impl Recording {
             .try_for_each(|(place, connection)| connection.validate(place))?;
         if self.origin.recorder != light::RECORDER {
             let mut connections = self.connections.iter().enumerate();
-            connections.try_for_each(|(place, connection)| connection.came_as_sent(place))?;
+            connections.try_for_each(|(place, connection)| connection.is_exact(place))?;
         }
         (self.connections.len()..)
             .zip(&self.alone)
@@ -211,26 +214,16 @@ impl Alone {
 }
 
 impl Connection {
-    /// What the light recorder calls merged it infers from bytes; others see it.
-    fn came_as_sent(&self, connection: usize) -> Result<(), Invalid> {
+    /// Only the light recorder says what it saw, and infers from bytes what it calls merged.
+    fn is_exact(&self, connection: usize) -> Result<(), Invalid> {
         for (end, runs) in self.ends.iter().map(|end| &end.runs).enumerate() {
             for (run, it) in runs.iter().enumerate() {
-                let Handler::Packet {
-                    merged,
-                    backlog: false,
-                    ..
-                } = it.handler
-                else {
-                    continue;
-                };
-                if merged > 1 {
-                    return Err(Invalid::Run {
-                        connection,
-                        end,
-                        run,
-                        reason: Impossible::MergedBefore(merged),
-                    });
-                }
+                it.is_exact().map_err(|reason| Invalid::Run {
+                    connection,
+                    end,
+                    run,
+                    reason,
+                })?;
             }
         }
         Ok(())
@@ -296,6 +289,21 @@ impl End {
 }
 
 impl Run {
+    fn is_exact(&self) -> Result<(), Impossible> {
+        let mut decisions = self.outcomes.iter().map(|it| it.decision);
+        if decisions.any(|it| it == Decision::Seen) {
+            return Err(Impossible::Seen);
+        }
+        match self.handler {
+            Handler::Packet {
+                merged: merged @ 2..,
+                backlog: false,
+                ..
+            } => Err(Impossible::MergedBefore(merged)),
+            _ => Ok(()),
+        }
+    }
+
     /// Set before the socket was connected.
     fn is_option(&self) -> bool {
         matches!(self.handler, Handler::Option { .. })

@@ -5,7 +5,8 @@ use crate::arbitrary::recording;
 use crate::sample::{bulk, packet};
 use proptest::prelude::*;
 use slowpath_replay::recording::{
-    Connection, Handler, Impossible, Invalid, Recording, Sent, Unreplayable, alter, decode, encode,
+    Connection, Decision, Handler, Impossible, Invalid, Outcome, Recording, Sent, Unreplayable,
+    alter, decode, encode,
 };
 use std::collections::BTreeSet;
 
@@ -69,6 +70,14 @@ fn what_cannot_be_is_named() {
     };
     assert_eq!(handler(two(true)), None);
     assert_eq!(handler(two(false)), Some(Impossible::MergedBefore(2)));
+    let seen = changed(|connection| {
+        connection.ends[0].runs[5].outcomes.push(Outcome {
+            decision: Decision::Seen,
+            before: 3,
+            value: 7,
+        });
+    });
+    assert_eq!(seen, Some(Impossible::Seen));
     let back = changed(|connection| connection.ends[0].runs[9].at.0 = 0);
     assert_eq!(back, Some(Impossible::Back));
 }
