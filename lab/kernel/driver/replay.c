@@ -150,6 +150,10 @@ static void fire_one(const struct lab_run_record *record, struct sock *sk)
 {
 	bool fired = false;
 
+	/* It fired before the call armed it again, as it may have: that one is to fire later. */
+	if ((record->kind == LAB_RUN_WRITE_TIMER || record->kind == LAB_RUN_DELACK_TIMER) && sk &&
+	    sock_owned_by_user(sk) && lab_follow_put_off(record, sk))
+		return;
 	if (record->kind == LAB_RUN_REQUEST_TIMER) {
 		fired = fire_request();
 	} else if (sk) {
