@@ -105,6 +105,14 @@ pub(super) fn tell(
     fit: Option<&Fitted>,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
+    if let Some(fit) = fit.filter(|fit| !fit.changes.is_empty()) {
+        writeln!(
+            out,
+            "fitted: {} connections, of which something is replayed otherwise than it was inferred ({} replays)",
+            fit.changes.len(),
+            fit.replays
+        )?;
+    }
     for (number, changes) in fit.iter().flat_map(|fit| &fit.changes) {
         let told = changes.iter().map(|it| match is_of(it) {
             Some(run) => format!("run {run} of the {}: {}", end_name(it.place.end), it.what),

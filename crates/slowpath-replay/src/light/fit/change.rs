@@ -74,7 +74,11 @@ impl std::fmt::Display for What {
             What::Waited(count) => {
                 write!(f, "the backlog filled after {count} readings and packets")
             }
-            What::Burst(by) => write!(f, "{:+.1} us, and what came close behind", *by as f64 / 1e3),
+            What::Burst(by) => {
+                let way = if *by < 0 { "earlier" } else { "later" };
+                let by = by.unsigned_abs() as f64 / 1e3;
+                write!(f, "{by:.1} us {way}, with what came close behind")
+            }
             What::Lost(by) => write!(f, "{by:+} packets lost before it"),
             What::Merged(by) => write!(f, "{by:+} packets merged into it"),
             What::AllPaced(each) => {
