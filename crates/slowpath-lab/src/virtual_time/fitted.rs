@@ -20,6 +20,9 @@ const OF_ONE: usize = 48;
 /// Runs that are replayed at once: the state after each is kept for a while, 184 bytes.
 const AT_ONCE: usize = 1 << 18;
 
+/// Runs that are replayed in all: a minute or two.
+const MOST_RUNS: usize = 1 << 24;
+
 /// How much may be tried.
 #[derive(Clone, Debug)]
 pub struct FitOptions {
@@ -89,6 +92,7 @@ pub fn fit(
         options,
         folder,
         replays: 0,
+        runs: 0,
     };
     let all = chosen
         .iter()
@@ -101,7 +105,7 @@ pub fn fit(
         }
     }
     let mut round = 0;
-    while work.replays < options.most {
+    while work.replays < options.most && work.runs < MOST_RUNS {
         let mut asked: Vec<&Connection> = Vec::new();
         let mut counts = Vec::with_capacity(searches.len());
         let mut runs = 0;
@@ -152,6 +156,7 @@ struct Work<'a> {
     options: &'a FitOptions,
     folder: &'a Path,
     replays: usize,
+    runs: usize,
 }
 
 impl Work<'_> {
@@ -162,6 +167,8 @@ impl Work<'_> {
         connections: &[&Connection],
     ) -> std::result::Result<Vec<Option<Place>>, ReplayError> {
         self.replays += connections.len();
+        let ends = connections.iter().flat_map(|it| &it.ends);
+        self.runs += ends.map(|end| end.runs.len()).sum::<usize>();
         let asked = Recording {
             origin: recording.origin.clone(),
             connections: connections.iter().map(|it| (*it).clone()).collect(),
