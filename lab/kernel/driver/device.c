@@ -427,8 +427,11 @@ static int make_host(struct lab_host *host)
 		return -ENOMEM;
 	*(struct lab_host **)netdev_priv(host->dev) = host;
 	dev_net_set(host->dev, host->net);
-	if (host->number < ARRAY_SIZE(lab.plan.own) && lab.plan.flags & LAB_REPLAY)
-		host->dev->mtu = lab.plan.own_mtu[host->number];
+	if (host->number < ARRAY_SIZE(lab.plan.own) && lab.plan.flags & LAB_REPLAY) {
+		host->dev->mtu = lab.plan.own_mtu[host->number] & ~LAB_CUTS;
+		if (lab.plan.own_mtu[host->number] & LAB_CUTS)
+			host->dev->features &= ~NETIF_F_ALL_TSO;
+	}
 	error = register_netdev(host->dev);
 	if (error)
 		return error;

@@ -38,6 +38,7 @@
 
 /* Of lab_plan.own: what the kernel has by itself, or lab_plan says for all. */
 #define LAB_USUAL U32_MAX
+#define LAB_CUTS BIT(31)
 #define LAB_SYSCTLS 60
 
 struct lab_plan {
@@ -71,7 +72,7 @@ struct lab_plan {
 	__le32 lines;        /* twice the links */
 	__le64 fabric;       /* bytes of the network's plan */
 	/* Of a replay's hosts. */
-	__le32 own_mtu[2];
+	__le32 own_mtu[2]; /* with LAB_CUTS: the device takes nothing that is larger */
 	__le32 own[2][LAB_SYSCTLS]; /* lab_set_sysctls() */
 };
 /* Then lab_kind, lab_connection, lab_flow, lab_watch, the network's plan. */

@@ -269,7 +269,7 @@ impl Plan {
             2 * self.network.links.len() as u32,
         ]);
         out.u64s([network.len() as u64]);
-        out.u32s(self.own.each_ref().map(|own| own.mtu));
+        out.u32s(self.own.each_ref().map(|own| own.device()));
         for own in &self.own {
             out.u32s(own.values);
         }

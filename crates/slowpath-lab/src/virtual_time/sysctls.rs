@@ -2,7 +2,7 @@
 //! Sysctls that each end of a replay has of its own: `lab_set_sysctls` of the kernel's driver is the twin.
 
 use super::tcp::Sysctls;
-use slowpath_replay::recording::sysctls::{SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
+use slowpath_replay::recording::sysctls::{SEGMENTATION, SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
 use std::collections::BTreeMap;
 
 /// Those that every recording names, and the most that they can be.
@@ -21,6 +21,8 @@ const NAMED: [(&str, u64); 9] = [
 const READ_BUFFER: &str = "tcp_rmem";
 /// `LAB_SYSCTLS`.
 pub(super) const OWN: usize = NAMED.len() + 2 * WRITE_BUFFERS.len() + SYSCTLS.len();
+/// `LAB_CUTS`.
+const CUTS: u32 = 1 << 31;
 /// `LAB_USUAL`.
 const USUAL: u32 = u32::MAX;
 
@@ -34,6 +36,8 @@ type Unfit = (String, String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Own {
     pub mtu: u32,
+    /// Its device takes packets that are larger.
+    pub segments: bool,
     pub values: [u32; OWN],
 }
 
@@ -42,8 +46,14 @@ impl Own {
     pub fn usual(mtu: u32) -> Own {
         Own {
             mtu,
+            segments: true,
             values: [USUAL; OWN],
         }
+    }
+
+    /// As the plan has it: `own_mtu`.
+    pub fn device(&self) -> u32 {
+        self.mtu | if self.segments { 0 } else { CUTS }
     }
 
     /// What a plan says of all hosts, with the time to live.
@@ -82,6 +92,7 @@ impl Own {
     /// Takes those that are known out of `named`; the name and value of one that cannot be.
     pub fn take(named: &mut BTreeMap<String, String>, mtu: u32) -> Result<Own, Unfit> {
         let mut own = Own::usual(mtu);
+        own.segments = one(named, SEGMENTATION, 0, 1)? != Some(0);
         let (values, rest) = own.values.split_at_mut(NAMED.len());
         for (value, (name, most)) in values.iter_mut().zip(NAMED) {
             *value =

@@ -19,6 +19,9 @@ use Usual::{Milliseconds, Number};
 /// `INT_MAX`.
 const INT: u32 = i32::MAX as u32;
 
+/// No sysctl: 0 if the device takes no packet of TCP that is larger than the path does, so that the kernel cuts them before it (`ethtool -K DEVICE tso off`).
+pub const SEGMENTATION: &str = "device.segmentation";
+
 /// The name of the three of a send buffer, at the head of the others.
 pub const WRITE_BUFFER: &str = "tcp_wmem";
 /// Least, first and largest size of a send buffer: the last one of a machine with 512 MB or more (`tcp_init`).

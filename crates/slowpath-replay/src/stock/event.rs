@@ -141,6 +141,8 @@ pub(crate) struct Found {
     pub congestion: String,
     /// [`WRITE_BUFFERS`](crate::recording::sysctls::WRITE_BUFFERS), then [`SYSCTLS`](crate::recording::sysctls::SYSCTLS); all ones: not known.
     pub more: Vec<u32>,
+    /// Whether its device takes packets that are larger than the path does, and the kernel need not cut them.
+    pub segments: Option<bool>,
 }
 
 impl Found {
@@ -159,6 +161,9 @@ impl Found {
             more: (0..MORE)
                 .map_while(|place| word(SETTINGS + 4 * place))
                 .collect(),
+            segments: word(SETTINGS + 4 * MORE)
+                .filter(|it| *it < 2)
+                .map(|it| it == 1),
         })
     }
 }

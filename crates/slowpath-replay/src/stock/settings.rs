@@ -3,7 +3,7 @@
 
 use super::event::Found;
 use crate::recording::Settings;
-use crate::recording::sysctls::{SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
+use crate::recording::sysctls::{SEGMENTATION, SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
 use std::collections::BTreeMap;
 
 /// `values` of the probe's `struct settings`, up to the receive buffer's three.
@@ -84,6 +84,7 @@ fn sysctls(found: &Found, hystart: bool, hz: u32) -> BTreeMap<String, String> {
     named
         .chain(more.map(|(name, value)| (name.to_owned(), value)))
         .chain(unusual(found, hz))
+        .chain((found.segments == Some(false)).then(|| (SEGMENTATION.to_owned(), "0".to_owned())))
         .collect()
 }
 

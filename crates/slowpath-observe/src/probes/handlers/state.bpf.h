@@ -91,6 +91,7 @@ typedef struct {
 
 struct net_device___rec {
 	unsigned int mtu;
+	u64 features;
 };
 
 struct dst_entry___rec {
@@ -366,12 +367,16 @@ static __always_inline void look(const void *sk, u32 *f)
 /* The kernel does not have it. */
 #define NO_SYSCTL 0xffffffff
 
+/* NETIF_F_TSO: 1 << NETIF_F_TSO_BIT, which is NETIF_F_GSO_SHIFT */
+#define TSO (1 << 16)
+
 /* What a socket and its namespace are set to. */
 struct found {
 	u32 mtu;
 	u32 values[12];
 	char congestion[16];
 	u32 more[NUMBER];
+	u32 segments; /* whether the device takes packets of TCP that are larger than the path does */
 };
 
 static __always_inline void find_settings(const void *sk, struct found *found)
@@ -403,6 +408,9 @@ static __always_inline void find_settings(const void *sk, struct found *found)
 				       NO_SYSCTL;
 	SYSCTLS(LOOK)
 #undef LOOK
+	found->segments = NO_SYSCTL;
+	if (dst)
+		found->segments = !!(BPF_CORE_READ((struct dst_entry___rec *)dst, dev, features) & TSO);
 	BPF_CORE_READ_STR_INTO(&found->congestion, (struct inet_connection_sock___rec *)sk,
 			       icsk_ca_ops, name);
 }
