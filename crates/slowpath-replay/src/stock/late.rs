@@ -2,7 +2,7 @@
 //! Packets that come for what is left of a socket: for time wait, or for nobody.
 
 use super::event::{Event, FIELDS};
-use super::side::{Side, Theirs};
+use super::side::{MARKED, Side, Theirs};
 use crate::recording::{Handler, Moment, Run};
 
 /// `TCP_TW_RST` of `enum tcp_tw_status`.
@@ -45,7 +45,7 @@ impl Side {
             jiffies: event.jiffies,
             handler: Handler::Packet {
                 number,
-                marked: false,
+                marked: event.a & 3 == MARKED,
                 backlog: false,
                 merged: 1,
                 truesize: 0,

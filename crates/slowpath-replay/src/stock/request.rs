@@ -3,6 +3,7 @@
 
 use super::event::{Event, Name};
 use super::sent::Sent;
+use super::side::MARKED;
 use crate::recording::{Handler, Moment, Run, Timer};
 
 /// More than any handshake (`tcp_synack_retries` is at most 255).
@@ -22,6 +23,7 @@ struct Step {
     /// The SYN, or an ACK that made no socket.
     name: Name,
     ignored: bool,
+    marked: bool,
     /// The likeness of the SYN-ACK.
     answer: Option<u32>,
 }
@@ -52,6 +54,7 @@ impl Request {
                 timer: event.what == what::TIMED_OUT,
                 name: event.stub(),
                 ignored: event.what == what::IGNORED,
+                marked: event.a & 3 == MARKED,
                 answer: None,
             });
         }
@@ -103,7 +106,7 @@ impl Request {
                 let number = theirs.and_then(|theirs| theirs.number(step.name));
                 Handler::Packet {
                     number: number.map_or(0, |came| came.number),
-                    marked: false,
+                    marked: step.marked,
                     backlog: false,
                     merged: 1,
                     truesize: 0,

@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
 /// `INET_ECN_CE`.
-const MARKED: u32 = 3;
+pub(super) const MARKED: u32 = 3;
 
 /// `enum call` of the probe.
 pub(super) mod call {

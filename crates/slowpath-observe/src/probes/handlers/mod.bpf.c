@@ -228,7 +228,8 @@ BOTH("fentry/__tcp_select_window", before_window, sk, window(sk, known), struct 
 
 /* Requests, until the last packet of the handshake. */
 
-static __always_inline void request(u8 what, const void *req, u16 id, u32 alike, u64 clock, u32 like)
+static __always_inline void request(u8 what, const void *req, u16 id, u32 alike, u64 clock,
+				    u32 like, u8 mark)
 {
 	struct stub it = stub(req);
 
@@ -237,6 +238,7 @@ static __always_inline void request(u8 what, const void *req, u16 id, u32 alike,
 	it.from = READ(req, tcp_request_sock, rcv_isn);
 	it.begins = READ(req, tcp_request_sock, snt_isn);
 	it.expects = like;
+	it.mark = mark;
 	tell_stub(&it, REQUEST, what, clock);
 }
 
@@ -270,7 +272,7 @@ int BPF_PROG(on_asked_again, struct sock *sk, struct sk_buff *skb, struct reques
 
 	if ((READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == SYN)
 		request(ASKED_AGAIN, req, __builtin_bswap16(READ(network(skb), iphdr, id)),
-			is_ipv6(skb) ? alike(skb) : 0, 0, 0);
+			is_ipv6(skb) ? alike(skb) : 0, 0, 0, mark(skb));
 	return 0;
 }
 
@@ -282,7 +284,7 @@ int BPF_PROG(on_ignored, struct sock *sk, struct sk_buff *skb, struct request_so
 
 	if (!child && (READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == ACK)
 		request(IGNORED, req, __builtin_bswap16(READ(network(skb), iphdr, id)),
-			is_ipv6(skb) ? alike(skb) : 0, 0, 0);
+			is_ipv6(skb) ? alike(skb) : 0, 0, 0, mark(skb));
 	return 0;
 }
 
@@ -290,7 +292,7 @@ SEC("fentry/reqsk_timer_handler")
 int BPF_PROG(on_request_timer, struct timer_list *timer)
 {
 	request(TIMED_OUT, (const char *)timer - OFFSET(request_sock___rec, rsk_timer), 0, 0, 0,
-		0);
+		0, 0);
 	return 0;
 }
 
@@ -299,7 +301,8 @@ int BPF_PROG(on_answered, struct sock *sk, struct dst_entry *dst, struct request
 	     void *cookie, int type, struct sk_buff *syn, struct sk_buff *skb)
 {
 	if (skb)
-		request(ANSWERED, req, 0, 0, READ(skb, sk_buff___rec, tstamp), likeness(skb));
+		request(ANSWERED, req, 0, 0, READ(skb, sk_buff___rec, tstamp), likeness(skb),
+			0);
 	return 0;
 }
 
@@ -523,6 +526,7 @@ int BPF_PROG(after_time_wait, struct inet_timewait_sock *tw, struct sk_buff *skb
 
 	it.id = __builtin_bswap16(READ(network(skb), iphdr, id));
 	it.like = is_ipv6(skb) ? alike(skb) : 0;
+	it.mark = mark(skb);
 	it.from = READ(cb, tcp_skb_cb, seq);
 	it.acknowledges = READ(cb, tcp_skb_cb, ack_seq);
 	it.begins = READ(tw, sock_common___rec, skc_tw_snd_nxt);

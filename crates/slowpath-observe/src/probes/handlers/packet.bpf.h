@@ -87,6 +87,14 @@ static __always_inline void packet(const void *sk, struct known *known, u8 what,
 		  known->ipv6 ? alike(skb) : 0);
 }
 
+static __always_inline u8 mark(const void *skb)
+{
+	const struct tcp_skb_cb *cb =
+		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
+
+	return LOAD(cb, tcp_skb_cb, ip_dsfield) & 3;
+}
+
 /* Whose packet it is, where no socket says so. */
 static __always_inline struct stub addressed(const void *skb)
 {
@@ -95,6 +103,7 @@ static __always_inline struct stub addressed(const void *skb)
 	struct stub it = {
 		.own_port = __builtin_bswap16(READ(tcp, tcphdr, dest)),
 		.peer_port = READ(tcp, tcphdr, source),
+		.mark = mark(skb),
 	};
 
 	if (is_ipv6(skb)) {

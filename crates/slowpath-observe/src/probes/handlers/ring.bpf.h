@@ -287,6 +287,7 @@ struct stub {
 	u16 own_port, peer_port; /* the latter as in packets */
 	/* The packet that came, and what is answered. */
 	u16 id;
+	u8 mark; /* the ECN bits of IP */
 	u32 like;
 	u32 from, acknowledges;
 	u32 begins, expects;
@@ -324,6 +325,7 @@ static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u
 	e->kind = kind;
 	e->what = what;
 	e->end = 1;
+	e->a = it->mark;
 	e->c = it->own_port;
 	e->d = it->peer_port;
 	e->like = it->like;
