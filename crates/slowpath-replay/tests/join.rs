@@ -176,8 +176,12 @@ fn scene(seed: u64, packets: usize) -> Scene {
                     });
                 }
             }
-            if let Handler::Packet { merged, .. } = &mut it.handler {
+            if let Handler::Packet {
+                merged, backlog, ..
+            } = &mut it.handler
+            {
                 *merged = count;
+                *backlog = group.len() > 1;
             }
             let head = other.sent[number as usize];
             let length = group.iter().map(|it| other.sent[*it as usize].length).sum();
