@@ -9,7 +9,8 @@
 //! `cpu_percent_64k`, `cpu_percent_mtu` and `throughput_loss_percent` are of the light recorder, which may run always. The first two are the larger of two measures: what the kernel books
 //! for its programs and what reading takes ([`cost`], `..._statistics`), and, if its interval is narrow enough, what a connection takes more while they are
 //! attached ([`turns`], `..._turns`: lower end, median, upper end; `booked_...` is what the kernel books in the same
-//! connection, without what it books for an empty program, and with it).
+//! connection, without what it books for an empty program, and with it). `throughput_loss_percent` is what that connection sends less while they are attached,
+//! if its interval is narrow enough, else the medians of rounds with and without (`..._rounds`), between which a connection over loopback is three times as fast or slow by itself.
 
 mod bytes;
 mod cost;
@@ -90,6 +91,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let turned = precise.map_or(0.0, |turns| turns.cost.percent);
         percent(cost).map(|percent| percent.max(turned))
     };
+    let loss = |cost: Option<Cost>, turns: Option<Turns>| {
+        let rounds = cost.map(|cost| cost.loss_percent);
+        turns.and_then(|turns| turns.lost()).or(rounds)
+    };
+    let lost_in_turns = |turns: Option<Turns>| {
+        let of = |it: turns::Estimate| [it.low, it.percent, it.high];
+        turns.map(|turns| [of(turns.loss), of(turns.loss_control)])
+    };
     let interval = |turns: Option<Turns>| {
         turns.map(|turns| [turns.cost.low, turns.cost.percent, turns.cost.high])
     };
@@ -106,9 +115,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         "cpu_percent_mtu": larger(small, small_turns),
         "bytes_per_packet": bytes.as_ref().map(|worst| worst.per_packet),
         "ratio_to_compressed_headers": bytes.as_ref().map(|worst| worst.ratio),
-        "throughput_loss_percent": large.map(|cost| cost.loss_percent),
+        "throughput_loss_percent": loss(large, large_turns),
         "ratio_before_shrinking": bytes.as_ref().map(|worst| worst.exact_ratio),
-        "throughput_loss_percent_mtu": small.map(|cost| cost.loss_percent),
+        "throughput_loss_percent_mtu": loss(small, small_turns),
+        "throughput_loss_percent_rounds": large.map(|cost| cost.loss_percent),
+        "throughput_loss_percent_mtu_rounds": small.map(|cost| cost.loss_percent),
+        "throughput_loss_percent_turns": lost_in_turns(large_turns),
+        "throughput_loss_percent_mtu_turns": lost_in_turns(small_turns),
         "cpu_percent_64k_statistics": percent(large),
         "cpu_percent_mtu_statistics": percent(small),
         "cpu_percent_64k_turns": interval(large_turns),

@@ -38,6 +38,8 @@ const RESAMPLES: usize = 2000;
 
 /// An interval wider than that to either side, in points, tells too little.
 const PRECISE: f64 = 0.3;
+/// The same of throughput, whose bound is 2.
+const PRECISE_LOSS: f64 = 1.0;
 
 /// A median with its interval of 95 %, by bootstrap.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +51,11 @@ pub struct Estimate {
 
 impl Estimate {
     pub fn is_precise(&self) -> bool {
-        self.high - self.percent < PRECISE && self.percent - self.low < PRECISE
+        self.is_within(PRECISE)
+    }
+
+    fn is_within(&self, points: f64) -> bool {
+        self.high - self.percent < points && self.percent - self.low < points
     }
 }
 
@@ -58,8 +64,19 @@ impl Estimate {
 pub struct Turns {
     pub cost: Estimate,
     pub control: Estimate,
+    /// Bytes a second that are missing while they are attached; and between off and off.
+    pub loss: Estimate,
+    pub loss_control: Estimate,
     /// By BPF's statistics, of the same connection.
     pub booked: Booked,
+}
+
+impl Turns {
+    /// Of throughput, if it tells enough.
+    pub fn lost(&self) -> Option<f64> {
+        let precise = self.loss.is_within(PRECISE_LOSS);
+        precise.then_some(self.loss.percent)
+    }
 }
 
 /// What the kernel books, and what it means.
@@ -91,7 +108,8 @@ fn of(which: Which, what: &str, settings: &[&str]) -> Result<Turns, Box<dyn Erro
     std::thread::sleep(Duration::from_secs(1));
 
     let (mut costs, mut controls) = (Vec::new(), Vec::new());
-    let mut before: Option<[f64; 2]> = None;
+    let (mut losses, mut loss_controls) = (Vec::new(), Vec::new());
+    let mut before: Option<[Seen; 2]> = None;
     for _ in 0..CYCLES {
         let on = watched.window(&mut eyes)?;
         eyes.turn(false)?;
@@ -100,12 +118,14 @@ fn of(which: Which, what: &str, settings: &[&str]) -> Result<Turns, Box<dyn Erro
         eyes.turn(true)?;
         settle(&mut eyes)?;
         let on = [on, watched.window(&mut eyes)?];
-        let [on_each, off_each] = [on, off].map(|two| two.map(|it| it.per_byte()));
-        costs.push(100.0 * (sum(on_each) / sum(off_each) - 1.0));
+        costs.push(100.0 * (ratio(on, off, Seen::per_byte) - 1.0));
+        losses.push(100.0 * (1.0 - ratio(on, off, Seen::rate)));
         if let Some([first, second]) = before.take() {
-            controls.push(100.0 * ((first + off_each[1]) / (second + off_each[0]) - 1.0));
+            let (outer, inner) = ([first, off[1]], [second, off[0]]);
+            controls.push(100.0 * (ratio(outer, inner, Seen::per_byte) - 1.0));
+            loss_controls.push(100.0 * (1.0 - ratio(outer, inner, Seen::rate)));
         } else {
-            before = Some(off_each);
+            before = Some(off);
         }
     }
     let booked = booked(&mut watched, &mut eyes)?;
@@ -113,6 +133,8 @@ fn of(which: Which, what: &str, settings: &[&str]) -> Result<Turns, Box<dyn Erro
         booked,
         cost: estimate(&costs),
         control: estimate(&controls),
+        loss: estimate(&losses),
+        loss_control: estimate(&loss_controls),
     };
     println!(
         "{which:?}, {what}, attached and detached in turns: {turns:.2?}, {} lost",
@@ -159,8 +181,9 @@ fn settle(eyes: &mut Eyes) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn sum(two: [f64; 2]) -> f64 {
-    two[0] + two[1]
+fn ratio(these: [Seen; 2], those: [Seen; 2], of: fn(&Seen) -> f64) -> f64 {
+    let sum = |two: [Seen; 2]| two.iter().map(of).sum::<f64>();
+    sum(these) / sum(those)
 }
 
 /// It is ended with the value.
@@ -264,6 +287,7 @@ struct Watched<'a> {
     socket: &'a OwnedFd,
     /// `schedstat` of all whose time is the network's: nanoseconds first.
     times: Vec<File>,
+    begun: Instant,
 }
 
 /// Up to a moment, or between two.
@@ -273,9 +297,15 @@ struct Seen {
     /// Seconds of processor time.
     network: f64,
     reading: f64,
+    /// Seconds since the measure began, or between.
+    time: f64,
 }
 
 impl Seen {
+    fn rate(&self) -> f64 {
+        self.bytes / self.time
+    }
+
     fn per_byte(&self) -> f64 {
         (self.network + self.reading) / self.bytes
     }
@@ -301,7 +331,11 @@ impl<'a> Watched<'a> {
                 times.push(File::open(entry?.path().join("schedstat"))?);
             }
         }
-        Ok(Watched { socket, times })
+        Ok(Watched {
+            socket,
+            times,
+            begun: Instant::now(),
+        })
     }
 
     /// All at one moment.
@@ -322,6 +356,7 @@ impl<'a> Watched<'a> {
                     bytes: bytes as f64,
                     network: nanos as f64 / 1e9,
                     reading: 0.0,
+                    time: begun.duration_since(self.begun).as_secs_f64(),
                 });
             }
         }
@@ -339,6 +374,7 @@ impl<'a> Watched<'a> {
             bytes: after.bytes - before.bytes,
             network: after.network - before.network,
             reading,
+            time: after.time - before.time,
         })
     }
 }
