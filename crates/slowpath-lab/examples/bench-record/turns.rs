@@ -72,10 +72,10 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Of throughput, if it tells enough.
+    /// Of throughput at most, if it tells enough.
     pub fn lost(&self) -> Option<f64> {
         let precise = self.loss.is_within(PRECISE_LOSS);
-        precise.then_some(self.loss.percent)
+        precise.then_some(self.loss.high)
     }
 }
 
