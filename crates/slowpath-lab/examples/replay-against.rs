@@ -8,7 +8,7 @@
 //! FOLDER has run.rec, client.pcap and server.pcap (tcpdump with nanoseconds, above any queue). Each connection is one of four: exact with the same headers in
 //! each direction at either end; **claimed exact with other headers**, which must never be; diverged; refused by name. The last line counts them.
 
-use slowpath_lab::virtual_time::{HZ, Kernel, ReplayOptions, SOURCE, batches, replay};
+use slowpath_lab::virtual_time::{HZ, Kernel, ReplayOptions, SOURCE, batches, headers_of, replay};
 use slowpath_replay::headers::{self, Header, Pair};
 use slowpath_replay::recording;
 use std::collections::BTreeMap;
@@ -20,11 +20,6 @@ type Captured = BTreeMap<Pair, Vec<Header>>;
 fn captured(path: &Path) -> Result<Captured, Box<dyn Error>> {
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(headers::read(&bytes)?)
-}
-
-fn way(headers: &[Header], forward: bool) -> Vec<Header> {
-    let way = headers.iter().filter(|header| header.forward == forward);
-    way.cloned().collect()
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -66,36 +61,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             working.path(),
             &mut |_| {},
         )?;
-        let captures = again.captures.as_ref().ok_or("no captures")?;
-        let replayed = [captured(&captures[0])?, captured(&captures[1])?];
+        let replayed = headers_of(&again)?;
         for (place, number) in batch.iter().enumerate() {
             let connection = &recording.connections[*number];
+            let there = runtime.each_ref().map(|end| {
+                let found = end.get(&connection.addresses);
+                found.map(Vec::as_slice).unwrap_or_default()
+            });
+            let here = replayed[place].each_ref().map(Vec::as_slice);
             let mut others = Vec::new();
-            for end in 0..2 {
-                let there = runtime[end].get(&connection.addresses);
-                let there = there.map(Vec::as_slice).unwrap_or_default();
-                let port = slowpath_lab::virtual_time::FIRST_PORT + place as u16;
-                let here = replayed[end]
-                    .iter()
-                    .find(|(pair, _)| pair[0].port() == port);
-                let here = here
-                    .map(|(_, headers)| headers.as_slice())
-                    .unwrap_or_default();
-                for forward in [true, false] {
-                    let [there, here] = [there, here].map(|all| way(all, forward));
-                    let comparison = headers::compare(&there, &here);
-                    same += comparison.same;
-                    timestamps += comparison.timestamps;
-                    if !comparison.is_exact() || comparison.packets == 0 {
-                        let at = comparison.same;
-                        others.push(format!(
-                            "   end {end}, forward {forward}, header {at} of {} and {}: replayed {:?}, recorded {:?}",
-                            there.len(),
-                            here.len(),
-                            here.get(at),
-                            there.get(at)
-                        ));
-                    }
+            for way in headers::ways(there, here) {
+                same += way.comparison.same;
+                timestamps += way.comparison.timestamps;
+                if !way.is_exact() {
+                    others.push(format!("   {way}"));
                 }
             }
             let runs = connection.ends.each_ref().map(|end| end.runs.len());

@@ -248,6 +248,66 @@ impl Comparison {
     }
 }
 
+/// One direction of a connection at one end, as both captures have it.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// 0: the end that connected.
+    pub end: usize,
+    /// What the end that connected sent.
+    pub forward: bool,
+    /// Of the runtime.
+    pub runtime: Vec<Header>,
+    /// Of the replay.
+    pub replay: Vec<Header>,
+    /// How they compare.
+    pub comparison: Comparison,
+}
+
+impl Way {
+    /// Whether there is something, and every header is the same.
+    pub fn is_exact(&self) -> bool {
+        self.comparison.is_exact() && self.comparison.packets > 0
+    }
+}
+
+/// The first header that is not the same.
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = self.comparison.same;
+        write!(
+            f,
+            "end {}, forward {}, header {at} of {} and {}: replayed {:?}, recorded {:?}",
+            self.end,
+            self.forward,
+            self.runtime.len(),
+            self.replay.len(),
+            self.replay.get(at),
+            self.runtime.get(at)
+        )
+    }
+}
+
+/// Compares what captures of both ends have of a connection: each direction at each end, of the runtime and of its replay.
+pub fn ways(runtime: [&[Header]; 2], replay: [&[Header]; 2]) -> Vec<Way> {
+    let one = |end: usize, forward: bool| {
+        let of = |all: &[Header]| -> Vec<Header> {
+            let way = all.iter().filter(|header| header.forward == forward);
+            way.cloned().collect()
+        };
+        let [runtime, replay] = [runtime[end], replay[end]].map(of);
+        let comparison = compare(&runtime, &replay);
+        Way {
+            end,
+            forward,
+            runtime,
+            replay,
+            comparison,
+        }
+    };
+    let all = [(0, true), (0, false), (1, true), (1, false)];
+    all.map(|(end, forward)| one(end, forward)).into()
+}
+
 /// Compares a runtime's headers with a replay's.
 pub fn compare(runtime: &[Header], replay: &[Header]) -> Comparison {
     let mut found = Comparison {

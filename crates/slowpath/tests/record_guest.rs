@@ -12,7 +12,9 @@ mod programs;
 
 use serde_json::Value;
 use slowpath_lab::guest::Guest;
-use slowpath_lab::virtual_time::{FitOptions, Kernel, ReplayOptions, SOURCE, fit, replay, version};
+use slowpath_lab::virtual_time::{
+    FitOptions, Kernel, ReplayOptions, SOURCE, fit, headers_of, replay, version,
+};
 use slowpath_replay::headers::{self, Header, Pair};
 use slowpath_replay::recording::{self, Recording};
 use std::collections::BTreeMap;
@@ -168,12 +170,6 @@ fn captured(path: &Path) -> Captured {
     headers::read(&read(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What one end sent, or what came to it.
-fn way(headers: &[Header], forward: bool) -> Vec<Header> {
-    let way = headers.iter().filter(|header| header.forward == forward);
-    way.cloned().collect()
-}
-
 /// How a recording compares with its replay.
 #[derive(Debug, Default)]
 struct Found {
@@ -211,8 +207,7 @@ fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) -> F
         &mut |_| {},
     );
     let again = again.expect("a replay");
-    let captures = again.captures.as_ref().expect("captures");
-    let replayed = [0, 1].map(|end| captured(&captures[end]));
+    let replayed = headers_of(&again).expect("captures");
     let mut found = Found {
         connections: recording.connections.len(),
         others: refused.map(|it| format!("{it:?}")).collect(),
@@ -226,39 +221,27 @@ fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) -> F
         }
         found.states += 1;
         let mut same = true;
-        for end in 0..2 {
-            let there = runtime[end].get(&connection.addresses);
-            let there = there.map(Vec::as_slice).unwrap_or_default();
-            let port = 10_000 + place as u16;
-            let here = replayed[end]
-                .iter()
-                .find(|(pair, _)| pair[0].port() == port);
-            let here = here
-                .map(|(_, headers)| headers.as_slice())
-                .unwrap_or_default();
-            for forward in [true, false] {
-                let [there, here] = [there, here].map(|all| way(all, forward));
-                let comparison = headers::compare(&there, &here);
-                found.headers += comparison.same;
-                found.timestamps += comparison.timestamps;
-                let mut stamps = there.iter().zip(&here).take(comparison.same).enumerate();
-                if let Some((at, (there, here))) =
-                    stamps.find(|(_, (there, here))| there.timestamps != here.timestamps)
-                {
-                    println!(
-                        "{place}: end {end}, forward {forward}, header {at}: timestamps {:?} instead of {:?}, flags {}",
-                        here.timestamps, there.timestamps, there.flags
-                    );
-                }
-                if !comparison.is_exact() || comparison.packets == 0 {
-                    same = false;
-                    let (at, lengths) = (comparison.same, [there.len(), here.len()]);
-                    found.others.push(format!(
-                        "{place}: end {end}, forward {forward}, header {at} of {lengths:?}: {:?} instead of {:?}",
-                        here.get(at),
-                        there.get(at)
-                    ));
-                }
+        let there = runtime.each_ref().map(|end| {
+            let found = end.get(&connection.addresses);
+            found.map(Vec::as_slice).unwrap_or_default()
+        });
+        let here = replayed[place].each_ref().map(Vec::as_slice);
+        for way in headers::ways(there, here) {
+            found.headers += way.comparison.same;
+            found.timestamps += way.comparison.timestamps;
+            let both = way.runtime.iter().zip(&way.replay);
+            let mut stamps = both.take(way.comparison.same).enumerate();
+            if let Some((at, (there, here))) =
+                stamps.find(|(_, (there, here))| there.timestamps != here.timestamps)
+            {
+                println!(
+                    "{place}: end {}, forward {}, header {at}: timestamps {:?} instead of {:?}, flags {}",
+                    way.end, way.forward, here.timestamps, there.timestamps, there.flags
+                );
+            }
+            if !way.is_exact() {
+                same = false;
+                found.others.push(format!("{place}: {way}"));
             }
         }
         found.exact += usize::from(same);

@@ -180,14 +180,7 @@ fn handler(dice: &mut Dice) -> Handler {
         },
         8 => Handler::Release { flags: large(dice) },
         9 => Handler::Timer {
-            timer: [
-                Timer::Write,
-                Timer::DelayedAck,
-                Timer::Keepalive,
-                Timer::Pacing,
-                Timer::CompressedAck,
-                Timer::Request,
-            ][dice.below(6)],
+            timer: Timer::ALL[dice.below(6)],
             deferred: dice.below(2) == 0,
         },
         _ => [Handler::Connect, Handler::Accept, Handler::SmallQueue][dice.below(3)].clone(),

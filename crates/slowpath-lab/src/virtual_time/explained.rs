@@ -49,12 +49,13 @@ pub enum ExplainError {
     },
 }
 
-/// Headers at both ends of each replayed connection, in the order in which they were asked for.
-pub(super) fn headers_of(
-    replayed: &Replayed,
-    count: usize,
-) -> Result<Vec<[Vec<Header>; 2]>, ExplainError> {
-    let mut found: Vec<[Vec<Header>; 2]> = (0..count).map(|_| Default::default()).collect();
+/// Headers at both ends of each replayed connection, in the order in which they were asked for; none without captures.
+///
+/// # Errors
+/// A capture is not there, or none.
+pub fn headers_of(replayed: &Replayed) -> Result<Vec<[Vec<Header>; 2]>, ExplainError> {
+    let all = replayed.results.iter();
+    let mut found: Vec<[Vec<Header>; 2]> = all.map(|_| Default::default()).collect();
     for (end, path) in replayed.captures.iter().flatten().enumerate() {
         let bytes =
             std::fs::read(path).map_err(|error| ReplayError::from(RunError::file(path, error)))?;
@@ -93,7 +94,7 @@ pub fn explain(
     let whole = |number: &usize| recording.connections[*number].replayable().is_ok();
     let whole: Vec<usize> = chosen.iter().copied().filter(whole).collect();
     let replayed = replay(kernel, recording, &whole, &options, folder, progress)?;
-    let headers = headers_of(&replayed, whole.len())?;
+    let headers = headers_of(&replayed)?;
     let mut states: BTreeMap<(u32, u8), Vec<State>> = BTreeMap::new();
     for probe in &replayed.probes {
         let end = states.entry((probe.connection, probe.end)).or_default();

@@ -39,7 +39,7 @@ mod what_if;
 mod wire;
 
 pub use error::{Refusal, RunError};
-pub use explained::{ExplainError, Explained, explain};
+pub use explained::{ExplainError, Explained, explain, headers_of};
 pub use fitted::{FitOptions, FitProgress, Fitted, fit};
 pub use forward::forward;
 pub use kernel::{HZ, Kernel, MissingKernel, SOURCE, version};

@@ -59,14 +59,7 @@ const MARKED: u8 = 1;
 const BACKLOG: u8 = 2;
 const OWNED: u8 = 4;
 
-const TIMERS: [Timer; 6] = [
-    Timer::Write,
-    Timer::DelayedAck,
-    Timer::Keepalive,
-    Timer::Pacing,
-    Timer::CompressedAck,
-    Timer::Request,
-];
+const TIMERS: [Timer; 6] = Timer::ALL;
 
 const DECISIONS: [Decision; 19] = Decision::ALL;
 

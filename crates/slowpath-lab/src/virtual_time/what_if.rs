@@ -134,7 +134,7 @@ impl<'a> WhatIf<'a> {
             ..ReplayOptions::default()
         };
         let replayed = replay(self.kernel, &recording, &[0], &options, &own, &mut |_| {})?;
-        let headers = headers_of(&replayed, 1)?.pop().unwrap_or_default();
+        let headers = headers_of(&replayed)?.pop().unwrap_or_default();
         let _ = std::fs::remove_dir_all(&own);
         if !what_if && let Some(difference) = replayed.results[0].difference.clone() {
             let number = self.number;

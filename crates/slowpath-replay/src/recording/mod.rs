@@ -232,6 +232,18 @@ pub enum Timer {
     Request,
 }
 
+impl Timer {
+    /// Every one, by its number in files.
+    pub const ALL: [Timer; 6] = [
+        Timer::Write,
+        Timer::DelayedAck,
+        Timer::Keepalive,
+        Timer::Pacing,
+        Timer::CompressedAck,
+        Timer::Request,
+    ];
+}
+
 /// A decision that did not go as it usually does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Outcome {

@@ -56,14 +56,7 @@ fn narrow<N, T: TryFrom<N>>(number: N) -> Result<T, Nonsense> {
     T::try_from(number).map_err(|_| Nonsense::Large { what: "runs" })
 }
 
-const TIMERS: [Timer; 6] = [
-    Timer::Write,
-    Timer::DelayedAck,
-    Timer::Keepalive,
-    Timer::Pacing,
-    Timer::CompressedAck,
-    Timer::Request,
-];
+const TIMERS: [Timer; 6] = Timer::ALL;
 
 const NO_YES: [bool; 2] = [false, true];
 
