@@ -14,8 +14,8 @@ use crate::summaries::Turns;
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
 use slowpath_model::{
-    ConnectionSummary, Coverage, IntervalVerdict, ListenerInterval, Micros, MonoNanos, Owner,
-    Problem, ProblemInterval, ProblemSet, Snapshot, UnknownOwners, WallMicros,
+    ConnectionSummary, Coverage, ListenerInterval, Micros, MonoNanos, Owner, ProblemInterval,
+    ProblemSet, Snapshot, UnknownOwners, WallMicros,
 };
 use slowpath_observe::Sink;
 use slowpath_store::LogWriter;
@@ -293,7 +293,7 @@ impl Book {
             }
             connection
                 .history
-                .push_back(history_point(snapshot, &verdict));
+                .push_back(HistoryPoint::of(snapshot, &verdict));
         }
         let problem = (!verdict.findings.is_empty()).then(|| verdict.interval());
         attend(&mut self.attention, connection, snapshot, problem);
@@ -580,29 +580,6 @@ fn attend(
     if let Some(attention) = attention {
         let cookie = snapshot.id.cookie;
         connection.standing = attention.look(cookie, connection.standing, snapshot.at, problem);
-    }
-}
-
-fn history_point(snapshot: &Snapshot, verdict: &IntervalVerdict) -> HistoryPoint {
-    let interval = verdict.interval();
-    let mut shares = [0.0; Problem::ALL.len()];
-    for finding in &verdict.findings {
-        shares[finding.problem as usize] = finding.share.fraction_of(interval) as f32;
-    }
-    let bytes =
-        verdict.deltas.bytes_acked.unwrap_or(0) + verdict.deltas.bytes_received.unwrap_or(0);
-    HistoryPoint {
-        at: snapshot.at,
-        cwnd: snapshot.stats.cwnd,
-        srtt: snapshot.stats.srtt,
-        send_queue: snapshot.stats.send_queue,
-        receive_queue: snapshot.stats.receive_queue,
-        shares,
-        bytes_per_second: if interval == Micros::ZERO {
-            0.0
-        } else {
-            bytes as f64 / interval.as_secs_f64()
-        },
     }
 }
 

@@ -38,6 +38,31 @@ pub struct HistoryPoint {
     pub bytes_per_second: f64,
 }
 
+impl HistoryPoint {
+    pub(crate) fn of(snapshot: &Snapshot, verdict: &IntervalVerdict) -> Self {
+        let interval = verdict.interval();
+        let mut shares = [0.0; Problem::ALL.len()];
+        for finding in &verdict.findings {
+            shares[finding.problem as usize] = finding.share.fraction_of(interval) as f32;
+        }
+        let bytes =
+            verdict.deltas.bytes_acked.unwrap_or(0) + verdict.deltas.bytes_received.unwrap_or(0);
+        Self {
+            at: snapshot.at,
+            cwnd: snapshot.stats.cwnd,
+            srtt: snapshot.stats.srtt,
+            send_queue: snapshot.stats.send_queue,
+            receive_queue: snapshot.stats.receive_queue,
+            shares,
+            bytes_per_second: if interval == Micros::ZERO {
+                0.0
+            } else {
+                bytes as f64 / interval.as_secs_f64()
+            },
+        }
+    }
+}
+
 /// A connection as it is now.
 ///
 /// The fields lie in this order: what every poll touches comes before what few do.

@@ -3,23 +3,22 @@
 
 #![cfg(target_arch = "x86_64")]
 
+#[path = "record_guest/comparing.rs"]
+mod comparing;
 #[path = "record_guest/hosts.rs"]
 mod hosts;
 #[path = "record_guest/options.rs"]
 mod options;
 #[path = "record_guest/programs.rs"]
 mod programs;
+#[path = "record_guest/roles.rs"]
+mod roles;
 
+use comparing::{Captured, Found, captured, compare, read};
 use serde_json::Value;
 use slowpath_lab::guest::Guest;
-use slowpath_lab::virtual_time::{
-    FitOptions, Kernel, ReplayOptions, SOURCE, fit, headers_of, replay, version,
-};
-use slowpath_replay::headers::{self, Header, Pair};
+use slowpath_lab::virtual_time::{FitOptions, Kernel, ReplayOptions, SOURCE, fit, replay, version};
 use slowpath_replay::recording::{self, Recording};
-use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,74 +29,11 @@ const ROLE: &str = "SLOWPATH_STOCK_WORKLOAD";
 /// Issue: of at least 50 connections.
 const PAIRS: usize = 26;
 
-fn answer(mut stream: TcpStream) -> std::io::Result<()> {
-    let mut head = [0; 8];
-    stream.read_exact(&mut head)?;
-    let [request, answer] = [0, 4].map(|at| {
-        let word = head[at..].first_chunk().expect("eight bytes");
-        u32::from_le_bytes(*word) as usize
-    });
-    let mut buffer = vec![0; request.max(answer).max(65_536)];
-    if answer == 0 {
-        while stream.read(&mut buffer)? > 0 {}
-        return Ok(());
-    }
-    while stream.read_exact(&mut buffer[..request]).is_ok() {
-        stream.write_all(&buffer[..answer])?;
-    }
-    Ok(())
-}
-
-fn open(address: &str, request: usize, answer: usize) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("connects");
-    let head = [request, answer].map(|bytes| (bytes as u32).to_le_bytes());
-    stream.write_all(&head.concat()).expect("sends");
-    stream
-}
-
 /// No test: blocking calls of several kinds, if the environment asks for them.
 #[test]
 fn workload() {
-    let Ok(role) = std::env::var(ROLE) else {
-        return;
-    };
-    let words: Vec<&str> = role.split_whitespace().collect();
-    let number = |place: usize| words[place].parse::<usize>().expect("a number");
-    match words[0] {
-        "serve" => {
-            let listener = TcpListener::bind(words[1]).expect("binds");
-            println!("ready");
-            let streams = listener.incoming().take(number(2));
-            let threads: Vec<_> = streams
-                .map(|stream| stream.expect("a connection"))
-                .map(|stream| std::thread::spawn(move || answer(stream)))
-                .collect();
-            for thread in threads {
-                let _ = thread.join();
-            }
-        }
-        "send" => {
-            let mut stream = open(words[1], 0, 0);
-            let chunk = vec![0; number(3)];
-            let mut left = number(2);
-            while left > 0 {
-                let part = left.min(chunk.len());
-                stream.write_all(&chunk[..part]).expect("sends");
-                left -= part;
-            }
-        }
-        "ask" => {
-            let (request, answer) = (number(3), number(4));
-            let mut stream = open(words[1], request, answer);
-            let mut buffer = vec![0; request.max(answer)];
-            for _ in 0..number(2) {
-                stream.write_all(&buffer[..request]).expect("sends");
-                stream.read_exact(&mut buffer[..answer]).expect("an answer");
-            }
-        }
-        "programs" => programs::client(words[1], words[2], number(3)),
-        "programs-serve" => programs::serve(words[1], number(2), words.len() > 3),
-        other => panic!("no workload {other}"),
+    if let Ok(role) = std::env::var(ROLE) {
+        roles::play(&role);
     }
 }
 
@@ -158,95 +94,6 @@ fn record(folder: &Path, script: &str, arguments: &[&str]) -> PathBuf {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     out
-}
-
-fn read(path: &Path) -> Vec<u8> {
-    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-type Captured = BTreeMap<Pair, Vec<Header>>;
-
-fn captured(path: &Path) -> Captured {
-    headers::read(&read(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// How a recording compares with its replay.
-#[derive(Debug, Default)]
-struct Found {
-    connections: usize,
-    /// The state after every run is the same.
-    states: usize,
-    /// And the headers at both ends as well.
-    exact: usize,
-    /// Headers that were compared, and those of them whose timestamps differ.
-    headers: usize,
-    timestamps: usize,
-    /// Why the others are not.
-    others: Vec<String>,
-}
-
-fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) -> Found {
-    let folder = tempfile::tempdir().expect("a folder");
-    let all = recording.connections.iter().enumerate();
-    let (all, refused): (Vec<_>, Vec<_>) = all
-        .map(|(number, connection)| (number, connection.replayable()))
-        .partition(|(_, replayable)| replayable.is_ok());
-    let refused = refused.into_iter();
-    let all: Vec<usize> = all.into_iter().map(|(number, _)| number).collect();
-    let options = ReplayOptions {
-        seed: 99,
-        epoch: 1_500_000_000_123_456_789,
-        ..ReplayOptions::default()
-    };
-    let again = replay(
-        kernel,
-        recording,
-        &all,
-        &options,
-        folder.path(),
-        &mut |_| {},
-    );
-    let again = again.expect("a replay");
-    let replayed = headers_of(&again).expect("captures");
-    let mut found = Found {
-        connections: recording.connections.len(),
-        others: refused.map(|it| format!("{it:?}")).collect(),
-        ..Found::default()
-    };
-    for (place, number) in all.iter().enumerate() {
-        let connection = &recording.connections[*number];
-        if let Some(difference) = &again.results[place].difference {
-            found.others.push(format!("{place}: {difference:?}"));
-            continue;
-        }
-        found.states += 1;
-        let mut same = true;
-        let there = runtime.each_ref().map(|end| {
-            let found = end.get(&connection.addresses);
-            found.map(Vec::as_slice).unwrap_or_default()
-        });
-        let here = replayed[place].each_ref().map(Vec::as_slice);
-        for way in headers::ways(there, here) {
-            found.headers += way.comparison.same;
-            found.timestamps += way.comparison.timestamps;
-            let both = way.runtime.iter().zip(&way.replay);
-            let mut stamps = both.take(way.comparison.same).enumerate();
-            if let Some((at, (there, here))) =
-                stamps.find(|(_, (there, here))| there.timestamps != here.timestamps)
-            {
-                println!(
-                    "{place}: end {}, forward {}, header {at}: timestamps {:?} instead of {:?}, flags {}",
-                    way.end, way.forward, here.timestamps, there.timestamps, there.flags
-                );
-            }
-            if !way.is_exact() {
-                same = false;
-                found.others.push(format!("{place}: {way}"));
-            }
-        }
-        found.exact += usize::from(same);
-    }
-    found
 }
 
 /// Where the raw events go of a recording that is not replayed exactly, for the example replay-stock: this variable's folder, or one in target.
