@@ -102,8 +102,11 @@ u32 lab_follow_decide(u32 decision, u32 natural)
 {
 	u32 busy = 0;
 
-	if (decision == SLOWPATH_RANDOM)
-		return 0;
+	if (decision == SLOWPATH_RANDOM) {
+		/* It has not been drawn by the end that is under way otherwise. */
+		lab_told(decision, 0, &busy);
+		return busy;
+	}
 	/* The device had less when the packet was sent than when the run began. */
 	if ((decision == SLOWPATH_SMALL_QUEUE || decision == SLOWPATH_AUTOCORK) && natural &&
 	    replay.run && lab_told(SLOWPATH_SMALL_QUEUE, sent_by_run(), &busy))

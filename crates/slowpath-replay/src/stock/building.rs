@@ -2,7 +2,7 @@
 //! A run that is under way, with what it found.
 
 use super::event::Event;
-use crate::recording::{Decision, Outcome, Reader, Run};
+use crate::recording::{Decision, Handler, Moment, Outcome, Reader, Run};
 
 /// A run takes no longer than that.
 const MOST_TICKS: u32 = 16;
@@ -11,6 +11,8 @@ const MOST_TICKS: u32 = 16;
 pub(super) struct Building {
     pub(super) run: Run,
     pub(super) clocks: u32,
+    /// When it began, by the recorder's clock, which is TCP's.
+    pub(super) begun: u64,
     pub(super) sent: u32,
     /// A packet is on its way to the device, from where others come back before its sending has returned.
     pub(super) sending: bool,
@@ -24,6 +26,37 @@ pub(super) struct Building {
 }
 
 impl Building {
+    pub(super) fn new(event: &Event, handler: Handler) -> Building {
+        let mut run = Run {
+            at: Moment(event.at),
+            jiffies: event.jiffies,
+            handler,
+            outcomes: Vec::new(),
+            check: None,
+        };
+        if event.memory != 1 {
+            run.outcomes.push(Outcome {
+                decision: Decision::DeviceMemory,
+                before: 0,
+                value: event.memory,
+            });
+        }
+        let mut building = Building {
+            run,
+            clocks: 0,
+            begun: event.at,
+            sent: 0,
+            sending: false,
+            ticks: 0,
+            backlog: 0,
+            window_changed: event.window_changed,
+            window_changes: 0,
+            noted: Vec::new(),
+        };
+        building.backlog(event.backlog);
+        building
+    }
+
     pub(super) fn outcome(&mut self, decision: Decision, before: u32, value: u32) {
         self.run.outcomes.push(Outcome {
             decision,

@@ -110,6 +110,7 @@ pub(super) struct Event {
     /// Of a packet over IPv6 what it is like; of [`Kind::Lock`] where the page of the task's next data is filled to.
     pub like: u32,
     pub lost: u32,
+    /// Among others, with fields: the phase of BBR.
     pub more: u32,
     pub fields: Option<[u32; FIELDS]>,
     /// Of [`Kind::Settings`].

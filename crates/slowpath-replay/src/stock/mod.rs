@@ -9,6 +9,7 @@
 //! of which events were lost says so.
 
 mod apart;
+mod bbr;
 mod building;
 mod check;
 mod child;
@@ -18,6 +19,7 @@ mod late;
 mod live;
 mod named;
 mod options;
+mod paced;
 mod request;
 mod sent;
 mod settings;

@@ -7,9 +7,11 @@
 //! 3. A timer that found the socket in use only leaves a note for whoever gives the lock away: it stands before that one's packets.
 
 use super::apart::Apart;
+use super::bbr::Phase;
 use super::building::Building;
 use super::event::{Event, FIELDS, Found, Kind, Name};
 use super::options::whole;
+use super::paced::Paced;
 use super::request::Request;
 use super::sent::{Came, Sent};
 use crate::recording::{Decision, Handler, Moment, Outcome, Packet, Reader, Run, Timer, options};
@@ -105,6 +107,8 @@ pub(super) struct Side {
     /// Events that the recorder lost.
     pub(super) lost: u32,
     pub(super) settings: Option<Found>,
+    phase: Phase,
+    pub(super) paced: Paced,
     /// Its peer is elsewhere.
     pub(super) apart: Option<Box<Apart>>,
     /// Options that were set before the socket was known.
@@ -135,43 +139,30 @@ impl Side {
             cut: false,
             lost: 0,
             settings: None,
+            phase: Phase::default(),
+            paced: Paced::default(),
             apart: None,
             inherited: Vec::new(),
         }
     }
 
     pub(super) fn begin(&mut self, event: &Event, handler: Handler) {
-        let mut run = Run {
-            at: Moment(event.at),
-            jiffies: event.jiffies,
-            handler,
-            outcomes: Vec::new(),
-            check: None,
-        };
-        if event.memory != 1 {
-            run.outcomes.push(Outcome {
-                decision: Decision::DeviceMemory,
-                before: 0,
-                value: event.memory,
-            });
-        }
-        let mut building = Building {
-            run,
-            clocks: 0,
-            sent: 0,
-            sending: false,
-            ticks: 0,
-            backlog: 0,
-            window_changed: event.window_changed,
-            window_changes: 0,
-            noted: Vec::new(),
-        };
-        building.backlog(event.backlog);
-        self.current = Some(building);
+        self.current = Some(Building::new(event, handler));
     }
 
     fn finish(&mut self, event: &Event, fields: &Fields) {
-        if let Some(building) = self.current.take() {
+        if self.current.as_ref().is_some_and(|run| run.sent == 0) {
+            self.looked_before();
+        }
+        let before = self.phase;
+        if event.fields.is_some() {
+            self.phase = Phase(event.more);
+            self.paced.look(fields);
+        }
+        if let Some(mut building) = self.current.take() {
+            if let Some(drawn) = self.phase.drawn(before) {
+                building.outcome(Decision::Random, 0, drawn);
+            }
             self.runs.push(building.ended(event));
             self.states.push(*fields);
         }
@@ -298,6 +289,7 @@ impl Side {
             Kind::Clock if event.what == 1 => self.child(event, theirs),
             Kind::Clock => return self.clock(event),
             Kind::Sent => {
+                self.sends(event);
                 self.packets.sent(Packet {
                     run: self.count() as u64,
                     id: event.d as u16,

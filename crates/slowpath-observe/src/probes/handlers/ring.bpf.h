@@ -73,7 +73,7 @@ struct event {
 	u32 out_of_window; /* when one was answered last */
 	u32 like; /* of a packet over IPv6: its alike(); of LOCK: fragment() */
 	u32 lost; /* events of this socket before this one */
-	u32 more; /* of a packet: the sequence number that it acknowledges; of a SYN-ACK its likeness(); of time wait what it expects */
+	u32 more; /* of a packet: the sequence number that it acknowledges; of a SYN-ACK its likeness(); of time wait what it expects; with fields: phase() */
 };
 
 struct event_with_fields {
@@ -100,6 +100,7 @@ struct settings {
 
 struct known {
 	u64 clock;
+	u64 congestion; /* its struct tcp_congestion_ops */
 	u32 lost;
 	u32 cubic;
 	u32 delayed_ack;
@@ -114,6 +115,7 @@ struct known {
 	u8 sent; /* since the loss probe began */
 	u8 no_space; /* before a poll */
 	u8 slowed; /* the device told TCP to send less */
+	u8 bbr;
 	u32 metrics[3]; /* before what earlier connections left is looked at */
 };
 
@@ -222,6 +224,32 @@ static __always_inline void tell(const void *sk, struct known *known, u8 kind, u
 	tell_more(sk, known, kind, what, a, b, c, d, 0, 0);
 }
 
+/* "bbr" */
+#define BBR 0x00726262
+#define PHASED (1U << 31)
+
+/*
+ * Which phase of its cycle BBR is in, of which it draws the first by lot: struct bbr of tcp_bbr.c, a module, as it is since Linux 4.20.
+ * Its mode, lt_use_bw and cycle_idx; 0: another congestion control.
+ */
+static __always_inline u32 phase(const void *sk, struct known *known)
+{
+	const void *ops = LOAD(sk, inet_connection_sock___rec, icsk_ca_ops);
+	u32 name = 0, modes, gains;
+
+	if ((u64)ops != known->congestion) {
+		known->congestion = (u64)ops;
+		bpf_probe_read_kernel(&name, sizeof(name),
+				      (const char *)ops + OFFSET(tcp_congestion_ops___rec, name));
+		known->bbr = name == BBR;
+	}
+	if (!known->bbr)
+		return 0;
+	modes = LOAD(sk, inet_connection_sock___rec, icsk_ca_priv[7]);
+	gains = LOAD(sk, inet_connection_sock___rec, icsk_ca_priv[9]) >> 32;
+	return PHASED | (modes & 7) | modes >> 31 << 3 | (gains >> 23 & 7) << 4;
+}
+
 static __always_inline void tell_state(const void *sk, struct known *known, u8 kind, u8 what,
 				       u32 a)
 {
@@ -232,6 +260,7 @@ static __always_inline void tell_state(const void *sk, struct known *known, u8 k
 		return;
 	}
 	fill(&e->event, sk, known, kind, what, a, 0, 0, 0);
+	e->event.more = phase(sk, known);
 	look(sk, e->fields);
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }

@@ -165,7 +165,7 @@ struct inet_connection_sock___rec {
 	__u8 icsk_pending;
 	__u8 icsk_backoff;
 	struct icsk_ack___rec icsk_ack;
-	u64 icsk_ca_priv[1];
+	u64 icsk_ca_priv[13];
 	const struct tcp_congestion_ops___rec *icsk_ca_ops;
 };
 

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A reading of the clock that nobody sees. `tcp_tsq_write` reads it, finds it too early to send again what was lost (`tcp_pacing_check`) and sets a
+//! timer, reads it once more, and sends what is new; `tcp_xmit_retransmit_queue`, before which the recorder looks, is inlined there. Of the first
+//! reading only matters that it was too early, as is when the run began.
+
+use super::event::Event;
+use super::side::{Fields, Side};
+use crate::recording::{Decision, Handler, Moment, Outcome, Timer};
+
+/// `TCPF_TSQ_DEFERRED`.
+const SMALL_QUEUE: u32 = 1 << 2;
+
+/// What tells a run in which that happens.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Paced {
+    /// Behind what was sent last.
+    ahead: u32,
+    /// Something that was lost was not sent again, and the window would let it.
+    again: bool,
+}
+
+impl Paced {
+    pub(super) fn look(&mut self, fields: &Fields) {
+        let [cwnd, out, sacked, lost, again] = [10, 13, 14, 15, 16].map(|place| fields[place]);
+        let in_flight = (out + again).saturating_sub(sacked + lost);
+        self.again = lost > again && cwnd > in_flight;
+    }
+}
+
+impl Side {
+    /// A packet is on its way.
+    pub(super) fn sends(&mut self, event: &Event) {
+        let new = event.a == self.paced.ahead;
+        if (event.b.wrapping_sub(self.paced.ahead) as i32) > 0 || self.paced.ahead == 0 {
+            self.paced.ahead = event.b;
+        }
+        if new {
+            self.looked_before();
+        }
+    }
+
+    /// Nothing that was lost was sent again by the run: either it is over, or sends something new.
+    pub(super) fn looked_before(&mut self) {
+        let Some(current) = &mut self.current else {
+            return;
+        };
+        let by_small_queues = match current.run.handler {
+            Handler::Timer { timer, deferred } => timer == Timer::Pacing && !deferred,
+            Handler::SmallQueue => true,
+            Handler::Release { flags } => flags & SMALL_QUEUE != 0,
+            _ => false,
+        };
+        let busy = |it: &Outcome| it.decision == Decision::HostQueue;
+        let first =
+            current.clocks == 1 && current.sent == 0 && !current.run.outcomes.iter().any(busy);
+        if !(first && by_small_queues && self.paced.again) {
+            return;
+        }
+        let seen = current.run.at;
+        let begun = current.begun.min(seen.0);
+        current.run.at = Moment(begun);
+        // What was told from the reading on that was seen.
+        for outcome in &mut current.run.outcomes {
+            let counted = matches!(outcome.decision, Decision::Ticks | Decision::Backlog);
+            if counted && outcome.before == 1 {
+                outcome.before = 2;
+            }
+        }
+        current.run.outcomes.push(Outcome {
+            decision: Decision::Clock,
+            before: 1,
+            value: (seen.0 - begun) as u32,
+        });
+        current.clocks = 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stock::event::FIELDS;
+
+    /// `SENT` of the probe.
+    const SENT: u8 = 14;
+
+    fn sends(at: u64, clock: u64, begins: u32, ends: u32) -> Event {
+        let mut bytes = vec![0; 100];
+        bytes[..4].copy_from_slice(&96u32.to_le_bytes());
+        let it = &mut bytes[4..];
+        it[..8].copy_from_slice(&at.to_le_bytes());
+        it[16..24].copy_from_slice(&clock.to_le_bytes());
+        it[32] = SENT;
+        it[36..40].copy_from_slice(&begins.to_le_bytes());
+        it[40..44].copy_from_slice(&ends.to_le_bytes());
+        Event::read(&bytes).expect("an event").0
+    }
+
+    /// 20 on their way, of which 6 are lost and as many acknowledged; 10 may be. Data up to 9000 was sent, and a run of small queues reads 700.
+    fn clocks(retransmitted: u32, begins: Option<u32>) -> (u64, Vec<Outcome>) {
+        let mut side = Side::new(0);
+        side.sends(&sends(1, 1, 1000, 9000));
+        let mut fields = [0; FIELDS];
+        for (place, value) in [(10, 10), (13, 20), (14, 6), (15, 6), (16, retransmitted)] {
+            fields[place] = value;
+        }
+        side.paced.look(&fields);
+        side.begin(&sends(500, 400, 0, 0), Handler::SmallQueue);
+        let current = side.current.as_mut().expect("a run");
+        current.run.at = Moment(700);
+        current.clocks = 1;
+        current.outcome(Decision::Ticks, 1, 1);
+        match begins {
+            Some(begins) => side.sends(&sends(710, 700, begins, begins + 1000)),
+            None => side.looked_before(),
+        }
+        let run = side.current.expect("a run").run;
+        (run.at.0, run.outcomes)
+    }
+
+    fn outcome(decision: Decision, before: u32, value: u32) -> Outcome {
+        Outcome {
+            decision,
+            before,
+            value,
+        }
+    }
+
+    #[test]
+    fn new_data_or_nothing_before_what_was_lost_had_been_too_early() {
+        for begins in [Some(9000), None] {
+            let (at, mut outcomes) = clocks(0, begins);
+            outcomes.retain(|it| it.decision != Decision::DeviceMemory);
+            assert_eq!(at, 500);
+            let both = [
+                outcome(Decision::Ticks, 2, 1),
+                outcome(Decision::Clock, 1, 200),
+            ];
+            assert_eq!(outcomes, both);
+        }
+    }
+
+    #[test]
+    fn otherwise_the_clock_was_read_once() {
+        // What was lost is sent again; or was.
+        for (retransmitted, begins) in [(0, Some(3000)), (6, Some(9000)), (6, None)] {
+            let (at, mut outcomes) = clocks(retransmitted, begins);
+            outcomes.retain(|it| it.decision != Decision::DeviceMemory);
+            assert_eq!(at, 700);
+            assert_eq!(outcomes, [outcome(Decision::Ticks, 1, 1)]);
+        }
+    }
+}
