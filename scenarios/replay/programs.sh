@@ -5,7 +5,7 @@
 #
 #   programs.sh DELAY LOSS TIMES
 #
-# It needs slowpath and a program `workload` (programs-serve ADDRESS CONNECTIONS [told], programs KIND ADDRESS TIMES). It leaves run.rec, its events and
+# It needs slowpath and a program `workload` (programs-serve ADDRESS CONNECTIONS [told|late], programs KIND ADDRESS TIMES). It leaves run.rec, its events and
 # summary.json in /out.
 set -eu
 ip netns add client
@@ -23,14 +23,18 @@ end client here 10.0.0.1
 end server there 10.0.0.2
 cat >/tmp/connections <<'END'
 set -eu
-# "both" has two connections each time.
-ip netns exec server workload programs-serve 10.0.0.2:5001 $((9 * $1)) >/tmp/ready &
+# "both" has two connections each time, "late" nine in all.
+ip netns exec server workload programs-serve 10.0.0.2:5001 $((10 * $1)) >/tmp/ready &
 ip netns exec server workload programs-serve 10.0.0.2:5002 $1 told >/tmp/ready-told &
-until grep -q ready /tmp/ready && grep -q ready /tmp/ready-told; do sleep 0.05; done
-for kind in options waiting file reset limits halves both refused; do
+ip netns exec server workload programs-serve 10.0.0.2:5003 9 late >/tmp/ready-late &
+for it in /tmp/ready /tmp/ready-told /tmp/ready-late; do
+    until grep -q ready $it; do sleep 0.05; done
+done
+for kind in options waiting file reset limits halves both fast refused; do
     ip netns exec client workload programs $kind 10.0.0.2:5001 "$1" >/dev/null &
 done
 ip netns exec client workload programs before 10.0.0.2:5002 "$1" >/dev/null &
+ip netns exec client workload programs late 10.0.0.2:5003 "$1" >/dev/null &
 wait
 END
-slowpath record --port 5001 --port 5002 --out /out/run.rec --events /out/events --json -- sh /tmp/connections "$3" >/out/summary.json
+slowpath record --port 5001 --port 5002 --port 5003 --out /out/run.rec --events /out/events --json -- sh /tmp/connections "$3" >/out/summary.json

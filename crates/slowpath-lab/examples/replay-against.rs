@@ -2,11 +2,11 @@
 //! Replays a recording and compares it with captures that were made of the runtime: an acceptance test of whatever was recorded.
 //!
 //! ```text
-//! replay-against FOLDER
+//! replay-against FOLDER [sent]
 //! ```
 //!
 //! FOLDER has run.rec, client.pcap and server.pcap (tcpdump with nanoseconds, above any queue). Each connection is one of four: exact with the same headers in
-//! each direction at either end; **claimed exact with other headers**, which must never be; diverged; refused by name. The last line counts them.
+//! each direction at either end (`sent`: only at the end that sent them, where what was damaged later has not come to a capture yet); **claimed exact with other headers**, which must never be; diverged; refused by name. The last line counts them.
 
 use slowpath_lab::virtual_time::{HZ, Kernel, ReplayOptions, SOURCE, batches, headers_of, replay};
 use slowpath_replay::headers::{self, Header, Pair};
@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .nth(1)
         .ok_or("see the file's first lines")?;
     let folder = Path::new(&folder);
+    let sent_only = std::env::args().nth(2).is_some_and(|it| it == "sent");
     let recording = recording::decode(&std::fs::read(folder.join("run.rec"))?)?;
     recording.validate()?;
     let runtime = [
@@ -70,7 +71,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             });
             let here = replayed[place].each_ref().map(Vec::as_slice);
             let mut others = Vec::new();
-            for way in headers::ways(there, here) {
+            let ways = headers::ways(there, here).into_iter();
+            for way in ways.filter(|way| !sent_only || way.forward == (way.end == 0)) {
                 same += way.comparison.same;
                 timestamps += way.comparison.timestamps;
                 if !way.is_exact() {

@@ -21,8 +21,8 @@ pub const MOST_PORTS: usize = 16;
 /// Programs end with it that are the second of two at one function: see `TWICE` in `ring.bpf.h`.
 const SECOND: &str = "_again";
 
-/// CUBIC may be a module that is not loaded, and IPv6 as well, or not be there; then nobody uses it.
-const OPTIONAL: [(&str, &str); 12] = [
+/// CUBIC may be a module that is not loaded, and IPv6 as well, or not be there, as SYN cookies; then nobody uses it.
+const OPTIONAL: [(&str, &str); 13] = [
     ("on_packet_ipv6", "tcp_v6_do_rcv"),
     ("on_packet_ipv6_again", "tcp_v6_do_rcv"),
     ("after_packet_ipv6", "tcp_v6_do_rcv"),
@@ -31,6 +31,7 @@ const OPTIONAL: [(&str, &str); 12] = [
     ("on_named_again", "inet6_csk_xmit"),
     ("on_asked_ipv6", "tcp_v6_conn_request"),
     ("on_reset_ipv6", "tcp_v6_send_reset"),
+    ("on_cookie", "tcp_get_cookie_sock"),
     ("before_cubic", "cubictcp_cong_avoid"),
     ("before_cubic_again", "cubictcp_cong_avoid"),
     ("after_cubic", "cubictcp_cong_avoid"),

@@ -2,7 +2,7 @@
 //! Events of the recorder, whatever they are: no panic, and what fits nowhere is counted.
 
 use proptest::prelude::*;
-use slowpath_replay::recording::Handler;
+use slowpath_replay::recording::{Connection, Decision, Handler, LISTENER, Timer};
 use slowpath_replay::stock::{Host, Joined, Joiner, NotEvents};
 
 /// `enum kind` of the probe.
@@ -67,6 +67,8 @@ struct Told {
     what: u8,
     owned: bool,
     task: u32,
+    a: u32,
+    b: u32,
     /// Of a packet: its flags of TCP.
     flags: u8,
     like: u32,
@@ -89,7 +91,7 @@ fn told(at: u64, kind: u8, socket: u64, it: Told) -> Vec<u8> {
         OPEN | REQUEST => u32::from(ports[1].to_be()),
         _ => u32::from(it.flags) << 24,
     };
-    let words = [0, 0, u32::from(ports[0]), d, 1, 0];
+    let words = [it.a, it.b, u32::from(ports[0]), d, 1, 0];
     let rest = [0, 0, 0, 0, 0, 0, it.like, 0, it.more];
     bytes.extend(
         words
@@ -107,6 +109,18 @@ fn told(at: u64, kind: u8, socket: u64, it: Told) -> Vec<u8> {
     let mut all = (bytes.len() as u32).to_le_bytes().to_vec();
     all.extend(bytes);
     all
+}
+
+/// The only connection of a story in which everything fits.
+fn told_by(story: Vec<(u8, u64, Told)>) -> Connection {
+    let events = (1..).zip(story);
+    let events = events.map(|(at, (kind, socket, it))| told(at * 1000, kind, socket, it));
+    let joined = join(&events.collect::<Vec<_>>().concat()).expect("events");
+    assert_eq!(joined.unplaced, 0);
+    let [connection] = &joined.recording.connections[..] else {
+        panic!("{joined:?}");
+    };
+    connection.clone()
 }
 
 /// `tcp_add_backlog` writes the window of what it merges into the header of what came before, which looks otherwise then.
@@ -224,13 +238,7 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
         (run_end, 2, waits(0, packet)),
         (drained, 2, waits(0, 0)),
     ];
-    let events = (1..).zip(story);
-    let events = events.map(|(at, (kind, socket, it))| told(at * 1000, kind, socket, it));
-    let joined = join(&events.collect::<Vec<_>>().concat()).expect("events");
-    assert_eq!(joined.unplaced, 0);
-    let [connection] = &joined.recording.connections[..] else {
-        panic!("{joined:?}");
-    };
+    let connection = &told_by(story.into_iter().collect());
     let addresses = ["[fd00::1]:4000", "[fd00::2]:5000"];
     assert_eq!(connection.addresses.map(|it| it.to_string()), addresses);
     let packets = connection.ends[1].runs.iter();
@@ -241,4 +249,146 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
     // The SYN, the ACK that made the child, two that became one, and one.
     let packets: Vec<_> = packets.collect();
     assert_eq!(packets, [(0, 1), (1, 1), (2, 2), (4, 1)]);
+}
+
+fn like(like: u32) -> Told {
+    Told {
+        like,
+        ..Told::default()
+    }
+}
+
+fn sends(name: u32) -> [(u8, u64, Told); 2] {
+    [(14, 1, like(0)), (25, 1, like(name))]
+}
+
+/// The SYN-ACK that looks like this comes to the client.
+fn answered(more: u32) -> [(u8, u64, Told); 2] {
+    let came = Told {
+        flags: 18,
+        more,
+        ..Told::default()
+    };
+    let ended = Told {
+        what: 10,
+        ..Told::default()
+    };
+    [(10, 1, came), (7, 1, ended)]
+}
+
+/// `enum request` of the probe, and what the listener's queue is like.
+fn asked(what: u8, name: u32, b: u32, more: u32) -> (u8, u64, Told) {
+    let it = Told {
+        what,
+        b,
+        more,
+        like: name,
+        ..Told::default()
+    };
+    (REQUEST, 2, it)
+}
+
+/// A packet comes to the server's socket and is handled; `damaged` if its checksum was wrong.
+fn comes(name: u32, damaged: bool) -> [(u8, u64, Told); 3] {
+    let came = Told {
+        flags: 16,
+        like: name,
+        ..Told::default()
+    };
+    let ended = Told {
+        what: 10,
+        a: damaged.into(),
+        ..Told::default()
+    };
+    [(10, 2, came), (13, 2, like(0)), (7, 2, ended)]
+}
+
+fn opened(socket: u64) -> [(u8, u64, Told); 2] {
+    [(OPEN, socket, like(0)), (SETTINGS, socket, like(0))]
+}
+
+/// The child that the packet makes.
+fn child(name: u32) -> Vec<(u8, u64, Told)> {
+    let begins = Told {
+        what: 1,
+        ..Told::default()
+    };
+    let [mut came, _, ended] = comes(name, false);
+    came.2.what = 1;
+    let mut all: Vec<_> = opened(2).into();
+    all.extend([(13, 2, begins), came, ended]);
+    all
+}
+
+/// `sk_acceptq_is_full`: a SYN and the last packet of the handshake are dropped; the SYN-ACK is sent again, less often than usual.
+#[test]
+fn what_a_full_accept_queue_did_is_told() {
+    let mut story: Vec<_> = opened(1).into();
+    story.extend(sends(100));
+    story.push(asked(0, 100, 1, 0));
+    story.extend(sends(101));
+    story.extend([asked(0, 101, 0, 0), asked(3, 0, 0, 500)]);
+    story.extend(answered(500));
+    story.extend(sends(102));
+    story.push(asked(4, 102, 1, 0));
+    story.extend([asked(2, 0, 3, 0), asked(3, 0, 0, 501)]);
+    story.extend(answered(501));
+    story.extend(sends(103));
+    story.extend(child(103));
+    let connection = told_by(story);
+    let runs = connection.ends[1].runs.iter().map(|run| {
+        let number = match run.handler {
+            Handler::Packet { number, .. } => Some(number),
+            Handler::Timer {
+                timer: Timer::Request,
+                ..
+            } => None,
+            ref other => panic!("{other:?}"),
+        };
+        let queue = run.outcomes.iter();
+        let queue = queue.filter(|it| it.decision == Decision::Refused && it.before == LISTENER);
+        (number, queue.map(|it| it.value).next())
+    });
+    let wanted = [
+        (Some(0), Some(1)),
+        (Some(1), None),
+        (Some(2), Some(1)),
+        (None, Some(3)),
+        (Some(3), None),
+    ];
+    assert_eq!(runs.collect::<Vec<_>>(), wanted);
+    assert_eq!(connection.ends[1].gap, None);
+}
+
+/// RFC 9293, 3.1: a segment with a wrong checksum is thrown away. Its sequence number may be what is wrong, and then nobody sent it.
+#[test]
+fn damaged_packets_are_as_if_lost() {
+    let handshake = || {
+        let mut story: Vec<_> = opened(1).into();
+        story.extend(sends(100));
+        story.extend([asked(0, 100, 0, 0), asked(3, 0, 0, 500)]);
+        story.extend(answered(500));
+        story.extend(sends(101));
+        story.extend(child(101));
+        story.extend(sends(102));
+        story.extend(sends(103));
+        story
+    };
+    let packets = |story| {
+        let [_, server] = told_by(story).ends;
+        let runs = server.runs.iter().filter_map(|run| match run.handler {
+            Handler::Packet { number, .. } => Some(number),
+            _ => None,
+        });
+        (runs.collect::<Vec<_>>(), server.gap)
+    };
+    let mut story = handshake();
+    story.extend(comes(999, true));
+    story.extend(comes(102, true));
+    story.extend(comes(103, false));
+    assert_eq!(packets(story), (vec![0, 1, 3], None));
+    let mut story = handshake();
+    story.extend(comes(999, false));
+    story.extend(comes(103, false));
+    assert_eq!(packets(story), (vec![0, 1], Some(2)));
 }

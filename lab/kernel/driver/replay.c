@@ -362,11 +362,11 @@ static int run_here(const struct lab_run_record *record)
 	case LAB_RUN_OPTION:
 		return lab_what_if() && sk ? change(sk, record) : -ENOTCONN;
 	case LAB_RUN_PACKET:
-		lab_deliver_held(record);
+		lab_run_with_queue(record, lab_deliver_held);
 		return 0;
 	case LAB_RUN_WRITE_TIMER ... LAB_RUN_REQUEST_TIMER:
 	case LAB_RUN_SMALL_QUEUE:
-		lab_fire(record);
+		lab_run_with_queue(record, lab_fire);
 		return 0;
 	default:
 		return -EOPNOTSUPP;

@@ -70,6 +70,9 @@ void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number);
 void lab_tell_run(const struct lab_run_record *record, u32 check);
 /* sk: that of the connection, if it has one yet. */
 int lab_set_option(const struct lab_run_record *record, struct socket *socket, struct sock *sk);
+/* With the queue of the listener as it was. */
+void lab_run_with_queue(const struct lab_run_record *record,
+			void (*run)(const struct lab_run_record *record));
 /* A timer, or what small queues held back. */
 void lab_fire(const struct lab_run_record *record);
 

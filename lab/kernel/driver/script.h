@@ -69,6 +69,11 @@ enum lab_following_decision {
 /* Whose jiffies, in LAB_DECISION_TICKS; with the packets sent before by the run. */
 #define LAB_READER(reader, sent) ((u32)(reader) << 24 | (sent))
 
+/* With LAB_DECISION_REFUSED: what the listener's queue made of what came; of a packet one of these, of the request's timer how often a SYN-ACK is sent again. */
+#define LAB_LISTENER 0x00ffffffu
+#define LAB_QUEUE_FULL 1
+#define LAB_QUEUE_COOKIE 2
+
 /* The result of a call that had not returned when its recording ended. */
 #define LAB_NOT_RETURNED (-512)
 

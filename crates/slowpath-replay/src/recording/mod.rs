@@ -295,7 +295,8 @@ pub enum Decision {
     /// of it; not told: nothing. Of stock kernels.
     Metrics,
     /// What the queue of the device made of the packet that is sent when the run has sent so many: `NET_XMIT_DROP` (1) or `NET_XMIT_CN` (2) of
-    /// include/linux/netdevice.h, or an error number; not told: it took it. Of stock kernels.
+    /// include/linux/netdevice.h, or an error number; not told: it took it. With [`LISTENER`] the listener's queue, in a run before there is a socket: of a packet,
+    /// nobody more may wait to be accepted (1) or a SYN is answered by a cookie (2); of the request's timer how often a SYN-ACK is sent again, if less often than usual. Of stock kernels.
     Refused,
     /// The packet that came is only a piece of the one that was sent, which something on the way had cut: the bytes before it. Of those merged with it in the backlog one
     /// more than their place among [`Decision::Merged`]. Of stock kernels.
@@ -355,6 +356,9 @@ impl Reader {
         ((self as u32) << 24) | (count & 0xff_ffff)
     }
 }
+
+/// What stands in an [`Outcome::before`] of [`Decision::Refused`] for the queue of the listener.
+pub const LISTENER: u32 = 0x00ff_ffff;
 
 /// The result of a call that had not returned when its recording ended (`-ERESTARTSYS`, which no program ever sees).
 pub const NOT_RETURNED: i32 = -512;

@@ -123,7 +123,7 @@ const OF_TCP: [Known; 20] = [
 ];
 
 /// Options with a name that people know, and calls, that no replay can do.
-const NOT_REPLAYED: [(u16, u16, &str); 18] = [
+const NOT_REPLAYED: [(u16, u16, &str); 19] = [
     (OTHER, 1, "splice() from the socket"),
     (OTHER, 2, "ss --kill (SOCK_DESTROY)"),
     (OTHER, 3, "calls of two tasks at once"),
@@ -132,6 +132,7 @@ const NOT_REPLAYED: [(u16, u16, &str); 18] = [
         4,
         "TCP_CONGESTION with a name of more than eight letters",
     ),
+    (OTHER, 5, "TCP_FASTOPEN"),
     (SOCKET, 26, "SO_ATTACH_FILTER"),
     (SOCKET, 37, "SO_TIMESTAMPING"),
     (SOCKET, 50, "SO_ATTACH_BPF"),

@@ -54,6 +54,11 @@ impl Apart {
         });
     }
 
+    /// Its name was damaged. Whether it was still here.
+    fn forget_last(&mut self) -> bool {
+        self.came.pop().is_some()
+    }
+
     /// What can be handed out: all but the last one's company.
     pub(super) fn take(&mut self) -> Vec<Packet> {
         self.told += self.came.len() as u32;
@@ -105,6 +110,11 @@ impl Side {
             ..Packet::default()
         };
         Some(apart.came(packet))
+    }
+
+    /// The packet that came last was damaged, and is none. Whether that is so.
+    pub(super) fn forget_last(&mut self) -> bool {
+        self.apart.as_mut().is_none_or(|apart| apart.forget_last())
     }
 
     /// Packets that were merged in the backlog into the one that is handled. Whether it is alone.

@@ -75,7 +75,7 @@ impl Side {
         self.make_checks(self.runs.len());
         let lost = u64::from(self.lost);
         let end = End {
-            gap: self.cut.then_some(self.count() as u64),
+            gap: (self.cut || self.strange).then_some(self.count() as u64),
             lost,
             digest: self.before,
             runs: self.runs,

@@ -13,6 +13,7 @@ mod bbr;
 mod building;
 mod check;
 mod child;
+mod damaged;
 mod event;
 mod finals;
 mod late;

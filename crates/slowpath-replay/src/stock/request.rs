@@ -4,17 +4,22 @@
 use super::event::{Event, Name};
 use super::sent::Sent;
 use super::side::MARKED;
-use crate::recording::{Handler, Moment, Run, Timer};
+use crate::recording::{Decision, Handler, LISTENER, Moment, Outcome, Run, Timer};
 
 /// More than any handshake (`tcp_synack_retries` is at most 255).
 const MOST: usize = 512;
 
 /// `enum request` of the probe.
 mod what {
+    pub const ASKED_AGAIN: u8 = 1;
     pub const TIMED_OUT: u8 = 2;
     pub const ANSWERED: u8 = 3;
     pub const IGNORED: u8 = 4;
 }
+
+/// What [`Decision::Refused`] says of the listener's queue.
+const FULL: u32 = 1;
+const COOKIE: u32 = 2;
 
 struct Step {
     at: u64,
@@ -23,9 +28,32 @@ struct Step {
     /// The SYN, or an ACK that made no socket.
     name: Name,
     ignored: bool,
+    /// To what was asked for before.
+    again: bool,
     marked: bool,
     /// The likeness of the SYN-ACK.
     answer: Option<u32>,
+    /// Of a packet: nobody more may wait to be accepted. Of the timer: how often a SYN-ACK is sent again, if less often than usual.
+    queue: u32,
+    /// It was answered by a SYN cookie: nothing is kept of it.
+    cookie: bool,
+}
+
+impl Step {
+    /// What the listener's queue made of it.
+    fn of_queue(&self) -> Option<Outcome> {
+        let dropped = !self.timer && !self.ignored && self.answer.is_none() && !self.again;
+        let value = match self.queue {
+            _ if self.cookie => COOKIE,
+            0 if dropped => FULL,
+            queue => queue,
+        };
+        (value != 0).then_some(Outcome {
+            decision: Decision::Refused,
+            before: LISTENER,
+            value,
+        })
+    }
 }
 
 /// What is known of it.
@@ -45,8 +73,11 @@ impl Request {
             };
             last.answer = Some(event.more);
             self.initial = [Some(event.backlog), Some(event.received)];
-            // The clock that the SYN-ACK got.
-            last.at = event.clock;
+            last.cookie = event.b != 0;
+            // The clock that the SYN-ACK got; a cookie has something else there.
+            if !last.cookie {
+                last.at = event.clock;
+            }
         } else if self.steps.len() < MOST {
             self.steps.push(Step {
                 at: event.at,
@@ -54,8 +85,11 @@ impl Request {
                 timer: event.what == what::TIMED_OUT,
                 name: event.stub(),
                 ignored: event.what == what::IGNORED,
+                again: event.what == what::ASKED_AGAIN,
                 marked: event.a & 3 == MARKED,
                 answer: None,
+                queue: event.b,
+                cookie: false,
             });
         }
         self.steps.len() < MOST
@@ -112,7 +146,7 @@ impl Request {
                     truesize: 0,
                 }
             },
-            outcomes: Vec::new(),
+            outcomes: step.of_queue().into_iter().collect(),
             check: None,
         };
         self.steps.iter().map(run).collect()

@@ -104,6 +104,8 @@ pub(super) struct Side {
     pub(super) gone: bool,
     /// A packet came that no socket had sent: nothing from there on can be replayed.
     pub(super) cut: bool,
+    /// One came that cannot be told, and may turn out to be damaged.
+    pub(super) strange: bool,
     /// Events that the recorder lost.
     pub(super) lost: u32,
     pub(super) settings: Option<Found>,
@@ -137,6 +139,7 @@ impl Side {
             merging: None,
             gone: false,
             cut: false,
+            strange: false,
             lost: 0,
             settings: None,
             phase: Phase::default(),
@@ -204,6 +207,9 @@ impl Side {
         if self.cut {
             self.gone |= event.kind == Kind::Gone;
             return true;
+        }
+        if let Some(fits) = self.goes_on_strangely(event) {
+            return fits;
         }
         if let Some(current) = &mut self.current {
             current.look_at_window(event);
@@ -444,9 +450,11 @@ impl Side {
             false => theirs.sent?.packet(name, event.more),
         });
         let Some(Came { number, piece }) = came else {
-            self.cut = true;
             self.current = None;
-            return false;
+            // What waits in the backlog was looked at before, as are all that make a socket.
+            self.strange = !event.owned && event.what == 0;
+            self.cut = !self.strange;
+            return self.strange;
         };
         let handler = Handler::Packet {
             number,
@@ -549,6 +557,9 @@ impl Side {
     }
 
     fn run_end(&mut self, event: &Event, fields: &Fields) {
+        if self.was_damaged(event) {
+            return;
+        }
         if event.what != Kind::Packet as u8 + 1 {
             if event.owned || std::mem::take(&mut self.nested) {
                 return;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Options and other calls of programs (`programs.rs`), recorded and replayed.
 
-use super::programs::{KINDS, REFUSED, SET};
+use super::programs::{KINDS, LATE, REFUSED, SET};
 use super::{keep, kernel, read, record};
 use serde_json::Value;
 use slowpath_lab::virtual_time::{Difference, Kernel, ReplayOptions, replay, version};
-use slowpath_replay::recording::{self, Handler, Recording, Run};
+use slowpath_replay::recording::{self, Decision, Handler, LISTENER, Recording, Run};
 use std::collections::BTreeSet;
 
 fn differences(
@@ -47,8 +47,8 @@ fn what_programs_do_with_sockets_is_replayed() {
     let summary: Value = serde_json::from_slice(&read(&out.join("summary.json"))).expect("JSON");
     assert_eq!(summary["lost_events"], 0, "{summary}");
     assert_eq!(summary["unplaced_events"], 0, "{summary}");
-    // One for each kind, and one more of "both".
-    let connections = times * (KINDS.len() + 1);
+    // One for each kind, two of "both", and those that come to a full queue.
+    let connections = times * KINDS.len() + LATE;
     assert_eq!(summary["connections"], connections, "{summary}");
     let recording = recording::decode(&read(&out.join("run.rec"))).expect("a recording");
     recording.validate().expect("makes sense");
@@ -69,6 +69,13 @@ fn what_programs_do_with_sockets_is_replayed() {
         why.len() == times * REFUSED.len() && why.iter().all(named),
         "{why:?}"
     );
+    let queue = |run: &Run| {
+        let mut all = run.outcomes.iter();
+        all.any(|it| it.decision == Decision::Refused && it.before == LISTENER)
+    };
+    let runs = recording.connections.iter();
+    let runs = runs.flat_map(|it| it.ends.iter().flat_map(|end| &end.runs));
+    assert!(runs.filter(|run| queue(run)).count() > 0, "{summary}");
     let chosen: Vec<usize> = chosen.into_iter().map(|(place, _)| place).collect();
     let found = differences(&kernel, &recording, &chosen);
     let others = chosen.iter().zip(&found).filter(|(_, it)| it.is_some());

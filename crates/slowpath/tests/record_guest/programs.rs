@@ -7,14 +7,21 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// What a connection is for; the client says so by its first byte.
-pub const KINDS: [&str; 9] = [
-    "options", "before", "waiting", "file", "reset", "limits", "halves", "both", "refused",
+pub const KINDS: [&str; 11] = [
+    "options", "before", "waiting", "file", "reset", "limits", "halves", "both", "late", "fast",
+    "refused",
 ];
 /// The kinds that no replay can do, and why.
-pub const REFUSED: [(&str, &str); 1] = [("refused", "SO_TIMESTAMPING")];
+pub const REFUSED: [(&str, &str); 2] = [("refused", "SO_TIMESTAMPING"), ("fast", "TCP_FASTOPEN")];
+/// Connections to a listener that has room for [`TOGETHER`] and one more, and accepts none before some packets were turned away: three times as many.
+pub const LATE: usize = 3 * TOGETHER;
+/// Fewer than it has room for: Linux answers those by SYN cookies that come while so many others have not been answered yet.
+const TOGETHER: usize = 3;
+const TURNED_AWAY: u64 = 5;
 /// Options that are set while connections are open, by level and name (include/uapi/linux/tcp.h, asm-generic/socket.h): what the functions below set.
 pub const SET: [(u16, u16); 10] = [
     (6, 1),
@@ -165,9 +172,58 @@ fn both(address: SocketAddr) {
     }
 }
 
+/// With what it says in the SYN.
+fn fast(address: SocketAddr) {
+    let socket = fresh();
+    let place = KINDS.iter().position(|it| *it == "fast").expect("a kind");
+    let address = SockAddr::from(address);
+    let sent = socket.send_to_with_flags(&[place as u8], &address, libc::MSG_FASTOPEN);
+    assert_eq!(sent.expect("sends"), 1);
+    socket.shutdown(Shutdown::Write).expect("shuts");
+    drain(&socket);
+}
+
+fn late(address: SocketAddr, connected: &Barrier) {
+    let mut socket = open(fresh(), address, "late");
+    connected.wait();
+    socket.write_all(&[0; 5_000]).expect("sends");
+    socket.shutdown(Shutdown::Write).expect("shuts");
+    assert_eq!(drain(&socket), 30_000);
+}
+
+/// Of the second ones the listener does not take the last packet of the handshake, of the third ones not the first one.
+fn all_late(address: SocketAddr) {
+    let mut all = Vec::new();
+    for _ in 0..LATE / TOGETHER {
+        let connected = Arc::new(Barrier::new(TOGETHER + 1));
+        all.extend((0..TOGETHER).map(|_| {
+            let connected = Arc::clone(&connected);
+            std::thread::spawn(move || late(address, &connected))
+        }));
+        connected.wait();
+    }
+    for one in all {
+        one.join().expect("ends well");
+    }
+}
+
+/// Connections for which the listeners of this namespace had no room (`ListenOverflows` of proc(5), `net/netstat`).
+fn turned_away() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/net/netstat").expect("is there");
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let [names, values] = [(); 2].map(|()| lines.next().expect("two lines").split(' '));
+    let mut both = names.zip(values);
+    let found = both.find(|(name, _)| *name == "ListenOverflows");
+    found.and_then(|(_, value)| value.parse().ok()).expect("it")
+}
+
 /// The client's side of one kind, some times.
 pub fn client(kind: &str, address: &str, times: usize) {
     let address: SocketAddr = address.parse().expect("an address");
+    if kind == "late" {
+        all_late(address);
+        return;
+    }
     for _ in 0..times {
         match kind {
             "options" => options(address),
@@ -175,6 +231,7 @@ pub fn client(kind: &str, address: &str, times: usize) {
             "waiting" => waiting(address),
             "limits" => limits(address),
             "both" => both(address),
+            "fast" => fast(address),
             "file" => {
                 let mut socket = open(fresh(), address, kind);
                 let mut ahead = [0; 100];
@@ -264,12 +321,12 @@ fn serve_one(socket: Socket) {
     }
 }
 
-/// The server's side, of so many connections. With `told` the listener has options that its children get from it.
-pub fn serve(address: &str, connections: usize, told: bool) {
+/// The server's side, of so many connections. With `told` the listener has options that its children get from it; with `late` see [`LATE`].
+pub fn serve(address: &str, connections: usize, how: &str) {
     let listener = fresh();
     let address: SocketAddr = address.parse().expect("an address");
     listener.bind(&SockAddr::from(address)).expect("binds");
-    if told {
+    if how == "told" {
         listener.set_recv_buffer_size(20_000).expect("sets");
         listener.set_tcp_nodelay(true).expect("sets");
         listener.set_tcp_mss(900).expect("sets");
@@ -277,8 +334,13 @@ pub fn serve(address: &str, connections: usize, told: bool) {
         let listener = SockRef::from(&listener);
         listener.set_tcp_congestion(b"cubic").expect("sets");
     }
-    listener.listen(20).expect("listens");
+    // Linux lets one more wait.
+    let room = if how == "late" { TOGETHER as i32 } else { 20 };
+    listener.listen(room).expect("listens");
     println!("ready");
+    while how == "late" && turned_away() < TURNED_AWAY {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let threads: Vec<_> = (0..connections)
         .map(|_| listener.accept().expect("a connection").0)
         .map(|socket| std::thread::spawn(move || serve_one(socket)))

@@ -67,7 +67,9 @@ pub fn play(role: &str) {
             }
         }
         "programs" => programs::client(words[1], words[2], number(3)),
-        "programs-serve" => programs::serve(words[1], number(2), words.len() > 3),
+        "programs-serve" => {
+            programs::serve(words[1], number(2), words.get(3).unwrap_or(&""));
+        }
         other => panic!("no workload {other}"),
     }
 }

@@ -10,6 +10,7 @@
  */
 #include "packet.bpf.h"
 #include "options.bpf.h"
+#include "request.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -27,6 +28,8 @@ int BPF_PROG(on_connect, struct sock *sk)
 	if (!known)
 		return 0;
 	tell_options(sk, known, sk);
+	if (READ(sk, tcp_sock___rec, fastopen_req))
+		tell(sk, known, OTHER_CALL, FAST_OPEN, 0, 0, 0, 0);
 	tell(sk, known, CALL, CONNECT, 0, 0, 0, 0);
 	return 0;
 }
@@ -178,15 +181,34 @@ int BPF_PROG(after_callback, struct sock *sk)
 
 /* Packets. */
 
+SEC("tp_btf/tcp_bad_csum")
+int BPF_PROG(on_damaged, const struct sk_buff *skb)
+{
+	found_damaged(skb);
+	return 0;
+}
+
+/* A reset that answers it is sent when its socket has gone already (tcp_done(), which nobody has any more). */
+static __always_inline void handled(const void *sk, struct known *known, const void *skb)
+{
+	known->receiving = 0;
+	if (known->gone)
+		forget(sk, known);
+	else
+		tell_state(sk, known, RUN_END, PACKET, was_damaged(skb));
+}
+
 TWICE("fentry/tcp_v4_do_rcv", on_packet, RECEIVING, sk, packet(sk, known, 0, skb),
       struct sock *sk, struct sk_buff *skb)
-TWICE("fexit/tcp_v4_do_rcv", after_packet, RECEIVED, sk, tell_state(sk, known, RUN_END, PACKET, 0),
+TWICE("fexit/tcp_v4_do_rcv", after_packet, RECEIVED, sk,
+      handled(sk, known, skb),
       struct sock *sk, struct sk_buff *skb)
 
 TWICE("fentry/tcp_v6_do_rcv", on_packet_ipv6, RECEIVING, sk, packet(sk, known, 0, skb),
       struct sock *sk, struct sk_buff *skb)
 TWICE("fexit/tcp_v6_do_rcv", after_packet_ipv6, RECEIVED, sk,
-      tell_state(sk, known, RUN_END, PACKET, 0), struct sock *sk, struct sk_buff *skb)
+      handled(sk, known, skb), struct sock *sk,
+      struct sk_buff *skb)
 
 SEC("fentry/tcp_add_backlog")
 int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
@@ -225,135 +247,6 @@ static __always_inline void window(const void *sk, struct known *known)
 }
 
 BOTH("fentry/__tcp_select_window", before_window, sk, window(sk, known), struct sock *sk)
-
-/* Requests, until the last packet of the handshake. */
-
-static __always_inline void request(u8 what, const void *req, u16 id, u32 alike, u64 clock,
-				    u32 like, u8 mark)
-{
-	struct stub it = stub(req);
-
-	it.id = id;
-	it.like = alike;
-	it.from = READ(req, tcp_request_sock, rcv_isn);
-	it.begins = READ(req, tcp_request_sock, snt_isn);
-	it.expects = like;
-	it.mark = mark;
-	tell_stub(&it, REQUEST, what, clock);
-}
-
-static __always_inline void asked(const void *skb)
-{
-	struct stub it = addressed(skb);
-
-	tell_stub(&it, REQUEST, ASKED, 0);
-}
-
-SEC("fentry/tcp_v4_conn_request")
-int BPF_PROG(on_asked, struct sock *sk, struct sk_buff *skb)
-{
-	asked(skb);
-	return 0;
-}
-
-SEC("fentry/tcp_v6_conn_request")
-int BPF_PROG(on_asked_ipv6, struct sock *sk, struct sk_buff *skb)
-{
-	/* Those of IPv4 are handed on. */
-	if (is_ipv6(skb))
-		asked(skb);
-	return 0;
-}
-
-SEC("fentry/tcp_check_req")
-int BPF_PROG(on_asked_again, struct sock *sk, struct sk_buff *skb, struct request_sock *req)
-{
-	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
-
-	if ((READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == SYN)
-		request(ASKED_AGAIN, req, __builtin_bswap16(READ(network(skb), iphdr, id)),
-			is_ipv6(skb) ? alike(skb) : 0, 0, 0, mark(skb));
-	return 0;
-}
-
-SEC("fexit/tcp_check_req")
-int BPF_PROG(on_ignored, struct sock *sk, struct sk_buff *skb, struct request_sock *req,
-	     bool fastopen, bool *stolen, struct sock *child)
-{
-	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
-
-	if (!child && (READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == ACK)
-		request(IGNORED, req, __builtin_bswap16(READ(network(skb), iphdr, id)),
-			is_ipv6(skb) ? alike(skb) : 0, 0, 0, mark(skb));
-	return 0;
-}
-
-SEC("fentry/reqsk_timer_handler")
-int BPF_PROG(on_request_timer, struct timer_list *timer)
-{
-	request(TIMED_OUT, (const char *)timer - OFFSET(request_sock___rec, rsk_timer), 0, 0, 0,
-		0, 0);
-	return 0;
-}
-
-SEC("fexit/tcp_make_synack")
-int BPF_PROG(on_answered, struct sock *sk, struct dst_entry *dst, struct request_sock *req,
-	     void *cookie, int type, struct sk_buff *syn, struct sk_buff *skb)
-{
-	if (skb)
-		request(ANSWERED, req, 0, 0, READ(skb, sk_buff___rec, tstamp), likeness(skb),
-			0);
-	return 0;
-}
-
-/* The last packet of the handshake makes the child, which begins with the round trip of the SYN-ACK. */
-SEC("fentry/tcp_synack_rtt_meas")
-int BPF_PROG(on_child, struct sock *sk, struct request_sock *req)
-{
-	struct known *known = NULL;
-
-	/* Without one: it is looked at again, of a SYN-ACK that was sent again. */
-	if (req && is_chosen(READ(sk, sock___rec, __sk_common.skc_num),
-		      __builtin_bswap16(READ(sk, sock___rec, __sk_common.skc_dport))))
-		known = open(sk, 1);
-	if (known)
-		tell_options(sk, known, listener_of(req));
-	return 0;
-}
-
-SEC("fexit/tcp_synack_rtt_meas")
-int BPF_PROG(on_child_rtt, struct sock *sk, struct request_sock *req)
-{
-	struct known *known = req ? find(sk) : NULL;
-	u64 sent;
-
-	if (!known)
-		return 0;
-	sent = READ(req, tcp_request_sock, snt_synack);
-	/* The first sample is the smoothed round trip, times eight. */
-	tell(sk, known, CLOCK, 1, sent, sent >> 32, READ(sk, tcp_sock___rec, srtt_us) >> 3, 0);
-	return 0;
-}
-
-SEC("fentry/tcp_child_process")
-int BPF_PROG(on_first, struct sock *parent, struct sock *sk, struct sk_buff *skb)
-{
-	struct known *known = find(sk);
-
-	if (known)
-		packet(sk, known, 1, skb);
-	return 0;
-}
-
-SEC("fexit/tcp_child_process")
-int BPF_PROG(after_first, struct sock *parent, struct sock *sk, struct sk_buff *skb)
-{
-	struct known *known = find(sk);
-
-	if (known)
-		tell_state(sk, known, RUN_END, PACKET, 0);
-	return 0;
-}
 
 /* Clocks and transmissions. */
 
@@ -591,11 +484,11 @@ int BPF_PROG(on_reset_ipv6, const struct sock *sk, struct sk_buff *skb)
 SEC("tp_btf/tcp_destroy_sock")
 int BPF_PROG(on_gone, struct sock *sk)
 {
-	u64 key = (u64)sk;
 	struct known *known = find(sk);
 
-	if (known)
-		tell(sk, known, GONE, 0, 0, 0, 0, 0);
-	bpf_map_delete_elem(&ends, &key);
+	if (known && known->receiving)
+		known->gone = 1;
+	else if (known)
+		forget(sk, known);
 	return 0;
 }

@@ -350,6 +350,7 @@ int BPF_PROG(after_metrics, struct sock *sk)
 enum other_call {
 	SPLICED = 1, /* splice() from the socket */
 	ABORTED, /* ss -K */
+	FAST_OPEN = 5, /* connect() by sendto(), or TCP_FASTOPEN_CONNECT */
 };
 
 #define OTHER(function, what)                                  \

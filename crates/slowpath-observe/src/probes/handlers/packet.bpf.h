@@ -72,6 +72,31 @@ static __always_inline u32 alike(const void *skb)
 	return mixed(likeness(skb), LOAD(skb, sk_buff___rec, len));
 }
 
+/* The one whose checksum was wrong; what is large is only looked at by the socket itself. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} damaged SEC(".maps");
+
+static __always_inline void found_damaged(const void *skb)
+{
+	u32 key = 0;
+	u64 *it = bpf_map_lookup_elem(&damaged, &key);
+
+	if (it)
+		*it = (u64)skb;
+}
+
+static __always_inline u32 was_damaged(const void *skb)
+{
+	u32 key = 0;
+	u64 *it = bpf_map_lookup_elem(&damaged, &key);
+
+	return it && *it == (u64)skb;
+}
+
 static __always_inline void packet(const void *sk, struct known *known, u8 what, const void *skb)
 {
 	const struct tcp_skb_cb *cb =
@@ -79,6 +104,9 @@ static __always_inline void packet(const void *sk, struct known *known, u8 what,
 
 	u32 flags = LOAD(cb, tcp_skb_cb, tcp_flags);
 
+	/* An earlier one may have been at the same place. */
+	found_damaged(NULL);
+	known->receiving = !what;
 	tell_more(sk, known, PACKET, what, LOAD(cb, tcp_skb_cb, seq),
 		  LOAD(cb, tcp_skb_cb, end_seq), LOAD(skb, sk_buff___rec, truesize),
 		  __builtin_bswap16(LOAD(network(skb), iphdr, id)) |

@@ -114,6 +114,8 @@ struct known {
 	u8 callback;
 	u8 sent; /* since the loss probe began */
 	u8 no_space; /* before a poll */
+	u8 receiving; /* a packet is handled */
+	u8 gone; /* by that packet */
 	u8 slowed; /* the device told TCP to send less */
 	u8 bbr;
 	u32 metrics[3]; /* before what earlier connections left is looked at */
@@ -265,6 +267,14 @@ static __always_inline void tell_state(const void *sk, struct known *known, u8 k
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
+static __always_inline void forget(const void *sk, struct known *known)
+{
+	u64 key = (u64)sk;
+
+	tell(sk, known, GONE, 0, 0, 0, 0, 0);
+	bpf_map_delete_elem(&ends, &key);
+}
+
 /* TCP has read its clock since the last event? */
 static __always_inline void clock(const void *sk, struct known *known)
 {
@@ -282,7 +292,7 @@ enum request {
 	ASKED_AGAIN, /* or to the request itself */
 	TIMED_OUT,
 	ANSWERED, /* a SYN-ACK was made; clock is its time */
-	IGNORED, /* an ACK came, and made no socket: TCP_DEFER_ACCEPT */
+	IGNORED, /* an ACK came, and made no socket: TCP_DEFER_ACCEPT, or no room */
 };
 
 /* A packet came for which there is no socket; beyond enum tcp_tw_status. */
@@ -317,6 +327,7 @@ struct stub {
 	/* The packet that came, and what is answered. */
 	u16 id;
 	u8 mark; /* the ECN bits of IP */
+	u8 queue; /* whether nobody more may wait to be accepted; of ANSWERED: by a SYN cookie; of TIMED_OUT: tries() */
 	u32 like;
 	u32 from, acknowledges;
 	u32 begins, expects;
@@ -355,6 +366,7 @@ static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u
 	e->what = what;
 	e->end = 1;
 	e->a = it->mark;
+	e->b = it->queue;
 	e->c = it->own_port;
 	e->d = it->peer_port;
 	e->like = it->like;

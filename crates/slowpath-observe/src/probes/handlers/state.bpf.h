@@ -135,6 +135,7 @@ struct sock___rec {
 	int sk_wmem_queued;
 	struct dst_entry___rec *sk_dst_cache;
 	refcount_t___rec sk_wmem_alloc;
+	u32 sk_ack_backlog, sk_max_ack_backlog;
 	unsigned long sk_tsq_flags;
 	struct timer_list sk_timer;
 };
@@ -155,7 +156,13 @@ struct icsk_ack___rec {
 	__u32 lrcvtime;
 };
 
+struct request_sock_queue {
+	atomic_t qlen, young;
+};
+
 struct inet_connection_sock___rec {
+	struct request_sock_queue icsk_accept_queue;
+	__u8 icsk_syn_retries;
 	struct timer_list icsk_retransmit_timer;
 	struct timer_list icsk_delack_timer;
 	struct timer_list icsk_keepalive_timer; /* since 6.12.96 or so; sk_timer before */
@@ -188,6 +195,7 @@ struct tcp_sock___rec {
 	struct rcvq_space___rec rcvq_space;
 	u8 ecn_flags;
 	u8 compressed_ack;
+	void *fastopen_req;
 	struct hrtimer pacing_timer;
 	struct hrtimer compressed_ack_timer;
 };
