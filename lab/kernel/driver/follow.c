@@ -357,19 +357,61 @@ void slowpath_called_back(struct sock *sk)
 	go_on(caller);
 }
 
+/* From there on the run with which the call has the lock again; NULL: it has it no more. */
+static const struct lab_run_record *resumed(const struct replay_end *end,
+					    const struct lab_run_record *record)
+{
+	for (; record && record != end->last; record = lab_behind(record)) {
+		if (record->kind == LAB_RUN_RESUME)
+			return record;
+		if (record->kind < LAB_RUN_PACKET)
+			return NULL;
+	}
+	return NULL;
+}
+
 bool lab_goes_on(const struct caller *caller)
 {
 	const struct replay_end *end = end_of(caller);
-	const struct lab_run_record *record = lab_peek(end) ?: end->last;
 
-	for (; record != end->last; record = lab_behind(record)) {
-		if (record->kind == LAB_RUN_RESUME)
-			return true;
-		if (record->kind < LAB_RUN_PACKET)
-			return false;
-	}
-	/* It slept when the recording ended. */
-	return (int)caller->call->result == LAB_NOT_RETURNED;
+	/* Or it slept when the recording ended. */
+	return resumed(end, lab_peek(end)) || (int)caller->call->result == LAB_NOT_RETURNED;
+}
+
+/* It gave up before it had all: a time limit, a signal, or an error, which comes first. */
+static bool is_short(const struct lab_run_record *call)
+{
+	int result = call->result;
+
+	if (call->kind == LAB_RUN_SEND || (call->kind == LAB_RUN_RECEIVE && call->more & MSG_WAITALL))
+		return result < (int)call->value;
+	return result < 0;
+}
+
+static bool was_cut_short(const struct caller *caller)
+{
+	return !lab_goes_on(caller) && is_short(caller->call);
+}
+
+/* A send found no room and gives up the next time it has the lock, even if there is some by then. */
+static bool sleeps_in_vain(const struct caller *caller)
+{
+	const struct replay_end *end = end_of(caller);
+	const struct lab_run_record *last = resumed(end, lab_peek(end));
+
+	return caller->call->kind == LAB_RUN_SEND && last && !resumed(end, lab_behind(last)) &&
+	       (int)caller->call->result != LAB_NOT_RETURNED && is_short(caller->call);
+}
+
+static bool wait_for_lock(struct caller *caller)
+{
+	stop(caller, WAITING);
+	if (given_up)
+		return false;
+	go_on(caller);
+	if (caller->call->kind == LAB_RUN_SEND)
+		lab_find_page(caller);
+	return true;
 }
 
 void slowpath_given(struct sock *sk)
@@ -381,25 +423,9 @@ void slowpath_given(struct sock *sk)
 	caller->giving = false;
 	if (caller->task != current || !lab_goes_on(caller))
 		return;
-	stop(caller, WAITING);
-	if (given_up)
-		return;
-	go_on(caller);
-	if (caller->call->kind == LAB_RUN_SEND)
-		lab_find_page(caller);
-}
-
-/* It gave up before it had all: a time limit, a signal, or an error, which comes first. */
-static bool was_cut_short(const struct caller *caller)
-{
-	const struct lab_run_record *call = caller->call;
-	int result = call->result;
-
-	if (lab_goes_on(caller))
-		return false;
-	if (call->kind == LAB_RUN_SEND || (call->kind == LAB_RUN_RECEIVE && call->more & MSG_WAITALL))
-		return result < (int)call->value;
-	return result < 0;
+	/* Whether it sleeps is decided before anything comes: slowpath_awake(). */
+	if (!sleeps_in_vain(caller))
+		wait_for_lock(caller);
 }
 
 long slowpath_awake(long timeout)
@@ -409,6 +435,8 @@ long slowpath_awake(long timeout)
 	for (caller = lab_callers; caller < lab_callers + 2; caller++) {
 		if (caller->task != current || given_up)
 			continue;
+		if (!end_of(caller)->under_way && sleeps_in_vain(caller) && !wait_for_lock(caller))
+			return 0;
 		if (end_of(caller)->under_way)
 			return was_cut_short(caller) ? 0 : timeout;
 		/* The recorded call had ended. */
