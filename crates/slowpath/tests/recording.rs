@@ -131,7 +131,7 @@ fn every_event_is_a_line_of_json() {
         lines[3],
         json!({
             "type": "run", "connection": 0, "end": "client", "run": 1, "at_ns": 5_000_007, "jiffies": 501,
-            "handler": "send", "asked_bytes": 100, "flags": 64, "result": -11, "outcomes": [], "check": null,
+            "handler": "send", "asked_bytes": 100, "flags": 64, "result": -11, "outcomes": [], "check": 0x34,
         })
     );
     assert_eq!(

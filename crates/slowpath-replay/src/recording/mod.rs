@@ -134,7 +134,7 @@ pub struct Run {
     /// What it decided from what a replay does not have; in the order of the decisions.
     pub outcomes: Vec<Outcome>,
     /// Mixed from the state of the connection that it left, from this run and from the check before it: from the first run that goes astray on
-    /// every further one differs. A file keeps one of so many ([`CHECKED`]).
+    /// every further one differs. A file keeps the lower bits, and where times are not exact those of one of so many ([`CHECKED`]).
     pub check: Option<u32>,
 }
 
@@ -363,14 +363,14 @@ pub const LISTENER: u32 = 0x00ff_ffff;
 /// The result of a call that had not returned when its recording ended (`-ERESTARTSYS`, which no program ever sees).
 pub const NOT_RETURNED: i32 = -512;
 
-/// In a file one run of so many keeps its check.
+/// In a file one run of so many keeps its check, where times are sampled or near the true ones.
 pub const CHECKED: usize = 64;
 
 impl Recording {
     /// What is left of it in a file.
     ///
-    /// Of each 64th check ([`CHECKED`]; one covers all runs before it) the lower 8 bits. Where times are sampled ([`End::sent`])
-    /// a run's time is the first run's and the ticks of `jiffies` since then. A gap is no later than the last run; without one nothing was lost.
+    /// Of each check the lower 8 bits; of each 64th ([`CHECKED`]; one covers all runs before it) where times are sampled ([`End::sent`]) or near
+    /// the true ones ([`End::within`]). Where they are sampled a run's time is the first run's and the ticks of `jiffies` since then. A gap is no later than the last run; without one nothing was lost.
     pub fn kept(&self) -> Recording {
         let mut kept = self.clone();
         let ends = kept.connections.iter_mut().flat_map(|c| &mut c.ends);
@@ -388,9 +388,10 @@ impl End {
         if self.gap.is_none() {
             self.lost = 0;
         }
+        let dense = self.within == 0 && self.sent.is_none() && block::has_checks(&self.runs);
         let mut before: Option<(Moment, u32)> = None;
         for (place, run) in self.runs.iter_mut().enumerate() {
-            let kept = place % CHECKED == CHECKED - 1;
+            let kept = dense || place % CHECKED == CHECKED - 1;
             // A recorder that makes checks makes all of them.
             run.check = kept.then(|| run.check.unwrap_or(0) & 0xff);
             if self.sent.is_some() {

@@ -92,7 +92,9 @@ const HAS_GAP: u8 = 2;
 const HAS_SAMPLES: u8 = 4;
 /// Its times are near the true ones: their gaps are range-coded.
 const IS_NEAR: u8 = 8;
-const FLAGS: u8 = 1 | HAS_GAP | HAS_SAMPLES | IS_NEAR;
+/// Each run has its check, not only one of so many.
+const HAS_CHECKS: u8 = 16;
+const FLAGS: u8 = 1 | HAS_GAP | HAS_SAMPLES | IS_NEAR | HAS_CHECKS;
 
 /// Encodes pieces.
 pub(super) fn encode(
@@ -153,7 +155,9 @@ fn put_piece(piece: &Piece<&[Run]>, before: &mut Before, times: &mut Times, out:
     };
     let head = &mut out[Column::Pieces];
     let near = if piece.near > 0 { IS_NEAR } else { 0 };
-    head.push(piece.end as u8 | gap | samples | near);
+    let dense = piece.near == 0 && piece.sampled.is_none() && has_checks(piece.runs);
+    let checks = if dense { HAS_CHECKS } else { 0 };
+    head.push(piece.end as u8 | gap | samples | near | checks);
     let on = i64::from(piece.connection) - i64::from(before.connection);
     before.connection = piece.connection;
     put_signed(head, on);
@@ -181,7 +185,7 @@ fn put_piece(piece: &Piece<&[Run]>, before: &mut Before, times: &mut Times, out:
         put_packets(piece, out);
     }
     for (place, run) in piece.runs.iter().enumerate() {
-        if is_checked(piece.first, place) {
+        if dense || is_checked(piece.first, place) {
             // A recorder that has checks has all of them.
             out[Column::Checks].push(run.check.unwrap_or(0) as u8);
         }
@@ -207,7 +211,12 @@ fn put_on_grid(nanos: i64, unit: u64, out: &mut Vec<u8>) {
     put(out, nanos.rem_euclid(grid) as u64);
 }
 
-/// Whether a run at that place of a piece keeps its check.
+/// Whether all runs have their checks.
+pub(super) fn has_checks(runs: &[Run]) -> bool {
+    !runs.is_empty() && runs.iter().all(|run| run.check.is_some())
+}
+
+/// Whether a run at that place of a piece keeps its check where few do.
 fn is_checked(first: u64, place: usize) -> bool {
     first.wrapping_add(place as u64) % CHECKED as u64 == CHECKED as u64 - 1
 }
@@ -391,7 +400,7 @@ impl Decoder<'_> {
         };
         if count > 0 {
             piece.expected = head.number()?;
-            self.runs(&mut piece, count, sampled.is_some())?;
+            self.runs(&mut piece, count, flags)?;
         }
         if let Some((earlier, count)) = sampled {
             let base = self.before.at;
@@ -401,7 +410,9 @@ impl Decoder<'_> {
         Ok(piece)
     }
 
-    fn runs(&mut self, piece: &mut Read, count: u64, sampled: bool) -> Result<(), Nonsense> {
+    fn runs(&mut self, piece: &mut Read, count: u64, flags: u8) -> Result<(), Nonsense> {
+        let sampled = flags & HAS_SAMPLES != 0;
+        let dense = flags & HAS_CHECKS != 0;
         let from = &mut self.from;
         let clocks = &mut from[Column::Clocks];
         let before = &mut self.before.ticks[piece.end];
@@ -440,7 +451,7 @@ impl Decoder<'_> {
                 expected = after(expected, number, merged);
                 Ok(number)
             })?;
-            let check = match is_checked(piece.first, place as usize) {
+            let check = match dense || is_checked(piece.first, place as usize) {
                 true => Some(from[Column::Checks].byte()?.into()),
                 false => None,
             };
