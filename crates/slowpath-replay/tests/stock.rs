@@ -392,3 +392,78 @@ fn damaged_packets_are_as_if_lost() {
     story.extend(comes(103, false));
     assert_eq!(packets(story), (vec![0, 1], Some(2)));
 }
+
+/// The lock is a spin lock: a timer that another CPU's packet or call keeps from it runs behind that, or finds the socket in use (`tcp_delack_timer`).
+#[test]
+fn timers_of_other_cpus_have_the_lock_when_something_happens_in_them() {
+    const TIMER: u8 = 11;
+    let [call, lock, release] = [2, 4, 5];
+    let timer = || {
+        let it = Told {
+            what: 1,
+            ..Told::default()
+        };
+        (TIMER, 2, it)
+    };
+    let timer_ends = |owned| {
+        let it = Told {
+            what: TIMER,
+            owned,
+            ..Told::default()
+        };
+        (7, 2, it)
+    };
+    let clock = || (13, 2, like(0));
+    let task = |what, owned| Told {
+        what,
+        owned,
+        task: 20,
+        ..Told::default()
+    };
+    let stories = [
+        // The packet has the lock first; and had it when the timer fired.
+        {
+            let mut all = vec![timer()];
+            all.extend(comes(102, false));
+            all.extend([clock(), timer_ends(false)]);
+            all
+        },
+        {
+            let [came, read, ended] = comes(102, false);
+            let timers = [timer_ends(false)];
+            let all = [came, timer(), read, ended, clock()];
+            all.into_iter().chain(timers).collect()
+        },
+        vec![
+            timer(),
+            (call, 2, task(5, false)),
+            (lock, 2, task(0, true)),
+            timer_ends(true),
+            (release, 2, task(0, true)),
+        ],
+    ];
+    let found = stories.map(|then| {
+        let mut story: Vec<_> = opened(1).into();
+        story.extend(sends(100));
+        story.extend([asked(0, 100, 0, 0), asked(3, 0, 0, 500)]);
+        story.extend(answered(500));
+        story.extend(sends(101));
+        story.extend(child(101));
+        story.extend(sends(102));
+        story.extend(then);
+        let [_, server] = told_by(story).ends;
+        let last = server.runs.iter().skip(2).map(|run| match run.handler {
+            Handler::Packet { number, .. } => format!("packet {number}"),
+            Handler::Receive { .. } => "call".to_owned(),
+            Handler::Timer {
+                timer: Timer::DelayedAck,
+                deferred,
+            } => format!("timer, put off: {deferred}"),
+            ref other => panic!("{other:?}"),
+        });
+        (last.collect::<Vec<_>>().join("; "), server.gap)
+    });
+    let behind = ("packet 2; timer, put off: false".to_owned(), None);
+    let put_off = ("call; timer, put off: true".to_owned(), None);
+    assert_eq!(found, [behind.clone(), behind, put_off]);
+}

@@ -75,7 +75,8 @@ impl Side {
         self.make_checks(self.runs.len());
         let lost = u64::from(self.lost);
         let end = End {
-            gap: (self.cut || self.strange).then_some(self.count() as u64),
+            gap: (self.cut || self.strange || !self.waiting.is_empty())
+                .then_some(self.count() as u64),
             lost,
             digest: self.before,
             runs: self.runs,

@@ -25,6 +25,7 @@ mod request;
 mod sent;
 mod settings;
 mod side;
+mod together;
 
 pub use check::{check, mix};
 pub(crate) use event::Found;

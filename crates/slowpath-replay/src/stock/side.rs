@@ -98,6 +98,8 @@ pub(super) struct Side {
     nested: bool,
     drained: Option<Fields>,
     pub(super) put_off: Vec<Run>,
+    /// What was told before it has the lock, see `together.rs`.
+    pub(super) waiting: VecDeque<Handler>,
     backlog: VecDeque<Queued>,
     /// The run that packets behind it in the backlog were merged into.
     pub(super) merging: Option<usize>,
@@ -135,6 +137,7 @@ impl Side {
             nested: false,
             drained: None,
             put_off: Vec::new(),
+            waiting: VecDeque::new(),
             backlog: VecDeque::new(),
             merging: None,
             gone: false,
@@ -211,6 +214,7 @@ impl Side {
         if let Some(fits) = self.goes_on_strangely(event) {
             return fits;
         }
+        self.has_lock_at_last(event);
         if let Some(current) = &mut self.current {
             current.look_at_window(event);
         }
@@ -381,6 +385,7 @@ impl Side {
     pub(super) fn lock(&mut self, event: &Event) {
         self.owner = Some(event.task);
         self.releasing = false;
+        self.is_overtaken();
         self.look_for_others(event);
         let place = self.count();
         let Some(call) = self.calls.get_mut(&event.task) else {
@@ -422,25 +427,10 @@ impl Side {
         }
     }
 
-    fn by_itself(&mut self, event: &Event, handler: Handler) {
-        if event.owned {
-            // What small queues held back shows in the callback's flags.
-            if handler == Handler::SmallQueue {
-                return;
-            }
-            self.put_off.push(Run {
-                at: Moment(event.at),
-                jiffies: event.jiffies,
-                handler,
-                outcomes: Vec::new(),
-                check: None,
-            });
-        } else {
-            self.begin(event, handler);
-        }
-    }
-
     fn packet(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
+        if event.what == 0 {
+            self.is_overtaken();
+        }
         let name = self.unmerged(event, theirs);
         let answer = event.d >> 24 & SYN != 0;
         self.met((theirs.sent.is_some() || !theirs.request.is_empty()) && !theirs.alone);
@@ -557,7 +547,7 @@ impl Side {
     }
 
     fn run_end(&mut self, event: &Event, fields: &Fields) {
-        if self.was_damaged(event) {
+        if self.was_damaged(event) || self.found_a_call(event) {
             return;
         }
         if event.what != Kind::Packet as u8 + 1 {

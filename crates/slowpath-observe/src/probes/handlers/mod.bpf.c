@@ -370,8 +370,10 @@ BOTH("fexit/cubictcp_cong_avoid", after_cubic, sk, cubic(sk, known), struct sock
 	{                                                                                      \
 		void *sk = (char *)timer - (offset);                                             \
 		struct known *known = find(sk);                                                \
-		if (known)                                                                     \
-			tell(sk, known, TIMER, what_, 0, 0, 0, 0);                             \
+		if (!known)                                                                    \
+			return 0;                                                              \
+		known->inside |= TIMERS << what_;                                              \
+		tell(sk, known, TIMER, what_, 0, 0, 0, 0);                                     \
 		return 0;                                                                      \
 	}                                                                                      \
 	SEC("fexit/" #function)                                                                \
@@ -380,7 +382,7 @@ BOTH("fexit/cubictcp_cong_avoid", after_cubic, sk, cubic(sk, known), struct sock
 		void *sk = (char *)timer - (offset);                                             \
 		struct known *known = find(sk);                                                \
 		if (known)                                                                     \
-			tell_state(sk, known, RUN_END, TIMER, 0);                              \
+			leave(sk, known, TIMERS << what_, TIMER);                              \
 		return 0;                                                                      \
 	}
 
@@ -389,6 +391,22 @@ TIMED(tcp_delack_timer, 1, struct timer_list, OFFSET(inet_connection_sock___rec,
 TIMED(tcp_keepalive_timer, 2, struct timer_list, KEEPALIVE)
 TIMED(tcp_pace_kick, 3, struct hrtimer, OFFSET(tcp_sock___rec, pacing_timer))
 TIMED(tcp_compressed_ack_kick, 4, struct hrtimer, OFFSET(tcp_sock___rec, compressed_ack_timer))
+
+#define HANDLED(function, what_)                                                               \
+	SEC("fexit/" #function)                                                                \
+	int BPF_PROG(handled_##function, struct sock *sk)                                      \
+	{                                                                                      \
+		struct known *known = find(sk);                                                \
+		if (known)                                                                     \
+			leave(sk, known, TIMERS << what_, TIMER);                              \
+		return 0;                                                                      \
+	}
+
+HANDLED(tcp_write_timer_handler, 0)
+HANDLED(tcp_delack_timer_handler, 1)
+
+/* All that the timer of compressed ACKs does. */
+BOTH("fexit/tcp_send_ack", after_ack, sk, leave(sk, known, TIMERS << 4, TIMER), struct sock *sk)
 
 SEC("fentry/tcp_tsq_handler")
 int BPF_PROG(on_small_queue, struct sock *sk)

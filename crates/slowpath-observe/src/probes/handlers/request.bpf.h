@@ -177,18 +177,24 @@ int BPF_PROG(on_first, struct sock *parent, struct sock *sk, struct sk_buff *skb
 {
 	struct known *known = find(sk);
 
-	if (known)
-		packet(sk, known, 1, skb);
+	if (!known)
+		return 0;
+	packet(sk, known, 1, skb);
+	known->inside |= FIRST;
 	return 0;
 }
 
+/* While it has the lock still: another CPU may take it behind that. */
+BOTH("fexit/tcp_rcv_state_process", after_first, sk, leave(sk, known, FIRST, PACKET),
+     struct sock *sk, struct sk_buff *skb)
+
 SEC("fexit/tcp_child_process")
-int BPF_PROG(after_first, struct sock *parent, struct sock *sk, struct sk_buff *skb)
+int BPF_PROG(behind_first, struct sock *parent, struct sock *sk, struct sk_buff *skb)
 {
 	struct known *known = find(sk);
 
 	if (known)
-		tell_state(sk, known, RUN_END, PACKET, 0);
+		leave(sk, known, FIRST, PACKET);
 	return 0;
 }
 

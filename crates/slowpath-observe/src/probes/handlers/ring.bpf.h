@@ -116,6 +116,7 @@ struct known {
 	u8 no_space; /* before a poll */
 	u8 receiving; /* a packet is handled */
 	u8 gone; /* by that packet */
+	u8 inside; /* enum inside */
 	u8 slowed; /* the device told TCP to send less */
 	u8 bbr;
 	u32 metrics[3]; /* before what earlier connections left is looked at */
@@ -265,6 +266,20 @@ static __always_inline void tell_state(const void *sk, struct known *known, u8 k
 	e->event.more = phase(sk, known);
 	look(sk, e->fields);
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+/* What has begun: its end is told while it has the lock, where that can be seen, for another CPU may take it then. */
+enum inside {
+	FIRST = 1 << 0, /* a child's first packet */
+	TIMERS = 1 << 1, /* and as many behind it as there are */
+};
+
+static __always_inline void leave(const void *sk, struct known *known, u8 inside, u8 what)
+{
+	if (!(known->inside & inside))
+		return;
+	known->inside &= ~inside;
+	tell_state(sk, known, RUN_END, what, 0);
 }
 
 static __always_inline void forget(const void *sk, struct known *known)

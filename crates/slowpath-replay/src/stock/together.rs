@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Several CPUs: a timer, or what small queues held back, is told before it has the socket's lock, which another one may have or take first.
+//!
+//! It has the lock when something happens in it. If a call has the socket by then, it only leaves a note.
+
+use super::event::{Event, Kind};
+use super::side::Side;
+use crate::recording::{Handler, Moment, Run};
+
+/// More do not wait for one socket's lock.
+const MOST: usize = 8;
+
+/// Whether it is told when it has not the lock yet.
+fn comes_by_itself(handler: &Handler) -> bool {
+    matches!(handler, Handler::Timer { .. } | Handler::SmallQueue)
+}
+
+impl Side {
+    pub(super) fn by_itself(&mut self, event: &Event, handler: Handler) {
+        if event.owned {
+            // What small queues held back shows in the callback's flags.
+            if handler == Handler::SmallQueue {
+                return;
+            }
+            self.put_off.push(Run {
+                at: Moment(event.at),
+                jiffies: event.jiffies,
+                handler,
+                outcomes: Vec::new(),
+                check: None,
+            });
+        } else if self.current.is_some() {
+            self.waits(handler);
+        } else {
+            self.begin(event, handler);
+        }
+    }
+
+    /// It cannot have the lock now.
+    fn waits(&mut self, handler: Handler) {
+        if self.waiting.len() < MOST {
+            self.waiting.push_back(handler);
+        } else {
+            self.cut();
+        }
+    }
+
+    /// Another one has the lock now: what was told, and nothing happened in, waits for it.
+    pub(super) fn is_overtaken(&mut self) {
+        let idle =
+            |it: &mut super::building::Building| it.done() == 0 && comes_by_itself(&it.run.handler);
+        if let Some(current) = self.current.take_if(idle) {
+            self.waits(current.run.handler);
+        }
+    }
+
+    /// Before an event that is part of a run: one that waited has the lock, if nobody else has.
+    pub(super) fn has_lock_at_last(&mut self, event: &Event) {
+        let inside = matches!(event.kind, Kind::Clock | Kind::Sent)
+            || event.kind == Kind::RunEnd && !event.owned && !is_of_packet(event);
+        if !inside || self.current.is_some() {
+            return;
+        }
+        if let Some(handler) = self.waiting.pop_front() {
+            self.begin(event, handler);
+        }
+    }
+
+    /// The end of a timer or the like that has waited and found a call. Whether it is one.
+    pub(super) fn found_a_call(&mut self, event: &Event) -> bool {
+        if !event.owned || is_of_packet(event) {
+            return false;
+        }
+        let Some(handler) = self.waiting.pop_front() else {
+            return false;
+        };
+        // What small queues held back shows in the callback's flags.
+        if let Handler::Timer { timer, .. } = handler {
+            let deferred = true;
+            self.put_off.push(Run {
+                at: Moment(event.at),
+                jiffies: event.jiffies,
+                handler: Handler::Timer { timer, deferred },
+                outcomes: Vec::new(),
+                check: None,
+            });
+        }
+        true
+    }
+}
+
+/// Of [`Kind::RunEnd`].
+fn is_of_packet(event: &Event) -> bool {
+    event.what == Kind::Packet as u8 + 1
+}
