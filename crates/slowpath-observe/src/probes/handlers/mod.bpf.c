@@ -398,7 +398,7 @@ TIMED(tcp_compressed_ack_kick, 4, struct hrtimer, OFFSET(tcp_sock___rec, compres
 	{                                                                                      \
 		struct known *known = find(sk);                                                \
 		if (known)                                                                     \
-			leave(sk, known, TIMERS << what_, TIMER);                              \
+			leave_timer(sk, known, what_);                                         \
 		return 0;                                                                      \
 	}
 
@@ -406,7 +406,7 @@ HANDLED(tcp_write_timer_handler, 0)
 HANDLED(tcp_delack_timer_handler, 1)
 
 /* All that the timer of compressed ACKs does. */
-BOTH("fexit/tcp_send_ack", after_ack, sk, leave(sk, known, TIMERS << 4, TIMER), struct sock *sk)
+BOTH("fexit/tcp_send_ack", after_ack, sk, leave_timer(sk, known, 4), struct sock *sk)
 
 SEC("fentry/tcp_tsq_handler")
 int BPF_PROG(on_small_queue, struct sock *sk)

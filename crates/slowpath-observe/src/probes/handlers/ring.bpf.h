@@ -282,6 +282,13 @@ static __always_inline void leave(const void *sk, struct known *known, u8 inside
 	tell_state(sk, known, RUN_END, what, 0);
 }
 
+/* Unless it waits for the lock, and another one does the same. */
+static __always_inline void leave_timer(const void *sk, struct known *known, u8 timer)
+{
+	if (!known->receiving && !LOAD(sk, sock___rec, sk_lock.owned))
+		leave(sk, known, TIMERS << timer, TIMER);
+}
+
 static __always_inline void forget(const void *sk, struct known *known)
 {
 	u64 key = (u64)sk;
