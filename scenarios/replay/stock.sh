@@ -3,17 +3,18 @@
 # Connections of a stock kernel, recorded by BPF alone and captured at both ends: the runtime of crates/slowpath/tests/record_guest.rs, inside
 # `slowpath lab guest`. Two namespaces, delay and loss between them; each 0.2 s a transfer and a dialogue are begun, the later the larger.
 #
-#   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY [SYSCTLS]]]
+#   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY [SYSCTLS [OFFLOADS]]]]
 #
 # DELAY may have a jitter ("25ms 6ms"): packets overtake each other; LOSS may be followed by whatever else netem can do ("1% duplicate 2%", "0% rate 8mbit limit 30"). HOW is an option of slowpath record, as --light. FAMILY is ipv4, ipv6, mapped (the server has
 # one socket for both families, and the dialogues' clients have sockets of IPv6 that speak IPv4), both (the same server, transfers over IPv6, such dialogues),
 # or loopback (of IPv4, without any network).
-# SYSCTLS are some of net.ipv4, both ends' (tcp_sack=0 tcp_wmem=4096,16384,30000).
+# SYSCTLS are some of net.ipv4, both ends' (tcp_sack=0 tcp_wmem=4096,16384,30000). OFFLOADS is what ethtool -K sets of both ends' devices: with "tso off gro on" the
+# sender's cuts packets, and the receiver's makes one of several. With "below" before it not of the VLANs: packets are cut behind the queue.
 #
 # It needs slowpath, tcpdump and a program `workload` (serve ADDRESS CONNECTIONS, send ADDRESS BYTES CHUNK, ask ADDRESS TIMES REQUEST ANSWER). It leaves run.rec,
 # its events, client.pcap, server.pcap and summary.json in /out.
 set -eu
-delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001} family=${6:-ipv4} sysctls=${7:-}
+delay=$1 loss=$2 congestion=$3 pairs=$4 how=${5:---port=5001} family=${6:-ipv4} sysctls=${7:-} offloads=${8:-}
 from=client here=here.2 there=there.2
 case $family in
     loopback) listen=127.0.0.1 send=127.0.0.1 ask=127.0.0.1 from=server here=lo there=lo ;;
@@ -27,11 +28,17 @@ export listen send ask from
 ip netns add client
 ip netns add server
 ip link add here netns client type veth peer name there netns server
+offload() {
+    # shellcheck disable=SC2086
+    [ -z "$offloads" ] || ip netns exec "$1" ethtool -K "$2" ${offloads#below }
+}
 end() {
     # The capture is on a VLAN above the queue: it sees packets as they are sent, also those that netem drops.
     ip -n "$1" link set lo up
+    offload "$1" "$2"
     ip -n "$1" link set "$2" up
     ip -n "$1" link add link "$2" name "$2.2" type vlan id 2
+    [ "$offloads" != "${offloads#below }" ] || offload "$1" "$2.2"
     ip -n "$1" addr add "$3/24" dev "$2.2"
     ip -n "$1" -6 addr add "$4/64" dev "$2.2" nodad
     ip -n "$1" link set "$2.2" up

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The corrector: a replayed end gets the packets that the other has sent as the network had
- * dealt with them. What nobody is to get is dropped, what came late or twice is kept.
+ * dealt with them. What nobody is to get is dropped, what came late or twice is kept, what was
+ * cut is cut, and what was made one of several is made one by the kernel's own GRO.
  */
 #include <linux/tcp.h>
+#include <net/gro.h>
 #include <net/gso.h>
+#include <net/hotdata.h>
 #include <net/slowpath_lab.h>
 #include <net/tcp.h>
 #include "lab.h"
@@ -42,13 +45,14 @@ void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number
 	*at = skb;
 }
 
-static bool is_told_piece(const struct lab_run_record *record, u32 place, u32 *before)
+/* What is said of the packet with that place among those of the run. */
+static bool is_told(const struct lab_run_record *record, u32 decision, u32 place, u32 *value)
 {
 	u32 i;
 
 	for (i = 1; i <= record->decisions; i++)
-		if (record[i].decision == LAB_DECISION_PIECE && record[i].value == place) {
-			*before = record[i].result;
+		if (record[i].decision == decision && record[i].value == place) {
+			*value = record[i].result;
 			return true;
 		}
 	return false;
@@ -77,29 +81,123 @@ static struct sk_buff *cut(struct sk_buff *skb)
 	return pieces;
 }
 
-/* Of what was cut the piece with so many bytes before it; those that are left are held together. NULL: it is not there, or no more. */
-static struct sk_buff *take_piece(struct replay_end *end, u32 number, u32 before)
+/* The first sequence number of what was sent, of which pieces may have been taken. */
+static u32 begins(struct replay_end *end, u32 number)
+{
+	if (!end->begins[number] && end->held[number])
+		end->begins[number] = ntohl(tcp_hdr(end->held[number])->seq) | BIT_ULL(32);
+	return end->begins[number];
+}
+
+/* Of what was cut the piece that begins there; those that are left are held together. NULL: it is not there, or no more. */
+static struct sk_buff *find_piece(struct replay_end *end, u32 number, u32 sequence)
 {
 	struct sk_buff **at = &end->held[number], *piece;
 
 	if (!*at)
 		return NULL;
-	if (!end->begins[number])
-		end->begins[number] = ntohl(tcp_hdr(*at)->seq) | BIT_ULL(32);
 	*at = cut(*at);
 	for (; *at; at = &(*at)->next)
-		if (ntohl(tcp_hdr(*at)->seq) == (u32)end->begins[number] + before)
+		if (ntohl(tcp_hdr(*at)->seq) == sequence)
 			break;
 	piece = *at;
 	if (!piece)
 		return NULL;
+	/* The only one, and something is still to come: the network had doubled it. */
+	if (end->uses[number] > 1 && end->held[number] == piece && !piece->next)
+		return skb_clone(piece, GFP_ATOMIC);
 	*at = piece->next;
 	piece->next = NULL;
-	if (!--end->uses[number]) {
-		kfree_skb_list(end->held[number]);
-		end->held[number] = NULL;
-	}
 	return piece;
+}
+
+/* Once less. */
+static void use(struct replay_end *end, u32 number)
+{
+	if (--end->uses[number])
+		return;
+	kfree_skb_list(end->held[number]);
+	end->held[number] = NULL;
+}
+
+static struct sk_buff *take_piece(struct replay_end *end, u32 number, u32 before)
+{
+	struct sk_buff *piece = find_piece(end, number, begins(end, number) + before);
+
+	use(end, number);
+	return piece;
+}
+
+static u32 sequence_numbers(const struct sk_buff *skb)
+{
+	const struct tcphdr *tcp = tcp_hdr(skb);
+
+	return skb->len - skb_transport_offset(skb) - tcp_hdrlen(skb) + tcp->syn + tcp->fin;
+}
+
+/* What the device's NAPI would be: nobody polls it. */
+static struct napi_struct joiner;
+
+static int nothing_to_poll(struct napi_struct *napi, int budget)
+{
+	return 0;
+}
+
+void lab_join_begin(void)
+{
+	netif_napi_add(lab.hosts[0].dev, &joiner, nothing_to_poll);
+	/* What is complete waits there until somebody takes it (gro_normal_one()). */
+	net_hotdata.gro_normal_batch = INT_MAX;
+}
+
+/* What became of what was fed to it, if that is one packet. */
+static struct sk_buff *joined(void)
+{
+	struct sk_buff *skb, *next, *one = NULL;
+	bool several = false;
+
+	napi_gro_flush(&joiner, false);
+	list_for_each_entry_safe(skb, next, &joiner.rx_list, list) {
+		skb_list_del_init(skb);
+		several |= !!one;
+		kfree_skb(one);
+		one = skb;
+	}
+	joiner.rx_count = 0;
+	if (!several)
+		return one;
+	kfree_skb(one);
+	return NULL;
+}
+
+/* A packet or a piece, and what follows it up to so many sequence numbers; 0: as long as it is of the same packet. */
+static struct sk_buff *join(struct replay_end *end, const struct lab_came *came, u32 before,
+			    u32 length)
+{
+	u32 next = begins(end, came->number) + before, got = 0, number;
+	struct sk_buff *piece, *skb;
+
+	local_bh_disable();
+	for (number = came->number; number <= came->last; number++) {
+		begins(end, number);
+		while ((!length || got < length) && (piece = find_piece(end, number, next + got))) {
+			got += sequence_numbers(piece);
+			piece->dev = lab.hosts[end - replay.ends].dev;
+			skb_dst_drop(piece);
+			skb_reset_mac_header(piece);
+			/* As veth_xdp_rcv() does. */
+			if (skb_unclone(piece, GFP_ATOMIC))
+				pr_warn_once("slowpath-lab: no memory for a packet of its own\n");
+			napi_gro_receive(&joiner, piece);
+		}
+		use(end, number);
+	}
+	skb = joined();
+	local_bh_enable();
+	if (!length || got == length)
+		return skb;
+	kfree_skb(skb);
+	return NULL;
 }
 
 /*
@@ -132,19 +230,37 @@ static struct sk_buff *take(struct replay_end *end, const struct lab_run_record 
 	return copy;
 }
 
-/* place: 0 the packet itself, behind it those that are merged with it in the backlog and do not follow. */
-static void deliver(const struct lab_run_record *record, u32 place, u32 number)
+/* All of what was sent as one, whose bytes nobody else has any more: it had been copied, not cut. */
+static bool is_copy(const struct sk_buff *skb, u32 length)
 {
-	struct replay_end *end = &replay.ends[record->end];
-	struct sk_buff *skb;
-	u32 before;
+	return skb && skb_is_gso(skb) && !skb_cloned(skb) && sequence_numbers(skb) == length;
+}
 
-	if (is_told_piece(record, place, &before))
-		skb = take_piece(end, number, before);
-	else
-		skb = take(end, record, number);
+static struct sk_buff *gather(struct replay_end *end, const struct lab_run_record *record,
+			      const struct lab_came *came)
+{
+	const struct sk_buff *held = end->held[came->number];
+	u32 before = 0, length = 0;
+	bool piece = is_told(record, LAB_DECISION_PIECE, came->place, &before);
+	bool several = is_told(record, LAB_DECISION_JOINED, came->place, &length);
+
+	length = LAB_JOINED_LENGTH(length);
+	if (several && !is_copy(held, length))
+		return join(end, came, before, length);
+	if (piece)
+		return take_piece(end, came->number, before);
+	/* The sender's device had cut it, and it came whole. */
+	if (held && held->next)
+		return join(end, came, 0, 0);
+	return take(end, record, came->number);
+}
+
+static void deliver(const struct lab_run_record *record, const struct lab_came *came)
+{
+	struct sk_buff *skb = gather(&replay.ends[record->end], record, came);
+
 	if (!skb) {
-		lab_diverge(LAB_DIVERGED_PACKET, record->end, number, 0);
+		lab_diverge(LAB_DIVERGED_PACKET, record->end, came->number, 0);
 		return;
 	}
 	if (!is_as_large(skb, record)) {
@@ -163,17 +279,27 @@ static void deliver(const struct lab_run_record *record, u32 place, u32 number)
 	lab_deliver_again(skb, record->end, record->flags & LAB_RUN_MARKED);
 }
 
-bool lab_next_packet(const struct lab_run_record *record, u32 *i, u32 *number)
+bool lab_next_packet(const struct lab_run_record *record, struct lab_came *came)
 {
-	u32 in_order = max(record->more, 1U);
+	const u32 in_order = max(record->more, 1U);
+	u32 stretch;
 
-	for (; *i < in_order + record->decisions; ++*i) {
-		const struct lab_run_record *decision = record + 1 + (*i - in_order);
+	for (; came->looked_at < in_order + record->decisions; came->looked_at++) {
+		if (came->looked_at < in_order) {
+			came->place = came->looked_at ? LAB_NOTHING : 0;
+			came->number = record->value + came->looked_at;
+		} else {
+			const struct lab_run_record *it = record + 1 + came->looked_at - in_order;
 
-		if (*i >= in_order && decision->decision != LAB_DECISION_MERGED)
-			continue;
-		*number = record->value + (*i < in_order ? *i : decision->result);
-		++*i;
+			if (it->decision != LAB_DECISION_MERGED)
+				continue;
+			came->place = ++came->merged;
+			came->number = record->value + it->result;
+		}
+		came->last = came->number;
+		if (is_told(record, LAB_DECISION_JOINED, came->place, &stretch))
+			came->last += LAB_JOINED_FURTHER(stretch);
+		came->looked_at++;
 		return true;
 	}
 	return false;
@@ -181,21 +307,20 @@ bool lab_next_packet(const struct lab_run_record *record, u32 *i, u32 *number)
 
 bool lab_is_held(const struct replay_end *end, const struct lab_run_record *record)
 {
-	u32 i, number;
+	struct lab_came came;
+	u64 number;
 
-	for_each_packet(record, i, number)
-		if (!end->held[number])
-			return false;
+	for_each_packet(record, came)
+		for (number = came.number; number <= came.last; number++)
+			if (!end->held[number])
+				return false;
 	return true;
 }
 
 void lab_deliver_held(const struct lab_run_record *record)
 {
-	u32 in_order = max(record->more, 1U), place = 0, i, number;
+	struct lab_came came;
 
-	for_each_packet(record, i, number) {
-		/* i is one further. */
-		place += i > in_order;
-		deliver(record, i > 1 && !place ? U32_MAX : place, number);
-	}
+	for_each_packet(record, came)
+		deliver(record, &came);
 }

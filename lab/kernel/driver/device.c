@@ -198,6 +198,9 @@ static void deliver(struct sk_buff *skb)
 
 void lab_deliver_again(struct sk_buff *skb, u32 destination, bool marked)
 {
+	/* GRO has its own there. */
+	memset(carried(skb), 0, sizeof(struct lab_carried));
+	carried(skb)->partial = skb->ip_summed == CHECKSUM_PARTIAL;
 	carried(skb)->destination = destination;
 	carried(skb)->ttl = ip_hdr(skb)->version == 6 ? ipv6_hdr(skb)->hop_limit : ip_hdr(skb)->ttl;
 	carried(skb)->marked = marked;

@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
-#define LAB_VERSION 11
+#define LAB_VERSION 12
 #define LAB_NEVER U64_MAX
 #define LAB_TAGS 8
 

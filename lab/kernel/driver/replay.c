@@ -9,7 +9,6 @@
  * What a run leaves is compared with what it left then. At the first difference the replay of
  * that connection ends.
  */
-#include <linux/ip.h>
 #include <linux/tcp.h>
 #include <linux/vmalloc.h>
 #include <net/slowpath_lab.h>
@@ -111,104 +110,6 @@ static void probe(const struct lab_run_record *record, u8 end)
 	lab_put(&probes, &probe, sizeof(probe));
 	if (lab.plan.flags & LAB_PROBE_MORE)
 		probe_more(sk, end);
-}
-
-/* As the clock would: only if it is armed. */
-static bool fire(struct timer_list *timer)
-{
-	if (!timer_delete(timer))
-		return false;
-	local_bh_disable();
-	timer->function(timer);
-	local_bh_enable();
-	return true;
-}
-
-static bool fire_high(struct hrtimer *timer)
-{
-	if (hrtimer_try_to_cancel(timer) <= 0)
-		return false;
-	local_bh_disable();
-	timer->function(timer);
-	local_bh_enable();
-	return true;
-}
-
-static bool fire_request(void)
-{
-	struct sock *sk = lab_look_up(replay.connection);
-	bool fired;
-
-	if (!sk)
-		return false;
-	fired = sk->sk_state == TCP_NEW_SYN_RECV && fire(&inet_reqsk(sk)->rsk_timer);
-	sock_gen_put(sk);
-	return fired;
-}
-
-static void fire_one(const struct lab_run_record *record, struct sock *sk)
-{
-	bool fired = false;
-
-	/* It fired before the call armed it again, as it may have: that one is to fire later. */
-	if ((record->kind == LAB_RUN_WRITE_TIMER || record->kind == LAB_RUN_DELACK_TIMER) && sk &&
-	    sock_owned_by_user(sk) && lab_follow_put_off(record, sk))
-		return;
-	if (record->kind == LAB_RUN_REQUEST_TIMER) {
-		fired = fire_request();
-	} else if (sk) {
-		struct inet_connection_sock *icsk = inet_csk(sk);
-
-		switch (record->kind) {
-		case LAB_RUN_WRITE_TIMER:
-			fired = fire(&icsk->icsk_retransmit_timer);
-			break;
-		case LAB_RUN_DELACK_TIMER:
-			fired = fire(&icsk->icsk_delack_timer);
-			break;
-		case LAB_RUN_KEEPALIVE_TIMER:
-			fired = fire(&icsk->icsk_keepalive_timer);
-			break;
-		case LAB_RUN_PACING_TIMER:
-			fired = fire_high(&tcp_sk(sk)->pacing_timer);
-			break;
-		case LAB_RUN_COMPRESSED_ACK_TIMER:
-			fired = fire_high(&tcp_sk(sk)->compressed_ack_timer);
-			break;
-		}
-	}
-	if (!fired && !lab_follow_put_off(record, sk))
-		lab_diverge(LAB_DIVERGED_TIMER, record->end, record->kind, 0);
-}
-
-/* Of a replay with something changed: what the clock would have fired before that run. */
-static void fire_overdue(struct sock *sk, const struct lab_run_record *record)
-{
-	const u64 before = replay.ends[record->end].jiffies;
-	const u64 now = before + (s32)(record->jiffies - (u32)before);
-	struct inet_connection_sock *icsk = inet_csk(sk);
-	struct timer_list *timers[] = { &icsk->icsk_retransmit_timer, &icsk->icsk_delack_timer };
-	unsigned long due, late;
-	int i;
-
-	replay.left = 0;
-	for (i = 0; i < ARRAY_SIZE(timers); i++) {
-		/* Each arms itself again; but there is an end to it. */
-		int times = 64;
-
-		while (times-- && timer_pending(timers[i])) {
-			due = timers[i]->expires;
-			/* The wheel is late by a tick, beyond 64 by up to an eighth (calc_index()). */
-			late = due - before < 64 ? 1 : (due - before) / 8 + 1;
-			due += late;
-			if (!time_before(due, (unsigned long)now))
-				break;
-			replay.ends[record->end].jiffies = due;
-			slowpath_replay_jiffies = due;
-			slowpath_replay_ns = record->at - (now - due) * TICK_NSEC;
-			fire(timers[i]);
-		}
-	}
 }
 
 /* Something about a socket that the recorded one did not have. */
@@ -315,21 +216,6 @@ void lab_finish_run(struct replay_end *end)
 		pr_info("slowpath-lab: at %llu ps\n", all_runs);
 }
 
-void lab_fire(const struct lab_run_record *record)
-{
-	struct sock *sk = lab_end_socket(replay.connection, record->end);
-
-	if (record->kind != LAB_RUN_SMALL_QUEUE) {
-		fire_one(record, sk);
-	} else if (sk) {
-		local_bh_disable();
-		slowpath_tsq(sk);
-		local_bh_enable();
-	} else {
-		lab_diverge(LAB_DIVERGED_CALL, record->end, record->kind, -ENOTCONN);
-	}
-}
-
 static int run_here(const struct lab_run_record *record)
 {
 	struct lab_sender *sender = &lab.senders[replay.connection];
@@ -388,7 +274,7 @@ static void run(struct replay_end *end)
 	if (lab.following && !lab_follow_is_ready(end))
 		return lab_follow_resume(end);
 	if (lab_what_if() && !lab.following && sk)
-		fire_overdue(sk, record);
+		lab_fire_overdue(sk, record);
 	lab_begin_run(record);
 	if (lab.following && is_call(record->kind))
 		return lab_follow_call(end, record);
@@ -439,6 +325,19 @@ bool lab_is_first(const struct replay_end *end)
 	return choose() == end;
 }
 
+/* How often each packet that comes in that run is needed. */
+static bool count_uses(struct replay_end *end, const struct lab_run_record *record)
+{
+	struct lab_came came;
+	u64 number;
+
+	for_each_packet(record, came)
+		for (number = came.number; number <= came.last; number++)
+			if (number >= end->packets || ++end->uses[number] == U16_MAX)
+				return false;
+	return true;
+}
+
 /* What the packets of this end are, and that the script can be followed. */
 static int prepare(struct replay_end *end, const struct lab_script_end *from, u8 number)
 {
@@ -469,13 +368,8 @@ static int prepare(struct replay_end *end, const struct lab_script_end *from, u8
 		if (record->end != number || record->connection != replay.connection ||
 		    record->decisions > from->records - i - 1)
 			return -EINVAL;
-		if (record->kind == LAB_RUN_PACKET) {
-			u32 piece, number;
-
-			for_each_packet(record, piece, number)
-				if (number >= end->packets || ++end->uses[number] == U16_MAX)
-					return -EINVAL;
-		}
+		if (record->kind == LAB_RUN_PACKET && !count_uses(end, record))
+			return -EINVAL;
 		i += record->decisions;
 	}
 	return 0;
@@ -589,6 +483,8 @@ int lab_replay(void)
 		error = lab_tell_open();
 	if (!error)
 		error = lab_make_connections();
+	if (!error)
+		lab_join_begin();
 	/* In the first second ktime_get_seconds() is 0: no timestamp has come yet (ts_recent_stamp). */
 	if (!error && lab.following)
 		schedule_timeout_uninterruptible(2 * HZ);

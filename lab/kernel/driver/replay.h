@@ -50,13 +50,23 @@ void lab_finish_run(struct replay_end *end);
 void lab_diverge(u32 status, u8 end, u32 expected, u32 found);
 /* Something is changed: it need not come out as recorded. */
 bool lab_what_if(void);
-/* The packets of which one was made, from the first to the last; each after the one before. */
-bool lab_next_packet(const struct lab_run_record *record, u32 *i, u32 *number);
-#define for_each_packet(record, i, number) for (i = 0; lab_next_packet(record, &i, &number);)
+/* Of those that came in a run one that the network had delivered, from the first to the last. */
+struct lab_came {
+	u32 looked_at;
+	u32 merged; /* in the backlog, so far, of those that do not follow the first */
+	u32 place;  /* 0: the first, or one more of merged; LAB_NOTHING: it follows the first, and nothing is said of it */
+	u32 number;
+	u64 last;   /* number of the last one that it was made of */
+};
+
+bool lab_next_packet(const struct lab_run_record *record, struct lab_came *came);
+#define for_each_packet(record, came) \
+	for ((came) = (struct lab_came){}; lab_next_packet(record, &(came));)
 bool lab_is_held(const struct replay_end *end, const struct lab_run_record *record);
 /* Its next run is the one that began first of those that can be made. */
 bool lab_is_first(const struct replay_end *end);
 void lab_deliver_held(const struct lab_run_record *record);
+void lab_join_begin(void);
 /* What the recording of a stock kernel says of the run under way. */
 bool lab_told(u32 decision, u32 before, u32 *value);
 /* Whose socket it is; LAB_NOTHING: of none that is followed. */
@@ -75,6 +85,8 @@ void lab_run_with_queue(const struct lab_run_record *record,
 			void (*run)(const struct lab_run_record *record));
 /* A timer, or what small queues held back. */
 void lab_fire(const struct lab_run_record *record);
+/* Of a replay with something changed: what the clock would have fired before that run. */
+void lab_fire_overdue(struct sock *sk, const struct lab_run_record *record);
 
 static inline const struct lab_run_record *lab_behind(const struct lab_run_record *record)
 {

@@ -63,6 +63,7 @@ enum lab_following_decision {
 	LAB_DECISION_METRICS = 16, /* what came of what earlier connections left: timeout, reordering, ssthresh, largest window */
 	LAB_DECISION_REFUSED = 17, /* what the device's queue made of the packet after so many of the run: NET_XMIT_*, or an error */
 	LAB_DECISION_PIECE = 18, /* the packet was cut on the way: the bytes before this piece of it */
+	LAB_DECISION_JOINED = 19, /* it has bytes of its own, of one or several that follow each other: LAB_JOINED_* */
 	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not told */
 };
 
@@ -73,6 +74,10 @@ enum lab_following_decision {
 #define LAB_LISTENER 0x00ffffffu
 #define LAB_QUEUE_FULL 1
 #define LAB_QUEUE_COOKIE 2
+
+/* Of LAB_DECISION_JOINED: sequence numbers, and how many packets behind the first it reaches into. */
+#define LAB_JOINED_LENGTH(value) ((value) & 0xfffff)
+#define LAB_JOINED_FURTHER(value) ((value) >> 20)
 
 /* The result of a call that had not returned when its recording ended. */
 #define LAB_NOT_RETURNED (-512)

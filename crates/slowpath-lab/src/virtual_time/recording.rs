@@ -61,7 +61,7 @@ const OWNED: u8 = 4;
 
 const TIMERS: [Timer; 6] = Timer::ALL;
 
-const DECISIONS: [Decision; 19] = Decision::ALL;
+const DECISIONS: [Decision; 20] = Decision::ALL;
 
 /// `struct lab_run_record`.
 #[derive(Clone, Copy, Default)]
@@ -482,14 +482,10 @@ pub(super) fn script(
                     record.decision = UNCHECKED;
                 }
                 if record.kind == kind::PACKET {
-                    packets = packets.max(record.value.saturating_add(record.more.max(1)));
+                    packets = packets.max(needed(run, &record));
                 }
                 record.write(&mut records);
                 for outcome in decided(run) {
-                    if outcome.decision == Decision::Merged {
-                        let merged = record.value.wrapping_add(outcome.value);
-                        packets = packets.max(merged.saturating_add(1));
-                    }
                     let decision = DECISIONS
                         .iter()
                         .position(|known| *known == outcome.decision)
@@ -536,6 +532,24 @@ pub(super) fn script(
     out.u8s(&ends.0);
     out.u8s(&records.0);
     Ok(out.0)
+}
+
+/// Packets of the other end up to the last one that the run needs.
+fn needed(run: &Run, record: &Record) -> u32 {
+    let told = |decision| {
+        run.outcomes
+            .iter()
+            .filter(move |it| it.decision == decision)
+    };
+    let merged = told(Decision::Merged).map(|it| record.value.wrapping_add(it.value));
+    let heads: Vec<u32> = std::iter::once(record.value).chain(merged).collect();
+    let further = told(Decision::Joined).filter_map(|it| {
+        let head = *heads.get(it.before as usize)?;
+        Some(head.saturating_add(slowpath_replay::recording::Stretch::of(it.value).further))
+    });
+    let in_order = record.value.saturating_add(record.more.max(1) - 1);
+    let all = heads.iter().copied().chain(further).chain([in_order]);
+    all.max().unwrap_or(in_order).saturating_add(1)
 }
 
 /// What the kernel is told; what somebody saw is compared afterwards.

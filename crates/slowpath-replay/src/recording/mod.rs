@@ -301,11 +301,15 @@ pub enum Decision {
     /// The packet that came is only a piece of the one that was sent, which something on the way had cut: the bytes before it. Of those merged with it in the backlog one
     /// more than their place among [`Decision::Merged`]. Of stock kernels.
     Piece,
+    /// The packet that came has bytes of its own: it was made of several, or of several pieces, that follow each other (GRO), or of one that its sender still has (veth copies it
+    /// before): [`Stretch`]. Where it is not told it is the packet that was sent, or one piece of it; what the sender's own device had cut is whole again. Of those merged
+    /// with it in the backlog as [`Decision::Piece`]. Of stock kernels.
+    Joined,
 }
 
 impl Decision {
     /// Every one, by its number in the kernel and in files.
-    pub const ALL: [Decision; 19] = [
+    pub const ALL: [Decision; 20] = [
         Decision::SmallQueue,
         Decision::Autocork,
         Decision::HostQueue,
@@ -325,6 +329,7 @@ impl Decision {
         Decision::Metrics,
         Decision::Refused,
         Decision::Piece,
+        Decision::Joined,
     ];
 
     /// Its place in [`Decision::ALL`].
@@ -359,6 +364,34 @@ impl Reader {
 
 /// What stands in an [`Outcome::before`] of [`Decision::Refused`] for the queue of the listener.
 pub const LISTENER: u32 = 0x00ff_ffff;
+
+/// What a packet that was [`Decision::Joined`] holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Sequence numbers: bytes, and one for a FIN.
+    pub length: u32,
+    /// So many packets behind the one with its number are in it, or a piece of the last.
+    pub further: u32,
+}
+
+impl Stretch {
+    /// Longer ones no kernel makes (`GRO_MAX_SIZE`).
+    const BITS: u32 = 20;
+
+    /// An [`Outcome::value`]; `None`: too much of either.
+    pub fn value(self) -> Option<u32> {
+        let fits = self.length >> Self::BITS == 0 && self.further >> (32 - Self::BITS) == 0;
+        fits.then_some(self.further << Self::BITS | self.length)
+    }
+
+    /// What such a value says.
+    pub fn of(value: u32) -> Stretch {
+        Stretch {
+            length: value & ((1 << Self::BITS) - 1),
+            further: value >> Self::BITS,
+        }
+    }
+}
 
 /// The result of a call that had not returned when its recording ended (`-ERESTARTSYS`, which no program ever sees).
 pub const NOT_RETURNED: i32 = -512;

@@ -4,7 +4,7 @@
 //! The file's own structure has been checked when it was decoded. Here it is about what the values mean, so that a replayer never waits for what cannot come and
 //! never takes memory for what cannot be.
 
-use super::{Alone, Connection, Decision, End, Handler, Recording, Run, options};
+use super::{Alone, Connection, Decision, End, Handler, Recording, Run, Stretch, options};
 use crate::light;
 use std::collections::BTreeMap;
 
@@ -170,6 +170,17 @@ pub enum Impossible {
     /// A connection is opened once, by one end, and accepted by the other.
     #[error("this end cannot be opened here")]
     Opening,
+    /// A stretch of nothing, or of fewer sequence numbers than packets.
+    #[error("{further} packets behind another one joined to {length} bytes")]
+    Joined {
+        /// Sequence numbers.
+        length: u32,
+        /// Packets.
+        further: u32,
+    },
+    /// So many were merged.
+    #[error("what is told of packet {0} of those that were merged, of which there are fewer")]
+    Place(u32),
     /// How often something was decided before only grows.
     #[error("its decisions are not in their order")]
     Decisions,
@@ -309,6 +320,34 @@ impl Run {
         matches!(self.handler, Handler::Option { .. })
     }
 
+    /// What it says of packets that were made of several, of pieces, and of those merged in the backlog.
+    fn joined(&self, number: u32, packets: u64) -> Result<(), Impossible> {
+        let told = |decision| {
+            self.outcomes
+                .iter()
+                .filter(move |it| it.decision == decision)
+        };
+        // The first is the run's own.
+        let mut numbers = vec![number];
+        numbers.extend(told(Decision::Merged).map(|it| number.wrapping_add(it.value)));
+        for it in told(Decision::Piece).chain(told(Decision::Joined)) {
+            let number = numbers.get(it.before as usize);
+            let number = *number.ok_or(Impossible::Place(it.before))?;
+            let Stretch { length, further } = match it.decision {
+                Decision::Joined => Stretch::of(it.value),
+                _ => continue,
+            };
+            if length <= further {
+                return Err(Impossible::Joined { length, further });
+            }
+            let last = u64::from(number) + u64::from(further);
+            if last >= packets {
+                return Err(Impossible::Packet(last));
+            }
+        }
+        Ok(())
+    }
+
     fn validate(
         &self,
         before: Option<&Run>,
@@ -335,7 +374,7 @@ impl Run {
             Handler::Packet { number, merged, .. } => {
                 let last = u64::from(number) + u64::from(merged) - 1;
                 if last < packets {
-                    Ok(())
+                    self.joined(number, packets)
                 } else {
                     Err(Impossible::Packet(last))
                 }

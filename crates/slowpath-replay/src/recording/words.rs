@@ -61,6 +61,7 @@ impl Decision {
             Decision::Metrics => "metrics",
             Decision::Refused => "refused",
             Decision::Piece => "piece",
+            Decision::Joined => "joined",
         }
     }
 }

@@ -2,6 +2,7 @@
 //! A run that is under way, with what it found.
 
 use super::event::Event;
+use super::sent::Came;
 use crate::recording::{Decision, Handler, Moment, Outcome, Reader, Run};
 
 /// A run takes no longer than that.
@@ -75,11 +76,9 @@ impl Building {
         }
     }
 
-    /// The packet that came was only a piece of one.
-    pub(super) fn piece(&mut self, before: Option<u32>) {
-        if let Some(bytes) = before {
-            self.outcome(Decision::Piece, 0, bytes);
-        }
+    /// The packet that came was only a piece of one, or made of several.
+    pub(super) fn came(&mut self, came: Came) {
+        self.run.outcomes.extend(came.outcomes(0));
     }
 
     /// Clocks read and packets sent.

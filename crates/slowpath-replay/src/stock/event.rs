@@ -15,6 +15,9 @@ const ADDRESSES: usize = 32;
 const SETTINGS: usize = 68;
 /// Words behind those.
 const MORE: usize = WRITE_BUFFERS.len() + SYSCTLS.len();
+/// Of a packet's identification: both as there.
+const SEVERAL: u32 = 1 << 18;
+const OWN: u32 = 1 << 19;
 /// `segs_in` among the fields.
 const SEGMENTS_IN: usize = 35;
 
@@ -132,6 +135,10 @@ pub(super) struct Name {
     pub at: u64,
     /// Its sequence numbers, the first and the one behind the last; the same: not known.
     pub stretch: [u32; 2],
+    /// It is of several segments.
+    pub several: bool,
+    /// Of bytes that its sender has not: it was cut or copied on the way.
+    pub own: bool,
 }
 
 /// What a socket and its namespace are set to, where a replay needs to know.
@@ -183,6 +190,8 @@ impl Event {
             like: self.like,
             at: self.at,
             stretch: [self.backlog; 2],
+            several: false,
+            own: false,
         }
     }
 
@@ -193,6 +202,8 @@ impl Event {
             like: self.like,
             at: self.at,
             stretch: [self.a, self.b],
+            several: self.d & SEVERAL != 0,
+            own: self.d & OWN != 0,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::event::Name;
 use super::named::Named;
-use crate::recording::Packet;
+use crate::recording::{Decision, Outcome, Packet, Stretch};
 use std::collections::HashMap;
 
 /// More ACKs are not sent in time wait: a minute, and one each half second (`tcp_invalid_ratelimit`).
@@ -15,11 +15,12 @@ const NUMBER: usize = 17;
 /// Packets that one is cut into at most (`GSO_LEGACY_MAX_SIZE`, in segments of 536 bytes): each has the identification behind the one before.
 const MOST_PIECES: u16 = 122;
 
-/// A packet that came: which of those that were sent, and if it is only a piece of it, so many bytes of it are before.
+/// A packet that came: which of those that were sent, and if it is only a piece of it, so many bytes of it are before; and how far it reaches ([`Stretch::value`]), if that is further than one packet or piece does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Came {
     pub number: u32,
     pub piece: Option<u32>,
+    pub joined: Option<u32>,
 }
 
 impl Came {
@@ -27,7 +28,24 @@ impl Came {
         Came {
             number,
             piece: None,
+            joined: None,
         }
+    }
+
+    /// What is told of it besides its number, with its place among those that were merged in the backlog.
+    pub(super) fn outcomes(self, place: u32) -> impl Iterator<Item = Outcome> {
+        let piece = self.piece.map(|value| (Decision::Piece, value));
+        let joined = self.joined.map(|value| (Decision::Joined, value));
+        let told = piece.into_iter().chain(joined);
+        told.map(move |(decision, value)| Outcome {
+            decision,
+            before: place,
+            value,
+        })
+    }
+
+    pub(super) fn is_whole(self) -> bool {
+        self == Came::whole(self.number)
     }
 }
 
@@ -40,13 +58,8 @@ struct Numbered {
 }
 
 impl Numbered {
-    /// Of those sequence numbers.
-    fn came(self, [from, to]: [u32; 2]) -> Came {
-        let shorter = from != to && to.wrapping_sub(from) < self.length;
-        Came {
-            number: self.number,
-            piece: shorter.then(|| from.wrapping_sub(self.begins)),
-        }
+    fn ends(self) -> u32 {
+        self.begins.wrapping_add(self.length)
     }
 }
 
@@ -79,43 +92,82 @@ impl Sent {
             0 => self
                 .numbers
                 .get(&name.id)
-                .map(|it| it.came(name.stretch))
+                .and_then(|it| self.stretch(*it, name, 0))
                 .or_else(|| self.piece(name)),
-            like => self.named.came(like, name.at).map(Came::whole),
+            _ => self.alike(name),
         }
+    }
+
+    /// Over IPv6; what was copied, or cut and joined again, looks as before.
+    fn alike(&self, name: Name) -> Option<Came> {
+        let number = self.named.came(name.like, name.at)?;
+        let [from, to] = name.stretch;
+        let stretch = Stretch {
+            length: to.wrapping_sub(from),
+            further: 0,
+        };
+        let own = name.own && from != to;
+        Some(Came {
+            joined: stretch.value().filter(|_| own),
+            ..Came::whole(number)
+        })
     }
 
     /// Something on the way cut what was sent as one (`skb_gso_segment`): its head has that one's identification, the others have those behind it.
     fn piece(&self, name: Name) -> Option<Came> {
         let [from, to] = name.stretch;
         (1..MOST_PIECES).find_map(|further| {
-            let whole = self.numbers.get(&name.id.wrapping_sub(further))?;
+            let whole = *self.numbers.get(&name.id.wrapping_sub(further))?;
             let before = from.wrapping_sub(whole.begins);
-            let inside = from != to
-                && before > 0
-                && u64::from(before) + u64::from(to.wrapping_sub(from)) <= u64::from(whole.length);
-            inside.then_some(Came {
-                number: whole.number,
-                piece: Some(before),
-            })
+            let inside = from != to && before > 0 && before < whole.length;
+            inside.then(|| self.stretch(whole, name, further))?
         })
+    }
+
+    /// What begins in that one, with so many pieces of it before. `None`: it reaches further than what was sent behind it.
+    fn stretch(&self, head: Numbered, name: Name, pieces: u16) -> Option<Came> {
+        let [from, to] = name.stretch;
+        let before = from.wrapping_sub(head.begins);
+        let length = to.wrapping_sub(from);
+        let whole = before == 0 && length == head.length;
+        // Nobody knows how much of it came, or it is what was sent.
+        if from == to || whole && !name.own {
+            return Some(Came::whole(head.number));
+        }
+        let further = self.further(head, name.id.wrapping_sub(pieces), to)?;
+        let joined = Stretch { length, further }.value()?;
+        let piece = !whole && (further == 0 || before > 0);
+        Some(Came {
+            number: head.number,
+            piece: piece.then_some(before),
+            joined: (whole || name.several || further > 0).then_some(joined),
+        })
+    }
+
+    /// How many behind that one are in what ends there: each follows the one before, which has the identifications up to its own.
+    fn further(&self, head: Numbered, mut id: u16, to: u32) -> Option<u32> {
+        let mut last = head;
+        while (to.wrapping_sub(last.ends()) as i32) > 0 {
+            let mut behind = (1..=MOST_PIECES).map(|further| id.wrapping_add(further));
+            let next = |it: &Numbered| {
+                it.number == last.number + 1 && it.begins == last.ends() && it.length > 0
+            };
+            id = behind.find(|id| self.numbers.get(id).is_some_and(next))?;
+            last = *self.numbers.get(&id)?;
+        }
+        Some(last.number - head.number)
     }
 
     /// What no socket sends has 0 for an identification, which one of these may have as well.
     pub(super) fn packet(&self, name: Name, acknowledges: u32) -> Option<Came> {
-        let Name {
-            id,
-            like,
-            at,
-            stretch,
-        } = name;
-        let [sequence, _] = stretch;
+        let Name { id, like, .. } = name;
+        let [sequence, _] = name.stretch;
         let ours = if like != 0 {
-            self.named.came(like, at).map(Came::whole)
+            self.alike(name)
         } else {
             let known = self.numbers.get(&id);
             let known = known.filter(|it| it.begins == sequence);
-            let known = known.map(|it| it.came(stretch));
+            let known = known.and_then(|it| self.stretch(*it, name, 0));
             known.or_else(|| self.piece(name))
         };
         let unknown = like != 0 || id == 0;
@@ -214,15 +266,38 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
-    use super::{Came, Name, Packet, Sent};
+    use super::{Came, Name, Packet, Sent, Stretch};
 
-    fn id(id: u16, begins: u32) -> Name {
+    fn named(id: u16, from: u32, to: u32) -> Name {
         Name {
             id,
             like: 0,
             at: 9,
-            stretch: [begins; 2],
+            stretch: [from, to],
+            several: false,
+            own: false,
         }
+    }
+
+    fn id(id: u16, begins: u32) -> Name {
+        named(id, begins, begins)
+    }
+
+    fn several(id: u16, from: u32, to: u32) -> Name {
+        Name {
+            several: true,
+            own: true,
+            ..named(id, from, to)
+        }
+    }
+
+    fn joined(number: u32, piece: Option<u32>, length: u32, further: u32) -> Option<Came> {
+        let joined = Stretch { length, further }.value();
+        Some(Came {
+            number,
+            piece,
+            joined,
+        })
     }
 
     fn whole(number: u32) -> Option<Came> {
@@ -286,25 +361,68 @@ mod tests {
             ..first
         });
         sent.sent(packet(10, 5000));
-        let came = |id, from: u32, length| Name {
-            id,
-            like: 0,
-            at: 9,
-            stretch: [from, from + length],
-        };
+        let came = |id, from: u32, length| named(id, from, from + length);
         let piece = |before| {
             Some(Came {
-                number: 0,
                 piece: Some(before),
+                ..Came::whole(0)
             })
         };
         assert_eq!(sent.packet(came(7, 1000, 4000), 0), whole(0));
         assert_eq!(sent.packet(came(7, 1000, 1500), 0), piece(0));
         assert_eq!(sent.packet(came(8, 2500, 1500), 0), piece(1500));
         assert_eq!(sent.number(came(9, 4000, 1000)), piece(3000));
+        // Joined again: two, the last two, or all; these were not cut if their sender has the same bytes.
+        let two = sent.packet(several(7, 1000, 4000), 0);
+        assert_eq!(two, joined(0, Some(0), 3000, 0));
+        let last = sent.packet(several(8, 2500, 5000), 0);
+        assert_eq!(last, joined(0, Some(1500), 2500, 0));
+        let all = several(7, 1000, 5000);
+        assert_eq!(sent.packet(all, 0), joined(0, None, 4000, 0));
+        let never_cut = Name { own: false, ..all };
+        assert_eq!(sent.packet(never_cut, 0), whole(0));
         // Neither beyond its end nor an identification before it.
         assert_eq!(sent.packet(came(9, 4000, 1001), 0), None);
         assert_eq!(sent.packet(came(6, 1000, 1500), 0), None);
         assert_eq!(sent.packet(came(10, 5000, 0), 0), whole(1));
+    }
+
+    /// Packets that follow each other, with identifications that do, are made one: two of 1,500 bytes, and one of 4,000 that was cut; then one whose
+    /// sequence numbers go back, and an acknowledgment.
+    #[test]
+    fn what_is_joined_reaches_into_the_packets_behind() {
+        let mut sent = Sent::new(1);
+        for (id, begins, length) in [
+            (7, 1000, 1500),
+            (8, 2500, 1500),
+            (9, 4000, 4000),
+            (12, 1000, 1500),
+            (13, 8000, 0),
+            (14, 8000, 10),
+        ] {
+            sent.sent(Packet {
+                length,
+                ..packet(id, begins)
+            });
+        }
+        let came = several;
+        let two = sent.packet(came(7, 1000, 4000), 0);
+        assert_eq!(two, joined(1, None, 3000, 1));
+        let two_and_a_piece = sent.packet(came(7, 1000, 5500), 0);
+        assert_eq!(two_and_a_piece, joined(1, None, 4500, 2));
+        let two = sent.number(came(8, 2500, 8000));
+        assert_eq!(two, joined(2, None, 5500, 1));
+        // From the second piece of the third on there is nothing behind: neither what goes back nor what has another packet between.
+        assert_eq!(sent.packet(came(10, 5500, 8001), 0), None);
+        assert_eq!(sent.packet(came(7, 1000, 9000), 0), None);
+        // 2^20 is more than any kernel joins.
+        sent.sent(Packet {
+            length: 1 << 20,
+            ..packet(15, 8010)
+        });
+        assert_eq!(sent.packet(came(14, 8000, 8010 + (1 << 20)), 0), None);
+        let most = (1 << 20) - 1;
+        let last = came(14, 8000, 8000 + most);
+        assert_eq!(sent.packet(last, 0), joined(6, None, most, 1));
     }
 }

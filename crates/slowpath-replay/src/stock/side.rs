@@ -439,7 +439,7 @@ impl Side {
             true => Some(Came::whole(theirs.request.answer(event.more, event.at))),
             false => theirs.sent?.packet(name, event.more),
         });
-        let Some(Came { number, piece }) = came else {
+        let Some(came) = came else {
             self.current = None;
             // What waits in the backlog was looked at before, as are all that make a socket.
             self.strange = !event.owned && event.what == 0;
@@ -447,7 +447,7 @@ impl Side {
             return self.strange;
         };
         let handler = Handler::Packet {
-            number,
+            number: came.number,
             marked: event.d >> 16 & 3 == MARKED,
             backlog: event.owned,
             merged: 1,
@@ -457,7 +457,7 @@ impl Side {
             // The child began with its own making.
             if let Some(current) = &mut self.current {
                 current.run.handler = handler;
-                current.piece(piece);
+                current.came(came);
             }
             return true;
         }
@@ -477,7 +477,7 @@ impl Side {
         }
         self.begin(event, handler);
         if let Some(current) = &mut self.current {
-            current.piece(piece);
+            current.came(came);
         }
         true
     }
@@ -519,16 +519,12 @@ impl Side {
         };
         let mut more = 0;
         for queued in queued {
-            let Some(Came {
-                number: other,
-                piece,
-            }) = theirs.number(queued.name)
-            else {
+            let Some(came) = theirs.number(queued.name) else {
                 continue;
             };
-            let further = other.wrapping_sub(*number);
+            let further = came.number.wrapping_sub(*number);
             let follows = further == u32::from(*merged) && *merged < u16::MAX;
-            if more == 0 && follows && piece.is_none() {
+            if more == 0 && follows && came.is_whole() {
                 *merged += 1;
             } else {
                 run.outcomes.push(Outcome {
@@ -537,11 +533,7 @@ impl Side {
                     value: further,
                 });
                 more += 1;
-                run.outcomes.extend(piece.map(|value| Outcome {
-                    decision: Decision::Piece,
-                    before: more,
-                    value,
-                }));
+                run.outcomes.extend(came.outcomes(more));
             }
         }
     }

@@ -30,6 +30,8 @@ pub struct Found {
     pub timestamps: usize,
     /// Why the others are not.
     pub others: Vec<String>,
+    /// Connections of which the receiver's capture has a packet that is longer than any in the sender's.
+    pub joined: usize,
 }
 
 pub fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) -> Found {
@@ -72,6 +74,7 @@ pub fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) 
             let found = end.get(&connection.addresses);
             found.map(Vec::as_slice).unwrap_or_default()
         });
+        found.joined += usize::from(is_joined(there));
         let here = replayed[place].each_ref().map(Vec::as_slice);
         for way in headers::ways(there, here) {
             found.headers += way.comparison.same;
@@ -94,4 +97,13 @@ pub fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) 
         found.exact += usize::from(same);
     }
     found
+}
+
+/// Something on the way made one packet of several, by the captures of both ends.
+fn is_joined(there: [&[Header]; 2]) -> bool {
+    let longest = |end: usize, forward| {
+        let some = there[end].iter().filter(|it| it.forward == forward);
+        some.map(|it| it.payload).max()
+    };
+    longest(1, true) > longest(0, true) || longest(0, false) > longest(1, false)
 }

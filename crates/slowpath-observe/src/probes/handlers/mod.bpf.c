@@ -213,20 +213,13 @@ TWICE("fexit/tcp_v6_do_rcv", after_packet_ipv6, RECEIVED, sk,
 SEC("fentry/tcp_add_backlog")
 int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 {
-	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 	struct known *known = find(sk);
 
-	if (!known)
-		return 0;
-	known->queued = __builtin_bswap16(LOAD(network(skb), iphdr, id));
-	known->queued_from = LOAD(cb, tcp_skb_cb, seq);
-	known->queued_to = LOAD(cb, tcp_skb_cb, end_seq);
-	/* The one that others are merged into gets another header. */
-	known->queued_like = known->ipv6 ? alike(skb) : 0;
+	if (known)
+		before_queued(known, skb);
 	return 0;
 }
 
-/* It may have been made smaller, and part of the one before it. */
 SEC("fexit/tcp_add_backlog")
 int BPF_PROG(after_backlog, struct sock *sk, struct sk_buff *skb, void *reason, bool dropped)
 {

@@ -97,6 +97,26 @@ static __always_inline u32 was_damaged(const void *skb)
 	return it && *it == (u64)skb;
 }
 
+/* Several segments are one: it was not cut, or it was joined. */
+#define SEVERAL (1 << 18)
+/* Nobody else has its bytes: who sent it does, unless it was cut or copied (SKB_DATAREF_MASK). */
+#define ITS_OWN (1 << 19)
+
+/* Its identification, and how it came. */
+static __always_inline u32 identity(const void *skb)
+{
+	const void *shared = (const void *)(LOAD(skb, sk_buff___rec, head) +
+					    LOAD(skb, sk_buff___rec, end));
+	u32 it = __builtin_bswap16(LOAD(network(skb), iphdr, id));
+
+	if (LOAD(shared, skb_shared_info___rec, gso_size))
+		it |= SEVERAL;
+	if (!BITS(skb, sk_buff___rec, cloned) ||
+	    (LOAD(shared, skb_shared_info___rec, dataref.counter) & 0xffff) == 1)
+		it |= ITS_OWN;
+	return it;
+}
+
 static __always_inline void packet(const void *sk, struct known *known, u8 what, const void *skb)
 {
 	const struct tcp_skb_cb *cb =
@@ -109,10 +129,21 @@ static __always_inline void packet(const void *sk, struct known *known, u8 what,
 	known->receiving = !what;
 	tell_more(sk, known, PACKET, what, LOAD(cb, tcp_skb_cb, seq),
 		  LOAD(cb, tcp_skb_cb, end_seq), LOAD(skb, sk_buff___rec, truesize),
-		  __builtin_bswap16(LOAD(network(skb), iphdr, id)) |
-			  (LOAD(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 | flags << 24,
+		  identity(skb) | (LOAD(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 | flags << 24,
 		  flags & SYN ? likeness(skb) : LOAD(cb, tcp_skb_cb, ack_seq),
 		  known->ipv6 ? alike(skb) : 0);
+}
+
+/* It may be made smaller, and part of the one before it, on its way into the backlog. */
+static __always_inline void before_queued(struct known *known, const void *skb)
+{
+	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
+
+	known->queued = identity(skb);
+	known->queued_from = LOAD(cb, tcp_skb_cb, seq);
+	known->queued_to = LOAD(cb, tcp_skb_cb, end_seq);
+	/* The one that others are merged into gets another header. */
+	known->queued_like = known->ipv6 ? alike(skb) : 0;
 }
 
 static __always_inline u8 mark(const void *skb)

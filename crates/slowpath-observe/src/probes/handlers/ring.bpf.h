@@ -107,7 +107,7 @@ struct known {
 	u32 handled; /* by the first of two programs, see TWICE */
 	u32 backlog; /* as told last by others than QUEUED */
 	u32 queued_like;
-	u16 queued;  /* the packet that is on its way into the backlog */
+	u32 queued;  /* identity() of the packet that is on its way into the backlog */
 	u32 queued_from, queued_to; /* its sequence numbers */
 	u8 end;
 	u8 ipv6;

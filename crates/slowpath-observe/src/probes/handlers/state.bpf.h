@@ -232,6 +232,13 @@ struct sk_buff___rec {
 	__u16 network_header;
 	__u16 transport_header;
 	__be16 protocol;
+	unsigned char cloned : 1;
+	unsigned int end;
+};
+
+struct skb_shared_info___rec {
+	unsigned short gso_size;
+	atomic_t dataref;
 };
 
 struct ipv6hdr {

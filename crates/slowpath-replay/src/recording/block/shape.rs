@@ -60,7 +60,7 @@ const TIMERS: [Timer; 6] = Timer::ALL;
 
 const NO_YES: [bool; 2] = [false, true];
 
-const DECISIONS: [Decision; 19] = Decision::ALL;
+const DECISIONS: [Decision; 20] = Decision::ALL;
 
 /// The place in a table that lists every value.
 fn place<T: PartialEq>(table: &[T], value: &T) -> u64 {
