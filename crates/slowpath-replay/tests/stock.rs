@@ -467,3 +467,29 @@ fn timers_of_other_cpus_have_the_lock_when_something_happens_in_them() {
     let put_off = ("call; timer, put off: true".to_owned(), None);
     assert_eq!(found, [behind.clone(), behind, put_off]);
 }
+
+/// POSIX, `connect`: of a socket that connects asynchronously, once more, it fails or succeeds and sends nothing.
+#[test]
+fn a_connect_that_only_asks_is_a_call_without_effect() {
+    let task = |what, owned| Told {
+        what,
+        owned,
+        task: 20,
+        ..Told::default()
+    };
+    let mut story: Vec<_> = opened(1).into();
+    story.extend([(2, 1, task(1, true)), (14, 1, like(0)), (25, 1, like(100))]);
+    story.extend([(5, 1, task(0, true)), (3, 1, task(1, false))]);
+    story.extend([asked(0, 100, 0, 0), asked(3, 0, 0, 500)]);
+    story.extend(answered(500));
+    story.extend([(4, 1, task(0, true)), (5, 1, task(0, true))]);
+    story.push((3, 1, task(1, false)));
+    story.extend(sends(101));
+    story.extend(child(101));
+    let [client, _] = told_by(story).ends;
+    let connects = client
+        .runs
+        .iter()
+        .filter(|run| run.handler == Handler::Connect);
+    assert_eq!((connects.count(), client.gap), (1, None));
+}

@@ -232,7 +232,8 @@ impl Side {
             Kind::Call => self.call(event),
             Kind::CallEnd => {
                 let Some(call) = self.calls.remove(&event.task) else {
-                    return false;
+                    // Once more, to see what has become of the first one.
+                    return event.what == call::CONNECT;
                 };
                 match call.what {
                     call::OPTION => self.option_returned(&call, event),
