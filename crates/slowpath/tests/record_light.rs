@@ -17,7 +17,8 @@ const SLOWPATH: &str = env!("CARGO_BIN_EXE_slowpath");
 const ROLE: &str = "SLOWPATH_LIGHT_WORKLOAD";
 const PORT: u16 = 5001;
 const CONNECTIONS: usize = 24;
-const TIMES: usize = 20;
+/// Each is two packets of an end at least, and a block of the recorder holds less than 80: several blocks.
+const TIMES: usize = 200;
 const REQUEST: usize = 300;
 const ANSWER: usize = 1_100;
 
@@ -145,6 +146,8 @@ fn a_replay_of_tracepoints_says_how_far_it_goes() {
         recording::decode(&std::fs::read(&file).expect("reads")).expect("a recording");
     recording.validate().expect("makes sense");
     for connection in &recording.connections {
+        let gaps = connection.ends.each_ref().map(|end| end.gap);
+        assert_eq!(gaps, [None; 2], "nothing was lost");
         let moved = connection.ends.each_ref().map(|end| {
             let sent = end.runs.iter().filter_map(|run| match run.handler {
                 Handler::Send { result, .. } => Some(result as usize),

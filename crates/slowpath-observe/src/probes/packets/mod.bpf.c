@@ -74,9 +74,9 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 	WORD(5, so->sk_wmem_alloc.refs.counter);
 	WORD(6, tp->rcv_wnd);
 	/* Back from memory the verifier knows neither, and need not follow each of 128 ways on its own (850,000 instructions of the million it allows). */
-	*(volatile u32 *)&head->used = used;
+	*(volatile u16 *)&head->used = used;
 	*(volatile u8 *)&at->words = seen.words;
-	used = *(volatile u32 *)&head->used;
+	used = *(volatile u16 *)&head->used;
 	seen.words = *(volatile u8 *)&at->words;
 #define MOMENT(flag, value)                                                \
 	do {                                                               \
