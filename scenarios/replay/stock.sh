@@ -27,7 +27,7 @@ esac
 export listen send ask from
 ip netns add client
 ip netns add server
-ip link add here netns client type veth peer name there netns server
+ip link add here netns client address 02:00:00:00:00:01 type veth peer name there netns server address 02:00:00:00:00:02
 offload() {
     # shellcheck disable=SC2086
     [ -z "$offloads" ] || ip netns exec "$1" ethtool -K "$2" ${offloads#below }
@@ -42,6 +42,10 @@ end() {
     ip -n "$1" addr add "$3/24" dev "$2.2"
     ip -n "$1" -6 addr add "$4/64" dev "$2.2" nodad
     ip -n "$1" link set "$2.2" up
+    # A burst of losses would take every question for the other's address.
+    for address in $5; do
+        ip -n "$1" neigh replace "$address" lladdr "$6" dev "$2.2"
+    done
     # shellcheck disable=SC2086
     tc -n "$1" qdisc add dev "$2" root netem limit 10000 delay $delay loss $loss
     # What one connection learns is not to be in the next one's way: its recording does not have it.
@@ -49,8 +53,8 @@ end() {
         ip netns exec "$1" sh -c "echo $(echo "${it#*=}" | tr , ' ') >/proc/sys/net/ipv4/${it%%=*}"
     done
 }
-end client here 10.0.0.1 fd00:5::1
-end server there 10.0.0.2 fd00:5::2
+end client here 10.0.0.1 fd00:5::1 '10.0.0.2 fd00:5::2' 02:00:00:00:00:02
+end server there 10.0.0.2 fd00:5::2 '10.0.0.1 fd00:5::1' 02:00:00:00:00:01
 ip netns exec $from tcpdump -i $here -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/client.pcap tcp 2>/tmp/client &
 ip netns exec server tcpdump -i $there -n -s 120 -U -Z root --time-stamp-precision=nano -w /out/server.pcap tcp 2>/tmp/server &
 for name in client server; do
