@@ -320,6 +320,17 @@ fn child(name: u32) -> Vec<(u8, u64, Told)> {
     all
 }
 
+/// Both ends, after a handshake whose last packet was 101.
+fn connected() -> Vec<(u8, u64, Told)> {
+    let mut story: Vec<_> = opened(1).into();
+    story.extend(sends(100));
+    story.extend([asked(0, 100, 0, 0), asked(3, 0, 0, 500)]);
+    story.extend(answered(500));
+    story.extend(sends(101));
+    story.extend(child(101));
+    story
+}
+
 /// `sk_acceptq_is_full`: a SYN and the last packet of the handshake are dropped; the SYN-ACK is sent again, less often than usual.
 #[test]
 fn what_a_full_accept_queue_did_is_told() {
@@ -364,12 +375,7 @@ fn what_a_full_accept_queue_did_is_told() {
 #[test]
 fn damaged_packets_are_as_if_lost() {
     let handshake = || {
-        let mut story: Vec<_> = opened(1).into();
-        story.extend(sends(100));
-        story.extend([asked(0, 100, 0, 0), asked(3, 0, 0, 500)]);
-        story.extend(answered(500));
-        story.extend(sends(101));
-        story.extend(child(101));
+        let mut story = connected();
         story.extend(sends(102));
         story.extend(sends(103));
         story
@@ -443,12 +449,7 @@ fn timers_of_other_cpus_have_the_lock_when_something_happens_in_them() {
         ],
     ];
     let found = stories.map(|then| {
-        let mut story: Vec<_> = opened(1).into();
-        story.extend(sends(100));
-        story.extend([asked(0, 100, 0, 0), asked(3, 0, 0, 500)]);
-        story.extend(answered(500));
-        story.extend(sends(101));
-        story.extend(child(101));
+        let mut story = connected();
         story.extend(sends(102));
         story.extend(then);
         let [_, server] = told_by(story).ends;

@@ -103,7 +103,7 @@ u32 lab_follow_decide(u32 decision, u32 natural)
 	u32 busy = 0;
 
 	if (decision == SLOWPATH_RANDOM) {
-		/* It has not been drawn by the end that is under way otherwise. */
+		/* At most once a run; 0 where nothing is told. */
 		lab_told(decision, 0, &busy);
 		return busy;
 	}

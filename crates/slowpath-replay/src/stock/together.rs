@@ -18,21 +18,26 @@ fn comes_by_itself(handler: &Handler) -> bool {
 impl Side {
     pub(super) fn by_itself(&mut self, event: &Event, handler: Handler) {
         if event.owned {
-            // What small queues held back shows in the callback's flags.
-            if handler == Handler::SmallQueue {
-                return;
-            }
-            self.put_off.push(Run {
-                at: Moment(event.at),
-                jiffies: event.jiffies,
-                handler,
-                outcomes: Vec::new(),
-                check: None,
-            });
+            self.leaves_a_note(event, handler);
         } else if self.current.is_some() {
             self.waits(handler);
         } else {
             self.begin(event, handler);
+        }
+    }
+
+    /// It found a call, which will see to it.
+    fn leaves_a_note(&mut self, event: &Event, handler: Handler) {
+        // What small queues held back shows in the callback's flags.
+        if let Handler::Timer { timer, .. } = handler {
+            let deferred = true;
+            self.put_off.push(Run {
+                at: Moment(event.at),
+                jiffies: event.jiffies,
+                handler: Handler::Timer { timer, deferred },
+                outcomes: Vec::new(),
+                check: None,
+            });
         }
     }
 
@@ -74,17 +79,7 @@ impl Side {
         let Some(handler) = self.waiting.pop_front() else {
             return false;
         };
-        // What small queues held back shows in the callback's flags.
-        if let Handler::Timer { timer, .. } = handler {
-            let deferred = true;
-            self.put_off.push(Run {
-                at: Moment(event.at),
-                jiffies: event.jiffies,
-                handler: Handler::Timer { timer, deferred },
-                outcomes: Vec::new(),
-                check: None,
-            });
-        }
+        self.leaves_a_note(event, handler);
         true
     }
 }
