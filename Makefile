@@ -77,7 +77,7 @@ check-trace: ## our analysis of captures against tcptrace's and tshark's, frame 
 check-truth: ## precision and recall of every verdict on random real TCP (root, 20 min); the last line is JSON
 	@tools/need.sh rust build
 	@tools/need.sh --try demo
-	@$(CARGO) run --release --locked -p slowpath-truth --bin check-truth -- --write docs/accuracy.md $(TRUTH)
+	@$(CARGO) run --release --locked -p slowpath-truth --bin check-truth -- --write docs/reference/accuracy.md $(TRUTH)
 
 check-sim: ## the same dumbbells here and in ns-3
 	@tools/need.sh rust build
@@ -97,7 +97,7 @@ check-queues: ## replayed queues beside those that were, 1,024 hosts at three lo
 black-hole: build lab-kernel ## docs/images/black-hole.svg, drawn again from a run
 	@tools/black_hole.py $(SLOWPATH)
 
-dibs-study: build ## every figure of docs/dibs.md that is missing, run again (15 min for all)
+dibs-study: build ## every figure of docs/journal/dibs.md that is missing, run again (15 min for all)
 	@tools/dibs_study.py run
 	@tools/dibs_study.py tables
 

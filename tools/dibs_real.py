@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""DIBS with Linux's own TCP beside the simulator's: the figures of "On real Linux TCP" in docs/dibs.md.
+"""DIBS with Linux's own TCP beside the simulator's: the figures of "On real Linux TCP" in docs/journal/dibs.md.
 
     tools/dibs_real.py list               the variants
     tools/dibs_real.py run [VARIANT...]   run what is missing of them (--again: all of it)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reruns the DIBS study: every figure of docs/dibs.md.
+"""Reruns the DIBS study: every figure of docs/journal/dibs.md.
 
     tools/dibs_study.py list              the experiments
     tools/dibs_study.py run [NAME...]     run what is missing of them (--again: all of it)
-    tools/dibs_study.py tables            write the tables into docs/dibs.md
+    tools/dibs_study.py tables            write the tables into docs/journal/dibs.md
 
 Each run is `slowpath sim SCENARIO --set ...`; what it said goes to scenarios/dibs/results.jsonl,
 one line a run, with the settings that differ from the scenario file. Two runs with the same
@@ -21,7 +21,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "scenarios" / "dibs"
 RESULTS = FOLDER / "results.jsonl"
-DOCUMENT = ROOT / "docs" / "dibs.md"
+DOCUMENT = ROOT / "docs" / "journal" / "dibs.md"
 FAT_TREE, TESTBED, FAIRNESS = "fat-tree.toml", "testbed.toml", "fairness.toml"
 DETOUR = "switch.detour"
 SHORTER = {"duration": "3 s"}

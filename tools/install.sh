@@ -43,6 +43,6 @@ put 0644 "$made/unit" "$root$prefix/lib/systemd/system/slowpath-agent.service"
 [[ -e $root/etc/slowpath/agent.toml ]] ||
     put 0644 packaging/agent.toml "$root/etc/slowpath/agent.toml"
 
-for document in README.md docs/{cli,install,upgrade,verdicts,log-format}.md; do
+for document in README.md docs/guide/{install,upgrade}.md docs/reference/{cli,verdicts,log-format}.md; do
     put 0644 "$document" "$share/doc/slowpath/$(basename "$document")"
 done

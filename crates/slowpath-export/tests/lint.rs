@@ -72,11 +72,11 @@ fn both_worlds_have_the_same_names() {
 
 #[test]
 fn every_metric_is_in_the_documentation() {
-    let doc = include_str!("../../../docs/metrics.md");
+    let doc = include_str!("../../../docs/reference/metrics.md");
     for family in families() {
         assert!(
             doc.contains(&format!("`{}`", family.prometheus)),
-            "{} lacks in docs/metrics.md",
+            "{} lacks in docs/reference/metrics.md",
             family.prometheus
         );
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `docs/dibs.md` says of detours with Linux's own TCP, from fresh runs. `tools/dibs_real.py`
+//! What `docs/journal/dibs.md` says of detours with Linux's own TCP, from fresh runs. `tools/dibs_real.py`
 //! makes the whole study; here is the direction of its main claims, with margins.
 
 use slowpath_lab::virtual_time::{HZ, Kernel, Options, Run, SOURCE, run};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The simulator judged by Linux's TCP: the quick ones of the scenarios of `docs/lab-judge.md`.
+//! The simulator judged by Linux's TCP: the quick ones of the scenarios of `docs/journal/lab-judge.md`.
 
 mod judging;
 

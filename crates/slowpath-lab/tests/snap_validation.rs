@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SNAP's validation (section 4.1) on Linux's own TCP: the timeouts that the classifier of live
 //! connections reads from `tcp_info` are those that packets show, connection by connection.
-//! docs/snap-validation.md has the figures, and which rules of the wire they rest on.
+//! docs/journal/snap-validation.md has the figures, and which rules of the wire they rest on.
 
 use slowpath_diagnose::{Thresholds, Totals, classify, opened};
 use slowpath_lab::virtual_time::plan::Plan;

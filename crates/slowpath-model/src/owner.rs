@@ -2,7 +2,7 @@
 //! Who a connection belongs to: a process and where it runs, or why that is unknown.
 //!
 //! Which of several holders is *the* owner is decided by the agent; the rule is in
-//! `docs/owners.md`. A wrong name is worse than none: what is not certain is
+//! `docs/reference/owners.md`. A wrong name is worse than none: what is not certain is
 //! [`UnknownOwner`] with its reason.
 
 use serde::{Deserialize, Serialize};

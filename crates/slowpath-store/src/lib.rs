@@ -5,7 +5,7 @@
 //! [`ConnectionSummary`](slowpath_model::ConnectionSummary) and
 //! [`Coverage`](slowpath_model::Coverage) records, one at a time, and the wall time.
 //! What leaves: the same records over a range of time, and Parquet files that any engine
-//! reads (`docs/log-format.md`).
+//! reads (`docs/reference/log-format.md`).
 //!
 //! What is promised:
 //!
@@ -14,7 +14,7 @@
 //! - A record handed over a second ago is readable, also after `kill -9` (the [`spool`]),
 //!   and none is read twice (`convert` describes the order that gives this).
 //! - Counts of events and the connections' problem times are exact; the evidence of an
-//!   interval is rounded as `docs/log-format.md` states, and no share grows past its
+//!   interval is rounded as `docs/reference/log-format.md` states, and no share grows past its
 //!   interval by it.
 //! - Every file carries [`SCHEMA_VERSION`]; files of every released version stay readable.
 //! - [`LogReader`] needs no lock, works beside a writer, and reports what it could not read.

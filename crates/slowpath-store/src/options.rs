@@ -17,7 +17,7 @@ pub struct HostIdentity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evidence {
     /// SNAP's Table 1, WriteBytes, counts of events, and what belongs to the problems
-    /// found (`docs/log-format.md` says what to which).
+    /// found (`docs/reference/log-format.md` says what to which).
     #[default]
     OfFindings,
     /// Everything; about twice the volume.

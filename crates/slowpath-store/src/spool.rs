@@ -23,7 +23,7 @@
 //! | 1 | kind: 1 interval, 2 summary, 3 coverage, 4 listener, 5 interaction; others are skipped and counted |
 //! | n | payload: number of columns, presence bits, one value for each present column |
 //!
-//! A payload has the columns of its table in their order (`docs/log-format.md`), exact:
+//! A payload has the columns of its table in their order (`docs/reference/log-format.md`), exact:
 //! numbers as LEB128, times zigzag, strings with their length. Columns appended by a later
 //! version are ignored, columns that an earlier version lacks are null.
 

@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn every_column_is_documented() {
-        let doc = include_str!("../../../docs/log-format.md");
+        let doc = include_str!("../../../docs/reference/log-format.md");
         let section = |title: &str| {
             let from = doc.find(title).unwrap();
             let length = doc[from + 3..].find("\n## ").unwrap();

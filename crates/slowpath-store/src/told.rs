@@ -3,7 +3,7 @@
 //!
 //! What a healthy kernel counts is often told twice: a problem's time is its evidence, a
 //! lone loss is one recovery and one segment, what was written is what was sent. Leaving
-//! the second telling out halves the log; `docs/log-format.md` has the rules as a view for
+//! the second telling out halves the log; `docs/reference/log-format.md` has the rules as a view for
 //! other engines. A value that is unknown where the rule would tell one is stored as -1.
 
 use crate::cells::{Cell, Column, Kind, round};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/upgrade.md: a log of every released version is continued by this one, and what a
+//! docs/guide/upgrade.md: a log of every released version is continued by this one, and what a
 //! downgrade set aside comes back.
 
 mod records;

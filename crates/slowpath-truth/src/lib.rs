@@ -3,7 +3,7 @@
 //!
 //! What enters: a seed. What leaves: for each problem, precision and recall of the agent's
 //! verdicts on real Linux TCP over emulated paths with random parameters (`make check-truth`,
-//! docs/accuracy.md).
+//! docs/reference/accuracy.md).
 //!
 //! ```text
 //! seed ─► plan (dice) ─► run: network, sockets, applications ─► captures at both ends, accounts

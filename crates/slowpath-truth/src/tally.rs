@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Found against true, added up; and the table of docs/accuracy.md.
+//! Found against true, added up; and the table of docs/reference/accuracy.md.
 
 use crate::plan::{Group, INJECTED, OF_LISTENERS};
 use crate::run::{Judged, Outcome};

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table in docs/accuracy.md is what `make check-truth` writes.
+//! The table in docs/reference/accuracy.md is what `make check-truth` writes.
 
 use slowpath_truth::tally::{Class, Tally};
 
 #[test]
 fn the_committed_table_has_the_form_and_names_every_problem() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/accuracy.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/accuracy.md"
+    );
     let text = std::fs::read_to_string(path).expect("is there");
     let (_, rest) = text
         .split_once("<!-- check-truth: begin -->\n")

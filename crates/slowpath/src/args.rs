@@ -94,7 +94,7 @@ pub struct Looking {
     /// more often, the others more rarely [default: all alike, whatever it costs]
     #[arg(long, value_name = "LOW,HIGH")]
     pub cpu_budget: Option<Budget>,
-    /// Rules that say which process, unit or container is which application; docs/owners.md
+    /// Rules that say which process, unit or container is which application; docs/reference/owners.md
     #[arg(long, value_name = "FILE", value_parser = owner_rules)]
     pub owners: Option<Rules>,
     /// How much of each command line the log keeps; what is shown live is whole
@@ -144,7 +144,7 @@ pub enum TierArg {
 /// How to answer.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Answering {
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
     /// Exit with status 3 if a problem was found
@@ -274,7 +274,7 @@ pub struct Overhead {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub looking: Looking,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
 }
@@ -288,7 +288,7 @@ Examples:
   slowpath sim scenarios/sim/leaf-spine.toml --seed 7 --out results --json
   slowpath sim scenarios/sim/dumbbell.toml --set tcp.preset=dctcp --set 'switch.marking=20 packets'
   slowpath sim scenarios/sim/incast.toml --set 'workload[0].degree=20'
-docs/simulator.md describes the scenario file, the tables and the report.")]
+docs/reference/simulator.md describes the scenario file, the tables and the report.")]
 pub struct Sim {
     /// The scenario, a TOML file
     pub scenario: PathBuf,
@@ -304,7 +304,7 @@ pub struct Sim {
     /// Write a report with plots, one file that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
     /// No progress, and no summary

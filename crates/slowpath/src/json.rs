@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON objects, their keys as `docs/cli.md` lists them: units in the names, `null` for what
+//! JSON objects, their keys as `docs/reference/cli.md` lists them: units in the names, `null` for what
 //! was not measured.
 
 use crate::netns;

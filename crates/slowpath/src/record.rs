@@ -32,7 +32,7 @@ Examples:
   slowpath replay test.rec                             then: is each as it was?
   slowpath replay client.rec server.rec                two machines' recordings: connections between them
 Recorded are connections that are opened meanwhile, of those to other machines this end; with --light those over IPv4 with both ends here. It needs root and a kernel that lets BPF attach to its
-functions; docs/replay.md says which kernels can be replayed.")]
+functions; docs/reference/replay.md says which kernels can be replayed.")]
 pub struct Record {
     /// The recording; what is there is replaced at the end
     #[arg(long, value_name = "FILE", default_value = "slowpath.rec")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/install.md's table of capabilities, tried out: the command runs with exactly the
+//! docs/guide/install.md's table of capabilities, tried out: the command runs with exactly the
 //! capabilities that the unit gives it, and with one fewer at a time.
 
 use serde_json::Value;
@@ -45,9 +45,10 @@ fn the_unit_the_manifest_and_the_table_agree() {
         .unwrap();
     let added: Vec<&str> = added.trim_end_matches(']').split(", ").collect();
     assert_eq!(added, unit);
-    let table =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/install.md"))
-            .unwrap();
+    let table = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/install.md"),
+    )
+    .unwrap();
     for name in unit {
         assert!(table.contains(&format!("| CAP_{name} |")), "{name}");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `docs/dibs.md` says of DIBS: each claim of the slides (Yu, Performance Diagnosis and
+//! What `docs/journal/dibs.md` says of DIBS: each claim of the slides (Yu, Performance Diagnosis and
 //! Improvement in Data Center Networks, slides 49 to 57) tested on results, some of them
 //! simulated here, the larger ones read from `scenarios/dibs/results.jsonl`, which
 //! `tools/dibs_study.py` writes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which holder of a socket is its owner. Pure; the reasons are in `docs/owners.md`.
+//! Which holder of a socket is its owner. Pure; the reasons are in `docs/reference/owners.md`.
 //!
 //! 1. A service manager holds sockets for others: it counts only if nobody else holds the
 //!    socket, or if it opened the connection itself.

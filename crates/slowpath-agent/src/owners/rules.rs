@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules that map owners to applications, from a TOML file (`docs/owners.md`). Pure.
+//! Rules that map owners to applications, from a TOML file (`docs/reference/owners.md`). Pure.
 //!
 //! Conditions of a rule must all hold; the first rule that matches wins. Words are globs in
 //! which `*` stands for any characters and `?` for one.

@@ -16,7 +16,7 @@
 //! last lines of its console; a command that takes too long is stopped and what it wrote so
 //! far is kept; results are checked by length and CRC; nothing is left behind, however this
 //! process ends. What is not: time. Processor time in the guest is 5 to 20 times that of
-//! the host (docs/lab-guest.md).
+//! the host (docs/reference/lab-guest.md).
 
 mod archive;
 mod console;

@@ -2,7 +2,7 @@
 //! A scenario's kinds of TCP as Linux's: options of sockets and of whole hosts.
 //!
 //! Everything that a kind says is either done by Linux as it stands, or refused. What Linux
-//! does beyond what a scenario can say is told in `docs/lab-virtual-time.md`.
+//! does beyond what a scenario can say is told in `docs/reference/lab-virtual-time.md`.
 
 use super::error::Refusal;
 use super::wire::{ACK_AT_ONCE, HANDSHAKE, Writer};

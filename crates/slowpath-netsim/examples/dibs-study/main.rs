@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The part of the DIBS study that searches: where DIBS breaks (docs/dibs.md).
+//! The part of the DIBS study that searches: where DIBS breaks (docs/journal/dibs.md).
 //!
 //! `dibs-study search SECONDS` measures the points that scenarios/dibs/break.jsonl does not
 //! have yet, first those held out, and begins none after that time. `dibs-study draw` prints
 //! the held-out points and what the model says of them. `dibs-study fit` fits the model and
 //! says how far it is off on each point. `dibs-study plots` draws the
-//! pictures of docs/dibs.md from both files of results.
+//! pictures of docs/journal/dibs.md from both files of results.
 
 mod breaking;
 mod experiment;

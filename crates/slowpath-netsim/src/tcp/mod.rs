@@ -34,7 +34,7 @@
 //! Not modelled: undoing a wrong reduction by timestamps (Eifel, RFC 3522), Nagle, zero-window
 //! probes (the receiving application reads at once), FIN, sequence number wrap, segments
 //! lost inside the host. Timers are exact without [`TcpConfig::kernel_tick`], with which both ends
-//! do what `docs/lab-judge.md` lists of Linux.
+//! do what `docs/journal/lab-judge.md` lists of Linux.
 
 mod config;
 mod congestion;

@@ -6,7 +6,7 @@
 //! What the network did is said by exception: a packet is named by its number among those that the other end sent, so that numbers left out were
 //! lost, and numbers that go back were late.
 //!
-//! [`encode`] and [`decode`] turn a recording into the bytes of a file and back, [`Writer`] writes it while connections live (`docs/recording-format.md`); what of it a file keeps says
+//! [`encode`] and [`decode`] turn a recording into the bytes of a file and back, [`Writer`] writes it while connections live (`docs/reference/recording-format.md`); what of it a file keeps says
 //! [`Recording::kept`], what cannot be [`Recording::validate`]. What is promised: whatever the bytes, no panic, memory bounded by [`MAX_EVENTS`], and an end of which something is missing says so.
 //!
 //! Nothing here reads files, clocks or kernels.

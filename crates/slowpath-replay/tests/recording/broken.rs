@@ -22,7 +22,7 @@ fn small() -> Recording {
     recording
 }
 
-/// Header and frames of a file, by the tables in docs/recording-format.md.
+/// Header and frames of a file, by the tables in docs/reference/recording-format.md.
 fn parts(file: &[u8]) -> Vec<Range<usize>> {
     let origin = usize::from(u16::from_le_bytes([file[10], file[11]]));
     let header = 0..12 + origin + 4;

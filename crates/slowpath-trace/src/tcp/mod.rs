@@ -9,7 +9,7 @@
 //! What is promised:
 //! - any sequence of segments is accepted, with any numbers and any times; memory is bounded
 //!   by what is in flight, and by [`Options::outstanding`] whatever happens;
-//! - every figure has one definition, in docs/trace.md, and is about what passed at the
+//! - every figure has one definition, in docs/reference/trace.md, and is about what passed at the
 //!   place of capture: nothing is known of segments that were lost before it, nor of what
 //!   the hosts meant. Where evidence is missing the judgement is counted as ambiguous or
 //!   unexplained;

@@ -4,7 +4,7 @@
 //! [`Direction`] is about what one side *sent*, together with what the other side's
 //! acknowledgements say about it: RTT samples and duplicate ACKs stand with the data they
 //! are about, windows and SACK blocks with the side that sent them. Every figure's
-//! definition, with tcptrace's and Wireshark's names, is in docs/trace.md.
+//! definition, with tcptrace's and Wireshark's names, is in docs/reference/trace.md.
 
 use super::samples::Samples;
 use super::turns::Turns;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Wireshark's `tcp.analysis` flags, by the rules of its User's Guide ("TCP Analysis",
 //! section 7.5) as tshark 4.0 applies them: a second opinion, kept beside our own so that
-//! the two can be compared frame by frame (`make check-trace`). docs/trace.md says where
+//! the two can be compared frame by frame (`make check-trace`). docs/reference/trace.md says where
 //! ours differ and why.
 //!
 //! The rules compare raw 32-bit numbers and know little more of a direction than its last

@@ -15,7 +15,7 @@
 //! What is promised: the times of a line are exclusive and sum to the connection's; memory
 //! is bounded by [`Options`], and what was forgotten is counted; no clock, no I/O. What
 //! packets cannot show is `unmeasured` or `inferred`, never a zero. The rules stand above
-//! the code, the thresholds and their sources in docs/trace-verdicts.md.
+//! the code, the thresholds and their sources in docs/reference/trace-verdicts.md.
 
 mod agreed;
 mod delayed;

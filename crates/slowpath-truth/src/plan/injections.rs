@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is done to a run so that it has a problem, and the inequality that makes sure that it
-//! has. Every inequality is in docs/accuracy.md.
+//! has. Every inequality is in docs/reference/accuracy.md.
 
 use super::draws::{any, exchange, most_rate, settle};
 use super::{Group, Loss, Pace, Plan, Traffic};

@@ -48,7 +48,7 @@ fn relay(plan: &mut Plan, dice: &mut Dice) {
         send_buffer: None,
         receive_buffer: None,
     };
-    // Buffers of single segments are what their limit says (docs/accuracy.md).
+    // Buffers of single segments are what their limit says (docs/reference/accuracy.md).
     plan.path.single = true;
     match dice.integer(0, 2) {
         0 => {

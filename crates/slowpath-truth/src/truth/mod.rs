@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was really the case, one file a problem: docs/accuracy.md in code.
+//! What was really the case, one file a problem: docs/reference/accuracy.md in code.
 //!
 //! What enters: a [`Stream`], that is packets at both ends and the applications' own accounts.
 //! What leaves: whether the problem was there, was not, or cannot be said. Nothing of the

@@ -6,7 +6,7 @@ use super::delayed_ack::delays;
 use crate::app::Span;
 use crate::stream::Stream;
 
-/// What a write costs, nanoseconds: docs/verdicts.md's constant.
+/// What a write costs, nanoseconds: docs/reference/verdicts.md's constant.
 const WRITE: u64 = 4_000;
 
 /// Time during which Nagle's algorithm held less than a segment, without what the receiver's

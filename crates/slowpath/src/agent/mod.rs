@@ -39,7 +39,7 @@ Examples:
 
 Each key of the file is an option without its dashes; an option goes before the file.
 SIGHUP re-reads the file; SIGUSR1 keeps the recordings of all connections that are held.
-docs/agent.md describes the keys.")]
+docs/reference/agent.md describes the keys.")]
 pub struct Agent {
     /// Read the configuration from this file (TOML)
     #[arg(long, value_name = "FILE")]

@@ -34,7 +34,7 @@ pub struct Settings {
     #[arg(long, value_name = "LOW,HIGH")]
     #[serde(deserialize_with = "as_text")]
     pub cpu_budget: Option<Budget>,
-    /// Rules that say which process, unit or container is which application; docs/owners.md
+    /// Rules that say which process, unit or container is which application; docs/reference/owners.md
     /// [default: none]
     #[arg(long, value_name = "FILE")]
     pub owners: Option<PathBuf>,
@@ -102,7 +102,7 @@ pub enum SettingsError {
         source: io::Error,
     },
     /// It says something that means nothing.
-    #[error("the configuration is wrong at {}:{line}: {reason}; docs/agent.md lists the keys", file.display())]
+    #[error("the configuration is wrong at {}:{line}: {reason}; docs/reference/agent.md lists the keys", file.display())]
     Wrong {
         /// Which.
         file: PathBuf,

@@ -38,7 +38,7 @@ Examples:
   slowpath export --since 1h > intervals.csv
   slowpath export --table connections --format jsonl dport = :443
   slowpath export --anonymise --key-file key --since 1d > to-share.csv
-The filter is that of slowpath report. docs/export.md lists the columns.")]
+The filter is that of slowpath report. docs/reference/export.md lists the columns.")]
 pub struct Export {
     /// Which connections, as an ss expression
     #[arg(value_name = "FILTER", conflicts_with = "mlab")]

@@ -23,7 +23,7 @@ Examples:
   slowpath lab up scenarios/lab/three-hops.toml --detach    until slowpath lab down
   slowpath lab exec a -- ping -c 3 @b                       from another terminal
 Needs root, or a user namespace. The exit status is 1 if the emulation was late.
-docs/lab.md describes the scenario file and what programs in the hosts see.")]
+docs/reference/lab.md describes the scenario file and what programs in the hosts see.")]
 pub struct Up {
     /// The scenario, a TOML file
     pub topology: PathBuf,
@@ -42,7 +42,7 @@ pub struct Up {
     /// A packet handed over later than this is too late; one of a hundred may be
     #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = crate::args::duration)]
     pub bound: Duration,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
     /// Tell the process that started this one when the network is up
@@ -77,7 +77,7 @@ pub struct Exec {
 /// `slowpath lab status`.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
 }
@@ -87,7 +87,7 @@ pub struct Status {
 pub struct Down {
     /// The network; needed if several are up
     pub name: Option<String>,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
 }

@@ -22,7 +22,7 @@ Examples:
   slowpath lab guest --with workload --out results -- slowpath watch --json -- ./workload
   slowpath lab guest --module tcp_htcp,sch_cake --timeout 1m -- ./my-test
   slowpath lab guest --shell
-docs/lab-guest.md says what works there, and what it costs.")]
+docs/reference/lab-guest.md says what works there, and what it costs.")]
 pub struct Guest {
     /// A file or folder to take along; to /usr/local/bin if it is a program, else to /root
     #[arg(long, value_name = "FILE[:PATH]")]

@@ -27,7 +27,7 @@ Examples:
   slowpath lab virtual scenarios/sim/incast.toml
   slowpath lab virtual scenarios/sim/incast.toml --out incast
   slowpath lab virtual scenarios/sim/dumbbell.toml --congestion bbr --info-every 10ms --out bbr
-`make lab-kernel` builds the kernel first. docs/lab-virtual-time.md describes what it does, and the files.")]
+`make lab-kernel` builds the kernel first. docs/reference/lab-virtual-time.md describes what it does, and the files.")]
 pub struct Virtual {
     /// The scenario, a TOML file
     pub scenario: PathBuf,
@@ -61,7 +61,7 @@ pub struct Virtual {
     /// Version of the kernel
     #[arg(long, value_name = "VERSION", default_value = virtual_time::SOURCE)]
     pub linux: String,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
     /// No progress, and no summary

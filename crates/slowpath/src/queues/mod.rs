@@ -51,7 +51,7 @@ Examples:
   slowpath queues captures --topology rack.toml --clock-error 5us --out tables --json
   slowpath queues captures --topology rack.toml --address web1=10.1.0.7 --address db=10.1.0.9
 A capture (pcap, pcapng) is named after its host, or its interface is; or they are the two of
-slowpath replay RECORDING --out DIR. docs/queues.md says what the
+slowpath replay RECORDING --out DIR. docs/reference/queues.md says what the
 answer rests on.")]
 pub struct Queues {
     /// Where the captures of the hosts are
@@ -74,7 +74,7 @@ pub struct Queues {
     /// Write a page with plots, one file that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
     /// Exit status 3 if something is found beside full queues

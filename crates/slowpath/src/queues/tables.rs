@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replayed queues as Parquet files: `docs/queues.md` describes them.
+//! Replayed queues as Parquet files: `docs/reference/queues.md` describes them.
 
 use super::Answer;
 use crate::sim::tables::{About, Columns, Table, TableError, Value};

@@ -19,7 +19,7 @@ Examples:
   slowpath recording dump run.rec
   slowpath recording dump run.rec --connection 3 --end server
   slowpath recording dump run.rec --json | jq 'select(.handler == \"timer\")'
-docs/recording-format.md says what each event means.")]
+docs/reference/recording-format.md says what each event means.")]
 pub struct Dump {
     /// The recording
     pub file: PathBuf,
@@ -29,7 +29,7 @@ pub struct Dump {
     /// Only that end
     #[arg(long, value_enum)]
     pub end: Option<Side>,
-    /// Print JSON, an object a line; docs/cli.md lists the keys
+    /// Print JSON, an object a line; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
 }

@@ -24,7 +24,7 @@ Examples:
 pub struct Info {
     /// The recording
     pub file: PathBuf,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
 }

@@ -29,7 +29,7 @@ pub struct Join {
     /// Exit with 3 if an end is left alone, or its connection short
     #[arg(long)]
     pub exit_code: bool,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
 }

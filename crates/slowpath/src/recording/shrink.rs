@@ -30,7 +30,7 @@ pub struct Shrink {
     /// No time is further from the true one, in microseconds
     #[arg(long, value_name = "US", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub within: u32,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
 }

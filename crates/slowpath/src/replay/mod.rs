@@ -86,7 +86,7 @@ pub struct Replay {
     /// Exit with 3 if a replay differs
     #[arg(long)]
     pub exit_code: bool,
-    /// Print JSON; docs/cli.md lists the keys
+    /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
     /// No progress

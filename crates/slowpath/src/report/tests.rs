@@ -303,7 +303,7 @@ fn a_log_is_read_within_its_range() {
         assert!(report.unread.is_empty(), "{:?}", report.unread);
         let life = &report.lives[0];
         assert_eq!(life.observed, seconds(10));
-        // Parquet keeps six significant bits of an interval's times (docs/log-format.md).
+        // Parquet keeps six significant bits of an interval's times (docs/reference/log-format.md).
         let time = life.problem_time[Problem::Timeout as usize];
         assert!(time.0.abs_diff(1_000_000) <= 1_000_000 / 64, "{time}");
         assert_eq!(report.covered.polls, 200);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A run in numbers: what the terminal, the JSON document and the report say.
 //!
-//! Everything here follows from the tables too (`docs/simulator.md` says how), and a test
+//! Everything here follows from the tables too (`docs/reference/simulator.md` says how), and a test
 //! computes it from them.
 
 use super::distribution::{Percentiles, Times};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Results as Parquet files that any engine reads: `docs/simulator.md` describes them.
+//! Results as Parquet files that any engine reads: `docs/reference/simulator.md` describes them.
 //!
 //! The same scenario and seed give the same files, byte for byte.
 
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn every_column_is_documented() {
-        let doc = include_str!("../../../../docs/simulator.md");
+        let doc = include_str!("../../../../docs/reference/simulator.md");
         for (table, columns) in [
             ("flows", FLOWS),
             ("queries", QUERIES),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is said of each direction of a connection: one list for `--long`, CSV and JSON. It
-//! has everything that `tcptrace -l -r` prints, under our names (docs/trace.md compares them).
+//! has everything that `tcptrace -l -r` prints, under our names (docs/reference/trace.md compares them).
 
 use serde_json::{Value as Json, json};
 use slowpath_trace::tcp::wireshark::Flag;

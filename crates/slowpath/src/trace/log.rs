@@ -68,7 +68,7 @@ pub struct Figure {
     counters: Option<u64>,
     /// By the packets.
     packets: u64,
-    /// The share by which the log may have rounded it (docs/log-format.md, "Rounding").
+    /// The share by which the log may have rounded it (docs/reference/log-format.md, "Rounding").
     rounding: f64,
 }
 

@@ -4,7 +4,7 @@
 //! For each capture every row of `tcptrace -l -r` is compared connection by connection, and
 //! every `tcp.analysis` flag of tshark frame by frame. Differences are printed with the frame
 //! they begin at; those in `explained.tsv` are reviewed ones, those with a rule are of a kind
-//! that docs/trace.md describes ("Known differences"). A file `NAME.long.txt` beside a
+//! that docs/reference/trace.md describes ("Known differences"). A file `NAME.long.txt` beside a
 //! capture `NAME.gz` stands for tcptrace's output. The last line is JSON; the exit code is 1
 //! if a difference has no explanation.
 

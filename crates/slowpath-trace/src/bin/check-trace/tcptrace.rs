@@ -128,7 +128,7 @@ pub enum Row {
 }
 
 /// What our report says in a row of tcptrace's; `None` for rows without a counterpart in the
-/// comparison (docs/trace.md says which and why).
+/// comparison (docs/reference/trace.md says which and why).
 pub fn ours(report: &ConnectionReport, side: Side, label: &str) -> Option<(Row, String)> {
     let d = report.sent_by(side);
     let peer = report.sent_by(side.peer());
