@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who has to act, by name, and what the classifier's advice needs to know of this host.
+//! What the classifier's advice needs to know of this host.
 
-use crate::render::process;
 use crate::source::Source;
-use slowpath_diagnose::{Actor, Advice, AdviceContext};
-use slowpath_model::{Finding, FourTuple, IntervalVerdict, Owner, TcpStats};
+use slowpath_diagnose::{Advice, AdviceContext};
+use slowpath_model::{Finding, IntervalVerdict, TcpStats};
+pub use slowpath_text::who;
 use std::fs;
 
 /// This host's figures; what cannot be read is unknown.
@@ -56,29 +56,6 @@ fn page_size() -> Option<u64> {
 /// What to do about one finding of a verdict.
 pub fn on(finding: &Finding, verdict: &IntervalVerdict, context: &AdviceContext) -> Advice {
     slowpath_diagnose::advise(finding, verdict, context)
-}
-
-/// Who has to act, by name as far as known.
-pub fn who(actor: Actor, owner: Option<&Owner>, tuple: Option<FourTuple>) -> String {
-    match (actor, owner, tuple) {
-        (Actor::SenderDeveloper, Some(owner), _) if owner.process().is_some() => {
-            format!("the developer of {}", process(owner))
-        }
-        (Actor::SenderDeveloper, ..) => "the developer of the sending application".to_owned(),
-        (Actor::AcceptingDeveloper, Some(owner), _) if owner.process().is_some() => {
-            format!("the developer of {}", process(owner))
-        }
-        (Actor::AcceptingDeveloper, ..) => "the developer of the accepting application".to_owned(),
-        (Actor::HostOperator, ..) => "the operator of this host".to_owned(),
-        (Actor::NetworkOperator, _, Some(t)) => format!(
-            "the operator of the network from {} to {}",
-            t.local.ip(),
-            t.remote.ip()
-        ),
-        (Actor::NetworkOperator, _, None) => "the operator of the network".to_owned(),
-        (Actor::ReceiverSide, _, Some(t)) => format!("the receiver, {}", t.remote),
-        (Actor::ReceiverSide, _, None) => "the receivers".to_owned(),
-    }
 }
 
 #[cfg(test)]

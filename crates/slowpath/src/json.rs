@@ -10,15 +10,10 @@ use slowpath_model::{
     Coverage, Deltas, Finding, FourTuple, IntervalVerdict, LossCounters, Micros, Owner, Problem,
     ProblemSet, Share, UnknownOwner, UnknownOwners, WallMicros,
 };
+pub use slowpath_text::wall;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
-
-/// A moment as RFC 3339 in UTC with microseconds.
-pub fn wall(time: WallMicros) -> String {
-    let since = Duration::from_micros(time.0.max(0) as u64);
-    humantime::format_rfc3339_micros(SystemTime::UNIX_EPOCH + since).to_string()
-}
+use std::time::SystemTime;
 
 /// The wall clock now.
 pub fn now() -> WallMicros {

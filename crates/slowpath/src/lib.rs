@@ -10,7 +10,7 @@
 //! reads `ss` expressions; [`session`] is the loop of every live command, fed by
 //! [`events`]; [`watch`], [`why`], [`report`], [`series`] and [`overhead`] are the views,
 //! over [`tally`] (verdicts added up), [`evidence`] and [`advice`] (their words),
-//! [`render`] and [`json`] (their forms); [`sim`] runs a scenario in the
+//! [`slowpath_text`] and [`json`] (their forms); [`sim`] runs a scenario in the
 //! simulator, [`lab`] in networks of real kernels; [`record`] makes recordings and [`recording`] shows what one holds.
 //!
 //! What is promised: this crate measures nothing and judges nothing; what was not measured
@@ -23,7 +23,6 @@ pub mod args;
 pub mod command;
 pub mod commands;
 pub mod events;
-pub mod evidence;
 pub mod explain;
 pub mod export;
 pub mod failure;
@@ -41,7 +40,6 @@ pub mod progress;
 pub mod queues;
 pub mod record;
 pub mod recording;
-pub mod render;
 pub mod replay;
 pub mod report;
 pub mod selection;
@@ -56,6 +54,8 @@ pub mod watch;
 pub mod why;
 
 pub use commands::main;
+pub use slowpath_text as render;
+pub use slowpath_text::evidence;
 
 #[cfg(test)]
 #[allow(missing_docs)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The numbers behind a problem, in words.
 
-use crate::render::{bytes, plural};
+use crate::{bytes, plural};
 use slowpath_model::{Deltas, Micros, Problem, Stage};
 
 /// The statistics that speak for `problem`, most telling first; statistics that were not
