@@ -17,6 +17,7 @@ check_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locke
 check_licences() { tools/licences.py; }
 check_duplicates() { tools/duplicates.py; }
 check_tree() { tools/tree.py; }
+check_words() { tools/words.py; }
 check_shell() {
     if ! command -v shellcheck >/dev/null; then
         echo "lint.sh: SKIPPED shell: no shellcheck here"
