@@ -49,7 +49,7 @@ pub fn check_stats(stats: &TcpStats) {
         stats.bytes_sent.is_some(),
         stats.bytes_retransmitted.is_some(),
         stats.dsack_duplicates.is_some(),
-        stats.reordering_seen.is_some(),
+        stats.reordering_events.is_some(),
         stats.out_of_order_in.is_some(),
         stats.send_window.is_some(),
         stats.receive_window.is_some(),

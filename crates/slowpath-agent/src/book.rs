@@ -173,7 +173,7 @@ impl Book {
     fn meet(&mut self, snapshot: &Snapshot) -> u32 {
         let started = snapshot.id.start;
         let observed_from_birth = started.0 != 0;
-        let first_seen = self.wall_of(if observed_from_birth {
+        let first_observed = self.wall_of(if observed_from_birth {
             started
         } else {
             snapshot.at
@@ -195,7 +195,7 @@ impl Book {
             snapshot: before,
             latest: None,
             totals: Totals::default(),
-            first_seen,
+            first_observed,
             history: VecDeque::new(),
             unsaved: true,
             summarised: false,
@@ -352,9 +352,9 @@ impl Book {
         if let Some(attention) = &mut self.attention {
             attention.gone(connection.snapshot.id.cookie, connection.standing);
         }
-        let last_seen = self.wall_of(connection.snapshot.at);
+        let last_observed = self.wall_of(connection.snapshot.at);
         if let Some(log) = &mut self.log {
-            log.summary(&for_log(&self.owners, &connection, last_seen));
+            log.summary(&for_log(&self.owners, &connection, last_observed));
         }
         if self.closed.len() < MAX_CLOSED {
             self.closed.push(connection);
@@ -563,9 +563,9 @@ fn save(log: &mut LogWriter, owners: &Owners, connection: &mut LiveConnection, w
 fn for_log(
     owners: &Owners,
     connection: &LiveConnection,
-    last_seen: WallMicros,
+    last_observed: WallMicros,
 ) -> ConnectionSummary {
-    let mut summary = connection.summary(last_seen);
+    let mut summary = connection.summary(last_observed);
     summary.owner = owners.for_log(&summary.owner);
     summary
 }

@@ -100,7 +100,7 @@ pub struct LiveConnection {
     /// The peer behind address translation on this host, where it is another one.
     pub real_peer: Option<SocketAddr>,
     /// When it was first seen.
-    pub first_seen: WallMicros,
+    pub first_observed: WallMicros,
     /// Its recent past, oldest first; empty unless asked for.
     pub history: VecDeque<HistoryPoint>,
 }
@@ -135,8 +135,8 @@ impl LiveConnection {
         accounts.settle(&self.totals, &self.owner, &mut self.charged);
     }
 
-    /// The connection's row for the log, last seen at `last_seen`.
-    pub fn summary(&self, last_seen: WallMicros) -> ConnectionSummary {
+    /// The connection's row for the log, last seen at `last_observed`.
+    pub fn summary(&self, last_observed: WallMicros) -> ConnectionSummary {
         let s = &self.snapshot;
         ConnectionSummary {
             connection: s.id,
@@ -145,8 +145,8 @@ impl LiveConnection {
             owner: self.owner.clone(),
             real_peer: self.real_peer,
             tier: s.tier,
-            first_seen: self.first_seen,
-            last_seen,
+            first_observed: self.first_observed,
+            last_observed,
             closed: s.closed,
             observed: self.totals.observed,
             polls: self.totals.polls,

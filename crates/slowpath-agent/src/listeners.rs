@@ -47,7 +47,7 @@ pub struct LiveListener {
     /// Likewise of the SYN queue.
     pub syn_overflows: Overflows,
     /// When it was first seen.
-    pub first_seen: WallMicros,
+    pub first_observed: WallMicros,
     round: u64,
 }
 
@@ -73,7 +73,7 @@ impl LiveListener {
             latest: None,
             accept_overflows: Overflows::default(),
             syn_overflows: Overflows::default(),
-            first_seen: wall,
+            first_observed: wall,
             round: 0,
         }
     }

@@ -40,7 +40,7 @@ pub fn opened(first: &Snapshot) -> Snapshot {
             delivered: none(s.delivered),
             delivered_ce: none(s.delivered_ce),
             dsack_duplicates: none(s.dsack_duplicates),
-            reordering_seen: none(s.reordering_seen),
+            reordering_events: none(s.reordering_events),
             out_of_order_in: none(s.out_of_order_in),
             in_flight: 0,
             lost: 0,

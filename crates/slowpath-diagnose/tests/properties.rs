@@ -108,7 +108,7 @@ prop_compose! {
         [t.busy, t.rwnd_limited, t.sndbuf_limited, t.min_rtt, t.srtt] = times;
         (t.bytes_sent, t.send_window, t.send_memory, t.send_buffer, t.delivery_rate) = optional;
         (
-            t.rtt_sums, t.recovery, t.rto_stats, s.sends, s.receives, s.waits, t.reordering_seen,
+            t.rtt_sums, t.recovery, t.rto_stats, s.sends, s.receives, s.waits, t.reordering_events,
             t.delivered_ce,
         ) = parts;
         s
@@ -379,7 +379,7 @@ proptest! {
         step in step(),
     ) {
         let mut start = healthy(Micros::ZERO);
-        (start.stats.reordering_seen, start.stats.delivered_ce) = (Some(7), Some(7));
+        (start.stats.reordering_events, start.stats.delivered_ce) = (Some(7), Some(7));
         let mut end = follow(&start, &step);
         let sound = measure(&start, &end, None, &Thresholds::default());
         let t = &mut end.stats;
@@ -390,7 +390,7 @@ proptest! {
             3 => { t.rto_stats.as_mut().unwrap().timeouts = 0; Problem::Timeout }
             4 => { t.rtt_sums.as_mut().unwrap().lone_count = 0; Problem::DelayedAck }
             5 => { t.rtt_sums.as_mut().unwrap().late_sum = Micros::ZERO; Problem::DelayedAck }
-            6 => { t.reordering_seen = Some(0); Problem::Reordering }
+            6 => { t.reordering_events = Some(0); Problem::Reordering }
             _ => { t.delivered_ce = Some(0); Problem::EcnMarked }
         };
         let broken = measure(&start, &end, None, &Thresholds::default());

@@ -11,7 +11,7 @@ use timeline::*;
 fn a_recovery_that_reordering_caused_has_no_larger_share() {
     let v = Timeline::new()
         .then(|s| {
-            s.reordering_seen = Some(3);
+            s.reordering_events = Some(3);
             s.retransmitted += 2;
             let r = s.recovery.as_mut().unwrap();
             (r.fast_recoveries, r.recovery_time) = (3, r.recovery_time + ms(20));
@@ -48,7 +48,7 @@ fn a_loss_is_none() {
 fn an_undone_recovery_is_an_event_of_its_own() {
     let v = Timeline::new()
         .waited(|w| (w.episodes.spurious_recoveries, w.episodes.reordering) = (1, ms(3)))
-        .then(|s| s.reordering_seen = Some(1))
+        .then(|s| s.reordering_events = Some(1))
         .verdict();
     assert_eq!(v.finding(Problem::Reordering).unwrap().events, Some(2));
 }
@@ -57,8 +57,8 @@ fn an_undone_recovery_is_an_event_of_its_own() {
 fn without_episodes_it_is_coarse() {
     let measure = |t: Timeline| t.unwatched().measure().of(Problem::Reordering);
     assert_eq!(measure(Timeline::new()), Measure::Absent);
-    let seen = Timeline::new().then(|s| s.reordering_seen = Some(2));
+    let seen = Timeline::new().then(|s| s.reordering_events = Some(2));
     assert_eq!(measure(seen), Measure::Coarse { events: Some(2) });
-    let old = Timeline::new().both(|s| s.reordering_seen = None);
+    let old = Timeline::new().both(|s| s.reordering_events = None);
     assert_eq!(measure(old), Measure::Unmeasured);
 }

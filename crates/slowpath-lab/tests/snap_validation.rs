@@ -137,7 +137,7 @@ fn snapshots(run: &Run, plan: &Plan, number: usize) -> Vec<Snapshot> {
             .stats(SocketQueues::default()),
         sends: None,
         receives: None,
-        waits: slowpath_model::Waits::UNSEEN,
+        waits: slowpath_model::Waits::UNOBSERVED,
     })
     .collect()
 }

@@ -239,7 +239,7 @@ reasons! {
     HeldBySeveral = "held_by_several", "held by several processes";
     /// No process has a descriptor of it: an io_uring's registered file, or a part of the
     /// kernel that took it over from a process.
-    HeldByNobody = "held_by_nobody", "no process has a descriptor of it";
+    NoHolder = "held_by_nobody", "no process has a descriptor of it";
     /// Its only descriptor is in a message on a Unix socket that nobody has received.
     InFlight = "in_flight", "on its way through a Unix socket";
     /// The kernel opened it for itself (NFS, SMB, NVMe over TCP).
@@ -321,7 +321,7 @@ pub enum Claim {
         closer: Closer,
     },
     /// Nobody was seen opening it.
-    Nobody {
+    UnknownOpener {
         /// Cookie of the listening socket that it came from.
         listener: Option<u64>,
         /// Number of the cgroup in which the socket, or the listening one, was made.
@@ -337,7 +337,7 @@ impl Claim {
     pub const fn opener(&self) -> Option<&Holder> {
         match self {
             Claim::Opener(opener) | Claim::HandedOn { opener, .. } => Some(opener),
-            Claim::Kernel | Claim::Nobody { .. } => None,
+            Claim::Kernel | Claim::UnknownOpener { .. } => None,
         }
     }
 
@@ -345,7 +345,7 @@ impl Claim {
     pub const fn closer(&self) -> Option<Closer> {
         match self {
             Claim::HandedOn { closer, .. } => Some(*closer),
-            Claim::Nobody { closer, .. } => *closer,
+            Claim::UnknownOpener { closer, .. } => *closer,
             Claim::Opener(_) | Claim::Kernel => None,
         }
     }

@@ -43,9 +43,11 @@ pub struct ConnectionSummary {
     /// Which tier saw it.
     pub tier: Tier,
     /// When it was first observed.
-    pub first_seen: WallMicros,
+    #[serde(rename = "first_seen")]
+    pub first_observed: WallMicros,
     /// When it was last observed.
-    pub last_seen: WallMicros,
+    #[serde(rename = "last_seen")]
+    pub last_observed: WallMicros,
     /// Whether it has closed.
     pub closed: bool,
     /// Time observed: the sum of its intervals.

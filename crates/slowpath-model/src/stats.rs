@@ -219,7 +219,8 @@ pub struct TcpStats {
     /// Duplicate-SACK reports received (`tcpi_dsack_dups`); Linux 4.19.
     pub dsack_duplicates: Option<u64>,
     /// Reordering events seen (`tcpi_reord_seen`); Linux 4.19.
-    pub reordering_seen: Option<u64>,
+    #[serde(rename = "reordering_seen")]
+    pub reordering_events: Option<u64>,
     /// Segments received out of order (`tcpi_rcv_ooopack`); Linux 5.4.
     pub out_of_order_in: Option<u64>,
 

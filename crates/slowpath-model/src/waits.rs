@@ -87,7 +87,7 @@ const OPENING: u8 = 4;
 
 impl Waits {
     /// Nothing is watched.
-    pub const UNSEEN: Waits = Waits {
+    pub const UNOBSERVED: Waits = Waits {
         watched: 0,
         sums: None,
     };
@@ -166,7 +166,7 @@ mod tests {
         let waits = Waits::watched(true, false, true);
         assert_eq!(waits.queues(), Some(QueueWaits::default()));
         assert_eq!(waits.episodes(), None);
-        assert_eq!(Waits::UNSEEN.opening(), None);
+        assert_eq!(Waits::UNOBSERVED.opening(), None);
         let sums = WaitSums {
             queues: QueueWaits {
                 zero_windows: 2,

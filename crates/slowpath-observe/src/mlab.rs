@@ -271,7 +271,7 @@ impl<R: BufRead> SeriesReader<R> {
             stats: row.stats,
             sends: None,
             receives: None,
-            waits: slowpath_model::Waits::UNSEEN,
+            waits: slowpath_model::Waits::UNOBSERVED,
         };
         Ok((wall(row.time), snapshot))
     }

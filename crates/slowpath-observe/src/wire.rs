@@ -98,7 +98,7 @@ impl Caller {
         } else if self.pid == 0 && origin == 1 {
             None
         } else if self.pid == 0 {
-            Some(Claim::Nobody {
+            Some(Claim::UnknownOpener {
                 listener: some(self.listener),
                 socket_cgroup,
                 closer,
@@ -479,7 +479,7 @@ impl Record {
             delivered: Some(self.delivered.into()),
             delivered_ce: Some(self.delivered_ce.into()),
             dsack_duplicates: Some(self.dsack_dups.into()),
-            reordering_seen: Some(self.reord_seen.into()),
+            reordering_events: Some(self.reord_seen.into()),
             out_of_order_in: Some(self.rcv_ooopack.into()),
             in_flight: self.packets_out,
             lost: self.lost_out,

@@ -69,7 +69,7 @@ fn agrees_with_getsockopt(diag: &mut InetDiag, socket: &TcpStream) -> Snapshot {
         assert_eq!(s.delivered, Some(i.tcpi_delivered.into()));
         assert_eq!(s.delivered_ce, Some(i.tcpi_delivered_ce.into()));
         assert_eq!(s.dsack_duplicates, Some(i.tcpi_dsack_dups.into()));
-        assert_eq!(s.reordering_seen, Some(i.tcpi_reord_seen.into()));
+        assert_eq!(s.reordering_events, Some(i.tcpi_reord_seen.into()));
         assert_eq!(s.out_of_order_in, Some(i.tcpi_rcv_ooopack.into()));
         assert_eq!(s.in_flight, i.tcpi_unacked);
         assert_eq!(s.cwnd, i.tcpi_snd_cwnd);

@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 "local": summary.tuple.local.to_string(),
                 "remote": summary.tuple.remote.to_string(),
                 "command": summary.owner.command(),
-                "last_seen": summary.last_seen.0,
+                "last_seen": summary.last_observed.0,
                 "observed": summary.observed.0,
                 "problem_time": summary.problem_time.map(|t| t.0),
                 "problem_events": summary.problem_events,

@@ -317,7 +317,7 @@ fn thin(connections: &mut Connections<'_>, parsed: &Parsed, carry: &Carry<'_>) {
         .rem_euclid(CHECKPOINT_HOURS) as u64;
     let is_carried = |summary: &ConnectionSummary| {
         !summary.closed
-            && summary.last_seen.0.saturating_sub(summary.first_seen.0) >= HOUR
+            && summary.last_observed.0.saturating_sub(summary.first_observed.0) >= HOUR
             && summary.connection.cookie % CHECKPOINT_HOURS as u64 != turn
     };
     let carried: Vec<&ConnectionSummary> = connections
@@ -351,7 +351,7 @@ pub(crate) fn supersedes(new: &ConnectionSummary, old: &ConnectionSummary) -> bo
 
 /// Of several summaries of a connection the one with the greatest standing holds.
 pub fn standing(summary: &ConnectionSummary) -> (bool, u64, slowpath_model::WallMicros) {
-    (summary.closed, summary.polls, summary.last_seen)
+    (summary.closed, summary.polls, summary.last_observed)
 }
 
 /// The intervals, contiguous ones of a connection that found the same as one.
@@ -443,7 +443,7 @@ fn summaries(
         row.push(Cell::Int(keys[id]));
         id.put(&mut row);
         if let Some(summary) = known.summary {
-            rows.widen(summary.first_seen, summary.last_seen);
+            rows.widen(summary.first_observed, summary.last_observed);
             SummaryBody::put(summary, &mut row);
             told.leave_out(&mut row[body..], &Cell::Null);
         } else if let Some(mss) = mss {

@@ -193,7 +193,7 @@ impl LogReader {
                 }
             })?;
         let mut rows: Vec<_> = latest.into_values().collect();
-        rows.sort_by_key(|s| (s.first_seen, s.connection));
+        rows.sort_by_key(|s| (s.first_observed, s.connection));
         Ok(Read { rows, report })
     }
 
@@ -209,7 +209,7 @@ impl LogReader {
         mut each: impl FnMut(ConnectionSummary),
     ) -> Result<ReadReport, StoreError> {
         let mut give = |summary: ConnectionSummary| {
-            if range.meets(summary.first_seen, summary.last_seen) {
+            if range.meets(summary.first_observed, summary.last_observed) {
                 each(summary);
             }
         };

@@ -129,7 +129,7 @@ flat_struct! { TcpStats;
     delivered => one("delivered", SUMMARY);
     delivered_ce => one("delivered_ce", SUMMARY);
     dsack_duplicates => one("dsack_duplicates", Exact);
-    reordering_seen => one("reordering_seen", Exact);
+    reordering_events => one("reordering_seen", Exact);
     out_of_order_in => one("out_of_order_in", Exact);
     in_flight => one("in_flight", SUMMARY);
     lost => one("lost", SUMMARY);
@@ -213,8 +213,8 @@ impl SummaryBody {
             owner,
             real_peer,
             tier,
-            first_seen,
-            last_seen,
+            first_observed,
+            last_observed,
             closed,
             observed,
             polls,
@@ -231,8 +231,8 @@ impl SummaryBody {
         origin.put(row);
         owner_rows::put_head(owner, row);
         tier.put(row);
-        first_seen.put(row);
-        last_seen.put(row);
+        first_observed.put(row);
+        last_observed.put(row);
         closed.put(row);
         observed.put(row);
         polls.put(row);
@@ -284,8 +284,8 @@ impl SummaryBody {
             owner: Owner::default(),
             real_peer: None,
             tier: Flat::take(row)?,
-            first_seen: Flat::take(row)?,
-            last_seen: Flat::take(row)?,
+            first_observed: Flat::take(row)?,
+            last_observed: Flat::take(row)?,
             closed: Flat::take(row)?,
             observed: Flat::take(row)?,
             polls: Flat::take(row)?,

@@ -240,7 +240,7 @@ fn check_summary(got: &ConnectionSummary, want: &ConnectionSummary) {
     let whole = |s: &ConnectionSummary| {
         (
             (s.connection, s.tuple, s.origin, s.owner.clone(), s.tier),
-            (s.first_seen, s.last_seen, s.closed, s.unmeasured),
+            (s.first_observed, s.last_observed, s.closed, s.unmeasured),
             (s.observed, s.polls, s.problem_time, s.problem_events),
             (s.stats.send_mss, s.stats.send_buffer, s.stats.retransmitted),
         )

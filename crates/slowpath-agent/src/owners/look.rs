@@ -307,7 +307,7 @@ impl Reasons {
         match self.unheld.get(&cookie) {
             Some(Unheld::NoSocket) => UnknownOwner::NotAccepted,
             Some(Unheld::Kernel) => UnknownOwner::KernelSocket,
-            Some(Unheld::NoFile) => UnknownOwner::HeldByNobody,
+            Some(Unheld::NoFile) => UnknownOwner::NoHolder,
             None if self.in_flight.contains(&cookie) => UnknownOwner::InFlight,
             None => self.otherwise,
         }
@@ -319,7 +319,7 @@ fn ask(eyes: &mut Eyes, owners: &Owners) -> Result<Reasons, PollError> {
         unheld: FxHashMap::default(),
         in_flight: FxHashSet::default(),
         otherwise: if owners.sees_every_process() {
-            UnknownOwner::HeldByNobody
+            UnknownOwner::NoHolder
         } else {
             UnknownOwner::OutsidePidNamespace
         },

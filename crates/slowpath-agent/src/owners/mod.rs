@@ -222,7 +222,7 @@ impl Owners {
             Some(Claim::Opener(opener)) => {
                 cgroup = self.cgroups.by_number(opener.cgroup, CgroupSource::Socket);
             }
-            Some(Claim::Nobody {
+            Some(Claim::UnknownOpener {
                 listener: Some(listener),
                 socket_cgroup,
                 ..
@@ -247,7 +247,7 @@ impl Owners {
             Some(Claim::Opener(opener)) => self.of(opener, tuple, false),
             Some(Claim::HandedOn { .. }) => self.nobody(UnknownOwner::HandedOn, None, None, tuple),
             Some(Claim::Kernel) => self.nobody(UnknownOwner::KernelSocket, None, None, tuple),
-            Some(Claim::Nobody { .. }) | None => {
+            Some(Claim::UnknownOpener { .. }) | None => {
                 self.nobody(UnknownOwner::NotLooked, None, None, tuple)
             }
         }

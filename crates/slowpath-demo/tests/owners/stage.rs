@@ -168,7 +168,7 @@ pub fn unheld(tier: TierChoice) -> UnknownOwner {
     if tier == InetDiag && tables.any(|mut table| table.any(hides)) {
         UnknownOwner::NoPermission
     } else {
-        UnknownOwner::HeldByNobody
+        UnknownOwner::NoHolder
     }
 }
 

@@ -46,7 +46,7 @@ pub fn healthy(at: Micros) -> Snapshot {
             delivered: Some(100),
             delivered_ce: Some(0),
             dsack_duplicates: Some(0),
-            reordering_seen: Some(0),
+            reordering_events: Some(0),
             out_of_order_in: Some(0),
             in_flight: 0,
             lost: 0,
@@ -183,7 +183,7 @@ impl Timeline {
     /// Nothing sees what the connection waits for, nor its calls.
     pub fn unwatched(mut self) -> Self {
         for s in [&mut self.before, &mut self.after] {
-            s.waits = Waits::UNSEEN;
+            s.waits = Waits::UNOBSERVED;
             (s.sends, s.receives) = (None, None);
         }
         self

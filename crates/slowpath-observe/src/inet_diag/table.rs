@@ -201,6 +201,6 @@ fn snapshot(place: Place, socket: &SocketId, stats: TcpStats, at: MonoNanos) -> 
         stats,
         sends: None,
         receives: None,
-        waits: slowpath_model::Waits::UNSEEN,
+        waits: slowpath_model::Waits::UNOBSERVED,
     }
 }

@@ -160,7 +160,7 @@ impl TcpInfo {
             delivered: raw.tcpi_delivered.map(u64::from),
             delivered_ce: raw.tcpi_delivered_ce.map(u64::from),
             dsack_duplicates: raw.tcpi_dsack_dups.map(u64::from),
-            reordering_seen: raw.tcpi_reord_seen.map(u64::from),
+            reordering_events: raw.tcpi_reord_seen.map(u64::from),
             out_of_order_in: raw.tcpi_rcv_ooopack.map(u64::from),
 
             in_flight: u32_of(raw.tcpi_unacked),

@@ -105,7 +105,7 @@ fn every_length_gives_statistics_or_the_named_error() {
             (208, stats.bytes_sent.is_some()),
             (216, stats.bytes_retransmitted.is_some()),
             (220, stats.dsack_duplicates.is_some()),
-            (224, stats.reordering_seen.is_some()),
+            (224, stats.reordering_events.is_some()),
             (228, stats.out_of_order_in.is_some()),
             (232, stats.send_window.is_some()),
             (236, stats.receive_window.is_some()),

@@ -116,8 +116,8 @@ impl Connection {
                 owner: Owner::named(1_000 + 37 * process as u32, &format!("service-{process}")),
                 real_peer: None,
                 tier: Tier::Bpf,
-                first_seen: now,
-                last_seen: now,
+                first_observed: now,
+                last_observed: now,
                 closed: false,
                 observed: Micros::ZERO,
                 polls: 0,
@@ -303,7 +303,7 @@ impl Connection {
         closed: bool,
     ) -> &ConnectionSummary {
         let summary = &mut self.summary;
-        let age = (now.0 - summary.first_seen.0) as u64;
+        let age = (now.0 - summary.first_observed.0) as u64;
         let polls = age / 500_000 + 1;
         let sent = random.size(self.rate * polls as f64, 0.2);
         let mss = u64::from(summary.stats.send_mss);
@@ -321,7 +321,7 @@ impl Connection {
         } else {
             random.size(8_000.0, 1.5) as u32
         };
-        summary.last_seen = now;
+        summary.last_observed = now;
         summary.closed = closed;
         summary.observed = Micros(age);
         summary.polls = polls;
@@ -348,7 +348,7 @@ impl Connection {
             data_segments_in: received / mss + random.below(received / mss + 2),
             retransmitted,
             delivered: Some(segments - random.below(3).min(segments)),
-            reordering_seen: Some(u64::from(random.chance(0.05))),
+            reordering_events: Some(u64::from(random.chance(0.05))),
             out_of_order_in: Some(if random.chance(0.1) {
                 random.size(5.0, 1.0)
             } else {
@@ -439,7 +439,7 @@ fn empty() -> TcpStats {
         delivered: None,
         delivered_ce: Some(0),
         dsack_duplicates: Some(0),
-        reordering_seen: None,
+        reordering_events: None,
         out_of_order_in: None,
         in_flight: 0,
         lost: 0,

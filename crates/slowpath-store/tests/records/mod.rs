@@ -184,7 +184,7 @@ impl Random {
     pub fn summary(
         &mut self,
         connection: ConnectionId,
-        last_seen: WallMicros,
+        last_observed: WallMicros,
     ) -> ConnectionSummary {
         let observed = self.number();
         ConnectionSummary {
@@ -194,8 +194,8 @@ impl Random {
             owner: self.owner(),
             real_peer: self.maybe(Self::address),
             tier: self.one(&[Tier::Bpf, Tier::InetDiag, Tier::Imported]),
-            first_seen: last_seen - Micros(self.below(HOUR as u64)),
-            last_seen,
+            first_observed: last_observed - Micros(self.below(HOUR as u64)),
+            last_observed,
             closed: self.coin(),
             observed: Micros(observed),
             polls: self.number(),
@@ -285,7 +285,7 @@ impl Random {
             delivered: self.maybe(Self::number),
             delivered_ce: self.maybe(Self::number),
             dsack_duplicates: self.maybe(Self::number),
-            reordering_seen: self.maybe(Self::number),
+            reordering_events: self.maybe(Self::number),
             out_of_order_in: self.maybe(Self::number),
             in_flight: self.n32(),
             lost: self.n32(),

@@ -28,7 +28,7 @@ fn checkpoints_wait_for_their_turn_and_are_never_missing() {
         id.cookie = cookie;
         let mut summary = random.summary(id, WallMicros(MIDNIGHT + cookie as i64));
         summary.closed = false;
-        summary.first_seen = WallMicros(MIDNIGHT - 2 * HOUR);
+        summary.first_observed = WallMicros(MIDNIGHT - 2 * HOUR);
         summary.polls = cookie + 1;
         log.summary(&summary);
         summaries.push(summary);
@@ -93,7 +93,7 @@ fn a_later_checkpoint_replaces_an_earlier_one() {
     first.polls = 10;
     let mut second = first.clone();
     second.polls = 20;
-    second.last_seen = WallMicros(MIDNIGHT + 5);
+    second.last_observed = WallMicros(MIDNIGHT + 5);
     let mut last = second.clone();
     last.closed = true;
 

@@ -200,8 +200,8 @@ fn summary_or_names(summary: Option<&ConnectionSummary>, hide: &Hide) -> Row {
     put_all(
         &mut cells,
         &[
-            ("first_seen", |s| json!(json::wall(s.first_seen))),
-            ("last_seen", |s| json!(json::wall(s.last_seen))),
+            ("first_seen", |s| json!(json::wall(s.first_observed))),
+            ("last_seen", |s| json!(json::wall(s.last_observed))),
             ("closed", |s| json!(s.closed)),
             ("observed_us", |s| json!(s.observed.0)),
             ("polls", |s| json!(s.polls)),

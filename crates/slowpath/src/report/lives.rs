@@ -75,7 +75,7 @@ pub fn lives(records: Records, range: Range, filter: &Filter) -> Vec<ConnectionS
             }
             Entry::Occupied(mut entry) => {
                 let kept = entry.get();
-                if (summary.closed, summary.last_seen) > (kept.closed, kept.last_seen) {
+                if (summary.closed, summary.last_observed) > (kept.closed, kept.last_observed) {
                     entry.insert(summary);
                 }
             }
@@ -89,9 +89,9 @@ pub fn lives(records: Records, range: Range, filter: &Filter) -> Vec<ConnectionS
     }
     let mut lives: Vec<ConnectionSummary> = latest
         .into_values()
-        .filter(|s| s.last_seen >= range.from && s.first_seen <= range.to)
+        .filter(|s| s.last_observed >= range.from && s.first_observed <= range.to)
         .map(|mut s| {
-            if !range.contains(s.first_seen) || !range.contains(s.last_seen) {
+            if !range.contains(s.first_observed) || !range.contains(s.last_observed) {
                 let inside = inside.remove(&s.connection).unwrap_or_default();
                 cut(&mut s, range, &inside);
             }
@@ -106,8 +106,8 @@ pub fn lives(records: Records, range: Range, filter: &Filter) -> Vec<ConnectionS
 /// Makes the summary one of the part of its life within the range.
 fn cut(s: &mut ConnectionSummary, range: Range, inside: &[ProblemInterval]) {
     let overlap = Range {
-        from: range.from.max(s.first_seen),
-        to: range.to.min(s.last_seen),
+        from: range.from.max(s.first_observed),
+        to: range.to.min(s.last_observed),
     };
     s.observed = overlap.length().min(s.observed);
     s.problem_time = Default::default();

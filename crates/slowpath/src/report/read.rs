@@ -44,7 +44,7 @@ pub fn read(directory: &Path, range: Range) -> Result<Records, Failure> {
     let straddling: BTreeSet<ConnectionId> = connections
         .rows
         .iter()
-        .filter(|s| !range.contains(s.first_seen) || !range.contains(s.last_seen))
+        .filter(|s| !range.contains(s.first_observed) || !range.contains(s.last_observed))
         .map(|s| s.connection)
         .collect();
     let mut problems = Vec::new();

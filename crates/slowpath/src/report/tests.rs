@@ -38,8 +38,8 @@ pub(crate) fn summary(
         },
         real_peer: None,
         tier: Tier::Bpf,
-        first_seen: at(0),
-        last_seen: at(100),
+        first_observed: at(0),
+        last_observed: at(100),
         closed: false,
         observed: seconds(100),
         polls: 200,
@@ -171,7 +171,7 @@ fn a_life_longer_than_the_range_counts_within_it_only() {
 #[test]
 fn the_latest_summary_of_a_connection_counts() {
     let mut checkpoint = summary(1, "a", Problem::Timeout, 10);
-    checkpoint.last_seen = at(50);
+    checkpoint.last_observed = at(50);
     let mut last = summary(1, "a", Problem::Timeout, 20);
     last.closed = true;
     let records = Records {

@@ -112,7 +112,7 @@ impl Whole {
         let data = &sent.data;
         Whole {
             netns: summary.connection.netns,
-            seen: (summary.first_seen, summary.last_seen),
+            seen: (summary.first_observed, summary.last_observed),
             closed: summary.closed,
             figures: [
                 figure(bytes.0, bytes.1, stats.bytes_sent, data.bytes, BITS_8),
@@ -238,10 +238,10 @@ fn why_none(
     at_that_time: &[ConnectionSummary],
 ) -> String {
     let begin = (coverage.iter().map(|c| c.end - c.duration))
-        .chain(at_that_time.iter().map(|s| s.first_seen))
+        .chain(at_that_time.iter().map(|s| s.first_observed))
         .min();
     let end = (coverage.iter().map(|c| c.end))
-        .chain(at_that_time.iter().map(|s| s.last_seen))
+        .chain(at_that_time.iter().map(|s| s.last_observed))
         .max();
     let (Some(begin), Some(end)) = (begin, end) else {
         return "the log is empty: no `slowpath up` has written to it yet".to_owned();
@@ -250,7 +250,7 @@ fn why_none(
     let kept = coverage.iter().any(|c| meets(c.end - c.duration, c.end))
         || at_that_time
             .iter()
-            .any(|s| meets(s.first_seen, s.last_seen));
+            .any(|s| meets(s.first_observed, s.last_observed));
     if !kept {
         return format!(
             "the log was not kept while this was captured, {} to {}: it goes from {} to {}; \
@@ -303,7 +303,7 @@ fn matching<'a>(
     let r = numbered.report();
     let (begin, end) = (r.first.time.0 / 1000, r.last.time.0 / 1000);
     summaries.iter().filter_map(move |s| {
-        let overlaps = s.first_seen.0 <= end && s.last_seen.0 >= begin;
+        let overlaps = s.first_observed.0 <= end && s.last_observed.0 >= begin;
         let side = [Side::Client, Side::Server]
             .into_iter()
             .find(|side| is_same(s.tuple, r.endpoint(*side), r.endpoint(side.peer())))?;
