@@ -2,21 +2,21 @@
 //! The polling loop, one poll at a time: whoever owns the agent calls [`Agent::poll`] when
 //! [`Agent::until_next_poll`] has passed.
 
-use crate::accounts::Accounts;
-use crate::audit::Audit;
-use crate::book::Book;
+use crate::agent_core::AgentCore;
 use crate::budget::BudgetState;
-use crate::budget::attention::Attention;
+use crate::budget::priority::Priorities;
 use crate::config::Config;
-use crate::connections::LiveConnection;
-use crate::eyes::{self, Capabilities, Eyes};
+use crate::connection_table::LiveConnection;
+use crate::host_totals::HostTotals;
 use crate::listeners::{Listeners, LiveListener};
-use crate::looks::{LookTimes, Looks};
+use crate::observer::{self, Capabilities, Observer};
+use crate::owner_scans::{OwnerScanTimes, OwnerScans};
 use crate::owners::Owners;
 use crate::pace::{Pace, Work};
-use crate::peers;
-use crate::recorder::{Kept, Recorder, RecorderState};
-use crate::summaries::{TURN, Turns};
+use crate::real_peers;
+use crate::reconcile::Reconciler;
+use crate::recorder::{KeptRecording, Recorder, RecorderState};
+use crate::summaries::{SummaryRotation, TURN};
 use rustix::time::ClockId;
 use slowpath_model::{Coverage, LossCounters, Micros, MonoNanos, Tier, WallMicros};
 use slowpath_observe::{Call, ProgramCost, boot_id, bpf, monotonic};
@@ -26,7 +26,7 @@ use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often connections that no poll meets are looked for, coverage recorded and, without
-/// a CPU budget, summaries of living connections saved; under one they are saved in turns.
+/// a CPU budget, summaries of living connections saved; under one they are saved in rotation.
 const ROUNDS: Micros = TURN;
 
 /// Sockets looked at in one piece of a search under a CPU budget: two milliseconds.
@@ -39,15 +39,15 @@ const MAX_CALLS: usize = 65_536;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No tier could be opened.
-    #[error("opening the eyes in the kernel: {0}")]
-    Eyes(#[from] eyes::OpenError),
+    #[error("opening the kernel observer: {0}")]
+    Observer(#[from] observer::OpenError),
     /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] slowpath_store::OpenError),
 }
 
 /// Why a poll failed; the next one may succeed.
-pub type PollError = eyes::PollError;
+pub type PollError = observer::PollError;
 
 /// What one poll saw and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,21 +85,21 @@ pub struct FinishReport {
     /// What went wrong with the log, if anything.
     pub log_error: Option<String>,
     /// Recordings that were kept since [`Agent::kept`] was asked last.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptRecording>,
     /// How the recorder was in the end, if there was one.
     pub recorder: Option<RecorderState>,
 }
 
 /// The agent of one host.
 pub struct Agent {
-    eyes: Eyes,
+    observer: Observer,
     capabilities: Capabilities,
-    pub(crate) book: Book,
+    pub(crate) core: AgentCore,
     interval: Duration,
     random: fastrand::Rng,
     next_poll: MonoNanos,
     next_round: MonoNanos,
-    looks: LookTimes,
+    owner_scans: OwnerScanTimes,
     round: Coverage,
     listeners: Listeners,
     /// The latest one recorded.
@@ -107,11 +107,11 @@ pub struct Agent {
     suspects: Vec<u64>,
     calls: VecDeque<Call>,
     calls_dropped: u64,
-    audit: Audit,
+    reconciler: Reconciler,
     polls: u64,
     cpu: Micros,
     round_began: MonoNanos,
-    turns: Turns,
+    rotation: SummaryRotation,
     pub(crate) pace: Option<Pace>,
     /// The views have been told to look.
     refreshed: bool,
@@ -144,12 +144,12 @@ impl Agent {
                 Some(LogWriter::open(directory, host, options)?)
             }
         };
-        let (mut eyes, mut capabilities) = Eyes::open(config.tier, &options)?;
+        let (mut observer, mut capabilities) = Observer::open(config.tier, &options)?;
         let owners = Owners::new(config.owners, capabilities.tier == Tier::Bpf);
         let now = monotonic();
         let mut listeners = Listeners::default();
         listeners.start(now, capabilities.tier);
-        let mut book = Book::new(
+        let mut core = AgentCore::new(
             config.thresholds,
             config.history,
             config.verdicts,
@@ -157,36 +157,36 @@ impl Agent {
             owners,
             now,
         );
-        capabilities.set(book.peers.open());
+        capabilities.set(core.peers.open());
         let pace = config.budget.map(|budget| {
-            book.attention = Some(Attention::default());
+            core.priorities = Some(Priorities::default());
             let tier = capabilities.tier;
             let pace = Pace::new(budget, config.interval, tier, now, process_cpu());
-            pace.apply(&mut eyes);
+            pace.apply(&mut observer);
             pace
         });
         Ok(Agent {
-            eyes,
+            observer,
             capabilities,
-            book,
+            core,
             interval: config.interval,
             random: config
                 .seed
                 .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
             next_poll: now,
             next_round: now + ROUNDS,
-            looks: LookTimes::new(now),
+            owner_scans: OwnerScanTimes::new(now),
             round: Coverage::default(),
             listeners,
             coverage: None,
             suspects: Vec::new(),
             calls: VecDeque::new(),
             calls_dropped: 0,
-            audit: Audit::default(),
+            reconciler: Reconciler::default(),
             polls: 0,
             cpu: Micros::ZERO,
             round_began: now,
-            turns: Turns::new(now),
+            rotation: SummaryRotation::new(now),
             pace,
             refreshed: true,
             recorder: None,
@@ -205,39 +205,39 @@ impl Agent {
         let now = monotonic();
         self.schedule(now);
         if let Some(pace) = &mut self.pace
-            && !pace.may_poll(now, cpu_before, &mut self.eyes)
+            && !pace.may_poll(now, cpu_before, &mut self.observer)
         {
             let report = pace.report(now, None);
             self.refreshed |= report.refresh;
             return Ok(report);
         }
-        let dropped = self.eyes.losses().closes_dropped;
-        let sweep = self.audit.wants_sweep(dropped) && self.may(Work::Sweep, now);
+        let dropped = self.observer.losses().closes_dropped;
+        let sweep = self.reconciler.wants_sweep(dropped) && self.may(Work::Sweep, now);
         if sweep {
-            self.eyes.emit_all(true);
+            self.observer.emit_all(true);
         }
-        self.book
+        self.core
             .begin(now, wall, std::mem::take(&mut self.refreshed));
-        let seen = self.eyes.poll(&mut self.book);
+        let seen = self.observer.poll(&mut self.core);
         if sweep {
-            self.eyes.emit_all(false);
+            self.observer.emit_all(false);
             if seen.as_ref().is_ok_and(|s| s.left_over == 0) {
-                self.audit.swept(dropped, self.book.sweep());
+                self.reconciler.swept(dropped, self.core.sweep());
             }
         }
-        let problems = self.book.end(&mut self.suspects);
+        let problems = self.core.end(&mut self.suspects);
         if let Some(recorder) = &self.recorder {
-            recorder.keep(self.book.asking.take());
+            recorder.keep(self.core.keep_requests.take());
         }
         let mut work = self.ask_peers(now);
         let seen = seen?;
-        if self.eyes.turnover().is_some() {
-            let known = self.book.living();
-            self.audit
+        if self.observer.turnover().is_some() {
+            let known = self.core.living();
+            self.reconciler
                 .polled(seen.walked, seen.visited, seen.closed, known);
         }
-        self.eyes.suspect(&self.suspects);
-        for call in self.eyes.take_calls() {
+        self.observer.suspect(&self.suspects);
+        for call in self.observer.take_calls() {
             if self.calls.len() >= MAX_CALLS {
                 self.calls.pop_front();
                 self.calls_dropped += 1;
@@ -251,17 +251,19 @@ impl Agent {
             }
             work += cost;
         }
-        if self.looks.due(now, self.book.owners_wanted()) && self.may(Work::Owners, now) {
+        if self.owner_scans.due(now, self.core.owners_wanted()) && self.may(Work::Owners, now) {
             let cost = self.look(now);
             self.did(Work::Owners, now, cost);
             work += cost;
         }
         if self.may(Work::Listeners, now) {
             let before = thread_cpu();
-            let owners = &mut self.book.owners;
-            let round = self.listeners.round(&mut self.eyes, owners, (now, wall))?;
+            let owners = &mut self.core.owners;
+            let round = self
+                .listeners
+                .round(&mut self.observer, owners, (now, wall))?;
             for interval in round {
-                self.book.log_listener(&interval);
+                self.core.log_listener(&interval);
             }
             let cost = thread_cpu().saturating_sub(before);
             // Between two rounds it costs nothing.
@@ -272,7 +274,7 @@ impl Agent {
         }
         if self.pace.is_some() && self.may(Work::Summaries, now) {
             let before = thread_cpu();
-            if self.book.save_due(&mut self.turns) > 0 {
+            if self.core.save_due(&mut self.rotation) > 0 {
                 let cost = thread_cpu().saturating_sub(before);
                 self.did(Work::Summaries, now, cost);
                 work += cost;
@@ -283,36 +285,36 @@ impl Agent {
         self.round.emitted += seen.emitted;
         self.round.sockets = seen.visited;
         self.round.missed = self.round.missed.max(seen.missed + seen.left_over);
-        if self.eyes.turnover().is_none() {
+        if self.observer.turnover().is_none() {
             self.round.closed += seen.closed;
         }
         let round = now >= self.next_round;
-        if round && !self.audit.has_looked() && self.may(Work::Search, now) {
+        if round && !self.reconciler.has_looked() && self.may(Work::Search, now) {
             let before = thread_cpu();
             let piece = self.pace.as_ref().map(|_| SEARCHED);
-            if let Some(found) = self.eyes.audit(piece) {
-                self.audit.looked(found);
+            if let Some(found) = self.observer.audit(piece) {
+                self.reconciler.looked(found);
             }
             let cost = thread_cpu().saturating_sub(before);
             self.did(Work::Search, now, cost);
             work += cost;
         }
-        if round && self.audit.has_looked() && self.may(Work::Round, now) {
+        if round && self.reconciler.has_looked() && self.may(Work::Round, now) {
             let before = thread_cpu();
             self.next_round = now + ROUNDS;
             // The module may have come meanwhile.
-            self.capabilities.set(self.book.peers.open());
+            self.capabilities.set(self.core.peers.open());
             if self.pace.is_none() {
-                self.book.save_summaries();
+                self.core.save_summaries();
             }
-            self.book.settle_accounts();
+            self.core.settle_host_totals();
             self.record_coverage(now);
             let cost = thread_cpu().saturating_sub(before);
             self.did(Work::Round, now, cost);
             work += cost;
         }
-        self.book.log_interactions();
-        self.book.tick();
+        self.core.log_interactions();
+        self.core.tick();
         self.polls += 1;
         let cpu_after = process_cpu();
         let cpu = cpu_after.saturating_sub(cpu_before);
@@ -332,11 +334,11 @@ impl Agent {
             self.refreshed = true;
             return Ok(report);
         };
-        if let Some(attention) = &mut self.book.attention {
+        if let Some(priorities) = &mut self.core.priorities {
             // What other threads did meanwhile is no cost of the looks.
             let own = thread_cpu().saturating_sub(own_before);
             let proper = own.saturating_sub(work);
-            pace.polled(now, cpu_after, proper, attention, &mut self.eyes);
+            pace.polled(now, cpu_after, proper, priorities, &mut self.observer);
         }
         let report = pace.report(now, Some(report));
         self.refreshed |= report.refresh;
@@ -347,16 +349,16 @@ impl Agent {
     /// room; gives what that cost.
     fn ask_peers(&mut self, now: MonoNanos) -> Micros {
         if self.pace.is_none() {
-            self.book.ask_peers(peers::MAX_ASKED);
+            self.core.ask_peers(real_peers::MAX_ASKED);
             return Micros::ZERO;
         }
-        if !self.book.peers.wanted() || !self.may(Work::Peers, now) {
+        if !self.core.peers.wanted() || !self.may(Work::RealPeers, now) {
             return Micros::ZERO;
         }
         let before = thread_cpu();
-        self.book.ask_peers(peers::FEW_ASKED);
+        self.core.ask_peers(real_peers::FEW_ASKED);
         let cost = thread_cpu().saturating_sub(before);
-        self.did(Work::Peers, now, cost);
+        self.did(Work::RealPeers, now, cost);
         cost
     }
 
@@ -403,10 +405,10 @@ impl Agent {
     /// A look that fails is a feature that is missing until the next one.
     fn look(&mut self, now: MonoNanos) -> Micros {
         let before = thread_cpu();
-        let looked = self.book.look(&mut self.eyes);
+        let looked = self.core.look(&mut self.observer);
         let cost = thread_cpu().saturating_sub(before);
         let capabilities = &mut self.capabilities;
-        self.looks.looked(now, cost, looked, capabilities);
+        self.owner_scans.looked(now, cost, looked, capabilities);
         cost
     }
 
@@ -415,27 +417,27 @@ impl Agent {
         coverage.end = wall_clock();
         coverage.duration = now.since(self.round_began);
         self.round_began = now;
-        if let Some((opened, closed)) = self.eyes.turnover() {
+        if let Some((opened, closed)) = self.observer.turnover() {
             coverage.opened = opened;
             coverage.closed = closed;
         }
-        coverage.missed = coverage.missed.max(self.audit.end_round());
-        (coverage.owners_unknown, coverage.unknown_owners) = self.book.unknown_owners();
+        coverage.missed = coverage.missed.max(self.reconciler.end_round());
+        (coverage.owners_unknown, coverage.unknown_owners) = self.core.unknown_owners();
         coverage.losses = self.losses();
         coverage.cpu = self.cpu;
         coverage.unmeasured = self.capabilities.unmeasured_set();
-        self.book.log_coverage(&coverage);
+        self.core.log_coverage(&coverage);
         self.coverage = Some(coverage);
     }
 
     /// The connections that live.
     pub fn connections(&self) -> impl Iterator<Item = &LiveConnection> {
-        self.book.connections()
+        self.core.connections()
     }
 
     /// The connections that closed at the last poll, at most 65,536.
     pub fn recently_closed(&self) -> impl Iterator<Item = &LiveConnection> {
-        self.book.recently_closed()
+        self.core.recently_closed()
     }
 
     /// The listening sockets that were looked at: those that live, and those that closed
@@ -452,11 +454,11 @@ impl Agent {
 
     /// What was lost so far.
     pub fn losses(&self) -> LossCounters {
-        let mut losses = self.eyes.losses();
+        let mut losses = self.observer.losses();
         losses.calls_dropped += self.calls_dropped;
-        losses.closes_dropped += self.audit.uncounted;
+        losses.closes_dropped += self.reconciler.uncounted;
         losses.storage_failed += self.listeners.lost();
-        losses.records_dropped = self.book.records_dropped();
+        losses.records_dropped = self.core.records_dropped();
         losses
     }
 
@@ -471,18 +473,18 @@ impl Agent {
     /// # Errors
     /// What the kernel says, for example without CAP_SYS_ADMIN.
     pub fn measure_programs(&mut self) -> io::Result<()> {
-        self.eyes.enable_statistics()
+        self.observer.enable_statistics()
     }
 
     /// Runs and time of each BPF program, as far as they were measured.
     pub fn programs(&self) -> Vec<ProgramCost> {
-        self.eyes.programs()
+        self.observer.programs()
     }
 
     /// The looks at who holds which socket, and what they cost; that is part of
     /// [`Agent::cpu`].
-    pub fn looks(&self) -> Looks {
-        self.looks.looks
+    pub fn owner_scans(&self) -> OwnerScans {
+        self.owner_scans.scans
     }
 
     /// CPU time of all polls so far, user and system.
@@ -492,13 +494,13 @@ impl Agent {
 
     /// Keeps sums over all connections from now on, for an exporter, with at most so many
     /// names of applications; a later call changes that number, for new names only.
-    pub fn keep_accounts(&mut self, applications: usize) {
-        self.book.keep_accounts(applications);
+    pub fn keep_host_totals(&mut self, applications: usize) {
+        self.core.keep_host_totals(applications);
     }
 
     /// The sums, if they are kept.
-    pub fn accounts(&self) -> Option<&Accounts> {
-        self.book.accounts()
+    pub fn host_totals(&self) -> Option<&HostTotals> {
+        self.core.host_totals()
     }
 
     /// The latest record of coverage; one is made every minute.
@@ -509,17 +511,17 @@ impl Agent {
     /// Connections opened and closed since the start by the kernel's account; `None` where
     /// the tier keeps none.
     pub fn turnover(&self) -> Option<(u64, u64)> {
-        self.eyes.turnover()
+        self.observer.turnover()
     }
 
     /// How the log is written; `None` without one.
     pub fn log_status(&self) -> Option<WriterStatus> {
-        self.book.log_status()
+        self.core.log_status()
     }
 
     /// What went wrong with the log last, if anything.
     pub fn log_error(&self) -> Option<String> {
-        self.book.log_error()
+        self.core.log_error()
     }
 
     /// Polls once more, for what closed since the last time, saves a summary of every living
@@ -528,7 +530,7 @@ impl Agent {
         self.pace = None;
         // If it fails, what was read until then is logged.
         let _ = self.poll();
-        self.book.save_summaries();
+        self.core.save_summaries();
         self.record_coverage(monotonic());
         let losses = self.losses();
         let recorder = self.recorder.take().map(Recorder::finish);
@@ -540,7 +542,7 @@ impl Agent {
             polls: self.polls,
             cpu: self.cpu,
             losses,
-            log_error: self.book.close(),
+            log_error: self.core.close(),
         }
     }
 }

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_later_namespace_with_the_same_number_is_another_one() {
         let mut baselines = Baselines::default();
-        let mut snapshot = crate::book::tests::quiet();
+        let mut snapshot = crate::agent_core::tests::quiet();
         snapshot.stats.rtt_sums = Some(slowpath_model::RttSums {
             lifetime_min: Some(Micros(100)),
             ..Default::default()

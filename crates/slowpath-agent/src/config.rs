@@ -2,7 +2,7 @@
 //! How an agent is to work.
 
 use crate::budget::Budget;
-use crate::eyes::TierChoice;
+use crate::observer::TierChoice;
 use crate::owners::OwnerOptions;
 use slowpath_diagnose::Thresholds;
 use slowpath_observe::bpf;

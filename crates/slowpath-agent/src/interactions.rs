@@ -40,7 +40,7 @@ struct Open {
 }
 
 #[derive(Default)]
-pub(crate) struct Joint {
+pub(crate) struct InteractionTracker {
     recent: Interactions,
     /// Who owns something in trouble, and until when that counts.
     processes: FxHashMap<u32, MonoNanos>,
@@ -55,7 +55,7 @@ pub(crate) struct Joint {
     previous: MonoNanos,
 }
 
-impl Joint {
+impl InteractionTracker {
     /// Whether a connection without a finding between these two may be part of an interaction.
     #[inline]
     pub(crate) fn wants(&self, before: &Snapshot, after: &Snapshot, owner: &Owner) -> bool {
@@ -71,7 +71,12 @@ impl Joint {
     }
 
     /// A verdict on a connection that has a finding, or is wanted.
-    pub(crate) fn see(&mut self, snapshot: &Snapshot, owner: &Owner, verdict: &IntervalVerdict) {
+    pub(crate) fn observe(
+        &mut self,
+        snapshot: &Snapshot,
+        owner: &Owner,
+        verdict: &IntervalVerdict,
+    ) {
         let until = verdict.to + WINDOW;
         let pid = owner.pid();
         // A flow that is followed for its process's sake does not keep the process followed.

@@ -15,38 +15,41 @@
 //! is kept in memory is bounded by the connections that live plus fixed amounts. The agent
 //! judges nothing itself and stores no query.
 
-mod accounts;
 mod agent;
-mod audit;
+mod agent_core;
 mod baselines;
-mod book;
 mod budget;
 mod config;
-mod connections;
-mod eyes;
+mod connection_table;
+mod host_totals;
 mod interactions;
 mod listeners;
-mod looks;
+mod observer;
+mod owner_scans;
 mod owners;
 mod pace;
-mod peers;
+mod real_peers;
+mod reconcile;
 mod recorder;
-mod rehearsal;
+mod scripted_agent;
 mod summaries;
 
-pub use accounts::{Accounts, Applications, Charges, Histogram, OTHER, RTT_BOUNDS, Traffic};
 pub use agent::{Agent, FinishReport, PollError, PollReport, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};
 pub use config::Config;
-pub use connections::{HistoryPoint, LiveConnection};
-pub use eyes::{Capabilities, TierChoice};
+pub use connection_table::{HistoryPoint, LiveConnection};
+pub use host_totals::{
+    Applications, Histogram, HostTotals, OTHER, ProblemTotals, RTT_BOUNDS, Traffic,
+};
 pub use listeners::{LiveListener, Overflows};
-pub use looks::Looks;
+pub use observer::{Capabilities, TierChoice};
+pub use owner_scans::OwnerScans;
 pub use owners::{CommandLines, OwnerOptions, Rules, RulesError, redacted};
 pub use recorder::{
-    FolderError, Kept, Opened, RecordError, RecordOptions, RecorderState, Source, Wanted, kernel,
+    EventSource, FolderError, KeepFilter, KeptRecording, OpenRecorder, RecordError, RecordOptions,
+    RecorderState, kernel,
 };
-pub use rehearsal::Rehearsal;
+pub use scripted_agent::ScriptedAgent;
 pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};
 pub use slowpath_replay::ring;
 pub use slowpath_store::{Retention, WriterStatus};

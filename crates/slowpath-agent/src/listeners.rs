@@ -6,7 +6,7 @@
 //! to be compared. So a round reads the counters before and after it walks over the
 //! listeners, and again if they moved in between.
 
-use crate::eyes::{Eyes, PollError};
+use crate::observer::{Observer, PollError};
 use crate::owners::Owners;
 use rustc_hash::{FxHashMap, FxHashSet};
 use slowpath_diagnose::{ListenRound, ListenerPair, judge_listeners};
@@ -183,7 +183,7 @@ impl Listeners {
     /// One round if it is due; gives what goes into the log.
     pub(crate) fn round(
         &mut self,
-        eyes: &mut Eyes,
+        observer: &mut Observer,
         owners: &mut Owners,
         (now, wall): (MonoNanos, WallMicros),
     ) -> Result<Vec<ListenerInterval>, PollError> {
@@ -194,7 +194,7 @@ impl Listeners {
         self.next = now + ROUNDS;
         let full = now >= self.next_full;
         let began = thread_cpu();
-        let Some(seen) = self.look(eyes, full)? else {
+        let Some(seen) = self.look(observer, full)? else {
             return Ok(Vec::new());
         };
         let took = thread_cpu().saturating_sub(began);
@@ -227,8 +227,8 @@ impl Listeners {
     }
 
     /// Walks until no namespace's counters move between two readings, four times at most.
-    fn look(&mut self, eyes: &mut Eyes, full: bool) -> Result<Option<Seen>, PollError> {
-        let Some(walk) = eyes.listeners(full)? else {
+    fn look(&mut self, observer: &mut Observer, full: bool) -> Result<Option<Seen>, PollError> {
+        let Some(walk) = observer.listeners(full)? else {
             return Ok(None);
         };
         let mut seen = Seen {
@@ -242,7 +242,7 @@ impl Listeners {
             if !self.read_counters(&mut seen) {
                 break;
             }
-            let Some(walk) = eyes.listeners(false)? else {
+            let Some(walk) = observer.listeners(false)? else {
                 break;
             };
             seen.merge(walk);

@@ -3,20 +3,20 @@
 //! [`crate::budget`] with the agent's clock and its eyes.
 
 use crate::agent::PollReport;
-use crate::budget::attention::Attention;
 use crate::budget::balance::Balance;
 use crate::budget::brake::Brake;
 use crate::budget::controller::Controller;
-use crate::budget::events::{Meter, Sampler};
+use crate::budget::priority::Priorities;
+use crate::budget::program_cost::{Meter, Sampler};
 use crate::budget::{Budget, BudgetState};
-use crate::eyes::Eyes;
+use crate::observer::Observer;
 use slowpath_model::{Micros, MonoNanos, Tier};
 use slowpath_observe::bpf::Programs;
 use std::time::Duration;
 
 /// Work that can wait: what it cost last, and when it may be done again.
 #[derive(Clone, Copy, Debug, Default)]
-struct Errand {
+struct DeferredWork {
     /// `None` until it has been done.
     cost: Option<Micros>,
     not_before: MonoNanos,
@@ -40,11 +40,11 @@ pub(crate) enum Work {
     /// A slice of the summaries of living connections.
     Summaries,
     /// Questions to conntrack, for a few connections.
-    Peers,
+    RealPeers,
 }
 
 /// Kinds of [`Work`].
-const KINDS: usize = Work::Peers as usize + 1;
+const KINDS: usize = Work::RealPeers as usize + 1;
 
 impl Work {
     /// What it may cost a connection, in nanoseconds, as long as it has not been done: about what it
@@ -54,7 +54,7 @@ impl Work {
             Work::Sweep => 1_500,
             Work::Owners => 1_000,
             Work::Round => 300,
-            Work::Search | Work::Listeners | Work::Summaries | Work::Peers => 0,
+            Work::Search | Work::Listeners | Work::Summaries | Work::RealPeers => 0,
         }
     }
 
@@ -64,7 +64,7 @@ impl Work {
     fn patience(self) -> Micros {
         match self {
             Work::Summaries => Micros(5_000_000),
-            Work::Peers | Work::Listeners | Work::Owners => Micros(15_000_000),
+            Work::RealPeers | Work::Listeners | Work::Owners => Micros(15_000_000),
             Work::Sweep | Work::Search | Work::Round => Micros(30_000_000),
         }
     }
@@ -84,7 +84,7 @@ pub(crate) struct Pace {
     accounted: Micros,
     /// What a poll costs.
     expected: Micros,
-    errands: [Errand; KINDS],
+    deferred: [DeferredWork; KINDS],
     /// Connections that live.
     connections: u64,
     /// Reports since the views last looked, added up.
@@ -110,7 +110,7 @@ impl Pace {
             interval: interval.into(),
             accounted: cpu,
             expected: Micros::ZERO,
-            errands: Default::default(),
+            deferred: Default::default(),
             connections: 0,
             sum: PollReport::default(),
             next_refresh: now,
@@ -118,9 +118,9 @@ impl Pace {
     }
 
     /// Tells the eyes the present rates.
-    pub fn apply(&self, eyes: &mut Eyes) {
+    pub fn apply(&self, observer: &mut Observer) {
         let rates = self.controller.rates();
-        eyes.thin(&rates.looks.map(|rate| (rate / rates.polls).min(1.0)));
+        observer.thin(&rates.samples.map(|rate| (rate / rates.polls).min(1.0)));
     }
 
     /// These programs, too, count as running in others' contexts.
@@ -161,7 +161,11 @@ impl Pace {
 
     fn goal(&self) -> f64 {
         let programs = self.programs();
-        if self.errands.iter().any(|errand| errand.waits.is_some()) {
+        if self
+            .deferred
+            .iter()
+            .any(|deferred| deferred.waits.is_some())
+        {
             self.budget.goal_beside_work(programs)
         } else {
             self.budget.goal(programs)
@@ -170,7 +174,7 @@ impl Pace {
 
     /// Whether a poll may be made now; `cpu` is the process's own so far. If not, the rates
     /// may have changed.
-    pub fn may_poll(&mut self, now: MonoNanos, cpu: Micros, eyes: &mut Eyes) -> bool {
+    pub fn may_poll(&mut self, now: MonoNanos, cpu: Micros, observer: &mut Observer) -> bool {
         // The views, other threads.
         let others = cpu.saturating_sub(self.accounted);
         self.accounted = cpu;
@@ -180,30 +184,30 @@ impl Pace {
             return true;
         }
         if self.controller.decide(now, self.programs(), true) {
-            self.apply(eyes);
+            self.apply(observer);
         }
         false
     }
 
     /// Whether work that can wait may be done now.
     pub fn may(&mut self, work: Work, now: MonoNanos) -> bool {
-        let errand = &mut self.errands[work as usize];
-        if now < errand.not_before {
+        let deferred = &mut self.deferred[work as usize];
+        if now < deferred.not_before {
             return false;
         }
         let guess = Micros(work.guess().saturating_mul(self.connections) / 1_000);
-        let cost = errand.cost.unwrap_or(guess);
+        let cost = deferred.cost.unwrap_or(guess);
         if (self.brake).has_room(now, cost, self.budget.room_for_work()) {
-            errand.waits = None;
+            deferred.waits = None;
             return true;
         }
-        let waits = *errand.waits.get_or_insert(now);
+        let waits = *deferred.waits.get_or_insert(now);
         now.since(waits) >= work.patience()
     }
 
     /// That work was done, and cost so much.
     pub fn did(&mut self, work: Work, now: MonoNanos, cost: Micros) {
-        self.errands[work as usize] = Errand {
+        self.deferred[work as usize] = DeferredWork {
             cost: Some(cost),
             not_before: now + self.budget.rest_after(cost),
             waits: None,
@@ -217,25 +221,25 @@ impl Pace {
         now: MonoNanos,
         cpu: Micros,
         proper: Micros,
-        attention: &mut Attention,
-        eyes: &mut Eyes,
+        priorities: &mut Priorities,
+        observer: &mut Observer,
     ) {
         let cost = cpu.saturating_sub(self.accounted);
         self.accounted = cpu;
         self.spent(now, cost);
         self.controller.besides(cost.saturating_sub(proper));
-        let looks = std::mem::take(&mut attention.looks);
+        let samples = std::mem::take(&mut priorities.samples);
         if proper > Micros::ZERO {
             self.expected = Micros((3 * self.expected.0 + proper.0) / 4);
-            self.controller.polled(proper, looks);
+            self.controller.polled(proper, samples);
         }
-        for change in attention.changes.drain(..) {
-            eyes.attend(&change);
+        for change in priorities.changes.drain(..) {
+            observer.attend(&change);
         }
         let others = &self.others;
-        self.events.tick(now, &mut All { eyes, others });
+        self.events.tick(now, &mut All { observer, others });
         if self.controller.decide(now, self.programs(), false) {
-            self.apply(eyes);
+            self.apply(observer);
         }
     }
 
@@ -273,7 +277,7 @@ impl Pace {
     pub fn state(&self, now: MonoNanos) -> BudgetState {
         let rates = self.controller.rates();
         let factor = self.factor();
-        let [quiet_rate, problem_rate, worst_rate] = rates.looks.map(|rate| rate * factor);
+        let [quiet_rate, problem_rate, worst_rate] = rates.samples.map(|rate| rate * factor);
         BudgetState {
             budget: self.budget,
             used: self.brake.used(now),
@@ -290,21 +294,21 @@ impl Pace {
 
 /// All programs whose run times are booked.
 struct All<'a> {
-    eyes: &'a mut Eyes,
+    observer: &'a mut Observer,
     others: &'a Programs,
 }
 
 impl Meter for All<'_> {
     fn begin(&mut self) -> bool {
-        self.eyes.sample_statistics(true)
+        self.observer.sample_statistics(true)
     }
 
     fn end(&mut self) {
-        self.eyes.sample_statistics(false);
+        self.observer.sample_statistics(false);
     }
 
     fn nanos(&self) -> u64 {
-        let programs = self.eyes.programs();
+        let programs = self.observer.programs();
         let outside = programs.iter().filter(|p| !p.within_polls());
         outside.map(|p| p.nanos).sum::<u64>() + self.others.nanos()
     }
@@ -342,7 +346,9 @@ mod tests {
     #[test]
     fn no_work_waits_for_ever() {
         use Work::*;
-        for work in [Sweep, Owners, Search, Listeners, Round, Summaries, Peers] {
+        for work in [
+            Sweep, Owners, Search, Listeners, Round, Summaries, RealPeers,
+        ] {
             let mut pace = pace();
             pace.did(work, at(0), Micros(2_000));
             let mut made = Vec::new();

@@ -22,15 +22,15 @@ pub(crate) const SLICE: u32 = 2_048;
 
 /// The pass that is under way.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct SummaryRotation {
     began: MonoNanos,
     next: u32,
 }
 
-impl Turns {
+impl SummaryRotation {
     /// A first pass.
     pub fn new(now: MonoNanos) -> Self {
-        Turns {
+        SummaryRotation {
             began: now,
             next: 0,
         }
@@ -46,7 +46,7 @@ impl Turns {
         let to = due.clamp(from, from.saturating_add(SLICE));
         self.next = to;
         if to >= places && elapsed >= TURN {
-            *self = Turns::new(now);
+            *self = SummaryRotation::new(now);
         }
         from..to
     }
@@ -62,12 +62,12 @@ mod tests {
 
     /// When each of `places` has its turns while slices are taken at these times, and the
     /// largest slice.
-    fn turns(places: u32, times: impl Iterator<Item = u64>) -> (Vec<Vec<u64>>, u32) {
-        let mut turns = Turns::new(at(0));
+    fn rotation(places: u32, times: impl Iterator<Item = u64>) -> (Vec<Vec<u64>>, u32) {
+        let mut rotation = SummaryRotation::new(at(0));
         let mut taken = vec![Vec::new(); places as usize];
         let mut largest = 0;
         for ms in times {
-            let slice = turns.take(at(ms), places);
+            let slice = rotation.take(at(ms), places);
             largest = largest.max(slice.end - slice.start);
             for place in slice {
                 taken[place as usize].push(ms);
@@ -87,7 +87,7 @@ mod tests {
     /// Polls 31 ms apart, as under a budget with an interval of 500 ms.
     #[test]
     fn everyone_has_a_turn_a_minute_and_no_slice_is_large() {
-        let (taken, largest) = turns(20_000, (0..300_000).step_by(31));
+        let (taken, largest) = rotation(20_000, (0..300_000).step_by(31));
         assert!(taken.iter().all(|times| (4..=5).contains(&times.len())));
         assert!(longest_wait(&taken) <= 60_000 + 2 * 31);
         // 20,000 in 60 s are 10.3 in 31 ms.
@@ -97,7 +97,7 @@ mod tests {
     /// Slices as rare as they may get, every five seconds: 100,000 places need 49 of them.
     #[test]
     fn with_rare_slices_turns_are_longer_but_come() {
-        let (taken, largest) = turns(100_000, (0..2_000_000).step_by(5_000));
+        let (taken, largest) = rotation(100_000, (0..2_000_000).step_by(5_000));
         assert_eq!(largest, SLICE);
         assert!(longest_wait(&taken) <= (49 + 2) * 5_000);
         assert!(taken.iter().all(|times| times.len() >= 7));
@@ -108,7 +108,7 @@ mod tests {
         let times = (0..20_000)
             .step_by(100)
             .chain((500_000..600_000).step_by(100));
-        let (taken, largest) = turns(20_000, times);
+        let (taken, largest) = rotation(20_000, times);
         assert_eq!(largest, SLICE);
         assert!(taken.iter().all(|times| (1..=3).contains(&times.len())));
         assert!(taken.iter().all(|times| times[0] <= 501_000));
@@ -116,26 +116,26 @@ mod tests {
 
     #[test]
     fn places_that_are_added_have_their_turn_and_none_have_none() {
-        let mut turns = Turns::new(at(0));
+        let mut rotation = SummaryRotation::new(at(0));
         for ms in (0..120_000).step_by(50) {
-            assert!(turns.take(at(ms), 0).is_empty());
+            assert!(rotation.take(at(ms), 0).is_empty());
         }
         let mut taken = vec![0; 5_000];
         for ms in (120_000..240_000).step_by(50) {
             let places = if ms < 130_000 { 1_000 } else { 5_000 };
-            for place in turns.take(at(ms), places) {
+            for place in rotation.take(at(ms), places) {
                 taken[place as usize] += 1;
             }
         }
-        assert!(taken.iter().all(|turns| (1..=3).contains(turns)));
+        assert!(taken.iter().all(|rotation| (1..=3).contains(rotation)));
     }
 
     /// A turn is a turn: the number of places times the time does not overflow.
     #[test]
     fn as_many_places_as_there_can_be() {
-        let mut turns = Turns::new(at(0));
-        assert_eq!(turns.take(at(60_000), u32::MAX), 0..SLICE);
-        turns.next = u32::MAX - 1;
-        assert_eq!(turns.take(at(60_000), u32::MAX), u32::MAX - 1..u32::MAX);
+        let mut rotation = SummaryRotation::new(at(0));
+        assert_eq!(rotation.take(at(60_000), u32::MAX), 0..SLICE);
+        rotation.next = u32::MAX - 1;
+        assert_eq!(rotation.take(at(60_000), u32::MAX), u32::MAX - 1..u32::MAX);
     }
 }

@@ -28,12 +28,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             verdicts: false,
             ..Config::default()
         })?;
-        while agent.looks().count < LOOKS {
+        while agent.owner_scans().count < LOOKS {
             std::thread::sleep(agent.until_next_poll());
             agent.poll()?;
         }
-        let looks = agent.looks();
-        let of_one = looks.cpu.0 as f64 / looks.count as f64;
+        let scans = agent.owner_scans();
+        let of_one = scans.cpu.0 as f64 / scans.count as f64;
         let result = json!({
             "tier": format!("{tier:?}"),
             "sockets": farm.sockets(),
@@ -41,9 +41,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .flatten()
                 .filter(|e| e.file_name().to_string_lossy().parse::<u32>().is_ok())
                 .count(),
-            "looks": looks.count,
+            "looks": scans.count,
             "mean_us": of_one,
-            "longest_us": looks.longest.0,
+            "longest_us": scans.longest.0,
             "mean_ns_a_socket": of_one * 1e3 / farm.sockets() as f64,
         });
         println!("{result}");

@@ -4,7 +4,7 @@
 use crate::http::HttpCounters;
 use crate::push::PushCounters;
 use slowpath_agent::{
-    Accounts, Agent, BudgetState, Feature, FeatureState, Histogram, PollReport, RecorderState,
+    Agent, BudgetState, Feature, FeatureState, Histogram, HostTotals, PollReport, RecorderState,
     WriterStatus,
 };
 use slowpath_model::{Coverage, LossCounters, Micros, ProblemSet, Tier, WallMicros};
@@ -127,7 +127,7 @@ pub struct State {
     /// Problems that cannot be measured here.
     pub unmeasured: ProblemSet,
     /// Sums over all connections.
-    pub accounts: Accounts,
+    pub host_totals: HostTotals,
     /// Connections opened and closed.
     pub turnover: Turnover,
     /// The polls.
@@ -147,7 +147,7 @@ pub struct State {
 }
 
 impl State {
-    /// Of an agent that keeps accounts; `None` of another.
+    /// Of an agent that keeps totals; `None` of another.
     pub fn of(
         agent: &Agent,
         polls: &Polls,
@@ -155,7 +155,7 @@ impl State {
         started: WallMicros,
         at: WallMicros,
     ) -> Option<State> {
-        let accounts = agent.accounts()?.clone();
+        let host_totals = agent.host_totals()?.clone();
         let capabilities = agent.capabilities();
         let active = |f: &Feature| (f.name, f.state == FeatureState::Active);
         Some(State {
@@ -172,10 +172,10 @@ impl State {
                 },
                 None => Turnover {
                     opened: None,
-                    closed: accounts.closed,
+                    closed: host_totals.closed,
                 },
             },
-            accounts,
+            host_totals,
             polls: polls.clone(),
             coverage: agent.coverage().cloned(),
             losses: agent.losses(),

@@ -4,7 +4,7 @@
 
 mod states;
 
-use slowpath_agent::Rehearsal;
+use slowpath_agent::ScriptedAgent;
 use slowpath_export::http::HttpCounters;
 use slowpath_export::otlp::{self, Resource};
 use slowpath_export::prometheus::{Format, encode};
@@ -120,7 +120,7 @@ fn day(polls: u64, opens: u64) -> Vec<Hour> {
         cookie: 0,
         random: 1,
     };
-    let mut agent = Rehearsal::new(100, MonoNanos(0));
+    let mut agent = ScriptedAgent::new(100, MonoNanos(0));
     let (http, push) = (HttpCounters::default(), PushCounters::default());
     let resource = Resource::new("host", "0.1.0", "instance");
     let mut counters: BTreeMap<String, f64> = BTreeMap::new();
@@ -175,13 +175,13 @@ fn day(polls: u64, opens: u64) -> Vec<Hour> {
             resident: ProcessUse::read().resident.unwrap(),
         });
     }
-    let accounts = agent.accounts().unwrap();
-    assert_eq!(accounts.met, polls * opens);
+    let host_totals = agent.host_totals().unwrap();
+    assert_eq!(host_totals.met, polls * opens);
     assert_eq!(
-        accounts.closed + agent.connections().count() as u64,
-        accounts.met
+        host_totals.closed + agent.connections().count() as u64,
+        host_totals.met
     );
-    assert!(accounts.applications.folded() > 0);
+    assert!(host_totals.applications.folded() > 0);
     hours
 }
 

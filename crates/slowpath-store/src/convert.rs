@@ -317,7 +317,11 @@ fn thin(connections: &mut Connections<'_>, parsed: &Parsed, carry: &Carry<'_>) {
         .rem_euclid(CHECKPOINT_HOURS) as u64;
     let is_carried = |summary: &ConnectionSummary| {
         !summary.closed
-            && summary.last_observed.0.saturating_sub(summary.first_observed.0) >= HOUR
+            && summary
+                .last_observed
+                .0
+                .saturating_sub(summary.first_observed.0)
+                >= HOUR
             && summary.connection.cookie % CHECKPOINT_HOURS as u64 != turn
     };
     let carried: Vec<&ConnectionSummary> = connections

@@ -4,7 +4,7 @@
 //! The cost of a rung is predicted from what was measured on the present one:
 //!
 //! 1. What the polls cost, less what an empty one costs, belongs to the looks; each
-//!    standing's part grows with the rate at which its connections are looked at. (At most:
+//!    priority's part grows with the rate at which its connections are looked at. (At most:
 //!    one that changes rarely is not looked at more often.)
 //! 2. An empty poll's cost grows with the rate of polls.
 //! 3. Half of the work of rounds, other threads and views is taken to grow with the looks,
@@ -16,7 +16,7 @@
 //! Then nothing is measured until most of what was drawn at the old rates has come due.
 
 use super::Budget;
-use super::ladder::{LAST, Rates, STANDINGS, START, rates};
+use super::ladder::{LAST, PRIORITIES, Rates, START, rates};
 use slowpath_model::{Micros, MonoNanos};
 
 /// Shortest time over which is measured.
@@ -47,7 +47,7 @@ struct Measured {
     polls: u64,
     cpu: Micros,
     cheapest: Option<Micros>,
-    looks: [u64; STANDINGS],
+    samples: [u64; PRIORITIES],
     /// CPU besides the polls proper.
     besides: Micros,
 }
@@ -96,7 +96,7 @@ impl Controller {
     pub fn rates(&self) -> Rates {
         let mut rates = self.on(self.rung);
         rates.polls /= self.interval;
-        for rate in &mut rates.looks {
+        for rate in &mut rates.samples {
             *rate /= self.interval;
         }
         rates
@@ -108,10 +108,10 @@ impl Controller {
         if !self.whole {
             return rates;
         }
-        let polls = rates.looks[0];
+        let polls = rates.samples[0];
         Rates {
             polls,
-            looks: [polls; STANDINGS],
+            samples: [polls; PRIORITIES],
         }
     }
 
@@ -125,8 +125,8 @@ impl Controller {
         self.exceeded
     }
 
-    /// A poll was made: its own cost, and how many connections of each standing it looked at.
-    pub fn polled(&mut self, cpu: Micros, looks: [u64; STANDINGS]) {
+    /// A poll was made: its own cost, and how many connections of each priority it looked at.
+    pub fn polled(&mut self, cpu: Micros, samples: [u64; PRIORITIES]) {
         if self.unsettled > 0 {
             self.unsettled -= 1;
             return;
@@ -135,7 +135,7 @@ impl Controller {
         m.polls += 1;
         m.cpu += cpu;
         m.cheapest = Some(m.cheapest.map_or(cpu, |c| c.min(cpu)));
-        for (sum, n) in m.looks.iter_mut().zip(looks) {
+        for (sum, n) in m.samples.iter_mut().zip(samples) {
             *sum += n;
         }
     }
@@ -192,8 +192,8 @@ impl Controller {
         let m = &mut self.measured;
         m.polls = m.polls.div_ceil(2);
         m.cpu.0 /= 2;
-        for looks in &mut m.looks {
-            *looks /= 2;
+        for samples in &mut m.samples {
+            *samples /= 2;
         }
     }
 
@@ -221,23 +221,23 @@ impl Controller {
         let cheapest = m.cheapest?;
         let empty = cheapest.min(EMPTY).as_secs_f64();
         let a_poll = m.cpu.as_secs_f64() / m.polls as f64;
-        let looked: u64 = m.looks.iter().sum();
+        let looked: u64 = m.samples.iter().sum();
         let here = self.rates();
         let mut all = [0.0; LAST + 1];
         for (rung, share) in all.iter_mut().enumerate() {
             let there = self.on(rung);
-            let looks: f64 = (0..STANDINGS)
+            let samples: f64 = (0..PRIORITIES)
                 .map(|s| {
                     let part = if looked == 0 {
                         0.0
                     } else {
-                        m.looks[s] as f64 / looked as f64
+                        m.samples[s] as f64 / looked as f64
                     };
-                    let change = there.looks[s] / self.interval / here.looks[s];
+                    let change = there.samples[s] / self.interval / here.samples[s];
                     part * change * here.polls * (a_poll - empty)
                 })
                 .sum();
-            *share = looks + empty * there.polls / self.interval;
+            *share = samples + empty * there.polls / self.interval;
         }
         Some(all)
     }
@@ -280,13 +280,13 @@ impl Controller {
         if self.whole {
             return 0;
         }
-        let all: u64 = self.measured.looks.iter().sum();
+        let all: u64 = self.measured.samples.iter().sum();
         let (before, after) = (rates(before), rates(self.rung));
-        let wait = (0..STANDINGS)
-            .filter(|s| self.measured.looks[*s] * 10 >= all)
+        let wait = (0..PRIORITIES)
+            .filter(|s| self.measured.samples[*s] * 10 >= all)
             .map(|s| {
-                let excess = (before.looks[s] / after.looks[s]).max(1.0);
-                (10.0 * excess).ln() / before.looks[s] * self.interval
+                let excess = (before.samples[s] / after.samples[s]).max(1.0);
+                (10.0 * excess).ln() / before.samples[s] * self.interval
             })
             .fold(0.0, f64::max);
         (wait.min(SETTLING) / self.interval * after.polls) as u64

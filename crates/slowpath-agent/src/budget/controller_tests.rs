@@ -11,11 +11,11 @@ struct Plant {
     random: fastrand::Rng,
     /// CPU of an empty poll and of a look, in microseconds.
     empty: f64,
-    look: f64,
+    sample: f64,
     /// Each poll costs between 1 - noise and 1 + noise of that.
     noise: f64,
-    /// Connections that change all the time, by standing.
-    busy: [u32; STANDINGS],
+    /// Connections that change all the time, by priority.
+    busy: [u32; PRIORITIES],
     /// Work besides: microseconds every so many seconds.
     lumps: Vec<(u64, f64)>,
 }
@@ -25,9 +25,9 @@ impl Default for Plant {
         Plant {
             random: fastrand::Rng::with_seed(11),
             empty: 50.0,
-            look: 0.75,
+            sample: 0.75,
             noise: 0.3,
-            busy: [0; STANDINGS],
+            busy: [0; PRIORITIES],
             lumps: vec![(25_000, 60.0)],
         }
     }
@@ -42,13 +42,13 @@ struct Run {
     now: f64,
     /// Standings of the connections that wait, by the poll they wait for.
     wheel: Vec<Vec<usize>>,
-    waiting: [u32; STANDINGS],
+    waiting: [u32; PRIORITIES],
     poll: usize,
     next_lumps: Vec<f64>,
-    /// Time and CPU, and each look's time by standing.
+    /// Time and CPU, and each look's time by priority.
     spent: Vec<(f64, f64)>,
     changes: Vec<(f64, usize)>,
-    looks: [u64; STANDINGS],
+    samples: [u64; PRIORITIES],
     braked: bool,
     /// The share of the BPF programs.
     events: f64,
@@ -68,11 +68,11 @@ impl Run {
             balance: Balance::new(nanos(0.0)),
             now: 0.0,
             wheel: vec![Vec::new(); 2_048],
-            waiting: [0; STANDINGS],
+            waiting: [0; PRIORITIES],
             poll: 0,
             spent: Vec::new(),
             changes: Vec::new(),
-            looks: [0; STANDINGS],
+            samples: [0; PRIORITIES],
             braked: true,
             events: 0.0,
         }
@@ -83,17 +83,17 @@ impl Run {
     }
 
     /// A connection draws the poll that looks at it next.
-    fn wait(&mut self, standing: usize) {
+    fn wait(&mut self, priority: usize) {
         let rates = self.controller.rates();
-        let p = (rates.looks[standing] / rates.polls).min(1.0);
+        let p = (rates.samples[priority] / rates.polls).min(1.0);
         let gap = if p < 1.0 {
             (self.uniform().ln() / (1.0 - p).ln()) as usize
         } else {
             0
         };
         let place = (self.poll + gap.min(2_047)) % 2_048;
-        self.wheel[place].push(standing);
-        self.waiting[standing] += 1;
+        self.wheel[place].push(priority);
+        self.waiting[priority] += 1;
     }
 
     fn goal(&self) -> f64 {
@@ -137,30 +137,30 @@ impl Run {
                 }
                 continue;
             }
-            for standing in 0..STANDINGS {
-                while self.waiting[standing] < self.plant.busy[standing] {
-                    self.wait(standing);
+            for priority in 0..PRIORITIES {
+                while self.waiting[priority] < self.plant.busy[priority] {
+                    self.wait(priority);
                 }
             }
             let due = std::mem::take(&mut self.wheel[self.poll % 2_048]);
             self.poll += 1;
-            let mut looks = [0; STANDINGS];
-            for standing in due {
-                self.waiting[standing] -= 1;
+            let mut samples = [0; PRIORITIES];
+            for priority in due {
+                self.waiting[priority] -= 1;
                 // One too many is one that closed.
-                if self.waiting[standing] < self.plant.busy[standing] {
-                    looks[standing] += 1;
-                    self.wait(standing);
+                if self.waiting[priority] < self.plant.busy[priority] {
+                    samples[priority] += 1;
+                    self.wait(priority);
                 }
             }
-            let looked: u64 = looks.iter().sum();
-            for (sum, n) in self.looks.iter_mut().zip(looks) {
+            let looked: u64 = samples.iter().sum();
+            for (sum, n) in self.samples.iter_mut().zip(samples) {
                 *sum += n;
             }
             let noise = 1.0 + self.plant.noise * (2.0 * self.uniform() - 1.0);
-            let cost = (self.plant.empty + self.plant.look * looked as f64) * noise;
+            let cost = (self.plant.empty + self.plant.sample * looked as f64) * noise;
             let cpu = self.spend(cost);
-            self.controller.polled(cpu, looks);
+            self.controller.polled(cpu, samples);
             if self.controller.decide(now, self.events, false) {
                 self.changes.push((self.now, self.controller.rung));
             }
@@ -198,7 +198,7 @@ fn extremes(means: &[f64]) -> (f64, f64) {
 /// on, at either end, whatever the share of those with problems and the cost of a look.
 #[test]
 fn twenty_thousand_connections_are_inside_within_ten_seconds() {
-    for (busy, look) in [
+    for (busy, sample) in [
         ([19_600, 0, 400], 0.75),
         ([20_000, 0, 0], 0.75),
         ([15_000, 3_000, 2_000], 0.75),
@@ -207,7 +207,7 @@ fn twenty_thousand_connections_are_inside_within_ten_seconds() {
     ] {
         let plant = Plant {
             busy,
-            look,
+            sample,
             ..Plant::default()
         };
         let mut run = Run::new(plant, budget());
@@ -215,7 +215,7 @@ fn twenty_thousand_connections_are_inside_within_ten_seconds() {
         let (least, most) = extremes(&run.means(10.0, 120.0));
         assert!(most <= 0.02, "{busy:?}: {most}");
         assert!(least >= 0.0095, "{busy:?}: {least}");
-        let rates = run.controller.rates().looks;
+        let rates = run.controller.rates().samples;
         assert!(rates[1] >= 4.0 * rates[0] && rates[2] >= rates[1]);
         // Nobody has to be left out for long: the rates fit.
         assert!(
@@ -234,7 +234,7 @@ fn searches_rounds_and_conversions_leave_each_five_seconds_inside() {
     for seed in 0..12 {
         let plant = Plant {
             busy: [19_000, 0, 1_000],
-            look: 4.0,
+            sample: 4.0,
             empty: 100.0,
             random: fastrand::Rng::with_seed(seed),
             lumps: vec![
@@ -312,7 +312,7 @@ fn load_that_appears_and_vanishes() {
 fn what_cannot_be_met_is_said() {
     let plant = Plant {
         busy: [150_000, 50_000, 0],
-        look: 3.0,
+        sample: 3.0,
         ..Plant::default()
     };
     let mut run = Run::new(plant, budget());

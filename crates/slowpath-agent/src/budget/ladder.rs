@@ -2,7 +2,7 @@
 //! The rungs from the highest rates to the lowest.
 
 /// Standings of connections, from the fewest problems to the most.
-pub(crate) const STANDINGS: usize = 3;
+pub(crate) const PRIORITIES: usize = 3;
 
 /// Steps to a factor of two.
 const PER_OCTAVE: usize = 4;
@@ -25,7 +25,7 @@ const SPAN: usize = UP + DOWN;
 /// whenever it is due, take part of it.
 const APART: usize = 10;
 
-/// Steps that one standing can go down.
+/// Steps that one priority can go down.
 const WAY: usize = SPAN - APART;
 
 /// Steps that the polls go down from 16 an interval to eight while those without problems
@@ -37,7 +37,7 @@ const FEWER: usize = PER_OCTAVE;
 const POLLS_WAY: usize = 2 * PER_OCTAVE;
 
 /// The last rung.
-pub(crate) const LAST: usize = STANDINGS * WAY + POLLS_WAY;
+pub(crate) const LAST: usize = PRIORITIES * WAY + POLLS_WAY;
 
 /// The rung on which connections without problems are looked at once in each configured
 /// interval.
@@ -48,8 +48,8 @@ pub(crate) const START: usize = UP - APART;
 pub(crate) struct Rates {
     /// Polls.
     pub polls: f64,
-    /// Looks at a connection that changes all the time, by its standing.
-    pub looks: [f64; STANDINGS],
+    /// Looks at a connection that changes all the time, by its priority.
+    pub samples: [f64; PRIORITIES],
 }
 
 /// The rates on a rung: first those without problems go down, then those with some, then
@@ -60,9 +60,9 @@ pub(crate) fn rates(rung: usize) -> Rates {
     Rates {
         polls: rate(
             POLLS_UP * PER_OCTAVE,
-            below(0).saturating_sub(WAY - FEWER) + below(STANDINGS).min(POLLS_WAY),
+            below(0).saturating_sub(WAY - FEWER) + below(PRIORITIES).min(POLLS_WAY),
         ),
-        looks: [
+        samples: [
             rate(UP, APART + below(0)),
             rate(UP, below(1)),
             rate(UP, below(2)),
@@ -77,26 +77,26 @@ mod tests {
     #[test]
     fn every_rung_keeps_the_order_the_ratio_and_the_bounds() {
         for rung in 0..=LAST {
-            let Rates { polls, looks } = rates(rung);
-            assert!(looks[1] >= 5.6 * looks[0], "{rung}: {looks:?}");
-            assert!(looks[2] >= looks[1], "{rung}: {looks:?}");
-            assert!(polls >= looks[2] && polls <= 16.0);
-            assert!(looks[2] <= 5.7 && looks[0] >= 1.0 / 32.0 * 0.999_999);
+            let Rates { polls, samples } = rates(rung);
+            assert!(samples[1] >= 5.6 * samples[0], "{rung}: {samples:?}");
+            assert!(samples[2] >= samples[1], "{rung}: {samples:?}");
+            assert!(polls >= samples[2] && polls <= 16.0);
+            assert!(samples[2] <= 5.7 && samples[0] >= 1.0 / 32.0 * 0.999_999);
             // Who waits longest waits for 256 polls in the mean.
-            assert!(polls <= 256.001 * looks[0], "{rung}");
+            assert!(polls <= 256.001 * samples[0], "{rung}");
         }
         assert!((rates(LAST).polls - 2.0).abs() < 1e-9);
-        let last = rates(LAST).looks;
+        let last = rates(LAST).samples;
         assert!((last[0] - 1.0 / 32.0).abs() < 1e-9 && (last[2] - 0.176_776_695_3).abs() < 1e-9);
-        assert!((rates(START).looks[0] - 1.0).abs() < 1e-9);
+        assert!((rates(START).samples[0] - 1.0).abs() < 1e-9);
     }
 
-    /// One standing at a time, the least concerned first, each step by a fifth.
+    /// One priority at a time, the least concerned first, each step by a fifth.
     #[test]
     fn each_rung_lowers_one_standing_by_one_step() {
-        for rung in 0..STANDINGS * WAY {
-            let (above, below) = (rates(rung).looks, rates(rung + 1).looks);
-            let changed: Vec<usize> = (0..STANDINGS).filter(|s| above[*s] != below[*s]).collect();
+        for rung in 0..PRIORITIES * WAY {
+            let (above, below) = (rates(rung).samples, rates(rung + 1).samples);
+            let changed: Vec<usize> = (0..PRIORITIES).filter(|s| above[*s] != below[*s]).collect();
             assert_eq!(changed, [rung / WAY]);
             let factor = above[changed[0]] / below[changed[0]];
             assert!((factor - 2f64.powf(0.25)).abs() < 1e-9);

@@ -9,7 +9,7 @@
 //!
 //! What is promised:
 //! - **Order.** SNAP speeds up the connection with the most problems in the past T_history
-//!   and slows down the one with the fewest. Here three standings move instead of single
+//!   and slows down the one with the fewest. Here three priorities move instead of single
 //!   connections: those without a problem in the past minute, those with one, and those
 //!   with problems for a quarter of it. The first are slowed down first and down to the
 //!   floor before the second are touched, and so on; back in the opposite order.
@@ -23,12 +23,12 @@
 //!   left out ([`brake`]). Which are left out depends on the past alone, never on what the
 //!   poll would have met: what is left still sees time averages.
 
-pub(crate) mod attention;
 pub(crate) mod balance;
 pub(crate) mod brake;
 pub(crate) mod controller;
-pub(crate) mod events;
 pub(crate) mod ladder;
+pub(crate) mod priority;
+pub(crate) mod program_cost;
 
 use slowpath_model::Micros;
 use std::fmt;

@@ -2,7 +2,7 @@
 //! A timeout and a delayed ACK, told once.
 
 use super::*;
-use crate::book::tests::{at, quiet, wall};
+use crate::agent_core::tests::{at, quiet, wall};
 use slowpath_model::{Deltas, Finding, InteractionEvidence, Problem, ProblemSet, Share};
 
 fn verdict(snapshot: &Snapshot, to: u64) -> IntervalVerdict {
@@ -34,27 +34,29 @@ fn flow() -> Snapshot {
 
 #[test]
 fn what_rounds_find_one_after_another_is_one_record() {
-    let mut joint = Joint::default();
-    let round = |joint: &mut Joint, second| joint.round(at(second), wall(at(second)));
+    let mut interactions = InteractionTracker::default();
+    let round = |interactions: &mut InteractionTracker, second| {
+        interactions.round(at(second), wall(at(second)))
+    };
     let snapshot = quiet();
     let owner = Owner::named(7, "curl");
-    assert_eq!(round(&mut joint, 50), []);
+    assert_eq!(round(&mut interactions, 50), []);
     let (still, flow) = (quiet(), flow());
-    assert!(!joint.wants(&still, &flow, &owner));
-    joint.see(&snapshot, &owner, &verdict(&snapshot, 100));
+    assert!(!interactions.wants(&still, &flow, &owner));
+    interactions.observe(&snapshot, &owner, &verdict(&snapshot, 100));
     for second in 100..=105 {
-        assert_eq!(round(&mut joint, second), [], "{second}");
+        assert_eq!(round(&mut interactions, second), [], "{second}");
     }
     // That process's other flows, and the other end, may be part of it.
-    assert!(joint.wants(&still, &flow, &owner));
-    assert!(!joint.wants(&still, &still, &owner));
+    assert!(interactions.wants(&still, &flow, &owner));
+    assert!(!interactions.wants(&still, &still, &owner));
     let mut end = quiet();
     end.tuple = end.tuple.reversed();
-    assert!(joint.wants(&end, &end, &Owner::default()));
-    assert!(!joint.wants(&still, &flow, &Owner::named(8, "curl")));
+    assert!(interactions.wants(&end, &end, &Owner::default()));
+    assert!(!interactions.wants(&still, &flow, &Owner::named(8, "curl")));
     // Five seconds after the interval it is forgotten.
-    let told = round(&mut joint, 106);
-    assert!(!joint.wants(&still, &flow, &owner));
+    let told = round(&mut interactions, 106);
+    assert!(!interactions.wants(&still, &flow, &owner));
     let [found] = told.as_slice() else {
         panic!("{told:?}");
     };
@@ -73,53 +75,53 @@ fn what_rounds_find_one_after_another_is_one_record() {
             retransmitted_segments: 1
         }
     );
-    assert_eq!(round(&mut joint, 107), []);
+    assert_eq!(round(&mut interactions, 107), []);
 }
 
 #[test]
 fn small_writes_are_followed_where_a_timeout_had_too_little_in_flight() {
-    let mut joint = Joint::default();
+    let mut interactions = InteractionTracker::default();
     let (snapshot, owner) = (quiet(), Owner::named(7, "curl"));
     let mut alone = verdict(&snapshot, 100);
     alone.deltas.lonely_timeouts = Some(1);
-    joint.see(&snapshot, &owner, &alone);
-    assert!(joint.wants(&quiet(), &quiet(), &owner));
+    interactions.observe(&snapshot, &owner, &alone);
+    assert!(interactions.wants(&quiet(), &quiet(), &owner));
     let mut elsewhere = quiet();
     elsewhere.tuple.remote.set_port(1);
-    assert!(!joint.wants(&elsewhere, &elsewhere, &owner));
+    assert!(!interactions.wants(&elsewhere, &elsewhere, &owner));
 }
 
 /// Else a busy process would be followed for ever after one problem.
 #[test]
 fn a_flow_without_a_problem_does_not_keep_its_process_followed() {
-    let mut joint = Joint::default();
+    let mut interactions = InteractionTracker::default();
     let (snapshot, owner) = (quiet(), Owner::named(7, "curl"));
-    joint.see(&snapshot, &owner, &verdict(&snapshot, 100));
+    interactions.observe(&snapshot, &owner, &verdict(&snapshot, 100));
     let mut other = flow();
     other.id.cookie += 1;
     other.tuple.local.set_port(1);
     for second in 101..110 {
-        joint.round(at(second), wall(at(second)));
-        if joint.wants(&quiet(), &other, &owner) {
+        interactions.round(at(second), wall(at(second)));
+        if interactions.wants(&quiet(), &other, &owner) {
             let mut nothing = verdict(&other, second);
             nothing.findings.clear();
-            joint.see(&other, &owner, &nothing);
+            interactions.observe(&other, &owner, &nothing);
         }
     }
-    assert!(!joint.wants(&quiet(), &other, &owner));
+    assert!(!interactions.wants(&quiet(), &other, &owner));
 }
 
 #[test]
 fn what_goes_on_is_told_every_half_minute_and_at_the_end() {
-    let mut joint = Joint::default();
+    let mut interactions = InteractionTracker::default();
     let snapshot = quiet();
     let owner = Owner::named(7, "curl");
     let mut told = Vec::new();
     for second in 100..=170 {
-        joint.see(&snapshot, &owner, &verdict(&snapshot, second));
-        told.extend(joint.round(at(second), wall(at(second))));
+        interactions.observe(&snapshot, &owner, &verdict(&snapshot, second));
+        told.extend(interactions.round(at(second), wall(at(second))));
     }
-    told.extend(joint.finish(at(170), wall(at(170))));
+    told.extend(interactions.finish(at(170), wall(at(170))));
     // From 99 to 129, 159 and 170: nothing twice, nothing left out.
     let ends: Vec<_> = told.iter().map(|found| found.end).collect();
     assert_eq!(ends, [129, 159, 170].map(|second| wall(at(second))));

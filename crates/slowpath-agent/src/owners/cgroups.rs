@@ -2,7 +2,7 @@
 //! Cgroups by their path and, for processes that have ended, by the number that the kernel
 //! gave them.
 
-use super::place;
+use super::cgroup_path;
 use rustc_hash::FxHashMap;
 use slowpath_model::{Cgroup, CgroupSource};
 use std::fs;
@@ -42,7 +42,7 @@ impl Cgroups {
         if self.by_path.len() >= MAX_REMEMBERED {
             self.by_path.clear();
         }
-        let cgroup = Arc::new(place::cgroup(path, source));
+        let cgroup = Arc::new(cgroup_path::cgroup(path, source));
         self.by_path.insert(key, Arc::clone(&cgroup));
         cgroup
     }

@@ -2,7 +2,7 @@
 //! The look without BPF: `/proc/PID/fd` of every process, and `/proc/PID/task/TID/fd` of
 //! threads with a table of their own (`unshare(CLONE_FILES)`).
 
-use super::facts::{ProcessDirectory, Refusal};
+use super::process::{ProcessDirectory, Refusal};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::Dir;
 use rustix::io::Errno;

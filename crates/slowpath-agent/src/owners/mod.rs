@@ -10,21 +10,21 @@
 //! never from the context in which a later event runs; the rule for several holders is
 //! [`choice`]; a process is its pid and its start; what is remembered is bounded.
 
+pub(crate) mod cgroup_path;
 pub(crate) mod cgroups;
 pub(crate) mod choice;
 pub(crate) mod descriptors;
-pub(crate) mod facts;
-pub(crate) mod look;
-pub(crate) mod place;
+pub(crate) mod process;
 mod redact;
 mod rules;
+pub(crate) mod scan;
 
 pub use redact::{CommandLines, redacted};
 pub use rules::{Rules, RulesError};
 
-use crate::connections::LiveConnection;
+use crate::connection_table::LiveConnection;
 use cgroups::Cgroups;
-use facts::{ProcessDirectory, Told};
+use process::{ProcessDirectory, ProcessFacts};
 use rustc_hash::FxHashMap;
 use slowpath_model::{
     Cgroup, CgroupSource, Claim, Closer, FourTuple, Holder, Owner, Ownership, Process, Snapshot,
@@ -111,7 +111,7 @@ impl Owners {
     pub(crate) fn new(options: OwnerOptions, bpf: bool) -> Self {
         Owners {
             options,
-            readable: !bpf || facts::in_initial_pid_namespace(),
+            readable: !bpf || process::in_initial_pid_namespace(),
             processes: FxHashMap::default(),
             nobodies: FxHashMap::default(),
             cgroups: Cgroups::default(),
@@ -123,7 +123,7 @@ impl Owners {
 
     /// Whether every process of the machine can be seen.
     pub(crate) fn sees_every_process(&self) -> bool {
-        self.readable && facts::in_initial_pid_namespace()
+        self.readable && process::in_initial_pid_namespace()
     }
 
     pub(crate) fn begin_poll(&mut self) {
@@ -204,7 +204,7 @@ impl Owners {
     fn manages_services(&self, closer: Closer) -> bool {
         let known = self.processes.get(&(closer.pid, closer.start_ns));
         let cgroup = known.and_then(|known| known.cgroup.as_ref());
-        cgroup.is_some_and(|cgroup| place::is_service_manager(&cgroup.path))
+        cgroup.is_some_and(|cgroup| cgroup_path::is_service_manager(&cgroup.path))
     }
 
     /// An owner whose process is unknown, with what its claim tells all the same: who held
@@ -393,14 +393,14 @@ fn fresh(
     cgroups: &mut Cgroups,
     rules: &Rules,
     holder: &Holder,
-    told: Option<Told>,
+    told: Option<ProcessFacts>,
     complete: bool,
     look: u32,
 ) -> Known {
     let text = |t: Option<String>| t.map(Arc::from);
-    let told = told.unwrap_or_else(|| Told {
+    let told = told.unwrap_or_else(|| ProcessFacts {
         command: holder.command(),
-        ..Told::default()
+        ..ProcessFacts::default()
     });
     let cgroup = match told.cgroup {
         Some(path) => Some(cgroups.by_path(&path, CgroupSource::Process)),
@@ -426,7 +426,7 @@ fn fresh(
 
 /// What `/proc` tells, if it is of that process and, unless a look has just met it, of that
 /// program.
-fn tell(holder: &Holder, met: bool) -> Option<Told> {
+fn tell(holder: &Holder, met: bool) -> Option<ProcessFacts> {
     let told = ProcessDirectory::open(holder.pid).ok()?.told().ok()?;
     let same = told.start == holder.start() && (met || told.command == holder.command());
     same.then_some(told)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::owners::place;
+use crate::owners::cgroup_path;
 use proptest::prelude::*;
 use slowpath_model::{CgroupSource, Owner};
 
@@ -28,7 +28,7 @@ fn application(rules: &str, unit: &str, local: u16, remote: u16) -> Option<Strin
         "java -jar /srv/shop.jar -Dx=1",
     );
     let path = format!("/system.slice/{unit}");
-    let cgroup = place::cgroup(&path, CgroupSource::Process);
+    let cgroup = cgroup_path::cgroup(&path, CgroupSource::Process);
     let of = rules.of(Some(&process), Some(&cgroup));
     let first = rules.first(&of, tuple(local, remote))?;
     rules.name(first).map(|n| n.to_string())
@@ -83,7 +83,7 @@ fn the_first_rule_whose_conditions_all_hold_names_the_application() {
 #[test]
 fn an_unknown_process_can_be_told_by_its_cgroup() {
     let rules = Rules::parse("[[application]]\nname = \"a\"\nunit = \"a.service\"\n[[application]]\nname = \"b\"\ncommand = \"*\"").unwrap();
-    let cgroup = place::cgroup("/a.service", CgroupSource::Socket);
+    let cgroup = cgroup_path::cgroup("/a.service", CgroupSource::Socket);
     assert_eq!(rules.of(None, Some(&cgroup)), [0]);
     assert!(rules.of(None, None).is_empty());
 }

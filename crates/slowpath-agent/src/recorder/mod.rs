@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recording inside the agent: a ring of the last minutes, from which connections with problems are kept as files that `slowpath replay` reads.
 //!
-//! What enters: the recorder of the kernel ([`Source`]), and which connections the agent asks for ([`Wanted`]). What leaves: files in a folder, each with what it was asked for in
-//! a second file beside it ([`Kept`]), and what it costs and lost ([`RecorderState`]).
+//! What enters: the recorder of the kernel ([`EventSource`]), and which connections the agent asks for ([`KeepFilter`]). What leaves: files in a folder, each with what it was asked for in
+//! a second file beside it ([`KeptRecording`]), and what it costs and lost ([`RecorderState`]).
 //!
 //! What is promised: a thread of its own does all of it, so that no poll waits; the ring, the folder and what waits for the agent are bounded; who was asked for and
 //! could not be kept is told with the reason.
 
-mod ask;
 mod folder;
+mod requests;
 mod source;
 #[cfg(test)]
 mod tests;
 mod thread;
 
-pub(crate) use ask::Asking;
-pub use ask::Wanted;
 pub use folder::FolderError;
-pub use source::{Opened, Source, kernel};
+pub use requests::KeepFilter;
+pub(crate) use requests::KeepRequests;
+pub use source::{EventSource, OpenRecorder, kernel};
 
 use crate::agent::Agent;
 use folder::Folder;
@@ -39,9 +39,9 @@ pub struct RecordOptions {
     /// The folder's oldest recordings are deleted when it has more bytes.
     pub folder_bytes: u64,
     /// Which connections are kept.
-    pub wanted: Wanted,
+    pub wanted: KeepFilter,
     /// Opens the kernel's recorder, in the thread that uses it.
-    pub open: Box<dyn FnOnce() -> Result<Opened, String> + Send>,
+    pub open: Box<dyn FnOnce() -> Result<OpenRecorder, String> + Send>,
 }
 
 /// Why nothing is recorded.
@@ -60,7 +60,7 @@ pub enum RecordError {
 
 /// A recording that was kept, or could not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptRecording {
     /// Who connected, and to whom; of what could not be kept, the agent's end and its peer.
     pub addresses: [SocketAddr; 2],
     /// What it was asked for.
@@ -89,7 +89,7 @@ pub struct RecorderState {
     /// Events that the kernel could not hand over.
     pub lost_events: u64,
     /// Sockets that were not recorded, because there were too many.
-    pub unseen_sockets: u64,
+    pub excess_sockets: u64,
     /// Sockets that were not recorded, because they speak IPv6, which tracepoints do not tell enough of.
     pub ipv6_sockets: u64,
     /// CPU time of the thread that joins, encodes and writes; the programs in the kernel are not in it.
@@ -114,12 +114,12 @@ impl Agent {
     /// If the kernel does not allow it, or the folder cannot be used; the agent goes on without.
     pub fn record(&mut self, options: RecordOptions) -> Result<(), RecordError> {
         let share = self.pace.as_ref().map(|pace| pace.high() / 2.0);
-        let (recorder, asking, programs) = Recorder::start(options, share)?;
+        let (recorder, keep_requests, programs) = Recorder::start(options, share)?;
         if let Some(pace) = &mut self.pace {
             pace.mind(programs);
         }
         self.recorder = Some(recorder);
-        self.book.asking = asking;
+        self.core.keep_requests = keep_requests;
         Ok(())
     }
 
@@ -136,23 +136,23 @@ impl Agent {
     }
 
     /// The recordings that were kept, or could not be, since this was asked last; at most 1,024.
-    pub fn kept(&self) -> Vec<Kept> {
+    pub fn kept(&self) -> Vec<KeptRecording> {
         let recorder = self.recorder.as_ref();
         recorder.map(Recorder::kept).unwrap_or_default()
     }
 }
 
 /// What the thread is asked.
-enum Wish {
-    Keep(Vec<ask::Ask>),
+enum RecorderCommand {
+    Keep(Vec<requests::KeepRequest>),
     KeepAll(String),
     Stop,
 }
 
 /// The recorder, as the agent sees it. It ends when it is dropped: what was asked for is written.
 pub(crate) struct Recorder {
-    wishes: Sender<Wish>,
-    kept: Receiver<Kept>,
+    commands: Sender<RecorderCommand>,
+    kept: Receiver<KeptRecording>,
     state: Arc<Mutex<RecorderState>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -162,7 +162,7 @@ impl Recorder {
     pub(crate) fn start(
         options: RecordOptions,
         cpu: Option<f64>,
-    ) -> Result<(Self, Asking, Programs), RecordError> {
+    ) -> Result<(Self, KeepRequests, Programs), RecordError> {
         let RecordOptions {
             ring,
             folder,
@@ -171,7 +171,7 @@ impl Recorder {
             open,
         } = options;
         let folder = Folder::open(folder, folder_bytes)?;
-        let (wishes, asked) = channel();
+        let (commands, asked) = channel();
         let (told, kept) = std::sync::mpsc::sync_channel(thread::MOST_TOLD);
         let (begun, begins) = channel();
         let state = Arc::new(Mutex::new(RecorderState::default()));
@@ -195,26 +195,28 @@ impl Recorder {
             .unwrap_or_else(|_| Err("the recorder's thread died".to_owned()))
             .map_err(RecordError::Source)?;
         let recorder = Recorder {
-            wishes,
+            commands,
             kept,
             state,
             thread: Some(thread),
         };
-        Ok((recorder, Asking::new(wanted), programs))
+        Ok((recorder, KeepRequests::new(wanted), programs))
     }
 
-    pub(crate) fn keep(&self, asks: Vec<ask::Ask>) {
+    pub(crate) fn keep(&self, asks: Vec<requests::KeepRequest>) {
         if !asks.is_empty() {
             // Its end is in the state.
-            let _ = self.wishes.send(Wish::Keep(asks));
+            let _ = self.commands.send(RecorderCommand::Keep(asks));
         }
     }
 
     pub(crate) fn keep_all(&self, reason: &str) {
-        let _ = self.wishes.send(Wish::KeepAll(reason.to_owned()));
+        let _ = self
+            .commands
+            .send(RecorderCommand::KeepAll(reason.to_owned()));
     }
 
-    pub(crate) fn kept(&self) -> Vec<Kept> {
+    pub(crate) fn kept(&self) -> Vec<KeptRecording> {
         self.kept.try_iter().collect()
     }
 
@@ -223,13 +225,13 @@ impl Recorder {
     }
 
     /// Ends it, and gives what it still kept and how it was.
-    pub(crate) fn finish(mut self) -> (Vec<Kept>, RecorderState) {
+    pub(crate) fn finish(mut self) -> (Vec<KeptRecording>, RecorderState) {
         self.end();
         (self.kept(), self.state())
     }
 
     fn end(&mut self) {
-        let _ = self.wishes.send(Wish::Stop);
+        let _ = self.commands.send(RecorderCommand::Stop);
         if let Some(thread) = self.thread.take() {
             // It has nothing to return; a panic has been told on standard error.
             let _ = thread.join();

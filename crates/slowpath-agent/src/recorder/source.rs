@@ -10,7 +10,7 @@ use slowpath_replay::{light, stock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A recorder.
-pub trait Source {
+pub trait EventSource {
     /// The events since the last time.
     ///
     /// # Errors
@@ -33,9 +33,9 @@ pub trait Source {
 }
 
 /// A recorder that is under way.
-pub struct Opened {
+pub struct OpenRecorder {
     /// The recorder.
-    pub source: Box<dyn Source>,
+    pub source: Box<dyn EventSource>,
     /// What makes runs of its events.
     pub joins: Box<dyn Joins>,
     /// Where it records.
@@ -44,7 +44,7 @@ pub struct Opened {
     pub programs: Programs,
 }
 
-impl Source for handlers::Recorder {
+impl EventSource for handlers::Recorder {
     fn take(&mut self) -> Result<Vec<u8>, String> {
         handlers::Recorder::take(self).map_err(|error| format!("{error:#}"))
     }
@@ -66,7 +66,7 @@ impl Source for handlers::Recorder {
     }
 }
 
-impl Source for LightRecorder {
+impl EventSource for LightRecorder {
     fn take(&mut self) -> Result<Vec<u8>, String> {
         LightRecorder::take(self).map_err(|error| format!("{error:#}"))
     }
@@ -91,14 +91,14 @@ impl Source for LightRecorder {
 ///
 /// # Errors
 /// Why there is none.
-pub fn kernel(ports: &[u16]) -> Result<Opened, String> {
+pub fn kernel(ports: &[u16]) -> Result<OpenRecorder, String> {
     // It leaves slow start early unless somebody has changed that.
     let hystart = std::fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart");
     let hystart = hystart.map_or(true, |value| value.trim() != "0");
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_nanos() as i64);
-    let (source, joins, programs, name): (Box<dyn Source>, Box<dyn Joins>, _, _) =
+    let (source, joins, programs, name): (Box<dyn EventSource>, Box<dyn Joins>, _, _) =
         match handlers::Recorder::open(ports) {
             Ok(recorder) => {
                 let programs = recorder.programs();
@@ -113,7 +113,7 @@ pub fn kernel(ports: &[u16]) -> Result<Opened, String> {
                 (Box::new(recorder), joins, programs, light::RECORDER)
             }
         };
-    Ok(Opened {
+    Ok(OpenRecorder {
         source,
         joins,
         programs,

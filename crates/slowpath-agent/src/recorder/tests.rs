@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The thread with a recorder that is a script.
 
-use super::ask::Ask;
+use super::requests::KeepRequest;
 use super::*;
 use slowpath_model::{FourTuple, MonoNanos};
 use slowpath_replay::recording::{self, End, Handler, Moment, Origin, Run, Settings};
@@ -17,7 +17,7 @@ struct Script {
     fails: bool,
 }
 
-impl Source for Script {
+impl EventSource for Script {
     fn take(&mut self) -> Result<Vec<u8>, String> {
         self.taken += 1;
         match self.fails && self.taken > 3 {
@@ -58,7 +58,7 @@ impl Joins for Joiner {
     }
 }
 
-fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> Opened {
+fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> OpenRecorder {
     let run = Run {
         at: Moment(1_000_000),
         jiffies: 1,
@@ -88,7 +88,7 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> Opened {
             ends: Default::default(),
         },
     ];
-    Opened {
+    OpenRecorder {
         source: Box::new(Script {
             forgotten,
             fails,
@@ -111,7 +111,7 @@ fn start(folder: &std::path::Path, fails: bool) -> (Recorder, Arc<Mutex<Vec<u64>
         ring: Options::default(),
         folder: folder.to_owned(),
         folder_bytes: 1 << 20,
-        wanted: Wanted::new(|_| true),
+        wanted: KeepFilter::new(|_| true),
         open: Box::new(move || Ok(opened(fails, shared))),
     };
     (Recorder::start(options, None).unwrap().0, forgotten)
@@ -125,8 +125,8 @@ fn wait(mut done: impl FnMut() -> bool) {
     }
 }
 
-fn ask(local: &str, remote: &str, reasons: Vec<&'static str>) -> Ask {
-    Ask {
+fn ask(local: &str, remote: &str, reasons: Vec<&'static str>) -> KeepRequest {
+    KeepRequest {
         tuple: FourTuple::new(local.parse().unwrap(), remote.parse().unwrap()),
         at: MonoNanos(u64::MAX),
         reasons,
@@ -198,7 +198,7 @@ fn a_recorder_that_fails_says_so_and_one_that_does_not_start() {
         ring: Options::default(),
         folder: place.path().to_owned(),
         folder_bytes: 1,
-        wanted: Wanted::new(|_| true),
+        wanted: KeepFilter::new(|_| true),
         open: Box::new(|| Err("not here".to_owned())),
     };
     let error = Recorder::start(options, None).err().unwrap();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The recorder's thread: takes events, works on the ring, writes what is to be kept.
 
-use super::ask::Ask;
 use super::folder::Folder;
-use super::source::{Opened, Source};
-use super::{Kept, RecorderState, Wish, lock};
+use super::requests::KeepRequest;
+use super::source::{EventSource, OpenRecorder};
+use super::{KeptRecording, RecorderCommand, RecorderState, lock};
 use crate::agent::thread_cpu;
 use serde_json::json;
 use slowpath_model::Micros;
@@ -30,7 +30,7 @@ const MEASURED: u64 = 5_000_000_000;
 
 /// Its state.
 pub(super) struct Work {
-    source: Box<dyn Source>,
+    source: Box<dyn EventSource>,
     ring: Ring,
     origin: Origin,
     limit: u64,
@@ -39,7 +39,7 @@ pub(super) struct Work {
     cpu: Option<f64>,
     /// Moments with the CPU time until then.
     spent: VecDeque<(u64, Micros)>,
-    told: SyncSender<Kept>,
+    told: SyncSender<KeptRecording>,
     state: Arc<Mutex<RecorderState>>,
     /// By an end's address and its peer's.
     owners: HashMap<[SocketAddr; 2], String>,
@@ -52,11 +52,11 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn new(
-        opened: Opened,
+        opened: OpenRecorder,
         options: Options,
         folder: Folder,
         cpu: Option<f64>,
-        told: SyncSender<Kept>,
+        told: SyncSender<KeptRecording>,
         state: Arc<Mutex<RecorderState>>,
     ) -> Work {
         Work {
@@ -78,10 +78,10 @@ impl Work {
     }
 
     /// Until it is told to stop, or the source ends.
-    pub(super) fn run(mut self, wishes: &Receiver<Wish>) {
+    pub(super) fn run(mut self, commands: &Receiver<RecorderCommand>) {
         let ended = loop {
-            match wishes.recv_timeout(TAKING) {
-                Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => break None,
+            match commands.recv_timeout(TAKING) {
+                Ok(RecorderCommand::Stop) | Err(RecvTimeoutError::Disconnected) => break None,
                 Ok(wish) => {
                     // What it is about may be in what has not been taken.
                     if let Err(reason) = self.step(true) {
@@ -146,21 +146,21 @@ impl Work {
         }
     }
 
-    fn fulfil(&mut self, wish: Wish) {
+    fn fulfil(&mut self, wish: RecorderCommand) {
         match wish {
-            Wish::Keep(asks) => {
+            RecorderCommand::Keep(asks) => {
                 for ask in asks {
                     self.keep(&ask);
                 }
             }
-            Wish::KeepAll(reason) => {
+            RecorderCommand::KeepAll(reason) => {
                 self.ring.keep_all(Moment(monotonic().0), &reason);
             }
-            Wish::Stop => {}
+            RecorderCommand::Stop => {}
         }
     }
 
-    fn keep(&mut self, ask: &Ask) {
+    fn keep(&mut self, ask: &KeepRequest) {
         let addresses = [ask.tuple.local, ask.tuple.remote];
         let mut missing = None;
         for reason in &ask.reasons {
@@ -172,7 +172,7 @@ impl Work {
         }
         let owner = ask.owner.clone();
         if let Some(missing) = missing {
-            self.tell(Kept {
+            self.tell(KeptRecording {
                 addresses,
                 reasons: ask.reasons.iter().map(|it| (*it).to_owned()).collect(),
                 owners: [owner, None],
@@ -232,7 +232,7 @@ impl Work {
             .folder
             .write(&stem, &saved.file, told.to_string().as_bytes());
         self.failed += u64::from(file.is_err());
-        self.tell(Kept {
+        self.tell(KeptRecording {
             addresses: saved.addresses,
             reasons: saved.reasons.clone(),
             owners,
@@ -241,7 +241,7 @@ impl Work {
         });
     }
 
-    fn tell(&self, kept: Kept) {
+    fn tell(&self, kept: KeptRecording) {
         // Counted all the same, and its file is there.
         let _ = self.told.try_send(kept);
     }
@@ -254,7 +254,7 @@ impl Work {
             ring_connections: self.ring.connections() as u64,
             counts: self.ring.counts(),
             lost_events: self.lost,
-            unseen_sockets: self.source.unseen(),
+            excess_sockets: self.source.unseen(),
             ipv6_sockets: self.source.ipv6(),
             // Without what opening it took, once.
             cpu: thread_cpu().saturating_sub(self.began),

@@ -17,7 +17,10 @@ use slowpath_model::Snapshot;
 
 #[inline]
 pub(crate) fn reordering(before: &Snapshot, after: &Snapshot) -> Measure {
-    let seen = delta::count(before.stats.reordering_events, after.stats.reordering_events);
+    let seen = delta::count(
+        before.stats.reordering_events,
+        after.stats.reordering_events,
+    );
     match (seen, after.waits.episodes()) {
         (Some(0), None) => Measure::Absent,
         (seen, None) => Measure::of_events(seen, None),

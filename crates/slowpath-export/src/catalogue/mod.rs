@@ -14,7 +14,7 @@ use crate::family::{Family, Kind, Label, Unit, Value};
 use crate::http::HttpCounters;
 use crate::push::PushCounters;
 use crate::state::State;
-use slowpath_agent::{Charges, OTHER};
+use slowpath_agent::{OTHER, ProblemTotals};
 use slowpath_model::{Micros, Problem, Tier};
 
 /// All metrics, in a fixed order; their points in a fixed order.
@@ -134,7 +134,7 @@ fn connections(state: &State, all: &mut Vec<Family>) {
             "slowpath_connections_observed_seconds_total",
             "Time that connections were observed, summed over them.",
         )
-        .with(seconds(state.accounts.totals.observed)),
+        .with(seconds(state.host_totals.totals.observed)),
     );
 }
 
@@ -143,7 +143,7 @@ fn problem(problem: Problem) -> Label {
 }
 
 fn problems(state: &State, all: &mut Vec<Family>) {
-    let totals = &state.accounts.totals;
+    let totals = &state.host_totals.totals;
     let time = |p: Problem| totals.problem_time[p as usize];
     let events = |p: Problem| totals.problem_events[p as usize];
     // What cannot be measured has no sample, unless it was seen all the same.
@@ -197,11 +197,11 @@ fn problems(state: &State, all: &mut Vec<Family>) {
 }
 
 fn applications(state: &State, all: &mut Vec<Family>) {
-    let applications = &state.accounts.applications;
-    let mut named: Vec<(&str, &Charges)> = applications.named().collect();
+    let applications = &state.host_totals.applications;
+    let mut named: Vec<(&str, &ProblemTotals)> = applications.named().collect();
     named.sort_unstable_by_key(|(name, _)| *name);
     named.push((OTHER, applications.other()));
-    let each = |wanted: &dyn Fn(&Charges, Problem) -> Option<Value>| {
+    let each = |wanted: &dyn Fn(&ProblemTotals, Problem) -> Option<Value>| {
         let mut points = Vec::new();
         for (name, charges) in &named {
             for p in Problem::ALL {
@@ -272,7 +272,7 @@ fn applications(state: &State, all: &mut Vec<Family>) {
 }
 
 fn traffic(state: &State, all: &mut Vec<Family>) {
-    let traffic = &state.accounts.traffic;
+    let traffic = &state.host_totals.traffic;
     let segment = Unit::Count("{segment}");
     for (unit, name, prometheus, help, value) in [
         (
@@ -314,6 +314,6 @@ fn traffic(state: &State, all: &mut Vec<Family>) {
             "slowpath_rtt_seconds",
             "Smoothed RTT of each connection at each poll that found it changed.",
         )
-        .with(Value::Histogram(state.accounts.rtt.clone())),
+        .with(Value::Histogram(state.host_totals.rtt.clone())),
     );
 }

@@ -174,7 +174,7 @@ pub(super) fn recorder(state: &RecorderState, all: &mut Vec<Family>) {
         ("nonsense", nonsense),
         ("missing", missing),
         ("one_end_only", halves),
-        ("too_many", state.unseen_sockets),
+        ("too_many", state.excess_sockets),
         ("ipv6", state.ipv6_sockets),
         ("refused", refused),
     ];

@@ -2,7 +2,7 @@
 //! Agents that are played: snapshots by script, and the states that come of them.
 #![allow(dead_code)]
 
-use slowpath_agent::{BudgetState, RecorderState, Rehearsal, WriterStatus};
+use slowpath_agent::{BudgetState, RecorderState, ScriptedAgent, WriterStatus};
 use slowpath_export::{LogState, Polls, ProcessUse, State, Turnover};
 use slowpath_model::*;
 use std::sync::LazyLock;
@@ -71,8 +71,8 @@ pub fn owner(command: &str) -> Owner {
 }
 
 /// The state of a played agent.
-pub fn state(agent: &Rehearsal, now: MonoNanos) -> State {
-    let accounts = agent.accounts().unwrap().clone();
+pub fn state(agent: &ScriptedAgent, now: MonoNanos) -> State {
+    let host_totals = agent.host_totals().unwrap().clone();
     State {
         version: "0.1.0",
         started: wall(MonoNanos(0)),
@@ -81,10 +81,10 @@ pub fn state(agent: &Rehearsal, now: MonoNanos) -> State {
         features: vec![("snapshot", true), ("calls", false)],
         unmeasured: ProblemSet::EMPTY.with(Problem::DelayedAck),
         turnover: Turnover {
-            opened: Some(accounts.opened),
-            closed: accounts.closed,
+            opened: Some(host_totals.opened),
+            closed: host_totals.closed,
         },
-        accounts,
+        host_totals,
         polls: Polls {
             done: 3,
             sockets: agent.connections().count() as u64,
@@ -122,8 +122,8 @@ pub fn state(agent: &Rehearsal, now: MonoNanos) -> State {
 }
 
 /// An agent that has seen connections of these applications, each with a timeout of a second.
-pub fn played(applications: &[&str]) -> Rehearsal {
-    let mut agent = Rehearsal::new(100, MonoNanos(0));
+pub fn played(applications: &[&str]) -> ScriptedAgent {
+    let mut agent = ScriptedAgent::new(100, MonoNanos(0));
     let second = |s: u64| MonoNanos(s * 1_000_000_000);
     let mut connections: Vec<Snapshot> = Vec::new();
     for cookie in 0..applications.len() as u64 {

@@ -6,7 +6,7 @@ use super::settings::Effective;
 use crate::filter::{Filter, Subject, SystemNames};
 use crate::render::{bytes, plural};
 use slowpath_agent::{
-    Agent, Kept, LiveConnection, RecordOptions, RecorderState, Wanted, kernel, ring,
+    Agent, KeepFilter, KeptRecording, LiveConnection, RecordOptions, RecorderState, kernel, ring,
 };
 use slowpath_model::{Problem, ProblemSet, Stage, Standing};
 use slowpath_observe::handlers::MOST_PORTS;
@@ -96,13 +96,13 @@ fn problems(live: &LiveConnection) -> ProblemSet {
         .collect()
 }
 
-fn wanted(what: &RecordWhat) -> Wanted {
+fn wanted(what: &RecordWhat) -> KeepFilter {
     match what {
-        RecordWhat::None | RecordWhat::Asked => Wanted::new(|_| false),
-        RecordWhat::Problems => Wanted::new(|live| problems(live).iter().any(is_suspicious)),
+        RecordWhat::None | RecordWhat::Asked => KeepFilter::new(|_| false),
+        RecordWhat::Problems => KeepFilter::new(|live| problems(live).iter().any(is_suspicious)),
         RecordWhat::Filter(filter) => {
             let filter = filter.clone();
-            Wanted::new(move |live| {
+            KeepFilter::new(move |live| {
                 filter.selects(&Subject {
                     local: live.snapshot.tuple.local,
                     remote: live.snapshot.tuple.remote,
@@ -181,7 +181,7 @@ pub(super) fn ended(state: Option<&RecorderState>, journal: Journal) {
     ));
 }
 
-fn line(kept: &Kept) -> Result<String, String> {
+fn line(kept: &KeptRecording) -> Result<String, String> {
     let [a, b] = kept.addresses;
     let named = |end: usize| {
         let owner = kept.owners[end].as_ref();
@@ -201,7 +201,7 @@ fn line(kept: &Kept) -> Result<String, String> {
 
 impl Told {
     /// Says what was kept.
-    pub(super) fn kept(&mut self, kept: &[Kept], journal: Journal) {
+    pub(super) fn kept(&mut self, kept: &[KeptRecording], journal: Journal) {
         for it in kept {
             match line(it) {
                 Ok(line) => journal.say(&line),
@@ -238,7 +238,7 @@ impl Told {
             counts.refused,
             state.lost_events,
             counts.cut_short,
-            state.unseen_sockets,
+            state.excess_sockets,
         ];
         if troubles != self.troubles {
             self.troubles = troubles;

@@ -2,9 +2,9 @@
 //! The look: who holds which connection now, in either tier, and what that makes of owners.
 
 use super::choice::{self, Candidate, is_same_process};
-use super::{Listener, MAX_HOLDERS, Owners, descriptors, place};
-use crate::connections::{Connections, LiveConnection};
-use crate::eyes::{Eyes, PollError};
+use super::{Listener, MAX_HOLDERS, Owners, cgroup_path, descriptors};
+use crate::connection_table::{ConnectionTable, LiveConnection};
+use crate::observer::{Observer, PollError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use slowpath_model::{Claim, Holder, MonoNanos, TcpState, UnknownOwner};
 use slowpath_observe::bpf::Unheld;
@@ -68,13 +68,13 @@ enum Fate {
 
 /// Looks at who holds which connection, and names the owners. Gives whether another look is
 /// wanted soon.
-pub(crate) fn look(
-    eyes: &mut Eyes,
-    connections: &mut Connections,
+pub(crate) fn scan(
+    observer: &mut Observer,
+    connections: &mut ConnectionTable,
     owners: &mut Owners,
 ) -> Result<bool, PollError> {
     let began = monotonic();
-    let found = find(eyes).inspect_err(|_| fail(connections, owners))?;
+    let found = find(observer).inspect_err(|_| fail(connections, owners))?;
     owners.begin_look();
     let listeners = found
         .listeners
@@ -92,7 +92,7 @@ pub(crate) fn look(
             again |= name(connection, holders, owners);
             continue;
         }
-        match fate(connection, eyes, &found, began) {
+        match fate(connection, observer, &found, began) {
             Fate::Closed => settle(connection, owners),
             Fate::Later => again = true,
             Fate::Ask => asked.push(slot),
@@ -104,7 +104,7 @@ pub(crate) fn look(
     }
     if !asked.is_empty() {
         again = true;
-        let reasons = ask(eyes, owners).inspect_err(|_| fail(connections, owners))?;
+        let reasons = ask(observer, owners).inspect_err(|_| fail(connections, owners))?;
         for slot in asked {
             if let Some(connection) = connections.get_mut(slot) {
                 let reason = match connection.snapshot.owner {
@@ -121,7 +121,7 @@ pub(crate) fn look(
 }
 
 /// The look failed: those whom none has met yet are unknown for that reason.
-fn fail(connections: &mut Connections, owners: &mut Owners) {
+fn fail(connections: &mut ConnectionTable, owners: &mut Owners) {
     for slot in connections.slots() {
         if let Some(connection) = connections.get_mut(slot)
             && connection.owner.why_unknown() == Some(UnknownOwner::NotLooked)
@@ -134,10 +134,10 @@ fn fail(connections: &mut Connections, owners: &mut Owners) {
     }
 }
 
-fn find(eyes: &mut Eyes) -> Result<Found, PollError> {
+fn find(observer: &mut Observer) -> Result<Found, PollError> {
     let mut found = Found::default();
-    match eyes {
-        Eyes::Bpf(tier) => {
+    match observer {
+        Observer::Bpf(tier) => {
             let Found {
                 connections,
                 listeners,
@@ -153,7 +153,7 @@ fn find(eyes: &mut Eyes) -> Result<Found, PollError> {
             })?;
             found.told = told;
         }
-        Eyes::InetDiag {
+        Observer::InetDiag {
             inodes, listening, ..
         } => {
             let connections = inodes.iter().map(|(c, inode)| (*inode, (*c, false)));
@@ -207,7 +207,7 @@ fn candidates(holders: &Holders, owners: &mut Owners) -> Vec<Candidate> {
             holder: *holder,
             manages_services: owners
                 .cgroup_of(holder, true)
-                .is_some_and(|c| place::is_service_manager(&c.path)),
+                .is_some_and(|c| cgroup_path::is_service_manager(&c.path)),
         })
         .collect()
 }
@@ -244,7 +244,7 @@ fn name(connection: &mut LiveConnection, holders: &Holders, owners: &mut Owners)
     chosen.is_none()
 }
 
-fn fate(connection: &LiveConnection, eyes: &Eyes, found: &Found, began: MonoNanos) -> Fate {
+fn fate(connection: &LiveConnection, observer: &Observer, found: &Found, began: MonoNanos) -> Fate {
     let snapshot = &connection.snapshot;
     let cookie = snapshot.id.cookie;
     if !found.told {
@@ -259,9 +259,9 @@ fn fate(connection: &LiveConnection, eyes: &Eyes, found: &Found, began: MonoNano
     if found.vanished.contains(&cookie) {
         return Fate::Known(UnknownOwner::HolderVanished);
     }
-    match eyes {
-        Eyes::Bpf(_) => Fate::Ask,
-        Eyes::InetDiag { inodes, .. } => match inodes.get(&cookie) {
+    match observer {
+        Observer::Bpf(_) => Fate::Ask,
+        Observer::InetDiag { inodes, .. } => match inodes.get(&cookie) {
             // Only accept(2) gives it a file.
             Some(0) => Fate::Known(UnknownOwner::NotAccepted),
             _ if found.restricted => Fate::Known(UnknownOwner::NoPermission),
@@ -314,7 +314,7 @@ impl Reasons {
     }
 }
 
-fn ask(eyes: &mut Eyes, owners: &Owners) -> Result<Reasons, PollError> {
+fn ask(observer: &mut Observer, owners: &Owners) -> Result<Reasons, PollError> {
     let mut reasons = Reasons {
         unheld: FxHashMap::default(),
         in_flight: FxHashSet::default(),
@@ -324,7 +324,7 @@ fn ask(eyes: &mut Eyes, owners: &Owners) -> Result<Reasons, PollError> {
             UnknownOwner::OutsidePidNamespace
         },
     };
-    if let Eyes::Bpf(tier) = eyes {
+    if let Observer::Bpf(tier) = observer {
         tier.unheld(|cookie, why| {
             reasons.unheld.insert(cookie, why);
         })?;

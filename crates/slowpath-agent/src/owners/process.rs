@@ -5,7 +5,7 @@
 //! it was opened for, and reads fail once that has ended, so nothing of another process with
 //! the same pid can get in between.
 
-use super::place;
+use super::cgroup_path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use slowpath_model::ProcessStart;
@@ -20,7 +20,7 @@ const MAX_FILE: usize = 16_384;
 
 /// What `/proc` tells of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ProcessFacts {
     pub command: String,
     pub start: ProcessStart,
     pub executable: Option<String>,
@@ -77,19 +77,20 @@ impl ProcessDirectory {
     }
 
     /// All of it.
-    pub(crate) fn told(&self) -> Result<Told, Refusal> {
+    pub(crate) fn told(&self) -> Result<ProcessFacts, Refusal> {
         let (command, start) = self.identity()?;
         let line = self.read("cmdline", MAX_COMMAND_LINE).ok();
         let cgroup = self.read("cgroup", MAX_FILE).ok();
-        Ok(Told {
+        Ok(ProcessFacts {
             command,
             start,
             executable: rustix::fs::readlinkat(&self.0, "exe", Vec::new())
                 .ok()
                 .map(|path| executable(&path.to_string_lossy())),
             command_line: line.map(|l| command_line(&l)).filter(|l| !l.is_empty()),
-            cgroup: cgroup
-                .and_then(|text| place::choose(&String::from_utf8_lossy(&text)).map(str::to_owned)),
+            cgroup: cgroup.and_then(|text| {
+                cgroup_path::choose(&String::from_utf8_lossy(&text)).map(str::to_owned)
+            }),
         })
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Summaries of living connections: in turns under a CPU budget, all at once without.
+//! Summaries of living connections: in rotation under a CPU budget, all at once without.
 
 use super::*;
 use crate::owners::OwnerOptions;
@@ -35,19 +35,19 @@ pub(crate) fn quiet() -> Snapshot {
     panic!("{value}");
 }
 
-fn book(dir: &std::path::Path) -> Book {
+fn core(dir: &std::path::Path) -> AgentCore {
     let host = HostIdentity {
         host: "here".to_owned(),
         boot_id: 7,
     };
     let log = LogWriter::open(dir, host, Options::default()).unwrap();
     let owners = Owners::new(OwnerOptions::default(), true);
-    Book::new(Thresholds::default(), 0, false, Some(log), owners, at(0))
+    AgentCore::new(Thresholds::default(), 0, false, Some(log), owners, at(0))
 }
 
 /// A poll at which these connections show a change.
-fn poll(book: &mut Book, now: MonoNanos, cookies: impl Iterator<Item = u64>) {
-    book.begin(now, wall(now), true);
+fn poll(core: &mut AgentCore, now: MonoNanos, cookies: impl Iterator<Item = u64>) {
+    core.begin(now, wall(now), true);
     let quiet = quiet();
     for cookie in cookies {
         let id = ConnectionId {
@@ -55,18 +55,18 @@ fn poll(book: &mut Book, now: MonoNanos, cookies: impl Iterator<Item = u64>) {
             start: at(0),
             ..quiet.id
         };
-        book.see(&Snapshot {
+        core.see(&Snapshot {
             id,
             at: now,
             ..quiet.clone()
         });
     }
-    book.end(&mut Vec::new());
+    core.end(&mut Vec::new());
 }
 
 /// Summaries that the log has been given.
-fn written(book: &Book) -> u64 {
-    let log = book.log.as_ref().unwrap();
+fn written(core: &AgentCore) -> u64 {
+    let log = core.log.as_ref().unwrap();
     assert!(log.sync());
     log.status().records_written
 }
@@ -74,36 +74,36 @@ fn written(book: &Book) -> u64 {
 #[test]
 fn in_turns_each_connection_that_changed_is_saved_once_a_minute() {
     let dir = tempfile::tempdir().unwrap();
-    let mut book = book(dir.path());
-    poll(&mut book, at(0), 0..CONNECTIONS);
-    let mut turns = Turns::new(at(0));
+    let mut core = core(dir.path());
+    poll(&mut core, at(0), 0..CONNECTIONS);
+    let mut rotation = SummaryRotation::new(at(0));
     for second in 1..=60 {
-        poll(&mut book, at(second), 0..0);
-        let places = book.save_due(&mut turns) as u64;
+        poll(&mut core, at(second), 0..0);
+        let places = core.save_due(&mut rotation) as u64;
         // 500 in a minute are 8 and a third a second.
         assert!((8..=9).contains(&places), "{second}: {places}");
-        assert_eq!(written(&book), second * CONNECTIONS / 60);
+        assert_eq!(written(&core), second * CONNECTIONS / 60);
     }
     // Of the next minute only the one that changed again is of interest.
-    poll(&mut book, at(61), 77..78);
+    poll(&mut core, at(61), 77..78);
     for second in 62..=121 {
-        poll(&mut book, at(second), 0..0);
-        book.save_due(&mut turns);
+        poll(&mut core, at(second), 0..0);
+        core.save_due(&mut rotation);
     }
-    assert_eq!(written(&book), CONNECTIONS + 1);
-    assert_eq!(book.close(), None);
+    assert_eq!(written(&core), CONNECTIONS + 1);
+    assert_eq!(core.close(), None);
 }
 
 #[test]
 fn at_the_end_all_that_changed_are_saved_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let mut book = book(dir.path());
-    poll(&mut book, at(0), 0..CONNECTIONS);
-    let mut turns = Turns::new(at(0));
-    poll(&mut book, at(6), 0..0);
-    book.save_due(&mut turns);
-    assert_eq!(written(&book), CONNECTIONS / 10);
-    book.save_summaries();
-    assert_eq!(written(&book), CONNECTIONS);
-    assert_eq!(book.close(), None);
+    let mut core = core(dir.path());
+    poll(&mut core, at(0), 0..CONNECTIONS);
+    let mut rotation = SummaryRotation::new(at(0));
+    poll(&mut core, at(6), 0..0);
+    core.save_due(&mut rotation);
+    assert_eq!(written(&core), CONNECTIONS / 10);
+    core.save_summaries();
+    assert_eq!(written(&core), CONNECTIONS);
+    assert_eq!(core.close(), None);
 }

@@ -5,7 +5,7 @@
 //! when it closed within that poll. A poll asks for at most [`MAX_ASKED`], under a CPU budget
 //! [`FEW_ASKED`]; the others wait for the next one.
 
-use crate::connections::{Connections, LiveConnection};
+use crate::connection_table::{ConnectionTable, LiveConnection};
 use slowpath_model::{MonoNanos, ProblemSet};
 use slowpath_observe::conntrack::{Answer, Conntrack};
 use slowpath_observe::{Feature, FeatureState};
@@ -24,14 +24,14 @@ const MAX_WAITING: usize = 65_536;
 
 /// Asks conntrack, where that is possible.
 #[derive(Debug, Default)]
-pub(crate) struct Peers {
+pub(crate) struct RealPeers {
     conntrack: Option<Conntrack>,
     waiting: VecDeque<u32>,
     /// More are waiting than found room.
     overflowed: bool,
 }
 
-impl Peers {
+impl RealPeers {
     /// Tries to open conntrack, unless it is open; gives the feature's state.
     pub(crate) fn open(&mut self) -> Feature {
         let opened = match &self.conntrack {
@@ -101,7 +101,7 @@ impl Peers {
     }
 
     /// Asks for those that wait, `most` of them at most.
-    pub(crate) fn ask_new(&mut self, connections: &mut Connections, most: usize) {
+    pub(crate) fn ask_new(&mut self, connections: &mut ConnectionTable, most: usize) {
         let count = self.waiting.len().min(most);
         for _ in 0..count {
             let Some(slot) = self.waiting.pop_front() else {

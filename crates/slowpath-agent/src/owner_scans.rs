@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When to look at who holds which socket, what the looks cost, and what a failed one means.
 
-use crate::eyes::{Capabilities, PollError};
+use crate::observer::{Capabilities, PollError};
 use slowpath_model::{Micros, MonoNanos, ProblemSet};
 use slowpath_observe::{Feature, FeatureState};
 
@@ -17,7 +17,7 @@ const SHARE: [u64; 2] = [200, 400];
 
 /// Looks at who holds which socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Looks {
+pub struct OwnerScans {
     /// How many there were.
     pub count: u64,
     /// CPU time of all.
@@ -28,18 +28,18 @@ pub struct Looks {
 
 /// The looks so far and the next one.
 #[derive(Debug)]
-pub(crate) struct LookTimes {
-    pub(crate) looks: Looks,
+pub(crate) struct OwnerScanTimes {
+    pub(crate) scans: OwnerScans,
     /// When the next one may be, by [`SHARE`].
     next: [MonoNanos; 2],
     /// The feature that owners come from, as it was before a look failed.
     before_failure: Option<Feature>,
 }
 
-impl LookTimes {
+impl OwnerScanTimes {
     pub(crate) fn new(now: MonoNanos) -> Self {
-        LookTimes {
-            looks: Looks::default(),
+        OwnerScanTimes {
+            scans: OwnerScans::default(),
             next: [now; 2],
             before_failure: None,
         }
@@ -58,9 +58,9 @@ impl LookTimes {
         result: Result<(), PollError>,
         capabilities: &mut Capabilities,
     ) {
-        self.looks.count += 1;
-        self.looks.cpu += cost;
-        self.looks.longest = self.looks.longest.max(cost);
+        self.scans.count += 1;
+        self.scans.cpu += cost;
+        self.scans.longest = self.scans.longest.max(cost);
         self.next = SHARE.map(|share| now + APART.max(Micros(cost.0.saturating_mul(share))));
         let Err(error) = result else {
             if let Some(feature) = self.before_failure.take() {
@@ -107,7 +107,7 @@ mod tests {
             fallback: None,
         };
         let start = MonoNanos(1_000_000_000_000);
-        let mut times = LookTimes::new(start);
+        let mut times = OwnerScanTimes::new(start);
         assert!(times.due(start, true) && times.due(start, false));
         for _ in 0..2 {
             let error = PollError::Processes(io::Error::other("no /proc"));
@@ -116,8 +116,8 @@ mod tests {
         }
         times.looked(start, Micros(20_000), Ok(()), &mut capabilities);
         assert_eq!(reason(&capabilities), None);
-        assert_eq!(times.looks.count, 3);
-        assert_eq!(times.looks.longest, Micros(20_000));
+        assert_eq!(times.scans.count, 3);
+        assert_eq!(times.scans.longest, Micros(20_000));
         // 20 ms are half a percent of 4 s, a quarter of one of 8 s.
         let after = |ms| start + Micros::from_millis(ms);
         assert!(!times.due(after(3_999), true) && times.due(after(4_000), true));

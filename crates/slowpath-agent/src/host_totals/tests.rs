@@ -27,7 +27,7 @@ fn owner(name: &str) -> Owner {
     Owner::named(1, name)
 }
 
-/// A connection's life in the accounts.
+/// A connection's life in the totals.
 #[derive(Default)]
 struct Life {
     totals: Totals,
@@ -35,21 +35,21 @@ struct Life {
 }
 
 impl Life {
-    fn judge(&mut self, accounts: &mut Accounts, ms: u64, owner: &Owner) {
+    fn judge(&mut self, host_totals: &mut HostTotals, ms: u64, owner: &Owner) {
         let verdict = verdict(Problem::Timeout, ms);
         self.totals.add(&verdict);
-        accounts.judge(&verdict, &self.totals, owner, &mut self.charged);
+        host_totals.judge(&verdict, &self.totals, owner, &mut self.charged);
     }
 }
 
-fn time_of(accounts: &Accounts, name: &str) -> Option<u64> {
-    let applications = &accounts.applications;
+fn time_of(host_totals: &HostTotals, name: &str) -> Option<u64> {
+    let applications = &host_totals.applications;
     let (_, charges) = applications.named().find(|(n, _)| *n == name)?;
     Some(charges.time[Problem::Timeout as usize].0 / 1_000)
 }
 
-fn sum(accounts: &Accounts) -> u64 {
-    let applications = &accounts.applications;
+fn sum(host_totals: &HostTotals) -> u64 {
+    let applications = &host_totals.applications;
     let named: u64 = applications
         .named()
         .map(|(_, c)| c.time[Problem::Timeout as usize].0)
@@ -59,77 +59,77 @@ fn sum(accounts: &Accounts) -> u64 {
 
 #[test]
 fn what_came_before_the_owner_was_known_is_charged_once() {
-    let mut accounts = Accounts::new(10);
+    let mut host_totals = HostTotals::new(10);
     let mut life = Life::default();
-    life.judge(&mut accounts, 100, &Owner::default());
-    life.judge(&mut accounts, 200, &Owner::default());
-    assert_eq!(sum(&accounts), 0);
+    life.judge(&mut host_totals, 100, &Owner::default());
+    life.judge(&mut host_totals, 200, &Owner::default());
+    assert_eq!(sum(&host_totals), 0);
     assert_eq!(
-        accounts.totals.problem_time[Problem::Timeout as usize],
+        host_totals.totals.problem_time[Problem::Timeout as usize],
         Micros::from_millis(300)
     );
     let curl = owner("curl");
-    life.judge(&mut accounts, 300, &curl);
-    assert_eq!(time_of(&accounts, "curl"), Some(600));
-    life.judge(&mut accounts, 50, &curl);
+    life.judge(&mut host_totals, 300, &curl);
+    assert_eq!(time_of(&host_totals, "curl"), Some(600));
+    life.judge(&mut host_totals, 50, &curl);
     let Life {
         totals,
         mut charged,
     } = life;
-    accounts.settle(&totals, &curl, &mut charged);
-    assert_eq!(time_of(&accounts, "curl"), Some(650));
-    let (_, charges) = accounts.applications.named().next().unwrap();
+    host_totals.settle(&totals, &curl, &mut charged);
+    assert_eq!(time_of(&host_totals, "curl"), Some(650));
+    let (_, charges) = host_totals.applications.named().next().unwrap();
     assert_eq!(charges.events[Problem::Timeout as usize], 8);
 }
 
 #[test]
 fn nobody_s_problems_are_unknown_s() {
-    let mut accounts = Accounts::new(10);
+    let mut host_totals = HostTotals::new(10);
     let mut life = Life::default();
-    life.judge(&mut accounts, 100, &Owner::default());
-    accounts.settle(&life.totals, &Owner::default(), &mut life.charged);
-    assert_eq!(time_of(&accounts, "unknown"), Some(100));
-    life.judge(&mut accounts, 100, &Owner::default());
-    assert_eq!(time_of(&accounts, "unknown"), Some(200));
+    life.judge(&mut host_totals, 100, &Owner::default());
+    host_totals.settle(&life.totals, &Owner::default(), &mut life.charged);
+    assert_eq!(time_of(&host_totals, "unknown"), Some(100));
+    life.judge(&mut host_totals, 100, &Owner::default());
+    assert_eq!(time_of(&host_totals, "unknown"), Some(200));
     // No problem, no name.
     let quiet = Totals::default();
-    accounts.settle(&quiet, &owner("quiet"), &mut false);
+    host_totals.settle(&quiet, &owner("quiet"), &mut false);
     let mut other = Life::default();
-    other.judge(&mut accounts, 70, &owner(OTHER));
-    assert_eq!(time_of(&accounts, OTHER), None);
-    assert_eq!(sum(&accounts), 270);
-    assert_eq!(time_of(&accounts, "quiet"), None);
+    other.judge(&mut host_totals, 70, &owner(OTHER));
+    assert_eq!(time_of(&host_totals, OTHER), None);
+    assert_eq!(sum(&host_totals), 270);
+    assert_eq!(time_of(&host_totals, "quiet"), None);
 }
 
 #[test]
 fn names_are_bounded_and_nothing_is_lost() {
-    let mut accounts = Accounts::new(4);
+    let mut host_totals = HostTotals::new(4);
     let mut charged = 0;
     for i in 0..5_000 {
         let mut life = Life::default();
-        life.judge(&mut accounts, 10, &owner(&format!("app{i}")));
+        life.judge(&mut host_totals, 10, &owner(&format!("app{i}")));
         charged += 10;
-        assert_eq!(sum(&accounts), charged);
+        assert_eq!(sum(&host_totals), charged);
     }
     // Half of the names went to the first, the others wait for someone with a minute.
-    assert_eq!(accounts.applications.named().len(), 2);
-    assert_eq!(accounts.applications.folded(), 4_998);
-    assert!(accounts.applications.candidates.len() <= MAX_CANDIDATES);
+    assert_eq!(host_totals.applications.named().len(), 2);
+    assert_eq!(host_totals.applications.folded(), 4_998);
+    assert!(host_totals.applications.candidates.len() <= MAX_CANDIDATES);
     let heavy = owner("heavy");
     let mut life = Life::default();
     for _ in 0..61 {
-        life.judge(&mut accounts, 1_000, &heavy);
+        life.judge(&mut host_totals, 1_000, &heavy);
     }
     // Its first 59 seconds stay with the others, so that nothing goes down.
-    assert_eq!(time_of(&accounts, "heavy"), Some(2_000));
-    assert_eq!(sum(&accounts), charged + 61_000);
+    assert_eq!(time_of(&host_totals, "heavy"), Some(2_000));
+    assert_eq!(sum(&host_totals), charged + 61_000);
     for i in 0..10 {
         let mut life = Life::default();
         for _ in 0..100 {
-            life.judge(&mut accounts, 1_000, &owner(&format!("late{i}")));
+            life.judge(&mut host_totals, 1_000, &owner(&format!("late{i}")));
         }
     }
-    assert_eq!(accounts.applications.named().len(), 4);
+    assert_eq!(host_totals.applications.named().len(), 4);
 }
 
 #[test]

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The book of connections: takes snapshots in, judges intervals, writes the log.
 
-use crate::accounts::Accounts;
 use crate::baselines::Baselines;
-use crate::budget::attention::Attention;
-use crate::connections::{Connections, HistoryPoint, LiveConnection};
-use crate::eyes::{Eyes, PollError};
-use crate::interactions::Joint;
+use crate::budget::priority::Priorities;
+use crate::connection_table::{ConnectionTable, HistoryPoint, LiveConnection};
+use crate::host_totals::HostTotals;
+use crate::interactions::InteractionTracker;
+use crate::observer::{Observer, PollError};
 use crate::owners::{self, Owners};
-use crate::peers::Peers;
-use crate::recorder::Asking;
-use crate::summaries::Turns;
+use crate::real_peers::RealPeers;
+use crate::recorder::KeepRequests;
+use crate::summaries::SummaryRotation;
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
 use slowpath_model::{
@@ -27,8 +27,8 @@ const MAX_CLOSED: usize = 65_536;
 /// Connections whose calls are logged one by one.
 const MAX_SUSPECTS: usize = 4_096;
 
-pub(crate) struct Book {
-    connections: Connections,
+pub(crate) struct AgentCore {
+    connections: ConnectionTable,
     closed: Vec<LiveConnection>,
     /// The lowest RTT to each peer.
     baselines: Baselines,
@@ -38,9 +38,9 @@ pub(crate) struct Book {
     verdicts: bool,
     log: Option<LogWriter>,
     /// Problems that explain each other, for the log.
-    joint: Joint,
+    interactions: InteractionTracker,
     /// Sums for an exporter, if there is one.
-    accounts: Option<Box<Accounts>>,
+    host_totals: Option<Box<HostTotals>>,
     /// When the poll before this one began.
     previous: MonoNanos,
     now: MonoNanos,
@@ -49,9 +49,9 @@ pub(crate) struct Book {
     problems: u64,
     suspects: Vec<u64>,
     /// Which connections the recorder is asked for.
-    pub(crate) asking: Asking,
+    pub(crate) keep_requests: KeepRequests,
     /// Which connections had problems, under a CPU budget.
-    pub(crate) attention: Option<Attention>,
+    pub(crate) priorities: Option<Priorities>,
     /// Until when the connection that comes next had not changed, where the eyes know.
     unchanged: Option<MonoNanos>,
     /// The namespace of the next snapshot's connection, 0 if that is not known.
@@ -59,12 +59,12 @@ pub(crate) struct Book {
     owners_wanted: bool,
     pub(crate) owners: Owners,
     /// Who asks for the peers behind address translation.
-    pub(crate) peers: Peers,
+    pub(crate) peers: RealPeers,
     /// Connections that closed without a known owner since they were last counted.
     closed_unknown: UnknownOwners,
 }
 
-impl Sink for Book {
+impl Sink for AgentCore {
     fn announce(&mut self, netns: u32, cookie: u64) {
         self.connections.announce(netns, cookie);
     }
@@ -86,7 +86,7 @@ impl Sink for Book {
     }
 }
 
-impl Book {
+impl AgentCore {
     pub(crate) fn new(
         thresholds: Thresholds,
         history: usize,
@@ -95,29 +95,29 @@ impl Book {
         owners: Owners,
         now: MonoNanos,
     ) -> Self {
-        Book {
-            connections: Connections::default(),
+        AgentCore {
+            connections: ConnectionTable::default(),
             closed: Vec::new(),
             baselines: Baselines::default(),
             thresholds,
             history,
             verdicts: verdicts || history > 0,
             log,
-            joint: Joint::default(),
-            accounts: None,
+            interactions: InteractionTracker::default(),
+            host_totals: None,
             previous: now,
             now,
             wall: WallMicros::default(),
             poll: 0,
             problems: 0,
             suspects: Vec::new(),
-            asking: Asking::default(),
-            attention: None,
+            keep_requests: KeepRequests::default(),
+            priorities: None,
             unchanged: None,
             namespace: 0,
             owners_wanted: false,
             owners,
-            peers: Peers::default(),
+            peers: RealPeers::default(),
             closed_unknown: UnknownOwners::default(),
         }
     }
@@ -186,8 +186,8 @@ impl Book {
         self.baselines.learn(self.namespace, snapshot);
         self.owners_wanted = true;
         let owner = self.owners.claimed(snapshot);
-        if let Some(accounts) = &mut self.accounts {
-            accounts.meet(observed_from_birth);
+        if let Some(host_totals) = &mut self.host_totals {
+            host_totals.meet(observed_from_birth);
         }
         let slot = self.connections.insert(LiveConnection {
             owner,
@@ -200,7 +200,7 @@ impl Book {
             unsaved: true,
             summarised: false,
             charged: false,
-            standing: 0,
+            priority: 0,
             looked: false,
             chosen: false,
             asked: ProblemSet::EMPTY,
@@ -222,8 +222,8 @@ impl Book {
             let idle = unchanged.since(connection.snapshot.at);
             if idle > Micros::ZERO {
                 connection.totals.idle(idle);
-                if let Some(accounts) = &mut self.accounts {
-                    accounts.totals.idle(idle);
+                if let Some(host_totals) = &mut self.host_totals {
+                    host_totals.totals.idle(idle);
                 }
                 connection.snapshot.at = unchanged;
             }
@@ -252,35 +252,43 @@ impl Book {
             return;
         }
         connection.unsaved = true;
-        if let Some(accounts) = &mut self.accounts {
-            accounts.follow(&connection.snapshot, snapshot);
+        if let Some(host_totals) = &mut self.host_totals {
+            host_totals.follow(&connection.snapshot, snapshot);
         }
         let measures = measure(&connection.snapshot, snapshot, baseline, &self.thresholds);
         let logs = self.log.is_some();
         if !self.verdicts && !measures.any(&self.thresholds) {
             let owner = &connection.owner;
-            if logs && self.joint.wants(&connection.snapshot, snapshot, owner) {
+            if logs
+                && self
+                    .interactions
+                    .wants(&connection.snapshot, snapshot, owner)
+            {
                 let verdict = measures.verdict(&connection.snapshot, snapshot, &self.thresholds);
-                self.joint.see(snapshot, &connection.owner, &verdict);
+                self.interactions
+                    .observe(snapshot, &connection.owner, &verdict);
             }
             connection.totals.quiet(&measures);
-            if let Some(accounts) = &mut self.accounts {
-                accounts.totals.quiet(&measures);
+            if let Some(host_totals) = &mut self.host_totals {
+                host_totals.totals.quiet(&measures);
             }
-            attend(&mut self.attention, connection, snapshot, None);
+            attend(&mut self.priorities, connection, snapshot, None);
             connection.latest = None;
             connection.update(snapshot);
-            self.asking.look(connection);
+            self.keep_requests.look(connection);
             return;
         }
         let verdict = measures.verdict(&connection.snapshot, snapshot, &self.thresholds);
         connection.totals.add(&verdict);
-        let wanted = |joint: &Joint| joint.wants(&connection.snapshot, snapshot, &connection.owner);
-        if logs && (!verdict.findings.is_empty() || wanted(&self.joint)) {
-            self.joint.see(snapshot, &connection.owner, &verdict);
+        let wanted = |interactions: &InteractionTracker| {
+            interactions.wants(&connection.snapshot, snapshot, &connection.owner)
+        };
+        if logs && (!verdict.findings.is_empty() || wanted(&self.interactions)) {
+            self.interactions
+                .observe(snapshot, &connection.owner, &verdict);
         }
-        if let Some(accounts) = &mut self.accounts {
-            accounts.judge(
+        if let Some(host_totals) = &mut self.host_totals {
+            host_totals.judge(
                 &verdict,
                 &connection.totals,
                 &connection.owner,
@@ -296,10 +304,10 @@ impl Book {
                 .push_back(HistoryPoint::of(snapshot, &verdict));
         }
         let problem = (!verdict.findings.is_empty()).then(|| verdict.interval());
-        attend(&mut self.attention, connection, snapshot, problem);
+        attend(&mut self.priorities, connection, snapshot, problem);
         if problem.is_some() {
             self.problems += 1;
-            if self.suspects.len() < MAX_SUSPECTS && self.attention.is_none() {
+            if self.suspects.len() < MAX_SUSPECTS && self.priorities.is_none() {
                 self.suspects.push(snapshot.id.cookie);
             }
         }
@@ -331,7 +339,7 @@ impl Book {
             Some(latest) => **latest = verdict,
             none => *none = Some(Box::new(verdict)),
         }
-        self.asking.look(connection);
+        self.keep_requests.look(connection);
     }
 
     /// A connection that closed: its summary goes to the log.
@@ -341,16 +349,16 @@ impl Book {
         };
         self.peers.ask(&mut connection);
         self.owners.closed(&mut connection);
-        self.asking.look(&mut connection);
+        self.keep_requests.look(&mut connection);
         if let Some(reason) = connection.owner.why_unknown() {
             self.closed_unknown.count(reason);
         }
-        if let Some(accounts) = &mut self.accounts {
-            accounts.closed += 1;
-            connection.settle(accounts);
+        if let Some(host_totals) = &mut self.host_totals {
+            host_totals.closed += 1;
+            connection.settle(host_totals);
         }
-        if let Some(attention) = &mut self.attention {
-            attention.gone(connection.snapshot.id.cookie, connection.standing);
+        if let Some(priorities) = &mut self.priorities {
+            priorities.gone(connection.snapshot.id.cookie, connection.priority);
         }
         let last_observed = self.wall_of(connection.snapshot.at);
         if let Some(log) = &mut self.log {
@@ -406,31 +414,31 @@ impl Book {
     }
 
     /// Looks at who holds which connection.
-    pub(crate) fn look(&mut self, eyes: &mut Eyes) -> Result<(), PollError> {
-        self.owners_wanted = owners::look::look(eyes, &mut self.connections, &mut self.owners)?;
+    pub(crate) fn look(&mut self, observer: &mut Observer) -> Result<(), PollError> {
+        self.owners_wanted = owners::scan::scan(observer, &mut self.connections, &mut self.owners)?;
         Ok(())
     }
 
     /// Keeps sums from now on, with at most so many names of applications.
-    pub(crate) fn keep_accounts(&mut self, applications: usize) {
-        match &mut self.accounts {
-            Some(accounts) => accounts.set_applications(applications),
-            none => *none = Some(Box::new(Accounts::new(applications))),
+    pub(crate) fn keep_host_totals(&mut self, applications: usize) {
+        match &mut self.host_totals {
+            Some(host_totals) => host_totals.set_applications(applications),
+            none => *none = Some(Box::new(HostTotals::new(applications))),
         }
     }
 
-    pub(crate) fn accounts(&self) -> Option<&Accounts> {
-        self.accounts.as_deref()
+    pub(crate) fn host_totals(&self) -> Option<&HostTotals> {
+        self.host_totals.as_deref()
     }
 
     /// Charges what connections had to their owners, as far as those will be known.
-    pub(crate) fn settle_accounts(&mut self) {
-        let Some(accounts) = &mut self.accounts else {
+    pub(crate) fn settle_host_totals(&mut self) {
+        let Some(host_totals) = &mut self.host_totals else {
             return;
         };
         for connection in self.connections.iter_mut() {
             if connection.owner.name().is_some() || connection.looked {
-                connection.settle(accounts);
+                connection.settle(host_totals);
             }
         }
     }
@@ -471,9 +479,9 @@ impl Book {
     }
 
     /// The same for those whose turn it is; gives how many had theirs.
-    pub(crate) fn save_due(&mut self, turns: &mut Turns) -> usize {
+    pub(crate) fn save_due(&mut self, rotation: &mut SummaryRotation) -> usize {
         let Some(log) = &mut self.log else { return 0 };
-        let due = turns.take(self.now, self.connections.places());
+        let due = rotation.take(self.now, self.connections.places());
         for slot in due.clone() {
             if let Some(connection) = self.connections.get_mut(slot) {
                 save(log, &self.owners, connection, self.wall);
@@ -491,15 +499,15 @@ impl Book {
     /// Looks for problems that explain each other, if it is time.
     pub(crate) fn log_interactions(&mut self) {
         if let Some(log) = &mut self.log {
-            for found in self.joint.round(self.now, self.wall) {
+            for found in self.interactions.round(self.now, self.wall) {
                 log.interaction(&found);
             }
         }
     }
 
     pub(crate) fn log_listener(&mut self, interval: &ListenerInterval) {
-        if let Some(accounts) = &mut self.accounts {
-            accounts.listen(interval);
+        if let Some(host_totals) = &mut self.host_totals {
+            host_totals.listen(interval);
         }
         if let Some(log) = &mut self.log {
             let owner = self.owners.for_log(&interval.owner);
@@ -536,7 +544,7 @@ impl Book {
     /// Closes the log; says what went wrong, if anything.
     pub(crate) fn close(&mut self) -> Option<String> {
         let mut log = self.log.take()?;
-        for found in self.joint.finish(self.now, self.wall) {
+        for found in self.interactions.finish(self.now, self.wall) {
             log.interaction(&found);
         }
         log.close().last_error.map(|e| e.to_string())
@@ -572,17 +580,17 @@ fn for_log(
 
 /// A look at the connection found a problem in an interval of that length, or none.
 fn attend(
-    attention: &mut Option<Attention>,
+    priorities: &mut Option<Priorities>,
     connection: &mut LiveConnection,
     snapshot: &Snapshot,
     problem: Option<Micros>,
 ) {
-    if let Some(attention) = attention {
+    if let Some(priorities) = priorities {
         let cookie = snapshot.id.cookie;
-        connection.standing = attention.look(cookie, connection.standing, snapshot.at, problem);
+        connection.priority = priorities.sample(cookie, connection.priority, snapshot.at, problem);
     }
 }
 
 #[cfg(test)]
-#[path = "book_tests.rs"]
+#[path = "agent_core/tests.rs"]
 pub(crate) mod tests;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The connections that live, and what is known of each.
 
-mod near;
+mod slot_cache;
 mod slots;
 
-use crate::accounts::Accounts;
-use near::Near;
+use crate::host_totals::HostTotals;
 use rustc_hash::FxHashMap;
+use slot_cache::SlotCache;
 use slots::Slots;
 use slowpath_diagnose::Totals;
 use slowpath_model::{
@@ -83,8 +83,8 @@ pub struct LiveConnection {
     pub(crate) summarised: bool,
     /// Its problems have been charged to its owner; later ones are when they happen.
     pub(crate) charged: bool,
-    /// Its standing under a CPU budget: more problems, more looks.
-    pub(crate) standing: u8,
+    /// Its priority under a CPU budget: more problems, more looks.
+    pub(crate) priority: u8,
     /// Whether a look at descriptors has found the owner, or why there is none.
     pub(crate) looked: bool,
     /// The recorder has been asked for it.
@@ -131,8 +131,8 @@ impl LiveConnection {
     }
 
     /// Charges its problems to its owner, if that has not been done.
-    pub(crate) fn settle(&mut self, accounts: &mut Accounts) {
-        accounts.settle(&self.totals, &self.owner, &mut self.charged);
+    pub(crate) fn settle(&mut self, host_totals: &mut HostTotals) {
+        host_totals.settle(&self.totals, &self.owner, &mut self.charged);
     }
 
     /// The connection's row for the log, last seen at `last_observed`.
@@ -182,11 +182,11 @@ fn key(netns: u32, cookie: u64) -> Key {
 /// each connection a few before they hand it over: it is looked up then, and the processor
 /// fetches it while others are judged.
 #[derive(Default)]
-pub(crate) struct Connections {
+pub(crate) struct ConnectionTable {
     slots: Slots,
     free: Vec<u32>,
     index: FxHashMap<Key, u32>,
-    near: Near,
+    slot_cache: SlotCache,
     expected: VecDeque<(Key, u32)>,
 }
 
@@ -216,16 +216,16 @@ fn prefetch_hot(connection: &Option<LiveConnection>) {
     prefetch(start.wrapping_add(HOT.end - 1));
 }
 
-impl Connections {
+impl ConnectionTable {
     /// That connection will be expected soon.
     pub(crate) fn announce(&mut self, netns: u32, cookie: u64) {
-        self.near.prefetch(key(netns, cookie));
+        self.slot_cache.prefetch(key(netns, cookie));
     }
 
     /// That connection will be asked for soon.
     pub(crate) fn expect(&mut self, netns: u32, cookie: u64) {
         let key = key(netns, cookie);
-        if let Some(slot) = self.near.guess(key)
+        if let Some(slot) = self.slot_cache.guess(key)
             && let Some(connection) = self.slots.get(slot)
         {
             prefetch_hot(connection);
@@ -265,13 +265,13 @@ impl Connections {
             None => self.slots.push(Some(connection)),
         };
         self.index.insert(key, slot);
-        if self.near.is_small_for(self.index.len()) {
-            self.near.grow(self.index.len());
+        if self.slot_cache.is_small_for(self.index.len()) {
+            self.slot_cache.grow(self.index.len());
             for (key, slot) in &self.index {
-                self.near.put(*key, *slot);
+                self.slot_cache.put(*key, *slot);
             }
         } else {
-            self.near.put(key, slot);
+            self.slot_cache.put(key, slot);
         }
         slot
     }

@@ -17,7 +17,7 @@ const EACH: usize = 4;
 
 /// Guessed slots by the lower bits of the key, each with bits above those.
 #[derive(Default)]
-pub(super) struct Near {
+pub(super) struct SlotCache {
     places: Vec<(u32, u32)>,
 }
 
@@ -26,7 +26,7 @@ fn tag(key: Key) -> u32 {
     (key >> FEW.trailing_zeros()) as u32 | 1 << 31
 }
 
-impl Near {
+impl SlotCache {
     /// Whether there is too little room for so many connections.
     pub fn is_small_for(&self, connections: usize) -> bool {
         self.places.len() < (EACH * connections).max(FEW)
@@ -71,21 +71,27 @@ mod tests {
 
     #[test]
     fn what_was_put_last_is_guessed_and_nothing_else() {
-        let mut near = Near::default();
-        assert_eq!(near.guess(7), None);
-        near.put(7, 1);
-        assert_eq!(near.guess(7), None, "there is no room yet");
-        assert!(near.is_small_for(1));
-        near.grow(1);
-        assert!(!near.is_small_for(1));
-        near.put(7, 1);
-        near.put(8, 2);
-        assert_eq!((near.guess(7), near.guess(8)), (Some(1), Some(2)));
-        assert_eq!(near.guess(0), None);
-        let other = 7 + (near.places.len() as u64);
-        assert_eq!(near.guess(other), None);
-        near.put(other, 3);
-        assert_eq!((near.guess(other), near.guess(7)), (Some(3), None));
+        let mut slot_cache = SlotCache::default();
+        assert_eq!(slot_cache.guess(7), None);
+        slot_cache.put(7, 1);
+        assert_eq!(slot_cache.guess(7), None, "there is no room yet");
+        assert!(slot_cache.is_small_for(1));
+        slot_cache.grow(1);
+        assert!(!slot_cache.is_small_for(1));
+        slot_cache.put(7, 1);
+        slot_cache.put(8, 2);
+        assert_eq!(
+            (slot_cache.guess(7), slot_cache.guess(8)),
+            (Some(1), Some(2))
+        );
+        assert_eq!(slot_cache.guess(0), None);
+        let other = 7 + (slot_cache.places.len() as u64);
+        assert_eq!(slot_cache.guess(other), None);
+        slot_cache.put(other, 3);
+        assert_eq!(
+            (slot_cache.guess(other), slot_cache.guess(7)),
+            (Some(3), None)
+        );
     }
 
     /// As on a host where connections live long: cookies far apart. How many keep their place
@@ -94,16 +100,16 @@ mod tests {
     #[test]
     fn most_guesses_hold_whatever_the_cookies() {
         let n = 20_000;
-        let mut near = Near::default();
-        near.grow(n / 2);
-        assert!(!near.is_small_for(n));
+        let mut slot_cache = SlotCache::default();
+        slot_cache.grow(n / 2);
+        assert!(!slot_cache.is_small_for(n));
         let mut random = fastrand::Rng::with_seed(1);
         let keys: Vec<Key> = (0..n).map(|_| random.u64(..)).collect();
         for (slot, key) in keys.iter().enumerate() {
-            near.put(*key, slot as u32);
+            slot_cache.put(*key, slot as u32);
         }
-        let held = (0..n).filter(|i| near.guess(keys[*i]) == Some(*i as u32));
-        let x = n as f64 / near.places.len() as f64;
+        let held = (0..n).filter(|i| slot_cache.guess(keys[*i]) == Some(*i as u32));
+        let x = n as f64 / slot_cache.places.len() as f64;
         let expected = n as f64 * (1.0 - (-x).exp()) / x;
         let found = held.count() as f64;
         assert!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which connections deserve more looks: those with problems in the past T_history.
 
-use super::ladder::STANDINGS;
+use super::ladder::PRIORITIES;
 use rustc_hash::FxHashMap;
 use slowpath_model::{Micros, MonoNanos};
 
@@ -21,8 +21,8 @@ const MAX_SUSPECTS: usize = 4_096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub cookie: u64,
-    /// Its standing, which is the number of its rate.
-    pub standing: u8,
+    /// Its priority, which is the number of its rate.
+    pub priority: u8,
     /// It had a problem at the latest look: its calls are of interest.
     pub suspect: bool,
 }
@@ -33,7 +33,7 @@ struct Past {
     /// The end of the latest interval with a problem.
     problem: MonoNanos,
     /// The latest look.
-    look: MonoNanos,
+    sample: MonoNanos,
     /// Time with problems, the past fading by e in T_history, over T_history.
     share: f64,
     suspect: bool,
@@ -41,26 +41,26 @@ struct Past {
 
 /// The connections that had problems.
 #[derive(Debug, Default)]
-pub(crate) struct Attention {
+pub(crate) struct Priorities {
     pasts: FxHashMap<u64, Past>,
     /// Since they were last taken.
     pub changes: Vec<Change>,
     suspects: usize,
-    pub looks: [u64; STANDINGS],
+    pub samples: [u64; PRIORITIES],
 }
 
-impl Attention {
-    /// A look at a connection of this standing found problems in the interval of that
-    /// length, or none; gives its standing from now on.
-    pub fn look(
+impl Priorities {
+    /// A look at a connection of this priority found problems in the interval of that
+    /// length, or none; gives its priority from now on.
+    pub fn sample(
         &mut self,
         cookie: u64,
-        standing: u8,
+        priority: u8,
         now: MonoNanos,
         problem: Option<Micros>,
     ) -> u8 {
-        self.looks[usize::from(standing).min(STANDINGS - 1)] += 1;
-        if standing == 0 && problem.is_none() {
+        self.samples[usize::from(priority).min(PRIORITIES - 1)] += 1;
+        if priority == 0 && problem.is_none() {
             return 0;
         }
         if !self.pasts.contains_key(&cookie) && self.pasts.len() >= MAX {
@@ -68,13 +68,13 @@ impl Attention {
         }
         let past = self.pasts.entry(cookie).or_insert(Past {
             problem: now,
-            look: now,
+            sample: now,
             share: 0.0,
             suspect: false,
         });
         let history = HISTORY.as_secs_f64();
-        past.share *= (-now.since(past.look).as_secs_f64() / history).exp();
-        past.look = now;
+        past.share *= (-now.since(past.sample).as_secs_f64() / history).exp();
+        past.sample = now;
         self.suspects -= usize::from(past.suspect);
         past.suspect = problem.is_some() && self.suspects < MAX_SUSPECTS;
         self.suspects += usize::from(past.suspect);
@@ -92,7 +92,7 @@ impl Attention {
         // Said again at each look: another connection may have its place in the table.
         self.changes.push(Change {
             cookie,
-            standing: after,
+            priority: after,
             suspect: past.suspect,
         });
         if after == 0 {
@@ -101,15 +101,15 @@ impl Attention {
         after
     }
 
-    /// A connection of this standing is no more.
-    pub fn gone(&mut self, cookie: u64, standing: u8) {
-        if standing > 0 {
+    /// A connection of this priority is no more.
+    pub fn gone(&mut self, cookie: u64, priority: u8) {
+        if priority > 0 {
             if self.pasts.remove(&cookie).is_some_and(|p| p.suspect) {
                 self.suspects -= 1;
             }
             self.changes.push(Change {
                 cookie,
-                standing: 0,
+                priority: 0,
                 suspect: false,
             });
         }
@@ -128,21 +128,21 @@ mod tests {
 
     #[test]
     fn one_problem_is_remembered_for_t_history() {
-        let mut attention = Attention::default();
-        assert_eq!(attention.look(7, 0, at(0.0), None), 0);
+        let mut priorities = Priorities::default();
+        assert_eq!(priorities.sample(7, 0, at(0.0), None), 0);
         assert!(
-            attention.changes.is_empty(),
+            priorities.changes.is_empty(),
             "nothing is kept of the healthy"
         );
-        let mut standing = attention.look(7, 0, at(1.0), Some(HALF));
-        assert_eq!(standing, 1);
+        let mut priority = priorities.sample(7, 0, at(1.0), Some(HALF));
+        assert_eq!(priority, 1);
         for second in 2..=61 {
-            standing = attention.look(7, standing, at(f64::from(second)), None);
-            assert_eq!(standing, 1, "{second}");
+            priority = priorities.sample(7, priority, at(f64::from(second)), None);
+            assert_eq!(priority, 1, "{second}");
         }
-        assert_eq!(attention.look(7, standing, at(61.1), None), 0);
-        assert!(attention.pasts.is_empty());
-        assert_eq!(attention.looks, [2, 61, 0]);
+        assert_eq!(priorities.sample(7, priority, at(61.1), None), 0);
+        assert!(priorities.pasts.is_empty());
+        assert_eq!(priorities.samples, [2, 61, 0]);
     }
 
     /// Problems all the time fill a quarter of the faded past when 1 - exp(-t / T) reaches
@@ -150,16 +150,16 @@ mod tests {
     #[test]
     fn the_worst_are_told_by_time_not_by_the_number_of_looks() {
         for interval in [0.05, 0.5, 2.0] {
-            let mut attention = Attention::default();
-            let mut standing = 0;
-            let mut looks = 0u32;
-            while standing < 2 {
-                looks += 1;
-                let now = at(f64::from(looks) * interval);
+            let mut priorities = Priorities::default();
+            let mut priority = 0;
+            let mut samples = 0u32;
+            while priority < 2 {
+                samples += 1;
+                let now = at(f64::from(samples) * interval);
                 let length = Micros((interval * 1e6) as u64);
-                standing = attention.look(7, standing, now, Some(length));
+                priority = priorities.sample(7, priority, now, Some(length));
             }
-            let after = f64::from(looks) * interval;
+            let after = f64::from(samples) * interval;
             let expected = 60.0 * -(0.75f64.ln());
             assert!(
                 (after - expected).abs() <= interval + 0.5,
@@ -170,16 +170,16 @@ mod tests {
 
     #[test]
     fn who_closes_is_forgotten() {
-        let mut attention = Attention::default();
-        let standing = attention.look(7, 0, at(0.0), Some(HALF));
-        attention.gone(7, standing);
-        attention.gone(8, 0);
-        assert!(attention.pasts.is_empty());
+        let mut priorities = Priorities::default();
+        let priority = priorities.sample(7, 0, at(0.0), Some(HALF));
+        priorities.gone(7, priority);
+        priorities.gone(8, 0);
+        assert!(priorities.pasts.is_empty());
         let last = Change {
             cookie: 7,
-            standing: 0,
+            priority: 0,
             suspect: false,
         };
-        assert_eq!(attention.changes.last(), Some(&last));
+        assert_eq!(priorities.changes.last(), Some(&last));
     }
 }

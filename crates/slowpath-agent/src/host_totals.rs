@@ -20,7 +20,7 @@ const HEAVY: Micros = Micros(60_000_000);
 /// The name of what has no name of its own.
 pub const OTHER: &str = "other";
 
-/// Upper bounds of the buckets of [`Accounts::rtt`]: from a rack to a satellite and past
+/// Upper bounds of the buckets of [`HostTotals::rtt`]: from a rack to a satellite and past
 /// it, a factor of two to two and a half apart.
 pub const RTT_BOUNDS: [Micros; 16] = Micros::each([
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
@@ -76,14 +76,14 @@ impl Histogram {
 
 /// Time and events of problems, indexed by the problem's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Charges {
+pub struct ProblemTotals {
     /// Time, from the findings; a coarse finding counts its interval whole.
     pub time: [Micros; Problem::ALL.len()],
     /// Events.
     pub events: [u64; Problem::ALL.len()],
 }
 
-impl Charges {
+impl ProblemTotals {
     fn add(&mut self, problem: Problem, time: Micros, events: u64) {
         let i = problem as usize;
         self.time[i] += time;
@@ -92,7 +92,7 @@ impl Charges {
 
     /// What a connection had, the time that no problem took left out.
     fn of(totals: &Totals) -> Self {
-        let mut charges = Charges {
+        let mut charges = ProblemTotals {
             time: totals.problem_time,
             events: totals.problem_events,
         };
@@ -100,7 +100,7 @@ impl Charges {
         charges
     }
 
-    fn merge(&mut self, others: &Charges) {
+    fn merge(&mut self, others: &ProblemTotals) {
         for problem in Problem::ALL {
             let i = problem as usize;
             self.add(problem, others.time[i], others.events[i]);
@@ -116,9 +116,9 @@ impl Charges {
 #[derive(Clone, Debug)]
 pub struct Applications {
     limit: usize,
-    named: FxHashMap<Arc<str>, Charges>,
+    named: FxHashMap<Arc<str>, ProblemTotals>,
     candidates: FxHashMap<Arc<str>, Micros>,
-    other: Charges,
+    other: ProblemTotals,
     folded: u64,
 }
 
@@ -128,7 +128,7 @@ impl Applications {
             limit,
             named: FxHashMap::default(),
             candidates: FxHashMap::default(),
-            other: Charges::default(),
+            other: ProblemTotals::default(),
             folded: 0,
         }
     }
@@ -139,12 +139,12 @@ impl Applications {
     }
 
     /// Those that have a name here, in no order.
-    pub fn named(&self) -> impl ExactSizeIterator<Item = (&str, &Charges)> {
+    pub fn named(&self) -> impl ExactSizeIterator<Item = (&str, &ProblemTotals)> {
         self.named.iter().map(|(name, charges)| (&**name, charges))
     }
 
     /// What belongs to no name here.
-    pub fn other(&self) -> &Charges {
+    pub fn other(&self) -> &ProblemTotals {
         &self.other
     }
 
@@ -153,7 +153,7 @@ impl Applications {
         self.folded
     }
 
-    fn charge(&mut self, name: &Arc<str>, charges: &Charges) {
+    fn charge(&mut self, name: &Arc<str>, charges: &ProblemTotals) {
         if let Some(known) = self.named.get_mut(name) {
             known.merge(charges);
         } else if &**name == OTHER {
@@ -169,7 +169,7 @@ impl Applications {
     }
 
     /// Whether an application without a name gets one now.
-    fn promote(&mut self, name: &Arc<str>, charges: &Charges) -> bool {
+    fn promote(&mut self, name: &Arc<str>, charges: &ProblemTotals) -> bool {
         if self.named.len() < self.limit / 2 {
             return true;
         }
@@ -206,7 +206,7 @@ pub struct Traffic {
 
 /// Sums over all connections since the agent's start.
 #[derive(Clone, Debug)]
-pub struct Accounts {
+pub struct HostTotals {
     /// Connections met that were not known before.
     pub met: u64,
     /// Of those, opened under the agent's eyes.
@@ -225,10 +225,10 @@ pub struct Accounts {
     unknown: Arc<str>,
 }
 
-impl Accounts {
+impl HostTotals {
     /// With at most so many names of applications.
     pub(crate) fn new(applications: usize) -> Self {
-        Accounts {
+        HostTotals {
             met: 0,
             opened: 0,
             closed: 0,
@@ -297,7 +297,7 @@ impl Accounts {
             return;
         }
         if *charged {
-            let mut charges = Charges::default();
+            let mut charges = ProblemTotals::default();
             for f in &verdict.findings {
                 let time = f.share.time_of(verdict.interval());
                 charges.add(f.problem, time, f.events.unwrap_or(0));
@@ -311,7 +311,7 @@ impl Accounts {
 
     /// A listener turned connections away.
     pub(crate) fn listen(&mut self, interval: &ListenerInterval) {
-        let mut charges = Charges::default();
+        let mut charges = ProblemTotals::default();
         for f in &interval.findings {
             let time = f.share.time_of(interval.duration);
             charges.add(f.problem, time, f.events.unwrap_or(0));
@@ -331,7 +331,7 @@ impl Accounts {
         if std::mem::replace(charged, true) {
             return;
         }
-        let charges = Charges::of(totals);
+        let charges = ProblemTotals::of(totals);
         if !charges.is_zero() {
             let name = self.name(owner);
             self.applications.charge(&name, &charges);

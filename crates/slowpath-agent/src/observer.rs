@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The choice of tier, and both tiers behind one face.
 
-use crate::budget::attention::Change;
+use crate::budget::priority::Change;
 use crate::listeners::Walk;
 use rustc_hash::FxHashMap;
 use slowpath_model::{LossCounters, MonoNanos, Problem, ProblemSet, Snapshot, Tier};
@@ -87,7 +87,7 @@ pub enum PollError {
     Processes(#[source] std::io::Error),
 }
 
-pub(crate) enum Eyes {
+pub(crate) enum Observer {
     Bpf(Box<BpfTier>),
     InetDiag {
         tier: Box<InetDiag>,
@@ -143,7 +143,7 @@ fn inet_diag_features(reason: &str) -> Vec<Feature> {
     ]
 }
 
-impl Eyes {
+impl Observer {
     pub(crate) fn open(
         choice: TierChoice,
         options: &bpf::Options,
@@ -157,7 +157,7 @@ impl Eyes {
                         features: tier.features().to_vec(),
                         fallback: None,
                     };
-                    return Ok((Eyes::Bpf(Box::new(tier)), capabilities));
+                    return Ok((Observer::Bpf(Box::new(tier)), capabilities));
                 }
                 Err(error) if choice == TierChoice::Bpf => return Err(OpenError::Bpf(error)),
                 Err(error) => Some(error),
@@ -178,14 +178,14 @@ impl Eyes {
                     features: inet_diag_features(&reason),
                     fallback: refused.map(|e| e.to_string()),
                 };
-                let eyes = Eyes::InetDiag {
+                let observer = Observer::InetDiag {
                     tier: Box::new(tier),
                     elsewhere: Box::new(Elsewhere::new(options)),
                     out: Vec::new(),
                     inodes: FxHashMap::default(),
                     listening: FxHashMap::default(),
                 };
-                Ok((eyes, capabilities))
+                Ok((observer, capabilities))
             }
             Err(inet_diag) => Err(OpenError::InetDiag {
                 inet_diag,
@@ -196,8 +196,8 @@ impl Eyes {
 
     pub(crate) fn poll(&mut self, sink: &mut impl Sink) -> Result<PollReport, PollError> {
         match self {
-            Eyes::Bpf(tier) => Ok(tier.poll(sink)?),
-            Eyes::InetDiag {
+            Observer::Bpf(tier) => Ok(tier.poll(sink)?),
+            Observer::InetDiag {
                 tier,
                 elsewhere,
                 out,
@@ -239,8 +239,8 @@ impl Eyes {
     /// every one. `None` where they cannot be seen.
     pub(crate) fn listeners(&mut self, all: bool) -> Result<Option<Walk>, PollError> {
         match self {
-            Eyes::Bpf(tier) => Ok(tier.listeners(all)?.map(|round| Walk::of(round, None))),
-            Eyes::InetDiag {
+            Observer::Bpf(tier) => Ok(tier.listeners(all)?.map(|round| Walk::of(round, None))),
+            Observer::InetDiag {
                 tier,
                 elsewhere,
                 listening,
@@ -262,7 +262,7 @@ impl Eyes {
     /// that it has not looked at yet; gives their number once it has looked at all.
     pub(crate) fn audit(&mut self, sockets: Option<usize>) -> Option<u64> {
         match self {
-            Eyes::Bpf(tier) => {
+            Observer::Bpf(tier) => {
                 let found = match sockets {
                     None => tier.seed(),
                     Some(sockets) => tier.seed_some(sockets)?,
@@ -270,20 +270,20 @@ impl Eyes {
                 tier.walk_next();
                 Some(found)
             }
-            Eyes::InetDiag { .. } => Some(0),
+            Observer::InetDiag { .. } => Some(0),
         }
     }
 
     /// Whether the next polls hand over every connection, changed or not.
     pub(crate) fn emit_all(&mut self, all: bool) {
-        if let Eyes::Bpf(tier) = self {
+        if let Observer::Bpf(tier) = self {
             tier.emit_all(all);
         }
     }
 
-    /// With which probability each poll looks at a connection, by its standing.
+    /// With which probability each poll looks at a connection, by its priority.
     pub(crate) fn thin(&mut self, probabilities: &[f64]) {
-        if let Eyes::Bpf(tier) = self {
+        if let Observer::Bpf(tier) = self {
             let mut all = [1.0; bpf::RATE_COUNT];
             for (place, probability) in all.iter_mut().zip(probabilities) {
                 *place = *probability;
@@ -292,10 +292,10 @@ impl Eyes {
         }
     }
 
-    /// Treats a connection by its standing from now on.
+    /// Treats a connection by its priority from now on.
     pub(crate) fn attend(&mut self, change: &Change) {
-        if let Eyes::Bpf(tier) = self {
-            tier.set_rate(change.cookie, change.standing);
+        if let Observer::Bpf(tier) = self {
+            tier.set_rate(change.cookie, change.priority);
             tier.set_suspect(change.cookie, change.suspect);
         }
     }
@@ -304,49 +304,49 @@ impl Eyes {
     /// whether it does.
     pub(crate) fn sample_statistics(&mut self, on: bool) -> bool {
         match self {
-            Eyes::Bpf(tier) => tier.sample_statistics(on).is_ok(),
-            Eyes::InetDiag { .. } => false,
+            Observer::Bpf(tier) => tier.sample_statistics(on).is_ok(),
+            Observer::InetDiag { .. } => false,
         }
     }
 
     pub(crate) fn suspect(&mut self, cookies: &[u64]) {
-        if let Eyes::Bpf(tier) = self {
+        if let Observer::Bpf(tier) = self {
             tier.suspect(cookies);
         }
     }
 
     pub(crate) fn take_calls(&mut self) -> Vec<Call> {
         match self {
-            Eyes::Bpf(tier) => tier.take_calls(),
-            Eyes::InetDiag { .. } => Vec::new(),
+            Observer::Bpf(tier) => tier.take_calls(),
+            Observer::InetDiag { .. } => Vec::new(),
         }
     }
 
     pub(crate) fn losses(&self) -> LossCounters {
         match self {
-            Eyes::Bpf(tier) => tier.losses(),
-            Eyes::InetDiag { .. } => LossCounters::default(),
+            Observer::Bpf(tier) => tier.losses(),
+            Observer::InetDiag { .. } => LossCounters::default(),
         }
     }
 
     pub(crate) fn turnover(&self) -> Option<(u64, u64)> {
         match self {
-            Eyes::Bpf(tier) => Some(tier.turnover()),
-            Eyes::InetDiag { .. } => None,
+            Observer::Bpf(tier) => Some(tier.turnover()),
+            Observer::InetDiag { .. } => None,
         }
     }
 
     pub(crate) fn programs(&self) -> Vec<ProgramCost> {
         match self {
-            Eyes::Bpf(tier) => tier.programs(),
-            Eyes::InetDiag { .. } => Vec::new(),
+            Observer::Bpf(tier) => tier.programs(),
+            Observer::InetDiag { .. } => Vec::new(),
         }
     }
 
     pub(crate) fn enable_statistics(&mut self) -> std::io::Result<()> {
         match self {
-            Eyes::Bpf(tier) => tier.enable_statistics(),
-            Eyes::InetDiag { .. } => Ok(()),
+            Observer::Bpf(tier) => tier.enable_statistics(),
+            Observer::InetDiag { .. } => Ok(()),
         }
     }
 }

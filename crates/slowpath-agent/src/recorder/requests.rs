@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which connections the agent asks for, and why.
 
-use crate::connections::LiveConnection;
+use crate::connection_table::LiveConnection;
 use slowpath_model::{FourTuple, MonoNanos, ProblemSet};
 use std::fmt;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ const MOST: usize = 4_096;
 /// Which connections are to be kept. It is asked of each when it is first judged, whenever an interval has a problem, and when it closes: the latest verdict, if there is one,
 /// has the problems.
 #[derive(Clone)]
-pub struct Wanted(Arc<dyn Fn(&LiveConnection) -> bool + Send + Sync>);
+pub struct KeepFilter(Arc<dyn Fn(&LiveConnection) -> bool + Send + Sync>);
 
-impl Wanted {
+impl KeepFilter {
     /// Those.
     pub fn new(wanted: impl Fn(&LiveConnection) -> bool + Send + Sync + 'static) -> Self {
-        Wanted(Arc::new(wanted))
+        KeepFilter(Arc::new(wanted))
     }
 }
 
-impl fmt::Debug for Wanted {
+impl fmt::Debug for KeepFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Wanted").finish_non_exhaustive()
+        f.debug_tuple("KeepFilter").finish_non_exhaustive()
     }
 }
 
 /// One that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct KeepRequest {
     pub(crate) tuple: FourTuple,
     /// When it was last seen.
     pub(crate) at: MonoNanos,
@@ -41,14 +41,14 @@ pub(crate) struct Ask {
 
 /// What has been asked for since the last poll; nothing without a recorder.
 #[derive(Default)]
-pub(crate) struct Asking {
-    wanted: Option<Wanted>,
-    asks: Vec<Ask>,
+pub(crate) struct KeepRequests {
+    wanted: Option<KeepFilter>,
+    asks: Vec<KeepRequest>,
 }
 
-impl Asking {
-    pub(crate) fn new(wanted: Wanted) -> Self {
-        Asking {
+impl KeepRequests {
+    pub(crate) fn new(wanted: KeepFilter) -> Self {
+        KeepRequests {
             wanted: Some(wanted),
             asks: Vec::new(),
         }
@@ -56,7 +56,7 @@ impl Asking {
 
     /// A connection was judged, or has closed: asks for it if it is wanted and has not been asked for with these problems.
     pub(crate) fn look(&mut self, connection: &mut LiveConnection) {
-        let Some(Wanted(wanted)) = &self.wanted else {
+        let Some(KeepFilter(wanted)) = &self.wanted else {
             return;
         };
         let latest = connection.latest.iter();
@@ -85,7 +85,7 @@ impl Asking {
             [] => vec!["chosen"],
             problems => problems.iter().map(|problem| problem.name()).collect(),
         };
-        self.asks.push(Ask {
+        self.asks.push(KeepRequest {
             tuple: connection.snapshot.tuple,
             at: connection.snapshot.at,
             reasons,
@@ -93,11 +93,11 @@ impl Asking {
         });
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Ask> {
+    pub(crate) fn take(&mut self) -> Vec<KeepRequest> {
         std::mem::take(&mut self.asks)
     }
 }
 
 #[cfg(test)]
-#[path = "ask_tests.rs"]
+#[path = "requests_tests.rs"]
 mod tests;

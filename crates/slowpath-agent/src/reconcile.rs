@@ -11,7 +11,7 @@
 const MANY_CLOSED: u64 = 256;
 
 #[derive(Debug, Default)]
-pub(crate) struct Audit {
+pub(crate) struct Reconciler {
     /// Closes that the kernel knows to have lost, and that a sweep made up for.
     dropped: u64,
     sweep: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Audit {
     pub uncounted: u64,
 }
 
-impl Audit {
+impl Reconciler {
     /// Whether a sweep is wanted while the kernel knows of `dropped` lost closes: a number that
     /// goes down again where a close turns out to have been late.
     pub fn wants_sweep(&self, dropped: u64) -> bool {
@@ -69,49 +69,49 @@ mod tests {
 
     #[test]
     fn a_count_that_agrees_needs_no_sweep() {
-        let mut audit = Audit::default();
-        audit.looked(0);
-        audit.polled(false, 7, 0, 8);
-        assert!(!audit.wants_sweep(0), "this poll did not count");
-        audit.polled(true, 8, 0, 8);
-        assert!(!audit.wants_sweep(0));
-        audit.polled(true, 7, 0, 8);
-        assert!(!audit.wants_sweep(0), "it has been compared");
-        assert_eq!(audit.end_round(), 0);
-        audit.looked(2);
-        audit.polled(true, 7, 0, 8);
-        assert!(audit.wants_sweep(0));
-        assert_eq!(audit.end_round(), 2);
-        audit.swept(0, 1);
-        assert!(!audit.wants_sweep(0));
-        assert_eq!(audit.uncounted, 1);
+        let mut reconciler = Reconciler::default();
+        reconciler.looked(0);
+        reconciler.polled(false, 7, 0, 8);
+        assert!(!reconciler.wants_sweep(0), "this poll did not count");
+        reconciler.polled(true, 8, 0, 8);
+        assert!(!reconciler.wants_sweep(0));
+        reconciler.polled(true, 7, 0, 8);
+        assert!(!reconciler.wants_sweep(0), "it has been compared");
+        assert_eq!(reconciler.end_round(), 0);
+        reconciler.looked(2);
+        reconciler.polled(true, 7, 0, 8);
+        assert!(reconciler.wants_sweep(0));
+        assert_eq!(reconciler.end_round(), 2);
+        reconciler.swept(0, 1);
+        assert!(!reconciler.wants_sweep(0));
+        assert_eq!(reconciler.uncounted, 1);
     }
 
     #[test]
     fn lost_closes_are_counted_once() {
-        let mut audit = Audit::default();
-        assert!(audit.wants_sweep(3));
-        audit.swept(3, 5);
-        assert_eq!(audit.uncounted, 2);
-        assert!(!audit.wants_sweep(3) && audit.wants_sweep(4));
+        let mut reconciler = Reconciler::default();
+        assert!(reconciler.wants_sweep(3));
+        reconciler.swept(3, 5);
+        assert_eq!(reconciler.uncounted, 2);
+        assert!(!reconciler.wants_sweep(3) && reconciler.wants_sweep(4));
     }
 
     #[test]
     fn a_close_that_was_only_late_is_no_loss() {
-        let mut audit = Audit::default();
-        audit.swept(3, 3);
-        assert!(!audit.wants_sweep(2));
-        audit.swept(2, 1);
-        assert_eq!(audit.uncounted, 1);
-        assert!(!audit.wants_sweep(3), "made up for already");
+        let mut reconciler = Reconciler::default();
+        reconciler.swept(3, 3);
+        assert!(!reconciler.wants_sweep(2));
+        reconciler.swept(2, 1);
+        assert_eq!(reconciler.uncounted, 1);
+        assert!(!reconciler.wants_sweep(3), "made up for already");
     }
 
     #[test]
     fn where_many_closed_all_are_met() {
-        let mut audit = Audit::default();
-        audit.polled(false, 1_000, MANY_CLOSED - 1, 1_000);
-        assert!(!audit.wants_sweep(0));
-        audit.polled(false, 1_000, MANY_CLOSED, 1_000);
-        assert!(audit.wants_sweep(0));
+        let mut reconciler = Reconciler::default();
+        reconciler.polled(false, 1_000, MANY_CLOSED - 1, 1_000);
+        assert!(!reconciler.wants_sweep(0));
+        reconciler.polled(false, 1_000, MANY_CLOSED, 1_000);
+        assert!(reconciler.wants_sweep(0));
     }
 }
