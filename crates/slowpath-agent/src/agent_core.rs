@@ -3,7 +3,7 @@
 
 use crate::baselines::Baselines;
 use crate::budget::priority::Priorities;
-use crate::connection_table::{ConnectionTable, HistoryPoint, LiveConnection};
+use crate::connection_table::{ConnectionTable, LiveConnection};
 use crate::host_totals::HostTotals;
 use crate::interactions::InteractionTracker;
 use crate::observer::{Observer, PollError};
@@ -14,8 +14,8 @@ use crate::summaries::SummaryRotation;
 use rustc_hash::FxHashMap;
 use slowpath_diagnose::{Thresholds, Totals, measure, opened};
 use slowpath_model::{
-    ConnectionSummary, Coverage, ListenerInterval, Micros, MonoNanos, Owner, ProblemInterval,
-    ProblemSet, Snapshot, UnknownOwners, WallMicros,
+    ConnectionSummary, Coverage, HistoryPoint, ListenerInterval, Micros, MonoNanos, Owner,
+    ProblemInterval, ProblemSet, Snapshot, UnknownOwners, WallMicros,
 };
 use slowpath_observe::Sink;
 use slowpath_store::LogWriter;

@@ -37,12 +37,12 @@ mod summaries;
 pub use agent::{Agent, FinishReport, PollError, PollReport, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};
 pub use config::Config;
-pub use connection_table::{HistoryPoint, LiveConnection};
+pub use connection_table::LiveConnection;
 pub use host_totals::{
     Applications, Histogram, HostTotals, OTHER, ProblemTotals, RTT_BOUNDS, Traffic,
 };
 pub use listeners::{LiveListener, Overflows};
-pub use observer::{Capabilities, TierChoice};
+pub use observer::TierChoice;
 pub use owner_scans::OwnerScans;
 pub use owners::{CommandLines, OwnerOptions, Rules, RulesError, redacted};
 pub use recorder::{
@@ -50,6 +50,7 @@ pub use recorder::{
     RecorderState, kernel,
 };
 pub use scripted_agent::ScriptedAgent;
+pub use slowpath_model::{Capabilities, HistoryPoint};
 pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};
 pub use slowpath_replay::ring;
 pub use slowpath_store::{Retention, WriterStatus};

@@ -4,7 +4,7 @@
 use crate::budget::priority::Change;
 use crate::listeners::Walk;
 use rustc_hash::FxHashMap;
-use slowpath_model::{LossCounters, MonoNanos, Problem, ProblemSet, Snapshot, Tier};
+use slowpath_model::{Capabilities, LossCounters, MonoNanos, Problem, ProblemSet, Snapshot, Tier};
 use slowpath_observe::bpf::{self, BpfTier};
 use slowpath_observe::inet_diag::{self, Elsewhere, InetDiag};
 use slowpath_observe::{Call, Feature, FeatureState, PollReport, ProgramCost, Sink, monotonic};
@@ -19,42 +19,6 @@ pub enum TierChoice {
     Bpf,
     /// inet_diag, whatever else could be had.
     InetDiag,
-}
-
-/// What the agent can see on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Capabilities {
-    /// The tier in use.
-    pub tier: Tier,
-    /// Every feature, in use or not.
-    pub features: Vec<Feature>,
-    /// Why a better tier is not used, if one was tried.
-    pub fallback: Option<String>,
-}
-
-impl Capabilities {
-    /// Problems that cannot be measured, each with the reason.
-    pub fn unmeasured(&self) -> Vec<(Problem, &str)> {
-        self.features
-            .iter()
-            .filter_map(|f| match &f.state {
-                FeatureState::Active => None,
-                FeatureState::Missing { reason } => Some((f, reason)),
-            })
-            .flat_map(|(f, reason)| f.serves.iter().map(move |p| (p, reason.as_str())))
-            .collect()
-    }
-
-    /// Adds a feature, in the place of one of the same name.
-    pub(crate) fn set(&mut self, feature: Feature) {
-        self.features.retain(|f| f.name != feature.name);
-        self.features.push(feature);
-    }
-
-    /// Problems that cannot be measured.
-    pub fn unmeasured_set(&self) -> ProblemSet {
-        self.unmeasured().into_iter().map(|(p, _)| p).collect()
-    }
 }
 
 /// Why a tier could not be opened.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When to look at who holds which socket, what the looks cost, and what a failed one means.
 
-use crate::observer::{Capabilities, PollError};
-use slowpath_model::{Micros, MonoNanos, ProblemSet};
+use crate::observer::PollError;
+use slowpath_model::{Capabilities, Micros, MonoNanos, ProblemSet};
 use slowpath_observe::{Feature, FeatureState};
 
 /// The feature that owners come from.

@@ -12,7 +12,9 @@
 //! or in the field's doc (bytes, segments); kernel scalings are already undone; a
 //! statistic that a kernel may lack is an `Option`, never a zero.
 
+mod capabilities;
 mod connection;
+mod history;
 mod interaction;
 mod listener;
 mod owner;
@@ -22,7 +24,9 @@ mod stats;
 mod units;
 mod waits;
 
+pub use capabilities::{Capabilities, Feature, FeatureState};
 pub use connection::{ConnectionId, FourTuple, Origin, normalise};
+pub use history::HistoryPoint;
 pub use interaction::{InteractionEvidence, InteractionInterval, InteractionKind, ProxyFlow};
 pub use listener::{
     ListenCounters, ListenSettings, ListenerDeltas, ListenerId, ListenerInterval, ListenerSnapshot,

@@ -25,32 +25,8 @@ pub mod namespaces;
 mod probes;
 mod wire;
 
-use slowpath_model::{MonoNanos, ProblemSet, Snapshot};
-
-/// One thing the eyes can see, and whether they do here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Feature {
-    /// Its name.
-    pub name: &'static str,
-    /// What it measures.
-    pub measures: &'static str,
-    /// Whether it is active.
-    pub state: FeatureState,
-    /// Problems that cannot be measured without it.
-    pub serves: ProblemSet,
-}
-
-/// Whether a feature is active.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FeatureState {
-    /// It is.
-    Active,
-    /// It is not.
-    Missing {
-        /// Why.
-        reason: String,
-    },
-}
+pub use slowpath_model::{Feature, FeatureState};
+use slowpath_model::{MonoNanos, Snapshot};
 
 /// What one poll saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
