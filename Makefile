@@ -55,7 +55,7 @@ bench-lab: lab-kernel ## packets a second of real TCP in virtual time; the last 
 
 bench-record: lab-kernel ## what recordings take, beside compressed captures, and what the recorder costs (root, 15 min); the last line is JSON
 	@tools/need.sh --try demo
-	@$(CARGO) run --release --locked -p slowpath-lab --example bench-record
+	@$(CARGO) run --release --locked -p slowpath-replay --example bench-record
 
 bench-emulator: ## what the emulator adds to a path of 200 Mbit/s and 20 ms (as root); the last line is JSON
 	@tools/need.sh rust build
@@ -88,11 +88,11 @@ judge-simulator: lab-kernel ## ten scenarios in the simulator and on real Linux 
 	@$(CARGO) run --release --locked -p slowpath-lab --example judge-simulator
 
 check-butterfly: lab-kernel ## DETER's section 2.2: re-runs with noise that keep the problem, 100 for each level; the last line is JSON
-	@$(CARGO) run --release --locked -p slowpath-lab --example stories -- butterfly 100
+	@$(CARGO) run --release --locked -p slowpath-replay --example stories -- butterfly 100
 
 check-queues: ## replayed queues beside those that were, 1,024 hosts at three loads; the last line is JSON
 	@tools/need.sh rust build
-	@$(CARGO) run --release --locked -p slowpath-replay --example check-queues -- scenarios/replay/queues.toml 0.1 0.3 0.8
+	@$(CARGO) run --release --locked -p slowpath-queues --example check-queues -- scenarios/replay/queues.toml 0.1 0.3 0.8
 
 black-hole: build lab-kernel ## docs/images/black-hole.svg, drawn again from a run
 	@tools/black_hole.py $(SLOWPATH)

@@ -9,6 +9,8 @@ use std::{env, fs};
 fn main() {
     println!("cargo::rerun-if-changed=src/probes");
     println!("cargo::rerun-if-env-changed=CLANG");
+    let headers = fs::canonicalize("src/probes").expect("src/probes is part of the crate");
+    println!("cargo::metadata=include={}", headers.display());
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let include = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());

@@ -4,11 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use slowpath_replay::recording::{
+use slowpath_recording::{
     Alone, Clock, Connection, Decision, End, Handler, Joint, Moment, Near, Outcome, Packet,
     Recording, Run, Sent, Settings, Timer, Wanted, decode_with, encode, inspect,
 };
-use slowpath_replay::sampling::Sampler;
+use slowpath_recording::sampling::Sampler;
 
 /// Few, so that an input is quick.
 const EVENTS: u64 = 1 << 17;

@@ -5,7 +5,7 @@
 
 use super::link::Link;
 use super::waits::Wait;
-use crate::recording::Moment;
+use slowpath_recording::Moment;
 
 /// What is changed, from a run of an end on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

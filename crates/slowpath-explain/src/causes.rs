@@ -5,7 +5,7 @@ use super::link::Link;
 use super::state::{Pending, State};
 use super::timeline::Timeline;
 use super::waits::{PAUSE, Waited};
-use crate::recording::{Handler, Moment, Timer};
+use slowpath_recording::{Handler, Moment, Timer};
 use std::time::Duration;
 
 /// What the sender's kernel goes by.

@@ -31,7 +31,7 @@ mod category;
 mod causes;
 mod link;
 mod messages;
-pub mod onwards;
+mod standing;
 mod state;
 mod timeline;
 mod waits;
@@ -40,11 +40,12 @@ pub use again::{Again, Change, Departure, confirm};
 pub use category::Category;
 pub use link::Link;
 pub use messages::{Message, Path, unimpeded};
+pub use standing::{NoStanding, Standing, standing};
 pub use state::{Pending, State};
 pub use waits::{PAUSE, Wait, Waited};
 
-use crate::headers::Header;
-use crate::recording::{Connection, Moment};
+use slowpath_recording::headers::Header;
+use slowpath_recording::{Connection, Moment};
 use std::time::Duration;
 use timeline::Timeline;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a wait came from, link by link, each with its evidence.
 
-use crate::recording::Moment;
+use slowpath_recording::Moment;
 use std::fmt;
 use std::time::Duration;
 

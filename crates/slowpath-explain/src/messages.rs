@@ -2,7 +2,7 @@
 //! Messages, and what they would have taken.
 
 use super::timeline::Timeline;
-use crate::recording::{Handler, Moment};
+use slowpath_recording::{Handler, Moment};
 use std::ops::Range;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of an end after a run of one of its handlers, as a replay probes it.
 
-use crate::probe::FIELDS;
+use slowpath_recording::probe::FIELDS;
 
 /// `ICSK_ACK_TIMER` of `icsk_ack.pending` (include/net/inet_connection_sock.h): the timer of the delayed acknowledgment runs.
 const ACK_TIMER: u32 = 2;
@@ -105,7 +105,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::{Place, places};
+    use slowpath_recording::probe::{Place, places};
 
     fn at(name: &str) -> u32 {
         match places([name]).as_deref() {

@@ -3,8 +3,8 @@
 
 use super::state::State;
 use super::{Facts, Unexplained};
-use crate::headers::Header;
-use crate::recording::{Handler, Moment};
+use slowpath_recording::headers::Header;
+use slowpath_recording::{Handler, Moment};
 use std::ops::Range;
 
 /// `TCPHDR_SYN`, RFC 9293 section 3.1.

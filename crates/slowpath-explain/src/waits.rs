@@ -6,7 +6,7 @@ use super::link::Link;
 use super::messages::{self, Message};
 use super::state::Pending;
 use super::timeline::{Step, Timeline};
-use crate::recording::{Handler, Moment, Timer};
+use slowpath_recording::{Handler, Moment, Timer};
 use std::time::Duration;
 
 /// Shorter waits for the network or the application are not told, nor are delayed ACKs that cost less, and windows that cost less one after the other.

@@ -4,7 +4,6 @@
 //! What leaves is one number, to be taken off what is booked for each run of another program ([`crate::bpf::enable_statistics`]).
 
 use crate::bpf::Programs;
-use crate::handlers::{OpenError, prepare};
 use crate::probes::object;
 use libbpf_rs::{Link, Object, ObjectBuilder};
 
@@ -25,8 +24,7 @@ impl Empty {
     ///
     /// # Errors
     /// If the kernel does not allow it.
-    pub fn open() -> Result<Empty, OpenError> {
-        prepare(&[])?;
+    pub fn open() -> Result<Empty, libbpf_rs::Error> {
         let object = ObjectBuilder::default()
             .name("empty")?
             .open_memory(object!("empty"))?

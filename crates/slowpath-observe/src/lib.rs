@@ -13,16 +13,16 @@
 pub mod bpf;
 pub mod conntrack;
 pub mod empty;
-pub mod handlers;
 pub mod inet_diag;
 pub mod listeners;
 pub mod mlab;
-pub mod packets;
 pub mod tcp_info;
 
 mod mapped;
 pub mod namespaces;
 mod probes;
+#[doc(hidden)]
+pub use probes::Aligned;
 mod wire;
 
 pub use slowpath_model::{Feature, FeatureState};

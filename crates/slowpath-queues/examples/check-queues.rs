@@ -9,8 +9,8 @@
 
 use slowpath_netsim::engine::{Settings, Simulation};
 use slowpath_netsim::scenario::Scenario;
-use slowpath_replay::queues::{Margin, compare, replay, sampled, settled};
-use slowpath_replay::sampling::DEFAULT_THRESHOLD;
+use slowpath_queues::{Margin, compare, replay, sampled, settled};
+use slowpath_recording::sampling::DEFAULT_THRESHOLD;
 use slowpath_switch::Span;
 use std::error::Error;
 use std::path::Path;

@@ -3,9 +3,9 @@
 //! with clocks that differ, and which of them were lost.
 
 use super::engine::Offered;
-use crate::sampling::Sampler;
 use slowpath_netsim::engine::Network;
 use slowpath_netsim::results::PacketLog;
+use slowpath_recording::sampling::Sampler;
 use slowpath_switch::{Line, Random, Rate, Span, Time};
 use std::collections::HashMap;
 

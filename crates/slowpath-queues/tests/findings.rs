@@ -4,8 +4,8 @@
 use slowpath_netsim::engine::{HostId, Settings, Simulation, SwitchId};
 use slowpath_netsim::scenario::Scenario;
 use slowpath_netsim::topology::Node;
-use slowpath_replay::queues::findings::{Finding, findings, reports};
-use slowpath_replay::queues::{Margin, Offered, replay_watched};
+use slowpath_queues::findings::{Finding, findings, reports};
+use slowpath_queues::{Margin, Offered, replay_watched};
 
 const STORY: &str = include_str!("../../../scenarios/replay/black-hole.toml");
 const NO_MARGIN: Margin = Margin {

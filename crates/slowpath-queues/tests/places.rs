@@ -3,7 +3,7 @@
 
 use slowpath_netsim::engine::{HostId, Network};
 use slowpath_netsim::scenario::Scenario;
-use slowpath_replay::queues::{Margin, Offered, Outcome, replay, settled};
+use slowpath_queues::{Margin, Offered, Outcome, replay, settled};
 use slowpath_switch::{Span, Time};
 
 /// A and B at the first switch, D and E beside C at the second, with room for 100 packets a port. A

@@ -4,7 +4,7 @@
 use slowpath_netsim::engine::{HostId, Settings, Simulation, SwitchId};
 use slowpath_netsim::results::{DropPlace, Joined, PacketLog, SentPacket};
 use slowpath_netsim::scenario::Scenario;
-use slowpath_replay::queues::{
+use slowpath_queues::{
     DropErrors, Margin, Offered, Outcome, ReplayError, compare, replay, sampled, settled,
 };
 use slowpath_switch::{PortId, Span, Time};

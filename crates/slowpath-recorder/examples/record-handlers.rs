@@ -6,7 +6,7 @@
 //! record-handlers PORT FILE COMMAND...
 //! ```
 
-use slowpath_observe::handlers::Recorder;
+use slowpath_recorder::handlers::Recorder;
 use std::error::Error;
 use std::io::Write;
 use std::process::Command;

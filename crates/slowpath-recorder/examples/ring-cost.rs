@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the ring costs on events that `record-handlers` (an example of slowpath-observe) kept: time and bytes of each, and whether what was joined piece by piece is what is joined
+//! What the ring costs on events that `record-handlers` (another example) kept: time and bytes of each, and whether what was joined piece by piece is what is joined
 //! at the end.
 //!
 //! ```text
 //! ring-cost EVENTS [BYTES-OF-THE-RING]
 //! ```
 
-use slowpath_replay::recording::{self, Moment, Origin};
-use slowpath_replay::ring::{Options, Ring};
-use slowpath_replay::stock::{Host, Joiner, Live};
+use slowpath_recorder::ring::{Options, Ring};
+use slowpath_recorder::stock::{Host, Joiner, Live};
+use slowpath_recording::{self as recording, Moment, Origin};
 use std::error::Error;
 use std::time::{Duration, Instant};
 

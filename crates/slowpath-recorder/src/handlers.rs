@@ -2,13 +2,13 @@
 //! The recorder of a stock kernel: which of TCP's handlers ran on the sockets of chosen connections, in the order in which they had the lock.
 //!
 //! What enters is the kernel, by BPF programs at the entries and exits of TCP's functions (fentry and fexit). What leaves are events as bytes, each behind its
-//! length; `slowpath-replay`'s `stock` knows what they mean. What is promised: no event is left out without being counted ([`Losses`]).
+//! length; [`stock`](crate::stock) knows what they mean. What is promised: no event is left out without being counted ([`Losses`]).
 
-use crate::bpf::{Programs, program_info};
-use crate::probes::object;
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, RingBuffer,
 };
+use slowpath_observe::bpf::{Programs, program_info};
+use slowpath_observe::object;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
@@ -149,7 +149,7 @@ impl Recorder {
         self.events.take()
     }
 
-    /// What its programs took so far, if somebody has the kernel measure that ([`crate::bpf::enable_statistics`]).
+    /// What its programs took so far, if somebody has the kernel measure that ([`slowpath_observe::bpf::enable_statistics`]).
     pub fn run_time(&self) -> std::time::Duration {
         run_time(&self.object)
     }
@@ -218,7 +218,7 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn of(object: &Object) -> Result<Events, libbpf_rs::Error> {
         let taken = Rc::new(RefCell::new(Vec::new()));
-        let ring = crate::bpf::ring(&map(object, "events")?, {
+        let ring = slowpath_observe::bpf::ring(&map(object, "events")?, {
             let taken = Rc::clone(&taken);
             move |event: &[u8]| {
                 let mut taken = taken.borrow_mut();

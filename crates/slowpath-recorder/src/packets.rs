@@ -2,15 +2,15 @@
 //! The light recorder: on tracepoints alone, one program a packet, cheap enough to run always.
 //!
 //! What enters is the kernel, by BPF programs that any kernel since Linux 6.3 lets root load (no fentry). What leaves are pieces as bytes, each behind its length;
-//! `slowpath-replay`'s `light` knows what they mean. It sees what [`crate::handlers`] sees of packets and of calls that have returned; what lies between it
+//! [`light`](crate::light) knows what they mean. It sees what [`crate::handlers`] sees of packets and of calls that have returned; what lies between it
 //! leaves to inference. What is promised: what is left out is counted ([`Losses`]), with its socket wherever that is known.
 
-use crate::bpf::{Programs, program_info};
 use crate::handlers::{Events, Losses, OpenError, choose, counter, map, prepare, run_time};
-use crate::probes::object;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
 use libbpf_rs::{Iter, Link, Object, ObjectBuilder};
+use slowpath_observe::bpf::{Programs, program_info};
+use slowpath_observe::object;
 use std::io::Read;
 use std::os::fd::AsFd;
 
@@ -134,7 +134,7 @@ impl LightRecorder {
         self.timers
     }
 
-    /// What its programs took so far, if somebody has the kernel measure that ([`crate::bpf::enable_statistics`]).
+    /// What its programs took so far, if somebody has the kernel measure that ([`slowpath_observe::bpf::enable_statistics`]).
     pub fn run_time(&self) -> std::time::Duration {
         run_time(&self.object)
     }

@@ -2,10 +2,10 @@
 //! Connections through a network that loses, doubles, delays and merges packets, recorded as by two machines whose clocks are hours apart and do not run alike: joined they are what happened.
 
 use proptest::prelude::*;
-use slowpath_replay::join::{Lost, Why, join};
-use slowpath_replay::recording::{
-    self, Alone, Connection, Decision, End, Handler, Moment, Origin, Outcome, Packet, Recording,
-    Run, decode, encode,
+use slowpath_recorder::join::{Lost, Why, join};
+use slowpath_recording::{
+    self as recording, Alone, Connection, Decision, End, Handler, Moment, Origin, Outcome, Packet,
+    Recording, Run, decode, encode,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

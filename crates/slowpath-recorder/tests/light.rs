@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The light recorder's pieces, written by hand after `slowpath-observe`'s `probes/packets/block.bpf.h`, become runs; what is missing is a gap.
+//! The light recorder's pieces, written by hand after `probes/packets/block.bpf.h`, become runs; what is missing is a gap.
 
-use slowpath_replay::light::{Joiner, Live};
-use slowpath_replay::recording::{Connection, Handler, Moment};
-use slowpath_replay::ring::{Joins, Told};
-use slowpath_replay::stock::Host;
+use slowpath_recorder::light::{Joiner, Live};
+use slowpath_recorder::ring::{Joins, Told};
+use slowpath_recorder::stock::Host;
+use slowpath_recording::{Connection, Handler, Moment};
 
 const MS: u64 = 1_000_000;
 const BEGUN: u64 = 1_000_000 * MS;

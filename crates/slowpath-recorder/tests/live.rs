@@ -2,9 +2,9 @@
 //! What is joined piece by piece is what is joined at the end.
 
 use proptest::prelude::*;
-use slowpath_replay::recording::{End, Moment};
-use slowpath_replay::ring::{Joins, Told};
-use slowpath_replay::stock::{Host, Joiner, Live};
+use slowpath_recorder::ring::{Joins, Told};
+use slowpath_recorder::stock::{Host, Joiner, Live};
+use slowpath_recording::{End, Moment};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 

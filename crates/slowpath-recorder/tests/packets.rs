@@ -2,9 +2,10 @@
 //! The light recorder with more sockets than its table has places: those without one are recorded with the socket, and none is lost.
 
 #[allow(dead_code)] // each test binary uses its part
+#[path = "../../slowpath-observe/tests/sockets/mod.rs"]
 mod sockets;
 
-use slowpath_observe::packets::LightRecorder;
+use slowpath_recorder::packets::LightRecorder;
 use sockets::{in_fresh_namespace, pair};
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};

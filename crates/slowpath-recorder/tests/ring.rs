@@ -2,11 +2,11 @@
 //! The ring's promises: never over its bytes, oldest first, nothing that was asked for goes silently, and what is saved is what was told.
 
 use proptest::prelude::*;
-use slowpath_replay::recording::{
-    self, Decision, End, Handler, Moment, Origin, Outcome, Run, Settings,
+use slowpath_recorder::ring::{Joins, Missing, Options, Ring, Saved, Told};
+use slowpath_recorder::stock::NotEvents;
+use slowpath_recording::{
+    self as recording, Decision, End, Handler, Moment, Origin, Outcome, Run, Settings,
 };
-use slowpath_replay::ring::{Joins, Missing, Options, Ring, Saved, Told};
-use slowpath_replay::stock::NotEvents;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

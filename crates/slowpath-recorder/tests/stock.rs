@@ -2,8 +2,8 @@
 //! Events of the recorder, whatever they are: no panic, and what fits nowhere is counted.
 
 use proptest::prelude::*;
-use slowpath_replay::recording::{Connection, Decision, Handler, LISTENER, Timer};
-use slowpath_replay::stock::{Host, Joined, Joiner, NotEvents};
+use slowpath_recorder::stock::{Host, Joined, Joiner, NotEvents};
+use slowpath_recording::{Connection, Decision, Handler, LISTENER, Timer};
 
 /// `enum kind` of the probe.
 const OPEN: u8 = 1;

@@ -8,11 +8,11 @@
 use slowpath_netsim::engine::{Settings, Simulation};
 use slowpath_netsim::results::PacketLog;
 use slowpath_netsim::scenario::Scenario;
-use slowpath_replay::coarse::CoarseSampler;
-use slowpath_replay::recording::{
+use slowpath_recording::coarse::CoarseSampler;
+use slowpath_recording::sampling::{DEFAULT_THRESHOLD, Sampler};
+use slowpath_recording::{
     Connection, End, Handler, Moment, Origin, Recording, Run, Sent, encode, inspect,
 };
-use slowpath_replay::sampling::{DEFAULT_THRESHOLD, Sampler};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

@@ -4,8 +4,8 @@
 //! A capture of the runtime is the oracle of a replay, and is used for nothing else. Sequence numbers count from each direction's first one,
 //! timestamps from each direction's first value; addresses, ports, IP identifications, flow labels, times to live and checksums are left out.
 
+use crate::Moment;
 use crate::network;
-use crate::recording::Moment;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

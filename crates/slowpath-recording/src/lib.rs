@@ -15,14 +15,19 @@ mod alone;
 pub mod alter;
 mod apart;
 mod block;
+pub mod coarse;
 mod decode;
 mod encode;
 mod error;
 mod frame;
+pub mod headers;
 mod inspect;
 mod laboratory;
 mod near;
+pub mod network;
 pub mod options;
+pub mod probe;
+pub mod sampling;
 pub mod sysctls;
 mod validate;
 mod varint;
@@ -66,6 +71,9 @@ pub struct Origin {
     /// The recorder: `laboratory`, `bpf` or `tracepoints`.
     pub recorder: String,
 }
+
+/// [`Origin::recorder`] of the light recorder.
+pub const TRACEPOINTS: &str = "tracepoints";
 
 /// Nanoseconds of the recorded host's monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

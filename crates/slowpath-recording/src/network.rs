@@ -11,18 +11,21 @@ const IPV6: usize = 40;
 
 /// Of a packet of TCP right behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Network {
+pub struct Network {
     /// Its bytes.
     pub header: usize,
     /// Bytes behind it.
     pub payload: u32,
+    /// The ECN field.
     pub ecn: u8,
+    /// Source.
     pub from: IpAddr,
+    /// Destination.
     pub to: IpAddr,
 }
 
 /// Where the two addresses stand.
-pub(crate) fn addresses(packet: &[u8]) -> Option<Range<usize>> {
+pub fn addresses(packet: &[u8]) -> Option<Range<usize>> {
     match packet.first()? >> 4 {
         4 => Some(12..20),
         6 => Some(8..IPV6),
@@ -31,7 +34,7 @@ pub(crate) fn addresses(packet: &[u8]) -> Option<Range<usize>> {
 }
 
 /// `None`: it is none, or cut, or something stands between it and TCP.
-pub(crate) fn read(packet: &[u8]) -> Option<Network> {
+pub fn read(packet: &[u8]) -> Option<Network> {
     let short = |at: usize| Some(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?));
     let first = *packet.first()?;
     let pair = packet.get(addresses(packet)?)?;

@@ -255,7 +255,7 @@ pub(super) fn refused(handler: &Handler) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Effect, LOCKED, NO_ROOM, TWO_TASKS, effect, name, refused};
-    use crate::recording::Handler;
+    use crate::Handler;
 
     #[test]
     fn what_no_replay_can_do_has_a_name() {

@@ -27,7 +27,7 @@ pub const WRITE_BUFFER: &str = "tcp_wmem";
 /// Least, first and largest size of a send buffer: the last one of a machine with 512 MB or more (`tcp_init`).
 pub const WRITE_BUFFERS: [u32; 3] = [4096, 16_384, 4 << 20];
 
-/// Name, usual value, least and most: in the order of the recorder's probe (`SYSCTLS` of slowpath-observe's probes/handlers/state.bpf.h) and of the
+/// Name, usual value, least and most: in the order of the recorder's probe (`SYSCTLS` of slowpath-recorder's probes/handlers/state.bpf.h) and of the
 /// laboratory kernel's driver (lab/kernel/driver/sysctls.c).
 pub const SYSCTLS: [(&str, Usual, u32, u32); 45] = [
     ("tcp_window_scaling", Number(1), 0, 1),

@@ -5,7 +5,6 @@
 //! never takes memory for what cannot be.
 
 use super::{Alone, Connection, Decision, End, Handler, Recording, Run, Stretch, options};
-use crate::light;
 use std::collections::BTreeMap;
 
 /// Bytes that one call moves at most: `MAX_RW_COUNT` of `include/linux/fs.h`, with pages of 4 KiB.
@@ -201,7 +200,7 @@ impl Recording {
             .iter()
             .enumerate()
             .try_for_each(|(place, connection)| connection.validate(place))?;
-        if self.origin.recorder != light::RECORDER {
+        if self.origin.recorder != crate::TRACEPOINTS {
             let mut connections = self.connections.iter().enumerate();
             connections.try_for_each(|(place, connection)| connection.is_exact(place))?;
         }

@@ -2,7 +2,7 @@
 //! Samples in whole microseconds keep the bound of those that are not.
 
 use proptest::prelude::*;
-use slowpath_replay::coarse::CoarseSampler;
+use slowpath_recording::coarse::CoarseSampler;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]

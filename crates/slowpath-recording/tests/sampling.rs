@@ -3,7 +3,7 @@
 //! samples as Algorithm 1 takes.
 
 use proptest::prelude::*;
-use slowpath_replay::sampling::{DEFAULT_THRESHOLD, MAX_PACKETS, MAX_SPAN, Sample, Sampler};
+use slowpath_recording::sampling::{DEFAULT_THRESHOLD, MAX_PACKETS, MAX_SPAN, Sample, Sampler};
 
 fn samples(times: &[u64], threshold: u32) -> Vec<Sample> {
     let mut sampler = Sampler::new(threshold);

@@ -8,9 +8,10 @@
 //! FOLDER has run.rec, client.pcap and server.pcap (tcpdump with nanoseconds, above any queue). Each connection is one of four: exact with the same headers in
 //! each direction at either end (`sent`: only at the end that sent them, where what was damaged later has not come to a capture yet); **claimed exact with other headers**, which must never be; diverged; refused by name. The last line counts them.
 
-use slowpath_lab::virtual_time::{HZ, Kernel, ReplayOptions, SOURCE, batches, headers_of, replay};
-use slowpath_replay::headers::{self, Header, Pair};
-use slowpath_replay::recording;
+use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
+use slowpath_recording as recording;
+use slowpath_recording::headers::{self, Header, Pair};
+use slowpath_replay::{ReplayOptions, batches, headers_of, replay};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

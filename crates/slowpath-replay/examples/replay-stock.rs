@@ -5,10 +5,11 @@
 //! replay-stock EVENTS [CONNECTION]
 //! ```
 
-use slowpath_lab::virtual_time::{HZ, Kernel, ReplayOptions, SOURCE, replay};
-use slowpath_replay::probe::FIELDS;
-use slowpath_replay::recording::Origin;
-use slowpath_replay::stock::{Host, Joiner};
+use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
+use slowpath_recorder::stock::{Host, Joiner};
+use slowpath_recording::Origin;
+use slowpath_recording::probe::FIELDS;
+use slowpath_replay::{ReplayOptions, replay};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why messages of recorded connections were slow: each connection replayed, and [`slowpath_replay::explain`] asked about what came out.
+//! Why messages of recorded connections were slow: each connection replayed, and [`slowpath_explain`] asked about what came out.
 
-use super::error::RunError;
-use super::kernel::Kernel;
-use super::machine::Progress;
 use super::replay::{Difference, FIRST_PORT, ReplayError, ReplayOptions, Replayed, replay};
-use slowpath_replay::explain::{self, Explanation, Facts, State, Unexplained};
-use slowpath_replay::headers::{self, CaptureError, Header};
-use slowpath_replay::recording::Recording;
+use slowpath_explain::{self as explain, Explanation, Facts, State, Unexplained};
+use slowpath_lab::virtual_time::Kernel;
+use slowpath_lab::virtual_time::Progress;
+use slowpath_lab::virtual_time::RunError;
+use slowpath_recording::Recording;
+use slowpath_recording::headers::{self, CaptureError, Header};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The recorder whose hosts have one clock.
-pub(super) const ONE_KERNEL: &str = "laboratory";
+pub(crate) const ONE_KERNEL: &str = "laboratory";
 
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]

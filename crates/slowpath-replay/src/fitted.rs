@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Light recordings, fitted: where the replay of a connection parts from what was seen, what was inferred before is inferred otherwise ([`slowpath_replay::light::fit`]).
+//! Light recordings, fitted: where the replay of a connection parts from what was seen, what was inferred before is inferred otherwise ([`super::fit`]).
 //!
 //! 1. All are replayed as they were recorded. Those that do not part are left alone.
 //! 2. Of each of the others some candidates are replayed, all in the same kernels; the search is told where they parted, and goes on with the best.
@@ -7,11 +7,11 @@
 //!
 //! A fitted connection goes further than the unfitted one, or it is the unfitted one. Recordings of other recorders are never fitted.
 
-use super::kernel::Kernel;
+use super::fit::{Change, Place, Search};
 use super::replay::{ReplayError, ReplayOptions, Result as Replayed, batches, replay};
 use super::seen;
-use slowpath_replay::light::fit::{Change, Place, Search};
-use slowpath_replay::recording::{Connection, Recording};
+use slowpath_lab::virtual_time::{Kernel, RunError};
+use slowpath_recording::{Connection, Recording};
 use std::path::Path;
 use std::time::Duration;
 
@@ -183,7 +183,7 @@ impl Work<'_> {
         };
         let one = |number: usize| -> std::result::Result<Vec<Replayed>, ReplayError> {
             let folder = self.folder.join(format!("fit-{number}"));
-            let failed = |error| ReplayError::from(super::RunError::file(&folder, error));
+            let failed = |error| ReplayError::from(RunError::file(&folder, error));
             std::fs::create_dir(&folder).map_err(failed)?;
             let batch = &batches[number];
             let again = replay(self.kernel, &asked, batch, &options, &folder, &mut |_| {});

@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Record always, replay exactly (DETER, NSDI 2019).
+//! Recorded connections replayed exactly (DETER, NSDI 2019): Linux's own TCP goes through the recorded runs once more, in virtual time.
 //!
-//! [`recording`] is what is kept of a connection, the runs of its handlers at both ends, and the file that holds it; [`stock`] makes one of what
-//! BPF saw on a stock kernel, [`ring`] holds those of the last minutes and keeps what somebody asks for. Replays run elsewhere (`slowpath-lab`); what they leave is told here: [`headers`] compares packets with a capture of
-//! the runtime, [`retell`] gives them the recorded addresses and times, [`probe`] names the fields of the socket, [`explain`] says why messages
-//! were slow.
+//! What enters: a recording ([`slowpath_recording`]), a laboratory kernel, a folder for the run. What leaves: for each connection whether every run of
+//! every handler left what it had left then, or where the first difference is; captures, states after each run; what follows from them:
+//! explanations ([`explain`]), answers to what would have been ([`WhatIf`]), recordings with fewer bytes ([`lighten`]), recordings of which something
+//! was inferred, inferred better ([`fit`](fn@fit)), captures with the recorded addresses and times ([`retell`]).
 //!
-//! [`sampling`] and [`coarse`] keep the times at which packets were sent within a stated error: moments enter, one a packet; samples leave, and
-//! from samples the moments again. [`queues`] pushes the packets of all connections through the switches once more: packets with their moments
-//! enter; what waited where leaves, where the lost ones were dropped, and why.
-//!
-//! What is promised: no inferred time is further from the true one than the threshold; the
-//! same input gives the same output; no I/O, no clocks.
+//! What is promised: the same recording, options and kernel give the same files; nothing is replayed of which something is missing. Nothing here
+//! records, and nothing models TCP.
 //!
 //! How recording and replaying work: `docs/decisions/0021-record-and-replay.md`.
 
-pub mod coarse;
-pub mod explain;
-pub mod headers;
-pub mod join;
-pub mod light;
-mod network;
-pub mod probe;
-pub mod queues;
-pub mod recording;
+mod explained;
+pub mod fit;
+mod fitted;
+mod light;
+pub mod onwards;
+mod replay;
 pub mod retell;
-pub mod ring;
-pub mod sampling;
-pub mod stock;
+mod script;
+mod seen;
+mod settings;
+mod what_if;
+
+pub use explained::{ExplainError, Explained, explain, headers_of};
+pub use fitted::{FitOptions, FitProgress, Fitted, fit};
+pub use light::{LightOptions, Lightened, lighten};
+pub use replay::{
+    Difference, FIRST_PORT, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed,
+    Result as ReplayResult, Told, batches, command as replay_command, replay,
+};
+pub use script::Stretch;
+pub use settings::Unknown;
+pub use what_if::{Altered, Answer, NoSetting, WhatIf, WhatIfError};

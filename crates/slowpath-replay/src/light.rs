@@ -10,10 +10,10 @@
 //! 4. Where a run did not, the connection is tried again with a bound half as large. What no bound helps keeps its true times, as those have whose congestion control goes
 //!    by them.
 
-use super::kernel::Kernel;
-use super::machine::Progress;
 use super::replay::{ReplayError, ReplayOptions, Replayed, Told, batches, replay};
-use slowpath_replay::recording::{Connection, Near, Recording};
+use slowpath_lab::virtual_time::Kernel;
+use slowpath_lab::virtual_time::Progress;
+use slowpath_recording::{Connection, Near, Recording};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub struct LightOptions {
 impl Default for LightOptions {
     fn default() -> Self {
         LightOptions {
-            within: slowpath_replay::sampling::DEFAULT_THRESHOLD,
+            within: slowpath_recording::sampling::DEFAULT_THRESHOLD,
             patience: Duration::from_secs(60),
         }
     }

@@ -4,17 +4,18 @@
 //! What enters is the recording and nothing else. What leaves is for each connection whether every run of every handler left what it had left
 //! then, or where the first difference is; captures of both hosts with the recording's times; and, if wanted, the state after each run.
 
-use super::error::RunError;
-use super::kernel::Kernel;
-use super::machine::{self, Progress};
-use super::plan::{self, Options, Plan};
-use super::recording::{self, Stretch, Unknown};
+use super::script::{self, Stretch};
 use super::seen;
-use super::wire::{CAPTURE, FOLLOW, PROBE, PROBE_MORE, REPLAY, Reader, TELL, WHAT_IF};
-use slowpath_replay::probe::MORE;
-use slowpath_replay::recording::{Connection, Decision, Moment, Outcome, Recording, Unreplayable};
-use slowpath_switch::fabric;
-use slowpath_switch::{Limit, PortConfig, PortKind, Rate, Span, Time};
+use super::settings::{self, Unknown};
+use slowpath_lab::virtual_time::Kernel;
+use slowpath_lab::virtual_time::RunError;
+use slowpath_lab::virtual_time::plan::{self, Direct, Options, Plan};
+use slowpath_lab::virtual_time::wire::{
+    CAPTURE, FOLLOW, PROBE, PROBE_MORE, REPLAY, Reader, TELL, WHAT_IF,
+};
+use slowpath_lab::virtual_time::{Progress, machine};
+use slowpath_recording::probe::MORE;
+use slowpath_recording::{Connection, Decision, Moment, Outcome, Recording, Unreplayable};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -170,7 +171,7 @@ pub enum How {
     Call,
     /// It did not come to it.
     NotReplayed,
-    /// Before the run that field of the socket ([`FIELDS`](slowpath_replay::probe::FIELDS)) was something else than the recorder saw.
+    /// Before the run that field of the socket ([`FIELDS`](slowpath_recording::probe::FIELDS)) was something else than the recorder saw.
     Seen(u8),
 }
 
@@ -186,7 +187,7 @@ impl std::fmt::Display for How {
             How::Call => "a call that could not be made",
             How::NotReplayed => "not replayed",
             How::Seen(field) => {
-                let name = slowpath_replay::probe::FIELDS.get(usize::from(*field));
+                let name = slowpath_recording::probe::FIELDS.get(usize::from(*field));
                 return write!(f, "another {} before it", name.unwrap_or(&"state"));
             }
         })
@@ -196,7 +197,7 @@ impl std::fmt::Display for How {
 /// What a run decided and left: `struct lab_done`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// [`slowpath_replay::recording::Run::check`].
+    /// [`slowpath_recording::Run::check`].
     pub check: u32,
     /// Mixed from the headers of the packets it sent, without their timestamps, and from the state it left, without what only clocks decide (round trips, timeout).
     /// Two runs with the same are the same for the network.
@@ -216,7 +217,7 @@ pub struct Probe {
     pub run: u64,
     /// When.
     pub at: Moment,
-    /// In the order of [`FIELDS`](slowpath_replay::probe::FIELDS).
+    /// In the order of [`FIELDS`](slowpath_recording::probe::FIELDS).
     pub fields: Box<[u32; PROBED]>,
     /// In the order of [`MORE`]; empty if they were not wanted.
     pub more: Box<[i64]>,
@@ -266,12 +267,12 @@ pub fn replay(
     for name in ["plan.bin", "script.bin", "flows.bin", "summary.bin"] {
         let _ = std::fs::remove_file(folder.join(name));
     }
-    let (path, bytes) = super::outcome::take(folder, "replayed.bin")?;
+    let (path, bytes) = slowpath_lab::virtual_time::take(folder, "replayed.bin")?;
     let mut results = results(&bytes, count).ok_or(RunError::Garbled(path))?;
-    let (path, bytes) = super::outcome::take(folder, "probes.bin")?;
+    let (path, bytes) = slowpath_lab::virtual_time::take(folder, "probes.bin")?;
     let mut probes = probes(&bytes).ok_or(RunError::Garbled(path))?;
     if options.probe && options.more {
-        let (path, bytes) = super::outcome::take(folder, "more.bin")?;
+        let (path, bytes) = slowpath_lab::virtual_time::take(folder, "more.bin")?;
         add_more(&mut probes, &bytes).ok_or(RunError::Garbled(path))?;
     }
     if light {
@@ -283,9 +284,9 @@ pub fn replay(
             });
         }
     }
-    let (path, bytes) = super::outcome::take(folder, "told.bin")?;
+    let (path, bytes) = slowpath_lab::virtual_time::take(folder, "told.bin")?;
     let told = told(&bytes, count).ok_or(RunError::Garbled(path))?;
-    let (_, functions) = super::outcome::take(folder, "functions.txt")?;
+    let (_, functions) = slowpath_lab::virtual_time::take(folder, "functions.txt")?;
     Ok(Replayed {
         results,
         captures: options
@@ -344,7 +345,7 @@ fn prepare<'a>(
     };
     let (told, stop) = (options.functions.as_ref(), options.stop.as_ref());
     let checked = !seen::is_light(recording);
-    let script = recording::script(&connections, told, stop, follow, checked)?;
+    let script = script::script(&connections, told, stop, follow, checked)?;
     for (name, bytes) in [("plan.bin", plan.encode()), ("script.bin", script)] {
         let path = folder.join(name);
         std::fs::write(&path, bytes).map_err(|error| RunError::file(&path, error))?;
@@ -368,11 +369,11 @@ fn make_plan(
     let mut shared = None;
     for (place, connection) in connections.iter().enumerate() {
         let settings = &connection.settings;
-        let sysctls = recording::take_sysctls(settings)?;
+        let sysctls = settings::take_sysctls(settings)?;
         if *shared.get_or_insert_with(|| sysctls.clone()) != sysctls {
             return Err(ReplayError::Mixed(chosen[0], chosen[place]));
         }
-        let kind = recording::take_kind(connection)?;
+        let kind = settings::take_kind(connection)?;
         let number = match kinds.iter().position(|known| *known == kind) {
             Some(number) => number,
             None => {
@@ -398,13 +399,6 @@ fn make_plan(
     let Some((sysctls, ttl, own)) = shared else {
         return Ok(None);
     };
-    let host = PortConfig {
-        kind: PortKind::Switch,
-        rate: Rate::MIN,
-        propagation: Span::ZERO,
-        limit: Limit::NONE,
-        marking: None,
-    };
     let mut flags = REPLAY;
     flags |= if options.capture.is_some() {
         CAPTURE
@@ -420,35 +414,17 @@ fn make_plan(
     flags |= if options.tell { TELL } else { 0 };
     flags |= if follow { FOLLOW } else { 0 };
     flags |= if options.what_if { WHAT_IF } else { 0 };
-    Ok(Some(Plan {
-        flows: Vec::new(),
-        carried_by: Vec::new(),
+    Ok(Some(Plan::direct(Direct {
         connections: planned,
-        warm_up: Span::ZERO,
-        open_every: Span::ZERO,
-        until: Time::ZERO,
         kinds,
         sysctls,
         own,
         flags,
         snap: options.capture.unwrap_or(0),
-        info_every: Span::ZERO,
-        sample_every: Span::ZERO,
-        watched: Vec::new(),
         ttl,
         seed: options.seed,
-        network: fabric::Plan {
-            seed: 0,
-            most_packets: 1,
-            hosts: vec![host; 2],
-            switches: Vec::new(),
-            links: Vec::new(),
-            routes: Vec::new(),
-            impairments: Vec::new(),
-            changes: Vec::new(),
-        },
         epoch: options.epoch,
-    }))
+    })))
 }
 
 fn results(bytes: &[u8], count: usize) -> Option<Vec<Result>> {

@@ -4,8 +4,8 @@
 //! A replay runs between two hosts and ports of its own, on the recorded host's monotonic clock. Sequence numbers and timestamps stay those of the
 //! replay, whose first ones are drawn anew; everything that follows from them is as it was.
 
-use crate::network;
-use crate::recording::{Connection, Moment};
+use slowpath_recording::network;
+use slowpath_recording::{Connection, Moment};
 use std::net::IpAddr;
 
 /// Bytes before each packet of a pcap file.
@@ -141,7 +141,7 @@ fn fix_sum(field: &mut [u8], old: &[u8], new: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{End, Settings};
+    use slowpath_recording::{End, Settings};
 
     /// The sum of all words with the field in place: 0xffff if it is right (RFC 1071).
     fn sum(bytes: &[u8]) -> u32 {

@@ -2,17 +2,17 @@
 //! What the light recorder saw of sockets, compared with a replay: its recordings have no checks, but before each packet some fields of the socket.
 
 use super::replay::{Difference, How, Probe, Result};
-use slowpath_replay::light::RECORDER;
-use slowpath_replay::recording::{Connection, Decision, Recording};
+use slowpath_recording::TRACEPOINTS;
+use slowpath_recording::{Connection, Decision, Recording};
 use std::collections::HashMap;
 
 /// Whether it was recorded so.
-pub(super) fn is_light(recording: &Recording) -> bool {
-    recording.origin.recorder == RECORDER
+pub(crate) fn is_light(recording: &Recording) -> bool {
+    recording.origin.recorder == TRACEPOINTS
 }
 
 /// Gives each result the first difference, if it is before the one that the kernel found.
-pub(super) fn compare(connections: &[&Connection], probes: &[Probe], results: &mut [Result]) {
+pub(crate) fn compare(connections: &[&Connection], probes: &[Probe], results: &mut [Result]) {
     let mut after: HashMap<(u32, u8, u64), &Probe> = HashMap::with_capacity(probes.len());
     for probe in probes {
         after.insert((probe.connection, probe.end, probe.run), probe);

@@ -6,13 +6,14 @@
 //! what the network would have done with another packet, nobody recorded.
 
 use super::explained::{ExplainError, ONE_KERNEL, headers_of};
-use super::kernel::Kernel;
-use super::recording::CHANGE;
+use super::onwards::{Continued, NotContinued, continued};
 use super::replay::{ReplayError, ReplayOptions, replay};
-use slowpath_replay::explain::onwards::{self, Continued, NotContinued};
-use slowpath_replay::explain::{Again, Change, Departure, Facts, State};
-use slowpath_replay::headers::Header;
-use slowpath_replay::recording::{Connection, Handler, Recording, Run};
+use super::script::CHANGE;
+use slowpath_explain::standing;
+use slowpath_explain::{Again, Change, Departure, Facts, State};
+use slowpath_lab::virtual_time::Kernel;
+use slowpath_recording::headers::Header;
+use slowpath_recording::{Connection, Handler, Recording, Run};
 use std::path::Path;
 
 /// What is changed.
@@ -170,8 +171,8 @@ impl<'a> WhatIf<'a> {
             states: [&states[0], &states[1]],
             one_clock: self.recording.origin.recorder == ONE_KERNEL,
         };
-        let from = onwards::standing(&facts, departure.at)?;
-        Ok(onwards::continued(from, &changed.settings)?)
+        let from = standing(&facts, departure.at).map_err(NotContinued::from)?;
+        Ok(continued(from, &changed.settings)?)
     }
 
     /// What if?

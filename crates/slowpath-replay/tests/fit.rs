@@ -2,10 +2,10 @@
 //! What was inferred is inferred otherwise: the search, with a made-up kernel that parts until one moment is right. What was seen never changes.
 
 use proptest::prelude::*;
-use slowpath_replay::light::fit::{Place, Search};
-use slowpath_replay::recording::{
+use slowpath_recording::{
     Connection, Decision, End, Handler, Moment, Outcome, Run, Settings, Timer,
 };
+use slowpath_replay::fit::{Place, Search};
 use std::collections::BTreeMap;
 
 const MS: u64 = 1_000_000;

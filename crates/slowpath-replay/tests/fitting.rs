@@ -2,10 +2,9 @@
 //! Connections of a stock kernel (Debian's 6.12.117 in QEMU, netem with 10 ms each way) recorded by tracepoints alone: `data/light.rec`. Fitting them never makes it worse, and does not explain away what was altered or
 //! deleted.
 
-use slowpath_lab::virtual_time::{
-    FitOptions, Fitted, HZ, Kernel, ReplayOptions, ReplayResult, SOURCE, fit, replay,
-};
-use slowpath_replay::recording::{self, Connection, Decision, Handler, Recording};
+use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
+use slowpath_recording::{self as recording, Connection, Decision, Handler, Recording};
+use slowpath_replay::{FitOptions, Fitted, ReplayOptions, ReplayResult, fit, replay};
 
 const RECORDED: &[u8] = include_bytes!("data/light.rec");
 

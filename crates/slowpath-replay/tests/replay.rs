@@ -4,14 +4,12 @@
 
 mod variety;
 
-use slowpath_lab::virtual_time::{
-    FIRST_PORT, HZ, Kernel, LightOptions, Options, ReplayOptions, Replayed, Run, SOURCE, lighten,
-    replay, run,
-};
+use slowpath_lab::virtual_time::{HZ, Kernel, Options, Run, SOURCE, run};
 use slowpath_netsim::scenario::{Scenario, Substrate};
-use slowpath_replay::headers::{self, Comparison};
-use slowpath_replay::recording::{self, Handler, Recording, Timer};
+use slowpath_recording::headers::{self, Comparison};
+use slowpath_recording::{self as recording, Handler, Recording, Timer};
 use slowpath_replay::retell;
+use slowpath_replay::{FIRST_PORT, LightOptions, ReplayOptions, Replayed, lighten, replay};
 use std::collections::BTreeSet;
 use std::path::Path;
 

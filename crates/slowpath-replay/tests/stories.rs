@@ -4,8 +4,8 @@
 mod categories;
 mod telling;
 
+use slowpath_explain::{Category, Explanation};
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
-use slowpath_replay::explain::{Category, Explanation};
 use telling::{TODAY, butterfly, scenario, slowest, tell};
 
 fn kernel(test: &str) -> Option<Kernel> {

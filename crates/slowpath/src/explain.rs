@@ -8,9 +8,10 @@ use crate::render::{Paint, plural};
 use crate::replay::{NOTHING, end_name, files, outputs, together};
 use clap::Args;
 use serde_json::{Value, json};
-use slowpath_lab::virtual_time::{self, Kernel, WhatIf};
-use slowpath_replay::explain::{Category, Explanation, Link, Wait, confirm};
-use slowpath_replay::recording::Recording;
+use slowpath_explain::{Category, Explanation, Link, Wait, confirm};
+use slowpath_lab::virtual_time::{self, Kernel};
+use slowpath_recording::Recording;
+use slowpath_replay::WhatIf;
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -82,12 +83,12 @@ pub fn run(args: &Explain) -> Result<Outcome, Failure> {
         .map_err(|error| Failure::Lab(error.to_string()))?;
     let working = outputs::Working::new()?;
     let mut all = Vec::new();
-    for (batch, places) in virtual_time::batches(&recording, &chosen, 1)
+    for (batch, places) in slowpath_replay::batches(&recording, &chosen, 1)
         .iter()
         .enumerate()
     {
         let folder = fresh(&working.path, &format!("batch-{batch}"))?;
-        let explained = virtual_time::explain(&kernel, &recording, places, &folder, &mut |_| {});
+        let explained = slowpath_replay::explain(&kernel, &recording, places, &folder, &mut |_| {});
         let explained = explained.map_err(|error| failed(args, &error))?;
         for (number, messages) in places.iter().copied().zip(explained) {
             all.push(Told {

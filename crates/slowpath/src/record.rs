@@ -13,10 +13,10 @@ use crate::render::{bytes, plural};
 use clap::Args;
 use eyes::{Eyes, Kept, Unrecorded};
 use serde_json::json;
-use slowpath_observe::handlers::MOST_PORTS;
-use slowpath_replay::light::RECORDER;
-use slowpath_replay::recording::{self, Origin};
-use slowpath_replay::stock::{Host, Joined};
+use slowpath_recorder::handlers::MOST_PORTS;
+use slowpath_recorder::stock::{Host, Joined};
+use slowpath_recording::TRACEPOINTS;
+use slowpath_recording::{self as recording, Origin};
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -259,7 +259,7 @@ fn summary(
         plural(all, "connection"),
         bytes(size as u64),
         plural(events as u64, "run"),
-        if joined.recording.origin.recorder == RECORDER {
+        if joined.recording.origin.recorder == TRACEPOINTS {
             ", by tracepoints alone"
         } else {
             ""
@@ -284,7 +284,7 @@ fn summary(
         writeln!(
             out,
             "left out: {halves}{}, or open before the recorder",
-            if joined.recording.origin.recorder == RECORDER {
+            if joined.recording.origin.recorder == TRACEPOINTS {
                 " with one end elsewhere, which tracepoints alone cannot record"
             } else {
                 " of which the handshake was not seen"

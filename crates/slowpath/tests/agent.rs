@@ -342,7 +342,7 @@ fn a_chosen_connection_is_kept_or_it_is_said_that_nothing_is_recorded() {
         panic!("{kept:?}: {text}")
     };
     assert!(text.contains(&format!("kept {chosen}")), "{text}");
-    let recording = slowpath_replay::recording::decode(&fs::read(file).unwrap()).unwrap();
+    let recording = slowpath_recording::decode(&fs::read(file).unwrap()).unwrap();
     let [connection] = recording.connections.as_slice() else {
         panic!("{recording:?}")
     };

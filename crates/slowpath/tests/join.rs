@@ -5,7 +5,7 @@ mod command;
 
 use command::{slowpath, text};
 use serde_json::Value;
-use slowpath_replay::recording::{
+use slowpath_recording::{
     Alone, End, Handler, Moment, Origin, Packet, Recording, Run, decode, encode,
 };
 use std::collections::BTreeMap;

@@ -17,8 +17,9 @@ mod roles;
 use comparing::{Captured, Found, captured, compare, read};
 use serde_json::Value;
 use slowpath_lab::guest::Guest;
-use slowpath_lab::virtual_time::{FitOptions, Kernel, ReplayOptions, SOURCE, fit, replay, version};
-use slowpath_replay::recording::{self, Recording};
+use slowpath_lab::virtual_time::{Kernel, SOURCE, version};
+use slowpath_recording::{self as recording, Recording};
+use slowpath_replay::{FitOptions, ReplayOptions, fit, replay};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -5,8 +5,9 @@
 #![cfg(target_arch = "x86_64")]
 
 use serde_json::Value;
-use slowpath_lab::virtual_time::{Kernel, ReplayOptions, ReplayResult, SOURCE, replay};
-use slowpath_replay::recording::{self, Handler, Recording};
+use slowpath_lab::virtual_time::{Kernel, SOURCE};
+use slowpath_recording::{self as recording, Handler, Recording};
+use slowpath_replay::{ReplayOptions, ReplayResult, replay};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::path::Path;

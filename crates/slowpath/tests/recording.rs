@@ -5,7 +5,7 @@ mod command;
 
 use command::text;
 use serde_json::{Value, json};
-use slowpath_replay::recording::{
+use slowpath_recording::{
     Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
     encode,
 };

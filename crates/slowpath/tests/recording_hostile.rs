@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is given to the commands that read recordings and is none, or would not fit into memory: named, with a way out, before memory is taken.
 
-use slowpath_replay::recording::{Recording, encode};
+use slowpath_recording::{Recording, encode};
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -10,7 +10,7 @@ use command::{slowpath, text};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
-use slowpath_replay::recording;
+use slowpath_recording as recording;
 use std::fs;
 use std::path::Path;
 

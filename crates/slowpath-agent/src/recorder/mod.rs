@@ -23,7 +23,7 @@ use crate::agent::Agent;
 use folder::Folder;
 use slowpath_model::Micros;
 use slowpath_observe::bpf::Programs;
-use slowpath_replay::ring::{Counts, Options};
+use slowpath_recorder::ring::{Counts, Options};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};

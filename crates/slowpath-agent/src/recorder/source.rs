@@ -2,11 +2,11 @@
 //! Where events come from: the kernel, or a test.
 
 use slowpath_observe::bpf::Programs;
-use slowpath_observe::handlers;
-use slowpath_observe::packets::LightRecorder;
-use slowpath_replay::recording::Origin;
-use slowpath_replay::ring::Joins;
-use slowpath_replay::{light, stock};
+use slowpath_recorder::handlers;
+use slowpath_recorder::packets::LightRecorder;
+use slowpath_recorder::ring::Joins;
+use slowpath_recorder::{light, stock};
+use slowpath_recording::Origin;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A recorder.
@@ -110,7 +110,12 @@ pub fn kernel(ports: &[u16]) -> Result<OpenRecorder, String> {
                 let recorder = LightRecorder::open(ports).map_err(|_| refused.to_string())?;
                 let programs = recorder.programs();
                 let joins = Box::new(light::Live::new(hystart));
-                (Box::new(recorder), joins, programs, light::RECORDER)
+                (
+                    Box::new(recorder),
+                    joins,
+                    programs,
+                    slowpath_recording::TRACEPOINTS,
+                )
             }
         };
     Ok(OpenRecorder {

@@ -4,9 +4,9 @@
 use super::requests::KeepRequest;
 use super::*;
 use slowpath_model::{FourTuple, MonoNanos};
-use slowpath_replay::recording::{self, End, Handler, Moment, Origin, Run, Settings};
-use slowpath_replay::ring::{Joins, Told};
-use slowpath_replay::stock::NotEvents;
+use slowpath_recorder::ring::{Joins, Told};
+use slowpath_recorder::stock::NotEvents;
+use slowpath_recording::{self as recording, End, Handler, Moment, Origin, Run, Settings};
 use std::time::{Duration, Instant};
 
 /// Two connections open at once; the first has ended, of the second's socket nothing more is wanted.

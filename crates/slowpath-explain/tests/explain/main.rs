@@ -4,10 +4,10 @@
 mod scene;
 
 use scene::{SIZE, Scene, data, timer};
-use slowpath_replay::explain::{
+use slowpath_explain::{
     Again, Category, Change, Departure, Link, Path, Waited, confirm, unimpeded,
 };
-use slowpath_replay::recording::{Moment, Timer};
+use slowpath_recording::{Moment, Timer};
 use std::convert::Infallible;
 use std::time::Duration;
 

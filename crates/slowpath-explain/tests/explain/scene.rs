@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A connection written down by hand: who ran what when, what was sent, what the socket's fields were after it.
 
-use slowpath_replay::explain::{Explanation, Facts, State, explain};
-use slowpath_replay::headers::Header;
-use slowpath_replay::probe::{Place, places};
-use slowpath_replay::recording::{Connection, End, Handler, Moment, Run, Settings, Timer};
+use slowpath_explain::{Explanation, Facts, State, explain};
+use slowpath_recording::headers::Header;
+use slowpath_recording::probe::{Place, places};
+use slowpath_recording::{Connection, End, Handler, Moment, Run, Settings, Timer};
 
 /// Bytes of every packet of data.
 pub const SIZE: u32 = 1000;

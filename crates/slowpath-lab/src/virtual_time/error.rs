@@ -76,7 +76,8 @@ pub enum RunError {
 }
 
 impl RunError {
-    pub(super) fn file(path: &Path, error: io::Error) -> Self {
+    /// Of a file of the run.
+    pub fn file(path: &Path, error: io::Error) -> Self {
         RunError::File {
             path: path.to_owned(),
             error,

@@ -49,7 +49,7 @@ impl Drop for Running {
 }
 
 /// The kernel's program with its arguments.
-pub(super) fn command(kernel: &Kernel, plan: &Plan, options: &Options, folder: &Path) -> Command {
+pub fn command(kernel: &Kernel, plan: &Plan, options: &Options, folder: &Path) -> Command {
     let mut command = Command::new(&kernel.path);
     command
         .current_dir(folder)
@@ -107,7 +107,10 @@ fn start(
 }
 
 /// Runs a kernel to its end; how long that took.
-pub(super) fn run(
+///
+/// # Errors
+/// The kernel fails, dies or hangs.
+pub fn run(
     kernel: &Kernel,
     plan: &Plan,
     options: &Options,

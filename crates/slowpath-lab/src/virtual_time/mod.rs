@@ -22,38 +22,23 @@
 //! runs inside. `docs/reference/lab-virtual-time.md` tells what follows from all that.
 
 mod error;
-mod explained;
-mod fitted;
 mod forward;
 mod kernel;
-mod light;
-mod machine;
+pub mod machine;
 mod outcome;
 pub mod plan;
-mod recording;
-mod replay;
-mod seen;
-mod sysctls;
-mod tcp;
-mod what_if;
-mod wire;
+pub mod recording;
+pub mod script;
+pub mod sysctls;
+pub mod tcp;
+pub mod wire;
 
 pub use error::{Refusal, RunError};
-pub use explained::{ExplainError, Explained, explain, headers_of};
-pub use fitted::{FitOptions, FitProgress, Fitted, fit};
 pub use forward::forward;
 pub use kernel::{HZ, Kernel, MissingKernel, SOURCE, version};
-pub use light::{LightOptions, Lightened, lighten};
 pub use machine::Progress;
-pub use outcome::{Event, EventKind, Run, Series};
+pub use outcome::{Event, EventKind, Run, Series, take};
 pub use plan::{Options, PacketPath};
-pub use recording::Stretch;
-pub use replay::{
-    Difference, FIRST_PORT, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed,
-    Result as ReplayResult, Told, batches, command as replay_command, replay,
-};
-
-pub use what_if::{Altered, Answer, NoSetting, WhatIf, WhatIfError};
 
 use slowpath_netsim::scenario::Scenario;
 use std::path::Path;

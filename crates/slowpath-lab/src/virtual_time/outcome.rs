@@ -11,7 +11,7 @@ use slowpath_netsim::results::{
 };
 use slowpath_netsim::scenario::Scenario;
 use slowpath_netsim::topology::{Node, Port, Topology};
-use slowpath_replay::recording::Recording;
+use slowpath_recording::Recording;
 use slowpath_switch::{Counters, Destination, DropReason, Header, PortId, Span, Switch, Time};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -170,7 +170,10 @@ fn numbers<const N: usize>(from: &mut Reader<'_>) -> Option<[u64; N]> {
 }
 
 /// A file's content, removed.
-pub(super) fn take(folder: &Path, name: &str) -> Result<(PathBuf, Vec<u8>), RunError> {
+///
+/// # Errors
+/// It cannot be read or removed.
+pub fn take(folder: &Path, name: &str) -> Result<(PathBuf, Vec<u8>), RunError> {
     let path = folder.join(name);
     let failed = |error| RunError::file(&path, error);
     let bytes = std::fs::read(&path).map_err(failed)?;

@@ -8,7 +8,7 @@ use super::wire::{CAPTURE, EVENTS, IPV6, MAGIC, RECORD, SWITCH, THROUGH_PROCESS,
 use slowpath_netsim::engine::{Application, FlowSpec, QueueSeries, Transport};
 use slowpath_netsim::scenario::Scenario;
 use slowpath_switch::fabric::{self, Action, Change};
-use slowpath_switch::{Limit, Random, Span, Time};
+use slowpath_switch::{Limit, PortConfig, PortKind, Random, Rate, Span, Time};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const MAX_FLOWS: usize = 10_000_000;
 /// Packets of a handshake, with all options that there may be, and room for as much again.
 const HANDSHAKE_BITS: u64 = 3 * 8 * 160;
 /// 2000-01-01 00:00 UTC: the kernel's clock when it starts.
-pub(super) const EPOCH_NS: u64 = 946_684_800_000_000_000;
+pub const EPOCH_NS: u64 = 946_684_800_000_000_000;
 /// One second in picoseconds: warm-ups are whole ones, so that ticks fall where they would.
 const SECOND: u64 = 1_000_000_000_000;
 
@@ -140,7 +140,70 @@ pub struct Plan {
     pub(super) epoch: u64,
 }
 
+/// What a plan of two hosts with nothing between them says: each connection is opened as a script has it.
+#[derive(Clone, Debug)]
+pub struct Direct {
+    /// The connections, from host 0 to host 1.
+    pub connections: Vec<Connection>,
+    /// What their sockets have; at most 256.
+    pub kinds: Vec<Kind>,
+    /// What both hosts have.
+    pub sysctls: Sysctls,
+    /// What each host has of its own.
+    pub own: [Own; 2],
+    /// Of [`wire`](super::wire).
+    pub flags: u32,
+    /// Bytes of each packet that captures keep.
+    pub snap: u32,
+    /// Time to live.
+    pub ttl: u8,
+    /// Of the kernel's random numbers.
+    pub seed: u64,
+    /// The kernel's clock when it starts, in nanoseconds since 1970.
+    pub epoch: u64,
+}
+
 impl Plan {
+    /// Two hosts with nothing between them.
+    pub fn direct(from: Direct) -> Plan {
+        let host = PortConfig {
+            kind: PortKind::Switch,
+            rate: Rate::MIN,
+            propagation: Span::ZERO,
+            limit: Limit::NONE,
+            marking: None,
+        };
+        Plan {
+            flows: Vec::new(),
+            carried_by: Vec::new(),
+            connections: from.connections,
+            warm_up: Span::ZERO,
+            open_every: Span::ZERO,
+            until: Time::ZERO,
+            kinds: from.kinds,
+            sysctls: from.sysctls,
+            own: from.own,
+            flags: from.flags,
+            snap: from.snap,
+            info_every: Span::ZERO,
+            sample_every: Span::ZERO,
+            watched: Vec::new(),
+            ttl: from.ttl,
+            seed: from.seed,
+            network: fabric::Plan {
+                seed: 0,
+                most_packets: 1,
+                hosts: vec![host; 2],
+                switches: Vec::new(),
+                links: Vec::new(),
+                routes: Vec::new(),
+                impairments: Vec::new(),
+                changes: Vec::new(),
+            },
+            epoch: from.epoch,
+        }
+    }
+
     /// What a scenario means for a kernel with that many ticks a second.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! Sysctls that each end of a replay has of its own: `lab_set_sysctls` of the kernel's driver is the twin.
 
 use super::tcp::Sysctls;
-use slowpath_replay::recording::sysctls::{SEGMENTATION, SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
+use slowpath_recording::sysctls::{SEGMENTATION, SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
 use std::collections::BTreeMap;
 
 /// Those that every recording names, and the most that they can be.
@@ -20,7 +20,7 @@ const NAMED: [(&str, u64); 9] = [
 /// Sizes of a receive buffer.
 const READ_BUFFER: &str = "tcp_rmem";
 /// `LAB_SYSCTLS`.
-pub(super) const OWN: usize = NAMED.len() + 2 * WRITE_BUFFERS.len() + SYSCTLS.len();
+pub const OWN: usize = NAMED.len() + 2 * WRITE_BUFFERS.len() + SYSCTLS.len();
 /// `LAB_CUTS`.
 const CUTS: u32 = 1 << 31;
 /// `LAB_USUAL`.
@@ -30,14 +30,16 @@ const USUAL: u32 = u32::MAX;
 const MISSING: &str = "not there";
 
 /// What a setting is called, and why it cannot be.
-type Unfit = (String, String);
+pub type Unfit = (String, String);
 
 /// One end's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Own {
+pub struct Own {
+    /// Bytes of its device's largest IP packet.
     pub mtu: u32,
     /// Its device takes packets that are larger.
     pub segments: bool,
+    /// Those of `NAMED`, then sizes of buffers, then [`SYSCTLS`].
     pub values: [u32; OWN],
 }
 
@@ -52,7 +54,7 @@ impl Own {
     }
 
     /// As the plan has it: `own_mtu`.
-    pub fn device(&self) -> u32 {
+    pub(super) fn device(&self) -> u32 {
         self.mtu | if self.segments { 0 } else { CUTS }
     }
 
@@ -89,7 +91,10 @@ impl Own {
         (sysctls, ttl as u8)
     }
 
-    /// Takes those that are known out of `named`; the name and value of one that cannot be.
+    /// Takes those that are known out of `named`.
+    ///
+    /// # Errors
+    /// The name and value of one that cannot be.
     pub fn take(named: &mut BTreeMap<String, String>, mtu: u32) -> Result<Own, Unfit> {
         let mut own = Own::usual(mtu);
         own.segments = one(named, SEGMENTATION, 0, 1)? != Some(0);

@@ -24,25 +24,34 @@ const RMEM: [u32; 2] = [131_072, 6_291_456];
 
 /// `struct lab_kind`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
+pub struct Kind {
+    /// Congestion control, by Linux's name: at most 16 bytes.
     pub algorithm: String,
+    /// The smallest retransmission timeout of the end that connects.
     pub rto_min: Span,
-    /// Of the end that accepts.
+    /// The smallest retransmission timeout of the end that accepts.
     pub accepted_rto_min: Span,
+    /// The timeout before the first round trip.
     pub rto_initial: Span,
+    /// Packets.
     pub initial_window: u32,
+    /// Packets.
     pub initial_ssthresh: u32,
     /// 0: autotuned.
     pub receive_window: u32,
     /// `None`: at once.
     pub reading: Option<Reading>,
+    /// Bytes of a segment.
     pub mss: u32,
+    /// Bytes of a link around each IP packet.
     pub framing: u32,
+    /// Of [`wire`](super::wire).
     pub flags: u32,
 }
 
 impl Kind {
-    pub fn write(&self, out: &mut Writer) {
+    /// As the kernel reads it.
+    pub(super) fn write(&self, out: &mut Writer) {
         let mut name = [0; 16];
         name[..self.algorithm.len()].copy_from_slice(self.algorithm.as_bytes());
         out.u8s(&name);
@@ -62,23 +71,34 @@ impl Kind {
         ]);
     }
 
-    pub fn has_handshake(&self) -> bool {
+    /// Whether it is opened when its first flow begins, not before the scenario.
+    pub(super) fn has_handshake(&self) -> bool {
         self.flags & HANDSHAKE != 0
     }
 }
 
 /// `net.ipv4.tcp_*` of every host, and parameters of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sysctls {
+pub struct Sysctls {
+    /// Bytes of the largest IP packet.
     pub mtu: u32,
+    /// `tcp_timestamps`.
     pub timestamps: bool,
+    /// `tcp_sack`.
     pub sack: bool,
+    /// `tcp_ecn`.
     pub ecn: u32,
+    /// `tcp_recovery`.
     pub recovery: u32,
+    /// `tcp_early_retrans`.
     pub early_retrans: u32,
+    /// `tcp_reordering`.
     pub reordering: u32,
+    /// `tcp_slow_start_after_idle`.
     pub slow_start_after_idle: bool,
+    /// `tcp_moderate_rcvbuf`.
     pub moderate_rcvbuf: bool,
+    /// `tcp_rmem`: default and largest.
     pub rmem: [u32; 2],
     /// `tcp_cubic.hystart`.
     pub hystart: bool,
@@ -92,7 +112,7 @@ pub(super) struct Kinds {
 }
 
 /// Linux's names of congestion controls that a laboratory kernel has.
-pub use slowpath_replay::recording::options::CONGESTION_CONTROLS as ALGORITHMS;
+pub use slowpath_recording::options::CONGESTION_CONTROLS as ALGORITHMS;
 
 /// What all kinds must agree on, as Linux has it for a host or for a kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -92,7 +92,11 @@ pub(super) fn map(
         })
 }
 
-pub(crate) fn ring(
+/// Reads a ring buffer: `take` gets each record when the ring is consumed.
+///
+/// # Errors
+/// What libbpf says.
+pub fn ring(
     map: &MapHandle,
     mut take: impl FnMut(&[u8]) + 'static,
 ) -> Result<RingBuffer<'static>, libbpf_rs::Error> {

@@ -26,7 +26,7 @@ use crate::wire::{CallRecord, Context, Note, Rates, Record, Shared};
 use crate::{Call, Direction, Feature, FeatureState, ProgramCost, boot_id, monotonic};
 use libbpf_rs::{Iter, Link, MapHandle, RingBuffer};
 use listeners::ListenerEyes;
-pub(crate) use load::ring;
+pub use load::ring;
 use load::{Loaded, load, map};
 use slowpath_model::{LossCounters, Micros, MonoNanos};
 use std::cell::RefCell;
@@ -539,7 +539,8 @@ fn timer_frequency(jiffies: u64, now_ns: u64) -> Option<u32> {
 pub struct Programs(Vec<OwnedFd>);
 
 impl Programs {
-    pub(crate) fn of(object: &libbpf_rs::Object) -> Programs {
+    /// All programs of an object.
+    pub fn of(object: &libbpf_rs::Object) -> Programs {
         let programs = object.progs();
         let owned = programs.filter_map(|program| program.as_fd().try_clone_to_owned().ok());
         Programs(owned.collect())
@@ -570,7 +571,8 @@ impl Programs {
     }
 }
 
-pub(crate) fn program_info(
+/// What the kernel says of a program.
+pub fn program_info(
     program: &libbpf_rs::Program<'_>,
 ) -> Option<libbpf_rs::libbpf_sys::bpf_prog_info> {
     info(program.as_fd())

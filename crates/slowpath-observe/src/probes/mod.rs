@@ -51,15 +51,20 @@ pub(crate) const ALL: [&Probe; 11] = [
 
 /// Bytes aligned as the ELF reader wants them.
 #[repr(C, align(8))]
-pub(crate) struct Aligned<T: ?Sized>(pub T);
+#[derive(Debug)]
+pub struct Aligned<T: ?Sized>(pub T);
 
-/// Embeds the object that the build script made of `src/probes/$name/mod.bpf.c`.
+/// Embeds the object that the crate's build script made of `src/probes/$name/mod.bpf.c`.
+#[macro_export]
 macro_rules! object {
     ($name:literal) => {{
-        static OBJECT: &$crate::probes::Aligned<[u8]> = &$crate::probes::Aligned(*include_bytes!(
-            concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")
-        ));
+        static OBJECT: &$crate::Aligned<[u8]> = &$crate::Aligned(*include_bytes!(concat!(
+            env!("OUT_DIR"),
+            "/",
+            $name,
+            ".bpf.o"
+        )));
         &OBJECT.0
     }};
 }
-pub(crate) use object;
+pub(crate) use crate::object;

@@ -5,7 +5,7 @@
 //! is taken, in the middle; where there is none the clocks do not run alike, and the line with most room on either side is.
 
 use super::packets::Found;
-use crate::recording::{Alone, Clock, Moment};
+use slowpath_recording::{Alone, Clock, Moment};
 
 /// Clocks of machines run no more apart: quartz within 100 parts in a million, and what NTP turns besides (`MAX_FREQ`, include/linux/timex.h: 500).
 const MOST_DRIFT: f64 = 700e-6;

@@ -13,9 +13,9 @@
 mod clocks;
 mod packets;
 
-use crate::recording::{Alone, Clock, Connection, End, Joint, Origin, Recording, Settings};
 use packets::Found;
 pub use packets::Lost;
+use slowpath_recording::{Alone, Clock, Connection, End, Joint, Origin, Recording, Settings};
 use std::collections::BTreeMap;
 
 /// What became of recordings.

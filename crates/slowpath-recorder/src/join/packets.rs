@@ -2,7 +2,7 @@
 //! Which packet of the other end each one is that came.
 
 use super::cut;
-use crate::recording::{Alone, Decision, End, Handler, Outcome, Packet};
+use slowpath_recording::{Alone, Decision, End, Handler, Outcome, Packet};
 use std::collections::HashMap;
 
 /// An identification is given again after 65,536 packets: the nearer one is meant.

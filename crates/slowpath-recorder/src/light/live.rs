@@ -7,9 +7,9 @@ use super::piece::{Called, Fired, Kind, Piece, Seen};
 use super::side::Side;
 use super::ticks::Ticks;
 use super::{Joiner, addresses};
-use crate::recording::{End, Moment};
 use crate::ring::{Joins, Told};
 use crate::stock::{Host, NotEvents, settings};
+use slowpath_recording::{End, Moment};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 

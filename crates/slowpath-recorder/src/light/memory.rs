@@ -4,7 +4,7 @@
 use super::numbers::Numbers;
 use super::piece::{Seen, What, word};
 use super::side::Before;
-use crate::recording::{Decision, Outcome, Run};
+use slowpath_recording::{Decision, Outcome, Run};
 
 /// Packets that one run is told the device's memory of.
 const MOST_SENT: u32 = 32;

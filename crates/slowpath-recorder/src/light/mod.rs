@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the light recorder saw of connections, as a [`Recording`].
 //!
-//! What enters are the pieces of `slowpath-observe`'s probe `packets`. What leaves are the runs of both ends, inferred: packets in their order with their numbers, and calls where the bytes that
-//! they moved say that they were (`telling`); what the recorder saw of the socket stands with each packet ([`Decision::Seen`](crate::recording::Decision::Seen)), so that a replay
+//! What enters are the pieces of the probe `packets`. What leaves are the runs of both ends, inferred: packets in their order with their numbers, and calls where the bytes that
+//! they moved say that they were (`telling`); what the recorder saw of the socket stands with each packet ([`Decision::Seen`](slowpath_recording::Decision::Seen)), so that a replay
 //! can be compared with it. Small queues, the moments inside a run and what waited in the device are not seen: a replay may part from the recording, and says where.
 //!
 //! What is promised: whatever the bytes, no panic; pieces that fit nowhere are counted, and an end of which some were lost has a gap there. No I/O, no clocks.
 
-pub mod fit;
 mod live;
 mod memory;
 mod moments;
@@ -19,16 +18,13 @@ mod ticks;
 
 pub use live::Live;
 
-use crate::recording::{Connection, MAX_EVENTS, Recording};
 use crate::stock::{Host, Joined, NotEvents, client_first, settings};
 use piece::{Kind, Opened, Piece};
 use side::Side;
+use slowpath_recording::{Connection, MAX_EVENTS, Recording};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use ticks::Ticks;
-
-/// The recorder's name in a recording's origin.
-pub const RECORDER: &str = "tracepoints";
 
 /// Joins pieces as they come.
 #[derive(Clone, Debug, Default)]

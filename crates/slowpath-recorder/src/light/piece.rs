@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The light recorder's pieces: twins of the structures in `slowpath-observe`'s `probes/packets/block.bpf.h`. Each behind its length, little-endian.
+//! The light recorder's pieces: twins of the structures in `probes/packets/block.bpf.h`. Each behind its length, little-endian.
 
 use crate::stock::Found;
 use std::net::{IpAddr, Ipv4Addr};

@@ -6,7 +6,7 @@ use super::numbers::{Arrival, Numbers};
 use super::piece::{Block, Called, Fired, Opened, STATES, Seen, What, Words};
 use super::telling::Telling;
 use super::ticks::Ticks;
-use crate::recording::{End, Handler, Run, Timer};
+use slowpath_recording::{End, Handler, Run, Timer};
 
 const TIMERS: [Timer; 5] = [
     Timer::Write,

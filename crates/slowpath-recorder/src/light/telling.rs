@@ -16,7 +16,7 @@ use super::numbers::Numbers;
 use super::piece::{Fired, STATES, Seen, What, word};
 use super::side::{Before, Side};
 use super::ticks::Ticks;
-use crate::recording::{Decision, Handler, Moment, Outcome, Run};
+use slowpath_recording::{Decision, Handler, Moment, Outcome, Run};
 use std::collections::HashMap;
 
 /// `enum tcp_state`.

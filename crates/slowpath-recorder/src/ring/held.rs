@@ -2,7 +2,7 @@
 //! One connection: the file that it will be, as far as it is.
 
 use super::Saved;
-use crate::recording::{
+use slowpath_recording::{
     Alone, Connection, EncodeError, End, Moment, Origin, Packet, Run, Settings, Writer,
 };
 use std::net::SocketAddr;

@@ -3,8 +3,8 @@
 
 use super::held::{Held, Rest};
 use super::{Counts, Joins, Missing, Options, Saved, Told};
-use crate::recording::{EncodeError, Moment, Origin};
 use crate::stock::NotEvents;
+use slowpath_recording::{EncodeError, Moment, Origin};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 

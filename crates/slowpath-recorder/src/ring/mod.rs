@@ -13,8 +13,8 @@ mod hold;
 
 pub use hold::Ring;
 
-use crate::recording::{Alone, End, Moment, Packet, Run, Settings};
 use crate::stock::NotEvents;
+use slowpath_recording::{Alone, End, Moment, Packet, Run, Settings};
 use std::net::SocketAddr;
 use std::time::Duration;
 

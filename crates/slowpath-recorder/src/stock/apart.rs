@@ -7,8 +7,8 @@ use super::request::Request;
 use super::settings;
 use super::side::Side;
 use super::{Joined, Pair};
-use crate::recording::{Alone, End, Handler, Moment, Packet, Run};
 use crate::ring::{Joins, Told};
+use slowpath_recording::{Alone, End, Handler, Moment, Packet, Run};
 use std::net::SocketAddr;
 
 /// What such an end keeps besides its runs.

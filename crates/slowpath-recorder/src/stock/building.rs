@@ -3,7 +3,7 @@
 
 use super::event::Event;
 use super::sent::Came;
-use crate::recording::{Decision, Handler, Moment, Outcome, Reader, Run};
+use slowpath_recording::{Decision, Handler, Moment, Outcome, Reader, Run};
 
 /// A run takes no longer than that.
 const MOST_TICKS: u32 = 16;

@@ -3,7 +3,7 @@
 
 use super::event::{Event, FIELDS};
 use super::side::{Side, Theirs};
-use crate::recording::{Handler, Moment};
+use slowpath_recording::{Handler, Moment};
 
 impl Side {
     /// A connection's beginning at the end that accepts: the SYN, then what made the child.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The recorder's events: twin of `struct event` in `slowpath-observe`'s `probes/handlers/ring.bpf.h`. Each behind its length, little-endian.
+//! The recorder's events: twin of `struct event` in `probes/handlers/ring.bpf.h`. Each behind its length, little-endian.
 
 use super::options::SET;
-use crate::recording::sysctls::{SYSCTLS, WRITE_BUFFERS};
+use slowpath_recording::sysctls::{SYSCTLS, WRITE_BUFFERS};
 use std::net::IpAddr;
 
 /// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
@@ -147,7 +147,7 @@ pub(crate) struct Found {
     pub mtu: u32,
     pub values: [u32; 12],
     pub congestion: String,
-    /// [`WRITE_BUFFERS`](crate::recording::sysctls::WRITE_BUFFERS), then [`SYSCTLS`](crate::recording::sysctls::SYSCTLS); all ones: not known.
+    /// [`WRITE_BUFFERS`](slowpath_recording::sysctls::WRITE_BUFFERS), then [`SYSCTLS`](slowpath_recording::sysctls::SYSCTLS); all ones: not known.
     pub more: Vec<u32>,
     /// Whether its device takes packets that are larger than the path does, and the kernel need not cut them.
     pub segments: Option<bool>,

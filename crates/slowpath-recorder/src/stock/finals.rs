@@ -3,7 +3,7 @@
 
 use super::check::{check, mix};
 use super::side::{Fields, Side};
-use crate::recording::{End, Handler, NOT_RETURNED, Run};
+use slowpath_recording::{End, Handler, NOT_RETURNED, Run};
 
 impl Side {
     /// Those that are final and were not handed out. What a call returns belongs to its first run, what is merged into a packet to that packet's; and the

@@ -3,7 +3,7 @@
 
 use super::event::{Event, FIELDS};
 use super::side::{MARKED, Side, Theirs};
-use crate::recording::{Handler, Moment, Run};
+use slowpath_recording::{Handler, Moment, Run};
 
 /// `TCP_TW_RST` of `enum tcp_tw_status`.
 const TIME_WAIT_RESET: u8 = 1;

@@ -6,8 +6,8 @@
 
 use super::side::Side;
 use super::{Joiner, NotEvents, Pair, settings};
-use crate::recording::{End, Moment, Packet};
 use crate::ring::{Joins, Told};
+use slowpath_recording::{End, Moment, Packet};
 use std::collections::BTreeMap;
 
 /// Closed sockets still get packets, as long as these are on their way.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What BPF saw of a stock kernel's connections, as a [`Recording`].
 //!
-//! What enters are the events of `slowpath-observe`'s probe `handlers`, in their order. What leaves are the runs of both ends of each connection: calls
+//! What enters are the events of the probe `handlers`, in their order. What leaves are the runs of both ends of each connection: calls
 //! cut where they gave the lock away, packets with their numbers, every clock that TCP read, and the memory that the device held. A packet is
 //! recognised at its receiver by its IP identification, which one socket gives only once in 65,536 segments; over IPv6, which has none, by a number made of its TCP header.
 //!
@@ -32,11 +32,11 @@ pub(crate) use event::Found;
 pub use live::Live;
 pub(crate) use settings::settings;
 
-use crate::recording::{Connection, End, MAX_EVENTS, Moment, Origin, Recording};
 use event::{Event, Kind};
 use late::{RESET, UNANSWERED};
 use request::Request;
 use side::{Side, Theirs};
+use slowpath_recording::{Connection, End, MAX_EVENTS, Moment, Origin, Recording};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `setsockopt` and what else a program does with a socket, as runs: twin of `slowpath-observe`'s `probes/handlers/options.bpf.h`.
+//! `setsockopt` and what else a program does with a socket, as runs: twin of `probes/handlers/options.bpf.h`.
 //!
 //! Options that were set before the recorder knew the socket are runs at its beginning: of the end that connects before it does, of the other one before the
 //! first SYN, when they are the listener's.
 
 use super::event::{Event, FIELDS};
 use super::side::{Call, Side, call};
-use crate::recording::options::{self, Effect, IP, SOCKET, TCP};
-use crate::recording::{Decision, Handler, Moment, Run};
+use slowpath_recording::options::{self, Effect, IP, SOCKET, TCP};
+use slowpath_recording::{Decision, Handler, Moment, Run};
 
 /// Words of `struct options` behind the event.
 pub(super) const SET: usize = 23;
@@ -294,7 +294,7 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::{SET, congestion, inherited, seconds_of};
-    use crate::recording::Handler;
+    use slowpath_recording::Handler;
 
     /// `secs_to_retrans` of net/ipv4/tcp.c, with `TCP_TIMEOUT_INIT` and `TCP_RTO_MAX` in seconds.
     fn retransmissions(seconds: i64) -> u32 {

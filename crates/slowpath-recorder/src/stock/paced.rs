@@ -5,7 +5,7 @@
 
 use super::event::Event;
 use super::side::{Fields, Side};
-use crate::recording::{Decision, Handler, Moment, Outcome, Timer};
+use slowpath_recording::{Decision, Handler, Moment, Outcome, Timer};
 
 /// `TCPF_TSQ_DEFERRED`.
 const SMALL_QUEUE: u32 = 1 << 2;

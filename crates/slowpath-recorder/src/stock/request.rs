@@ -4,7 +4,7 @@
 use super::event::{Event, Name};
 use super::sent::Sent;
 use super::side::MARKED;
-use crate::recording::{Decision, Handler, LISTENER, Moment, Outcome, Run, Timer};
+use slowpath_recording::{Decision, Handler, LISTENER, Moment, Outcome, Run, Timer};
 
 /// More than any handshake (`tcp_synack_retries` is at most 255).
 const MOST: usize = 512;

@@ -3,7 +3,7 @@
 
 use super::event::Name;
 use super::named::Named;
-use crate::recording::{Decision, Outcome, Packet, Stretch};
+use slowpath_recording::{Decision, Outcome, Packet, Stretch};
 use std::collections::HashMap;
 
 /// More ACKs are not sent in time wait: a minute, and one each half second (`tcp_invalid_ratelimit`).

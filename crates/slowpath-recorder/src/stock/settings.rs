@@ -2,8 +2,8 @@
 //! What a recording says of the kernel and the sockets that it was made on.
 
 use super::event::Found;
-use crate::recording::Settings;
-use crate::recording::sysctls::{SEGMENTATION, SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
+use slowpath_recording::Settings;
+use slowpath_recording::sysctls::{SEGMENTATION, SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
 use std::collections::BTreeMap;
 
 /// `values` of the probe's `struct settings`, up to the receive buffer's three.

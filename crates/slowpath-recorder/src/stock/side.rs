@@ -14,7 +14,7 @@ use super::options::whole;
 use super::paced::Paced;
 use super::request::Request;
 use super::sent::{Came, Sent};
-use crate::recording::{Decision, Handler, Moment, Outcome, Packet, Reader, Run, Timer, options};
+use slowpath_recording::{Decision, Handler, Moment, Outcome, Packet, Reader, Run, Timer, options};
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;

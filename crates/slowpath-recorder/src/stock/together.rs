@@ -5,7 +5,7 @@
 
 use super::event::{Event, Kind};
 use super::side::Side;
-use crate::recording::{Handler, Moment, Run};
+use slowpath_recording::{Handler, Moment, Run};
 
 /// More do not wait for one socket's lock.
 const MOST: usize = 8;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The columns of a frame of runs: like values stand together, each column is compressed by itself.
 
-use crate::recording::error::{EncodeError, Nonsense};
-use crate::recording::inspect::Size;
-use crate::recording::varint::{Bytes, put, put_signed};
+use crate::error::{EncodeError, Nonsense};
+use crate::inspect::Size;
+use crate::varint::{Bytes, put, put_signed};
 use std::ops::{Index, IndexMut};
 
 /// Bytes of all columns of a frame, uncompressed, at most.
-pub(in crate::recording) const MAX_BYTES: usize = 1 << 25;
+pub(crate) const MAX_BYTES: usize = 1 << 25;
 
 /// Which column; they stand in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,11 +235,7 @@ const ZSTD: u8 = 1;
 const SHORT: usize = 16;
 
 /// Appends bytes: how they are kept, their length, their length as they are kept, and they.
-pub(in crate::recording) fn compress(
-    bytes: &[u8],
-    level: i32,
-    out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
+pub(crate) fn compress(bytes: &[u8], level: i32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let packed = match bytes.len() {
         0..SHORT => None,
         _ => Some(zstd::bulk::compress(bytes, level).map_err(|_| EncodeError::Compression)?),
@@ -286,7 +282,7 @@ fn packed<'a>(payload: &mut Bytes<'a>) -> Result<Packed<'a>, Nonsense> {
 }
 
 /// The reverse of [`compress`], within `budget` bytes.
-pub(in crate::recording) fn decompress(
+pub(crate) fn decompress(
     payload: &mut Bytes<'_>,
     budget: &mut usize,
     what: &'static str,
@@ -304,7 +300,7 @@ pub(in crate::recording) fn decompress(
 }
 
 /// What each column of a frame takes.
-pub(in crate::recording) fn sizes(payload: &[u8]) -> Result<Vec<(&'static str, Size)>, Nonsense> {
+pub(crate) fn sizes(payload: &[u8]) -> Result<Vec<(&'static str, Size)>, Nonsense> {
     let mut payload = Bytes::new(payload, "columns");
     let mut sizes = Vec::new();
     for name in NAMES {

@@ -11,8 +11,8 @@
 //! All in whole numbers: the same on every machine.
 
 use super::model::{Decoder, Encoder};
-use crate::recording::error::Nonsense;
-use crate::recording::{Handler, Run, Timer};
+use crate::error::Nonsense;
+use crate::{Handler, Run, Timer};
 use std::sync::LazyLock;
 
 /// Situations that are mixed.
@@ -36,13 +36,13 @@ const HALF: u32 = 1 << 15;
 
 /// What is known of a run before its time is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::recording) struct Kind(u8);
+pub(crate) struct Kind(u8);
 
 impl Kind {
     /// Before the first run, and after the last.
-    pub(in crate::recording) const NONE: Kind = Kind(0xff);
+    pub(crate) const NONE: Kind = Kind(0xff);
 
-    pub(in crate::recording) fn of(run: &Run) -> Kind {
+    pub(crate) fn of(run: &Run) -> Kind {
         let handler = match &run.handler {
             Handler::Packet { .. } => 0,
             Handler::Send { .. } => 1,
@@ -104,7 +104,7 @@ struct Guess {
 
 /// What was learnt.
 #[derive(Clone, Debug)]
-pub(in crate::recording) struct Gaps {
+pub(crate) struct Gaps {
     /// A probability with its highest bit turned round, and how many answers it is from: zero is a half from none.
     answers: Vec<u32>,
     weights: Vec<[i32; MIXED]>,
@@ -139,7 +139,7 @@ fn question(bits: u32, below: u32, above: u64) -> Option<u32> {
 }
 
 impl Gaps {
-    pub(in crate::recording) fn new() -> Gaps {
+    pub(crate) fn new() -> Gaps {
         Gaps {
             answers: vec![0; PLACES],
             weights: vec![[WEIGHT; MIXED]; QUESTIONS],
@@ -151,14 +151,14 @@ impl Gaps {
     }
 
     /// Another piece begins, with that unit and that run.
-    pub(in crate::recording) fn begin(&mut self, unit: u64, first: Kind) {
+    pub(crate) fn begin(&mut self, unit: u64, first: Kind) {
         self.class = u64::from(unit.max(1).ilog2());
         self.kinds = [Kind::NONE, first];
         self.last = [0; 2];
     }
 
     /// The next gap's situation: before that run, which is followed by another.
-    pub(in crate::recording) fn next(&mut self, now: Kind, later: Kind) {
+    pub(crate) fn next(&mut self, now: Kind, later: Kind) {
         self.kinds = [self.kinds[1], now];
         let pair = u64::from(self.kinds[0].0) << 8 | u64::from(now.0) | self.class << 16;
         let [last, before] = self.last.map(bucket);
@@ -213,7 +213,7 @@ impl Gaps {
     }
 
     /// Bits that a gap of so many units would take.
-    pub(in crate::recording) fn cost(&self, gap: u64) -> f64 {
+    pub(crate) fn cost(&self, gap: u64) -> f64 {
         let number = gap.saturating_add(1);
         let bits = number.ilog2();
         let mut cost = 0.0;
@@ -235,7 +235,7 @@ impl Gaps {
     }
 
     /// A gap was what it was; nothing is learnt from it.
-    pub(in crate::recording) fn note(&mut self, gap: u64) {
+    pub(crate) fn note(&mut self, gap: u64) {
         self.last = [gap, self.last[0]];
     }
 
@@ -280,7 +280,7 @@ impl Gaps {
     }
 
     /// Learns from a gap.
-    pub(in crate::recording) fn see(&mut self, gap: u64) {
+    pub(crate) fn see(&mut self, gap: u64) {
         self.encode(gap as i64, &mut Encoder::new());
     }
 

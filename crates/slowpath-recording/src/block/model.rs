@@ -7,7 +7,7 @@
 //!
 //! Patterns past the fifteenth are told beside.
 
-use crate::recording::error::Nonsense;
+use crate::error::Nonsense;
 
 /// Patterns that have an answer of their own.
 pub(super) const COMMON: usize = 15;

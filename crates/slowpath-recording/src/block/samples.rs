@@ -3,9 +3,9 @@
 
 use super::column::{Column, Dense, Reading, Sparse, Writing};
 use super::{common_divisor, spend};
-use crate::recording::error::Nonsense;
-use crate::recording::varint::{put, put_signed};
+use crate::error::Nonsense;
 use crate::sampling::{Sample, Step};
+use crate::varint::{put, put_signed};
 use std::num::NonZeroU64;
 
 fn since(base: u64, time: u64) -> i64 {

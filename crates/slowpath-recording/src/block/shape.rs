@@ -8,15 +8,15 @@
 use super::MAX_EVENTS;
 use super::column::{Column, Reading, Writing};
 use super::model::{self, COMMON as COMMON_PLACES, Model};
-use crate::recording::error::Nonsense;
-use crate::recording::varint::{Bytes, put, unzigzag, zigzag};
-use crate::recording::{Decision, Handler, Outcome, Run, Timer};
+use crate::error::Nonsense;
+use crate::varint::{Bytes, put, unzigzag, zigzag};
+use crate::{Decision, Handler, Outcome, Run, Timer};
 use std::collections::HashMap;
 
 /// Fewer runs than this do not make a pattern of their own.
 const COMMON: usize = 4;
 /// Outcomes that one run has at most.
-pub(in crate::recording) const MAX_OUTCOMES: usize = 1 << 16;
+pub(crate) const MAX_OUTCOMES: usize = 1 << 16;
 
 const FLAG_MARKED: u64 = 1;
 const FLAG_BACKLOG: u64 = 2;

@@ -4,7 +4,7 @@
 //! The kernel advances `jiffies` at multiples of a tick of the monotonic clock (`tick_do_update_jiffies64`), now and then late. So a run's time gives its
 //! `jiffies`, but for when within a tick the first run was, which is kept, and for runs to which the kernel was late.
 
-use crate::recording::{Moment, Run};
+use crate::{Moment, Run};
 
 const SECOND: i128 = 1_000_000_000;
 
@@ -26,7 +26,7 @@ fn tick(hz: u32) -> u64 {
 }
 
 /// When a run began whose time is not kept: so many ticks after the run before it.
-pub(in crate::recording) fn later(before: Moment, ticks: i32, hz: u32) -> Moment {
+pub(crate) fn later(before: Moment, ticks: i32, hz: u32) -> Moment {
     let nanos = i64::from(ticks).wrapping_mul(tick(hz) as i64);
     Moment(before.0.wrapping_add(nanos as u64))
 }

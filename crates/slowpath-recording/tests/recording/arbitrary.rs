@@ -4,11 +4,11 @@
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
-use slowpath_replay::recording::{
+use slowpath_recording::sampling::{Sample, Step};
+use slowpath_recording::{
     Alone, Clock, Connection, Decision, End, Handler, Joint, Moment, Origin, Outcome, Packet,
     Recording, Run, Sent, Settings, Timer,
 };
-use slowpath_replay::sampling::{Sample, Step};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::num::NonZeroU64;
 

@@ -3,7 +3,7 @@
 
 use crate::sample::bulk;
 use proptest::prelude::*;
-use slowpath_replay::recording::{
+use slowpath_recording::{
     DecodeError, Decoded, Recording, VERSION, Wanted, decode, decode_with, encode,
 };
 use std::ops::Range;

@@ -4,7 +4,7 @@
 use crate::arbitrary::recording;
 use crate::sample::{bulk, packet};
 use proptest::prelude::*;
-use slowpath_replay::recording::{
+use slowpath_recording::{
     Connection, Decision, Handler, Impossible, Invalid, Outcome, Recording, Sent, Stretch,
     Unreplayable, alter, decode, encode,
 };

@@ -2,7 +2,7 @@
 //! Times that are near the true ones: within the bound, in their order, smaller; and they come back from a file.
 
 use crate::sample::bulk;
-use slowpath_replay::recording::{End, Near, Recording, decode, encode};
+use slowpath_recording::{End, Near, Recording, decode, encode};
 
 fn near(recording: &Recording, within: u32) -> Recording {
     let mut other = recording.clone();

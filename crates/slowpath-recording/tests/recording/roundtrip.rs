@@ -4,10 +4,8 @@
 use crate::arbitrary::recording;
 use crate::sample::bulk;
 use proptest::prelude::*;
-use slowpath_replay::recording::{
-    CHECKED, Moment, Recording, Sent, Wanted, decode, decode_with, encode,
-};
-use slowpath_replay::sampling::{DEFAULT_THRESHOLD, Sampler};
+use slowpath_recording::sampling::{DEFAULT_THRESHOLD, Sampler};
+use slowpath_recording::{CHECKED, Moment, Recording, Sent, Wanted, decode, decode_with, encode};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recordings as they look: a bulk transfer with losses, made by rule.
 
-use slowpath_replay::recording::{
+use slowpath_recording::{
     Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
 };
 

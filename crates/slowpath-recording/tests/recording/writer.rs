@@ -4,7 +4,7 @@
 use crate::arbitrary::recording;
 use crate::sample::bulk;
 use proptest::prelude::*;
-use slowpath_replay::recording::{
+use slowpath_recording::{
     Connection, EncodeError, End, Handler, Recording, Wanted, Writer, decode, decode_with,
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ways to alter a connection's recording.
 
-use slowpath_replay::recording::{Connection, Decision, Handler, Outcome, Run, Timer, alter};
+use slowpath_recording::{Connection, Decision, Handler, Outcome, Run, Timer, alter};
 
 /// Numbers that only look random (Knuth, MMIX).
 pub struct Dice(pub u64);

@@ -9,10 +9,9 @@
 mod kinds;
 
 use kinds::{Dice, Kind};
-use slowpath_lab::virtual_time::{
-    Kernel, ReplayError, ReplayOptions, ReplayResult, SOURCE, batches, replay,
-};
-use slowpath_replay::recording::{Connection, Recording, decode, encode};
+use slowpath_lab::virtual_time::{Kernel, SOURCE};
+use slowpath_recording::{Connection, Recording, decode, encode};
+use slowpath_replay::{ReplayError, ReplayOptions, ReplayResult, batches, replay};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

@@ -2,9 +2,10 @@
 //! Scenarios of the laboratory with congestion, recorded and captured at once: the recording's bytes, with exact times and shrunk, beside those of the
 //! hosts' captures (headers and timestamps, all hosts') after zstd -19.
 
-use slowpath_lab::virtual_time::{HZ, Kernel, LightOptions, Options, SOURCE, lighten, run};
+use slowpath_lab::virtual_time::{HZ, Kernel, Options, SOURCE, run};
 use slowpath_netsim::scenario::{Scenario, Substrate};
-use slowpath_replay::recording::encode;
+use slowpath_recording::encode;
+use slowpath_replay::{LightOptions, lighten};
 use std::error::Error;
 use std::path::Path;
 

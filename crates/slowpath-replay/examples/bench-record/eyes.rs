@@ -2,8 +2,8 @@
 //! The recorders, in one form.
 
 use slowpath_observe::ProgramCost;
-use slowpath_observe::handlers::{Losses, OpenError, Recorder};
-use slowpath_observe::packets::LightRecorder;
+use slowpath_recorder::handlers::{Losses, OpenError, Recorder};
+use slowpath_recorder::packets::LightRecorder;
 use std::error::Error;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! Which alternatives there are, in the order in which they are tried.
 
 use super::change::{Change, Place, What, burst, is_unseen, newest, receives, sends};
-use crate::recording::{Connection, Decision, Handler, Run};
+use slowpath_recording::{Connection, Decision, Handler, Run};
 
 /// What a packet takes that is received, in nanoseconds.
 const PACES: [u32; 8] = [9_000, 4_000, 14_000, 0, 20_000, 2_000, 30_000, 1_000];

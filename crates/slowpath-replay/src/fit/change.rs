@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thing that was inferred, inferred otherwise.
 
-use crate::recording::{Connection, Decision, End, Handler, Outcome, Run};
+use slowpath_recording::{Connection, Decision, End, Handler, Outcome, Run};
 
 /// Packets that come so fast one after the other were one burst, in nanoseconds.
 const CLOSE: u64 = 700_000;

@@ -15,7 +15,7 @@ mod change;
 
 pub use change::{Change, Place, What};
 
-use crate::recording::{Connection, Handler};
+use slowpath_recording::{Connection, Handler};
 
 /// Changes of one connection at most.
 const MOST_CHANGES: usize = 24;

@@ -3,8 +3,8 @@
 
 use super::kernel;
 use super::telling::tell;
+use slowpath_explain::{Category, Explanation};
 use slowpath_netsim::scenario::{Scenario, Substrate};
-use slowpath_replay::explain::{Category, Explanation};
 use std::time::Duration;
 
 const TRACE: &str = "trace.csv";

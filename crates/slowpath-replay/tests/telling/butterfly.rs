@@ -2,7 +2,8 @@
 //! DETER section 2.2: the story of section 2.1 run again with the same calls at the same times, and noise in what hosts need for a packet.
 
 use super::{Failure, Told, scenario, tell};
-use slowpath_lab::virtual_time::{Kernel, Options, ReplayOptions, explain, replay, run};
+use slowpath_lab::virtual_time::{Kernel, Options, run};
+use slowpath_replay::{ReplayOptions, explain, replay};
 
 /// The story.
 const STORY: &str = "story-2.1.toml";

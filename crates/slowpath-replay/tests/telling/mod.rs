@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Stories: scenarios that are run, recorded, replayed and explained.
 
-use slowpath_lab::virtual_time::{Kernel, Options, WhatIf, explain, run};
+use slowpath_explain::{Explanation, confirm};
+use slowpath_lab::virtual_time::{Kernel, Options, run};
 use slowpath_netsim::scenario::{Scenario, Substrate};
-use slowpath_replay::explain::{Explanation, confirm};
+use slowpath_replay::{WhatIf, explain};
 use std::path::Path;
 
 /// Today's defaults instead of Linux 4.4's as the paper has it.

@@ -4,7 +4,7 @@
 use super::{Dice, Recorded, is_exact, kernel, record_of, replayed, variants};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_netsim::scenario::{Scenario, Substrate};
-use slowpath_replay::recording::{self, Recording};
+use slowpath_recording::{self as recording, Recording};
 
 /// What is between the hosts; what happens there and how TCP is set, with semicolons between; the congestion control if it is not the scenario's.
 ///

@@ -9,8 +9,7 @@ use slowpath_agent::{
     Agent, KeepFilter, KeptRecording, LiveConnection, RecordOptions, RecorderState, kernel, ring,
 };
 use slowpath_model::{Problem, ProblemSet, Stage, Standing};
-use slowpath_observe::handlers::MOST_PORTS;
-use slowpath_replay::light;
+use slowpath_recorder::handlers::MOST_PORTS;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -160,7 +159,7 @@ pub(super) fn start(agent: &mut Agent, settings: &Effective, journal: Journal) {
                 },
                 folder.display()
             ));
-            let light = |state: &RecorderState| state.recorder == light::RECORDER;
+            let light = |state: &RecorderState| state.recorder == slowpath_recording::TRACEPOINTS;
             if agent.recorder().as_ref().is_some_and(light) {
                 journal.say("this kernel does not let BPF attach to its functions (fentry): it records by tracepoints, and a replay may part from that");
             }

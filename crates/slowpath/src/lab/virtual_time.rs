@@ -12,7 +12,7 @@ use clap::Args;
 use slowpath_lab::virtual_time::{self, EventKind, Kernel, Options, Run, RunError};
 use slowpath_model::Micros;
 use slowpath_netsim::scenario::Substrate;
-use slowpath_replay::recording::{self, Recording};
+use slowpath_recording::{self as recording, Recording};
 use slowpath_switch::Span;
 use slowpath_switch::fabric::DropCause;
 use std::fs::File;

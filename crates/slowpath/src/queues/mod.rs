@@ -3,7 +3,7 @@
 //!
 //! What enters: captures of hosts (`read`) and a scenario file, of which the network is
 //! taken. What leaves: what every queue held, who filled it, where lost packets were dropped,
-//! and what that says ([`findings`](slowpath_replay::queues::findings)); as text or JSON
+//! and what that says ([`findings`](slowpath_queues::findings)); as text or JSON
 //! (`report`), as tables, as a page with plots (`picture`).
 //! What is promised: what is not known is counted and said; the same captures give the same
 //! bytes; captures that make no sense are an error or counted, never a panic.
@@ -24,8 +24,8 @@ use slowpath_lab::virtual_time::plan::{Options as PlanOptions, Plan};
 use slowpath_netsim::engine::HostId;
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_netsim::topology::Topology;
-use slowpath_replay::queues::findings::{Sender, findings, reports};
-use slowpath_replay::queues::{Margin, Offered, Outcome as Replayed, replay_watched, settled};
+use slowpath_queues::findings::{Sender, findings, reports};
+use slowpath_queues::{Margin, Offered, Outcome as Replayed, replay_watched, settled};
 use slowpath_switch::{Span, Time};
 use slowpath_trace::segment::Endpoint;
 use std::collections::{BTreeMap, HashMap};
@@ -141,7 +141,7 @@ fn answer(args: &Queues) -> Result<Answer, Failure> {
     let origin = captures.sent.iter().map(|sent| sent.at).min().unwrap_or(0);
     let errors = [args.time_error, args.clock_error].map(nanoseconds);
     let mut packets = offered(&captures.sent, origin, &ways, errors[0]);
-    let failed = |error: slowpath_replay::queues::ReplayError| impossible(error.to_string());
+    let failed = |error: slowpath_queues::ReplayError| impossible(error.to_string());
     let margin = match errors {
         [0, 0] => Margin {
             bytes: 0,

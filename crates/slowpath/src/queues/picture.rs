@@ -3,7 +3,7 @@
 
 use super::Answer;
 use super::report::Queue;
-use slowpath_replay::queues::findings::threshold;
+use slowpath_queues::findings::threshold;
 use slowpath_switch::Shared;
 use std::fmt::Write;
 

@@ -4,7 +4,7 @@
 use super::Answer;
 use crate::sim::tables::{About, Columns, Table, TableError, Value};
 use slowpath_netsim::topology::Node;
-use slowpath_replay::queues::findings::threshold;
+use slowpath_queues::findings::threshold;
 use slowpath_trace::segment::Endpoint;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -3,10 +3,10 @@
 
 use super::unwritable;
 use crate::failure::Failure;
-use slowpath_observe::handlers::{Losses, Recorder};
-use slowpath_observe::packets::LightRecorder;
-use slowpath_replay::stock::{Host, Joined};
-use slowpath_replay::{light, stock};
+use slowpath_recorder::handlers::{Losses, Recorder};
+use slowpath_recorder::packets::LightRecorder;
+use slowpath_recorder::stock::{Host, Joined};
+use slowpath_recorder::{light, stock};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -89,7 +89,7 @@ impl Eyes {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Eyes::All(..) => "bpf",
-            Eyes::Tracepoints(..) => light::RECORDER,
+            Eyes::Tracepoints(..) => slowpath_recording::TRACEPOINTS,
         }
     }
 

@@ -4,7 +4,7 @@
 use super::SIDES;
 use crate::render::{Paint, plain};
 use serde_json::{Value, json};
-use slowpath_replay::recording::{Alone, Packet, Recording};
+use slowpath_recording::{Alone, Packet, Recording};
 use std::io::{self, Write};
 
 /// `client 10.0.0.1:4000 -> 10.0.0.2:80, SYN 123, SYN-ACK 456`: what the other end's recording has as well.

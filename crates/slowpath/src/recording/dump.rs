@@ -6,9 +6,7 @@ use crate::failure::Failure;
 use crate::render::{Paint, plain};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use slowpath_replay::recording::{
-    Connection, Decoded, End, Handler, Origin, Run, Wanted, decode_with,
-};
+use slowpath_recording::{Connection, Decoded, End, Handler, Origin, Run, Wanted, decode_with};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -367,7 +365,7 @@ fn run_json(connection: usize, side: &str, number: usize, run: &Run, timed: bool
         | Handler::Close
         | Handler::SmallQueue => {}
     }
-    let outcome = |outcome: &slowpath_replay::recording::Outcome| {
+    let outcome = |outcome: &slowpath_recording::Outcome| {
         json!({
             "decision": outcome.decision.name(),
             "before": outcome.before,

@@ -9,7 +9,7 @@ use crate::render::{Columns, Paint, bytes as size, count, plain};
 use clap::Args;
 use serde_json::{Value, json};
 use slowpath_model::WallMicros;
-use slowpath_replay::recording::{
+use slowpath_recording::{
     Damage, Decoded, End, Origin, Recording, Sizes, VERSION, Wanted, decode_with, inspect,
 };
 use std::io::Write;

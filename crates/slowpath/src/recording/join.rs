@@ -6,7 +6,7 @@ use crate::render::{Paint, bytes, plural};
 use crate::replay::together::gather;
 use clap::Args;
 use serde_json::{Value, json};
-use slowpath_replay::recording::encode;
+use slowpath_recording::encode;
 use std::io::Write;
 use std::path::PathBuf;
 

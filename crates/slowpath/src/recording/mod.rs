@@ -12,14 +12,14 @@ pub mod shrink;
 use crate::failure::{Failure, Outcome};
 use crate::render::Paint;
 use clap::Subcommand;
-use slowpath_replay::recording::{
+use slowpath_recording::{
     Connection, DecodeError, Invalid, Recording, Wanted, decode, decode_with,
 };
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A larger file is not read: 64 bytes for each event that a reader takes at most ([`MAX_EVENTS`](slowpath_replay::recording::MAX_EVENTS)).
+/// A larger file is not read: 64 bytes for each event that a reader takes at most ([`MAX_EVENTS`](slowpath_recording::MAX_EVENTS)).
 const LARGEST: u64 = 1 << 30;
 
 /// What to do with a recording.

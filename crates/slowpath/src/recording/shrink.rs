@@ -8,8 +8,9 @@ use crate::render::{Paint, bytes, plural};
 use crate::replay::{self, outputs};
 use clap::Args;
 use serde_json::json;
-use slowpath_lab::virtual_time::{self, Kernel, LightOptions, Lightened, lighten};
-use slowpath_replay::recording::encode;
+use slowpath_lab::virtual_time::{self, Kernel};
+use slowpath_recording::encode;
+use slowpath_replay::{LightOptions, Lightened, lighten};
 use std::io::Write;
 use std::path::PathBuf;
 

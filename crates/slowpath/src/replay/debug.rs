@@ -3,8 +3,9 @@
 
 use super::Replay;
 use crate::failure::{Failure, Outcome};
-use slowpath_lab::virtual_time::{Kernel, ReplayOptions, Stretch, replay_command};
-use slowpath_replay::recording::Recording;
+use slowpath_lab::virtual_time::Kernel;
+use slowpath_recording::Recording;
+use slowpath_replay::{ReplayOptions, Stretch, replay_command};
 use std::path::Path;
 use std::process::Command;
 

@@ -5,11 +5,12 @@ use super::{Replay, end_name};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use serde_json::{Value, json};
-use slowpath_lab::virtual_time::{self, FitOptions, Fitted, Kernel};
+use slowpath_lab::virtual_time::Kernel;
 use slowpath_model::Micros;
-use slowpath_replay::light::RECORDER;
-use slowpath_replay::light::fit::{Change, What};
-use slowpath_replay::recording::{Connection, Decision, Recording};
+use slowpath_recording::TRACEPOINTS;
+use slowpath_recording::{Connection, Decision, Recording};
+use slowpath_replay::fit::{Change, What};
+use slowpath_replay::{FitOptions, Fitted};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ pub(super) fn fit(
     chosen: &[usize],
     folder: &Path,
 ) -> Result<Option<Fitted>, Failure> {
-    if args.no_fit || recording.origin.recorder != RECORDER {
+    if args.no_fit || recording.origin.recorder != TRACEPOINTS {
         return Ok(None);
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -32,7 +33,7 @@ pub(super) fn fit(
     };
     let begun = Instant::now();
     let mut progress = (!args.quiet).then(|| Progress::new("fitting", Duration::ZERO));
-    let fitted = virtual_time::fit(kernel, recording, chosen, &options, folder, &mut |it| {
+    let fitted = slowpath_replay::fit(kernel, recording, chosen, &options, folder, &mut |it| {
         let Some(progress) = &mut progress else {
             return;
         };

@@ -16,14 +16,14 @@ use crate::render::{Paint, count};
 use clap::Args;
 use outputs::Probed;
 use serde_json::json;
-use slowpath_lab::virtual_time::{
-    self, Altered, Difference, Kernel, Probe, ReplayError, ReplayOptions, ReplayResult, Replayed,
-    RunError, Stretch,
-};
+use slowpath_lab::virtual_time::{self, Kernel, RunError};
 use slowpath_model::Micros;
-use slowpath_replay::light::RECORDER;
-use slowpath_replay::probe::{self, FIELDS, Place};
-use slowpath_replay::recording::Recording;
+use slowpath_recording::Recording;
+use slowpath_recording::TRACEPOINTS;
+use slowpath_recording::probe::{self, FIELDS, Place};
+use slowpath_replay::{
+    Altered, Difference, Probe, ReplayError, ReplayOptions, ReplayResult, Replayed, Stretch,
+};
 use std::collections::BTreeSet;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -162,7 +162,7 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         }
     }
     let differing = differing(&batches);
-    let light = recording.origin.recorder == RECORDER;
+    let light = recording.origin.recorder == TRACEPOINTS;
     let alike = chosen.len() - differing.len();
     let out = &mut stdout().lock();
     if args.json {
@@ -194,7 +194,7 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
 /// Another version of Linux may do something else: say so, before a replay does.
 fn compare_versions(args: &Replay, kernel: &Kernel, recording: &Recording) {
     let origin = &recording.origin;
-    let light = origin.recorder == RECORDER;
+    let light = origin.recorder == TRACEPOINTS;
     if !(light || origin.recorder == "bpf") || args.quiet {
         return;
     }
@@ -284,7 +284,7 @@ fn replay(
 ) -> Result<Vec<Batch>, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.unwrap_or(processors).max(1);
-    let batches = virtual_time::batches(recording, chosen, jobs);
+    let batches = slowpath_replay::batches(recording, chosen, jobs);
     let next = AtomicUsize::new(0);
     let one = |number: usize| -> Result<Batch, Failure> {
         let own = folder.join(number.to_string());
@@ -300,7 +300,7 @@ fn replay(
         };
         let places = batches[number].clone();
         let replayed =
-            virtual_time::replay(kernel, recording, &places, &options, &own, &mut |_| {});
+            slowpath_replay::replay(kernel, recording, &places, &options, &own, &mut |_| {});
         let replayed = replayed.map_err(|error| match error {
             ReplayError::Run(RunError::Died { .. }) => Failure::Lab(format!(
                 "the replay of {} failed: {error}",
@@ -473,7 +473,7 @@ fn tell(
 ) -> Result<(), Failure> {
     let paint = Paint::for_stdout();
     let (alike, all) = (chosen.len() - differing.len(), chosen.len());
-    let summary = if recording.origin.recorder == RECORDER {
+    let summary = if recording.origin.recorder == TRACEPOINTS {
         format!("{alike} of {all} connections replayed as far as was seen")
     } else {
         format!("{alike} of {all} connections replayed exactly")

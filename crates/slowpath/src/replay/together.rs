@@ -3,8 +3,8 @@
 
 use crate::failure::Failure;
 use crate::recording::{RecordingError, alone, load};
-use slowpath_replay::join::{Joined, join};
-use slowpath_replay::recording::Recording;
+use slowpath_recorder::join::{Joined, join};
+use slowpath_recording::Recording;
 use std::path::PathBuf;
 
 /// More ends that are alone are counted, not named.

@@ -4,12 +4,11 @@
 use super::{Replay, end_name};
 use crate::failure::{Failure, Outcome};
 use serde_json::{Value, json};
-use slowpath_lab::virtual_time::{
-    Altered, Answer, ExplainError, Kernel, ReplayError, WhatIf, WhatIfError,
-};
-use slowpath_replay::explain::onwards::Continued;
-use slowpath_replay::headers::Header;
-use slowpath_replay::recording::{Moment, Recording};
+use slowpath_lab::virtual_time::Kernel;
+use slowpath_recording::headers::Header;
+use slowpath_recording::{Moment, Recording};
+use slowpath_replay::onwards::Continued;
+use slowpath_replay::{Altered, Answer, ExplainError, ReplayError, WhatIf, WhatIfError};
 use std::io::{Write, stdout};
 use std::path::Path;
 use std::time::Duration;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A recording's replay beside the captures of the runtime.
 
-use slowpath_lab::virtual_time::{Kernel, ReplayOptions, headers_of, replay};
-use slowpath_replay::headers::{self, Header, Pair};
-use slowpath_replay::recording::Recording;
+use slowpath_lab::virtual_time::Kernel;
+use slowpath_recording::Recording;
+use slowpath_recording::headers::{self, Header, Pair};
+use slowpath_replay::{ReplayOptions, headers_of, replay};
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The same events as two machines would have recorded them: each its own end, by its own clock. Joined, they are the connections that one recorder of both ends made of them.
 
-use slowpath_replay::join::{Joined, join};
-use slowpath_replay::recording::{self, Decision, Handler, Moment, Recording, Run};
-use slowpath_replay::ring::{Options, Ring};
-use slowpath_replay::stock::{Host, Joiner, Live};
+use slowpath_recorder::join::{Joined, join};
+use slowpath_recorder::ring::{Options, Ring};
+use slowpath_recorder::stock::{Host, Joiner, Live};
+use slowpath_recording::{self as recording, Decision, Handler, Moment, Recording, Run};
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 

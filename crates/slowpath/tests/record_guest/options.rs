@@ -4,8 +4,9 @@
 use super::programs::{KINDS, LATE, REFUSED, SET};
 use super::{keep, kernel, read, record};
 use serde_json::Value;
-use slowpath_lab::virtual_time::{Difference, Kernel, ReplayOptions, replay, version};
-use slowpath_replay::recording::{self, Decision, Handler, LISTENER, Recording, Run};
+use slowpath_lab::virtual_time::{Kernel, version};
+use slowpath_recording::{self as recording, Decision, Handler, LISTENER, Recording, Run};
+use slowpath_replay::{Difference, ReplayOptions, replay};
 use std::collections::BTreeSet;
 
 fn differences(

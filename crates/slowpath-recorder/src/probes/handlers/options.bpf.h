@@ -11,7 +11,7 @@
 
 #include "packet.bpf.h"
 
-/* As in slowpath-replay's stock/options.rs, in this order. */
+/* As in slowpath-recorder's stock/options.rs, in this order. */
 enum set {
 	LOCKED, /* SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK */
 	SEND_BUFFER,

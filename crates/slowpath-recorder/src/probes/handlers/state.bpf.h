@@ -3,7 +3,7 @@
 #ifndef SLOWPATH_HANDLERS_STATE_H
 #define SLOWPATH_HANDLERS_STATE_H
 
-#include "../kernel.bpf.h"
+#include "kernel.bpf.h"
 
 /* LAB_PROBED of the laboratory's kernel: the same fields in the same order, see lab_look(). */
 #define PROBED 40
@@ -328,7 +328,7 @@ static __always_inline void look(const void *sk, u32 *f)
 	f[39] = LOAD(sk, tcp_sock___rec, compressed_ack);
 }
 
-/* In the order of SYSCTLS in slowpath-replay's recording/sysctls.rs: those that a replay takes from the kernel's own defaults unless they differ. */
+/* In the order of SYSCTLS in slowpath-recording's sysctls.rs: those that a replay takes from the kernel's own defaults unless they differ. */
 #define SYSCTLS(X)                     \
 	X(tcp_window_scaling)         \
 	X(tcp_dsack)                  \
@@ -401,7 +401,7 @@ static __always_inline void find_settings(const void *sk, struct found *found)
 	u32 place = 0;
 
 	found->mtu = dst ? BPF_CORE_READ((struct dst_entry___rec *)dst, dev, mtu) : 0;
-	/* In the order of NAMES in slowpath-replay's stock/settings.rs. */
+	/* In the order of NAMES in slowpath-recorder's stock/settings.rs. */
 	found->values[0] = READ(net, net___rec, ipv4.sysctl_tcp_timestamps);
 	found->values[1] = READ(net, net___rec, ipv4.sysctl_tcp_sack);
 	found->values[2] = READ(net, net___rec, ipv4.sysctl_tcp_ecn);

@@ -65,7 +65,7 @@ struct inet_connection_sock___light {
 
 #pragma clang attribute pop
 
-/* Of the 40 fields of look() those that packets themselves do not tell: STATE_FIELDS in slowpath-replay's light/piece.rs. */
+/* Of the 40 fields of look() those that packets themselves do not tell: STATE_FIELDS in slowpath-recorder's light/piece.rs. */
 #define STATES 12
 
 static __always_inline void look_at(struct sock *sk, u32 *f)

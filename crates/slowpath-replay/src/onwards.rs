@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a message might have gone on behind the first packet that differs: a simulation, and never more.
 //!
-//! What enters is the connection up to there, and its settings as they were changed. What is taken from it: the bytes of the message under way that
-//! were not acknowledged ([`Standing`]), the sender's congestion window and slow start threshold at that moment, and the path as the whole
-//! connection shows it. What leaves is how long [`slowpath_netsim`]'s TCP takes for these bytes on that path, with nobody else on it and no loss
+//! What enters is where the message under way stood ([`Standing`]), and the connection's settings as they were changed. What leaves is how long [`slowpath_netsim`]'s TCP takes for these bytes on that path, with nobody else on it and no loss
 //! ([`Continued`]). The network's own answer is not known, and nothing here claims to know it.
 
-use super::messages::{self, Message, Path};
-use super::state::State;
-use super::timeline::Timeline;
-use super::{Facts, Unexplained};
-use crate::recording::{Moment, Settings};
+use slowpath_explain::{NoStanding, Standing};
 use slowpath_netsim::engine::{Simulation, SimulationError};
 use slowpath_netsim::scenario::{Scenario, ScenarioError};
+use slowpath_recording::Settings;
 use std::time::Duration;
 
 /// Bytes of IPv4 and TCP headers with timestamps (RFC 791, RFC 9293, RFC 7323 appendix A).
@@ -21,21 +16,13 @@ const HEADERS: u64 = 52;
 const LONGEST: u64 = 600;
 /// More than any window, in packets: the switch drops nothing.
 const ROOM: u32 = 10_000_000;
-/// `TCP_INFINITE_SSTHRESH` (include/net/tcp.h): there was no loss yet.
-const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 /// Why nothing is simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum NotContinued {
-    /// What was given does not belong together.
+    /// Where the message stood is not known.
     #[error(transparent)]
-    Facts(#[from] Unexplained),
-    /// All was acknowledged.
-    #[error("no message was under way there")]
-    Idle,
-    /// Too few packets.
-    #[error("the connection tells too little of its path: fewer than ten packets came in")]
-    Path,
+    Standing(#[from] NoStanding),
     /// The simulator lacks it.
     #[error("slowpath-netsim has no congestion control '{0}': it has reno, cubic and dctcp")]
     Congestion(String),
@@ -48,25 +35,6 @@ pub enum NotContinued {
     /// It did not end.
     #[error("the simulated rest takes longer than {LONGEST} s")]
     Endless,
-}
-
-/// Where a message stood at a moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Which message.
-    pub message: Message,
-    /// The moment.
-    pub at: Moment,
-    /// Its bytes that were not acknowledged.
-    pub left: u64,
-    /// The congestion window, in packets.
-    pub window: u32,
-    /// The slow start threshold, in packets; `None`: there was none yet.
-    pub threshold: Option<u32>,
-    /// Bytes of the largest payload that the sender sent.
-    pub payload: u64,
-    /// The path, by the whole connection.
-    pub path: Path,
 }
 
 /// What was simulated.
@@ -84,46 +52,6 @@ impl Continued {
         let begun = self.from.at.0.saturating_sub(self.from.message.begun.0);
         Duration::from_nanos(begun) + self.took
     }
-}
-
-/// Where the message with most bytes left stood at a moment.
-///
-/// # Errors
-/// No message was under way, or the path is not known.
-pub fn standing(facts: &Facts<'_>, at: Moment) -> Result<Standing, NotContinued> {
-    let timeline = Timeline::new(facts)?;
-    let mut best: Option<Standing> = None;
-    for end in 0..2 {
-        let steps = timeline.steps[end].iter();
-        let Some(step) = steps.take_while(|step| step.at <= at).last() else {
-            continue;
-        };
-        let path = messages::path(&timeline, end);
-        for mut message in messages::messages(&timeline, end) {
-            let left = message.bytes.end
-                - message
-                    .bytes
-                    .start
-                    .max(step.acknowledged)
-                    .min(message.bytes.end);
-            if message.begun > at || left <= best.as_ref().map_or(0, |it| it.left) {
-                continue;
-            }
-            let path = path.ok_or(NotContinued::Path)?;
-            message.done = super::done(&timeline, &message, Some(&path), facts.one_clock);
-            let state = |field: fn(&State) -> u32| step.after.map(field);
-            best = Some(Standing {
-                message,
-                at,
-                left,
-                window: state(State::congestion_window).unwrap_or(10).max(1),
-                threshold: state(State::slow_start_threshold).filter(|it| *it < NO_THRESHOLD),
-                payload: timeline.largest[end].max(1),
-                path,
-            });
-        }
-    }
-    best.ok_or(NotContinued::Idle)
 }
 
 /// Sends what is left through the simulator.
@@ -151,7 +79,7 @@ fn scenario(from: &Standing, settings: &Settings) -> Result<String, NotContinued
     let end = usize::from(from.message.end);
     let sysctl = |name: &str| settings.sysctls[end].get(name)?.parse::<u64>().ok();
     let own = |name: &str| settings.socket[end].get(name);
-    let rate = from.path.rate.ok_or(NotContinued::Path)?.max(1);
+    let rate = from.path.rate.ok_or(NoStanding::Path)?.max(1);
     let packet = from.payload + HEADERS;
     let bits = u128::from(rate) * 8 * u128::from(packet) / u128::from(from.payload);
     // Twice: to the switch and from it.
@@ -194,6 +122,8 @@ fn scenario(from: &Standing, settings: &Settings) -> Result<String, NotContinued
 #[cfg(test)]
 mod tests {
     use super::*;
+    use slowpath_explain::{Message, Path};
+    use slowpath_recording::Moment;
     use std::collections::BTreeMap;
 
     /// 100 packets left on a path of 1 Gbit/s and 10 ms.
@@ -276,7 +206,7 @@ mod tests {
         dark.path.rate = None;
         assert!(matches!(
             continued(dark, &settings("cubic")),
-            Err(NotContinued::Path)
+            Err(NotContinued::Standing(NoStanding::Path))
         ));
     }
 }
