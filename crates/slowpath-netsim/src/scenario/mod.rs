@@ -88,6 +88,7 @@ mod error;
 mod hosts;
 mod lines;
 mod network;
+pub mod overrides;
 mod plan;
 mod run;
 mod section;

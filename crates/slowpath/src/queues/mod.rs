@@ -15,7 +15,6 @@ mod tables;
 
 use crate::failure::{Failure, Outcome};
 use crate::render::Paint;
-use crate::sim::tables::About;
 use clap::Args;
 use read::{Captures, Sent};
 use report::Report;
@@ -24,6 +23,7 @@ use slowpath_lab::virtual_time::plan::{Options as PlanOptions, Plan};
 use slowpath_netsim::engine::HostId;
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_netsim::topology::Topology;
+use slowpath_netsim_report::table::Metadata;
 use slowpath_queues::findings::{Sender, findings, reports};
 use slowpath_queues::{Margin, Offered, Outcome as Replayed, replay_watched, settled};
 use slowpath_switch::{Span, Time};
@@ -97,13 +97,13 @@ pub fn run(args: &Queues) -> Result<Outcome, Failure> {
     if let Some(folder) = &args.out {
         let text = std::fs::read_to_string(&args.topology).unwrap_or_default();
         let name = args.topology.file_name().unwrap_or_default();
-        let about = About {
+        let metadata = Metadata {
             family: "queues",
             name: &name.to_string_lossy(),
             text: &text,
             seed: scenario.seed,
         };
-        write(folder, about, &answer).map_err(|error| Failure::Write(error.to_string()))?;
+        write(folder, metadata, &answer).map_err(|error| Failure::Write(error.to_string()))?;
     }
     if let Some(path) = &args.html {
         std::fs::write(path, picture::page(&answer))

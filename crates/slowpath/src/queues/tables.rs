@@ -2,8 +2,8 @@
 //! Replayed queues as Parquet files: `docs/reference/queues.md` describes them.
 
 use super::Answer;
-use crate::sim::tables::{About, Columns, Table, TableError, Value};
 use slowpath_netsim::topology::Node;
+use slowpath_netsim_report::table::{Columns, Metadata, Table, TableError, Value};
 use slowpath_queues::findings::threshold;
 use slowpath_trace::segment::Endpoint;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ const DROPS: Columns = &[
 ];
 
 /// Writes both into a directory, which is made if it is not there.
-pub fn write(directory: &Path, about: About<'_>, answer: &Answer) -> Result<(), TableError> {
+pub fn write(directory: &Path, metadata: Metadata<'_>, answer: &Answer) -> Result<(), TableError> {
     std::fs::create_dir_all(directory).map_err(|error| TableError::Create {
         path: directory.to_owned(),
         error,
@@ -56,7 +56,7 @@ pub fn write(directory: &Path, about: About<'_>, answer: &Answer) -> Result<(), 
         Some(bytes) => Value::Int(bytes),
         None => Value::Null,
     };
-    Table::create(directory, "queues", QUEUES, about, |table| {
+    Table::create(directory, "queues", QUEUES, metadata, |table| {
         for level in &answer.replayed.levels {
             let ((switch, neighbour), shared) = &places[level.queue as usize];
             table.row([
@@ -71,7 +71,7 @@ pub fn write(directory: &Path, about: About<'_>, answer: &Answer) -> Result<(), 
         }
         Ok(())
     })?;
-    Table::create(directory, "drops", DROPS, about, |table| {
+    Table::create(directory, "drops", DROPS, metadata, |table| {
         for (drop, found) in answer.replayed.dropped.iter().zip(&answer.replayed.found) {
             let ((switch, neighbour), shared) = &places[found.queue as usize];
             let sent = &answer.captures.sent[drop.packet as usize];

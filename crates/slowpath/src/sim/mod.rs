@@ -2,30 +2,19 @@
 //! `slowpath sim`: a scenario run by the simulator, its results as numbers, tables and a
 //! report.
 //!
-//! What enters: a scenario file, perhaps with some values changed ([`overrides`]).
-//! What leaves: a summary as text or JSON, Parquet files ([`tables`]), an HTML report
-//! ([`html`]).
-//! What is promised: the same scenario and seed give the same bytes; an error in a scenario
-//! names file, line and key; all that a summary or a report says follows from the tables.
-
-pub mod charts;
-pub mod distribution;
-pub mod html;
-pub mod overrides;
-pub mod queues;
-pub mod summary;
-pub mod tables;
-pub mod text;
+//! What enters: a scenario file, perhaps with some values changed. What leaves: a summary as
+//! text or JSON, Parquet files, an HTML page. An error in a scenario names file, line and key.
 
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::render::{Paint, count};
-use overrides::{Edited, Origin, OverrideError};
-use serde_json::Value;
 use slowpath_model::Micros;
-use slowpath_netsim::engine::Simulation;
+use slowpath_netsim::engine::{self, Simulation, SimulationError};
 use slowpath_netsim::results::Results;
-use slowpath_netsim::scenario::{Scenario, ScenarioError, Substrate};
+use slowpath_netsim::scenario::overrides::{OverrideError, ScenarioText};
+use slowpath_netsim::scenario::{Scenario, Substrate};
+use slowpath_netsim_report::table::Metadata;
+use slowpath_netsim_report::{Report, tables};
+use slowpath_text::{Paint, count};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -33,7 +22,7 @@ use std::time::{Duration, Instant};
 /// The longest time left that is shown, in seconds: 1,000 hours.
 const LONGEST: f64 = 3_600_000.0;
 
-/// What to run, and what to leave.
+/// What to run, and what to write.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The scenario file.
@@ -68,42 +57,36 @@ pub fn run(options: &Options, paint: Paint, out: &mut impl Write) -> Result<(), 
     write(options, &loaded, &results, "sim", paint, out)
 }
 
-/// Writes what is asked for of a run, whoever ran it.
+/// Writes the requested outputs of a run; `kind` is the JSON document's `type`.
 pub(crate) fn write(
     options: &Options,
     loaded: &Loaded,
     results: &Results,
-    what: &str,
+    kind: &str,
     paint: Paint,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let scenario = &loaded.scenario;
-    let queues = queues::series(&results.queues, results.end);
-    let summary = summary::summary(&loaded.name, scenario, results, &queues);
+    let report = Report::new(&loaded.name, scenario, results);
     if let Some(directory) = &options.tables {
-        let about = tables::About {
+        let metadata = Metadata {
             family: "sim",
             name: &loaded.name,
             text: &loaded.text,
             seed: scenario.seed,
         };
-        tables::write(directory, about, scenario, results)
+        tables::write(directory, metadata, scenario, results)
             .map_err(|error| Failure::Write(error.to_string()))?;
     }
     if let Some(path) = &options.html {
-        let charts = charts::charts(scenario, results, &queues);
-        let page = html::page(&summary, &charts, &loaded.text);
-        std::fs::write(path, page)
+        std::fs::write(path, report.page(&loaded.text))
             .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
     }
     if options.json {
-        let mut document = serde_json::to_value(&summary).map_err(std::io::Error::from)?;
-        if let Value::Object(map) = &mut document {
-            map.insert("type".to_owned(), Value::from(what));
-        }
+        let document = report.json(kind).map_err(std::io::Error::from)?;
         writeln!(out, "{document}")?;
     } else if !options.quiet {
-        text::write(&summary, paint, out)?;
+        report.write(paint, out)?;
     }
     Ok(out.flush()?)
 }
@@ -118,10 +101,10 @@ pub(crate) fn load(file: &Path, set: &[String], substrate: Substrate) -> Result<
         reason,
     };
     let text = std::fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
-    let mut edited = Edited::new(text);
+    let mut edited = ScenarioText::new(text);
     for (number, argument) in set.iter().enumerate() {
         match edited.set(number, argument) {
-            // The reader of scenarios says where.
+            // The scenario reader's error names the place.
             Err(OverrideError::NotToml) => break,
             other => other.map_err(|error| Failure::Usage(error.to_string()))?,
         }
@@ -129,7 +112,7 @@ pub(crate) fn load(file: &Path, set: &[String], substrate: Substrate) -> Result<
     let folder = file.parent().unwrap_or(Path::new(""));
     let files = |name: &str| std::fs::read_to_string(folder.join(name));
     let scenario = Scenario::parse_for(&edited.text, &files, substrate)
-        .map_err(|error| unreadable(explained(&error, &edited, set)))?;
+        .map_err(|error| unreadable(edited.explain(&error, set)))?;
     let name = file.file_name().unwrap_or(file.as_os_str());
     Ok(Loaded {
         name: name.to_string_lossy().into_owned(),
@@ -138,30 +121,8 @@ pub(crate) fn load(file: &Path, set: &[String], substrate: Substrate) -> Result<
     })
 }
 
-/// The error, with the line of the file or the argument that it is in.
-fn explained(error: &ScenarioError, edited: &Edited, set: &[String]) -> String {
-    let key = if error.key.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", error.key)
-    };
-    let assigned = |argument: &&String| {
-        let key = argument.split_once('=').map(|(key, _)| key.trim());
-        key.is_some_and(|key| key == error.key)
-    };
-    let argument = match edited.origin(error.line) {
-        Origin::Set(number) => set.get(number),
-        Origin::File(_) => set.iter().rfind(assigned),
-    };
-    match (argument, edited.origin(error.line)) {
-        (Some(argument), _) => format!("--set {argument}: {key}{}", error.problem),
-        (None, Origin::File(line)) => format!("line {line}: {key}{}", error.problem),
-        (None, Origin::Set(_)) => format!("{key}{}", error.problem),
-    }
-}
-
 fn simulate(loaded: &Loaded, file: &Path, quiet: bool) -> Result<Results, Failure> {
-    let failed = |error: slowpath_netsim::engine::SimulationError| Failure::Scenario {
+    let failed = |error: SimulationError| Failure::Scenario {
         file: file.to_owned(),
         reason: error.to_string(),
     };
@@ -169,14 +130,14 @@ fn simulate(loaded: &Loaded, file: &Path, quiet: bool) -> Result<Results, Failur
     let simulation = Simulation::new(&scenario.network(), scenario.settings()).map_err(failed)?;
     let begun = Instant::now();
     let mut progress = (!quiet).then(|| Progress::new("simulating", Duration::ZERO));
-    let report = |at: &slowpath_netsim::engine::Progress| {
+    let report = |at: &engine::Progress| {
         let Some(progress) = &mut progress else {
             return;
         };
         let elapsed = begun.elapsed();
         let share = at.now.0 as f64 / at.until.0.max(1) as f64;
         if share > 0.0 {
-            // A run that is hardly begun says nothing of its length.
+            // The start of a run hardly predicts its length.
             let length = (elapsed.as_secs_f64() / share).min(LONGEST);
             progress.expect(Duration::from_secs_f64(length));
         }

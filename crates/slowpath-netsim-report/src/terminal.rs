@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The summary for a person at a terminal.
+//! The summary as text for a terminal.
 
 use super::distribution::Percentiles;
 use super::summary::{SizeSummary, Summary};
-use crate::render::{Columns, Paint, bit_rate, count, percent, plain, plural, wrapped};
+use slowpath_text::{Columns, Paint, bit_rate, count, percent, plain, plural, wrapped};
 use std::io::{self, Write};
 
 /// Lines of the table of queues: those with the highest mean.
@@ -50,10 +50,10 @@ fn times(of: Option<Percentiles>) -> [String; 4] {
     }
 }
 
-/// Writes it.
+/// Writes the summary.
 ///
 /// # Errors
-/// The output refuses.
+/// Writing fails.
 pub fn write(summary: &Summary, paint: Paint, out: &mut impl Write) -> io::Result<()> {
     let s = summary;
     writeln!(out, "{}", paint.bold(&plain(&s.scenario)))?;

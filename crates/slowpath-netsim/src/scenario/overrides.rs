@@ -1,59 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--set KEY=VALUE`: a scenario's text with some values changed.
+//! `--set KEY=VALUE`: changes values in a scenario's text.
 //!
-//! The change is made in the text, so that results carry the scenario that was run, whole
-//! and ready to run again; and every line of the changed text knows where it came from, so
-//! that errors name lines of the file.
+//! The text itself changes, so that results carry the complete scenario that was run, ready
+//! to run again. Every line of the changed text keeps its origin, so that errors name lines
+//! of the file.
 
+use super::ScenarioError;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Why a change cannot be made.
+/// Why a value cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverrideError {
-    /// Not of the form.
+    /// The argument is not `KEY=VALUE`.
     #[error("--set {0}: write it as KEY=VALUE, for example switch.buffer=\"50 packets\"")]
     Form(String),
-    /// A key that no TOML key is.
+    /// The key is not a TOML key.
     #[error("--set {given}: '{part}' is no key; write workload[1].rate for the second workload's")]
     Key {
-        /// The whole argument.
+        /// The argument.
         given: String,
-        /// The part of it.
+        /// The invalid part of the key.
         part: String,
     },
-    /// An index beyond the end of an array.
+    /// An index is beyond the end of an array.
     #[error("--set {given}: there is no {path}")]
     NoSuch {
-        /// The whole argument.
+        /// The argument.
         given: String,
-        /// What is not there.
+        /// The missing element.
         path: String,
     },
-    /// A table cannot be given a value.
+    /// The key names a section, which takes no value.
     #[error("--set {0}: that is a section; set its keys")]
     Section(String),
-    /// The file itself is not TOML; the reader of scenarios says it better.
+    /// The file is not TOML; the scenario reader's error names the place.
     #[error("the scenario is not TOML")]
     NotToml,
 }
 
-/// Where a line came from.
+/// Where a line of the text comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// That line of the file, from 1 on.
+pub enum LineOrigin {
+    /// That line of the file, counted from 1.
     File(usize),
-    /// That `--set`, from 0 on.
+    /// That `--set` argument, counted from 0.
     Set(usize),
 }
 
-/// A scenario's text, and where each line came from.
+/// A scenario's text and the origin of each line.
 #[derive(Clone, Debug)]
-pub struct Edited {
+pub struct ScenarioText {
     /// The text.
     pub text: String,
-    lines: Vec<Origin>,
+    lines: Vec<LineOrigin>,
 }
 
 /// One step of a key: a name, then perhaps indices.
@@ -62,27 +63,27 @@ struct Step<'a> {
     indices: Vec<usize>,
 }
 
-impl Edited {
+impl ScenarioText {
     /// A file's text, unchanged.
     pub fn new(text: String) -> Self {
         let lines = text.lines().count().max(1);
-        Edited {
+        ScenarioText {
             text,
-            lines: (1..=lines).map(Origin::File).collect(),
+            lines: (1..=lines).map(LineOrigin::File).collect(),
         }
     }
 
-    /// Where a line of the changed text, from 1 on, came from.
-    pub fn origin(&self, line: usize) -> Origin {
-        let last = self.lines.last().copied().unwrap_or(Origin::File(1));
+    /// The origin of a line of the changed text, counted from 1.
+    pub fn origin(&self, line: usize) -> LineOrigin {
+        let last = self.lines.last().copied().unwrap_or(LineOrigin::File(1));
         let at = line.saturating_sub(1);
         self.lines.get(at).copied().unwrap_or(last)
     }
 
-    /// Changes a value, or adds one that is not there. `number` is which `--set` this is.
+    /// Changes a value, or adds it if the key is missing. `number`: the index of this `--set`.
     ///
     /// # Errors
-    /// The argument means nothing in this file.
+    /// The argument does not fit this file.
     pub fn set(&mut self, number: usize, argument: &str) -> Result<(), OverrideError> {
         let form = || OverrideError::Form(argument.to_owned());
         let (key, value) = argument.split_once('=').ok_or_else(form)?;
@@ -100,17 +101,42 @@ impl Edited {
         Ok(())
     }
 
+    /// The error, with the line of the file or the argument of `set` that it is in.
+    pub fn explain(&self, error: &ScenarioError, set: &[String]) -> String {
+        let key = if error.key.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", error.key)
+        };
+        let assigns = |argument: &&String| {
+            let key = argument.split_once('=').map(|(key, _)| key.trim());
+            key.is_some_and(|key| key == error.key)
+        };
+        let origin = self.origin(error.line);
+        let argument = match origin {
+            LineOrigin::Set(number) => set.get(number),
+            LineOrigin::File(_) => set.iter().rfind(assigns),
+        };
+        match (argument, origin) {
+            (Some(argument), _) => format!("--set {argument}: {key}{}", error.problem),
+            (None, LineOrigin::File(line)) => format!("line {line}: {key}{}", error.problem),
+            (None, LineOrigin::Set(_)) => format!("{key}{}", error.problem),
+        }
+    }
+
     fn apply(&mut self, (range, text): (Range<usize>, String), number: usize) {
         let line = self.text[..range.start].matches('\n').count();
         let gone = self.text[range.clone()].matches('\n').count();
         let come = text.matches('\n').count();
-        self.lines
-            .resize((line + gone + 1).max(self.lines.len()), Origin::Set(number));
-        // A value in the middle of a line leaves that line to the file: its key is there.
+        self.lines.resize(
+            (line + gone + 1).max(self.lines.len()),
+            LineOrigin::Set(number),
+        );
+        // A value replaced within a line: the line keeps its number, because its key is the file's.
         let first = line + usize::from(come == 0);
         let (from, to) = (first, first + gone);
         self.lines
-            .splice(from..to, std::iter::repeat_n(Origin::Set(number), come));
+            .splice(from..to, std::iter::repeat_n(LineOrigin::Set(number), come));
         self.text.replace_range(range, &text);
     }
 }
@@ -155,7 +181,7 @@ fn toml_value(text: &str) -> String {
 
 type Table<'a> = &'a DeTable<'a>;
 
-/// Which bytes to replace by what.
+/// The bytes to replace, and the replacement.
 fn place(
     text: &str,
     root: Table<'_>,
@@ -164,7 +190,7 @@ fn place(
     value: &str,
 ) -> Result<(Range<usize>, String), OverrideError> {
     let mut table = root;
-    // The section around: where it stands, unless it is the whole file.
+    // The span of the enclosing section; none at the top level.
     let mut around: Option<Range<usize>> = None;
     for (depth, step) in steps.iter().enumerate() {
         let is_last = depth + 1 == steps.len();
@@ -196,7 +222,7 @@ fn place(
             };
         }
         let DeValue::Table(inner) = found.get_ref() else {
-            // A value where a section should be: replaced by a table that holds the key.
+            // A value in place of a section: replace it by a table that holds the key.
             return Ok((found.span(), inline(&steps[depth + 1..], value)));
         };
         around = Some(found.span());
@@ -205,13 +231,13 @@ fn place(
     Err(OverrideError::Form(given.to_owned()))
 }
 
-/// The key so far, for a message.
+/// The key up to this step, for a message.
 fn path(steps: &[Step<'_>], depth: usize) -> String {
     let names: Vec<&str> = steps[..=depth].iter().map(|step| step.name).collect();
     names.join(".")
 }
 
-/// Whether a value has a header of its own: `[section]`, `[[section]]`.
+/// Whether a value has its own header: `[section]`, `[[section]]`.
 fn is_section(text: &str, value: &Spanned<DeValue<'_>>) -> bool {
     match value.get_ref() {
         DeValue::Table(_) => !text[value.span()].starts_with('{'),
@@ -228,7 +254,7 @@ fn inline(steps: &[Step<'_>], value: &str) -> String {
     format!("{{ {} = {value} }}", names.join("."))
 }
 
-/// A new key: right behind the header or brace of its section, or in a new section at the
+/// Inserts a new key after the header or brace of its section, or in a new section at the
 /// end.
 fn insertion(
     text: &str,
@@ -276,27 +302,27 @@ mod tests {
         rate = \"1 Gbit/s\" # fast\n[[workload]]\nkind = \"bulk\"\nfrom = [\n  \"a\",\n]\n\
         tcp = { algorithm = \"cubic\" }\n[[workload]]\nkind = \"incast\"\n";
 
-    fn after(arguments: &[&str]) -> Edited {
-        let mut edited = Edited::new(FILE.to_owned());
+    fn after(arguments: &[&str]) -> ScenarioText {
+        let mut edited = ScenarioText::new(FILE.to_owned());
         for (number, argument) in arguments.iter().enumerate() {
             edited.set(number, argument).unwrap();
         }
         edited
     }
 
-    fn table(edited: &Edited) -> toml::Table {
+    fn table(edited: &ScenarioText) -> toml::Table {
         edited.text.parse().unwrap()
     }
 
     #[test]
-    fn a_value_is_replaced_where_it_stands() {
+    fn a_value_is_replaced_in_place() {
         let edited = after(&["topology.links.rate=10 Gbit/s", "seed = 7"]);
         assert_eq!(
             edited.text,
             FILE.replace("\"1 Gbit/s\"", "\"10 Gbit/s\"")
                 .replace("seed = 1", "seed = 7")
         );
-        assert_eq!(edited.origin(5), Origin::File(5));
+        assert_eq!(edited.origin(5), LineOrigin::File(5));
     }
 
     #[test]
@@ -321,20 +347,20 @@ mod tests {
         let edited = after(&["drain=1 ms", "topology.k=4", "workload[0].from=[\"b\"]"]);
         for (number, line) in edited.text.lines().enumerate() {
             match edited.origin(number + 1) {
-                Origin::File(original) if !line.contains("from") => {
+                LineOrigin::File(original) if !line.contains("from") => {
                     assert_eq!(FILE.lines().nth(original - 1), Some(line));
                 }
-                Origin::File(original) => assert_eq!(original, 8),
-                Origin::Set(0) => assert_eq!(line, "drain = \"1 ms\""),
-                Origin::Set(1) => assert_eq!(line, "k = 4"),
-                Origin::Set(other) => panic!("{other}: {line}"),
+                LineOrigin::File(original) => assert_eq!(original, 8),
+                LineOrigin::Set(0) => assert_eq!(line, "drain = \"1 ms\""),
+                LineOrigin::Set(1) => assert_eq!(line, "k = 4"),
+                LineOrigin::Set(other) => panic!("{other}: {line}"),
             }
         }
     }
 
     #[test]
-    fn what_means_nothing_is_an_error() {
-        let mut edited = Edited::new(FILE.to_owned());
+    fn arguments_that_fit_no_key_are_errors() {
+        let mut edited = ScenarioText::new(FILE.to_owned());
         for argument in [
             "seed",
             "seed=",

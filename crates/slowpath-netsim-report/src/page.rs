@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The report: one HTML file that needs nothing else, no network and no server.
+//! A run as a page: one HTML file that needs no network and no server.
 
 use super::charts::Charts;
 use super::summary::Summary;
 use serde::Serialize;
 
-const PAGE: &str = include_str!("report.html");
-const STYLE: &str = include_str!("report.css");
-const SCRIPT: &str = include_str!("report.js");
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
 
-/// What the page shows, as JSON in the page.
+/// The data of the page, embedded as JSON.
 #[derive(Serialize)]
 struct Data<'a> {
     summary: &'a Summary,
     charts: &'a Charts,
 }
 
-/// The page of a run of the scenario with that text.
+/// The page of a run; `text` is the scenario's.
 pub fn page(summary: &Summary, charts: &Charts, text: &str) -> String {
     let data = Data { summary, charts };
-    // Numbers, names and arrays of them are always JSON.
+    // Numbers, names and arrays of them always serialise.
     let data = serde_json::to_string(&data).unwrap_or_default();
     let title = escaped(&summary.scenario);
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
     let mut rest = PAGE;
-    // What is put in is not looked at again: it may hold what looks like a place.
+    // Inserted text is not searched for placeholders: it may hold braces.
     while let Some((before, after)) = rest.split_once("{{") {
         page.push_str(before);
-        let (place, after) = after.split_once("}}").unwrap_or((after, ""));
-        match place {
+        let (name, after) = after.split_once("}}").unwrap_or((after, ""));
+        match name {
             "title" => page.push_str(&title),
             "style" => page.push_str(STYLE),
             "script" => page.push_str(SCRIPT),
@@ -43,7 +43,7 @@ pub fn page(summary: &Summary, charts: &Charts, text: &str) -> String {
     page
 }
 
-/// Text between tags.
+/// Escapes text between tags.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -51,7 +51,7 @@ fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// JSON between script tags: no tag can begin in it.
+/// Escapes JSON between script tags, so that no tag can begin in it.
 fn in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
@@ -61,17 +61,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_is_filled_and_nothing_else() {
-        let places = PAGE.matches("{{").count();
-        assert_eq!(places, PAGE.matches("}}").count());
-        for place in ["title", "style", "script", "version", "scenario", "data"] {
-            assert!(PAGE.contains(&format!("{{{{{place}}}}}")), "{place}");
+    fn every_placeholder_is_filled() {
+        let placeholders = PAGE.matches("{{").count();
+        assert_eq!(placeholders, PAGE.matches("}}").count());
+        for name in ["title", "style", "script", "version", "scenario", "data"] {
+            assert!(PAGE.contains(&format!("{{{{{name}}}}}")), "{name}");
         }
         assert!(!SCRIPT.contains("</"), "it would end the script");
     }
 
     #[test]
-    fn nothing_can_leave_its_place() {
+    fn inserted_text_cannot_close_its_tag() {
         assert_eq!(
             escaped("<a href=\"&\">"),
             "&lt;a href=&quot;&amp;&quot;&gt;"

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Results of a run as Parquet files: `docs/reference/simulator.md` describes them.
+
+use super::summary::{ENDLESS, LinkUse, links, workload_of_query};
+use super::table::Value::{Int, Null, Text};
+use super::table::{Columns, Metadata, NUMBER, TEXT, Table, TableError};
+use parquet::errors::ParquetError;
+use slowpath_netsim::results::{FlowRecord, Results};
+use slowpath_netsim::scenario::Scenario;
+use slowpath_netsim::topology::Node;
+use slowpath_switch::DropReason;
+use std::path::Path;
+
+/// Columns of `flows.parquet`.
+pub const FLOWS: Columns = &[
+    ("flow", NUMBER),
+    ("workload", TEXT),
+    ("source", TEXT),
+    ("destination", TEXT),
+    ("bytes", NUMBER),
+    ("arrived_bytes", NUMBER),
+    ("start_ps", NUMBER),
+    ("completion_ps", NUMBER),
+    ("query", NUMBER),
+    ("retransmissions", NUMBER),
+    ("timeouts", NUMBER),
+    ("path", TEXT),
+];
+/// Columns of `queries.parquet`.
+pub const QUERIES: Columns = &[
+    ("query", NUMBER),
+    ("workload", TEXT),
+    ("start_ps", NUMBER),
+    ("completion_ps", NUMBER),
+    ("flows", NUMBER),
+];
+/// Columns of `queues.parquet`.
+pub const QUEUES: Columns = &[
+    ("time_ps", NUMBER),
+    ("switch", TEXT),
+    ("port", NUMBER),
+    ("neighbour", TEXT),
+    ("packets", NUMBER),
+    ("bytes", NUMBER),
+];
+/// Columns of `links.parquet`.
+pub const LINKS: Columns = &[
+    ("node", TEXT),
+    ("port", NUMBER),
+    ("neighbour", TEXT),
+    ("rate_bits_per_second", NUMBER),
+    ("packets", NUMBER),
+    ("bytes", NUMBER),
+    ("marked", NUMBER),
+    ("dropped", NUMBER),
+    ("dropped_bytes", NUMBER),
+    ("detoured", NUMBER),
+    ("most_packets", NUMBER),
+];
+/// Columns of `events.parquet`.
+pub const EVENTS: Columns = &[
+    ("time_ps", NUMBER),
+    ("workload", TEXT),
+    ("dropped", NUMBER),
+    ("marked", NUMBER),
+    ("detours", NUMBER),
+];
+/// Columns of `counts.parquet`.
+pub const COUNTS: Columns = &[("workload", TEXT), ("what", TEXT), ("count", NUMBER)];
+
+/// Writes all tables of a run into a directory, which is created if it does not exist.
+///
+/// # Errors
+/// The first table that cannot be written.
+pub fn write(
+    directory: &Path,
+    metadata: Metadata<'_>,
+    scenario: &Scenario,
+    results: &Results,
+) -> Result<(), TableError> {
+    std::fs::create_dir_all(directory).map_err(|error| TableError::Create {
+        path: directory.to_owned(),
+        error,
+    })?;
+    let run = Run { scenario, results };
+    type Fill<'a> = fn(&Run<'a>, &mut Table) -> Result<(), ParquetError>;
+    let tables: [(&str, Columns, Fill<'_>); 6] = [
+        ("flows", FLOWS, Run::flows),
+        ("queries", QUERIES, Run::queries),
+        ("queues", QUEUES, Run::queues),
+        ("links", LINKS, Run::links),
+        ("events", EVENTS, Run::events),
+        ("counts", COUNTS, Run::counts),
+    ];
+    for (name, columns, fill) in tables {
+        Table::create(directory, name, columns, metadata, |table| {
+            fill(&run, table)
+        })?;
+    }
+    Ok(())
+}
+
+/// A scenario and its results.
+struct Run<'a> {
+    scenario: &'a Scenario,
+    results: &'a Results,
+}
+
+impl Run<'_> {
+    fn name(&self, node: Node) -> &str {
+        self.scenario.topology.name(node)
+    }
+
+    fn workload(&self, number: usize) -> &str {
+        &self.scenario.workloads[number].name
+    }
+
+    fn flows(&self, table: &mut Table) -> Result<(), ParquetError> {
+        for flow in &self.results.flows {
+            let path = path(self.scenario, flow);
+            table.row([
+                Int(flow.id),
+                Text(self.workload(usize::from(flow.label))),
+                Text(self.name(Node::Host(flow.source.0))),
+                Text(self.name(Node::Host(flow.destination.0))),
+                (flow.bytes < ENDLESS).then_some(flow.bytes).into(),
+                Int(flow.arrived),
+                Int(flow.start.0),
+                flow.completion().map(|time| time.0).into(),
+                flow.query.into(),
+                Int(flow.retransmissions.into()),
+                Int(flow.timeouts.into()),
+                path.as_deref().map_or(Null, Text),
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn queries(&self, table: &mut Table) -> Result<(), ParquetError> {
+        for query in &self.results.queries {
+            table.row([
+                Int(query.id),
+                Text(self.workload(workload_of_query(query.id))),
+                Int(query.start.0),
+                query.completion().map(|time| time.0).into(),
+                Int(query.flows.into()),
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn queues(&self, table: &mut Table) -> Result<(), ParquetError> {
+        let switches = self.scenario.topology.switches();
+        for sample in &self.results.queues {
+            let port = usize::from(sample.port.0);
+            let peer = switches[sample.switch.0 as usize].ports[port].peer;
+            table.row([
+                Int(sample.at.0),
+                Text(self.name(Node::Switch(sample.switch.0))),
+                Int(sample.port.0.into()),
+                Text(self.name(peer)),
+                Int(sample.packets.into()),
+                Int(sample.bytes),
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn links(&self, table: &mut Table) -> Result<(), ParquetError> {
+        for link in links(&self.scenario.topology, self.results) {
+            let LinkUse { from, to, .. } = link;
+            table.row([
+                Text(self.name(from)),
+                link.port.map(u64::from).into(),
+                Text(self.name(to)),
+                Int(link.rate),
+                Int(link.packets),
+                Int(link.bytes),
+                Int(link.marked),
+                Int(link.dropped),
+                Int(link.dropped_bytes),
+                Int(link.detoured),
+                link.most_packets.map(u64::from).into(),
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn events(&self, table: &mut Table) -> Result<(), ParquetError> {
+        for (number, stretch) in (0..).zip(&self.results.stretches) {
+            for (label, workload) in self.scenario.workloads.iter().enumerate() {
+                let counts = [stretch.dropped, stretch.marked, stretch.detours];
+                let [dropped, marked, detours] = counts.map(|by_label| by_label[label]);
+                if dropped + marked + detours > 0 {
+                    table.row([
+                        Int(number * self.results.stretch.0),
+                        Text(&workload.name),
+                        Int(dropped),
+                        Int(marked),
+                        Int(detours),
+                    ])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&self, table: &mut Table) -> Result<(), ParquetError> {
+        for (what, count) in run_counts(self.results) {
+            table.row([Null, Text(what), Int(count)])?;
+        }
+        for (number, workload) in self.scenario.workloads.iter().enumerate() {
+            let label = &self.results.labels[number];
+            let dropped = |reason: DropReason| label.dropped[reason as usize];
+            for (what, count) in [
+                ("packets_sent", label.sent),
+                ("marked", label.marked),
+                ("dropped_buffer_full", dropped(DropReason::BufferFull)),
+                ("dropped_ttl_expired", dropped(DropReason::TtlExpired)),
+                ("dropped_no_route", dropped(DropReason::NoRoute)),
+                ("detours", label.detours),
+                ("packets_detoured", label.detoured_packets),
+            ] {
+                table.row([Text(&workload.name), Text(what), Int(count)])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts of the whole run.
+fn run_counts(results: &Results) -> [(&'static str, u64); 11] {
+    let counts = &results.conservation;
+    [
+        ("end_ps", results.end.0),
+        ("events", results.events),
+        ("packets_sent", counts.sent),
+        ("packets_delivered", counts.delivered),
+        ("packets_dropped", counts.dropped),
+        ("packets_in_network", counts.in_network),
+        ("packet_hops", counts.hops),
+        ("path_lengths", counts.path_lengths),
+        ("most_packets", results.most_packets),
+        ("most_connections", results.most_connections),
+        ("queue_samples_lost", results.queue_samples_lost),
+    ]
+}
+
+/// The switches on a flow's path, if the scenario asks for paths.
+fn path(scenario: &Scenario, flow: &FlowRecord) -> Option<String> {
+    if !scenario.paths {
+        return None;
+    }
+    let name = |switch: u32| scenario.topology.name(Node::Switch(switch));
+    let names: Vec<&str> = flow.path.iter().map(|(switch, _)| name(switch.0)).collect();
+    Some(names.join(" > "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COUNTS, EVENTS, FLOWS, LINKS, QUERIES, QUEUES};
+
+    #[test]
+    fn every_column_is_documented() {
+        let doc = include_str!("../../../docs/reference/simulator.md");
+        for (table, columns) in [
+            ("flows", FLOWS),
+            ("queries", QUERIES),
+            ("queues", QUEUES),
+            ("links", LINKS),
+            ("events", EVENTS),
+            ("counts", COUNTS),
+        ] {
+            let (_, section) = doc.split_once(&format!("### {table}.parquet")).unwrap();
+            let section = section.split("\n## ").next().unwrap_or(section);
+            let section = section.split("\n### ").next().unwrap_or(section);
+            for (column, _) in columns {
+                assert!(
+                    section.contains(&format!("`{column}`")),
+                    "{table}: {column}"
+                );
+            }
+        }
+    }
+}
