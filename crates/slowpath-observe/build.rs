@@ -1,63 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compiles every `src/probes/*/mod.bpf.c` with clang into an object of its own, which the
-//! crate embeds. The headers come with libbpf-sys, so that they match the loader.
+//! crate embeds, and writes down the types that they share with Rust.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use slowpath_layout::compile::{Clang, Tables, out_dir};
+use std::path::Path;
 use std::{env, fs};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/probes");
-    println!("cargo::rerun-if-env-changed=CLANG");
     let headers = fs::canonicalize("src/probes").expect("src/probes is part of the crate");
     println!("cargo::metadata=include={}", headers.display());
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let include = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
-    let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
-    let target = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
-        Ok("x86_64") => "x86",
-        Ok("aarch64") => "arm64",
-        Ok("riscv64") => "riscv",
-        Ok("s390x") => "s390",
-        Ok("powerpc64") => "powerpc",
-        other => panic!("no BPF probes for target architecture {other:?}"),
-    };
-    let probes = fs::read_dir("src/probes").expect("src/probes is part of the crate");
-    for probe in probes {
-        let folder = probe.expect("src/probes can be read").path();
-        let source = folder.join("mod.bpf.c");
-        if source.is_file() {
-            let object = out
-                .join(folder.file_name().expect("a folder has a name"))
-                .with_extension("bpf.o");
-            compile(&clang, &source, &object, Path::new(&include), target);
-        }
+    // For the test that compiles mutated headers.
+    let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
+    println!("cargo::rustc-env=SLOWPATH_BPF_INCLUDE={libbpf}");
+    if let Err(error) = compile(&out_dir()) {
+        panic!("{error}");
     }
 }
 
-fn compile(clang: &std::ffi::OsStr, source: &Path, object: &Path, include: &Path, target: &str) {
-    let status = Command::new(clang)
-        .args([
-            "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror",
-        ])
-        .arg(format!("-D__TARGET_ARCH_{target}"))
-        // No path of this machine in what the objects say about their lines.
-        .arg("-fdebug-compilation-dir=.")
-        .arg(format!("-ffile-prefix-map={}=include", include.display()))
-        .arg("-I")
-        .arg(include)
-        .arg("-c")
-        .arg(source)
-        .arg("-o")
-        .arg(object)
-        .status();
-    match status {
-        Ok(status) if status.success() => {}
-        Ok(status) => panic!("compiling {} with clang: {status}", source.display()),
-        Err(error) => panic!(
-            "compiling {}: cannot run {}: {error}; install the Debian package clang, or set CLANG",
-            source.display(),
-            clang.display()
-        ),
+fn compile(out: &Path) -> Result<(), String> {
+    let clang = Clang::in_build_script();
+    let mut tables = Tables::default();
+    let probes = fs::read_dir("src/probes").map_err(|error| error.to_string())?;
+    for probe in probes {
+        let folder = probe.map_err(|error| error.to_string())?.path();
+        let source = folder.join("mod.bpf.c");
+        if source.is_file()
+            && let Some(name) = folder.file_name()
+        {
+            let object = out.join(name).with_extension("bpf.o");
+            clang.compile(&source, &object)?;
+            let bytes = fs::read(&object).map_err(|error| error.to_string())?;
+            tables
+                .add(&bytes)
+                .map_err(|error| format!("{}: {error}", source.display()))?;
+        }
     }
+    tables.write(&out.join("layouts.rs"))
 }

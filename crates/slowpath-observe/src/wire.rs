@@ -1,85 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The records of `connection.bpf.h` as they come from the kernel, and their typed form.
 //!
-//! First step: [`Record`] is plain data of a checked size (the loader compares the sizes of
-//! both sides when it makes the maps). Second step: [`Record::snapshot`] undoes the
+//! First step: [`Record`] is plain data whose every field the build has compared with C's
+//! ([`slowpath_layout`]). Second step: [`Record::snapshot`] undoes the
 //! kernel's scalings (srtt x8, mdev x4, jiffies) once and turns sentinels into `None`.
 
+use slowpath_layout::{Mirror, Struct, mirror};
 use slowpath_model::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, Closer, ConnectionId, EpisodeWaits,
     FourTuple, Holder, Micros, MonoNanos, OpeningWaits, Origin, QueueWaits, RecoveryStats,
     RtoStats, RttSums, Snapshot, TcpState, TcpStats, Tier, WaitSums, Waits,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// The C side of what is mirrored, from the objects' BTF.
+#[allow(dead_code)]
+pub(crate) mod layouts {
+    include!(concat!(env!("OUT_DIR"), "/layouts.rs"));
+}
+
+use layouts::caller_flag::{CALLER_HANDED_ON, CALLER_KERNEL};
+use layouts::origin::{ORIGIN_ACCEPTED, ORIGIN_OPENED};
+use layouts::record_flag::{RECORD_APP_LIMITED, RECORD_CLOSED, RECORD_HAS_RTO, RECORD_WAITS};
 
 /// `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 const AF_INET6: u8 = 10;
 
-/// `struct calls`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Calls {
-    pub count: u64,
-    pub bytes: u64,
-    pub last_jiffies: u64,
-    pub min: u32,
-    pub max: u32,
-    pub histogram: [u32; CALL_HISTOGRAM_BUCKETS],
+mirror! {
+    /// `struct calls`.
+    pub(crate) struct Calls = layouts::CALLS {
+        count: u64,
+        bytes: u64,
+        last_jiffies: u64,
+        min: u32,
+        max: u32,
+        histogram: [u32; CALL_HISTOGRAM_BUCKETS],
+    }
 }
 
-/// `struct waits`; the last eight are the probes' own.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct RecordWaits {
-    pub reordering_ns: u64,
-    pub cwr_ns: u64,
-    pub burst_ns: u64,
-    pub cwnd_jiffies: u32,
-    pub nagle_jiffies: u32,
-    pub zero_jiffies: u32,
-    pub unread_jiffies: u32,
-    pub full_jiffies: u32,
-    pub zero_windows: u32,
-    pub spurious: u32,
-    pub burst_losses: u32,
-    pub syn_retransmits: u32,
-    pub syn_wait_ms: u32,
-    pub few_losses: u32,
-    pub late_after_loss: u32,
-    pub seen_reord: u32,
-    pub seen_ce: u32,
-    pub seen_una: u32,
-    pub burst_start: u32,
-    pub burst_bytes: u32,
-    pub zero_open: u8,
-    pub burst_open: u8,
-    pub pad: u16,
+mirror! {
+    /// `struct waits`; the last eight are the probes' own.
+    pub(crate) struct RecordWaits = layouts::WAITS {
+        reordering_ns: u64,
+        cwr_ns: u64,
+        burst_ns: u64,
+        cwnd_jiffies: u32,
+        nagle_jiffies: u32,
+        zero_jiffies: u32,
+        unread_jiffies: u32,
+        full_jiffies: u32,
+        zero_windows: u32,
+        spurious: u32,
+        burst_losses: u32,
+        syn_retransmits: u32,
+        syn_wait_ms: u32,
+        few_losses: u32,
+        late_after_loss: u32,
+        seen_reord: u32,
+        seen_ce: u32,
+        seen_una: u32,
+        burst_start: u32,
+        burst_bytes: u32,
+        zero_open: u8,
+        burst_open: u8,
+        pad: u16,
+    }
 }
 
-/// `struct caller`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Caller {
-    pub start_ns: u64,
-    pub cgroup: u64,
-    pub socket_cgroup: u64,
-    pub listener: u64,
-    pub closer_start_ns: u64,
-    pub pid: u32,
-    pub program: u32,
-    pub flags: u32,
-    pub closer_pid: u32,
-    pub command: [u8; 16],
+mirror! {
+    /// `struct caller`.
+    pub(crate) struct Caller = layouts::CALLER {
+        start_ns: u64,
+        cgroup: u64,
+        socket_cgroup: u64,
+        listener: u64,
+        closer_start_ns: u64,
+        pid: u32,
+        program: u32,
+        flags: u32,
+        closer_pid: u32,
+        command: [u8; 16],
+    }
 }
-
-const CALLER_KERNEL: u32 = 1;
-const CALLER_HANDED_ON: u32 = 2;
 
 impl Caller {
-    fn claim(&self, origin: u8) -> Option<Claim> {
+    fn claim(&self, origin: u32) -> Option<Claim> {
         let holder = Holder {
             pid: self.pid,
             start_ns: self.start_ns,
@@ -95,7 +102,7 @@ impl Caller {
         });
         if self.flags & CALLER_KERNEL != 0 {
             Some(Claim::Kernel)
-        } else if self.pid == 0 && origin == 1 {
+        } else if self.pid == 0 && origin == ORIGIN_OPENED {
             None
         } else if self.pid == 0 {
             Some(Claim::UnknownOpener {
@@ -115,155 +122,142 @@ impl Caller {
     }
 }
 
-/// `struct record`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Record {
-    pub sk: u64,
-    pub connection: u64,
-    pub cookie: u64,
-    pub start_ns: u64,
-    pub at_ns: u64,
-    pub since_ns: u64,
-    pub at_jiffies: u64,
-    pub bytes_sent: u64,
-    pub bytes_acked: u64,
-    pub bytes_received: u64,
-    pub bytes_retrans: u64,
-    pub pacing_rate: u64,
-    pub rtt_sum_us: u64,
-    pub lone_sum_us: u64,
-    pub late_sum_us: u64,
-    pub held_sum_us: u64,
-    pub recovery_ns: u64,
-    pub loss_ns: u64,
-    pub rto_wait_us: u64,
-    pub netns_cookie: u64,
-    pub caller: Caller,
-    pub sends: Calls,
-    pub receives: Calls,
-    pub rtt_count: u32,
-    pub lone_count: u32,
-    pub late_count: u32,
-    pub held_count: u32,
-    pub rtt_min_us: u32,
-    pub fast_recoveries: u32,
-    pub loss_entries: u32,
-    pub netns: u32,
-    pub segs_out: u32,
-    pub segs_in: u32,
-    pub data_segs_out: u32,
-    pub data_segs_in: u32,
-    pub total_retrans: u32,
-    pub delivered: u32,
-    pub delivered_ce: u32,
-    pub dsack_dups: u32,
-    pub reord_seen: u32,
-    pub rcv_ooopack: u32,
-    pub packets_out: u32,
-    pub lost_out: u32,
-    pub retrans_out: u32,
-    pub sacked_out: u32,
-    pub snd_cwnd: u32,
-    pub snd_ssthresh: u32,
-    pub snd_wnd: u32,
-    pub rcv_wnd: u32,
-    pub mss_cache: u32,
-    pub pmtu: u32,
-    pub reordering: u32,
-    pub srtt_us: u32,
-    pub mdev_us: u32,
-    pub windowed_min_us: u32,
-    pub rto_jiffies: u32,
-    pub chrono_jiffies: [u32; 3],
-    pub unsent: u32,
-    pub send_queue: u32,
-    pub receive_queue: u32,
-    pub wmem_queued: u32,
-    pub sndbuf: u32,
-    pub rcvbuf: u32,
-    pub rate_delivered: u32,
-    pub rate_interval_us: u32,
-    pub total_rto_time_ms: u32,
-    pub total_rto: u16,
-    pub total_rto_recoveries: u16,
-    pub local_port: u16,
-    pub remote_port: u16,
-    pub family: u8,
-    pub state: u8,
-    pub ca_state: u8,
-    pub backoff: u8,
-    pub retransmits: u8,
-    pub probes: u8,
-    pub origin: u8,
-    pub flags: u8,
-    pub local: [u8; 16],
-    pub remote: [u8; 16],
-    pub waits: RecordWaits,
+mirror! {
+    /// `struct record`.
+    pub(crate) struct Record = layouts::RECORD {
+        sk: u64,
+        connection: u64,
+        cookie: u64,
+        start_ns: u64,
+        at_ns: u64,
+        since_ns: u64,
+        at_jiffies: u64,
+        bytes_sent: u64,
+        bytes_acked: u64,
+        bytes_received: u64,
+        bytes_retrans: u64,
+        pacing_rate: u64,
+        rtt_sum_us: u64,
+        lone_sum_us: u64,
+        late_sum_us: u64,
+        held_sum_us: u64,
+        recovery_ns: u64,
+        loss_ns: u64,
+        rto_wait_us: u64,
+        netns_cookie: u64,
+        caller: Caller,
+        sends: Calls,
+        receives: Calls,
+        rtt_count: u32,
+        lone_count: u32,
+        late_count: u32,
+        held_count: u32,
+        rtt_min_us: u32,
+        fast_recoveries: u32,
+        loss_entries: u32,
+        netns: u32,
+        segs_out: u32,
+        segs_in: u32,
+        data_segs_out: u32,
+        data_segs_in: u32,
+        total_retrans: u32,
+        delivered: u32,
+        delivered_ce: u32,
+        dsack_dups: u32,
+        reord_seen: u32,
+        rcv_ooopack: u32,
+        packets_out: u32,
+        lost_out: u32,
+        retrans_out: u32,
+        sacked_out: u32,
+        snd_cwnd: u32,
+        snd_ssthresh: u32,
+        snd_wnd: u32,
+        rcv_wnd: u32,
+        mss_cache: u32,
+        pmtu: u32,
+        reordering: u32,
+        srtt_us: u32,
+        mdev_us: u32,
+        windowed_min_us: u32,
+        rto_jiffies: u32,
+        chrono_jiffies: [u32; 3],
+        unsent: u32,
+        send_queue: u32,
+        receive_queue: u32,
+        wmem_queued: u32,
+        sndbuf: u32,
+        rcvbuf: u32,
+        rate_delivered: u32,
+        rate_interval_us: u32,
+        total_rto_time_ms: u32,
+        total_rto: u16,
+        total_rto_recoveries: u16,
+        local_port: u16,
+        remote_port: u16,
+        family: u8,
+        state: u8,
+        ca_state: u8,
+        backoff: u8,
+        retransmits: u8,
+        probes: u8,
+        origin: u8,
+        flags: u8,
+        local: [u8; 16],
+        remote: [u8; 16],
+        pad: u32,
+        waits: RecordWaits,
+    }
 }
 
-const RECORD_CLOSED: u8 = 1;
-const RECORD_HAS_RTO: u8 = 2;
-const RECORD_APP_LIMITED: u8 = 4;
-
-/// A chronograph is running: the record changes without an event.
-pub(crate) const RECORD_BUSY: u8 = 8;
-
-/// `waits` is set; otherwise there were none.
-const RECORD_WAITS: u8 = 16;
-
-/// `struct shared`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Shared {
-    pub now_ns: u64,
-    pub epoch: u32,
-    pub late_margin_us: u32,
-    pub hz: u32,
-    pub emit_all: u32,
-    pub suspects: u32,
-    pub list_capacity: u32,
-    pub list_base: u32,
-    pub list_count: u32,
-    pub list_epoch: u32,
-    pub carried: u32,
-    pub thinned: u32,
-    pub pad: u32,
-    pub pad0: [u64; 7],
-    pub noted: [u32; 2],
-    pub pad1: [u32; 14],
-    pub area_used: u32,
-    pub visited: u32,
-    pub repeats: u32,
-    pub left_over: u32,
-    pub jiffies: u64,
-    pub touched: u64,
-    pub opened: u64,
-    pub closed: u64,
-    pub live: u64,
-    pub storage_failed: u64,
-    pub closes_dropped: u64,
-    pub calls_dropped: u64,
-    pub seeded: u64,
-    pub notes_dropped: u64,
-    pub late_closes: u64,
+mirror! {
+    /// `struct shared`.
+    pub(crate) struct Shared = layouts::SHARED {
+        now_ns: u64,
+        epoch: u32,
+        late_margin_us: u32,
+        hz: u32,
+        emit_all: u32,
+        suspects: u32,
+        list_capacity: u32,
+        list_base: u32,
+        list_count: u32,
+        list_epoch: u32,
+        carried: u32,
+        thinned: u32,
+        pad: u32,
+        pad0: [u64; 7],
+        noted: [u32; 2],
+        pad1: [u32; 14],
+        area_used: u32,
+        visited: u32,
+        repeats: u32,
+        left_over: u32,
+        jiffies: u64,
+        touched: u64,
+        opened: u64,
+        closed: u64,
+        live: u64,
+        storage_failed: u64,
+        closes_dropped: u64,
+        calls_dropped: u64,
+        seeded: u64,
+        notes_dropped: u64,
+        late_closes: u64,
+    }
 }
 
-/// `struct note`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Note {
-    pub sk: u64,
-    pub connection: u64,
-    pub cookie: u64,
-    /// The poll that is to look at it, by its epoch.
-    pub due: u32,
-    pub pad: u32,
+mirror! {
+    /// `struct note`.
+    pub(crate) struct Note = layouts::NOTE {
+        sk: u64,
+        connection: u64,
+        cookie: u64,
+        /// The poll that is to look at it, by its epoch.
+        due: u32,
+        pad: u32,
+    }
 }
-
-/// Values of `Shared::thinned`.
-pub(crate) const THINNED_NOTES: u32 = 1;
-pub(crate) const THINNED_WALKS: u32 = 2;
 
 /// Places for rates, by the lower bits of the cookie.
 pub(crate) const RATE_SLOTS: usize = 1 << 18;
@@ -271,60 +265,60 @@ pub(crate) const RATE_SLOTS: usize = 1 << 18;
 /// Different rates.
 pub(crate) const RATES: usize = 8;
 
-/// In a place: the connection's calls are logged one by one.
-pub(crate) const RATE_SUSPECT: u8 = 8;
-
 /// Quantiles of the polls passed over between two looks.
 pub(crate) const GAPS: usize = 1024;
 
-/// `struct rates`.
-#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Rates {
-    pub slots: [u8; RATE_SLOTS],
-    pub gaps: [[u16; GAPS]; RATES],
+mirror! {
+    /// `struct rates`.
+    pub(crate) struct Rates = layouts::RATES {
+        slots: [u8; RATE_SLOTS],
+        gaps: [[u16; GAPS]; RATES],
+    }
 }
 
-/// `struct holder`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct HolderRecord {
-    pub cookie: u64,
-    pub start_ns: u64,
-    pub cgroup: u64,
-    pub pid: u32,
-    pub program: u32,
-    pub flags: u32,
-    pub pad: u32,
-    pub command: [u8; 16],
+mirror! {
+    /// `struct holder`.
+    pub(crate) struct HolderRecord = layouts::HOLDER {
+        cookie: u64,
+        start_ns: u64,
+        cgroup: u64,
+        pid: u32,
+        program: u32,
+        flags: u32,
+        pad: u32,
+        command: [u8; 16],
+    }
 }
 
-/// What is held is a listening socket.
-pub(crate) const HOLDER_LISTENS: u32 = 1;
-
-/// `struct unheld`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct UnheldRecord {
-    pub cookie: u64,
-    pub flags: u32,
-    pub pad: u32,
+mirror! {
+    /// `struct unheld`.
+    pub(crate) struct UnheldRecord = layouts::UNHELD {
+        cookie: u64,
+        reason: u32,
+        pad: u32,
+    }
 }
 
-/// No file and no process: not accepted yet, or closed.
-pub(crate) const UNHELD_NO_SOCKET: u32 = 1;
-/// The kernel's own.
-pub(crate) const UNHELD_KERNEL: u32 = 2;
-
-/// `struct call`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct CallRecord {
-    pub cookie: u64,
-    pub at_ns: u64,
-    pub bytes: u32,
-    pub direction: u32,
+mirror! {
+    /// `struct call`.
+    pub(crate) struct CallRecord = layouts::CALL {
+        cookie: u64,
+        at_ns: u64,
+        bytes: u32,
+        direction: u32,
+    }
 }
+
+/// What every probe shares; a probe's own types stand beside it.
+pub(crate) const MIRRORS: [Struct<'static>; 7] = [
+    Calls::LAYOUT,
+    RecordWaits::LAYOUT,
+    Caller::LAYOUT,
+    Record::LAYOUT,
+    Shared::LAYOUT,
+    Note::LAYOUT,
+    Rates::LAYOUT,
+];
 
 /// What a record does not carry.
 #[derive(Clone, Copy, Debug)]
@@ -388,6 +382,11 @@ impl Calls {
 }
 
 impl Record {
+    /// Whether it has that one of `enum record_flag`.
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        u32::from(self.flags) & flag != 0
+    }
+
     /// The record as a snapshot, or `None` if its state is no TCP state.
     pub(crate) fn snapshot(&self, context: &Context) -> Option<Snapshot> {
         Some(Snapshot {
@@ -402,14 +401,14 @@ impl Record {
                 remote: SocketAddr::new(address(self.family, &self.remote), self.remote_port),
             },
             at: MonoNanos(self.at_ns),
-            origin: match self.origin {
-                1 => Origin::Opened,
-                2 => Origin::Accepted,
+            origin: match self.origin.into() {
+                ORIGIN_OPENED => Origin::Opened,
+                ORIGIN_ACCEPTED => Origin::Accepted,
                 _ => Origin::Unknown,
             },
-            closed: self.flags & RECORD_CLOSED != 0,
+            closed: self.has(RECORD_CLOSED),
             tier: Tier::Bpf,
-            owner: self.caller.claim(self.origin),
+            owner: self.caller.claim(self.origin.into()),
             stats: self.stats(context)?,
             sends: context.calls.then(|| self.calls(&self.sends, context)),
             receives: context.calls.then(|| self.calls(&self.receives, context)),
@@ -424,7 +423,7 @@ impl Record {
     fn waits(&self, context: &Context) -> Waits {
         let both = context.rtt_sums && context.calls;
         let watched = Waits::watched(both, context.recovery, true);
-        if self.flags & RECORD_WAITS == 0 {
+        if !self.has(RECORD_WAITS) {
             watched
         } else {
             self.waited(context, &watched)
@@ -504,7 +503,7 @@ impl Record {
             delivery_rate: (u64::from(self.rate_delivered) * u64::from(self.mss_cache))
                 .saturating_mul(1_000_000)
                 .checked_div(self.rate_interval_us.into()),
-            app_limited: Some(self.flags & RECORD_APP_LIMITED != 0),
+            app_limited: Some(self.has(RECORD_APP_LIMITED)),
             busy: Some(jiffies(busy) + jiffies(rwnd_limited) + jiffies(sndbuf_limited)),
             rwnd_limited: Some(jiffies(rwnd_limited)),
             sndbuf_limited: Some(jiffies(sndbuf_limited)),
@@ -532,7 +531,7 @@ impl Record {
                 loss_time: Micros(self.loss_ns / 1_000),
                 rto_wait: Micros(self.rto_wait_us),
             }),
-            rto_stats: (self.flags & RECORD_HAS_RTO != 0).then(|| RtoStats {
+            rto_stats: self.has(RECORD_HAS_RTO).then(|| RtoStats {
                 timeouts: self.total_rto.into(),
                 recoveries: self.total_rto_recoveries.into(),
                 time: Micros::from_millis(self.total_rto_time_ms.into()),

@@ -7,7 +7,9 @@ use super::poll::drain;
 use super::{BpfTier, PollError};
 use crate::listeners::{ListenerRound, ListenerSighting};
 use crate::mapped::Mapped;
+use crate::wire::layouts::{self, listener_flag::*};
 use libbpf_rs::{Iter, Link, RingBuffer};
+use slowpath_layout::mirror;
 use slowpath_model::{
     ListenSettings, ListenerId, ListenerSnapshot, Micros, MonoNanos, Owner, Tier, normalise,
 };
@@ -15,55 +17,53 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::rc::Rc;
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use zerocopy::FromBytes;
 
 const AF_INET6: u8 = 10;
-const CLOSED: u8 = 1;
-const SEEN_OPENED: u8 = 2;
-const REUSE_PORT: u8 = 4;
+mirror! {
+    /// `struct listener_record` of `probes/listener/mod.bpf.c`.
+    struct ListenerRecord = layouts::LISTENER_RECORD {
+        cookie: u64,
+        netns_cookie: u64,
+        at_ns: u64,
+        netns: u32,
+        pid: u32,
+        base_drops: u32,
+        drops: u32,
+        accept_queue: u32,
+        backlog: u32,
+        syn_queue: u32,
+        young: u32,
+        cookie_jiffies: u32,
+        somaxconn: u32,
+        max_syn_backlog: u32,
+        port: u16,
+        family: u8,
+        flags: u8,
+        syncookies: u8,
+        abort_on_overflow: u8,
+        pad: u16,
+        address: [u8; 16],
+        command: [u8; 16],
+        pad2: u32,
+    }
 
-/// `struct listener_record` of `probes/listener/mod.bpf.c`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct ListenerRecord {
-    cookie: u64,
-    netns_cookie: u64,
-    at_ns: u64,
-    netns: u32,
-    pid: u32,
-    base_drops: u32,
-    drops: u32,
-    accept_queue: u32,
-    backlog: u32,
-    syn_queue: u32,
-    young: u32,
-    cookie_jiffies: u32,
-    somaxconn: u32,
-    max_syn_backlog: u32,
-    port: u16,
-    family: u8,
-    flags: u8,
-    syncookies: u8,
-    abort_on_overflow: u8,
-    pad: u16,
-    address: [u8; 16],
-    command: [u8; 16],
-    pad2: u32,
-}
-
-/// `struct listening`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct Listening {
-    emit_all: u64,
-    opened: u64,
-    closed: u64,
-    storage_failed: u64,
-    closes_dropped: u64,
-    visited: u64,
+    /// `struct listening`.
+    struct Listening = layouts::LISTENING {
+        emit_all: u64,
+        opened: u64,
+        closed: u64,
+        storage_failed: u64,
+        closes_dropped: u64,
+        visited: u64,
+    }
 }
 
 impl ListenerRecord {
+    fn has(&self, flag: u32) -> bool {
+        u32::from(self.flags) & flag != 0
+    }
+
     fn sighting(&self, boot_id: u128, hz: u32) -> ListenerSighting {
         let ip: IpAddr = if self.family == AF_INET6 {
             Ipv6Addr::from(self.address).into()
@@ -84,11 +84,12 @@ impl ListenerRecord {
                 },
                 local: SocketAddr::new(normalise(ip), self.port),
                 at: MonoNanos(self.at_ns),
-                closed: self.flags & CLOSED != 0,
+                closed: self.has(LISTENER_CLOSED),
                 tier: Tier::Bpf,
-                opener: (self.flags & SEEN_OPENED != 0)
+                opener: self
+                    .has(LISTENER_OPENER_KNOWN)
                     .then(|| Owner::named(self.pid, &command(&self.command))),
-                reuse_port: Some(self.flags & REUSE_PORT != 0),
+                reuse_port: Some(self.has(LISTENER_REUSE_PORT)),
                 accept_queue: self.accept_queue,
                 backlog: self.backlog,
                 drops: Some(self.drops.into()),

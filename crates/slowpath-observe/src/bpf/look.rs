@@ -4,7 +4,9 @@
 use super::poll::each_record;
 use super::{BpfTier, PollError};
 use crate::namespaces;
-use crate::wire::{HOLDER_LISTENS, HolderRecord, UNHELD_KERNEL, UNHELD_NO_SOCKET, UnheldRecord};
+use crate::wire::layouts::holder_flag::HOLDER_LISTENS;
+use crate::wire::layouts::unheld_reason::{UNHELD_KERNEL, UNHELD_NO_SOCKET};
+use crate::wire::{HolderRecord, UnheldRecord};
 use libbpf_rs::{Iter, Link};
 use slowpath_model::Holder;
 use std::sync::Mutex;
@@ -73,7 +75,7 @@ impl BpfTier {
         let what = "socket storage";
         let mut iterator = open(link, what)?;
         let read = each_record(&mut iterator, |record: UnheldRecord| {
-            let why = match record.flags {
+            let why = match record.reason {
                 UNHELD_NO_SOCKET => Unheld::NoSocket,
                 UNHELD_KERNEL => Unheld::Kernel,
                 _ => Unheld::NoFile,

@@ -22,6 +22,7 @@ pub use look::{Held, Unheld};
 
 use crate::mapped::Mapped;
 use crate::probes::{self, Probe};
+use crate::wire::layouts::direction::DIRECTION_SEND;
 use crate::wire::{CallRecord, Context, Note, Rates, Record, Shared};
 use crate::{Call, Direction, Feature, FeatureState, ProgramCost, boot_id, monotonic};
 use libbpf_rs::{Iter, Link, MapHandle, RingBuffer};
@@ -509,7 +510,7 @@ impl CallLog {
             cookie: call.cookie,
             at: MonoNanos(call.at_ns),
             bytes: call.bytes,
-            direction: if call.direction == 0 {
+            direction: if call.direction == DIRECTION_SEND {
                 Direction::Send
             } else {
                 Direction::Receive

@@ -3,7 +3,8 @@
 
 use super::thin::Waiting;
 use super::{BpfTier, PollError};
-use crate::wire::{Note, RECORD_BUSY, Shared};
+use crate::wire::layouts::record_flag::RECORD_BUSY;
+use crate::wire::{Note, Shared};
 use crate::{PollReport, Sink, monotonic};
 use libbpf_rs::{Iter, ProgramInput};
 use rustc_hash::FxHashSet;
@@ -311,7 +312,7 @@ impl BpfTier {
             if let Some(later) = records.get(i + EXPECTED) {
                 sink.expect(later.netns, later.cookie);
             }
-            if record.flags & RECORD_BUSY != 0 && self.carried.len() < self.note_entries as usize {
+            if record.has(RECORD_BUSY) && self.carried.len() < self.note_entries as usize {
                 self.carried.push(Note {
                     sk: record.sk,
                     connection: record.connection,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the probes keep for each connection, the maps they share, and the one function
- * that copies a connection's statistics out. The Rust side of `struct record` and
- * `struct shared` is wire.rs; a test compares the sizes and offsets of both.
+ * that copies a connection's statistics out. The Rust side of what is MIRRORED is wire.rs: the
+ * build compares both sides field by field, and so does the loader (test
+ * probes::tests::a_mirrored_struct_that_differs_is_refused).
  */
 #ifndef SLOWPATH_CONNECTION_H
 #define SLOWPATH_CONNECTION_H
@@ -58,8 +59,10 @@ struct waits {
 };
 
 /* Bits of caller.flags. */
-#define CALLER_KERNEL 1    /* the kernel opened it for itself */
-#define CALLER_HANDED_ON 2 /* another process than the opener closed it */
+enum caller_flag {
+	CALLER_KERNEL = 1,    /* the kernel opened it for itself */
+	CALLER_HANDED_ON = 2, /* another process than the opener closed it */
+};
 
 /* Who called connect(2), who closed it, and where the socket comes from. */
 struct caller {
@@ -129,11 +132,14 @@ enum origin {
 	ORIGIN_ACCEPTED = 2,
 };
 
-#define RECORD_CLOSED 1
-#define RECORD_HAS_RTO 2
-#define RECORD_APP_LIMITED 4
-#define RECORD_BUSY 8 /* a chronograph is running: it changes without an event */
-#define RECORD_WAITS 16 /* `waits` is set */
+/* Bits of record.flags. */
+enum record_flag {
+	RECORD_CLOSED = 1,
+	RECORD_HAS_RTO = 2,
+	RECORD_APP_LIMITED = 4,
+	RECORD_BUSY = 8, /* a chronograph is running: it changes without an event */
+	RECORD_WAITS = 16, /* `waits` is set */
+};
 
 /* One connection at one moment, in the kernel's own scales. */
 struct record {
@@ -217,6 +223,7 @@ struct record {
 	u8 flags;
 	u8 local[16];
 	u8 remote[16];
+	u32 pad;
 	struct waits waits;
 };
 
@@ -262,8 +269,12 @@ struct shared {
 	u64 late_closes;
 };
 
-#define THINNED_NOTES 1 /* polls read the notes */
-#define THINNED_WALKS 2 /* polls walk over all */
+/* Values of shared.thinned. */
+enum thinned {
+	THINNED_NOT,
+	THINNED_NOTES, /* polls read the notes */
+	THINNED_WALKS, /* polls walk over all */
+};
 
 /*
  * A connection that changed: where to find it, the cookie to know it again by, and the
@@ -279,8 +290,12 @@ struct note {
 
 #define RATE_SLOTS (1 << 18)
 #define RATES 8
-#define RATE_SUSPECT 8 /* the calls on this connection are logged one by one */
 #define GAPS 1024
+
+/* Above the number of a rate. */
+enum rate_flag {
+	RATE_SUSPECT = 8, /* the calls on this connection are logged one by one */
+};
 
 /*
  * How often connections are looked at, written by user space at any time: the rate of
@@ -292,6 +307,19 @@ struct rates {
 	u8 slots[RATE_SLOTS]; /* by cookie; RATE_* above the number of the rate */
 	u16 gaps[RATES][GAPS];
 };
+
+MIRRORED(struct, calls);
+MIRRORED(struct, waits);
+MIRRORED(struct, caller);
+MIRRORED(struct, record);
+MIRRORED(struct, shared);
+MIRRORED(struct, note);
+MIRRORED(struct, rates);
+MIRRORED(enum, caller_flag);
+MIRRORED(enum, origin);
+MIRRORED(enum, record_flag);
+MIRRORED(enum, thinned);
+MIRRORED(enum, rate_flag);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

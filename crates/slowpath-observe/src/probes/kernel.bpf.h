@@ -26,6 +26,12 @@ typedef __u64 u64;
 typedef __s32 s32;
 typedef __s64 s64;
 
+/*
+ * Marks a type that Rust has, too: slowpath-layout finds it in the object's BTF by this variable,
+ * whose section libbpf does not load.
+ */
+#define MIRRORED(kind, name) const kind name *mirrored_##name SEC("mirrored")
+
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What is kept for each listening socket, in a storage map of its own: listeners are no
- * connections. The Rust side of `struct listener_record` is src/bpf/listeners.rs.
+ * connections. User space does not read it; it gets `struct listener_record`.
  */
 #ifndef SLOWPATH_LISTENER_H
 #define SLOWPATH_LISTENER_H

@@ -10,8 +10,16 @@ struct call {
 	u64 cookie;
 	u64 at_ns;
 	u32 bytes;
-	u32 direction; /* 0 send, 1 receive */
+	u32 direction; /* enum direction */
 };
+
+enum direction {
+	DIRECTION_SEND,
+	DIRECTION_RECEIVE,
+};
+
+MIRRORED(struct, call);
+MIRRORED(enum, direction);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -82,7 +90,7 @@ static __always_inline void count_call(struct sock *sk, struct connection *c,
 	calls->last_jiffies = now;
 	tp = tcp_socket(sk);
 	if (tp) {
-		if (direction)
+		if (direction == DIRECTION_RECEIVE)
 			count_unread(c, tp, (u32)now);
 		else
 			count_wait(c, tp, (u32)now, bytes);
@@ -107,7 +115,7 @@ int BPF_PROG(sends, struct sock *sk, int bytes, int flags)
 	struct connection *c = connection_of(sk, bytes);
 
 	if (c)
-		count_call(sk, c, &c->sends, bytes, 0);
+		count_call(sk, c, &c->sends, bytes, DIRECTION_SEND);
 	return 0;
 }
 
@@ -117,7 +125,7 @@ int BPF_PROG(receives, struct sock *sk, int bytes, int flags)
 	struct connection *c = connection_of(sk, bytes);
 
 	if (c)
-		count_call(sk, c, &c->receives, bytes, 1);
+		count_call(sk, c, &c->receives, bytes, DIRECTION_RECEIVE);
 	return 0;
 }
 

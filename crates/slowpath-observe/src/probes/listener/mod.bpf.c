@@ -8,9 +8,12 @@
  */
 #include "../listener.bpf.h"
 
-#define LISTENER_CLOSED 1
-#define LISTENER_SEEN_OPENED 2
-#define LISTENER_REUSE_PORT 4
+/* Bits of listener_record.flags. */
+enum listener_flag {
+	LISTENER_CLOSED = 1,
+	LISTENER_OPENER_KNOWN = 2,
+	LISTENER_REUSE_PORT = 4,
+};
 
 struct listener_record {
 	u64 cookie;
@@ -47,6 +50,10 @@ struct listening {
 	u64 closes_dropped;
 	u64 visited; /* by all walks */
 };
+
+MIRRORED(struct, listener_record);
+MIRRORED(struct, listening);
+MIRRORED(enum, listener_flag);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -94,7 +101,7 @@ static __always_inline void fill_listener(struct listener_record *r, struct sock
 	r->max_syn_backlog = lnet->ipv4.sysctl_max_syn_backlog;
 	r->syncookies = lnet->ipv4.sysctl_tcp_syncookies;
 	r->abort_on_overflow = lnet->ipv4.sysctl_tcp_abort_on_overflow;
-	r->flags = l->pid ? LISTENER_SEEN_OPENED : 0;
+	r->flags = l->pid ? LISTENER_OPENER_KNOWN : 0;
 	stamp = ((struct tcp_sock___listen *)tp)->rx_opt.ts_recent_stamp;
 	if (group) {
 		r->flags |= LISTENER_REUSE_PORT;

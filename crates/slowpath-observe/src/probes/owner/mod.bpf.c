@@ -8,7 +8,10 @@
  */
 #include "../owner.bpf.h"
 
-#define HOLDER_LISTENS 1
+/* Bits of holder.flags. */
+enum holder_flag {
+	HOLDER_LISTENS = 1, /* what is held is a listening socket */
+};
 
 struct holder {
 	u64 cookie;
@@ -20,6 +23,9 @@ struct holder {
 	u32 pad;
 	char command[16];
 };
+
+MIRRORED(struct, holder);
+MIRRORED(enum, holder_flag);
 
 /* An MPTCP socket has at most 8 subflows (MPTCP_SUBFLOWS_MAX, net/mptcp/pm.c). */
 #define SUBFLOWS 16
@@ -83,14 +89,21 @@ int owners(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-#define UNHELD_NO_SOCKET 1 /* neither accepted nor held: or closed, as the state tells */
-#define UNHELD_KERNEL 2    /* the kernel's own */
+/* Why no descriptor can stand for it. */
+enum unheld_reason {
+	UNHELD_NO_FILE,   /* the kernel uses it and no process ever could */
+	UNHELD_NO_SOCKET, /* neither accepted nor held; or closed, as its state says */
+	UNHELD_KERNEL,    /* the kernel's own */
+};
 
 struct unheld {
 	u64 cookie;
-	u32 flags;
+	u32 reason;
 	u32 pad;
 };
+
+MIRRORED(struct, unheld);
+MIRRORED(enum, unheld_reason);
 
 SEC("iter/bpf_sk_storage_map")
 int unheld(struct bpf_iter__bpf_sk_storage_map *ctx)
@@ -104,11 +117,11 @@ int unheld(struct bpf_iter__bpf_sk_storage_map *ctx)
 		return 0;
 	socket = sk->sk_socket;
 	if (!socket)
-		unheld.flags = UNHELD_NO_SOCKET;
+		unheld.reason = UNHELD_NO_SOCKET;
 	else if (BPF_CORE_READ(socket, file))
 		return 0;
 	else if (BPF_CORE_READ_BITFIELD(sk, sk_kern_sock))
-		unheld.flags = UNHELD_KERNEL;
+		unheld.reason = UNHELD_KERNEL;
 	unheld.cookie = c->cookie;
 	bpf_seq_write(ctx->meta->seq, &unheld, sizeof(unheld));
 	return 0;
