@@ -109,6 +109,51 @@ pub fn mirrored(object: &[u8]) -> Result<Vec<Mirrored<'_>>, BtfError> {
         .collect::<Result<_, _>>()
 }
 
+/// Why an object is not loaded: its types are not Rust's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// Its mirrored types cannot be read.
+    Btf(BtfError),
+    /// Both sides of a struct differ: the struct, the field and what.
+    Differs(String),
+    /// Rust has no mirror of a struct of that name.
+    NoMirror(String),
+}
+
+impl std::fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LayoutError::Btf(error) => error.fmt(f),
+            LayoutError::Differs(text) => f.write_str(text),
+            LayoutError::NoMirror(name) => write!(f, "struct {name} has no mirror in Rust"),
+        }
+    }
+}
+
+impl std::error::Error for LayoutError {}
+
+/// Compares every mirrored struct of an object with Rust's side, before it is loaded.
+///
+/// # Errors
+/// At the first struct that differs or has no mirror.
+pub fn check(object: &[u8], mirrors: &[&[Struct<'_>]]) -> Result<(), LayoutError> {
+    let all = match mirrored(object) {
+        Err(BtfError::NoSection(SECTION)) => return Ok(()),
+        all => all.map_err(LayoutError::Btf)?,
+    };
+    for it in &all {
+        let Mirrored::Struct(it) = it else { continue };
+        let it = it.get();
+        let mut mirrors = mirrors.iter().copied().flatten();
+        let mirror = mirrors.find(|mirror| mirror.name == it.name);
+        let mirror = mirror.ok_or_else(|| LayoutError::NoMirror(it.name.to_owned()))?;
+        if let Some(difference) = it.difference(mirror) {
+            return Err(LayoutError::Differs(difference.to_string()));
+        }
+    }
+    Ok(())
+}
+
 /// The bytes of a section.
 fn section<'a>(object: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, BtfError> {
     let file = Bytes(object);

@@ -5,7 +5,7 @@
 //! of constants for each struct that C marks `MIRRORED`, written by build scripts
 //! ([`compile`]); [`mirror!`], which declares the Rust side of such a struct and does not
 //! compile unless both sides have the same fields in the same order with the same offsets,
-//! sizes, signs and counts; and [`btf::mirrored`], with which a loader compares the object that it
+//! sizes, signs and counts; and [`btf::check`], with which a loader compares the object that it
 //! is about to load once more.
 //!
 //! What is promised: no byte of a mirrored struct is without a name on either side; damaged BTF

@@ -76,3 +76,43 @@ pub fn mutations(text: &str, name: &str) -> Vec<Mutation> {
     }
     all
 }
+
+/// What came of trying every mutation of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Trial {
+    /// Mutations that the compiler or the comparison refused.
+    pub refused: Vec<(String, Change)>,
+    /// Those that nothing refused: there should be none.
+    pub accepted: Vec<(String, Change)>,
+}
+
+/// Mutates every struct that a file marks `MIRRORED`, one at a time, in place; the file is afterwards as it was.
+/// `check` compiles it, or what includes it, and compares both sides.
+///
+/// # Errors
+/// If the file cannot be read or written, or is refused as it is.
+pub fn try_all(
+    file: &std::path::Path,
+    mut check: impl FnMut() -> Result<(), String>,
+) -> Result<Trial, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+    let text = std::fs::read_to_string(file).map_err(failed)?;
+    check()?;
+    let mut trial = Trial::default();
+    let marked = text.lines().filter_map(|line| {
+        let name = line.strip_prefix("MIRRORED(struct, ")?;
+        name.strip_suffix(");")
+    });
+    for name in marked {
+        for mutation in mutations(&text, name) {
+            std::fs::write(file, &mutation.text).map_err(failed)?;
+            let tried = match check() {
+                Ok(()) => &mut trial.accepted,
+                Err(_) => &mut trial.refused,
+            };
+            tried.push((name.to_owned(), mutation.change));
+        }
+    }
+    std::fs::write(file, text).map_err(failed)?;
+    Ok(trial)
+}

@@ -18,12 +18,10 @@ pub mod listeners;
 pub mod mlab;
 pub mod tcp_info;
 
-mod mapped;
 pub mod namespaces;
 mod probes;
 #[doc(hidden)]
 pub use probes::Aligned;
-mod wire;
 
 pub use slowpath_model::{Feature, FeatureState};
 use slowpath_model::{MonoNanos, Snapshot};
@@ -124,16 +122,12 @@ pub struct ProgramCost {
     pub nanos: u64,
 }
 
-/// Probes whose programs run while the agent polls.
-const WITHIN_POLLS: [&str; 4] = ["snapshot", "changes", "seed", "owner"];
-
-/// Such a program of another probe.
-const WALK: &str = "walk_listeners";
-
 impl ProgramCost {
     /// Whether the program runs within a poll, so that its time is in the poll's.
     pub fn within_polls(&self) -> bool {
-        WITHIN_POLLS.contains(&self.probe) || self.program == WALK
+        let mut probes = probes::ALL.iter();
+        let own = probes.find(|probe| probe.name == self.probe);
+        own.is_some_and(|probe| probe.within_polls.contains(&self.program.as_str()))
     }
 }
 

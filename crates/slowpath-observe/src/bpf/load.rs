@@ -1,95 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loading probes: each an object of its own, all with the same maps.
 
-use super::OpenError;
-use crate::probes::Probe;
+use crate::probes::{Probe, connection};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
+use std::any::Any;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Maps that every probe declares and the first one makes.
-const SHARED: [&str; 7] = [
-    "connections",
-    "shared",
-    "notes",
-    "rates",
-    "area",
-    "listeners",
-    "births",
-];
-
 /// A probe in the kernel; it ends with this value.
-pub(super) struct Loaded {
+pub(crate) struct Loaded {
     pub probe: &'static Probe,
     pub object: Object,
-    pub links: Vec<Link>,
+    /// What its `attach` gave.
+    pub state: Box<dyn Any>,
 }
 
-/// Loads and attaches one probe, sharing the maps that an earlier probe made.
+/// Maps that probes have in common by their name; the first one makes them.
+#[derive(Default)]
+pub(crate) struct Maps(Vec<MapHandle>);
+
+impl Maps {
+    pub(crate) fn get(&self, name: &str) -> Result<&MapHandle, libbpf_rs::Error> {
+        self.0
+            .iter()
+            .find(|map| map.name() == name)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound).into())
+    }
+}
+
+/// A loaded probe whose programs are to be attached.
+pub(crate) struct Attaching<'a> {
+    object: &'a mut Object,
+    maps: &'a Maps,
+}
+
+impl Attaching<'_> {
+    /// One program, to what its section names.
+    pub(crate) fn one(&mut self, program: &str) -> Result<Link, libbpf_rs::Error> {
+        self.program(program)?.attach()
+    }
+
+    /// Several programs.
+    pub(crate) fn attach(&mut self, programs: &[&str]) -> Result<Vec<Link>, libbpf_rs::Error> {
+        programs.iter().map(|program| self.one(program)).collect()
+    }
+
+    /// All programs of the probe.
+    pub(crate) fn attach_all(&mut self) -> Result<Vec<Link>, libbpf_rs::Error> {
+        let programs = self.object.progs_mut();
+        programs.map(|program| program.attach()).collect()
+    }
+
+    /// An iterator over what is in a map.
+    pub(crate) fn iterate(&mut self, program: &str, map: &str) -> Result<Link, libbpf_rs::Error> {
+        let map = self.maps.get(map)?.as_fd();
+        self.program(program)?.attach_iter(map)
+    }
+
+    /// A map of the probe's or that it shares.
+    pub(crate) fn map(&self, name: &str) -> Result<&MapHandle, libbpf_rs::Error> {
+        self.maps.get(name)
+    }
+
+    /// Reads a ring buffer: `take` gets each record when the ring is consumed.
+    pub(crate) fn ring(
+        &self,
+        map: &str,
+        take: impl FnMut(&[u8]) + 'static,
+    ) -> Result<RingBuffer<'static>, libbpf_rs::Error> {
+        ring(self.map(map)?, take)
+    }
+
+    fn program(&mut self, name: &str) -> Result<libbpf_rs::ProgramMut<'_>, libbpf_rs::Error> {
+        let mut programs = self.object.progs_mut();
+        let program = programs.find(|program| program.name() == name);
+        program.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound).into())
+    }
+}
+
+/// Loads and attaches one probe, with the maps that an earlier probe made. Its mirrored structs
+/// are compared with Rust's once more.
 pub(super) fn load(
     probe: &'static Probe,
-    shared_maps: &mut Vec<MapHandle>,
+    maps: &mut Maps,
     sizes: &[(&str, u32)],
 ) -> Result<Loaded, libbpf_rs::Error> {
+    slowpath_layout::btf::check(probe.object, &[&connection::MIRRORS, probe.mirrors])
+        .map_err(io::Error::other)?;
     let mut builder = ObjectBuilder::default();
     builder.name(probe.name)?;
     let mut open = builder.open_memory(probe.object)?;
     for mut map in open.maps_mut() {
         let name = map.name().to_os_string();
-        if let Some(made) = shared_maps.iter().find(|m| m.name() == name) {
+        if let Some(made) = maps.0.iter().find(|m| m.name() == name) {
             map.reuse_fd(made.as_fd())?;
         } else if let Some((_, entries)) = sizes.iter().find(|(sized, _)| name == *sized) {
             map.set_max_entries(*entries)?;
         }
     }
-    let object = open.load()?;
-    let mut links = Vec::new();
-    for program in object.progs_mut() {
-        let link = match program.name().to_str() {
-            // Run by `BpfTier::collect`, attached to nothing.
-            Some("collect") => continue,
-            // Attached by `ListenerEyes::open`.
-            Some("walk_listeners" | "listener_holders") => continue,
-            Some("snapshot" | "unheld") => {
-                let connections = shared_maps.iter().find(|m| m.name() == "connections");
-                let connections =
-                    connections.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-                program.attach_iter(connections.as_fd())?
-            }
-            _ => program.attach()?,
-        };
-        links.push(link);
-    }
+    let mut object = open.load()?;
+    let before = maps.0.len();
     for map in object.maps() {
-        let name = map.name();
-        if SHARED.iter().any(|shared| name == *shared)
-            && !shared_maps.iter().any(|m| m.name() == name)
-        {
-            shared_maps.push(MapHandle::try_from(&map)?);
+        // What has a dot is data of the object's own.
+        let name = map.name().to_string_lossy();
+        if !name.contains('.') && !maps.0.iter().any(|made| made.name() == map.name()) {
+            maps.0.push(MapHandle::try_from(&map)?);
         }
     }
-    Ok(Loaded {
-        probe,
-        object,
-        links,
-    })
-}
-
-pub(super) fn map(
-    loaded: &[Loaded],
-    probe: &str,
-    name: &'static str,
-) -> Result<MapHandle, OpenError> {
-    loaded
-        .iter()
-        .filter(|l| l.probe.name == probe)
-        .flat_map(|l| l.object.maps())
-        .find(|m| m.name() == name)
-        .and_then(|m| MapHandle::try_from(&m).ok())
-        .ok_or(OpenError::Map {
-            map: name,
-            source: io::ErrorKind::NotFound.into(),
-        })
+    let attached = (probe.attach)(&mut Attaching {
+        object: &mut object,
+        maps,
+    });
+    match attached {
+        Ok(state) => Ok(Loaded {
+            probe,
+            object,
+            state,
+        }),
+        Err(error) => {
+            // Its maps go with it.
+            maps.0.truncate(before);
+            Err(error)
+        }
+    }
 }
 
 /// Reads a ring buffer: `take` gets each record when the ring is consumed.

@@ -8,38 +8,27 @@
 //! on kernels before 6.2, the poll is a walk over the socket storage instead, which finds
 //! what was missed. No snapshot is copied through a system call.
 
-mod listeners;
-mod load;
-mod look;
-mod poll;
+pub(crate) mod load;
+pub(crate) mod mapped;
+pub(crate) mod poll;
 mod rates;
-mod seed;
 mod thin;
 
+pub use crate::probes::owner::{Held, Unheld};
+pub use load::ring;
 pub use thin::RATE_COUNT;
 
-pub use look::{Held, Unheld};
-
-use crate::mapped::Mapped;
-use crate::probes::{self, Probe};
-use crate::wire::layouts::direction::DIRECTION_SEND;
-use crate::wire::{CallRecord, Context, Note, Rates, Record, Shared};
-use crate::{Call, Direction, Feature, FeatureState, ProgramCost, boot_id, monotonic};
-use libbpf_rs::{Iter, Link, MapHandle, RingBuffer};
-use listeners::ListenerEyes;
-pub use load::ring;
-use load::{Loaded, load, map};
-use slowpath_model::{LossCounters, Micros, MonoNanos};
-use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use crate::probes::connection::{Context, Note, Rates, Record, Shared};
+use crate::probes::{self, Loss, Probe};
+use crate::{Feature, FeatureState, ProgramCost, boot_id, monotonic};
+use libbpf_rs::Iter;
+use load::{Loaded, Maps, load};
+use mapped::Mapped;
+use slowpath_model::{LossCounters, Micros};
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::rc::Rc;
 use thin::Waiting;
-use zerocopy::FromBytes;
-
-/// Call records kept for [`BpfTier::take_calls`]; older ones are dropped and counted.
-const MAX_CALLS: usize = 65_536;
 
 /// How the tier is set up.
 #[derive(Clone, Copy, Debug)]
@@ -136,23 +125,10 @@ pub enum PollError {
     Closes(libbpf_rs::Error),
 }
 
-/// The BPF tier.
+/// The BPF tier. What it offers beyond polls stands in the probes' folders.
 pub struct BpfTier {
-    snapshot_link: Link,
-    /// Namespaces in which connections older than the tier were looked for.
-    walked: HashSet<u32>,
-    seed_link: Option<Link>,
-    seed_held_link: Option<Link>,
     /// A seed under way, and how many had been seeded before.
-    seeding: Option<(Iter, u64)>,
-    owner_link: Option<Link>,
-    listener: Option<ListenerEyes>,
-    unheld_link: Option<Link>,
-    in_flight_link: Option<Link>,
-    closes: RingBuffer<'static>,
-    closed: Rc<RefCell<Vec<Record>>>,
-    calls: Option<RingBuffer<'static>>,
-    called: Rc<RefCell<CallLog>>,
+    pub(crate) seeding: Option<(Iter, u64)>,
     rates: Mapped<Rates>,
     suspected: Vec<u64>,
     area: Mapped<Record>,
@@ -171,20 +147,14 @@ pub struct BpfTier {
     waiting: Option<Waiting>,
     /// What is due at a poll: kept for its memory.
     due: Vec<Note>,
-    shared: Mapped<Shared>,
-    context: Context,
+    pub(crate) shared: Mapped<Shared>,
+    pub(crate) context: Context,
     epoch: u32,
     features: Vec<Feature>,
     statistics: Option<OwnedFd>,
     sampling: Option<OwnedFd>,
     /// Programs live as long as their objects and links.
-    loaded: Vec<Loaded>,
-}
-
-#[derive(Default)]
-struct CallLog {
-    calls: VecDeque<Call>,
-    dropped: u64,
+    pub(crate) loaded: Vec<Loaded>,
 }
 
 impl BpfTier {
@@ -203,131 +173,30 @@ impl BpfTier {
         let area_entries = options.area.max(1);
         let note_entries = options.notes.clamp(1, 1 << 24);
         let sizes = [("area", area_entries), ("notes", 3 * note_entries)];
-        let mut loaded = Vec::new();
-        let mut features = Vec::new();
-        let mut shared_maps: Vec<MapHandle> = Vec::new();
-        for &probe in probes {
-            let state = match load(probe, &mut shared_maps, &sizes) {
-                Ok(probe) => {
-                    loaded.push(probe);
-                    FeatureState::Active
-                }
-                Err(source) if probe.required => {
-                    return Err(OpenError::Probe {
-                        probe: probe.name,
-                        since: probe.since,
-                        source,
-                    });
-                }
-                Err(error) => FeatureState::Missing {
-                    reason: format!("{error:#} (needs Linux {})", probe.since),
-                },
-            };
-            features.push(Feature {
-                name: probe.name,
-                measures: probe.measures,
-                state,
-                serves: probe.serves.iter().copied().collect(),
-            });
-        }
-        let active = |name| loaded.iter().any(|l: &Loaded| l.probe.name == name);
-        let context = Context {
+        let mut maps = Maps::default();
+        let (loaded, features) = load_all(probes, &mut maps, &sizes)?;
+        let mut context = Context {
             boot_id: boot_id(),
-            hz: 0,
-            rtt_sums: active("segment"),
-            recovery: active("recovery"),
-            calls: active("calls"),
+            ..Context::default()
         };
-        let by_notes = active("changes") && !options.walk;
-        let mapping = |map, source| OpenError::Map { map, source };
-        let shared = Mapped::<Shared>::new(map(&loaded, "lifecycle", "shared")?.as_fd(), 1)
-            .map_err(|e| mapping("shared", e))?;
-        let area = Mapped::<Record>::new(
-            map(&loaded, "snapshot", "area")?.as_fd(),
-            area_entries as usize,
-        )
-        .map_err(|e| mapping("area", e))?;
-        let notes = Mapped::<Note>::new(
-            map(&loaded, "lifecycle", "notes")?.as_fd(),
-            3 * note_entries as usize,
-        )
-        .map_err(|e| mapping("notes", e))?;
-        let rates = Mapped::<Rates>::new(map(&loaded, "lifecycle", "rates")?.as_fd(), 1)
-            .map_err(|e| mapping("rates", e))?;
-
-        let closed = Rc::new(RefCell::new(Vec::new()));
-        let called = Rc::new(RefCell::new(CallLog::default()));
-        let ring_error = |probe, source| OpenError::Probe {
-            probe,
-            since: "5.8",
-            source,
-        };
-        let closes = ring(&map(&loaded, "lifecycle", "closes")?, {
-            let closed = Rc::clone(&closed);
-            move |bytes: &[u8]| {
-                if let Ok((record, _)) = Record::read_from_prefix(bytes) {
-                    closed.borrow_mut().push(record);
-                }
-            }
-        })
-        .map_err(|e| ring_error("lifecycle", e))?;
-        let calls = match map(&loaded, "calls", "call_log") {
-            Err(_) => None,
-            Ok(log) => Some(
-                ring(&log, {
-                    let called = Rc::clone(&called);
-                    move |bytes: &[u8]| {
-                        if let Ok((call, _)) = CallRecord::read_from_prefix(bytes) {
-                            called.borrow_mut().push(&call);
-                        }
-                    }
-                })
-                .map_err(|e| ring_error("calls", e))?,
-            ),
-        };
-        let mut take = |name| {
-            loaded
-                .iter_mut()
-                .find(|l| l.probe.name == name)
-                .and_then(|l| l.links.pop())
-        };
-        let Some(snapshot_link) = take("snapshot") else {
-            return Err(mapping("snapshot", io::ErrorKind::NotFound.into()));
-        };
-        let seed_link = take("seed");
-        let seed_held_link = take("seed_held");
-        // The last link first.
-        let unheld_link = take("owner");
-        let owner_link = take("owner");
-        let in_flight_link = take("in_flight");
-        let listener = ListenerEyes::open(&mut loaded);
-
+        for it in &loaded {
+            context.add(it.probe.sums);
+        }
+        let changes = |it: &Loaded| it.probe.name == probes::changes::PROBE.name;
         let mut tier = BpfTier {
-            snapshot_link,
-            walked: HashSet::new(),
-            seed_link,
-            seed_held_link,
             seeding: None,
-            owner_link,
-            listener,
-            unheld_link,
-            in_flight_link,
-            closes,
-            closed,
-            calls,
-            called,
-            rates,
+            rates: mapped(&maps, "rates", 1)?,
             suspected: Vec::new(),
-            area,
-            notes,
+            area: mapped(&maps, "area", area_entries as usize)?,
+            notes: mapped(&maps, "notes", 3 * note_entries as usize)?,
             note_entries,
-            by_notes,
+            by_notes: loaded.iter().any(changes) && !options.walk,
             carried: Vec::new(),
             read_until: [0; 2],
             walk_next: true,
             waiting: None,
             due: Vec::new(),
-            shared,
+            shared: mapped(&maps, "shared", 1)?,
             context,
             epoch: 0,
             features,
@@ -335,8 +204,14 @@ impl BpfTier {
             sampling: None,
             loaded,
         };
+        tier.start(options)?;
+        Ok(tier)
+    }
+
+    fn start(&mut self, options: &Options) -> Result<(), OpenError> {
         let delay = u32::try_from(options.late_margin.0).unwrap_or(u32::MAX);
-        tier.shared.update(|s| {
+        let note_entries = self.note_entries;
+        self.shared.update(|s| {
             // SAFETY: `s` points to the mapped value.
             unsafe {
                 (&raw mut (*s).late_margin_us).write_volatile(delay);
@@ -345,12 +220,23 @@ impl BpfTier {
                 (&raw mut (*s).now_ns).write_volatile(monotonic().0);
             }
         });
-        tier.find_timer_frequency()?;
+        self.find_timer_frequency()?;
         // Epoch 0 stands for "never" in the storage of a connection.
-        tier.epoch = 1;
-        tier.begin_poll(monotonic(), [0; 2]);
-        tier.seed();
-        Ok(tier)
+        self.epoch = 1;
+        self.begin_poll(monotonic(), [0; 2]);
+        self.seed();
+        Ok(())
+    }
+
+    /// What a probe keeps while it runs, by its type; `None` where the probe did not load.
+    pub(crate) fn state<T: Any>(&self) -> Option<&T> {
+        self.loaded.iter().find_map(|it| it.state.downcast_ref())
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn state_mut<T: Any>(&mut self) -> Option<&mut T> {
+        let mut all = self.loaded.iter_mut();
+        all.find_map(|it| it.state.downcast_mut())
     }
 
     fn find_timer_frequency(&mut self) -> Result<(), OpenError> {
@@ -372,15 +258,6 @@ impl BpfTier {
     /// count those it misses.
     pub fn walk_next(&mut self) {
         self.walk_next = true;
-    }
-
-    /// The calls logged since the last time, oldest first.
-    pub fn take_calls(&mut self) -> Vec<Call> {
-        if let Some(ring) = &self.calls {
-            // A ring that cannot be read now is read the next time; drops are counted.
-            let _ = ring.consume();
-        }
-        self.called.borrow_mut().calls.drain(..).collect()
     }
 
     /// Whether the next polls hand over every connection, changed or not.
@@ -413,26 +290,30 @@ impl BpfTier {
             // A close that one program missed is mended when the socket goes.
             closes_dropped: shared.closes_dropped
                 + self
-                    .missed_runs("lifecycle", "lifecycle")
+                    .missed_runs(Loss::Close)
                     .saturating_sub(shared.late_closes),
             calls_dropped: shared.calls_dropped
-                + self.called.borrow().dropped
-                + self.missed_runs("calls", "sends")
-                + self.missed_runs("calls", "receives"),
+                + self.calls_not_kept()
+                + self.missed_runs(Loss::Call),
             records_dropped: 0,
         }
     }
 
-    /// Events that a probe's program missed: an event inside another one's handler on the
+    /// Events that probes' programs missed: an event inside another one's handler on the
     /// same processor does not run the program again (`bpf_prog_inc_misses_counter`).
-    fn missed_runs(&self, probe: &str, program: &str) -> u64 {
-        self.loaded
-            .iter()
-            .filter(|l| l.probe.name == probe)
-            .flat_map(|l| l.object.progs())
-            .filter(|p| p.name() == program)
-            .filter_map(|p| Some(program_info(&p)?.recursion_misses))
-            .sum()
+    fn missed_runs(&self, loss: Loss) -> u64 {
+        let runs = |it: &Loaded| {
+            let programs = it.object.progs();
+            let counts = |program: &libbpf_rs::Program<'_>| {
+                let mut losses = it.probe.losses.iter();
+                losses.any(|(name, of)| *of == loss && program.name() == *name)
+            };
+            programs
+                .filter(counts)
+                .filter_map(|program| Some(program_info(&program)?.recursion_misses))
+                .sum::<u64>()
+        };
+        self.loaded.iter().map(runs).sum()
     }
 
     /// Connections opened and closed since the start.
@@ -500,23 +381,44 @@ pub fn enable_statistics() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-impl CallLog {
-    fn push(&mut self, call: &CallRecord) {
-        if self.calls.len() >= MAX_CALLS {
-            self.calls.pop_front();
-            self.dropped += 1;
-        }
-        self.calls.push_back(Call {
-            cookie: call.cookie,
-            at: MonoNanos(call.at_ns),
-            bytes: call.bytes,
-            direction: if call.direction == DIRECTION_SEND {
-                Direction::Send
-            } else {
-                Direction::Receive
+/// Loads what can be loaded.
+fn load_all(
+    probes: &[&'static Probe],
+    maps: &mut Maps,
+    sizes: &[(&str, u32)],
+) -> Result<(Vec<Loaded>, Vec<Feature>), OpenError> {
+    let mut loaded = Vec::new();
+    let mut features = Vec::new();
+    for &probe in probes {
+        let state = match load(probe, maps, sizes) {
+            Ok(probe) => {
+                loaded.push(probe);
+                FeatureState::Active
+            }
+            Err(source) if probe.required => {
+                return Err(OpenError::Probe {
+                    probe: probe.name,
+                    since: probe.since,
+                    source,
+                });
+            }
+            Err(error) => FeatureState::Missing {
+                reason: format!("{error:#} (needs Linux {})", probe.since),
             },
-        });
+        };
+        features.push(probe.feature(state));
     }
+    Ok((loaded, features))
+}
+
+fn mapped<T: slowpath_layout::Mirror + zerocopy::FromBytes + Copy>(
+    maps: &Maps,
+    map: &'static str,
+    entries: usize,
+) -> Result<Mapped<T>, OpenError> {
+    let found = maps.get(map).map_err(|_| io::ErrorKind::NotFound.into());
+    let mapped = found.and_then(|found| Mapped::new(found, entries));
+    mapped.map_err(|source| OpenError::Map { map, source })
 }
 
 /// The frequency at which `jiffies` counts: `jiffies_64` starts 300 s before its lower half

@@ -3,10 +3,11 @@
 
 use super::thin::Waiting;
 use super::{BpfTier, PollError};
-use crate::wire::layouts::record_flag::RECORD_BUSY;
-use crate::wire::{Note, Shared};
+use crate::probes::connection::layouts::record_flag::RECORD_BUSY;
+use crate::probes::connection::{Note, Shared};
+use crate::probes::lifecycle::Closes;
 use crate::{PollReport, Sink, monotonic};
-use libbpf_rs::{Iter, ProgramInput};
+use libbpf_rs::Iter;
 use rustc_hash::FxHashSet;
 use slowpath_model::MonoNanos;
 use std::io::{self, Read};
@@ -188,8 +189,11 @@ impl BpfTier {
         report: &mut PollReport,
         sink: &mut impl Sink,
     ) -> Result<(), PollError> {
-        self.closes.consume().map_err(PollError::Closes)?;
-        for record in self.closed.borrow_mut().drain(..) {
+        let Some(closes) = self.state_mut::<Closes>() else {
+            return Ok(());
+        };
+        let closed = closes.take().map_err(PollError::Closes)?;
+        for record in closed.borrow_mut().drain(..) {
             if let Some(snapshot) = record.snapshot(&self.context) {
                 report.closed += 1;
                 sink.unchanged_until(MonoNanos(record.since_ns));
@@ -274,13 +278,7 @@ impl BpfTier {
                     (&raw mut (*s).carried).write_volatile(carried.into());
                 }
             });
-            self.loaded
-                .iter()
-                .flat_map(|l| l.object.progs_mut())
-                .find(|p| p.name() == "collect")
-                .ok_or_else(|| libbpf_rs::Error::from(io::Error::from(io::ErrorKind::NotFound)))
-                .and_then(|p| p.test_run(ProgramInput::default()))
-                .map_err(PollError::Collect)?;
+            self.run_collect()?;
             let shared = self.shared.first();
             self.take_area(&shared, report, sink);
             let done = count - shared.left_over.min(count);
@@ -328,25 +326,17 @@ impl BpfTier {
             }
         }
     }
-
-    pub(super) fn walk(&mut self) -> Result<(), PollError> {
-        let what = "socket storage";
-        let mut iterator =
-            Iter::new(&self.snapshot_link).map_err(|source| PollError::Open { what, source })?;
-        drain(&mut iterator).map_err(|source| PollError::Read { what, source })?;
-        Ok(())
-    }
 }
 
 /// Reads an iterator to its end.
-pub(super) fn drain(iterator: &mut Iter) -> io::Result<Vec<u8>> {
+pub(crate) fn drain(iterator: &mut Iter) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     each_part(iterator, |part| bytes.extend_from_slice(part))?;
     Ok(bytes)
 }
 
 /// Gives each record of an iterator to `each`; memory is that of one read.
-pub(super) fn each_record<T: FromBytes>(
+pub(crate) fn each_record<T: FromBytes>(
     iterator: &mut Iter,
     mut each: impl FnMut(T),
 ) -> io::Result<()> {
@@ -363,7 +353,7 @@ pub(super) fn each_record<T: FromBytes>(
 }
 
 /// EAGAIN: the kernel pauses after a million objects (bpf_seq_read).
-pub(super) fn may_go_on(error: &io::Error) -> bool {
+pub(crate) fn may_go_on(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock

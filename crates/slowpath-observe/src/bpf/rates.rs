@@ -6,11 +6,11 @@
 
 use super::BpfTier;
 use super::thin::{RATE_COUNT, Waiting, gaps};
-use crate::wire::RATE_SLOTS;
-use crate::wire::layouts::thinned::{THINNED_NOTES, THINNED_WALKS};
+use crate::probes::connection::RATE_SLOTS;
+use crate::probes::connection::layouts::thinned::{THINNED_NOTES, THINNED_WALKS};
 
 /// In a place: the connection's calls are logged one by one.
-const RATE_SUSPECT: u8 = crate::wire::layouts::rate_flag::RATE_SUSPECT as u8;
+const RATE_SUSPECT: u8 = crate::probes::connection::layouts::rate_flag::RATE_SUSPECT as u8;
 
 /// Connections whose calls are logged.
 const MAX_SUSPECTS: usize = 4_096;

@@ -13,7 +13,7 @@
 //! What enters: notes, and the epoch of the list that a poll closes. What leaves: the
 //! notes that are due. No I/O.
 
-use crate::wire::{GAPS, Note, RATES};
+use crate::probes::connection::{GAPS, Note, RATES};
 use rustc_hash::FxHashMap;
 
 /// Number of different rates.

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Opening and closing of connections.
+//! Opening and closing of connections. Nothing works without it.
 
-use super::{Probe, object};
+use super::connection::Record;
+use super::{Loss, Probe, object};
+use crate::bpf::load::Attaching;
+use libbpf_rs::{Link, RingBuffer};
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use zerocopy::FromBytes;
 
 /// The probe.
 pub(crate) const PROBE: Probe = Probe {
@@ -9,6 +16,40 @@ pub(crate) const PROBE: Probe = Probe {
     measures: "opening and closing, in every network namespace",
     since: "5.11",
     required: true,
-    serves: &[],
+    losses: &[("lifecycle", Loss::Close)],
     object: object!("lifecycle"),
+    attach,
+    ..Probe::EVENTS
 };
+
+/// What the probe keeps while it runs: connections that have closed.
+pub(crate) struct Closes {
+    ring: RingBuffer<'static>,
+    closed: Rc<RefCell<Vec<Record>>>,
+    _events: Vec<Link>,
+}
+
+fn attach(attaching: &mut Attaching<'_>) -> Result<Box<dyn Any>, libbpf_rs::Error> {
+    let closed = Rc::new(RefCell::new(Vec::new()));
+    let ring = attaching.ring("closes", {
+        let closed = Rc::clone(&closed);
+        move |bytes: &[u8]| {
+            if let Ok(record) = Record::read_from_bytes(bytes) {
+                closed.borrow_mut().push(record);
+            }
+        }
+    })?;
+    Ok(Box::new(Closes {
+        ring,
+        closed,
+        _events: attaching.attach_all()?,
+    }))
+}
+
+impl Closes {
+    /// The final records since the last time.
+    pub(crate) fn take(&mut self) -> Result<Rc<RefCell<Vec<Record>>>, libbpf_rs::Error> {
+        self.ring.consume()?;
+        Ok(Rc::clone(&self.closed))
+    }
+}

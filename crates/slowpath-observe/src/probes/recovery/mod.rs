@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entries to recovery and loss, and the time spent there.
+//!
+//! Without it retransmissions are counted, and not how long they took.
 
+use super::connection::Sums;
 use super::{Probe, object};
 use slowpath_model::Problem;
 
@@ -9,7 +12,8 @@ pub(crate) const PROBE: Probe = Probe {
     name: "recovery",
     measures: "recovery episodes",
     since: "6.0",
-    required: false,
     serves: &[Problem::FastRetransmit, Problem::IdleBurst],
+    sums: &[Sums::Recovery],
     object: object!("recovery"),
+    ..Probe::EVENTS
 };

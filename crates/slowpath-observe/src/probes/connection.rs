@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The records of `connection.bpf.h` as they come from the kernel, and their typed form.
+//! The mirrors of `connection.bpf.h`, which all probes share: records as they come from the kernel, and their typed form.
 //!
 //! First step: [`Record`] is plain data whose every field the build has compared with C's
 //! ([`slowpath_layout`]). Second step: [`Record::snapshot`] undoes the
@@ -276,39 +276,6 @@ mirror! {
     }
 }
 
-mirror! {
-    /// `struct holder`.
-    pub(crate) struct HolderRecord = layouts::HOLDER {
-        cookie: u64,
-        start_ns: u64,
-        cgroup: u64,
-        pid: u32,
-        program: u32,
-        flags: u32,
-        pad: u32,
-        command: [u8; 16],
-    }
-}
-
-mirror! {
-    /// `struct unheld`.
-    pub(crate) struct UnheldRecord = layouts::UNHELD {
-        cookie: u64,
-        reason: u32,
-        pad: u32,
-    }
-}
-
-mirror! {
-    /// `struct call`.
-    pub(crate) struct CallRecord = layouts::CALL {
-        cookie: u64,
-        at_ns: u64,
-        bytes: u32,
-        direction: u32,
-    }
-}
-
 /// What every probe shares; a probe's own types stand beside it.
 pub(crate) const MIRRORS: [Struct<'static>; 7] = [
     Calls::LAYOUT,
@@ -320,19 +287,37 @@ pub(crate) const MIRRORS: [Struct<'static>; 7] = [
     Rates::LAYOUT,
 ];
 
+/// Sums of a record that a probe of its own keeps; without it they are `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sums {
+    Rtt,
+    Recovery,
+    Calls,
+}
+
 /// What a record does not carry.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Context {
     pub boot_id: u128,
     /// Jiffies a second.
     pub hz: u32,
-    /// Which probes feed the record: without one its sums are `None`.
     pub rtt_sums: bool,
     pub recovery: bool,
     pub calls: bool,
 }
 
 impl Context {
+    /// A probe runs that keeps these sums.
+    pub(crate) fn add(&mut self, sums: &[Sums]) {
+        for it in sums {
+            match it {
+                Sums::Rtt => self.rtt_sums = true,
+                Sums::Recovery => self.recovery = true,
+                Sums::Calls => self.calls = true,
+            }
+        }
+    }
+
     fn jiffies(&self, n: u32) -> Micros {
         // The usual frequencies: the compiler divides by multiplying.
         Micros(match (u64::from(n) * 1_000_000, self.hz) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! BPF array maps mapped into this process: read and written without system calls.
 
+use libbpf_rs::{MapCore, MapHandle};
+use slowpath_layout::Mirror;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
+use zerocopy::FromBytes;
 
 /// The values of a mapped array map.
 pub(crate) struct Mapped<T> {
@@ -13,9 +16,17 @@ pub(crate) struct Mapped<T> {
     _values: PhantomData<T>,
 }
 
-impl<T: zerocopy::FromBytes + Copy> Mapped<T> {
-    /// Maps `entries` values of the array map behind `fd`.
-    pub(crate) fn new(fd: BorrowedFd<'_>, entries: usize) -> io::Result<Self> {
+impl<T: Mirror + FromBytes + Copy> Mapped<T> {
+    /// Maps `entries` values of an array map, whose values have to be as large as `T`.
+    pub(crate) fn new(map: &MapHandle, entries: usize) -> io::Result<Self> {
+        if map.value_size() as usize != size_of::<T>() {
+            return Err(io::Error::other(format!(
+                "struct {}: {} bytes in the map, {} in Rust",
+                T::LAYOUT.name,
+                map.value_size(),
+                size_of::<T>()
+            )));
+        }
         let length = entries * size_of::<T>();
         // SAFETY: a fresh mapping chosen by the kernel; nothing else refers to it.
         let base = unsafe {
@@ -24,7 +35,7 @@ impl<T: zerocopy::FromBytes + Copy> Mapped<T> {
                 length,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
-                fd.as_raw_fd(),
+                map.as_fd().as_raw_fd(),
                 0,
             )
         };
