@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The numbers behind a problem, in words.
+//! The numbers behind a problem, in words and as JSON.
 
 use crate::{bytes, plural};
+use serde_json::{Value, json};
 use slowpath_model::{Deltas, Micros, Problem, Stage};
 
 /// The statistics that speak for `problem`, most telling first; statistics that were not
@@ -137,6 +138,40 @@ pub const fn stage(problem: Problem) -> &'static str {
         Stage::Receiver => "the receiver",
         Stage::ReceiverApp => "the receiving application",
     }
+}
+
+fn micros(time: Option<Micros>) -> Value {
+    time.map_or(Value::Null, |t| json!(t.0))
+}
+
+/// The statistics as JSON: units in the keys, `null` for what was not measured.
+pub fn json(d: &Deltas) -> Value {
+    json!({
+        "bytes_sent": d.bytes_sent,
+        "bytes_acked": d.bytes_acked,
+        "bytes_received": d.bytes_received,
+        "retransmitted_segments": d.retransmitted,
+        "fast_recoveries": d.fast_recoveries,
+        "timeouts": d.timeouts,
+        "rtt_sum_us": micros(d.rtt_sum),
+        "rtt_count": d.rtt_count,
+        "delayed_acks": d.delayed_acks,
+        "busy_us": micros(d.busy),
+        "rwnd_limited_us": micros(d.rwnd_limited),
+        "sndbuf_limited_us": micros(d.sndbuf_limited),
+        "bytes_written": d.bytes_written,
+        "writes": d.writes,
+        "bytes_read": d.bytes_read,
+        "reads": d.reads,
+        "cwnd_segments": d.cwnd,
+        "send_window_bytes": d.send_window,
+        "send_queue_bytes": d.send_queue,
+        "receive_queue_bytes": d.receive_queue,
+        "srtt_us": micros(d.srtt),
+        "baseline_rtt_us": micros(d.baseline_rtt),
+        "send_mss_bytes": d.send_mss,
+        "send_buffer_bytes": d.send_buffer,
+    })
 }
 
 #[cfg(test)]

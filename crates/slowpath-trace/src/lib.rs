@@ -27,6 +27,7 @@ pub mod message;
 pub mod pair;
 pub mod picture;
 pub mod read;
+pub mod report;
 pub mod segment;
 pub mod tcp;
 pub mod totals;

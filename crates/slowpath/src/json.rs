@@ -7,9 +7,10 @@ use crate::source::{BudgetState, Capabilities, FeatureState, Live, PollReport};
 use crate::tally::{Tally, share};
 use serde_json::{Map, Value, json};
 use slowpath_model::{
-    Coverage, Deltas, Finding, FourTuple, IntervalVerdict, LossCounters, Micros, Owner, Problem,
+    Coverage, Finding, FourTuple, IntervalVerdict, LossCounters, Micros, Owner, Problem,
     ProblemSet, Share, UnknownOwner, UnknownOwners, WallMicros,
 };
+pub use slowpath_text::evidence::json as evidence;
 pub use slowpath_text::wall;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,10 +22,6 @@ pub fn now() -> WallMicros {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     WallMicros(since.as_micros() as i64)
-}
-
-fn micros(time: Option<Micros>) -> Value {
-    time.map_or(Value::Null, |t| json!(t.0))
 }
 
 /// `{"pid", "command"}` or null.
@@ -141,36 +138,6 @@ pub fn finding(finding: &Finding, interval: Micros) -> Value {
         "time_us": finding.share.time_of(interval).0,
         "coarse": finding.share == Share::Coarse,
         "events": finding.events,
-    })
-}
-
-/// The evidence of a verdict.
-pub fn evidence(d: &Deltas) -> Value {
-    json!({
-        "bytes_sent": d.bytes_sent,
-        "bytes_acked": d.bytes_acked,
-        "bytes_received": d.bytes_received,
-        "retransmitted_segments": d.retransmitted,
-        "fast_recoveries": d.fast_recoveries,
-        "timeouts": d.timeouts,
-        "rtt_sum_us": micros(d.rtt_sum),
-        "rtt_count": d.rtt_count,
-        "delayed_acks": d.delayed_acks,
-        "busy_us": micros(d.busy),
-        "rwnd_limited_us": micros(d.rwnd_limited),
-        "sndbuf_limited_us": micros(d.sndbuf_limited),
-        "bytes_written": d.bytes_written,
-        "writes": d.writes,
-        "bytes_read": d.bytes_read,
-        "reads": d.reads,
-        "cwnd_segments": d.cwnd,
-        "send_window_bytes": d.send_window,
-        "send_queue_bytes": d.send_queue,
-        "receive_queue_bytes": d.receive_queue,
-        "srtt_us": micros(d.srtt),
-        "baseline_rtt_us": micros(d.baseline_rtt),
-        "send_mss_bytes": d.send_mss,
-        "send_buffer_bytes": d.send_buffer,
     })
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The arguments of `slowpath trace`.
 
-use super::select::Which;
 use crate::args::{Answering, duration};
 use clap::Args;
+use slowpath_trace::report::ConnectionSelector;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub struct Trace {
     pub filter: Option<String>,
     /// Only this connection: its number, or A:PORT-B:PORT
     #[arg(long, value_name = "CONNECTION")]
-    pub connection: Option<Which>,
+    pub connection: Option<ConnectionSelector>,
     /// Connections listed and drawn
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,

@@ -4,12 +4,11 @@
 use super::args::Trace;
 use super::error::TraceError;
 use super::input::Source;
-use super::select::Which;
-use super::{Report, capture, words, work};
-use crate::render::plural;
-use slowpath_model::Micros;
+use super::progress::Bar;
+use slowpath_text::plural;
 use slowpath_trace::engine;
 use slowpath_trace::picture::{Drawn, Recording, Remark, html, svg, xpl};
+use slowpath_trace::report::{CaptureReport, ConnectionSelector, analysis, capture, remarks};
 use slowpath_trace::tcp::Side;
 use slowpath_trace::write::{self, Comments, Written};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,13 +47,13 @@ pub fn all(
     args: &Trace,
     source: &mut Source,
     options: &engine::Options,
-    report: &Report,
+    report: &CaptureReport,
 ) -> Result<(), TraceError> {
     if draws(args) {
         draw(args, source, options, report)?;
     }
     if let Some(path) = &args.annotate {
-        let comments = comments(report);
+        let comments = remarks::comments(report);
         let written = copy(source, path, |_| true, &comments)?;
         if written.uncommentable > 0 {
             // Beside what is printed, which may be JSON.
@@ -68,7 +67,12 @@ pub fn all(
     }
     if let Some([which, path]) = args.extract.as_deref() {
         let first = extracted(which, report)?;
-        let frames = work::frames(source, options, first)?;
+        let frames = analysis::frames(
+            source.inputs()?,
+            options,
+            first,
+            Bar::new("extracting").observer(),
+        )?;
         let wanted = |frame| frames.binary_search(&frame).is_ok();
         copy(source, Path::new(path), wanted, &Comments::new())?;
     }
@@ -79,21 +83,26 @@ fn draw(
     args: &Trace,
     source: &mut Source,
     options: &engine::Options,
-    report: &Report,
+    report: &CaptureReport,
 ) -> Result<(), TraceError> {
     let chosen = report.connections.iter().take(args.top);
     let firsts: BTreeSet<u64> = chosen.clone().map(|n| n.finished.first_frame).collect();
-    let recorded: BTreeMap<u64, Recording> = work::record(source, options, &firsts)?
-        .into_iter()
-        .collect();
-    let said: Vec<(String, Vec<Remark>)> = (chosen.clone())
+    let recorded: BTreeMap<u64, Recording> = analysis::record(
+        source.inputs()?,
+        options,
+        &firsts,
+        Bar::new("drawing").observer(),
+    )?
+    .into_iter()
+    .collect();
+    let texts: Vec<(String, Vec<Remark>)> = (chosen.clone())
         .map(|n| {
             let recording = recorded.get(&n.finished.first_frame);
-            (words::title(n), words::remarks(n, recording))
+            (remarks::title(n), remarks::remarks(n, recording))
         })
         .collect();
     let drawn: Vec<Drawn<'_>> = chosen
-        .zip(&said)
+        .zip(&texts)
         .filter_map(|(n, (title, remarks))| {
             Some(Drawn {
                 number: n.number,
@@ -117,35 +126,12 @@ fn draw(
     Ok(())
 }
 
-/// What to say on which packet.
-fn comments(report: &Report) -> Comments {
-    let mut comments = Comments::new();
-    for numbered in &report.connections {
-        for remark in words::remarks(numbered, None) {
-            let length = remark.to.0.saturating_sub(remark.from.0).max(0) as u64 / 1000;
-            for (place, frame) in remark.frames.iter().enumerate() {
-                let text = match place {
-                    0 => format!("slowpath #{}: {}", numbered.number, remark.text),
-                    _ => format!(
-                        "slowpath #{}: here begins, for {}: {}",
-                        numbered.number,
-                        Micros(length),
-                        remark.text
-                    ),
-                };
-                comments.entry(*frame).or_default().push(text);
-            }
-        }
-    }
-    comments
-}
-
 /// The first frame of the connection to be extracted.
-fn extracted(which: &str, report: &Report) -> Result<u64, TraceError> {
-    let which: Which = which.parse().map_err(TraceError::Which)?;
+fn extracted(which: &str, report: &CaptureReport) -> Result<u64, TraceError> {
+    let which: ConnectionSelector = which.parse().map_err(TraceError::Which)?;
     let chosen = report.connections.iter().find(|n| {
         let r = n.report();
-        which.is(n.number, r.client, r.server)
+        which.selects(n.number, r.client, r.server)
     });
     let found = chosen.map(|n| n.finished.first_frame);
     found.ok_or_else(|| TraceError::NoConnection {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Verdicts as JSON.
 
-use super::Numbered;
-use super::capture::moment;
-use super::csv::name;
-use super::fields::micros;
-use super::words::{advise, part, total};
-use crate::json::{evidence, problems};
+use super::super::RankedConnection;
+use super::super::capture::moment;
+use super::super::csv::name;
+use super::super::figures::micros;
+use super::super::phrases::{advise, part, total};
+use crate::message::{Category, Message};
+use crate::tcp::Side;
+use crate::verdict::{DirectionVerdict, Limit, Origin, Place, Told, Vantage};
 use serde_json::{Map, Value, json};
-use slowpath_trace::message::{Category, Message};
-use slowpath_trace::tcp::Side;
-use slowpath_trace::verdict::{DirectionVerdict, Limit, Origin, Place, Told, Vantage};
+use slowpath_model::ProblemSet;
+use slowpath_text::evidence::json as evidence;
 use std::time::Duration;
 
 /// What limited the data of one side.
-pub fn verdict(numbered: &Numbered, side: Side) -> Value {
-    let v = numbered.verdict(side);
+pub fn verdict(ranked: &RankedConnection, side: Side) -> Value {
+    let v = ranked.verdict(side);
     let shares = v.line.shares();
     let limits: Map<String, Value> = (Limit::ALL.into_iter())
         .map(|limit| (limit.name().to_owned(), json!(micros(shares.of(limit)))))
@@ -24,7 +25,7 @@ pub fn verdict(numbered: &Numbered, side: Side) -> Value {
         .map(|finding| {
             let time = shares.of_problem(finding.problem);
             let proof = v.proof(finding.problem);
-            let advice = advise(numbered, side, finding.problem);
+            let advice = advise(ranked, side, finding.problem);
             json!({
                 "problem": finding.problem.name(),
                 "share": part(v, time),
@@ -39,11 +40,11 @@ pub fn verdict(numbered: &Numbered, side: Side) -> Value {
         })
         .collect();
     let observed: Vec<Value> = (v.observed.iter())
-        .map(|seen| {
+        .map(|other| {
             json!({
-                "name": seen.observation.name(),
-                "time_us": seen.time.map(micros),
-                "events": seen.events,
+                "name": other.observation.name(),
+                "time_us": other.time.map(micros),
+                "events": other.events,
             })
         })
         .collect();
@@ -151,4 +152,9 @@ pub fn vantage(v: &Vantage) -> Value {
         "to_client_us": time(v.to_client),
         "to_server_us": time(v.to_server),
     })
+}
+
+/// The names of the problems.
+pub fn problems(set: ProblemSet) -> Value {
+    set.iter().map(|problem| json!(problem.name())).collect()
 }

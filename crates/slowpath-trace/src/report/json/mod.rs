@@ -1,37 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON: one object a line, the capture first, then each connection, then what a log says and
-//! what the other end's capture adds.
+//! JSON: one object a line: the capture, each connection, then the counters of a log and the
+//! results of pairing.
+
+mod verdict;
+
+pub use verdict::problems;
 
 use super::capture::{moment, span};
+use super::counters::{self, LogComparison};
 use super::csv::name;
-use super::fields::{fields, micros};
-use super::log::{self, Log};
-use super::pairing::{self, InBoth};
-use super::select::end;
-use super::verdict_json::{vantage, verdict};
-use super::{Numbered, Report};
+use super::figures::{figures, micros};
+use super::pairing::{self, PairedConnection};
+use super::selector::end;
+use super::{CaptureReport, RankedConnection};
+use crate::decode::Undecodable;
+use crate::read::SkipReason;
+use crate::tcp::{Ending, Scaling, Side};
+use crate::totals::Count;
 use serde_json::{Map, Value, json};
-use slowpath_trace::decode::Undecodable;
-use slowpath_trace::read::SkipReason;
-use slowpath_trace::tcp::{Ending, Scaling, Side};
-use slowpath_trace::totals::Count;
 use std::io::{self, Write};
 use std::time::Duration;
+use verdict::{vantage, verdict};
 
 /// Writes all objects.
 pub fn write(
-    report: &Report,
-    beside: Option<&Log>,
-    both: &[InBoth],
+    report: &CaptureReport,
+    counters: Option<&LogComparison>,
+    paired: &[PairedConnection],
     out: &mut dyn Write,
 ) -> io::Result<()> {
     writeln!(out, "{}", capture(report))?;
     connections(&report.connections, out)?;
-    for object in beside.map(log::json).unwrap_or_default() {
+    for object in counters.map(counters::json).unwrap_or_default() {
         writeln!(out, "{object}")?;
     }
-    for both in both {
-        writeln!(out, "{}", pairing::json(both))?;
+    for paired in paired {
+        writeln!(out, "{}", pairing::json(paired))?;
     }
     Ok(())
 }
@@ -40,7 +44,7 @@ pub fn write(
 const SHARE: usize = 64;
 
 /// Formats connections on all cores; writes them in their order.
-fn connections(all: &[Numbered], out: &mut dyn Write) -> io::Result<()> {
+fn connections(all: &[RankedConnection], out: &mut dyn Write) -> io::Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for round in all.chunks(SHARE * threads) {
         let texts: Vec<String> = std::thread::scope(|scope| {
@@ -63,14 +67,14 @@ fn connections(all: &[Numbered], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn lines(share: &[Numbered]) -> String {
+fn lines(share: &[RankedConnection]) -> String {
     let lines = share
         .iter()
-        .map(|numbered| format!("{}\n", connection(numbered)));
+        .map(|ranked| format!("{}\n", connection(ranked)));
     lines.collect()
 }
 
-fn capture(report: &Report) -> Value {
+fn capture(report: &CaptureReport) -> Value {
     let s = &report.summary;
     let count = |c: Count| json!({"packets": c.frames, "bytes": c.bytes});
     let protocols: Map<String, Value> = (s.totals.ip_protocols())
@@ -122,10 +126,10 @@ fn capture(report: &Report) -> Value {
     })
 }
 
-fn connection(numbered: &Numbered) -> Value {
-    let r = numbered.report();
+fn connection(ranked: &RankedConnection) -> Value {
+    let r = ranked.report();
     let side = |side: Side| -> Map<String, Value> {
-        fields(r, side)
+        figures(r, side)
             .into_iter()
             .map(|(field, value)| (field.key.into_owned(), value.json()))
             .collect()
@@ -133,12 +137,12 @@ fn connection(numbered: &Numbered) -> Value {
     let time = |t: Option<Duration>| t.map(micros);
     json!({
         "type": "connection",
-        "connection": numbered.number,
+        "connection": ranked.number,
         "client": end(r.client),
         "server": end(r.server),
         "first": moment(r.first.time),
-        "first_frame": numbered.finished.first_frame,
-        "last_frame": numbered.finished.last_frame,
+        "first_frame": ranked.finished.first_frame,
+        "last_frame": ranked.finished.last_frame,
         "duration_us": micros(r.duration()),
         "packets": r.packets(),
         "reused_ports": r.reused,
@@ -167,9 +171,9 @@ fn connection(numbered: &Numbered) -> Value {
         "bad_checksums": r.bad_checksums,
         "forgotten_segments": r.dropped.segments,
         "forgotten_ranges": r.dropped.ranges,
-        "vantage": vantage(&numbered.finished.report.verdicts.vantage),
-        "client_verdict": verdict(numbered, Side::Client),
-        "server_verdict": verdict(numbered, Side::Server),
+        "vantage": vantage(&ranked.finished.report.verdicts.vantage),
+        "client_verdict": verdict(ranked, Side::Client),
+        "server_verdict": verdict(ranked, Side::Server),
         "from_client": side(Side::Client),
         "from_server": side(Side::Server),
     })

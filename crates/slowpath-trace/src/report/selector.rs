@@ -1,39 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which connection is meant.
+//! Selects one connection of a capture, by number or by its ends.
 
-use slowpath_trace::segment::Endpoint;
+use crate::segment::Endpoint;
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
 /// A connection by its number, or by its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// The n-th of the capture, from 1.
+pub enum ConnectionSelector {
+    /// The n-th of the capture, counted from 1.
     Number(u64),
-    /// Between these ends, whoever opened it.
+    /// The one between these ends, in either order.
     Ends(Endpoint, Endpoint),
 }
 
-impl Which {
-    /// Whether that is the connection.
-    pub fn is(self, number: u64, client: Endpoint, server: Endpoint) -> bool {
+impl ConnectionSelector {
+    /// Whether it selects this connection.
+    pub fn selects(self, number: u64, client: Endpoint, server: Endpoint) -> bool {
         match self {
-            Which::Number(n) => n == number,
-            Which::Ends(a, b) => (a, b) == (client, server) || (a, b) == (server, client),
+            ConnectionSelector::Number(n) => n == number,
+            ConnectionSelector::Ends(a, b) => {
+                (a, b) == (client, server) || (a, b) == (server, client)
+            }
         }
     }
 }
 
-impl FromStr for Which {
+impl FromStr for ConnectionSelector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         const WRONG: &str = "write a number from the list, or both ends as A:PORT-B:PORT";
         if let Ok(number) = text.parse() {
             return match number {
-                0 => Err("connections are numbered from 1".to_owned()),
-                number => Ok(Which::Number(number)),
+                0 => Err("connections are ranked from 1".to_owned()),
+                number => Ok(ConnectionSelector::Number(number)),
             };
         }
         let (a, b) = text.split_once('-').ok_or(WRONG)?;
@@ -44,15 +46,15 @@ impl FromStr for Which {
                 port: address.port(),
             })
         };
-        Ok(Which::Ends(end(a)?, end(b)?))
+        Ok(ConnectionSelector::Ends(end(a)?, end(b)?))
     }
 }
 
-impl fmt::Display for Which {
+impl fmt::Display for ConnectionSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Which::Number(number) => write!(f, "connection {number}"),
-            Which::Ends(a, b) => write!(f, "connection {}-{}", end(*a), end(*b)),
+            ConnectionSelector::Number(number) => write!(f, "connection {number}"),
+            ConnectionSelector::Ends(a, b) => write!(f, "connection {}-{}", end(*a), end(*b)),
         }
     }
 }
@@ -68,7 +70,7 @@ mod tests {
 
     #[test]
     fn ends_fit_either_way_round() {
-        let which: Which = "10.0.0.1:80-[2001:db8::1]:443".parse().unwrap();
+        let which: ConnectionSelector = "10.0.0.1:80-[2001:db8::1]:443".parse().unwrap();
         let at = |text: &str| match text.parse().unwrap() {
             SocketAddr::V4(a) => Endpoint {
                 address: (*a.ip()).into(),
@@ -80,14 +82,14 @@ mod tests {
             },
         };
         let (a, b) = (at("10.0.0.1:80"), at("[2001:db8::1]:443"));
-        assert!(which.is(9, a, b) && which.is(9, b, a) && !which.is(9, a, a));
+        assert!(which.selects(9, a, b) && which.selects(9, b, a) && !which.selects(9, a, a));
         assert_eq!(
             which.to_string(),
             "connection 10.0.0.1:80-[2001:db8::1]:443"
         );
-        assert!(Which::Number(2).is(2, a, b));
+        assert!(ConnectionSelector::Number(2).selects(2, a, b));
         for wrong in ["", "0", "-1", "10.0.0.1-10.0.0.2", "x:1-y:2"] {
-            assert!(wrong.parse::<Which>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ConnectionSelector>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first screen, and everything about a connection.
+//! The list of connections as text, with what limits the worst and every figure on request.
 
-use super::args::Trace;
-use super::fields::{Value, fields};
-use super::select::end;
-use super::words::{self, headline, part};
-use super::{Numbered, Report, capture};
-use crate::render::{Columns, Paint, bit_rate, bytes, percent, wrapped};
+use super::figures::{Value, figures};
+use super::phrases::{self, headline, part};
+use super::selector::end;
+use super::{CaptureReport, RankedConnection, capture};
+use crate::message::Category;
+use crate::tcp::Side;
+use crate::verdict::{DirectionVerdict, Limit};
 use slowpath_model::{Micros, Problem};
-use slowpath_trace::message::Category;
-use slowpath_trace::tcp::Side;
-use slowpath_trace::verdict::Limit;
+use slowpath_text::{Columns, Paint, bit_rate, bytes, percent, wrapped};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -20,8 +19,24 @@ const EXPLAINED: usize = 3;
 /// Columns of text.
 const WIDTH: usize = 100;
 
+/// What the list shows.
+#[derive(Clone, Copy, Debug)]
+pub struct ListOptions {
+    /// Connections listed at most.
+    pub top: usize,
+    /// Every figure of each listed connection.
+    pub long: bool,
+    /// The report has one connection, which the user selected.
+    pub selected: bool,
+}
+
 /// Writes the list.
-pub fn write(report: &Report, args: &Trace, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    report: &CaptureReport,
+    options: &ListOptions,
+    paint: Paint,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out, "{}", paint.bold(&capture::line(report)))?;
     for line in capture::notes(report) {
         writeln!(out, "{}", paint.dim(&line))?;
@@ -42,35 +57,35 @@ pub fn write(report: &Report, args: &Trace, paint: Paint, out: &mut dyn Write) -
         ">again",
         "connection, sender first",
     ]);
-    for numbered in report.connections.iter().take(args.top) {
-        columns.row(row(numbered));
+    for ranked in report.connections.iter().take(options.top) {
+        columns.row(row(ranked));
     }
     for line in columns.lines(2, paint) {
         writeln!(out, "{line}")?;
     }
-    let more = report.count.saturating_sub(args.top as u64);
-    if more > 0 && args.connection.is_none() {
+    let more = report.count.saturating_sub(options.top as u64);
+    if more > 0 && !options.selected {
         writeln!(out, "  and {more} more (--top N lists more, --json all)")?;
     }
-    let explained = if args.long {
-        args.top
+    let explained = if options.long {
+        options.top
     } else {
-        args.top.min(EXPLAINED)
+        options.top.min(EXPLAINED)
     };
-    for numbered in report.connections.iter().take(explained) {
-        if args.long || args.connection.is_some() || numbered.troubled() {
-            explain(numbered, paint, out)?;
+    for ranked in report.connections.iter().take(explained) {
+        if options.long || options.selected || ranked.troubled() {
+            explain(ranked, paint, out)?;
         }
-        if args.long {
-            long(numbered, paint, out)?;
+        if options.long {
+            long(ranked, paint, out)?;
         }
     }
     Ok(())
 }
 
-fn row(numbered: &Numbered) -> [String; 10] {
-    let r = numbered.report();
-    let side = numbered.worst_side();
+fn row(ranked: &RankedConnection) -> [String; 10] {
+    let r = ranked.report();
+    let side = ranked.worst_side();
     let d = r.sent_by(side);
     let seconds = r.duration().as_secs_f64();
     let rate = if seconds > 0.0 {
@@ -78,9 +93,9 @@ fn row(numbered: &Numbered) -> [String; 10] {
     } else {
         "-".to_owned()
     };
-    let headline = headline(numbered.verdict(side));
+    let headline = headline(ranked.verdict(side));
     [
-        numbered.number.to_string(),
+        ranked.number.to_string(),
         headline.name.to_owned(),
         percent(headline.share),
         Micros::from(headline.time).to_string(),
@@ -101,17 +116,17 @@ fn time(t: Option<Duration>) -> String {
     t.map_or("-".to_owned(), |t| Micros::from(t).to_string())
 }
 
-/// What limits a connection, why we say so, what to do.
-fn explain(numbered: &Numbered, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
-    let r = numbered.report();
-    let side = numbered.worst_side();
-    let verdict = numbered.verdict(side);
+/// What limits a connection, the evidence, and advice.
+fn explain(ranked: &RankedConnection, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
+    let r = ranked.report();
+    let side = ranked.worst_side();
+    let verdict = ranked.verdict(side);
     let headline = headline(verdict);
     writeln!(out)?;
-    let by = headline.problem.map_or("", crate::evidence::stage);
+    let by = headline.problem.map_or("", slowpath_text::evidence::stage);
     let title = format!(
         "#{} {} -> {}",
-        numbered.number,
+        ranked.number,
         end(r.endpoint(side)),
         end(r.endpoint(side.peer()))
     );
@@ -130,11 +145,30 @@ fn explain(numbered: &Numbered, paint: Paint, out: &mut dyn Write) -> io::Result
     };
     let painted = headline.problem.unwrap_or(Problem::SenderAppLimited);
     writeln!(out, "  {}", paint.problem(painted, &limited))?;
-    let mut points: Vec<(&str, String)> = Vec::new();
+    let mut points = finding_points(ranked, side, headline.problem);
+    points.extend(other_points(verdict));
+    let vantage = &ranked.finished.report.verdicts.vantage;
+    points.push(("", phrases::vantage(vantage, r.client, r.server)));
+    for (head, text) in points {
+        for (i, line) in wrapped(&text, WIDTH).into_iter().enumerate() {
+            let head = if i == 0 { head } else { "" };
+            writeln!(out, "  {head:<10}{line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// A line's heading and its text.
+type Point = (&'static str, String);
+
+/// The evidence of each finding, and advice on the headline.
+fn finding_points(ranked: &RankedConnection, side: Side, headline: Option<Problem>) -> Vec<Point> {
+    let verdict = ranked.verdict(side);
+    let mut points = Vec::new();
     for finding in &verdict.findings {
         let problem = finding.problem;
-        let numbers = words::numbers(verdict, problem);
-        if Some(problem) == headline.problem {
+        let numbers = phrases::numbers(verdict, problem);
+        if Some(problem) == headline {
             points.push(("evidence", numbers));
             if let Some((from, to)) = verdict.proof(problem) {
                 let longest = to.time.0.saturating_sub(from.time.0).max(0) as u64 / 1000;
@@ -148,7 +182,7 @@ fn explain(numbered: &Numbered, paint: Paint, out: &mut dyn Write) -> io::Result
                     ),
                 ));
             }
-            if let Some((who, advice)) = words::advise(numbered, side, problem) {
+            if let Some((who, advice)) = phrases::advise(ranked, side, problem) {
                 points.push(("act", who));
                 points.push(("advice", advice.what));
                 points.push(("after", advice.source.to_owned()));
@@ -159,12 +193,18 @@ fn explain(numbered: &Numbered, paint: Paint, out: &mut dyn Write) -> io::Result
             points.push(("also", format!("{problem}, {share} of the time: {numbers}")));
         }
     }
-    points.extend(words::losses(&verdict.losses).map(|text| ("losses", text)));
-    let else_: Vec<String> = (verdict.observed.iter())
-        .map(|seen| words::observed(verdict, seen))
+    points
+}
+
+/// Losses, other observations, slow messages, what could not be measured.
+fn other_points(verdict: &DirectionVerdict) -> Vec<Point> {
+    let mut points = Vec::new();
+    points.extend(phrases::losses(&verdict.losses).map(|text| ("losses", text)));
+    let others: Vec<String> = (verdict.observed.iter())
+        .map(|other| phrases::observed(verdict, other))
         .collect();
-    if !else_.is_empty() {
-        points.push(("observed", else_.join(", ")));
+    if !others.is_empty() {
+        points.push(("observed", others.join(", ")));
     }
     let messages = &verdict.messages;
     let causes: Vec<String> = (Category::ALL.into_iter())
@@ -185,29 +225,15 @@ fn explain(numbered: &Numbered, paint: Paint, out: &mut dyn Write) -> io::Result
         let names: Vec<&str> = verdict.unmeasured.iter().map(Problem::name).collect();
         points.push(("", format!("could not measure: {}", names.join(", "))));
     }
-    points.push((
-        "",
-        words::vantage(
-            &numbered.finished.report.verdicts.vantage,
-            r.client,
-            r.server,
-        ),
-    ));
-    for (head, text) in points {
-        for (i, line) in wrapped(&text, WIDTH).into_iter().enumerate() {
-            let head = if i == 0 { head } else { "" };
-            writeln!(out, "  {head:<10}{line}")?;
-        }
-    }
-    Ok(())
+    points
 }
 
-/// Everything about one connection.
-fn long(numbered: &Numbered, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
-    let r = numbered.report();
+/// Every figure of one connection.
+fn long(ranked: &RankedConnection, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
+    let r = ranked.report();
     writeln!(out)?;
     let mut columns = Columns::new(&["", ">client sent", ">server sent"]);
-    let lines = [Side::Client, Side::Server].map(|s| &numbered.verdict(s).line);
+    let lines = [Side::Client, Side::Server].map(|s| &ranked.verdict(s).line);
     for limit in Limit::ALL {
         let times = lines.map(|l| l.shares().of(limit));
         if times.iter().any(|t| !t.is_zero()) {
@@ -215,9 +241,9 @@ fn long(numbered: &Numbered, paint: Paint, out: &mut dyn Write) -> io::Result<()
             columns.row([format!("waited for {}", limit.name()), client, server]);
         }
     }
-    let both = fields(r, Side::Client)
+    let both = figures(r, Side::Client)
         .into_iter()
-        .zip(fields(r, Side::Server));
+        .zip(figures(r, Side::Server));
     for ((field, client), (_, server)) in both {
         let text = |v: &Value| match v {
             Value::Time(t) => Micros::from(*t).to_string(),

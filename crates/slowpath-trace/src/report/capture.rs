@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a capture holds beside its connections, in words.
+//! Text about a capture as a whole: its size and time, other protocols, what was not read.
 
-use super::Report;
-use crate::json::wall;
-use crate::render::{bytes, percent, plural};
+use super::CaptureReport;
+use crate::decode::Undecodable;
+use crate::engine::Summary;
+use crate::read::SkipReason;
+use crate::segment::Timestamp;
+use crate::totals::Count;
 use slowpath_model::{Micros, WallMicros};
-use slowpath_trace::decode::Undecodable;
-use slowpath_trace::engine::Summary;
-use slowpath_trace::read::SkipReason;
-use slowpath_trace::segment::Timestamp;
-use slowpath_trace::totals::Count;
+use slowpath_text::wall;
+use slowpath_text::{bytes, percent, plural};
 
 /// A moment as RFC 3339.
 pub fn moment(time: Timestamp) -> String {
@@ -24,8 +24,8 @@ pub fn span(summary: &Summary) -> Micros {
     Micros(u64::try_from(last.0.saturating_sub(first.0) / 1000).unwrap_or(0))
 }
 
-/// One line: how many packets, of what time.
-pub fn line(report: &Report) -> String {
+/// One line: number of packets and their time span.
+pub fn line(report: &CaptureReport) -> String {
     let summary = &report.summary;
     let all = summary.totals.all();
     let mut line = format!(
@@ -40,8 +40,8 @@ pub fn line(report: &Report) -> String {
     line + &format!("; {}", plural(summary.connections, "TCP connection"))
 }
 
-/// What else was in it, and what was not read.
-pub fn notes(report: &Report) -> Vec<String> {
+/// Lines on other protocols and on what was not read.
+pub fn notes(report: &CaptureReport) -> Vec<String> {
     let summary = &report.summary;
     let mut lines = vec![kinds(summary)];
     let totals = &summary.totals;
@@ -102,7 +102,7 @@ pub fn notes(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Where the packets went, by protocol.
+/// The packets by protocol.
 fn kinds(summary: &Summary) -> String {
     let totals = &summary.totals;
     let all = totals.all();

@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Passes over the capture, with their progress.
+//! Passes over a capture: one that ranks its connections, one that records those to be drawn,
+//! one that collects a connection's frames.
 
-use super::Numbered;
-use super::error::TraceError;
-use super::input::Source;
-use crate::render::bytes;
-use slowpath_model::Micros;
-use slowpath_trace::engine::{self, Began, Finished, Follow, Progress, Summary};
-use slowpath_trace::picture::{Recorder, Recording};
-use slowpath_trace::segment::Segment;
-use slowpath_trace::tcp::{Connection, Options, Side};
-use slowpath_trace::verdict::{self, Judged, Trial};
+use super::RankedConnection;
+use crate::engine::{self, Began, Finished, Follow, Progress, Summary};
+use crate::picture::{Recorder, Recording};
+use crate::read::{Inputs, ReadError};
+use crate::segment::Segment;
+use crate::tcp::{Connection, Options, Side};
+use crate::verdict::{self, Judged, Trial};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Work shorter than this shows no progress.
-const WORTH: Duration = Duration::from_secs(2);
-
-/// Points kept for drawing, all connections together.
+/// Points kept for drawing, all connections combined.
 const POINTS: usize = 2 << 20;
 
 /// What a pass over the whole capture gave.
@@ -29,7 +23,7 @@ pub struct Analysis {
     /// What there was beside the connections.
     pub summary: Summary,
     /// The connections that were kept, worst first.
-    pub connections: Vec<Numbered>,
+    pub connections: Vec<RankedConnection>,
     /// Whether any connection had a problem, kept or not.
     pub troubled: bool,
 }
@@ -130,20 +124,20 @@ impl Follow for Ranked<'_> {
 
 /// Analyses everything and keeps so many connections, the worst.
 pub fn analyse(
-    source: &mut Source,
+    inputs: Inputs,
     options: &engine::Options,
     keep: usize,
-) -> Result<Analysis, TraceError> {
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Analysis, ReadError> {
     let mut kept: Vec<(Rank, Finished<Box<Judged>>)> = Vec::new();
     let mut firsts = Vec::new();
     let mut troubled = false;
-    let mut bar = Bar::new("reading");
     let worst = Worst {
         keep,
         ranks: Mutex::default(),
     };
     let summary = engine::run(
-        source.inputs()?,
+        inputs,
         options,
         |first, began| Ranked {
             trial: Trial::of(begin(first, began), &verdict::Options::default()),
@@ -162,13 +156,13 @@ pub fn analyse(
                 kept.truncate(keep);
             }
         },
-        |progress| bar.at(progress),
+        progress,
     )?;
     firsts.sort_unstable();
     kept.sort_unstable_by_key(|(rank, _)| *rank);
     kept.truncate(keep);
     let number = |first: u64| firsts.partition_point(|f| *f < first) as u64 + 1;
-    let connections = kept.into_iter().map(|(_, finished)| Numbered {
+    let connections = kept.into_iter().map(|(_, finished)| RankedConnection {
         number: number(finished.first_frame),
         finished,
     });
@@ -179,52 +173,52 @@ pub fn analyse(
     })
 }
 
-/// Follows a connection only if it is wanted.
-pub enum Wanted<F> {
-    /// It is, by this.
-    Yes(Box<F>),
-    /// It is not.
-    No,
+/// A connection that is followed only if it is selected.
+pub enum Selected<F> {
+    /// It is selected; this follows it.
+    Follow(Box<F>),
+    /// It is not selected.
+    Skip,
 }
 
-impl<F: Follow> Follow for Wanted<F> {
+impl<F: Follow> Follow for Selected<F> {
     type Report = Option<F::Report>;
 
     fn segment(&mut self, segment: &Segment<'_>) {
-        if let Wanted::Yes(follower) = self {
+        if let Selected::Follow(follower) = self {
             follower.segment(segment);
         }
     }
 
     fn finish(self) -> Option<F::Report> {
         match self {
-            Wanted::Yes(follower) => Some(follower.finish()),
-            Wanted::No => None,
+            Selected::Follow(follower) => Some(follower.finish()),
+            Selected::Skip => None,
         }
     }
 }
 
 /// Records the connections that begin with these frames, each with its first frame.
 pub fn record(
-    source: &mut Source,
+    inputs: Inputs,
     options: &engine::Options,
     first_frames: &BTreeSet<u64>,
-) -> Result<Vec<(u64, Recording)>, TraceError> {
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Vec<(u64, Recording)>, ReadError> {
     let limit = POINTS / first_frames.len().max(1);
     let mut recordings = Vec::new();
-    let mut bar = Bar::new("drawing");
     engine::run(
-        source.inputs()?,
+        inputs,
         options,
         |first, began| {
             if first_frames.contains(&first.frame) {
-                Wanted::Yes(Box::new(Recorder::new(begin(first, began), limit)))
+                Selected::Follow(Box::new(Recorder::new(begin(first, began), limit)))
             } else {
-                Wanted::No
+                Selected::Skip
             }
         },
         |finished| recordings.extend(finished.report.map(|r| (finished.first_frame, r))),
-        |progress| bar.at(progress),
+        progress,
     )?;
     Ok(recordings)
 }
@@ -254,14 +248,14 @@ impl Follow for Frames {
 
 /// The frames of the connection that begins with this one, in order.
 pub fn frames(
-    source: &mut Source,
+    inputs: Inputs,
     options: &engine::Options,
     first_frame: u64,
-) -> Result<Vec<u64>, TraceError> {
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Vec<u64>, ReadError> {
     let mut frames = Vec::new();
-    let mut bar = Bar::new("extracting");
     engine::run(
-        source.inputs()?,
+        inputs,
         options,
         |first, _| {
             if first.frame == first_frame {
@@ -271,90 +265,7 @@ pub fn frames(
             }
         },
         |finished| frames.extend(finished.report.unwrap_or_default()),
-        |progress| bar.at(progress),
+        progress,
     )?;
     Ok(frames)
-}
-
-/// Progress by bytes on standard error, on a terminal only.
-pub struct Bar {
-    what: &'static str,
-    began: Instant,
-    on: bool,
-    shown: bool,
-}
-
-impl Bar {
-    /// Of work that begins now.
-    pub fn new(what: &'static str) -> Self {
-        Bar {
-            what,
-            began: Instant::now(),
-            on: std::io::stderr().is_terminal(),
-            shown: false,
-        }
-    }
-
-    /// So far it is.
-    pub fn at(&mut self, progress: Progress) -> ControlFlow<()> {
-        let elapsed = self.began.elapsed();
-        if self.on && elapsed > WORTH {
-            self.shown = true;
-            eprint!("\r\x1b[K{}", line(self.what, elapsed, progress));
-            // A terminal that is gone shows no progress.
-            let _ = std::io::stderr().flush();
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        if self.shown {
-            eprint!("\r\x1b[K");
-            let _ = std::io::stderr().flush();
-        }
-    }
-}
-
-fn line(what: &str, elapsed: Duration, progress: Progress) -> String {
-    const CELLS: usize = 20;
-    let done = progress.bytes;
-    let Some(total) = progress.total.filter(|total| *total > 0) else {
-        return format!("{what} {}, {} packets", bytes(done), progress.frames);
-    };
-    let share = (done as f64 / total as f64).min(1.0);
-    let full = (share * CELLS as f64) as usize;
-    let left = if share > 0.0 {
-        let seconds = elapsed.as_secs_f64() * (1.0 / share - 1.0);
-        format!("{} left", Micros((seconds * 1e6) as u64))
-    } else {
-        String::new()
-    };
-    format!(
-        "{what} [{}{}] {left}  {} of {}, {} packets",
-        "#".repeat(full),
-        ".".repeat(CELLS - full),
-        bytes(done),
-        bytes(total),
-        progress.frames,
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_left_follows_from_the_bytes() {
-        let at = |bytes, total| Progress {
-            bytes,
-            total,
-            frames: 7,
-        };
-        let text = line("reading", Duration::from_secs(5), at(250, Some(1000)));
-        assert!(text.contains("15.0s left"), "{text}");
-        assert_eq!(text.matches('#').count(), 5);
-        assert!(line("reading", WORTH, at(2048, None)).contains("2.0 KiB, 7 packets"));
-    }
 }

@@ -1,52 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The other end's capture beside ours: what was really lost, and one-way times.
+//! Reports of connections captured at both ends: true losses and one-way times.
 
-use super::args::Trace;
+use super::analysis::Selected;
 use super::csv::name;
-use super::error::TraceError;
-use super::fields::micros;
-use super::input::Source;
-use super::select::end;
-use super::work::{Bar, Wanted};
-use super::{Numbered, Report};
-use crate::render::{Columns, Paint, plural};
+use super::figures::micros;
+use super::selector::end;
+use super::{CaptureReport, RankedConnection};
+use crate::engine::{self, Progress};
+use crate::pair::{Delays, Likeness, PairError, Paired, Path, Recorder, Recording, pair};
+use crate::read::{Inputs, ReadError};
+use crate::segment::{Endpoint, Flags, Segment};
+use crate::tcp::Side;
 use serde_json::{Value, json};
 use slowpath_model::Micros;
-use slowpath_trace::engine;
-use slowpath_trace::pair::{Delays, Likeness, PairError, Paired, Path, Recorder, Recording, pair};
-use slowpath_trace::segment::{Endpoint, Flags, Segment};
-use slowpath_trace::tcp::Side;
+use slowpath_text::{Columns, Paint, plural};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A connection in both captures.
-pub struct InBoth {
+pub struct PairedConnection {
     /// Its number in the first capture.
     pub number: u64,
-    /// What became of its segments, or why that cannot be told.
+    /// What became of its segments, or why that is not known.
     pub paired: Result<Paired, PairError>,
 }
 
 /// Records the connections whose first segment is `wanted`, by their first frames.
 fn record(
-    source: &mut Source,
+    inputs: Inputs,
     options: &engine::Options,
     wanted: impl Fn(&Segment<'_>) -> bool + Sync,
-) -> Result<BTreeMap<u64, Recording>, TraceError> {
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<BTreeMap<u64, Recording>, ReadError> {
     let mut recordings = BTreeMap::new();
-    let mut bar = Bar::new("pairing");
     engine::run(
-        source.inputs()?,
+        inputs,
         options,
         |first, _| match wanted(first) {
-            true => Wanted::Yes(Box::new(Recorder::new(first))),
-            false => Wanted::No,
+            true => Selected::Follow(Box::new(Recorder::new(first))),
+            false => Selected::Skip,
         },
         |finished| {
             recordings.extend(finished.report.map(|r| (finished.first_frame, r)));
         },
-        |progress| bar.at(progress),
+        progress,
     )?;
     Ok(recordings)
 }
@@ -57,27 +56,32 @@ fn ends(a: Endpoint, b: Endpoint) -> Ends {
     (a.min(b), a.max(b))
 }
 
-/// Pairs the listed connections with those of the other capture.
-pub fn read(
-    args: &Trace,
-    source: &mut Source,
-    other: &mut Source,
+/// Pairs connections of one capture with those of the `other`, which is read to its end.
+/// `any`: looks at all connections of the other, whatever their addresses and numbers, which may
+/// have been rewritten.
+///
+/// # Errors
+/// A capture cannot be read.
+pub fn read<P: FnMut(Progress) -> ControlFlow<()>>(
+    chosen: &[RankedConnection],
+    captures: [Inputs; 2],
     options: &engine::Options,
-    report: &Report,
-) -> Result<Vec<InBoth>, TraceError> {
-    let chosen: Vec<&Numbered> = report.connections.iter().take(args.top).collect();
+    any: bool,
+    mut progress: impl FnMut() -> P,
+) -> Result<Vec<PairedConnection>, ReadError> {
+    let [own, other] = captures;
     let firsts: BTreeSet<u64> = chosen.iter().map(|n| n.finished.first_frame).collect();
-    let mine = record(source, options, |first| firsts.contains(&first.frame))?;
+    let wanted = |first: &Segment<'_>| firsts.contains(&first.frame);
+    let mine = record(own, options, wanted, progress())?;
     let tuples: BTreeSet<Ends> = mine.values().map(|r| ends(r.client, r.server)).collect();
     let initial: BTreeSet<u32> = mine.values().flat_map(|r| r.initial).flatten().collect();
-    // Addresses and numbers may have been rewritten; all are kept only where one was asked for.
-    let any = args.connection.is_some();
-    let theirs = record(other, options, |first| {
+    let wanted = |first: &Segment<'_>| {
         any || tuples.contains(&ends(first.source, first.destination))
             || first.flags.any(Flags::SYN) && initial.contains(&first.sequence)
-    })?;
-    let paired = chosen.iter().filter_map(|numbered| {
-        let mine = mine.get(&numbered.finished.first_frame)?;
+    };
+    let theirs = record(other, options, wanted, progress())?;
+    let paired = chosen.iter().filter_map(|ranked| {
+        let mine = mine.get(&ranked.finished.first_frame)?;
         let tries = theirs.values().map(|theirs| pair(mine, theirs));
         // Of several on the same ports the one that shares most.
         let best = tries.max_by_key(|paired| match paired {
@@ -85,8 +89,8 @@ pub fn read(
             Err(PairError::Different) => (0, 0),
             Err(_) => (1, 0),
         });
-        Some(InBoth {
-            number: numbered.number,
+        Some(PairedConnection {
+            number: ranked.number,
             paired: best.unwrap_or(Err(PairError::Different)),
         })
     });
@@ -99,12 +103,17 @@ fn signed(nanos: i64) -> String {
 }
 
 /// Writes them for a person.
-pub fn write(all: &[InBoth], report: &Report, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    all: &[PairedConnection],
+    report: &CaptureReport,
+    paint: Paint,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for both in all {
-        let Some(numbered) = report.connections.iter().find(|n| n.number == both.number) else {
+        let Some(ranked) = report.connections.iter().find(|n| n.number == both.number) else {
             continue;
         };
-        let r = numbered.report();
+        let r = ranked.report();
         writeln!(out)?;
         let title = format!(
             "#{} {} -> {}, both ends",
@@ -193,7 +202,7 @@ fn by(likeness: Likeness) -> &'static str {
 }
 
 /// One object a connection.
-pub fn json(both: &InBoth) -> Value {
+pub fn json(both: &PairedConnection) -> Value {
     let path = |path: &Path| {
         let delays = path.delays.map(|d| {
             json!({

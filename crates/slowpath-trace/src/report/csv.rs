@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Comma-separated values (RFC 4180): a line a connection, the keys of JSON as columns.
 
-use super::Report;
+use super::CaptureReport;
 use super::capture::moment;
-use super::fields::{fields, micros};
-use super::select::end;
-use slowpath_trace::tcp::Side;
-use slowpath_trace::verdict::Limit;
+use super::figures::{figures, micros};
+use super::selector::end;
+use crate::tcp::Side;
+use crate::verdict::Limit;
 use std::io::{self, Write};
 
 /// Writes a header and the connections.
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(report: &CaptureReport, out: &mut dyn Write) -> io::Result<()> {
     let Some(first) = report.connections.first() else {
         return Ok(());
     };
@@ -22,28 +22,28 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         header.push(format!("{prefix}_dominating"));
         let limits = Limit::ALL.iter();
         header.extend(limits.map(|l| format!("{prefix}_{}_us", l.name())));
-        let keys = fields(first.report(), side);
+        let keys = figures(first.report(), side);
         header.extend(
             keys.iter()
                 .map(|(field, _)| format!("{prefix}_{}", field.key)),
         );
     }
     writeln!(out, "{}", header.join(","))?;
-    for numbered in &report.connections {
-        let r = numbered.report();
+    for ranked in &report.connections {
+        let r = ranked.report();
         let mut cells = vec![
-            numbered.number.to_string(),
+            ranked.number.to_string(),
             end(r.client),
             end(r.server),
             moment(r.first.time),
             micros(r.duration()).to_string(),
         ];
         for side in [Side::Client, Side::Server] {
-            let verdict = numbered.verdict(side);
+            let verdict = ranked.verdict(side);
             cells.push(verdict.dominating.name().to_owned());
             let shares = verdict.line.shares();
             cells.extend(Limit::ALL.map(|l| micros(shares.of(l)).to_string()));
-            cells.extend(fields(r, side).iter().map(|(_, value)| value.text()));
+            cells.extend(figures(r, side).iter().map(|(_, value)| value.text()));
         }
         writeln!(out, "{}", cells.join(","))?;
     }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reports of what captures show: the ranked list, every figure, JSON, CSV, remarks for graphs.
+//!
+//! [`analysis`] ranks connections by the time they had problems. Everything else turns a
+//! [`CaptureReport`] into text or JSON.
+
+pub mod analysis;
+pub mod capture;
+pub mod counters;
+pub mod csv;
+pub mod figures;
+pub mod json;
+pub mod pairing;
+mod phrases;
+pub mod remarks;
+mod selector;
+pub mod table;
+
+pub use selector::ConnectionSelector;
+
+use crate::engine::{Finished, Summary};
+use crate::tcp::{ConnectionReport, Side};
+use crate::verdict::{DirectionVerdict, Judged};
+
+/// A connection with its number.
+pub struct RankedConnection {
+    /// From 1, in the order of the first packets; as tcptrace numbers them.
+    pub number: u64,
+    /// What is known of it.
+    pub finished: Finished<Box<Judged>>,
+}
+
+impl RankedConnection {
+    /// Its figures.
+    pub fn report(&self) -> &ConnectionReport {
+        &self.finished.report.report
+    }
+
+    /// What limited the data of one side.
+    pub fn verdict(&self, side: Side) -> &DirectionVerdict {
+        self.finished.report.verdicts.sent_by(side)
+    }
+
+    /// Whether any problem was found.
+    pub fn troubled(&self) -> bool {
+        let both = [Side::Client, Side::Server];
+        both.iter().any(|s| !self.verdict(*s).findings.is_empty())
+    }
+
+    /// The side whose data had more trouble; of two without any, the one that sent more.
+    pub fn worst_side(&self) -> Side {
+        let weight = |s| {
+            (
+                analysis::trouble(&self.finished.report, s),
+                self.report().sent_by(s).data.bytes,
+            )
+        };
+        if weight(Side::Server) > weight(Side::Client) {
+            Side::Server
+        } else {
+            Side::Client
+        }
+    }
+}
+
+/// What is shown.
+pub struct CaptureReport {
+    /// What a person calls the capture.
+    pub name: String,
+    /// What there was beside the connections.
+    pub summary: Summary,
+    /// How many connections there are.
+    pub count: u64,
+    /// Packets that the kernel lost of a capture on an interface.
+    pub live_drops: Option<u64>,
+    /// Those kept, worst first.
+    pub connections: Vec<RankedConnection>,
+    /// Whether any connection that was chosen has a problem.
+    pub troubled: bool,
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Phrases about the verdict on one direction: the headline, its evidence, losses, vantage
+//! point, advice.
+
+use super::RankedConnection;
+use crate::segment::Endpoint;
+use crate::tcp::Side;
+use crate::verdict::{DirectionVerdict, Limit, Losses, Observed, Origin, Place, Vantage};
+use slowpath_diagnose::{Actor, Advice, AdviceContext};
+use slowpath_model::{ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Problem};
+use slowpath_text::{evidence, percent, plural};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What limited a direction.
+pub struct Headline {
+    /// The problem's name, or the limit's where none of the six problems was found.
+    pub name: &'static str,
+    /// The problem, if one was found.
+    pub problem: Option<Problem>,
+    /// Its part of the connection's time.
+    pub share: f64,
+    /// Its time.
+    pub time: Duration,
+    /// How often, for what can be counted.
+    pub events: Option<u64>,
+}
+
+/// A direction's whole time.
+pub fn total(verdict: &DirectionVerdict) -> Duration {
+    verdict.line.shares().total()
+}
+
+/// A time's part of a direction's.
+pub fn part(verdict: &DirectionVerdict, time: Duration) -> f64 {
+    let total = total(verdict).as_secs_f64();
+    if total > 0.0 {
+        (time.as_secs_f64() / total).min(1.0)
+    } else {
+        0.0
+    }
+}
+
+/// What limited a direction most.
+pub fn headline(verdict: &DirectionVerdict) -> Headline {
+    let shares = verdict.line.shares();
+    if let Some(worst) = verdict.findings.first() {
+        let time = shares.of_problem(worst.problem);
+        return Headline {
+            name: worst.problem.name(),
+            problem: Some(worst.problem),
+            share: part(verdict, time),
+            time,
+            events: worst.events,
+        };
+    }
+    let idle = [Limit::Opening, Limit::Closed];
+    let limits = Limit::ALL.into_iter().filter(|l| !idle.contains(l));
+    let largest = limits.max_by_key(|l| (shares.of(*l), std::cmp::Reverse(*l)));
+    let largest = largest.unwrap_or(Limit::SenderApp);
+    let time = shares.of(largest);
+    Headline {
+        name: largest.name(),
+        problem: None,
+        share: part(verdict, time),
+        time,
+        events: None,
+    }
+}
+
+/// The numbers behind a problem.
+pub fn numbers(verdict: &DirectionVerdict, problem: Problem) -> String {
+    let interval = Micros::from(total(verdict));
+    let mut phrases = evidence::of(problem, &verdict.deltas, interval);
+    for text in &mut phrases {
+        // Packets show what was under way; the congestion window was at least that.
+        if let Some(rest) = text.strip_prefix("congestion window ") {
+            *text = format!("in flight at most {rest}");
+        }
+    }
+    if verdict.inferred.contains(problem) {
+        phrases.push("inferred: packets do not show the buffer".to_owned());
+    }
+    phrases.join(", ")
+}
+
+/// The origin of losses, if there were any.
+pub fn losses(losses: &Losses) -> Option<String> {
+    let judged = match losses.origin {
+        Origin::NoLoss => return None,
+        Origin::Congestion => "the RTT varies much: congestion",
+        Origin::Fault => "the RTT varies little: suspect a fault (a link, a card, a policer)",
+        Origin::Unclear => "the RTT's variation tells neither congestion nor a fault",
+        Origin::TooFewLosses => "too few to tell congestion from a fault",
+        Origin::TooFewSamples => "too few RTT samples to tell congestion from a fault",
+    };
+    let micros = |t: Option<Duration>| t.map(Micros::from);
+    let range = match (micros(losses.least_rtt), micros(losses.high_rtt)) {
+        (Some(least), Some(high)) => format!(", RTT {least} to {high} (95th percentile)"),
+        _ => String::new(),
+    };
+    Some(format!(
+        "{} of {} lost ({:.2} %){range}; {judged}",
+        losses.lost,
+        plural(losses.sent, "segment"),
+        losses.rate() * 100.0
+    ))
+}
+
+/// Where the capture was made.
+pub fn vantage(vantage: &Vantage, client: Endpoint, server: Endpoint) -> String {
+    let ways = [vantage.to_client, vantage.to_server].map(|t| t.map(Micros::from));
+    let ways = match ways {
+        [Some(client), Some(server)] => {
+            format!(" ({client} to the client and back, {server} to the server and back)")
+        }
+        _ => String::new(),
+    };
+    let at = |end: Endpoint, name: &str| format!("captured at the {name}, {}{ways}", end.address);
+    match vantage.place {
+        Place::At(Side::Client) => at(client, "client"),
+        Place::At(Side::Server) => at(server, "server"),
+        Place::Between => format!("captured between the ends{ways}"),
+        Place::Unknown => format!("the packets do not tell where they were captured{ways}"),
+    }
+}
+
+/// Another observation, in a few words.
+pub fn observed(verdict: &DirectionVerdict, other: &Observed) -> String {
+    let mut text = other.observation.name().to_owned();
+    if let Some(time) = other.time {
+        text += &format!(" {} ({})", percent(part(verdict, time)), Micros::from(time));
+    }
+    if let Some(events) = other.events.filter(|e| *e > 0) {
+        text += &format!(" {}", plural(events, "time"));
+    }
+    text
+}
+
+fn socket(end: Endpoint) -> SocketAddr {
+    SocketAddr::new(end.address, end.port)
+}
+
+/// What to do about a problem, and who should.
+pub fn advise(ranked: &RankedConnection, side: Side, problem: Problem) -> Option<(String, Advice)> {
+    let report = ranked.report();
+    let verdict = ranked.verdict(side);
+    let finding = verdict.finding(problem)?;
+    let length = u64::try_from(total(verdict).as_nanos()).unwrap_or(u64::MAX);
+    let interval = IntervalVerdict {
+        connection: ConnectionId {
+            boot_id: 0,
+            netns: 0,
+            cookie: ranked.number,
+            start: MonoNanos(0),
+        },
+        from: MonoNanos(0),
+        to: MonoNanos(length),
+        dominating: verdict.dominating,
+        findings: verdict.findings.clone(),
+        unmeasured: verdict.unmeasured,
+        deltas: verdict.deltas,
+    };
+    let context = AdviceContext {
+        min_rtt: verdict.deltas.baseline_rtt,
+        ..AdviceContext::default()
+    };
+    let advice = slowpath_diagnose::advise(finding, &interval, &context);
+    let ends = [side, side.peer()].map(|s| socket(report.endpoint(s)));
+    let who = match advice.who {
+        Actor::HostOperator => format!("the operator of {}", ends[0].ip()),
+        who => slowpath_text::who(who, None, Some(FourTuple::new(ends[0], ends[1]))),
+    };
+    Some((who, advice))
+}
