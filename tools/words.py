@@ -71,11 +71,13 @@ class Glossary:
 
     def names_in(self, line):
         """The types and modules of a line of Rust whose name is banned."""
-        for pattern in (TYPE, MODULE):
-            if match := pattern.match(line):
-                name = match[1] or match[pattern.groups]
-                return [name] if name.lower().replace("_", "") in self.names else []
-        return []
+        match = TYPE.match(line) or MODULE.match(line)
+        if not match:
+            return []
+        name = match[1] or match[2]
+        instead = self.names.get(name.lower().replace("_", ""), "")
+        banned = instead and (name[0].isupper() or not instead.startswith("types only"))
+        return [name] if banned else []
 
     def findings(self, path, text):
         """(line, what is wrong, what to say) for each banned word and name of a file."""

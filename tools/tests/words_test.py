@@ -19,6 +19,7 @@ TEXT = """
 |---|---|
 | `What` | the kind |
 | `Place` | position |
+| `Path` | types only: another |
 <!-- names-not: end -->
 <!-- exceptions: begin -->
 | stays | where | reason |
@@ -65,6 +66,8 @@ class Words(unittest.TestCase):
             ("struct DropPlace;", []),
             ("pub(super) mod place;", ["name place"]),
             ("type What = u32;", ["name What"]),
+            ("struct Path;", ["name Path"]),
+            ("mod path;", []),
             ("    type What = u32;", []),
             ("// struct What", []),
             ("let place = What::new();", []),
