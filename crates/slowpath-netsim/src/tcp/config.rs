@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a connection behaves.
 
-use super::segment::{MAX_SACK_BLOCKS, SACK_BLOCKS};
 use core::fmt;
-use slowpath_switch::{Span, Time};
+use slowpath_switch::Span;
 
 /// How the congestion window grows and shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,9 +143,8 @@ pub struct TcpConfig {
     pub reading: Option<Reading>,
     /// Whether a connection begins with an exchange of SYNs, which takes a round trip.
     pub handshake: bool,
-    /// Linux's host beside its TCP, with a tick of this length; `None`: an ideal host, whose
-    /// timers are exact and whose connections take turns. See
-    /// [`Sender`](super::Sender).
+    /// A Linux host around its TCP, with a timer tick of this length; `None`: an ideal host, whose
+    /// timers are exact and whose connections take turns. See [`Sender`](super::Sender).
     pub kernel_tick: Option<Span>,
 }
 
@@ -207,71 +205,6 @@ impl TcpConfig {
         }
     }
 
-    /// A wait in whole ticks, as `usecs_to_jiffies` rounds it; without ticks as it is.
-    #[inline]
-    pub(super) fn in_ticks(&self, wait: Span) -> Span {
-        self.kernel_tick
-            .map_or(wait, |tick| Span(wait.0.div_ceil(tick.0) * tick.0))
-    }
-
-    /// When a timer that is set now comes. With ticks: at one, and one later than the wait
-    /// says, as none may come early; long waits end on multiples of 8, 64 and so on
-    /// (`calc_index` in Linux's `kernel/time/timer.c`).
-    #[inline]
-    pub(super) fn expiry(&self, now: Time, wait: Span) -> Time {
-        let Some(tick) = self.kernel_tick else {
-            return now + wait;
-        };
-        let ticks = wait.0.div_ceil(tick.0);
-        let mut shift = 0;
-        while ticks >= WHEEL_LEVEL << shift && shift < WHEEL_SHIFTS {
-            shift += WHEEL_SHIFT;
-        }
-        let at = ((((now.0 / tick.0 + ticks) >> shift) + 1) << shift).saturating_mul(tick.0);
-        Time(at)
-    }
-
-    /// What Linux adds to waits of less than a round trip: `TCP_TIMEOUT_MIN_US`.
-    #[inline]
-    pub(super) fn least_wait(&self) -> Span {
-        self.kernel_tick
-            .map_or(Span::ZERO, |_| Span::from_millis(2))
-    }
-
-    /// What a SYN takes on the wire, and its answer. With a kernel's tick they carry Linux's
-    /// options (`tcp_syn_options`): MSS, SACK permitted, window scale, and timestamps if others
-    /// have them.
-    pub(crate) fn syn_bytes(&self) -> u16 {
-        match self.kernel_tick {
-            None => self.header,
-            // Of SACK permitted and timestamps together 2 bytes are not padding.
-            Some(_) if self.header == TIMESTAMPED => self.header + 8,
-            Some(_) => self.header + 12,
-        }
-    }
-
-    /// How many SACK blocks an acknowledgment has room for; one more than beside timestamps
-    /// with a kernel's tick and without timestamps.
-    #[inline]
-    pub(super) fn sack_blocks(&self) -> usize {
-        if self.kernel_tick.is_some() && self.header != TIMESTAMPED {
-            MAX_SACK_BLOCKS
-        } else {
-            SACK_BLOCKS
-        }
-    }
-
-    /// What an acknowledgment with so many SACK blocks takes on the wire: with a kernel's tick
-    /// the blocks count, and the 4 bytes before them (`tcp_established_options`).
-    #[inline]
-    pub(crate) fn ack_bytes(&self, blocks: usize) -> u16 {
-        match self.kernel_tick {
-            // At most four.
-            Some(_) if blocks > 0 => self.header + 4 + 8 * blocks as u16,
-            _ => self.header,
-        }
-    }
-
     /// Says what is impossible about it.
     ///
     /// # Errors
@@ -314,14 +247,6 @@ impl TcpConfig {
         }
     }
 }
-
-/// Linux's timer wheel: a level has 64 buckets, each 8 times as long as the level before's.
-const WHEEL_LEVEL: u64 = 63;
-const WHEEL_SHIFT: u32 = 3;
-const WHEEL_SHIFTS: u32 = 24;
-
-/// Headers of IP and TCP with timestamps.
-const TIMESTAMPED: u16 = 52;
 
 /// The largest congestion window, in segments; keeps products in range.
 pub(super) const MAX_WINDOW: u32 = 1 << 20;
@@ -369,52 +294,3 @@ impl fmt::Display for TcpConfigError {
 }
 
 impl std::error::Error for TcpConfigError {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As measured in Linux with 250 ticks a second: a timeout of 12 ms and a round trip, set
-    /// within a tick, comes 16 to 20 ms after its beginning.
-    #[test]
-    fn timeouts_are_whole_ticks_and_one_later() {
-        let config = TcpConfig {
-            kernel_tick: Some(Span::from_millis(4)),
-            ..TcpConfig::linux()
-        };
-        let at = |now: u64, wait: u64| {
-            let now = Time::ZERO + Span::from_micros(now);
-            config.expiry(now, Span::from_micros(wait)) - Time::ZERO
-        };
-        assert_eq!(at(0, 12_100), Span::from_millis(20));
-        assert_eq!(at(3_999, 12_100), Span::from_millis(20));
-        assert_eq!(at(4_000, 12_100), Span::from_millis(24));
-        // From 63 ticks on the wheel has buckets of 8: 75 ticks end at 80.
-        assert_eq!(at(0, 300_000), Span::from_millis(320));
-        let exact = TcpConfig::linux().expiry(Time::ZERO, Span::from_micros(12_100));
-        assert_eq!(exact - Time::ZERO, Span::from_micros(12_100));
-    }
-
-    /// RFC 9293 and 7323: MSS takes 4 bytes, SACK permitted 2, a window's scale 3, timestamps 10,
-    /// all padded to words: 12, and 20 with timestamps, of which 12 every packet has. A SACK
-    /// option takes 2 bytes, padded by 2, and 8 a block (RFC 2018).
-    #[test]
-    fn options_take_room() {
-        let ideal = TcpConfig::linux();
-        assert_eq!((ideal.syn_bytes(), ideal.ack_bytes(2)), (40, 40));
-        let plain = TcpConfig {
-            kernel_tick: Some(Span::from_millis(4)),
-            ..TcpConfig::linux()
-        };
-        assert_eq!((plain.syn_bytes(), plain.ack_bytes(0)), (52, 40));
-        assert_eq!((plain.ack_bytes(1), plain.ack_bytes(3)), (52, 68));
-        let timestamped = TcpConfig {
-            header: 52,
-            ..plain
-        };
-        assert_eq!(
-            (timestamped.syn_bytes(), timestamped.ack_bytes(1)),
-            (60, 64)
-        );
-    }
-}

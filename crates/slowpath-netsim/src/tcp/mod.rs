@@ -33,17 +33,25 @@
 //!
 //! Not modelled: undoing a wrong reduction by timestamps (Eifel, RFC 3522), Nagle, zero-window
 //! probes (the receiving application reads at once), FIN, sequence number wrap, segments
-//! lost inside the host. Timers are exact without [`TcpConfig::kernel_tick`], with which both ends
-//! do what `docs/journal/lab-judge.md` lists of Linux.
+//! lost inside the host.
+//!
+//! # Two hosts
+//!
+//! Without [`TcpConfig::kernel_tick`] a host is ideal: its timers are exact and its connections
+//! take turns at the link. With it both ends are those of a Linux host and do what
+//! `docs/journal/lab-judge.md` lists of Linux. Each end is a state machine that both kinds share and a
+//! policy that decides where they differ: `sender/{rfc,linux}`, `receiver/{rfc,linux}`.
 
 mod config;
 mod congestion;
+mod options;
 mod reassembly;
 mod receiver;
 mod rtt;
 mod scoreboard;
 mod segment;
 mod sender;
+mod tick;
 mod window;
 
 pub use config::{
@@ -54,5 +62,5 @@ pub use congestion::Congestion;
 pub use receiver::{Received, Receiver};
 pub use rtt::RttEstimator;
 pub use segment::{Ack, MAX_SACK_BLOCKS, SackBlocks, Segment};
-pub(crate) use sender::buffer::OVERHEAD;
+pub(crate) use sender::OVERHEAD;
 pub use sender::{Counts, Phase, Sender};

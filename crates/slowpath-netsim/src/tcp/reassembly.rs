@@ -1,59 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a receiver holds out of order.
 
-use super::segment::{MAX_SACK_BLOCKS, SACK_BLOCKS, SackBlocks};
+use super::segment::{SACK_BLOCKS, SackBlocks};
 
 /// Ranges beyond the next expected offset. Bounded by the receive window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reassembly {
-    /// `[start, end)`, ascending, apart.
+    /// `[start, end)`, ascending, disjoint and not adjacent.
     ranges: Vec<(u64, u64)>,
     /// Where the segments that came last began, the latest first: RFC 2018 section 4 wants
     /// their ranges reported in this order.
     recent: [u64; SACK_BLOCKS],
-    /// The ranges that Linux remembers for its reports, the latest first.
-    remembered: Vec<(u64, u64)>,
 }
 
 impl Reassembly {
     pub fn clear(&mut self) {
         self.ranges.clear();
         self.recent = Default::default();
-        self.remembered.clear();
-    }
-
-    /// Notes a range as Linux does (`tcp_sack_new_ofo_skb`): four are remembered, and one that
-    /// grows becomes the latest.
-    pub fn remember(&mut self, start: u64, end: u64) {
-        let touches = |range: &(u64, u64)| start <= range.1 && range.0 <= end;
-        let mut latest = (start, end);
-        if let Some(at) = self.remembered.iter().position(touches) {
-            let known = self.remembered.remove(at);
-            latest = (known.0.min(start), known.1.max(end));
-            // tcp_sack_maybe_coalesce.
-            self.remembered.retain(|range| {
-                let apart = latest.1 < range.0 || range.1 < latest.0;
-                if !apart {
-                    latest = (latest.0.min(range.0), latest.1.max(range.1));
-                }
-                apart
-            });
-        } else if self.remembered.len() == MAX_SACK_BLOCKS {
-            self.remembered.pop();
-        }
-        self.remembered.insert(0, latest);
-    }
-
-    /// Forgets what `next` covers (`tcp_sack_remove`).
-    pub fn forget(&mut self, next: u64) {
-        self.remembered.retain(|range| next < range.0);
-    }
-
-    /// The blocks that Linux reports.
-    pub fn remembered(&self, into: &mut SackBlocks) {
-        for range in &self.remembered {
-            into.push(range.0, range.1);
-        }
     }
 
     #[inline]

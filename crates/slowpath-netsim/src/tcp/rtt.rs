@@ -19,33 +19,29 @@ pub struct RttEstimator {
     /// Where the round trip ends over which Linux takes the largest deviation.
     round_end: u64,
     min: u64,
-    /// Picoseconds of what the others count: 1, or with a kernel's tick a microsecond.
+    /// Picoseconds of what the other fields count.
     unit: u64,
 }
 
-/// What Linux measures in.
-const MICROSECOND: u64 = 1_000_000;
+/// A round trip that an acknowledgment shows.
+pub(super) struct Sample {
+    /// How long it took.
+    pub rtt: Span,
+    /// The least that the same acknowledgment shows: Linux takes the mean of the first segment,
+    /// and the minimum of the last (`tcp_clean_rtx_queue`).
+    pub least: Span,
+    /// The first unacknowledged offset.
+    pub una: u64,
+    /// The next new offset.
+    pub next: u64,
+}
 
 impl RttEstimator {
-    /// A sample. `una` is the first unacknowledged offset, `next` the next one to be sent.
+    /// Takes a round trip, counted in `unit` picoseconds: the same for each of a connection.
     #[inline]
-    pub fn sample(&mut self, config: &TcpConfig, rtt: Span, una: u64, next: u64) {
-        self.measured(config, rtt, rtt, una, next);
-    }
-
-    /// A sample, and the least that the same acknowledgment shows: Linux takes the minimum of
-    /// the latest segment, and the mean of the first (`tcp_clean_rtx_queue`).
-    #[inline]
-    pub fn measured(&mut self, config: &TcpConfig, rtt: Span, least: Span, una: u64, next: u64) {
-        let (unit, rto_min, rtt, least) = match config.kernel_tick {
-            None => (1, config.rto_min.0, rtt.0, least.0),
-            Some(_) => (
-                MICROSECOND,
-                config.rto_min.0 / MICROSECOND,
-                rtt.0 / MICROSECOND,
-                least.0 / MICROSECOND,
-            ),
-        };
+    pub(super) fn sample(&mut self, config: &TcpConfig, unit: u64, sample: &Sample) {
+        let (rtt, least) = (sample.rtt.0 / unit, sample.least.0 / unit);
+        let rto_min = config.rto_min.0 / unit;
         // 0 says that there is none.
         let (rtt, least) = (rtt.max(1), least.max(1));
         if self.srtt8 == 0 {
@@ -58,7 +54,7 @@ impl RttEstimator {
             if config.rto_estimator == RtoEstimator::Linux {
                 self.variation = self.variation.max(rto_min);
                 self.deviation_max = self.variation;
-                self.round_end = next;
+                self.round_end = sample.next;
             }
             return;
         }
@@ -71,7 +67,7 @@ impl RttEstimator {
                 self.deviation4 = self.deviation4 - (self.deviation4 >> 2) + error;
                 self.variation = self.deviation4;
             }
-            RtoEstimator::Linux => self.linux_variation(rto_min, rtt < srtt, error, una, next),
+            RtoEstimator::Linux => self.linux_variation(rto_min, rtt < srtt, error, sample),
         }
         self.srtt8 = self.srtt8 - srtt + rtt;
     }
@@ -80,7 +76,7 @@ impl RttEstimator {
     /// the variation grows at once, and shrinks by a quarter of the difference once a
     /// round trip.
     #[inline]
-    fn linux_variation(&mut self, rto_min: u64, below: bool, error: u64, una: u64, next: u64) {
+    fn linux_variation(&mut self, rto_min: u64, below: bool, error: u64, sample: &Sample) {
         let quarter = self.deviation4 >> 2;
         if error < quarter {
             self.deviation4 -= quarter - error;
@@ -93,27 +89,22 @@ impl RttEstimator {
             self.deviation_max = self.deviation4;
             self.variation = self.variation.max(self.deviation_max);
         }
-        if una > self.round_end {
+        if sample.una > self.round_end {
             if self.deviation_max < self.variation {
                 self.variation -= (self.variation - self.deviation_max) >> 2;
             }
-            self.round_end = next;
+            self.round_end = sample.next;
             self.deviation_max = rto_min;
         }
     }
 
-    /// The timeout after `backoff` expiries in a row.
+    /// The timeout before any expiry.
     #[inline]
-    pub fn timeout(&self, config: &TcpConfig, backoff: u32) -> Span {
-        let base = if self.srtt8 == 0 {
-            config.rto_initial.0
-        } else {
-            (((self.srtt8 >> 3) + self.variation) * self.unit).max(config.rto_min.0)
-        };
-        let base = config.in_ticks(Span(base)).0;
-        // (5.5): doubled at each expiry, (2.5): at most the maximum.
-        let doubled = base.saturating_mul(1 << backoff.min(30));
-        Span(doubled.min(config.rto_max.0))
+    pub(super) fn timeout(&self, config: &TcpConfig) -> Span {
+        if self.srtt8 == 0 {
+            return config.rto_initial;
+        }
+        Span((((self.srtt8 >> 3) + self.variation) * self.unit).max(config.rto_min.0))
     }
 
     /// The smoothed round-trip time; `None` before the first sample.

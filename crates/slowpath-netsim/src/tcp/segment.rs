@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the two ends say to each other.
+//! Segments of data and acknowledgments.
 
 use slowpath_switch::Time;
 
@@ -20,9 +20,7 @@ pub struct Segment {
     pub retransmission: bool,
     /// Congestion Window Reduced (RFC 3168 section 6.1.2).
     pub cwr: bool,
-    /// The last of what was handed down at once (PSH): with [`TcpConfig::kernel_tick`].
-    ///
-    /// [`TcpConfig::kernel_tick`]: super::TcpConfig::kernel_tick
+    /// The last of what was handed down at once (PSH). Linux's senders set it.
     pub push: bool,
     /// Opens the connection.
     pub syn: bool,
@@ -52,7 +50,7 @@ pub struct Ack {
 pub struct SackBlocks {
     blocks: [(u32, u32); MAX_SACK_BLOCKS],
     count: u8,
-    room: u8,
+    capacity: u8,
     /// Whether the first block reports a duplicate (RFC 2883).
     pub duplicate: bool,
 }
@@ -60,30 +58,38 @@ pub struct SackBlocks {
 impl Default for SackBlocks {
     #[inline]
     fn default() -> Self {
-        Self::with_room(SACK_BLOCKS)
+        Self::with_capacity(SACK_BLOCKS)
     }
 }
 
 impl SackBlocks {
-    /// None, with room for so many, [`MAX_SACK_BLOCKS`] at most.
+    /// None, of at most so many, which are [`MAX_SACK_BLOCKS`] at most.
     #[inline]
-    pub fn with_room(room: usize) -> Self {
+    pub fn with_capacity(capacity: usize) -> Self {
         SackBlocks {
             blocks: Default::default(),
             count: 0,
-            room: room.min(MAX_SACK_BLOCKS) as u8,
+            capacity: capacity.min(MAX_SACK_BLOCKS) as u8,
             duplicate: false,
         }
     }
 
-    /// For how many there is room in all.
-    pub fn room(&self) -> usize {
-        usize::from(self.room)
+    /// How many there may be.
+    pub fn capacity(&self) -> usize {
+        usize::from(self.capacity)
     }
 
-    /// Adds a block `[start, end)`; ignored when there is no place left.
+    /// The duplicate that is reported: first, and once (RFC 2883 section 4).
+    pub(super) fn report_duplicate(&mut self, range: Option<(u64, u64)>) {
+        if let Some((start, end)) = range {
+            self.duplicate = true;
+            self.push(start, end);
+        }
+    }
+
+    /// Adds a block `[start, end)`; ignored when there are as many as may be.
     pub fn push(&mut self, start: u64, end: u64) {
-        if self.count < self.room
+        if self.count < self.capacity
             && let Some(block) = self.blocks.get_mut(usize::from(self.count))
         {
             // The low 32 bits: no window is longer than 2^31.

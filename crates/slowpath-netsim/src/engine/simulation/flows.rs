@@ -10,7 +10,7 @@ use crate::engine::settings::{
 };
 use crate::engine::timers::Timer;
 use crate::results::QueryRecord;
-use crate::tcp::{Ack, Ecn, OVERHEAD};
+use crate::tcp::{Ack, OVERHEAD};
 use crate::topology::Node;
 use slowpath_switch::{PortId, Time};
 
@@ -68,7 +68,7 @@ impl Simulation {
         self.arm_send(at);
         let connection = &mut self.connections.places[at as usize];
         let config = config_of(&self.settings.tcp, connection);
-        if config.kernel_tick.is_some() {
+        if connection.sender.fills_device() {
             self.write_out(host, at);
             self.kick(host);
         } else if !connection.ready && connection.sender.wants_to_send(config) {
@@ -145,13 +145,8 @@ impl Simulation {
         let connection = &mut self.connections.places[at as usize];
         connection.in_network += 1;
         let config = config_of(&self.settings.tcp, connection);
-        let bytes = if ack.syn {
-            config.syn_bytes()
-        } else {
-            config.ack_bytes(ack.sack.as_slice().len())
-        };
-        // Linux with DCTCP: every packet is ECN-capable (tcp_ecn_send).
-        let capable = config.ecn == Ecn::Dctcp && config.kernel_tick.is_some();
+        let bytes = connection.receiver.wire_bytes(config, ack);
+        let capable = connection.receiver.is_ecn_capable(config);
         let hop = Hop::new(
             body,
             connection.key.wrapping_add(1),
@@ -205,7 +200,7 @@ impl Simulation {
                 if connection.sender.deadline().is_some_and(|due| due <= at) {
                     connection.sender.on_deadline(config, at);
                     self.note_handler(number, End::Sender, None);
-                } else if config.kernel_tick.is_some() {
+                } else if connection.sender.fills_device() {
                     // Linux's timer was moved: nothing happens now.
                     self.arm_send(number);
                     return;

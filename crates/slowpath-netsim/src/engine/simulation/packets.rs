@@ -8,7 +8,6 @@ use crate::engine::packet::{Body, Hop};
 use crate::engine::recorder::{End, Recorder};
 use crate::engine::timers::Timer;
 use crate::results::SentPacket;
-use crate::tcp::Ecn;
 use slowpath_switch::{DropReason, Packet, Passed, PortId, Time};
 
 impl Simulation {
@@ -281,19 +280,8 @@ impl Simulation {
         if let Some(packets) = &mut self.records.packets {
             packets.made(at, End::Sender, body);
         }
-        // Checked with the configuration: payload and header fit 16 bits.
-        let bytes = if segment.syn {
-            config.syn_bytes()
-        } else {
-            config.header + segment.len as u16
-        };
-        // RFC 3168 section 6.1.5: a retransmission is not ECN-capable. DCTCP's is, as
-        // in Linux.
-        let capable = match config.ecn {
-            Ecn::Off => false,
-            Ecn::Classic => !segment.syn && !segment.retransmission,
-            Ecn::Dctcp => !segment.syn || config.kernel_tick.is_some(),
-        };
+        let bytes = connection.sender.wire_bytes(config, &segment);
+        let capable = connection.sender.is_ecn_capable(config, &segment);
         let hop = Hop::new(
             body,
             connection.key,

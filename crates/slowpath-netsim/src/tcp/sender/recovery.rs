@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Losses and marks: finding them, and what the window makes of them.
 
-use super::{NEVER, Phase, RACK_PERSISTS, RACK_THRESHOLD, Sender};
+use super::Phase;
+use super::machine::Machine;
+use super::policy::Policy;
 use crate::tcp::config::{LossDetection, TcpConfig};
 use crate::tcp::scoreboard::Delivered;
 use crate::tcp::segment::Ack;
 use slowpath_switch::{Span, Time};
 
-impl Sender {
+impl<P: Policy> Machine<P> {
     /// RFC 6582 with what Linux makes of it: a duplicate ACK stands for one segment that
     /// arrived; an ACK of n segments for n - 1 of those counted before.
-    pub(super) fn count_duplicates(
+    pub fn count_duplicates(
         &mut self,
         advanced: bool,
         window_moved: bool,
@@ -32,7 +34,8 @@ impl Sender {
         }
     }
 
-    pub(super) fn look_for_losses(
+    /// Marks segments that an ACK shows to be lost; how many.
+    pub fn find_losses(
         &mut self,
         config: &TcpConfig,
         now: Time,
@@ -45,12 +48,13 @@ impl Sender {
                 self.board.find_lost_by_count(threshold)
             }
             LossDetection::DuplicateAcks(threshold) => {
+                let una = self.stream.una;
                 let partial =
-                    self.phase == Phase::Recovery && advanced && self.una < self.recovery_point;
+                    self.phase == Phase::Recovery && advanced && una < self.recovery_point;
                 let enough = self.dup_acks >= threshold && self.phase != Phase::Recovery
                     && self.phase != Phase::Loss
                     // RFC 6582 section 4: not for ACKs of what an earlier recovery resent.
-                    && (self.recovery_point == 0 || self.una > self.recovery_point);
+                    && (self.recovery_point == 0 || una > self.recovery_point);
                 if partial || enough {
                     self.forced = true;
                     self.board.lose_head()
@@ -59,64 +63,23 @@ impl Sender {
                 }
             }
             LossDetection::Rack => {
-                self.adapt_reordering(duplicate);
-                if config.kernel_tick.is_none() {
-                    self.rack(config, now)
-                } else if self.board.take_advanced() {
-                    // tcp_rack_mark_lost.
-                    self.rack_as_linux(config, now)
-                } else {
-                    0
-                }
+                let reordered = self.board.take_reordered();
+                let (una, next) = (self.stream.una, self.stream.next);
+                self.reordering.adapt(reordered, duplicate, una, next);
+                P::find_lost_by_time(self, config, now)
             }
         }
     }
 
-    pub(super) fn rack(&mut self, config: &TcpConfig, now: Time) -> u32 {
-        let window = self.reordering_window();
-        let (lost, wait) = self.board.find_lost_by_time(now, window);
-        self.reorder_at = wait.map_or(NEVER, |wait| config.expiry(now, wait + config.least_wait()));
-        lost
-    }
-
-    /// The wait for the end of the tolerance takes the timer.
-    fn rack_as_linux(&mut self, config: &TcpConfig, now: Time) -> u32 {
-        let window = self.reordering_window();
-        let (lost, wait) = self.board.find_lost_by_time(now, window);
-        if let Some(wait) = wait {
-            self.tolerates = true;
-            self.rto_at = NEVER;
-            self.probe_at = NEVER;
-            self.reorder_at = config.expiry(now, wait + config.least_wait());
-        }
-        lost
-    }
-
     /// RFC 8985 section 6.2 step 4.
-    pub(super) fn reordering_window(&self) -> Span {
-        if !self.reordering
-            && (matches!(self.phase, Phase::Recovery | Phase::Loss)
-                || self.board.sacked() >= RACK_THRESHOLD)
-        {
-            return Span::ZERO;
-        }
-        let min = self.rtt.min().unwrap_or(Span::ZERO).0;
-        let smoothed = self.rtt.smoothed().unwrap_or(Span::ZERO).0;
-        Span((min / 4 * u64::from(self.reorder_steps)).min(smoothed))
-    }
-
-    pub(super) fn adapt_reordering(&mut self, duplicate: bool) {
-        self.reordering |= self.board.take_reordered();
-        if duplicate && self.una >= self.reorder_round {
-            self.reorder_round = self.next;
-            self.reorder_steps = (self.reorder_steps + 1).min(255);
-            self.reorder_persist = RACK_PERSISTS;
-        }
+    pub fn reordering_window(&self) -> Span {
+        let sacked = self.board.sacked();
+        self.reordering.window(self.phase, sacked, &self.rtt)
     }
 
     /// What the phases make of an ACK, in the order of Linux's `tcp_fastretrans_alert`.
     #[inline]
-    pub(super) fn react(
+    pub fn react(
         &mut self,
         config: &TcpConfig,
         ack: &Ack,
@@ -143,12 +106,13 @@ impl Sender {
     }
 
     #[inline]
-    pub(super) fn leave_phase(&mut self, config: &TcpConfig, advanced: bool) {
-        if self.una < self.recovery_point || !advanced {
+    fn leave_phase(&mut self, config: &TcpConfig, advanced: bool) {
+        let una = self.stream.una;
+        if una < self.recovery_point || !advanced {
             return;
         }
         match self.phase {
-            Phase::Reduced if self.una > self.recovery_point || self.board.out() == 0 => {
+            Phase::Reduced if una > self.recovery_point || self.board.out() == 0 => {
                 self.end_reduction(config);
                 self.phase = Phase::Open;
             }
@@ -156,7 +120,7 @@ impl Sender {
                 self.end_reduction(config);
                 self.dup_acks = 0;
                 self.phase = Phase::Open;
-                self.settle_reordering();
+                self.reordering.settle();
             }
             Phase::Loss => {
                 self.dup_acks = 0;
@@ -171,88 +135,58 @@ impl Sender {
 
     /// The window at the end of a reduction is the threshold. RFC 6582 section 3.2 step 3
     /// allows it; with little out the next burst is limited by what was acknowledged.
-    pub(super) fn end_reduction(&mut self, config: &TcpConfig) {
+    fn end_reduction(&mut self, config: &TcpConfig) {
         if config.proportional_rate_reduction || self.phase == Phase::Recovery {
             self.congestion.window = self.congestion.ssthresh;
         }
     }
 
-    pub(super) fn settle_reordering(&mut self) {
-        if self.reorder_persist > 0 {
-            self.reorder_persist -= 1;
-            if self.reorder_persist == 0 {
-                self.reorder_steps = 1;
-            }
-        }
+    /// Ends a phase without changing the window (`tcp_try_keep_open`).
+    pub fn keep_open(&mut self) {
+        self.recovery_point = self.stream.next;
+        self.phase = if self.board.sacked() + self.board.lost() > 0 {
+            Phase::Disorder
+        } else {
+            Phase::Open
+        };
     }
 
-    pub(super) fn enter_recovery(&mut self, config: &TcpConfig, echo: bool) {
+    /// Fast recovery begins; with `echo` the ACK carried ECN-Echo.
+    pub fn enter_recovery(&mut self, config: &TcpConfig, echo: bool) {
         self.counts.recoveries += 1;
         self.remember(echo || self.phase == Phase::Reduced);
         if self.phase != Phase::Reduced {
-            self.begin_reduction();
+            self.reduction.begin(self.congestion.window);
             self.congestion.on_loss();
         }
         self.phase = Phase::Recovery;
-        self.recovery_point = self.next;
-        if config.kernel_tick.is_some() {
-            // tcp_init_cwnd_reduction.
-            self.probe_end = None;
-        } else {
-            self.probe_at = NEVER;
-        }
+        self.recovery_point = self.stream.next;
+        P::reduction_began(self, Phase::Recovery);
         if !config.proportional_rate_reduction {
             self.congestion.window = self.congestion.ssthresh;
             self.forced = true;
         }
     }
 
-    pub(super) fn enter_reduced(&mut self, config: &TcpConfig) {
+    fn enter_reduced(&mut self, config: &TcpConfig) {
         self.counts.mark_reductions += 1;
-        self.before = None;
-        self.begin_reduction();
+        self.undo = None;
+        self.reduction.begin(self.congestion.window);
         self.congestion.on_mark();
         self.phase = Phase::Reduced;
-        self.recovery_point = self.next;
-        self.cwr_due = true;
-        if config.kernel_tick.is_some() {
-            // tcp_init_cwnd_reduction.
-            self.probe_end = None;
-        }
+        self.recovery_point = self.stream.next;
+        self.reduction.cwr_due = true;
+        P::reduction_began(self, Phase::Reduced);
         if !config.proportional_rate_reduction {
             self.congestion.window = self.congestion.window.min(self.congestion.ssthresh);
         }
     }
 
-    pub(super) fn begin_reduction(&mut self) {
-        self.prr_window = self.congestion.window;
-        self.prr_delivered = 0;
-        self.prr_out = 0;
-    }
-
-    /// RFC 6937 section 3, with the safe bound (PRR-SSRB) only where the ACK advances and
-    /// finds nothing lost (`tcp_cwnd_reduction`).
-    pub(super) fn reduce_in_proportion(&mut self, delivered: u32, lost: u32, advanced: bool) {
-        self.prr_delivered += delivered;
-        let pipe = self.pipe();
-        let ssthresh = self.congestion.ssthresh;
-        let may_send = if pipe > ssthresh {
-            // ceil(prr_delivered * ssthresh / RecoverFS) - prr_out.
-            let share = (u64::from(self.prr_delivered) * u64::from(ssthresh))
-                .div_ceil(u64::from(self.prr_window.max(1)));
-            (share as u32).saturating_sub(self.prr_out)
-        } else {
-            let mut limit = self
-                .prr_delivered
-                .saturating_sub(self.prr_out)
-                .max(delivered);
-            if advanced && lost == 0 {
-                limit += 1;
-            }
-            limit.min(ssthresh - pipe)
-        };
-        // The first of a reduction may always leave: a fast retransmission.
-        let may_send = may_send.max(u32::from(self.prr_out == 0));
-        self.congestion.window = pipe + may_send;
+    /// The window in proportion to what was delivered (RFC 6937).
+    pub fn reduce_in_proportion(&mut self, delivered: u32, lost: u32, advanced: bool) {
+        let (pipe, ssthresh) = (self.pipe(), self.congestion.ssthresh);
+        self.congestion.window = self
+            .reduction
+            .window(pipe, ssthresh, delivered, lost, advanced);
     }
 }

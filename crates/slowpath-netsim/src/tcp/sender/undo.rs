@@ -7,52 +7,79 @@
 //! echo of a timestamp from before the retransmission (RFC 3522), which mostly says the same
 //! one ACK earlier; it is not modelled.
 
-use super::{Phase, Sender};
+use super::Phase;
+use super::machine::Machine;
+use super::policy::Policy;
 use crate::tcp::config::TcpConfig;
 use crate::tcp::scoreboard::Delivered;
+use slowpath_switch::Time;
 
-/// What there was before a reduction.
+/// What a reduction gives back if it was needless.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Before {
-    /// The first unacknowledged offset (`undo_marker`).
+pub(super) struct Undo {
+    /// The first unacknowledged offset at its beginning (`undo_marker`).
     una: u64,
+    /// The window before it.
     window: u32,
-    /// 0: nothing is given back, as there were marks too (`prior_ssthresh`).
+    /// The threshold before it; 0: nothing is given back, as there were marks too
+    /// (`prior_ssthresh`).
     ssthresh: u32,
     /// Segments sent again since, less those that were duplicates (`undo_retrans`); `None`
     /// before the first.
     resent: Option<u32>,
 }
 
-impl Sender {
+/// Whether the last timeout was spurious (F-RTO).
+#[derive(Clone, Debug, Default)]
+pub(super) struct SpuriousTimeout {
+    /// When the timer expired.
+    expired_at: Time,
+    /// It may still turn out spurious.
+    possible: bool,
+    /// New data goes before retransmissions: the second step of F-RTO.
+    pub new_only: bool,
+}
+
+impl SpuriousTimeout {
+    /// The timer expired.
+    pub fn begin(&mut self, now: Time, possible: bool) {
+        *self = SpuriousTimeout {
+            expired_at: now,
+            possible,
+            new_only: false,
+        };
+    }
+}
+
+impl<P: Policy> Machine<P> {
     /// A reduction is about to begin (`tcp_init_undo`). With marks it would have come anyway.
-    pub(super) fn remember(&mut self, marks: bool) {
+    pub fn remember(&mut self, marks: bool) {
         let congestion = &self.congestion;
         // tcp_current_ssthresh.
         let threshold = congestion
             .ssthresh
             .max(congestion.window / 2 + congestion.window / 4);
-        self.before = Some(Before {
-            una: self.una,
+        self.undo = Some(Undo {
+            una: self.stream.una,
             window: congestion.window,
             ssthresh: if marks { 0 } else { threshold },
             resent: None,
         });
     }
 
-    /// A segment is sent again.
+    /// A segment leaves once more.
     #[inline]
-    pub(super) fn note_resent(&mut self) {
-        if let Some(before) = &mut self.before {
-            before.resent = Some(before.resent.unwrap_or(0) + 1);
+    pub fn count_retransmission(&mut self) {
+        if let Some(undo) = &mut self.undo {
+            undo.resent = Some(undo.resent.unwrap_or(0) + 1);
         }
     }
 
     /// A DSACK of a block that ends there, by its low 32 bits (`tcp_check_dsack`).
-    pub(super) fn note_duplicate(&mut self, end: u32) {
-        if let Some(before) = &mut self.before
-            && (end.wrapping_sub(before.una as u32) as i32) > 0
-            && let Some(resent) = &mut before.resent
+    pub fn note_duplicate(&mut self, end: u32) {
+        if let Some(undo) = &mut self.undo
+            && (end.wrapping_sub(undo.una as u32) as i32) > 0
+            && let Some(resent) = &mut undo.resent
         {
             *resent = resent.saturating_sub(1);
         }
@@ -60,76 +87,73 @@ impl Sender {
 
     /// Whether all that was sent again had arrived before (`tcp_may_undo`).
     fn was_needless(&self, config: &TcpConfig) -> bool {
-        let before = self.before.as_ref();
-        config.dsack_undo && before.is_some_and(|before| before.resent == Some(0))
+        let undo = self.undo.as_ref();
+        config.dsack_undo && undo.is_some_and(|undo| undo.resent == Some(0))
     }
 
     /// `tcp_undo_cwnd_reduction`.
     fn take_back(&mut self) {
-        if let Some(before) = self.before.take()
-            && before.ssthresh > 0
+        if let Some(undo) = self.undo.take()
+            && undo.ssthresh > 0
         {
             let congestion = &mut self.congestion;
-            congestion.window = congestion.window.max(before.window);
-            congestion.ssthresh = congestion.ssthresh.max(before.ssthresh);
-            self.cwr_due = false;
+            congestion.window = congestion.window.max(undo.window);
+            congestion.ssthresh = congestion.ssthresh.max(undo.ssthresh);
+            self.reduction.cwr_due = false;
         }
         self.counts.undone += 1;
     }
 
     /// What an ACK after a timeout says of that timeout (`tcp_process_loss`).
-    pub(super) fn doubt_timeout(
+    pub fn doubt_timeout(
         &mut self,
         config: &TcpConfig,
         advanced: bool,
         duplicate: bool,
         delivered: &Delivered,
     ) {
-        self.new_only = false;
-        // Without SACK nothing says which copy of what was sent again arrived.
-        let told = config.sack || !delivered.resent;
-        let lost_at = self.lost_at;
-        let original = told && delivered.first_sent.is_some_and(|sent| sent <= lost_at);
-        if advanced && self.was_needless(config) || self.frto && original {
+        let spurious = &mut self.spurious;
+        spurious.new_only = false;
+        // Without SACK nothing says which copy of a retransmitted segment arrived.
+        let unambiguous = config.sack || !delivered.resent;
+        let expired_at = spurious.expired_at;
+        let original = unambiguous && delivered.first_sent.is_some_and(|sent| sent <= expired_at);
+        let possible = spurious.possible;
+        if advanced && self.was_needless(config) || possible && original {
             // RFC 5682 section 3.1 step 3b.
             self.board.forget_losses();
             self.take_back();
-            self.frto = false;
-            self.backoff = 0;
+            self.spurious.possible = false;
+            self.timers.backoff = 0;
             self.dup_acks = 0;
             self.phase = Phase::Open;
-        } else if self.frto && self.next > self.recovery_point {
+        } else if possible && self.stream.next > self.recovery_point {
             // Step 3a: the new segments arrive and nothing from before does.
-            self.frto = !duplicate && delivered.sacked == 0;
-        } else if self.frto && advanced && self.una < self.recovery_point {
+            self.spurious.possible = !duplicate && delivered.sacked == 0;
+        } else if possible && advanced && self.stream.una < self.recovery_point {
             // Step 2b: what of the old arrives while new data is sent?
-            self.recovery_point = self.next;
-            self.new_only = self.new_segment(config).is_some();
-            self.frto = self.new_only;
+            self.recovery_point = self.stream.next;
+            let has_new = self.new_segment(config).is_some();
+            self.spurious.new_only = has_new;
+            self.spurious.possible = has_new;
         }
     }
 
     /// Takes back a fast recovery, or a timeout that is over, whose retransmissions were all
     /// needless (`tcp_try_undo_dsack`).
     #[inline]
-    pub(super) fn doubt_recovery(&mut self, config: &TcpConfig) {
-        if self.before.is_none() || !self.was_needless(config) {
+    pub fn doubt_recovery(&mut self, config: &TcpConfig) {
+        if self.undo.is_none() || !self.was_needless(config) {
             return;
         }
         match self.phase {
             Phase::Open | Phase::Disorder => self.take_back(),
             Phase::Recovery => {
                 self.take_back();
-                if self.una >= self.recovery_point {
-                    self.settle_reordering();
+                if self.stream.una >= self.recovery_point {
+                    self.reordering.settle();
                 }
-                // tcp_try_keep_open.
-                self.recovery_point = self.next;
-                self.phase = if self.board.sacked() + self.board.lost() > 0 {
-                    Phase::Disorder
-                } else {
-                    Phase::Open
-                };
+                self.keep_open();
             }
             Phase::Reduced | Phase::Loss => {}
         }

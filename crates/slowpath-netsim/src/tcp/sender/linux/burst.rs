@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bursts: what Linux hands down in one piece because a network card, or the kernel below TCP,
-//! cuts it into packets. With [`TcpConfig::kernel_tick`] only.
+//! cuts it into packets.
 
+use super::Linux;
 use super::buffer::{Buffer, MOST_BYTES, OVERHEAD, Push};
-use super::{Phase, Sender};
 use crate::tcp::config::TcpConfig;
 use crate::tcp::segment::Segment;
+use crate::tcp::sender::Phase;
+use crate::tcp::sender::machine::Machine;
 use slowpath_switch::{Span, Time};
 
 /// `sysctl_tcp_min_tso_segs`.
@@ -23,8 +25,8 @@ const MILLISECOND: Span = Span::from_millis(1);
 
 /// What of a connection is at its host between TCP and the link.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Offload {
-    pub buffer: Buffer,
+pub(in crate::tcp::sender) struct Offload {
+    pub(super) buffer: Buffer,
     /// Bytes of the present burst that are still to come, and whether its last segment is
     /// pushed.
     left: u64,
@@ -40,79 +42,84 @@ pub(super) struct Offload {
     throttled: bool,
 }
 
-impl Sender {
-    /// So many bytes of it wait at the host's link, with `OVERHEAD` for each packet.
+impl Offload {
+    /// So many bytes of the connection wait at the host's link, with [`OVERHEAD`] for each packet.
     pub fn note_waiting(&mut self, waiting: u64) {
-        if let Some(offload) = &mut self.offload {
-            offload.waiting = waiting;
-            offload.throttled = false;
-        }
+        self.waiting = waiting;
+        self.throttled = false;
     }
 
-    /// Whether it held something back because too much of it waits.
+    /// Whether it held something back because too much waits.
     pub fn is_throttled(&self) -> bool {
-        (self.offload.as_ref()).is_some_and(|offload| offload.throttled)
+        self.throttled
     }
 
+    /// Bytes of a piece by the pacing rate; `None` before the first round trip.
+    fn piece_rate(&self) -> Option<u64> {
+        self.rate.map(|rate| rate >> PACING_SHIFT)
+    }
+
+    /// Whether so many bytes may join what waits at the host's link; `factor` times more may than
+    /// of one new piece (`tcp_small_queue_check`).
+    fn allows(&self, factor: u64, length: u64) -> bool {
+        let rate = self.piece_rate().unwrap_or(u64::MAX);
+        let limit = rate.max(2 * (length + OVERHEAD)).min(OUTPUT_LIMIT) * factor;
+        // A socket's own count begins at 1.
+        self.waiting < limit || self.buffer.has_one_out()
+    }
+}
+
+impl Machine<Linux> {
     /// The next segment that Linux would hand down now.
-    pub(super) fn poll_as_linux(&mut self, config: &TcpConfig, now: Time) -> Option<Segment> {
+    pub fn poll_burst(&mut self, config: &TcpConfig, now: Time) -> Option<Segment> {
         loop {
             if let Some(segment) = self.next_of_burst(config, now) {
                 return Some(segment);
             }
-            let resends = self.has_room(config) || self.forced;
-            if resends
-                && self.may_resend()
+            let retransmits = self.window_open(config) || self.forced;
+            if retransmits
+                && self.may_retransmit()
                 && self.may_queue(2, u64::from(config.mss))
-                && let Some((end, len)) = self.board.resend(now)
+                && let Some(segment) = self.retransmit(config, now)
             {
-                self.forced = false;
-                self.note_resent();
-                return Some(self.again(config, now, end, len));
+                return Some(segment);
             }
-            let one = matches!(self.offload_mut()?.push, Some(Push::One));
+            let one = matches!(self.policy.offload.push, Some(Push::One));
             let begun = self.begin_burst(config, now, one, false);
+            let window = self.congestion.window;
             if !begun || one {
                 self.note_burst();
-                let window = self.congestion.window;
                 let pipe = self.pipe();
-                let offload = self.offload_mut()?;
+                let offload = &mut self.policy.offload;
                 offload.push = None;
                 if !begun {
-                    offload.buffer.check_room(config, window, pipe);
+                    offload.buffer.check_space(config, window, pipe);
                 }
             }
             if begun {
                 continue;
             }
-            let (written, window) = (self.written, self.congestion.window);
-            let offered = self.right_edge - self.una;
-            let offload = self.offload_mut()?;
-            offload.push = offload.buffer.write(config, written, offered, window);
+            let offered = self.stream.right_edge - self.stream.una;
+            let offload = &mut self.policy.offload;
+            offload.push = offload
+                .buffer
+                .write(config, self.stream.written, offered, window);
             offload.push?;
         }
     }
 
-    fn offload_mut(&mut self) -> Option<&mut Offload> {
-        self.offload.as_deref_mut()
-    }
-
     /// What an acknowledgment leaves for what is sent next.
-    pub(super) fn prepare_burst(&mut self, config: &TcpConfig) {
+    pub fn prepare_burst(&mut self, config: &TcpConfig) {
         let rate = self.pacing_rate(config);
-        let una = self.una;
-        if let Some(offload) = self.offload_mut() {
-            offload.rate = rate;
-            offload.buffer.free(una);
-        }
+        let offload = &mut self.policy.offload;
+        offload.rate = rate;
+        offload.buffer.acknowledge(self.stream.una);
     }
 
     /// The end of `tcp_write_xmit`: how much of the window is used.
     fn note_burst(&mut self) {
         let full = self.pipe() >= self.congestion.window;
-        let Some(offload) = self.offload_mut() else {
-            return;
-        };
+        let offload = &mut self.policy.offload;
         let moved = core::mem::take(&mut offload.moved);
         if moved || full && !offload.buffer.unsent.is_empty() {
             self.note_usage(full);
@@ -120,20 +127,20 @@ impl Sender {
     }
 
     fn next_of_burst(&mut self, config: &TcpConfig, now: Time) -> Option<Segment> {
-        let offload = self.offload_mut()?;
+        let offload = &mut self.policy.offload;
         if offload.left == 0 {
             return None;
         }
         let len = offload.left.min(u64::from(config.mss));
         offload.left -= len;
         let push = offload.left == 0 && offload.pushes;
-        let mut segment = self.fresh(config, now, len as u32);
+        let mut segment = self.send_new(config, now, len as u32);
         segment.push = push;
         Some(segment)
     }
 
     /// A probe: one new segment, whatever the window says (`tcp_send_loss_probe`).
-    pub(super) fn probe_as_linux(&mut self, config: &TcpConfig, now: Time) -> Option<Segment> {
+    pub fn burst_for_probe(&mut self, config: &TcpConfig, now: Time) -> Option<Segment> {
         if !self.begin_burst(config, now, true, true) {
             return None;
         }
@@ -142,27 +149,25 @@ impl Sender {
     }
 
     /// One round of `tcp_write_xmit`: whether the first piece leaves, or what may of it. With
-    /// `one` it does not wait for more; `probe` takes one segment without room for it.
+    /// `one` it does not wait for more; `probe` takes one segment though the window is full.
     fn begin_burst(&mut self, config: &TcpConfig, now: Time, one: bool, probe: bool) -> bool {
         let mss = u64::from(config.mss);
         let most = u64::from(self.most_segments(config));
         let window = self.congestion.window;
         // tcp_cwnd_test: half of the window at most.
-        let room = window.saturating_sub(self.pipe()).min((window / 2).max(1));
-        let quota = match u64::from(room) {
+        let free = window.saturating_sub(self.pipe()).min((window / 2).max(1));
+        let quota = match u64::from(free) {
             0 if probe => 1,
             0 => return false,
-            room => room.min(most),
+            free => free.min(most),
         };
-        let Some(offload) = self.offload_mut() else {
+        let buffer = &mut self.policy.offload.buffer;
+        buffer.grow(quota * mss);
+        let Some(length) = buffer.unsent.front().map(|piece| piece.length) else {
             return false;
         };
-        offload.buffer.grow(quota * mss);
-        let Some(length) = offload.buffer.unsent.front().map(|piece| piece.length) else {
-            return false;
-        };
-        let is_last = offload.buffer.unsent.len() == 1;
-        let offered = self.right_edge.saturating_sub(self.next);
+        let is_last = buffer.unsent.len() == 1;
+        let offered = self.stream.right_edge.saturating_sub(self.stream.next);
         let idle = self.board.out() == 0;
         if offered < length.min(mss) && !(idle && offered > 0) {
             return false;
@@ -179,39 +184,27 @@ impl Sender {
             (offered / mss * mss).max(mss).min(quota * mss)
         };
         let length = length.min(limit).min(offered);
-        if let Some(offload) = self.offload_mut() {
-            offload.buffer.split(length);
-        }
+        self.policy.offload.buffer.split(length);
         if !self.may_queue(1, length) {
             return false;
         }
-        let end = self.next + length;
-        let window = self.congestion.window;
+        let end = self.stream.next + length;
         let in_flight = self.pipe() + length.div_ceil(mss) as u32;
-        if let Some(offload) = self.offload_mut() {
-            offload.moved = true;
-            offload.left = length;
-            // __tcp_transmit_skb: PSH on what has more than one segment.
-            offload.pushes = offload.buffer.leave(end) || length > mss;
-            offload.buffer.check_room(config, window, in_flight);
-        }
+        let offload = &mut self.policy.offload;
+        offload.moved = true;
+        offload.left = length;
+        // __tcp_transmit_skb: PSH on what has more than one segment.
+        offload.pushes = offload.buffer.leave(end) || length > mss;
+        offload.buffer.check_space(config, window, in_flight);
         true
     }
 
-    /// Whether a piece of that length may join what waits at the host's link
-    /// (`tcp_small_queue_check`).
+    /// Whether a piece of that length may join what waits at the host's link; notes if not.
     fn may_queue(&mut self, factor: u64, length: u64) -> bool {
-        let Some(offload) = self.offload_mut() else {
-            return true;
-        };
-        let rate = offload.rate.map_or(u64::MAX, |rate| rate >> PACING_SHIFT);
-        let limit = rate.max(2 * (length + OVERHEAD)).min(OUTPUT_LIMIT) * factor;
-        // A socket's own count begins at 1.
-        if offload.waiting < limit || offload.buffer.has_one_out() {
-            return true;
-        }
-        offload.throttled = true;
-        false
+        let offload = &mut self.policy.offload;
+        let allowed = offload.allows(factor, length);
+        offload.throttled |= !allowed;
+        allowed
     }
 
     /// Bytes a second (`tcp_update_pacing_rate`); `None` before the first round trip.
@@ -231,10 +224,10 @@ impl Sender {
     /// `tcp_tso_autosize`.
     fn most_segments(&self, config: &TcpConfig) -> u32 {
         let mss = u64::from(config.mss);
-        let Some(rate) = self.offload.as_ref().and_then(|offload| offload.rate) else {
+        let Some(rate) = self.policy.offload.piece_rate() else {
             return (MOST_BYTES / mss).max(LEAST_SEGMENTS) as u32;
         };
-        let mut bytes = (rate >> PACING_SHIFT).min(MOST_BYTES);
+        let mut bytes = rate.min(MOST_BYTES);
         let micros = self.rtt.min().map_or(u64::MAX, |min| min.0 / 1_000_000);
         let halvings = micros >> RTT_SHIFT;
         if halvings < u64::from(u32::BITS) {
@@ -261,10 +254,10 @@ impl Sender {
         }
         let window = self.congestion.window;
         let by_window = u64::from(window.saturating_sub(self.pipe())) * mss;
-        let offered = self.right_edge.saturating_sub(self.next);
+        let offered = self.stream.right_edge.saturating_sub(self.stream.next);
         let limit = by_window.min(offered);
         let whole = u64::from(window) * mss;
-        let chunk = whole.min(self.right_edge - self.una) / u64::from(WINDOW_DIVISOR);
+        let chunk = whole.min(self.stream.right_edge - self.stream.una) / u64::from(WINDOW_DIVISOR);
         if limit >= u64::from(most) * mss || !is_last && limit >= length || limit >= chunk {
             return false;
         }
@@ -278,9 +271,7 @@ impl Sender {
         }
         if by_window < offered && by_window <= length {
             self.note_usage(true);
-            if let Some(offload) = self.offload_mut() {
-                offload.moved = false;
-            }
+            self.policy.offload.moved = false;
         }
         true
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The send buffer of a socket: how much of what the application writes is in it, and in which
-//! pieces it lies there. With [`TcpConfig::kernel_tick`] only.
+//! pieces it lies there.
 //!
 //! Pieces are what Linux calls a `struct sk_buff`: data is appended to the last one until that is
 //! as long as a card takes (`tcp_sendmsg_locked`), pieces leave from the front, whole or split
@@ -23,7 +23,7 @@ const UNSCALED: u64 = 65_535;
 /// `TCP_INIT_CWND`.
 const LEAST_WINDOW: u64 = 10;
 /// The third of `tcp_wmem`.
-const MOST_ROOM: u64 = 4 << 20;
+const MOST_SIZE: u64 = 4 << 20;
 
 /// `MAX_SKB_FRAGS`.
 const MOST_PAGES: usize = 17;
@@ -58,12 +58,12 @@ pub(super) struct Buffer {
     /// `sk_wmem_queued`.
     queued: u64,
     /// `sk_sndbuf`.
-    room: u64,
+    size: u64,
     /// Where what the application has written ends.
     accepted: u64,
     /// What ends there is pushed (`pushed_seq`).
     pushed: u64,
-    /// The application waits for room (`SOCK_NOSPACE`).
+    /// The application waits for space (`SOCK_NOSPACE`).
     full: bool,
     /// The application is about to write.
     writing: bool,
@@ -86,18 +86,18 @@ impl Buffer {
     }
 
     /// What one segment counts (`tcp_sndbuf_expand`).
-    fn segment_room(config: &TcpConfig) -> u64 {
+    fn segment_size(config: &TcpConfig) -> u64 {
         (u64::from(config.mss) + HEAD).next_power_of_two() + BUFFER
     }
 
-    /// `tcp_sndbuf_expand`: room for two windows.
+    /// `tcp_sndbuf_expand`: two windows fit.
     fn expand(&mut self, config: &TcpConfig, window: u32) {
         let segments = u64::from(window).max(LEAST_WINDOW);
-        let room = (2 * segments * Self::segment_room(config)).min(MOST_ROOM);
-        self.room = self.room.max(room);
+        let size = (2 * segments * Self::segment_size(config)).min(MOST_SIZE);
+        self.size = self.size.max(size);
     }
 
-    /// The application writes of `written` what there is room for, until something should leave.
+    /// The application writes of `written` what fits, until something should leave.
     /// `offered` is the receiver's window, `window` the congestion window.
     pub fn write(
         &mut self,
@@ -109,7 +109,7 @@ impl Buffer {
         if !self.writing {
             return None;
         }
-        if self.room == 0 {
+        if self.size == 0 {
             self.expand(config, window);
         }
         let mss = u64::from(config.mss);
@@ -130,12 +130,12 @@ impl Buffer {
             if copy > 0 {
                 copy = self.fits(copy.min(left));
                 if copy == 0 {
-                    // skb_splice_from_iter: no room for another page.
+                    // skb_splice_from_iter: no space for another page.
                     self.mark();
                 }
             }
             if copy == 0 {
-                if self.queued >= self.room {
+                if self.queued >= self.size {
                     self.full = true;
                     return self.stop();
                 }
@@ -277,7 +277,7 @@ impl Buffer {
     }
 
     /// What lies before `una` is acknowledged.
-    pub fn free(&mut self, una: u64) {
+    pub fn acknowledge(&mut self, una: u64) {
         self.queued -= una - self.acknowledged;
         self.acknowledged = una;
         while self.sent.front().is_some_and(|end| *end <= una) {
@@ -286,17 +286,17 @@ impl Buffer {
         }
     }
 
-    /// Whether an application that waits for room may write again (`tcp_check_space`,
-    /// `sk_stream_write_space`): if a third of the buffer is free. It grows unless the window
-    /// is full.
-    pub fn check_room(&mut self, config: &TcpConfig, window: u32, in_flight: u32) {
+    /// Lets an application that waits for space write again (`tcp_check_space`,
+    /// `sk_stream_write_space`) if a third of the buffer is free. The buffer grows unless the
+    /// window is full.
+    pub fn check_space(&mut self, config: &TcpConfig, window: u32, in_flight: u32) {
         if !self.full {
             return;
         }
         if in_flight < window {
             self.expand(config, window);
         }
-        if self.room.saturating_sub(self.queued) >= self.queued / 2 && self.room > self.queued {
+        if self.size.saturating_sub(self.queued) >= self.queued / 2 && self.size > self.queued {
             self.full = false;
             self.writing = true;
         }
@@ -308,23 +308,20 @@ mod tests {
     use super::*;
 
     fn config() -> TcpConfig {
-        TcpConfig {
-            kernel_tick: Some(slowpath_switch::Span::from_millis(4)),
-            ..TcpConfig::linux()
-        }
+        TcpConfig::linux()
     }
 
     /// 1,460 and 576 bytes are 2,048 with what rounds them up, and 256 for `struct sk_buff`:
     /// 2,304; twice ten segments of that are 46,080, as `ss` shows of a socket of Linux 6.12.
     #[test]
-    fn room_is_for_two_windows() {
+    fn the_buffer_holds_two_windows() {
         let mut buffer = Buffer::default();
         buffer.expand(&config(), 10);
-        assert_eq!(buffer.room, 46_080);
+        assert_eq!(buffer.size, 46_080);
         buffer.expand(&config(), 14);
-        assert_eq!(buffer.room, 64_512);
+        assert_eq!(buffer.size, 64_512);
         buffer.expand(&config(), 10);
-        assert_eq!(buffer.room, 64_512);
+        assert_eq!(buffer.size, 64_512);
     }
 
     /// Half of a window that is not scaled is 22 segments of 1,460 bytes: a short write is one
@@ -346,9 +343,9 @@ mod tests {
         buffer.grow(16_060);
         assert_eq!(buffer.unsent, [piece(16_060, false), piece(3_940, true)]);
         assert!(!buffer.leave(16_060));
-        buffer.free(1_460);
+        buffer.acknowledge(1_460);
         assert_eq!(buffer.queued, 18_540 + 2 * 832);
-        buffer.free(16_060);
+        buffer.acknowledge(16_060);
         assert_eq!(buffer.queued, 3_940 + 832);
     }
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where Linux's sender does something else than the RFCs say.
+//!
+//! [`Machine`] is what both have in common. It asks its policy at each point where they differ;
+//! the compiler makes one machine of each policy, so that no test of the kind remains in it.
+
+use super::Phase;
+use super::machine::{Machine, Setup};
+use crate::tcp::config::TcpConfig;
+use crate::tcp::scoreboard::Delivered;
+use crate::tcp::segment::Segment;
+use slowpath_switch::{Span, Time};
+
+/// A kind of sender: [`Rfc`](super::rfc::Rfc) or [`Linux`](super::linux::Linux).
+pub(super) trait Policy: Sized {
+    /// What round-trip times are counted in, picoseconds.
+    const RTT_UNIT: u64;
+    /// What an ACK acknowledges in order and by SACK at once came in order (`prior_fack`).
+    const JUDGES_ORDER_BY_EARLIER_ACKS: bool;
+
+    /// When a timer expires that is set now.
+    fn expiry(&self, now: Time, wait: Span) -> Time;
+
+    /// A retransmission timeout as long as a timer can count.
+    fn timer_wait(&self, wait: Span) -> Span;
+
+    /// Starts the retransmission timer anew, with the timeout after the expiries so far.
+    fn restart_timeout(sender: &mut Machine<Self>, config: &TcpConfig, now: Time);
+
+    /// The SYN's answer came; what is to be done before data.
+    fn handshake_answered(sender: &mut Machine<Self>, config: &TcpConfig) -> Setup;
+
+    /// The application has written.
+    fn written(sender: &mut Machine<Self>);
+
+    /// The next segment, if one may leave now, after the handshake and no probe being due.
+    fn poll(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) -> Option<Segment>;
+
+    /// New data for a probe, whatever the congestion window.
+    fn poll_probe(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) -> Option<Segment>;
+
+    /// New data left; `out_before` segments were out before it.
+    fn sent_new(sender: &mut Machine<Self>, config: &TcpConfig, now: Time, out_before: u32);
+
+    /// That segment left once more.
+    fn sent_again(sender: &mut Machine<Self>, config: &TcpConfig, now: Time, segment: &mut Segment);
+
+    /// Takes the round trip that an ACK shows; the one that congestion control looks at.
+    fn measure(
+        sender: &mut Machine<Self>,
+        config: &TcpConfig,
+        now: Time,
+        delivered: &Delivered,
+    ) -> Option<Span>;
+
+    /// What an ACK says of the probe that left when `end` was the next new offset.
+    fn judge_probe(
+        sender: &mut Machine<Self>,
+        end: u64,
+        ack: u64,
+        duplicate: bool,
+        delivered: &Delivered,
+    );
+
+    /// RACK: marks segments lost by time; how many.
+    fn find_lost_by_time(sender: &mut Machine<Self>, config: &TcpConfig, now: Time) -> u32;
+
+    /// The window begins to fall, in [`Phase::Recovery`] or [`Phase::Reduced`].
+    fn reduction_began(sender: &mut Machine<Self>, phase: Phase);
+
+    /// The last step of an ACK: its timers.
+    fn after_ack(
+        sender: &mut Machine<Self>,
+        config: &TcpConfig,
+        now: Time,
+        advanced: bool,
+        delivered: &Delivered,
+    );
+
+    /// The time of the earliest timer has come.
+    fn on_deadline(sender: &mut Machine<Self>, config: &TcpConfig, now: Time);
+
+    /// The retransmission timer expired: marks what counts as lost.
+    fn lose_after_timeout(sender: &mut Machine<Self>, config: &TcpConfig, now: Time);
+}
