@@ -81,17 +81,7 @@ impl LiveListener {
     /// The latest verdict as the log keeps it, if there is one, its interval ending at `end`.
     pub fn interval(&self, end: WallMicros) -> Option<ListenerInterval> {
         let verdict = self.latest.as_ref()?;
-        Some(ListenerInterval {
-            listener: verdict.listener,
-            local: self.snapshot.local,
-            owner: self.owner.clone(),
-            tier: self.snapshot.tier,
-            end,
-            duration: verdict.interval(),
-            findings: verdict.findings.clone(),
-            unmeasured: verdict.unmeasured,
-            deltas: verdict.deltas,
-        })
+        Some(verdict.interval_record(&self.snapshot, &self.owner, end))
     }
 }
 

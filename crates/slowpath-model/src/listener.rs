@@ -174,6 +174,26 @@ impl ListenerVerdict {
     pub fn finding(&self, problem: Problem) -> Option<&Finding> {
         self.findings.iter().find(|f| f.problem == problem)
     }
+
+    /// The verdict as the log keeps it, its interval ending at `end`.
+    pub fn interval_record(
+        &self,
+        snapshot: &ListenerSnapshot,
+        owner: &Owner,
+        end: WallMicros,
+    ) -> ListenerInterval {
+        ListenerInterval {
+            listener: self.listener,
+            local: snapshot.local,
+            owner: owner.clone(),
+            tier: snapshot.tier,
+            end,
+            duration: self.interval(),
+            findings: self.findings.clone(),
+            unmeasured: self.unmeasured,
+            deltas: self.deltas,
+        }
+    }
 }
 
 /// An interval in which a listener had a problem, for the log.

@@ -2,20 +2,21 @@
 //! From the command line to the commands, and from their end to an exit status.
 
 use crate::args::{Cli, Command, Overhead, Report, Sim, Up, Watch, Why};
+use crate::clock;
 use crate::events;
 use crate::export::{self, Export};
 use crate::failure::{Failure, Outcome};
-use crate::filter::{Filter, SystemNames};
-use crate::json;
 use crate::machine::Machine;
 use crate::manual;
 use crate::render::Paint;
-use crate::selection::Selection;
+use crate::system_names::SystemNames;
 use crate::{
     agent, explain, lab, overhead, queues, record, recording, replay, report, series, sim, trace,
     up, watch, why,
 };
 use clap::Parser;
+use slowpath_views::filter::Filter;
+use slowpath_views::selection::Selection;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
@@ -174,7 +175,7 @@ fn run_export(args: &Export) -> Result<Outcome, Failure> {
         .ok_or_else(no_directory)?;
     let filter = filter(&args.filter)?;
     let out = &mut stdout().lock();
-    export::run(args, &directory, &filter, json::now(), out)
+    export::run(args, &directory, &filter, clock::now(), out)
 }
 
 fn run_report(args: Report) -> Result<Outcome, Failure> {
@@ -187,16 +188,14 @@ fn run_report(args: Report) -> Result<Outcome, Failure> {
         .log
         .or_else(up::default_directory)
         .ok_or_else(no_directory)?;
-    let range = report::Range::since(args.since, json::now());
+    let range = report::range(args.since, clock::now());
     let records = report::read(&directory, range)?;
     let options = report::Options {
         range,
         filter: filter(&args.filter)?,
-        by: args.by,
-        json: args.answering.json,
-        exit_code: args.answering.exit_code,
+        by: args.by.map(Into::into),
     };
-    let outcome = report::write(records, &options, paint, out)?;
+    let outcome = report::write(records, &options, args.answering, paint, out)?;
     out.flush()?;
     Ok(outcome)
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a command can end.
 
-use crate::filter::FilterError;
 use crate::recording::RecordingError;
-use crate::source::SourceError;
 use crate::trace::TraceError;
+use slowpath_views::filter::FilterError;
+use slowpath_views::source::SourceError;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -6,10 +6,10 @@
 //! (`PR_SET_CHILD_SUBREAPER`), and a thread walks `/proc/PID/task/TID/children` (or, on
 //! kernels without it, every `/proc/PID/stat`) many times a second and remembers all it met.
 
+use slowpath_views::selection::ProcessSet;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,34 +21,16 @@ const WALK_SHARE: u32 = 25;
 /// The processes of a command, those that have ended among them.
 #[derive(Clone, Debug, Default)]
 pub struct Family {
-    members: Arc<Mutex<BTreeSet<u32>>>,
+    /// The processes met so far.
+    pub members: ProcessSet,
 }
 
 impl Family {
     /// A family of these processes.
     pub fn of<I: IntoIterator<Item = u32>>(pids: I) -> Self {
         Family {
-            members: Arc::new(Mutex::new(pids.into_iter().collect())),
+            members: ProcessSet::of(pids),
         }
-    }
-
-    /// Whether the process is or was one of them.
-    pub fn contains(&self, pid: u32) -> bool {
-        self.lock().contains(&pid)
-    }
-
-    /// How many processes have been met.
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Whether none has been met.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<u32>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds every living process that descends from this one.
@@ -58,7 +40,7 @@ impl Family {
         if !descend(own, &mut found) {
             found = by_parents(own);
         }
-        self.lock().append(&mut found);
+        self.members.append(found);
     }
 
     /// Walks again and again in a thread, for as long as the process lives.
@@ -185,6 +167,7 @@ mod tests {
         assert!(by_parents(std::process::id()).contains(&grandchild));
         drop(shell.stdin.take());
         shell.wait().unwrap();
-        assert!(family.contains(grandchild) && family.contains(shell.id()));
+        let met = &family.members;
+        assert!(met.contains(grandchild) && met.contains(shell.id()));
     }
 }

@@ -17,9 +17,9 @@
 //! is said and never printed as zero; nothing here panics on input; a filter selects what
 //! `ss` selects; names from outside cannot steer the terminal.
 
-pub mod advice;
 pub mod agent;
 pub mod args;
+pub mod clock;
 pub mod command;
 pub mod commands;
 pub mod events;
@@ -27,11 +27,7 @@ pub mod explain;
 pub mod export;
 pub mod failure;
 pub mod family_tree;
-pub mod filter;
-pub mod interactions;
-pub mod json;
 pub mod lab;
-pub mod listeners;
 pub mod machine;
 pub mod manual;
 pub mod netns;
@@ -42,12 +38,10 @@ pub mod record;
 pub mod recording;
 pub mod replay;
 pub mod report;
-pub mod selection;
 pub mod series;
 pub mod session;
 pub mod sim;
-pub mod source;
-pub mod tally;
+pub mod system_names;
 pub mod trace;
 pub mod up;
 pub mod watch;
@@ -56,7 +50,13 @@ pub mod why;
 pub use commands::main;
 pub use slowpath_text as render;
 pub use slowpath_text::evidence;
+pub use slowpath_views::{advice, filter, interactions, listeners, selection, source, tally};
+
+/// JSON objects.
+pub mod json {
+    pub use crate::clock::now;
+    pub use slowpath_views::json::*;
+}
 
 #[cfg(test)]
-#[allow(missing_docs)]
-mod fake;
+use slowpath_views::scripted as fake;

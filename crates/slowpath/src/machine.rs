@@ -3,13 +3,14 @@
 
 use crate::args::{Looking, TierArg};
 use crate::failure::Failure;
-use crate::source::{
-    BudgetState, Capabilities, Live, PollReport, ProgramCost, Source, SourceError,
-};
-use slowpath_agent::{
-    Agent, Config, FinishReport, LiveConnection, LiveListener, OwnerOptions, TierChoice,
-};
+use crate::netns;
+use slowpath_agent::{Agent, Config, FinishReport, LiveConnection, OwnerOptions, TierChoice};
 use slowpath_model::LossCounters;
+use slowpath_views::source::{
+    BudgetState, Capabilities, HostLimits, Live, LiveListener, PollReport, ProgramCost, Source,
+    SourceError,
+};
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -66,7 +67,15 @@ fn live(connection: &LiveConnection) -> Live<'_> {
 
 impl Source for Machine {
     fn poll(&mut self) -> Result<PollReport, SourceError> {
-        self.agent.poll().map_err(|e| SourceError(e.to_string()))
+        let poll = self.agent.poll().map_err(|e| SourceError(e.to_string()))?;
+        Ok(PollReport {
+            at: poll.at,
+            sockets: poll.sockets,
+            emitted: poll.emitted,
+            missed: poll.missed,
+            cpu: poll.cpu,
+            refresh: poll.refresh,
+        })
     }
 
     fn until_next_poll(&self) -> Duration {
@@ -81,8 +90,27 @@ impl Source for Machine {
         Box::new(self.agent.recently_closed().map(live))
     }
 
-    fn listeners(&self) -> Box<dyn Iterator<Item = &LiveListener> + '_> {
-        Box::new(self.agent.listeners())
+    fn listeners(&self) -> Box<dyn Iterator<Item = LiveListener<'_>> + '_> {
+        Box::new(self.agent.listeners().map(|listener| LiveListener {
+            snapshot: &listener.snapshot,
+            owner: &listener.owner,
+            holders: &listener.holders,
+            latest: listener.latest.as_ref(),
+        }))
+    }
+
+    fn namespace_name(&self, inode: u32) -> Option<String> {
+        netns::name(inode)
+    }
+
+    fn host_limits(&self) -> HostLimits {
+        // The high mark of tcp_mem, in pages, is what all of TCP may take (tcp(7)).
+        let pages = last_number(fs::read_to_string("/proc/sys/net/ipv4/tcp_mem").ok());
+        let wmem = last_number(fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").ok());
+        HostLimits {
+            tcp_memory: pages.and_then(|p| p.checked_mul(page_size()?)),
+            send_buffer_max: wmem.and_then(|w| u32::try_from(w).ok()),
+        }
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -98,10 +126,51 @@ impl Source for Machine {
     }
 
     fn budget(&self) -> Option<BudgetState> {
-        self.agent.budget()
+        self.agent.budget().map(|state| BudgetState {
+            low: state.budget.low(),
+            high: state.budget.high(),
+            used: state.used,
+            programs: state.events,
+            polls: state.polls,
+            quiet_rate: state.quiet_rate,
+            problem_rate: state.problem_rate,
+            worst_rate: state.worst_rate,
+            left_out: state.left_out,
+            exceeded: state.exceeded,
+        })
     }
 
     fn programs(&self) -> Vec<ProgramCost> {
-        self.agent.programs()
+        let costs = self.agent.programs().into_iter();
+        let cost = |cost: slowpath_agent::ProgramCost| ProgramCost {
+            within_polls: cost.within_polls(),
+            probe: cost.probe,
+            program: cost.program,
+            runs: cost.runs,
+            nanos: cost.nanos,
+        };
+        costs.map(cost).collect()
+    }
+}
+
+fn last_number(text: Option<String>) -> Option<u64> {
+    text?.split_whitespace().last()?.parse().ok()
+}
+
+fn page_size() -> Option<u64> {
+    // SAFETY: sysconf takes a number and touches no memory of ours.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_the_last_of_three_numbers() {
+        assert_eq!(last_number(Some("1\t2\t3\n".to_owned())), Some(3));
+        assert_eq!(last_number(Some("x".to_owned())), None);
+        assert_eq!(last_number(None), None);
     }
 }

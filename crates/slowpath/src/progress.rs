@@ -61,7 +61,7 @@ impl Drop for Progress {
 
 fn line(what: &str, length: Micros, elapsed: Micros, note: &str) -> String {
     const CELLS: usize = 20;
-    let share = crate::tally::share(elapsed, length);
+    let share = slowpath_views::tally::share(elapsed, length);
     let full = (share * CELLS as f64) as usize;
     format!(
         "{what} [{}{}] {} left  {note}",

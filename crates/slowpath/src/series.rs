@@ -2,56 +2,13 @@
 //! `slowpath report --tcp-info`: the verdicts on a series of `tcp_info` that another tool
 //! polled and saved.
 
-use crate::advice::{self, Host};
 use crate::args::Answering;
-use crate::evidence;
 use crate::failure::{Failure, Outcome};
-use crate::json;
-use crate::render::{Columns, Paint, percent, plain, plural, wrapped};
-use crate::source::Live;
-use crate::tally::Tally;
-use serde_json::{Value, json};
-use slowpath_diagnose::{Thresholds, classify};
-use slowpath_model::{
-    FourTuple, IntervalVerdict, Micros, Owner, Problem, Snapshot, TcpStats, UnknownOwner,
-    WallMicros,
-};
-use slowpath_observe::mlab::{self, Series};
-use std::collections::VecDeque;
+use crate::render::{Paint, plural};
+use slowpath_observe::mlab;
+use slowpath_views::series::{Series, judge};
 use std::io::Write;
 use std::path::Path;
-
-/// The verdicts on a series.
-struct Judged {
-    verdicts: Vec<(WallMicros, Snapshot, IntervalVerdict)>,
-    tally: Tally,
-    /// Intervals in which each problem could not be measured, indexed by its number.
-    unmeasured: [u64; Problem::ALL.len()],
-}
-
-fn judge(series: &Series) -> Judged {
-    let thresholds = Thresholds::default();
-    let mut judged = Judged {
-        verdicts: Vec::new(),
-        tally: Tally::default(),
-        unmeasured: Default::default(),
-    };
-    for pair in series.snapshots.windows(2) {
-        let [(_, before), (time, after)] = pair else {
-            continue;
-        };
-        let verdict = classify(before, after, None, &thresholds);
-        if verdict.interval() == Micros::ZERO {
-            continue;
-        }
-        judged.tally.add(&verdict);
-        for problem in verdict.unmeasured.iter() {
-            judged.unmeasured[problem as usize] += 1;
-        }
-        judged.verdicts.push((*time, after.clone(), verdict));
-    }
-    judged
-}
 
 /// Reads the series in `file` and writes what limited its connection.
 ///
@@ -64,9 +21,18 @@ pub fn run(
     paint: Paint,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
-    let series = mlab::read_series(file).map_err(|e| Failure::Series(e.to_string()))?;
-    let judged = judge(&series);
-    let Some((_, last, _)) = judged.verdicts.last() else {
+    let read = mlab::read_series(file).map_err(|e| Failure::Series(e.to_string()))?;
+    let left_out = read.skipped.iter();
+    let series = Series {
+        left_out: left_out
+            .map(|(why, lines)| (why.to_string(), *lines))
+            .collect(),
+        cut: read.cut.as_ref().map(std::io::Error::to_string),
+        uuid: read.uuid,
+        start: read.start,
+        snapshots: read.snapshots,
+    };
+    let Some(judged) = judge(&series) else {
         return Err(Failure::Series(format!(
             "{} holds {}; a verdict takes two at different times",
             file.display(),
@@ -74,237 +40,14 @@ pub fn run(
         )));
     };
     if answering.json {
-        judged.write_json(&series, last.tuple, out)?;
+        for object in judged.json(&series) {
+            writeln!(out, "{object}")?;
+        }
     } else {
-        for line in judged.lines(&series, last.tuple, &last.stats, paint) {
+        for line in judged.lines(&series, paint) {
             writeln!(out, "{line}")?;
         }
     }
     out.flush()?;
-    let found = !judged.tally.found().is_empty();
-    Ok(Outcome::of(answering.exit_code, found))
-}
-
-fn skipped(series: &Series) -> Vec<String> {
-    let mut lines: Vec<String> = series
-        .skipped
-        .iter()
-        .map(|(reason, count)| format!("left out: {}, {reason}", plural(*count, "line")))
-        .collect();
-    lines.extend(
-        series
-            .cut
-            .as_ref()
-            .map(|error| format!("the file breaks off: {error}; what came before is judged")),
-    );
-    lines
-}
-
-impl Judged {
-    fn lines(
-        &self,
-        series: &Series,
-        tuple: FourTuple,
-        stats: &TcpStats,
-        paint: Paint,
-    ) -> Vec<String> {
-        let total = &self.tally;
-        let problem = total.dominating();
-        let all = self.verdicts.len() as u64;
-        let mut lines = vec![
-            paint.bold(&format!("{tuple}  {}", plain(&series.uuid))),
-            format!("{} over {}", plural(all, "interval"), total.totals.observed),
-            String::new(),
-        ];
-        let mut columns = Columns::new(&["problem", ">share", ">time", ">events", ""]);
-        for p in Problem::ALL {
-            let i = p as usize;
-            let missing = self.unmeasured[i];
-            let note = match missing {
-                0 => String::new(),
-                n if n == all => "could not measure".to_owned(),
-                n => format!("could not measure in {n} of {all}"),
-            };
-            let time = total.totals.problem_time[i];
-            if missing == all && time == Micros::ZERO {
-                columns.row([p.name(), "-", "-", "-", &note]);
-                continue;
-            }
-            let coarse = if total.coarse.contains(p) {
-                " or less"
-            } else {
-                ""
-            };
-            columns.row([
-                p.name().to_owned(),
-                percent(total.share(p)),
-                format!("{time}{coarse}"),
-                total.totals.problem_events[i].to_string(),
-                note,
-            ]);
-        }
-        lines.extend(columns.lines(2, paint));
-        lines.push(String::new());
-        let verdict = format!(
-            "Limited by {}: {problem}, {} of the time",
-            evidence::stage(problem),
-            percent(total.share(problem))
-        );
-        lines.push(paint.problem(problem, &paint.bold(&verdict)));
-        let numbers = evidence::of(problem, &total.deltas, total.totals.observed);
-        let context = Host::default().with(Some(stats));
-        let last = &self.verdicts[self.verdicts.len() - 1].2;
-        let whole = total.verdict(last.connection);
-        let advice = advice::on(&total.finding(problem), &whole, &context);
-        for (head, text) in [
-            ("act", advice::who(advice.who, None, Some(tuple))),
-            ("evidence", numbers.join(", ")),
-            ("advice", advice.what),
-        ] {
-            for (i, line) in wrapped(&text, 84).into_iter().enumerate() {
-                let head = if i == 0 { head } else { "" };
-                lines.push(format!("  {head:<10}{line}"));
-            }
-        }
-        let notes = skipped(series);
-        if !notes.is_empty() {
-            lines.push(String::new());
-            lines.extend(notes);
-        }
-        lines
-    }
-
-    fn write_json(
-        &self,
-        series: &Series,
-        tuple: FourTuple,
-        out: &mut dyn Write,
-    ) -> Result<(), Failure> {
-        let nothing = VecDeque::new();
-        let nobody = Owner::unknown(UnknownOwner::NotRecorded);
-        let mut seen = Tally::default();
-        for (time, snapshot, verdict) in &self.verdicts {
-            seen.add(verdict);
-            let live = Live {
-                snapshot,
-                owner: &nobody,
-                real_peer: None,
-                latest: Some(verdict),
-                observed: seen.totals.observed,
-                problem_time: &seen.totals.problem_time,
-                history: &nothing,
-            };
-            writeln!(out, "{}", json::verdict(*time, live, verdict))?;
-        }
-        let missing: serde_json::Map<String, Value> = Problem::ALL
-            .into_iter()
-            .map(|p| (p.name().to_owned(), json!(self.unmeasured[p as usize])))
-            .collect();
-        let left_out: Vec<Value> = series
-            .skipped
-            .iter()
-            .map(|(reason, count)| json!({"reason": reason.to_string(), "lines": count}))
-            .collect();
-        let mut map = json::tally(&self.tally);
-        for (key, value) in [
-            ("type", json!("tcp_info")),
-            ("uuid", json!(series.uuid)),
-            ("local", json!(tuple.local.to_string())),
-            ("remote", json!(tuple.remote.to_string())),
-            ("start", json!(json::wall(series.start))),
-            ("intervals", json!(self.verdicts.len())),
-            ("unmeasured_intervals", Value::Object(missing)),
-            ("evidence", json::evidence(&self.tally.deltas)),
-            ("left_out", Value::Array(left_out)),
-            (
-                "cut",
-                json!(series.cut.as_ref().map(std::io::Error::to_string)),
-            ),
-        ] {
-            map.insert(key.to_owned(), value);
-        }
-        writeln!(out, "{}", Value::Object(map))?;
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fake;
-    use slowpath_model::{MonoNanos, Tier};
-
-    /// One snapshot a second, the receive window full for `limited` ms of each.
-    fn series(limited: &[u64]) -> Series {
-        let mut snapshot = fake::live(7, "x", "10.0.0.1:1", "[2001:db8::2]:80").snapshot;
-        snapshot.tier = Tier::Imported;
-        snapshot.stats.busy = Some(Micros::ZERO);
-        snapshot.stats.rwnd_limited = Some(Micros::ZERO);
-        let mut snapshots = vec![(WallMicros(0), snapshot.clone())];
-        for (i, ms) in limited.iter().enumerate() {
-            let seconds = i as u64 + 1;
-            snapshot.at = MonoNanos(seconds * 1_000_000_000);
-            let more = |t: Option<Micros>, by: u64| t.map(|t| t + Micros::from_millis(by));
-            snapshot.stats.busy = more(snapshot.stats.busy, 1000);
-            snapshot.stats.rwnd_limited = more(snapshot.stats.rwnd_limited, *ms);
-            snapshot.stats.bytes_acked += 1_000_000;
-            snapshot.stats.retransmitted += 1;
-            let wall = WallMicros(seconds as i64 * 1_000_000);
-            snapshots.push((wall, snapshot.clone()));
-        }
-        Series {
-            uuid: "host_1_unsafe_7".to_owned(),
-            sequence: 0,
-            start: WallMicros(0),
-            snapshots,
-            skipped: [(mlab::SkipReason::NoStatistics, 1)].into(),
-            cut: None,
-        }
-    }
-
-    #[test]
-    fn shares_come_from_the_file_and_gaps_are_said() {
-        let series = series(&[600, 600]);
-        let judged = judge(&series);
-        let (_, last, _) = &judged.verdicts[1];
-        let text = judged
-            .lines(&series, last.tuple, &last.stats, Paint::OFF)
-            .join("\n");
-        let row = |name: &str| text.lines().find(|l| l.trim_start().starts_with(name));
-        let window = row("ReceiverWindowLimited").unwrap();
-        assert!(window.contains("60%") && window.contains("1.20s"), "{text}");
-        // Segments were retransmitted, but nothing in this series tells why.
-        for name in ["DelayedAck", "Timeout", "FastRetransmit"] {
-            let row = row(name).unwrap();
-            assert!(row.contains("could not measure"), "{text}");
-            assert!(!row.contains('%'), "{text}");
-        }
-        assert!(
-            text.contains("left out: 1 line, it carries no tcp_info"),
-            "{text}"
-        );
-        assert!(text.contains("[2001:db8::2]:80"), "{text}");
-    }
-
-    #[test]
-    fn json_has_every_interval_and_a_sum() {
-        let series = series(&[0, 500]);
-        let judged = judge(&series);
-        let (_, last, _) = &judged.verdicts[1];
-        let mut out = Vec::new();
-        judged.write_json(&series, last.tuple, &mut out).unwrap();
-        let objects: Vec<Value> = String::from_utf8(out)
-            .unwrap()
-            .lines()
-            .map(|l| serde_json::from_str(l).unwrap())
-            .collect();
-        assert_eq!(objects.len(), 3);
-        assert_eq!(objects[0]["time"], "1970-01-01T00:00:01.000000Z");
-        assert_eq!(objects[1]["dominating"], "ReceiverWindowLimited");
-        assert_eq!(
-            objects[2]["problems"]["ReceiverWindowLimited"]["share"],
-            0.25
-        );
-        assert_eq!(objects[2]["unmeasured_intervals"]["DelayedAck"], 2);
-    }
+    Ok(Outcome::of(answering.exit_code, judged.problems_found()))
 }

@@ -3,8 +3,8 @@
 
 use crate::events::Event;
 use crate::failure::Failure;
-use crate::source::{PollReport, Source};
 use slowpath_model::Micros;
+use slowpath_views::source::{PollReport, Source};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{FakeSource, INTERVAL};
+    use slowpath_views::scripted::{FakeSource, INTERVAL};
     use std::sync::mpsc::channel;
 
     struct Counter(u32);

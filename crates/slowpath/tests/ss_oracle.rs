@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Filters select the sockets that `ss` selects.
 
-use slowpath_cli::filter::{Filter, Subject, SystemNames};
+use slowpath_cli::system_names::SystemNames;
 use slowpath_model::{FourTuple, ProblemSet, TcpState};
+use slowpath_views::filter::{Filter, Subject};
 use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::process::Command;

@@ -3,8 +3,9 @@
 
 use super::journal::Journal;
 use super::settings::Effective;
-use crate::filter::{Filter, Subject, SystemNames};
+use crate::filter::{Filter, Subject};
 use crate::render::{bytes, plural};
+use crate::system_names::SystemNames;
 use slowpath_agent::{
     Agent, KeepFilter, KeptRecording, LiveConnection, RecordOptions, RecorderState, kernel, ring,
 };

@@ -17,7 +17,6 @@ mod tests;
 use crate::args::Since;
 use crate::failure::{Failure, Outcome};
 use crate::filter::{Filter, Subject};
-use crate::report::Range;
 use crate::selection::selects_summary;
 use clap::{Args, ValueEnum};
 use hide::Hide;
@@ -136,7 +135,7 @@ pub fn run(
     }
     let store = |error: StoreError| failed(error.to_string());
     let reader = LogReader::open(directory).map_err(store)?;
-    let range = Range::since(args.since, now);
+    let range = crate::report::range(args.since, now);
     let job = Job {
         reader,
         range: TimeRange {

@@ -2,18 +2,18 @@
 //! One connection in detail: shares, curves, evidence, who has to act, advice.
 
 use super::screen::Screen;
-use super::share_of;
-use crate::advice::{self, Host};
-use crate::evidence;
-use crate::interactions;
 use crate::render::{bit_rate, bytes, ends, percent, process, time, whereabouts, wrapped};
-use crate::source::{HistoryPoint, Live};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline};
 use slowpath_model::{Finding, Problem, Share};
+use slowpath_text::evidence;
+use slowpath_views::advice::{self, Host};
+use slowpath_views::interactions;
+use slowpath_views::source::{HistoryPoint, Live};
+use slowpath_views::watch::share_of;
 
 /// Columns for the names of the curves and their values.
 const LABEL: u16 = 34;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A watch as lines, or as JSON objects: for pipes and files.
 
-use super::Closing;
-use super::fresh::Fresh;
+use crate::clock;
 use crate::command::Running;
 use crate::events::Event;
-use crate::evidence;
 use crate::failure::Failure;
-use crate::interactions;
-use crate::json;
-use crate::listeners;
 use crate::render::{Paint, ends, percent, process};
-use crate::selection::Selection;
 use crate::session::{Flow, Viewer};
-use crate::source::{Live, PollReport, Source};
 use slowpath_model::{IntervalVerdict, Micros};
+use slowpath_text::evidence;
+use slowpath_views::interactions;
+use slowpath_views::json;
+use slowpath_views::listeners;
+use slowpath_views::selection::Selection;
+use slowpath_views::source::{Live, PollReport, Source};
+use slowpath_views::watch::{Closing, Fresh, share_of};
 use std::io::Write;
 
 /// How lines are written.
@@ -55,7 +55,12 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn connection(&mut self, live: Live<'_>, elapsed: Micros) -> std::io::Result<()> {
+    fn connection(
+        &mut self,
+        source: &dyn Source,
+        live: Live<'_>,
+        elapsed: Micros,
+    ) -> std::io::Result<()> {
         let Some(verdict) = live.latest else {
             return Ok(());
         };
@@ -65,7 +70,8 @@ impl<'a> Lines<'a> {
         self.closing.add(live, verdict);
         match self.form {
             Form::Json => {
-                let object = json::verdict(json::now(), live, verdict);
+                let name = source.namespace_name(live.snapshot.id.netns);
+                let object = json::verdict(clock::now(), live, name, verdict);
                 writeln!(self.out, "{object}")
             }
             Form::Text(paint) if changed => {
@@ -77,7 +83,9 @@ impl<'a> Lines<'a> {
 
     fn listeners(&mut self, source: &dyn Source, elapsed: Micros) -> std::io::Result<()> {
         for live in source.listeners() {
-            let Some((interval, holders)) = self.closing.listener(live, &self.selection) else {
+            let Some((interval, holders)) =
+                self.closing.listener(live, &self.selection, clock::now())
+            else {
                 continue;
             };
             match self.form {
@@ -98,7 +106,7 @@ impl<'a> Lines<'a> {
 fn line(live: Live<'_>, verdict: &IntervalVerdict, elapsed: Micros, paint: Paint) -> String {
     let problem = verdict.dominating;
     let interval = verdict.interval();
-    let share = super::share_of(verdict, problem);
+    let share = share_of(verdict, problem);
     let label = format!("{:<21} {:>4}", problem.name(), percent(share));
     let mut evidence = evidence::of(problem, &verdict.deltas, interval);
     evidence.truncate(3);
@@ -123,7 +131,7 @@ impl Viewer for Lines<'_> {
         let connections = source.recently_closed().chain(source.connections());
         for live in connections {
             if self.selection.selects(live) {
-                self.connection(live, elapsed)?;
+                self.connection(source, live, elapsed)?;
             } else if self.selection.undecided(live) {
                 self.closing.undecided(live);
             }
@@ -131,7 +139,7 @@ impl Viewer for Lines<'_> {
         self.listeners(source, elapsed)?;
         for told in self.closing.join(source, report) {
             match self.form {
-                Form::Json => writeln!(self.out, "{}", interactions::object(&told))?,
+                Form::Json => writeln!(self.out, "{}", interactions::object(&told, clock::now()))?,
                 Form::Text(paint) => writeln!(
                     self.out,
                     "{:>7.1}s  {}",
@@ -159,11 +167,12 @@ impl Viewer for Lines<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{FakeSource, INTERVAL, finding, live, verdict};
-    use crate::filter::{Filter, SystemNames};
     use crate::session;
-    use crate::source::Kept;
+    use crate::system_names::SystemNames;
     use slowpath_model::{Problem, Share};
+    use slowpath_views::filter::Filter;
+    use slowpath_views::scripted::{FakeSource, INTERVAL, finding, live, verdict};
+    use slowpath_views::source::Kept;
     use std::sync::mpsc::channel;
     use std::time::Duration;
 

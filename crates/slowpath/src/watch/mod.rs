@@ -2,26 +2,24 @@
 //! `slowpath watch` and the live half of `slowpath up`: the full screen on a terminal, lines
 //! or JSON elsewhere.
 
-mod closing;
 mod detail;
-mod fresh;
 mod lines;
 mod screen;
-mod table;
 
-pub use closing::{Closing, lost, unseen};
 pub use lines::{Form, Lines};
 pub use screen::Screen;
 
+use crate::clock;
 use crate::command::{self, Output, Running};
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
-use crate::json;
 use crate::render::Paint;
-use crate::selection::Selection;
 use crate::session::{self, Flow, Viewer};
-use crate::source::{Feature, FeatureState, PollReport, Source};
-use slowpath_model::{IntervalVerdict, Micros, Problem};
+use slowpath_model::Micros;
+use slowpath_views::json;
+use slowpath_views::selection::Selection;
+use slowpath_views::source::{Feature, FeatureState, PollReport, Source};
+use slowpath_views::watch::{Closing, unseen};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -77,7 +75,7 @@ pub fn run(source: &mut dyn Source, mut options: Options) -> Result<Outcome, Fai
             Some(command::start(&options.command, output, &sender)?)
         }
     };
-    options.selection.family = running.as_ref().map(|r| r.family.clone());
+    options.selection.family = running.as_ref().map(|r| r.family.members.clone());
     let paint = Paint::for_stdout();
     let mut stdout = std::io::stdout().lock();
     let selection = options.selection;
@@ -147,14 +145,14 @@ fn finish(
         None => "still running".to_owned(),
     });
     if as_json {
-        let mut object = closing.json(source.capabilities(), &source.losses());
+        let mut object = closing.json(source.capabilities(), &source.losses(), clock::now());
         if let (Some(running), Some(map)) = (running, object.as_object_mut()) {
             let code = running.ended().and_then(|s| s.code());
             map.insert("command_status".to_owned(), serde_json::json!(status));
             map.insert("command_exit_code".to_owned(), serde_json::json!(code));
             map.insert(
                 "command_processes".to_owned(),
-                serde_json::json!(running.family.len()),
+                serde_json::json!(running.family.members.len()),
             );
         }
         writeln!(out, "{object}")?;
@@ -220,24 +218,6 @@ impl Viewer for FullScreen<'_> {
     }
 }
 
-/// The share of an interval that `problem` took, 0..=1.
-pub(crate) fn share_of(verdict: &IntervalVerdict, problem: Problem) -> f64 {
-    let interval = verdict.interval();
-    match problem {
-        Problem::SenderAppLimited => {
-            let taken: f64 = verdict
-                .findings
-                .iter()
-                .map(|f| f.share.fraction_of(interval))
-                .sum();
-            (1.0 - taken).max(0.0)
-        }
-        _ => verdict
-            .finding(problem)
-            .map_or(0.0, |f| f.share.fraction_of(interval)),
-    }
-}
-
 /// What is looked at and how, in a few short texts.
 fn greeting(source: &dyn Source, log: Option<&Path>) -> Vec<String> {
     let capabilities = source.capabilities();
@@ -264,3 +244,8 @@ fn missing(source: &dyn Source) -> Vec<String> {
     lines.extend(unseen(capabilities, &source.losses()));
     lines
 }
+
+#[cfg(test)]
+mod interaction_tests;
+#[cfg(test)]
+mod listener_tests;

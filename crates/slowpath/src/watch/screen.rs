@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The full screen: its state, its keys, and how it is drawn. It knows no terminal.
 
-use super::closing::{Closing, unseen};
 use super::detail;
-use super::fresh::Fresh;
-use super::table::{Column, Row, sort};
-use crate::advice::Host;
-use crate::filter::{Filter, SystemNames};
-use crate::json;
-use crate::listeners;
+use crate::clock;
 use crate::render::{Paint, bit_rate, bytes, percent, plural, time};
-use crate::selection::Selection;
 use crate::session::Flow;
-use crate::source::{Kept, Live, PollReport, Source};
+use crate::system_names::SystemNames;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -20,6 +13,12 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
 use slowpath_model::{ConnectionId, ListenerInterval, Micros, Problem};
+use slowpath_views::advice::Host;
+use slowpath_views::filter::Filter;
+use slowpath_views::listeners;
+use slowpath_views::selection::Selection;
+use slowpath_views::source::{Kept, Live, PollReport, Source};
+use slowpath_views::watch::{Closing, Column, Fresh, Row, sort, unseen};
 use std::collections::VecDeque;
 
 /// Polls for which a closed connection stays on the screen.
@@ -134,10 +133,11 @@ impl Screen {
         }
         self.closing.join(source, report);
         self.listeners.clear();
+        let now = clock::now();
         for live in source.listeners() {
-            self.closing.listener(live, &self.selection);
+            self.closing.listener(live, &self.selection, now);
             let shown = live
-                .interval(json::now())
+                .interval(now)
                 .filter(|i| !i.findings.is_empty() && self.selection.selects_listener(i));
             self.listeners.extend(shown);
         }

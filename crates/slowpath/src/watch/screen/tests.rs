@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::fake::{FakeSource, INTERVAL, finding, live, verdict};
-use crate::source::{HistoryPoint, Kept};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use slowpath_model::{MonoNanos, Share};
+use slowpath_views::scripted::{FakeSource, INTERVAL, finding, live, verdict};
+use slowpath_views::source::{HistoryPoint, Kept};
 
 struct Bench {
     screen: Screen,

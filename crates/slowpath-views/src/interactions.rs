@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Interactions in the views: gathered from live connections, in words, as JSON.
+
+use crate::advice;
+use crate::json;
+use crate::source::{Live, PollReport, Source};
+use serde_json::{Value, json};
+use slowpath_diagnose::{
+    Interaction, InteractionEvidence, InteractionKind, Interactions, Observation, ProxyFlow,
+};
+use slowpath_model::{ConnectionId, FourTuple, Micros, MonoNanos, Owner, WallMicros};
+use slowpath_text::{Paint, bit_rate, bytes, percent, process, wrapped};
+use std::collections::{BTreeMap, HashMap};
+
+/// Interactions kept for the closing words; further ones are not kept.
+const MOST: usize = 1_000;
+
+/// What names an interaction over several polls.
+type Key = (InteractionKind, Vec<ConnectionId>);
+
+/// An interaction, and who its connections are.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// What was found.
+    pub interaction: Interaction,
+    /// Its connections, in the same order.
+    pub members: Vec<(ConnectionId, FourTuple, Owner)>,
+    /// Polls that found it.
+    pub polls: u64,
+}
+
+/// Gathers verdicts and what they add up to, poll by poll.
+#[derive(Clone, Debug, Default)]
+pub struct Joined {
+    recent: Interactions,
+    until: MonoNanos,
+    /// Those of the latest poll.
+    now: Vec<Key>,
+    told: BTreeMap<Key, Told>,
+}
+
+impl Joined {
+    /// Takes a poll in; gives the interactions that the poll before did not have.
+    pub fn polled(&mut self, source: &dyn Source, report: &PollReport) -> Vec<Told> {
+        let mut latest = self.until;
+        for live in source.recently_closed().chain(source.connections()) {
+            if let Some(verdict) = live.latest.filter(|v| v.to > self.until) {
+                latest = latest.max(verdict.to);
+                self.recent.observe(&Observation {
+                    tuple: live.snapshot.tuple,
+                    pid: live.owner.pid(),
+                    origin: live.snapshot.origin,
+                    stats: &live.snapshot.stats,
+                    verdict,
+                });
+            }
+        }
+        // Verdicts of one poll end within it: the next one's end later than it began.
+        self.until = report.at.max(self.until);
+        self.recent.forget(latest.max(report.at));
+        let found = self.recent.find();
+        if found.is_empty() {
+            self.now.clear();
+            return Vec::new();
+        }
+        let who: HashMap<ConnectionId, Live<'_>> = source
+            .connections()
+            .chain(source.recently_closed())
+            .map(|live| (live.snapshot.id, live))
+            .collect();
+        let before = std::mem::take(&mut self.now);
+        let mut fresh = Vec::new();
+        for interaction in found {
+            let key = (interaction.kind, interaction.connections.clone());
+            let members = interaction
+                .connections
+                .iter()
+                .filter_map(|id| {
+                    let live = who.get(id)?;
+                    Some((*id, live.snapshot.tuple, live.owner.clone()))
+                })
+                .collect();
+            let polls = self.told.get(&key).map_or(0, |t| t.polls) + 1;
+            let told = Told {
+                interaction,
+                members,
+                polls,
+            };
+            if !before.contains(&key) {
+                fresh.push(told.clone());
+            }
+            if self.told.len() < MOST || self.told.contains_key(&key) {
+                self.told.insert(key.clone(), told);
+            }
+            self.now.push(key);
+        }
+        fresh
+    }
+
+    /// The interactions of the latest poll that a connection is part of.
+    pub fn of(&self, id: ConnectionId) -> impl Iterator<Item = &Told> {
+        self.now
+            .iter()
+            .filter(move |(_, ids)| ids.contains(&id))
+            .filter_map(|key| self.told.get(key))
+    }
+
+    /// All that were found, with those connections among theirs.
+    pub fn all(&self, wanted: impl Fn(&ConnectionId) -> bool) -> Vec<&Told> {
+        self.told
+            .values()
+            .filter(|t| t.interaction.connections.iter().any(&wanted))
+            .collect()
+    }
+}
+
+/// The numbers of an interaction, in words.
+pub fn evidence(evidence: &InteractionEvidence) -> Vec<String> {
+    match evidence {
+        InteractionEvidence::TimeoutThenDelayedAck {
+            timeouts,
+            delayed_acks,
+            retransmitted_segments,
+        } => vec![
+            format!("{timeouts} timeouts"),
+            format!("{delayed_acks} delayed ACKs after them"),
+            format!("{retransmitted_segments} segments sent again"),
+        ],
+        InteractionEvidence::TooFewForFastRetransmit {
+            timeouts,
+            average_write_bytes,
+            send_mss_bytes,
+            spread_over_connections,
+        } => vec![
+            format!("{timeouts} losses found by the timer"),
+            format!(
+                "{} a write, MSS {}",
+                bytes(*average_write_bytes),
+                bytes((*send_mss_bytes).into())
+            ),
+            format!("{spread_over_connections} such connections to that peer"),
+        ],
+        InteractionEvidence::SendBufferBelowBdp {
+            capacity_bytes,
+            bandwidth_low,
+            bandwidth_high,
+            min_rtt_us,
+            product_low_bytes,
+            product_high_bytes,
+            average_write_bytes,
+            send_buffer_bytes: _,
+        } => {
+            let mut words = vec![
+                format!("{} fit into the send buffer", bytes(*capacity_bytes)),
+                format!(
+                    "bandwidth between {} and {}, minimum RTT {}",
+                    bit_rate(*bandwidth_low as f64),
+                    bit_rate(*bandwidth_high as f64),
+                    Micros(*min_rtt_us)
+                ),
+                format!(
+                    "product between {} and {}",
+                    bytes(*product_low_bytes),
+                    bytes(*product_high_bytes)
+                ),
+            ];
+            words.extend(average_write_bytes.map(|w| format!("{} a write", bytes(w))));
+            words
+        }
+        InteractionEvidence::PipelinedProxy {
+            flow,
+            problem,
+            share,
+            cause,
+            bytes_in,
+            bytes_out,
+            processes,
+            pid: _,
+        } => {
+            let flow = match flow {
+                ProxyFlow::BackedUp => "what comes in waits",
+                ProxyFlow::Starved => "what goes out waits",
+            };
+            let mut words = vec![
+                format!(
+                    "{flow}: {cause} has {problem}, {} of the time",
+                    percent(*share)
+                ),
+                format!(
+                    "{} came in, {} went out",
+                    bytes(*bytes_in),
+                    bytes(*bytes_out)
+                ),
+            ];
+            if *processes > 1 {
+                words.push(format!("through {processes} processes of this host"));
+            }
+            words
+        }
+    }
+}
+
+/// `PipelinedProxy  nginx[12]  10.0.0.1:80 -> 10.0.0.9:5000  what comes in waits: ...`
+pub fn line(told: &Told, paint: Paint) -> String {
+    let first = told.members.first();
+    format!(
+        "{}  {}  {}  {}",
+        paint.bold(&format!("{:<26}", told.interaction.kind.name())),
+        first.map_or_else(|| "?".to_owned(), |(_, _, owner)| process(owner)),
+        first.map_or_else(String::new, |(_, tuple, _)| tuple.to_string()),
+        evidence(&told.interaction.evidence).join(", "),
+    )
+}
+
+/// Head and text of each point that an answer makes of an interaction.
+pub fn points(told: &Told) -> Vec<(&'static str, String)> {
+    let advice = &told.interaction.advice;
+    // Who can act is known best at the cause.
+    let cause = told.members.last();
+    let who = advice::who(
+        advice.who,
+        cause.map(|(_, _, owner)| owner),
+        cause.map(|(_, tuple, _)| *tuple),
+    );
+    vec![
+        ("evidence", evidence(&told.interaction.evidence).join(", ")),
+        ("act", who),
+        ("advice", advice.what.clone()),
+        ("after", advice.source.to_owned()),
+    ]
+}
+
+/// Each with evidence and advice.
+pub fn answers(told: &[&Told], most: usize, width: usize, paint: Paint) -> Vec<String> {
+    let mut lines = Vec::new();
+    for told in told.iter().take(most) {
+        lines.push(paint.bold(&format!("interaction: {}", told.interaction.kind)));
+        for (head, text) in points(told) {
+            for (i, line) in wrapped(&text, width).into_iter().enumerate() {
+                let head = if i == 0 { head } else { "" };
+                lines.push(format!("  {head:<10}{line}"));
+            }
+        }
+    }
+    lines
+}
+
+/// One as an object.
+pub fn object(told: &Told, now: WallMicros) -> Value {
+    let Told {
+        interaction,
+        members,
+        polls,
+    } = told;
+    let connections: Vec<Value> = members
+        .iter()
+        .map(|(id, tuple, owner)| {
+            json!({
+                "netns": id.netns,
+                "cookie": id.cookie,
+                "start_ns": id.start.0,
+                "local": tuple.local.to_string(),
+                "remote": tuple.remote.to_string(),
+                "process": json::process(owner),
+            })
+        })
+        .collect();
+    let advice = &interaction.advice;
+    json!({
+        "type": "interaction",
+        "time": json::wall(now),
+        "interaction": interaction.kind.name(),
+        "connections": connections,
+        "polls": polls,
+        "evidence": interaction.evidence,
+        "advice": {"who": advice.who, "what": advice.what, "source": advice.source},
+    })
+}
+
+/// A list of them.
+pub fn json(told: &[&Told], now: WallMicros) -> Value {
+    told.iter().map(|t| object(t, now)).collect()
+}

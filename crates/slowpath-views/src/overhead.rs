@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What monitoring costs on this machine.
+//!
+//! Two parts: the agent's own CPU time, user and system, and the BPF programs that run in
+//! the context of whoever sends, receives or opens. Programs that the agent itself runs (the
+//! walk over the sockets) are shown but not added: their time is in the agent's.
+
+use crate::json;
+use crate::source::{PollReport, ProgramCost, Source};
+use crate::watch::unseen;
+use serde_json::{Value, json};
+use slowpath_model::Micros;
+use slowpath_text::{Columns, Paint, count, plural};
+
+/// What monitoring cost over some time.
+#[derive(Clone, Debug, Default)]
+pub struct Cost {
+    /// How long it was measured.
+    pub elapsed: Micros,
+    /// Polls in that time.
+    pub polls: u64,
+    /// Most sockets seen by one poll.
+    pub sockets: u64,
+    /// Snapshots handed over.
+    pub emitted: u64,
+    /// CPU time of the agent, user and system.
+    pub agent: Micros,
+    /// Each program's runs and time.
+    pub programs: Vec<ProgramCost>,
+    /// Why programs are not listed, if so.
+    pub uncounted: Option<String>,
+}
+
+impl Cost {
+    /// Share of one core, 0..: of some time.
+    fn of_core(&self, nanos: u64) -> f64 {
+        if self.elapsed == Micros::ZERO {
+            return 0.0;
+        }
+        nanos as f64 / (self.elapsed.0 as f64 * 1000.0)
+    }
+
+    /// Nanoseconds of the programs that run outside of the agent.
+    fn outside(&self) -> u64 {
+        self.programs
+            .iter()
+            .filter(|p| !p.within_polls)
+            .map(|p| p.nanos)
+            .sum()
+    }
+
+    /// Everything together, as a share of one core.
+    pub fn total(&self) -> f64 {
+        self.of_core(self.agent.0 * 1000 + self.outside())
+    }
+}
+
+/// A measurement under way.
+#[derive(Clone, Debug, Default)]
+pub struct Measurement {
+    before: Option<Vec<ProgramCost>>,
+    cost: Cost,
+}
+
+impl Measurement {
+    /// Takes a poll in; `elapsed` is the time since the first one.
+    pub fn polled(&mut self, source: &dyn Source, report: &PollReport, elapsed: Micros) {
+        // The first poll meets every socket anew; what follows is the running cost.
+        if self.before.is_none() {
+            self.before = Some(source.programs());
+        } else {
+            self.cost.polls += 1;
+            self.cost.agent += report.cpu;
+            self.cost.emitted += report.emitted;
+            self.cost.elapsed = elapsed;
+        }
+        self.cost.sockets = self.cost.sockets.max(report.sockets);
+    }
+
+    /// The cost; `refused` is why the kernel does not count BPF run time, if it does not.
+    pub fn finish(self, source: &dyn Source, refused: Option<std::io::Error>) -> Cost {
+        let before = self.before.unwrap_or_default();
+        let mut cost = self.cost;
+        cost.programs = source
+            .programs()
+            .into_iter()
+            .map(|now| {
+                let then = before
+                    .iter()
+                    .find(|b| (b.probe, &b.program) == (now.probe, &now.program));
+                ProgramCost {
+                    runs: now.runs.saturating_sub(then.map_or(0, |b| b.runs)),
+                    nanos: now.nanos.saturating_sub(then.map_or(0, |b| b.nanos)),
+                    ..now
+                }
+            })
+            .collect();
+        cost.programs.sort_by_key(|p| std::cmp::Reverse(p.nanos));
+        cost.uncounted = match refused {
+            Some(error) => Some(format!(
+                "the kernel does not count BPF run time ({error}); run as root"
+            )),
+            None if cost.programs.is_empty() => Some("this tier has no BPF programs".to_owned()),
+            None => None,
+        };
+        cost
+    }
+}
+
+fn core(share: f64) -> String {
+    format!("{:.3}%", share * 100.0)
+}
+
+impl Cost {
+    /// The cost in lines.
+    pub fn lines(&self, source: &dyn Source, paint: Paint) -> Vec<String> {
+        let mut lines = vec![paint.bold(&format!(
+            "Monitoring costs {} of one core here ({} tier, {} over {}, up to {})",
+            core(self.total()),
+            json::tier(source.capabilities().tier),
+            plural(self.polls, "poll"),
+            self.elapsed,
+            plural(self.sockets, "socket"),
+        ))];
+        lines.push(String::new());
+        let mut table = Columns::new(&["", ">runs", ">each", ">time", ">of one core"]);
+        let each = self.agent.0 * 1000 / self.polls.max(1);
+        table.row([
+            "agent: polls".to_owned(),
+            count(self.polls),
+            nanos(each),
+            self.agent.to_string(),
+            core(self.of_core(self.agent.0 * 1000)),
+        ]);
+        for p in &self.programs {
+            let within = p.within_polls;
+            let share = core(self.of_core(p.nanos));
+            table.row([
+                format!("{}: {}", p.probe, p.program),
+                count(p.runs),
+                match p.runs {
+                    0 => "-".to_owned(),
+                    runs => nanos(p.nanos / runs),
+                },
+                nanos(p.nanos),
+                if within { format!("({share})") } else { share },
+            ]);
+        }
+        lines.extend(table.lines(2, paint));
+        if self.programs.iter().any(|p| p.within_polls) {
+            lines.push("  In parentheses: runs within polls, counted there.".to_owned());
+        }
+        if let Some(b) = source.budget() {
+            lines.push(format!(
+                "budget {},{} %: {} in the past 5 s, {} by BPF programs in others' contexts{}; looks a second: {:.2} at a connection with problems, {:.2} at another",
+                b.low * 100.0,
+                b.high * 100.0,
+                core(b.used),
+                b.programs.map_or("an unknown share".to_owned(), core),
+                if b.exceeded { " (exceeded: nothing is left to slow down)" } else { "" },
+                b.problem_rate,
+                b.quiet_rate,
+            ));
+        }
+        if let Some(uncounted) = &self.uncounted {
+            lines.push(format!("not counted: {uncounted}"));
+        }
+        lines.extend(unseen(source.capabilities(), &source.losses()));
+        lines
+    }
+
+    /// The cost as a JSON object.
+    pub fn json(&self, source: &dyn Source) -> Value {
+        let programs: Vec<Value> = self
+            .programs
+            .iter()
+            .map(|p| {
+                json!({
+                    "probe": p.probe,
+                    "program": p.program,
+                    "runs": p.runs,
+                    "time_ns": p.nanos,
+                    "ns_per_run": (p.runs > 0).then(|| p.nanos as f64 / p.runs as f64),
+                    "percent_of_one_core": self.of_core(p.nanos) * 100.0,
+                    "within_polls": p.within_polls,
+                })
+            })
+            .collect();
+        json!({
+            "type": "overhead",
+            "elapsed_us": self.elapsed.0,
+            "polls": self.polls,
+            "sockets": self.sockets,
+            "emitted": self.emitted,
+            "agent_cpu_us": self.agent.0,
+            "agent_percent_of_one_core": self.of_core(self.agent.0 * 1000) * 100.0,
+            "programs": programs,
+            "programs_not_counted": self.uncounted,
+            "percent_of_one_core": self.total() * 100.0,
+            "budget": json::budget(source.budget()),
+            "capabilities": json::capabilities(source.capabilities()),
+            "losses": json::losses(&source.losses()),
+        })
+    }
+}
+
+/// Nanoseconds in words: `38ns`, or as [`Micros`] from ten microseconds.
+fn nanos(ns: u64) -> String {
+    match ns {
+        0..10_000 => format!("{ns}ns"),
+        _ => Micros(ns / 1000).to_string(),
+    }
+}

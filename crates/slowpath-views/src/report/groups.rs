@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections gathered by application, host or peer.
+
+use crate::tally::trouble;
+use slowpath_diagnose::Totals;
+use slowpath_model::{ConnectionSummary, Micros};
+use slowpath_text::plain;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What the connections of a report are grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupBy {
+    /// The application that owns them.
+    Application,
+    /// This host's address.
+    Host,
+    /// The peer's address.
+    Peer,
+}
+
+impl GroupBy {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            GroupBy::Application => "application",
+            GroupBy::Host => "host",
+            GroupBy::Peer => "peer",
+        }
+    }
+}
+
+/// One application, host or peer.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Its name or address.
+    pub name: String,
+    /// Its connections.
+    pub connections: u64,
+    /// Of these, how many had any problem.
+    pub troubled: u64,
+    /// Time of all connections together.
+    pub totals: Totals,
+    /// Payload bytes acknowledged and received over the connections' whole lives.
+    pub bytes: u64,
+}
+
+/// What the connection is gathered under.
+fn key(by: GroupBy, s: &ConnectionSummary) -> String {
+    match by {
+        GroupBy::Application => s
+            .owner
+            .name()
+            .map_or_else(|| "(owner unknown)".to_owned(), |n| plain(n)),
+        GroupBy::Host => s.tuple.local.ip().to_string(),
+        GroupBy::Peer => s.tuple.remote.ip().to_string(),
+    }
+}
+
+/// Payload bytes acknowledged and received.
+pub fn payload(s: &ConnectionSummary) -> u64 {
+    s.stats.bytes_acked.saturating_add(s.stats.bytes_received)
+}
+
+/// The groups, most trouble first.
+pub fn groups(lives: &[ConnectionSummary], by: GroupBy) -> Vec<Group> {
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    for life in lives {
+        let name = key(by, life);
+        let group = groups.entry(name).or_insert_with_key(|name| Group {
+            name: name.clone(),
+            ..Group::default()
+        });
+        group.connections += 1;
+        group.troubled += u64::from(trouble(&life.problem_time) > Micros::ZERO);
+        group.bytes = group.bytes.saturating_add(payload(life));
+        group.totals.merge(&Totals {
+            observed: life.observed,
+            polls: life.polls,
+            problem_time: life.problem_time,
+            problem_events: life.problem_events,
+            unmeasured: life.unmeasured,
+        });
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by_key(|g| Reverse(trouble(&g.totals.problem_time)));
+    groups
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Interactions that the log has, added up: one line for each pair of connections.
+
+use crate::filter::{Filter, Subject};
+use crate::interactions::evidence;
+use crate::json;
+use serde_json::{Value, json};
+use slowpath_model::{ConnectionId, InteractionInterval, InteractionKind, ProblemSet, TcpState};
+use slowpath_text::{Columns, Paint, process};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Pairs of connections kept apart; those beyond are counted.
+const MOST: usize = 10_000;
+
+type Key = (InteractionKind, ConnectionId, ConnectionId);
+
+/// Interactions, added up.
+#[derive(Clone, Debug, Default)]
+pub struct Together {
+    /// The latest of each, with the time and the rounds of all.
+    seen: BTreeMap<Key, InteractionInterval>,
+    overflowed: u64,
+}
+
+impl Together {
+    /// Adds one, if the filter selects the connection that suffers.
+    pub fn add(&mut self, found: InteractionInterval, filter: &Filter) {
+        let selected = filter.selects(&Subject {
+            local: found.tuple.local,
+            remote: found.tuple.remote,
+            state: TcpState::Established,
+            owner: &found.owner,
+            problems: ProblemSet::EMPTY,
+        });
+        if !selected {
+            return;
+        }
+        let key = (found.kind, found.connection, found.cause);
+        let room = self.seen.len() < MOST;
+        match self.seen.get_mut(&key) {
+            Some(known) => {
+                let (duration, rounds) = (known.duration, known.rounds);
+                if found.end >= known.end {
+                    *known = found;
+                    (known.duration, known.rounds) =
+                        (known.duration + duration, known.rounds + rounds);
+                } else {
+                    known.duration += found.duration;
+                    known.rounds += found.rounds;
+                }
+            }
+            None if !room => self.overflowed += 1,
+            None => {
+                self.seen.insert(key, found);
+            }
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
+    /// Longest first.
+    fn worst(&self) -> Vec<&InteractionInterval> {
+        let mut worst: Vec<_> = self.seen.values().collect();
+        worst.sort_by_key(|i| (Reverse(i.duration), i.kind, i.connection));
+        worst
+    }
+
+    /// The longest `most`, in lines.
+    pub fn lines(&self, most: usize, paint: Paint) -> Vec<String> {
+        let mut columns = Columns::new(&["interaction", ">time", "process", "connection", ""]);
+        for found in self.worst().into_iter().take(most) {
+            columns.row([
+                found.kind.name().to_owned(),
+                found.duration.to_string(),
+                process(&found.owner),
+                found.tuple.to_string(),
+                evidence(&found.evidence).join(", "),
+            ]);
+        }
+        let mut lines = vec!["problems that explain each other".to_owned()];
+        lines.extend(columns.lines(2, paint));
+        if self.overflowed > 0 {
+            lines.push(format!(
+                "  not kept apart: {} records beyond {MOST}",
+                self.overflowed
+            ));
+        }
+        lines
+    }
+
+    /// All of them.
+    pub fn json(&self) -> Value {
+        let one = |found: &InteractionInterval| {
+            json!({
+                "interaction": found.kind.name(),
+                "process": json::process(&found.owner),
+                "local": found.tuple.local.to_string(),
+                "remote": found.tuple.remote.to_string(),
+                "cause": {
+                    "local": found.cause_tuple.local.to_string(),
+                    "remote": found.cause_tuple.remote.to_string(),
+                },
+                "connections": found.connections,
+                "last": json::wall(found.end),
+                "time_us": found.duration.0,
+                "rounds": found.rounds,
+                "evidence": found.evidence,
+            })
+        };
+        self.worst().into_iter().map(one).collect()
+    }
+}

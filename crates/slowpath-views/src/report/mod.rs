@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Verdicts over a time range, from records of the log.
+
+mod groups;
+mod interactions;
+mod lives;
+
+pub use groups::{Group, GroupBy, groups};
+pub use lives::{Covered, Range, Records, covered, lives};
+
+use crate::filter::Filter;
+use crate::json;
+use crate::listeners::{self, Heard};
+use crate::tally::{self, found, trouble};
+use crate::watch::lost;
+use groups::payload;
+use interactions::Together;
+use serde_json::{Value, json};
+use slowpath_diagnose::{ProblemTable, TIME_PERCENTAGES, problem_table};
+use slowpath_model::{ConnectionSummary, Micros, Problem, UnknownOwners};
+use slowpath_text::{Columns, Paint, bytes, percent, plural, process};
+
+/// Connections and groups listed.
+const LISTED: usize = 10;
+
+/// How to report.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which time.
+    pub range: Range,
+    /// Which connections.
+    pub filter: Filter,
+    /// A table with one line for each of these.
+    pub by: Option<GroupBy>,
+}
+
+/// The report on some records.
+pub struct Report<'a> {
+    options: &'a Options,
+    lives: Vec<ConnectionSummary>,
+    table: ProblemTable,
+    groups: Option<(GroupBy, Vec<Group>)>,
+    covered: Covered,
+    unread: Vec<String>,
+    heard: Heard,
+    together: Together,
+}
+
+impl<'a> Report<'a> {
+    /// Of these records, which it takes apart.
+    pub fn of(mut records: Records, options: &'a Options) -> Self {
+        let coverage = std::mem::take(&mut records.coverage);
+        let unread = std::mem::take(&mut records.unread);
+        let mut heard = Heard::default();
+        for interval in std::mem::take(&mut records.listeners) {
+            if listeners::selected(&options.filter, &interval) {
+                heard.add(&interval, 0);
+            }
+        }
+        let mut together = Together::default();
+        for found in std::mem::take(&mut records.interactions) {
+            together.add(found, &options.filter);
+        }
+        let lives = lives(records, options.range, &options.filter);
+        Report {
+            options,
+            table: problem_table(lives.iter()),
+            groups: options.by.map(|by| (by, groups(&lives, by))),
+            covered: covered(&coverage, options.range),
+            lives,
+            unread,
+            heard,
+            together,
+        }
+    }
+
+    /// Whether any problem was found.
+    pub fn problems_found(&self) -> bool {
+        self.troubled().next().is_some() || !self.heard.is_empty()
+    }
+
+    /// The connections with any problem, most trouble first.
+    fn troubled(&self) -> impl Iterator<Item = &ConnectionSummary> {
+        self.lives
+            .iter()
+            .take_while(|l| trouble(&l.problem_time) > Micros::ZERO)
+    }
+
+    /// The report in lines.
+    pub fn lines(&self, paint: Paint) -> Vec<String> {
+        let range = self.options.range;
+        let mut lines = vec![paint.bold(&format!(
+            "{} to {}: {} of {}",
+            json::wall(range.from),
+            json::wall(range.to),
+            plural(self.lives.len() as u64, "connection"),
+            plural(self.table.applications, "application"),
+        ))];
+        if let Some(note) = self.options.filter.notes() {
+            lines.push(format!("note: {note}"));
+        }
+        if self.lives.is_empty() {
+            lines.push(
+                "no such connection in the log; is `slowpath up` running, and since when?"
+                    .to_owned(),
+            );
+        } else {
+            lines.push(String::new());
+            lines.extend(table_lines(&self.table, paint));
+        }
+        if let Some((by, groups)) = &self.groups {
+            lines.push(String::new());
+            lines.extend(group_lines(*by, groups, paint));
+        }
+        if self.troubled().next().is_some() {
+            lines.push(String::new());
+            lines.push("worst connections".to_owned());
+            lines.extend(self.worst(paint));
+        }
+        if !self.heard.is_empty() {
+            lines.push(String::new());
+            lines.extend(self.heard.table(LISTED, paint));
+        }
+        if !self.together.is_empty() {
+            lines.push(String::new());
+            lines.extend(self.together.lines(LISTED, paint));
+        }
+        lines.push(String::new());
+        lines.extend(self.coverage_lines());
+        lines
+    }
+
+    fn worst(&self, paint: Paint) -> Vec<String> {
+        let mut columns = Columns::new(&[
+            "problem",
+            ">share",
+            ">time",
+            ">events",
+            ">observed",
+            "process",
+            "connection",
+        ]);
+        for life in self.troubled().take(LISTED) {
+            for problem in found(&life.problem_time).into_iter().take(1) {
+                let i = problem as usize;
+                columns.row([
+                    problem.name().to_owned(),
+                    percent(tally::share(life.problem_time[i], life.observed)),
+                    life.problem_time[i].to_string(),
+                    life.problem_events[i].to_string(),
+                    life.observed.to_string(),
+                    process(&life.owner),
+                    life.tuple.to_string(),
+                ]);
+            }
+        }
+        columns.lines(2, paint)
+    }
+
+    fn unknown_owners(&self) -> UnknownOwners {
+        let mut counts = UnknownOwners::default();
+        for reason in self.lives.iter().filter_map(|l| l.owner.why_unknown()) {
+            counts.count(reason);
+        }
+        counts
+    }
+
+    fn coverage_lines(&self) -> Vec<String> {
+        let c = &self.covered;
+        let length = self.options.range.length();
+        let mut lines = vec![if c.polls == 0 {
+            "coverage: the log has no coverage record in this range".to_owned()
+        } else {
+            format!(
+                "coverage: looked for {} of {length} ({}), {}, up to {}",
+                c.time,
+                percent(tally::share(c.time, length)),
+                plural(c.polls, "poll"),
+                plural(c.sockets, "socket"),
+            )
+        }];
+        if self.table.unobserved > 0 {
+            lines.push(format!(
+                "seen, but too briefly for a verdict: {}",
+                plural(self.table.unobserved, "connection")
+            ));
+        }
+        if c.missed > 0 {
+            lines.push(format!(
+                "not seen: {}, added up over stretches",
+                plural(c.missed, "socket")
+            ));
+        }
+        if self.table.owner_unknown > 0 {
+            let reasons: Vec<String> = self
+                .unknown_owners()
+                .iter()
+                .map(|(reason, count)| format!("{count} {reason}"))
+                .collect();
+            lines.push(format!(
+                "owner unknown: {}; they are in no application: {}",
+                plural(self.table.owner_unknown, "connection"),
+                reasons.join("; ")
+            ));
+        }
+        lines.extend(lost(&c.losses));
+        if !c.unmeasured.is_empty() {
+            let names: Vec<&str> = c.unmeasured.iter().map(Problem::name).collect();
+            lines.push(format!(
+                "could not measure in some of the time: {}",
+                names.join(", ")
+            ));
+        }
+        lines.extend(self.unread.iter().map(|u| format!("could not read: {u}")));
+        lines
+    }
+
+    /// The report as a JSON object.
+    pub fn json(&self) -> Value {
+        let connections: Vec<Value> = self
+            .troubled()
+            .map(|l| {
+                let mut map = json::id(&l.connection, l.tuple, &l.owner);
+                map.insert("real_peer".to_owned(), json::real_peer(l.real_peer));
+                for (key, value) in [
+                    ("closed", json!(l.closed)),
+                    ("observed_us", json!(l.observed.0)),
+                    ("bytes", json!(payload(l))),
+                    (
+                        "problems",
+                        json::shares(&l.problem_time, &l.problem_events, l.observed),
+                    ),
+                    ("unmeasured", json::problems(l.unmeasured)),
+                ] {
+                    map.insert(key.to_owned(), value);
+                }
+                Value::Object(map)
+            })
+            .collect();
+        let groups = self.groups.as_ref().map(|(by, groups)| {
+            let list: Vec<Value> = groups
+                .iter()
+                .map(|g| {
+                    let t = &g.totals;
+                    json!({
+                        "name": g.name,
+                        "connections": g.connections,
+                        "problem_connections": g.troubled,
+                        "observed_us": t.observed.0,
+                        "bytes": g.bytes,
+                        "problems": json::shares(&t.problem_time, &t.problem_events, t.observed),
+                    })
+                })
+                .collect();
+            json!({"by": by.name(), "groups": list})
+        });
+        let c = &self.covered;
+        json!({
+            "type": "report",
+            "from": json::wall(self.options.range.from),
+            "to": json::wall(self.options.range.to),
+            "filter": self.options.filter.to_string(),
+            "connections": self.lives.len(),
+            "applications": self.table.applications,
+            "owners": json::owners(self.lives.iter().map(|l| &l.owner)),
+            "time_percentages": TIME_PERCENTAGES,
+            "table": table_json(&self.table),
+            "by": groups,
+            "problem_connections": connections,
+            "listeners": self.heard.json(),
+            "interactions": self.together.json(),
+            "coverage": {
+                "time_us": c.time.0,
+                "range_us": self.options.range.length().0,
+                "polls": c.polls,
+                "sockets": c.sockets,
+                "missed": c.missed,
+                "unobserved_connections": self.table.unobserved,
+                "owner_unknown_connections": self.table.owner_unknown,
+                "unknown_owners": json::unknown_owners(&self.unknown_owners()),
+                "losses": json::losses(&c.losses),
+                "unmeasured": json::problems(c.unmeasured),
+            },
+            "unread": self.unread,
+        })
+    }
+}
+
+/// SNAP's Table 4 in lines.
+fn table_lines(table: &ProblemTable, paint: Paint) -> Vec<String> {
+    let mut columns = Columns::new(&[
+        "",
+        ">>0%",
+        ">>25%",
+        ">>50%",
+        ">>75%",
+        ">>99.9%",
+        ">apps >5%",
+        ">apps >50%",
+        "",
+    ]);
+    for row in &table.rows {
+        let mut cells = vec![row.problem.name().to_owned()];
+        match row.connections_percent {
+            Some(percents) => cells.extend(percents.map(|p| format!("{p:.2}%"))),
+            None => cells.extend(TIME_PERCENTAGES.map(|_| "-".to_owned())),
+        }
+        let unknown = row.connections_percent.is_none();
+        for count in [
+            row.applications_over_5_percent,
+            row.applications_over_50_percent,
+        ] {
+            cells.push(if unknown {
+                "-".to_owned()
+            } else {
+                count.to_string()
+            });
+        }
+        cells.push(match row.unmeasured {
+            0 => String::new(),
+            n if n == table.connections => "could not measure".to_owned(),
+            n => format!(
+                "measured in {} of {}",
+                table.connections - n,
+                table.connections
+            ),
+        });
+        columns.row(cells);
+    }
+    let title = "connections, and applications, limited for more than this share of their time";
+    std::iter::once(title.to_owned())
+        .chain(columns.lines(2, paint))
+        .collect()
+}
+
+fn table_json(table: &ProblemTable) -> Value {
+    table
+        .rows
+        .iter()
+        .map(|row| {
+            json!({
+                "problem": row.problem.name(),
+                "unmeasured_connections": row.unmeasured,
+                "connections_percent": row.connections_percent,
+                "applications_over_5_percent": row.applications_over_5_percent,
+                "applications_over_50_percent": row.applications_over_50_percent,
+            })
+        })
+        .collect()
+}
+
+fn group_lines(by: GroupBy, groups: &[Group], paint: Paint) -> Vec<String> {
+    let mut columns = Columns::new(&[
+        by.name(),
+        ">connections",
+        ">with problems",
+        ">bytes",
+        "worst problem",
+        ">share",
+        ">events",
+    ]);
+    for group in groups.iter().take(LISTED) {
+        let mut cells = vec![
+            group.name.clone(),
+            group.connections.to_string(),
+            group.troubled.to_string(),
+            bytes(group.bytes),
+        ];
+        if let Some(worst) = found(&group.totals.problem_time).first() {
+            cells.push(worst.name().to_owned());
+            cells.push(percent(group.totals.share(*worst)));
+            cells.push(group.totals.problem_events[*worst as usize].to_string());
+        }
+        columns.row(cells);
+    }
+    let mut lines = columns.lines(2, paint);
+    if groups.len() > LISTED {
+        lines.push(format!(
+            "  and {} more (--json lists all)",
+            groups.len() - LISTED
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

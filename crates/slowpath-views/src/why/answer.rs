@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The answer, in words and as JSON.
+
+use super::Fit;
+use crate::advice::{self, Host};
+use crate::interactions::{self, Told};
+use crate::json;
+use crate::listeners::Heard;
+use crate::source::Source;
+use crate::tally::Tally;
+use crate::watch::unseen;
+use serde_json::{Value, json};
+use slowpath_diagnose::Advice;
+use slowpath_model::{ConnectionId, FourTuple, Micros, Owner, Problem, TcpStats, WallMicros};
+use slowpath_text::evidence;
+use slowpath_text::{Columns, Paint, ends, percent, plural, process, whereabouts, wrapped};
+use std::net::SocketAddr;
+
+/// Connections listed.
+const LISTED: usize = 5;
+/// Columns that the text of a point may take.
+const WIDTH: usize = 84;
+
+/// A connection that is meant.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Which one.
+    pub id: ConnectionId,
+    /// Its addresses.
+    pub tuple: FourTuple,
+    /// The peer behind address translation, where it is another one.
+    pub real_peer: Option<SocketAddr>,
+    /// Its owner, or why it is unknown.
+    pub owner: Owner,
+    /// Its statistics when last seen.
+    pub stats: TcpStats,
+    /// Its time.
+    pub tally: Tally,
+}
+
+/// A listening socket that is meant.
+#[derive(Clone, Debug)]
+pub struct WatchedListener {
+    /// A process that holds it.
+    pub owner: Owner,
+    /// The address it listens on.
+    pub local: SocketAddr,
+    /// Connections that wait for `accept`.
+    pub accept_queue: u32,
+    /// The most that may wait.
+    pub backlog: u32,
+}
+
+/// One answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub(super) target: String,
+    pub(super) looked: Micros,
+    pub(super) fit: Fit,
+    /// Time-weighted over all connections.
+    pub total: Tally,
+    /// Time in which nothing changed.
+    pub(super) idle: Micros,
+    /// Most problem time first.
+    pub(super) members: Vec<Member>,
+    /// Listening sockets that are meant.
+    pub(super) listening: Vec<WatchedListener>,
+    /// Those of them that turned connections away.
+    pub(super) heard: Heard,
+    /// Problems that explain each other, of the connections that are meant and others.
+    pub(super) interactions: Vec<Told>,
+}
+
+impl Answer {
+    /// Whether anything but the application limits.
+    pub fn problems_found(&self) -> bool {
+        self.total.dominating() != Problem::SenderAppLimited || !self.heard.is_empty()
+    }
+
+    fn single(&self) -> Option<&Member> {
+        match self.members.as_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// The owner, if all connections have the same.
+    fn owner(&self) -> Option<&Owner> {
+        let first = self.members.first()?;
+        self.members
+            .iter()
+            .all(|m| m.owner == first.owner)
+            .then_some(&first.owner)
+            .filter(|o| o.process().is_some())
+    }
+
+    /// The addresses, if all connections go to one host.
+    fn tuple(&self) -> Option<FourTuple> {
+        let first = self.members.first()?.tuple;
+        self.members
+            .iter()
+            .all(|m| m.tuple.remote.ip() == first.remote.ip())
+            .then_some(first)
+    }
+
+    /// Advice after the connection that has most of the problem: its numbers belong
+    /// together, those of a sum do not.
+    fn advice(&self, problem: Problem, source: &dyn Source) -> Option<Advice> {
+        let worst = self
+            .members
+            .iter()
+            .max_by_key(|m| m.tally.totals.problem_time[problem as usize])?;
+        let verdict = worst.tally.verdict(worst.id);
+        let context = Host::read(source).with(Some(&worst.stats));
+        let finding = worst.tally.finding(problem);
+        Some(advice::on(&finding, &verdict, &context))
+    }
+
+    /// The answer in lines.
+    pub fn lines(&self, source: &dyn Source, paint: Paint) -> Vec<String> {
+        if self.members.is_empty() {
+            return self.only_listening(source, paint);
+        }
+        let total = &self.total;
+        let problem = total.dominating();
+        let mut lines = vec![paint.bold(&format!("{}, over {}", self.subject(), self.looked))];
+        if self.fit == Fit::OwnEnd {
+            lines.push(format!(
+                "(no connection to {}: these are its own, from this end)",
+                self.target
+            ));
+        }
+        lines.push(String::new());
+        let mut verdict = format!(
+            "Limited by {}: {problem}, {} of the time",
+            evidence::stage(problem),
+            percent(total.share(problem))
+        );
+        let application = total.share(Problem::SenderAppLimited);
+        if problem != Problem::SenderAppLimited && application > total.share(problem) {
+            verdict += &format!("; {} is the application's", percent(application));
+        }
+        lines.push(paint.problem(problem, &paint.bold(&verdict)));
+        let mut points: Vec<(&str, String)> = Vec::new();
+        let observed = total.totals.observed;
+        if problem == Problem::SenderAppLimited && self.idle.0 * 2 > observed.0 {
+            points.push((
+                "",
+                format!(
+                    "nothing was sent or acknowledged for {} of {observed}",
+                    self.idle
+                ),
+            ));
+        }
+        let advice = self.advice(problem, source);
+        if let Some(advice) = &advice {
+            points.push(("act", advice::who(advice.who, self.owner(), self.tuple())));
+        }
+        let numbers = evidence::of(problem, &total.deltas, observed);
+        points.push(("evidence", numbers.join(", ")));
+        if total.coarse.contains(problem) {
+            points.push((
+                "",
+                "(how long it lasts is not measured: whole intervals count, so the share is an \
+                 upper bound)"
+                    .to_owned(),
+            ));
+        }
+        if let Some(advice) = advice {
+            points.push(("advice", advice.what));
+            points.push(("after", advice.source.to_owned()));
+        }
+        for also in total.found().into_iter().filter(|p| *p != problem) {
+            let numbers = evidence::of(also, &total.deltas, observed);
+            points.push((
+                "also",
+                format!(
+                    "{also}, {} of the time: {}",
+                    percent(total.share(also)),
+                    numbers.join(", ")
+                ),
+            ));
+        }
+        for (head, text) in points {
+            for (i, line) in wrapped(&text, WIDTH).into_iter().enumerate() {
+                let head = if i == 0 { head } else { "" };
+                lines.push(format!("  {head:<10}{line}"));
+            }
+        }
+        if self.single().is_none() {
+            lines.push(String::new());
+            lines.push("worst connections".to_owned());
+            lines.extend(self.worst(paint));
+        }
+        if !self.interactions.is_empty() {
+            lines.push(String::new());
+            let told: Vec<&Told> = self.interactions.iter().collect();
+            lines.extend(interactions::answers(&told, LISTED, WIDTH, paint));
+        }
+        lines.extend(self.heard_lines(paint));
+        let notes = self.notes(source);
+        if !notes.is_empty() {
+            lines.push(String::new());
+            lines.extend(notes);
+        }
+        lines
+    }
+
+    /// The answer where there are listening sockets and no connection.
+    fn only_listening(&self, source: &dyn Source, paint: Paint) -> Vec<String> {
+        let head = format!("{}, no connection, over {}", self.target, self.looked);
+        let mut lines = vec![paint.bold(&head), String::new()];
+        for live in self.listening.iter().take(LISTED) {
+            lines.push(format!(
+                "{}  listens on {}: {} wait for accept, backlog {}",
+                process(&live.owner),
+                live.local,
+                live.accept_queue,
+                live.backlog,
+            ));
+        }
+        if self.heard.is_empty() {
+            lines.push("No connection was turned away.".to_owned());
+        }
+        lines.extend(self.heard_lines(paint));
+        let notes = self.notes(source);
+        if !notes.is_empty() {
+            lines.push(String::new());
+            lines.extend(notes);
+        }
+        lines
+    }
+
+    fn heard_lines(&self, paint: Paint) -> Vec<String> {
+        if self.heard.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = vec![String::new()];
+        lines.extend(self.heard.answers(LISTED, WIDTH, paint));
+        lines
+    }
+
+    fn subject(&self) -> String {
+        let count = plural(self.members.len() as u64, "connection");
+        match (self.single(), self.owner()) {
+            (Some(m), _) => {
+                let mut text = format!("{}  {}", process(&m.owner), ends(&m.tuple, m.real_peer));
+                let whereabouts = whereabouts(&m.owner);
+                if !whereabouts.is_empty() {
+                    text.push_str(&format!("  ({whereabouts})"));
+                }
+                text
+            }
+            (None, Some(owner)) => format!("{}, {count}", process(owner)),
+            (None, None) => format!("{}, {count}", self.target),
+        }
+    }
+
+    fn worst(&self, paint: Paint) -> Vec<String> {
+        let mut worst = Columns::new(&["verdict", ">share", "process", "connection"]);
+        for member in self.members.iter().take(LISTED) {
+            let problem = member.tally.dominating();
+            worst.row([
+                problem.name().to_owned(),
+                percent(member.tally.share(problem)),
+                process(&member.owner),
+                ends(&member.tuple, member.real_peer),
+            ]);
+        }
+        worst.lines(2, paint)
+    }
+
+    /// What could not be measured or was lost.
+    fn notes(&self, source: &dyn Source) -> Vec<String> {
+        let mut notes = unseen(source.capabilities(), &source.losses());
+        let nowhere = source.capabilities().unmeasured();
+        let partly: Vec<&str> = self
+            .total
+            .totals
+            .unmeasured
+            .iter()
+            .filter(|p| nowhere.iter().all(|(q, _)| p != q))
+            .map(Problem::name)
+            .collect();
+        if !partly.is_empty() {
+            notes.push(format!(
+                "could not measure in some intervals: {}",
+                partly.join(", ")
+            ));
+        }
+        notes
+    }
+
+    /// The answer as a JSON object, given at `now`.
+    pub fn json(&self, source: &dyn Source, now: WallMicros) -> Value {
+        let problem = self.total.dominating();
+        let connections: Vec<Value> = self
+            .members
+            .iter()
+            .map(|m| {
+                let mut map = json::id(&m.id, m.tuple, &m.owner);
+                map.insert("real_peer".to_owned(), json::real_peer(m.real_peer));
+                map.extend(json::tally(&m.tally));
+                Value::Object(map)
+            })
+            .collect();
+        let advice = self.advice(problem, source).map(|advice| {
+            json!({
+                "who": advice.who,
+                "act": advice::who(advice.who, self.owner(), self.tuple()),
+                "what": advice.what,
+                "source": advice.source,
+            })
+        });
+        let mut map = json::tally(&self.total);
+        for (key, value) in [
+            ("type", json!("why")),
+            ("time", json!(json::wall(now))),
+            ("target", json!(self.target)),
+            ("looked_us", json!(self.looked.0)),
+            ("idle_us", json!(self.idle.0)),
+            ("stage", json!(problem.stage())),
+            ("evidence", json::evidence(&self.total.deltas)),
+            ("advice", json!(advice)),
+            ("connections", Value::Array(connections)),
+            (
+                "interactions",
+                self.interactions
+                    .iter()
+                    .map(|i| interactions::object(i, now))
+                    .collect(),
+            ),
+            ("listening", json!(self.listening.len())),
+            ("listeners", self.heard.json()),
+            ("capabilities", json::capabilities(source.capabilities())),
+            ("losses", json::losses(&source.losses())),
+        ] {
+            map.insert(key.to_owned(), value);
+        }
+        Value::Object(map)
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One answer about a process, a peer or a port, from looking for a while.
+
+mod answer;
+
+pub use crate::target::{Fit, Target, TargetError};
+pub use answer::{Answer, Member, WatchedListener};
+
+use crate::interactions::Joined;
+use crate::listeners::Heard;
+use crate::source::{Live, PollReport, Source};
+use crate::tally::{Tally, trouble};
+use slowpath_model::{ConnectionId, ListenerId, Micros, MonoNanos, Owner, WallMicros};
+use slowpath_text::plural;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Listening sockets listed at most.
+const MOST_LISTENING: usize = 1_000;
+
+#[derive(Debug)]
+struct Candidate {
+    member: Member,
+    fit: Fit,
+    /// End of the last interval added.
+    until: MonoNanos,
+    /// First and last poll that saw it.
+    seen: (MonoNanos, MonoNanos),
+}
+
+/// What polls showed of a target so far.
+#[derive(Debug)]
+pub struct Looking<'a> {
+    target: &'a Target,
+    candidates: HashMap<ConnectionId, Candidate>,
+    listening: BTreeMap<ListenerId, WatchedListener>,
+    heard: Heard,
+    joined: Joined,
+    begun: Option<MonoNanos>,
+    others_with_owner: u64,
+    owners_unknown: u64,
+}
+
+/// No connection and no listener fits the target. The text states what was looked for and
+/// what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoConnection(String);
+
+impl<'a> Looking<'a> {
+    /// Nothing yet of `target`.
+    pub fn at(target: &'a Target) -> Self {
+        Looking {
+            target,
+            candidates: HashMap::new(),
+            listening: BTreeMap::new(),
+            heard: Heard::default(),
+            joined: Joined::default(),
+            begun: None,
+            others_with_owner: 0,
+            owners_unknown: 0,
+        }
+    }
+
+    /// Connections that fit so far.
+    pub fn connections(&self) -> usize {
+        self.candidates.len()
+    }
+
+    /// Takes a poll in; `now` is the wall clock's time.
+    pub fn polled(&mut self, source: &dyn Source, report: &PollReport, now: WallMicros) {
+        self.begun.get_or_insert(report.at);
+        let (mut with, mut unknown) = (0, 0);
+        for live in source.recently_closed().chain(source.connections()) {
+            match live.owner.process() {
+                Some(_) => with += 1,
+                None => unknown += 1,
+            }
+            self.take(live, report.at);
+        }
+        self.joined.polled(source, report);
+        for listener in source.listeners() {
+            if self.target.fits_listener(listener) {
+                self.heard.take(listener, now);
+                if self.listening.len() < MOST_LISTENING {
+                    let watched = WatchedListener {
+                        owner: listener.owner.clone(),
+                        local: listener.snapshot.local,
+                        accept_queue: listener.snapshot.accept_queue,
+                        backlog: listener.snapshot.backlog,
+                    };
+                    self.listening.insert(listener.snapshot.id, watched);
+                }
+            }
+        }
+        (self.others_with_owner, self.owners_unknown) = (with, unknown);
+    }
+
+    fn take(&mut self, live: Live<'_>, at: MonoNanos) {
+        let Some(fit) = self.target.fits(live) else {
+            return;
+        };
+        let begun = self.begun.unwrap_or(at);
+        let candidate = self
+            .candidates
+            .entry(live.snapshot.id)
+            .or_insert_with(|| Candidate {
+                member: Member {
+                    id: live.snapshot.id,
+                    tuple: live.snapshot.tuple,
+                    real_peer: None,
+                    owner: Owner::default(),
+                    stats: live.snapshot.stats,
+                    tally: Tally::default(),
+                },
+                fit,
+                until: begun,
+                seen: (at, at),
+            });
+        candidate.seen.1 = at;
+        candidate.member.stats = live.snapshot.stats;
+        candidate.member.real_peer = live.real_peer;
+        if live.owner.process().is_some() || candidate.member.owner.process().is_none() {
+            candidate.member.owner.clone_from(live.owner);
+        }
+        if let Some(verdict) = live.latest {
+            // An interval that ended before the looking began says nothing about now.
+            if verdict.to > candidate.until {
+                candidate.until = verdict.to;
+                candidate.member.tally.add(verdict);
+            }
+        }
+    }
+
+    /// The answer after looking for `looked`.
+    ///
+    /// # Errors
+    /// [`NoConnection`] when neither a connection nor a listener fits.
+    pub fn answer(self, looked: Micros) -> Result<Answer, NoConnection> {
+        let best = self.candidates.values().map(|c| c.fit).min();
+        let fit = match best {
+            Some(fit) => fit,
+            None if !self.listening.is_empty() => Fit::Port,
+            None => return Err(self.no_connection(looked)),
+        };
+        let mut total = Tally::default();
+        let mut idle = Micros::ZERO;
+        let mut members = Vec::new();
+        for candidate in self.candidates.into_values() {
+            if candidate.fit != fit {
+                continue;
+            }
+            let mut member = candidate.member;
+            let life = candidate.seen.1.since(candidate.seen.0);
+            let rest = life.saturating_sub(member.tally.totals.observed);
+            member.tally.idle(rest);
+            idle += rest;
+            members.push(member);
+        }
+        // The order decides which gauges a sum ends with: that of the worst connection.
+        members.sort_by_key(|m| (trouble(&m.tally.totals.problem_time), Reverse(m.id)));
+        for member in &members {
+            total.merge(&member.tally);
+        }
+        members.reverse();
+        let meant: HashSet<ConnectionId> = members.iter().map(|m| m.id).collect();
+        let interactions = self.joined.all(|id| meant.contains(id));
+        let interactions = interactions.into_iter().cloned().collect();
+        Ok(Answer {
+            target: self.target.to_string(),
+            looked,
+            fit,
+            total,
+            idle,
+            members,
+            listening: self.listening.into_values().collect(),
+            heard: self.heard,
+            interactions,
+        })
+    }
+
+    fn no_connection(&self, looked: Micros) -> NoConnection {
+        let mut text = format!(
+            "no TCP connection of {} in {looked}; {} seen",
+            self.target,
+            plural(self.others_with_owner + self.owners_unknown, "connection")
+        );
+        if self.owners_unknown > 0 && matches!(self.target, Target::Pid(_) | Target::Name { .. }) {
+            text.push_str(&format!(
+                ", of which {} have no known owner: run as root, or name the peer (HOST:PORT)",
+                self.owners_unknown
+            ));
+        }
+        text.push_str(". Look longer (--for 30s), or at everything (slowpath watch)");
+        NoConnection(text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::scripted::{FakeSource, INTERVAL, finding, live, verdict};
+use crate::source::Kept;
+use slowpath_model::{Owner, Problem, Share};
+use slowpath_text::Paint;
+
+const NOW: WallMicros = WallMicros(0);
+
+fn limited(cookie: u64, local: &str, share: u64) -> Kept {
+    let mut connection = live(cookie, "backup", local, "10.0.0.2:873");
+    connection.owner = Owner::named(77, "backup");
+    let time = Micros(INTERVAL.0 * share / 100);
+    let mut v = verdict(
+        cookie,
+        INTERVAL,
+        vec![finding(
+            Problem::ReceiverWindowLimited,
+            Share::Measured(time),
+        )],
+    );
+    v.deltas.rwnd_limited = Some(time);
+    v.deltas.send_window = Some(65_536);
+    if share == 0 {
+        v.findings.clear();
+        v.dominating = Problem::SenderAppLimited;
+    }
+    connection.latest = Some(v);
+    connection
+}
+
+fn ask(steps: Vec<Vec<Kept>>, target: &Target, polls: u64) -> Result<Answer, NoConnection> {
+    let mut source = FakeSource::new(steps);
+    let mut looking = Looking::at(target);
+    for _ in 0..=polls {
+        let report = source.poll().unwrap();
+        looking.polled(&source, &report, NOW);
+    }
+    looking.answer(Micros(INTERVAL.0 * polls))
+}
+
+fn text(answer: &Answer) -> String {
+    answer
+        .lines(&FakeSource::new(vec![]), Paint::OFF)
+        .join("\n")
+}
+
+#[test]
+fn the_answer_names_the_stage_the_share_the_actor_and_the_evidence() {
+    let step = || {
+        vec![
+            limited(1, "10.0.0.1:4000", 80),
+            live(9, "other", "10.0.0.1:1", "10.0.0.3:1"),
+        ]
+    };
+    // The first poll's interval ended with the looking's beginning: three count.
+    let answer = ask(vec![step(), step(), step(), step()], &Target::Pid(77), 3).unwrap();
+    let total = &answer.total;
+    assert_eq!(total.dominating(), Problem::ReceiverWindowLimited);
+    assert_eq!(total.totals.observed, Micros(INTERVAL.0 * 3));
+    let text = text(&answer);
+    for wanted in [
+        "backup[77]",
+        "10.0.0.1:4000 -> 10.0.0.2:873",
+        "Limited by the receiver: ReceiverWindowLimited, 80% of the time",
+        "the receiver, 10.0.0.2:873",
+        "receive window full for 1.20s of 1.50s",
+        "peer announces 64.0 KiB",
+        "could not measure: DelayedAck (no BPF)",
+    ] {
+        assert!(text.contains(wanted), "{wanted} lacks in\n{text}");
+    }
+    assert!(!text.contains("worst connections"));
+}
+
+#[test]
+fn several_connections_are_weighed_by_time() {
+    let step = || {
+        vec![
+            limited(1, "10.0.0.1:4000", 90),
+            limited(2, "10.0.0.1:4001", 0),
+        ]
+    };
+    let target = Target::Peer {
+        text: "10.0.0.2:873".to_owned(),
+        addresses: vec!["10.0.0.2".parse().unwrap()],
+        port: Some(873),
+    };
+    let answer = ask(vec![step(), step()], &target, 1).unwrap();
+    assert_eq!(answer.total.share(Problem::ReceiverWindowLimited), 0.45);
+    // Notable, hence named, though the application limits for longer.
+    assert_eq!(answer.total.dominating(), Problem::ReceiverWindowLimited);
+    let text = text(&answer);
+    assert!(text.contains("2 connections") && text.contains("worst connections"));
+    assert!(text.contains("45% of the time"), "{text}");
+    let json = answer.json(&FakeSource::new(vec![]), NOW);
+    assert_eq!(json["connections"].as_array().unwrap().len(), 2);
+    assert_eq!(json["connections"][0]["local"], "10.0.0.1:4000");
+    assert_eq!(json["stage"], "receiver");
+    assert_eq!(json["advice"]["who"], "receiver_side");
+}
+
+#[test]
+fn a_connection_without_changes_is_idle() {
+    let still = || vec![live(1, "idle", "10.0.0.1:1", "10.0.0.2:2")];
+    let answer = ask(vec![still()], &Target::Pid(1), 4).unwrap();
+    assert_eq!(answer.idle, Micros(INTERVAL.0 * 4));
+    assert_eq!(answer.total.dominating(), Problem::SenderAppLimited);
+    assert!(text(&answer).contains("nothing was sent or acknowledged for 2.00s of 2.00s"));
+}
+
+#[test]
+fn a_short_connection_is_found_by_its_final_record() {
+    let short = vec![limited(1, "10.0.0.1:4000", 100)];
+    let answer = ask(vec![vec![], short, vec![]], &Target::Pid(77), 3).unwrap();
+    assert_eq!(answer.total.totals.observed, INTERVAL);
+    assert_eq!(answer.members.len(), 1);
+}
+
+#[test]
+fn nothing_found_says_what_was_looked_for_and_what_to_do() {
+    let mut unknown = live(1, "x", "10.0.0.1:1", "10.0.0.2:2");
+    unknown.owner = Owner::default();
+    let error = ask(vec![vec![unknown]], &Target::Pid(4242), 1).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("process 4242") && text.contains("no known owner"),
+        "{text}"
+    );
+    assert!(text.contains("--for 30s"), "{text}");
+}
+
+#[test]
+fn a_peer_behind_translation_is_found_by_its_own_address_and_told() {
+    let mut service = limited(1, "10.0.0.1:4000", 100);
+    service.real_peer = Some("10.1.0.7:8080".parse().unwrap());
+    let other = limited(2, "10.0.0.1:4001", 100);
+    let target = Target::Peer {
+        text: "10.1.0.7:8080".to_owned(),
+        addresses: vec!["10.1.0.7".parse().unwrap()],
+        port: Some(8080),
+    };
+    let step = vec![service, other];
+    let answer = ask(vec![step.clone(), step], &target, 2).unwrap();
+    assert_eq!(answer.members.len(), 1);
+    let shown = "10.0.0.1:4000 -> 10.0.0.2:873 (real peer 10.1.0.7:8080)";
+    assert!(text(&answer).contains(shown), "{}", text(&answer));
+    let json = answer.json(&FakeSource::new(vec![]), NOW);
+    assert_eq!(json["connections"][0]["real_peer"], "10.1.0.7:8080");
+}
+
+#[test]
+fn only_the_far_end_is_meant_where_both_are_here() {
+    let target = Target::Peer {
+        text: "10.0.0.2:80".to_owned(),
+        addresses: vec!["10.0.0.2".parse().unwrap()],
+        port: Some(80),
+    };
+    let both = vec![
+        live(1, "curl", "10.0.0.1:4000", "10.0.0.2:80"),
+        live(2, "nginx", "10.0.0.2:80", "10.0.0.1:4000"),
+    ];
+    let answer = ask(vec![both], &target, 1).unwrap();
+    assert_eq!(answer.members.len(), 1);
+    assert!(text(&answer).contains("curl[1]"));
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath report`: verdicts over a time range, from the log.
+
+use crate::args::{Answering, By, Since};
+use crate::failure::{Failure, Outcome};
+use crate::render::Paint;
+use crate::render::plural;
+use slowpath_model::{ConnectionId, WallMicros};
+use slowpath_store::{IntervalFilter, LogReader, ReadReport, TimeRange};
+pub use slowpath_views::report::{GroupBy, Options, Range, Records, Report};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::time::SystemTime;
+
+impl From<By> for GroupBy {
+    fn from(by: By) -> Self {
+        match by {
+            By::Application => GroupBy::Application,
+            By::Host => GroupBy::Host,
+            By::Peer => GroupBy::Peer,
+        }
+    }
+}
+
+/// From there until `now`.
+pub fn range(since: Since, now: WallMicros) -> Range {
+    let from = match since {
+        Since::Ago(ago) => now - ago.into(),
+        Since::At(time) => {
+            let after = time.duration_since(SystemTime::UNIX_EPOCH);
+            WallMicros(after.map_or(0, |d| d.as_micros() as i64))
+        }
+    };
+    Range { from, to: now }
+}
+
+/// Writes the report on these records.
+///
+/// # Errors
+/// When the output refuses.
+pub fn write(
+    records: Records,
+    options: &Options,
+    answering: Answering,
+    paint: Paint,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let report = Report::of(records, options);
+    if answering.json {
+        writeln!(out, "{}", report.json())?;
+    } else {
+        for line in report.lines(paint) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    out.flush()?;
+    Ok(Outcome::of(answering.exit_code, report.problems_found()))
+}
+
+/// What the log in `directory` knows of `range`. Problem intervals are read only of
+/// connections that began before the range or lived on after it: of the others, the
+/// summary says all.
+///
+/// # Errors
+/// [`Failure::Log`] when there is no log that can be read. Single files that cannot be read
+/// are named in [`Records::unread`].
+pub fn read(directory: &Path, range: Range) -> Result<Records, Failure> {
+    let failed = |reason: String| Failure::Log {
+        directory: directory.to_owned(),
+        reason,
+    };
+    if !directory.exists() {
+        return Err(failed(
+            "there is none; `slowpath up` keeps one, and --log names another".to_owned(),
+        ));
+    }
+    let store = |error: slowpath_store::StoreError| failed(error.to_string());
+    let reader = LogReader::open(directory).map_err(store)?;
+    let time = TimeRange {
+        from: range.from,
+        to: WallMicros(range.to.0.saturating_add(1)),
+    };
+    let connections = reader.connections(time).map_err(store)?;
+    let coverage = reader.coverage(time).map_err(store)?;
+    let listeners = reader.listeners(time).map_err(store)?;
+    let interactions = reader.interactions(time).map_err(store)?;
+    let mut unread = Unread::default();
+    unread.add(connections.report);
+    unread.add(coverage.report);
+    unread.add(listeners.report);
+    unread.add(interactions.report);
+    let straddling: BTreeSet<ConnectionId> = connections
+        .rows
+        .iter()
+        .filter(|s| !range.contains(s.first_observed) || !range.contains(s.last_observed))
+        .map(|s| s.connection)
+        .collect();
+    let mut problems = Vec::new();
+    if !straddling.is_empty() {
+        let wanted = IntervalFilter {
+            connections: Some(straddling),
+            ..IntervalFilter::default()
+        };
+        let intervals = reader.intervals(time, &wanted).map_err(store)?;
+        unread.add(intervals.report);
+        problems = intervals.rows;
+    }
+    Ok(Records {
+        summaries: connections.rows,
+        problems,
+        listeners: listeners.rows,
+        interactions: interactions.rows,
+        coverage: coverage.rows,
+        unread: unread.lines(),
+    })
+}
+
+/// Each reading goes over the same files.
+#[derive(Default)]
+struct Unread {
+    files: BTreeSet<String>,
+    corrupt: u64,
+    not_understood: u64,
+}
+
+impl Unread {
+    fn add(&mut self, report: ReadReport) {
+        let name = |(path, why): (std::path::PathBuf, String)| format!("{}: {why}", path.display());
+        self.files.extend(report.unreadable.into_iter().map(name));
+        self.corrupt = self.corrupt.max(report.corrupt);
+        self.not_understood = self.not_understood.max(report.not_understood);
+    }
+
+    fn lines(self) -> Vec<String> {
+        let mut lines: Vec<String> = self.files.into_iter().collect();
+        if self.corrupt > 0 {
+            lines.push(plural(self.corrupt, "damaged stretch"));
+        }
+        if self.not_understood > 0 {
+            lines.push(format!(
+                "{} of a newer version",
+                plural(self.not_understood, "record")
+            ));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
