@@ -11,7 +11,7 @@ import sys
 import threading
 import unittest
 
-from places import Bare, IMAGE, ROOT, STATIC, await_that, built, run, seen_outside
+from places import Bare, IMAGE, ROOT, STATIC, await_that, built, run, features_on_host
 
 try:
     import yaml
@@ -134,7 +134,7 @@ class Image(unittest.TestCase):
     def test_the_agent_runs_with_the_manifests_capabilities(self):
         built(STATIC)
         _, container = pod()
-        if seen_outside()[0] != "bpf":
+        if features_on_host()[0] != "bpf":
             self.skipTest("no BPF tier on this machine")
         entry = json.loads(re.search(r"^ENTRYPOINT (.+)$", RECIPE.read_text(), re.MULTILINE)[1])
         mounts = [m["mountPath"].lstrip("/") for m in container["volumeMounts"]]

@@ -67,13 +67,13 @@ def await_that(what, holds):
 
 
 def features(capabilities):
-    """The tier and the names of the features in use, as the command tells them in JSON."""
+    """The tier and the names of the features in use, as the command reports them in JSON."""
     names = {f["name"] for f in capabilities["features"] if f["active"]}
     return capabilities["tier"], names
 
 
-def seen_outside():
-    """What the static command sees on this machine itself."""
+def features_on_host():
+    """What the static command has on this machine itself."""
     output = run(built(STATIC), "overhead", "--for", "500ms", "--json")
     return features(json.loads(output)["capabilities"])
 

@@ -6,7 +6,7 @@ import shutil
 import unittest
 from pathlib import Path
 
-from places import Bare, STATIC, built, features, run, seen_outside
+from places import Bare, STATIC, built, features, run, features_on_host
 
 
 class Static(unittest.TestCase):
@@ -32,12 +32,12 @@ class Static(unittest.TestCase):
         self.assertTrue((STATIC.parent / "licences/GPL-2.0-only.txt").exists())
 
     def test_bpf_loads_in_a_root_with_nothing_else(self):
-        outside = seen_outside()
+        on_host = features_on_host()
         with Bare() as bare:
             shutil.copy(STATIC, bare.path / "slowpath")
             output, status = bare.run("/slowpath", "overhead", "--for", "500ms", "--json")
             self.assertEqual(status, 0, output)
-            self.assertEqual(features(json.loads(output)["capabilities"]), outside)
+            self.assertEqual(features(json.loads(output)["capabilities"]), on_host)
             if outside[0] != "bpf":
                 self.skipTest("no BPF tier on this machine")
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Connections of a stock kernel, recorded by BPF alone and captured at both ends: the runtime of crates/slowpath/tests/record_guest.rs, inside
+# Connections of a stock kernel, recorded by BPF only and captured at both ends: the runtime of crates/slowpath/tests/record_guest.rs, inside
 # `slowpath lab guest`. Two namespaces, delay and loss between them; each 0.2 s a transfer and a dialogue are begun, the later the larger.
 #
 #   stock.sh DELAY LOSS CONGESTION PAIRS [HOW [FAMILY [SYSCTLS [OFFLOADS]]]]
