@@ -198,7 +198,7 @@ impl AgentCore {
             first_observed,
             history: VecDeque::new(),
             unsaved: true,
-            summarised: false,
+            summarised_in: 0,
             charged: false,
             priority: 0,
             looked: false,
@@ -321,19 +321,20 @@ impl AgentCore {
             } else {
                 self.wall - self.now.since(snapshot.at)
             };
-            if !std::mem::replace(&mut connection.summarised, true) {
-                // Only a summary carries the addresses: not even a kill may part them from
-                // the interval.
-                log.summary(&for_log(&self.owners, connection, end));
-            }
-            log.problem(&ProblemInterval {
+            let interval = ProblemInterval {
                 connection: snapshot.id,
                 end,
                 duration: verdict.interval(),
                 findings: verdict.findings.clone(),
                 unmeasured: verdict.unmeasured,
                 deltas: verdict.deltas,
-            });
+            };
+            let segment = log.segment();
+            if connection.summarised_in == segment {
+                log.problem(&interval);
+            } else if log.problem_of(&for_log(&self.owners, connection, end), &interval) {
+                connection.summarised_in = segment;
+            }
         }
         match &mut connection.latest {
             Some(latest) => **latest = verdict,
@@ -562,8 +563,10 @@ impl AgentCore {
 /// Logs a summary of the connection if it changed since its last one.
 fn save(log: &mut LogWriter, owners: &Owners, connection: &mut LiveConnection, wall: WallMicros) {
     if std::mem::take(&mut connection.unsaved) {
-        connection.summarised = true;
-        log.summary(&for_log(owners, connection, wall));
+        let segment = log.segment();
+        if log.summary(&for_log(owners, connection, wall)) {
+            connection.summarised_in = segment;
+        }
     }
 }
 

@@ -35,8 +35,8 @@ pub struct LiveConnection {
     pub(crate) poll: u64,
     /// Changed since its last summary in the log.
     pub(crate) unsaved: bool,
-    /// The log has a summary of it, and so its addresses.
-    pub(crate) summarised: bool,
+    /// The last segment of the log that has a summary of it, and so its addresses; 0 for none.
+    pub(crate) summarised_in: u32,
     /// Its problems have been charged to its owner; later ones are when they happen.
     pub(crate) charged: bool,
     /// Its priority under a CPU budget: more problems, more looks.
