@@ -24,20 +24,7 @@ fn timer() -> impl Strategy<Value = Timer> {
 }
 
 fn decision() -> impl Strategy<Value = Decision> {
-    prop_oneof![
-        Just(Decision::SmallQueue),
-        Just(Decision::Autocork),
-        Just(Decision::HostQueue),
-        Just(Decision::DeviceIdle),
-        Just(Decision::Random),
-        Just(Decision::MemoryPressure),
-        Just(Decision::Clock),
-        Just(Decision::Ticks),
-        Just(Decision::DeviceMemory),
-        Just(Decision::Flush),
-        Just(Decision::Backlog),
-        Just(Decision::Merged),
-    ]
+    (0..Decision::ALL.len()).prop_map(|number| Decision::ALL[number])
 }
 
 /// Few values often, any value at times.
@@ -85,12 +72,12 @@ fn handler() -> impl Strategy<Value = Handler> {
     ]
 }
 
+/// Numbers of few values often mean something.
 fn outcome() -> impl Strategy<Value = Outcome> {
-    (decision(), number(), number()).prop_map(|(decision, before, value)| Outcome {
-        decision,
-        before,
-        value,
-    })
+    (decision(), number(), number()).prop_filter_map(
+        "numbers that mean something",
+        |(decision, first, second)| Outcome::from_numbers(decision, first, second),
+    )
 }
 
 fn run() -> impl Strategy<Value = Run> {
