@@ -28,9 +28,9 @@ const WINDOW: Duration = Duration::from_secs(5);
 /// When the budget has to be met.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What was seen.
+/// What a run under a budget showed.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct BudgetRun {
     /// CPU of the process in percent of one core, over each five seconds since the start.
     pub percent: Vec<f64>,
     /// Looks at each connection with problems over looks at each of the others, after ten
@@ -44,7 +44,7 @@ pub struct Kept {
     pub state: BudgetState,
 }
 
-impl Kept {
+impl BudgetRun {
     /// The means from the tenth second on.
     pub fn settled(&self) -> &[f64] {
         let skip = (GRACE.as_secs() / WINDOW.as_secs()) as usize;
@@ -153,7 +153,7 @@ pub fn measure(
     length: Duration,
     tier: TierChoice,
     budget: Budget,
-) -> Result<Kept, Box<dyn Error>> {
+) -> Result<BudgetRun, Box<dyn Error>> {
     let _busy = start(sockets, rate)?;
     let log = tempfile::tempdir()?;
     let mut agent = Agent::start(Config {
@@ -197,7 +197,7 @@ pub fn measure(
     }
     agent.finish();
     let rates = [0, 1].map(|i| sums[i] / (numbers[i].max(1) as f64) / seconds);
-    Ok(Kept {
+    Ok(BudgetRun {
         percent,
         ratio: rates[1] / rates[0],
         rates,

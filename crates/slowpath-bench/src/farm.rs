@@ -11,7 +11,7 @@ pub const ARGUMENT: &str = "farm-child";
 
 /// Last argument of a child in its parent's network namespace, of one in its own.
 const HERE: &str = "here";
-const APART: &str = "apart";
+const SEPARATE: &str = "separate";
 
 /// Pairs of sockets a child holds at most.
 const PAIRS: usize = 4_500;
@@ -41,10 +41,10 @@ impl Farm {
     ///
     /// # Errors
     /// If a child cannot be started or may not have a namespace.
-    pub fn plant_apart(sockets: usize, busy: usize, empty: usize) -> io::Result<Self> {
+    pub fn plant_separate(sockets: usize, busy: usize, empty: usize) -> io::Result<Self> {
         let each = sockets.div_ceil(2 * busy);
         let pairs = std::iter::repeat_n(each, busy).chain(std::iter::repeat_n(0, empty));
-        Self::of(pairs, APART)
+        Self::of(pairs, SEPARATE)
     }
 
     fn of(children: impl Iterator<Item = usize>, place: &str) -> io::Result<Self> {
@@ -106,12 +106,12 @@ impl Drop for Farm {
     }
 }
 
-/// The child's part: `farm-child PAIRS NUMBER here|apart`.
+/// The child's part: `farm-child PAIRS NUMBER here|separate`.
 ///
 /// # Errors
 /// If its sockets cannot be opened.
 pub fn child(pairs: usize, number: u8, place: &str) -> io::Result<()> {
-    if place == APART {
+    if place == SEPARATE {
         // SAFETY: changes this process's network namespace only; it has one thread.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
             return Err(io::Error::last_os_error());

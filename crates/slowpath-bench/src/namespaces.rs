@@ -23,7 +23,7 @@ pub fn ratio(sockets: usize, rounds: usize, tier: TierChoice) -> Result<f64, Box
     let mut ratios = Vec::new();
     for round in 0..rounds {
         let one = || poll_cost(Farm::plant(sockets)?, tier);
-        let fifty = || poll_cost(Farm::plant_apart(sockets, BUSY, EMPTY)?, tier);
+        let fifty = || poll_cost(Farm::plant_separate(sockets, BUSY, EMPTY)?, tier);
         // What warms up favours neither.
         let (one, fifty) = if round % 2 == 0 {
             let first = one()?;
@@ -59,7 +59,9 @@ fn poll_cost(mut farm: Farm, tier: TierChoice) -> Result<f64, Box<dyn Error>> {
         let report = agent.poll()?;
         costs.push(own_cpu().saturating_sub(before).0 as f64 * 1e3);
         if (report.sockets as usize) < farm.sockets() {
-            return Err(format!("{} of {} sockets seen", report.sockets, farm.sockets()).into());
+            return Err(
+                format!("{} of {} sockets observed", report.sockets, farm.sockets()).into(),
+            );
         }
     }
     agent.finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a poll costs: the agent's whole work (poll, decode, classify, log), `ss -tin` and
-//! the eyes alone, over the same sockets in the same run.
+//! the probes by themselves, over the same sockets in the same run.
 
 use crate::farm::Farm;
 use crate::{children_cpu, median, own_cpu};
@@ -19,9 +19,9 @@ pub struct PollCost {
     pub sockets: usize,
     /// The agent's poll.
     pub agent: f64,
-    /// The eyes alone, collecting what was noted as changed.
+    /// The probes by themselves, collecting what was noted as changed.
     pub collect: f64,
-    /// The eyes alone, walking over the socket storage.
+    /// The probes by themselves, walking over the socket storage.
     pub walk: f64,
     /// `ss -tin`.
     pub ss: f64,
@@ -48,9 +48,9 @@ pub fn measure(sockets: usize, rounds: usize) -> Result<PollCost, Box<dyn Error>
         ..options
     })?;
     meet_all(&mut agent, sockets)?;
-    let mut seen = 0;
-    collector.poll(&mut |s: &Snapshot| seen += s.stats.segments_in)?;
-    walker.poll(&mut |s: &Snapshot| seen += s.stats.segments_in)?;
+    let mut segments = 0;
+    collector.poll(&mut |s: &Snapshot| segments += s.stats.segments_in)?;
+    walker.poll(&mut |s: &Snapshot| segments += s.stats.segments_in)?;
 
     let mut samples: [Vec<f64>; 4] = Default::default();
     let a_socket = |cost: Micros| cost.0 as f64 * 1e3 / sockets as f64;
@@ -58,11 +58,11 @@ pub fn measure(sockets: usize, rounds: usize) -> Result<PollCost, Box<dyn Error>
         samples[0].push(agent_poll(&mut agent, &mut farm)?);
         farm.move_data()?;
         let before = own_cpu();
-        collector.poll(&mut |s: &Snapshot| seen += s.stats.segments_in)?;
+        collector.poll(&mut |s: &Snapshot| segments += s.stats.segments_in)?;
         samples[1].push(a_socket(own_cpu().saturating_sub(before)));
         farm.move_data()?;
         let before = own_cpu();
-        walker.poll(&mut |s: &Snapshot| seen += s.stats.segments_in)?;
+        walker.poll(&mut |s: &Snapshot| segments += s.stats.segments_in)?;
         samples[2].push(a_socket(own_cpu().saturating_sub(before)));
         if round % 4 == 0 {
             farm.move_data()?;
@@ -80,7 +80,7 @@ pub fn measure(sockets: usize, rounds: usize) -> Result<PollCost, Box<dyn Error>
             eprint!("\r{sockets} sockets: round {} of {rounds} ", round + 1);
         }
     }
-    std::hint::black_box(seen);
+    std::hint::black_box(segments);
     agent.finish();
     let [agent, collect, walk, ss] = samples.map(median);
     Ok(PollCost {
@@ -97,7 +97,7 @@ pub fn measure(sockets: usize, rounds: usize) -> Result<PollCost, Box<dyn Error>
 ///
 /// # Errors
 /// If the sockets or BPF cannot be had.
-pub fn agent_alone(sockets: usize, rounds: usize) -> Result<Vec<f64>, Box<dyn Error>> {
+pub fn agent(sockets: usize, rounds: usize) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut farm = Farm::plant(sockets)?;
     let log = tempfile::tempdir()?;
     let mut agent = start(farm.sockets(), log.path())?;

@@ -13,7 +13,7 @@ use slowpath_netsim::results::Results;
 use slowpath_netsim::tcp::TcpConfig;
 use slowpath_netsim::topology::{LinkOptions, Links, QueueOverride, fat_tree};
 use slowpath_netsim::workload::{
-    Among, Endpoints, FlowStream, Intensity, Kind, Poisson, SizeDistribution, Workload,
+    Endpoints, FlowStream, Intensity, Kind, Locality, Poisson, SizeDistribution, Workload,
 };
 use slowpath_switch::{Limit, Rate, Span, Threshold, Time};
 use std::error::Error;
@@ -26,6 +26,28 @@ const SEED: u64 = 1;
 struct Measured {
     results: Results,
     elapsed: Duration,
+}
+
+impl Measured {
+    fn print(&self, number: u64) {
+        let seconds = self.elapsed.as_secs_f64();
+        let c = self.results.conservation;
+        println!(
+            "run {number}: {seconds:.3} s, {:.2} million packet-hops/s, {:.2} million events/s, {} flows, {} finished, \
+             at most {} connections and {} packets",
+            c.hops as f64 / seconds / 1e6,
+            self.results.events as f64 / seconds / 1e6,
+            self.results.flows.len(),
+            self.results
+                .flows
+                .iter()
+                .filter(|flow| flow.finish.is_some())
+                .count(),
+            self.results.most_connections,
+            self.results.most_packets,
+        );
+        println!("       {c}");
+    }
 }
 
 fn run(
@@ -61,6 +83,48 @@ fn run(
     Ok(Measured { results, elapsed })
 }
 
+/// A fat-tree whose hosts send flows of those sizes to one another.
+fn scene(
+    k: u32,
+    sizes: SizeDistribution,
+    until: Time,
+) -> Result<(Network, [Workload; 1]), Box<dyn Error>> {
+    let link = LinkOptions {
+        rate: Rate::from_bits_per_second(10_000_000_000).ok_or("rate")?,
+        delay: Span::from_micros(1),
+        queue: QueueOverride::default(),
+    };
+    let topology = fat_tree(
+        k,
+        Links {
+            host: link,
+            fabric: link,
+        },
+    )?;
+    let all: Vec<u32> = (0..topology.hosts().len() as u32).collect();
+    let workloads = [Workload {
+        name: "web search".to_owned(),
+        class: 0,
+        transport: Transport::Tcp(0),
+        application: Application::AtOnce,
+        keep_connections: false,
+        start: Time::ZERO,
+        stop: until,
+        kind: Kind::Poisson(Poisson {
+            endpoints: Endpoints::new(&topology, all.clone(), all, Locality::Any)?,
+            sizes,
+            intensity: Intensity::Load(LOAD),
+        }),
+    }];
+    let network = Network::new(
+        topology,
+        Limit::packets(250),
+        Some(Threshold::Packets(65)),
+        SEED,
+    );
+    Ok((network, workloads))
+}
+
 fn rss_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM"))?;
@@ -81,41 +145,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runs = number(2, 3).max(1);
     let shift = u32::try_from(number(3, 12))?;
 
-    let link = LinkOptions {
-        rate: Rate::from_bits_per_second(10_000_000_000).ok_or("rate")?,
-        delay: Span::from_micros(1),
-        queue: QueueOverride::default(),
-    };
-    let topology = fat_tree(
-        k,
-        Links {
-            host: link,
-            fabric: link,
-        },
-    )?;
-    let hosts = topology.hosts().len();
-    let all: Vec<u32> = (0..hosts as u32).collect();
-    let workloads = [Workload {
-        name: "web search".to_owned(),
-        class: 0,
-        transport: Transport::Tcp(0),
-        application: Application::AtOnce,
-        keep_connections: false,
-        start: Time::ZERO,
-        stop: until,
-        kind: Kind::Poisson(Poisson {
-            endpoints: Endpoints::new(&topology, all.clone(), all, Among::Any)?,
-            sizes,
-            intensity: Intensity::Load(LOAD),
-        }),
-    }];
-    let network = Network::new(
-        topology,
-        Limit::packets(250),
-        Some(Threshold::Packets(65)),
-        SEED,
-    );
-
+    let (network, workloads) = scene(k, sizes, until)?;
+    let hosts = network.topology.hosts().len();
     if let Some(file) = std::env::var_os("BENCH_SIM_FLOWS") {
         let mut text = String::new();
         for flow in FlowStream::new(&workloads, SEED) {
@@ -127,23 +158,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut measured = Vec::new();
     for number in 0..runs {
         let run = run(&network, &workloads, until, shift)?;
-        let seconds = run.elapsed.as_secs_f64();
-        let c = run.results.conservation;
-        println!(
-            "run {number}: {seconds:.3} s, {:.2} million packet-hops/s, {:.2} million events/s, {} flows, {} finished, \
-             at most {} connections and {} packets",
-            c.hops as f64 / seconds / 1e6,
-            run.results.events as f64 / seconds / 1e6,
-            run.results.flows.len(),
-            run.results
-                .flows
-                .iter()
-                .filter(|flow| flow.finish.is_some())
-                .count(),
-            run.results.most_connections,
-            run.results.most_packets,
-        );
-        println!("       {c}");
+        run.print(number);
         measured.push(run);
     }
     let first = &measured[0].results;

@@ -14,13 +14,8 @@ use slowpath_netsim::topology::{LinkOptions, Links, QueueOverride, dumbbell};
 use slowpath_switch::{Limit, PortId, Rate, Span, Threshold, Time};
 use std::error::Error;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let kind = arguments.next().ok_or("which congestion control?")?;
-    let numbers: Vec<f64> = arguments.map(|a| a.parse()).collect::<Result<_, _>>()?;
-    let &[flows, mbit, access, delay, buffer, k, seconds, warmup] = numbers.as_slice() else {
-        return Err("eight numbers: see the source".into());
-    };
+/// The TCP of that name as ns-3 has it.
+fn tcp(kind: &str) -> Result<TcpConfig, Box<dyn Error>> {
     // ns-3: New Reno and CUBIC with SACK, three duplicate ACKs, PRR, delayed ACKs of 200 ms
     // and a least timeout of 1 s; no RACK, no probes.
     let mut tcp = TcpConfig {
@@ -32,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         header: 54,
         ..TcpConfig::rfc_newreno()
     };
-    match kind.as_str() {
+    match kind {
         "newreno" => {}
         "cubic" => tcp.algorithm = Algorithm::Cubic { hystart: false },
         "dctcp" => {
@@ -41,6 +36,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         other => return Err(format!("no congestion control {other}").into()),
     }
+    Ok(tcp)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let kind = arguments.next().ok_or("which congestion control?")?;
+    let numbers: Vec<f64> = arguments.map(|a| a.parse()).collect::<Result<_, _>>()?;
+    let &[flows, mbit, access, delay, buffer, k, seconds, warmup] = numbers.as_slice() else {
+        return Err("eight numbers: see the source".into());
+    };
+    let tcp = tcp(&kind)?;
     let link = |mbit: f64| -> Result<LinkOptions, Box<dyn Error>> {
         Ok(LinkOptions {
             rate: Rate::from_bits_per_second((mbit * 1e6) as u64).ok_or("rate")?,
@@ -63,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         every: Span::from_micros(100),
         ports: vec![bottleneck],
     };
-    // A millisecond apart, as in the other simulator.
+    // One each millisecond, as in the other simulator.
     let specs = (0..count).map(|n| {
         let start = Time::ZERO + Span::from_millis(u64::from(n));
         FlowSpec::tcp(

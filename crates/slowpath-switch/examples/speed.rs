@@ -40,7 +40,7 @@ fn build(config: &SwitchConfig) -> Switch<Header> {
     switch
 }
 
-/// Counts what it is told.
+/// Counts the events it receives.
 #[derive(Default)]
 struct Count {
     enqueued: u64,
@@ -100,7 +100,7 @@ fn run(name: &str, switches: &mut [Switch<Header>], gap: u64, mut observer: impl
 }
 
 fn main() {
-    // One packet takes 1.2 us at 10 Gbit/s, 16 ports together one each 75 ns.
+    // One packet takes 1.2 us at 10 Gbit/s, 16 ports make one each 75 ns.
     let light = 250_000;
     let heavy = 60_000;
     run("one switch, 30 % load", &mut [build(&config(0))], light, ());

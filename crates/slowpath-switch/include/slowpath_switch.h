@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The switch and link model, for C. What it models and who schedules is told in the
+ * The switch and link model, for C. What it models and who schedules is documented in the
  * documentation of the Rust crate slowpath-switch; every name here has its twin there.
  *
  * Times are picoseconds. No function blocks, reads a clock or does I/O. A switch may be
@@ -190,11 +190,11 @@ uint64_t slowpath_switch_dropped(const struct slowpath_switch *sw, uint32_t reas
 
 /*
  * A fabric: switches, the interfaces of hosts and the links between them as one state
- * machine. The Rust module slowpath_switch::fabric tells what it does. It is made from a plan's
+ * machine. The Rust module slowpath_switch::fabric documents what it does. It is made from a plan's
  * bytes, which Plan::encode there writes; they are checked and never trusted.
  *
  * Who drives it calls slowpath_fabric_send when a host sends, and slowpath_fabric_advance
- * at slowpath_fabric_next or later. Both tell the callback what happens in the order of
+ * at slowpath_fabric_next or later. Both report to the callback what happens in the order of
  * time; it must not call the fabric.
  */
 

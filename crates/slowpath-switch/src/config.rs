@@ -146,7 +146,7 @@ pub struct PortConfig {
     pub rate: Rate,
     /// How long a bit takes to the other end.
     pub propagation: Span,
-    /// What all classes of the port may hold together.
+    /// What all classes of the port may hold in all.
     pub limit: Limit,
     /// Where marking begins; `None`: no marks.
     pub marking: Option<Threshold>,

@@ -215,14 +215,14 @@ pub struct Event {
 /// Called for every event.
 pub type Callback = extern "C" fn(context: *mut c_void, event: *const Event);
 
-struct Told {
+struct CallbackObserver {
     callback: Option<Callback>,
     context: *mut c_void,
 }
 
-impl Told {
-    fn tell(&self, kind: u32, at: Time, port: PortId, packet: &Header, depth: Depth) {
-        self.tell_event(Event {
+impl CallbackObserver {
+    fn report(&self, kind: u32, at: Time, port: PortId, packet: &Header, depth: Depth) {
+        self.report_event(Event {
             at: at.0,
             packet: ptr::from_ref(packet),
             depth,
@@ -233,28 +233,28 @@ impl Told {
         });
     }
 
-    fn tell_event(&self, event: Event) {
+    fn report_event(&self, event: Event) {
         if let Some(callback) = self.callback {
             callback(self.context, &raw const event);
         }
     }
 }
 
-impl Observer<Header> for Told {
+impl Observer<Header> for CallbackObserver {
     fn enqueued(&mut self, at: Time, port: PortId, packet: &Header, depth: Depth) {
-        self.tell(0, at, port, packet, depth);
+        self.report(0, at, port, packet, depth);
     }
 
     fn dequeued(&mut self, at: Time, port: PortId, packet: &Header, depth: Depth) {
-        self.tell(1, at, port, packet, depth);
+        self.report(1, at, port, packet, depth);
     }
 
     fn marked(&mut self, at: Time, port: PortId, packet: &Header, queue: Depth) {
-        self.tell(2, at, port, packet, queue);
+        self.report(2, at, port, packet, queue);
     }
 
     fn dropped(&mut self, at: Time, port: Option<PortId>, packet: &Header, reason: DropReason) {
-        self.tell_event(Event {
+        self.report_event(Event {
             at: at.0,
             packet: ptr::from_ref(packet),
             depth: Depth::default(),
@@ -266,7 +266,7 @@ impl Observer<Header> for Told {
     }
 
     fn detoured(&mut self, at: Time, from: PortId, to: PortId, packet: &Header) {
-        self.tell_event(Event {
+        self.report_event(Event {
             at: at.0,
             packet: ptr::from_ref(packet),
             depth: Depth::default(),
@@ -278,10 +278,10 @@ impl Observer<Header> for Told {
     }
 }
 
-/// A switch and who is told of its events.
+/// A switch and what its events go to.
 pub struct Handle {
     switch: Switch<Header>,
-    told: Told,
+    observer: CallbackObserver,
 }
 
 /// A switch; null if the configuration is impossible.
@@ -302,12 +302,12 @@ pub unsafe extern "C" fn slowpath_switch_new(config: *const Config) -> *mut Hand
     let made = config
         .config(ports)
         .and_then(|config| Switch::new(&config).ok());
-    let told = Told {
+    let observer = CallbackObserver {
         callback: None,
         context: ptr::null_mut(),
     };
     made.map_or(ptr::null_mut(), |switch| {
-        Box::into_raw(Box::new(Handle { switch, told }))
+        Box::into_raw(Box::new(Handle { switch, observer }))
     })
 }
 
@@ -318,12 +318,12 @@ pub unsafe extern "C" fn slowpath_switch_new(config: *const Config) -> *mut Hand
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_switch_free(switch: *mut Handle) {
     if !switch.is_null() {
-        // SAFETY: it came from `Box::into_raw`, and nobody else has it.
+        // SAFETY: it came from `Box::into_raw`, and no one else has it.
         drop(unsafe { Box::from_raw(switch) });
     }
 }
 
-/// Names who is told of every event from now on.
+/// Sets the callback of every event from now on.
 ///
 /// # Safety
 /// `switch` is null or valid; the callback may be called with `context` until replaced.
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn slowpath_switch_observe(
     let Some(handle) = (unsafe { switch.as_mut() }) else {
         return INVALID;
     };
-    handle.told = Told { callback, context };
+    handle.observer = CallbackObserver { callback, context };
     QUEUED
 }
 
@@ -372,19 +372,19 @@ pub unsafe extern "C" fn slowpath_switch_set_route(
 /// What `arrive` and `send` have in common: the pointers, and the answer's form.
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else uses what it points to.
+/// Each pointer is null or valid, and no one else uses what it points to.
 unsafe fn take(
     switch: *mut Handle,
     packet: *mut Header,
     queued: *mut QueuedAt,
-    forward: impl FnOnce(&mut Switch<Header>, Header, &mut Told) -> Outcome<Header>,
+    forward: impl FnOnce(&mut Switch<Header>, Header, &mut CallbackObserver) -> Outcome<Header>,
 ) -> c_int {
     // SAFETY: the caller's side of the contract.
     let pointers = unsafe { (switch.as_mut(), packet.as_mut(), queued.as_mut()) };
     let (Some(handle), Some(packet), Some(queued)) = pointers else {
         return INVALID;
     };
-    match forward(&mut handle.switch, *packet, &mut handle.told) {
+    match forward(&mut handle.switch, *packet, &mut handle.observer) {
         Outcome::Queued(at) => {
             let marked = if at.marked { WAS_MARKED } else { 0 };
             let detoured = if at.detoured { WAS_DETOURED } else { 0 };
@@ -415,7 +415,7 @@ unsafe fn take(
 /// See [`Switch::arrive`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else uses what it points to.
+/// Each pointer is null or valid, and no one else uses what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_switch_arrive(
     switch: *mut Handle,
@@ -424,8 +424,8 @@ pub unsafe extern "C" fn slowpath_switch_arrive(
     packet: *mut Header,
     queued: *mut QueuedAt,
 ) -> c_int {
-    let arrive = |switch: &mut Switch<Header>, packet, told: &mut Told| {
-        switch.arrive(Time(now), PortId(by), packet, told)
+    let arrive = |switch: &mut Switch<Header>, packet, observer: &mut CallbackObserver| {
+        switch.arrive(Time(now), PortId(by), packet, observer)
     };
     // SAFETY: the caller's side of the contract.
     unsafe { take(switch, packet, queued, arrive) }
@@ -434,7 +434,7 @@ pub unsafe extern "C" fn slowpath_switch_arrive(
 /// See [`Switch::send`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else uses what it points to.
+/// Each pointer is null or valid, and no one else uses what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_switch_send(
     switch: *mut Handle,
@@ -443,8 +443,8 @@ pub unsafe extern "C" fn slowpath_switch_send(
     packet: *mut Header,
     queued: *mut QueuedAt,
 ) -> c_int {
-    let send = |switch: &mut Switch<Header>, packet, told: &mut Told| {
-        switch.send(Time(now), PortId(port), packet, told)
+    let send = |switch: &mut Switch<Header>, packet, observer: &mut CallbackObserver| {
+        switch.send(Time(now), PortId(port), packet, observer)
     };
     // SAFETY: the caller's side of the contract.
     unsafe { take(switch, packet, queued, send) }
@@ -453,7 +453,7 @@ pub unsafe extern "C" fn slowpath_switch_send(
 /// See [`Switch::transmit`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else uses what it points to.
+/// Each pointer is null or valid, and no one else uses what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_switch_transmit(
     switch: *mut Handle,
@@ -467,7 +467,7 @@ pub unsafe extern "C" fn slowpath_switch_transmit(
     };
     let Some(left) = handle
         .switch
-        .transmit(Time(now), PortId(port), &mut handle.told)
+        .transmit(Time(now), PortId(port), &mut handle.observer)
     else {
         return NOTHING;
     };
@@ -484,7 +484,7 @@ pub unsafe extern "C" fn slowpath_switch_transmit(
 /// Writes what `read` makes of the switch to `out`.
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 unsafe fn read_out<T>(
     switch: *const Handle,
     out: *mut T,
@@ -504,7 +504,7 @@ unsafe fn read_out<T>(
 /// See [`Switch::depth`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_switch_depth(
     switch: *const Handle,
@@ -518,7 +518,7 @@ pub unsafe extern "C" fn slowpath_switch_depth(
 /// See [`Switch::class_depth`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_switch_class_depth(
     switch: *const Handle,
@@ -537,7 +537,7 @@ pub unsafe extern "C" fn slowpath_switch_class_depth(
 /// See [`Switch::flow_depth`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_switch_flow_depth(
     switch: *const Handle,
@@ -556,7 +556,7 @@ pub unsafe extern "C" fn slowpath_switch_flow_depth(
 /// See [`Switch::counters`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_switch_counters(
     switch: *const Handle,

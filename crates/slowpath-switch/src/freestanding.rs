@@ -15,7 +15,7 @@ unsafe extern "C" {
 /// The caller's memory.
 struct Given;
 
-// SAFETY: `slowpath_alloc` gives null or memory of that size and alignment that nobody else
+// SAFETY: `slowpath_alloc` gives null or memory of that size and alignment that no one else
 // has until `slowpath_dealloc`: the header asks for that.
 unsafe impl GlobalAlloc for Given {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

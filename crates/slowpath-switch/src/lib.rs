@@ -105,10 +105,10 @@ pub use config::{
     Threshold,
 };
 pub use counters::Counters;
-pub use line::Line;
+pub use line::{Departure, Line};
 pub use observer::{DropReason, Observer};
 pub use packet::{Destination, Header, Packet, PortId};
 pub use queue::Depth;
 pub use random::Random;
-pub use switch::{Departure, Outcome, Passed, Queued, Switch};
+pub use switch::{Outcome, Passed, Queued, Switch};
 pub use time::{Rate, Span, Time};

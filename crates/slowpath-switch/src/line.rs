@@ -28,6 +28,21 @@ pub struct Line {
     rate: Rate,
 }
 
+/// A packet that goes onto the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure<P> {
+    /// The packet.
+    pub packet: P,
+    /// When its first bit leaves.
+    pub start: Time,
+    /// When its last bit has left.
+    pub finish: Time,
+    /// When its last bit is at the other end.
+    pub arrival: Time,
+    /// When to call [`Switch::transmit`](crate::Switch::transmit) again; `None`: nothing waits behind it.
+    pub next: Option<Time>,
+}
+
 impl Line {
     /// A free one.
     pub fn new(rate: Rate, propagation: Span) -> Self {

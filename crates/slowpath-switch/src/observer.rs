@@ -9,7 +9,7 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DropReason {
-    /// Its queue had no room, and nothing or nobody could take the detour.
+    /// Its queue was full, and no detour was possible.
     BufferFull = 0,
     /// Its time to live ran out.
     TtlExpired = 1,
@@ -26,7 +26,7 @@ impl DropReason {
     ];
 }
 
-/// Told what happens, in order. Every method does nothing unless written; with `()` the
+/// Receives what happens, in order. Every method does nothing unless written; with `()` the
 /// calls leave no code behind.
 pub trait Observer<P> {
     /// The packet joined a queue of `port`, which with it holds `depth` (all classes).

@@ -3,9 +3,8 @@
 
 use crate::config::{PortConfig, PortKind, Shared, Threshold};
 use crate::counters::Counters;
-use crate::line::Line;
+use crate::line::{Departure, Line};
 use crate::queue::Depth;
-use crate::switch::Departure;
 use crate::time::Time;
 
 /// No call is due.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! First-in first-out queues in one array of places.
+//! First-in first-out queues in one array of slots.
 
 use alloc::vec::Vec;
 
@@ -27,10 +27,10 @@ impl Depth {
     }
 }
 
-/// No place.
+/// No slot.
 const NIL: u32 = u32::MAX;
 
-/// A list of places; its packets are in [`Places`].
+/// A list of slots; its packets are in [`Slots`].
 #[derive(Clone, Debug)]
 pub(crate) struct Fifo {
     head: u32,
@@ -55,24 +55,24 @@ impl Fifo {
 }
 
 #[derive(Clone, Debug)]
-struct Place<P> {
+struct Slot<P> {
     next: u32,
-    /// `None` while the place is free.
+    /// `None` while the slot is free.
     packet: Option<P>,
 }
 
-/// The places of all queues of a switch. The one freed last is filled first: with short
+/// The slots of all queues of a switch. The one freed last is filled first: with short
 /// queues the same few stay in the cache.
 #[derive(Clone, Debug)]
-pub(crate) struct Places<P> {
-    places: Vec<Place<P>>,
+pub(crate) struct Slots<P> {
+    slots: Vec<Slot<P>>,
     free: u32,
 }
 
-impl<P> Places<P> {
+impl<P> Slots<P> {
     pub const fn new() -> Self {
-        Places {
-            places: Vec::new(),
+        Slots {
+            slots: Vec::new(),
             free: NIL,
         }
     }
@@ -81,22 +81,22 @@ impl<P> Places<P> {
     pub fn push(&mut self, fifo: &mut Fifo, packet: P, bytes: u32) {
         let at = self.free;
         let at = if at == NIL {
-            self.places.push(Place {
+            self.slots.push(Slot {
                 next: NIL,
                 packet: Some(packet),
             });
-            (self.places.len() - 1) as u32
+            (self.slots.len() - 1) as u32
         } else {
-            let place = &mut self.places[at as usize];
-            self.free = place.next;
-            place.next = NIL;
-            place.packet = Some(packet);
+            let slot = &mut self.slots[at as usize];
+            self.free = slot.next;
+            slot.next = NIL;
+            slot.packet = Some(packet);
             at
         };
         if fifo.tail == NIL {
             fifo.head = at;
         } else {
-            self.places[fifo.tail as usize].next = at;
+            self.slots[fifo.tail as usize].next = at;
         }
         fifo.tail = at;
         fifo.depth.add(bytes);
@@ -106,13 +106,13 @@ impl<P> Places<P> {
     #[inline]
     pub fn pop(&mut self, fifo: &mut Fifo, bytes: impl FnOnce(&P) -> u32) -> Option<P> {
         let at = fifo.head;
-        let place = self.places.get_mut(at as usize)?;
-        let packet = place.packet.take()?;
-        fifo.head = place.next;
+        let slot = self.slots.get_mut(at as usize)?;
+        let packet = slot.packet.take()?;
+        fifo.head = slot.next;
         if fifo.head == NIL {
             fifo.tail = NIL;
         }
-        place.next = self.free;
+        slot.next = self.free;
         self.free = at;
         fifo.depth.remove(bytes(&packet));
         Some(packet)
@@ -122,9 +122,9 @@ impl<P> Places<P> {
     pub fn iter<'a>(&'a self, fifo: &Fifo) -> impl Iterator<Item = &'a P> {
         let mut at = fifo.head;
         core::iter::from_fn(move || {
-            let place = self.places.get(at as usize)?;
-            at = place.next;
-            place.packet.as_ref()
+            let slot = self.slots.get(at as usize)?;
+            at = slot.next;
+            slot.packet.as_ref()
         })
     }
 }

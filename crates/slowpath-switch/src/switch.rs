@@ -4,10 +4,11 @@
 use crate::config::{ConfigError, Detour, SwitchConfig};
 use crate::counters::Counters;
 use crate::flows::Flows;
+use crate::line::Departure;
 use crate::observer::{DropReason, Observer};
 use crate::packet::{Destination, Packet, PortId};
 use crate::port::{IDLE, Memory, Port};
-use crate::queue::{Depth, Fifo, Places};
+use crate::queue::{Depth, Fifo, Slots};
 use crate::random::{Random, mix};
 use crate::routes::Routes;
 use crate::time::{Rate, Span, Time};
@@ -64,22 +65,7 @@ pub struct Queued {
     pub start: Option<Time>,
 }
 
-/// A packet that goes onto the line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departure<P> {
-    /// The packet.
-    pub packet: P,
-    /// When its first bit leaves.
-    pub start: Time,
-    /// When its last bit has left.
-    pub finish: Time,
-    /// When its last bit is at the other end.
-    pub arrival: Time,
-    /// When to call [`Switch::transmit`] again; `None`: nothing waits behind it.
-    pub next: Option<Time>,
-}
-
-/// A packet for which there is room.
+/// A packet that fits.
 struct Admitted<P> {
     packet: P,
     port: PortId,
@@ -95,7 +81,7 @@ pub struct Switch<P> {
     ports: Vec<Port>,
     /// Of port p the classes from p * classes on.
     queues: Vec<Fifo>,
-    places: Places<P>,
+    slots: Slots<P>,
     memory: Option<Memory>,
     classes: u8,
     detour: Option<Detour>,
@@ -119,7 +105,7 @@ impl<P: Packet> Switch<P> {
         Ok(Switch {
             ports: config.ports.iter().map(Port::new).collect(),
             queues: alloc::vec![Fifo::EMPTY; config.ports.len() * usize::from(config.classes)],
-            places: Places::new(),
+            slots: Slots::new(),
             memory: config.shared.map(Memory::new),
             classes: config.classes,
             detour: config.detour,
@@ -239,7 +225,7 @@ impl<P: Packet> Switch<P> {
         let first = port.index() * usize::from(self.classes);
         let queues = &mut self.queues[first..first + usize::from(self.classes)];
         let queue = queues.iter_mut().find(|queue| !queue.is_empty())?;
-        let packet = self.places.pop(queue, P::bytes)?;
+        let packet = self.slots.pop(queue, P::bytes)?;
         let bytes = packet.bytes();
         state.depth.remove(bytes);
         if let Some(memory) = &mut self.memory {
@@ -385,7 +371,7 @@ impl<P: Packet> Switch<P> {
     ) {
         let state = &mut self.ports[admitted.port.index()];
         if state.depth.packets < state.mark_packets && state.depth.bytes < state.mark_bytes {
-            // No class is longer than all together.
+            // No class is longer than all of them.
             return;
         }
         let at = admitted.port.index() * usize::from(self.classes) + usize::from(admitted.class);
@@ -427,7 +413,7 @@ impl<P: Packet> Switch<P> {
             flows.add(port, packet.flow(), bytes);
         }
         observer.enqueued(now, port, &packet, state.depth);
-        self.places.push(&mut self.queues[at], packet, bytes);
+        self.slots.push(&mut self.queues[at], packet, bytes);
         let start = (state.due == IDLE).then(|| now.max(state.line.free_at()));
         if let Some(start) = start {
             state.due = start;
@@ -440,7 +426,7 @@ impl<P: Packet> Switch<P> {
         }
     }
 
-    /// Past the queue if the line is free and nobody waits for it.
+    /// Past the queue if the line is free and no packet waits for it.
     #[inline]
     fn leave_or_enqueue(
         &mut self,
@@ -458,11 +444,11 @@ impl<P: Packet> Switch<P> {
         let bytes = packet.bytes();
         state.enqueued += 1;
         state.enqueued_bytes += u64::from(bytes);
-        let alone = Depth {
+        let only_this = Depth {
             packets: 1,
             bytes: u64::from(bytes),
         };
-        observer.enqueued(now, port, &packet, alone);
+        observer.enqueued(now, port, &packet, only_this);
         observer.dequeued(now, port, &packet, Depth::default());
         Passed::Left {
             departure: state.start(now, packet, bytes),
@@ -557,7 +543,7 @@ impl<P: Packet> Switch<P> {
         queue
             .flatten()
             .into_iter()
-            .flat_map(|queue| self.places.iter(queue))
+            .flat_map(|queue| self.slots.iter(queue))
     }
 
     /// What a port has done; nothing for a port that is not there.

@@ -280,7 +280,7 @@ fn a_detoured_packet_lives_as_many_hops_as_it_may() {
 }
 
 #[test]
-fn a_bridge_leaves_the_time_to_live_alone() {
+fn a_bridge_does_not_change_the_time_to_live() {
     let mut config = config(1, None);
     config.decrement_ttl = false;
     let mut switch = build(&config);

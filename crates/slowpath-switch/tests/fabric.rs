@@ -3,7 +3,7 @@
 
 mod network;
 
-use network::{Log, What, end, gbit, line_of_switches, packet};
+use network::{Fate, Log, end, gbit, line_of_switches, packet};
 use slowpath_switch::fabric::{
     Action, Burst, Change, DropCause, Fabric, Impairment, Jitter, Late, Node, Pick, Plan,
     PlanError, Route, Share,
@@ -53,7 +53,7 @@ fn stream(plan: &Plan, count: u64) -> (Fabric, Log) {
 
 fn lost(log: &Log) -> Vec<u64> {
     let lost = log.all.iter().filter_map(|(_, handle, what)| match what {
-        What::Dropped(_, DropCause::Lost) => Some(*handle),
+        Fate::Dropped(_, DropCause::Lost) => Some(*handle),
         _ => None,
     });
     lost.collect()
@@ -68,7 +68,7 @@ fn a_pipe_of_three_switches_is_exact() {
         [(
             Time::from_nanos(100_000 + 60_000),
             1,
-            What::Delivered(Node::Host(1), 3, 61)
+            Fate::Delivered(Node::Host(1), 3, 61)
         )]
     );
     // A burst leaves the host back to back, and nothing else delays it.
@@ -100,7 +100,7 @@ fn chosen_packets_and_no_others_are_lost() {
     assert_eq!(fabric.line_counters(2).lost, 8);
     assert_eq!(fabric.counts().delivered, 52);
     // A lost packet's place is where the line begins: link 1, the first switch.
-    let place = What::Dropped(Node::Switch(0), DropCause::Lost);
+    let place = Fate::Dropped(Node::Switch(0), DropCause::Lost);
     assert_eq!(
         log.all.iter().filter(|(_, _, what)| *what == place).count(),
         8
@@ -192,7 +192,7 @@ fn bursts_are_those_of_the_definition() {
 }
 
 #[test]
-fn jitter_keeps_or_breaks_the_order_as_told() {
+fn jitter_keeps_or_breaks_the_order_as_the_plan_says() {
     let most = Span::from_micros(300);
     for overtaking in [false, true] {
         let mut plan = line_of_switches(1);
@@ -218,13 +218,13 @@ fn jitter_keeps_or_breaks_the_order_as_told() {
             expected.push((at, number));
         }
         expected.sort();
-        let seen: Vec<(Time, u64)> = log
+        let observed: Vec<(Time, u64)> = log
             .all
             .iter()
             .map(|(at, handle, _)| (*at, *handle))
             .collect();
-        assert_eq!(seen, expected);
-        let in_order = seen.is_sorted_by_key(|(_, handle)| *handle);
+        assert_eq!(observed, expected);
+        let in_order = observed.is_sorted_by_key(|(_, handle)| *handle);
         assert_eq!(in_order, !overtaking);
     }
 }
@@ -267,20 +267,20 @@ fn a_time_to_live_ends_at_the_switch_that_says_so() {
         fabric.send(Time::ZERO, 0, packet, &mut log);
     }
     log.run_out(&mut fabric);
-    let mut ends: Vec<(u64, What)> = log
+    let mut ends: Vec<(u64, Fate)> = log
         .all
         .iter()
         .map(|(_, handle, what)| (*handle, *what))
         .collect();
     ends.sort_by_key(|(handle, _)| *handle);
-    let expired = |switch| What::Dropped(Node::Switch(switch), DropCause::TtlExpired);
+    let expired = |switch| Fate::Dropped(Node::Switch(switch), DropCause::TtlExpired);
     assert_eq!(
         ends,
         [
             (1, expired(0)),
             (2, expired(1)),
             (3, expired(2)),
-            (4, What::Delivered(Node::Host(1), 3, 1)),
+            (4, Fate::Delivered(Node::Host(1), 3, 1)),
         ]
     );
     // A switch is a destination too, and answers by itself: hosts are 0 and 1.
@@ -292,11 +292,11 @@ fn a_time_to_live_ends_at_the_switch_that_says_so() {
     };
     fabric.send(now, 0, to_switch, &mut log);
     log.run_out(&mut fabric);
-    assert_eq!(log.all[0].2, What::Delivered(Node::Switch(1), 1, 1));
+    assert_eq!(log.all[0].2, Fate::Delivered(Node::Switch(1), 1, 1));
     let now = fabric.now();
     fabric.send_from(now, 1, packet(10, 0), &mut log);
     log.run_out(&mut fabric);
-    assert_eq!(log.all[1].2, What::Delivered(Node::Host(0), 1, 63));
+    assert_eq!(log.all[1].2, Fate::Delivered(Node::Host(0), 1, 63));
 }
 
 #[test]
@@ -331,9 +331,9 @@ fn links_and_routes_change_at_their_time() {
         let (at, _, what) = found.expect("each ends somewhere");
         (at.as_nanos() / 1000 - 100 * number, *what)
     };
-    let arrives = What::Delivered(Node::Host(1), 2, 62);
-    let cut = What::Dropped(Node::Switch(0), DropCause::LinkDown);
-    let no_route = What::Dropped(Node::Switch(1), DropCause::NoRoute);
+    let arrives = Fate::Delivered(Node::Host(1), 2, 62);
+    let cut = Fate::Dropped(Node::Switch(0), DropCause::LinkDown);
+    let no_route = Fate::Dropped(Node::Switch(1), DropCause::NoRoute);
     assert_eq!(
         [of(3), of(4), of(5), of(6)],
         [(45, arrives), (15, cut), (15, cut), (45, arrives)]
@@ -373,7 +373,7 @@ fn queues_overflow_mark_and_wait_as_in_the_switch() {
     // One on the line, four wait, three find no room; those that found two or more are marked.
     assert_eq!(log.delivered().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert_eq!(log.marked, [4, 5]);
-    let full = What::Dropped(Node::Switch(0), DropCause::BufferFull);
+    let full = Fate::Dropped(Node::Switch(0), DropCause::BufferFull);
     assert_eq!(
         log.all.iter().filter(|(_, _, what)| *what == full).count(),
         3
@@ -393,7 +393,7 @@ fn no_more_packets_are_inside_than_the_plan_allows() {
         fabric.send(Time::ZERO, 0, packet(number, 1), &mut log);
     }
     log.run_out(&mut fabric);
-    let refused = What::Dropped(Node::Host(0), DropCause::TooMany);
+    let refused = Fate::Dropped(Node::Host(0), DropCause::TooMany);
     assert_eq!(
         log.all
             .iter()

@@ -4,7 +4,7 @@
 
 mod network;
 
-use network::{Log, What, end, gbit, line_of_switches, packet};
+use network::{Fate, Log, end, gbit, line_of_switches, packet};
 use proptest::prelude::*;
 use slowpath_switch::fabric::{
     Action, Burst, Change, Fabric, Impairment, Jitter, Late, Node, Pick, Plan, Route, Share,
@@ -166,7 +166,7 @@ proptest! {
         }
         assert_eq!(ends.len(), 400);
         assert_eq!(log.all.len() as u64, 400 + log.copies);
-        let delivered = log.all.iter().filter(|(_, _, what)| matches!(what, What::Delivered(..)));
+        let delivered = log.all.iter().filter(|(_, _, what)| matches!(what, Fate::Delivered(..)));
         assert_eq!(delivered.count() as u64, counts.delivered);
         // Same again; and with time passing in steps of 1.7 us.
         prop_assert_eq!(&drive(&plan, seed, 0).0, &log);

@@ -59,7 +59,7 @@ fn serve(
 }
 
 #[test]
-fn with_time_to_spare_nobody_waits() {
+fn with_time_to_spare_no_packet_waits() {
     let arrivals = |n: u64| n * (SERVICE + 1);
     let (left, dropped) = serve(&mut switch(Limit::packets(1)), (0..1000).map(arrivals));
     assert!(dropped.is_empty());

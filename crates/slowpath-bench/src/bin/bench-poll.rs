@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [farm::ARGUMENT, pairs, number, place] => match (pairs.parse(), number.parse()) {
             (Ok(pairs), Ok(number)) => farm::child(pairs, number, place).map_err(Into::into),
-            _ => Err("farm-child PAIRS NUMBER here|apart".into()),
+            _ => Err("farm-child PAIRS NUMBER here|separate".into()),
         },
         [budget::ARGUMENT, pairs, rate] => match (pairs.parse(), rate.parse()) {
             (Ok(pairs), Ok(rate)) => budget::child(pairs, rate).map_err(Into::into),
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             _ => Err("bench-poll polls SOCKETS ROUNDS".into()),
         },
         ["agent", sockets, rounds] => match (sockets.parse(), rounds.parse()) {
-            (Ok(sockets), Ok(rounds)) => agent_alone(sockets, rounds),
+            (Ok(sockets), Ok(rounds)) => measure_agent(sockets, rounds),
             _ => Err("bench-poll agent SOCKETS ROUNDS".into()),
         },
         [] => bench(false),
@@ -66,8 +66,8 @@ fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
     let hundred = polls::measure(100_000, rounds / 2 + 1)?;
     print_polls(&hundred);
     let [ratio, ratio_inet_diag] = ratios(if quick { 3 } else { 9 })?;
-    let kept = kept(20_000, if quick { 40 } else { 75 }, TierChoice::Bpf)?;
-    print_budget(&kept);
+    let run = run_under_budget(20_000, if quick { 40 } else { 75 }, TierChoice::Bpf)?;
+    print_budget(&run);
     let volume = slowpath_bench::volume::measure(quick)?;
     println!("log: {volume:.2} MB a host a day");
     println!(
@@ -99,11 +99,11 @@ fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
             "ss_ns_per_socket": round(ten.ss),
             "namespace_ratio": round(ratio),
             "namespace_ratio_inet_diag": round(ratio_inet_diag),
-            "budget_cpu_percent": kept.settled().iter().map(|p| round(*p)).collect::<Vec<_>>(),
-            "budget_cpu_percent_min": kept.settled().iter().copied().reduce(f64::min).map(round),
-            "budget_cpu_percent_max": kept.settled().iter().copied().reduce(f64::max).map(round),
-            "budget_events_percent": kept.state.events.map(|share| round(share * 100.0)),
-            "problem_rate_ratio": round(kept.ratio),
+            "budget_cpu_percent": run.settled().iter().map(|p| round(*p)).collect::<Vec<_>>(),
+            "budget_cpu_percent_min": run.settled().iter().copied().reduce(f64::min).map(round),
+            "budget_cpu_percent_max": run.settled().iter().copied().reduce(f64::max).map(round),
+            "budget_events_percent": run.state.events.map(|share| round(share * 100.0)),
+            "problem_rate_ratio": round(run.ratio),
             "mb_per_day": round(volume),
         })
     );
@@ -126,26 +126,30 @@ fn budget_only(sockets: &str, seconds: &str, rest: &[&str]) -> Result<(), Box<dy
         ["inet-diag"] => TierChoice::InetDiag,
         _ => return Err("bench-poll budget SOCKETS SECONDS [inet-diag]".into()),
     };
-    print_budget(&kept(sockets.parse()?, seconds.parse()?, tier)?);
+    print_budget(&run_under_budget(sockets.parse()?, seconds.parse()?, tier)?);
     Ok(())
 }
 
 /// Under a budget of 1 to 2 %, each connection exchanging a message every two seconds.
-fn kept(sockets: usize, seconds: u64, tier: TierChoice) -> Result<budget::Kept, Box<dyn Error>> {
+fn run_under_budget(
+    sockets: usize,
+    seconds: u64,
+    tier: TierChoice,
+) -> Result<budget::BudgetRun, Box<dyn Error>> {
     let length = Duration::from_secs(seconds);
     budget::measure(sockets, 0.5, length, tier, "1,2".parse()?)
 }
 
-fn print_budget(kept: &budget::Kept) {
+fn print_budget(run: &budget::BudgetRun) {
     println!(
         "budget 1,2: {:.2?} % of one core in each 5 s; {} connections with problems looked at {:.2} times a second, {} others {:.3} times, ratio {:.1}; {:?}",
-        kept.percent,
-        kept.numbers[1],
-        kept.rates[1],
-        kept.numbers[0],
-        kept.rates[0],
-        kept.ratio,
-        kept.state
+        run.percent,
+        run.numbers[1],
+        run.rates[1],
+        run.numbers[0],
+        run.rates[0],
+        run.ratio,
+        run.state
     );
 }
 
@@ -160,8 +164,8 @@ fn ratios(rounds: usize) -> Result<[f64; 2], Box<dyn Error>> {
 }
 
 /// Median and spread of the agent's own cost.
-fn agent_alone(sockets: usize, rounds: usize) -> Result<(), Box<dyn Error>> {
-    let samples = polls::agent_alone(sockets, rounds)?;
+fn measure_agent(sockets: usize, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let samples = polls::agent(sockets, rounds)?;
     let (low, high) = median_within(samples.clone());
     println!(
         "{sockets} sockets, half changed, nothing else watching: agent {:.0} ns a socket (median; 95 %: {low:.0} to {high:.0})",
@@ -172,7 +176,7 @@ fn agent_alone(sockets: usize, rounds: usize) -> Result<(), Box<dyn Error>> {
 
 fn print_polls(cost: &polls::PollCost) {
     println!(
-        "{} sockets, half changed: agent {:.0} ns a socket (eyes {:.0}, walking {:.0}), ss -tin {:.0}",
+        "{} sockets, half changed: agent {:.0} ns a socket (probes {:.0}, walking {:.0}), ss -tin {:.0}",
         cost.sockets, cost.agent, cost.collect, cost.walk, cost.ss
     );
 }

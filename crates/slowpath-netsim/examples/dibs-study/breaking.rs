@@ -4,7 +4,7 @@
 //! **Break**: the load of queries at which switches with DIBS drop one packet in a hundred:
 //! the virtual infinite buffer has an end. (The load at which its 99th percentile of QCT is
 //! no longer below that of dropping is another, higher one. There both have collapsed and
-//! the two curves run side by side: two searches of one point were up to 70 % apart.)
+//! the two curves run side by side: two searches of one point differed by up to 70 %.)
 //!
 //! **Model**: a query brings a burst of `b` packets, the initial windows of its answers.
 //! Bursts come to a receiver at random, so what waits for its link is the work W of an
@@ -251,12 +251,12 @@ impl Point {
         mean - buffer + (1.0 - rho) * (growth * buffer).exp_m1() / growth
     }
 
-    /// The places of the bound but for its factor, packets a host.
+    /// The free space of the bound but for its factor, packets a host.
     fn places(&self, load: f64, reserve: f64) -> f64 {
         let carried = (load + self.background_load()) * self.shape.concentration();
-        let room = (f64::from(self.buffer) - reserve).max(0.0);
-        let together = (1.0 - 1.0 / self.shape.uplinks()).powf(1.5);
-        self.shape.ports() * room * (1.0 - carried).max(0.0) * together
+        let free = (f64::from(self.buffer) - reserve).max(0.0);
+        let joint = (1.0 - 1.0 / self.shape.uplinks()).powf(1.5);
+        self.shape.ports() * free * (1.0 - carried).max(0.0) * joint
     }
 
     fn from_json(json: &Json) -> Option<Point> {
@@ -415,7 +415,7 @@ const USABLE: f64 = 0.03;
 const POINTS: usize = 20;
 
 /// What was measured, by the name of the point.
-pub type Found = BTreeMap<String, Json>;
+pub type Measurements = BTreeMap<String, Json>;
 
 /// A panel of the phase diagram: one thing varied along it, another from curve to curve.
 pub struct Panel {
@@ -521,9 +521,9 @@ pub fn fresh(model: &Model) -> Vec<(String, Point)> {
 ///
 /// # Errors
 /// The file is there and is not what this program writes.
-pub fn found() -> Result<Found, Box<dyn Error>> {
+pub fn found() -> Result<Measurements, Box<dyn Error>> {
     let Ok(text) = std::fs::read_to_string(experiment::folder().join("break.jsonl")) else {
-        return Ok(Found::new());
+        return Ok(Measurements::new());
     };
     let line = |line: &str| -> Result<(String, Json), Box<dyn Error>> {
         let json: Json = serde_json::from_str(line)?;
@@ -535,7 +535,7 @@ pub fn found() -> Result<Found, Box<dyn Error>> {
 
 /// The points of a set that were measured, and the load at which each broke; `None`: at
 /// less than the least that was tried.
-pub fn measured(found: &Found, set: &str) -> Vec<(String, Point, Option<f64>)> {
+pub fn measured(found: &Measurements, set: &str) -> Vec<(String, Point, Option<f64>)> {
     let all = found.iter().filter(|(name, _)| name.starts_with(set));
     all.filter_map(|(name, json)| {
         Some((name.clone(), Point::from_json(json)?, json["load"].as_f64()))
@@ -544,7 +544,7 @@ pub fn measured(found: &Found, set: &str) -> Vec<(String, Point, Option<f64>)> {
 }
 
 /// The model, from all points but the fresh ones and the slices of the phase diagram.
-pub fn fitted(found: &Found) -> Model {
+pub fn fitted(found: &Measurements) -> Model {
     let points = FITTED.iter().flat_map(|set| measured(found, set));
     let broke = points.filter_map(|(_, point, load)| Some((point, load?)));
     Model::fit(&broke.collect::<Vec<_>>())

@@ -100,7 +100,7 @@ fn inline(value: &Value) -> String {
 /// Runs a scenario, with or without detours.
 ///
 /// # Errors
-/// The run broke its own books.
+/// The run does not account for every packet.
 pub fn run(scenario: &Scenario, detours: bool) -> Result<Results, ExperimentError> {
     let mut scenario = scenario.clone();
     scenario.switch.detour = detours.then(Default::default);

@@ -12,14 +12,15 @@ mod experiment;
 mod plot;
 
 use breaking::{
-    FITTED, FRESH, Found, Point, SECOND_FRESH, fitted, found, fresh, measured, panels, sliced,
+    FITTED, FRESH, Measurements, Point, SECOND_FRESH, fitted, found, fresh, measured, panels,
+    sliced,
 };
 use plot::{Chart, Series};
 use serde_json::Value as Json;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-fn write(found: &Found) -> Result<(), Box<dyn Error>> {
+fn write(found: &Measurements) -> Result<(), Box<dyn Error>> {
     let lines: Vec<String> = found.values().map(|json| format!("{json}\n")).collect();
     Ok(std::fs::write(
         experiment::folder().join("break.jsonl"),
@@ -47,7 +48,7 @@ fn search(budget: Duration) -> Result<(), Box<dyn Error>> {
 }
 
 /// The 99th percentiles of QCT without and with DIBS, from what tools/dibs_study.py kept of
-/// the runs in which that setting alone was varied.
+/// the runs in which only that setting was varied.
 fn swept(key: &str) -> Result<Vec<Series>, Box<dyn Error>> {
     let text = std::fs::read_to_string(experiment::folder().join("results.jsonl"))?;
     let lines: Vec<Json> = text
@@ -58,8 +59,8 @@ fn swept(key: &str) -> Result<Vec<Series>, Box<dyn Error>> {
         let point = |line: &Json| {
             let settings = line["settings"].as_object()?;
             let value = settings.get(key)?.as_str()?;
-            let alone = settings.len() == 3 && settings.contains_key("duration");
-            let wanted = alone && settings["switch.detour"] == detour;
+            let only_one = settings.len() == 3 && settings.contains_key("duration");
+            let wanted = only_one && settings["switch.detour"] == detour;
             let x = value.split(' ').next()?.parse().ok()?;
             let tail = line.pointer("/workloads/0/qct/p99_us")?.as_f64()?;
             wanted.then_some((x, tail / 1000.0))

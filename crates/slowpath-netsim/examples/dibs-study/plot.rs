@@ -9,7 +9,7 @@ const LEFT: f64 = 56.0;
 const RIGHT: f64 = 548.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 256.0;
-/// Apart for the colour-blind (Okabe and Ito).
+/// Distinct for the colour-blind (Okabe and Ito).
 const COLOURS: [&str; 4] = ["#d55e00", "#0072b2", "#009e73", "#555555"];
 
 /// Points of one kind.
@@ -98,10 +98,16 @@ impl Chart {
              <text x=\"{LEFT}\" y=\"16\" font-size=\"13\">{}</text>\n",
             self.title
         );
+        self.add_axes(&mut svg, &x, &y);
+        self.add_series(&mut svg, &x, &y);
+        svg + "</svg>\n"
+    }
+
+    fn add_axes(&self, svg: &mut String, x: &Axis, y: &Axis) {
         for tick in x.ticks() {
             let at = x.place(tick);
             add(
-                &mut svg,
+                svg,
                 format_args!(
                     "<path d=\"M{at:.1} {TOP}V{BOTTOM}\" stroke=\"#ddd\"/><text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{tick}</text>",
                     BOTTOM + 14.0
@@ -111,7 +117,7 @@ impl Chart {
         for tick in y.ticks() {
             let at = y.place(tick);
             add(
-                &mut svg,
+                svg,
                 format_args!(
                     "<path d=\"M{LEFT} {at:.1}H{RIGHT}\" stroke=\"#ddd\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{tick}</text>",
                     LEFT - 5.0,
@@ -120,7 +126,7 @@ impl Chart {
             );
         }
         add(
-            &mut svg,
+            svg,
             format_args!(
                 "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 (LEFT + RIGHT) / 2.0,
@@ -130,18 +136,21 @@ impl Chart {
         );
         let middle = (TOP + BOTTOM) / 2.0;
         add(
-            &mut svg,
+            svg,
             format_args!(
                 "<text x=\"14\" y=\"{middle}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {middle})\">{}</text>",
                 self.y
             ),
         );
+    }
+
+    fn add_series(&self, svg: &mut String, x: &Axis, y: &Axis) {
         let mut label = RIGHT;
         for series in self.series.iter().rev() {
             let colour = COLOURS[series.colour % COLOURS.len()];
             if !series.name.is_empty() {
                 add(
-                    &mut svg,
+                    svg,
                     format_args!(
                         "<text x=\"{label}\" y=\"{}\" text-anchor=\"end\" fill=\"{colour}\">{}</text>",
                         TOP - 6.0,
@@ -150,20 +159,20 @@ impl Chart {
                 );
                 label -= 6.0 * series.name.len() as f64 + 10.0;
             }
-            let places = series.points.iter().map(|p| (x.place(p.0), y.place(p.1)));
+            let points = series.points.iter().map(|p| (x.place(p.0), y.place(p.1)));
             if series.line {
-                let path: Vec<String> = places.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+                let path: Vec<String> = points.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
                 let path = path.join("L");
                 add(
-                    &mut svg,
+                    svg,
                     format_args!(
                         "<path d=\"M{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
                     ),
                 );
             } else {
-                for (x, y) in places {
+                for (x, y) in points {
                     add(
-                        &mut svg,
+                        svg,
                         format_args!(
                             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>"
                         ),
@@ -171,7 +180,6 @@ impl Chart {
                 }
             }
         }
-        svg + "</svg>\n"
     }
 }
 

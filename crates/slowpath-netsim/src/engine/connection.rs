@@ -48,7 +48,7 @@ pub(super) struct Connection {
     pub unwritten: u64,
     pub application: Application,
     /// Retransmissions and timeouts at the end of the flow before.
-    pub told: (u32, u32),
+    pub reported: (u32, u32),
     /// Bytes that arrived, of datagrams.
     pub arrived: u64,
     pub messages: VecDeque<Message>,
@@ -76,7 +76,7 @@ impl Connection {
             throttled: false,
             unwritten: 0,
             application: spec.application,
-            told: (0, 0),
+            reported: (0, 0),
             arrived: 0,
             messages: VecDeque::new(),
         }
@@ -101,7 +101,7 @@ impl Connection {
         self.throttled = false;
         self.unwritten = 0;
         self.application = spec.application;
-        self.told = (0, 0);
+        self.reported = (0, 0);
         self.arrived = 0;
     }
 
@@ -140,7 +140,7 @@ impl Connection {
         let mut message = self.messages.pop_front()?;
         message.record.finish = Some(now);
         message.record.arrived = message.record.bytes;
-        self.tell(&mut message.record);
+        self.report(&mut message.record);
         Some(message)
     }
 
@@ -150,16 +150,16 @@ impl Connection {
         let mut message = self.messages.pop_front()?;
         let begins = message.end - message.record.bytes;
         message.record.arrived = arrived.saturating_sub(begins);
-        self.tell(&mut message.record);
+        self.report(&mut message.record);
         Some(message.record)
     }
 
-    /// What the connection did since the flow before.
-    fn tell(&mut self, record: &mut FlowRecord) {
+    /// Reports what the connection did since the flow before.
+    fn report(&mut self, record: &mut FlowRecord) {
         let counts = self.sender.counts();
-        record.retransmissions = counts.retransmissions - self.told.0;
-        record.timeouts = counts.timeouts - self.told.1;
-        self.told = (counts.retransmissions, counts.timeouts);
+        record.retransmissions = counts.retransmissions - self.reported.0;
+        record.timeouts = counts.timeouts - self.reported.1;
+        self.reported = (counts.retransmissions, counts.timeouts);
     }
 
     /// Whether it has nothing more to do, and nothing of it is under way.

@@ -32,8 +32,8 @@
 //! - a binary heap as event queue: 7.3; a radix heap: 7.0, as it looks at each event of a
 //!   bucket several times;
 //! - slots of the wheel as linked lists and every packet through a queue, also where the line
-//!   is free: 7.7 together;
-//! - all packets of a link in a queue apart, the first not with the link: 4 % to 5 % less, in
+//!   is free: 7.7 with both;
+//! - all packets of a link in a separate queue, the first not with the link: 4 % to 5 % less, in
 //!   four pairs of runs of 8 ms;
 //! - without looking ahead at the events of a tick (`Simulation::warm`): 8.3; the same with
 //!   ticks of 1 ns instead of 4: 7.5;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets: 16 bytes that travel, and 32 that wait for the other end;
-//! SACK blocks apart, as few packets have any.
+//! SACK blocks separately, as few packets have any.
 
 use crate::tcp::{Ack, SackBlocks, Segment};
 use slowpath_switch::{Destination, Packet, Time};

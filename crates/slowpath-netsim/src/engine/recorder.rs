@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What switches tell, written down.
+//! What switches report, written down.
 
 use super::network::SwitchId;
 use super::packet::Hop;

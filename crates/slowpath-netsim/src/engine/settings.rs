@@ -62,7 +62,7 @@ pub struct FlowSpec {
     pub application: Application,
     /// Priority in switches, 0 first; to 7.
     pub class: u8,
-    /// Counted apart in the results; to 7.
+    /// Counted separately in the results; to 7.
     pub label: u8,
     /// The query it belongs to.
     pub query: Option<Query>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run tells: records a writer can turn into tables.
+//! What a run gives: records that a writer can turn into tables.
 
 use crate::engine::{HostId, SwitchId};
 mod packets;
@@ -14,7 +14,7 @@ use std::fmt;
 pub struct FlowRecord {
     /// The workload's number.
     pub id: u64,
-    /// The workload's label: background, query, whatever it counts apart.
+    /// The workload's label: background, query, whatever it counts separately.
     pub label: u8,
     /// The query it belongs to.
     pub query: Option<u64>,
@@ -46,7 +46,7 @@ impl FlowRecord {
     }
 }
 
-/// What happened to a query: flows that someone waits for together.
+/// What happened to a query: flows that the asker waits for jointly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryRecord {
     /// The workload's number.

@@ -74,7 +74,7 @@ pub enum Problem {
         most: String,
     },
     /// Two keys that exclude each other.
-    #[error("does not go together with {0}")]
+    #[error("cannot be combined with {0}")]
     Conflict(&'static str),
     /// One of several keys is missing.
     #[error("one of {} is needed", .0.join(", "))]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The section of hosts: what their kernels are told.
+//! The section of hosts: settings of their kernels.
 
 use super::error::{Problem, ScenarioError};
 use super::network::fits;
@@ -36,7 +36,7 @@ pub struct HostGroup {
     pub sysctls: Vec<(String, String)>,
 }
 
-/// What one host is told.
+/// The settings of one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSetup {
     /// How far its clock is ahead, in nanoseconds.
@@ -46,7 +46,7 @@ pub struct HostSetup {
 }
 
 impl HostOptions {
-    /// What a host is told: what all are, then its groups' in the order of the file.
+    /// The settings of a host: those of all, then its groups' in the order of the file.
     pub fn of(&self, host: u32) -> HostSetup {
         let mut setup = HostSetup {
             clock: 0,

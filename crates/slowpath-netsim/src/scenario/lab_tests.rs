@@ -142,7 +142,7 @@ fn all_that_happens_to_a_network_is_in_its_plan() {
 }
 
 #[test]
-fn hosts_are_told_what_all_are_and_what_they_alone_are() {
+fn hosts_have_the_settings_of_all_and_their_own() {
     let scenario = read(NETWORK, Substrate::Emulator).expect("possible");
     let pairs = |pairs: &[(&str, &str)]| {
         let own = pairs

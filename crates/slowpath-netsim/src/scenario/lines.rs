@@ -35,7 +35,7 @@ use slowpath_switch::{Destination, PortId, Span, Time};
 
 /// The most entries of a list.
 const MAX_ENTRIES: usize = 4096;
-/// The most changes that all entries together make.
+/// The most changes that all entries make in all.
 const MAX_CHANGES: usize = 1 << 20;
 
 /// What the entries say, in the order of the file.
@@ -100,12 +100,12 @@ fn moment(section: &Section<'_>) -> Result<Time, ScenarioError> {
 /// The lines that a name means: link l is lines 2 l, and back 2 l + 1.
 fn lines_called(value: &Value<'_>, topology: &Topology) -> Result<Vec<u32>, ScenarioError> {
     let text = value.string()?;
-    let nobody = || value.error(Problem::NoSuchLine(text.to_owned()));
+    let no_such_line = || value.error(Problem::NoSuchLine(text.to_owned()));
     let (both, ends) = match text.split_once("<->") {
         Some(ends) => (true, Some(ends)),
         None => (false, text.split_once("->")),
     };
-    let (from, to) = ends.ok_or_else(nobody)?;
+    let (from, to) = ends.ok_or_else(no_such_line)?;
     let (from, to) = (from.trim(), to.trim());
     let named = |pattern, node| fits(pattern, topology.name(node));
     let mut found = Vec::new();
@@ -121,7 +121,7 @@ fn lines_called(value: &Value<'_>, topology: &Topology) -> Result<Vec<u32>, Scen
         }
     }
     if found.is_empty() {
-        return Err(nobody());
+        return Err(no_such_line());
     }
     Ok(found)
 }

@@ -154,7 +154,7 @@ pub struct Scenario {
     pub switch: SwitchOptions,
     /// Time to live of a new packet.
     pub ttl: u8,
-    /// What else hosts are told.
+    /// Further settings of hosts.
     pub host: HostOptions,
     /// What happens to lines and routes; at time zero, from the beginning.
     pub changes: Vec<Change>,

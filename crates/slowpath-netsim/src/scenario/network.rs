@@ -294,8 +294,8 @@ fn ports_called(
     ports: &mut Vec<(SwitchId, PortId)>,
 ) -> Result<(), ScenarioError> {
     let text = value.string()?;
-    let nobody = || value.error(Problem::NoSuchPort(text.to_owned()));
-    let (from, to) = text.split_once("->").ok_or_else(nobody)?;
+    let no_such_port = || value.error(Problem::NoSuchPort(text.to_owned()));
+    let (from, to) = text.split_once("->").ok_or_else(no_such_port)?;
     let before = ports.len();
     for (number, switch) in topology.switches().iter().enumerate() {
         if !fits(from.trim(), &switch.name) {
@@ -308,7 +308,7 @@ fn ports_called(
         }
     }
     if ports.len() == before {
-        Err(nobody())
+        Err(no_such_port())
     } else {
         Ok(())
     }

@@ -92,7 +92,7 @@ fn unknown_keys_are_named_with_those_there_are() {
 }
 
 #[test]
-fn impossible_values_are_named() {
+fn impossible_rates_are_named() {
     let rate = |text: &str| changed("1 Gbit/s", text);
     let key = "topology.links.rate";
     refused(
@@ -137,7 +137,10 @@ fn impossible_values_are_named() {
         found: "integer",
     };
     refused(&text, 7, key, wrong);
+}
 
+#[test]
+fn impossible_buffers_are_named() {
     let buffer = |text: &str| changed("\"100 packets\"", text);
     let key = "switch.buffer";
     refused(
@@ -154,7 +157,31 @@ fn impossible_values_are_named() {
         ("switch.buffer[1]", Problem::TooMany(1))
     );
     assert_eq!(error(&buffer("\"100\"")).key, key);
+    let text = changed("[switch]\nbuffer = \"100 packets\"", "[switch]\nalpha = 1");
+    refused(
+        &text,
+        10,
+        "switch.alpha",
+        Problem::OneOf(&["shared-buffer"]),
+    );
+    let text = changed("buffer = \"100 packets\"", "");
+    refused(
+        &text,
+        9,
+        "switch",
+        Problem::OneOf(&["buffer", "shared-buffer"]),
+    );
+    let text = changed("buffer =", "shared-buffer = \"1 MB\"\nalpha = 0\nbuffer =");
+    refused(
+        &text,
+        11,
+        "switch.alpha",
+        given("'0'", "1/4294967295", "4294967295"),
+    );
+}
 
+#[test]
+fn impossible_loads_are_named() {
     let load = |text: &str| changed("load = 0.3", text);
     let key = "workload[0].load";
     for bad in ["0.0", "-0.1", "1.01", "nan", "inf"] {
@@ -176,7 +203,10 @@ fn impossible_values_are_named() {
     refused(&load("load = 0.3\nrate = \"1 /s\""), 13, key, both);
     let none = Problem::OneOf(&["load", "rate", "gap"]);
     refused(&load(""), 11, "workload[0]", none);
+}
 
+#[test]
+fn impossible_durations_and_topologies_are_named() {
     let text = changed("\"1 s\"", "\"0 s\"");
     refused(&text, 1, "duration", given("'0 s'", "1 ps", "86400 s"));
     let text = changed("duration = \"1 s\"\n", "");
@@ -201,27 +231,6 @@ fn impossible_values_are_named() {
     let huge = "kind = \"leaf-spine\"\nleaves = 60000\nspines = 60000\nhosts-per-leaf = 1";
     let text = changed("kind = \"dumbbell\"\nleft = 2\nright = 2", huge);
     refused(&text, 2, "topology", TopologyError::TooLarge.into());
-    let text = changed("[switch]\nbuffer = \"100 packets\"", "[switch]\nalpha = 1");
-    refused(
-        &text,
-        10,
-        "switch.alpha",
-        Problem::OneOf(&["shared-buffer"]),
-    );
-    let text = changed("buffer = \"100 packets\"", "");
-    refused(
-        &text,
-        9,
-        "switch",
-        Problem::OneOf(&["buffer", "shared-buffer"]),
-    );
-    let text = changed("buffer =", "shared-buffer = \"1 MB\"\nalpha = 0\nbuffer =");
-    refused(
-        &text,
-        11,
-        "switch.alpha",
-        given("'0'", "1/4294967295", "4294967295"),
-    );
 }
 
 #[test]
@@ -297,11 +306,11 @@ fn impossible_workloads_are_named() {
     let text = with(&format!("{incast}degree = 2\namong = \"other-pod\""));
     refused(&text, 11, "workload[0]", EndpointError::NoPods.into());
     let text = with(&format!("{incast}degree = 2\nto = [\"middle-*\"]"));
-    let nobody = Problem::NoSuchHost("middle-*".to_owned());
-    refused(&text, 16, "workload[0].to[0]", nobody);
+    let no_such_host = Problem::NoSuchHost("middle-*".to_owned());
+    refused(&text, 16, "workload[0].to[0]", no_such_host);
     let text = with(&format!("{incast}degree = 2\nclass = 1"));
     refused(&text, 16, "workload[0].class", given("1", "0", "0"));
-    for nobody in [
+    for hosts in [
         "kind = \"bulk\"\nfrom = []\nto = [\"left-0\"]",
         "kind = \"bulk\"\nfrom = []\nto = []",
         "kind = \"permutation\"\nhosts = []",
@@ -310,10 +319,10 @@ fn impossible_workloads_are_named() {
         "kind = \"poisson\"\nfrom = []\nto = []",
     ] {
         refused(
-            &with(nobody),
+            &with(hosts),
             11,
             "workload[0]",
-            EndpointError::Nobody.into(),
+            EndpointError::NoHosts.into(),
         );
     }
     let text = with("kind = \"bulk\"\nfrom = [\"*\"]\nto = [\"left-*\"]");
@@ -328,10 +337,22 @@ fn impossible_workloads_are_named() {
         &text,
         14,
         "workload[0].to",
-        EndpointError::Alone("left-0".to_owned()).into(),
+        EndpointError::NoPeer("left-0".to_owned()).into(),
     );
     let text = changed("load = 0.3", "load = 0.3\ndatagram = \"1500 B\"\ntcp = {}");
     refused(&text, 14, "workload[0].datagram", Problem::Conflict("tcp"));
+    let none = BASE.split("[[workload]]").next().unwrap_or_default();
+    refused(none, 1, "", Problem::NoWorkload);
+    let many = format!(
+        "{BASE}{}",
+        "[[workload]]\nkind = \"permutation\"\n".repeat(8)
+    );
+    refused(&many, 11, "workload", Problem::TooMany(8));
+}
+
+#[test]
+fn impossible_files_of_workloads_are_named() {
+    let with = |lines: &str| changed("kind = \"poisson\"\nload = 0.3\nsizes = \"20 kB\"", lines);
     let file = "workload[0].sizes.file";
     let sizes = |name: &str| changed("\"20 kB\"", &format!("{{ file = \"{name}\" }}"));
     let missing = Problem::File {
@@ -362,13 +383,6 @@ fn impossible_workloads_are_named() {
         "workload[0].file",
         bad,
     );
-    let none = BASE.split("[[workload]]").next().unwrap_or_default();
-    refused(none, 1, "", Problem::NoWorkload);
-    let many = format!(
-        "{BASE}{}",
-        "[[workload]]\nkind = \"permutation\"\n".repeat(8)
-    );
-    refused(&many, 11, "workload", Problem::TooMany(8));
 }
 
 #[test]

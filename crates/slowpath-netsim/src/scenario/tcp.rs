@@ -57,18 +57,7 @@ pub(super) fn read(section: Section<'_>, base: TcpConfig) -> Result<TcpConfig, S
     if let Some(value) = section.get("slow-start-limit") {
         tcp.slow_start_limit = Some(value.small(1..=u32::MAX)?);
     }
-    for (key, field) in [
-        ("rto-min", &mut tcp.rto_min),
-        ("rto-max", &mut tcp.rto_max),
-        ("rto-initial", &mut tcp.rto_initial),
-    ] {
-        if let Some(value) = section.get(key) {
-            *field = value.positive_span()?;
-        }
-    }
-    if let Some(value) = section.get("receiver-rto-min") {
-        tcp.receiver_rto_min = Some(value.positive_span()?);
-    }
+    timeouts(&section, &mut tcp)?;
     if let Some(value) = section.get("reading") {
         let section = value.section()?;
         tcp.reading = Some(Reading {
@@ -80,12 +69,6 @@ pub(super) fn read(section: Section<'_>, base: TcpConfig) -> Result<TcpConfig, S
     }
     if let Some(value) = section.get("kernel-tick") {
         tcp.kernel_tick = Some(value.positive_span()?);
-    }
-    if let Some(value) = section.get("rto-estimator") {
-        tcp.rto_estimator = value.choice(&[
-            ("linux", RtoEstimator::Linux),
-            ("rfc6298", RtoEstimator::Rfc6298),
-        ])?;
     }
     if let Some(value) = section.get("delayed-ack") {
         tcp.delayed_ack = delayed_ack(&value)?;
@@ -145,6 +128,28 @@ fn loss(section: &Section<'_>, tcp: &mut TcpConfig) -> Result<(), ScenarioError>
             return Err(value.error(Problem::Conflict(other)));
         };
         *threshold = value.small(1..=u32::MAX)?;
+    }
+    Ok(())
+}
+
+fn timeouts(section: &Section<'_>, tcp: &mut TcpConfig) -> Result<(), ScenarioError> {
+    for (key, field) in [
+        ("rto-min", &mut tcp.rto_min),
+        ("rto-max", &mut tcp.rto_max),
+        ("rto-initial", &mut tcp.rto_initial),
+    ] {
+        if let Some(value) = section.get(key) {
+            *field = value.positive_span()?;
+        }
+    }
+    if let Some(value) = section.get("receiver-rto-min") {
+        tcp.receiver_rto_min = Some(value.positive_span()?);
+    }
+    if let Some(value) = section.get("rto-estimator") {
+        tcp.rto_estimator = value.choice(&[
+            ("linux", RtoEstimator::Linux),
+            ("rfc6298", RtoEstimator::Rfc6298),
+        ])?;
     }
     Ok(())
 }

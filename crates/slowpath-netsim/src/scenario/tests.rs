@@ -178,7 +178,7 @@ paths = true
 "#;
 
 #[test]
-fn everything_that_can_be_said_is_understood() {
+fn every_key_of_switches_and_measurements_is_read() {
     let scenario = parse(EVERYTHING);
     assert_eq!((scenario.seed, scenario.ttl), (42, 24));
     assert_eq!(scenario.until, Time::ZERO + Span::from_millis(2_600));
@@ -229,6 +229,23 @@ fn everything_that_can_be_said_is_understood() {
         (2_500_000_000, Span(1_500_000))
     );
     assert_eq!(up.marking, Some(Threshold::Bytes(30_000)));
+    let ports = [(0, 1), (4, 0), (4, 1), (4, 2), (4, 3)];
+    let ports = ports
+        .map(|(switch, port)| (SwitchId(switch), PortId(port)))
+        .to_vec();
+    assert_eq!(
+        scenario.queues,
+        QueueSeries::Sampled {
+            every: Span::from_micros(100),
+            ports
+        }
+    );
+    assert!(scenario.paths);
+}
+
+#[test]
+fn every_key_of_tcp_is_read() {
+    let scenario = parse(EVERYTHING);
     let tcp = TcpConfig {
         algorithm: Algorithm::Cubic { hystart: true },
         ecn: Ecn::Classic,
@@ -266,6 +283,11 @@ fn everything_that_can_be_said_is_understood() {
         ..tcp.clone()
     };
     assert_eq!(scenario.tcp, [tcp, dctcp]);
+}
+
+#[test]
+fn every_key_of_workloads_is_read() {
+    let scenario = parse(EVERYTHING);
     let [queries, poisson, bulk, permutation] = &scenario.workloads[..] else {
         panic!("{:?}", scenario.workloads);
     };
@@ -308,18 +330,6 @@ fn everything_that_can_be_said_is_understood() {
         panic!("{permutation:?}");
     };
     assert_eq!((permutation.hosts.len(), permutation.bytes), (16, None));
-    let ports = [(0, 1), (4, 0), (4, 1), (4, 2), (4, 3)];
-    let ports = ports
-        .map(|(switch, port)| (SwitchId(switch), PortId(port)))
-        .to_vec();
-    assert_eq!(
-        scenario.queues,
-        QueueSeries::Sampled {
-            every: Span::from_micros(100),
-            ports
-        }
-    );
-    assert!(scenario.paths);
 }
 
 #[test]
@@ -532,7 +542,7 @@ fn a_scenario_runs_as_the_engine_and_the_switches_have_it() {
         let simulation = simulation.expect("the reader checked it");
         simulation
             .run(scenario.flows(), |_| {})
-            .expect("the books are right")
+            .expect("every packet is accounted for")
     };
     for detour in ["false", "true"] {
         let results = run(detour);

@@ -10,8 +10,8 @@ use crate::results::LABELS;
 use crate::tcp::TcpConfig;
 use crate::topology::Topology;
 use crate::workload::{
-    Among, Arrivals, Bulk, EndpointError, Endpoints, Incast, Intensity, Kind, Permutation, Poisson,
-    SizeDistribution, Workload, parse_trace,
+    Arrivals, Bulk, EndpointError, Endpoints, Incast, Intensity, Kind, Locality, Permutation,
+    Poisson, SizeDistribution, Workload, parse_trace,
 };
 use slowpath_switch::{Span, Time};
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ const MAX_PATTERNS: usize = 64;
 const MAX_FLOWS: u64 = 1 << 24;
 
 #[derive(Clone, Copy)]
-enum Word {
+enum KindName {
     Poisson,
     Incast,
     Bulk,
@@ -65,19 +65,19 @@ impl Reader<'_> {
 
     fn one(&mut self, section: &Section<'_>) -> Result<Workload, ScenarioError> {
         let kinds = [
-            ("poisson", Word::Poisson),
-            ("incast", Word::Incast),
-            ("bulk", Word::Bulk),
-            ("permutation", Word::Permutation),
-            ("trace", Word::Trace),
+            ("poisson", KindName::Poisson),
+            ("incast", KindName::Incast),
+            ("bulk", KindName::Bulk),
+            ("permutation", KindName::Permutation),
+            ("trace", KindName::Trace),
         ];
         let word = section.need("kind")?;
         let kind = match word.choice(&kinds)? {
-            Word::Poisson => Kind::Poisson(self.poisson(section)?),
-            Word::Incast => Kind::Incast(self.incast(section)?),
-            Word::Bulk => Kind::Bulk(self.bulk(section)?),
-            Word::Permutation => Kind::Permutation(self.permutation(section)?),
-            Word::Trace => self.trace(section)?,
+            KindName::Poisson => Kind::Poisson(self.poisson(section)?),
+            KindName::Incast => Kind::Incast(self.incast(section)?),
+            KindName::Bulk => Kind::Bulk(self.bulk(section)?),
+            KindName::Permutation => Kind::Permutation(self.permutation(section)?),
+            KindName::Trace => self.trace(section)?,
         };
         let name = match section.get("name") {
             Some(name) => name.string()?.chars().take(MAX_TEXT).collect(),
@@ -147,9 +147,9 @@ impl Reader<'_> {
         let mut patterns = 0;
         for pattern in list.list()? {
             let text = pattern.string()?;
-            let nobody = || pattern.error(Problem::NoSuchHost(text.to_owned()));
+            let no_such_host = || pattern.error(Problem::NoSuchHost(text.to_owned()));
             if !text.ends_with('*') {
-                let host = self.by_name.get(text).ok_or_else(nobody)?;
+                let host = self.by_name.get(text).ok_or_else(no_such_host)?;
                 chosen[*host as usize] = true;
                 continue;
             }
@@ -165,7 +165,7 @@ impl Reader<'_> {
                 }
             }
             if !found {
-                return Err(nobody());
+                return Err(no_such_host());
             }
         }
         Ok((0..)
@@ -179,11 +179,11 @@ impl Reader<'_> {
         let list = |key| section.get(key).map(|list| self.hosts(&list)).transpose();
         let (from, to) = (list("from")?, list("to")?);
         let among = match section.get("among") {
-            None => Among::Any,
+            None => Locality::Any,
             Some(among) => among.choice(&[
-                ("any", Among::Any),
-                ("other-rack", Among::OtherRack),
-                ("other-pod", Among::OtherPod),
+                ("any", Locality::Any),
+                ("other-rack", Locality::OtherRack),
+                ("other-pod", Locality::OtherPod),
             ])?,
         };
         Endpoints::choose(self.topology, from, to, among).map_err(|error| section.error(error))
@@ -281,11 +281,11 @@ impl Reader<'_> {
             }
         };
         if pairs.is_empty() {
-            return Err(section.error(EndpointError::Nobody));
+            return Err(section.error(EndpointError::NoHosts));
         }
         if let Some((host, _)) = pairs.iter().find(|(from, to)| from == to) {
             let name = self.topology.hosts()[*host as usize].name.clone();
-            return Err(to_key.error(EndpointError::Alone(name)));
+            return Err(to_key.error(EndpointError::NoPeer(name)));
         }
         let most = MAX_FLOWS / pairs.len() as u64;
         Ok(Bulk {
@@ -319,7 +319,7 @@ impl Reader<'_> {
             None => (0..self.topology.hosts().len() as u32).collect(),
         };
         if hosts.len() < 2 {
-            return Err(section.error(EndpointError::Nobody));
+            return Err(section.error(EndpointError::NoHosts));
         }
         Ok(Permutation {
             hosts,

@@ -279,7 +279,7 @@ pub enum TcpConfigError {
 impl fmt::Display for TcpConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::SegmentSize => "payload and header are 1 to 65,535 bytes together, neither 0",
+            Self::SegmentSize => "payload and header are 1 to 65,535 bytes in all, neither 0",
             Self::InitialWindow => "the initial window is 1 to 1,048,576 segments",
             Self::ReceiveWindow => {
                 "the receive window is at least one segment, below 2^31, initial not above max"
@@ -288,7 +288,7 @@ impl fmt::Display for TcpConfigError {
             Self::DuplicateAcks => "the duplicate-ACK threshold is at least 1",
             Self::RackWithoutSack => "RACK needs SACK",
             Self::SlowStartLimit => "the slow start limit is at least 1",
-            Self::DctcpEcn => "DCTCP and its ECN echo go together",
+            Self::DctcpEcn => "DCTCP needs its ECN echo, and the echo needs DCTCP",
         })
     }
 }

@@ -82,8 +82,8 @@ pub(super) struct Scoreboard {
     sacked_below: usize,
     /// The same before the acknowledgment at hand, if only that says what came out of order.
     before_ack: Option<usize>,
-    /// The SACK blocks of the last ACK, which need no second look.
-    seen: [(u32, u32); super::MAX_SACK_BLOCKS],
+    /// The SACK blocks of the last ACK, which are not searched for again.
+    reported: [(u32, u32); super::MAX_SACK_BLOCKS],
     rack: Rack,
     /// Whether a segment arrived after one that was sent later.
     reordered: bool,
@@ -117,7 +117,7 @@ impl Scoreboard {
         self.lost_below = 0;
         self.sacked_below = 0;
         self.before_ack = None;
-        self.seen = Default::default();
+        self.reported = Default::default();
         self.rack = Rack::default();
         self.reordered = false;
     }
@@ -256,14 +256,14 @@ impl Scoreboard {
         min_rtt: Option<Span>,
         delivered: &mut Delivered,
     ) {
-        let before = self.seen;
-        self.seen = Default::default();
+        let before = self.reported;
+        self.reported = Default::default();
         for (at, &(start, end)) in blocks.iter().enumerate() {
             let valid = after(end, start) && after(start, una as u32) && !after(end, next as u32);
             if !valid {
                 continue;
             }
-            self.seen[at] = (start, end);
+            self.reported[at] = (start, end);
             // Only what a block known before does not hold.
             let known = before
                 .iter()

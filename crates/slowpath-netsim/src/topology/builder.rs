@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// The most hosts: the route tables of a fat-tree of k = 48 (27,648 hosts, 2,880 switches)
 /// take 320 MB.
 const MAX_HOSTS: usize = 1 << 16;
-/// The most entries of all route tables together.
+/// The most entries of all route tables in all.
 const MAX_ROUTES: usize = 1 << 27;
 /// The most ports of a switch.
 const MAX_PORTS: usize = 1 << 12;

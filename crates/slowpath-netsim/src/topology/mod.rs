@@ -10,7 +10,7 @@
 //!
 //! What is promised: every host has one link, to a switch, reaches every other, and is not on the way
 //! between others. Links may form loops; a link to itself, a name twice or a host that
-//! nobody reaches is an error. The same description gives the same numbers.
+//! no path reaches is an error. The same description gives the same numbers.
 
 mod builder;
 mod routes;

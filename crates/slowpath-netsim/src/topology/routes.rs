@@ -107,23 +107,23 @@ impl Topology {
     /// A host that the first one does not reach. Links work both ways, so all reach each
     /// other if one reaches all.
     pub(super) fn check_reach(&self) -> Result<(), TopologyError> {
-        let mut reached = vec![false; self.hosts.len()];
-        let mut seen = vec![false; self.switches.len()];
+        let mut hosts = vec![false; self.hosts.len()];
+        let mut switches = vec![false; self.switches.len()];
         let mut queue = VecDeque::from([Node::Host(0)]);
-        reached[0] = true;
+        hosts[0] = true;
         while let Some(at) = queue.pop_front() {
             for port in self.ports(at) {
-                let known = match port.peer {
-                    Node::Host(host) => &mut reached[host as usize],
-                    Node::Switch(switch) => &mut seen[switch as usize],
+                let reached = match port.peer {
+                    Node::Host(host) => &mut hosts[host as usize],
+                    Node::Switch(switch) => &mut switches[switch as usize],
                 };
                 // A host has one link: no way leads through it.
-                if !std::mem::replace(known, true) {
+                if !std::mem::replace(reached, true) {
                     queue.push_back(port.peer);
                 }
             }
         }
-        match reached.iter().position(|reached| !reached) {
+        match hosts.iter().position(|reached| !reached) {
             None => Ok(()),
             Some(host) => Err(TopologyError::Unreachable {
                 from: self.hosts[0].name.clone(),

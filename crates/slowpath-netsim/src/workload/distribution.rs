@@ -2,8 +2,8 @@
 //! Flow sizes from a cumulative distribution.
 //!
 //! The format is that of the published ones: a size in bytes and the probability of at most
-//! that size on each line, apart by white space; empty lines and what follows `#` do not
-//! count. Probabilities are fractions or percent, which the last one tells: it is 1 or 100.
+//! that size on each line, separated by white space; empty lines and what follows `#` do not
+//! count. Probabilities are fractions or percent, as the last one shows: it is 1 or 100.
 
 use super::random::uniform;
 use slowpath_switch::Random;

@@ -6,7 +6,7 @@ use slowpath_switch::Random;
 
 /// Which pairs of hosts may talk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Among {
+pub enum Locality {
     /// Any two.
     #[default]
     Any,
@@ -19,15 +19,15 @@ pub enum Among {
 /// What is impossible about senders and receivers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// Nobody to send, or nobody to receive.
-    #[error("nobody sends or nobody receives")]
-    Nobody,
+    /// No sender, or no receiver.
+    #[error("no host sends or no host receives")]
+    NoHosts,
     /// Pods where there are none.
     #[error("this topology has no pods")]
     NoPods,
-    /// A host that has nobody to talk with.
-    #[error("'{0}' has nobody to talk with")]
-    Alone(String),
+    /// A host without a peer.
+    #[error("'{0}' has no host to talk with")]
+    NoPeer(String),
     /// More answers than hosts that may give them.
     #[error("'{host}' may be answered by {there} hosts, not by {wanted}")]
     TooFew {
@@ -50,7 +50,7 @@ pub struct Endpoints {
     weights: Option<Vec<u64>>,
     /// Of every host the group that it does not talk with; its own number for `Any`.
     group: Vec<u32>,
-    /// All senders' rates together, bits a second.
+    /// The sum of all senders' rates, bits a second.
     capacity: f64,
 }
 
@@ -59,25 +59,25 @@ impl Endpoints {
     /// Those senders and receivers.
     ///
     /// # Errors
-    /// There are none, or one has nobody to talk with.
+    /// There are none, or one has no peer.
     pub fn new(
         topology: &Topology,
         from: Vec<u32>,
         to: Vec<u32>,
-        among: Among,
+        among: Locality,
     ) -> Result<Self, EndpointError> {
         Self::choose(topology, Some(from), Some(to), among)
     }
 
-    /// The same; `None` means every host that has somebody to talk with.
+    /// The same; `None` means every host that has a peer.
     ///
     /// # Errors
-    /// There are none, or one that is given has nobody to talk with.
+    /// There are none, or one that is given has no peer.
     pub fn choose(
         topology: &Topology,
         from: Option<Vec<u32>>,
         to: Option<Vec<u32>>,
-        among: Among,
+        among: Locality,
     ) -> Result<Self, EndpointError> {
         let hosts = topology.hosts();
         let group = groups(topology, among)?;
@@ -86,7 +86,7 @@ impl Endpoints {
         let from = those_with_partners(topology, from, others, &group)?;
         let to = those_with_partners(topology, to, &from, &group)?;
         if from.is_empty() || to.is_empty() {
-            return Err(EndpointError::Nobody);
+            return Err(EndpointError::NoHosts);
         }
         let rate = |host: &u32| hosts[*host as usize].port.options.rate.bits_per_second();
         let differ = from.windows(2).any(|pair| rate(&pair[0]) != rate(&pair[1]));
@@ -130,7 +130,7 @@ impl Endpoints {
         self.group[a as usize] != self.group[b as usize]
     }
 
-    /// What all senders' links carry together, in bits a second.
+    /// What all senders' links carry in sum, in bits a second.
     pub fn capacity(&self) -> f64 {
         self.capacity
     }
@@ -195,12 +195,12 @@ impl Endpoints {
 }
 
 /// Of every host the number of the group that it does not talk with.
-fn groups(topology: &Topology, among: Among) -> Result<Vec<u32>, EndpointError> {
+fn groups(topology: &Topology, among: Locality) -> Result<Vec<u32>, EndpointError> {
     let hosts = 0..topology.hosts().len() as u32;
     match among {
-        Among::Any => Ok(hosts.collect()),
-        Among::OtherRack => Ok(hosts.map(|host| topology.edge(host)).collect()),
-        Among::OtherPod => {
+        Locality::Any => Ok(hosts.collect()),
+        Locality::OtherRack => Ok(hosts.map(|host| topology.edge(host)).collect()),
+        Locality::OtherPod => {
             let pods: Option<Vec<u32>> = topology.hosts().iter().map(|host| host.pod).collect();
             pods.ok_or(EndpointError::NoPods)
         }
@@ -218,7 +218,7 @@ fn partners(group: &[u32], others: &[u32]) -> impl Fn(u32) -> usize {
     move |host| all - members[group[host as usize] as usize]
 }
 
-/// The hosts that are given, of which each must have somebody to talk with; or all hosts
+/// The hosts that are given, of which each must have a peer; or all hosts
 /// that have.
 fn those_with_partners(
     topology: &Topology,
@@ -234,7 +234,7 @@ fn those_with_partners(
     match given.iter().find(|host| partners(**host) == 0) {
         Some(host) if !others.is_empty() => {
             let name = topology.hosts()[*host as usize].name.clone();
-            Err(EndpointError::Alone(name))
+            Err(EndpointError::NoPeer(name))
         }
         _ => Ok(given),
     }

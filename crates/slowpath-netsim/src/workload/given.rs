@@ -67,7 +67,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// Sattolo's algorithm: a random cycle of all hosts, so nobody sends to itself.
+    /// Sattolo's algorithm: a random cycle of all hosts, so that no host sends to itself.
     pub(super) fn flows<'a>(
         &'a self,
         number: u16,

@@ -21,7 +21,7 @@ mod stream;
 mod trace;
 
 pub use distribution::{CdfError, CdfProblem, SizeDistribution};
-pub use endpoints::{Among, EndpointError, Endpoints};
+pub use endpoints::{EndpointError, Endpoints, Locality};
 pub use given::{Bulk, Permutation};
 pub use incast::{Arrivals, Incast};
 pub use poisson::{Intensity, Poisson};

@@ -10,7 +10,7 @@ use slowpath_switch::{Random, Span, Time};
 /// How many flows begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Intensity {
-    /// Payload offered, as a share of what the senders' links carry together: the mean flow
+    /// Payload offered, as a share of what the senders' links carry in sum: the mean flow
     /// size times the flows a second, over the sum of the senders' link rates. Headers,
     /// ACKs and retransmissions come on top.
     Load(f64),

@@ -5,7 +5,7 @@ use super::{Flow, Kind, Workload};
 use slowpath_switch::Random;
 use std::iter::Peekable;
 
-/// Random numbers of workloads: apart from those of switches, whose streams are below 2^32.
+/// Random numbers of workloads: separate from those of switches, whose streams are below 2^32.
 const STREAMS: u64 = 1 << 40;
 
 type Flows<'a> = Peekable<Box<dyn Iterator<Item = Flow> + Send + 'a>>;

@@ -3,8 +3,8 @@
 
 use super::random::{exponential, natural_logarithm, uniform};
 use super::{
-    Among, Arrivals, Bulk, CdfProblem, EndpointError, Endpoints, Flow, FlowStream, Incast,
-    Intensity, Kind, Permutation, Poisson, SizeDistribution, TraceProblem, Workload, parse_trace,
+    Arrivals, Bulk, CdfProblem, EndpointError, Endpoints, Flow, FlowStream, Incast, Intensity,
+    Kind, Locality, Permutation, Poisson, SizeDistribution, TraceProblem, Workload, parse_trace,
 };
 use crate::engine::{Application, Transport};
 use crate::topology::{Builder, LinkOptions, Links, QueueOverride, Topology, fat_tree, leaf_spine};
@@ -36,7 +36,7 @@ fn all_hosts(topology: &Topology) -> Vec<u32> {
     (0..topology.hosts().len() as u32).collect()
 }
 
-fn endpoints(topology: &Topology, among: Among) -> Endpoints {
+fn endpoints(topology: &Topology, among: Locality) -> Endpoints {
     let hosts = all_hosts(topology);
     Endpoints::new(topology, hosts.clone(), hosts, among).expect("possible")
 }
@@ -200,7 +200,7 @@ fn a_load_offers_that_share_of_the_senders_links() {
     let topology = tree();
     let sizes = SizeDistribution::constant(100_000);
     let poisson = |intensity| Poisson {
-        endpoints: endpoints(&topology, Among::Any),
+        endpoints: endpoints(&topology, Locality::Any),
         sizes: sizes.clone(),
         intensity,
     };
@@ -230,10 +230,10 @@ fn a_load_offers_that_share_of_the_senders_links() {
 }
 
 #[test]
-fn pairs_keep_apart() {
+fn pairs_respect_locality() {
     let topology = tree();
     let mut random = Random::new(4);
-    for among in [Among::Any, Among::OtherRack, Among::OtherPod] {
+    for among in [Locality::Any, Locality::OtherRack, Locality::OtherPod] {
         let endpoints = endpoints(&topology, among);
         let mut pairs = BTreeSet::new();
         for _ in 0..5_000 {
@@ -243,9 +243,9 @@ fn pairs_keep_apart() {
             .flat_map(|a| (0..16).map(move |b| (a, b)))
             // Two hosts a rack, four a pod.
             .filter(|(a, b)| match among {
-                Among::Any => a != b,
-                Among::OtherRack => a / 2 != b / 2,
-                Among::OtherPod => a / 4 != b / 4,
+                Locality::Any => a != b,
+                Locality::OtherRack => a / 2 != b / 2,
+                Locality::OtherPod => a / 4 != b / 4,
             })
             .collect();
         // 5,000 draws leave none of 240 out, except with probability 1e-7.
@@ -264,7 +264,7 @@ fn fast_senders_send_more() {
             .expect("possible");
     }
     let topology = builder.build().expect("possible");
-    let endpoints = endpoints(&topology, Among::Any);
+    let endpoints = endpoints(&topology, Locality::Any);
     assert_eq!(endpoints.capacity(), 6e9);
     let mut random = Random::new(5);
     let fast = (0..30_000)
@@ -282,21 +282,24 @@ fn impossible_endpoints_are_refused() {
     let refused = |topology: &Topology, from: &[u32], to: &[u32], among| {
         Endpoints::new(topology, from.to_vec(), to.to_vec(), among).expect_err("impossible")
     };
-    assert_eq!(refused(&tree, &[], &[1], Among::Any), EndpointError::Nobody);
-    let alone = EndpointError::Alone("host-0-0-0".to_owned());
-    assert_eq!(refused(&tree, &[0], &[0], Among::Any), alone);
-    assert_eq!(refused(&tree, &[0], &[1], Among::OtherRack), alone);
-    assert_eq!(refused(&tree, &[0], &[2], Among::OtherPod), alone);
+    assert_eq!(
+        refused(&tree, &[], &[1], Locality::Any),
+        EndpointError::NoHosts
+    );
+    let no_peer = EndpointError::NoPeer("host-0-0-0".to_owned());
+    assert_eq!(refused(&tree, &[0], &[0], Locality::Any), no_peer);
+    assert_eq!(refused(&tree, &[0], &[1], Locality::OtherRack), no_peer);
+    assert_eq!(refused(&tree, &[0], &[2], Locality::OtherPod), no_peer);
     let links = Links {
         host: link(1_000_000),
         fabric: link(1_000_000),
     };
     let flat = leaf_spine(2, 1, 2, links).expect("possible");
     assert_eq!(
-        refused(&flat, &[0], &[3], Among::OtherPod),
+        refused(&flat, &[0], &[3], Locality::OtherPod),
         EndpointError::NoPods
     );
-    let few = endpoints(&tree, Among::OtherPod)
+    let few = endpoints(&tree, Locality::OtherPod)
         .check_degree(&tree, 13)
         .expect_err("12 others");
     let expected = EndpointError::TooFew {
@@ -306,14 +309,14 @@ fn impossible_endpoints_are_refused() {
     };
     assert_eq!(few, expected);
     assert_eq!(
-        endpoints(&tree, Among::OtherPod).check_degree(&tree, 12),
+        endpoints(&tree, Locality::OtherPod).check_degree(&tree, 12),
         Ok(())
     );
 }
 
 fn incast(topology: &Topology) -> Incast {
     Incast {
-        endpoints: endpoints(topology, Among::Any),
+        endpoints: endpoints(topology, Locality::Any),
         rate: 1_000.0,
         arrivals: Arrivals::Poisson,
         degree: 5,
@@ -420,23 +423,23 @@ fn a_count_ends_the_queries() {
 fn the_seed_decides_and_workloads_do_not_disturb_each_other() {
     let topology = tree();
     let poisson = Kind::Poisson(Poisson {
-        endpoints: endpoints(&topology, Among::Any),
+        endpoints: endpoints(&topology, Locality::Any),
         sizes: SizeDistribution::parse(WEB_SEARCH).expect("valid"),
         intensity: Intensity::Load(0.5),
     });
     let one = [workload(poisson.clone(), Span::from_millis(500))];
     let second = workload(Kind::Incast(incast(&topology)), Span::from_millis(500));
     let both = [one[0].clone(), second];
-    let alone: Vec<Flow> = FlowStream::new(&one, 1).collect();
-    assert!(alone.len() > 100);
+    let single: Vec<Flow> = FlowStream::new(&one, 1).collect();
+    assert!(single.len() > 100);
     let again: Vec<Flow> = FlowStream::new(&one, 1).collect();
-    assert_eq!(alone, again);
+    assert_eq!(single, again);
     let among: Vec<Flow> = FlowStream::new(&both, 1)
         .filter(|flow| flow.workload == 0)
         .collect();
-    assert_eq!(alone, among);
+    assert_eq!(single, among);
     let other: Vec<Flow> = FlowStream::new(&one, 2).collect();
-    assert_ne!(alone, other);
+    assert_ne!(single, other);
     assert!(
         FlowStream::new(&both, 1)
             .collect::<Vec<_>>()
@@ -445,7 +448,7 @@ fn the_seed_decides_and_workloads_do_not_disturb_each_other() {
 }
 
 #[test]
-fn a_permutation_leaves_nobody_out() {
+fn a_permutation_leaves_no_host_out() {
     let hosts: Vec<u32> = (0..16).collect();
     for seed in 0..50 {
         let kind = Kind::Permutation(Permutation {

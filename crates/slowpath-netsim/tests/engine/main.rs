@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole networks against closed forms, published measurements and their own books.
+//! Whole networks against closed forms, published measurements and their own accounts.
 
-mod books;
+mod accounting;
 mod cubic;
 mod dctcp;
 mod dumbbell;

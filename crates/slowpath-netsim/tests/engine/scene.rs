@@ -52,7 +52,7 @@ impl Dumbbell {
         (SwitchId(0), PortId(self.senders as u16))
     }
 
-    /// A flow without end from each sender, 1 ms apart, with the bottleneck's queue sampled.
+    /// A flow without end from each sender, one each millisecond, with the bottleneck's queue sampled.
     pub fn long_flows(&self, tcp: TcpConfig, seconds: u64) -> Results {
         let mut settings = Settings::new(tcp, Time::ZERO + Span::from_secs(seconds));
         settings.queues = QueueSeries::Sampled {

@@ -18,7 +18,7 @@ const SCENE: Dumbbell = Dumbbell {
 };
 /// What a packet takes that waits for nothing, in ps: twice 12 ns on the access links, 12
 /// us on the bottleneck, 3 us of propagation.
-const ALONE: u64 = 2 * 12_000 + 12_000_000 + 3_000_000;
+const UNLOADED: u64 = 2 * 12_000 + 12_000_000 + 3_000_000;
 
 fn datagram(id: u64, host: u32, start: Time) -> FlowSpec {
     FlowSpec {
@@ -34,11 +34,11 @@ fn mean_wait(flows: Vec<FlowSpec>) -> f64 {
     let waits = results
         .flows
         .iter()
-        .map(|flow| (flow.completion().expect("no losses").0 - ALONE) as f64);
+        .map(|flow| (flow.completion().expect("no losses").0 - UNLOADED) as f64);
     waits.sum::<f64>() / results.flows.len() as f64 / 12e6
 }
 
-/// D/D/1 below its capacity: nobody waits. At twice its capacity the n-th waits n halves.
+/// D/D/1 below its capacity: no packet waits. At twice its capacity the n-th waits n halves.
 #[test]
 fn regular_arrivals() {
     let regular = |gap_ns: u64| -> Vec<FlowSpec> {

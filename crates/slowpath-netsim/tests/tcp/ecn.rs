@@ -106,7 +106,7 @@ fn the_dctcp_echo_follows_the_marks() {
     assert_eq!(data(3, true), (Some((3, false)), Some((4, true))));
     assert_eq!(data(4, true), (None, None));
     assert_eq!(data(5, true), (None, Some((6, true))));
-    // Nothing waits: the change alone.
+    // Nothing waits: only the change is reported.
     assert_eq!(data(6, false), (None, Some((7, false))));
 }
 

@@ -68,7 +68,7 @@ fn one_timer_waits_for_a_probe_and_then_for_the_timeout() {
 /// An acknowledgment of no more than was out when the probe left does not say whether the probe
 /// or its original arrived (`tcp_process_tlp_ack`); one of more says that the original was lost.
 #[test]
-fn what_comes_after_a_probe_tells_of_it() {
+fn later_acks_say_whether_a_probe_repaired_a_loss() {
     let mut script = Script::new(linux(), 2);
     script.sent();
     script.wait(40).ack(2);

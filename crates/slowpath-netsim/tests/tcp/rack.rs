@@ -58,7 +58,7 @@ fn a_late_segment_is_not_resent() {
     assert_eq!(s.sender.counts().retransmissions, 0);
 }
 
-/// Section 6.2 step 4: three SACKed with no reordering seen: no wait.
+/// Section 6.2 step 4: three SACKed with no reordering observed: no wait.
 #[test]
 fn three_sacked_make_the_window_zero() {
     let mut s = warmed(20);

@@ -31,7 +31,7 @@ fn a_small_window_limits_the_sender() {
 }
 
 /// Dynamic right-sizing: a sender that fills the window each round trip, and doubles, is
-/// never held back for long; one that does not leaves it alone.
+/// never held back for long; one that does not leaves it as it is.
 #[test]
 fn right_sizing_follows_the_sender() {
     let config = TcpConfig {

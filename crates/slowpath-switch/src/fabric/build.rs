@@ -178,9 +178,10 @@ impl Fabric {
                 to >= self.hosts || to == destination
             }
         };
-        let apart = (1..route.ports.len()).all(|at| !route.ports[..at].contains(&route.ports[at]));
+        let distinct =
+            (1..route.ports.len()).all(|at| !route.ports[..at].contains(&route.ports[at]));
         let known = (destination as usize) < self.nodes.len();
-        (known && apart && route.ports.iter().all(leads)).then_some(())
+        (known && distinct && route.ports.iter().all(leads)).then_some(())
     }
 
     fn impaired(&mut self, line: u32) -> &mut Impaired {

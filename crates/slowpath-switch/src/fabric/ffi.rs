@@ -54,7 +54,7 @@ pub struct FabricEvent {
 /// Called for every event of the kinds asked for.
 pub type FabricCallback = extern "C" fn(context: *mut c_void, event: *const FabricEvent);
 
-struct Told {
+struct CallbackSink {
     callback: Option<FabricCallback>,
     context: *mut c_void,
     kinds: u32,
@@ -67,8 +67,8 @@ fn number(node: Node) -> u32 {
     }
 }
 
-impl Told {
-    fn tell(&self, kind: u32, event: FabricEvent) {
+impl CallbackSink {
+    fn report(&self, kind: u32, event: FabricEvent) {
         if self.kinds & (1 << kind) != 0
             && let Some(callback) = self.callback
         {
@@ -92,7 +92,7 @@ impl Told {
         }
     }
 
-    fn tell_at(&self, kind: u32, at: Time, end: End, packet: &Header, depth: Depth, to: u16) {
+    fn report_at(&self, kind: u32, at: Time, end: End, packet: &Header, depth: Depth, to: u16) {
         let event = FabricEvent {
             node: number(end.node),
             port: end.port.0,
@@ -100,11 +100,11 @@ impl Told {
             to,
             ..Self::event(kind, at, packet)
         };
-        self.tell(kind, event);
+        self.report(kind, event);
     }
 }
 
-impl Sink for Told {
+impl Sink for CallbackSink {
     fn delivered(&mut self, at: Time, delivered: Delivered) {
         let flag = |set: bool, bit| u32::from(set) << bit;
         let event = FabricEvent {
@@ -115,7 +115,7 @@ impl Sink for Told {
             hops: delivered.hops,
             ..Self::event(0, at, &delivered.packet)
         };
-        self.tell(0, event);
+        self.report(0, event);
     }
 
     fn dropped(&mut self, at: Time, dropped: Dropped) {
@@ -127,34 +127,34 @@ impl Sink for Told {
             hops: dropped.hops,
             ..Self::event(1, at, &dropped.packet)
         };
-        self.tell(1, event);
+        self.report(1, event);
     }
 
     fn copied(&mut self, at: Time, packet: &Header) {
-        self.tell(2, Self::event(2, at, packet));
+        self.report(2, Self::event(2, at, packet));
     }
 
     fn enqueued(&mut self, at: Time, end: End, packet: &Header, depth: Depth) {
-        self.tell_at(3, at, end, packet, depth, NO_PORT);
+        self.report_at(3, at, end, packet, depth, NO_PORT);
     }
 
     fn dequeued(&mut self, at: Time, end: End, packet: &Header, depth: Depth) {
-        self.tell_at(4, at, end, packet, depth, NO_PORT);
+        self.report_at(4, at, end, packet, depth, NO_PORT);
     }
 
     fn marked(&mut self, at: Time, end: End, packet: &Header, queue: Depth) {
-        self.tell_at(5, at, end, packet, queue, NO_PORT);
+        self.report_at(5, at, end, packet, queue, NO_PORT);
     }
 
     fn detoured(&mut self, at: Time, end: End, to: PortId, packet: &Header) {
-        self.tell_at(6, at, end, packet, Depth::default(), to.0);
+        self.report_at(6, at, end, packet, Depth::default(), to.0);
     }
 }
 
-/// A fabric and who is told of its events.
+/// A fabric and what its events go to.
 pub struct FabricHandle {
     fabric: Fabric,
-    told: Told,
+    sink: CallbackSink,
 }
 
 /// A fabric from a plan's bytes; null if they are none. `problem`, if not null, gets 0 or why.
@@ -179,13 +179,13 @@ pub unsafe extern "C" fn slowpath_fabric_new(
     if let Some(problem) = unsafe { problem.as_mut() } {
         *problem = made.as_ref().err().copied().unwrap_or(QUEUED);
     }
-    let told = Told {
+    let sink = CallbackSink {
         callback: None,
         context: ptr::null_mut(),
         kinds: 0,
     };
     made.map_or(ptr::null_mut(), |fabric| {
-        Box::into_raw(Box::new(FabricHandle { fabric, told }))
+        Box::into_raw(Box::new(FabricHandle { fabric, sink }))
     })
 }
 
@@ -196,12 +196,12 @@ pub unsafe extern "C" fn slowpath_fabric_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_fabric_free(fabric: *mut FabricHandle) {
     if !fabric.is_null() {
-        // SAFETY: it came from `Box::into_raw`, and nobody else has it.
+        // SAFETY: it came from `Box::into_raw`, and no one else has it.
         drop(unsafe { Box::from_raw(fabric) });
     }
 }
 
-/// Names who is told of the events of some kinds from now on.
+/// Sets the callback of the events of some kinds from now on.
 ///
 /// # Safety
 /// `fabric` is null or valid; the callback may be called with `context` until replaced.
@@ -212,19 +212,19 @@ pub unsafe extern "C" fn slowpath_fabric_observe(
     context: *mut c_void,
     kinds: u32,
 ) -> c_int {
-    let told = Told {
+    let sink = CallbackSink {
         callback,
         context,
         kinds,
     };
     // SAFETY: the caller's side of the contract.
-    unsafe { with(fabric, |handle| handle.told = told) }
+    unsafe { with(fabric, |handle| handle.sink = sink) }
 }
 
 /// Does something with a fabric.
 ///
 /// # Safety
-/// `fabric` is null or valid, and nobody else uses it.
+/// `fabric` is null or valid, and no one else uses it.
 unsafe fn with(fabric: *mut FabricHandle, act: impl FnOnce(&mut FabricHandle)) -> c_int {
     // SAFETY: the caller's side of the contract.
     match unsafe { fabric.as_mut() } {
@@ -239,7 +239,7 @@ unsafe fn with(fabric: *mut FabricHandle, act: impl FnOnce(&mut FabricHandle)) -
 /// See [`Fabric::send`] and [`Fabric::send_from`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_fabric_send(
     fabric: *mut FabricHandle,
@@ -252,10 +252,10 @@ pub unsafe extern "C" fn slowpath_fabric_send(
         return INVALID;
     };
     let send = |handle: &mut FabricHandle| {
-        let FabricHandle { fabric, told } = handle;
+        let FabricHandle { fabric, sink } = handle;
         match node & SWITCH {
-            0 => fabric.send(Time(now), node, *packet, told),
-            _ => fabric.send_from(Time(now), node & !SWITCH, *packet, told),
+            0 => fabric.send(Time(now), node, *packet, sink),
+            _ => fabric.send_from(Time(now), node & !SWITCH, *packet, sink),
         }
     };
     // SAFETY: the caller's side of the contract.
@@ -277,11 +277,11 @@ pub unsafe extern "C" fn slowpath_fabric_next(fabric: *const FabricHandle) -> u6
 /// See [`Fabric::advance`].
 ///
 /// # Safety
-/// `fabric` is null or valid, and nobody else uses it.
+/// `fabric` is null or valid, and no one else uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_fabric_advance(fabric: *mut FabricHandle, now: u64) -> c_int {
     let advance = |handle: &mut FabricHandle| {
-        handle.fabric.advance(Time(now), &mut handle.told);
+        handle.fabric.advance(Time(now), &mut handle.sink);
     };
     // SAFETY: the caller's side of the contract.
     unsafe { with(fabric, advance) }
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn slowpath_fabric_advance(fabric: *mut FabricHandle, now:
 /// Writes what `read` makes of the fabric to `out`.
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 unsafe fn read_out<T>(
     fabric: *const FabricHandle,
     out: *mut T,
@@ -307,7 +307,7 @@ unsafe fn read_out<T>(
 /// See [`Fabric::counts`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_fabric_counts(
     fabric: *const FabricHandle,
@@ -320,7 +320,7 @@ pub unsafe extern "C" fn slowpath_fabric_counts(
 /// See [`Fabric::depth`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_fabric_depth(
     fabric: *const FabricHandle,
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn slowpath_fabric_depth(
 /// See [`Fabric::line_counters`].
 ///
 /// # Safety
-/// Each pointer is null or valid, and nobody else writes what it points to.
+/// Each pointer is null or valid, and no one else writes what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slowpath_fabric_line(
     fabric: *const FabricHandle,

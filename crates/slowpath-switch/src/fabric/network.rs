@@ -5,10 +5,11 @@ use super::impair::Impaired;
 use super::plan::{Change, End, Node};
 use super::sink::{Delivered, DropCause, Dropped, Sink};
 use crate::counters::Counters;
+use crate::line::Departure;
 use crate::observer::{DropReason, Observer};
 use crate::packet::{Destination, Header, Packet, PortId};
 use crate::queue::Depth;
-use crate::switch::{Departure, Outcome, Passed, Switch};
+use crate::switch::{Outcome, Passed, Switch};
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -106,9 +107,9 @@ pub struct Counts {
     pub sent: u64,
     /// Made by lines.
     pub copies: u64,
-    /// Told to the sink.
+    /// Reported to the sink.
     pub delivered: u64,
-    /// Told to the sink.
+    /// Reported to the sink.
     pub dropped: u64,
     /// Found in queues and on lines.
     pub inside: u64,
@@ -204,7 +205,7 @@ impl Fabric {
             Some(_) if inside >= self.most_packets => DropCause::TooMany,
             Some(_) => return Some(carried),
         };
-        self.tell_drop(node, None, carried, cause, sink);
+        self.report_drop(node, None, carried, cause, sink);
         None
     }
 
@@ -254,8 +255,9 @@ impl Fabric {
     fn transmit<S: Sink>(&mut self, line: u32, sink: &mut S) {
         let Line { from, port, .. } = self.lines[line as usize];
         let node = self.node(from);
-        let mut told = Told { sink, node };
-        let Some(departure) = self.nodes[from as usize].transmit(self.now, port, &mut told) else {
+        let mut observer = SinkObserver { sink, node };
+        let Some(departure) = self.nodes[from as usize].transmit(self.now, port, &mut observer)
+        else {
             return;
         };
         if let Some(next) = departure.next {
@@ -266,11 +268,11 @@ impl Fabric {
 
     /// A packet of the node's own joins a queue there.
     fn queue<S: Sink>(&mut self, node: u32, port: PortId, carried: Carried, sink: &mut S) {
-        let mut told = Told {
+        let mut observer = SinkObserver {
             node: self.node(node),
             sink,
         };
-        match self.nodes[node as usize].send(self.now, port, carried, &mut told) {
+        match self.nodes[node as usize].send(self.now, port, carried, &mut observer) {
             Outcome::Queued(queued) => self.start(node, queued.port, queued.start, sink),
             Outcome::Dropped { packet, reason } => {
                 self.drop_packet(node, Some(port), packet, reason.into(), sink);
@@ -384,11 +386,11 @@ impl Fabric {
 
     fn forward<S: Sink>(&mut self, node: u32, by: PortId, mut packet: Carried, sink: &mut S) {
         packet.hops = packet.hops.saturating_add(1);
-        let mut told = Told {
+        let mut observer = SinkObserver {
             node: self.node(node),
             sink,
         };
-        match self.nodes[node as usize].pass(self.now, by, packet, &mut told) {
+        match self.nodes[node as usize].pass(self.now, by, packet, &mut observer) {
             Passed::Left { departure, queued } => {
                 let at = self.first[node as usize] + u32::from(queued.port.0);
                 self.fly(self.line_of[at as usize], departure, sink);
@@ -412,10 +414,10 @@ impl Fabric {
         sink: &mut S,
     ) {
         let node = self.node(node);
-        self.tell_drop(node, port, packet, cause, sink);
+        self.report_drop(node, port, packet, cause, sink);
     }
 
-    fn tell_drop<S: Sink>(
+    fn report_drop<S: Sink>(
         &mut self,
         node: Node,
         port: Option<PortId>,
@@ -491,13 +493,13 @@ impl Fabric {
     }
 }
 
-/// Hands on what a switch says.
-struct Told<'a, S> {
+/// Hands a switch's events to a sink.
+struct SinkObserver<'a, S> {
     sink: &'a mut S,
     node: Node,
 }
 
-impl<S> Told<'_, S> {
+impl<S> SinkObserver<'_, S> {
     fn end(&self, port: PortId) -> End {
         End {
             node: self.node,
@@ -506,7 +508,7 @@ impl<S> Told<'_, S> {
     }
 }
 
-impl<S: Sink> Observer<Carried> for Told<'_, S> {
+impl<S: Sink> Observer<Carried> for SinkObserver<'_, S> {
     #[inline]
     fn enqueued(&mut self, at: Time, port: PortId, packet: &Carried, depth: Depth) {
         self.sink

@@ -10,7 +10,7 @@ use core::fmt;
 
 /// The most hosts, and the most switches.
 const MAX_NODES: usize = 1 << 16;
-/// The most ports of all switches together.
+/// The most ports of all switches, counted in all.
 const MAX_PORTS: usize = 1 << 20;
 
 /// A host's interface or a switch, by its number.
@@ -68,7 +68,7 @@ pub struct Pick {
     pub share: Share,
     /// In bursts.
     pub burst: Option<Burst>,
-    /// Chosen ones: first and last number, both included, sorted and apart.
+    /// Chosen ones: first and last number, both included, sorted and disjoint.
     pub numbers: Vec<(u64, u64)>,
     /// The packet of the first number, and every so many after it.
     pub every: Option<(u64, u64)>,
@@ -88,9 +88,9 @@ impl Pick {
     fn is_sorted(&self) -> bool {
         let starts = self.numbers.first().is_none_or(|first| first.0 > 0);
         let ordered = self.numbers.iter().all(|(first, last)| first <= last);
-        let apart = self.numbers.windows(2).all(|pair| pair[0].1 < pair[1].0);
+        let disjoint = self.numbers.windows(2).all(|pair| pair[0].1 < pair[1].0);
         let every = self.every.is_none_or(|(first, step)| first > 0 && step > 0);
-        starts && ordered && apart && every
+        starts && ordered && disjoint && every
     }
 }
 
@@ -209,7 +209,7 @@ pub enum PlanError {
     Route(usize),
     /// An impairment or a change names a line or link that is not there.
     NoSuchLine(u32),
-    /// A pick's numbers are not sorted and apart, or begin with 0.
+    /// A pick's numbers are not sorted and disjoint, or begin with 0.
     Pick(u32),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is told what happens to packets.
+//! What happens to packets, and the trait that receives it.
 
 use super::plan::{End, Node};
 use crate::observer::DropReason;
@@ -81,7 +81,7 @@ pub struct Dropped {
     pub copy: bool,
 }
 
-/// Told what happens, in the order of time. The latter methods do nothing unless written.
+/// Receives what happens, in the order of time. The methods after the first two do nothing unless written.
 pub trait Sink {
     /// A packet arrived.
     fn delivered(&mut self, at: Time, delivered: Delivered);

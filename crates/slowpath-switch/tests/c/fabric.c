@@ -15,25 +15,25 @@
 
 void check_fabric(const char *plan);
 
-struct seen {
+struct observed {
 	unsigned delivered, dropped, others;
 };
 
-static void see(void *context, const struct slowpath_fabric_event *event)
+static void observe(void *context, const struct slowpath_fabric_event *event)
 {
-	struct seen *seen = context;
+	struct observed *observed = context;
 	if (event->kind == SLOWPATH_FABRIC_DELIVERED) {
 		/* Twice 10 us onto a link and 5 us along it, one after the other. */
 		uint64_t expected = 30000000 + 10000000 * (uint64_t)(event->packet.handle - 1);
 		CHECK(event->at == expected);
 		CHECK(event->node == 1 && event->hops == 1 && event->packet.ttl == 7);
-		seen->delivered++;
+		observed->delivered++;
 	} else if (event->kind == SLOWPATH_FABRIC_DROPPED) {
 		CHECK(event->packet.handle == 2 && event->node == 0 && event->port == 0);
 		CHECK(event->cause == SLOWPATH_FABRIC_LOST);
-		seen->dropped++;
+		observed->dropped++;
 	} else {
-		seen->others++;
+		observed->others++;
 	}
 }
 
@@ -51,8 +51,8 @@ void check_fabric(const char *plan)
 	CHECK(problem == SLOWPATH_FABRIC_UNREADABLE);
 	struct slowpath_fabric *fabric = slowpath_fabric_new(bytes, length, &problem);
 	CHECK(fabric && problem == 0);
-	struct seen seen = { 0 };
-	CHECK(slowpath_fabric_observe(fabric, see, &seen,
+	struct observed observed = { 0 };
+	CHECK(slowpath_fabric_observe(fabric, observe, &observed,
 				      1u << SLOWPATH_FABRIC_DELIVERED |
 					      1u << SLOWPATH_FABRIC_DROPPED) == 0);
 	CHECK(slowpath_fabric_next(fabric) == SLOWPATH_NEVER);
@@ -67,7 +67,7 @@ void check_fabric(const char *plan)
 	uint64_t next;
 	while ((next = slowpath_fabric_next(fabric)) != SLOWPATH_NEVER)
 		CHECK(slowpath_fabric_advance(fabric, next) == 0);
-	CHECK(seen.delivered == 2 && seen.dropped == 1 && seen.others == 0);
+	CHECK(observed.delivered == 2 && observed.dropped == 1 && observed.others == 0);
 	struct slowpath_fabric_counts counts;
 	CHECK(slowpath_fabric_counts(fabric, &counts) == 0);
 	CHECK(counts.sent == 3 && counts.delivered == 2 && counts.dropped == 1);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A second switch, slow and plain, that watches the first: bytes become a configuration
-//! and operations, and after each operation everything that can be seen must be what the
-//! rules say. Lengths are summed anew each time, times are exact fractions.
+//! and operations, and after each operation everything observable must be what the rules
+//! say. Lengths are summed anew each time, times are exact fractions.
 
+mod bytes;
+
+use bytes::{Bytes, config, packet, routes};
 use slowpath_switch::{
-    Alpha, Counters, Departure, Depth, Destination, Detour, DropReason, Header, Limit, Observer,
-    Outcome, Packet, Passed, PortConfig, PortId, PortKind, Queued, Rate, Shared, Span, Switch,
-    SwitchConfig, Threshold, Time,
+    Counters, Departure, Depth, Destination, DropReason, Header, Observer, Outcome, Packet, Passed,
+    PortId, PortKind, Queued, Span, Switch, SwitchConfig, Threshold, Time,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,88 +24,8 @@ pub struct Tally {
     pub detoured: u64,
 }
 
-/// Numbers out of bytes; zeros when they are used up.
-struct Bytes<'a>(&'a [u8]);
-
-impl Bytes<'_> {
-    fn next(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else {
-            return 0;
-        };
-        self.0 = rest;
-        *first
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        let wide = u64::from(self.next()) << 8 | u64::from(self.next());
-        (wide * bound) >> 16
-    }
-
-    fn flag(&mut self) -> bool {
-        self.next() & 1 == 1
-    }
-}
-
-const RATES: [u64; 6] = [
-    1_000_000_000,
-    10_000_000_000,
-    100_000_000_000,
-    7_000_000,
-    3_000_000_007,
-    99_999_999_999_989,
-];
-
-fn limit(bytes: &mut Bytes<'_>, packets: u64, length: u64) -> Limit {
-    let kind = bytes.next();
-    Limit {
-        packets: (kind & 1 == 0).then(|| 1 + bytes.below(packets) as u32),
-        bytes: (kind & 2 == 0).then(|| 1 + bytes.below(length)),
-    }
-}
-
-fn port(bytes: &mut Bytes<'_>) -> PortConfig {
-    let rate = RATES[bytes.below(RATES.len() as u64) as usize];
-    PortConfig {
-        kind: if bytes.flag() {
-            PortKind::Switch
-        } else {
-            PortKind::Host
-        },
-        rate: Rate::from_bits_per_second(rate).expect("in range"),
-        propagation: Span(bytes.below(3_000_000)),
-        limit: limit(bytes, 12, 12_000),
-        marking: match bytes.next() % 3 {
-            0 => None,
-            1 => Some(Threshold::Packets(bytes.below(8) as u32)),
-            _ => Some(Threshold::Bytes(bytes.below(8_000))),
-        },
-    }
-}
-
-fn config(bytes: &mut Bytes<'_>) -> SwitchConfig {
-    let count = 1 + bytes.below(6);
-    let mut config = SwitchConfig::new((0..count).map(|_| port(bytes)).collect(), 0, 0);
-    config.classes = 1 + bytes.below(3) as u8;
-    config.shared = bytes.flag().then(|| Shared {
-        total: match limit(bytes, 30, 30_000) {
-            Limit::NONE => Limit::packets(20),
-            limit => limit,
-        },
-        alpha: Alpha::new(1 + bytes.below(4) as u32, 1 + bytes.below(4) as u32).expect("not 0"),
-    });
-    config.detour = bytes.flag().then(|| Detour {
-        arrival_port: bytes.flag(),
-        mark: bytes.flag(),
-    });
-    config.decrement_ttl = !bytes.next().is_multiple_of(4);
-    config.count_flows = bytes.flag();
-    config.seed = u64::from(bytes.next());
-    config.number = u32::from(bytes.next());
-    config
-}
-
 #[derive(Clone, Debug, PartialEq)]
-enum Told {
+enum Observation {
     Enqueued(Time, PortId, u64, Depth),
     Dequeued(Time, PortId, u64, Depth),
     Marked(Time, PortId, u64, Depth),
@@ -112,23 +34,28 @@ enum Told {
 }
 
 #[derive(Default)]
-struct Log(Vec<Told>);
+struct Log(Vec<Observation>);
 
 impl Observer<Header> for Log {
     fn enqueued(&mut self, at: Time, port: PortId, packet: &Header, depth: Depth) {
-        self.0.push(Told::Enqueued(at, port, packet.handle, depth));
+        self.0
+            .push(Observation::Enqueued(at, port, packet.handle, depth));
     }
     fn dequeued(&mut self, at: Time, port: PortId, packet: &Header, depth: Depth) {
-        self.0.push(Told::Dequeued(at, port, packet.handle, depth));
+        self.0
+            .push(Observation::Dequeued(at, port, packet.handle, depth));
     }
     fn marked(&mut self, at: Time, port: PortId, packet: &Header, queue: Depth) {
-        self.0.push(Told::Marked(at, port, packet.handle, queue));
+        self.0
+            .push(Observation::Marked(at, port, packet.handle, queue));
     }
     fn dropped(&mut self, at: Time, port: Option<PortId>, packet: &Header, reason: DropReason) {
-        self.0.push(Told::Dropped(at, port, packet.handle, reason));
+        self.0
+            .push(Observation::Dropped(at, port, packet.handle, reason));
     }
     fn detoured(&mut self, at: Time, from: PortId, to: PortId, packet: &Header) {
-        self.0.push(Told::Detoured(at, from, to, packet.handle));
+        self.0
+            .push(Observation::Detoured(at, from, to, packet.handle));
     }
 }
 
@@ -200,7 +127,7 @@ impl Model {
         packets_fit && bytes_fit
     }
 
-    /// What must be told of a packet that wants to leave by `port`, and where it must be
+    /// What the observer must get of a packet that wants to leave by `port`, and where it must be
     /// after it; `None`: dropped. `went` is where the switch says it put it.
     fn forward(
         &mut self,
@@ -209,8 +136,8 @@ impl Model {
         port: PortId,
         mut packet: Header,
         went: Option<PortId>,
-    ) -> (Vec<Told>, Option<Header>) {
-        let mut told = Vec::new();
+    ) -> (Vec<Observation>, Option<Header>) {
+        let mut expected = Vec::new();
         let class = self.class(&packet);
         let mut to = port;
         let mut may_mark = packet.ecn != 0;
@@ -233,20 +160,20 @@ impl Model {
                 counters.dropped += 1;
                 counters.dropped_bytes += u64::from(packet.bytes);
                 let reason = DropReason::BufferFull;
-                told.push(Told::Dropped(now, Some(port), packet.handle, reason));
-                return (told, None);
+                expected.push(Observation::Dropped(now, Some(port), packet.handle, reason));
+                return (expected, None);
             }
             to = went.expect("there is room, so it is not dropped");
             assert!(choices.contains(&to), "{to:?} is none of {choices:?}");
             if may_mark && self.config.detour.is_some_and(|detour| detour.mark) {
                 let queue = depth(self.queues[port.0 as usize][class].iter());
-                told.push(Told::Marked(now, port, packet.handle, queue));
+                expected.push(Observation::Marked(now, port, packet.handle, queue));
                 self.counters[port.0 as usize].marked += 1;
                 packet.ecn = 3;
                 may_mark = false;
             }
             self.counters[port.0 as usize].detoured += 1;
-            told.push(Told::Detoured(now, port, to, packet.handle));
+            expected.push(Observation::Detoured(now, port, to, packet.handle));
         }
         assert_eq!(went, Some(to), "there is room");
         let queue = depth(self.queues[to.0 as usize][class].iter());
@@ -256,16 +183,21 @@ impl Model {
             Some(Threshold::Bytes(bytes)) => queue.bytes >= bytes,
         };
         if over && may_mark {
-            told.push(Told::Marked(now, to, packet.handle, queue));
+            expected.push(Observation::Marked(now, to, packet.handle, queue));
             self.counters[to.0 as usize].marked += 1;
             packet.ecn = 3;
         }
         self.queues[to.0 as usize][class].push_back(packet);
-        told.push(Told::Enqueued(now, to, packet.handle, self.port_depth(to)));
+        expected.push(Observation::Enqueued(
+            now,
+            to,
+            packet.handle,
+            self.port_depth(to),
+        ));
         let counters = &mut self.counters[to.0 as usize];
         counters.enqueued += 1;
         counters.enqueued_bytes += u64::from(packet.bytes);
-        (told, Some(packet))
+        (expected, Some(packet))
     }
 
     fn rate(&self, port: PortId) -> u128 {
@@ -283,7 +215,7 @@ impl Model {
         packet: Header,
         outcome: &Outcome<Header>,
         chosen: Option<PortId>,
-    ) -> Vec<Told> {
+    ) -> Vec<Observation> {
         self.tally.taken += 1;
         self.bytes_taken += u64::from(packet.bytes);
         let mut packet = packet;
@@ -301,19 +233,21 @@ impl Model {
                 _ => self.tally.unrouted += 1,
             }
             self.bytes_dropped += u64::from(packet.bytes);
-            return vec![Told::Dropped(now, None, packet.handle, reason)];
+            return vec![Observation::Dropped(now, None, packet.handle, reason)];
         }
         let port = chosen.expect("not refused");
         let went = match outcome {
             Outcome::Queued(queued) => Some(queued.port),
             Outcome::Dropped { .. } => None,
         };
-        let (told, joined) = self.forward(now, by, port, packet, went);
-        let marked = told
+        let (expected, joined) = self.forward(now, by, port, packet, went);
+        let marked = expected
             .iter()
-            .filter(|t| matches!(t, Told::Marked(..)))
+            .filter(|t| matches!(t, Observation::Marked(..)))
             .count();
-        let detoured = told.iter().any(|t| matches!(t, Told::Detoured(..)));
+        let detoured = expected
+            .iter()
+            .any(|t| matches!(t, Observation::Detoured(..)));
         self.tally.marked += marked as u64;
         self.tally.detoured += u64::from(detoured);
         match (joined, outcome) {
@@ -337,10 +271,10 @@ impl Model {
             }
             (joined, outcome) => panic!("{joined:?} and {outcome:?}"),
         }
-        told
+        expected
     }
 
-    fn transmit(&mut self, port: PortId, left: &Departure<Header>) -> Vec<Told> {
+    fn transmit(&mut self, port: PortId, left: &Departure<Header>) -> Vec<Observation> {
         let at = usize::from(port.0);
         let start = self.due[at].expect("it was due");
         let packet = self.queues[at].iter_mut().find_map(VecDeque::pop_front);
@@ -355,19 +289,19 @@ impl Model {
         let finish = self.free_time(port);
         let held = self.port_depth(port);
         self.due[at] = (held.packets > 0).then_some(finish);
-        let expected = Departure {
+        let departure = Departure {
             packet,
             start,
             finish,
             arrival: finish + self.config.ports[at].propagation,
             next: self.due[at],
         };
-        assert_eq!(*left, expected);
+        assert_eq!(*left, departure);
         self.counters[at].dequeued += 1;
         self.counters[at].dequeued_bytes += u64::from(packet.bytes);
         self.tally.left += 1;
         self.bytes_left += u64::from(packet.bytes);
-        vec![Told::Dequeued(start, port, packet.handle, held)]
+        vec![Observation::Dequeued(start, port, packet.handle, held)]
     }
 
     fn check(&self, switch: &Switch<Header>) {
@@ -423,36 +357,38 @@ impl Model {
     }
 }
 
+impl Model {
+    /// An idle switch with those routes.
+    fn new(config: SwitchConfig, routes: Vec<Vec<PortId>>) -> Self {
+        let ports = config.ports.len();
+        Model {
+            queues: vec![vec![VecDeque::new(); usize::from(config.classes)]; ports],
+            free_at: vec![0; ports],
+            due: vec![None; ports],
+            counters: vec![Counters::default(); ports],
+            routes,
+            config,
+            tally: Tally::default(),
+            bytes_taken: 0,
+            bytes_left: 0,
+            bytes_dropped: 0,
+        }
+    }
+}
+
 /// Builds what the bytes describe and does what they say.
 pub fn run(data: &[u8]) -> Tally {
     let mut bytes = Bytes(data);
     let config = config(&mut bytes);
     let ports = config.ports.len();
     let mut switch = Switch::<Header>::new(&config).expect("a possible switch");
-    let routes: Vec<Vec<PortId>> = (0..8)
-        .map(|_| {
-            let mask = bytes.next();
-            let all = (0..ports as u16).filter(|port| mask >> port & 1 == 1);
-            all.map(PortId).collect()
-        })
-        .collect();
+    let routes = routes(&mut bytes, ports);
     for (destination, ports) in routes.iter().enumerate() {
         switch
             .set_route(Destination(destination as u32), ports)
             .expect("a possible route");
     }
-    let mut model = Model {
-        queues: vec![vec![VecDeque::new(); usize::from(config.classes)]; ports],
-        free_at: vec![0; ports],
-        due: vec![None; ports],
-        counters: vec![Counters::default(); ports],
-        routes,
-        config,
-        tally: Tally::default(),
-        bytes_taken: 0,
-        bytes_left: 0,
-        bytes_dropped: 0,
-    };
+    let mut model = Model::new(config, routes);
     let mut now = Time::ZERO;
     let mut handle = 0;
     while !bytes.0.is_empty() {
@@ -463,16 +399,7 @@ pub fn run(data: &[u8]) -> Tally {
             continue;
         }
         handle += 1;
-        let packet = Header {
-            handle,
-            flow: u64::from(bytes.next() % 32),
-            bytes: 1 + bytes.below(2_000) as u32,
-            destination: u32::from(bytes.next() % 9),
-            class: bytes.next() % 5,
-            ttl: bytes.next(),
-            ecn: bytes.next() % 4,
-            tag: 7,
-        };
+        let packet = packet(&mut bytes, handle);
         let port = PortId(bytes.below(ports as u64 + u64::from(op % 32 == 0)) as u16);
         for number in 0..=ports {
             let there = number < ports;
@@ -483,42 +410,52 @@ pub fn run(data: &[u8]) -> Tally {
             );
         }
         let mut log = Log::default();
-        let told = if op % 4 == 2 {
+        let expected = if op % 4 == 2 {
             let outcome = switch.send(now, port, packet, &mut log);
             let chosen = (usize::from(port.0) < ports).then_some(port);
             model.take(now, None, packet, &outcome, chosen)
         } else {
-            let mut twin = switch.clone();
-            let outcome = switch.arrive(now, port, packet, &mut log);
-            let chosen = switch.next_port(packet.destination(), packet.flow());
-            let set = model.routes.get(packet.destination as usize);
-            assert!(match chosen {
-                Some(chosen) => set.is_some_and(|set| set.contains(&chosen)),
-                None => set.is_none_or(Vec::is_empty),
-            });
-            let mut told = model.take(now, Some(port), packet, &outcome, chosen);
-            if op & 16 != 0 {
-                let mut passing = Log::default();
-                let passed = twin.pass(now, port, packet, &mut passing);
-                told.extend(pass(
-                    &mut switch,
-                    &mut model,
-                    now,
-                    outcome,
-                    passed,
-                    &mut log,
-                ));
-                assert_eq!(passing.0, log.0);
-                switch = twin;
-            }
-            told
+            arrive(
+                &mut switch,
+                &mut model,
+                (now, port, packet),
+                op & 16 != 0,
+                &mut log,
+            )
         };
-        assert_eq!(log.0, told);
+        assert_eq!(log.0, expected);
         model.check(&switch);
     }
     serve_until(&mut switch, &mut model, now, Time(u64::MAX - 1));
     assert_eq!(switch.total_depth(), Depth::default());
     model.tally
+}
+
+/// A packet arrives by a port; if it `passes`, `Switch::pass` must do the same.
+fn arrive(
+    switch: &mut Switch<Header>,
+    model: &mut Model,
+    (now, port, packet): (Time, PortId, Header),
+    passes: bool,
+    log: &mut Log,
+) -> Vec<Observation> {
+    let mut twin = switch.clone();
+    let outcome = switch.arrive(now, port, packet, log);
+    let chosen = switch.next_port(packet.destination(), packet.flow());
+    let set = model.routes.get(packet.destination as usize);
+    assert!(match chosen {
+        Some(chosen) => set.is_some_and(|set| set.contains(&chosen)),
+        None => set.is_none_or(Vec::is_empty),
+    });
+    let mut expected = model.take(now, Some(port), packet, &outcome, chosen);
+    if passes {
+        let mut passing = Log::default();
+        let passed = twin.pass(now, port, packet, &mut passing);
+        expected.extend(pass(switch, model, now, outcome, passed, log));
+        assert_eq!(passing.0, log.0);
+        *switch = twin;
+    }
+    expected
 }
 
 /// What `Switch::pass` does in one is what `arrive` and, if it is due, `transmit` do in two.
@@ -529,7 +466,7 @@ fn pass(
     outcome: Outcome<Header>,
     passed: Passed<Header>,
     log: &mut Log,
-) -> Vec<Told> {
+) -> Vec<Observation> {
     match outcome {
         Outcome::Dropped { packet, reason } => {
             assert_eq!(passed, Passed::Dropped { packet, reason });
@@ -537,13 +474,13 @@ fn pass(
         }
         Outcome::Queued(queued) if queued.start == Some(now) => {
             let departure = switch.transmit(now, queued.port, log).expect("it is due");
-            let told = model.transmit(queued.port, &departure);
+            let expected = model.transmit(queued.port, &departure);
             let queued = Queued {
                 start: None,
                 ..queued
             };
             assert_eq!(passed, Passed::Left { departure, queued });
-            told
+            expected
         }
         Outcome::Queued(queued) => {
             assert_eq!(passed, Passed::Queued(queued));
@@ -569,8 +506,8 @@ fn serve_until(switch: &mut Switch<Header>, model: &mut Model, now: Time, until:
             assert_eq!(switch.transmit(Time(due.0 - 1), port, &mut log), None);
         }
         let left = switch.transmit(due, port, &mut log).expect("it is due");
-        let told = model.transmit(port, &left);
-        assert_eq!(log.0, told);
+        let expected = model.transmit(port, &left);
+        assert_eq!(log.0, expected);
         model.check(switch);
     }
 }

@@ -78,7 +78,7 @@ pub fn packet(handle: u64, destination: u32) -> Header {
 
 /// How a packet ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Fate {
     /// Where, after how many hops, with what left to live.
     Delivered(Node, u16, u8),
     Dropped(Node, DropCause),
@@ -86,7 +86,7 @@ pub enum What {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    pub all: Vec<(Time, u64, What)>,
+    pub all: Vec<(Time, u64, Fate)>,
     pub marked: Vec<u64>,
     pub copies: u64,
     pub corrupted: u64,
@@ -106,8 +106,8 @@ impl Log {
     #[allow(dead_code, reason = "not every test file asks")]
     pub fn delivered(&self) -> impl Iterator<Item = u64> {
         self.all.iter().filter_map(|(_, handle, what)| match what {
-            What::Delivered(..) => Some(*handle),
-            What::Dropped(..) => None,
+            Fate::Delivered(..) => Some(*handle),
+            Fate::Dropped(..) => None,
         })
     }
 
@@ -124,7 +124,7 @@ impl Sink for Log {
             packet, node, hops, ..
         } = delivered;
         self.all
-            .push((at, packet.handle, What::Delivered(node, hops, packet.ttl)));
+            .push((at, packet.handle, Fate::Delivered(node, hops, packet.ttl)));
         self.marked
             .extend(delivered.marked.then_some(packet.handle));
         self.corrupted += u64::from(delivered.corrupted);
@@ -133,7 +133,7 @@ impl Sink for Log {
 
     fn dropped(&mut self, at: Time, dropped: Dropped) {
         self.note(at);
-        let what = What::Dropped(dropped.node, dropped.cause);
+        let what = Fate::Dropped(dropped.node, dropped.cause);
         self.all.push((at, dropped.packet.handle, what));
     }
 

@@ -26,7 +26,7 @@ impl Simulation {
     }
 
     /// The congestion windows of connections that have something to do.
-    pub(super) fn tell_windows(&mut self) {
+    pub(super) fn record_windows(&mut self) {
         for connection in self.connections.places.iter().filter(|c| c.open) {
             if let Some(message) = connection.messages.front() {
                 self.windows.push(WindowSample {
@@ -43,7 +43,7 @@ impl Simulation {
         let mut in_network = 0;
         let mut unarrived = 0;
         for link in &self.links {
-            for flying in link.flying.iter(&self.behind) {
+            for flying in link.flying.iter(&self.overflow) {
                 in_network += 1;
                 unarrived += u64::from(self.settings.ttl - flying.hop.ttl);
             }

@@ -6,7 +6,7 @@ mod flows;
 mod packets;
 
 use super::connection::{Connection, Connections};
-use super::flying::{Behind, Flying, InFlight};
+use super::flying::{Flying, InFlight, Overflow};
 use super::network::Network;
 use super::packet::{Bodies, Hop};
 use super::recorder::{PacketRecords, Records};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 /// Events between two reports of progress.
 const PROGRESS_EVERY: u64 = 1 << 18;
-/// Bytes that come from memory together.
+/// Bytes that come from memory at once.
 #[cfg(target_arch = "x86_64")]
 const CACHE_LINE: usize = 64;
 /// In picoseconds.
@@ -67,7 +67,7 @@ struct Node {
 pub struct Simulation {
     settings: Settings,
     links: Vec<Link>,
-    behind: Behind,
+    overflow: Overflow,
     interfaces: Vec<Interface<Hop>>,
     nodes: Vec<Node>,
     connections: Connections,
@@ -165,7 +165,7 @@ impl Simulation {
             kernels: settings.tcp.iter().any(|tcp| tcp.kernel_tick.is_some()),
             settings,
             links,
-            behind: Behind::default(),
+            overflow: Overflow::default(),
             interfaces,
             nodes,
             connections: Connections::default(),
@@ -215,11 +215,11 @@ impl Simulation {
         Ok(())
     }
 
-    /// Runs flows to the end. They come in the order of their start. `progress` is told now
-    /// and then how far it is.
+    /// Runs flows to the end. They come in the order of their start. `progress` is called now
+    /// and then with how far it is.
     ///
     /// # Errors
-    /// A flow is impossible, or the run broke its own books.
+    /// A flow is impossible, or the run does not account for every packet.
     pub fn run(
         mut self,
         flows: impl IntoIterator<Item = FlowSpec>,
@@ -297,7 +297,7 @@ impl Simulation {
                 }
                 self.now = next_sample;
                 if next_windows <= next_queues {
-                    self.tell_windows();
+                    self.record_windows();
                     next_windows += windows.unwrap_or(Span::ZERO);
                 } else {
                     self.sample::<WATCH>();

@@ -16,7 +16,7 @@ impl Simulation {
     pub(super) fn arrive<const WATCH: bool>(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
         // A link is due only while something flies.
-        let Some(Flying { hop, .. }) = state.flying.pop_front(&mut self.behind) else {
+        let Some(Flying { hop, .. }) = state.flying.pop_front(&mut self.overflow) else {
             return;
         };
         self.hops += 1;
@@ -61,7 +61,7 @@ impl Simulation {
                 hop: departure.packet,
             };
             let link = &mut self.links[link as usize];
-            link.flying.push_back(&mut self.behind, flying);
+            link.flying.push_back(&mut self.overflow, flying);
             if departure.next.is_none_or(|next| next > self.now) {
                 break;
             }
@@ -156,7 +156,7 @@ impl Simulation {
         if flying.is_empty() {
             self.wheel.schedule(link, arrival);
         }
-        flying.push_back(&mut self.behind, Flying { arrival, hop });
+        flying.push_back(&mut self.overflow, Flying { arrival, hop });
     }
 
     #[cold]

@@ -15,7 +15,7 @@ use slowpath_switch::{Span, Time};
 /// RFC 5681 section 3.1: never below 2 segments.
 const MIN_SSTHRESH: u32 = 2;
 
-/// What an ACK tells the growth law.
+/// What an ACK gives the growth law.
 #[derive(Clone, Copy, Debug)]
 pub struct Growth {
     /// When it came.

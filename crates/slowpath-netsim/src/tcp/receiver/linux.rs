@@ -23,32 +23,32 @@ const HELD_SHARE: u64 = 20;
 #[derive(Clone, Debug)]
 pub(super) struct Linux {
     tick: Tick,
-    held: Held,
+    held: AckCompression,
     reported: Reported,
 }
 
 /// Acknowledgments that Linux holds back while something is missing, as many say the same
 /// (`__tcp_ack_snd_check`).
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct AckCompression {
     /// How many are held back, and when they go as one.
     count: u32,
     at: Time,
-    /// What was expected next when the first of [`Held::sent`] went.
+    /// What was expected next when the first of [`AckCompression::sent`] went.
     next: u64,
     sent: u32,
     /// When the SYN was answered, and how long the answer to that took.
     answered: Time,
     handshake: Option<Span>,
-    /// When [`Held::window_end`] became a window from what was expected next then, and how
+    /// When [`AckCompression::window_end`] became a window from what was expected next then, and how
     /// long a window took (`tcp_rcv_rtt_measure`).
     window_start: Time,
     window_end: u64,
     window_time: Option<Span>,
 }
 
-impl Held {
-    const NONE: Self = Held {
+impl AckCompression {
+    const NONE: Self = AckCompression {
         count: 0,
         at: NEVER,
         next: 0,
@@ -142,7 +142,7 @@ impl Linux {
     pub fn new(tick: Tick) -> Self {
         Linux {
             tick,
-            held: Held::NONE,
+            held: AckCompression::NONE,
             reported: Reported::default(),
         }
     }

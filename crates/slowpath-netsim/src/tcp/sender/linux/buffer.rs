@@ -39,7 +39,7 @@ pub(super) enum Push {
     One,
 }
 
-/// What leaves together.
+/// What leaves at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Bytes.

@@ -33,7 +33,7 @@ pub(in crate::tcp::sender) struct Offload {
     pushes: bool,
     /// What a write wants to leave now; `None` outside of a write.
     push: Option<Push>,
-    /// Whether something new left, or the window alone held it back, since that was noted.
+    /// Whether something new left, or only the window held it back, since that was noted.
     moved: bool,
     /// Bytes a second (`sk_pacing_rate`).
     rate: Option<u64>,
