@@ -85,7 +85,7 @@ impl InteractionTracker {
         if itself && self.processes.len() < MOST {
             self.processes.extend(pid.map(|pid| (pid, until)));
         }
-        if verdict.deltas.lonely_timeouts > Some(0) && self.thin_streams.len() < MOST {
+        if verdict.deltas.thin_timeouts > Some(0) && self.thin_streams.len() < MOST {
             let peer = snapshot.tuple.remote;
             self.thin_streams
                 .extend(pid.map(|pid| ((pid, peer), until)));

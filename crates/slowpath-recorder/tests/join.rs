@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use slowpath_recorder::join::{Lost, Why, join};
 use slowpath_recording::{
-    self as recording, Alone, Connection, End, Handler, Moment, Origin, Outcome, Packet, Recording,
-    Run, decode, encode,
+    self as recording, Alone, Connection, Decision, End, Handler, Moment, Origin, Outcome, Packet,
+    Recording, Run, decode, encode,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -169,9 +169,10 @@ fn scene(seed: u64, packets: usize) -> Scene {
                 if it.outcomes.is_empty() && further == u32::from(count) {
                     count += 1;
                 } else {
-                    it.outcomes.push(Outcome::Merged {
-                        place: it.outcomes.len() as u32,
-                        further,
+                    it.outcomes.push(Outcome {
+                        decision: Decision::Merged,
+                        before: it.outcomes.len() as u32,
+                        value: further,
                     });
                 }
             }

@@ -4,7 +4,7 @@
 //! The file's own structure has been checked when it was decoded. Here it is about what the values mean, so that a replayer never waits for what cannot come and
 //! never takes memory for what cannot be.
 
-use super::{Alone, Connection, Decision, End, Handler, Outcome, Recording, Run, options};
+use super::{Alone, Connection, Decision, End, Handler, Recording, Run, Stretch, options};
 use std::collections::BTreeMap;
 
 /// Bytes that one call moves at most: `MAX_RW_COUNT` of `include/linux/fs.h`, with pages of 4 KiB.
@@ -156,7 +156,7 @@ pub enum Impossible {
     MergedBefore(u16),
     /// A replay of other recordings does not look.
     #[error("what was seen of a socket, in a recording that has its runs' checks")]
-    Observed,
+    Seen,
     /// More bytes than a call moves.
     #[error("a call with {0} bytes")]
     Bytes(u32),
@@ -300,9 +300,9 @@ impl End {
 
 impl Run {
     fn is_exact(&self) -> Result<(), Impossible> {
-        let mut outcomes = self.outcomes.iter();
-        if outcomes.any(|it| it.decision() == Decision::Observed) {
-            return Err(Impossible::Observed);
+        let mut decisions = self.outcomes.iter().map(|it| it.decision);
+        if decisions.any(|it| it == Decision::Seen) {
+            return Err(Impossible::Seen);
         }
         match self.handler {
             Handler::Packet {
@@ -321,22 +321,21 @@ impl Run {
 
     /// What it says of packets that were made of several, of pieces, and of those merged in the backlog.
     fn joined(&self, number: u32, packets: u64) -> Result<(), Impossible> {
+        let told = |decision| {
+            self.outcomes
+                .iter()
+                .filter(move |it| it.decision == decision)
+        };
         // The first is the run's own.
         let mut numbers = vec![number];
-        numbers.extend(self.outcomes.iter().filter_map(|it| match it {
-            Outcome::Merged { further, .. } => Some(number.wrapping_add(*further)),
-            _ => None,
-        }));
-        for outcome in &self.outcomes {
-            let (Outcome::Piece { packet, .. } | Outcome::Joined { packet, .. }) = *outcome else {
-                continue;
+        numbers.extend(told(Decision::Merged).map(|it| number.wrapping_add(it.value)));
+        for it in told(Decision::Piece).chain(told(Decision::Joined)) {
+            let number = numbers.get(it.before as usize);
+            let number = *number.ok_or(Impossible::Place(it.before))?;
+            let Stretch { length, further } = match it.decision {
+                Decision::Joined => Stretch::of(it.value),
+                _ => continue,
             };
-            let number = numbers.get(packet as usize);
-            let number = *number.ok_or(Impossible::Place(packet))?;
-            let Outcome::Joined { stretch, .. } = outcome else {
-                continue;
-            };
-            let (length, further) = (stretch.length(), stretch.further());
             if length <= further {
                 return Err(Impossible::Joined { length, further });
             }
@@ -381,11 +380,10 @@ impl Run {
             }
             _ => Ok(()),
         }?;
-        let mut nths = BTreeMap::new();
+        let mut seen = BTreeMap::new();
         for outcome in &self.outcomes {
-            let (decision, nth) = outcome.key();
-            let earlier = nths.insert(decision, nth);
-            if earlier.is_some_and(|earlier| earlier >= nth) {
+            let earlier = seen.insert(outcome.decision, outcome.before);
+            if earlier.is_some_and(|earlier| earlier >= outcome.before) {
                 return Err(Impossible::Decisions);
             }
         }

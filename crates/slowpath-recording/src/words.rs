@@ -56,7 +56,7 @@ impl Decision {
             Decision::Merged => "merged",
             Decision::Comparison => "comparison",
             Decision::Order => "order",
-            Decision::Observed => "seen",
+            Decision::Seen => "seen",
             Decision::Fragment => "page",
             Decision::Metrics => "metrics",
             Decision::Refused => "refused",

@@ -8,6 +8,7 @@
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
 use slowpath_recorder::stock::{Host, Joiner};
 use slowpath_recording::Origin;
+use slowpath_recording::probe::FIELDS;
 use slowpath_replay::{ReplayOptions, replay};
 use std::error::Error;
 
@@ -83,8 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
         let wanted = joined.states[chosen[place]][end].get(run);
         if let (Some(found), Some(wanted)) = (found, wanted) {
-            for (field, wanted) in wanted.iter() {
-                let (name, found) = (field.name(), found.fields[field]);
+            for (name, (found, wanted)) in FIELDS.iter().zip(found.fields.iter().zip(wanted)) {
                 if found != wanted {
                     println!("  {name}: {wanted} recorded, {found} here");
                 }

@@ -27,7 +27,7 @@ pub use explained::{ExplainError, Explained, explain, headers_of};
 pub use fitted::{FitOptions, FitProgress, Fitted, fit};
 pub use light::{LightOptions, Lightened, lighten};
 pub use replay::{
-    Difference, FIRST_PORT, How, Probe, ReplayError, ReplayOptions, Replayed,
+    Difference, FIRST_PORT, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed,
     Result as ReplayResult, Told, batches, command as replay_command, replay,
 };
 pub use script::Stretch;

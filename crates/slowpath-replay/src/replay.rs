@@ -14,7 +14,7 @@ use slowpath_lab::virtual_time::wire::{
     CAPTURE, FOLLOW, PROBE, PROBE_MORE, REPLAY, Reader, TELL, WHAT_IF,
 };
 use slowpath_lab::virtual_time::{Progress, machine};
-use slowpath_recording::fields::{Field, MORE, SocketFields};
+use slowpath_recording::probe::MORE;
 use slowpath_recording::{Connection, Decision, Moment, Outcome, Recording, Unreplayable};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,10 @@ const MOST: usize = u16::MAX as usize - FIRST_PORT as usize;
 const TOLD_RUN: u8 = 255;
 /// `sizeof(struct lab_replayed)`.
 const RESULT: usize = 56;
+/// `LAB_PROBED`.
+pub const PROBED: usize = 40;
 /// `sizeof(struct lab_probe)`.
-const PROBE_SIZE: usize = 24 + 4 * Field::COUNT;
+const PROBE_SIZE: usize = 24 + 4 * PROBED;
 
 /// How it is replayed; nothing of it may change the outcome.
 #[derive(Clone, Debug)]
@@ -169,8 +171,8 @@ pub enum How {
     Call,
     /// It did not come to it.
     NotReplayed,
-    /// Before the run that field of the socket was something else than the light recorder observed.
-    Observed(Field),
+    /// Before the run that field of the socket ([`FIELDS`](slowpath_recording::probe::FIELDS)) was something else than the recorder saw.
+    Seen(u8),
 }
 
 impl std::fmt::Display for How {
@@ -184,7 +186,10 @@ impl std::fmt::Display for How {
             How::Digest => "a recording with runs missing, or another state behind the last check that it keeps",
             How::Call => "a call that could not be made",
             How::NotReplayed => "not replayed",
-            How::Observed(field) => return write!(f, "another {} before it", field.name()),
+            How::Seen(field) => {
+                let name = slowpath_recording::probe::FIELDS.get(usize::from(*field));
+                return write!(f, "another {} before it", name.unwrap_or(&"state"));
+            }
         })
     }
 }
@@ -212,8 +217,8 @@ pub struct Probe {
     pub run: u64,
     /// When.
     pub at: Moment,
-    /// The fields that checks cover.
-    pub fields: Box<SocketFields>,
+    /// In the order of [`FIELDS`](slowpath_recording::probe::FIELDS).
+    pub fields: Box<[u32; PROBED]>,
     /// In the order of [`MORE`]; empty if they were not wanted.
     pub more: Box<[i64]>,
 }
@@ -470,8 +475,11 @@ fn told(bytes: &[u8], count: usize) -> Option<Vec<[Vec<Told>; 2]>> {
         from.u8()?;
         let (first, second) = (from.u32()?, from.u32()?);
         if decision != TOLD_RUN {
-            let decision = *Decision::ALL.get(usize::from(decision))?;
-            let outcome = Outcome::from_numbers(decision, first, second)?;
+            let outcome = Outcome {
+                decision: *Decision::ALL.get(usize::from(decision))?,
+                before: first,
+                value: second,
+            };
             decided.push((outcome, needed));
             continue;
         }
@@ -496,8 +504,8 @@ fn probes(bytes: &[u8]) -> Option<Vec<Probe>> {
             from.u8()?;
             from.u16()?;
             let (run, at) = (from.u64()?, from.u64()?);
-            let mut fields = Box::new(SocketFields::NONE);
-            for field in &mut fields.0 {
+            let mut fields = Box::new([0; PROBED]);
+            for field in fields.iter_mut() {
                 *field = from.u32()?;
             }
             Some(Probe {

@@ -52,12 +52,15 @@ pub(crate) fn script(
                 }
                 record.write(&mut records);
                 for outcome in decided(run) {
-                    let [value, result] = outcome.numbers();
+                    let decision = Decision::ALL
+                        .iter()
+                        .position(|known| *known == outcome.decision)
+                        .unwrap_or_default();
                     Record {
                         kind: kind::DECISION,
-                        decision: outcome.decision().number() as u8,
-                        value,
-                        result,
+                        decision: decision as u8,
+                        value: outcome.before,
+                        result: outcome.value,
                         ..record
                     }
                     .write(&mut records);
@@ -99,17 +102,16 @@ pub(crate) fn script(
 
 /// Packets of the other end up to the last one that the run needs.
 fn needed(run: &Run, record: &Record) -> u32 {
-    let merged = run.outcomes.iter().filter_map(|it| match it {
-        Outcome::Merged { further, .. } => Some(record.value.wrapping_add(*further)),
-        _ => None,
-    });
+    let told = |decision| {
+        run.outcomes
+            .iter()
+            .filter(move |it| it.decision == decision)
+    };
+    let merged = told(Decision::Merged).map(|it| record.value.wrapping_add(it.value));
     let heads: Vec<u32> = std::iter::once(record.value).chain(merged).collect();
-    let further = run.outcomes.iter().filter_map(|it| match it {
-        Outcome::Joined { packet, stretch } => {
-            let head = *heads.get(*packet as usize)?;
-            Some(head.saturating_add(stretch.further()))
-        }
-        _ => None,
+    let further = told(Decision::Joined).filter_map(|it| {
+        let head = *heads.get(it.before as usize)?;
+        Some(head.saturating_add(slowpath_recording::Stretch::of(it.value).further))
     });
     let in_order = record.value.saturating_add(record.more.max(1) - 1);
     let all = heads.iter().copied().chain(further).chain([in_order]);
@@ -119,7 +121,7 @@ fn needed(run: &Run, record: &Record) -> u32 {
 /// What the kernel is told; what somebody saw is compared afterwards.
 fn decided(run: &Run) -> impl Iterator<Item = &Outcome> {
     let all = run.outcomes.iter();
-    all.filter(|outcome| outcome.decision() != Decision::Observed)
+    all.filter(|outcome| outcome.decision != Decision::Seen)
 }
 
 fn record(run: &Run, connection: u32, end: u8, follow: bool) -> Result<Record, Unknown> {

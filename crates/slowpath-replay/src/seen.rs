@@ -3,7 +3,7 @@
 
 use super::replay::{Difference, How, Probe, Result};
 use slowpath_recording::TRACEPOINTS;
-use slowpath_recording::{Connection, Outcome, Recording};
+use slowpath_recording::{Connection, Decision, Recording};
 use std::collections::HashMap;
 
 /// Whether it was recorded so.
@@ -40,18 +40,15 @@ fn first(
         let Some(probe) = after.get(&(place, end, before)) else {
             continue;
         };
-        for outcome in &runs[run as usize].outcomes {
-            let Outcome::Observed { field, value } = *outcome else {
-                continue;
-            };
-            let found = probe.fields[field];
-            if found != value {
+        for seen in &runs[run as usize].outcomes {
+            let field = probe.fields.get(seen.before as usize);
+            if seen.decision == Decision::Seen && field.is_some_and(|it| *it != seen.value) {
                 return Some(Difference {
                     end,
                     run,
-                    how: How::Observed(field),
-                    expected: value,
-                    found,
+                    how: How::Seen(seen.before as u8),
+                    expected: seen.value,
+                    found: *field?,
                 });
             }
         }

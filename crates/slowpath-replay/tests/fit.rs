@@ -2,19 +2,25 @@
 //! What was inferred is inferred otherwise: the search, with a made-up kernel that parts until one moment is right. What was seen never changes.
 
 use proptest::prelude::*;
-use slowpath_recording::fields::Field;
-use slowpath_recording::{Connection, End, Handler, Moment, Outcome, Run, Settings, Timer};
+use slowpath_recording::{
+    Connection, Decision, End, Handler, Moment, Outcome, Run, Settings, Timer,
+};
 use slowpath_replay::fit::{Place, Search};
 use std::collections::BTreeMap;
 
 const MS: u64 = 1_000_000;
 
-fn run(at: u64, handler: Handler, outcomes: &[Outcome]) -> Run {
+fn run(at: u64, handler: Handler, outcomes: &[(Decision, u32, u32)]) -> Run {
+    let outcome = |&(decision, before, value): &(Decision, u32, u32)| Outcome {
+        decision,
+        before,
+        value,
+    };
     Run {
         at: Moment(at),
         jiffies: (at / (4 * MS)) as u32,
         handler,
-        outcomes: outcomes.to_vec(),
+        outcomes: outcomes.iter().map(outcome).collect(),
         check: None,
     }
 }
@@ -28,19 +34,10 @@ fn packet(at: u64, number: u32) -> Run {
         truesize: 0,
     };
     let seen = [
-        Outcome::DeviceMemory { sent: 0, bytes: 1 },
-        Outcome::DeviceMemory {
-            sent: 1,
-            bytes: 4_352,
-        },
-        Outcome::Observed {
-            field: Field::InFlight,
-            value: 1_448 * number,
-        },
-        Outcome::Observed {
-            field: Field::ReceiveWindow,
-            value: 65_536,
-        },
+        (Decision::DeviceMemory, 0, 1),
+        (Decision::DeviceMemory, 1, 4_352),
+        (Decision::Seen, 1, 1_448 * number),
+        (Decision::Seen, 7, 65_536),
     ];
     run(at, handler, &seen)
 }
@@ -134,7 +131,7 @@ fn search_from(parted: Place, mut judge: impl FnMut(&Connection) -> Option<Place
 fn known(connection: &Connection) -> [(Vec<String>, Vec<String>); 2] {
     let tell = |run: &Run| {
         let mut seen = run.outcomes.clone();
-        seen.retain(|it| matches!(it, Outcome::Observed { .. }));
+        seen.retain(|it| it.decision == Decision::Seen);
         format!("{:?} {seen:?}", run.handler)
     };
     connection.ends.each_ref().map(|end| {
@@ -160,11 +157,7 @@ fn a_moment_that_a_replay_needs_is_found() {
     };
     assert_eq!((change.place.end, change.place.run), (0, 5));
     let send = &found.best().ends[0].runs[5];
-    let later: Vec<u64> = send
-        .outcomes
-        .iter()
-        .map(|it| it.numbers()[1].into())
-        .collect();
+    let later: Vec<u64> = send.outcomes.iter().map(|it| it.value.into()).collect();
     // What it read last is what it was.
     assert_eq!(send.at.0 + later[0], 43 * MS);
 }

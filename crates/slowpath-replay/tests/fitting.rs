@@ -3,7 +3,7 @@
 //! deleted.
 
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
-use slowpath_recording::{self as recording, Connection, Handler, Outcome, Recording};
+use slowpath_recording::{self as recording, Connection, Decision, Handler, Recording};
 use slowpath_replay::{FitOptions, Fitted, ReplayOptions, ReplayResult, fit, replay};
 
 const RECORDED: &[u8] = include_bytes!("data/light.rec");
@@ -114,20 +114,14 @@ fn altered(connection: &Connection) -> Vec<(String, Connection)> {
     for end in 0..2 {
         for (place, run) in connection.ends[end].runs.iter().enumerate() {
             for (number, outcome) in run.outcomes.iter().enumerate() {
-                if let Outcome::Observed { field, value } = *outcome {
+                if outcome.decision == Decision::Seen {
                     let mut other = connection.clone();
-                    other.ends[end].runs[place].outcomes[number] = Outcome::Observed {
-                        field,
-                        value: value ^ 1,
-                    };
+                    other.ends[end].runs[place].outcomes[number].value ^= 1;
                     out.push((format!("end {end}, run {place}, {outcome:?}"), other));
                 }
             }
             let looked = run.outcomes.iter();
-            let looked = looked
-                .filter(|it| matches!(it, Outcome::Observed { .. }))
-                .count()
-                > 0;
+            let looked = looked.filter(|it| it.decision == Decision::Seen).count() > 0;
             let moved = match run.handler {
                 // One from the backlog may have been merged with the next one there: how many these were is inferred.
                 Handler::Packet { backlog, .. } => looked && !backlog,

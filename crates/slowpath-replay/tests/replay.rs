@@ -213,9 +213,10 @@ fn altered(run: &recording::Run) -> Vec<recording::Run> {
         run.outcomes.pop();
     });
     with(&|run| {
-        run.outcomes.push(recording::Outcome::SmallQueue {
-            nth: 0,
-            throttled: true,
+        run.outcomes.push(recording::Outcome {
+            decision: recording::Decision::SmallQueue,
+            before: 0,
+            value: 1,
         });
     });
     with(&|run| match &mut run.handler {

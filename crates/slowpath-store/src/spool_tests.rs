@@ -156,7 +156,10 @@ fn columns_of_a_later_version_are_ignored_and_missing_ones_are_null() {
     let mut columns = INTERVAL.clone();
     let mut longer = row.clone();
     for _ in 0..9 {
-        columns.push(crate::column::number("added", "by a later version"));
+        columns.push(Column {
+            name: "later",
+            kind: Kind::Exact,
+        });
         longer.push(Cell::Int(u64::MAX));
     }
     let mut payload = Vec::new();
@@ -179,12 +182,12 @@ fn unusable_headers_say_why() {
     damaged[20] ^= 1;
     assert_eq!(parse(&damaged), Err(HeaderError::Damaged));
     let mut newer = whole.clone();
-    newer[10..12].copy_from_slice(&(SCHEMA_VERSION + 1).to_le_bytes());
+    newer[10] = 2;
     assert_eq!(
         parse(&newer),
         Err(HeaderError::Newer {
             framing: 1,
-            schema: SCHEMA_VERSION + 1
+            schema: 2
         })
     );
     let mut endless = whole;

@@ -57,3 +57,6 @@ pub mod json {
     pub use crate::clock::now;
     pub use slowpath_views::json::*;
 }
+
+#[cfg(test)]
+use slowpath_views::scripted as fake;

@@ -6,7 +6,8 @@ mod command;
 use command::text;
 use serde_json::{Value, json};
 use slowpath_recording::{
-    Connection, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer, encode,
+    Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
+    encode,
 };
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -40,9 +41,10 @@ fn recording() -> Recording {
         deferred: false,
     };
     let mut last = run(9_000_000, 502, timer);
-    last.outcomes.push(Outcome::Autocork {
-        nth: 2,
-        corked: true,
+    last.outcomes.push(Outcome {
+        decision: Decision::Autocork,
+        before: 2,
+        value: 1,
     });
     let client = vec![
         run(5_000_000, 501, Handler::Connect),

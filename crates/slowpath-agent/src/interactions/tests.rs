@@ -83,7 +83,7 @@ fn small_writes_are_followed_where_a_timeout_had_too_little_in_flight() {
     let mut interactions = InteractionTracker::default();
     let (snapshot, owner) = (quiet(), Owner::named(7, "curl"));
     let mut thin = verdict(&snapshot, 100);
-    thin.deltas.lonely_timeouts = Some(1);
+    thin.deltas.thin_timeouts = Some(1);
     interactions.observe(&snapshot, &owner, &thin);
     assert!(interactions.wants(&quiet(), &quiet(), &owner));
     let mut elsewhere = quiet();

@@ -42,9 +42,11 @@ pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Option<Recording> {
         let (number, end) = (record.connection as usize, usize::from(record.end));
         let outcomes = pending.get_mut(number)?.get_mut(end)?;
         if record.kind == kind::DECISION {
-            let decision = *Decision::ALL.get(usize::from(record.decision))?;
-            let outcome = Outcome::from_numbers(decision, record.value, record.result);
-            outcomes.push(outcome?);
+            outcomes.push(Outcome {
+                decision: *Decision::ALL.get(usize::from(record.decision))?,
+                before: record.value,
+                value: record.result,
+            });
             continue;
         }
         let end = &mut connections[number].ends[end];

@@ -2,7 +2,7 @@
 //! Which packet of the other end each one is that came.
 
 use super::cut;
-use slowpath_recording::{Alone, End, Handler, Outcome, Packet};
+use slowpath_recording::{Alone, Decision, End, Handler, Outcome, Packet};
 use std::collections::HashMap;
 
 /// An identification is given again after 65,536 packets: the nearer one is meant.
@@ -269,9 +269,10 @@ pub(super) fn named(alone: &Alone, found: &Found, limit: usize) -> End {
                 *merged += 1;
                 continue;
             }
-            run.outcomes.push(Outcome::Merged {
-                place: more,
-                further,
+            run.outcomes.push(Outcome {
+                decision: Decision::Merged,
+                before: more,
+                value: further,
             });
             more += 1;
         }

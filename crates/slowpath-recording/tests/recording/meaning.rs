@@ -4,10 +4,9 @@
 use crate::arbitrary::recording;
 use crate::sample::{bulk, packet};
 use proptest::prelude::*;
-use slowpath_recording::fields::Field;
 use slowpath_recording::{
-    Connection, Handler, Impossible, Invalid, Outcome, Recording, Sent, Stretch, Unreplayable,
-    alter, decode, encode,
+    Connection, Decision, Handler, Impossible, Invalid, Outcome, Recording, Sent, Stretch,
+    Unreplayable, alter, decode, encode,
 };
 use std::collections::BTreeSet;
 
@@ -71,13 +70,14 @@ fn what_cannot_be_is_named() {
     };
     assert_eq!(handler(two(true)), None);
     assert_eq!(handler(two(false)), Some(Impossible::MergedBefore(2)));
-    let observed = changed(|connection| {
-        connection.ends[0].runs[5].outcomes.push(Outcome::Observed {
-            field: Field::BytesAcked,
+    let seen = changed(|connection| {
+        connection.ends[0].runs[5].outcomes.push(Outcome {
+            decision: Decision::Seen,
+            before: 3,
             value: 7,
         });
     });
-    assert_eq!(observed, Some(Impossible::Observed));
+    assert_eq!(seen, Some(Impossible::Seen));
     let back = changed(|connection| connection.ends[0].runs[9].at.0 = 0);
     assert_eq!(back, Some(Impossible::Back));
 }
@@ -85,18 +85,20 @@ fn what_cannot_be_is_named() {
 /// Each segment has a byte or a FIN.
 #[test]
 fn what_is_joined_is_of_packets_that_came() {
-    let with = |outcomes: &[Outcome]| {
+    let told = |outcomes: &[(Decision, u32, u32)]| {
         changed(|connection| {
             let run = &mut connection.ends[1].runs[20];
             run.handler = packet(7);
-            run.outcomes = outcomes.to_vec();
+            let outcome = |&(decision, before, value)| Outcome {
+                decision,
+                before,
+                value,
+            };
+            run.outcomes = outcomes.iter().map(outcome).collect();
         })
     };
-    let of = |packet, length, further| Outcome::Joined {
-        packet,
-        stretch: Stretch::new(length, further).expect("fits"),
-    };
-    let joined = |length, further| with(&[of(0, length, further)]);
+    let value = |length, further| Stretch { length, further }.value().expect("fits");
+    let joined = |length, further| told(&[(Decision::Joined, 0, value(length, further))]);
     assert_eq!([joined(1448, 0), joined(2896, 1), joined(2, 1)], [None; 3]);
     let nothing = Impossible::Joined {
         length: 0,
@@ -109,17 +111,22 @@ fn what_is_joined_is_of_packets_that_came() {
     };
     assert_eq!(joined(3, 3), Some(fewer));
     // Of the one that was merged in the backlog, and of one behind that.
-    let merged = |further| Outcome::Merged { place: 0, further };
-    let piece = Outcome::Piece {
-        packet: 1,
-        offset: 9,
-    };
-    let behind = |packet| of(packet, 10, 2);
-    assert_eq!(with(&[merged(5), piece, behind(1)]), None);
-    assert_eq!(with(&[merged(5), behind(2)]), Some(Impossible::Place(2)));
-    assert_eq!(with(&[piece]), Some(Impossible::Place(1)));
-    let beyond = with(&[merged(u32::MAX - 8), behind(1)]);
+    let merged = (Decision::Merged, 0, 5);
+    let behind = |place| (Decision::Joined, place, value(10, 2));
+    assert_eq!(told(&[merged, (Decision::Piece, 1, 9), behind(1)]), None);
+    assert_eq!(told(&[merged, behind(2)]), Some(Impossible::Place(2)));
+    assert_eq!(told(&[(Decision::Piece, 1, 9)]), Some(Impossible::Place(1)));
+    let beyond = told(&[(Decision::Merged, 0, u32::MAX - 8), behind(1)]);
     assert_eq!(beyond, Some(Impossible::Packet(u64::from(u32::MAX) + 1)));
+    let whole = Stretch {
+        length: (1 << 20) - 1,
+        further: (1 << 12) - 1,
+    };
+    assert_eq!(whole.value().map(Stretch::of), Some(whole));
+    for more in [(1 << 20, 0), (1, 1 << 12)] {
+        let (length, further) = more;
+        assert_eq!(Stretch { length, further }.value(), None);
+    }
 }
 
 #[test]

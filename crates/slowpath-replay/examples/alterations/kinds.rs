@@ -92,12 +92,11 @@ pub fn wild(whole: &Connection, dice: &mut Dice) -> Option<(Kind, Connection)> {
         match dice.below(8) {
             0 => run.at.0 = [0, 1, u64::MAX, 1 << 63, u64::MAX / 1000][dice.below(5)],
             1 => run.jiffies = [0, u32::MAX, 1 << 31][dice.below(3)],
-            2 => {
-                let decision = Decision::ALL[dice.below(Decision::ALL.len())];
-                let (first, second) = (large(dice), large(dice));
-                run.outcomes
-                    .extend(Outcome::from_numbers(decision, first, second));
-            }
+            2 => run.outcomes.push(Outcome {
+                decision: Decision::ALL[dice.below(Decision::ALL.len())],
+                before: large(dice),
+                value: large(dice),
+            }),
             _ => run.handler = handler(dice),
         }
         what.push(format!(
@@ -233,8 +232,8 @@ fn events(whole: &Connection, side: usize, dice: &mut Dice, found: &mut Found) {
                     .zip(&other.outcomes)
                     .find(|(a, b)| a != b);
                 let which = gone
-                    .map(|(a, _)| a.decision())
-                    .or(run.outcomes.last().map(|it| it.decision()));
+                    .map(|(a, _)| a.decision)
+                    .or(run.outcomes.last().map(|it| it.decision));
                 format!("{what} ({which:?})")
             }
             _ => what.to_owned(),

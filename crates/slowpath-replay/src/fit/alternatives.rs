@@ -2,7 +2,7 @@
 //! Which alternatives there are, in the order in which they are tried.
 
 use super::change::{Change, Place, What, burst, is_unseen, newest, receives, sends};
-use slowpath_recording::{Connection, Handler, Outcome, Run};
+use slowpath_recording::{Connection, Decision, Handler, Run};
 
 /// What a packet takes that is received, in nanoseconds.
 const PACES: [u32; 8] = [9_000, 4_000, 14_000, 0, 20_000, 2_000, 30_000, 1_000];
@@ -90,11 +90,11 @@ pub(super) fn of(connection: &Connection, parted: Place) -> Vec<Change> {
 
 fn of_run(run: &Run, before: Option<&Run>) -> Vec<What> {
     let mut all = Vec::new();
-    let clocks = run.outcomes.iter().filter_map(|it| match it {
-        Outcome::Clock { after, .. } => Some(*after),
-        _ => None,
-    });
-    let later = clocks.max();
+    let clocks = run
+        .outcomes
+        .iter()
+        .filter(|it| it.decision == Decision::Clock);
+    let later = clocks.map(|it| it.value).max();
     let moment = !matches!(run.handler, Handler::Packet { .. });
     if let Some(later) = later.filter(|_| sends(run)) {
         all.extend(
@@ -109,16 +109,16 @@ fn of_run(run: &Run, before: Option<&Run>) -> Vec<What> {
     {
         all.push(What::Before);
     }
-    let memory = run.outcomes.iter().filter_map(|it| match it {
-        Outcome::DeviceMemory { bytes, .. } => Some(*bytes),
-        _ => None,
-    });
-    let held: Vec<u32> = memory.collect();
+    let memory = run
+        .outcomes
+        .iter()
+        .filter(|it| it.decision == Decision::DeviceMemory);
+    let held: Vec<u32> = memory.map(|it| it.value).collect();
     if let (Some(first), Some(last)) = (held.first(), held.last()) {
         all.extend([*last, *first, 1].map(What::Memory));
     }
     let mut waited = run.outcomes.iter();
-    if moment && waited.any(|it| matches!(it, Outcome::Backlog { .. })) {
+    if moment && waited.any(|it| it.decision == Decision::Backlog) {
         all.extend(WAITED.map(What::Waited));
     }
     all.extend([1, -1].map(What::Tick));

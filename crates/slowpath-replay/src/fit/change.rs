@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thing that was inferred, inferred otherwise.
 
-use slowpath_recording::{Connection, End, Handler, Outcome, Run};
+use slowpath_recording::{Connection, Decision, End, Handler, Outcome, Run};
 
 /// Packets that come so fast one after the other were one burst, in nanoseconds.
 const CLOSE: u64 = 700_000;
@@ -94,8 +94,8 @@ impl std::fmt::Display for What {
 
 /// What the clock was read last by a run.
 pub(super) fn last_reading(run: &Run) -> u64 {
-    let later = run.outcomes.iter().filter_map(|it| match it {
-        Outcome::Clock { after, .. } => Some(u64::from(*after)),
+    let later = run.outcomes.iter().filter_map(|it| match it.decision {
+        Decision::Clock => Some(u64::from(it.value)),
         _ => None,
     });
     run.at.0.saturating_add(later.max().unwrap_or(0))
@@ -126,13 +126,13 @@ impl What {
                 }
                 run.at.0 = at;
                 let mut again = false;
-                for (_, after) in clocks(run) {
-                    *after = after.checked_add(u32::try_from(by).ok()?)?;
+                for outcome in clocks(run) {
+                    outcome.value = outcome.value.checked_add(u32::try_from(by).ok()?)?;
                     again = true;
                 }
                 // What follows in the same run is when it was.
                 if !again && sends(run) {
-                    insert(run, 1, u32::try_from(by).ok()?);
+                    insert(run, Decision::Clock, 1, u32::try_from(by).ok()?);
                 }
             }
             What::Later(by) => {
@@ -141,41 +141,38 @@ impl What {
                     return None;
                 }
                 run.at.0 = at;
-                for (_, after) in clocks(run) {
-                    *after = after.saturating_sub(u32::try_from(by).ok()?);
+                for outcome in clocks(run) {
+                    outcome.value = outcome.value.saturating_sub(u32::try_from(by).ok()?);
                 }
             }
             What::Between(after) => {
-                let last = clocks(run).map(|(_, it)| *it).max()?;
-                if after >= last || clocks(run).any(|(_, it)| *it == after) {
+                let last = clocks(run).map(|it| it.value).max()?;
+                if after >= last || clocks(run).any(|it| it.value == after) {
                     return None;
                 }
-                for (reading, _) in clocks(run).filter(|(_, it)| **it > after) {
-                    *reading += 1;
+                for outcome in clocks(run).filter(|it| it.value > after) {
+                    outcome.before += 1;
                 }
-                let before = clocks(run).filter(|(_, it)| **it < after).count() as u32;
-                insert(run, before + 1, after);
+                let before = clocks(run).filter(|it| it.value < after).count() as u32;
+                insert(run, Decision::Clock, before + 1, after);
             }
             What::Tick(by) => run.jiffies = run.jiffies.wrapping_add_signed(by),
             What::Memory(bytes) => {
                 let mut other = false;
-                for outcome in &mut run.outcomes {
-                    if let Outcome::DeviceMemory { bytes: held, .. } = outcome {
-                        other |= *held != bytes;
-                        *held = bytes;
-                    }
+                let held = run.outcomes.iter_mut();
+                for it in held.filter(|it| it.decision == Decision::DeviceMemory) {
+                    other |= it.value != bytes;
+                    it.value = bytes;
                 }
                 return other.then_some(());
             }
             What::Waited(count) => {
-                let filled = run.outcomes.iter_mut().find_map(|it| match it {
-                    Outcome::Backlog { done, .. } => Some(done),
-                    _ => None,
-                })?;
-                if *filled == count {
+                let mut all = run.outcomes.iter_mut();
+                let told = all.find(|it| it.decision == Decision::Backlog)?;
+                if told.before == count {
                     return None;
                 }
-                *filled = count;
+                told.before = count;
             }
             What::Before => return exchange(end, place),
             What::Burst(by) => return shift(end, place, by),
@@ -194,12 +191,9 @@ impl What {
     }
 }
 
-/// Its readings of the clock after the first: which, and how many nanoseconds later.
-fn clocks(run: &mut Run) -> impl Iterator<Item = (&mut u32, &mut u32)> {
-    run.outcomes.iter_mut().filter_map(|it| match it {
-        Outcome::Clock { reading, after } => Some((reading, after)),
-        _ => None,
-    })
+fn clocks(run: &mut Run) -> impl Iterator<Item = &mut Outcome> {
+    let all = run.outcomes.iter_mut();
+    all.filter(|it| it.decision == Decision::Clock)
 }
 
 /// Whether it may send several times, reading the clock each time.
@@ -252,24 +246,27 @@ fn pace(end: &mut End, place: usize, each: u32) -> Option<()> {
     let last = last_reading(run);
     let whole = u64::from(more) * u64::from(each);
     let whole = whole.min(last.saturating_sub(earliest));
-    run.outcomes
-        .retain(|it| !matches!(it, Outcome::Clock { .. }));
+    run.outcomes.retain(|it| it.decision != Decision::Clock);
     run.at.0 = last - whole;
     for number in 1..=more {
         let value = whole * u64::from(number) / u64::from(more);
-        insert(run, number, u32::try_from(value).ok()?);
+        insert(run, Decision::Clock, number, u32::try_from(value).ok()?);
     }
     (more > 0).then_some(())
 }
 
-fn insert(run: &mut Run, reading: u32, after: u32) {
-    run.outcomes.push(Outcome::Clock { reading, after });
-    run.outcomes.sort_by_key(Outcome::key);
+fn insert(run: &mut Run, decision: Decision, before: u32, value: u32) {
+    run.outcomes.push(Outcome {
+        decision,
+        before,
+        value,
+    });
+    run.outcomes.sort_by_key(|it| (it.decision, it.before));
 }
 
 /// Whether it is a packet that nobody saw come: its end had closed.
 pub(super) fn is_unseen(run: &Run) -> bool {
-    let seen = |it: &Outcome| matches!(it, Outcome::Observed { .. });
+    let seen = |it: &Outcome| it.decision == Decision::Seen;
     matches!(run.handler, Handler::Packet { .. }) && !run.outcomes.iter().any(seen)
 }
 

@@ -301,8 +301,8 @@ fn words(run: &Run) -> String {
         Handler::Release { flags } => format!("{name} {flags:#x}"),
     };
     for outcome in &run.outcomes {
-        let (name, [first, second]) = (outcome.decision().name(), outcome.numbers());
-        text += &format!(" [{name} after {first}: {second}]");
+        let name = outcome.decision.name();
+        text += &format!(" [{name} after {}: {}]", outcome.before, outcome.value);
     }
     text
 }
@@ -366,11 +366,10 @@ fn run_json(connection: usize, side: &str, number: usize, run: &Run, timed: bool
         | Handler::SmallQueue => {}
     }
     let outcome = |outcome: &slowpath_recording::Outcome| {
-        let [before, value] = outcome.numbers();
         json!({
-            "decision": outcome.decision().name(),
-            "before": before,
-            "value": value,
+            "decision": outcome.decision.name(),
+            "before": outcome.before,
+            "value": outcome.value,
         })
     };
     put("outcomes", run.outcomes.iter().map(outcome).collect());

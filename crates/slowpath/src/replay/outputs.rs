@@ -10,7 +10,7 @@ use parquet::arrow::arrow_writer::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use slowpath_recording::fields::{FLAG, Variable};
+use slowpath_recording::probe::{FLAG, Place};
 use slowpath_recording::{Connection, Recording};
 use slowpath_replay::retell;
 use slowpath_replay::{FIRST_PORT, Probe};
@@ -67,7 +67,7 @@ impl Drop for Working {
 pub(super) struct Probed {
     /// As it was asked for.
     pub name: String,
-    pub variable: Variable,
+    pub place: Place,
 }
 
 /// Writes what there is into a folder, which is made if it is not there.
@@ -181,9 +181,9 @@ fn probes(
         Field::new("run", DataType::UInt64, false),
         Field::new("time_ns", DataType::UInt64, false),
     ];
-    fields.extend(probed.iter().map(|it| match it.variable {
-        Variable::Checked(_) => Field::new(&it.name, DataType::UInt32, false),
-        Variable::More(place) => Field::new(&it.name, DataType::Int64, place == FLAG),
+    fields.extend(probed.iter().map(|it| match it.place {
+        Place::Checked(_) => Field::new(&it.name, DataType::UInt32, false),
+        Place::More(place) => Field::new(&it.name, DataType::Int64, place == FLAG),
     }));
     let schema = Arc::new(Schema::new(fields));
     let properties = WriterProperties::builder()
@@ -234,13 +234,13 @@ impl Rows<'_> {
             Arc::new(time.finish()),
         ];
         for it in probed {
-            columns.push(match it.variable {
-                Variable::Checked(field) => {
+            columns.push(match it.place {
+                Place::Checked(place) => {
                     let mut values = UInt32Builder::new();
-                    values.extend(self.rows.iter().map(|probe| Some(probe.fields[field])));
+                    values.extend(self.rows.iter().map(|probe| Some(probe.fields[place])));
                     Arc::new(values.finish())
                 }
-                Variable::More(place) => {
+                Place::More(place) => {
                     let mut values = Int64Builder::new();
                     let value = |probe: &Probe| probe.more.get(place).copied();
                     // No acknowledgment was looked at: there are no flags of one.

@@ -4,7 +4,7 @@
 use slowpath_recorder::join::{Joined, join};
 use slowpath_recorder::ring::{Options, Ring};
 use slowpath_recorder::stock::{Host, Joiner, Live};
-use slowpath_recording::{self as recording, Handler, Moment, Outcome, Recording, Run};
+use slowpath_recording::{self as recording, Decision, Handler, Moment, Recording, Run};
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
@@ -182,11 +182,11 @@ fn numbers(run: &Run) -> Option<(u32, u16, Vec<u32>)> {
     let Handler::Packet { number, merged, .. } = run.handler else {
         return None;
     };
-    let more = run.outcomes.iter().filter_map(|it| match it {
-        Outcome::Merged { further, .. } => Some(*further),
-        _ => None,
-    });
-    Some((number, merged, more.collect()))
+    let more = run
+        .outcomes
+        .iter()
+        .filter(|it| it.decision == Decision::Merged);
+    Some((number, merged, more.map(|it| it.value).collect()))
 }
 
 /// Both machines' recordings of what `whole` has with both ends.

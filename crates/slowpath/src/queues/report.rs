@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The report of replayed queues as text and JSON.
+//! What replayed queues say, in words and in JSON.
 
-use crate::captures::Captures;
+use super::read::Captures;
+use crate::render::Paint;
 use serde::Serialize;
 use slowpath_netsim::scenario::Scenario;
 use slowpath_netsim::topology::Node;
 use slowpath_queues::Outcome;
 use slowpath_queues::findings::{Finding, QueueReport, Sender};
-use slowpath_text::Paint;
 use slowpath_trace::segment::Endpoint;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-/// Contenders listed for a queue at most.
+/// Who contends is told for so many.
 const CONTENDERS: usize = 10;
 /// Queues in the text.
 const SHOWN: usize = 12;
@@ -21,26 +21,18 @@ const PICOS: f64 = 1e12;
 
 /// What a report is made from.
 pub struct Sources<'a> {
-    /// The network.
     pub scenario: &'a Scenario,
-    /// The captured packets.
     pub captures: &'a Captures,
-    /// The replayed queues.
     pub replayed: &'a Outcome,
-    /// The ends of each connection.
     pub ends: &'a HashMap<Sender, (Endpoint, Endpoint)>,
-    /// The time of second 0, in nanoseconds since 1970.
     pub origin: i64,
 }
 
 /// One end of a connection, and what it had of a queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Contender {
-    /// Its sending host.
     pub host: String,
-    /// The sending end.
     pub source: String,
-    /// The receiving end.
     pub destination: String,
     /// Bytes, or dropped packets.
     pub amount: u64,
@@ -49,53 +41,32 @@ pub struct Contender {
 /// One queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Queue {
-    /// The queue's number in the replay.
     #[serde(skip)]
     pub number: u32,
-    /// Its switch.
     pub switch: String,
-    /// The node at the end of its link.
     pub neighbour: String,
-    /// Packets.
     pub packets: u64,
-    /// Dropped packets.
     pub dropped: u64,
-    /// The longest it was, in bytes.
     pub max_bytes: u64,
-    /// When it was longest.
     pub max_at_seconds: f64,
-    /// Whose bytes it held then.
     pub bytes_at_max: Vec<Contender>,
-    /// Whose bytes it held when it dropped.
     pub bytes_at_drops: Vec<Contender>,
-    /// Whose packets it dropped.
     pub drops: Vec<Contender>,
 }
 
 /// Something that is more than a full queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// The finding's name.
     pub name: &'static str,
-    /// The finding in a sentence.
     pub text: String,
-    /// Its switch.
     pub switch: String,
-    /// The node at the end of its link.
     pub neighbour: String,
-    /// The node at the end of the other queue's link.
     pub filled_neighbour: String,
-    /// Its beginning.
     pub from_seconds: f64,
-    /// Its end.
     pub to_seconds: f64,
-    /// The dynamic threshold at both.
     pub threshold_bytes: (u64, u64),
-    /// The length of the queue at both.
     pub own_bytes: (u64, u64),
-    /// The length of the other queue at both.
     pub other_bytes: (u64, u64),
-    /// Packets dropped between.
     pub drops: u64,
     /// Who lost packets there, in the whole run.
     pub lost: Vec<Contender>,
@@ -108,32 +79,21 @@ pub struct Report {
     kind: &'static str,
     /// Nanoseconds since 1970 at second 0.
     pub origin_unix_ns: i64,
-    /// Captures read.
     pub captures: u64,
-    /// Packets.
     pub packets: u64,
-    /// Lost packets.
     pub lost: u64,
-    /// Dropped packets.
     pub dropped: u64,
     /// Lost packets for which no queue was full.
     pub nowhere: u64,
-    /// Packets that may have been lost or not.
     pub unknown: u64,
-    /// Packets received that no host sent.
     pub unmatched: u64,
-    /// Packets from or to addresses outside the topology.
     pub elsewhere: u64,
-    /// Hosts without a capture.
     pub hosts_without_capture: Vec<String>,
-    /// What is more than a full queue.
     pub findings: Vec<Found>,
-    /// The queues, those that dropped most first.
     pub queues: Vec<Queue>,
 }
 
 impl Report {
-    /// The report of queues and findings.
     pub fn new(from: &Sources<'_>, queues: &[QueueReport], findings: &[Finding]) -> Self {
         let topology = &from.scenario.topology;
         let names = |report: &QueueReport| {
@@ -198,16 +158,11 @@ impl Report {
         }
     }
 
-    /// As a JSON object.
     pub fn json(&self) -> String {
         // Numbers, names and lists of them are always JSON.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// As text.
-    ///
-    /// # Errors
-    /// Writing fails.
     pub fn write(&self, paint: Paint, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
@@ -246,10 +201,6 @@ impl Report {
                 )?;
             }
         }
-        self.write_queues(out)
-    }
-
-    fn write_queues(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
             "\nqueue                        packets  dropped   most KiB  at s"

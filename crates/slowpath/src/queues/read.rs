@@ -4,8 +4,9 @@
 //! What enters: a folder of captures, one a host or several hosts' interfaces in one, or the two
 //! of `slowpath replay`, and who the hosts are. What leaves: every packet that a host sent ([`Sent`]). A packet that its
 //! receiver's capture does not have was lost; where that capture ends before it could have
-//! arrived, or is missing, the loss is not known and the packet counts as arrived.
+//! come, or is not there, that is not known, and it counts as arrived.
 
+use crate::failure::Failure;
 use slowpath_netsim::topology::Topology;
 use slowpath_trace::decode::Link;
 use slowpath_trace::read::open;
@@ -28,30 +29,25 @@ pub struct Sent {
     pub at: i64,
     /// Numbers of hosts.
     pub source: u32,
-    /// The number of the receiving host.
     pub destination: u32,
-    /// The sending end.
     pub from: Endpoint,
-    /// The receiving end.
     pub to: Endpoint,
     /// From the IP header on.
     pub bytes: u32,
-    /// It did not arrive.
     pub lost: bool,
     /// The packet of the same connection that its host received last before it.
     pub after: Option<u32>,
 }
 
-/// The packets of all captures.
+/// What captures say.
 #[derive(Debug, Default)]
 pub struct Captures {
     /// In the order of hosts, of each in the order of its capture.
     pub sent: Vec<Sent>,
-    /// Captures read.
     pub files: u64,
     /// Packets from or to an address that no host of the topology has.
     pub elsewhere: u64,
-    /// Packets that were received and that no host sent.
+    /// Packets that were received and that nobody sent.
     pub unmatched: u64,
     /// Packets that may have been lost or not.
     pub unknown: u64,
@@ -72,59 +68,18 @@ struct Identity {
     id: Option<u16>,
 }
 
-/// A captured packet.
-struct Captured {
+struct Seen {
     at: i64,
     identity: Identity,
     bytes: u32,
 }
 
-impl Captured {
-    fn new(segment: &Segment<'_>, bytes: u32) -> Self {
-        Captured {
-            at: segment.time.0,
-            bytes,
-            identity: Identity {
-                from: segment.source,
-                to: segment.destination,
-                sequence: segment.sequence,
-                acknowledgement: segment.acknowledgement,
-                flags: segment.flags.0,
-                window: segment.window,
-                length: segment.length,
-                id: segment.ip_id,
-            },
-        }
-    }
-}
-
-/// Why captures cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum CaptureError {
-    /// A folder or file cannot be read, or holds no capture of a host.
-    #[error("cannot read {}: {reason}", path.display())]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// A capture's packets do not show its host's address.
-    #[error(
-        "cannot tell which address of the capture of '{0}' is its own: say --address {0}=ADDRESS"
-    )]
-    Address(String),
-}
-
-fn unreadable(file: &Path, reason: impl std::fmt::Display) -> CaptureError {
-    CaptureError::Unreadable {
-        path: file.to_owned(),
-        reason: reason.to_string(),
-    }
+fn unreadable(file: &Path, reason: impl std::fmt::Display) -> Failure {
+    Failure::Usage(format!("cannot read {}: {reason}", file.display()))
 }
 
 /// The captures of a folder, by name.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, CaptureError> {
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |error| unreadable(folder, error);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -157,11 +112,11 @@ fn laboratory(host: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, row as u8, place as u8))
 }
 
-/// The host with an address: as given, or as in the laboratory.
-fn by_address(address: IpAddr, topology: &Topology, given: &BTreeMap<IpAddr, u32>) -> Option<u32> {
+/// Who has an address: as was said, or as in the laboratory.
+fn by_address(address: IpAddr, topology: &Topology, said: &BTreeMap<IpAddr, u32>) -> Option<u32> {
     let hosts = 0..topology.hosts().len() as u32;
     let laboratory = || hosts.into_iter().find(|host| laboratory(*host) == address);
-    given.get(&address).copied().or_else(laboratory)
+    said.get(&address).copied().or_else(laboratory)
 }
 
 /// A capture of `slowpath replay`: one end of connections of any hosts.
@@ -180,7 +135,7 @@ impl OneEnd {
         })
     }
 
-    /// The address of the host that a packet was captured at; `None`: its connection is not captured from its beginning.
+    /// The address of the host that a packet was captured at; `None`: its connection was not seen being opened.
     fn address(&mut self, it: &Segment<'_>) -> Option<IpAddr> {
         let (there, back) = ((it.source, it.destination), (it.destination, it.source));
         if it.flags.any(Flags::SYN) && !it.flags.any(Flags::ACK) {
@@ -196,130 +151,125 @@ impl OneEnd {
     }
 }
 
-/// Reads a folder's captures. `addresses`: the host of each address that does not follow from
-/// the captures.
+/// Reads a folder's captures. `addresses` says who has which address where that does not
+/// follow from the captures.
 ///
 /// # Errors
-/// A file is not a capture, or its host is not known.
+/// A file is no capture, or it is not clear which host's it is.
 pub fn read(
     folder: &Path,
     topology: &Topology,
     addresses: &BTreeMap<IpAddr, u32>,
-) -> Result<Captures, CaptureError> {
-    let mut reader = Reader {
-        topology,
-        addresses: addresses.clone(),
-        packets: BTreeMap::new(),
-        captures: Captures::default(),
-        total: 0,
-        one_end: false,
-    };
+) -> Result<Captures, Failure> {
+    let mut captures = Captures::default();
+    let mut seen: BTreeMap<u32, Vec<Seen>> = BTreeMap::new();
+    let mut addresses = addresses.clone();
+    let mut total = 0usize;
+    let mut mixed = false;
     for file in files(folder)? {
-        reader.file(&file)?;
-    }
-    reader.finish()
-}
-
-/// Captured packets by host, while captures are read.
-struct Reader<'a> {
-    topology: &'a Topology,
-    addresses: BTreeMap<IpAddr, u32>,
-    packets: BTreeMap<u32, Vec<Captured>>,
-    captures: Captures,
-    total: usize,
-    /// A capture was of one end of connections of several hosts.
-    one_end: bool,
-}
-
-impl Reader<'_> {
-    fn file(&mut self, file: &Path) -> Result<(), CaptureError> {
-        self.captures.files += 1;
+        captures.files += 1;
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        let by_file = host_called(&stem, self.topology);
-        let mut capture = open(file).map_err(|error| unreadable(file, error))?;
+        let by_file = host_called(&stem, topology);
+        let mut capture = open(&file).map_err(|error| unreadable(&file, error))?;
         let mut by_interface: HashMap<u32, u32> = HashMap::new();
         let mut one_end = OneEnd::named(&stem).filter(|_| by_file.is_none());
-        self.one_end |= one_end.is_some();
-        while let Some(packet) = capture.next().map_err(|error| unreadable(file, error))? {
+        mixed |= one_end.is_some();
+        loop {
+            let packet = match capture.next() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => break,
+                Err(error) => return Err(unreadable(&file, error)),
+            };
             let Ok(segment) = packet.segment() else {
                 continue;
             };
-            self.total += 1;
-            if self.total > MOST {
-                let reason = format!("more than {MOST} packets in all");
-                return Err(unreadable(file, reason));
+            total += 1;
+            if total > MOST {
+                return Err(unreadable(
+                    &file,
+                    format!("more than {MOST} packets in all"),
+                ));
             }
+            let number = packet.interface();
             let header = match packet.link() {
                 Link::Ethernet => ETHERNET,
                 _ => 0,
             };
-            let number = packet.interface();
-            let captured = Captured::new(&segment, packet.wire_length().saturating_sub(header));
+            let one = Seen {
+                at: segment.time.0,
+                bytes: packet.wire_length().saturating_sub(header),
+                identity: Identity {
+                    from: segment.source,
+                    to: segment.destination,
+                    sequence: segment.sequence,
+                    acknowledgement: segment.acknowledgement,
+                    flags: segment.flags.0,
+                    window: segment.window,
+                    length: segment.length,
+                    id: segment.ip_id,
+                },
+            };
             let own = one_end.as_mut().and_then(|end| end.address(&segment));
-            if let Some(host) = by_interface.get(&number) {
-                self.packets.entry(*host).or_default().push(captured);
-                continue;
-            }
-            let interface = capture.notes().interfaces.get(number as usize);
-            let name = interface.and_then(|interface| interface.name.as_deref());
-            let named = name.and_then(|name| host_called(name, self.topology));
-            if named.is_none() && one_end.is_some() {
-                match own.and_then(|address| self.owner(address)) {
-                    Some(host) => self.packets.entry(host).or_default().push(captured),
-                    None => self.captures.elsewhere += 1,
+            let host = match by_interface.get(&number) {
+                Some(host) => *host,
+                None => {
+                    let interface = capture.notes().interfaces.get(number as usize);
+                    let name = interface.and_then(|interface| interface.name.as_deref());
+                    let named = name.and_then(|name| host_called(name, topology));
+                    if named.is_none() && one_end.is_some() {
+                        let host = own.and_then(|address| {
+                            let host = by_address(address, topology, &addresses)?;
+                            addresses.insert(address, host);
+                            Some(host)
+                        });
+                        match host {
+                            Some(host) => seen.entry(host).or_default().push(one),
+                            None => captures.elsewhere += 1,
+                        }
+                        continue;
+                    }
+                    let host = named.or(by_file).ok_or_else(|| {
+                        let reason = format!(
+                            "no host of the topology is called '{stem}', nor is its interface: \
+                             name the file after its host"
+                        );
+                        unreadable(&file, reason)
+                    })?;
+                    by_interface.insert(number, host);
+                    host
                 }
-                continue;
-            }
-            let host = named.or(by_file).ok_or_else(|| {
-                let reason = format!(
-                    "no host of the topology is called '{stem}', nor is its interface: \
-                     name the file after its host"
-                );
-                unreadable(file, reason)
-            })?;
-            by_interface.insert(number, host);
-            self.packets.entry(host).or_default().push(captured);
+            };
+            seen.entry(host).or_default().push(one);
         }
-        Ok(())
     }
-
-    /// The host with an address, which is noted.
-    fn owner(&mut self, address: IpAddr) -> Option<u32> {
-        let host = by_address(address, self.topology, &self.addresses)?;
-        self.addresses.insert(address, host);
-        Some(host)
-    }
-
-    fn finish(mut self) -> Result<Captures, CaptureError> {
-        if self.one_end {
-            // A host may connect and accept: in two files.
-            for packets in self.packets.values_mut() {
-                packets.sort_by_key(|packet| packet.at);
-            }
+    if mixed {
+        // A host may connect and accept: in two files.
+        for packets in seen.values_mut() {
+            packets.sort_by_key(|packet| packet.at);
         }
-        let owners = owners(&self.packets, self.topology, &self.addresses)?;
-        self.captures.without = (0..)
-            .zip(self.topology.hosts())
-            .filter(|(number, _)| !self.packets.contains_key(number))
-            .map(|(_, host)| host.name.clone())
-            .collect();
-        matched(&self.packets, &owners, &mut self.captures);
-        Ok(self.captures)
     }
+    let owners = owners(&seen, topology, &addresses)?;
+    captures.without = (0..)
+        .zip(topology.hosts())
+        .filter(|(number, _)| !seen.contains_key(number))
+        .map(|(_, host)| host.name.clone())
+        .collect();
+    matched(&seen, &owners, &mut captures);
+    Ok(captures)
 }
 
-/// Hosts by address: those given, otherwise the only address that is in every packet
+/// Who has which address: what was said, otherwise the only address that is in every packet
 /// of a host's capture.
 fn owners(
-    captured: &BTreeMap<u32, Vec<Captured>>,
+    seen: &BTreeMap<u32, Vec<Seen>>,
     topology: &Topology,
-    given: &BTreeMap<IpAddr, u32>,
-) -> Result<HashMap<IpAddr, u32>, CaptureError> {
-    let mut owners: HashMap<IpAddr, u32> = given.iter().map(|(a, host)| (*a, *host)).collect();
-    let stated: BTreeSet<u32> = given.values().copied().collect();
+    said: &BTreeMap<IpAddr, u32>,
+) -> Result<HashMap<IpAddr, u32>, Failure> {
+    let mut owners: HashMap<IpAddr, u32> = said.iter().map(|(a, host)| (*a, *host)).collect();
+    let told: BTreeSet<u32> = said.values().copied().collect();
     let mut open: BTreeMap<u32, BTreeSet<IpAddr>> = BTreeMap::new();
-    for (host, packets) in captured.iter().filter(|(host, _)| !stated.contains(host)) {
-        let ends = |one: &Captured| [one.identity.from.address, one.identity.to.address];
+    for (host, packets) in seen.iter().filter(|(host, _)| !told.contains(host)) {
+        let ends = |one: &Seen| [one.identity.from.address, one.identity.to.address];
         let mut own: BTreeSet<IpAddr> = packets.first().map(ends).into_iter().flatten().collect();
         for packet in packets {
             let ends = ends(packet);
@@ -342,7 +292,10 @@ fn owners(
         let Some((&host, own)) = next else {
             let host = open.keys().next().copied().unwrap_or(0);
             let name = &topology.hosts()[host as usize].name;
-            return Err(CaptureError::Address(name.clone()));
+            return Err(Failure::Usage(format!(
+                "cannot tell which address of the capture of '{name}' is its own: \
+                 say --address {name}=ADDRESS"
+            )));
         };
         let address = match own.len() {
             1 => own.first().copied(),
@@ -354,16 +307,15 @@ fn owners(
     Ok(owners)
 }
 
-/// Matches what was received with what was sent.
 fn matched(
-    captured: &BTreeMap<u32, Vec<Captured>>,
+    seen: &BTreeMap<u32, Vec<Seen>>,
     owners: &HashMap<IpAddr, u32>,
     captures: &mut Captures,
 ) {
     // Sent packets by what they are, the oldest first; they count as lost until found.
     let mut waiting: HashMap<Identity, VecDeque<u32>> = HashMap::new();
     let mut numbers: BTreeMap<u32, Vec<Option<u32>>> = BTreeMap::new();
-    for (host, packets) in captured {
+    for (host, packets) in seen {
         let of_host = numbers.entry(*host).or_default();
         for packet in packets {
             let owner = |end: &Endpoint| owners.get(&end.address).copied();
@@ -393,19 +345,7 @@ fn matched(
             });
         }
     }
-    receive(captured, owners, waiting, numbers, captures);
-    undecided(captured, captures);
-}
-
-/// Marks the sent packets that were received.
-fn receive(
-    captured: &BTreeMap<u32, Vec<Captured>>,
-    owners: &HashMap<IpAddr, u32>,
-    mut waiting: HashMap<Identity, VecDeque<u32>>,
-    mut numbers: BTreeMap<u32, Vec<Option<u32>>>,
-    captures: &mut Captures,
-) {
-    for (host, packets) in captured {
+    for (host, packets) in seen {
         let mut last: HashMap<(Endpoint, Endpoint), u32> = HashMap::new();
         let of_host = numbers.remove(host).unwrap_or_default();
         for (packet, number) in packets.iter().zip(of_host) {
@@ -427,12 +367,7 @@ fn receive(
             }
         }
     }
-}
-
-/// Counts as arrived what may have been lost or still under way when its receiver's capture
-/// ended.
-fn undecided(captured: &BTreeMap<u32, Vec<Captured>>, captures: &mut Captures) {
-    let ends: HashMap<u32, i64> = captured
+    let ends: HashMap<u32, i64> = seen
         .iter()
         .filter_map(|(host, packets)| Some((*host, packets.iter().map(|one| one.at).max()?)))
         .collect();

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rows of each table of the log. Column names carry their units. A column keeps its name and
-//! meaning; later versions may add columns, so readers must select by name.
+//! The columns of each table. Names carry their units; a column keeps its name and its
+//! meaning, new ones may come, so readers go by names.
 
-use crate::redaction::Redaction;
-use crate::table::Row;
+use super::hide::Hide;
+use crate::json;
 use serde_json::{Value, json};
+use slowpath_export::table::Row;
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, Deltas, Finding, FourTuple, ListenerDeltas,
     ListenerId, ListenerInterval, LossCounters, Micros, MonoNanos, Owner, Problem, ProblemInterval,
     ProblemSet, Tier, UnknownOwner, WallMicros,
 };
-use slowpath_text::{evidence, wall};
 use std::net::SocketAddr;
 
-/// A row being built.
+/// A row that grows.
 #[derive(Default)]
 struct Cells(Row);
 
@@ -22,39 +22,36 @@ impl Cells {
         self.0.push((name.to_owned(), value));
     }
 
-    fn id(&mut self, id: &ConnectionId, redaction: &Redaction) {
-        self.put(
-            "boot_id",
-            json!(redaction.name(&format!("{:032x}", id.boot_id))),
-        );
+    fn id(&mut self, id: &ConnectionId, hide: &Hide) {
+        self.put("boot_id", json!(hide.name(&format!("{:032x}", id.boot_id))));
         self.put("netns", json!(id.netns));
         self.put("cookie", json!(id.cookie));
         self.put("start_ns", json!(id.start.0));
     }
 
-    fn end(&mut self, which: &str, end: Option<SocketAddr>, redaction: &Redaction) {
-        let address = end.map(|e| redaction.address(e.ip()));
+    fn end(&mut self, which: &str, end: Option<SocketAddr>, hide: &Hide) {
+        let address = end.map(|e| hide.address(e.ip()));
         self.put(&format!("{which}_address"), json!(address));
         self.put(&format!("{which}_port"), json!(end.map(|e| e.port())));
     }
 
-    fn ends(&mut self, tuple: Option<FourTuple>, real: Option<SocketAddr>, redaction: &Redaction) {
-        self.end("local", tuple.map(|t| t.local), redaction);
-        self.end("remote", tuple.map(|t| t.remote), redaction);
-        self.end("real_peer", real, redaction);
+    fn ends(&mut self, tuple: Option<FourTuple>, real: Option<SocketAddr>, hide: &Hide) {
+        self.end("local", tuple.map(|t| t.local), hide);
+        self.end("remote", tuple.map(|t| t.remote), hide);
+        self.end("real_peer", real, hide);
     }
 
-    fn owner(&mut self, owner: &Owner, redaction: &Redaction) {
+    fn owner(&mut self, owner: &Owner, hide: &Hide) {
         let process = owner.process();
-        let text = |text: Option<&std::sync::Arc<str>>| text.and_then(|t| redaction.text(t));
-        let name = |name: Option<&std::sync::Arc<str>>| name.map(|n| redaction.name(n));
+        let words = |words: Option<&std::sync::Arc<str>>| words.and_then(|w| hide.words(w));
+        let name = |name: Option<&std::sync::Arc<str>>| name.map(|n| hide.name(n));
         self.put("pid", json!(owner.pid()));
         self.put("command", json!(owner.command()));
         self.put("application", json!(owner.application));
         let executable = process.and_then(|p| p.executable.as_ref());
-        self.put("executable", json!(text(executable)));
+        self.put("executable", json!(words(executable)));
         let line = process.and_then(|p| p.command_line.as_ref());
-        self.put("command_line", json!(text(line)));
+        self.put("command_line", json!(words(line)));
         self.put("unit", json!(name(owner.unit())));
         self.put("container", json!(name(owner.container().map(|c| &c.id))));
         self.put("pod", json!(name(owner.pod())));
@@ -72,8 +69,7 @@ impl Cells {
         self.put("unmeasured", names(unmeasured.iter()));
     }
 
-    /// Time and events of each problem; the last columns, because later versions may know more
-    /// problems.
+    /// Time and events of each problem; they come last, for there may be more of them.
     fn problems(&mut self, of: impl Fn(Problem) -> (Option<Micros>, Option<u64>)) {
         for problem in Problem::ALL.into_iter().filter(|p| !p.is_of_listener()) {
             let (time, events) = of(problem);
@@ -114,14 +110,15 @@ fn snake(name: &str) -> String {
     out
 }
 
-/// Time and events of a problem: zero if it was not found, nothing if it was not measured.
+/// What a finding gives for a problem's columns; nothing for one that was not found, which
+/// took no time, unless it was not measured.
 fn found(
     findings: &[Finding],
     unmeasured: ProblemSet,
     interval: Micros,
     problem: Problem,
 ) -> (Option<Micros>, Option<u64>) {
-    // The rest of the interval.
+    // What the others leave of an interval.
     if problem == Problem::SenderAppLimited {
         let others = findings.iter().map(|f| f.share.time_of(interval));
         let taken = others.fold(Micros::ZERO, |sum, time| sum + time);
@@ -135,11 +132,11 @@ fn found(
 }
 
 /// A row of the table of intervals.
-pub fn interval(
+pub(super) fn interval(
     interval: &ProblemInterval,
     ends: Option<(FourTuple, Option<SocketAddr>)>,
     owner: &Owner,
-    redaction: &Redaction,
+    hide: &Hide,
 ) -> Row {
     let ProblemInterval {
         connection,
@@ -150,31 +147,31 @@ pub fn interval(
         deltas,
     } = interval;
     let mut cells = Cells::default();
-    cells.put("end", json!(wall(*end)));
+    cells.put("end", json!(json::wall(*end)));
     cells.put("duration_us", json!(duration.0));
-    cells.id(connection, redaction);
-    cells.ends(ends.map(|e| e.0), ends.and_then(|e| e.1), redaction);
-    cells.owner(owner, redaction);
+    cells.id(connection, hide);
+    cells.ends(ends.map(|e| e.0), ends.and_then(|e| e.1), hide);
+    cells.owner(owner, hide);
     cells.findings(findings, *unmeasured, *duration);
-    cells.object(evidence::json(deltas));
+    cells.object(json::evidence(deltas));
     cells.problems(|p| found(findings, *unmeasured, *duration, p));
     cells.0
 }
 
 /// The columns of the table of intervals.
-pub fn interval_columns() -> Row {
+pub(super) fn interval_columns() -> Row {
     let nothing = ProblemInterval {
-        connection: NO_CONNECTION,
+        connection: NOBODY,
         end: WallMicros(0),
         duration: Micros::ZERO,
         findings: Vec::new(),
         unmeasured: ProblemSet::EMPTY,
         deltas: Deltas::default(),
     };
-    interval(&nothing, None, &Owner::default(), &Redaction::NOTHING)
+    interval(&nothing, None, &Owner::default(), &Hide::NOTHING)
 }
 
-const NO_CONNECTION: ConnectionId = ConnectionId {
+const NOBODY: ConnectionId = ConnectionId {
     boot_id: 0,
     netns: 0,
     cookie: 0,
@@ -182,18 +179,18 @@ const NO_CONNECTION: ConnectionId = ConnectionId {
 };
 
 /// A row of the table of connections.
-pub fn summary(summary: &ConnectionSummary, redaction: &Redaction) -> Row {
-    summary_or_names(Some(summary), redaction)
+pub(super) fn summary(summary: &ConnectionSummary, hide: &Hide) -> Row {
+    summary_or_names(Some(summary), hide)
 }
 
 /// The columns of the table of connections.
-pub fn summary_columns() -> Row {
-    summary_or_names(None, &Redaction::NOTHING)
+pub(super) fn summary_columns() -> Row {
+    summary_or_names(None, &Hide::NOTHING)
 }
 
 type Of<T> = fn(&T) -> Value;
 
-fn summary_or_names(summary: Option<&ConnectionSummary>, redaction: &Redaction) -> Row {
+fn summary_or_names(summary: Option<&ConnectionSummary>, hide: &Hide) -> Row {
     let mut cells = Cells::default();
     let put_all = |cells: &mut Cells, columns: &[(&str, Of<ConnectionSummary>)]| {
         for (name, of) in columns {
@@ -203,26 +200,26 @@ fn summary_or_names(summary: Option<&ConnectionSummary>, redaction: &Redaction) 
     put_all(
         &mut cells,
         &[
-            ("first_seen", |s| json!(wall(s.first_observed))),
-            ("last_seen", |s| json!(wall(s.last_observed))),
+            ("first_seen", |s| json!(json::wall(s.first_observed))),
+            ("last_seen", |s| json!(json::wall(s.last_observed))),
             ("closed", |s| json!(s.closed)),
             ("observed_us", |s| json!(s.observed.0)),
             ("polls", |s| json!(s.polls)),
         ],
     );
-    cells.id(summary.map_or(&NO_CONNECTION, |s| &s.connection), redaction);
+    cells.id(summary.map_or(&NOBODY, |s| &s.connection), hide);
     cells.ends(
         summary.map(|s| s.tuple),
         summary.and_then(|s| s.real_peer),
-        redaction,
+        hide,
     );
     let owner = summary.map_or_else(Owner::default, |s| s.owner.clone());
-    cells.owner(&owner, redaction);
+    cells.owner(&owner, hide);
     put_all(
         &mut cells,
         &[
             ("origin", |s| json!(s.origin)),
-            ("tier", |s| json!(s.tier)),
+            ("tier", |s| json!(json::tier(s.tier))),
             ("state", |s| json!(s.stats.state)),
             ("unmeasured", |s| names(s.unmeasured.iter())),
             ("bytes_sent", |s| json!(s.stats.bytes_sent)),
@@ -261,7 +258,7 @@ fn micros(time: Option<Micros>) -> Value {
 }
 
 /// A row of the table of coverage.
-pub fn coverage(c: &Coverage) -> Row {
+pub(super) fn coverage(c: &Coverage) -> Row {
     let LossCounters {
         storage_failed,
         snapshots_dropped,
@@ -270,7 +267,7 @@ pub fn coverage(c: &Coverage) -> Row {
         records_dropped,
     } = c.losses;
     let mut cells = Cells::default();
-    cells.put("end", json!(wall(c.end)));
+    cells.put("end", json!(json::wall(c.end)));
     for (name, value) in [
         ("duration_us", c.duration.0),
         ("polls", c.polls),
@@ -299,20 +296,20 @@ pub fn coverage(c: &Coverage) -> Row {
 }
 
 /// A row of the table of listeners.
-pub fn listener(interval: &ListenerInterval, redaction: &Redaction) -> Row {
+pub(super) fn listener(interval: &ListenerInterval, hide: &Hide) -> Row {
     let mut cells = Cells::default();
-    cells.put("end", json!(wall(interval.end)));
+    cells.put("end", json!(json::wall(interval.end)));
     cells.put("duration_us", json!(interval.duration.0));
     let ListenerId {
         boot_id,
         netns,
         cookie,
     } = interval.listener;
-    cells.put("boot_id", json!(redaction.name(&format!("{boot_id:032x}"))));
+    cells.put("boot_id", json!(hide.name(&format!("{boot_id:032x}"))));
     cells.put("netns", json!(netns));
     cells.put("cookie", json!(cookie));
-    cells.end("local", Some(interval.local), redaction);
-    cells.owner(&interval.owner, redaction);
+    cells.end("local", Some(interval.local), hide);
+    cells.owner(&interval.owner, hide);
     cells.findings(&interval.findings, interval.unmeasured, interval.duration);
     for p in Problem::ALL.into_iter().filter(|p| p.is_of_listener()) {
         let (findings, unmeasured) = (&interval.findings, interval.unmeasured);
@@ -323,7 +320,7 @@ pub fn listener(interval: &ListenerInterval, redaction: &Redaction) -> Row {
 }
 
 /// The columns of the table of listeners.
-pub fn listener_columns() -> Row {
+pub(super) fn listener_columns() -> Row {
     let nothing = ListenerInterval {
         listener: ListenerId {
             boot_id: 0,
@@ -339,5 +336,5 @@ pub fn listener_columns() -> Row {
         unmeasured: ProblemSet::EMPTY,
         deltas: ListenerDeltas::default(),
     };
-    listener(&nothing, &Redaction::NOTHING)
+    listener(&nothing, &Hide::NOTHING)
 }

@@ -32,10 +32,7 @@ const DROPS: Columns = &[
     ("threshold_bytes", true),
 ];
 
-/// Writes both into a directory, which is created if it does not exist.
-///
-/// # Errors
-/// The first table that cannot be written.
+/// Writes both into a directory, which is made if it is not there.
 pub fn write(directory: &Path, metadata: Metadata<'_>, answer: &Answer) -> Result<(), TableError> {
     std::fs::create_dir_all(directory).map_err(|error| TableError::Create {
         path: directory.to_owned(),
@@ -44,7 +41,7 @@ pub fn write(directory: &Path, metadata: Metadata<'_>, answer: &Answer) -> Resul
     let topology = &answer.scenario.topology;
     let network = answer.scenario.network();
     // By the number of the queue.
-    let mut ports = Vec::new();
+    let mut places = Vec::new();
     for (number, switch) in (0..).zip(topology.switches()) {
         let shared = network.switches[number as usize].shared;
         for port in &switch.ports {
@@ -52,7 +49,7 @@ pub fn write(directory: &Path, metadata: Metadata<'_>, answer: &Answer) -> Resul
                 topology.name(Node::Switch(number)),
                 topology.name(port.peer),
             );
-            ports.push((names, shared));
+            places.push((names, shared));
         }
     }
     let limit = |shared: &Option<_>, used| match shared.and_then(|shared| threshold(shared, used)) {
@@ -61,7 +58,7 @@ pub fn write(directory: &Path, metadata: Metadata<'_>, answer: &Answer) -> Resul
     };
     Table::create(directory, "queues", QUEUES, metadata, |table| {
         for level in &answer.replayed.levels {
-            let ((switch, neighbour), shared) = &ports[level.queue as usize];
+            let ((switch, neighbour), shared) = &places[level.queue as usize];
             table.row([
                 Value::Int(level.at.0),
                 Value::Text(switch),
@@ -76,7 +73,7 @@ pub fn write(directory: &Path, metadata: Metadata<'_>, answer: &Answer) -> Resul
     })?;
     Table::create(directory, "drops", DROPS, metadata, |table| {
         for (drop, found) in answer.replayed.dropped.iter().zip(&answer.replayed.found) {
-            let ((switch, neighbour), shared) = &ports[found.queue as usize];
+            let ((switch, neighbour), shared) = &places[found.queue as usize];
             let sent = &answer.captures.sent[drop.packet as usize];
             let text = |end: Endpoint| SocketAddr::from((end.address, end.port)).to_string();
             let ends = [sent.from, sent.to].map(text);

@@ -2,7 +2,7 @@
 //! A page with a plot a queue: its length, its dynamic threshold, its drops so far.
 
 use super::Answer;
-use crate::report::Queue;
+use super::report::Queue;
 use slowpath_queues::findings::threshold;
 use slowpath_switch::Shared;
 use std::fmt::Write;

@@ -1,91 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading Parquet files of schema version 1.
+//! Values that other columns of the same row tell: null in Parquet, and put back when read.
 //!
-//! That version left out what other columns of a row imply, and stored -1 where the implied
-//! value would be wrong and the true one was not known. Its rows have the columns of the
-//! spool's records.
+//! What a healthy kernel counts is often told twice: a problem's time is its evidence, a
+//! lone loss is one recovery and one segment, what was written is what was sent. Leaving
+//! the second telling out halves the log; `docs/reference/log-format.md` has the rules as a view for
+//! other engines. A value that is unknown where the rule would tell one is stored as -1.
 
-use crate::StoreError;
-use crate::cells::{Cell, Flat, Row};
-use crate::column::{Column, number};
-use crate::interval::{self, Logged};
-use crate::layout::{CONNECTIONS, TableFile};
-use crate::rows::{IDENTITY, PROBLEM_TIME, SummaryBody};
-use crate::table;
-use slowpath_model::{ConnectionId, ConnectionSummary, Problem, ProblemSet, Standing};
-use std::collections::HashMap;
+use crate::cells::{Cell, Column, Kind, round};
+use crate::rows::PROBLEM_TIME;
+use slowpath_model::{Problem, ProblemSet, Standing};
 
-/// A connection's number within its segment.
-const KEY: Column = number("connection", "number within the segment");
-
-/// Stored where the value is not known although other columns imply one; read as -1.
+/// Stored where the value is not known although other columns would tell one; read as -1.
 const NOT_KNOWN: Cell = Cell::Int(u64::MAX);
 
-/// The connections of an intervals file's segment and their MSS, by their number.
-type Connections = HashMap<u64, (ConnectionId, Cell)>;
-
-/// Gives the intervals of a file to `each`, `None` for a row that makes no sense.
-pub(crate) fn intervals(
-    file: &TableFile,
-    table: table::Table,
-    mut each: impl FnMut(Option<Logged>),
-) -> Result<(), StoreError> {
-    let connections = connections(file)?;
-    let columns = [vec![KEY], interval::columns()].concat();
-    let inferred = Inferred::of_intervals(&columns[1..]);
-    table.rows(&file.path, &columns, |cells| {
-        let connection = match cells[0] {
-            Cell::Int(key) => connections.get(&key),
-            _ => None,
-        };
-        each(connection.and_then(|(id, mss)| {
-            inferred.fill_in(&mut cells[1..], mss);
-            Logged::take(*id, &mut Row::new(&cells[1..]))
-        }));
-    })
-}
-
-/// Gives the summaries of a file to `each`, `None` for a row that makes no sense.
-pub(crate) fn summaries(
-    file: &TableFile,
-    table: table::Table,
-    mut each: impl FnMut(Option<ConnectionSummary>),
-) -> Result<(), StoreError> {
-    let columns = [IDENTITY.to_vec(), SummaryBody::columns()].concat();
-    let body = IDENTITY.len();
-    let inferred = Inferred::of_connections(&columns[body..]);
-    table.rows(&file.path, &columns, |cells| {
-        // A connection that had problems and no summary in this segment.
-        if cells[body] == Cell::Null {
-            return;
-        }
-        inferred.fill_in(&mut cells[body..], &Cell::Null);
-        let mut row = Row::new(cells);
-        let id = ConnectionId::take(&mut row);
-        each(id.and_then(|id| SummaryBody::take(id, &mut row)));
-    })
-}
-
-fn connections(file: &TableFile) -> Result<Connections, StoreError> {
-    let path = file.beside(CONNECTIONS);
-    let mut columns = vec![KEY];
-    columns.extend(IDENTITY);
-    columns.push(number("send_mss", "MSS of the intervals"));
-    let mut found = HashMap::new();
-    table::open(&path)?.rows(&path, &columns, |cells| {
-        let mut row = Row::new(cells);
-        if let Some(key) = u64::take(&mut row)
-            && let Some(id) = ConnectionId::take(&mut row)
-        {
-            found.insert(key, (id, row.next().clone()));
-        }
-    })?;
-    Ok(found)
-}
-
-/// How other columns imply a value. Columns are by their position.
+/// How other columns tell a value. Columns are by their position.
 enum Rule {
-    /// It is that of another column.
+    /// It is that of another column, as rounded there.
     Same(usize),
     /// It is the sum of two others.
     Sum(usize, usize),
@@ -101,17 +31,20 @@ enum Rule {
 }
 
 /// The rules of a table.
-struct Inferred {
-    rules: Vec<(usize, Rule)>,
+pub(crate) struct Told {
+    /// Column, rule, and how far from the rule a value may be: `value >> bits`, the error
+    /// of the column's own rounding.
+    rules: Vec<(usize, Rule, u8)>,
+    kinds: Vec<Kind>,
     duration: usize,
     /// Where each problem's time is, by its number.
     times: [usize; Problem::ALL.len()],
     unmeasured: usize,
 }
 
-impl Inferred {
+impl Told {
     /// The rules of the intervals table, whose columns are given.
-    fn of_intervals(columns: &[Column]) -> Self {
+    pub(crate) fn of_intervals(columns: &[Column]) -> Self {
         use Problem::*;
         use Rule::*;
         let at = |name| position(columns, name);
@@ -121,17 +54,17 @@ impl Inferred {
             ("fast_recoveries", OnceWith(FastRetransmit)),
             ("timeouts", OnceWith(Timeout)),
             ("delayed_acks", OnceWith(DelayedAck)),
-            // After the two that imply it.
+            // After the two it is told by.
             ("retransmitted", Sum(at("fast_recoveries"), at("timeouts"))),
             ("busy_us", Same(at("duration_us"))),
             ("bytes_written", Same(at("bytes_sent"))),
             ("send_mss", OfConnection),
         ];
-        Inferred::new(columns, rules)
+        Told::new(columns, rules)
     }
 
     /// The rules of the connections table, whose columns are given.
-    fn of_connections(columns: &[Column]) -> Self {
+    pub(crate) fn of_connections(columns: &[Column]) -> Self {
         use Rule::*;
         let at = |name| position(columns, name);
         let rules = vec![
@@ -146,29 +79,40 @@ impl Inferred {
             ("timeout_episodes", Same(at("timeout_events"))),
             ("loss_entries", Same(at("timeout_events"))),
         ];
-        Inferred::new(columns, rules)
+        Told::new(columns, rules)
     }
 
     fn new(columns: &[Column], rules: Vec<(&str, Rule)>) -> Self {
-        let rules = rules.into_iter();
-        Inferred {
+        Told {
             rules: rules
-                .map(|(name, rule)| (position(columns, name), rule))
+                .into_iter()
+                .map(|(name, rule)| {
+                    let column = position(columns, name);
+                    let bits = match columns[column].kind {
+                        Kind::Rounded(bits) => bits,
+                        _ => 64,
+                    };
+                    (column, rule, bits)
+                })
                 .collect(),
+            kinds: columns.iter().map(|c| c.kind).collect(),
             duration: position(columns, "duration_us"),
             times: PROBLEM_TIME.map(|name| position(columns, name)),
             unmeasured: position(columns, "unmeasured"),
         }
     }
 
-    fn infer(&self, rule: &Rule, row: &[Cell], of_connection: &Cell) -> Cell {
+    fn tell(&self, rule: &Rule, row: &[Cell], of_connection: &Cell) -> Cell {
         let time = |problem: Problem| &row[self.times[problem as usize]];
         let unmeasured = |problem| match row[self.unmeasured] {
             Cell::Int(bits) => ProblemSet::from_bits(bits as u32).contains(problem),
             _ => false,
         };
         match rule {
-            Rule::Same(other) => row[*other].clone(),
+            Rule::Same(other) => match (&row[*other], self.kinds[*other]) {
+                (Cell::Int(value), Kind::Rounded(bits)) => Cell::Int(round(*value, bits)),
+                (cell, _) => cell.clone(),
+            },
             Rule::Sum(a, b) => match (&row[*a], &row[*b]) {
                 (Cell::Int(a), Cell::Int(b)) => Cell::Int(a.saturating_add(*b)),
                 _ => Cell::Null,
@@ -199,11 +143,31 @@ impl Inferred {
         }
     }
 
-    /// Puts in what the other columns imply.
-    fn fill_in(&self, row: &mut [Cell], of_connection: &Cell) {
-        for (column, rule) in &self.rules {
+    /// Makes null what the other columns tell.
+    pub(crate) fn leave_out(&self, row: &mut [Cell], of_connection: &Cell) {
+        // Against the whole row: rules may follow others.
+        let whole = row.to_vec();
+        for (column, rule, bits) in &self.rules {
+            let told = self.tell(rule, &whole, of_connection);
+            let same = match (&row[*column], &told) {
+                (Cell::Int(own), Cell::Int(told)) => {
+                    own.abs_diff(*told) <= own.checked_shr(u32::from(*bits)).unwrap_or(0)
+                }
+                (own, told) => own == told,
+            };
+            if same {
+                row[*column] = Cell::Null;
+            } else if row[*column] == Cell::Null {
+                row[*column] = NOT_KNOWN;
+            }
+        }
+    }
+
+    /// Puts back what [`Told::leave_out`] left out.
+    pub(crate) fn fill_in(&self, row: &mut [Cell], of_connection: &Cell) {
+        for (column, rule, _) in &self.rules {
             if row[*column] == Cell::Null {
-                row[*column] = self.infer(rule, row, of_connection);
+                row[*column] = self.tell(rule, row, of_connection);
             } else if row[*column] == NOT_KNOWN {
                 row[*column] = Cell::Null;
             }

@@ -1,42 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Captures that can be read several times: files, standard input, an interface. A stream
-//! that is needed twice is copied to a temporary file while it is read.
+//! The captures to read: files, standard input, an interface. What flows by only once is kept
+//! in a temporary file where it is needed twice.
 
-use super::{Input, Inputs, ReadError};
-use crate::filter::Filter;
-use crate::live::{self, Counters, LiveError, Request};
+use super::args::Trace;
+use super::error::TraceError;
+use slowpath_trace::filter::Filter;
+use slowpath_trace::live::{self, Counters, Request};
+use slowpath_trace::read::{Input, Inputs};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-/// Why a source cannot be opened or read again.
-#[derive(Debug, thiserror::Error)]
-pub enum SourceError {
-    /// A capture cannot be read.
-    #[error("{0}")]
-    Read(#[from] ReadError),
-    /// An interface cannot be captured on.
-    #[error("{0}; capturing needs root, or CAP_NET_RAW")]
-    Live(#[from] LiveError),
-    /// A stream cannot be copied.
-    #[error(
-        "cannot keep {what} in {folder} for reading it twice: {error}; set TMPDIR to a folder with room"
-    )]
-    Keep {
-        /// Which input.
-        what: String,
-        /// Where.
-        folder: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-}
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where packets come from.
 pub struct Source {
-    /// Its name for messages.
+    /// What a person calls it.
     pub name: String,
     origin: Origin,
     /// Of a capture on an interface: what the kernel took and lost.
@@ -54,12 +33,12 @@ enum Origin {
 }
 
 impl Source {
-    /// Several files as one capture; `-` is standard input. `twice`: it will be read again.
-    ///
-    /// # Errors
-    /// A stream that will be read again cannot be opened or copied.
-    pub fn files(files: &[PathBuf], twice: bool) -> Result<Self, SourceError> {
-        let name = match files {
+    /// What the arguments name; `twice`: it will be read again.
+    pub fn open(args: &Trace, filter: Option<&Filter>, twice: bool) -> Result<Self, TraceError> {
+        if let Some(interface) = &args.interface {
+            return Self::live(interface, filter, twice);
+        }
+        let name = match args.files.as_slice() {
             [one] if one.as_os_str() == "-" => "standard input".to_owned(),
             [one] => one.display().to_string(),
             [one, rest @ ..] => format!("{} and {} more", one.display(), rest.len()),
@@ -68,18 +47,20 @@ impl Source {
         let flows = |path: &PathBuf| {
             path.as_os_str() == "-" || path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir())
         };
-        let origin = if files.iter().any(flows) {
+        let origin = if args.files.iter().any(flows) {
             let mut kept = Vec::new();
-            let first: Result<Vec<Input>, SourceError> = (files.iter())
+            let first: Result<Vec<Input>, TraceError> = (args.files.iter())
                 .map(|path| match (path.as_os_str() == "-", twice) {
                     (true, false) => Ok(Input::Standard),
                     (true, true) => keep("standard input", Box::new(io::stdin()), &mut kept),
                     (false, false) => Ok(Input::File(path.clone())),
                     (false, true) => {
                         let name = path.display().to_string();
-                        let file = File::open(path).map_err(|source| ReadError::Open {
-                            what: name.clone(),
-                            source,
+                        let file = File::open(path).map_err(|source| {
+                            slowpath_trace::read::ReadError::Open {
+                                what: name.clone(),
+                                source,
+                            }
                         })?;
                         keep(&name, Box::new(file), &mut kept)
                     }
@@ -90,7 +71,7 @@ impl Source {
                 kept,
             }
         } else {
-            Origin::Files(files.to_vec())
+            Origin::Files(args.files.clone())
         };
         Ok(Source {
             name,
@@ -100,15 +81,20 @@ impl Source {
         })
     }
 
-    /// A capture on an interface, which runs until [`Source::stop`] is set.
-    ///
-    /// # Errors
-    /// The interface cannot be captured on.
-    pub fn live(
-        interface: &str,
-        filter: Option<&Filter>,
-        twice: bool,
-    ) -> Result<Self, SourceError> {
+    /// One capture more.
+    pub fn file(path: &Path) -> Result<Self, TraceError> {
+        if path.as_os_str() == "-" {
+            return Err(TraceError::PairIsStandardInput);
+        }
+        Ok(Source {
+            name: path.display().to_string(),
+            origin: Origin::Files(vec![path.to_owned()]),
+            counters: None,
+            stop: None,
+        })
+    }
+
+    fn live(interface: &str, filter: Option<&Filter>, twice: bool) -> Result<Self, TraceError> {
         let stop = Arc::new(AtomicBool::new(false));
         let request = Request {
             filter: filter.cloned(),
@@ -132,22 +118,19 @@ impl Source {
     }
 
     /// The packets, from the beginning.
-    ///
-    /// # Errors
-    /// A capture cannot be opened or read again.
-    pub fn inputs(&mut self) -> Result<Inputs, SourceError> {
+    pub fn inputs(&mut self) -> Result<Inputs, TraceError> {
         let inputs = match &mut self.origin {
             Origin::Files(paths) => paths.iter().cloned().map(Input::File).collect(),
             Origin::Streams { first, kept } => match first.take() {
                 Some(inputs) => inputs,
-                None => rewind(kept)?,
+                None => again(kept)?,
             },
         };
         Ok(Inputs::new(inputs)?)
     }
 }
 
-fn rewind(kept: &[(String, File)]) -> Result<Vec<Input>, SourceError> {
+fn again(kept: &[(String, File)]) -> Result<Vec<Input>, TraceError> {
     let rewound = |(name, file): &(String, File)| {
         let mut file = file.try_clone()?;
         file.rewind()?;
@@ -157,8 +140,8 @@ fn rewind(kept: &[(String, File)]) -> Result<Vec<Input>, SourceError> {
     all.map_err(|error| cannot_keep("the capture", error))
 }
 
-fn cannot_keep(what: &str, error: io::Error) -> SourceError {
-    SourceError::Keep {
+fn cannot_keep(what: &str, error: io::Error) -> TraceError {
+    TraceError::Keep {
         what: what.to_owned(),
         folder: std::env::temp_dir(),
         error,
@@ -170,7 +153,7 @@ fn keep(
     name: &str,
     stream: Box<dyn Read + Send>,
     kept: &mut Vec<(String, File)>,
-) -> Result<Input, SourceError> {
+) -> Result<Input, TraceError> {
     let file = temporary(kept.len()).map_err(|error| cannot_keep(name, error))?;
     let copy = file.try_clone().map_err(|e| cannot_keep(name, e))?;
     kept.push((name.to_owned(), file));
@@ -202,4 +185,25 @@ impl Read for Copying {
         self.copy.write_all(&buffer[..read])?;
         Ok(read)
     }
+}
+
+/// Stops a capture on an interface after `duration`, or by a signal.
+pub fn stop_in_time(
+    stop: &Arc<AtomicBool>,
+    duration: Option<std::time::Duration>,
+) -> io::Result<()> {
+    let stop = Arc::clone(stop);
+    let (sender, events) = crate::events::with_signals()?;
+    std::thread::Builder::new()
+        .name("stop".to_owned())
+        .spawn(move || {
+            // Held, so that without a duration only a signal ends the wait.
+            let _sender = sender;
+            let _ = match duration {
+                Some(duration) => events.recv_timeout(duration).ok(),
+                None => events.recv().ok(),
+            };
+            stop.store(true, Ordering::Relaxed);
+        })?;
+    Ok(())
 }
