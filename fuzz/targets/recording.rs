@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use slowpath_recording::{
-    Alone, Clock, Connection, Decision, End, Handler, Joint, Moment, Near, Outcome, Packet,
-    Recording, Run, Sent, Settings, Timer, Wanted, decode_with, encode, inspect,
+    OneSided, Clock, Connection, Decision, End, Handler, Joint, Moment, InexactTimes, Outcome, Packet,
+    Recording, Run, Sent, Settings, Timer, Selection, decode_with, encode, inspect,
 };
 use slowpath_recording::sampling::Sampler;
 
@@ -17,13 +17,13 @@ fuzz_target!(
     init: slowpath_fuzz::write_seeds(seeds),
     |data: &[u8]| {
         let _ = inspect(data);
-        let wanted = Wanted { events: EVENTS, ..Wanted::default() };
+        let wanted = Selection { events: EVENTS, ..Selection::default() };
         let Ok(decoded) = decode_with(data, wanted) else { return };
         let recording = decoded.recording;
-        let alone = recording.alone.iter().map(|it| &it.end);
+        let alone = recording.one_sided.iter().map(|it| &it.end);
         let ends = || recording.connections.iter().flat_map(|c| &c.ends).chain(alone.clone());
         let runs: usize = ends().map(|end| end.runs.len()).sum();
-        let packets = recording.alone.iter().map(|it| it.sent.len() + it.came.len());
+        let packets = recording.one_sided.iter().map(|it| it.sent.len() + it.came.len());
         assert!((runs + packets.sum::<usize>()) as u64 <= EVENTS);
         for end in ends() {
             assert!(end.gap.is_none_or(|gap| gap <= end.runs.len() as u64));
@@ -32,7 +32,7 @@ fuzz_target!(
         let _ = recording.validate();
         // What was read can be written, and is the same when it is read again.
         let file = encode(&recording).expect("it came out of frames");
-        let again = decode_with(&file, Wanted::default()).expect("our own");
+        let again = decode_with(&file, Selection::default()).expect("our own");
         assert!(again.damage.is_none());
         assert!(again.recording == recording.kept());
     }
@@ -117,7 +117,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let one = file(connection([whole.clone(), gap.clone()]));
     let cut = one[..one.len() - 9].to_vec();
     let exact = connection([end(40), gap]);
-    let mut learnt = Near::learn([&exact], 5_000, 3.0);
+    let mut learnt = InexactTimes::learn([&exact], 5_000, 3.0);
     let near = connection(exact.ends.each_ref().map(|end| learnt.end(end)));
     let joined = Connection {
         joint: Some(Joint {
@@ -143,7 +143,7 @@ fn seeds() -> Vec<Vec<u8>> {
         };
         (0..40).map(packet).collect()
     };
-    let alone = Alone {
+    let alone = OneSided {
         addresses: joined.addresses,
         side: 1,
         initial: [Some(7), None],
@@ -156,7 +156,7 @@ fn seeds() -> Vec<Vec<u8>> {
     };
     let mut halves = Recording::default();
     halves.origin.hz = 250;
-    halves.alone.push(alone);
+    halves.one_sided.push(alone);
     let halves = encode(&halves).expect("short");
     vec![
         one,

@@ -119,7 +119,7 @@ fn nothing_dropped_is_nothing_found() {
         )
         .is_empty()
     );
-    // A full queue by itself turned no client away.
+    // A full queue alone turned nobody away.
     assert!(
         judge(
             &[listener(1, 0).accept_full()],
@@ -160,7 +160,7 @@ fn a_sole_listener_has_both_parts() {
 }
 
 #[test]
-fn full_queues_distinguish_two_reasons() {
+fn full_queues_tell_two_reasons_apart() {
     let two = [listener(1, 10).accept_full(), listener(2, 31).syn_full()];
     assert_eq!(
         found(&judge(&two, Some(counters(10, 32, 22, 0)), 0)),
@@ -182,7 +182,7 @@ fn full_queues_distinguish_two_reasons() {
 }
 
 #[test]
-fn what_cannot_be_distinguished_is_unmeasured() {
+fn what_cannot_be_told_apart_is_said() {
     let two = [listener(1, 10), listener(2, 10)];
     let verdicts = judge(&two, Some(counters(10, 20, 10, 0)), 0);
     assert!(found(&verdicts).is_empty());
@@ -192,7 +192,7 @@ fn what_cannot_be_distinguished_is_unmeasured() {
             .iter()
             .all(|v| v.unmeasured.contains(ACCEPT) && v.unmeasured.contains(SYN))
     );
-    // Without counters a full queue shows the reason, not the number.
+    // Without counters a full queue tells the reason, not the number.
     let full = [listener(1, 10).accept_full()];
     assert_eq!(found(&judge(&full, None, 0)), [(1, ACCEPT, None)]);
     assert!(found(&judge(&[listener(1, 10)], None, 0)).is_empty());
@@ -240,40 +240,34 @@ fn advice_goes_to_who_can_act() {
     };
     let mut slow = listener(1, 5).accept_full();
     slow.before.accept_queue = BACKLOG + 1;
-    let advice_given = advice(slow, ACCEPT, counters(5, 5, 0, 0), 1);
-    assert_eq!(advice_given.who, Actor::AcceptingDeveloper);
-    assert!(
-        advice_given.what.contains("more slowly"),
-        "{}",
-        advice_given.what
-    );
+    let told = advice(slow, ACCEPT, counters(5, 5, 0, 0), 1);
+    assert_eq!(told.who, Actor::AcceptingDeveloper);
+    assert!(told.what.contains("more slowly"), "{}", told.what);
 
-    let advice_given = advice(listener(1, 5), ACCEPT, counters(5, 5, 0, 0), 1);
-    assert_eq!(advice_given.who, Actor::AcceptingDeveloper);
+    let told = advice(listener(1, 5), ACCEPT, counters(5, 5, 0, 0), 1);
+    assert_eq!(told.who, Actor::AcceptingDeveloper);
     assert!(
-        advice_given.what.contains("larger number to listen(2)"),
+        told.what.contains("larger number to listen(2)"),
         "{}",
-        advice_given.what
+        told.what
     );
 
     let mut bounded = listener(1, 5);
     bounded.before.backlog = 4_096;
     bounded.after.backlog = 4_096;
-    let advice_given = advice(bounded, ACCEPT, counters(5, 5, 0, 0), 1);
-    assert_eq!(advice_given.who, Actor::HostOperator);
+    let told = advice(bounded, ACCEPT, counters(5, 5, 0, 0), 1);
+    assert_eq!(told.who, Actor::HostOperator);
     assert!(
-        advice_given
-            .what
-            .contains("net.core.somaxconn, which is 4096"),
+        told.what.contains("net.core.somaxconn, which is 4096"),
         "{}",
-        advice_given.what
+        told.what
     );
 
-    let advice_given = advice(listener(1, 5).syn_full(), SYN, counters(0, 5, 5, 0), 0);
+    let told = advice(listener(1, 5).syn_full(), SYN, counters(0, 5, 5, 0), 0);
     assert!(
-        advice_given.what.contains("net.ipv4.tcp_syncookies to 1"),
+        told.what.contains("net.ipv4.tcp_syncookies to 1"),
         "{}",
-        advice_given.what
+        told.what
     );
     assert!(advise_listener(Problem::Timeout, &Default::default()).is_none());
 }

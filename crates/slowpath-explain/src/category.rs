@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Why a message was slow, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
-    /// It took less than twice what it would have taken alone.
+    /// It took less than twice its unimpeded time.
     NotSlow,
     /// Retransmission timeouts that are none of the two below (Tables 2 and 3: RTO).
     Timeout,
@@ -65,7 +65,7 @@ impl Category {
     }
 }
 
-/// `late`: what it took, and by how much that was longer than alone.
+/// `late`: what it took, and by how much that was longer than the unimpeded time.
 pub(super) fn of(late: Option<(Duration, Duration)>, waits: &[Wait]) -> Category {
     let Some((took, late)) = late else {
         return Category::Unfinished;

@@ -24,7 +24,7 @@ pub(super) fn links(
     waited: Waited,
     rules: &Rules,
 ) -> Vec<Link> {
-    let it = At {
+    let it = RunPosition {
         timeline,
         end,
         run,
@@ -41,14 +41,14 @@ pub(super) fn links(
 }
 
 /// The run of the sender that ended the wait.
-struct At<'t, 'a> {
+struct RunPosition<'t, 'a> {
     timeline: &'t Timeline<'a>,
     end: usize,
     run: usize,
     rules: &'t Rules,
 }
 
-impl At<'_, '_> {
+impl RunPosition<'_, '_> {
     fn before(&self) -> Option<&State> {
         self.timeline.steps[self.end][self.run].before
     }
@@ -168,7 +168,7 @@ impl At<'_, '_> {
         lost
     }
 
-    /// Packets were lost: why did nobody notice earlier?
+    /// Packets were lost: why was it not noticed earlier?
     fn lost(&self, packet: usize, tail: bool) -> Vec<Link> {
         let own = &self.timeline.packets[self.end];
         let lost = self.lost_before(packet);
@@ -189,7 +189,7 @@ impl At<'_, '_> {
         self.duplicates(first)
     }
 
-    /// Acknowledgments that repeat a number, and which of them tell another window and nothing selective.
+    /// Acknowledgments that repeat a number, and which of them announce another window and acknowledge nothing selectively.
     fn repeated(&self, lost: usize) -> (Vec<usize>, Vec<usize>) {
         let steps = &self.timeline.steps[self.end];
         let theirs = &self.timeline.packets[1 - self.end];
@@ -228,8 +228,8 @@ impl At<'_, '_> {
         if !self.rules.counts {
             return Vec::new();
         }
-        let told = self.before().map_or(0, State::sacked);
-        let duplicates = told.max(all.len() as u32);
+        let reported = self.before().map_or(0, State::sacked);
+        let duplicates = reported.max(all.len() as u32);
         let since = self.timeline.packets[self.end][lost].run;
         if duplicates < initial {
             return vec![Link::TooFewDuplicateAcks {
@@ -262,7 +262,7 @@ impl At<'_, '_> {
         Some((step.at, step.packet()?))
     }
 
-    /// Later than what came back told of the loss, or than a round trip after it. Duplicates of one round trip come one after the other.
+    /// Later than what came back reported the loss, or than a round trip after it. Duplicates of one round trip come one after the other.
     fn fast_retransmission(&self) -> Vec<Link> {
         let Some(packet) = self.sent() else {
             return Vec::new();
@@ -271,9 +271,9 @@ impl At<'_, '_> {
         let duplicates = steps.iter().rev().take_while(|step| {
             step.acknowledged == self.first() && step.after.is_some_and(|it| it.sacked() > 0)
         });
-        let told = duplicates.last().map_or(self.now(), |step| step.at);
+        let reported = duplicates.last().map_or(self.now(), |step| step.at);
         let trip = Duration::from_micros(self.before().map_or(0, State::srtt));
-        if between(told, self.now()) > PAUSE.max(trip) {
+        if between(reported, self.now()) > PAUSE.max(trip) {
             return self.lost(packet, false);
         }
         let own = &self.timeline.packets[self.end];
@@ -284,7 +284,7 @@ impl At<'_, '_> {
                 let sent = own[step.sent.clone()].iter().any(|it| it.has_data());
                 sent && is_write_timer(step.handler)
             });
-            !lost.again && !timer && between(lost.at, told) > PAUSE + 2 * trip
+            !lost.again && !timer && between(lost.at, reported) > PAUSE + 2 * trip
         };
         let lost = self.lost_before(packet).into_iter();
         let packets: Vec<usize> = lost.filter(long_ago).collect();

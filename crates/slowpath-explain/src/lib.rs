@@ -2,8 +2,8 @@
 //! Why a message was slow.
 //!
 //! What enters is one connection: its recording, and what its exact replay gave, the headers at both ends and the state after each run
-//! ([`Facts`]). What leaves is for each message how long it took and would have taken alone, where it waited and for what, and the tail-latency
-//! category of DETER's Tables 2 and 3 ([`Explanation`]). Nothing is guessed from packets alone: which packet was lost is known from the numbers
+//! ([`Facts`]). What leaves is for each message how long it took, its unimpeded time, where it waited and for what, and the tail-latency
+//! category of DETER's Tables 2 and 3 ([`Explanation`]). Nothing is guessed from packets only: which packet was lost is known from the numbers
 //! that the other end never got, which timer fired from the run, what was decided from the socket's fields.
 //!
 //! # How waits are found
@@ -14,7 +14,7 @@
 //! 1. the timer of retransmissions, and bytes are sent again: a timeout, however short
 //! 2. the same timer as a loss probe, or as RACK's: a probe, a reordering timer, however short
 //! 3. an acknowledgment that makes the sender send again what had been sent, before any timeout: a fast retransmission, however short
-//! 4. an acknowledgment or a probe, while the window that was told before had no room for a packet: the receive window, one wait as long as it stays so
+//! 4. an acknowledgment or a probe, while the window that was announced before had no room for a packet: the receive window, one wait as long as it stays so
 //! 5. an acknowledgment that the receiver's timer of delayed acknowledgments had sent: a delayed ACK
 //! 6. anything else: the network, an earlier message whose bytes were not acknowledged, or the application; counted only if it is longer than [`PAUSE`] and two smoothed round trips
 //!
@@ -26,22 +26,22 @@
 //! What is promised: the same facts give the same explanation; no I/O, no clocks. Times are of one end's clock each; the two are never
 //! compared unless [`Facts::one_clock`] says that they are the same.
 
-mod again;
 mod category;
 mod causes;
 mod link;
+mod message_state;
 mod messages;
-mod standing;
 mod state;
 mod timeline;
+mod trial;
 mod waits;
 
-pub use again::{Again, Change, Departure, confirm};
 pub use category::Category;
 pub use link::Link;
-pub use messages::{Message, Path, unimpeded};
-pub use standing::{NoStanding, Standing, standing};
+pub use message_state::{MessageState, NoMessageState, message_state};
+pub use messages::{Message, NetworkPath, unimpeded};
 pub use state::{Pending, State};
+pub use trial::{Change, Departure, Trial, confirm};
 pub use waits::{PAUSE, Wait, Waited};
 
 use slowpath_recording::headers::Header;
@@ -90,7 +90,7 @@ pub enum Unexplained {
 pub struct Explanation {
     /// Which.
     pub message: Message,
-    /// What it would have taken alone on this path; `None`: the connection tells too little of the path.
+    /// What it would have taken with no one else on this path; `None`: the connection shows too little of the path.
     pub unimpeded: Option<Duration>,
     /// What it belongs to.
     pub category: Category,
@@ -106,17 +106,17 @@ impl Explanation {
         self.waits.iter().flat_map(|wait| &wait.links)
     }
 
-    /// How many times as long as alone.
+    /// How many times its unimpeded time it took.
     pub fn slowdown(&self) -> Option<f64> {
-        let alone = self.unimpeded?.as_secs_f64();
-        (alone > 0.0).then(|| Some(self.message.duration()?.as_secs_f64() / alone))?
+        let one_sided = self.unimpeded?.as_secs_f64();
+        (one_sided > 0.0).then(|| Some(self.message.duration()?.as_secs_f64() / one_sided))?
     }
 }
 
 /// Explains all messages of a connection, those of the end that connected first.
 ///
 /// # Errors
-/// What was given does not belong together.
+/// The headers are not of the recorded connection.
 pub fn explain(facts: &Facts<'_>) -> Result<Vec<Explanation>, Unexplained> {
     let timeline = Timeline::new(facts)?;
     let mut found = Vec::new();
@@ -126,7 +126,7 @@ pub fn explain(facts: &Facts<'_>) -> Result<Vec<Explanation>, Unexplained> {
         for mut message in messages::messages(&timeline, end) {
             message.done = done(&timeline, &message, path.as_ref(), facts.one_clock);
             let first = timeline.steps[end][message.run].after;
-            let alone = path.as_ref().map(|path| {
+            let one_sided = path.as_ref().map(|path| {
                 let window = first.map_or(10, |state| state.congestion_window().max(1));
                 let size = timeline.packets[end].iter();
                 let size = size.map(|it| it.bytes.end - it.bytes.start).max();
@@ -135,12 +135,12 @@ pub fn explain(facts: &Facts<'_>) -> Result<Vec<Explanation>, Unexplained> {
             });
             let waits = waits::waits(&timeline, &message, &rules);
             let sent_again = waits::sent_again(&timeline, &message);
-            let late = message.duration().zip(alone);
-            let late = late.map(|(took, alone)| (took, took.saturating_sub(alone)));
+            let late = message.duration().zip(one_sided);
+            let late = late.map(|(took, one_sided)| (took, took.saturating_sub(one_sided)));
             let category = category::of(late, &waits);
             found.push(Explanation {
                 message,
-                unimpeded: alone,
+                unimpeded: one_sided,
                 category,
                 waits,
                 sent_again,
@@ -154,7 +154,7 @@ pub fn explain(facts: &Facts<'_>) -> Result<Vec<Explanation>, Unexplained> {
 fn done(
     timeline: &Timeline<'_>,
     message: &Message,
-    path: Option<&Path>,
+    path: Option<&NetworkPath>,
     one_clock: bool,
 ) -> Option<Moment> {
     let end = usize::from(message.end);

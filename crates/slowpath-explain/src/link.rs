@@ -9,18 +9,18 @@ use std::time::Duration;
 /// message it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// Rule 1. The last packets before the timeout were lost and nothing that was sent behind them arrived, so that nothing told of the loss.
+    /// Rule 1. The last packets before the timeout were lost and nothing that was sent behind them arrived, so that nothing reported the loss.
     /// DETER Table 3; RFC 8985 section 7 is about it.
     TailDrops {
         /// The sender's.
         packets: Vec<usize>,
     },
-    /// Rule 2. Packets behind a lost one arrived, but fewer of them were told of than a fast retransmission needs (`tp->reordering`, 3 unless
+    /// Rule 2. Packets behind a lost one arrived, but fewer of them were reported than a fast retransmission needs (`tp->reordering`, 3 unless
     /// raised). DETER section 5.3, first cause; RFC 5681 section 3.2; `tcp_time_to_recover`.
     TooFewDuplicateAcks {
         /// The first lost one, the sender's.
         lost: usize,
-        /// Duplicates that came, or packets that selective acknowledgments told of.
+        /// Duplicates that came, or packets that selective acknowledgments reported.
         duplicates: u32,
         /// How many would have been enough.
         needed: u32,
@@ -51,7 +51,7 @@ pub enum Link {
         /// The acknowledgments, the receiver's.
         packets: Vec<usize>,
     },
-    /// Rule 5. Data arrived, and of the acknowledgments that told of it each one was lost. DETER Table 3.
+    /// Rule 5. Data arrived, and each acknowledgment of it was lost. DETER Table 3.
     AckDrops {
         /// The receiver's.
         packets: Vec<usize>,
@@ -75,7 +75,7 @@ pub enum Link {
         /// For how long, by the receiver's clock.
         held: Duration,
     },
-    /// Rule 8. Two packets or more had come, and their acknowledgment was delayed, since it would have told a smaller window: the receiver's
+    /// Rule 8. Two packets or more had come, and their acknowledgment was delayed, since it would have announced a smaller window: the receiver's
     /// application does not read. DETER section 5.2 (Spark); the condition on `__tcp_select_window` in `__tcp_ack_snd_check`.
     ShrinkingReceiveBuffer {
         /// The receiver's run that acknowledged nothing.
@@ -85,9 +85,9 @@ pub enum Link {
         /// Bytes that the application had not read.
         unread: u32,
     },
-    /// Rule 9. The window that the receiver told was 0, or less than a packet. DETER section 5.1.
+    /// Rule 9. The window that the receiver announced was 0, or less than a packet. DETER section 5.1.
     ZeroWindow {
-        /// The acknowledgment that told it, the receiver's.
+        /// The acknowledgment that announced it, the receiver's.
         packet: usize,
         /// Bytes that it left room for beside those on their way.
         window: u32,
@@ -164,7 +164,7 @@ impl fmt::Display for Link {
         match self {
             Link::TailDrops { packets } => write!(
                 f,
-                "tail drops: {} lost, and nothing behind arrived that would have told of it",
+                "tail drops: {} lost, and nothing sent behind arrived to report it",
                 Numbers(packets)
             ),
             Link::TooFewDuplicateAcks {
@@ -188,7 +188,7 @@ impl fmt::Display for Link {
             ),
             Link::WindowUpdates { lost, packets } => write!(
                 f,
-                "duplicate ACKs not counted: packet {lost} was lost, and each of the {} ACKs that repeated its number told another window ({})",
+                "duplicate ACKs not counted: packet {lost} was lost, and each of the {} ACKs that repeated its number announced another window ({})",
                 packets.len(),
                 Numbers(packets)
             ),
@@ -211,7 +211,7 @@ impl fmt::Display for Link {
                 ..
             } => write!(
                 f,
-                "shrinking receive buffer: {unacknowledged} bytes waited for their ACK, which would have told a smaller window; the application had not read {unread} bytes"
+                "shrinking receive buffer: {unacknowledged} bytes waited for their ACK, which would have announced a smaller window; the application had not read {unread} bytes"
             ),
             Link::ZeroWindow { packet, window } => write!(
                 f,

@@ -6,7 +6,7 @@ use slowpath_recording::{Handler, Moment};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Bytes that an application wrote together.
+/// Bytes that an application wrote as one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The end that sent it: 0 connected, 1 accepted.
@@ -36,7 +36,7 @@ impl Message {
 /// 1. it is made while earlier bytes are not acknowledged (DETER section 5.1: a message may take several calls), and
 /// 2. the application had not stopped: the call before was taken in part only, or was made no longer than a smoothed round trip ago. DETER has no
 ///    such second condition: its Spark connections carry one message at a time, while requests of its section 5.2 follow each other before the
-///    earlier ones are acknowledged, and are told apart by its application.
+///    earlier ones are acknowledged, and only the application can distinguish them.
 pub(super) fn messages(timeline: &Timeline<'_>, end: usize) -> Vec<Message> {
     let mut found: Vec<Message> = Vec::new();
     let mut written = 0u64;
@@ -106,11 +106,11 @@ impl Pieces {
             return;
         }
         self.0.retain(|known| {
-            let apart = known.end < range.start || range.end < known.start;
-            if !apart {
+            let separate = known.end < range.start || range.end < known.start;
+            if !separate {
                 range = range.start.min(known.start)..range.end.max(known.end);
             }
-            apart
+            separate
         });
         self.0.push(range);
     }
@@ -128,24 +128,24 @@ impl Pieces {
 
 /// What is known of a connection's path, from the connection itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct NetworkPath {
     /// The shortest time from a packet to its acknowledgment, of packets that were sent once; of the handshake if there is none.
     pub round_trip: Duration,
     /// The highest rate at which packets came in, in bytes a second; `None`: there was one.
     pub rate: Option<u64>,
 }
 
-/// So many packets in a row tell a rate; of a short connection fewer, so that a loss does not stand in each row.
+/// So many packets in a row give a rate; of a short connection fewer, so that a loss does not stand in each row.
 const TRAIN: usize = 10;
 const ROWS: usize = 3;
 
-pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<Path> {
+pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<NetworkPath> {
     let packets = &timeline.packets[end];
     let (mut next, mut highest) = (0, 0);
     let mut shortest: Option<u64> = None;
     for step in &timeline.steps[end] {
         let mut least: Option<u64> = None;
-        // Not of what was lost or sent again (Karn's rule, RFC 6298 section 3), nor of what is acknowledged together with it: that waited for it.
+        // Not of what was lost or sent again (Karn's rule, RFC 6298 section 3), nor of what the same acknowledgment covers: that waited for it.
         let mut waited = false;
         while let Some(packet) = packets.get(next) {
             if packet.bytes.end > step.acknowledged || packet.at > step.at {
@@ -181,7 +181,7 @@ pub(super) fn path(timeline: &Timeline<'_>, end: usize) -> Option<Path> {
             (bytes * 1_000_000_000).checked_div(time)
         })
         .max();
-    Some(Path {
+    Some(NetworkPath {
         round_trip: Duration::from_nanos(shortest),
         rate,
     })
@@ -198,8 +198,8 @@ fn handshake(timeline: &Timeline<'_>, end: usize) -> Option<u64> {
     (opening.got.is_some() && once).then(|| answer.at.0 - opening.at.0)
 }
 
-/// What that many bytes take alone on a path: rounds of slow start from a window of so many bytes, no faster than the path; until the last has arrived.
-pub fn unimpeded(bytes: u64, window: u64, path: &Path) -> Duration {
+/// What that many bytes take on a path with no other traffic: rounds of slow start from a window of so many bytes, no faster than the path; until the last has arrived.
+pub fn unimpeded(bytes: u64, window: u64, path: &NetworkPath) -> Duration {
     let trip = path.round_trip.as_nanos() as u64;
     let on_line = |bytes: u64| match path.rate {
         Some(rate) => (u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64,

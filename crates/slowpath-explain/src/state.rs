@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of an end after a run of one of its handlers, as a replay probes it.
 
-use slowpath_recording::probe::FIELDS;
+use slowpath_recording::fields::{Field, SocketFields};
 
 /// `ICSK_ACK_TIMER` of `icsk_ack.pending` (include/net/inet_connection_sock.h): the timer of the delayed acknowledgment runs.
 const ACK_TIMER: u32 = 2;
@@ -26,52 +26,51 @@ pub enum Pending {
 /// One probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// In the order of [`FIELDS`].
-    fields: [u32; FIELDS.len()],
+    fields: SocketFields,
 }
 
 macro_rules! fields {
-    ($($(#[$doc:meta])* $name:ident = $place:literal;)*) => {
-        $($(#[$doc])* pub fn $name(&self) -> u32 { self.fields[$place] })*
+    ($($(#[$doc:meta])* $name:ident = $field:ident;)*) => {
+        $($(#[$doc])* pub fn $name(&self) -> u32 { self.fields[Field::$field] })*
     };
 }
 
 impl State {
-    /// Of the fields in their order.
-    pub fn new(fields: [u32; FIELDS.len()]) -> Self {
+    /// Of these fields.
+    pub fn new(fields: SocketFields) -> Self {
         State { fields }
     }
 
-    /// Whether there was a socket: a connection that nobody has accepted yet has none.
+    /// Whether there was a socket: a connection that has not been accepted yet has none.
     pub fn is_there(&self) -> bool {
-        self.fields[0] != 0
+        self.fields[Field::State] != 0
     }
 
     fields! {
         /// Bytes sent and not acknowledged.
-        outstanding = 1;
-        /// Bytes received since the last window was told: what no acknowledgment has covered yet.
-        unacknowledged = 5;
+        outstanding = InFlight;
+        /// Bytes received since a window was announced last: what no acknowledgment has covered yet.
+        unacknowledged = Unannounced;
         /// Bytes that the application has not read.
-        unread = 6;
-        /// The window that the other end told last.
-        send_window = 8;
+        unread = Unread;
+        /// The window that the other end announced last.
+        send_window = SendWindow;
         /// Packets.
-        congestion_window = 10;
+        congestion_window = CongestionWindow;
         /// Packets; huge: there was no loss yet.
-        slow_start_threshold = 12;
+        slow_start_threshold = SlowStartThreshold;
         /// Bytes written and not acknowledged.
-        written = 2;
-        /// Packets that selective acknowledgments (or duplicates, without them) have told of.
-        sacked = 14;
+        written = Queued;
+        /// Packets that selective acknowledgments (or duplicates, without them) have reported.
+        sacked = SackedOut;
         /// How many duplicates make a loss (`tp->reordering`).
-        reordering = 18;
+        reordering = Reordering;
         /// How losses are dealt with: `TCP_CA_*`.
-        recovery = 24;
+        recovery = RecoveryState;
         /// How often the timeout has been doubled.
-        backoff = 25;
+        backoff = Backoff;
         /// Segments sent in all.
-        segments_out = 34;
+        segments_out = SegmentsOut;
     }
 
     /// Bytes written and not sent.
@@ -81,7 +80,7 @@ impl State {
 
     /// What the timer waits for.
     pub fn pending(&self) -> Pending {
-        match self.fields[26] {
+        match self.fields[Field::PendingTimer] {
             0 => Pending::Nothing,
             1 => Pending::Retransmission,
             3 => Pending::ZeroWindowProbe,
@@ -93,31 +92,31 @@ impl State {
 
     /// The smoothed round trip in microseconds; 0: none yet. The kernel keeps eight times that.
     pub fn srtt(&self) -> u64 {
-        u64::from(self.fields[21] >> 3)
+        u64::from(self.fields[Field::SmoothedRoundTrip] >> 3)
     }
 
     /// Whether an acknowledgment is being delayed.
     pub fn delays_acknowledgment(&self) -> bool {
-        self.fields[27] & ACK_TIMER != 0
+        self.fields[Field::AckPending] & ACK_TIMER != 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slowpath_recording::probe::{Place, places};
+    use slowpath_recording::fields::{Variable, variables};
 
     fn at(name: &str) -> u32 {
-        match places([name]).as_deref() {
-            Ok([Place::Checked(place)]) => *place as u32,
+        match variables([name]).as_deref() {
+            Ok([Variable::Checked(field)]) => *field as u32,
             other => panic!("{name}: {other:?}"),
         }
     }
 
     #[test]
     fn fields_are_where_their_names_say() {
-        let mut numbers = [0; FIELDS.len()];
-        for (place, number) in numbers.iter_mut().enumerate() {
+        let mut numbers = SocketFields::NONE;
+        for (place, number) in numbers.0.iter_mut().enumerate() {
             *number = place as u32;
         }
         let state = State::new(numbers);

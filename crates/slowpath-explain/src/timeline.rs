@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One connection's runs and packets joined: which run sent which packets, which run of the other end got each, and which nobody got.
+//! One connection's runs and packets joined: which run sent which packets, which run of the other end got each, and which did not arrive.
 
 use super::state::State;
 use super::{Facts, Unexplained};
@@ -175,22 +175,22 @@ fn assign(steps: &mut [Step<'_>], packets: &mut [Packet<'_>]) -> Option<()> {
     let (mut run, mut next) = (0, 0);
     while run < steps.len() {
         let at = steps[run].at;
-        let together = steps[run..].iter().take_while(|step| step.at == at).count();
-        let later = steps.get(run + together).map(|step| step.at);
+        let joined = steps[run..].iter().take_while(|step| step.at == at).count();
+        let later = steps.get(run + joined).map(|step| step.at);
         let here = packets[next..].iter();
         let here = here.take_while(|it| later.is_none_or(|later| it.at < later));
         let here = here.count();
         let end = next + here;
-        for (place, step) in steps.iter_mut().enumerate().skip(run).take(together) {
+        for (place, step) in steps.iter_mut().enumerate().skip(run).take(joined) {
             let left = end - next;
             let counted = match (step.before, step.after) {
                 (Some(before), Some(after)) => {
                     after.segments_out().wrapping_sub(before.segments_out()) as usize
                 }
-                (None, None) if place + 1 < run + together => 0,
+                (None, None) if place + 1 < run + joined => 0,
                 _ => left,
             };
-            let own = if place + 1 == run + together {
+            let own = if place + 1 == run + joined {
                 left
             } else {
                 counted.min(left)
@@ -201,7 +201,7 @@ fn assign(steps: &mut [Step<'_>], packets: &mut [Packet<'_>]) -> Option<()> {
             }
             next += own;
         }
-        run += together;
+        run += joined;
     }
     (next == packets.len()).then_some(())
 }

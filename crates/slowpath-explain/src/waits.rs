@@ -9,7 +9,7 @@ use super::timeline::{Step, Timeline};
 use slowpath_recording::{Handler, Moment, Timer};
 use std::time::Duration;
 
-/// Shorter waits for the network or the application are not told, nor are delayed ACKs that cost less, and windows that cost less one after the other.
+/// Shorter waits for the network or the application are left out, nor are delayed ACKs that cost less, and windows that cost less one after the other.
 pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// `TCP_CA_Recovery` (include/uapi/linux/tcp.h).
@@ -87,7 +87,7 @@ pub struct Wait {
     pub late: bool,
     /// What it came from.
     pub links: Vec<Link>,
-    /// Whether it would have been over earlier without its cause: a replay in which that was changed. `None`: nobody has asked, or there is nothing to change.
+    /// Whether it would have been over earlier without its cause: a replay in which that was changed. `None`: it was not tried, or there is nothing to change.
     pub confirmed: Option<bool>,
 }
 
@@ -155,7 +155,7 @@ pub(super) fn waits(
     found
 }
 
-/// All of it had arrived, and bytes before it had not: until those came. Since its last progress, and with half a round trip that nobody waits for.
+/// All of it had arrived, and bytes before it had not: until those came. Since its last progress, and with half a round trip that no end waits for.
 fn held_back(timeline: &Timeline<'_>, message: &Message, since: Moment) -> Option<Wait> {
     let end = usize::from(message.end);
     let done = message.done?;
@@ -187,7 +187,7 @@ fn is_long(step: &Step<'_>, gap: Duration) -> bool {
     gap > PAUSE && gap > 2 * Duration::from_micros(trip)
 }
 
-/// `None`: it is not worth telling.
+/// `None`: it is too short to report.
 fn waited(timeline: &Timeline<'_>, end: usize, step: &Step<'_>, gap: Duration) -> Option<Waited> {
     let again = timeline.packets[end][step.sent.clone()]
         .iter()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent knows, for others' tools.
+//! The agent's figures and the log's records in the formats of other tools.
 //!
 //! What enters: a [`State`], the agent's sums and gauges at one moment. What leaves:
 //! [`catalogue`] makes metrics of it, [`prometheus`] writes them as text for a scrape,
-//! [`otlp`] as a message to push. Rows of the log: [`table`] writes them as CSV or JSON
-//! lines, [`anonymise`] makes addresses and names unrecognisable. What the kernel says of
-//! sockets: [`mlab`] saves it as M-Lab's `tcp-info` does. The thin shells around that: [`http`] serves the text,
-//! [`push`] delivers the message.
+//! [`otlp`] as a message to push. Records of the log: [`rows`] makes rows of them, [`redaction`] and
+//! [`anonymise`] hide what is sensitive, [`table`] writes CSV or JSON lines. The kernel's
+//! socket state: [`mlab`] saves it as M-Lab's `tcp-info` does. Two thin shells do I/O: [`http`]
+//! serves the text, [`push`] delivers the message.
 //!
 //! What is promised:
 //!
@@ -26,8 +26,11 @@ mod family;
 pub mod http;
 pub mod mlab;
 pub mod otlp;
+pub mod partition;
 pub mod prometheus;
 pub mod push;
+pub mod redaction;
+pub mod rows;
 mod state;
 pub mod table;
 

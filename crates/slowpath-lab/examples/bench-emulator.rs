@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much delay the emulator adds: TCP at 200 Mbit/s over three routers and 20 ms, captured by
 //! tcpdump at both ends. What a packet's delay should be follows from the sender's capture
-//! alone: one queue in front of the first link, then four equal links. The last line is JSON.
+//! by itself: one queue in front of the first link, then four equal links. The last line is JSON.
 //! Needs root and tcpdump.
 
 use slowpath_lab::emulator::{Host, Lab, Options};

@@ -14,7 +14,7 @@ const RUNS: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // The kernel tells its first process more than it is asked to.
+    // The kernel gives its first process more arguments than it is asked to.
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--forward", plan, ..] => Ok(forward(Path::new(plan))?),
         [] => bench(&Scenario::parse_for(
@@ -33,12 +33,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn bench(scenario: &Scenario) -> Result<(), Box<dyn Error>> {
     let kernel = Kernel::find(SOURCE, HZ)?;
     let inside = measure(&kernel, scenario, &PacketPath::Kernel, RUNS)?;
-    tell("packet path in the kernel", &inside);
+    report("packet path in the kernel", &inside);
     let program = std::env::current_exe()?;
     let process = PacketPath::Process(program, vec!["--forward".to_owned()]);
     // It takes long, and its speed hardly differs from run to run.
     let beside = measure(&kernel, scenario, &process, 1)?;
-    tell("packet path in a process inside", &beside);
+    report("packet path in a process inside", &beside);
     let virtual_seconds = inside.virtual_time.0 as f64 / 1e12;
     println!(
         "{{\"packets_per_second\":{:.0},\"virtual_over_wall\":{:.3},\"hosts\":{},\"flows\":{},\
@@ -58,7 +58,7 @@ fn speed(run: &Run) -> f64 {
     run.packets as f64 / run.wall.as_secs_f64()
 }
 
-fn tell(what: &str, run: &Run) {
+fn report(what: &str, run: &Run) {
     let flows = &run.results.flows;
     println!(
         "{what}: {} of {} flows done, {} packets in {:.2} s, {:.0} a second",

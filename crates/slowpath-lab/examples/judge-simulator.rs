@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The simulator judged by Linux's TCP: the scenarios of `scenarios/lab/judge`, each run by both
 //! with as many seeds as it says. For each, the completion times' 50th and 99th percentiles, simulator over
-//! Linux, and how far the congestion windows are apart, once a round trip. The last line is JSON.
+//! Linux, and how far the congestion windows differ, once a round trip. The last line is JSON.
 //! See `docs/journal/lab-judge.md`.
 
 #[path = "../tests/judging/mod.rs"]

@@ -205,7 +205,7 @@ fn routers_say_where_a_packet_ended_and_answer_pings() {
         assert_eq!(answer[28 + 16..28 + 20], b.ipv4().octets());
         assert_eq!(answer[28 + 28..], *b"where");
     }
-    // The host itself says that nobody listens there.
+    // The host itself says that no socket listens there.
     probe.set_ttl(4).expect("sets");
     probe.send_to(b"where", (b.ipv4(), 33_434)).expect("sends");
     let answer = packet(&icmp);
@@ -215,7 +215,7 @@ fn routers_say_where_a_packet_ended_and_answer_pings() {
     );
     // Three routers back.
     assert_eq!(answer[8], 64 - 3);
-    // A router that is pinged; an address that nobody has.
+    // A router that is pinged; an address that no host has.
     let ping = [8, 0, 0xf7 - 0x23, 0xfd - 0x45, 0x23, 0x45, 0, 2];
     let destination = |to: Ipv4Addr| std::net::SocketAddr::from((to, 0)).into();
     icmp.send_to(&ping, &destination(routers[1].0))
@@ -284,7 +284,7 @@ fn queues_mark_what_may_be_marked() {
         let to = to(&lab.hosts()[1]);
         sender.send_to(&payload, &to.into()).expect("sends");
     }
-    let seen: Vec<(u8, u8)> = (0..10)
+    let observed: Vec<(u8, u8)> = (0..10)
         .map(|_| packet(&receiver))
         .inspect(|packet| assert!(header_is_correct(packet)))
         .map(|packet| (packet[28], packet[1]))
@@ -292,7 +292,7 @@ fn queues_mark_what_may_be_marked() {
     // The n-th finds n - 2 waiting, as the first is on the line: marks from the fifth on.
     let tos = [2, 2, 2, 2, 3, 0, 3, 3, 3, 3].map(|ecn| 0b1011_1000 | ecn);
     let expected: Vec<(u8, u8)> = (1..=10).zip(tos).collect();
-    assert_eq!(seen, expected);
+    assert_eq!(observed, expected);
     assert_eq!(lab.down().marked, 5);
 }
 
@@ -420,7 +420,7 @@ fn whatever_runs_in_a_host_ends_with_the_network() {
     let mut ready = [0; 6];
     out.read_exact(&mut ready).expect("says so");
     drop(lab);
-    // Killed, and nobody holds the pipe any more.
+    // Killed, and no process holds the pipe any more.
     assert_eq!(child.wait().expect("ends").signal(), Some(libc::SIGKILL));
     assert_eq!(out.read(&mut ready).expect("closed"), 0);
 }

@@ -124,8 +124,11 @@ fn a_command_finds_what_it_needs_and_its_results_come_out() {
         said(&output)
     );
     assert!(output.errors().contains("to stderr\n"), "{}", said(&output));
-    assert!(!output.text().contains("to stderr"), "the two stay apart");
-    let told = |word: &str| {
+    assert!(
+        !output.text().contains("to stderr"),
+        "the two stay separate"
+    );
+    let reported = |word: &str| {
         let text = output.text();
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(word));
         let found = lines.next().map(|rest| rest.trim().to_owned());
@@ -134,11 +137,11 @@ fn a_command_finds_what_it_needs_and_its_results_come_out() {
     // A connection is there after one round trip, and netem holds each segment of one
     // direction back by 20 ms, never less; above that, a timer's tick (4 ms) and what an
     // emulated processor needs for a handshake.
-    let shortest: u64 = told("shortest_us").parse().expect("a number");
+    let shortest: u64 = reported("shortest_us").parse().expect("a number");
     assert!((20_000..40_000).contains(&shortest), "{shortest}");
-    assert_eq!(told("congestion"), "dctcp");
-    assert_eq!(told("kprobe_hits"), "3");
-    assert_eq!(told("fentry"), "attached");
+    assert_eq!(reported("congestion"), "dctcp");
+    assert_eq!(reported("kprobe_hits"), "3");
+    assert_eq!(reported("fentry"), "attached");
     let controls = output.text().lines().nth(1).unwrap_or_default().to_owned();
     assert!(
         controls.split(' ').any(|name| name == "dctcp"),
@@ -156,8 +159,8 @@ fn a_command_finds_what_it_needs_and_its_results_come_out() {
 }
 
 #[test]
-fn a_panic_is_told_in_the_kernels_words() {
-    if skipped("a_panic_is_told_in_the_kernels_words", &[]) {
+fn a_panic_is_reported_with_the_kernels_message() {
+    if skipped("a_panic_is_reported_with_the_kernels_message", &[]) {
         return;
     }
     let error = script("echo 1 >/proc/sys/kernel/sysrq; echo c >/proc/sysrq-trigger")

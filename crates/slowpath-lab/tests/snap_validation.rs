@@ -55,16 +55,16 @@ struct Row {
     packets: u64,
     /// When the kernel had counted them, and when packets show them, in nanoseconds.
     counted: Vec<i64>,
-    seen: Vec<i64>,
+    observed: Vec<i64>,
 }
 
 /// When slowpath-trace sees a retransmission timer run out.
-type Again = i64;
+type Expiration = i64;
 
 /// A connection, judged and watched.
 struct Watched {
     trial: Trial,
-    again: Vec<Again>,
+    again: Vec<Expiration>,
 }
 
 impl Watched {
@@ -81,7 +81,7 @@ impl Watched {
 }
 
 impl Follow for Watched {
-    type Report = (Judged, Vec<Again>);
+    type Report = (Judged, Vec<Expiration>);
 
     fn segment(&mut self, segment: &Segment<'_>) {
         let again = &mut self.again;
@@ -97,13 +97,13 @@ impl Follow for Watched {
     }
 }
 
-fn timeouts(judged: &Judged, _again: &[Again]) -> u64 {
+fn timeouts(judged: &Judged, _again: &[Expiration]) -> u64 {
     let found = judged.verdicts.from_client.finding(Problem::Timeout);
     found.and_then(|finding| finding.events).unwrap_or(0)
 }
 
 /// When they were, and when a lone segment was sent again, which may have been a probe.
-fn moments(again: &[Again]) -> Vec<i64> {
+fn moments(again: &[Expiration]) -> Vec<i64> {
     again.to_vec()
 }
 
@@ -142,7 +142,7 @@ fn snapshots(run: &Run, plan: &Plan, number: usize) -> Vec<Snapshot> {
     .collect()
 }
 
-/// The classifier's verdicts on polls that are so far apart, added up.
+/// The classifier's verdicts on polls at such distances, added up.
 fn judge(snapshots: &[Snapshot], every: Micros) -> Totals {
     let mut totals = Totals::default();
     let mut before = snapshots.first().map(opened);
@@ -171,15 +171,15 @@ fn counted(snapshots: &[Snapshot]) -> Vec<i64> {
 }
 
 /// Connections by their sender's address and port.
-type Seen = BTreeMap<(IpAddr, u16), (Judged, Vec<Again>)>;
+type ByClient = BTreeMap<(IpAddr, u16), (Judged, Vec<Expiration>)>;
 
 /// What the connections that a host began look like in its capture.
-fn seen(host: u32, capture: PathBuf, seen: &mut Seen) {
+fn observed(host: u32, capture: PathBuf, observed: &mut ByClient) {
     let begin = |first: &Segment<'_>, _: Began| Watched::new(first);
-    let each = |finished: Finished<(Judged, Vec<Again>)>| {
+    let each = |finished: Finished<(Judged, Vec<Expiration>)>| {
         let client = finished.report.0.report.client;
         if client.address == address(host) {
-            seen.insert((client.address, client.port), finished.report);
+            observed.insert((client.address, client.port), finished.report);
         }
     };
     let options = engine::Options {
@@ -204,9 +204,9 @@ fn compare(kernel: &Kernel, text: &str, algorithm: Option<&str>) -> (Run, Vec<Ro
     };
     let plan = Plan::new(&scenario, &options, kernel.hz).expect("a plan");
     let run = run(kernel, &scenario, &options, folder.path(), &mut |_| {}).expect("a run");
-    let mut wire = Seen::new();
+    let mut wire = ByClient::new();
     for (host, capture) in (0..).zip(&run.captures) {
-        seen(host, capture.clone(), &mut wire);
+        observed(host, capture.clone(), &mut wire);
     }
     let row = |(number, connection): (usize, &slowpath_lab::virtual_time::plan::Connection)| {
         let snapshots = snapshots(&run, &plan, number);
@@ -225,7 +225,7 @@ fn compare(kernel: &Kernel, text: &str, algorithm: Option<&str>) -> (Run, Vec<Ro
             kernel: own.map(|(flow, _)| u64::from(flow.timeouts)).sum(),
             packets: timeouts(judged, again),
             counted: counted(&snapshots),
-            seen: moments(again),
+            observed: moments(again),
         }
     };
     let rows = plan.connections.iter().enumerate().map(row).collect();
@@ -284,8 +284,8 @@ fn snaps_timeouts_are_those_of_the_packets() {
     // Each when the packets show it: between one tcp_info and the next.
     for row in &rows {
         for counted in &row.counted {
-            let before = |seen: &i64| (0..=1_000_000).contains(&(counted - seen));
-            assert!(row.seen.iter().any(before), "{} {counted}", row.host);
+            let before = |observed: &i64| (0..=1_000_000).contains(&(counted - observed));
+            assert!(row.observed.iter().any(before), "{} {counted}", row.host);
         }
     }
     // SNAP's application log: answers with a timeout take much longer. Others as long as that

@@ -103,7 +103,7 @@ fn a_long_transfer_fills_the_link() {
             ..Options::default()
         };
         let run = run_with(&kernel, &scenario, &options, folder.path());
-        // 10,000 packets of 12 us are 120 ms on the line. Nothing is faster, and nobody is in
+        // 10,000 packets of 12 us are 120 ms on the line. Nothing is faster, and no other flow is in
         // the way.
         let took = completion(&run.results);
         assert!(took > Span::from_millis(120), "{algorithm}: {took:?}");
@@ -361,7 +361,7 @@ fn any_scenario() -> Scenario {
 }
 
 #[test]
-fn a_kernel_that_dies_is_told_with_its_last_words() {
+fn a_kernel_that_dies_is_reported_with_its_last_words() {
     let programs = tempfile::tempdir().expect("a folder");
     let folder = tempfile::tempdir().expect("a folder");
     let kernel = fake(
@@ -409,7 +409,7 @@ fn a_kernel_that_falls_silent_is_killed_with_all_it_started() {
     assert!(lines.contains("waiting"), "{lines}");
     let child = std::fs::read_to_string(folder.path().join("child")).expect("a number");
     let stat = format!("/proc/{}/stat", child.trim());
-    // Gone, or dead and not buried: nobody but init can do that. A signal is on its way for a moment.
+    // Gone, or dead and not buried: only init can do that. A signal is on its way for a moment.
     let state = || {
         std::fs::read_to_string(&stat).map_or('X', |stat| {
             let (_, after) = stat.rsplit_once(')').expect("a state");

@@ -15,7 +15,7 @@ use slowpath_switch::Span;
 use std::error::Error;
 use std::path::Path;
 
-/// How far clocks are apart at most, in nanoseconds (DETER section 5.4).
+/// How far clocks differ at most, in nanoseconds (DETER section 5.4).
 const CLOCKS: u64 = 5_000;
 const MTU: f64 = 1_500.0;
 

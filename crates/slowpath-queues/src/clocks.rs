@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far hosts' clocks are apart, from the packets themselves.
+//! How far hosts' clocks differ, from the packets themselves.
 //!
 //! A packet that TCP sent because another arrived was sent no sooner than that could arrive:
 //! with `T` what a host's clock showed and `d` how far it is ahead,
@@ -10,7 +10,7 @@
 //!    the other way round, bound `d(to) - d(from)` from both sides. The middle is taken, the
 //!    more seriously the narrower the bounds are.
 //! 3. One offset a host that fits all pairs best: least squares.
-//! 4. With a replay, which tells how long each packet waited in queues, the differences
+//! 4. With a replay, which gives how long each packet waited in queues, the differences
 //!    become equations instead of bounds. The offsets that leave the least absolute
 //!    differences are taken ([`refine`]). Only answers whose times were kept are used there.
 //!

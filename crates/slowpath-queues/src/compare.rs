@@ -70,7 +70,7 @@ pub fn compare(run: &PacketLog, replayed: &Outcome) -> Difference {
         ..Difference::default()
     };
     // Where in the replayed queue a packet stands; of the queue before, what is stale is
-    // told by its number.
+    // identified by its number.
     let mut place = vec![(u32::MAX, 0u32); run.sent.len()];
     for (number, (was, is)) in (0..).zip(run.queues.iter().zip(&replayed.queues)) {
         for (at, joined) in (0..).zip(is) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets through switches at given times.
 
-use super::room::{Left, Room};
+use super::free_space::{FreeSpace, Left};
 use slowpath_netsim::engine::{HostId, Network, NetworkError, SwitchId};
 use slowpath_netsim::results::{DropPlace, Joined};
 use slowpath_netsim::topology::Node;
@@ -59,7 +59,7 @@ impl Default for Margin {
 
 /// What a dropped packet found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct QueueAtDrop {
     /// The queue's number.
     pub queue: u32,
     /// How many packets had joined it.
@@ -97,7 +97,7 @@ pub struct Outcome {
     /// Where lost packets were dropped.
     pub dropped: Vec<DropPlace>,
     /// What each of these found there.
-    pub found: Vec<Found>,
+    pub found: Vec<QueueAtDrop>,
     /// Every change of every queue, in the order of time, if it is asked for.
     pub levels: Vec<Level>,
     /// Lost packets that found no queue anywhere near full.
@@ -210,7 +210,7 @@ struct Router {
     /// The number of its first queue.
     first: usize,
     used: u64,
-    room: Room,
+    room: FreeSpace,
 }
 
 /// How near a lost packet came to being dropped.
@@ -362,7 +362,7 @@ impl<'a> Replay<'a> {
                 switch,
                 first: places.len(),
                 used: 0,
-                room: Room::new(config),
+                room: FreeSpace::new(config),
             });
             for (port, linked) in (0..).zip(&node.ports) {
                 places.push((number, PortId(port)));
@@ -479,7 +479,7 @@ impl<'a> Replay<'a> {
         {
             let router = &self.routers[number as usize];
             let queue = router.first + usize::from(port.0);
-            self.outcome.found.push(Found {
+            self.outcome.found.push(QueueAtDrop {
                 queue: queue as u32,
                 joined: self.queues[queue].joined.len() as u32,
                 left: self.queues[queue].left,
@@ -516,7 +516,7 @@ impl<'a> Replay<'a> {
             }
             // No route, or too many hops: lost for another reason.
             Passed::Dropped { packet, .. } => {
-                self.outcome.found.push(Found::default());
+                self.outcome.found.push(QueueAtDrop::default());
                 self.outcome.dropped.push(DropPlace {
                     packet: packet.number,
                     at: now,

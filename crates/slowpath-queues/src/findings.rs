@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What replayed queues say: who shared them, and why they dropped.
 
-use super::engine::{Found, Level, Offered, Outcome};
+use super::engine::{Level, Offered, Outcome, QueueAtDrop};
 use slowpath_netsim::engine::{HostId, Network, SwitchId};
 use slowpath_netsim::results::Joined;
 use slowpath_switch::{PortId, Rate, Shared, Span, Time};
 use std::collections::BTreeMap;
 
-/// Drops of one queue that are not further apart than this belong together.
-const TOGETHER: Span = Span::from_millis(1);
+/// Drops of one queue that follow each other within this time are one finding.
+const JOINED: Span = Span::from_millis(1);
 /// A threshold fell if it lost more than one part in so many.
 const FELL: u64 = 8;
 /// What a queue was like before is looked for this long before its first drop, if it does not
@@ -48,11 +48,11 @@ pub enum Finding {
     /// The dynamic threshold of a queue fell under its length because another queue of the
     /// switch filled: the queue dropped while it became shorter (DETER section 5.6).
     ///
-    /// 1. Drops that follow each other within a millisecond are looked at together.
+    /// 1. Drops that follow each other within a millisecond are looked at as one.
     /// 2. The threshold fell, by more than an eighth, from its highest before the first of
     ///    them (within the time that the queue takes to drain) to its lowest during them;
     /// 3. meanwhile the queue itself became shorter;
-    /// 4. and the other queues of the switch together longer. The one that grew most is named.
+    /// 4. and the other queues of the switch longer in all. The one that grew most is named.
     /// 5. Counted are those drops that the threshold of before would have had room for.
     ThresholdFell {
         /// The queue that dropped.
@@ -124,7 +124,7 @@ pub fn reports(network: &Network, packets: &[Offered], outcome: &Outcome) -> Vec
             most[queue] = (level.bytes, level.at, joined[queue]);
         }
     }
-    let mut drops: BTreeMap<u32, Vec<(u32, Found)>> = BTreeMap::new();
+    let mut drops: BTreeMap<u32, Vec<(u32, QueueAtDrop)>> = BTreeMap::new();
     for (drop, found) in outcome.dropped.iter().zip(&outcome.found) {
         if drop.port.is_some() {
             let own = drops.entry(found.queue).or_default();
@@ -170,7 +170,7 @@ pub fn reports(network: &Network, packets: &[Offered], outcome: &Outcome) -> Vec
 /// What is found at all queues, in the order of time. Needs [`Outcome::levels`].
 pub fn findings(network: &Network, packets: &[Offered], outcome: &Outcome) -> Vec<Finding> {
     let places = places(network);
-    let mut drops: BTreeMap<u32, Vec<(Time, u64, Found)>> = BTreeMap::new();
+    let mut drops: BTreeMap<u32, Vec<(Time, u64, QueueAtDrop)>> = BTreeMap::new();
     for (drop, found) in outcome.dropped.iter().zip(&outcome.found) {
         if drop.port.is_some() {
             let bytes = u64::from(packets[drop.packet as usize].bytes);
@@ -192,7 +192,7 @@ pub fn findings(network: &Network, packets: &[Offered], outcome: &Outcome) -> Ve
         let Some(levels) = by_switch.get(&switch) else {
             continue;
         };
-        for episode in drops.chunk_by(|a, b| b.0.since(a.0) <= TOGETHER) {
+        for episode in drops.chunk_by(|a, b| b.0.since(a.0) <= JOINED) {
             findings.extend(fell(*queue, rate, shared, levels, episode));
         }
     }
@@ -209,7 +209,7 @@ fn fell(
     rate: Rate,
     shared: Shared,
     levels: &[Level],
-    episode: &[(Time, u64, Found)],
+    episode: &[(Time, u64, QueueAtDrop)],
 ) -> Option<Finding> {
     let (first, last) = (episode.first()?, episode.last()?);
     let drains = u128::from(first.2.bytes) * PICOS_TIMES_BITS / u128::from(rate.bits_per_second());
@@ -241,11 +241,11 @@ fn fell(
     let grown = |other: u32| i128::from(of(&later, other)) - i128::from(of(&then, other));
     let others = || later.keys().copied().filter(|other| *other != queue);
     let filled = others().max_by_key(|other| (grown(*other), u32::MAX - other))?;
-    let together: i128 = others().map(grown).sum();
-    if low >= high - high / FELL || own.1 >= own.0 || together <= 0 || grown(filled) <= 0 {
+    let joined: i128 = others().map(grown).sum();
+    if low >= high - high / FELL || own.1 >= own.0 || joined <= 0 || grown(filled) <= 0 {
         return None;
     }
-    let had_room = |(_, bytes, found): &&(Time, u64, Found)| found.bytes + bytes <= high;
+    let had_room = |(_, bytes, found): &&(Time, u64, QueueAtDrop)| found.bytes + bytes <= high;
     let drops = episode.iter().filter(had_room).count() as u64;
     (drops > 0).then_some(Finding::ThresholdFell {
         queue,

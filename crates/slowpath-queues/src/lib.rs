@@ -9,7 +9,7 @@
 //!
 //! The switches are [`slowpath_switch`]'s. Two things differ from a run of the simulator:
 //!
-//! 1. Nobody reacts: packets enter when they did.
+//! 1. No sender reacts: packets enter when they did.
 //! 2. Who is dropped is known. A packet that was not lost is never dropped, however long the
 //!    queue that it joins. One that was lost is dropped at the first queue on its way whose
 //!    room was, but for [`Margin`], used up; if there is none, at the one that had least
@@ -17,15 +17,15 @@
 
 mod clocks;
 mod compare;
+mod drops;
 mod engine;
 pub mod findings;
-mod places;
-mod room;
+mod free_space;
 mod sampled;
 mod settle;
 
 pub use compare::{Difference, DropErrors, compare};
-pub use engine::{Found, Level, Margin, Offered, Outcome, ReplayError};
-pub use places::{replay, replay_watched};
+pub use drops::{replay, replay_watched};
+pub use engine::{Level, Margin, Offered, Outcome, QueueAtDrop, ReplayError};
 pub use sampled::{Sampled, sampled};
 pub use settle::settled;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a recording of every host would tell of a run: the times of its packets, sampled
+//! What a recording of every host would hold of a run: the times of its packets, sampled
 //! with clocks that differ, and which of them were lost.
 
 use super::engine::Offered;

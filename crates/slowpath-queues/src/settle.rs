@@ -3,7 +3,7 @@
 //!
 //! The recorded times of packets that were not sampled are off by microseconds, but what each
 //! waited for is known exactly: TCP sent it when the packet before it in [`Offered::after`]
-//! arrived, and sent what it could send then back to back. A replay tells how long that one
+//! arrived, and sent what it could send then back to back. A replay gives how long that one
 //! took on its way. So
 //!
 //! 1. a first replay takes times as they were recorded, clocks corrected as far as bounds go;
@@ -15,12 +15,12 @@
 //!    of what is possible not far from there.
 //!
 //! 3 and 4 are repeated [`TURNS`] times, and the whole [`ROUNDS`] times. A sampled packet is
-//! not moved, but for its clock. Nothing is driven by arrivals alone: a queue that runs empty
+//! not moved, but for its clock. Nothing is driven by arrivals only: a queue that runs empty
 //! for a moment in the replay would delay all that follows, and nothing would bring it back.
 
 use super::clocks;
+use super::drops::passes;
 use super::engine::{Margin, Offered, Outcome, ReplayError, check};
-use super::places::passes;
 use slowpath_netsim::engine::Network;
 use slowpath_switch::{Span, Time};
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ const SWEEPS: usize = 6;
 /// else does.
 const RECORDED: f64 = 0.002;
 /// What the packets next to it weigh that were sent for the same cause.
-const TOGETHER: f64 = 5.0;
+const JOINED: f64 = 5.0;
 /// Bytes whose time on its host's line is how far the line's order may move a packet from
 /// where it fits best.
 const FREE: f64 = 1250.0;
@@ -76,7 +76,7 @@ pub fn settled(
 /// No packet.
 const NONE: u32 = u32::MAX;
 
-/// What belongs together.
+/// Packets that one cause sent.
 struct Links {
     /// Each packet's time on its host's line.
     takes: Vec<f64>,
@@ -113,13 +113,13 @@ impl Links {
         for packet in packets {
             links.hosts[packet.source.0 as usize].0.push(packet.number);
             let before = last.insert((packet.source.0, packet.key), packet.number);
-            let together = |before: &u32| {
+            let joined = |before: &u32| {
                 let before = &packets[*before as usize];
                 let takes = Span(links.takes[before.number as usize] as u64);
                 before.after == packet.after
                     && (packet.after.is_some() || may_follow(before, takes, packet))
             };
-            match (before.filter(together), packet.after) {
+            match (before.filter(joined), packet.after) {
                 (Some(before), _) => {
                     links.before[packet.number as usize] = before;
                     links.after[before as usize] = packet.number;
@@ -164,14 +164,14 @@ impl Links {
                 weights += weight;
             };
             if let Some(before) = times.get(self.before[at] as usize) {
-                ask(before + self.takes[self.before[at] as usize], TOGETHER);
+                ask(before + self.takes[self.before[at] as usize], JOINED);
             } else if let Some(cause) = packet.after
                 && let Some(way) = ways[cause as usize]
             {
                 ask(times[cause as usize] + way, 1.0);
             }
             if let Some(after) = times.get(self.after[at] as usize) {
-                ask(after - self.takes[at], TOGETHER);
+                ask(after - self.takes[at], JOINED);
             }
             if let (Some(caused), Some(way)) = (times.get(self.caused[at] as usize), ways[at]) {
                 ask(caused - way, 1.0);
@@ -209,8 +209,8 @@ impl Links {
 }
 
 /// Whether a packet may have left right behind one that takes so long. The application or a
-/// timer caused both: what it wrote at once, or if not, two things that their times tell
-/// apart.
+/// timer caused both: what it wrote at once, or if not, two things that their times
+/// distinguish.
 fn may_follow(before: &Offered, takes: Span, packet: &Offered) -> bool {
     packet.earliest <= before.latest + takes && packet.latest >= before.earliest + takes
 }

@@ -127,19 +127,19 @@ fn times_within_5_us_keep_queues_and_drops_near() {
     assert!(compare(&log, &outcome).mean() > difference.mean());
 }
 
-/// What made TCP send a packet tells when it did, and whose clock is ahead.
+/// What made TCP send a packet shows when it did, and whose clock is ahead.
 #[test]
 fn times_that_fit_their_causes_are_nearer() {
     let scenario = scenario("shared-buffer = \"120 kB\"\nalpha = \"1/2\"");
     let (network, log) = (scenario.network(), run(&scenario));
-    let apart = Span::from_micros(40);
+    let separate = Span::from_micros(40);
     // Links of 1 Gbit/s: ten times the bounds of those that are ten times as fast.
-    let kept = sampled(&network, &log, 50_000, apart.as_nanos(), 1).packets;
+    let kept = sampled(&network, &log, 50_000, separate.as_nanos(), 1).packets;
     let margin = Margin::default();
     let difference =
         |packets: &[Offered]| compare(&log, &replay(&network, packets, margin).unwrap());
     let recorded = difference(&kept);
-    let settled = settled(&network, kept.clone(), apart, margin).unwrap();
+    let settled = settled(&network, kept.clone(), separate, margin).unwrap();
     let nearer = difference(&settled);
     assert!(
         nearer.mean() < recorded.mean(),
@@ -155,9 +155,9 @@ fn times_that_fit_their_causes_are_nearer() {
         let mut errors: Vec<f64> = kept.map(sent).collect();
         errors.sort_by(f64::total_cmp);
         let middle = errors[errors.len() / 2];
-        let mut apart: Vec<f64> = errors.iter().map(|e| (e - middle).abs()).collect();
-        apart.sort_by(f64::total_cmp);
-        apart[apart.len() / 2] / 1e6
+        let mut separate: Vec<f64> = errors.iter().map(|e| (e - middle).abs()).collect();
+        separate.sort_by(f64::total_cmp);
+        separate[separate.len() / 2] / 1e6
     };
     assert!(error(&kept) > 5.0, "{}", error(&kept));
     assert!(error(&settled) < 5.0, "{}", error(&settled));
@@ -223,7 +223,7 @@ fn the_difference_is_that_of_the_definition() {
 }
 
 #[test]
-fn drops_are_told_apart() {
+fn each_drop_is_attributed_to_its_queue() {
     let place = |packet, port| DropPlace {
         packet,
         at: Time::ZERO,

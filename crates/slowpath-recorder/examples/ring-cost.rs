@@ -101,7 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut one = recording::Recording {
             origin: kept.origin.clone(),
             connections: vec![whole.clone()],
-            alone: Vec::new(),
+            one_sided: Vec::new(),
         };
         one = recording::decode(&recording::encode(&one)?)?;
         same += usize::from(one.connections == kept.connections);

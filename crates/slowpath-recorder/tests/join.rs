@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections through a network that loses, doubles, delays and merges packets, recorded as by two machines whose clocks are hours apart and do not run alike: joined they are what happened.
+//! Connections through a network that loses, doubles, delays and merges packets, recorded as by two machines whose clocks differ by hours and do not run alike: joined they are what happened.
 
 use proptest::prelude::*;
 use slowpath_recorder::join::{Lost, Why, join};
 use slowpath_recording::{
-    self as recording, Alone, Connection, Decision, End, Handler, Moment, Origin, Outcome, Packet,
+    self as recording, Connection, End, Handler, Moment, OneSided, Origin, Outcome, Packet,
     Recording, Run, decode, encode,
 };
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ struct Way {
 }
 
 /// One end while it talks.
-struct Talking {
+struct Conversation {
     id: u16,
     next: u32,
     sent: Vec<Packet>,
@@ -49,10 +49,10 @@ fn packet_run(number: u32) -> Handler {
     }
 }
 
-/// Both ends as they were, by the true clock, and what each alone knows.
+/// Both ends as they were, by the true clock, and what each machine knows.
 struct Scene {
     whole: [End; 2],
-    alone: [Alone; 2],
+    one_sided: [OneSided; 2],
 }
 
 fn addresses(translated: bool) -> [SocketAddr; 2] {
@@ -68,7 +68,7 @@ fn addresses(translated: bool) -> [SocketAddr; 2] {
 fn scene(seed: u64, packets: usize) -> Scene {
     let mut random = fastrand::Rng::with_seed(seed);
     let initial = [random.u32(..), random.u32(..)];
-    let mut talking = initial.map(|next| Talking {
+    let mut talking = initial.map(|next| Conversation {
         id: random.u16(..),
         next,
         sent: Vec::new(),
@@ -169,10 +169,9 @@ fn scene(seed: u64, packets: usize) -> Scene {
                 if it.outcomes.is_empty() && further == u32::from(count) {
                     count += 1;
                 } else {
-                    it.outcomes.push(Outcome {
-                        decision: Decision::Merged,
-                        before: it.outcomes.len() as u32,
-                        value: further,
+                    it.outcomes.push(Outcome::Merged {
+                        place: it.outcomes.len() as u32,
+                        further,
                     });
                 }
             }
@@ -228,7 +227,7 @@ fn scene(seed: u64, packets: usize) -> Scene {
             }
         }
         assert_eq!(next as usize, came.len());
-        Alone {
+        OneSided {
             addresses: addresses(side == 1 && seed.is_multiple_of(3)),
             side,
             initial: initial.map(Some),
@@ -240,14 +239,14 @@ fn scene(seed: u64, packets: usize) -> Scene {
             came: came.into_iter().map(|it| Packet { run: 0, ..it }).collect(),
         }
     };
-    let alone = [
+    let one_sided = [
         one(0, sent_by_client, to_client),
         one(1, sent_by_server, to_server),
     ];
-    Scene { whole, alone }
+    Scene { whole, one_sided }
 }
 
-fn file(alone: impl IntoIterator<Item = Alone>) -> Recording {
+fn file(one_sided: impl IntoIterator<Item = OneSided>) -> Recording {
     let recording = Recording {
         origin: Origin {
             hz: 250,
@@ -256,7 +255,7 @@ fn file(alone: impl IntoIterator<Item = Alone>) -> Recording {
             epoch: 0,
         },
         connections: Vec::new(),
-        alone: alone.into_iter().collect(),
+        one_sided: one_sided.into_iter().collect(),
     };
     let read = decode(&encode(&recording).expect("short")).expect("our own");
     assert_eq!(read, recording.kept());
@@ -264,15 +263,15 @@ fn file(alone: impl IntoIterator<Item = Alone>) -> Recording {
 }
 
 /// The accepting end's clock: ahead, and faster by so many parts in a billion.
-fn turned(alone: &Alone, ahead: i64, faster: i64) -> Alone {
-    let mut alone = alone.clone();
-    let begun = alone.end.runs[0].at.0;
-    for run in &mut alone.end.runs {
+fn turned(one_sided: &OneSided, ahead: i64, faster: i64) -> OneSided {
+    let mut one_sided = one_sided.clone();
+    let begun = one_sided.end.runs[0].at.0;
+    for run in &mut one_sided.end.runs {
         let since = i128::from(run.at.0 - begun);
         let more = since * i128::from(faster) / 1_000_000_000;
         run.at = Moment((i128::from(run.at.0) + i128::from(ahead) + more) as u64);
     }
-    alone
+    one_sided
 }
 
 fn handlers(end: &End) -> Vec<(&Handler, &[Outcome])> {
@@ -283,13 +282,13 @@ fn handlers(end: &End) -> Vec<(&Handler, &[Outcome])> {
 }
 
 /// Each packet's run comes after the one that sent it, by the common clock.
-fn comes_after(connection: &Connection, alone: &[Alone; 2]) -> bool {
+fn comes_after(connection: &Connection, one_sided: &[OneSided; 2]) -> bool {
     (0..2).all(|end| {
         connection.ends[end].runs.iter().all(|run| {
             let Handler::Packet { number, .. } = run.handler else {
                 return true;
             };
-            let sent = alone[1 - end].sent[number as usize].run as usize;
+            let sent = one_sided[1 - end].sent[number as usize].run as usize;
             let sent = connection.ends[1 - end].runs[sent].at;
             connection.moment(1 - end, sent) <= connection.moment(end, run.at)
         })
@@ -306,11 +305,11 @@ proptest! {
         ahead in 0i64..40_000_000_000_000,
         faster in -100_000i64..100_000,
     ) {
-        let Scene { whole, alone } = scene(seed, packets);
-        let server = turned(&alone[1], ahead, faster);
-        let files = [file([alone[0].clone()]), file([server.clone()])];
+        let Scene { whole, one_sided } = scene(seed, packets);
+        let server = turned(&one_sided[1], ahead, faster);
+        let files = [file([one_sided[0].clone()]), file([server.clone()])];
         let joined = join(&files);
-        prop_assert!(joined.lonely.is_empty() && joined.short.is_empty(), "{:?} {:?}", joined.lonely, joined.short);
+        prop_assert!(joined.unmatched.is_empty() && joined.short.is_empty(), "{:?} {:?}", joined.unmatched, joined.short);
         let [connection] = &joined.recording.connections[..] else {
             panic!("one connection")
         };
@@ -318,15 +317,15 @@ proptest! {
             prop_assert_eq!(handlers(end), handlers(truth));
             prop_assert_eq!(end.digest, truth.digest);
         }
-        // Times stay by each end's own clock, and together nothing comes before it was sent.
-        for (end, own) in connection.ends.iter().zip([&alone[0], &server]) {
+        // Times stay by each end's own clock, and in the joined recording nothing comes before it was sent.
+        for (end, own) in connection.ends.iter().zip([&one_sided[0], &server]) {
             let times = |runs: &[Run]| runs.iter().map(|run| run.at).collect::<Vec<_>>();
             prop_assert_eq!(times(&end.runs), times(&own.end.runs));
         }
-        prop_assert!(comes_after(connection, &alone));
+        prop_assert!(comes_after(connection, &one_sided));
         // The least delay is a millisecond either way, and the most of the quickest packets some twenty.
         let clock = connection.joint.expect("joined").clocks[1];
-        let error = clock.moment(server.end.runs[0].at).0.abs_diff(alone[1].end.runs[0].at.0);
+        let error = clock.moment(server.end.runs[0].at).0.abs_diff(one_sided[1].end.runs[0].at.0);
         prop_assert!(error < 40 * MS, "{error} ns: {clock:?}");
         joined.recording.validate().expect("makes sense");
     }
@@ -334,9 +333,9 @@ proptest! {
     /// Whatever the numbers, no panic, and nothing is called joined that does not fit.
     #[test]
     fn altered_packets_are_not_guessed(seed: u64, packets in 5usize..60, place: usize, what in 0usize..4, by in 1u32..70_000) {
-        let Scene { whole, mut alone } = scene(seed, packets);
+        let Scene { whole, mut one_sided } = scene(seed, packets);
         let side = seed as usize & 1;
-        let list = if place.is_multiple_of(2) { &mut alone[side].sent } else { &mut alone[side].came };
+        let list = if place.is_multiple_of(2) { &mut one_sided[side].sent } else { &mut one_sided[side].came };
         let count = list.len();
         let it = &mut list[place % count];
         match what {
@@ -345,7 +344,7 @@ proptest! {
             2 => it.run = it.run.wrapping_add(u64::from(by)),
             _ => it.id = it.id.wrapping_add(by as u16),
         }
-        let joined = join(&alone.clone().map(|it| Recording { alone: vec![it], ..file([]) }));
+        let joined = join(&one_sided.clone().map(|it| Recording { one_sided: vec![it], ..file([]) }));
         for connection in &joined.recording.connections {
             for (end, truth) in connection.ends.iter().zip(&whole) {
                 // As far as it goes it is either what happened or says which packet it takes: never more runs than there were.
@@ -355,7 +354,7 @@ proptest! {
         let whole_runs = joined.recording.connections.iter().all(|connection| {
             connection.ends.iter().zip(&whole).all(|(end, truth)| end.runs.len() == truth.runs.len())
         });
-        prop_assert!(whole_runs || !joined.short.is_empty() || !joined.lonely.is_empty());
+        prop_assert!(whole_runs || !joined.short.is_empty() || !joined.unmatched.is_empty());
     }
 }
 
@@ -365,12 +364,14 @@ fn each_end_finds_its_own() {
     let scenes: Vec<Scene> = (1..6).map(|seed| scene(seed, 40)).collect();
     let mut files = [file([]), file([])];
     for (place, it) in scenes.iter().enumerate() {
-        files[place & 1].alone.push(it.alone[0].clone());
-        files[1 - (place & 1)].alone.push(it.alone[1].clone());
+        files[place & 1].one_sided.push(it.one_sided[0].clone());
+        files[1 - (place & 1)]
+            .one_sided
+            .push(it.one_sided[1].clone());
     }
-    files[0].alone.reverse();
+    files[0].one_sided.reverse();
     let joined = join(&files);
-    assert!(joined.lonely.is_empty() && joined.short.is_empty());
+    assert!(joined.unmatched.is_empty() && joined.short.is_empty());
     assert_eq!(joined.recording.connections.len(), scenes.len());
     for connection in &joined.recording.connections {
         let same = |it: &&Scene| handlers(&it.whole[0]) == handlers(&connection.ends[0]);
@@ -381,30 +382,37 @@ fn each_end_finds_its_own() {
 
 /// RFC 9293 counts sequence numbers from random ones: two machines that did not talk have no two in common.
 #[test]
-fn recordings_that_do_not_belong_together_are_told_by_name() {
+fn recordings_that_do_not_fit_each_other_are_named() {
     let [one, other] = [scene(1, 30), scene(2, 30)];
-    let joined = join(&[file([one.alone[0].clone()]), file([other.alone[1].clone()])]);
+    let joined = join(&[
+        file([one.one_sided[0].clone()]),
+        file([other.one_sided[1].clone()]),
+    ]);
     assert!(joined.recording.connections.is_empty());
-    let why: Vec<&Why> = joined.lonely.iter().map(|it| &it.why).collect();
+    let why: Vec<&Why> = joined.unmatched.iter().map(|it| &it.why).collect();
     // Both had the same addresses: a proxy, or another connection.
     assert_eq!(
         why,
         [&Why::Rewritten { file: 1 }, &Why::Rewritten { file: 0 }]
     );
-    let alone = join(&[file([one.alone[0].clone()])]);
-    assert_eq!(alone.lonely[0].why, Why::Missing { other: 1 });
+    let one_sided = join(&[file([one.one_sided[0].clone()])]);
+    assert_eq!(one_sided.unmatched[0].why, Why::Missing { other: 1 });
 }
 
 #[test]
 fn the_same_recording_twice_is_refused() {
     let it = scene(3, 30);
-    let client = file([it.alone[0].clone()]);
-    let joined = join(&[client.clone(), client.clone(), file([it.alone[1].clone()])]);
+    let client = file([it.one_sided[0].clone()]);
+    let joined = join(&[
+        client.clone(),
+        client.clone(),
+        file([it.one_sided[1].clone()]),
+    ]);
     assert!(joined.recording.connections.is_empty());
-    assert_eq!(joined.lonely.len(), 3);
+    assert_eq!(joined.unmatched.len(), 3);
     assert!(
         joined
-            .lonely
+            .unmatched
             .iter()
             .all(|it| matches!(it.why, Why::Twice { .. }))
     );
@@ -414,7 +422,7 @@ fn the_same_recording_twice_is_refused() {
 #[test]
 fn what_only_one_recording_has_is_left_out() {
     let it = scene(4, 80);
-    let mut early = it.alone[1].clone();
+    let mut early = it.one_sided[1].clone();
     early.end.runs.truncate(30);
     early.end.digest = 0;
     let until = early.end.runs.iter();
@@ -426,7 +434,7 @@ fn what_only_one_recording_has_is_left_out() {
         .sum();
     early.came.truncate(came as usize);
     early.sent.retain(|packet| packet.run < 30);
-    let joined = join(&[file([it.alone[0].clone()]), file([early])]);
+    let joined = join(&[file([it.one_sided[0].clone()]), file([early])]);
     let [(0, short)] = &joined.short[..] else {
         panic!("one is short: {:?}", joined.short);
     };
@@ -439,23 +447,23 @@ fn what_only_one_recording_has_is_left_out() {
         handlers(&it.whole[0])[..known]
     );
     // A file that was cut says so itself.
-    let whole = encode(&file([it.alone[1].clone()])).expect("short");
+    let whole = encode(&file([it.one_sided[1].clone()])).expect("short");
     let cut = recording::decode(&whole[..whole.len() - 3]).expect("as far as it goes");
-    let joined = join(&[file([it.alone[0].clone()]), cut]);
+    let joined = join(&[file([it.one_sided[0].clone()]), cut]);
     assert!(joined.recording.connections.is_empty());
-    assert!(matches!(joined.lonely[0].why, Why::Gap { end: 1, .. }));
+    assert!(matches!(joined.unmatched[0].why, Why::Gap { end: 1, .. }));
 }
 
 /// A device merged two segments, or cut one: what came has no length that anybody sent.
 #[test]
 fn packets_that_were_cut_or_merged_on_the_way_end_what_is_known() {
     let mut it = scene(5, 80);
-    let place = it.alone[1]
+    let place = it.one_sided[1]
         .came
         .iter()
         .rposition(|packet| packet.length == 2_896);
-    it.alone[1].came[place.expect("a large one")].length = 1_448;
-    let joined = join(&it.alone.map(|it| file([it])));
+    it.one_sided[1].came[place.expect("a large one")].length = 1_448;
+    let joined = join(&it.one_sided.map(|it| file([it])));
     assert_eq!(joined.short[0].1.why, Lost::Cut);
     assert_eq!(joined.short[0].1.end, 1);
 }
@@ -463,8 +471,8 @@ fn packets_that_were_cut_or_merged_on_the_way_end_what_is_known() {
 #[test]
 fn other_ticks_are_named() {
     let it = scene(6, 10);
-    let mut files = it.alone.map(|it| file([it]));
+    let mut files = it.one_sided.map(|it| file([it]));
     files[1].origin.hz = 1_000;
     let joined = join(&files);
-    assert_eq!(joined.lonely[0].why, Why::Ticks(250, 1_000));
+    assert_eq!(joined.unmatched[0].why, Why::Ticks(250, 1_000));
 }

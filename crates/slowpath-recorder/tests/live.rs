@@ -193,7 +193,7 @@ fn told(events: &[Vec<u8>], pauses: &[bool]) -> (BTreeMap<u64, [End; 2]>, Vec<[E
                     *known = End { runs, ..last };
                 }
             }
-            Told::Half { .. } | Told::Alone { .. } | Told::Packets { .. } => {}
+            Told::Half { .. } | Told::OneSided { .. } | Told::Packets { .. } => {}
         }
     }
     (ends, early)

@@ -4,9 +4,7 @@
 use proptest::prelude::*;
 use slowpath_recorder::ring::{Joins, Missing, Options, Ring, Saved, Told};
 use slowpath_recorder::stock::NotEvents;
-use slowpath_recording::{
-    self as recording, Decision, End, Handler, Moment, Origin, Outcome, Run, Settings,
-};
+use slowpath_recording::{self as recording, End, Handler, Moment, Origin, Outcome, Run, Settings};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -69,10 +67,9 @@ fn runs(random: &mut fastrand::Rng, clock: &mut u64, count: usize) -> Vec<Run> {
     let run = |_| {
         *clock += random.u64(1..1 << 20);
         let bytes = random.u32(0..1 << 30);
-        let outcome = Outcome {
-            decision: Decision::Clock,
-            before: 1,
-            value: random.u32(..),
+        let outcome = Outcome::Clock {
+            reading: 1,
+            after: random.u32(..),
         };
         Run {
             at: Moment(*clock),

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use slowpath_recorder::stock::{Host, Joined, Joiner, NotEvents};
-use slowpath_recording::{Connection, Decision, Handler, LISTENER, Timer};
+use slowpath_recording::{Connection, Handler, Outcome, Refused, Timer};
 
 /// `enum kind` of the probe.
 const OPEN: u8 = 1;
@@ -356,9 +356,11 @@ fn what_a_full_accept_queue_did_is_told() {
             } => None,
             ref other => panic!("{other:?}"),
         };
-        let queue = run.outcomes.iter();
-        let queue = queue.filter(|it| it.decision == Decision::Refused && it.before == LISTENER);
-        (number, queue.map(|it| it.value).next())
+        let queue = run.outcomes.iter().find_map(|it| match it {
+            Outcome::Refused(Refused::Listener { result }) => Some(*result),
+            _ => None,
+        });
+        (number, queue)
     });
     let wanted = [
         (Some(0), Some(1)),

@@ -116,7 +116,7 @@ fn recording(log: &PacketLog, mode: Mode) -> Recording {
             recorder: "laboratory".to_owned(),
         },
         connections: connections.collect(),
-        alone: Vec::new(),
+        one_sided: Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every way to change one run of an end, for tests: a replay of what comes out must say that it went astray.
 
-use super::{Decision, End, Handler, Outcome, Run, Timer};
+use super::{End, Handler, Outcome, Run, Timer};
 
 /// What was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,26 +51,38 @@ pub fn runs(run: &Run) -> Vec<(&'static str, Run)> {
     with("jiffies", &|run| run.jiffies = run.jiffies.wrapping_add(1));
     with("check", &|run| run.check = run.check.map(|check| check ^ 1));
     with("a decision more", &|run| {
-        run.outcomes.push(Outcome {
-            decision: Decision::SmallQueue,
-            before: run.outcomes.len() as u32,
-            value: 1,
+        run.outcomes.push(Outcome::SmallQueue {
+            nth: run.outcomes.len() as u32,
+            throttled: true,
         });
     });
     for place in 0..run.outcomes.len() {
         with("a decision less", &|run| {
             run.outcomes.remove(place);
         });
-        with("a decision's value", &|run| run.outcomes[place].value ^= 1);
+        with("a decision's value", &|run| {
+            change(&mut run.outcomes[place], |[first, second]| {
+                [first, second ^ 1]
+            });
+        });
         with("a decision's place", &|run| {
-            let before = &mut run.outcomes[place].before;
-            *before = before.wrapping_add(1);
+            change(&mut run.outcomes[place], |[first, second]| {
+                [first.wrapping_add(1), second]
+            });
         });
     }
     for (what, handler) in handlers(&run.handler) {
         with(what, &|run| run.handler = handler.clone());
     }
     all
+}
+
+/// Changes the numbers of an outcome, if the new ones mean something.
+fn change(outcome: &mut Outcome, other: impl Fn([u32; 2]) -> [u32; 2]) {
+    let [first, second] = other(outcome.numbers());
+    if let Some(other) = Outcome::from_numbers(outcome.decision(), first, second) {
+        *outcome = other;
+    }
 }
 
 /// Every handler with one thing changed.

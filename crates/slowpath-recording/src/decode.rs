@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bytes into recordings: whatever is intact of them, and where something is not.
 
-use super::alone::{Alone, Joint};
-use super::apart;
-use super::block::{self, Read};
+use super::block::{self, ReadPiece};
 use super::encode::Total;
 use super::error::{DecodeError, Nonsense};
 use super::frame::{self, Damage, Kind};
+use super::one_sided::{Joint, OneSided};
+use super::one_sided_frames;
 use super::varint::Bytes;
 use super::{Connection, End, Origin, Recording, Sent, Settings};
 use std::collections::BTreeMap;
@@ -31,16 +31,16 @@ pub struct Decoded {
 
 /// What of a file is wanted, and how much may be taken.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct Selection {
     /// Only the runs of the connection with that number; of the others, no runs and a gap at the beginning.
     pub connection: Option<u32>,
     /// Runs, outcomes and samples at most.
     pub events: u64,
 }
 
-impl Default for Wanted {
+impl Default for Selection {
     fn default() -> Self {
-        Wanted {
+        Selection {
             connection: None,
             events: MAX_EVENTS,
         }
@@ -52,14 +52,14 @@ impl Default for Wanted {
 /// # Errors
 /// When it is no recording, or no intact one of this version; when an intact part of it makes no sense; when it holds too much.
 pub fn decode(file: &[u8]) -> Result<Recording, DecodeError> {
-    decode_with(file, Wanted::default()).map(|decoded| decoded.recording)
+    decode_with(file, Selection::default()).map(|decoded| decoded.recording)
 }
 
 /// The same, with what is wrong.
 ///
 /// # Errors
 /// See [`decode`].
-pub fn decode_with(file: &[u8], wanted: Wanted) -> Result<Decoded, DecodeError> {
+pub fn decode_with(file: &[u8], wanted: Selection) -> Result<Decoded, DecodeError> {
     let (header, mut frames) = frame::open(file)?;
     let origin = origin(header).map_err(|reason| DecodeError::Nonsense {
         part: "header",
@@ -71,7 +71,7 @@ pub fn decode_with(file: &[u8], wanted: Wanted) -> Result<Decoded, DecodeError> 
         hz: origin.hz,
         left: wanted.events,
         connections: BTreeMap::new(),
-        alone: BTreeMap::new(),
+        one_sided: BTreeMap::new(),
         joints: BTreeMap::new(),
         orphans: 0,
         ended: false,
@@ -81,7 +81,7 @@ pub fn decode_with(file: &[u8], wanted: Wanted) -> Result<Decoded, DecodeError> 
             Kind::Connections => ("frame of connections", reading.connections(frame.payload)),
             Kind::Runs => ("frame of runs", reading.runs(frame.payload)),
             Kind::Totals => ("frame of totals", reading.totals(frame.payload)),
-            Kind::Alone => ("frame of ends that are alone", reading.alone(frame.payload)),
+            Kind::OneSided => ("frame of one-sided ends", reading.one_sided(frame.payload)),
             Kind::Packets => ("frame of packets", reading.packets(frame.payload)),
             Kind::Joints => ("frame of joints", reading.joints(frame.payload)),
         };
@@ -99,12 +99,12 @@ pub fn decode_with(file: &[u8], wanted: Wanted) -> Result<Decoded, DecodeError> 
     let mut damage = std::mem::take(&mut frames.damage);
     damage.cut = !reading.ended;
     damage.orphans = reading.orphans;
-    let (connections, alone) = reading.finish();
+    let (connections, one_sided) = reading.finish();
     Ok(Decoded {
         recording: Recording {
             origin,
             connections,
-            alone,
+            one_sided,
         },
         damage,
     })
@@ -140,7 +140,7 @@ struct Partial {
     /// Runs that were written before the next piece's, also those that are missing here.
     runs: u64,
     samples: u64,
-    /// Of one that is alone, that are here.
+    /// Of a one-sided end: those that are here.
     packets: Option<u64>,
     complete: bool,
 }
@@ -152,12 +152,12 @@ struct Entry {
 }
 
 struct Reading {
-    wanted: Wanted,
+    wanted: Selection,
     hz: u32,
     left: u64,
     connections: BTreeMap<u32, Entry>,
-    /// Its end is put together beside it.
-    alone: BTreeMap<u32, (Alone, Partial)>,
+    /// Its end is assembled separately.
+    one_sided: BTreeMap<u32, (OneSided, Partial)>,
     joints: BTreeMap<u32, Joint>,
     orphans: u64,
     ended: bool,
@@ -184,27 +184,30 @@ impl Reading {
         while bytes.len() > 0 {
             let (number, entry) = connection(&mut bytes)?;
             let twice = self.connections.insert(number, entry).is_some();
-            if twice || self.alone.contains_key(&number) {
+            if twice || self.one_sided.contains_key(&number) {
                 return Err(contradiction("connections"));
             }
         }
         Ok(())
     }
 
-    fn alone(&mut self, payload: &[u8]) -> Result<(), Refused> {
-        let texts = unpack(payload, "ends that are alone")?;
+    fn one_sided(&mut self, payload: &[u8]) -> Result<(), Refused> {
+        let texts = unpack(payload, "one-sided ends")?;
         self.spend(texts.len() / BYTES)?;
-        let mut bytes = Bytes::new(&texts, "ends that are alone");
+        let mut bytes = Bytes::new(&texts, "one-sided ends");
         while bytes.len() > 0 {
-            let (number, alone) = apart::alone(&mut bytes)?;
+            let (number, one_sided) = one_sided_frames::one_sided(&mut bytes)?;
             let mut partial = Partial {
                 packets: Some(0),
                 ..Partial::default()
             };
-            partial.end.within = alone.end.within;
-            let twice = self.alone.insert(number, (alone, partial)).is_some();
+            partial.end.within = one_sided.end.within;
+            let twice = self
+                .one_sided
+                .insert(number, (one_sided, partial))
+                .is_some();
             if twice || self.connections.contains_key(&number) {
-                return Err(contradiction("ends that are alone"));
+                return Err(contradiction("one-sided ends"));
             }
         }
         Ok(())
@@ -215,7 +218,7 @@ impl Reading {
         self.spend(texts.len() / BYTES)?;
         let mut bytes = Bytes::new(&texts, "joints");
         while bytes.len() > 0 {
-            let (number, joint) = apart::joint(&mut bytes)?;
+            let (number, joint) = one_sided_frames::joint(&mut bytes)?;
             if self.joints.insert(number, joint).is_some() {
                 return Err(contradiction("joints"));
             }
@@ -224,17 +227,17 @@ impl Reading {
     }
 
     fn packets(&mut self, payload: &[u8]) -> Result<(), Refused> {
-        let (stretches, bytes) = apart::decode(payload)?;
+        let (stretches, bytes) = one_sided_frames::decode(payload)?;
         let count: usize = stretches.iter().map(|it| 1 + it.packets.len()).sum();
         self.spend(count.max(bytes / BYTES))?;
         for stretch in stretches {
-            let Some((alone, partial)) = self.alone.get_mut(&stretch.number) else {
+            let Some((one_sided, partial)) = self.one_sided.get_mut(&stretch.number) else {
                 self.orphans += 1;
                 continue;
             };
             let list = match stretch.way {
-                0 => &mut alone.sent,
-                _ => &mut alone.came,
+                0 => &mut one_sided.sent,
+                _ => &mut one_sided.came,
             };
             match stretch.before.checked_sub(list.len() as u64) {
                 Some(0) if !partial.complete => {
@@ -251,17 +254,17 @@ impl Reading {
         Ok(())
     }
 
-    /// An end of a connection, or one that is alone.
+    /// An end of a connection, or a one-sided end.
     fn partial(&mut self, number: u32, end: usize) -> Option<&mut Partial> {
-        match self.alone.get_mut(&number) {
-            Some((alone, partial)) => (alone.side == end).then_some(partial),
+        match self.one_sided.get_mut(&number) {
+            Some((one_sided, partial)) => (one_sided.side == end).then_some(partial),
             None => Some(&mut self.connections.get_mut(&number)?.ends[end]),
         }
     }
 
     fn runs(&mut self, payload: &[u8]) -> Result<(), Refused> {
         let block = block::decode(payload, self.hz)?;
-        let events: usize = block.pieces.iter().map(Read::events).sum();
+        let events: usize = block.pieces.iter().map(ReadPiece::events).sum();
         self.spend((block.bytes / BYTES).saturating_sub(events))?;
         for piece in block.pieces {
             let events = piece.events() as u64;
@@ -319,7 +322,7 @@ impl Reading {
         Ok(())
     }
 
-    fn finish(self) -> (Vec<Connection>, Vec<Alone>) {
+    fn finish(self) -> (Vec<Connection>, Vec<OneSided>) {
         let mut joints = self.joints;
         let connections = self.connections.into_iter();
         let connections = connections.map(|(number, entry)| Connection {
@@ -328,11 +331,14 @@ impl Reading {
             ends: entry.ends.map(Partial::finish),
             joint: joints.remove(&number),
         });
-        let alone = self.alone.into_values().map(|(alone, partial)| Alone {
-            end: partial.finish(),
-            ..alone
-        });
-        (connections.collect(), alone.collect())
+        let one_sided = self
+            .one_sided
+            .into_values()
+            .map(|(one_sided, partial)| OneSided {
+                end: partial.finish(),
+                ..one_sided
+            });
+        (connections.collect(), one_sided.collect())
     }
 }
 
@@ -343,7 +349,7 @@ impl Partial {
         self.end.lost = self.end.lost.saturating_add(lost);
     }
 
-    fn take(&mut self, piece: Read, wanted: bool) -> Result<(), Refused> {
+    fn take(&mut self, piece: ReadPiece, wanted: bool) -> Result<(), Refused> {
         let samples = piece.sampled.as_ref().map(|(before, _)| *before);
         if self.complete || self.end.sent.is_some() != samples.is_some() {
             return Err(contradiction("runs"));
@@ -355,7 +361,7 @@ impl Partial {
             .checked_add(runs)
             .ok_or_else(|| contradiction("runs"))?;
         if !wanted {
-            // Said in `Wanted`.
+            // Said in `Selection`.
             self.end.gap = Some(0);
             return Ok(());
         }

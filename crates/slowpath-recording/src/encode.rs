@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whole recordings into bytes.
 
-use super::alone::{Alone, Joint};
-use super::apart::{self, FRAME_PACKETS, Stretch};
 use super::block::{self, MAX_OUTCOMES, Piece};
 use super::error::EncodeError;
 use super::frame::{Framer, Kind};
-use super::near;
+use super::inexact;
+use super::one_sided::{Joint, OneSided};
+use super::one_sided_frames::{self, FRAME_PACKETS, Stretch};
 use super::varint::{put, put_signed, put_text};
 use super::{Connection, End, Handler, Origin, Recording, Run, Settings};
 use crate::sampling::Sample;
@@ -36,27 +36,27 @@ pub fn encode(recording: &Recording) -> Result<Vec<u8>, EncodeError> {
             .map(|(number, connection)| (number as u32, connection))
     };
     // Behind the connections.
-    let alone = || {
+    let one_sided = || {
         let first = kept.connections.len();
-        (first as u32..).zip(&kept.alone)
+        (first as u32..).zip(&kept.one_sided)
     };
-    if u32::try_from(kept.connections.len() + kept.alone.len()).is_err() {
+    if u32::try_from(kept.connections.len() + kept.one_sided.len()).is_err() {
         return Err(EncodeError::Connections);
     }
     encoder.connections(numbered(), &mut out)?;
     let joints = numbered().filter_map(|(number, it)| Some((number, it.joint.as_ref()?)));
     encoder.joints(joints, &mut out)?;
-    encoder.alone(alone(), &mut out)?;
-    let packets = alone().flat_map(|(number, it)| {
-        let sent = apart::stretches(number, 0, 0, &it.sent);
-        sent.chain(apart::stretches(number, 1, 0, &it.came))
+    encoder.one_sided(one_sided(), &mut out)?;
+    let packets = one_sided().flat_map(|(number, it)| {
+        let sent = one_sided_frames::stretches(number, 0, 0, &it.sent);
+        sent.chain(one_sided_frames::stretches(number, 1, 0, &it.came))
     });
     encoder.packets(packets, &mut out)?;
     let mut block = Block::default();
     let both =
         numbered().flat_map(|(number, it)| [(number, 0, &it.ends[0]), (number, 1, &it.ends[1])]);
     let ends: Vec<(u32, usize, &End)> = both
-        .chain(alone().map(|(number, it)| (number, it.side & 1, &it.end)))
+        .chain(one_sided().map(|(number, it)| (number, it.side & 1, &it.end)))
         .collect();
     for (number, place, end) in &ends {
         for piece in pieces(*number, *place, end)? {
@@ -74,7 +74,7 @@ pub fn encode(recording: &Recording) -> Result<Vec<u8>, EncodeError> {
         .map(|(number, place, end)| Total::of(*number, *place, end));
     let mut totals: Vec<Total> = totals.collect();
     let both = 2 * kept.connections.len();
-    for (total, it) in totals[both..].iter_mut().zip(&kept.alone) {
+    for (total, it) in totals[both..].iter_mut().zip(&kept.one_sided) {
         total.samples = (it.sent.len() + it.came.len()) as u64;
     }
     encoder.totals(&totals, true, &mut out)?;
@@ -159,7 +159,7 @@ fn pieces(connection: u32, place: usize, end: &End) -> Result<Vec<Piece<&[Run]>>
             gap,
             expected,
             runs,
-            near: near::unit(end.within),
+            near: inexact::unit(end.within),
             sampled: end.sent.as_ref().map(|_| (before, now.to_vec())),
         };
         for run in runs {
@@ -231,12 +231,17 @@ impl Encoder {
         self.texts(Kind::Connections, connections, put_connection, out)
     }
 
-    pub(super) fn alone<'a>(
+    pub(super) fn one_sided<'a>(
         &mut self,
-        alone: impl Iterator<Item = (u32, &'a Alone)>,
+        one_sided: impl Iterator<Item = (u32, &'a OneSided)>,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        self.texts(Kind::Alone, alone, apart::put_alone, out)
+        self.texts(
+            Kind::OneSided,
+            one_sided,
+            one_sided_frames::put_one_sided,
+            out,
+        )
     }
 
     pub(super) fn joints<'a>(
@@ -244,7 +249,7 @@ impl Encoder {
         joints: impl Iterator<Item = (u32, &'a Joint)>,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        self.texts(Kind::Joints, joints, apart::put_joint, out)
+        self.texts(Kind::Joints, joints, one_sided_frames::put_joint, out)
     }
 
     /// Something about each of some connections.
@@ -275,7 +280,7 @@ impl Encoder {
         self.packed(kind, &texts, &last, out)
     }
 
-    /// Frames of packets of ends that are alone, if there are any.
+    /// Frames of packets of one-sided ends, if there are any.
     pub(super) fn packets<'a>(
         &mut self,
         stretches: impl Iterator<Item = Stretch<'a>>,
@@ -289,7 +294,7 @@ impl Encoder {
                 count += 1 + it.packets.len();
                 some.push(it);
             }
-            let payload = apart::encode(&some, LEVEL)?;
+            let payload = one_sided_frames::encode(&some, LEVEL)?;
             if !self.framer.frame(Kind::Packets, &payload, out) {
                 return Err(long("packets"));
             }

@@ -20,7 +20,7 @@
 //! | 4 | CRC-32 of the header's CRC-32, kind, number, length and payload |
 //! | n | payload |
 //!
-//! The header's checksum within each frame's ties them together: a frame of another recording is damage.
+//! The header's checksum within each frame's ties the frames to it: a frame of another recording is damage.
 
 use super::error::DecodeError;
 
@@ -46,11 +46,11 @@ pub(super) enum Kind {
     Runs = 2,
     /// How much there was of an end that is complete.
     Totals = 3,
-    /// Ends that are alone: addresses and settings.
-    Alone = 4,
+    /// One-sided ends: addresses and settings.
+    OneSided = 4,
     /// Their packets.
     Packets = 5,
-    /// How connections were joined of ends that were alone.
+    /// How connections were joined from one-sided ends.
     Joints = 6,
 }
 
@@ -60,7 +60,7 @@ impl Kind {
             Kind::Connections,
             Kind::Runs,
             Kind::Totals,
-            Kind::Alone,
+            Kind::OneSided,
             Kind::Packets,
             Kind::Joints,
         ];
@@ -196,36 +196,36 @@ pub(super) fn open(file: &[u8]) -> Result<(&[u8], Frames<'_>), DecodeError> {
 }
 
 /// What stands at some place.
-enum Found<'a> {
+enum Candidate<'a> {
     Frame(u8, u32, &'a [u8]),
     /// No frame, or a damaged one.
     Nothing,
 }
 
 impl<'a> Frames<'a> {
-    fn look(&mut self, at: usize) -> Found<'a> {
+    fn look(&mut self, at: usize) -> Candidate<'a> {
         let Some(head) = self
             .file
             .get(at..)
             .and_then(|rest| rest.first_chunk::<FRAME>())
         else {
-            return Found::Nothing;
+            return Candidate::Nothing;
         };
         let [m0, m1, kind, n0, n1, n2, n3, l0, l1, l2, l3, c0, c1, c2, c3] = *head;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         if [m0, m1] != MARK || length > MAX_PAYLOAD {
-            return Found::Nothing;
+            return Candidate::Nothing;
         }
         let start = at + FRAME;
         let Some(payload) = self.file.get(start..start + length) else {
-            return Found::Nothing;
+            return Candidate::Nothing;
         };
         let expected = u32::from_le_bytes([c0, c1, c2, c3]);
         if !cfg!(fuzzing) && checksum(self.seed, &head[2..11], payload) != expected {
             self.effort = self.effort.saturating_sub(length + FRAME);
-            return Found::Nothing;
+            return Candidate::Nothing;
         }
-        Found::Frame(kind, u32::from_le_bytes([n0, n1, n2, n3]), payload)
+        Candidate::Frame(kind, u32::from_le_bytes([n0, n1, n2, n3]), payload)
     }
 
     /// Where the next frame may begin, after `at`.
@@ -246,7 +246,7 @@ impl<'a> Iterator for Frames<'a> {
                 break;
             }
             let offset = self.at;
-            let Found::Frame(kind, number, payload) = self.look(offset) else {
+            let Candidate::Frame(kind, number, payload) = self.look(offset) else {
                 damaged_since.get_or_insert(offset);
                 let more = self.effort > 0;
                 self.at = match self.mark_after(offset) {

@@ -238,7 +238,7 @@ pub struct Comparison {
     /// Of the same ones: timestamps that differ.
     pub timestamps: usize,
     /// Of the same ones: the largest difference of their times, in nanoseconds, after that of the first is taken away.
-    pub most_apart: u64,
+    pub most_separate: u64,
 }
 
 impl Comparison {
@@ -324,8 +324,8 @@ pub fn compare(runtime: &[Header], replay: &[Header]) -> Comparison {
         }
         found.same += 1;
         found.timestamps += usize::from(a.timestamps != b.timestamps);
-        let apart = a.at.0.wrapping_sub(b.at.0).wrapping_sub(start) as i64;
-        found.most_apart = found.most_apart.max(apart.unsigned_abs());
+        let separate = a.at.0.wrapping_sub(b.at.0).wrapping_sub(start) as i64;
+        found.most_separate = found.most_separate.max(separate.unsigned_abs());
     }
     found
 }

@@ -24,7 +24,7 @@ pub struct Sizes {
     pub framing: u64,
     /// Addresses and settings.
     pub connections: u64,
-    /// Packets of ends that are alone.
+    /// Packets of one-sided ends.
     pub packets: u64,
     /// How much there was of each end.
     pub totals: u64,
@@ -50,7 +50,7 @@ pub fn inspect(file: &[u8]) -> Result<Sizes, DecodeError> {
         payloads += bytes;
         sizes.frames += 1;
         match frame.kind {
-            Kind::Connections | Kind::Alone | Kind::Joints => sizes.connections += bytes,
+            Kind::Connections | Kind::OneSided | Kind::Joints => sizes.connections += bytes,
             Kind::Packets => sizes.packets += bytes,
             Kind::Totals => sizes.totals += bytes,
             Kind::Runs => {

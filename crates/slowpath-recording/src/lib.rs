@@ -11,36 +11,41 @@
 //!
 //! Nothing here reads files, clocks or kernels.
 
-mod alone;
 pub mod alter;
-mod apart;
 mod block;
 pub mod coarse;
 mod decode;
 mod encode;
 mod error;
+pub mod fields;
 mod frame;
 pub mod headers;
+mod inexact;
 mod inspect;
 mod laboratory;
-mod near;
+mod names;
 pub mod network;
+mod one_sided;
+mod one_sided_frames;
 pub mod options;
-pub mod probe;
+mod outcome;
 pub mod sampling;
 pub mod sysctls;
 mod validate;
 mod varint;
-mod words;
 mod writer;
 
-pub use alone::{Alone, Clock, Joint, Packet};
-pub use decode::{Decoded, MAX_EVENTS, Wanted, decode, decode_with};
+pub use decode::{Decoded, MAX_EVENTS, Selection, decode, decode_with};
 pub use encode::encode;
 pub use error::{DecodeError, EncodeError, Nonsense};
 pub use frame::{Damage, VERSION};
+pub use inexact::InexactTimes;
 pub use inspect::{Size, Sizes, inspect};
-pub use near::Near;
+pub use one_sided::{Clock, Joint, OneSided, Packet};
+pub use outcome::{
+    Decision, Fragment, Metric, Outcome, QUEUE_COOKIE, QUEUE_FULL, Queue, Reader, Refused, Stretch,
+    TicksAt,
+};
 pub use validate::{Impossible, Invalid, Unreplayable};
 pub use writer::Writer;
 
@@ -56,7 +61,7 @@ pub struct Recording {
     /// In the order in which they were opened.
     pub connections: Vec<Connection>,
     /// Ends whose other end was recorded elsewhere, if anywhere.
-    pub alone: Vec<Alone>,
+    pub one_sided: Vec<OneSided>,
 }
 
 /// Who recorded, and on what.
@@ -88,7 +93,7 @@ pub struct Connection {
     pub settings: Settings,
     /// The end that connected, then the one that accepted.
     pub ends: [End; 2],
-    /// They were recorded apart, each by its own clock; their checks leave packets' numbers out.
+    /// They were recorded on two machines, each by its own clock; their checks leave packets' numbers out.
     pub joint: Option<Joint>,
 }
 
@@ -110,13 +115,13 @@ pub struct End {
     pub runs: Vec<Run>,
     /// Events were lost after so many runs: it cannot be replayed from there on.
     pub gap: Option<u64>,
-    /// So many are known to be lost, there and later. 0 with a gap: nobody knows how many.
+    /// So many are known to be lost, there and later. 0 with a gap: how many is not known.
     pub lost: u64,
     /// Its runs' times are at most so many nanoseconds from the true ones. 0: they are exact.
     pub within: u32,
     /// Where times are sampled: when it sent its packets. Its runs have no times of their own then, see [`Recording::kept`].
     pub sent: Option<Sent>,
-    /// The last run's check with all its bits, kept apart from the runs: without it the loss of the last run would not be noticed. Zero where
+    /// The last run's check with all its bits, kept beside the runs: without it the loss of the last run would not be noticed. Zero where
     /// there is none.
     pub digest: u32,
 }
@@ -252,155 +257,6 @@ impl Timer {
     ];
 }
 
-/// A decision that did not go as it usually does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Outcome {
-    /// Which decision.
-    pub decision: Decision,
-    /// How often the same run had decided that before.
-    pub before: u32,
-    /// What came out: 1, or a number.
-    pub value: u32,
-}
-
-/// What is decided from things outside the connection; unless an [`Outcome`] says otherwise the answer is 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Decision {
-    /// `tcp_small_queue_check`: too much of this socket waits in the device.
-    SmallQueue,
-    /// `tcp_should_autocork`: earlier packets are still in the device.
-    Autocork,
-    /// `skb_still_in_host_queue`: what is to be sent again has not left yet.
-    HostQueue,
-    /// `tcp_rate_check_app_limited`: nothing waits in the device.
-    DeviceIdle,
-    /// A random number (BBR's phase).
-    Random,
-    /// Memory is short (`tcp_under_memory_pressure`).
-    MemoryPressure,
-    /// What TCP's clock read the next time, in nanoseconds after the run's own; the first reading is that. Of stock kernels.
-    Clock,
-    /// How many ticks `jiffies` had advanced since the run began, from so many clocks read and packets sent on; or for a single [`Reader`]. Of stock kernels.
-    Ticks,
-    /// `sk_wmem_alloc` when the run had sent so many packets; 1 where it is not told. Of stock kernels.
-    DeviceMemory,
-    /// The call looked at its backlog with the lock, when it had so much not acknowledged (0) or not read (1). Of stock kernels.
-    Flush,
-    /// How much memory waited in the backlog when clocks had been read and packets sent so often in all; 0 where it is not told. Of stock kernels.
-    Backlog,
-    /// A packet that was merged in the backlog with those before it, and does not follow them: its number less the first one's. Of stock kernels.
-    Merged,
-    /// What the run's comparison of clocks with that number gave, or the number that it made of a time; where the recorded times give something else.
-    Comparison,
-    /// So many runs of the end that accepted, of the very same moment, came before this one of the end that connected; where it is not told that one came first.
-    Order,
-    /// Nothing was decided: the field with that number ([`FIELDS`](crate::probe::FIELDS)) was that before the run, when somebody looked.
-    Seen,
-    /// Where the data of a send began: in the page that the task fills with data for all its sockets (0: how far that is filled, its size in the upper half; not told: in
-    /// a page that is empty), and in the first page of a file (1; not told: at its beginning). Of stock kernels.
-    Fragment,
-    /// What earlier connections to the same host left (`tcp_init_metrics`): the timeout in ticks (0), reordering (1), ssthresh (2) and the largest window (3) that came
-    /// of it; not told: nothing. Of stock kernels.
-    Metrics,
-    /// What the queue of the device made of the packet that is sent when the run has sent so many: `NET_XMIT_DROP` (1) or `NET_XMIT_CN` (2) of
-    /// include/linux/netdevice.h, or an error number; not told: it took it. With [`LISTENER`] the listener's queue, in a run before there is a socket: of a packet,
-    /// nobody more may wait to be accepted (1) or a SYN is answered by a cookie (2); of the request's timer how often a SYN-ACK is sent again, if less often than usual. Of stock kernels.
-    Refused,
-    /// The packet that came is only a piece of the one that was sent, which something on the way had cut: the bytes before it. Of those merged with it in the backlog one
-    /// more than their place among [`Decision::Merged`]. Of stock kernels.
-    Piece,
-    /// The packet that came has bytes of its own: it was made of several, or of several pieces, that follow each other (GRO), or of one that its sender still has (veth copies it
-    /// before): [`Stretch`]. Where it is not told it is the packet that was sent, or one piece of it; what the sender's own device had cut is whole again. Of those merged
-    /// with it in the backlog as [`Decision::Piece`]. Of stock kernels.
-    Joined,
-}
-
-impl Decision {
-    /// Every one, by its number in the kernel and in files.
-    pub const ALL: [Decision; 20] = [
-        Decision::SmallQueue,
-        Decision::Autocork,
-        Decision::HostQueue,
-        Decision::DeviceIdle,
-        Decision::Random,
-        Decision::MemoryPressure,
-        Decision::Clock,
-        Decision::Ticks,
-        Decision::DeviceMemory,
-        Decision::Flush,
-        Decision::Backlog,
-        Decision::Merged,
-        Decision::Comparison,
-        Decision::Order,
-        Decision::Seen,
-        Decision::Fragment,
-        Decision::Metrics,
-        Decision::Refused,
-        Decision::Piece,
-        Decision::Joined,
-    ];
-
-    /// Its place in [`Decision::ALL`].
-    pub fn number(self) -> u32 {
-        self as u32
-    }
-}
-
-/// Who noted what `jiffies` were. A tick in the midst of a run comes before one of them and after another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reader {
-    /// When data came last (`lrcvtime`).
-    Received = 1,
-    /// When data was sent last (`lsndtime`); of the packet with that count.
-    Sent,
-    /// When the congestion window changed last (`snd_cwnd_stamp`).
-    WindowChanged,
-    /// CUBIC, when it changes the window (`cubictcp_cong_avoid`).
-    Cubic,
-    /// `tcp_send_delayed_ack`.
-    DelayedAck,
-    /// When what was out of the window was answered last (`last_oow_ack_time`).
-    OutOfWindow,
-}
-
-impl Reader {
-    /// What stands for it in an [`Outcome::before`] of [`Decision::Ticks`]; below are counts.
-    pub fn before(self, count: u32) -> u32 {
-        ((self as u32) << 24) | (count & 0xff_ffff)
-    }
-}
-
-/// What stands in an [`Outcome::before`] of [`Decision::Refused`] for the queue of the listener.
-pub const LISTENER: u32 = 0x00ff_ffff;
-
-/// What a packet that was [`Decision::Joined`] holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
-    /// Sequence numbers: bytes, and one for a FIN.
-    pub length: u32,
-    /// So many packets behind the one with its number are in it, or a piece of the last.
-    pub further: u32,
-}
-
-impl Stretch {
-    /// Longer ones no kernel makes (`GRO_MAX_SIZE`).
-    const BITS: u32 = 20;
-
-    /// An [`Outcome::value`]; `None`: too much of either.
-    pub fn value(self) -> Option<u32> {
-        let fits = self.length >> Self::BITS == 0 && self.further >> (32 - Self::BITS) == 0;
-        fits.then_some(self.further << Self::BITS | self.length)
-    }
-
-    /// What such a value says.
-    pub fn of(value: u32) -> Stretch {
-        Stretch {
-            length: value & ((1 << Self::BITS) - 1),
-            further: value >> Self::BITS,
-        }
-    }
-}
-
 /// The result of a call that had not returned when its recording ended (`-ERESTARTSYS`, which no program ever sees).
 pub const NOT_RETURNED: i32 = -512;
 
@@ -415,7 +271,7 @@ impl Recording {
     pub fn kept(&self) -> Recording {
         let mut kept = self.clone();
         let ends = kept.connections.iter_mut().flat_map(|c| &mut c.ends);
-        for end in ends.chain(kept.alone.iter_mut().map(|it| &mut it.end)) {
+        for end in ends.chain(kept.one_sided.iter_mut().map(|it| &mut it.end)) {
             end.keep(self.origin.hz);
         }
         kept
@@ -443,7 +299,7 @@ impl End {
 }
 
 impl Run {
-    /// What is left of its time where times are sampled; `before` is told from run to run.
+    /// What is left of its time where times are sampled; `before` is carried from run to run.
     fn keep_tick(&mut self, before: &mut Option<(Moment, u32)>, hz: u32) {
         if let Some((at, jiffies)) = *before {
             let ticks = self.jiffies.wrapping_sub(jiffies) as i32;

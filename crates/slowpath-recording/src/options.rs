@@ -42,9 +42,9 @@ pub enum Effect {
 
 use Effect::{None as Nothing, Refused, Replayed};
 
-type Known = (u16, &'static str, Effect);
+type KnownOption = (u16, &'static str, Effect);
 
-const OF_SOCKET: [Known; 33] = [
+const OF_SOCKET: [KnownOption; 33] = [
     (1, "SO_DEBUG", Nothing),
     (2, "SO_REUSEADDR", Nothing),
     (6, "SO_BROADCAST", Nothing),
@@ -82,7 +82,7 @@ const OF_SOCKET: [Known; 33] = [
     (70, "SO_BUSY_POLL_BUDGET", Nothing),
 ];
 
-const OF_IP: [Known; 13] = [
+const OF_IP: [KnownOption; 13] = [
     (1, "IP_TOS", Replayed),
     (2, "IP_TTL", Replayed),
     (6, "IP_RECVOPTS", Nothing),
@@ -98,7 +98,7 @@ const OF_IP: [Known; 13] = [
     (51, "IP_LOCAL_PORT_RANGE", Nothing),
 ];
 
-const OF_TCP: [Known; 20] = [
+const OF_TCP: [KnownOption; 20] = [
     (1, "TCP_NODELAY", Replayed),
     (2, "TCP_MAXSEG", Replayed),
     (3, "TCP_CORK", Replayed),
@@ -194,7 +194,7 @@ pub fn other(which: u8) -> Handler {
     }
 }
 
-fn known(level: u16) -> &'static [Known] {
+fn known(level: u16) -> &'static [KnownOption] {
     match level {
         SOCKET => &OF_SOCKET,
         IP => &OF_IP,

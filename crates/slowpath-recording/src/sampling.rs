@@ -11,9 +11,9 @@
 //! 3. Otherwise `s` gets a step that its packets allow, and `p` is the next sample.
 //!
 //! The paper keeps ranges of rates (packets a time). Steps are their reciprocals: they need no
-//! infinity where packets leave together, and compare without division, as a BPF program
+//! infinity where packets leave at once, and compare without division, as a BPF program
 //! has to. Of the steps that are allowed the one in the middle is recorded, a choice that the
-//! paper leaves open: its denominator is the number of packets, which the next sample tells
+//! paper leaves open: its denominator is the number of packets, which the next sample gives
 //! anyway. Rounded down to a nanosecond it stays within the threshold,
 //! since the bounds are whole nanoseconds.
 

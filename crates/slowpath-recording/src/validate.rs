@@ -4,7 +4,7 @@
 //! The file's own structure has been checked when it was decoded. Here it is about what the values mean, so that a replayer never waits for what cannot come and
 //! never takes memory for what cannot be.
 
-use super::{Alone, Connection, Decision, End, Handler, Recording, Run, Stretch, options};
+use super::{Connection, Decision, End, Handler, OneSided, Outcome, Recording, Run, options};
 use std::collections::BTreeMap;
 
 /// Bytes that one call moves at most: `MAX_RW_COUNT` of `include/linux/fs.h`, with pages of 4 KiB.
@@ -155,8 +155,8 @@ pub enum Impossible {
     )]
     MergedBefore(u16),
     /// A replay of other recordings does not look.
-    #[error("what was seen of a socket, in a recording that has its runs' checks")]
-    Seen,
+    #[error("what was observed of a socket, in a recording that has its runs' checks")]
+    Observed,
     /// More bytes than a call moves.
     #[error("a call with {0} bytes")]
     Bytes(u32),
@@ -178,7 +178,7 @@ pub enum Impossible {
         further: u32,
     },
     /// So many were merged.
-    #[error("what is told of packet {0} of those that were merged, of which there are fewer")]
+    #[error("what is recorded of packet {0} of those that were merged, of which there are fewer")]
     Place(u32),
     /// How often something was decided before only grows.
     #[error("its decisions are not in their order")]
@@ -191,8 +191,8 @@ impl Recording {
     /// # Errors
     /// The first that there is.
     pub fn validate(&self) -> Result<(), Invalid> {
-        // Events tell it: who saw none does not know.
-        let nothing = self.connections.is_empty() && self.alone.is_empty();
+        // Events give it: a recorder without any does not know it.
+        let nothing = self.connections.is_empty() && self.one_sided.is_empty();
         if !(HZ.contains(&self.origin.hz) || nothing && self.origin.hz == 0) {
             return Err(Invalid::Hz(self.origin.hz));
         }
@@ -205,12 +205,12 @@ impl Recording {
             connections.try_for_each(|(place, connection)| connection.is_exact(place))?;
         }
         (self.connections.len()..)
-            .zip(&self.alone)
-            .try_for_each(|(place, alone)| alone.validate(place))
+            .zip(&self.one_sided)
+            .try_for_each(|(place, one_sided)| one_sided.validate(place))
     }
 }
 
-impl Alone {
+impl OneSided {
     fn validate(&self, place: usize) -> Result<(), Invalid> {
         if !MTU.contains(&self.mtu) {
             return Err(Invalid::Mtu {
@@ -300,9 +300,9 @@ impl End {
 
 impl Run {
     fn is_exact(&self) -> Result<(), Impossible> {
-        let mut decisions = self.outcomes.iter().map(|it| it.decision);
-        if decisions.any(|it| it == Decision::Seen) {
-            return Err(Impossible::Seen);
+        let mut outcomes = self.outcomes.iter();
+        if outcomes.any(|it| it.decision() == Decision::Observed) {
+            return Err(Impossible::Observed);
         }
         match self.handler {
             Handler::Packet {
@@ -321,21 +321,22 @@ impl Run {
 
     /// What it says of packets that were made of several, of pieces, and of those merged in the backlog.
     fn joined(&self, number: u32, packets: u64) -> Result<(), Impossible> {
-        let told = |decision| {
-            self.outcomes
-                .iter()
-                .filter(move |it| it.decision == decision)
-        };
         // The first is the run's own.
         let mut numbers = vec![number];
-        numbers.extend(told(Decision::Merged).map(|it| number.wrapping_add(it.value)));
-        for it in told(Decision::Piece).chain(told(Decision::Joined)) {
-            let number = numbers.get(it.before as usize);
-            let number = *number.ok_or(Impossible::Place(it.before))?;
-            let Stretch { length, further } = match it.decision {
-                Decision::Joined => Stretch::of(it.value),
-                _ => continue,
+        numbers.extend(self.outcomes.iter().filter_map(|it| match it {
+            Outcome::Merged { further, .. } => Some(number.wrapping_add(*further)),
+            _ => None,
+        }));
+        for outcome in &self.outcomes {
+            let (Outcome::Piece { packet, .. } | Outcome::Joined { packet, .. }) = *outcome else {
+                continue;
             };
+            let number = numbers.get(packet as usize);
+            let number = *number.ok_or(Impossible::Place(packet))?;
+            let Outcome::Joined { stretch, .. } = outcome else {
+                continue;
+            };
+            let (length, further) = (stretch.length(), stretch.further());
             if length <= further {
                 return Err(Impossible::Joined { length, further });
             }
@@ -380,10 +381,11 @@ impl Run {
             }
             _ => Ok(()),
         }?;
-        let mut seen = BTreeMap::new();
+        let mut nths = BTreeMap::new();
         for outcome in &self.outcomes {
-            let earlier = seen.insert(outcome.decision, outcome.before);
-            if earlier.is_some_and(|earlier| earlier >= outcome.before) {
+            let (decision, nth) = outcome.key();
+            let earlier = nths.insert(decision, nth);
+            if earlier.is_some_and(|earlier| earlier >= nth) {
                 return Err(Impossible::Decisions);
             }
         }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A recording written while its connections live: events enter as they happen, frames leave when asked for.
 
-use super::alone::{Alone, Packet};
-use super::apart;
 use super::block::{self, MAX_OUTCOMES, Piece};
 use super::encode::{Block, Encoder, FRAME_EVENTS, PIECE_RUNS, Total};
 use super::error::EncodeError;
-use super::near;
+use super::inexact;
+use super::one_sided::{OneSided, Packet};
+use super::one_sided_frames;
 use super::{Connection, Handler, Moment, Origin, Run};
 use crate::sampling::Sample;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 pub struct Writer {
     encoder: Encoder,
     live: BTreeMap<u32, [Live; 2]>,
-    /// Packets of ends that are alone: sent, came.
+    /// Packets of one-sided ends: sent, received.
     packets: BTreeMap<u32, [Way; 2]>,
     held: usize,
 }
@@ -88,7 +88,7 @@ impl Writer {
         }
         let live = [0, 1].map(|end| Live {
             sampled: connection.ends[end].sent.is_some(),
-            near: near::unit(connection.ends[end].within),
+            near: inexact::unit(connection.ends[end].within),
             ..Live::default()
         });
         self.live.insert(number, live);
@@ -99,16 +99,17 @@ impl Writer {
     ///
     /// # Errors
     /// Settings that are too long.
-    pub fn open_alone(
+    pub fn open_one_sided(
         &mut self,
         number: u32,
-        alone: &Alone,
+        one_sided: &OneSided,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        self.encoder.alone(std::iter::once((number, alone)), out)?;
+        self.encoder
+            .one_sided(std::iter::once((number, one_sided)), out)?;
         let mut live: [Live; 2] = Default::default();
-        live[alone.side & 1].near = near::unit(alone.end.within);
-        let elsewhere = &mut live[1 - (alone.side & 1)];
+        live[one_sided.side & 1].near = inexact::unit(one_sided.end.within);
+        let elsewhere = &mut live[1 - (one_sided.side & 1)];
         elsewhere.elsewhere = true;
         elsewhere.closed = Some(0);
         self.live.insert(number, live);
@@ -116,7 +117,7 @@ impl Writer {
         Ok(())
     }
 
-    /// An end that is alone sent these (0), or they came to it (1).
+    /// A one-sided end sent these (0), or they came to it (1).
     ///
     /// # Errors
     /// One that is not open.
@@ -186,7 +187,7 @@ impl Writer {
         Ok(())
     }
 
-    /// So many runs were lost here; 0 if nobody knows how many.
+    /// So many runs were lost here; 0 if it is not known how many.
     ///
     /// # Errors
     /// An end that is not open.
@@ -252,7 +253,7 @@ impl Writer {
                 totals.extend(total.filter(|_| !live.elsewhere));
             }
         }
-        // Told once, when both ends are complete.
+        // Written once, when both ends are complete.
         let done: Vec<u32> = (self.live.iter())
             .filter(|(_, ends)| ends.iter().all(|live| live.closed.is_some()))
             .map(|(number, _)| *number)
@@ -274,8 +275,9 @@ impl Writer {
             let ways = ways.iter().enumerate();
             ways.map(move |(way, it)| (*number, way, it))
         });
-        let stretches =
-            ways.flat_map(|(number, way, it)| apart::stretches(number, way, it.before, &it.held));
+        let stretches = ways.flat_map(|(number, way, it)| {
+            one_sided_frames::stretches(number, way, it.before, &it.held)
+        });
         self.encoder.packets(stretches, out)?;
         for way in self.packets.values_mut().flatten() {
             way.before += way.held.len() as u64;

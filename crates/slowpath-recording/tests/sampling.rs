@@ -81,7 +81,7 @@ fn a_change_of_rate_is_sampled_though_nothing_pauses() {
 }
 
 #[test]
-fn what_leaves_together_needs_no_time_from_packet_to_packet() {
+fn what_leaves_joined_needs_no_time_from_packet_to_packet() {
     let samples = samples(&[10; 50], 0);
     assert_eq!(samples.len(), 1);
     assert_eq!(samples[0].infer(49), 10);
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn a_step_is_told_by_the_number_of_packets(
+    fn a_step_follows_from_the_number_of_packets(
         gap in 0u64..100_000, jitter in prop::collection::vec(0u64..4_000, 2..100),
     ) {
         // All within the threshold of one rate: one sample, and a whole number of

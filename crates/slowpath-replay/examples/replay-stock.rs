@@ -8,7 +8,6 @@
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
 use slowpath_recorder::stock::{Host, Joiner};
 use slowpath_recording::Origin;
-use slowpath_recording::probe::FIELDS;
 use slowpath_replay::{ReplayOptions, replay};
 use std::error::Error;
 
@@ -84,7 +83,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
         let wanted = joined.states[chosen[place]][end].get(run);
         if let (Some(found), Some(wanted)) = (found, wanted) {
-            for (name, (found, wanted)) in FIELDS.iter().zip(found.fields.iter().zip(wanted)) {
+            for (field, wanted) in wanted.iter() {
+                let (name, found) = (field.name(), found.fields[field]);
                 if found != wanted {
                     println!("  {name}: {wanted} recorded, {found} here");
                 }

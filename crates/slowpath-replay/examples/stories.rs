@@ -6,11 +6,11 @@
 //!     stories one SCENARIO [OLD=>NEW ...]             the messages of its last workload, explained
 //!     stories look SCENARIO FIRST LAST [OLD=>NEW ...] what became of its last workload with each seed
 
-#[path = "../tests/telling/mod.rs"]
-mod telling;
+#[path = "../tests/story_runs/mod.rs"]
+mod story_runs;
 
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
-use telling::{Failure, TODAY, Told, butterfly, scenario, slowest, tell};
+use story_runs::{Failure, Reported, TODAY, butterfly, report, scenario, slowest};
 
 /// The stories, each with the section that it is from.
 const STORIES: [(&str, &str); 6] = [
@@ -27,14 +27,14 @@ fn edits(arguments: &[String]) -> Vec<(&str, &str)> {
     edits.filter_map(|edit| edit.split_once("=>")).collect()
 }
 
-fn show(told: &Told) {
+fn show(reported: &Reported) {
     println!(
         "{:.3} ms, {} timeouts, {} retransmissions",
-        told.milliseconds, told.timeouts, told.retransmissions
+        reported.milliseconds, reported.timeouts, reported.retransmissions
     );
-    for message in &told.messages {
+    for message in &reported.messages {
         println!(
-            "  message {}: {} bytes, {:?}, alone {:?}: {}",
+            "  message {}: {} bytes, {:?}, unimpeded {:?}: {}",
             message.message.number,
             message.message.bytes.end - message.message.bytes.start,
             message.message.duration(),
@@ -61,8 +61,8 @@ fn table(kernel: &Kernel) -> Result<(), Failure> {
             _ => TODAY,
         };
         for edits in [&[][..], today] {
-            let told = tell(kernel, &scenario(name, edits)?, true, true)?;
-            let Some(message) = slowest(&told) else {
+            let reported = report(kernel, &scenario(name, edits)?, true, true)?;
+            let Some(message) = slowest(&reported) else {
                 continue;
             };
             let took = message.message.duration().unwrap_or_default();
@@ -86,22 +86,22 @@ fn main() -> Result<(), Failure> {
     let kernel = Kernel::find(SOURCE, HZ)?;
     match words[..] {
         ["one", name, ..] => {
-            for told in tell(
+            for reported in report(
                 &kernel,
                 &scenario(name, &edits(&arguments[2..]))?,
                 true,
                 true,
             )? {
-                show(&told);
+                show(&reported);
             }
         }
         ["look", name, first, last, ..] => {
             for seed in first.parse::<u64>()?..=last.parse::<u64>()? {
                 let mut scenario = scenario(name, &edits(&arguments[4..]))?;
                 scenario.seed = seed;
-                for told in tell(&kernel, &scenario, false, false)? {
+                for reported in report(&kernel, &scenario, false, false)? {
                     print!("seed {seed}: ");
-                    show(&told);
+                    show(&reported);
                 }
             }
         }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Light recordings, fitted: where the replay of a connection parts from what was seen, what was inferred before is inferred otherwise ([`super::fit`]).
+//! Light recordings, fitted: where the replay of a connection diverges from what was observed, what was inferred before is inferred otherwise ([`super::fit`]).
 //!
-//! 1. All are replayed as they were recorded. Those that do not part are left alone.
-//! 2. Of each of the others some candidates are replayed, all in the same kernels; the search is told where they parted, and goes on with the best.
+//! 1. All are replayed as they were recorded. Those that do not diverge stay as they are.
+//! 2. Of each of the others some candidates are replayed, all in the same kernels; the search learns where they diverged, and goes on with the best.
 //! 3. Until none has any left.
 //!
 //! A fitted connection goes further than the unfitted one, or it is the unfitted one. Recordings of other recorders are never fitted.
 
-use super::fit::{Change, Place, Search};
+use super::fit::{Change, RunPosition, Search};
+use super::observed;
 use super::replay::{ReplayError, ReplayOptions, Result as Replayed, batches, replay};
-use super::seen;
 use slowpath_lab::virtual_time::{Kernel, RunError};
 use slowpath_recording::{Connection, Recording};
 use std::path::Path;
@@ -84,7 +84,7 @@ pub fn fit(
         recording: recording.clone(),
         ..Fitted::default()
     };
-    if !seen::is_light(recording) {
+    if !observed::is_light(recording) {
         return Ok(fitted);
     }
     let mut work = Work {
@@ -130,7 +130,7 @@ pub fn fit(
         let mut parted = parted.as_slice();
         for ((_, search), count) in searches.iter_mut().zip(counts.iter().copied()) {
             let (own, others) = parted.split_at(count.min(parted.len()));
-            search.tell(own);
+            search.report(own);
             parted = others;
         }
         round += 1;
@@ -160,19 +160,19 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Where each parts from what was seen.
+    /// Where each diverges from what was observed.
     fn replay(
         &mut self,
         recording: &Recording,
         connections: &[&Connection],
-    ) -> std::result::Result<Vec<Option<Place>>, ReplayError> {
+    ) -> std::result::Result<Vec<Option<RunPosition>>, ReplayError> {
         self.replays += connections.len();
         let ends = connections.iter().flat_map(|it| &it.ends);
         self.runs += ends.map(|end| end.runs.len()).sum::<usize>();
         let asked = Recording {
             origin: recording.origin.clone(),
             connections: connections.iter().map(|it| (*it).clone()).collect(),
-            alone: Vec::new(),
+            one_sided: Vec::new(),
         };
         let all: Vec<usize> = (0..connections.len()).collect();
         let batches = batches(&asked, &all, self.options.jobs);
@@ -208,7 +208,7 @@ impl Work<'_> {
             for (number, results) in group.iter().zip(done) {
                 let results = results.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 for (place, result) in batches[*number].iter().zip(results) {
-                    parted[*place] = result.difference.map(|it| Place {
+                    parted[*place] = result.difference.map(|it| RunPosition {
                         end: it.end,
                         run: it.run,
                     });

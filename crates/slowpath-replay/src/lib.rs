@@ -3,33 +3,33 @@
 //!
 //! What enters: a recording ([`slowpath_recording`]), a laboratory kernel, a folder for the run. What leaves: for each connection whether every run of
 //! every handler left what it had left then, or where the first difference is; captures, states after each run; what follows from them:
-//! explanations ([`explain`]), answers to what would have been ([`WhatIf`]), recordings with fewer bytes ([`lighten`]), recordings of which something
-//! was inferred, inferred better ([`fit`](fn@fit)), captures with the recorded addresses and times ([`retell`]).
+//! explanations ([`explain`]), answers to what would have been ([`WhatIf`]), recordings with fewer bytes ([`shrink`]), recordings of which something
+//! was inferred, inferred better ([`fit`](fn@fit)), captures with the recorded addresses and times ([`relabel`]).
 //!
 //! What is promised: the same recording, options and kernel give the same files; nothing is replayed of which something is missing. Nothing here
 //! records, and nothing models TCP.
 //!
 //! How recording and replaying work: `docs/decisions/0021-record-and-replay.md`.
 
+pub mod continuation;
 mod explained;
 pub mod fit;
 mod fitted;
-mod light;
-pub mod onwards;
+mod observed;
+pub mod relabel;
 mod replay;
-pub mod retell;
 mod script;
-mod seen;
 mod settings;
+mod shrink;
 mod what_if;
 
 pub use explained::{ExplainError, Explained, explain, headers_of};
 pub use fitted::{FitOptions, FitProgress, Fitted, fit};
-pub use light::{LightOptions, Lightened, lighten};
 pub use replay::{
-    Difference, FIRST_PORT, How, PROBED, Probe, ReplayError, ReplayOptions, Replayed,
-    Result as ReplayResult, Told, batches, command as replay_command, replay,
+    Difference, DifferenceKind, FIRST_PORT, Probe, ReplayError, ReplayOptions, Replayed,
+    Result as ReplayResult, RunReport, batches, command as replay_command, replay,
 };
 pub use script::Stretch;
 pub use settings::Unknown;
+pub use shrink::{ShrinkOptions, Shrunk, shrink};
 pub use what_if::{Altered, Answer, NoSetting, WhatIf, WhatIfError};

@@ -4,17 +4,17 @@
 //! What enters is the recording and nothing else. What leaves is for each connection whether every run of every handler left what it had left
 //! then, or where the first difference is; captures of both hosts with the recording's times; and, if wanted, the state after each run.
 
+use super::observed;
 use super::script::{self, Stretch};
-use super::seen;
 use super::settings::{self, Unknown};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_lab::virtual_time::RunError;
 use slowpath_lab::virtual_time::plan::{self, Direct, Options, Plan};
 use slowpath_lab::virtual_time::wire::{
-    CAPTURE, FOLLOW, PROBE, PROBE_MORE, REPLAY, Reader, TELL, WHAT_IF,
+    CAPTURE, FOLLOW, PROBE, PROBE_MORE, REPLAY, REPORT, Reader, WHAT_IF,
 };
 use slowpath_lab::virtual_time::{Progress, machine};
-use slowpath_recording::probe::MORE;
+use slowpath_recording::fields::{Field, MORE, SocketFields};
 use slowpath_recording::{Connection, Decision, Moment, Outcome, Recording, Unreplayable};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,13 +26,11 @@ pub const FIRST_PORT: u16 = 10_000;
 /// What one kernel replays.
 const MOST: usize = u16::MAX as usize - FIRST_PORT as usize;
 /// `LAB_TOLD_RUN`.
-const TOLD_RUN: u8 = 255;
+const REPORTED_RUN: u8 = 255;
 /// `sizeof(struct lab_replayed)`.
 const RESULT: usize = 56;
-/// `LAB_PROBED`.
-pub const PROBED: usize = 40;
 /// `sizeof(struct lab_probe)`.
-const PROBE_SIZE: usize = 24 + 4 * PROBED;
+const PROBE_SIZE: usize = 24 + 4 * Field::COUNT;
 
 /// How it is replayed; nothing of it may change the outcome.
 #[derive(Clone, Debug)]
@@ -48,8 +46,8 @@ pub struct ReplayOptions {
     /// With it the further variables of the socket.
     pub more: bool,
     /// What each run left, as two numbers.
-    pub tell: bool,
-    /// Runs whose functions are told.
+    pub report: bool,
+    /// Runs whose functions are listed.
     pub functions: Option<Stretch>,
     /// The run before which `slowpath_replay_stop` is called, for a debugger: the first of these.
     pub stop: Option<Stretch>,
@@ -67,7 +65,7 @@ impl Default for ReplayOptions {
             capture: Some(120),
             probe: false,
             more: false,
-            tell: false,
+            report: false,
             functions: None,
             stop: None,
             what_if: false,
@@ -119,7 +117,7 @@ pub struct Replayed {
     /// State after runs; of a replay that diverged also of both ends where it did.
     pub probes: Vec<Probe>,
     /// Of each connection that was asked for, by end: what its runs left, if that was wanted.
-    pub told: Vec<[Vec<Told>; 2]>,
+    pub reported: Vec<[Vec<RunReport>; 2]>,
     /// The functions of TCP that the chosen runs called: before each run a line that names it, then a line a call, indented by depth.
     pub functions: String,
     /// What the kernel's process took, start included.
@@ -145,7 +143,7 @@ pub struct Difference {
     /// Which of its runs, from 0.
     pub run: u64,
     /// How.
-    pub how: How,
+    pub how: DifferenceKind,
     /// What the recording says.
     pub expected: u32,
     /// What the replay found.
@@ -154,55 +152,52 @@ pub struct Difference {
 
 /// How a replay can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum DifferenceKind {
     /// The state that the run left.
     State,
     /// What a call returned, or the memory that a packet takes.
     Result,
     /// A timer fired that was not armed.
     Timer,
-    /// A packet came in that nobody has sent.
+    /// A packet came in that the other end has not sent.
     Packet,
     /// A decision that was recorded was not asked for.
     Decision,
-    /// All runs are as they were as far as checks tell; some are missing, or one behind the last check that a file keeps left another state.
+    /// All runs are as they were as far as checks show; some are missing, or one behind the last check that a file keeps left another state.
     Digest,
     /// A call cannot be made in this state.
     Call,
     /// It did not come to it.
     NotReplayed,
-    /// Before the run that field of the socket ([`FIELDS`](slowpath_recording::probe::FIELDS)) was something else than the recorder saw.
-    Seen(u8),
+    /// Before the run that field of the socket was something else than the light recorder observed.
+    Observed(Field),
 }
 
-impl std::fmt::Display for How {
+impl std::fmt::Display for DifferenceKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            How::State => "another state",
-            How::Result => "another result",
-            How::Timer => "a timer that was not armed",
-            How::Packet => "a packet that nobody sent",
-            How::Decision => "a decision that was not asked for",
-            How::Digest => "a recording with runs missing, or another state behind the last check that it keeps",
-            How::Call => "a call that could not be made",
-            How::NotReplayed => "not replayed",
-            How::Seen(field) => {
-                let name = slowpath_recording::probe::FIELDS.get(usize::from(*field));
-                return write!(f, "another {} before it", name.unwrap_or(&"state"));
-            }
+            DifferenceKind::State => "another state",
+            DifferenceKind::Result => "another result",
+            DifferenceKind::Timer => "a timer that was not armed",
+            DifferenceKind::Packet => "a packet that was not sent",
+            DifferenceKind::Decision => "a decision that was not asked for",
+            DifferenceKind::Digest => "a recording with runs missing, or another state behind the last check that it keeps",
+            DifferenceKind::Call => "a call that could not be made",
+            DifferenceKind::NotReplayed => "not replayed",
+            DifferenceKind::Observed(field) => return write!(f, "another {} before it", field.name()),
         })
     }
 }
 
 /// What a run decided and left: `struct lab_done`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct RunReport {
     /// [`slowpath_recording::Run::check`].
     pub check: u32,
     /// Mixed from the headers of the packets it sent, without their timestamps, and from the state it left, without what only clocks decide (round trips, timeout).
     /// Two runs with the same are the same for the network.
     pub effect: u32,
-    /// What it decided, all comparisons of clocks among it; and whether without being told something else would have come out.
+    /// What it decided, all comparisons of clocks among it; and whether something else would have come out had it not been given.
     pub decided: Vec<(Outcome, bool)>,
 }
 
@@ -217,8 +212,8 @@ pub struct Probe {
     pub run: u64,
     /// When.
     pub at: Moment,
-    /// In the order of [`FIELDS`](slowpath_recording::probe::FIELDS).
-    pub fields: Box<[u32; PROBED]>,
+    /// The fields that checks cover.
+    pub fields: Box<SocketFields>,
     /// In the order of [`MORE`]; empty if they were not wanted.
     pub more: Box<[i64]>,
 }
@@ -250,7 +245,7 @@ pub fn replay(
     folder: &Path,
     progress: &mut dyn FnMut(&Progress),
 ) -> std::result::Result<Replayed, ReplayError> {
-    let light = seen::is_light(recording);
+    let light = observed::is_light(recording);
     let probing = ReplayOptions {
         probe: options.probe || light,
         ..options.clone()
@@ -276,7 +271,7 @@ pub fn replay(
         add_more(&mut probes, &bytes).ok_or(RunError::Garbled(path))?;
     }
     if light {
-        seen::compare(&connections, &probes, &mut results);
+        observed::compare(&connections, &probes, &mut results);
         if !options.probe {
             probes.retain(|probe| {
                 let result = results.get(probe.connection as usize);
@@ -285,7 +280,7 @@ pub fn replay(
         }
     }
     let (path, bytes) = slowpath_lab::virtual_time::take(folder, "told.bin")?;
-    let told = told(&bytes, count).ok_or(RunError::Garbled(path))?;
+    let reported = reported(&bytes, count).ok_or(RunError::Garbled(path))?;
     let (_, functions) = slowpath_lab::virtual_time::take(folder, "functions.txt")?;
     Ok(Replayed {
         results,
@@ -293,7 +288,7 @@ pub fn replay(
             .capture
             .map(|_| [0, 1].map(|host| folder.join(format!("capture-{host}.pcap")))),
         probes,
-        told,
+        reported,
         functions: String::from_utf8_lossy(&functions).into_owned(),
         wall,
     })
@@ -343,9 +338,9 @@ fn prepare<'a>(
     let Some(plan) = make_plan(&connections, chosen, options, follow)? else {
         return Ok(None);
     };
-    let (told, stop) = (options.functions.as_ref(), options.stop.as_ref());
-    let checked = !seen::is_light(recording);
-    let script = script::script(&connections, told, stop, follow, checked)?;
+    let (reported, stop) = (options.functions.as_ref(), options.stop.as_ref());
+    let checked = !observed::is_light(recording);
+    let script = script::script(&connections, reported, stop, follow, checked)?;
     for (name, bytes) in [("plan.bin", plan.encode()), ("script.bin", script)] {
         let path = folder.join(name);
         std::fs::write(&path, bytes).map_err(|error| RunError::file(&path, error))?;
@@ -355,7 +350,7 @@ fn prepare<'a>(
 
 /// Recorded on a stock kernel, whose calls wait and which has queues.
 fn follows(recording: &Recording) -> bool {
-    recording.origin.recorder == "bpf" || seen::is_light(recording)
+    recording.origin.recorder == "bpf" || observed::is_light(recording)
 }
 
 fn make_plan(
@@ -411,7 +406,7 @@ fn make_plan(
     } else {
         0
     };
-    flags |= if options.tell { TELL } else { 0 };
+    flags |= if options.report { REPORT } else { 0 };
     flags |= if follow { FOLLOW } else { 0 };
     flags |= if options.what_if { WHAT_IF } else { 0 };
     Ok(Some(Plan::direct(Direct {
@@ -440,14 +435,14 @@ fn results(bytes: &[u8], count: usize) -> Option<Vec<Result>> {
             let packets = [from.u64()?, from.u64()?];
             let how = match status {
                 0 => None,
-                1 => Some(How::State),
-                2 => Some(How::Result),
-                3 => Some(How::Timer),
-                4 => Some(How::Packet),
-                5 => Some(How::Decision),
-                6 => Some(How::Digest),
-                7 => Some(How::Call),
-                8 => Some(How::NotReplayed),
+                1 => Some(DifferenceKind::State),
+                2 => Some(DifferenceKind::Result),
+                3 => Some(DifferenceKind::Timer),
+                4 => Some(DifferenceKind::Packet),
+                5 => Some(DifferenceKind::Decision),
+                6 => Some(DifferenceKind::Digest),
+                7 => Some(DifferenceKind::Call),
+                8 => Some(DifferenceKind::NotReplayed),
                 _ => return None,
             };
             Some(Result {
@@ -465,8 +460,8 @@ fn results(bytes: &[u8], count: usize) -> Option<Vec<Result>> {
         .collect()
 }
 
-fn told(bytes: &[u8], count: usize) -> Option<Vec<[Vec<Told>; 2]>> {
-    let mut all: Vec<[Vec<Told>; 2]> = vec![Default::default(); count];
+fn reported(bytes: &[u8], count: usize) -> Option<Vec<[Vec<RunReport>; 2]>> {
+    let mut all: Vec<[Vec<RunReport>; 2]> = vec![Default::default(); count];
     let mut decided = Vec::new();
     let mut from = Reader(bytes);
     while !from.is_empty() {
@@ -474,16 +469,13 @@ fn told(bytes: &[u8], count: usize) -> Option<Vec<[Vec<Told>; 2]>> {
         let (decision, needed) = (from.u8()?, from.u8()? != 0);
         from.u8()?;
         let (first, second) = (from.u32()?, from.u32()?);
-        if decision != TOLD_RUN {
-            let outcome = Outcome {
-                decision: *Decision::ALL.get(usize::from(decision))?,
-                before: first,
-                value: second,
-            };
+        if decision != REPORTED_RUN {
+            let decision = *Decision::ALL.get(usize::from(decision))?;
+            let outcome = Outcome::from_numbers(decision, first, second)?;
             decided.push((outcome, needed));
             continue;
         }
-        all.get_mut(connection)?.get_mut(end)?.push(Told {
+        all.get_mut(connection)?.get_mut(end)?.push(RunReport {
             check: first,
             effect: second,
             decided: std::mem::take(&mut decided),
@@ -504,8 +496,8 @@ fn probes(bytes: &[u8]) -> Option<Vec<Probe>> {
             from.u8()?;
             from.u16()?;
             let (run, at) = (from.u64()?, from.u64()?);
-            let mut fields = Box::new([0; PROBED]);
-            for field in fields.iter_mut() {
+            let mut fields = Box::new(SocketFields::NONE);
+            for field in &mut fields.0 {
                 *field = from.u32()?;
             }
             Some(Probe {

@@ -30,7 +30,7 @@ pub struct Stretch {
 /// Something was recorded that a laboratory kernel cannot do.
 pub(crate) fn script(
     connections: &[&Connection],
-    told: Option<&Stretch>,
+    reported: Option<&Stretch>,
     stop: Option<&Stretch>,
     follow: bool,
     checked: bool,
@@ -52,15 +52,12 @@ pub(crate) fn script(
                 }
                 record.write(&mut records);
                 for outcome in decided(run) {
-                    let decision = Decision::ALL
-                        .iter()
-                        .position(|known| *known == outcome.decision)
-                        .unwrap_or_default();
+                    let [value, result] = outcome.numbers();
                     Record {
                         kind: kind::DECISION,
-                        decision: decision as u8,
-                        value: outcome.before,
-                        result: outcome.value,
+                        decision: outcome.decision().number() as u8,
+                        value,
+                        result,
                         ..record
                     }
                     .write(&mut records);
@@ -90,8 +87,8 @@ pub(crate) fn script(
         Some(stretch) => [stretch.place as u32, u32::from(stretch.end)],
         None => [u32::MAX; 2],
     };
-    out.u32s(of(told));
-    let runs = &told.unwrap_or(&nothing).runs;
+    out.u32s(of(reported));
+    let runs = &reported.unwrap_or(&nothing).runs;
     out.u64s([runs.start, runs.end]);
     out.u32s(of(stop));
     out.u64s([stop.unwrap_or(&nothing).runs.start]);
@@ -102,26 +99,27 @@ pub(crate) fn script(
 
 /// Packets of the other end up to the last one that the run needs.
 fn needed(run: &Run, record: &Record) -> u32 {
-    let told = |decision| {
-        run.outcomes
-            .iter()
-            .filter(move |it| it.decision == decision)
-    };
-    let merged = told(Decision::Merged).map(|it| record.value.wrapping_add(it.value));
+    let merged = run.outcomes.iter().filter_map(|it| match it {
+        Outcome::Merged { further, .. } => Some(record.value.wrapping_add(*further)),
+        _ => None,
+    });
     let heads: Vec<u32> = std::iter::once(record.value).chain(merged).collect();
-    let further = told(Decision::Joined).filter_map(|it| {
-        let head = *heads.get(it.before as usize)?;
-        Some(head.saturating_add(slowpath_recording::Stretch::of(it.value).further))
+    let further = run.outcomes.iter().filter_map(|it| match it {
+        Outcome::Joined { packet, stretch } => {
+            let head = *heads.get(*packet as usize)?;
+            Some(head.saturating_add(stretch.further()))
+        }
+        _ => None,
     });
     let in_order = record.value.saturating_add(record.more.max(1) - 1);
     let all = heads.iter().copied().chain(further).chain([in_order]);
     all.max().unwrap_or(in_order).saturating_add(1)
 }
 
-/// What the kernel is told; what somebody saw is compared afterwards.
+/// What the kernel is given; what was observed is compared afterwards.
 fn decided(run: &Run) -> impl Iterator<Item = &Outcome> {
     let all = run.outcomes.iter();
-    all.filter(|outcome| outcome.decision != Decision::Seen)
+    all.filter(|outcome| outcome.decision() != Decision::Observed)
 }
 
 fn record(run: &Run, connection: u32, end: u8, follow: bool) -> Result<Record, Unknown> {

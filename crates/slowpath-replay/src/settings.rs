@@ -50,9 +50,9 @@ impl Unknown {
 }
 
 /// Takes settings one by one; what is left over is not known.
-struct Taking(Values);
+struct Remaining(Values);
 
-impl Taking {
+impl Remaining {
     fn text(&mut self, name: &str) -> Result<String, Unknown> {
         self.0.remove(name).ok_or_else(|| Unknown {
             name: name.to_owned(),
@@ -100,7 +100,7 @@ fn same(opened: &Values, accepted: &Values) -> Result<(), Unknown> {
 /// What each end has of its own, and what one kernel has for both: the former stands for the latter but for [`HYSTART`].
 pub(crate) fn take_sysctls(settings: &Settings) -> Result<(Sysctls, u8, [Own; 2]), Unknown> {
     let own = |end: usize| {
-        let mut from = Taking(settings.sysctls[end].clone());
+        let mut from = Remaining(settings.sysctls[end].clone());
         let mtu = settings.mtu[end];
         if !(68..=65_536).contains(&mtu) {
             return Err(Unknown {
@@ -153,12 +153,12 @@ pub(crate) fn take_kind(connection: &Connection) -> Result<Kind, Unknown> {
     };
     let own = accepted.remove(RTO_MIN);
     let own = own.or_else(|| settings.socket[0].get(RTO_MIN).cloned());
-    let mut own = Taking(Values::from_iter(own.map(|own| (RTO_MIN.to_owned(), own))));
+    let mut own = Remaining(Values::from_iter(own.map(|own| (RTO_MIN.to_owned(), own))));
     let accepted_rto_min = Span::from_nanos(own.number(RTO_MIN, LONG)?);
     let mut opened = settings.socket[0].clone();
     opened.remove(RTO_MIN);
     same(&opened, &accepted)?;
-    let mut from = Taking(settings.socket[0].clone());
+    let mut from = Remaining(settings.socket[0].clone());
     let algorithm = from.text("congestion")?;
     if !ALGORITHMS.contains(&algorithm.as_str()) {
         return Err(Unknown {

@@ -3,14 +3,14 @@
 //!
 //! Timers that the recording does not have fire here when they are due (retransmissions, probes, delayed acknowledgments; not those of pacing and of
 //! held acknowledgments). Up to the first packet that is not as it was, everything that happened to packets is known. There the answer ends:
-//! what the network would have done with another packet, nobody recorded.
+//! what the network would have done with another packet was not recorded.
 
+use super::continuation::{Continued, NotContinued, continued};
 use super::explained::{ExplainError, ONE_KERNEL, headers_of};
-use super::onwards::{Continued, NotContinued, continued};
 use super::replay::{ReplayError, ReplayOptions, replay};
 use super::script::CHANGE;
-use slowpath_explain::standing;
-use slowpath_explain::{Again, Change, Departure, Facts, State};
+use slowpath_explain::message_state;
+use slowpath_explain::{Change, Departure, Facts, State, Trial};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_recording::headers::Header;
 use slowpath_recording::{Connection, Handler, Recording, Run};
@@ -49,7 +49,7 @@ pub enum WhatIfError {
     Setting(#[from] NoSetting),
     /// Nothing is simulated.
     #[error(transparent)]
-    Onwards(#[from] NotContinued),
+    Continuation(#[from] NotContinued),
     /// A file could not be made.
     #[error("a folder for the replay cannot be made: {0}")]
     Folder(std::io::Error),
@@ -75,7 +75,7 @@ pub struct Answer {
 }
 
 /// What a replay shows of both ends.
-type Seen = ([Vec<Header>; 2], [Vec<State>; 2]);
+type EndsOfReplay = ([Vec<Header>; 2], [Vec<State>; 2]);
 
 /// One connection, its exact replay at hand.
 pub struct WhatIf<'a> {
@@ -120,14 +120,14 @@ impl<'a> WhatIf<'a> {
         connection: Connection,
         what_if: bool,
         probe: bool,
-    ) -> Result<Seen, WhatIfError> {
+    ) -> Result<EndsOfReplay, WhatIfError> {
         let own = self.folder.join(format!("replay-{}", self.asked));
         self.asked += 1;
         std::fs::create_dir(&own).map_err(WhatIfError::Folder)?;
         let recording = Recording {
             origin: self.recording.origin.clone(),
             connections: vec![connection],
-            alone: Vec::new(),
+            one_sided: Vec::new(),
         };
         let options = ReplayOptions {
             what_if,
@@ -171,7 +171,7 @@ impl<'a> WhatIf<'a> {
             states: [&states[0], &states[1]],
             one_clock: self.recording.origin.recorder == ONE_KERNEL,
         };
-        let from = standing(&facts, departure.at).map_err(NotContinued::from)?;
+        let from = message_state(&facts, departure.at).map_err(NotContinued::from)?;
         Ok(continued(from, &changed.settings)?)
     }
 
@@ -198,7 +198,7 @@ impl<'a> WhatIf<'a> {
     }
 }
 
-impl Again for WhatIf<'_> {
+impl Trial for WhatIf<'_> {
     type Error = WhatIfError;
 
     fn replay(&mut self, change: Change) -> Result<Option<Departure>, WhatIfError> {

@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was inferred is inferred otherwise: the search, with a made-up kernel that parts until one moment is right. What was seen never changes.
+//! What was inferred is inferred otherwise: the search, with a made-up kernel that parts until one moment is right. What was observed never changes.
 
 use proptest::prelude::*;
-use slowpath_recording::{
-    Connection, Decision, End, Handler, Moment, Outcome, Run, Settings, Timer,
-};
-use slowpath_replay::fit::{Place, Search};
+use slowpath_recording::fields::Field;
+use slowpath_recording::{Connection, End, Handler, Moment, Outcome, Run, Settings, Timer};
+use slowpath_replay::fit::{RunPosition, Search};
 use std::collections::BTreeMap;
 
 const MS: u64 = 1_000_000;
 
-fn run(at: u64, handler: Handler, outcomes: &[(Decision, u32, u32)]) -> Run {
-    let outcome = |&(decision, before, value): &(Decision, u32, u32)| Outcome {
-        decision,
-        before,
-        value,
-    };
+fn run(at: u64, handler: Handler, outcomes: &[Outcome]) -> Run {
     Run {
         at: Moment(at),
         jiffies: (at / (4 * MS)) as u32,
         handler,
-        outcomes: outcomes.iter().map(outcome).collect(),
+        outcomes: outcomes.to_vec(),
         check: None,
     }
 }
@@ -33,13 +27,22 @@ fn packet(at: u64, number: u32) -> Run {
         merged: 1,
         truesize: 0,
     };
-    let seen = [
-        (Decision::DeviceMemory, 0, 1),
-        (Decision::DeviceMemory, 1, 4_352),
-        (Decision::Seen, 1, 1_448 * number),
-        (Decision::Seen, 7, 65_536),
+    let observed = [
+        Outcome::DeviceMemory { sent: 0, bytes: 1 },
+        Outcome::DeviceMemory {
+            sent: 1,
+            bytes: 4_352,
+        },
+        Outcome::Observed {
+            field: Field::InFlight,
+            value: 1_448 * number,
+        },
+        Outcome::Observed {
+            field: Field::ReceiveWindow,
+            value: 65_536,
+        },
     ];
-    run(at, handler, &seen)
+    run(at, handler, &observed)
 }
 
 fn send(at: u64) -> Run {
@@ -106,41 +109,44 @@ fn connection() -> Connection {
     }
 }
 
-const PARTED: Place = Place { end: 0, run: 7 };
-const SOONER: Place = Place { end: 1, run: 11 };
+const PARTED: RunPosition = RunPosition { end: 0, run: 7 };
+const SOONER: RunPosition = RunPosition { end: 1, run: 11 };
 
 /// Until its judge says that nothing parts, or it is over.
-fn search(judge: impl FnMut(&Connection) -> Option<Place>) -> Search {
+fn search(judge: impl FnMut(&Connection) -> Option<RunPosition>) -> Search {
     search_from(PARTED, judge)
 }
 
-fn search_from(parted: Place, mut judge: impl FnMut(&Connection) -> Option<Place>) -> Search {
+fn search_from(
+    parted: RunPosition,
+    mut judge: impl FnMut(&Connection) -> Option<RunPosition>,
+) -> Search {
     let connection = connection();
     let mut search = Search::new(&connection, parted);
     loop {
-        let parted: Vec<Option<Place>> = search.candidates(7).map(&mut judge).collect();
+        let parted: Vec<Option<RunPosition>> = search.candidates(7).map(&mut judge).collect();
         if parted.is_empty() {
             return search;
         }
         assert!(parted.len() <= 7);
-        search.tell(&parted);
+        search.report(&parted);
     }
 }
 
-/// Packets with what was seen before them, and calls with their bytes: what the recorder knows.
+/// Packets with what was observed before them, and calls with their bytes: what the recorder knows.
 fn known(connection: &Connection) -> [(Vec<String>, Vec<String>); 2] {
-    let tell = |run: &Run| {
-        let mut seen = run.outcomes.clone();
-        seen.retain(|it| it.decision == Decision::Seen);
-        format!("{:?} {seen:?}", run.handler)
+    let report = |run: &Run| {
+        let mut observed = run.outcomes.clone();
+        observed.retain(|it| matches!(it, Outcome::Observed { .. }));
+        format!("{:?} {observed:?}", run.handler)
     };
     connection.ends.each_ref().map(|end| {
         let packets = |run: &&Run| matches!(run.handler, Handler::Packet { .. });
         let own = end.runs.iter();
         let (packets, mut others): (Vec<&Run>, Vec<&Run>) = own.partition(packets);
-        others.sort_by_key(|run| tell(run));
-        let told = |runs: Vec<&Run>| runs.into_iter().map(tell).collect();
-        (told(packets), told(others))
+        others.sort_by_key(|run| report(run));
+        let reported = |runs: Vec<&Run>| runs.into_iter().map(report).collect();
+        (reported(packets), reported(others))
     })
 }
 
@@ -157,7 +163,11 @@ fn a_moment_that_a_replay_needs_is_found() {
     };
     assert_eq!((change.place.end, change.place.run), (0, 5));
     let send = &found.best().ends[0].runs[5];
-    let later: Vec<u64> = send.outcomes.iter().map(|it| it.value.into()).collect();
+    let later: Vec<u64> = send
+        .outcomes
+        .iter()
+        .map(|it| it.numbers()[1].into())
+        .collect();
     // What it read last is what it was.
     assert_eq!(send.at.0 + later[0], 43 * MS);
 }
@@ -190,7 +200,7 @@ fn what_goes_no_further_is_not_kept() {
 }
 
 #[test]
-fn what_was_seen_is_never_changed() {
+fn what_was_observed_is_never_changed() {
     let wanted = known(&connection());
     let mut count = 0;
     search(|other| {
@@ -207,7 +217,7 @@ fn what_was_seen_is_never_changed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the answers: it ends, what was seen stays, and the same answers make the same of it.
+    /// Whatever the answers: it ends, what was observed stays, and the same answers make the same of it.
     #[test]
     fn whatever_a_kernel_answers(answers in prop::collection::vec((0u8..2, 0u64..14), 1..60)) {
         let once = || {
@@ -215,7 +225,7 @@ proptest! {
             search(|_| {
                 at += 1;
                 let (end, run) = answers[at % answers.len()];
-                (at < 3_000 || at % 7 != 0).then_some(Place { end, run })
+                (at < 3_000 || at % 7 != 0).then_some(RunPosition { end, run })
             })
         };
         let found = once();

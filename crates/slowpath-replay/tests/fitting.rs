@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections of a stock kernel (Debian's 6.12.117 in QEMU, netem with 10 ms each way) recorded by tracepoints alone: `data/light.rec`. Fitting them never makes it worse, and does not explain away what was altered or
+//! Connections of a stock kernel (Debian's 6.12.117 in QEMU, netem with 10 ms each way) recorded by tracepoints only: `data/light.rec`. Fitting them never makes it worse, and does not explain away what was altered or
 //! deleted.
 
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
-use slowpath_recording::{self as recording, Connection, Decision, Handler, Recording};
+use slowpath_recording::{self as recording, Connection, Handler, Outcome, Recording};
 use slowpath_replay::{FitOptions, Fitted, ReplayOptions, ReplayResult, fit, replay};
 
 const RECORDED: &[u8] = include_bytes!("data/light.rec");
@@ -100,7 +100,7 @@ fn what_is_fitted_goes_further_and_the_rest_is_as_it_was() {
             false => assert_eq!((connection, is), (other, was), "{place}"),
         }
     }
-    // The exact recorder's are left alone.
+    // The exact recorder's stay as they are.
     let mut exact = recording.clone();
     exact.origin.recorder = "bpf".to_owned();
     let untouched = fitted(&kernel, &exact, 20_000);
@@ -108,20 +108,26 @@ fn what_is_fitted_goes_further_and_the_rest_is_as_it_was() {
     assert_eq!(untouched.recording, exact);
 }
 
-/// The first connection of which nothing differs, with one thing other than it was seen.
+/// The first connection of which nothing differs, with one thing other than it was observed.
 fn altered(connection: &Connection) -> Vec<(String, Connection)> {
     let mut out = Vec::new();
     for end in 0..2 {
         for (place, run) in connection.ends[end].runs.iter().enumerate() {
             for (number, outcome) in run.outcomes.iter().enumerate() {
-                if outcome.decision == Decision::Seen {
+                if let Outcome::Observed { field, value } = *outcome {
                     let mut other = connection.clone();
-                    other.ends[end].runs[place].outcomes[number].value ^= 1;
+                    other.ends[end].runs[place].outcomes[number] = Outcome::Observed {
+                        field,
+                        value: value ^ 1,
+                    };
                     out.push((format!("end {end}, run {place}, {outcome:?}"), other));
                 }
             }
             let looked = run.outcomes.iter();
-            let looked = looked.filter(|it| it.decision == Decision::Seen).count() > 0;
+            let looked = looked
+                .filter(|it| matches!(it, Outcome::Observed { .. }))
+                .count()
+                > 0;
             let moved = match run.handler {
                 // One from the backlog may have been merged with the next one there: how many these were is inferred.
                 Handler::Packet { backlog, .. } => looked && !backlog,

@@ -8,8 +8,8 @@ use slowpath_lab::virtual_time::{HZ, Kernel, Options, Run, SOURCE, run};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_recording::headers::{self, Comparison};
 use slowpath_recording::{self as recording, Handler, Recording, Timer};
-use slowpath_replay::retell;
-use slowpath_replay::{FIRST_PORT, LightOptions, ReplayOptions, Replayed, lighten, replay};
+use slowpath_replay::relabel;
+use slowpath_replay::{FIRST_PORT, ReplayOptions, Replayed, ShrinkOptions, replay, shrink};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -120,21 +120,21 @@ fn is_exact(recorded: &Recorded, again: &Replayed) {
             );
             assert_eq!(end.timestamps, 0, "connection {place}: {end:?}");
             // Every run's own moment was recorded.
-            assert_eq!(end.most_apart, 0, "connection {place}: {end:?}");
+            assert_eq!(end.most_separate, 0, "connection {place}: {end:?}");
         }
     }
 }
 
 /// The captures of a replay, as `slowpath replay --out` writes them.
-fn told_with_recorded_addresses_and_times(recorded: &Recorded, again: &Replayed) {
+fn relabelled_with_recorded_addresses_and_times(recorded: &Recorded, again: &Replayed) {
     let connections: Vec<&recording::Connection> = recorded.recording.connections.iter().collect();
     let captures = again.captures.clone().expect("captures");
     let epoch = recorded.recording.origin.epoch;
     for (end, path) in captures.iter().enumerate() {
         let capture = std::fs::read(path).expect("a capture");
-        let told = retell::packets(&capture, &connections, FIRST_PORT, end, epoch);
-        let told = headers::read(&retell::pcap(told)).expect("a capture");
-        assert_eq!(told.len(), connections.len());
+        let reported = relabel::packets(&capture, &connections, FIRST_PORT, end, epoch);
+        let reported = headers::read(&relabel::pcap(reported)).expect("a capture");
+        assert_eq!(reported.len(), connections.len());
         let host = |address: std::net::SocketAddr| match address.ip() {
             std::net::IpAddr::V4(ip) => usize::from(ip.octets()[3]) - 1,
             std::net::IpAddr::V6(_) => unreachable!("the laboratory is IPv4"),
@@ -144,7 +144,10 @@ fn told_with_recorded_addresses_and_times(recorded: &Recorded, again: &Replayed)
             let runtime = std::fs::read(path).expect("a capture");
             let runtime = headers::read(&runtime).expect("a capture");
             // Times and all, not only what is alike.
-            assert_eq!(runtime[&connection.addresses], told[&connection.addresses]);
+            assert_eq!(
+                runtime[&connection.addresses],
+                reported[&connection.addresses]
+            );
         }
     }
 }
@@ -192,7 +195,7 @@ fn every_connection_is_replayed_exactly() {
     let folder = tempfile::tempdir().expect("a folder");
     let again = replayed(&kernel, &read, folder.path());
     is_exact(&recorded, &again);
-    told_with_recorded_addresses_and_times(&recorded, &again);
+    relabelled_with_recorded_addresses_and_times(&recorded, &again);
     drop(recorded.folder);
 }
 
@@ -213,10 +216,9 @@ fn altered(run: &recording::Run) -> Vec<recording::Run> {
         run.outcomes.pop();
     });
     with(&|run| {
-        run.outcomes.push(recording::Outcome {
-            decision: recording::Decision::SmallQueue,
-            before: 0,
-            value: 1,
+        run.outcomes.push(recording::Outcome::SmallQueue {
+            nth: 0,
+            throttled: true,
         });
     });
     with(&|run| match &mut run.handler {
@@ -292,7 +294,7 @@ fn with(recorded: &Recorded, connections: Vec<recording::Connection>) -> Recordi
     Recording {
         origin: recorded.recording.origin.clone(),
         connections,
-        alone: Vec::new(),
+        one_sided: Vec::new(),
     }
 }
 
@@ -324,8 +326,8 @@ fn near_times_are_replayed_exactly() {
     };
     let recorded = record(&kernel, None);
     let folder = tempfile::tempdir().expect("a folder");
-    let options = LightOptions::default();
-    let light = lighten(
+    let options = ShrinkOptions::default();
+    let light = shrink(
         &kernel,
         &recorded.recording,
         &options,
@@ -372,7 +374,10 @@ fn near_times_are_replayed_exactly() {
                 "connection {place}: {end:?}"
             );
             // Counted from the first, which may be off as well.
-            assert!(end.most_apart <= 2 * u64::from(options.within), "{end:?}");
+            assert!(
+                end.most_separate <= 2 * u64::from(options.within),
+                "{end:?}"
+            );
             timestamps += end.timestamps;
         }
     }
@@ -394,9 +399,9 @@ fn near_times_are_replayed_exactly() {
 }
 
 /// Numbers that only look random (Knuth, MMIX).
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self
             .0
@@ -448,24 +453,24 @@ fn nonsense_is_not_replayed() {
     };
     let recorded = record(&kernel, None);
     let connections = &recorded.recording.connections;
-    let mut dice = Dice(1);
+    let mut random = Random(1);
     let mut all = Vec::new();
     for _ in 0..400 {
-        let mut other = connections[dice.below(connections.len().min(100))].clone();
-        for _ in 0..1 + dice.below(6) {
-            let runs = &mut other.ends[dice.below(2)].runs;
-            let place = dice.below(runs.len());
-            match dice.below(4) {
-                0 => runs[place].handler = dice.handler(),
+        let mut other = connections[random.below(connections.len().min(100))].clone();
+        for _ in 0..1 + random.below(6) {
+            let runs = &mut other.ends[random.below(2)].runs;
+            let place = random.below(runs.len());
+            match random.below(4) {
+                0 => runs[place].handler = random.handler(),
                 1 => runs.truncate(place),
                 2 => {
                     let mut copy = runs[place].clone();
-                    copy.handler = dice.handler();
+                    copy.handler = random.handler();
                     runs.insert(place, copy);
                 }
                 _ => {
-                    runs[place].at.0 = [0, 1, u64::MAX, 1 << 40][dice.below(4)];
-                    runs[place].jiffies = dice.below(1 << 31) as u32;
+                    runs[place].at.0 = [0, 1, u64::MAX, 1 << 40][random.below(4)];
+                    runs[place].jiffies = random.below(1 << 31) as u32;
                 }
             }
             if runs.is_empty() {
@@ -473,12 +478,12 @@ fn nonsense_is_not_replayed() {
             }
         }
         all.push(other);
-        all.push(connections[dice.below(100)].clone());
+        all.push(connections[random.below(100)].clone());
     }
     let recording = Recording {
         origin: recorded.recording.origin.clone(),
         connections: all,
-        alone: Vec::new(),
+        one_sided: Vec::new(),
     };
     let folder = tempfile::tempdir().expect("a folder");
     let again = replayed(&kernel, &recording, folder.path());
@@ -500,7 +505,7 @@ fn nonsense_is_not_replayed() {
     let recording = Recording {
         origin: recorded.recording.origin.clone(),
         connections: vec![connections[2].clone(), gap],
-        alone: Vec::new(),
+        one_sided: Vec::new(),
     };
     let folder = tempfile::tempdir().expect("a folder");
     let again = replay(

@@ -2,11 +2,11 @@
 //! DETER's stories come out by name, on the kernel's classic loss detection as the paper had it.
 
 mod categories;
-mod telling;
+mod story_runs;
 
 use slowpath_explain::{Category, Explanation};
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
-use telling::{TODAY, butterfly, scenario, slowest, tell};
+use story_runs::{TODAY, butterfly, report, scenario, slowest};
 
 fn kernel(test: &str) -> Option<Kernel> {
     match Kernel::find(SOURCE, HZ) {
@@ -24,13 +24,13 @@ fn names(message: &Explanation) -> Vec<&'static str> {
 
 /// The story's slowest message as it was, and with today's defaults.
 fn story(kernel: &Kernel, name: &str, category: Category, causes: &[&str]) -> [f64; 2] {
-    let told = tell(kernel, &scenario(name, &[]).expect(name), true, true).expect(name);
-    for flow in &told {
+    let reported = report(kernel, &scenario(name, &[]).expect(name), true, true).expect(name);
+    for flow in &reported {
         let [timeouts, again] = [flow.timeouts, flow.retransmissions];
         let took = flow.milliseconds;
         println!("{name}: {took:.3} ms, {timeouts} timeouts, {again} retransmissions");
     }
-    let message = slowest(&told).expect("a message");
+    let message = slowest(&reported).expect("a message");
     let found = names(message);
     assert_eq!(message.category, category, "{name}: {message:#?}");
     for cause in causes {
@@ -40,9 +40,9 @@ fn story(kernel: &Kernel, name: &str, category: Category, causes: &[&str]) -> [f
     for wait in &message.waits {
         assert_ne!(wait.confirmed, Some(false), "{name}: {wait:#?}");
     }
-    let today = tell(kernel, &scenario(name, TODAY).expect(name), true, true).expect(name);
-    [&told, &today].map(|told| {
-        let message = slowest(told).expect("a message");
+    let today = report(kernel, &scenario(name, TODAY).expect(name), true, true).expect(name);
+    [&reported, &today].map(|reported| {
+        let message = slowest(reported).expect("a message");
         let took = message.message.duration().expect("it was finished");
         took.as_secs_f64() * 1e3
     })
@@ -124,7 +124,7 @@ fn too_few_duplicate_acks() {
 }
 
 /// Section 5.3, second cause: seven duplicate ACKs, each with another window, and only the timeout sends again. Today selective acknowledgments
-/// tell of the loss; and if the application has read all before, the windows are the same and the duplicates count.
+/// report the loss; and if the application has read all before, the windows are the same and the duplicates count.
 #[test]
 fn window_updates_in_duplicate_acks() {
     let Some(kernel) = kernel("window_updates_in_duplicate_acks") else {
@@ -132,8 +132,9 @@ fn window_updates_in_duplicate_acks() {
     };
     let name = "story-5.3-window-updates.toml";
     let first = |edits: &[(&str, &str)]| {
-        let told = tell(&kernel, &scenario(name, edits).expect(name), true, true).expect(name);
-        slowest(&told).expect("a message").clone()
+        let reported =
+            report(&kernel, &scenario(name, edits).expect(name), true, true).expect(name);
+        slowest(&reported).expect("a message").clone()
     };
     let message = first(&[]);
     assert_eq!(message.category, Category::Timeout, "{message:#?}");

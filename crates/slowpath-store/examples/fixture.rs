@@ -3,7 +3,7 @@
 //! version, two segments in Parquet and one still in its spool, and beside it what it
 //! should hold.
 //!
-//! `cargo run -p slowpath-store --example fixture -- crates/slowpath-store/tests/released/v1`,
+//! `cargo run -p slowpath-store --example fixture -- crates/slowpath-store/tests/released/v2`,
 //! once for every schema version, before its release; never over an older one.
 
 #[path = "../tests/records/mod.rs"]

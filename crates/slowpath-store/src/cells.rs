@@ -2,6 +2,7 @@
 //! Records as flat rows of cells: the one description of a table's columns, which the
 //! spool's payloads and the Parquet files both follow.
 
+use crate::column::Column;
 use slowpath_model::{CaState, Micros, MonoNanos, Origin, ProblemSet, TcpState, Tier, WallMicros};
 
 /// One value of one row.
@@ -13,32 +14,6 @@ pub(crate) enum Cell {
     Int(u64),
     /// A string.
     Text(String),
-}
-
-/// How a column is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Whole number, stored as it is.
-    Exact,
-    /// Whole number, rounded to that many significant bits in Parquet.
-    Rounded(u8),
-    /// Microseconds since 1970-01-01T00:00:00Z.
-    Time,
-    /// 0 or 1.
-    Flag,
-    /// Number of a name; a string in Parquet.
-    Name(&'static [&'static str]),
-    /// A string.
-    Text,
-}
-
-/// One column of a table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
-    /// Name in Parquet, unit included.
-    pub name: &'static str,
-    /// Type and rounding.
-    pub kind: Kind,
 }
 
 /// A value that occupies one or more cells of a row.
@@ -182,7 +157,8 @@ flat_options!(u32, u64, bool, String, Micros, ProblemSet);
 /// added to the struct later, does not compile. What `without` names is not logged, and read
 /// back as its default.
 macro_rules! flat_struct {
-    ($type:ty $(, without $($left:ident),*)?; $($field:ident => $how:ident($($args:tt)*);)*) => {
+    ($type:ty $(, without $($left:ident),*)?;
+     $($field:ident => $how:ident($($args:tt)*) $(.$with:ident($($with_args:tt)*))*;)*) => {
         impl $crate::cells::Flat for $type {
             fn put(&self, row: &mut Vec<$crate::cells::Cell>) {
                 let Self { $($field,)* $($($left: _),*)? } = self;
@@ -196,16 +172,20 @@ macro_rules! flat_struct {
             }
         }
         impl $crate::cells::Columns for $type {
-            fn columns(into: &mut Vec<$crate::cells::Column>) {
-                $($crate::cells::flat_struct!(@ into $how($($args)*));)*
+            fn columns(into: &mut Vec<$crate::column::Column>) {
+                $($crate::cells::flat_struct!(@ into $type, $field, $how($($args)*) $(.$with($($with_args)*))*);)*
             }
         }
     };
-    (@ $into:ident one($name:literal, $kind:expr)) => {
-        $into.push($crate::cells::Column { name: $name, kind: $kind })
-    };
-    (@ $into:ident group($group:ty)) => {
+    (@ $into:ident $type:ty, $field:ident, group($group:ty)) => {
         <$group as $crate::cells::Columns>::columns($into)
+    };
+    (@ $into:ident $type:ty, $field:ident, $how:ident($($args:tt)*) $(.$with:ident($($with_args:tt)*))*) => {
+        $into.push(
+            $crate::column::$how($($args)*)
+                $(.$with($($with_args)*))*
+                .of(concat!(stringify!($type), "::", stringify!($field))),
+        )
     };
 }
 pub(crate) use flat_struct;
@@ -284,31 +264,9 @@ pub(crate) const ORIGIN_NAMES: &[&str] = &["opened", "accepted", "unknown"];
 /// Names of [`Tier`], in its order.
 pub(crate) const TIER_NAMES: &[&str] = &["bpf", "inet_diag", "imported"];
 
-/// `value` with only its `bits` most significant bits kept, rounded to the nearest such
-/// number (halves up). The relative error is at most 2^-bits; numbers below 2^bits stay.
-pub(crate) fn round(value: u64, bits: u8) -> u64 {
-    let width = 64 - value.leading_zeros();
-    let Some(drop) = width.checked_sub(u32::from(bits)).filter(|d| *d > 0) else {
-        return value;
-    };
-    let half = 1 << (drop - 1);
-    match value.checked_add(half) {
-        Some(sum) => sum >> drop << drop,
-        None => value >> drop << drop,
-    }
-}
-
-/// `value` with only its `bits` most significant bits kept, rounded down.
-pub(crate) fn round_down(value: u64, bits: u8) -> u64 {
-    let width = 64 - value.leading_zeros();
-    let drop = width.saturating_sub(u32::from(bits));
-    value >> drop << drop
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn enums_keep_their_numbers() {
@@ -325,23 +283,5 @@ mod tests {
         assert_eq!(ORIGINS.len(), ORIGIN_NAMES.len());
         assert_eq!(TIERS.len(), TIER_NAMES.len());
         assert_eq!(CaState::Loss as usize + 1, CA_STATE_NAMES.len());
-    }
-
-    proptest! {
-        #[test]
-        fn rounding_errs_by_at_most_its_share(value: u64, bits in 2u8..12) {
-            let near = round(value, bits);
-            let down = round_down(value, bits);
-            let most = value as f64 / f64::from(1u32 << bits);
-            // Only where rounding up would leave 64 bits is the error that of rounding down.
-            if value.checked_add(value >> (bits - 1)).is_some() {
-                prop_assert!(near.abs_diff(value) as f64 <= most * (1.0 + 1e-9));
-            }
-            prop_assert!(down <= value && (value - down) as f64 <= 2.0 * most * (1.0 + 1e-9));
-            prop_assert_eq!(round(near, bits), near, "rounding again changes nothing");
-            if value < 1 << bits {
-                prop_assert_eq!(near, value);
-            }
-        }
     }
 }

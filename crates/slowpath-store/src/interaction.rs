@@ -2,14 +2,13 @@
 //! Interactions as rows. A row names both its connections whole: they may have no problem of
 //! their own, and so no other row.
 
-use crate::cells::{Cell, Column, Flat, Kind, Row};
+use crate::cells::{Cell, Flat, Row};
+use crate::column::{Column, bytes, number, rate, segments, text, time, us, word};
 use slowpath_model::{
     ConnectionId, FourTuple, InteractionEvidence, InteractionInterval, InteractionKind, MonoNanos,
     Owner, Problem, ProxyFlow, UnknownOwner,
 };
 use std::net::{IpAddr, SocketAddr};
-
-use Kind::{Exact, Name, Text, Time};
 
 const KINDS: &[&str] = &[
     "TimeoutThenDelayedAck",
@@ -20,26 +19,80 @@ const KINDS: &[&str] = &[
 const FLOWS: &[&str] = &["backed_up", "starved"];
 
 /// A column for each cell of [`InteractionInterval`]'s row, in the order of `put` and `take`.
-pub(crate) const COLUMNS: [Column; 41] = {
-    macro_rules! columns {
-        ($($name:literal $kind:expr,)*) => {
-            [$(Column { name: $name, kind: $kind }),*]
-        };
-    }
-    columns! {
-        "boot_id" Text, "netns" Exact, "cookie" Exact, "start_ns" Exact, "local_address" Text,
-        "local_port" Exact, "remote_address" Text, "remote_port" Exact, "pid" Exact,
-        "command" Text, "cause_netns" Exact, "cause_cookie" Exact, "cause_start_ns" Exact,
-        "cause_local_address" Text, "cause_local_port" Exact, "cause_remote_address" Text,
-        "cause_remote_port" Exact, "interaction" Name(KINDS), "connections" Exact, "end" Time,
-        "duration_us" Exact, "rounds" Exact, "timeouts" Exact, "delayed_acks" Exact,
-        "retransmitted" Exact, "average_write" Exact, "send_mss" Exact,
-        "spread_over_connections" Exact, "capacity" Exact, "send_buffer" Exact,
-        "bandwidth_low" Exact, "bandwidth_high" Exact, "min_rtt_us" Exact, "product_low" Exact,
-        "product_high" Exact, "flow" Name(FLOWS), "limited_by" Text, "share_ppm" Exact,
-        "bytes_in" Exact, "bytes_out" Exact, "processes" Exact,
-    }
-};
+pub(crate) const COLUMNS: [Column; 41] = [
+    text("boot_id", "the kernel's boot id, 32 hex digits").of("ConnectionId::boot_id"),
+    number(
+        "netns",
+        "network namespace of the connection that suffers; with the next seven it names it",
+    )
+    .of("ConnectionId::netns"),
+    number("cookie", "its socket's cookie").of("ConnectionId::cookie"),
+    number("start_ns", "monotonic clock when it opened")
+        .unit("ns")
+        .of("ConnectionId::start"),
+    text("local_address", "this host's address").of("InteractionInterval::tuple"),
+    number("local_port", "its port").of("InteractionInterval::tuple"),
+    text("remote_address", "the peer's address").of("InteractionInterval::tuple"),
+    number("remote_port", "its port").of("InteractionInterval::tuple"),
+    number("pid", "process that owns it").of("Process::pid"),
+    text("command", "its command name").of("Process::command"),
+    number(
+        "cause_netns",
+        "network namespace of the connection that is the cause: of a proxy another, of the other kinds the same",
+    )
+    .of("ConnectionId::netns"),
+    number("cause_cookie", "its socket's cookie").of("ConnectionId::cookie"),
+    number("cause_start_ns", "monotonic clock when it opened")
+        .unit("ns")
+        .of("ConnectionId::start"),
+    text("cause_local_address", "its address on this host").of("InteractionInterval::cause_tuple"),
+    number("cause_local_port", "its port").of("InteractionInterval::cause_tuple"),
+    text("cause_remote_address", "its peer's address").of("InteractionInterval::cause_tuple"),
+    number("cause_remote_port", "its port").of("InteractionInterval::cause_tuple"),
+    word("interaction", KINDS, "its name").of("InteractionInterval::kind"),
+    number("connections", "how many connections it is about")
+        .of("InteractionInterval::connections"),
+    time("end_time", "when it was last found")
+        .was("end")
+        .of("InteractionInterval::end"),
+    us("duration_us", "for how long it was found").of("InteractionInterval::duration"),
+    number("rounds", "in how many rounds").of("InteractionInterval::rounds"),
+    number("timeouts", "expirations of the retransmission timer").of("InteractionEvidence"),
+    number("delayed_acks", "delayed ACKs of what they sent again").of("InteractionEvidence"),
+    segments("retransmitted", "segments retransmitted").of("InteractionEvidence"),
+    bytes("average_write", "mean of a write").of("InteractionEvidence"),
+    bytes("send_mss", "sending maximum segment size").of("InteractionEvidence"),
+    number(
+        "spread_over_connections",
+        "connections of the process to the same peer with writes as small",
+    )
+    .of("InteractionEvidence"),
+    bytes("capacity", "payload that fits into the send buffer").of("InteractionEvidence"),
+    bytes("send_buffer", "its limit, of memory").of("InteractionEvidence"),
+    rate("bandwidth_low", "bandwidth that the path has at least").of("InteractionEvidence"),
+    rate(
+        "bandwidth_high",
+        "bandwidth that the congestion window would allow",
+    )
+    .of("InteractionEvidence"),
+    us("min_rtt_us", "minimum RTT").of("InteractionEvidence"),
+    bytes(
+        "product_low",
+        "bandwidth-delay product of the lower bound",
+    )
+    .of("InteractionEvidence"),
+    bytes("product_high", "likewise of the upper bound").of("InteractionEvidence"),
+    word("flow", FLOWS, "a proxy's: `backed_up` or `starved`").of("ProxyFlow"),
+    text("limited_by", "problem that limits the cause").of("InteractionEvidence"),
+    number("share_ppm", "its share of the time, in millionths").of("InteractionEvidence"),
+    bytes("bytes_in", "payload that came in").of("InteractionEvidence"),
+    bytes("bytes_out", "payload that went out").of("InteractionEvidence"),
+    number(
+        "processes",
+        "processes on this host between cause and effect",
+    )
+    .of("InteractionEvidence"),
+];
 
 impl Flat for InteractionInterval {
     fn put(&self, row: &mut Vec<Cell>) {

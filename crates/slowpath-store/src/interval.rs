@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Problem intervals as rows: findings and evidence as columns, rounding that keeps shares
-//! true, and the merging of contiguous intervals.
+//! Problem intervals as rows of the spool and of version 1, and the merging of contiguous
+//! intervals.
 
-use crate::cells::{Cell, Column, Flat, Kind, Row, columns_of, round, round_down};
-use crate::rows::{FIRST, PROBLEM_EVENTS, PROBLEM_TIME, TIME_BITS};
+use crate::cells::{Cell, Flat, Row, columns_of};
+use crate::column::{Column, number, problems, time, us};
+use crate::rows::{FIRST, PROBLEM_EVENTS, PROBLEM_TIME};
 use slowpath_model::{
     ConnectionId, Deltas, Finding, Micros, Problem, ProblemInterval, ProblemSet, Share, WallMicros,
 };
 
 /// In an events column: the finding does not count events although the evidence does.
 const NOT_COUNTED: u64 = u64::MAX;
-
-/// Grid of times in Parquet, microseconds: below any clock's error, and the lowest byte of
-/// every time is zero.
-const GRID: i64 = 256;
-/// Intervals shorter than this, in microseconds, keep their ends: the grid would be off by
-/// more than 0.4 % of them.
-const SHORT: u64 = 65_536;
 
 /// A problem interval and the number of polling intervals that it covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,45 +19,29 @@ pub(crate) struct Logged {
     pub polls: u64,
 }
 
-/// The columns of an interval, its connection aside.
+/// The cells of an interval, its connection excepted.
 pub(crate) fn columns() -> Vec<Column> {
-    let mut columns = Vec::new();
-    let mut one = |name, kind| columns.push(Column { name, kind });
-    one("end", Kind::Time);
-    one("duration_us", Kind::Exact);
-    one("polls", Kind::Exact);
-    for name in &PROBLEM_TIME[..FIRST] {
-        one(name, Kind::Exact);
-    }
-    one("coarse", Kind::Exact);
-    for name in &PROBLEM_EVENTS[..FIRST] {
-        one(name, Kind::Exact);
-    }
-    one("unmeasured", Kind::Exact);
+    let mut columns = vec![
+        time("end", "end"),
+        us("duration_us", "length"),
+        number("polls", "polling intervals"),
+    ];
+    let times = |names: &[&'static str]| names.iter().map(|n| us(n, "time")).collect::<Vec<_>>();
+    let events = |names: &[&'static str]| {
+        names
+            .iter()
+            .map(|n| number(n, "events"))
+            .collect::<Vec<_>>()
+    };
+    columns.extend(times(&PROBLEM_TIME[..FIRST]));
+    columns.push(problems("coarse", "without a measured time"));
+    columns.extend(events(&PROBLEM_EVENTS[..FIRST]));
+    columns.push(problems("unmeasured", "not measured"));
     columns.extend(columns_of::<Deltas>());
-    let mut one = |name, kind| columns.push(Column { name, kind });
-    for name in PROBLEM_TIME[FIRST..].iter().chain(&PROBLEM_EVENTS[FIRST..]) {
-        one(name, Kind::Exact);
-    }
-    one("looked_for", Kind::Exact);
+    columns.extend(times(&PROBLEM_TIME[FIRST..]));
+    columns.extend(events(&PROBLEM_EVENTS[FIRST..]));
+    columns.push(problems("looked_for", "looked for by the rules"));
     columns
-}
-
-/// Whether a column is kept in Parquet only with [`Evidence::All`](crate::Evidence::All):
-/// evidence that is neither in SNAP's Table 1 nor a count of events, and what hardly
-/// changes over a connection's life and is in its summary.
-pub(crate) fn is_optional(column: &str) -> bool {
-    matches!(
-        column,
-        "bytes_acked"
-            | "bytes_received"
-            | "writes"
-            | "bytes_read"
-            | "reads"
-            | "srtt_us"
-            | "baseline_rtt_us"
-            | "send_buffer"
-    )
 }
 
 /// How often a problem occurred according to the evidence.
@@ -176,71 +154,6 @@ impl Logged {
         self.interval.findings.iter().map(|f| f.problem).collect()
     }
 
-    /// Puts the ends of an interval that is not short on a grid, for Parquet: both are
-    /// rounded to multiples of [`GRID`], so that contiguous intervals stay contiguous and
-    /// durations add up. What filled the interval still fills it.
-    pub(crate) fn round_to_grid(&mut self) {
-        let interval = &mut self.interval;
-        if interval.duration.0 < SHORT {
-            return;
-        }
-        let nearest = |t: WallMicros| t.0.saturating_add(GRID / 2).div_euclid(GRID) * GRID;
-        let start = nearest(interval.end - interval.duration);
-        let end = nearest(interval.end);
-        let duration = Micros(end.abs_diff(start));
-        for finding in &mut interval.findings {
-            if let Share::Measured(time) = &mut finding.share
-                && *time >= interval.duration
-            {
-                *time = (*time).max(duration);
-            }
-        }
-        interval.end = WallMicros(end);
-        interval.duration = duration;
-    }
-
-    /// Rounds the problems' times for Parquet: to the nearest number of [`TIME_BITS`]
-    /// bits, except that a time below the interval's stays below it, one that fills it
-    /// still fills it (it is rounded up, and readers take no more than the interval), and
-    /// times that together fit into the interval still do.
-    pub(crate) fn round_times(&mut self) {
-        let duration = self.interval.duration.0;
-        let times = |findings: &[Finding]| -> u64 {
-            findings
-                .iter()
-                .map(|f| match f.share {
-                    Share::Measured(time) => time.0.min(duration),
-                    Share::Coarse => 0,
-                })
-                .fold(0, u64::saturating_add)
-        };
-        let before = self.interval.findings.clone();
-        for finding in &mut self.interval.findings {
-            if let Share::Measured(time) = &mut finding.share {
-                time.0 = if time.0 >= duration {
-                    round_up(duration)
-                } else {
-                    let near = round(time.0, TIME_BITS);
-                    if near < duration {
-                        near
-                    } else {
-                        round_down(time.0, TIME_BITS)
-                    }
-                };
-            }
-        }
-        if times(&before) <= duration && times(&self.interval.findings) > duration {
-            for (finding, exact) in self.interval.findings.iter_mut().zip(before) {
-                if let (Share::Measured(time), Share::Measured(exact)) =
-                    (&mut finding.share, exact.share)
-                    && exact.0 < duration
-                {
-                    time.0 = round_down(exact.0, TIME_BITS);
-                }
-            }
-        }
-    }
-
     /// Takes `next` in, if it follows without a gap and found the same: one row then says
     /// what two said. Counters and times add up; gauges are those at the end.
     ///
@@ -307,23 +220,13 @@ where
 }
 
 /// Largest share first, ties in the order of the stages.
-fn order(findings: &mut [Finding], duration: Micros) {
+pub(crate) fn order(findings: &mut [Finding], duration: Micros) {
     findings.sort_by_key(|f| {
         (
             std::cmp::Reverse(f.share.time_of(duration)),
             f.problem as u8,
         )
     });
-}
-
-/// The smallest number of [`TIME_BITS`] bits that is not below `value`.
-fn round_up(value: u64) -> u64 {
-    let down = round_down(value, TIME_BITS);
-    if down == value {
-        return value;
-    }
-    let drop = (64 - value.leading_zeros()).saturating_sub(u32::from(TIME_BITS));
-    down.saturating_add(1 << drop)
 }
 
 /// The sum where both are known, nothing where neither is; otherwise there is no answer.
@@ -364,7 +267,7 @@ fn add(a: &Deltas, b: &Deltas) -> Option<Deltas> {
         baseline_rtt: b.baseline_rtt,
         send_mss: b.send_mss,
         send_buffer: b.send_buffer,
-        thin_timeouts: None,
+        lonely_timeouts: None,
         acks_after_timeout: None,
     })
 }

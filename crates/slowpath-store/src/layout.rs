@@ -6,6 +6,7 @@
 //! spool/SEGMENT.spool                      records not yet in Parquet
 //! spool/SEGMENT.spool.unreadable           a spool without a usable header, kept aside
 //! date=2026-11-21/hour=09/host=NAME/intervals-SEGMENT.parquet
+//!                                   problems-SEGMENT.parquet
 //!                                   connections-SEGMENT.parquet
 //!                                   coverage-SEGMENT.parquet
 //!                                   listeners-SEGMENT.parquet
@@ -21,10 +22,20 @@ use std::path::{Path, PathBuf};
 
 /// The tables, by the beginning of their files' names.
 pub(crate) const INTERVALS: &str = "intervals";
+pub(crate) const PROBLEMS: &str = "problems";
 pub(crate) const CONNECTIONS: &str = "connections";
 pub(crate) const COVERAGE: &str = "coverage";
 pub(crate) const LISTENERS: &str = "listeners";
 pub(crate) const INTERACTIONS: &str = "interactions";
+
+const TABLES: [&str; 6] = [
+    INTERVALS,
+    PROBLEMS,
+    CONNECTIONS,
+    COVERAGE,
+    LISTENERS,
+    INTERACTIONS,
+];
 
 pub(crate) fn spool_dir(dir: &Path) -> PathBuf {
     dir.join("spool")
@@ -59,6 +70,14 @@ pub(crate) struct TableFile {
     pub path: PathBuf,
     pub segment: String,
     pub table: &'static str,
+}
+
+impl TableFile {
+    /// The path of the same segment's file of another table.
+    pub(crate) fn beside(&self, table: &str) -> PathBuf {
+        self.path
+            .with_file_name(format!("{table}-{}.parquet", self.segment))
+    }
 }
 
 /// The spools, by name.
@@ -102,7 +121,7 @@ pub(crate) fn tables(hour: &Path) -> Result<Vec<TableFile>, StoreError> {
             let Some(stem) = name.strip_suffix(".parquet") else {
                 continue;
             };
-            for table in [INTERVALS, CONNECTIONS, COVERAGE, LISTENERS, INTERACTIONS] {
+            for table in TABLES {
                 if let Some(segment) = stem.strip_prefix(table).and_then(|s| s.strip_prefix('-')) {
                     found.push(TableFile {
                         segment: segment.to_owned(),

@@ -22,6 +22,7 @@
 //! What it never does: judge, aggregate, or use the network.
 
 mod cells;
+mod column;
 mod convert;
 mod error;
 mod interaction;
@@ -34,18 +35,22 @@ mod owner_rows;
 mod reader;
 mod retention;
 mod rows;
+mod schema;
+mod segment;
 pub mod spool;
+mod stats;
 mod table;
-mod told;
+mod version1;
 mod writer;
 
 pub use convert::standing;
 pub use error::{OpenError, StoreError};
-pub use options::{CpuShare, Evidence, HostIdentity, Options, Retention};
+pub use options::{CpuShare, HostIdentity, Options, Retention};
 pub use reader::{IntervalFilter, LogReader, Read, ReadReport, TimeRange};
 pub use retention::{Retained, retain};
+pub use schema::describe;
 pub use writer::{LogWriter, WriterStatus};
 
 /// Version of the tables' schema: which columns there are and what they mean. Appending a
 /// nullable column keeps it; everything else raises it.
-pub const SCHEMA_VERSION: u16 = 1;
+pub const SCHEMA_VERSION: u16 = 2;

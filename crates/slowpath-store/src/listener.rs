@@ -1,53 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Listener intervals as rows. A row names its listener whole: there are few of them.
 
-use crate::cells::{Cell, Column, Flat, Kind, Row, TIER_NAMES};
+use crate::cells::{Cell, Flat, Row, TIER_NAMES};
+use crate::column::{Column, flag, number, problems, segments, text, time, us, word};
 use slowpath_model::{
     Finding, ListenCounters, ListenSettings, ListenerDeltas, ListenerId, ListenerInterval, Owner,
     Problem, ProblemSet, Share, UnknownOwner,
 };
 use std::net::{IpAddr, SocketAddr};
 
-use Kind::{Exact, Flag, Name, Text, Time};
-
 /// A column for each cell of [`ListenerInterval`]'s row, in the order of `put` and `take`.
-pub(crate) const COLUMNS: [Column; 30] = {
-    const fn one(name: &'static str, kind: Kind) -> Column {
-        Column { name, kind }
-    }
-    [
-        one("boot_id", Text),
-        one("netns", Exact),
-        one("cookie", Exact),
-        one("local_address", Text),
-        one("local_port", Exact),
-        one("pid", Exact),
-        one("command", Text),
-        one("tier", Name(TIER_NAMES)),
-        one("end", Time),
-        one("duration_us", Exact),
-        one("found", Exact),
-        one("accept_queue_overflow_events", Exact),
-        one("syn_queue_overflow_events", Exact),
-        one("unmeasured", Exact),
-        one("drops", Exact),
-        one("accept_queue_before", Exact),
-        one("accept_queue", Exact),
-        one("backlog", Exact),
-        one("syn_queue", Exact),
-        one("young", Exact),
-        one("namespace_listen_overflows", Exact),
-        one("namespace_listen_drops", Exact),
-        one("namespace_queue_full_drops", Exact),
-        one("namespace_queue_full_cookies", Exact),
-        one("namespace_cookies_sent", Exact),
-        one("dropping_listeners", Exact),
-        one("somaxconn", Exact),
-        one("max_syn_backlog", Exact),
-        one("syncookies", Exact),
-        one("abort_on_overflow", Flag),
-    ]
-};
+pub(crate) const COLUMNS: [Column; 30] = [
+    text("boot_id", "the kernel's boot id, 32 hex digits").of("ListenerId::boot_id"),
+    number("netns", "inode number of the network namespace").of("ListenerId::netns"),
+    number("cookie", "the listening socket's cookie").of("ListenerId::cookie"),
+    text("local_address", "the address it listens on").of("ListenerInterval::local"),
+    number("local_port", "its port").of("ListenerInterval::local"),
+    number("pid", "a process that holds it").of("Process::pid"),
+    text("command", "its command name").of("Process::command"),
+    word("tier", TIER_NAMES, "`bpf`, `inet_diag` or `imported`").of("ListenerInterval::tier"),
+    time("end_time", "end of the round")
+        .was("end")
+        .of("ListenerInterval::end"),
+    us("duration_us", "its length").of("ListenerInterval::duration"),
+    problems(
+        "problems",
+        "problems found; how long each lasted within the round is not known",
+    )
+    .was("found")
+    .of("ListenerInterval::findings"),
+    segments(
+        "accept_queue_overflow_events",
+        "segments turned away because the accept queue was full; NULL: not known for this reason separately",
+    )
+    .of("Finding::events"),
+    segments(
+        "syn_queue_overflow_events",
+        "segments turned away, or answered by a cookie, because the SYN queue was full; NULL likewise",
+    )
+    .of("Finding::events"),
+    problems("unmeasured", "problems that could not be measured")
+        .of("ListenerInterval::unmeasured"),
+    segments("drops", "segments dropped at this socket in the round").of("ListenerDeltas::drops"),
+    number(
+        "accept_queue_before",
+        "connections that waited for accept at the beginning",
+    )
+    .of("ListenerDeltas::accept_queue_before"),
+    number(
+        "accept_queue",
+        "connections that waited for accept at the end; full above `backlog`",
+    )
+    .of("ListenerDeltas::accept_queue"),
+    number("backlog", "the listener's backlog").of("ListenerDeltas::backlog"),
+    number("syn_queue", "half-open connections at the end").of("ListenerDeltas::syn_queue"),
+    number("young", "those of them whose SYN/ACK was sent once").of("ListenerDeltas::young"),
+    segments(
+        "namespace_listen_overflows",
+        "growth of the namespace's `ListenOverflows` in the round",
+    )
+    .of("ListenCounters::overflows"),
+    segments("namespace_listen_drops", "growth of `ListenDrops`").of("ListenCounters::drops"),
+    segments(
+        "namespace_queue_full_drops",
+        "growth of `TCPReqQFullDrop`",
+    )
+    .of("ListenCounters::queue_full_drops"),
+    segments(
+        "namespace_queue_full_cookies",
+        "growth of `TCPReqQFullDoCookies`",
+    )
+    .of("ListenCounters::queue_full_cookies"),
+    segments("namespace_cookies_sent", "growth of `SyncookiesSent`")
+        .of("ListenCounters::cookies_sent"),
+    number(
+        "dropping_listeners",
+        "listeners of the namespace that dropped something in the round",
+    )
+    .of("ListenerDeltas::dropping"),
+    number("somaxconn", "`net.core.somaxconn`").of("ListenSettings::somaxconn"),
+    number("max_syn_backlog", "`net.ipv4.tcp_max_syn_backlog`")
+        .of("ListenSettings::max_syn_backlog"),
+    number("syncookies", "`net.ipv4.tcp_syncookies`").of("ListenSettings::syncookies"),
+    flag("abort_on_overflow", "`net.ipv4.tcp_abort_on_overflow`")
+        .of("ListenSettings::abort_on_overflow"),
+];
 
 /// What a listener can have, in the order of their columns.
 const PROBLEMS: [Problem; 2] = [Problem::AcceptQueueOverflow, Problem::SynQueueOverflow];

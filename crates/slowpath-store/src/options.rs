@@ -13,17 +13,6 @@ pub struct HostIdentity {
     pub boot_id: u128,
 }
 
-/// Which evidence an interval keeps in Parquet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Evidence {
-    /// SNAP's Table 1, WriteBytes, counts of events, and what belongs to the problems
-    /// found (`docs/reference/log-format.md` says what to which).
-    #[default]
-    OfFindings,
-    /// Everything; about twice the volume.
-    All,
-}
-
 /// What is deleted when the log is too large or too old. The newest hour always stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -96,8 +85,6 @@ pub struct Options {
     /// 2 s by default, SNAP's aggregation interval (section 3.2). Zero keeps every
     /// interval.
     pub merge_up_to: Micros,
-    /// Which evidence is kept.
-    pub evidence: Evidence,
     /// What the conversion of finished segments into Parquet may take of a core while the
     /// writer is open; three times that where several segments wait, and as much as it needs
     /// from 16 on. A conversion then takes minutes: its segment is read from the spool until
@@ -116,7 +103,6 @@ impl Default for Options {
             segment_bytes: 16 << 20,
             sync_every: Some(Duration::from_secs(10)),
             merge_up_to: Micros(2_000_000),
-            evidence: Evidence::OfFindings,
             conversion: None,
             retention: Retention::default(),
         }

@@ -2,15 +2,14 @@
 //! Owners as cells. Process id and command stood in the first schema, in the middle of the
 //! row; what is known besides was appended.
 
-use crate::cells::{Cell, Column, Columns, Flat, Kind, Row};
+use crate::cells::{Cell, Columns, Flat, Row};
+use crate::column::{Column, number, text, word};
 use slowpath_model::{
     Cgroup, CgroupSource, Container, Owner, Ownership, Process, ProcessStart, UnknownOwner,
     UnknownOwners,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-
-use Kind::{Exact, Name, Text};
 
 /// Names of [`CgroupSource`], in its order.
 const SOURCE_NAMES: &[&str] = &["process", "socket"];
@@ -21,7 +20,7 @@ pub(crate) type Head = (Option<u32>, Option<String>);
 /// The first cells of an owner.
 pub(crate) fn put_head(owner: &Owner, row: &mut Vec<Cell>) {
     owner.pid().put(row);
-    text(owner.command()).put(row);
+    string(owner.command()).put(row);
 }
 
 /// Takes what [`put_head`] appends.
@@ -31,19 +30,39 @@ pub(crate) fn take_head(row: &mut Row<'_>) -> Option<Head> {
 
 /// The columns that were appended; must follow `put_rest` and `take_rest`.
 pub(crate) fn columns(into: &mut Vec<Column>) {
-    let mut one = |name, kind| into.push(Column { name, kind });
-    one("owner_unknown", Name(&UnknownOwner::NAMES));
-    one("process_start_ticks", Exact);
-    one("executable", Text);
-    one("command_line", Text);
-    one("cgroup", Text);
-    one("cgroup_source", Name(SOURCE_NAMES));
-    one("unit", Text);
-    one("container", Text);
-    one("container_runtime", Text);
-    one("pod", Text);
-    one("application", Text);
-    one("listener", Text);
+    into.extend([
+        word(
+            "owner_unknown",
+            &UnknownOwner::NAMES,
+            "why `pid` is not known ([owners](owners.md))",
+        )
+        .of("Ownership::process"),
+        number(
+            "process_start_ticks",
+            "when the process started, since boot; with `pid` it names one process",
+        )
+        .unit("10 ms")
+        .of("Process::start"),
+        text("executable", "its executable").of("Process::executable"),
+        text("command_line", "its command line, secrets replaced").of("Process::command_line"),
+        text("cgroup", "path of the cgroup").of("Cgroup::path"),
+        word(
+            "cgroup_source",
+            SOURCE_NAMES,
+            "`process`: the owner's, or that of all processes that may own it; `socket`: where the socket was made",
+        )
+        .of("Cgroup::source"),
+        text("unit", "systemd unit, from the cgroup's path").of("Cgroup::unit"),
+        text("container", "container id, likewise").of("Container::id"),
+        text("container_runtime", "its runtime").of("Container::runtime"),
+        text("pod", "Kubernetes pod uid, likewise").of("Cgroup::pod"),
+        text("application", "name that the user's rules give").of("Ownership::application"),
+        text(
+            "listener",
+            "with an unknown owner: command of the one process that holds the listening socket",
+        )
+        .of("Ownership::listener"),
+    ]);
 }
 
 /// The cells that were appended.
@@ -51,17 +70,17 @@ pub(crate) fn put_rest(owner: &Owner, row: &mut Vec<Cell>) {
     let process = owner.process();
     owner.why_unknown().map(|r| r as u64).put(row);
     process.and_then(|p| p.start).map(|s| s.0).put(row);
-    text(process.and_then(|p| p.executable.as_ref())).put(row);
-    text(process.and_then(|p| p.command_line.as_ref())).put(row);
+    string(process.and_then(|p| p.executable.as_ref())).put(row);
+    string(process.and_then(|p| p.command_line.as_ref())).put(row);
     let cgroup = owner.cgroup.as_deref();
-    text(cgroup.map(|c| &c.path)).put(row);
+    string(cgroup.map(|c| &c.path)).put(row);
     cgroup.map(|c| c.source as u64).put(row);
-    text(owner.unit()).put(row);
-    text(owner.container().map(|c| &c.id)).put(row);
-    text(owner.container().and_then(|c| c.runtime.as_ref())).put(row);
-    text(owner.pod()).put(row);
-    text(owner.application.as_ref()).put(row);
-    text(owner.listener.as_ref()).put(row);
+    string(owner.unit()).put(row);
+    string(owner.container().map(|c| &c.id)).put(row);
+    string(owner.container().and_then(|c| c.runtime.as_ref())).put(row);
+    string(owner.pod()).put(row);
+    string(owner.application.as_ref()).put(row);
+    string(owner.listener.as_ref()).put(row);
 }
 
 /// Takes what [`put_rest`] appends, and puts the owner together.
@@ -112,23 +131,12 @@ pub(crate) fn take_rest(head: Head, row: &mut Row<'_>) -> Option<Owner> {
     }))
 }
 
-fn text(text: Option<&Arc<str>>) -> Option<String> {
+fn string(text: Option<&Arc<str>>) -> Option<String> {
     text.map(|t| t.to_string())
 }
 
 fn take_text(row: &mut Row<'_>) -> Option<Option<Arc<str>>> {
     Some(<Option<String> as Flat>::take(row)?.map(Arc::from))
-}
-
-/// The columns of an address that may be missing.
-pub(crate) fn address_columns(names: [&'static str; 2], into: &mut Vec<Column>) {
-    let kinds = [Text, Exact];
-    into.extend(
-        names
-            .into_iter()
-            .zip(kinds)
-            .map(|(name, kind)| Column { name, kind }),
-    );
 }
 
 impl Flat for Option<SocketAddr> {
@@ -187,7 +195,8 @@ impl Flat for UnknownOwners {
 
 impl Columns for UnknownOwners {
     fn columns(into: &mut Vec<Column>) {
-        into.extend(COUNT_NAMES.map(|name| Column { name, kind: Exact }));
+        let meaning = "of them and of those that closed in the stretch: for this reason";
+        into.extend(COUNT_NAMES.map(|name| number(name, meaning).of("Coverage::unknown_owners")));
     }
 }
 

@@ -5,17 +5,18 @@
 //! those Parquet files whose segment it has not met: a segment converted in between is
 //! found in Parquet, one half converted is taken from its spool, none counts twice.
 
-use crate::cells::{Cell, Flat, Row, columns_of};
+use crate::cells::{Flat, Row};
 use crate::convert::supersedes;
 use crate::interval::Logged;
-use crate::layout::{self, CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, TableFile};
-use crate::rows::{IDENTITY, SummaryBody};
+use crate::layout::{
+    self, CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TableFile,
+};
+use crate::rows::IDENTITY;
+use crate::schema::{self, INTERACTION, TIMED, connection_number};
 use crate::spool::{self, HeaderError, Record};
-use crate::told::Told;
-use crate::{StoreError, convert, table};
-use crate::{interaction, listener};
+use crate::{StoreError, table, version1};
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, InteractionInterval, ListenerInterval,
+    ConnectionId, ConnectionSummary, Coverage, Finding, InteractionInterval, ListenerInterval,
     ProblemInterval, ProblemSet, WallMicros,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -134,29 +135,21 @@ impl LogReader {
                 });
             }
         })?;
-        let columns = convert::interval_columns();
-        let told = Told::of_intervals(&columns[2..]);
         self.files(
             INTERVALS,
             range,
             &spooled,
             &mut report,
             |file, table, bad| {
-                let ids = identities(file)?;
-                table.rows(&file.path, &columns, |cells| {
-                    let connection = match cells[1] {
-                        Cell::Int(key) => ids.get(&key),
-                        _ => None,
-                    };
-                    let logged = connection.and_then(|(id, mss)| {
-                        told.fill_in(&mut cells[2..], mss);
-                        Logged::take(*id, &mut Row::new(&cells[2..]))
-                    });
-                    match logged {
-                        Some(logged) => give(logged),
-                        None => *bad += 1,
-                    }
-                })
+                let each = |logged: Option<Logged>| match logged {
+                    Some(logged) => give(logged),
+                    None => *bad += 1,
+                };
+                if table.version == 1 {
+                    version1::intervals(file, table, each)
+                } else {
+                    intervals(file, table, each)
+                }
             },
         )?;
         Ok(report)
@@ -219,26 +212,24 @@ impl LogReader {
                 give(*summary);
             }
         })?;
-        let columns = convert::connection_columns();
-        let body = 2 + IDENTITY.len();
-        let told = Told::of_connections(&columns[body..]);
         self.files(
             CONNECTIONS,
             range,
             &spooled,
             &mut report,
             |file, table, bad| {
-                table.rows(&file.path, &columns, |cells| {
-                    // A connection that had problems and no summary in this segment.
-                    if cells[body] == Cell::Null {
-                        return;
-                    }
-                    told.fill_in(&mut cells[body..], &Cell::Null);
-                    let mut row = Row::new(&cells[2..]);
-                    let id = ConnectionId::take(&mut row);
-                    match id.and_then(|id| SummaryBody::take(id, &mut row)) {
-                        Some(summary) => give(summary),
-                        None => *bad += 1,
+                let mut each = |summary: Option<ConnectionSummary>| match summary {
+                    Some(summary) => give(summary),
+                    None => *bad += 1,
+                };
+                if table.version == 1 {
+                    return version1::summaries(file, table, each);
+                }
+                table.rows(&file.path, schema::connection_cells(), |cells| {
+                    match schema::take_connection(cells) {
+                        // A connection that had problems and no summary in this segment.
+                        Some(None) => {}
+                        summary => each(summary.flatten()),
                     }
                 })
             },
@@ -263,14 +254,14 @@ impl LogReader {
                 give(*record);
             }
         })?;
-        let columns = columns_of::<Coverage>();
+        let columns = &schema::columns(COVERAGE)[TIMED..];
         self.files(
             COVERAGE,
             range,
             &spooled,
             &mut report,
             |file, table, bad| {
-                table.rows(&file.path, &columns, |cells| {
+                table.rows(&file.path, columns, |cells| {
                     match Coverage::take(&mut Row::new(cells)) {
                         Some(record) => give(record),
                         None => *bad += 1,
@@ -316,14 +307,12 @@ impl LogReader {
             }
         })?;
         let wanted = |file: &TableFile, table: table::Table, bad: &mut u64| {
-            table.rows(
-                &file.path,
-                &listener::COLUMNS,
-                |cells| match ListenerInterval::take(&mut Row::new(cells)) {
+            table.rows(&file.path, &schema::columns(LISTENERS)[TIMED..], |cells| {
+                match ListenerInterval::take(&mut Row::new(cells)) {
                     Some(interval) => give(interval),
                     None => *bad += 1,
-                },
-            )
+                }
+            })
         };
         self.files(LISTENERS, range, &spooled, &mut report, wanted)?;
         Ok(report)
@@ -347,7 +336,7 @@ impl LogReader {
                 give(*found);
             }
         })?;
-        let columns = &interaction::COLUMNS;
+        let columns = &schema::columns(INTERACTIONS)[INTERACTION..];
         let wanted = |file: &TableFile, table: table::Table, bad: &mut u64| {
             table.rows(&file.path, columns, |cells| {
                 let found = InteractionInterval::take(&mut Row::new(cells));
@@ -426,24 +415,55 @@ impl LogReader {
     }
 }
 
-/// The connections of an intervals file's segment and their MSS, by key.
-fn identities(file: &TableFile) -> Result<HashMap<u64, (ConnectionId, Cell)>, StoreError> {
-    let path = file
-        .path
-        .with_file_name(format!("{CONNECTIONS}-{}.parquet", file.segment));
-    let columns: Vec<_> = convert::connection_columns()
-        .into_iter()
-        .enumerate()
-        .filter(|(i, c)| (1..2 + IDENTITY.len()).contains(i) || c.name == convert::SEND_MSS)
-        .map(|(_, c)| c)
-        .collect();
-    let mut ids = HashMap::new();
-    table::open(&path)?.rows(&path, &columns, |cells| {
+/// Gives the intervals of a file to `each`, `None` for a row that makes no sense.
+fn intervals(
+    file: &TableFile,
+    table: table::Table,
+    mut each: impl FnMut(Option<Logged>),
+) -> Result<(), StoreError> {
+    let connections = identities(file)?;
+    let findings = findings(file)?;
+    let mut left = findings.as_slice();
+    let not_looked_for = table.not_looked_for();
+    table.rows(&file.path, &schema::interval_cells(), |cells| {
         let mut row = Row::new(cells);
-        if let Some(key) = u64::take(&mut row)
-            && let Some(id) = ConnectionId::take(&mut row)
-        {
-            ids.insert(key, (id, row.next().clone()));
+        let key = u64::take(&mut row).zip(u64::take(&mut row));
+        each(key.and_then(|(number, connection)| {
+            // Both files have the order of the intervals' numbers.
+            let before = left.partition_point(|(of, _)| *of < number);
+            let until = left.partition_point(|(of, _)| *of <= number);
+            let own = left[before..until].iter().map(|(_, finding)| *finding);
+            let own = own.collect();
+            left = &left[until..];
+            let id = *connections.get(&connection)?;
+            let mut logged = schema::take_interval(id, own, &mut row)?;
+            for problem in not_looked_for.iter() {
+                logged.interval.unmeasured.insert(problem);
+            }
+            Some(logged)
+        }));
+    })
+}
+
+/// The problems of an intervals file's segment, by the number of their interval.
+fn findings(file: &TableFile) -> Result<Vec<(u64, Finding)>, StoreError> {
+    let path = file.beside(PROBLEMS);
+    let mut found = Vec::new();
+    table::open(&path)?.rows(&path, &schema::problem_cells(), |cells| {
+        // A problem that a later version added is none that this one can name.
+        found.extend(schema::take_problem(&mut Row::new(cells)));
+    })?;
+    Ok(found)
+}
+
+/// The connections of an intervals file's segment, by their number.
+fn identities(file: &TableFile) -> Result<HashMap<u64, ConnectionId>, StoreError> {
+    let path = file.beside(CONNECTIONS);
+    let columns = &schema::connection_cells()[..IDENTITY.len()];
+    let mut ids = HashMap::new();
+    table::open(&path)?.rows(&path, columns, |cells| {
+        if let Some(id) = ConnectionId::take(&mut Row::new(cells)) {
+            ids.insert(connection_number(&id), id);
         }
     })?;
     Ok(ids)

@@ -1,50 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The three records as rows: which field is which column.
+//! Connections and their summaries as rows of the spool and of version 1: which field is
+//! which cell.
 //!
-//! Columns may be appended, at the end of a record; every other change is a new
+//! Cells may be appended, at the end of a row; every other change needs a new
 //! [`SCHEMA_VERSION`](crate::SCHEMA_VERSION).
 
-use crate::cells::{
-    CA_STATE_NAMES, Cell, Column, Columns, Flat, Kind, ORIGIN_NAMES, Row, TCP_STATE_NAMES,
-    TIER_NAMES, flat_group, flat_struct,
-};
+use crate::cells::{Cell, Columns, Flat, ORIGIN_NAMES, Row, TIER_NAMES};
+use crate::column::{Column, bytes, flag, number, problems, text, time, us, word};
 use crate::owner_rows;
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, Deltas, FourTuple, LossCounters, Micros, Owner,
-    Problem, RecoveryStats, RtoStats, RttSums, TcpStats, UnknownOwners,
+    ConnectionId, ConnectionSummary, FourTuple, Micros, Owner, Problem, TcpStats,
 };
 use std::net::{IpAddr, SocketAddr};
 
-use Kind::{Exact, Flag, Name, Rounded, Text, Time};
-
-/// Totals of a connection: at most 0.4 % off.
-const TOTAL: Kind = Rounded(8);
-/// The other numbers of a connection's summary: at most 3.2 % off.
-const SUMMARY: Kind = Rounded(5);
-/// Significant bits of an interval's evidence: at most 6.3 % off.
-pub(crate) const EVIDENCE_BITS: u8 = 4;
-const EVIDENCE: Kind = Rounded(EVIDENCE_BITS);
-/// Significant bits of the times of an interval's problems: at most 3.2 % off.
-pub(crate) const TIME_BITS: u8 = 5;
-
 /// Columns of [`ConnectionId`].
 pub(crate) const IDENTITY: [Column; 4] = [
-    Column {
-        name: "boot_id",
-        kind: Text,
-    },
-    Column {
-        name: "netns",
-        kind: Exact,
-    },
-    Column {
-        name: "cookie",
-        kind: Exact,
-    },
-    Column {
-        name: "start_ns",
-        kind: Exact,
-    },
+    text("boot_id", "the kernel's boot id, 32 hex digits").of("ConnectionId::boot_id"),
+    number(
+        "netns",
+        "inode number of the network namespace; 0 where the tier has none",
+    )
+    .of("ConnectionId::netns"),
+    number("cookie", "the socket's cookie, unique since boot").of("ConnectionId::cookie"),
+    number(
+        "start_ns",
+        "monotonic clock when it opened; 0 if it is older than the agent, and from inet_diag",
+    )
+    .unit("ns")
+    .of("ConnectionId::start"),
 ];
 
 impl Flat for ConnectionId {
@@ -85,86 +68,60 @@ impl Flat for FourTuple {
     }
 }
 
-flat_struct! { RttSums;
-    sum => one("sum_rtt_us", SUMMARY);
-    count => one("count_rtt", SUMMARY);
-    lifetime_min => one("lifetime_min_rtt_us", SUMMARY);
-    lone_sum => one("lone_rtt_sum_us", SUMMARY);
-    lone_count => one("lone_rtt_count", SUMMARY);
-    late_sum => one("late_rtt_sum_us", SUMMARY);
-    late_count => one("late_rtt_count", SUMMARY);
-    held_sum => one("held_rtt_sum_us", SUMMARY);
-    held_count => one("held_rtt_count", SUMMARY);
-}
-flat_group!(RttSums);
+const TIME: &str = "time that the problem took; NULL: not measured";
+const EVENTS: &str = "how often it occurred; NULL: not measured";
 
-flat_struct! { RecoveryStats;
-    fast_recoveries => one("fast_recoveries", Exact);
-    recovery_time => one("recovery_time_us", SUMMARY);
-    loss_entries => one("loss_entries", Exact);
-    loss_time => one("loss_time_us", SUMMARY);
-    rto_wait => one("rto_wait_us", SUMMARY);
-}
-flat_group!(RecoveryStats);
+/// The first columns of a summary.
+const HEAD: [Column; 13] = [
+    text("local_address", "this host's address").of("FourTuple::local"),
+    number("local_port", "its port").of("FourTuple::local"),
+    text("remote_address", "the peer's address").of("FourTuple::remote"),
+    number("remote_port", "its port").of("FourTuple::remote"),
+    word(
+        "origin",
+        ORIGIN_NAMES,
+        "`opened` by this end, `accepted`, or `unknown`",
+    )
+    .of("ConnectionSummary::origin"),
+    number("pid", "process that owns the socket").of("Process::pid"),
+    text("command", "its command name").of("Process::command"),
+    word("tier", TIER_NAMES, "`bpf`, `inet_diag` or `imported`").of("ConnectionSummary::tier"),
+    time("first_observed", "when it was first observed")
+        .was("first_seen")
+        .of("ConnectionSummary::first_observed"),
+    time("last_observed", "when it was last observed")
+        .was("last_seen")
+        .of("ConnectionSummary::last_observed"),
+    flag("closed", "whether it has closed").of("ConnectionSummary::closed"),
+    us(
+        "observed_us",
+        "time observed: the sum of its polling intervals",
+    )
+    .of("ConnectionSummary::observed"),
+    number("polls", "polls that contributed").of("ConnectionSummary::polls"),
+];
 
-flat_struct! { RtoStats;
-    timeouts => one("timeouts", Exact);
-    recoveries => one("timeout_episodes", Exact);
-    time => one("timeout_time_us", SUMMARY);
-}
-flat_group!(RtoStats);
+/// The columns of its calls.
+const CALLS: [Column; 4] = [
+    bytes(
+        "bytes_written",
+        "payload written by the application; NULL: calls not observed, as the next three",
+    )
+    .of("ConnectionSummary::bytes_written"),
+    number("writes", "send calls").of("ConnectionSummary::writes"),
+    bytes("bytes_read", "payload read by the application").of("ConnectionSummary::bytes_read"),
+    number("reads", "receive calls").of("ConnectionSummary::reads"),
+];
 
-flat_struct! { TcpStats;
-    state => one("state", Name(TCP_STATE_NAMES));
-    ca_state => one("ca_state", Name(CA_STATE_NAMES));
-    bytes_sent => one("bytes_sent", TOTAL);
-    bytes_acked => one("bytes_acked", TOTAL);
-    bytes_received => one("bytes_received", TOTAL);
-    bytes_retransmitted => one("bytes_retransmitted", SUMMARY);
-    segments_out => one("segments_out", SUMMARY);
-    segments_in => one("segments_in", SUMMARY);
-    data_segments_out => one("data_segments_out", SUMMARY);
-    data_segments_in => one("data_segments_in", SUMMARY);
-    retransmitted => one("retransmitted", Exact);
-    delivered => one("delivered", SUMMARY);
-    delivered_ce => one("delivered_ce", SUMMARY);
-    dsack_duplicates => one("dsack_duplicates", Exact);
-    reordering_events => one("reordering_seen", Exact);
-    out_of_order_in => one("out_of_order_in", Exact);
-    in_flight => one("in_flight", SUMMARY);
-    lost => one("lost", SUMMARY);
-    retransmitted_in_flight => one("retransmitted_in_flight", SUMMARY);
-    sacked => one("sacked", SUMMARY);
-    unanswered_timeouts => one("unanswered_timeouts", Exact);
-    probes => one("probes", Exact);
-    backoff => one("backoff", Exact);
-    cwnd => one("cwnd", SUMMARY);
-    ssthresh => one("ssthresh", SUMMARY);
-    send_window => one("send_window", SUMMARY);
-    receive_window => one("receive_window", SUMMARY);
-    send_mss => one("send_mss", Exact);
-    path_mtu => one("path_mtu", Exact);
-    reordering => one("reordering", Exact);
-    srtt => one("srtt_us", SUMMARY);
-    rttvar => one("rttvar_us", SUMMARY);
-    min_rtt => one("min_rtt_us", SUMMARY);
-    rto => one("rto_us", SUMMARY);
-    pacing_rate => one("pacing_rate", SUMMARY);
-    delivery_rate => one("delivery_rate", SUMMARY);
-    app_limited => one("app_limited", Flag);
-    busy => one("busy_us", SUMMARY);
-    rwnd_limited => one("rwnd_limited_us", SUMMARY);
-    sndbuf_limited => one("sndbuf_limited_us", SUMMARY);
-    unsent => one("unsent", SUMMARY);
-    send_queue => one("send_queue", SUMMARY);
-    receive_queue => one("receive_queue", SUMMARY);
-    send_memory => one("send_memory", SUMMARY);
-    send_buffer => one("send_buffer", Exact);
-    receive_buffer => one("receive_buffer", Exact);
-    rtt_sums => group(RttSums);
-    recovery => group(RecoveryStats);
-    rto_stats => group(RtoStats);
-}
+/// The columns of the peer behind address translation.
+const REAL_PEER: [Column; 2] = [
+    text(
+        "real_peer_address",
+        "the peer behind address translation on this host (conntrack), where it is another than the remote address",
+    )
+    .of("ConnectionSummary::real_peer"),
+    number("real_peer_port", "its port").of("ConnectionSummary::real_peer"),
+];
 
 /// A [`ConnectionSummary`] without its identity, as columns.
 pub(crate) struct SummaryBody;
@@ -172,36 +129,31 @@ pub(crate) struct SummaryBody;
 impl SummaryBody {
     /// The columns; must follow `put` and `take`.
     pub(crate) fn columns() -> Vec<Column> {
-        let mut columns = Vec::new();
-        let mut one = |name, kind| columns.push(Column { name, kind });
-        one("local_address", Text);
-        one("local_port", Exact);
-        one("remote_address", Text);
-        one("remote_port", Exact);
-        one("origin", Name(ORIGIN_NAMES));
-        one("pid", Exact);
-        one("command", Text);
-        one("tier", Name(TIER_NAMES));
-        one("first_seen", Time);
-        one("last_seen", Time);
-        one("closed", Flag);
-        one("observed_us", Exact);
-        one("polls", Exact);
-        for name in PROBLEM_TIME[..FIRST].iter().chain(&PROBLEM_EVENTS[..FIRST]) {
-            one(name, Exact);
-        }
-        one("unmeasured", Exact);
+        let mut columns = HEAD.to_vec();
+        let times = |range: &[&'static str]| -> Vec<Column> {
+            let one = |name: &&'static str| us(name, TIME).of("ConnectionSummary::problem_time");
+            range.iter().map(one).collect()
+        };
+        let events = |range: &[&'static str]| -> Vec<Column> {
+            let one =
+                |name: &&'static str| number(name, EVENTS).of("ConnectionSummary::problem_events");
+            range.iter().map(one).collect()
+        };
+        columns.extend(times(&PROBLEM_TIME[..FIRST]));
+        columns.extend(events(&PROBLEM_EVENTS[..FIRST]));
+        columns.push(
+            problems(
+                "unmeasured",
+                "problems that could not be measured in some interval: their times and events are lower bounds",
+            )
+            .of("ConnectionSummary::unmeasured"),
+        );
         TcpStats::columns(&mut columns);
-        let mut one = |name, kind| columns.push(Column { name, kind });
-        one("bytes_written", TOTAL);
-        one("writes", SUMMARY);
-        one("bytes_read", TOTAL);
-        one("reads", SUMMARY);
-        for name in PROBLEM_TIME[FIRST..].iter().chain(&PROBLEM_EVENTS[FIRST..]) {
-            one(name, Exact);
-        }
+        columns.extend(CALLS);
+        columns.extend(times(&PROBLEM_TIME[FIRST..]));
+        columns.extend(events(&PROBLEM_EVENTS[FIRST..]));
         owner_rows::columns(&mut columns);
-        owner_rows::address_columns(["real_peer_address", "real_peer_port"], &mut columns);
+        columns.extend(REAL_PEER);
         columns
     }
 
@@ -352,55 +304,3 @@ pub(crate) const PROBLEM_EVENTS: [&str; Problem::ALL.len()] = [
 /// So many problems' columns are where they were first; those of the later ones are
 /// appended to the record.
 pub(crate) const FIRST: usize = 6;
-
-flat_struct! { Deltas, without thin_timeouts, acks_after_timeout;
-    bytes_sent => one("bytes_sent", EVIDENCE);
-    bytes_acked => one("bytes_acked", EVIDENCE);
-    bytes_received => one("bytes_received", EVIDENCE);
-    retransmitted => one("retransmitted", Exact);
-    fast_recoveries => one("fast_recoveries", Exact);
-    timeouts => one("timeouts", Exact);
-    rtt_sum => one("rtt_sum_us", EVIDENCE);
-    rtt_count => one("rtt_count", Rounded(5));
-    delayed_acks => one("delayed_acks", Exact);
-    busy => one("busy_us", EVIDENCE);
-    rwnd_limited => one("rwnd_limited_us", EVIDENCE);
-    sndbuf_limited => one("sndbuf_limited_us", EVIDENCE);
-    bytes_written => one("bytes_written", EVIDENCE);
-    writes => one("writes", EVIDENCE);
-    bytes_read => one("bytes_read", EVIDENCE);
-    reads => one("reads", EVIDENCE);
-    cwnd => one("cwnd", EVIDENCE);
-    send_window => one("send_window", EVIDENCE);
-    send_queue => one("send_queue", EVIDENCE);
-    receive_queue => one("receive_queue", EVIDENCE);
-    srtt => one("srtt_us", EVIDENCE);
-    baseline_rtt => one("baseline_rtt_us", EVIDENCE);
-    send_mss => one("send_mss", Exact);
-    send_buffer => one("send_buffer", Exact);
-}
-
-flat_struct! { LossCounters;
-    storage_failed => one("storage_failed", Exact);
-    snapshots_dropped => one("snapshots_dropped", Exact);
-    closes_dropped => one("closes_dropped", Exact);
-    calls_dropped => one("calls_dropped", Exact);
-    records_dropped => one("records_dropped", Exact);
-}
-
-flat_struct! { Coverage;
-    end => one("end", Time);
-    duration => one("duration_us", Exact);
-    polls => one("polls", Exact);
-    sockets => one("sockets", Exact);
-    missed => one("missed", Exact);
-    repeats => one("repeats", Exact);
-    emitted => one("emitted", Exact);
-    opened => one("opened", Exact);
-    closed => one("closed", Exact);
-    owners_unknown => one("owners_unknown", Exact);
-    losses => group(LossCounters);
-    cpu => one("cpu_us", Exact);
-    unmeasured => one("unmeasured", Exact);
-    unknown_owners => group(UnknownOwners);
-}

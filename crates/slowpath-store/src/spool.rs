@@ -27,7 +27,8 @@
 //! numbers as LEB128, times zigzag, strings with their length. Columns appended by a later
 //! version are ignored, columns that an earlier version lacks are null.
 
-use crate::cells::{Cell, Column, Flat, Kind, Row, columns_of};
+use crate::cells::{Cell, Flat, Row, columns_of};
+use crate::column::{Column, Kind};
 use crate::interval::{self, Logged};
 use crate::rows::{IDENTITY, SummaryBody};
 use crate::{HostIdentity, SCHEMA_VERSION};

@@ -156,10 +156,7 @@ fn columns_of_a_later_version_are_ignored_and_missing_ones_are_null() {
     let mut columns = INTERVAL.clone();
     let mut longer = row.clone();
     for _ in 0..9 {
-        columns.push(Column {
-            name: "later",
-            kind: Kind::Exact,
-        });
+        columns.push(crate::column::number("added", "by a later version"));
         longer.push(Cell::Int(u64::MAX));
     }
     let mut payload = Vec::new();
@@ -182,12 +179,12 @@ fn unusable_headers_say_why() {
     damaged[20] ^= 1;
     assert_eq!(parse(&damaged), Err(HeaderError::Damaged));
     let mut newer = whole.clone();
-    newer[10] = 2;
+    newer[10..12].copy_from_slice(&(SCHEMA_VERSION + 1).to_le_bytes());
     assert_eq!(
         parse(&newer),
         Err(HeaderError::Newer {
             framing: 1,
-            schema: 2
+            schema: SCHEMA_VERSION + 1
         })
     );
     let mut endless = whole;

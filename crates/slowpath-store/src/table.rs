@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables of cells to and from Parquet files.
 
-use crate::cells::{Cell, Column, Kind, round};
-use crate::layout::{CONNECTIONS, COVERAGE, INTERVALS};
-use crate::rows::PROBLEM_TIME;
+use crate::cells::Cell;
+use crate::column::{Column, Kind, round};
+use crate::layout::{CONNECTIONS, COVERAGE, INTERVALS, PROBLEMS};
+use crate::schema::is_measured;
 use crate::{SCHEMA_VERSION, StoreError};
 use arrow_array::builder::{
-    BooleanBuilder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder,
+    BooleanBuilder, Int64Builder, ListBuilder, StringBuilder, TimestampMicrosecondBuilder,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
@@ -22,7 +23,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use slowpath_model::WallMicros;
+use slowpath_model::{Problem, ProblemSet, WallMicros};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
@@ -34,8 +35,10 @@ const KEY_SCHEMA: &str = "slowpath.schema_version";
 /// since 1970.
 const KEY_FROM: &str = "slowpath.from";
 const KEY_TO: &str = "slowpath.to";
-/// zstd level; what higher ones cost and gain is in `docs/decisions/0005-log.md`.
-const ZSTD_LEVEL: i32 = 19;
+/// Key of the problems that the rules of this version look for in connections, by name.
+const KEY_LOOKED_FOR: &str = "slowpath.looked_for";
+/// zstd level; what higher ones cost and gain is in `docs/decisions/0034-log-schema-2.md`.
+const ZSTD_LEVEL: i32 = 12;
 
 /// What a file says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +54,14 @@ fn arrow_type(kind: Kind) -> DataType {
         Kind::Exact | Kind::Rounded(_) => DataType::Int64,
         Kind::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         Kind::Flag => DataType::Boolean,
-        Kind::Name(_) | Kind::Text => DataType::Utf8,
+        Kind::Word(_) | Kind::Text => DataType::Utf8,
+        Kind::Problems => DataType::List(Arc::new(Field::new("element", DataType::Utf8, true))),
     }
+}
+
+/// A number as the column has it: no counter and no cookie reaches the limit.
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 /// A column in the making.
@@ -61,6 +70,7 @@ enum Builder {
     Time(TimestampMicrosecondBuilder),
     Flag(BooleanBuilder),
     Text(StringBuilder),
+    Problems(ListBuilder<StringBuilder>),
 }
 
 impl Builder {
@@ -69,7 +79,14 @@ impl Builder {
             Kind::Exact | Kind::Rounded(_) => Builder::Int(Int64Builder::new()),
             Kind::Time => Builder::Time(TimestampMicrosecondBuilder::new().with_timezone("UTC")),
             Kind::Flag => Builder::Flag(BooleanBuilder::new()),
-            Kind::Name(_) | Kind::Text => Builder::Text(StringBuilder::new()),
+            Kind::Word(_) | Kind::Text => Builder::Text(StringBuilder::new()),
+            Kind::Problems => Builder::Problems(
+                ListBuilder::new(StringBuilder::new()).with_field(Field::new(
+                    "element",
+                    DataType::Utf8,
+                    true,
+                )),
+            ),
         }
     }
 
@@ -80,19 +97,24 @@ impl Builder {
         };
         match self {
             Builder::Int(builder) => builder.append_option(number.map(|n| match kind {
-                // All ones is not a number: it reads -1.
-                Kind::Rounded(bits) if n != u64::MAX => round(n, bits).cast_signed(),
-                _ => n.cast_signed(),
+                Kind::Rounded(bits) => signed(round(n, bits)),
+                _ => signed(n),
             })),
             Builder::Time(builder) => builder.append_option(number.map(u64::cast_signed)),
             Builder::Flag(builder) => builder.append_option(number.map(|n| n != 0)),
             Builder::Text(builder) => builder.append_option(match (cell, kind) {
                 (Cell::Text(text), _) => Some(text.as_str()),
-                (Cell::Int(n), Kind::Name(names)) => {
+                (Cell::Int(n), Kind::Word(names)) => {
                     usize::try_from(*n).ok().and_then(|n| names.get(n).copied())
                 }
                 _ => None,
             }),
+            Builder::Problems(builder) => {
+                for problem in ProblemSet::from_bits(number.unwrap_or(0) as u32).iter() {
+                    builder.values().append_value(problem.name());
+                }
+                builder.append(number.is_some());
+            }
         }
     }
 
@@ -102,6 +124,7 @@ impl Builder {
             Builder::Time(builder) => Arc::new(builder.finish()),
             Builder::Flag(builder) => Arc::new(builder.finish()),
             Builder::Text(builder) => Arc::new(builder.finish()),
+            Builder::Problems(builder) => Arc::new(builder.finish()),
         }
     }
 }
@@ -126,10 +149,6 @@ impl Rows {
         }
     }
 
-    pub(crate) fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
     /// Appends a row; cells that it lacks are null.
     pub(crate) fn push(&mut self, row: &[Cell]) {
         for (i, (builder, column)) in self.builders.iter_mut().zip(&self.columns).enumerate() {
@@ -146,16 +165,19 @@ impl Rows {
 
 /// How a column is encoded where a dictionary, the default, is not the smallest
 /// (measured: `docs/decisions/0005-log.md`).
-fn encoding(table: &str, column: &str) -> Option<Encoding> {
-    match (table, column) {
+fn encoding(table: &str, column: &Column) -> Option<Encoding> {
+    match (table, column.name) {
         // Runs of equal values, of which zstd makes less than of dictionary positions.
-        (INTERVALS, "end" | "duration_us") => Some(Encoding::PLAIN),
+        (INTERVALS | PROBLEMS, "start_time" | "end_time" | "duration_us") => Some(Encoding::PLAIN),
+        (PROBLEMS, "time_us") => Some(Encoding::PLAIN),
+        (INTERVALS | PROBLEMS, "interval") => Some(Encoding::DELTA_BINARY_PACKED),
         // Almost every row has a value of its own.
-        (CONNECTIONS, "connection" | "cookie" | "start_ns" | "first_seen") => {
+        (CONNECTIONS, "cookie" | "start_ns" | "first_observed") => {
             Some(Encoding::DELTA_BINARY_PACKED)
         }
-        (CONNECTIONS, time) if PROBLEM_TIME.contains(&time) => Some(Encoding::PLAIN),
-        (COVERAGE, "end") => Some(Encoding::DELTA_BINARY_PACKED),
+        (CONNECTIONS, "connection_id") => Some(Encoding::PLAIN),
+        (CONNECTIONS, _) if is_measured(column) => Some(Encoding::PLAIN),
+        (COVERAGE, "start_time" | "end_time") => Some(Encoding::DELTA_BINARY_PACKED),
         _ => None,
     }
 }
@@ -166,7 +188,7 @@ fn encoding(table: &str, column: &str) -> Option<Encoding> {
 fn dictionary_bytes(table: &str, column: &str) -> Option<usize> {
     match (table, column) {
         (CONNECTIONS, "remote_address" | "local_port" | "remote_port") => Some(32 << 10),
-        (INTERVALS, "connection") => Some(64 << 10),
+        (INTERVALS | PROBLEMS, "connection_id") => Some(64 << 10),
         _ => None,
     }
 }
@@ -195,6 +217,7 @@ fn properties(
             pair("slowpath.segment", about.segment.clone()),
             pair("slowpath.host", about.host.clone()),
             pair("slowpath.boot_id", format!("{:032x}", about.boot_id)),
+            pair(KEY_LOOKED_FOR, looked_for()),
             pair(KEY_FROM, span.0.0.to_string()),
             pair(KEY_TO, span.1.0.to_string()),
         ]));
@@ -204,7 +227,7 @@ fn properties(
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk);
         }
-        if let Some(encoding) = encoding(about.table, column.name) {
+        if let Some(encoding) = encoding(about.table, column) {
             properties = properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_data_page_row_count_limit(path.clone(), SLICE)
@@ -216,6 +239,14 @@ fn properties(
         }
     }
     Ok(properties.build())
+}
+
+fn looked_for() -> String {
+    let names: Vec<&str> = ProblemSet::of_connections()
+        .iter()
+        .map(Problem::name)
+        .collect();
+    names.join(",")
 }
 
 /// Rows of a row group; a spool of the usual size has a tenth of them.
@@ -289,6 +320,8 @@ pub(crate) struct Table {
     file: File,
     metadata: ArrowReaderMetadata,
     pairs: HashMap<String, String>,
+    /// The schema version that it was written in.
+    pub version: u16,
 }
 
 /// Opens a file.
@@ -322,6 +355,7 @@ pub(crate) fn open(path: &Path) -> Result<Table, StoreError> {
         file,
         metadata,
         pairs,
+        version,
     })
 }
 
@@ -335,6 +369,16 @@ impl Table {
         )
     }
 
+    /// Problems of connections that the rules of the file's version do not look for.
+    pub(crate) fn not_looked_for(&self) -> ProblemSet {
+        let names = self.pairs.get(KEY_LOOKED_FOR).map_or("", String::as_str);
+        let looked_for: ProblemSet = names.split(',').filter_map(Problem::from_name).collect();
+        ProblemSet::of_connections()
+            .iter()
+            .filter(|p| !looked_for.contains(*p))
+            .collect()
+    }
+
     /// Gives every row to `each`, with the columns asked for; a column that the file lacks
     /// is null.
     pub(crate) fn rows(
@@ -344,9 +388,10 @@ impl Table {
         mut each: impl FnMut(&mut [Cell]),
     ) -> Result<(), StoreError> {
         let failed = |e| StoreError::parquet("read", path)(e);
+        let version = self.version;
         let wanted = ProjectionMask::columns(
             self.metadata.parquet_schema(),
-            columns.iter().map(|c| c.name),
+            columns.iter().map(|c| c.name_in(version)),
         );
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file, self.metadata)
             .with_projection(wanted)
@@ -358,7 +403,7 @@ impl Table {
             let batch = batch.map_err(|e| failed(e.into()))?;
             let arrays: Vec<Option<&ArrayRef>> = columns
                 .iter()
-                .map(|c| batch.column_by_name(c.name))
+                .map(|c| batch.column_by_name(c.name_in(version)))
                 .collect();
             for i in 0..batch.num_rows() {
                 row.clear();
@@ -390,23 +435,36 @@ fn cell(array: &ArrayRef, column: &Column, i: usize) -> Cell {
         Kind::Flag => array
             .as_boolean_opt()
             .map(|a| Cell::Int(u64::from(a.value(i)))),
-        Kind::Name(names) => array.as_string_opt::<i32>().and_then(|a| {
+        Kind::Word(names) => array.as_string_opt::<i32>().and_then(|a| {
             let n = names.iter().position(|name| *name == a.value(i))?;
             Some(Cell::Int(n as u64))
         }),
         Kind::Text => array
             .as_string_opt::<i32>()
             .map(|a| Cell::Text(a.value(i).to_owned())),
+        Kind::Problems => problem_set(array, i),
     };
     value.unwrap_or(Cell::Null)
+}
+
+/// A set of problems: a list of names, or a number in version 1.
+fn problem_set(array: &ArrayRef, i: usize) -> Option<Cell> {
+    if let Some(bits) = array.as_primitive_opt::<Int64Type>() {
+        return Some(Cell::Int(bits.value(i).cast_unsigned()));
+    }
+    let lists = array.as_list_opt::<i32>()?;
+    let names = lists.values().as_string_opt::<i32>()?;
+    let offsets = lists.value_offsets();
+    let set: ProblemSet = (offsets[i]..offsets[i + 1])
+        .filter_map(|at| Problem::from_name(names.value(usize::try_from(at).ok()?)))
+        .collect();
+    Some(Cell::Int(set.bits().into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::{
-        connection_columns, coverage_columns, interval_columns, listener_columns,
-    };
+    use crate::column::{flag, number, text, time};
     use arrow_array::RecordBatch;
 
     /// 20,000 rows are five slices of each column, which then are one chunk with the same
@@ -414,22 +472,10 @@ mod tests {
     #[test]
     fn columns_in_slices_make_the_same_file_as_all_rows_at_once() {
         let columns = vec![
-            Column {
-                name: "end",
-                kind: Kind::Time,
-            },
-            Column {
-                name: "segment",
-                kind: Kind::Text,
-            },
-            Column {
-                name: "writes",
-                kind: Kind::Rounded(5),
-            },
-            Column {
-                name: "closed",
-                kind: Kind::Flag,
-            },
+            time("end_time", ""),
+            text("segment", ""),
+            number("writes", "").rounded(5),
+            flag("closed", ""),
         ];
         let rows = || {
             let mut rows = Rows::new(columns.clone());
@@ -472,41 +518,5 @@ mod tests {
         let batch = RecordBatch::try_new(schema, arrays).unwrap();
         writer.write(&batch).unwrap();
         assert!(std::fs::read(&path).unwrap() == writer.into_inner().unwrap());
-    }
-
-    #[test]
-    fn every_column_is_documented() {
-        let doc = include_str!("../../../docs/reference/log-format.md");
-        let section = |title: &str| {
-            let from = doc.find(title).unwrap();
-            let length = doc[from + 3..].find("\n## ").unwrap();
-            &doc[from..from + 3 + length]
-        };
-        for (title, columns) in [
-            ("## intervals", interval_columns()),
-            ("## connections", connection_columns()),
-            ("## coverage", coverage_columns()),
-            ("## listeners", listener_columns()),
-        ] {
-            for column in columns {
-                let name = format!("`{}`", column.name);
-                assert!(section(title).contains(&name), "{title}: {name}");
-            }
-        }
-    }
-
-    #[test]
-    fn column_names_are_distinct() {
-        for columns in [
-            interval_columns(),
-            connection_columns(),
-            coverage_columns(),
-            listener_columns(),
-        ] {
-            let mut names: Vec<_> = columns.iter().map(|c| c.name).collect();
-            names.sort_unstable();
-            names.dedup();
-            assert_eq!(names.len(), columns.len());
-        }
     }
 }

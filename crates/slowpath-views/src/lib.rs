@@ -25,8 +25,6 @@ pub mod json;
 pub mod listeners;
 pub mod overhead;
 pub mod report;
-#[allow(missing_docs)]
-pub mod scripted;
 pub mod selection;
 pub mod series;
 pub mod source;
@@ -35,5 +33,6 @@ pub mod target;
 pub mod watch;
 pub mod why;
 
-#[cfg(test)]
-mod schema;
+#[cfg(any(test, feature = "scripted"))]
+#[allow(missing_docs)]
+pub mod scripted;

@@ -145,7 +145,7 @@ fn sum(a: &Deltas, b: &Deltas) -> Deltas {
         writes,
         bytes_read,
         reads,
-        thin_timeouts,
+        lonely_timeouts,
         acks_after_timeout
     )
 }

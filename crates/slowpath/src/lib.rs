@@ -55,9 +55,5 @@ pub use slowpath_views::{advice, filter, interactions, listeners, selection, sou
 /// JSON objects.
 pub mod json {
     pub use crate::clock::now;
-    pub use slowpath_text::evidence::json as evidence;
     pub use slowpath_views::json::*;
 }
-
-#[cfg(test)]
-use slowpath_views::scripted as fake;

@@ -228,7 +228,7 @@ fn summary(
     let events: usize = connections
         .iter()
         .flat_map(|it| &it.ends)
-        .chain(joined.recording.alone.iter().map(|it| &it.end))
+        .chain(joined.recording.one_sided.iter().map(|it| &it.end))
         .map(|end| end.runs.len())
         .sum();
     let out = &mut stdout().lock();
@@ -239,7 +239,7 @@ fn summary(
             "bytes": size,
             "connections": connections.len(),
             "replayable": whole,
-            "ends_alone": joined.recording.alone.len(),
+            "ends_alone": joined.recording.one_sided.len(),
             "runs": events,
             "one_end_only": joined.halves,
             "lost_events": unrecorded.losses.ring,
@@ -271,7 +271,7 @@ fn summary(
             writeln!(out, "{from} to {to}: {reason}")?;
         }
     }
-    let alone = joined.recording.alone.len() as u64;
+    let alone = joined.recording.one_sided.len() as u64;
     if alone > 0 {
         let ends = plural(alone, "connection");
         writeln!(

@@ -6,7 +6,7 @@ mod command;
 use command::{slowpath, text};
 use serde_json::Value;
 use slowpath_recording::{
-    Alone, End, Handler, Moment, Origin, Packet, Recording, Run, decode, encode,
+    End, Handler, Moment, OneSided, Origin, Packet, Recording, Run, decode, encode,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn packet(number: u32) -> Handler {
 }
 
 /// A handshake (RFC 9293, 3.5): SYN, SYN-ACK, ACK. The accepting end's clock is a second ahead, each way takes a millisecond.
-fn ends(initial: [u32; 2]) -> [Alone; 2] {
+fn ends(initial: [u32; 2]) -> [OneSided; 2] {
     let [a, b] = initial;
     let sent = |run, id, begins, length, mark| Packet {
         run,
@@ -60,7 +60,7 @@ fn ends(initial: [u32; 2]) -> [Alone; 2] {
     runs.map(|runs| {
         let (sent, came) = packets[side].clone();
         side += 1;
-        Alone {
+        OneSided {
             addresses: [([10, 0, 0, 1], 4_000).into(), ([10, 0, 0, 2], 80).into()],
             side: side - 1,
             initial: initial.map(Some),
@@ -78,7 +78,7 @@ fn ends(initial: [u32; 2]) -> [Alone; 2] {
     })
 }
 
-fn write(folder: &Path, name: &str, alone: Alone) -> PathBuf {
+fn write(folder: &Path, name: &str, alone: OneSided) -> PathBuf {
     let recording = Recording {
         origin: Origin {
             kernel: "6.12.117".to_owned(),
@@ -87,7 +87,7 @@ fn write(folder: &Path, name: &str, alone: Alone) -> PathBuf {
             recorder: "bpf".to_owned(),
         },
         connections: Vec::new(),
-        alone: vec![alone],
+        one_sided: vec![alone],
     };
     let path = folder.join(name);
     std::fs::write(&path, encode(&recording).expect("short")).expect("writes");

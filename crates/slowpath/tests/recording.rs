@@ -6,8 +6,7 @@ mod command;
 use command::text;
 use serde_json::{Value, json};
 use slowpath_recording::{
-    Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
-    encode,
+    Connection, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer, encode,
 };
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -41,10 +40,9 @@ fn recording() -> Recording {
         deferred: false,
     };
     let mut last = run(9_000_000, 502, timer);
-    last.outcomes.push(Outcome {
-        decision: Decision::Autocork,
-        before: 2,
-        value: 1,
+    last.outcomes.push(Outcome::Autocork {
+        nth: 2,
+        corked: true,
     });
     let client = vec![
         run(5_000_000, 501, Handler::Connect),
@@ -81,7 +79,7 @@ fn recording() -> Recording {
             ends,
             joint: None,
         }],
-        alone: Vec::new(),
+        one_sided: Vec::new(),
     }
 }
 

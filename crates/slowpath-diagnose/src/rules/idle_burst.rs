@@ -10,7 +10,7 @@
 //!    for the timer.
 //!
 //! The same time is FastRetransmit's or Timeout's: this says why. Where episodes are not
-//! observed, an interval without retransmissions is absence, any other unmeasured.
+//! seen, an interval without retransmissions is absence, any other unmeasured.
 
 use crate::Measure;
 use slowpath_model::Snapshot;

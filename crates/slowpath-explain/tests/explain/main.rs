@@ -5,7 +5,7 @@ mod scene;
 
 use scene::{SIZE, Scene, data, timer};
 use slowpath_explain::{
-    Again, Category, Change, Departure, Link, Path, Waited, confirm, unimpeded,
+    Category, Change, Departure, Link, NetworkPath, Trial, Waited, confirm, unimpeded,
 };
 use slowpath_recording::{Moment, Timer};
 use std::convert::Infallible;
@@ -88,10 +88,10 @@ fn a_delayed_ack_doubles_a_timeout() {
     assert_eq!(message.sent_again, u64::from(3 * SIZE));
 }
 
-/// Somebody who finds that a change helps, or not.
-struct Asked(Vec<Change>, Option<Departure>);
+/// A trial that finds that a change helps, or not.
+struct RecordedTrial(Vec<Change>, Option<Departure>);
 
-impl Again for Asked {
+impl Trial for RecordedTrial {
     type Error = Infallible;
 
     fn replay(&mut self, change: Change) -> Result<Option<Departure>, Infallible> {
@@ -109,19 +109,19 @@ fn a_cause_is_tried_where_it_was() {
         packet: 2,
         at: Moment(17_150_000),
     };
-    let mut asked = Asked(Vec::new(), Some(departure));
+    let mut asked = RecordedTrial(Vec::new(), Some(departure));
     confirm(0, waits, &mut asked).unwrap();
     // The receiver's run that got the retransmission; nothing is to be tried about tail drops.
     assert_eq!(asked.0, [Change::AckAtOnce { end: 1, run: 3 }]);
     assert_eq!(waits[0].confirmed, None);
     assert_eq!(waits[1].confirmed, Some(true));
-    let mut asked = Asked(Vec::new(), None);
+    let mut asked = RecordedTrial(Vec::new(), None);
     confirm(0, waits, &mut asked).unwrap();
     assert_eq!(waits[1].confirmed, Some(false));
 }
 
 #[test]
-fn lost_acknowledgments_are_told_from_lost_data() {
+fn lost_acknowledgments_are_distinguished_from_lost_data() {
     let mut scene = Scene::open();
     scene.set(0, &[RETRANSMISSION]);
     scene.writes(1_000, 0, 2);
@@ -213,8 +213,8 @@ fn with_rack_duplicates_are_not_counted() {
 }
 
 #[test]
-fn alone_a_message_takes_its_rounds_and_its_time_on_the_line() {
-    let path = Path {
+fn a_message_with_no_other_traffic_takes_its_rounds_and_its_time_on_the_line() {
+    let path = NetworkPath {
         round_trip: ms(10),
         rate: Some(1_000_000),
     };
@@ -224,6 +224,6 @@ fn alone_a_message_takes_its_rounds_and_its_time_on_the_line() {
     assert_eq!(unimpeded(10_000, 2000, &path), ms(20 + 4 + 5));
     // A window of 10,000 bytes keeps the line busy for a round trip: no more waiting.
     assert_eq!(unimpeded(50_000, 10_000, &path), ms(50 + 5));
-    let unknown = Path { rate: None, ..path };
+    let unknown = NetworkPath { rate: None, ..path };
     assert_eq!(unimpeded(10_000, 2000, &unknown), ms(20 + 5));
 }

@@ -2,8 +2,8 @@
 //! A connection written down by hand: who ran what when, what was sent, what the socket's fields were after it.
 
 use slowpath_explain::{Explanation, Facts, State, explain};
+use slowpath_recording::fields::{SocketFields, Variable, variables};
 use slowpath_recording::headers::Header;
-use slowpath_recording::probe::{Place, places};
 use slowpath_recording::{Connection, End, Handler, Moment, Run, Settings, Timer};
 
 /// Bytes of every packet of data.
@@ -13,7 +13,7 @@ pub struct Scene {
     connection: Connection,
     headers: [Vec<Header>; 2],
     states: [Vec<State>; 2],
-    fields: [[u32; 40]; 2],
+    fields: [SocketFields; 2],
     at: u64,
 }
 
@@ -51,7 +51,7 @@ impl Scene {
             },
             headers: Default::default(),
             states: Default::default(),
-            fields: [[0; 40]; 2],
+            fields: [SocketFields::NONE; 2],
             at: 0,
         };
         scene.set(
@@ -83,10 +83,10 @@ impl Scene {
     /// Fields from the next run on.
     pub fn set(&mut self, end: usize, fields: &[(&str, u32)]) {
         for (name, value) in fields {
-            let Place::Checked(place) = places([*name]).expect(name)[0] else {
+            let Variable::Checked(field) = variables([*name]).expect(name)[0] else {
                 panic!("no rule looks at {name}")
             };
-            self.fields[end][place] = *value;
+            self.fields[end][field] = *value;
         }
     }
 
@@ -158,6 +158,6 @@ impl Scene {
             states: [&self.states[0], &self.states[1]],
             one_clock: true,
         };
-        explain(&facts).expect("it belongs together")
+        explain(&facts).expect("the headers are of the connection")
     }
 }

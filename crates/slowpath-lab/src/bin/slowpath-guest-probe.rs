@@ -89,7 +89,7 @@ fn kprobe(function: &str) -> Done {
     )?;
     fs::write(tracing.join("events/kprobes/calls/enable"), "1")?;
     for _ in 0..3 {
-        // Nobody listens there.
+        // No socket listens there.
         let _ = TcpStream::connect("127.0.0.1:1");
     }
     let profile = fs::read_to_string(tracing.join("kprobe_profile"))?;

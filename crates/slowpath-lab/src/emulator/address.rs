@@ -16,17 +16,17 @@ pub(super) const MOST: u32 = ROW * ROWS;
 
 /// What an address means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum Addressee {
     Host(u32),
     Router(u32),
 }
 
-impl Who {
+impl Addressee {
     /// The IPv4 address; the number is below [`MOST`].
     pub fn v4(self) -> Ipv4Addr {
         let (second, number) = match self {
-            Who::Host(number) => (0, number),
-            Who::Router(number) => (255, number),
+            Addressee::Host(number) => (0, number),
+            Addressee::Router(number) => (255, number),
         };
         let (row, place) = (number / ROW % ROWS, number % ROW + 1);
         // Both at most 250.
@@ -36,8 +36,8 @@ impl Who {
     /// The IPv6 address; the number is below [`MOST`].
     pub fn v6(self) -> Ipv6Addr {
         let (subnet, number) = match self {
-            Who::Host(number) => (0, number),
-            Who::Router(number) => (255, number),
+            Addressee::Host(number) => (0, number),
+            Addressee::Router(number) => (255, number),
         };
         // At most 62,500.
         let last = (number + 1) as u16;
@@ -45,14 +45,14 @@ impl Who {
     }
 
     /// Whose address it is, if it can be anyone's.
-    pub fn of(address: IpAddr) -> Option<Who> {
+    pub fn of(address: IpAddr) -> Option<Addressee> {
         let who = match address {
             IpAddr::V4(address) => {
                 let [_, second, row, place] = address.octets();
                 let number = u32::from(row) * ROW + u32::from(place).checked_sub(1)?;
                 match second {
-                    0 => Who::Host(number),
-                    255 => Who::Router(number),
+                    0 => Addressee::Host(number),
+                    255 => Addressee::Router(number),
                     _ => return None,
                 }
             }
@@ -60,8 +60,8 @@ impl Who {
                 let [_, _, _, subnet, _, _, _, last] = address.segments();
                 let number = u32::from(last).checked_sub(1)?;
                 match subnet {
-                    0 => Who::Host(number),
-                    255 => Who::Router(number),
+                    0 => Addressee::Host(number),
+                    255 => Addressee::Router(number),
                     _ => return None,
                 }
             }
@@ -81,12 +81,12 @@ mod tests {
     #[test]
     fn addresses_and_numbers_are_one_to_one() {
         for number in [0, 1, 249, 250, 251, 62_499] {
-            for who in [Who::Host(number), Who::Router(number)] {
-                assert_eq!(Who::of(who.v4().into()), Some(who));
-                assert_eq!(Who::of(who.v6().into()), Some(who));
+            for who in [Addressee::Host(number), Addressee::Router(number)] {
+                assert_eq!(Addressee::of(who.v4().into()), Some(who));
+                assert_eq!(Addressee::of(who.v6().into()), Some(who));
             }
         }
-        assert_eq!(Who::Host(250).v4(), Ipv4Addr::new(10, 0, 1, 1));
+        assert_eq!(Addressee::Host(250).v4(), Ipv4Addr::new(10, 0, 1, 1));
         for other in [
             "10.0.0.0",
             "10.0.0.251",
@@ -96,11 +96,11 @@ mod tests {
             "255.255.255.255",
         ] {
             let address: IpAddr = other.parse().expect("an address");
-            assert_eq!(Who::of(address), None, "{other}");
+            assert_eq!(Addressee::of(address), None, "{other}");
         }
         for other in ["::1", "fd00:510::", "fd00:510:0:1::1", "fe80::1", "ff02::2"] {
             let address: IpAddr = other.parse().expect("an address");
-            assert_eq!(Who::of(address), None, "{other}");
+            assert_eq!(Addressee::of(address), None, "{other}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! The thread that carries packets: from the hosts' interfaces through the fabric, and out
 //! again at their time.
 
-use super::address::Who;
+use super::address::Addressee;
 use super::lateness::Histogram;
 use super::packet::{self, Complaint, Parsed};
 use super::report::{Drops, Report};
@@ -80,7 +80,7 @@ impl Store {
     }
 }
 
-/// What is around the fabric: it is told what happens to packets.
+/// What is around the fabric: it learns what happens to packets.
 struct Surroundings {
     interfaces: Vec<File>,
     store: Store,
@@ -104,7 +104,7 @@ impl Surroundings {
 
     /// A router that could not pass a packet on says so to its sender.
     fn complain(&mut self, switch: u32, handle: u64, kind: Complaint) {
-        let router = Who::Router(switch);
+        let router = Addressee::Router(switch);
         let bytes = self.store.bytes(handle);
         if let Some(answer) = packet::complaint(bytes, kind, router.v4(), router.v6()) {
             self.answers.push((switch, answer));
@@ -342,7 +342,7 @@ impl Carrier {
     fn serve(&mut self) -> bool {
         let mut byte = [0; 64];
         if !matches!(self.wake.read(&mut byte), Ok(1..)) {
-            // Nobody is there any more.
+            // The caller has gone.
             return false;
         }
         while let Ok(request) = self.requests.try_recv() {
@@ -392,7 +392,7 @@ fn is_carried(parsed: &Parsed) -> bool {
     }
 }
 
-/// A packet as the fabric sees it. One for an address that nobody has goes to a destination
+/// A packet as the fabric sees it. One for an address that no host has goes to a destination
 /// that is not there, and the first router says so.
 fn header(
     parsed: &Parsed,
@@ -402,9 +402,9 @@ fn header(
     store: &mut Store,
     bytes: &[u8],
 ) -> Header {
-    let destination = match Who::of(parsed.destination) {
-        Some(Who::Host(host)) if host < hosts => host,
-        Some(Who::Router(router)) => hosts.saturating_add(router),
+    let destination = match Addressee::of(parsed.destination) {
+        Some(Addressee::Host(host)) if host < hosts => host,
+        Some(Addressee::Router(router)) => hosts.saturating_add(router),
         _ => u32::MAX,
     };
     Header {

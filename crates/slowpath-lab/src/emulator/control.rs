@@ -47,13 +47,13 @@ impl Question {
 
 /// A question that waits for its answer.
 #[derive(Debug)]
-pub struct Asked {
+pub struct PendingQuestion {
     /// Which.
     pub question: Question,
     stream: UnixStream,
 }
 
-impl Asked {
+impl PendingQuestion {
     /// Answers it. Whoever asked may have gone.
     pub fn answer(mut self, answer: &impl Serialize) {
         if let Ok(text) = serde_json::to_string(answer) {
@@ -159,7 +159,7 @@ fn is_name(name: &str) -> bool {
 ///
 /// # Errors
 /// The name is taken or none, or the system refuses.
-pub fn listen<T: From<Asked> + Send + 'static>(
+pub fn listen<T: From<PendingQuestion> + Send + 'static>(
     name: &str,
     questions: Sender<T>,
 ) -> Result<(), LabError> {
@@ -187,7 +187,7 @@ pub fn listen<T: From<Asked> + Send + 'static>(
     Ok(())
 }
 
-fn question(stream: UnixStream) -> Option<Asked> {
+fn question(stream: UnixStream) -> Option<PendingQuestion> {
     if !may_ask(&stream) {
         return None;
     }
@@ -200,7 +200,7 @@ fn question(stream: UnixStream) -> Option<Asked> {
     let question = [Question::Status, Question::Down]
         .into_iter()
         .find(|question| question.word() == line.trim())?;
-    Some(Asked { question, stream })
+    Some(PendingQuestion { question, stream })
 }
 
 /// Root, or the user that this process runs as.

@@ -58,7 +58,7 @@ fn wait_for_the_end(pipe: libc::c_int) -> ! {
     // child keeps nothing of the parent's open.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"slowpath-lab".as_ptr());
-        // Orphans of this namespace become its children: nobody waits for them.
+        // Orphans of this namespace become its children: no process waits for them.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
         libc::dup2(pipe, 0);
         libc::syscall(libc::SYS_close_range, 1u32, u32::MAX, 0u32);
@@ -99,9 +99,9 @@ pub(super) fn time_namespace(ahead: i64) -> io::Result<File> {
         ahead.rem_euclid(1_000_000_000),
     );
     let offsets = format!("monotonic {seconds} {nanos}\nboottime {seconds} {nanos}\n");
-    let (ready, told) = io::pipe()?;
+    let (ready, reported) = io::pipe()?;
     let (release, go) = io::pipe()?;
-    let fds = [told.as_raw_fd(), release.as_raw_fd(), go.as_raw_fd()];
+    let fds = [reported.as_raw_fd(), release.as_raw_fd(), go.as_raw_fd()];
     // SAFETY: a fork; the child calls nothing that is not async-signal-safe.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD as libc::c_ulong, 0, 0, 0, 0) };
     if pid == 0 {
@@ -109,7 +109,7 @@ pub(super) fn time_namespace(ahead: i64) -> io::Result<File> {
     }
     // SAFETY: the number is the result of a system call just made.
     let pid = checked(pid as libc::c_int)?;
-    drop((told, release));
+    drop((reported, release));
     let outcome =
         read_outcome(ready).and_then(|()| File::open(format!("/proc/{pid}/ns/time_for_children")));
     drop(go);
@@ -129,7 +129,7 @@ fn read_outcome(mut ready: io::PipeReader) -> io::Result<()> {
     }
 }
 
-fn set_offsets(offsets: &[u8], [told, release, go]: [libc::c_int; 3]) -> ! {
+fn set_offsets(offsets: &[u8], [reported, release, go]: [libc::c_int; 3]) -> ! {
     // SAFETY: async-signal-safe calls with integers and pointers to what outlives them.
     unsafe {
         libc::close(go);
@@ -142,7 +142,7 @@ fn set_offsets(offsets: &[u8], [told, release, go]: [libc::c_int; 3]) -> ! {
         } else {
             problem = *libc::__errno_location();
         }
-        libc::write(told, (&raw const problem).cast(), 4);
+        libc::write(reported, (&raw const problem).cast(), 4);
         // Until the parent has opened the namespace.
         let mut byte = 0u8;
         libc::read(release, (&raw mut byte).cast(), 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host of an emulated network: made, entered, told what to run.
+//! A host of an emulated network: made, entered, given what to run.
 
-use super::address::Who;
+use super::address::Addressee;
 use super::error::LabError;
 use super::holder::{CLONE_NEWTIME, Holder, time_namespace};
 use super::system::{self, Interface};
@@ -50,12 +50,12 @@ pub const PINNED_SYSCTLS: &[(&str, &str, &str)] = &[
     (
         "net.ipv6.conf.default.accept_ra",
         "0",
-        "nobody advertises routers",
+        "no router advertises itself",
     ),
     (
         "net.ipv6.conf.default.router_solicitations",
         "0",
-        "nobody answers",
+        "no router answers",
     ),
     (
         "net.ipv6.conf.default.accept_dad",
@@ -122,12 +122,12 @@ impl Host {
 
     /// Its IPv4 address.
     pub fn ipv4(&self) -> Ipv4Addr {
-        Who::Host(self.number).v4()
+        Addressee::Host(self.number).v4()
     }
 
     /// Its IPv6 address.
     pub fn ipv6(&self) -> Ipv6Addr {
-        Who::Host(self.number).v6()
+        Addressee::Host(self.number).v6()
     }
 
     /// The inode number of its network namespace.
@@ -214,7 +214,7 @@ fn build(
         }
         _ => LabError::system("make a TUN device")(source),
     })?;
-    let own = Who::Host(number);
+    let own = Addressee::Host(number);
     let interface = Interface { name: INTERFACE };
     let set_up = || {
         interface.size(MTU, QUEUE)?;

@@ -11,7 +11,7 @@
 //!
 //! What is promised: packets leave the network at the time that
 //! [`slowpath_switch::fabric`] says, as well as the machine can ([`Lateness`]
-//! tells how well); chosen losses are exact; every packet is counted. Nothing has a name
+//! states how well); chosen losses are exact; every packet is counted. Nothing has a name
 //! outside the process: namespaces and devices are held by open files and processes by a
 //! namespace of their own, so that they are gone when the process is, however it ends.
 //!
@@ -172,7 +172,7 @@ impl Lab {
     /// The routers' names and addresses.
     pub fn routers(&self) -> impl Iterator<Item = (&str, Ipv4Addr, Ipv6Addr)> {
         (0..).zip(&self.routers).map(|(number, name)| {
-            let who = address::Who::Router(number);
+            let who = address::Addressee::Router(number);
             (name.as_str(), who.v4(), who.v6())
         })
     }
@@ -232,13 +232,13 @@ impl Drop for Lab {
     fn drop(&mut self) {
         self.ask(Request::Stop);
         if let Some(thread) = self.thread.take() {
-            // A panic there has been told; the devices are closed all the same.
+            // A panic there has been reported; the devices are closed all the same.
             let _ = thread.join();
         }
     }
 }
 
-/// Packets that the interface of the calling thread's namespace dropped as nobody read them.
+/// Packets that the interface of the calling thread's namespace dropped because they were not read in time.
 fn not_read() -> u64 {
     // Transmitted: 8 columns of reception, then bytes, packets, errors, drops.
     let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();

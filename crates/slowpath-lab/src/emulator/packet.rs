@@ -205,7 +205,7 @@ pub(super) enum Complaint {
     TimeExceeded,
     /// No route.
     Unreachable,
-    /// Nobody listens there: the router itself was asked.
+    /// No socket listens there: the router itself was asked.
     PortUnreachable,
 }
 
@@ -251,7 +251,7 @@ pub(super) fn complaint(
 }
 
 /// A router's answer to a packet that it was itself asked with: an echo reply, or that
-/// nobody listens.
+/// no socket listens.
 pub(super) fn answer(bytes: &[u8]) -> Option<Vec<u8>> {
     let parsed = Parsed::new(bytes)?;
     let payload = &bytes[parsed.payload..];

@@ -12,7 +12,7 @@ pub struct Drops {
     pub buffer_full: u64,
     /// A time to live ran out.
     pub ttl_expired: u64,
-    /// No route, or an address that nobody has.
+    /// No route, or an address that no host has.
     pub no_route: u64,
     /// Lost on a line, as the scenario says.
     pub lost: u64,
@@ -80,7 +80,7 @@ pub struct Report {
     pub marked: u64,
     /// Queues that were full and had a detour.
     pub detours: u64,
-    /// Packets that are for nobody on the network: multicast, link-local, broken. Not in `sent`.
+    /// Packets that are for no host of the network: multicast, link-local, broken. Not in `sent`.
     pub not_carried: u64,
     /// Packets that a host's interface did not take when they were delivered.
     pub not_taken: u64,

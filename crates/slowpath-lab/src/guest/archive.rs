@@ -195,7 +195,7 @@ fn copy(path: &Path, length: u64, out: &mut impl Write) -> Result<(), GuestError
         Ok(file) => file,
         Err(error) => return Err(reading(error)),
     };
-    // One byte more than promised tells a file that grew.
+    // One byte more than promised reveals a file that grew.
     match io::copy(&mut file.take(length + 1), out) {
         Ok(copied) if copied == length => Ok(()),
         Ok(_) => Err(reading(io::Error::other("its length changed meanwhile"))),

@@ -4,7 +4,7 @@
 //! What enters: the guest's messages, its console, what is typed. What leaves: the command's
 //! output to a sink, its results to a [`Receiver`], and how it ended. What is promised: it
 //! ends, whatever the guest does: a kernel that does not come up, hangs, panics or vanishes
-//! is told apart; memory is bounded.
+//! has an error of its own; memory is bounded.
 
 use super::console::Console;
 use super::results::{Receiver, Results};
@@ -269,7 +269,7 @@ impl Conversation<'_> {
     fn receiver(&mut self) -> Result<&mut Receiver, GuestError> {
         self.results
             .as_mut()
-            .ok_or_else(|| unexpected("a file that nobody asked for"))
+            .ok_or_else(|| unexpected("a file that was not asked for"))
     }
 
     fn finish(self, done: Done) -> Result<Ending, GuestError> {
@@ -352,7 +352,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// A command whose time is over is told to stop, once.
+    /// A command whose time is over is asked to stop, once.
     fn judge_command(&mut self) {
         let Phase::Running(_, _, at) = &self.phase else {
             return;

@@ -200,7 +200,7 @@ pub enum GuestError {
         /// Why.
         reason: String,
     },
-    /// Nobody takes the command's output.
+    /// No one takes the command's output.
     #[error("cannot pass the command's output on: {0}")]
     Output(io::Error),
     /// A system call of ours.

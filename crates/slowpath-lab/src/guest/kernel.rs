@@ -153,7 +153,7 @@ impl Modules {
         })
     }
 
-    /// The module and all it needs, as (name, file on this machine, what the guest is told).
+    /// The module and all it needs, as (name, file on this machine, its parameters in the guest).
     pub fn closure(&self, name: &str) -> Vec<(&str, PathBuf, ModuleFile)> {
         let Some((_, needs)) = self.files.get(name) else {
             return Vec::new();
@@ -256,14 +256,14 @@ mod tests {
             .map(|(name, ..)| *name)
             .collect();
         assert_eq!(order, ["base", "middle", "top_most"]);
-        let [_, (_, file, told)] = &modules.closure("tcp_diag")[..] else {
+        let [_, (_, file, reported)] = &modules.closure("tcp_diag")[..] else {
             panic!("two modules");
         };
         assert_eq!(
             file,
             Path::new("/lib/modules/6/kernel/net/ipv4/tcp_diag.ko.xz")
         );
-        assert_eq!(told.needs, ["inet_diag"]);
+        assert_eq!(reported.needs, ["inet_diag"]);
     }
 
     #[test]

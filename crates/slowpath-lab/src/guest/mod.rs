@@ -12,7 +12,7 @@
 //! (`init`) over a virtio serial port (`conversation`, `wire`), writing results as they come
 //! (`results`).
 //!
-//! What is promised: a kernel that panics, hangs or never comes up is told apart, with the
+//! What is promised: a kernel that panics, hangs or never comes up has an error of its own, with the
 //! last lines of its console; a command that takes too long is stopped and what it wrote so
 //! far is kept; results are checked by length and CRC; nothing is left behind, however this
 //! process ends. What is not: time. Processor time in the guest is 5 to 20 times that of
@@ -459,14 +459,14 @@ impl Guest {
         }
         let ready: Vec<&str> = modules.below(&READY).collect();
         for name in order.load.iter().map(String::as_str).chain(ready) {
-            for (name, file, told) in modules.closure(name) {
+            for (name, file, reported) in modules.closure(name) {
                 if order.modules.contains_key(name) {
                     continue;
                 }
                 let length = fs::metadata(&file).map_err(GuestError::file("read", &file))?;
                 let content = Content::Host(file, length.len());
-                archive.file(&told.file, 0o644, content)?;
-                order.modules.insert(name.to_owned(), told);
+                archive.file(&reported.file, 0o644, content)?;
+                order.modules.insert(name.to_owned(), reported);
             }
         }
         let aliases = modules.aliases_of(&order.modules);

@@ -4,7 +4,7 @@
 //! What enters: a name or a file. What leaves: the program and the libraries in an
 //! [`Archive`], each at the path that it has here, and the folders that the guest's loader
 //! has to look in. What is promised: a library that cannot be found is an error that names
-//! it; programs opened at run time (dlopen) are not seen.
+//! it; programs opened at run time (dlopen) are not found.
 
 use super::archive::{Archive, Content};
 use super::{GuestError, elf};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Where the guest looks for programs, and this machine besides its own PATH.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where glibc's loader looks without being told (Debian's first, then Fedora's).
+/// Where glibc's loader looks by default (Debian's first, then Fedora's).
 const LIBRARY_FOLDERS: [&str; 6] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -26,7 +26,7 @@ const LIBRARY_FOLDERS: [&str; 6] = [
     "/usr/lib",
 ];
 
-/// Files that programs read and no library list tells of; taken where they exist.
+/// Files that programs read and no library list names; taken where they exist.
 const DATA: [(&str, &[&str]); 2] = [
     // Distributions of netem's jitter.
     ("tc", &["/usr/lib/tc", "/usr/share/tc"]),

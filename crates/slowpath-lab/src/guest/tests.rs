@@ -264,7 +264,7 @@ fn a_guest_that_does_its_work() {
 }
 
 #[test]
-fn guests_that_break_are_told_apart() {
+fn each_way_a_guest_breaks_has_its_own_error() {
     let quiet = |mut line: UnixStream, speaks: bool| {
         if speaks {
             say(&mut line, &hello());
@@ -327,7 +327,7 @@ fn guests_that_break_are_told_apart() {
 }
 
 #[test]
-fn a_command_without_end_is_told_to_stop() {
+fn a_command_without_end_is_stopped() {
     let short = Patience {
         command: Some(SHORT),
         ..patience()

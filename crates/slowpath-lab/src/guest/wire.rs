@@ -164,13 +164,13 @@ pub enum ToGuest {
 /// Why bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// A length that nobody sends.
+    /// A length that is never sent.
     #[error("a frame of {length} bytes")]
     TooLong {
         /// What it said.
         length: usize,
     },
-    /// A kind that nobody sends.
+    /// A kind that is never sent.
     #[error("a frame of kind {kind}")]
     Kind {
         /// What it said.

@@ -70,7 +70,7 @@ pub enum RunError {
         /// The last lines of its console.
         lines: String,
     },
-    /// Packets were lost that nobody dropped: a defect.
+    /// Packets are missing that were not dropped: a defect.
     #[error("the run does not account for every packet: {0}")]
     Conservation(String),
 }

@@ -31,7 +31,7 @@ pub struct Kernel {
 pub struct MissingKernel {
     /// Where it should be.
     pub path: PathBuf,
-    /// What `make` is told beside its target.
+    /// The arguments of `make` besides its target.
     arguments: String,
     source_version: String,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's process: started, listened to, and never left alone.
+//! The kernel's process: started, listened to, and never left behind.
 
 use super::error::RunError;
 use super::kernel::Kernel;
@@ -92,7 +92,7 @@ fn start(
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            // It may have died before that: nobody would tell.
+            // It may have died before that: nothing would report that.
             if libc::getppid() as u32 != parent {
                 return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
             }
@@ -159,7 +159,7 @@ fn joined(lines: &VecDeque<String>) -> String {
         .join("\n")
 }
 
-/// The console's lines, until it is closed or nobody listens.
+/// The console's lines, until it is closed or the reader has gone.
 fn listen(mut console: impl BufRead, to: &SyncSender<String>) {
     let mut line = Vec::new();
     loop {

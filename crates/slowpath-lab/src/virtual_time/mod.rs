@@ -19,7 +19,7 @@
 //! host and joins the devices by [`slowpath_switch::fabric`], linked into the kernel. The flows of the
 //! scenario are made here, as for the simulator, and written down one by one ([`plan`]); the
 //! kernel opens sockets, writes, reads, and notes when the last byte of each came. No process
-//! runs inside. `docs/reference/lab-virtual-time.md` tells what follows from all that.
+//! runs inside. `docs/reference/lab-virtual-time.md` says what follows from all that.
 
 mod error;
 mod forward;

@@ -27,7 +27,7 @@ const STRETCHES: u64 = 1024;
 /// What came out of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// As the simulator tells them. `path` of flows is empty; packets of the warm-up count.
+    /// As the simulator reports them. `path` of flows is empty; packets of the warm-up count.
     pub results: Results,
     /// What switches did to packets, in the order of time. Queues that are written down are in
     /// the results.
@@ -193,7 +193,7 @@ pub(super) fn read(
     let (path, bytes) = take(folder, "flows.bin")?;
     let flows = flows(plan, &bytes).ok_or(RunError::Garbled(path))?;
     let (path, bytes) = take(folder, "events.bin")?;
-    let told = events(&bytes).ok_or(RunError::Garbled(path))?;
+    let reported = events(&bytes).ok_or(RunError::Garbled(path))?;
     let (path, bytes) = take(folder, "series.bin")?;
     let series = series(&bytes).ok_or(RunError::Garbled(path))?;
     let captures = if plan.snap > 0 {
@@ -238,10 +238,10 @@ pub(super) fn read(
     results.stretch = stretch;
     let ways = Ways::new(plan);
     let mut of_packets = Vec::new();
-    for event in told {
+    for event in reported {
         match event {
-            Told::Queue(sample) => results.queues.push(sample),
-            Told::Packet(event, label) => {
+            EventRecord::Queue(sample) => results.queues.push(sample),
+            EventRecord::Packet(event, label) => {
                 let port = ways.port(plan, &event);
                 count(&event, label, port, &mut results, &mut ports);
                 of_packets.push(event);
@@ -334,19 +334,19 @@ fn queries(plan: &Plan, flows: &[FlowRecord]) -> Vec<QueryRecord> {
     queries.into_values().map(whole).collect()
 }
 
-enum Told {
+enum EventRecord {
     Packet(Event, u8),
     Queue(QueueSample),
 }
 
-fn events(bytes: &[u8]) -> Option<Vec<Told>> {
+fn events(bytes: &[u8]) -> Option<Vec<EventRecord>> {
     if !bytes.len().is_multiple_of(EVENT) {
         return None;
     }
     bytes.chunks_exact(EVENT).map(event).collect()
 }
 
-fn event(bytes: &[u8]) -> Option<Told> {
+fn event(bytes: &[u8]) -> Option<EventRecord> {
     let mut from = Reader(bytes);
     let (at, node, port) = (from.i64()?, from.u32()?, from.u16()?);
     let (kind, cause) = (from.u8()?, from.u8()?);
@@ -358,7 +358,7 @@ fn event(bytes: &[u8]) -> Option<Told> {
         1 => EventKind::Marked,
         2 => EventKind::Detoured(cause),
         3 => {
-            return Some(Told::Queue(QueueSample {
+            return Some(EventRecord::Queue(QueueSample {
                 at: Time(at.max(0) as u64),
                 switch: SwitchId(node & !SWITCH),
                 port: PortId(port),
@@ -381,7 +381,7 @@ fn event(bytes: &[u8]) -> Option<Told> {
         reply: reply != 0,
         bytes,
     };
-    Some(Told::Packet(event, label))
+    Some(EventRecord::Packet(event, label))
 }
 
 fn series(bytes: &[u8]) -> Option<Vec<Series>> {

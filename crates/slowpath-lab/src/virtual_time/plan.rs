@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a laboratory kernel is told: the network, the connections, the flows one by one.
+//! What a laboratory kernel is given: the network, the connections, the flows one by one.
 
 use super::error::Refusal;
 use super::sysctls::Own;
@@ -42,7 +42,7 @@ pub enum PacketPath {
 }
 
 impl PacketPath {
-    /// What the kernel is told beside the plan, which lies in that folder.
+    /// The kernel's arguments besides the plan, which lies in that folder.
     pub(super) fn arguments(&self, folder: &Path) -> Vec<OsString> {
         let PacketPath::Process(program, arguments) = self else {
             return Vec::new();
@@ -111,7 +111,7 @@ pub struct Connection {
     pub label: u8,
 }
 
-/// All that a run is told.
+/// All that a run is given.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The flows, as the simulator has them.

@@ -42,11 +42,9 @@ pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Option<Recording> {
         let (number, end) = (record.connection as usize, usize::from(record.end));
         let outcomes = pending.get_mut(number)?.get_mut(end)?;
         if record.kind == kind::DECISION {
-            outcomes.push(Outcome {
-                decision: *Decision::ALL.get(usize::from(record.decision))?,
-                before: record.value,
-                value: record.result,
-            });
+            let decision = *Decision::ALL.get(usize::from(record.decision))?;
+            let outcome = Outcome::from_numbers(decision, record.value, record.result);
+            outcomes.push(outcome?);
             continue;
         }
         let end = &mut connections[number].ends[end];
@@ -68,7 +66,7 @@ pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Option<Recording> {
             recorder: "laboratory".to_owned(),
         },
         connections,
-        alone: Vec::new(),
+        one_sided: Vec::new(),
     })
 }
 

@@ -2,7 +2,7 @@
 //! A scenario's kinds of TCP as Linux's: options of sockets and of whole hosts.
 //!
 //! Everything that a kind says is either done by Linux as it stands, or refused. What Linux
-//! does beyond what a scenario can say is told in `docs/reference/lab-virtual-time.md`.
+//! does beyond what a scenario can say is described in `docs/reference/lab-virtual-time.md`.
 
 use super::error::Refusal;
 use super::wire::{ACK_AT_ONCE, HANDSHAKE, Writer};
@@ -282,7 +282,7 @@ fn read(tcp: &TcpConfig, algorithm: Option<&str>, hz: u32) -> Result<(Kind, Shar
         );
     }
     if tcp.sack && !tcp.dsack_undo {
-        return refuse("dsack-undo", "Linux cannot switch it off alone");
+        return refuse("dsack-undo", "Linux cannot switch only this off");
     }
     if tcp.kernel_tick.is_some_and(|wanted| wanted != tick) {
         let reason = format!("this kernel has {hz} ticks a second");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The files between here and the laboratory kernel: twin of `lab/kernel/driver/plan.h`,
-//! which tells what each field means. Little-endian.
+//! which says what each field means. Little-endian.
 
 /// `SPLSPLAB`.
 pub const MAGIC: u64 = 0x4241_4c50_534c_5053;
@@ -26,7 +26,7 @@ pub const FOLLOW: u32 = 64;
 /// Something about the connections is not as it was.
 pub const WHAT_IF: u32 = 128;
 /// What each run left is written.
-pub const TELL: u32 = 256;
+pub const REPORT: u32 = 256;
 /// With [`PROBE`]: further variables of the socket.
 pub const PROBE_MORE: u32 = 512;
 

@@ -17,7 +17,7 @@ pub struct Judged {
     /// The round trip with queues as they usually are: the windows are compared so often.
     pub round_trip: Span,
     /// How many seeds: as many as give about 10,000 flows, so that a hundred are above the
-    /// 99th percentile; or three, where one flow is alone and the seed changes nothing.
+    /// 99th percentile; or three, where there is one flow and the seed changes nothing.
     pub seeds: u64,
     /// Whether windows are compared as means over the seeds, host by host, though there are few
     /// flows.

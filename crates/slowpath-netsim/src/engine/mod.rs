@@ -44,7 +44,6 @@ mod connection;
 mod flying;
 mod network;
 mod packet;
-mod queries;
 mod recorder;
 mod settings;
 mod simulation;

@@ -4,10 +4,10 @@
 //! With D the accepting end's time less the other's, a packet to it gives D at most (it came there, less it was sent here), and one from it D at least. One offset that is within all of them
 //! is taken, in the middle; where there is none the clocks do not run alike, and the line with most room on either side is.
 
-use super::packets::Found;
-use slowpath_recording::{Alone, Clock, Moment};
+use super::packets::Matches;
+use slowpath_recording::{Clock, Moment, OneSided};
 
-/// Clocks of machines run no more apart: quartz within 100 parts in a million, and what NTP turns besides (`MAX_FREQ`, include/linux/timex.h: 500).
+/// Clocks of machines drift no faster against each other: quartz within 100 parts in a million, and what NTP turns besides (`MAX_FREQ`, include/linux/timex.h: 500).
 const MOST_DRIFT: f64 = 700e-6;
 /// Halvings of the range of drifts: to less than a billionth.
 const STEPS: usize = 60;
@@ -59,8 +59,8 @@ impl Bounds {
 
 /// The accepting end's clock as the other one's, and how far from that it can be; `None`: packets do not bound it both ways.
 pub(super) fn between(
-    ends: &[&Alone; 2],
-    found: &[Found; 2],
+    ends: &[&OneSided; 2],
+    found: &[Matches; 2],
     limits: [usize; 2],
 ) -> (Clock, Option<u64>) {
     let runs = [0, 1].map(|end| &ends[end].end.runs[..limits[end]]);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recordings of two machines, one end of a connection in each, become connections that can be replayed.
 //!
-//! What enters: recordings with ends that are alone ([`Alone`]), by the names of their files. What leaves: connections with both ends, and why the other ends are still alone.
+//! What enters: recordings with one-sided ends ([`OneSided`]), by the names of their files. What leaves: connections with both ends, and why the remaining ends have no peer.
 //!
-//! 1. Two ends belong together if both have seen the same two initial sequence numbers: 64 random bits, which survive the translation of addresses.
+//! 1. Two ends are of one connection if both have observed the same two initial sequence numbers: 64 random bits, which survive the translation of addresses.
 //! 2. A packet that came is the one that the other end sent with this identification and sequence number (`packets`). What was sent and never came was lost.
 //! 3. Runs behind a packet that the other recording does not have are left out, and whatever depends on them: what is left is what both files know.
 //! 4. Each end keeps its own clock. What one is to the other follows from the packets each way (`clocks`); a replay needs only that nothing comes before it was sent.
 //!
-//! What is promised: nothing is joined on a guess, and whose sequence numbers were rewritten on the way stays alone. No I/O.
+//! What is promised: nothing is joined on a guess, and an end whose sequence numbers were rewritten on the way stays one-sided. No I/O.
 
 mod clocks;
 mod packets;
 
-use packets::Found;
 pub use packets::Lost;
-use slowpath_recording::{Alone, Clock, Connection, End, Joint, Origin, Recording, Settings};
+use packets::Matches;
+use slowpath_recording::{Clock, Connection, End, Joint, OneSided, Origin, Recording, Settings};
 use std::collections::BTreeMap;
 
 /// What became of recordings.
@@ -25,9 +25,9 @@ pub struct Joined {
     pub recording: Recording,
     /// Those of which the end is missing, by their place.
     pub short: Vec<(usize, Short)>,
-    /// Ends that are still alone.
-    pub lonely: Vec<Lonely>,
-    /// Connections with both ends in one of several recordings, which are replayed from that alone: by place of the recording.
+    /// Ends that remain one-sided.
+    pub unmatched: Vec<Unmatched>,
+    /// Connections with both ends in one of several recordings, which are replayed from that recording only: by place of the recording.
     pub whole: Vec<(usize, usize)>,
     /// The ends' kernels, where they differ.
     pub kernels: Option<[String; 2]>,
@@ -56,9 +56,9 @@ impl std::fmt::Display for Short {
     }
 }
 
-/// An end that is still alone.
+/// An end that remains one-sided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lonely {
+pub struct Unmatched {
     /// The recording's place among those given.
     pub file: usize,
     /// Its number there: connections come first.
@@ -122,15 +122,15 @@ pub(crate) fn side(end: usize) -> &'static str {
 
 /// Where an end is.
 #[derive(Clone, Copy)]
-struct At<'a> {
+struct EndPosition<'a> {
     file: usize,
     number: usize,
-    alone: &'a Alone,
+    one_sided: &'a OneSided,
 }
 
-impl At<'_> {
-    fn lonely(&self, why: Why) -> Lonely {
-        Lonely {
+impl EndPosition<'_> {
+    fn unmatched(&self, why: Why) -> Unmatched {
+        Unmatched {
             file: self.file,
             number: self.number,
             why,
@@ -138,7 +138,7 @@ impl At<'_> {
     }
 }
 
-/// Joins what belongs together. The time of the result is the first recording's.
+/// Joins the ends of each connection. The time of the result is the first recording's.
 pub fn join(recordings: &[Recording]) -> Joined {
     let mut joined = Joined::default();
     let Some(first) = recordings.first() else {
@@ -154,10 +154,10 @@ pub fn join(recordings: &[Recording]) -> Joined {
     let all = all(recordings);
     let mut known: BTreeMap<[Option<u32>; 2], [Vec<usize>; 2]> = BTreeMap::new();
     for (place, it) in all.iter().enumerate() {
-        known.entry(it.alone.initial).or_default()[it.alone.side & 1].push(place);
+        known.entry(it.one_sided.initial).or_default()[it.one_sided.side & 1].push(place);
     }
     for (initial, sides) in &known {
-        let lonely = match sides.each_ref().map(Vec::as_slice) {
+        let unmatched = match sides.each_ref().map(Vec::as_slice) {
             [&[a], &[b]] if initial.iter().all(Option::is_some) => {
                 let both = [all[a], all[b]];
                 match two(both, recordings) {
@@ -165,63 +165,63 @@ pub fn join(recordings: &[Recording]) -> Joined {
                         joined.add(connection, short, both, recordings);
                         continue;
                     }
-                    Err(why) => both.map(|it| it.lonely(why(it))).to_vec(),
+                    Err(why) => both.map(|it| it.unmatched(why(it))).to_vec(),
                 }
             }
-            [&[], &[b]] => vec![all[b].lonely(missing(&all[b], &all))],
-            [&[a], &[]] => vec![all[a].lonely(missing(&all[a], &all))],
+            [&[], &[b]] => vec![all[b].unmatched(missing(&all[b], &all))],
+            [&[a], &[]] => vec![all[a].unmatched(missing(&all[a], &all))],
             _ => twice(sides, &all),
         };
-        joined.lonely.extend(lonely);
+        joined.unmatched.extend(unmatched);
     }
-    joined.lonely.sort_by_key(|it| (it.file, it.number));
+    joined.unmatched.sort_by_key(|it| (it.file, it.number));
     joined
 }
 
-fn all(recordings: &[Recording]) -> Vec<At<'_>> {
+fn all(recordings: &[Recording]) -> Vec<EndPosition<'_>> {
     let all = recordings.iter().enumerate().flat_map(|(file, recording)| {
-        let numbered = (recording.connections.len()..).zip(&recording.alone);
-        numbered.map(move |(number, alone)| At {
+        let numbered = (recording.connections.len()..).zip(&recording.one_sided);
+        numbered.map(move |(number, one_sided)| EndPosition {
             file,
             number,
-            alone,
+            one_sided,
         })
     });
     all.collect()
 }
 
 /// Why there is no other one.
-fn missing(it: &At<'_>, all: &[At<'_>]) -> Why {
-    let other = 1 - (it.alone.side & 1);
-    let same = all
-        .iter()
-        .find(|that| that.alone.side & 1 == other && that.alone.addresses == it.alone.addresses);
+fn missing(it: &EndPosition<'_>, all: &[EndPosition<'_>]) -> Why {
+    let other = 1 - (it.one_sided.side & 1);
+    let same = all.iter().find(|that| {
+        that.one_sided.side & 1 == other && that.one_sided.addresses == it.one_sided.addresses
+    });
     match same {
         Some(that) => Why::Rewritten { file: that.file },
         None => Why::Missing { other },
     }
 }
 
-fn twice(sides: &[Vec<usize>; 2], all: &[At<'_>]) -> Vec<Lonely> {
-    let mut lonely = Vec::new();
+fn twice(sides: &[Vec<usize>; 2], all: &[EndPosition<'_>]) -> Vec<Unmatched> {
+    let mut unmatched = Vec::new();
     for (side, places) in sides.iter().enumerate() {
         for place in places {
             let it = all[*place];
             let again = places.iter().find(|other| *other != place);
-            // Of which of two the one end is nobody knows.
+            // It is not known which of the two the other end belongs to.
             let again = again.or_else(|| sides[1 - side].first());
             let file = again.map_or(it.file, |again| all[*again].file);
-            lonely.push(it.lonely(Why::Twice { file }));
+            unmatched.push(it.unmatched(Why::Twice { file }));
         }
     }
-    lonely
+    unmatched
 }
 
-type Refusal = Box<dyn Fn(At<'_>) -> Why>;
+type Refusal = Box<dyn Fn(EndPosition<'_>) -> Why>;
 
 /// Joins two ends with the same initial sequence numbers.
 fn two(
-    both: [At<'_>; 2],
+    both: [EndPosition<'_>; 2],
     recordings: &[Recording],
 ) -> Result<(Connection, Option<Short>), Refusal> {
     let origins = both.map(|it| &recordings[it.file].origin);
@@ -229,13 +229,13 @@ fn two(
     if hz[0] != hz[1] {
         return Err(Box::new(move |_| Why::Ticks(hz[0], hz[1])));
     }
-    let ends = both.map(|it| it.alone);
+    let ends = both.map(|it| it.one_sided);
     for (end, it) in ends.iter().enumerate() {
         if let Some(after) = it.end.gap {
             return Err(Box::new(move |_| Why::Gap { end, after }));
         }
     }
-    let [mut a, mut b] = [Found::of(ends[0], ends[1]), Found::of(ends[1], ends[0])];
+    let [mut a, mut b] = [Matches::of(ends[0], ends[1]), Matches::of(ends[1], ends[0])];
     a.choose(ends[0], ends[1], &b);
     b.choose(ends[1], ends[0], &a);
     let found = [a, b];
@@ -244,7 +244,7 @@ fn two(
     // The handshake is not enough.
     if let (Some((_, why)), true) = (reason, limits.iter().any(|limit| *limit < 2)) {
         return Err(Box::new(move |it| Why::Other {
-            file: files[1 - (it.alone.side & 1)],
+            file: files[1 - (it.one_sided.side & 1)],
             why,
         }));
     }
@@ -269,7 +269,7 @@ fn two(
     Ok((connection, short))
 }
 
-fn settings(ends: [&Alone; 2]) -> Settings {
+fn settings(ends: [&OneSided; 2]) -> Settings {
     Settings {
         sysctls: ends.map(|it| it.sysctls.clone()),
         socket: ends.map(|it| it.socket.clone()),
@@ -282,18 +282,18 @@ impl Joined {
         &mut self,
         mut connection: Connection,
         short: Option<Short>,
-        both: [At<'_>; 2],
+        both: [EndPosition<'_>; 2],
         recordings: &[Recording],
     ) {
-        let origin = |it: At<'_>| -> &Origin { &recordings[it.file].origin };
+        let origin = |it: EndPosition<'_>| -> &Origin { &recordings[it.file].origin };
         let [client, server] = both.map(origin);
         if client.kernel != server.kernel {
             self.kernels = Some([client.kernel.clone(), server.kernel.clone()]);
         }
         // By the wall clocks, since nothing else joins what did not talk.
-        let apart = client.epoch.saturating_sub(self.recording.origin.epoch);
+        let separate = client.epoch.saturating_sub(self.recording.origin.epoch);
         for clock in connection.joint.iter_mut().flat_map(|it| &mut it.clocks) {
-            clock.offset = clock.offset.saturating_add(apart);
+            clock.offset = clock.offset.saturating_add(separate);
         }
         let place = self.recording.connections.len();
         self.short.extend(short.map(|short| (place, short)));

@@ -2,13 +2,13 @@
 //! Which packet of the other end each one is that came.
 
 use super::cut;
-use slowpath_recording::{Alone, Decision, End, Handler, Outcome, Packet};
+use slowpath_recording::{End, Handler, OneSided, Outcome, Packet};
 use std::collections::HashMap;
 
 /// An identification is given again after 65,536 packets: the nearer one is meant.
 const FAR: u32 = 1 << 15;
 
-/// Why a packet is nobody's.
+/// Why a packet is none of those that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// The other end's recording does not have it.
@@ -32,7 +32,7 @@ pub enum Lost {
 }
 
 /// Of each packet that came its number among those sent.
-pub(super) struct Found {
+pub(super) struct Matches {
     numbers: Vec<Result<u32, Lost>>,
     /// Of those that came for a socket that had gone, or from one: several may look alike, and the run knows which there can have been.
     alike: Vec<(usize, usize, Vec<u32>)>,
@@ -90,7 +90,7 @@ impl Index<'_> {
         let marked = self.nearest(marked, |it| begins(it));
         let ids = self.by_id.get(&came.id);
         let plain = || self.nearest(ids, |it| begins(it) && it.mark == 0);
-        // A header that was changed on the way (its MSS, for one) makes another mark; and over IPv6 nobody sees what is sent without a socket.
+        // A header that was changed on the way (its MSS, for one) makes another mark; and over IPv6 no recorder observes what is sent without a socket.
         let changed = || {
             let marked = |it: &Packet| came.mark != 0 && it.mark != 0;
             self.nearest(ids, |it| {
@@ -120,8 +120,8 @@ impl Index<'_> {
     }
 }
 
-impl Found {
-    pub(super) fn of(receiver: &Alone, sender: &Alone) -> Found {
+impl Matches {
+    pub(super) fn of(receiver: &OneSided, sender: &OneSided) -> Matches {
         let mut index = Index::new(&sender.sent);
         let mut numbers = vec![Err(Lost::Unknown); receiver.came.len()];
         let mut alike = Vec::new();
@@ -157,11 +157,11 @@ impl Found {
                 numbers[places].fill(Err(Lost::Cut));
             }
         }
-        Found { numbers, alike }
+        Matches { numbers, alike }
     }
 
     /// Of those that look alike the newest is meant that had been sent: each answers a packet of the receiver, which `there` names.
-    pub(super) fn choose(&mut self, receiver: &Alone, sender: &Alone, there: &Found) {
+    pub(super) fn choose(&mut self, receiver: &OneSided, sender: &OneSided, there: &Matches) {
         for (at, place, numbers) in &self.alike {
             let had_been_sent = |number: &&u32| {
                 let run = usize::try_from(sent(sender, **number)).ok();
@@ -203,7 +203,10 @@ impl Found {
 }
 
 /// How many runs of each end can be made with what is known, each packet after the run that sent it; and what stops the first that stops.
-pub(super) fn known(ends: &[&Alone; 2], found: &[Found; 2]) -> ([usize; 2], Option<(usize, Lost)>) {
+pub(super) fn known(
+    ends: &[&OneSided; 2],
+    found: &[Matches; 2],
+) -> ([usize; 2], Option<(usize, Lost)>) {
     let mut done = [0; 2];
     let mut stops = [None; 2];
     loop {
@@ -243,13 +246,13 @@ pub(super) fn known(ends: &[&Alone; 2], found: &[Found; 2]) -> ([usize; 2], Opti
 }
 
 /// The run that sent it.
-fn sent(end: &Alone, number: u32) -> u64 {
+fn sent(end: &OneSided, number: u32) -> u64 {
     end.sent.get(number as usize).map_or(u64::MAX, |it| it.run)
 }
 
 /// The first runs of an end, with packets' numbers among those that the other end sent.
-pub(super) fn named(alone: &Alone, found: &Found, limit: usize) -> End {
-    let mut end = cut(&alone.end, limit);
+pub(super) fn named(one_sided: &OneSided, found: &Matches, limit: usize) -> End {
+    let mut end = cut(&one_sided.end, limit);
     for run in &mut end.runs {
         let Some(Ok(numbers)) = found.run(&run.handler) else {
             continue;
@@ -269,10 +272,9 @@ pub(super) fn named(alone: &Alone, found: &Found, limit: usize) -> End {
                 *merged += 1;
                 continue;
             }
-            run.outcomes.push(Outcome {
-                decision: Decision::Merged,
-                before: more,
-                value: further,
+            run.outcomes.push(Outcome::Merged {
+                place: more,
+                further,
             });
             more += 1;
         }

@@ -4,7 +4,7 @@
 use super::numbers::Numbers;
 use super::piece::{Seen, What, word};
 use super::side::Before;
-use slowpath_recording::{Decision, Outcome, Run};
+use slowpath_recording::{Outcome, Run};
 
 /// Packets that one run is told the device's memory of.
 const MOST_SENT: u32 = 32;
@@ -36,13 +36,12 @@ pub(super) fn remember(runs: &mut [(Run, Before)], own: &Numbers) {
             for count in 0..=sent {
                 let share = i64::from(left) - i64::from(memory);
                 let more = share * i64::from(count) / i64::from(sent.max(1));
-                run.outcomes.push(Outcome {
-                    decision: Decision::DeviceMemory,
-                    before: count,
-                    value: (i64::from(memory) + more) as u32,
+                run.outcomes.push(Outcome::DeviceMemory {
+                    sent: count,
+                    bytes: (i64::from(memory) + more) as u32,
                 });
             }
-            run.outcomes.sort_by_key(|it| (it.decision, it.before));
+            run.outcomes.sort_by_key(Outcome::key);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! What the light recorder saw of connections, as a [`Recording`].
 //!
 //! What enters are the pieces of the probe `packets`. What leaves are the runs of both ends, inferred: packets in their order with their numbers, and calls where the bytes that
-//! they moved say that they were (`telling`); what the recorder saw of the socket stands with each packet ([`Decision::Seen`](slowpath_recording::Decision::Seen)), so that a replay
+//! they moved say that they were (`telling`); what the recorder saw of the socket stands with each packet ([`Outcome::Observed`](slowpath_recording::Outcome::Observed)), so that a replay
 //! can be compared with it. Small queues, the moments inside a run and what waited in the device are not seen: a replay may part from the recording, and says where.
 //!
 //! What is promised: whatever the bytes, no panic; pieces that fit nowhere are counted, and an end of which some were lost has a gap there. No I/O, no clocks.
@@ -115,7 +115,7 @@ impl Joiner {
         joined.recording = Recording {
             origin: host.origin,
             connections: Vec::new(),
-            alone: Vec::new(),
+            one_sided: Vec::new(),
         };
         joined.recording.origin.hz = self.ticks.hz();
         // Nobody knows whose they were: of those that have not ended.

@@ -16,7 +16,8 @@ use super::numbers::Numbers;
 use super::piece::{Fired, STATES, Seen, What, word};
 use super::side::{Before, Side};
 use super::ticks::Ticks;
-use slowpath_recording::{Decision, Handler, Moment, Outcome, Run};
+use slowpath_recording::fields::Field;
+use slowpath_recording::{Decision, Handler, Moment, Outcome, Queue, Run};
 use std::collections::HashMap;
 
 /// `enum tcp_state`.
@@ -31,25 +32,20 @@ mod state {
 /// `SHUTDOWN_MASK`.
 const BOTH: u8 = 3;
 
-/// Places among the 40 fields of the socket (`probe::FIELDS`).
-const IN_FLIGHT: u32 = 1;
-const QUEUED: u32 = 2;
-const UNREAD: u32 = 6;
-const WINDOW: u32 = 7;
-/// The same of what a block begins with (`look_at` of the probe); `None`: it stands with each packet, or only clocks decide it.
-const STATE_FIELDS: [Option<u32>; STATES] = [
+/// The fields of the socket that a block begins with (`look_at` of the probe); `None`: it stands with each packet, or only clocks decide it.
+const STATE_FIELDS: [Option<Field>; STATES] = [
     None,
-    Some(8),
-    Some(9),
-    Some(10),
-    Some(12),
-    Some(13),
-    Some(17),
-    Some(18),
+    Some(Field::SendWindow),
+    Some(Field::ReceiveThreshold),
+    Some(Field::CongestionWindow),
+    Some(Field::SlowStartThreshold),
+    Some(Field::PacketsOut),
+    Some(Field::TotalRetransmitted),
+    Some(Field::Reordering),
     None,
-    Some(30),
-    Some(31),
-    Some(36),
+    Some(Field::ReceiveBuffer),
+    Some(Field::SendBuffer),
+    Some(Field::WindowClamp),
 ];
 
 /// What an acknowledgment lets go goes within that time, in nanoseconds.
@@ -71,7 +67,7 @@ pub(super) struct Telling<'a> {
     /// The call under way has moved so much.
     begun: Option<i32>,
     /// What was told last of a field.
-    told: [Option<u32>; 40],
+    told: [Option<u32>; Field::COUNT],
     last_number: u32,
     /// When the first packet went of what calls sent before the next look, in microseconds: if nothing was under way.
     sent_first: Option<u64>,
@@ -116,7 +112,7 @@ impl<'a> Telling<'a> {
             written: side.opened.words[word::WRITTEN],
             read: side.opened.words[word::READ],
             begun: None,
-            told: [None; 40],
+            told: [None; Field::COUNT],
             last_number: first,
             sent_first: None,
             unseen: Vec::new(),
@@ -296,21 +292,20 @@ impl<'a> Telling<'a> {
     /// The memory of all that waits in the backlog with it counts until the last of them has been looked at (`__release_sock`), and for the call that has the lock as
     /// well: most of it came before it had read the clock first.
     fn waited(&mut self, place: usize) {
-        let told = Outcome {
-            decision: Decision::Backlog,
-            before: 0,
-            value: memory::backlog(&self.side.seen, place),
+        let filled = Outcome::Backlog {
+            done: 0,
+            bytes: memory::backlog(&self.side.seen, place),
         };
         let mut runs = self.runs.iter_mut().rev();
         if let Some((_, _, outcomes)) = runs.next() {
-            outcomes.push(told);
+            outcomes.push(filled);
         }
         if let Some((_, call, outcomes)) = runs.next()
             && let Handler::Send { .. } | Handler::Receive { .. } | Handler::Resume = call
         {
-            outcomes.retain(|it| it.decision != Decision::Backlog);
-            outcomes.push(told);
-            outcomes.sort_by_key(|it| (it.decision, it.before));
+            outcomes.retain(|it| it.decision() != Decision::Backlog);
+            outcomes.push(filled);
+            outcomes.sort_by_key(Outcome::key);
         }
     }
 
@@ -319,13 +314,16 @@ impl<'a> Telling<'a> {
         let words = &seen.words;
         let acknowledged = words[word::ACKNOWLEDGED];
         let in_flight = words[word::NEXT].wrapping_sub(acknowledged);
-        let mut all = vec![(IN_FLIGHT, in_flight)];
-        all.push((QUEUED, words[word::WRITTEN].wrapping_sub(acknowledged)));
+        let mut all = vec![(Field::InFlight, in_flight)];
         all.push((
-            UNREAD,
+            Field::Queued,
+            words[word::WRITTEN].wrapping_sub(acknowledged),
+        ));
+        all.push((
+            Field::Unread,
             words[word::RECEIVED].wrapping_sub(words[word::READ]),
         ));
-        all.push((WINDOW, words[word::WINDOW]));
+        all.push((Field::ReceiveWindow, words[word::WINDOW]));
         if let Some(state) = state {
             let known = STATE_FIELDS.iter().zip(state);
             all.extend(known.filter_map(|(field, value)| Some(((*field)?, *value))));
@@ -335,16 +333,12 @@ impl<'a> Telling<'a> {
         };
         for (field, value) in all {
             let told = &mut self.told[field as usize];
-            if field == IN_FLIGHT || *told != Some(value) {
+            if field == Field::InFlight || *told != Some(value) {
                 *told = Some(value);
-                outcomes.push(Outcome {
-                    decision: Decision::Seen,
-                    before: field,
-                    value,
-                });
+                outcomes.push(Outcome::Observed { field, value });
             }
         }
-        outcomes.sort_by_key(|outcome| (outcome.decision, outcome.before));
+        outcomes.sort_by_key(Outcome::key);
     }
 
     fn is_call(&self) -> bool {
@@ -384,12 +378,8 @@ impl<'a> Telling<'a> {
             let queued = words[word::WRITTEN].wrapping_sub(words[word::ACKNOWLEDGED]);
             let unread = words[word::RECEIVED].wrapping_sub(words[word::READ]);
             if let Some((_, _, outcomes)) = self.runs.last_mut() {
-                for (before, value) in (0..).zip([queued, unread]) {
-                    outcomes.push(Outcome {
-                        decision: Decision::Flush,
-                        before,
-                        value,
-                    });
+                for (queue, bytes) in [(Queue::Unacknowledged, queued), (Queue::Unread, unread)] {
+                    outcomes.push(Outcome::Flush { queue, bytes });
                 }
             }
         }
@@ -577,14 +567,10 @@ impl<'a> Telling<'a> {
                 let again = again(clock, clocks.get(place + 1));
                 if let Some(again) = again
                     && again > last
-                    && let Ok(value) = u32::try_from(again - last)
+                    && let Ok(after) = u32::try_from(again - last)
                 {
-                    outcomes.push(Outcome {
-                        decision: Decision::Clock,
-                        before: 1,
-                        value,
-                    });
-                    outcomes.sort_by_key(|outcome| (outcome.decision, outcome.before));
+                    outcomes.push(Outcome::Clock { reading: 1, after });
+                    outcomes.sort_by_key(Outcome::key);
                 }
                 let run = Run {
                     at: Moment(last),

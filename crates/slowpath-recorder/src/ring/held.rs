@@ -3,7 +3,7 @@
 
 use super::Saved;
 use slowpath_recording::{
-    Alone, Connection, EncodeError, End, Moment, Origin, Packet, Run, Settings, Writer,
+    Connection, EncodeError, End, Moment, OneSided, Origin, Packet, Run, Settings, Writer,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) struct Asked {
 pub(super) enum Rest {
     Nothing,
     Both([End; 2]),
-    Alone(End, [Vec<Packet>; 2]),
+    OneSided(End, [Vec<Packet>; 2]),
 }
 
 pub(super) struct Held {
@@ -75,11 +75,11 @@ impl Held {
     /// One whose other end is on another machine.
     pub(super) fn alone(
         origin: &Origin,
-        alone: &Alone,
+        alone: &OneSided,
         opened: Moment,
     ) -> Result<Held, EncodeError> {
         let (mut writer, mut file) = Writer::new(origin)?;
-        writer.open_alone(NUMBER, alone, &mut file)?;
+        writer.open_one_sided(NUMBER, alone, &mut file)?;
         Ok(Held {
             alone: Some(alone.side & 1),
             ..Held::opened(writer, file, alone.addresses, opened)
@@ -217,7 +217,7 @@ impl Held {
             let ends = match rest {
                 Rest::Nothing => Default::default(),
                 Rest::Both(ends) => ends,
-                Rest::Alone(end, packets) => {
+                Rest::OneSided(end, packets) => {
                     for (way, some) in packets.iter().enumerate() {
                         writer.packets(NUMBER, way, some)?;
                     }

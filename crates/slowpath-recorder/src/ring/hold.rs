@@ -243,7 +243,7 @@ impl Ring {
                 let held = Held::new(&self.origin, addresses, settings, at);
                 self.hold(number, addresses, held);
             }
-            Told::Alone {
+            Told::OneSided {
                 number,
                 alone,
                 hz,
@@ -438,7 +438,7 @@ impl Ring {
         let over = held.ended.is_some();
         let both = self.joins.rest(number).map(Rest::Both);
         let alone = || self.joins.rest_alone(number);
-        let rest = both.or_else(|| alone().map(|(end, packets)| Rest::Alone(end, packets)));
+        let rest = both.or_else(|| alone().map(|(end, packets)| Rest::OneSided(end, packets)));
         match held.save(number, rest.unwrap_or(Rest::Nothing)) {
             Ok(it) => {
                 self.counts.saved += 1;

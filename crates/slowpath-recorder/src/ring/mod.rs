@@ -14,7 +14,7 @@ mod hold;
 pub use hold::Ring;
 
 use crate::stock::NotEvents;
-use slowpath_recording::{Alone, End, Moment, Packet, Run, Settings};
+use slowpath_recording::{End, Moment, OneSided, Packet, Run, Settings};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -83,11 +83,11 @@ pub enum Told {
         at: Moment,
     },
     /// An end whose other end is on another machine.
-    Alone {
+    OneSided {
         /// Its number.
         number: u64,
         /// Who it is, without runs and packets.
-        alone: Box<Alone>,
+        alone: Box<OneSided>,
         /// Ticks a second.
         hz: u32,
         /// When it was opened, as far as that is known now.

@@ -8,7 +8,7 @@ use super::settings;
 use super::side::Side;
 use super::{Joined, Pair};
 use crate::ring::{Joins, Told};
-use slowpath_recording::{Alone, End, Handler, Moment, Packet, Run};
+use slowpath_recording::{End, Handler, Moment, OneSided, Packet, Run};
 use std::net::SocketAddr;
 
 /// What such an end keeps besides its runs.
@@ -204,14 +204,14 @@ impl Side {
         side: usize,
         hystart: bool,
         hz: u32,
-    ) -> Option<Alone> {
+    ) -> Option<OneSided> {
         let apart = self.apart.as_ref()?;
         let found: &Found = self.settings.as_ref()?;
         if !self.is_joinable() {
             return None;
         }
         let [sysctls, socket] = settings::own(found, side, hystart, hz);
-        Some(Alone {
+        Some(OneSided {
             addresses,
             side,
             initial: apart.initial,
@@ -240,7 +240,7 @@ impl Joined {
                 end.cut();
             }
             (alone.end, [alone.sent, alone.came]) = end.last();
-            self.recording.alone.push(alone);
+            self.recording.one_sided.push(alone);
         }
     }
 }
@@ -269,7 +269,7 @@ impl Live {
             pair.progress.number = self.last;
             self.places.insert(self.last, place);
             let at = end.runs.first().map_or(Moment(now), |run| run.at);
-            told.push(Told::Alone {
+            told.push(Told::OneSided {
                 number: self.last,
                 alone: Box::new(alone),
                 hz,

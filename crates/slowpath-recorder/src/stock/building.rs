@@ -3,7 +3,7 @@
 
 use super::event::Event;
 use super::sent::Came;
-use slowpath_recording::{Decision, Handler, Moment, Outcome, Reader, Run};
+use slowpath_recording::{Decision, Handler, Moment, Outcome, Reader, Run, TicksAt};
 
 /// A run takes no longer than that.
 const MOST_TICKS: u32 = 16;
@@ -23,7 +23,7 @@ pub(super) struct Building {
     pub(super) window_changed: u32,
     pub(super) window_changes: u32,
     /// What `jiffies` were for those who noted them, in ticks; told only if they changed during the run.
-    pub(super) noted: Vec<Outcome>,
+    pub(super) noted: Vec<(TicksAt, u32)>,
 }
 
 impl Building {
@@ -36,10 +36,9 @@ impl Building {
             check: None,
         };
         if event.memory != 1 {
-            run.outcomes.push(Outcome {
-                decision: Decision::DeviceMemory,
-                before: 0,
-                value: event.memory,
+            run.outcomes.push(Outcome::DeviceMemory {
+                sent: 0,
+                bytes: event.memory,
             });
         }
         let mut building = Building {
@@ -58,21 +57,23 @@ impl Building {
         building
     }
 
-    pub(super) fn outcome(&mut self, decision: Decision, before: u32, value: u32) {
-        self.run.outcomes.push(Outcome {
-            decision,
-            before,
-            value,
-        });
+    pub(super) fn outcome(&mut self, outcome: Outcome) {
+        self.run.outcomes.push(outcome);
     }
 
     /// A packet is sent while the device has so much: less than when so many had been sent, and small queues let it through.
     pub(super) fn freed(&mut self, memory: u32) {
-        let told = self.run.outcomes.iter().rev();
-        let mut told = told.filter(|it| it.decision == Decision::DeviceMemory);
-        let told = told.find(|it| it.before == self.sent);
-        if told.is_some_and(|it| memory < it.value) {
-            self.outcome(Decision::SmallQueue, self.sent, 0);
+        let nth = self.sent;
+        let mut outcomes = self.run.outcomes.iter().rev();
+        let recorded = outcomes.find_map(|it| match it {
+            Outcome::DeviceMemory { sent, bytes } if *sent == nth => Some(*bytes),
+            _ => None,
+        });
+        if recorded.is_some_and(|bytes| memory < bytes) {
+            self.outcome(Outcome::SmallQueue {
+                nth,
+                throttled: false,
+            });
         }
     }
 
@@ -91,19 +92,16 @@ impl Building {
         let ticks = jiffies.wrapping_sub(self.run.jiffies);
         if ticks != self.ticks {
             self.ticks = ticks;
-            self.outcome(Decision::Ticks, self.done(), ticks);
+            let at = TicksAt::Done(self.done());
+            self.outcome(Outcome::Ticks { at, ticks });
         }
     }
 
     /// Somebody noted these; perhaps in an earlier run.
-    pub(super) fn note(&mut self, reader: Reader, count: u32, jiffies: u32) {
-        let value = jiffies.wrapping_sub(self.run.jiffies);
-        if value <= MOST_TICKS {
-            self.noted.push(Outcome {
-                decision: Decision::Ticks,
-                before: reader.before(count),
-                value,
-            });
+    pub(super) fn note(&mut self, reader: Reader, sent: u32, jiffies: u32) {
+        let ticks = jiffies.wrapping_sub(self.run.jiffies);
+        if ticks <= MOST_TICKS {
+            self.noted.push((TicksAt::Reader { reader, sent }, ticks));
         }
     }
 
@@ -125,15 +123,17 @@ impl Building {
         self.note(Reader::Cubic, 0, event.cubic);
         self.note(Reader::DelayedAck, 0, event.delayed_ack);
         self.note(Reader::OutOfWindow, 0, event.out_of_window);
-        let ticked = |it: &Outcome| it.decision == Decision::Ticks;
-        if self.run.outcomes.iter().any(ticked) || self.noted.iter().any(|it| it.value > 0) {
-            self.run.outcomes.append(&mut self.noted);
+        let ticked = |it: &Outcome| it.decision() == Decision::Ticks;
+        if self.run.outcomes.iter().any(ticked) || self.noted.iter().any(|(_, ticks)| *ticks > 0) {
+            let noted = self.noted.into_iter();
+            let noted = noted.map(|(at, ticks)| Outcome::Ticks { at, ticks });
+            self.run.outcomes.extend(noted);
         }
         // Of two at one place the later one is seen there.
         let outcomes = &mut self.run.outcomes;
         outcomes.reverse();
-        outcomes.sort_by_key(|it| (it.decision, it.before));
-        outcomes.dedup_by_key(|it| (it.decision, it.before));
+        outcomes.sort_by_key(Outcome::key);
+        outcomes.dedup_by_key(|it| it.key());
         self.run
     }
 
@@ -141,7 +141,8 @@ impl Building {
     pub(super) fn backlog(&mut self, bytes: u32) {
         if self.backlog != bytes {
             self.backlog = bytes;
-            self.outcome(Decision::Backlog, self.done(), bytes);
+            let done = self.done();
+            self.outcome(Outcome::Backlog { done, bytes });
         }
     }
 
@@ -149,7 +150,8 @@ impl Building {
     pub(super) fn window(&mut self, bytes: u32) {
         if self.backlog != bytes || self.sending {
             self.backlog = bytes;
-            self.outcome(Decision::Backlog, self.clocks + self.sent, bytes);
+            let done = self.clocks + self.sent;
+            self.outcome(Outcome::Backlog { done, bytes });
         }
     }
 }

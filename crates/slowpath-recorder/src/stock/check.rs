@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The check of a run, as the replaying kernel makes it (`lab_check` in `lab/kernel/driver/recorder.c`): Jenkins' lookup3, which Linux calls `jhash2`.
 
-use super::event::FIELDS;
+use slowpath_recording::fields::SocketFields;
 
 const INITIAL: u32 = 0xdead_beef;
 
@@ -62,8 +62,8 @@ pub fn mix(before: u32, decision: u32, count: u32, value: u32) -> u32 {
 }
 
 /// Goes on from the check before; `words` are time, ticks, kind and flags, value, result, decisions and what more there is.
-pub fn check(words: [u32; 8], fields: &[u32; FIELDS], before: u32) -> u32 {
-    let check = jhash2(fields, jhash2(&words, before));
+pub fn check(words: [u32; 8], fields: &SocketFields, before: u32) -> u32 {
+    let check = jhash2(&fields.0, jhash2(&words, before));
     // 0: there is none.
     if check == 0 { 1 } else { check }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How an end that accepts begins: without a socket.
 
-use super::event::{Event, FIELDS};
+use super::event::Event;
 use super::side::{Side, Theirs};
+use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Handler, Moment};
 
 impl Side {
@@ -15,7 +16,7 @@ impl Side {
             self.runs = self.told_before(first.at, first.jiffies);
         }
         self.runs.extend(asked);
-        self.states = vec![[0; FIELDS]; self.runs.len()];
+        self.states = vec![SocketFields::NONE; self.runs.len()];
         // It had begun before the recorder.
         self.cut |= theirs.request.is_empty();
         // What it is comes with the packet's own event.

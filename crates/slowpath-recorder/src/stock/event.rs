@@ -2,11 +2,9 @@
 //! The recorder's events: twin of `struct event` in `probes/handlers/ring.bpf.h`. Each behind its length, little-endian.
 
 use super::options::SET;
+use slowpath_recording::fields::{Field, SocketFields};
 use slowpath_recording::sysctls::{SYSCTLS, WRITE_BUFFERS};
 use std::net::IpAddr;
-
-/// `PROBED` there, and `LAB_PROBED` of the laboratory's driver: the same fields in the same order.
-pub(super) const FIELDS: usize = 40;
 
 const HEAD: usize = 96;
 /// `struct addresses` there, behind the event.
@@ -18,8 +16,6 @@ const MORE: usize = WRITE_BUFFERS.len() + SYSCTLS.len();
 /// Of a packet's identification: both as there.
 const SEVERAL: u32 = 1 << 18;
 const OWN: u32 = 1 << 19;
-/// `segs_in` among the fields.
-const SEGMENTS_IN: usize = 35;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -115,7 +111,7 @@ pub(super) struct Event {
     pub lost: u32,
     /// Among others, with fields: the phase of BBR.
     pub more: u32,
-    pub fields: Option<[u32; FIELDS]>,
+    pub fields: Option<SocketFields>,
     /// Of [`Kind::Settings`].
     pub settings: Option<Found>,
     /// Of [`Kind::Options`].
@@ -229,13 +225,13 @@ impl Event {
             options = Some(all);
         }
         let settings = (kind == Kind::Settings).then(|| Found::read(it.get(HEAD..)?));
-        if let Some(state) = it.get(HEAD..HEAD + 4 * FIELDS) {
-            let mut all = [0; FIELDS];
-            for (field, bytes) in all.iter_mut().zip(state.chunks_exact(4)) {
+        if let Some(state) = it.get(HEAD..HEAD + 4 * Field::COUNT) {
+            let mut all = SocketFields::NONE;
+            for (field, bytes) in all.0.iter_mut().zip(state.chunks_exact(4)) {
                 *field = u32::from_le_bytes(*bytes.first_chunk()?);
             }
             // Counted before a packet goes into the backlog, where the end of a call may or may not see it.
-            all[SEGMENTS_IN] = 0;
+            all[Field::SegmentsIn] = 0;
             fields = Some(all);
         }
         let event = Event {

@@ -2,7 +2,8 @@
 //! The runs of an end that nothing changes any more: they get their checks and are handed out, while the end lives or when it is over.
 
 use super::check::{check, mix};
-use super::side::{Fields, Side};
+use super::side::Side;
+use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{End, Handler, NOT_RETURNED, Run};
 
 impl Side {
@@ -36,7 +37,7 @@ impl Side {
 
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
-        let run = size_of::<Run>() + size_of::<Fields>();
+        let run = size_of::<Run>() + size_of::<SocketFields>();
         let apart = self.apart.as_ref().map_or(0, |apart| apart.bytes());
         size_of::<Side>() + self.runs.capacity() * run + self.packets.bytes() + apart
     }
@@ -44,8 +45,8 @@ impl Side {
     fn make_checks(&mut self, count: usize) {
         for (run, fields) in self.runs.iter_mut().zip(&self.states).take(count) {
             let decisions = run.outcomes.iter().fold(0, |before, outcome| {
-                let decision = outcome.decision.number();
-                mix(before, decision, outcome.before, outcome.value)
+                let [first, second] = outcome.numbers();
+                mix(before, outcome.decision().number(), first, second)
             });
             let [kind, mut value, result, mut more] = run.handler.words();
             if self.apart.is_some() && matches!(run.handler, Handler::Packet { .. }) {
@@ -68,7 +69,7 @@ impl Side {
     }
 
     /// The runs that were not handed out, with their checks, and the states that these are made from.
-    pub(super) fn end(mut self) -> (End, Vec<Fields>) {
+    pub(super) fn end(mut self) -> (End, Vec<SocketFields>) {
         for call in std::mem::take(&mut self.calls).into_values() {
             self.returned(call, NOT_RETURNED);
         }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets that come for what is left of a socket: for time wait, or for nobody.
 
-use super::event::{Event, FIELDS};
+use super::event::Event;
 use super::side::{MARKED, Side, Theirs};
+use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Handler, Moment, Run};
 
 /// `TCP_TW_RST` of `enum tcp_tw_status`.
@@ -25,7 +26,7 @@ impl Side {
         }
         // A program that has not closed its socket yet still has one; nothing changes in it.
         let state = match self.states.last() {
-            _ if self.gone => [0; FIELDS],
+            _ if self.gone => SocketFields::NONE,
             Some(state) => *state,
             None => return false,
         };

@@ -36,6 +36,7 @@ use event::{Event, Kind};
 use late::{RESET, UNANSWERED};
 use request::Request;
 use side::{Side, Theirs};
+use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Connection, End, MAX_EVENTS, Moment, Origin, Recording};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -50,7 +51,7 @@ pub struct Joined {
     /// Connections of which only one end was seen, and too little of that.
     pub halves: u64,
     /// The state after each run, by connection and end: what its check was made from.
-    pub states: Vec<[Vec<[u32; event::FIELDS]>; 2]>,
+    pub states: Vec<[Vec<SocketFields>; 2]>,
 }
 
 /// The bytes are cut, or no events of this recorder.
@@ -267,7 +268,7 @@ impl Joiner {
         }
         if end == 0 {
             own.runs = own.told_before(Moment(event.at), event.jiffies);
-            own.states = vec![[0; event::FIELDS]; own.runs.len()];
+            own.states = vec![SocketFields::NONE; own.runs.len()];
         }
         true
     }

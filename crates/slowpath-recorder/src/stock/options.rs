@@ -4,10 +4,11 @@
 //! Options that were set before the recorder knew the socket are runs at its beginning: of the end that connects before it does, of the other one before the
 //! first SYN, when they are the listener's.
 
-use super::event::{Event, FIELDS};
+use super::event::Event;
 use super::side::{Call, Side, call};
+use slowpath_recording::fields::{Field, SocketFields};
 use slowpath_recording::options::{self, Effect, IP, SOCKET, TCP};
-use slowpath_recording::{Decision, Handler, Moment, Run};
+use slowpath_recording::{Handler, Metric, Moment, Outcome, Run};
 
 /// Words of `struct options` behind the event.
 pub(super) const SET: usize = 23;
@@ -32,8 +33,6 @@ const PACING: u16 = 47;
 pub(super) const CONGESTION: u16 = 13;
 /// The longest name that a value has room for.
 const LONGEST: usize = 8;
-/// Places of `sk_rcvbuf` and `sk_sndbuf` among the fields.
-const BUFFERS: [usize; 2] = [30, 31];
 
 /// `EINTR`.
 const INTERRUPTED: i32 = -4;
@@ -231,11 +230,11 @@ impl Side {
                 // Half of what came of it: whatever the largest allowed was.
                 (SOCKET, SEND_BUFFER | SEND_BUFFER_FORCED, Some(fields)) => set(
                     (SOCKET, SEND_BUFFER_FORCED),
-                    i64::from(fields[BUFFERS[1]] / 2),
+                    i64::from(fields[Field::SendBuffer] / 2),
                 ),
                 (SOCKET, RECEIVE_BUFFER | RECEIVE_BUFFER_FORCED, Some(fields)) => set(
                     (SOCKET, RECEIVE_BUFFER_FORCED),
-                    i64::from(fields[BUFFERS[0]] / 2),
+                    i64::from(fields[Field::ReceiveBuffer] / 2),
                 ),
                 _ => asked,
             },
@@ -267,8 +266,13 @@ impl Side {
         let Some(current) = &mut self.current else {
             return false;
         };
-        for (which, value) in (0..).zip([event.a, event.b, event.c, event.d]) {
-            current.outcome(Decision::Metrics, which, value);
+        for (metric, value) in [
+            (Metric::Timeout, event.a),
+            (Metric::Reordering, event.b),
+            (Metric::SlowStartThreshold, event.c),
+            (Metric::LargestWindow, event.d),
+        ] {
+            current.outcome(Outcome::Metrics { metric, value });
         }
         true
     }
@@ -286,7 +290,7 @@ impl Side {
             self.put_off.push(run);
         } else {
             self.runs.push(run);
-            self.states.push(event.fields.unwrap_or([0; FIELDS]));
+            self.states.push(event.fields.unwrap_or(SocketFields::NONE));
         }
     }
 }

@@ -4,8 +4,9 @@
 //! reading only matters that it was too early, as is when the run began.
 
 use super::event::Event;
-use super::side::{Fields, Side};
-use slowpath_recording::{Decision, Handler, Moment, Outcome, Timer};
+use super::side::Side;
+use slowpath_recording::fields::{Field, SocketFields};
+use slowpath_recording::{Decision, Handler, Moment, Outcome, TicksAt, Timer};
 
 /// `TCPF_TSQ_DEFERRED`.
 const SMALL_QUEUE: u32 = 1 << 2;
@@ -20,8 +21,15 @@ pub(super) struct Paced {
 }
 
 impl Paced {
-    pub(super) fn look(&mut self, fields: &Fields) {
-        let [cwnd, out, sacked, lost, again] = [10, 13, 14, 15, 16].map(|place| fields[place]);
+    pub(super) fn look(&mut self, fields: &SocketFields) {
+        let [cwnd, out, sacked, lost, again] = [
+            Field::CongestionWindow,
+            Field::PacketsOut,
+            Field::SackedOut,
+            Field::LostOut,
+            Field::RetransmittedOut,
+        ]
+        .map(|field| fields[field]);
         let in_flight = (out + again).saturating_sub(sacked + lost);
         self.again = lost > again && cwnd > in_flight;
     }
@@ -50,7 +58,7 @@ impl Side {
             Handler::Release { flags } => flags & SMALL_QUEUE != 0,
             _ => false,
         };
-        let busy = |it: &Outcome| it.decision == Decision::HostQueue;
+        let busy = |it: &Outcome| it.decision() == Decision::HostQueue;
         let first =
             current.clocks == 1 && current.sent == 0 && !current.run.outcomes.iter().any(busy);
         if !(first && by_small_queues && self.paced.again) {
@@ -61,15 +69,19 @@ impl Side {
         current.run.at = Moment(begun);
         // What was told from the reading on that was seen.
         for outcome in &mut current.run.outcomes {
-            let counted = matches!(outcome.decision, Decision::Ticks | Decision::Backlog);
-            if counted && outcome.before == 1 {
-                outcome.before = 2;
+            if let Outcome::Ticks {
+                at: TicksAt::Done(done),
+                ..
+            }
+            | Outcome::Backlog { done, .. } = outcome
+                && *done == 1
+            {
+                *done = 2;
             }
         }
-        current.run.outcomes.push(Outcome {
-            decision: Decision::Clock,
-            before: 1,
-            value: (seen.0 - begun) as u32,
+        current.run.outcomes.push(Outcome::Clock {
+            reading: 1,
+            after: (seen.0 - begun) as u32,
         });
         current.clocks = 2;
     }
@@ -78,7 +90,6 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stock::event::FIELDS;
 
     /// `SENT` of the probe.
     const SENT: u8 = 14;
@@ -99,16 +110,16 @@ mod tests {
     fn clocks(retransmitted: u32, begins: Option<u32>) -> (u64, Vec<Outcome>) {
         let mut side = Side::new(0);
         side.sends(&sends(1, 1, 1000, 9000));
-        let mut fields = [0; FIELDS];
+        let mut fields = SocketFields::NONE;
         for (place, value) in [(10, 10), (13, 20), (14, 6), (15, 6), (16, retransmitted)] {
-            fields[place] = value;
+            fields.0[place] = value;
         }
         side.paced.look(&fields);
         side.begin(&sends(500, 400, 0, 0), Handler::SmallQueue);
         let current = side.current.as_mut().expect("a run");
         current.run.at = Moment(700);
         current.clocks = 1;
-        current.outcome(Decision::Ticks, 1, 1);
+        current.outcome(ticks(1));
         match begins {
             Some(begins) => side.sends(&sends(710, 700, begins, begins + 1000)),
             None => side.looked_before(),
@@ -117,24 +128,22 @@ mod tests {
         (run.at.0, run.outcomes)
     }
 
-    fn outcome(decision: Decision, before: u32, value: u32) -> Outcome {
-        Outcome {
-            decision,
-            before,
-            value,
-        }
+    fn ticks(done: u32) -> Outcome {
+        let at = TicksAt::Done(done);
+        Outcome::Ticks { at, ticks: 1 }
     }
 
     #[test]
     fn new_data_or_nothing_before_what_was_lost_had_been_too_early() {
         for begins in [Some(9000), None] {
             let (at, mut outcomes) = clocks(0, begins);
-            outcomes.retain(|it| it.decision != Decision::DeviceMemory);
+            outcomes.retain(|it| it.decision() != Decision::DeviceMemory);
             assert_eq!(at, 500);
-            let both = [
-                outcome(Decision::Ticks, 2, 1),
-                outcome(Decision::Clock, 1, 200),
-            ];
+            let clock = Outcome::Clock {
+                reading: 1,
+                after: 200,
+            };
+            let both = [ticks(2), clock];
             assert_eq!(outcomes, both);
         }
     }
@@ -144,9 +153,9 @@ mod tests {
         // What was lost is sent again; or was.
         for (retransmitted, begins) in [(0, Some(3000)), (6, Some(9000)), (6, None)] {
             let (at, mut outcomes) = clocks(retransmitted, begins);
-            outcomes.retain(|it| it.decision != Decision::DeviceMemory);
+            outcomes.retain(|it| it.decision() != Decision::DeviceMemory);
             assert_eq!(at, 700);
-            assert_eq!(outcomes, [outcome(Decision::Ticks, 1, 1)]);
+            assert_eq!(outcomes, [ticks(1)]);
         }
     }
 }

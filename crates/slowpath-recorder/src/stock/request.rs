@@ -4,7 +4,7 @@
 use super::event::{Event, Name};
 use super::sent::Sent;
 use super::side::MARKED;
-use slowpath_recording::{Decision, Handler, LISTENER, Moment, Outcome, Run, Timer};
+use slowpath_recording::{Handler, Moment, Outcome, QUEUE_COOKIE, QUEUE_FULL, Refused, Run, Timer};
 
 /// More than any handshake (`tcp_synack_retries` is at most 255).
 const MOST: usize = 512;
@@ -16,10 +16,6 @@ mod what {
     pub const ANSWERED: u8 = 3;
     pub const IGNORED: u8 = 4;
 }
-
-/// What [`Decision::Refused`] says of the listener's queue.
-const FULL: u32 = 1;
-const COOKIE: u32 = 2;
 
 struct Step {
     at: u64,
@@ -43,16 +39,12 @@ impl Step {
     /// What the listener's queue made of it.
     fn of_queue(&self) -> Option<Outcome> {
         let dropped = !self.timer && !self.ignored && self.answer.is_none() && !self.again;
-        let value = match self.queue {
-            _ if self.cookie => COOKIE,
-            0 if dropped => FULL,
+        let result = match self.queue {
+            _ if self.cookie => QUEUE_COOKIE,
+            0 if dropped => QUEUE_FULL,
             queue => queue,
         };
-        (value != 0).then_some(Outcome {
-            decision: Decision::Refused,
-            before: LISTENER,
-            value,
-        })
+        (result != 0).then_some(Outcome::Refused(Refused::Listener { result }))
     }
 }
 

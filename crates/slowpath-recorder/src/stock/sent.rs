@@ -3,7 +3,7 @@
 
 use super::event::Name;
 use super::named::Named;
-use slowpath_recording::{Decision, Outcome, Packet, Stretch};
+use slowpath_recording::{Outcome, Packet, Stretch};
 use std::collections::HashMap;
 
 /// More ACKs are not sent in time wait: a minute, and one each half second (`tcp_invalid_ratelimit`).
@@ -15,12 +15,12 @@ const NUMBER: usize = 17;
 /// Packets that one is cut into at most (`GSO_LEGACY_MAX_SIZE`, in segments of 536 bytes): each has the identification behind the one before.
 const MOST_PIECES: u16 = 122;
 
-/// A packet that came: which of those that were sent, and if it is only a piece of it, so many bytes of it are before; and how far it reaches ([`Stretch::value`]), if that is further than one packet or piece does.
+/// A packet that came: which of those that were sent, and if it is only a piece of it, so many bytes of it are before; and what it holds, if that is further than one packet or piece does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Came {
     pub number: u32,
     pub piece: Option<u32>,
-    pub joined: Option<u32>,
+    pub joined: Option<Stretch>,
 }
 
 impl Came {
@@ -34,14 +34,15 @@ impl Came {
 
     /// What is told of it besides its number, with its place among those that were merged in the backlog.
     pub(super) fn outcomes(self, place: u32) -> impl Iterator<Item = Outcome> {
-        let piece = self.piece.map(|value| (Decision::Piece, value));
-        let joined = self.joined.map(|value| (Decision::Joined, value));
-        let told = piece.into_iter().chain(joined);
-        told.map(move |(decision, value)| Outcome {
-            decision,
-            before: place,
-            value,
-        })
+        let piece = self.piece.map(|offset| Outcome::Piece {
+            packet: place,
+            offset,
+        });
+        let joined = self.joined.map(|stretch| Outcome::Joined {
+            packet: place,
+            stretch,
+        });
+        piece.into_iter().chain(joined)
     }
 
     pub(super) fn is_whole(self) -> bool {
@@ -102,13 +103,10 @@ impl Sent {
     fn alike(&self, name: Name) -> Option<Came> {
         let number = self.named.came(name.like, name.at)?;
         let [from, to] = name.stretch;
-        let stretch = Stretch {
-            length: to.wrapping_sub(from),
-            further: 0,
-        };
+        let stretch = Stretch::new(to.wrapping_sub(from), 0);
         let own = name.own && from != to;
         Some(Came {
-            joined: stretch.value().filter(|_| own),
+            joined: stretch.filter(|_| own),
             ..Came::whole(number)
         })
     }
@@ -135,7 +133,7 @@ impl Sent {
             return Some(Came::whole(head.number));
         }
         let further = self.further(head, name.id.wrapping_sub(pieces), to)?;
-        let joined = Stretch { length, further }.value()?;
+        let joined = Stretch::new(length, further)?;
         let piece = !whole && (further == 0 || before > 0);
         Some(Came {
             number: head.number,
@@ -292,7 +290,7 @@ mod tests {
     }
 
     fn joined(number: u32, piece: Option<u32>, length: u32, further: u32) -> Option<Came> {
-        let joined = Stretch { length, further }.value();
+        let joined = Stretch::new(length, further);
         Some(Came {
             number,
             piece,

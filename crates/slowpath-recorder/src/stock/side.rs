@@ -9,12 +9,15 @@
 use super::apart::Apart;
 use super::bbr::Phase;
 use super::building::Building;
-use super::event::{Event, FIELDS, Found, Kind, Name};
+use super::event::{Event, Found, Kind, Name};
 use super::options::whole;
 use super::paced::Paced;
 use super::request::Request;
 use super::sent::{Came, Sent};
-use slowpath_recording::{Decision, Handler, Moment, Outcome, Packet, Reader, Run, Timer, options};
+use slowpath_recording::fields::{Field, SocketFields};
+use slowpath_recording::{
+    Fragment, Handler, Moment, Outcome, Packet, Queue, Reader, Refused, Run, Timer, options,
+};
 use std::collections::{HashMap, VecDeque};
 
 const SYN: u32 = 0x02;
@@ -39,8 +42,6 @@ const TIMERS: [Timer; 5] = [
     Timer::Pacing,
     Timer::CompressedAck,
 ];
-
-pub(super) type Fields = [u32; FIELDS];
 
 #[derive(Clone, Copy)]
 pub(super) struct Call {
@@ -82,7 +83,7 @@ struct Queued {
 pub(super) struct Side {
     /// Those that were not handed out before the end, see [`Side::settle`].
     pub(super) runs: Vec<Run>,
-    pub(super) states: Vec<Fields>,
+    pub(super) states: Vec<SocketFields>,
     /// So many were handed out before them, and the last one's check.
     pub(super) told: usize,
     pub(super) before: u32,
@@ -96,7 +97,7 @@ pub(super) struct Side {
     releasing: bool,
     interrupted: bool,
     nested: bool,
-    drained: Option<Fields>,
+    drained: Option<SocketFields>,
     pub(super) put_off: Vec<Run>,
     /// What was told before it has the lock, see `together.rs`.
     pub(super) waiting: VecDeque<Handler>,
@@ -156,7 +157,7 @@ impl Side {
         self.current = Some(Building::new(event, handler));
     }
 
-    fn finish(&mut self, event: &Event, fields: &Fields) {
+    fn finish(&mut self, event: &Event, fields: &SocketFields) {
         if self.current.as_ref().is_some_and(|run| run.sent == 0) {
             self.looked_before();
         }
@@ -167,7 +168,7 @@ impl Side {
         }
         if let Some(mut building) = self.current.take() {
             if let Some(drawn) = self.phase.drawn(before) {
-                building.outcome(Decision::Random, 0, drawn);
+                building.outcome(Outcome::Random { nth: 0, drawn });
             }
             self.runs.push(building.ended(event));
             self.states.push(*fields);
@@ -221,7 +222,7 @@ impl Side {
         if matches!(event.kind, Kind::Clock | Kind::Sent | Kind::Release) {
             self.option_locks(event);
         }
-        let zero = [0; FIELDS];
+        let zero = SocketFields::NONE;
         let fields = event.fields.as_ref().unwrap_or(&zero);
         match event.kind {
             Kind::Open | Kind::Request | Kind::TimeWait | Kind::Options => {}
@@ -321,12 +322,18 @@ impl Side {
                 };
                 current.note(Reader::Sent, current.sent, event.data_sent);
                 if event.a != 0 {
-                    current.outcome(Decision::Refused, current.sent, event.a);
+                    current.outcome(Outcome::Refused(Refused::Device {
+                        sent: current.sent,
+                        result: event.a as i32,
+                    }));
                 }
                 current.sent += 1;
                 current.sending = false;
                 if event.memory != 1 {
-                    current.outcome(Decision::DeviceMemory, current.sent, event.memory);
+                    current.outcome(Outcome::DeviceMemory {
+                        sent: current.sent,
+                        bytes: event.memory,
+                    });
                 }
                 current.tick(event.jiffies);
                 current.backlog(event.backlog);
@@ -357,7 +364,10 @@ impl Side {
                 let Some(current) = &mut self.current else {
                     return false;
                 };
-                current.outcome(Decision::HostQueue, current.sent, 1);
+                current.outcome(Outcome::HostQueue {
+                    nth: current.sent,
+                    queued: true,
+                });
             }
             Kind::Gone => {
                 self.finish(event, &zero);
@@ -420,9 +430,13 @@ impl Side {
         self.begin(event, handler);
         if let (Some(current), call::SEND) = (&mut self.current, call.what) {
             let file = if first { call.value[0] } else { 0 };
-            for (before, value) in [event.like, file].into_iter().enumerate() {
-                if value != 0 {
-                    current.outcome(Decision::Fragment, before as u32, value);
+            let page = Fragment::TaskPage {
+                filled: event.like as u16,
+                size: (event.like >> 16) as u16,
+            };
+            for (place, fragment) in [(event.like, page), (file, Fragment::File { offset: file })] {
+                if place != 0 {
+                    current.outcome(Outcome::Fragment(fragment));
                 }
             }
         }
@@ -464,11 +478,14 @@ impl Side {
         }
         if event.owned {
             if self.has_lock() && self.current.is_some() {
-                let fields = self.drained.unwrap_or([0; FIELDS]);
+                let fields = self.drained.unwrap_or(SocketFields::NONE);
                 if let Some(current) = &mut self.current {
-                    let queued = [fields[2], fields[6]];
-                    for (before, value) in (0..).zip(queued) {
-                        current.outcome(Decision::Flush, before, value);
+                    for (queue, field) in [
+                        (Queue::Unacknowledged, Field::Queued),
+                        (Queue::Unread, Field::Unread),
+                    ] {
+                        let bytes = fields[field];
+                        current.outcome(Outcome::Flush { queue, bytes });
                     }
                 }
                 self.finish(event, &fields);
@@ -528,10 +545,9 @@ impl Side {
             if more == 0 && follows && came.is_whole() {
                 *merged += 1;
             } else {
-                run.outcomes.push(Outcome {
-                    decision: Decision::Merged,
-                    before: more,
-                    value: further,
+                run.outcomes.push(Outcome::Merged {
+                    place: more,
+                    further,
                 });
                 more += 1;
                 run.outcomes.extend(came.outcomes(more));
@@ -539,7 +555,7 @@ impl Side {
         }
     }
 
-    fn run_end(&mut self, event: &Event, fields: &Fields) {
+    fn run_end(&mut self, event: &Event, fields: &SocketFields) {
         if self.was_damaged(event) || self.found_a_call(event) {
             return;
         }
@@ -562,7 +578,10 @@ impl Side {
             current.run.at = Moment(event.clock);
         } else {
             let later = event.clock.saturating_sub(current.run.at.0) as u32;
-            current.outcome(Decision::Clock, current.clocks, later);
+            current.outcome(Outcome::Clock {
+                reading: current.clocks,
+                after: later,
+            });
         }
         current.clocks += 1;
         current.tick(event.jiffies);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The columns of a frame of runs: like values stand together, each column is compressed by itself.
+//! The columns of a frame of runs: like values stand side by side, each column is compressed by itself.
 
 use crate::error::{EncodeError, Nonsense};
 use crate::inspect::Size;

@@ -2,7 +2,7 @@
 //! The times between runs, in as few bits as they are surprising.
 //!
 //! 1. What is expected depends on the handlers before, now and next, and on the last two gaps: a sender's acknowledgments come at the rate of its bottleneck.
-//! 2. A gap is told by answers: how many bits it has, and the first three below its highest; the others are as they are.
+//! 2. A gap is coded as answers: how many bits it has, and the first three below its highest; the others are as they are.
 //! 3. Each answer has a probability in each of three situations, learnt from the answers before. They are mixed: their logits (`ln p/(1-p)`) weighted, and the
 //!    weights moved towards whichever was right (gradient descent on the code length; Mahoney, "Adaptive weighing of context models for lossless data
 //!    compression", 2005).
@@ -204,11 +204,11 @@ impl Gaps {
         }
         for place in guess.places {
             let answer = &mut self.answers[place];
-            let (seen, is) = (*answer >> 16, (*answer & 0xffff) ^ HALF);
-            let (is, weight) = (is as i32, 2 * seen as i32 + 3);
+            let (observed, is) = (*answer >> 16, (*answer & 0xffff) ^ HALF);
+            let (is, weight) = (is as i32, 2 * observed as i32 + 3);
             let to = if yes { ONE - 1 } else { 0 };
             let next = is + (to - is) * 2 / weight;
-            *answer = (next as u32 ^ HALF) & 0xffff | (seen + 1).min(MEMORY) << 16;
+            *answer = (next as u32 ^ HALF) & 0xffff | (observed + 1).min(MEMORY) << 16;
         }
     }
 
@@ -319,7 +319,7 @@ impl Gaps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dice::random;
+    use super::super::random::random;
     use super::*;
 
     const PACKET: Kind = Kind(0);

@@ -4,10 +4,10 @@
 //! A frame is read without the frames before it.
 
 mod column;
-#[cfg(test)]
-mod dice;
 mod gaps;
 mod model;
+#[cfg(test)]
+mod random;
 mod samples;
 mod shape;
 mod ticks;
@@ -24,7 +24,7 @@ use crate::sampling::Sample;
 use column::{Column, Dense, Plain, Reading, Sparse, Writing};
 use ticks::Ticks;
 
-/// Runs, outcomes and samples that a frame holds at most, together.
+/// Runs, outcomes and samples that a frame holds at most, in all.
 pub(super) const MAX_EVENTS: usize = 1 << 20;
 
 /// Some runs of one end, one after the other.
@@ -46,11 +46,11 @@ pub(super) struct Piece<R> {
 }
 
 /// A piece as it is read.
-pub(super) type Read = Piece<Vec<Run>>;
+pub(super) type ReadPiece = Piece<Vec<Run>>;
 
 /// A frame as it is read.
 pub(super) struct Block {
-    pub(super) pieces: Vec<Read>,
+    pub(super) pieces: Vec<ReadPiece>,
     /// What its columns took.
     pub(super) bytes: usize,
 }
@@ -68,7 +68,7 @@ impl<R: AsRef<[Run]>> Piece<R> {
     }
 }
 
-/// What earlier pieces of the frame tell of the next one.
+/// What earlier pieces of the frame predict of the next one.
 struct Before {
     connection: u32,
     /// When the first run of the last piece was.
@@ -361,7 +361,7 @@ struct Decoder<'a> {
 }
 
 impl Decoder<'_> {
-    fn piece(&mut self) -> Result<Read, Nonsense> {
+    fn piece(&mut self) -> Result<ReadPiece, Nonsense> {
         let head = &mut self.from[Column::Pieces];
         let flags = head.byte()?;
         if flags > FLAGS {
@@ -376,7 +376,7 @@ impl Decoder<'_> {
         let number = i64::from(self.before.connection).checked_add(head.signed()?);
         let number = number.and_then(|number| u32::try_from(number).ok());
         self.before.connection = number.ok_or(large)?;
-        let mut piece = Read {
+        let mut piece = ReadPiece {
             connection: self.before.connection,
             end: usize::from(flags & 1),
             first: head.number()?,
@@ -410,7 +410,7 @@ impl Decoder<'_> {
         Ok(piece)
     }
 
-    fn runs(&mut self, piece: &mut Read, count: u64, flags: u8) -> Result<(), Nonsense> {
+    fn runs(&mut self, piece: &mut ReadPiece, count: u64, flags: u8) -> Result<(), Nonsense> {
         let sampled = flags & HAS_SAMPLES != 0;
         let dense = flags & HAS_CHECKS != 0;
         let from = &mut self.from;

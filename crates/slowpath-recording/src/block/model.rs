@@ -5,7 +5,7 @@
 //! 2. Is it pattern 0, is it pattern 1, and so on: each answer has a probability, learnt from the answers before in the same situation.
 //! 3. A range coder (Martin 1979; carries as in Schindler's and LZMA's) turns answers into bytes.
 //!
-//! Patterns past the fifteenth are told beside.
+//! Patterns past the fifteenth are in a column of their own.
 
 use crate::error::Nonsense;
 
@@ -13,7 +13,7 @@ use crate::error::Nonsense;
 pub(super) const COMMON: usize = 15;
 /// Of such patterns and "another".
 const PLACES: usize = COMMON + 1;
-/// Lengths of stretches that are told apart.
+/// Lengths of stretches that are distinguished.
 const LENGTHS: usize = 32;
 /// Probabilities are in 65,536ths.
 const ONE: u32 = 1 << 16;
@@ -28,17 +28,17 @@ const BOTTOM: u32 = 1 << 24;
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     yes: u16,
-    seen: u16,
+    observed: u16,
 }
 
 impl Answer {
     const NEW: Answer = Answer {
         yes: (ONE / 2) as u16,
-        seen: 0,
+        observed: 0,
     };
 
     fn learn(&mut self, yes: bool) {
-        let weight = u32::from(self.seen) + 2;
+        let weight = u32::from(self.observed) + 2;
         let is = u32::from(self.yes);
         let next = match yes {
             true => is + (ONE - is) / weight,
@@ -47,7 +47,7 @@ impl Answer {
         // Between LEAST and ONE - LEAST, which fits.
         self.yes = next.clamp(LEAST, ONE - LEAST) as u16;
         if weight < MEMORY {
-            self.seen += 1;
+            self.observed += 1;
         }
     }
 }
@@ -105,7 +105,7 @@ impl Model {
         self.note(place);
     }
 
-    /// The reverse; [`COMMON`] for a pattern that is told beside.
+    /// The reverse; [`COMMON`] for a pattern in that column.
     pub(super) fn decode(&mut self, coder: &mut Decoder, bytes: &[u8]) -> Result<usize, Nonsense> {
         let mut place = COMMON;
         for (common, answer) in self.situation().iter_mut().enumerate() {
@@ -243,7 +243,7 @@ const NAME: &str = "patterns of runs";
 
 #[cfg(test)]
 mod tests {
-    use super::super::dice::random;
+    use super::super::random::random;
     use super::*;
 
     fn coded(places: &[usize]) -> Vec<u8> {

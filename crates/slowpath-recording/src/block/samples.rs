@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Samples of a piece: how many packets on, how long after what the sample before tells, and the step.
+//! Samples of a piece: how many packets on, how long after what the sample before predicts, and the step.
 
 use super::column::{Column, Dense, Reading, Sparse, Writing};
 use super::{common_divisor, spend};
@@ -47,9 +47,9 @@ pub(super) fn put_samples(samples: &[Sample], base: u64, out: &mut Writing) {
         let index = before.map_or(0, |before| before.index);
         put_signed(&mut out[Column::Sampled], since(index, sample.index));
         if let Some(before) = before {
-            let told = units(since(first.time, before.infer(sample.index)), unit);
+            let reported = units(since(first.time, before.infer(sample.index)), unit);
             let is = units(since(first.time, sample.time), unit);
-            put_signed(&mut out[Column::SampledTimes], is.wrapping_sub(told));
+            put_signed(&mut out[Column::SampledTimes], is.wrapping_sub(reported));
         }
         put(&mut out[Column::Steps], sample.step.numerator / grain);
         let usual = packets(sample.index, samples.get(place + 1).map(|next| next.index));
@@ -85,8 +85,8 @@ pub(super) fn samples(
         let time = match samples.last() {
             None => first,
             Some(before) => {
-                let told = units(since(first, before.infer(*index)), unit);
-                let is = told.wrapping_add(from[Column::SampledTimes].signed()?);
+                let reported = units(since(first, before.infer(*index)), unit);
+                let is = reported.wrapping_add(from[Column::SampledTimes].signed()?);
                 first.wrapping_add(is.wrapping_mul(unit as i64) as u64)
             }
         };

@@ -60,8 +60,6 @@ const TIMERS: [Timer; 6] = Timer::ALL;
 
 const NO_YES: [bool; 2] = [false, true];
 
-const DECISIONS: [Decision; 20] = Decision::ALL;
-
 /// The place in a table that lists every value.
 fn place<T: PartialEq>(table: &[T], value: &T) -> u64 {
     table.iter().position(|other| other == value).unwrap_or(0) as u64
@@ -209,9 +207,10 @@ impl Plain {
 fn put_outcomes(outcomes: &[Outcome], out: &mut Vec<u8>) {
     put(out, outcomes.len() as u64);
     for outcome in outcomes {
-        put(out, place(&DECISIONS, &outcome.decision));
-        put(out, outcome.before.into());
-        put(out, outcome.value.into());
+        put(out, outcome.decision().number().into());
+        for number in outcome.numbers() {
+            put(out, number.into());
+        }
     }
 }
 
@@ -222,11 +221,13 @@ fn outcomes_of(bytes: &mut Bytes<'_>) -> Result<Vec<Outcome>, Nonsense> {
     }
     let mut outcomes = Vec::new();
     for _ in 0..count {
-        outcomes.push(Outcome {
-            decision: at(&DECISIONS, bytes.number()?, "decision")?,
-            before: bytes.narrow()?,
-            value: bytes.narrow()?,
-        });
+        let decision = at(&Decision::ALL, bytes.number()?, "decision")?;
+        let (first, second) = (bytes.narrow()?, bytes.narrow()?);
+        let outcome = Outcome::from_numbers(decision, first, second);
+        outcomes.push(outcome.ok_or(Nonsense::Unknown {
+            what: "what was decided",
+            number: first.into(),
+        })?);
     }
     Ok(outcomes)
 }

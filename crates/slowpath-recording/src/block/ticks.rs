@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `jiffies` as far as the time does not tell it.
+//! `jiffies` as far as it does not follow from the time.
 //!
 //! The kernel advances `jiffies` at multiples of a tick of the monotonic clock (`tick_do_update_jiffies64`), now and then late. So a run's time gives its
 //! `jiffies`, but for when within a tick the first run was, which is kept, and for runs to which the kernel was late.
@@ -8,7 +8,7 @@ use crate::{Moment, Run};
 
 const SECOND: i128 = 1_000_000_000;
 
-/// Tells `jiffies` of runs after a first one.
+/// Predicts `jiffies` of runs after a first one.
 #[derive(Clone, Debug)]
 pub(super) struct Ticks {
     at: Moment,
@@ -16,7 +16,7 @@ pub(super) struct Ticks {
     hz: u32,
     /// How long before the first run its tick had begun, in nanoseconds.
     phase: u64,
-    /// What the last run had more than the time tells.
+    /// What the last run had more than the time predicts.
     off: u32,
 }
 
@@ -84,25 +84,25 @@ impl Ticks {
         ((since * hz).rem_euclid(SECOND) / hz) as u64
     }
 
-    /// What a later piece's first run has more than this one tells.
+    /// What a later piece's first run has more than this one predicts.
     pub(super) fn differ_at(&self, run: &Run) -> i32 {
-        run.jiffies.wrapping_sub(self.told(run.at)) as i32
+        run.jiffies.wrapping_sub(self.reported(run.at)) as i32
     }
 
     /// The reverse.
     pub(super) fn jiffies_at(&self, at: Moment, more: i64) -> u32 {
-        self.told(at).wrapping_add(more as u32)
+        self.reported(at).wrapping_add(more as u32)
     }
 
-    fn told(&self, at: Moment) -> u32 {
+    fn reported(&self, at: Moment) -> u32 {
         let since = i128::from(at.0.wrapping_sub(self.at.0) as i64) + i128::from(self.phase);
         let ticks = (since * i128::from(self.hz)).div_euclid(SECOND);
         self.jiffies.wrapping_add(ticks as u32)
     }
 
-    /// What this run has more than told, beyond what the run before it had.
+    /// What this run has more than predicted, beyond what the run before it had.
     pub(super) fn differ(&mut self, run: &Run) -> i32 {
-        let off = run.jiffies.wrapping_sub(self.told(run.at));
+        let off = run.jiffies.wrapping_sub(self.reported(run.at));
         let more = off.wrapping_sub(self.off) as i32;
         self.off = off;
         more
@@ -111,6 +111,6 @@ impl Ticks {
     /// The reverse.
     pub(super) fn jiffies(&mut self, at: Moment, more: i64) -> u32 {
         self.off = self.off.wrapping_add(more as u32);
-        self.told(at).wrapping_add(self.off)
+        self.reported(at).wrapping_add(self.off)
     }
 }

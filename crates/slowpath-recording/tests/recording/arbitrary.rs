@@ -6,7 +6,7 @@ use proptest::option;
 use proptest::prelude::*;
 use slowpath_recording::sampling::{Sample, Step};
 use slowpath_recording::{
-    Alone, Clock, Connection, Decision, End, Handler, Joint, Moment, Origin, Outcome, Packet,
+    Clock, Connection, Decision, End, Handler, Joint, Moment, OneSided, Origin, Outcome, Packet,
     Recording, Run, Sent, Settings, Timer,
 };
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -24,20 +24,7 @@ fn timer() -> impl Strategy<Value = Timer> {
 }
 
 fn decision() -> impl Strategy<Value = Decision> {
-    prop_oneof![
-        Just(Decision::SmallQueue),
-        Just(Decision::Autocork),
-        Just(Decision::HostQueue),
-        Just(Decision::DeviceIdle),
-        Just(Decision::Random),
-        Just(Decision::MemoryPressure),
-        Just(Decision::Clock),
-        Just(Decision::Ticks),
-        Just(Decision::DeviceMemory),
-        Just(Decision::Flush),
-        Just(Decision::Backlog),
-        Just(Decision::Merged),
-    ]
+    (0..Decision::ALL.len()).prop_map(|number| Decision::ALL[number])
 }
 
 /// Few values often, any value at times.
@@ -85,12 +72,12 @@ fn handler() -> impl Strategy<Value = Handler> {
     ]
 }
 
+/// Numbers of few values often mean something.
 fn outcome() -> impl Strategy<Value = Outcome> {
-    (decision(), number(), number()).prop_map(|(decision, before, value)| Outcome {
-        decision,
-        before,
-        value,
-    })
+    (decision(), number(), number()).prop_filter_map(
+        "numbers that mean something",
+        |(decision, first, second)| Outcome::from_numbers(decision, first, second),
+    )
 }
 
 fn run() -> impl Strategy<Value = Run> {
@@ -237,7 +224,7 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
     })
 }
 
-fn alone(runs: usize) -> impl Strategy<Value = Alone> {
+fn one_sided(runs: usize) -> impl Strategy<Value = OneSided> {
     let whole = |end: End| End { sent: None, ..end };
     let initial = [option::of(any::<u32>()), option::of(any::<u32>())];
     let who = ([address(), address()], 0usize..2, initial);
@@ -250,7 +237,7 @@ fn alone(runs: usize) -> impl Strategy<Value = Alone> {
         .prop_map(
             |((addresses, side, initial), settings, end, [sent, came])| {
                 let [sysctls, socket] = [settings.sysctls, settings.socket].map(|[own, _]| own);
-                Alone {
+                OneSided {
                     addresses,
                     side,
                     initial,
@@ -267,12 +254,12 @@ fn alone(runs: usize) -> impl Strategy<Value = Alone> {
 
 /// Any recording, with at most that many runs an end.
 pub fn recording(runs: usize) -> impl Strategy<Value = Recording> {
-    let alone = vec(alone(runs), 0..3);
-    (origin(), vec(connection(runs), 0..4), alone).prop_map(|(origin, connections, alone)| {
-        Recording {
+    let one_sided = vec(one_sided(runs), 0..3);
+    (origin(), vec(connection(runs), 0..4), one_sided).prop_map(
+        |(origin, connections, one_sided)| Recording {
             origin,
             connections,
-            alone,
-        }
-    })
+            one_sided,
+        },
+    )
 }

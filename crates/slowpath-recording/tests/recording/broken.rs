@@ -4,7 +4,7 @@
 use crate::sample::bulk;
 use proptest::prelude::*;
 use slowpath_recording::{
-    DecodeError, Decoded, Recording, VERSION, Wanted, decode, decode_with, encode,
+    DecodeError, Decoded, Recording, Selection, VERSION, decode, decode_with, encode,
 };
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ fn joined(file: &[u8], parts: &[Range<usize>]) -> Vec<u8> {
 
 /// What is decoded is the truth: up to each gap what was written, and without one all of it.
 fn never_wrong(broken: &[u8], whole: &Recording, what: &str) {
-    let Ok(Decoded { recording, damage }) = decode_with(broken, Wanted::default()) else {
+    let Ok(Decoded { recording, damage }) = decode_with(broken, Selection::default()) else {
         return;
     };
     assert_eq!(recording.origin, whole.origin, "{what}");
@@ -88,7 +88,7 @@ fn a_file_cut_anywhere_is_never_taken_for_a_whole_one() {
     let file = file(&whole);
     let header = parts(&file)[0].end;
     for length in 0..file.len() {
-        let decoded = decode_with(&file[..length], Wanted::default());
+        let decoded = decode_with(&file[..length], Selection::default());
         assert_eq!(decoded.is_ok(), length >= header, "cut at {length}");
         let Ok(decoded) = decoded else { continue };
         assert!(decoded.damage.cut, "cut at {length}");
@@ -110,7 +110,7 @@ fn one_wrong_byte_is_never_a_wrong_replay() {
             broken[at] ^= 1 << bit;
             let what = format!("bit {bit} of byte {at}");
             never_wrong(&broken, &whole, &what);
-            let decoded = decode_with(&broken, Wanted::default());
+            let decoded = decode_with(&broken, Selection::default());
             assert!(
                 decoded.map_or(true, |d| !d.damage.is_none()),
                 "{what} unnoticed"
@@ -141,7 +141,7 @@ fn a_lost_frame_is_a_gap_that_counts() {
             damaged
         };
         for (broken, stretches) in [(joined(&file, &fewer), 0), (damaged, 1)] {
-            let decoded = decode_with(&broken, Wanted::default()).expect("the header is whole");
+            let decoded = decode_with(&broken, Selection::default()).expect("the header is whole");
             assert_eq!(
                 (decoded.damage.missing, decoded.damage.stretches),
                 (1, stretches)
@@ -165,7 +165,7 @@ fn a_frame_twice_or_late_changes_nothing_but_the_count() {
     let file = file(&recording);
     let mut parts = parts(&file);
     parts.insert(3, parts[2].clone());
-    let decoded = decode_with(&joined(&file, &parts), Wanted::default()).expect("a recording");
+    let decoded = decode_with(&joined(&file, &parts), Selection::default()).expect("a recording");
     assert_eq!(decoded.damage.repeated, 1);
     assert!(decoded.recording == recording.kept());
 }
@@ -181,7 +181,7 @@ fn a_frame_of_another_recording_is_no_frame() {
     let mut mixed = one[..ones[1].end].to_vec();
     mixed.extend(&other[others[2].clone()]);
     mixed.extend(&one[ones[3].clone()]);
-    let decoded = decode_with(&mixed, Wanted::default()).expect("the header is whole");
+    let decoded = decode_with(&mixed, Selection::default()).expect("the header is whole");
     assert_eq!(decoded.damage.stretches, 1);
     for end in &decoded.recording.connections[0].ends {
         assert_eq!((end.gap, end.runs.len()), (Some(0), 0));
@@ -269,9 +269,9 @@ fn bombs_do_not_go_off() {
 #[test]
 fn more_than_is_wanted_is_refused() {
     let file = file(&bulk(5_000));
-    let wanted = |events| Wanted {
+    let wanted = |events| Selection {
         events,
-        ..Wanted::default()
+        ..Selection::default()
     };
     assert_eq!(
         decode_with(&file, wanted(3_000)),

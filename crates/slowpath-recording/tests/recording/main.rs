@@ -3,8 +3,8 @@
 
 mod arbitrary;
 mod broken;
+mod inexact;
 mod meaning;
-mod near;
 mod roundtrip;
 mod sample;
 mod writer;

@@ -4,9 +4,10 @@
 use crate::arbitrary::recording;
 use crate::sample::{bulk, packet};
 use proptest::prelude::*;
+use slowpath_recording::fields::Field;
 use slowpath_recording::{
-    Connection, Decision, Handler, Impossible, Invalid, Outcome, Recording, Sent, Stretch,
-    Unreplayable, alter, decode, encode,
+    Connection, Handler, Impossible, Invalid, Outcome, Recording, Sent, Stretch, Unreplayable,
+    alter, decode, encode,
 };
 use std::collections::BTreeSet;
 
@@ -70,14 +71,13 @@ fn what_cannot_be_is_named() {
     };
     assert_eq!(handler(two(true)), None);
     assert_eq!(handler(two(false)), Some(Impossible::MergedBefore(2)));
-    let seen = changed(|connection| {
-        connection.ends[0].runs[5].outcomes.push(Outcome {
-            decision: Decision::Seen,
-            before: 3,
+    let observed = changed(|connection| {
+        connection.ends[0].runs[5].outcomes.push(Outcome::Observed {
+            field: Field::BytesAcked,
             value: 7,
         });
     });
-    assert_eq!(seen, Some(Impossible::Seen));
+    assert_eq!(observed, Some(Impossible::Observed));
     let back = changed(|connection| connection.ends[0].runs[9].at.0 = 0);
     assert_eq!(back, Some(Impossible::Back));
 }
@@ -85,20 +85,18 @@ fn what_cannot_be_is_named() {
 /// Each segment has a byte or a FIN.
 #[test]
 fn what_is_joined_is_of_packets_that_came() {
-    let told = |outcomes: &[(Decision, u32, u32)]| {
+    let with = |outcomes: &[Outcome]| {
         changed(|connection| {
             let run = &mut connection.ends[1].runs[20];
             run.handler = packet(7);
-            let outcome = |&(decision, before, value)| Outcome {
-                decision,
-                before,
-                value,
-            };
-            run.outcomes = outcomes.iter().map(outcome).collect();
+            run.outcomes = outcomes.to_vec();
         })
     };
-    let value = |length, further| Stretch { length, further }.value().expect("fits");
-    let joined = |length, further| told(&[(Decision::Joined, 0, value(length, further))]);
+    let of = |packet, length, further| Outcome::Joined {
+        packet,
+        stretch: Stretch::new(length, further).expect("fits"),
+    };
+    let joined = |length, further| with(&[of(0, length, further)]);
     assert_eq!([joined(1448, 0), joined(2896, 1), joined(2, 1)], [None; 3]);
     let nothing = Impossible::Joined {
         length: 0,
@@ -111,22 +109,17 @@ fn what_is_joined_is_of_packets_that_came() {
     };
     assert_eq!(joined(3, 3), Some(fewer));
     // Of the one that was merged in the backlog, and of one behind that.
-    let merged = (Decision::Merged, 0, 5);
-    let behind = |place| (Decision::Joined, place, value(10, 2));
-    assert_eq!(told(&[merged, (Decision::Piece, 1, 9), behind(1)]), None);
-    assert_eq!(told(&[merged, behind(2)]), Some(Impossible::Place(2)));
-    assert_eq!(told(&[(Decision::Piece, 1, 9)]), Some(Impossible::Place(1)));
-    let beyond = told(&[(Decision::Merged, 0, u32::MAX - 8), behind(1)]);
-    assert_eq!(beyond, Some(Impossible::Packet(u64::from(u32::MAX) + 1)));
-    let whole = Stretch {
-        length: (1 << 20) - 1,
-        further: (1 << 12) - 1,
+    let merged = |further| Outcome::Merged { place: 0, further };
+    let piece = Outcome::Piece {
+        packet: 1,
+        offset: 9,
     };
-    assert_eq!(whole.value().map(Stretch::of), Some(whole));
-    for more in [(1 << 20, 0), (1, 1 << 12)] {
-        let (length, further) = more;
-        assert_eq!(Stretch { length, further }.value(), None);
-    }
+    let behind = |packet| of(packet, 10, 2);
+    assert_eq!(with(&[merged(5), piece, behind(1)]), None);
+    assert_eq!(with(&[merged(5), behind(2)]), Some(Impossible::Place(2)));
+    assert_eq!(with(&[piece]), Some(Impossible::Place(1)));
+    let beyond = with(&[merged(u32::MAX - 8), behind(1)]);
+    assert_eq!(beyond, Some(Impossible::Packet(u64::from(u32::MAX) + 1)));
 }
 
 #[test]
@@ -156,10 +149,10 @@ fn what_is_missing_is_not_replayable() {
     connection.ends[0].gap = Some(12);
     let gap = Unreplayable::Gap { end: 0, after: 12 };
     assert_eq!(connection.replayable(), Err(gap.clone()));
-    let told = gap.to_string();
+    let reported = gap.to_string();
     assert!(
-        told.contains("client is not replayable after event 12"),
-        "{told}"
+        reported.contains("client is not replayable after event 12"),
+        "{reported}"
     );
 }
 

@@ -5,7 +5,9 @@ use crate::arbitrary::recording;
 use crate::sample::bulk;
 use proptest::prelude::*;
 use slowpath_recording::sampling::{DEFAULT_THRESHOLD, Sampler};
-use slowpath_recording::{CHECKED, Moment, Recording, Sent, Wanted, decode, decode_with, encode};
+use slowpath_recording::{
+    CHECKED, Moment, Recording, Selection, Sent, decode, decode_with, encode,
+};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
@@ -13,7 +15,7 @@ proptest! {
     #[test]
     fn any_recording_comes_back(recording in recording(60)) {
         let file = encode(&recording).expect("nothing in it is too long");
-        let decoded = decode_with(&file, Wanted::default()).expect("our own file");
+        let decoded = decode_with(&file, Selection::default()).expect("our own file");
         prop_assert!(decoded.damage.is_none(), "{:?}", decoded.damage);
         prop_assert_eq!(&decoded.recording, &recording.kept());
         prop_assert_eq!(encode(&decoded.recording), Ok(file), "what is kept is kept");
@@ -120,9 +122,9 @@ fn one_connection_of_several() {
     let mut second = recording.connections[0].clone();
     second.ends[0].runs.truncate(20);
     recording.connections.push(second);
-    let wanted = Wanted {
+    let wanted = Selection {
         connection: Some(1),
-        ..Wanted::default()
+        ..Selection::default()
     };
     let decoded = decode_with(&encode(&recording).expect("short"), wanted).expect("our own");
     assert!(decoded.damage.is_none());

@@ -2,7 +2,7 @@
 //! Recordings as they look: a bulk transfer with losses, made by rule.
 
 use slowpath_recording::{
-    Connection, Decision, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
+    Connection, End, Handler, Moment, Origin, Outcome, Recording, Run, Settings, Timer,
 };
 
 /// The tick of a kernel at 250 Hz.
@@ -78,10 +78,9 @@ pub fn bulk(packets: u32) -> Recording {
                 deferred: false,
             };
             let mut late = run(at + 27_000, timer, number);
-            late.outcomes.push(Outcome {
-                decision: Decision::SmallQueue,
-                before: 2,
-                value: 1,
+            late.outcomes.push(Outcome::SmallQueue {
+                nth: 2,
+                throttled: true,
             });
             sender.push(late);
         }
@@ -107,6 +106,6 @@ pub fn bulk(packets: u32) -> Recording {
             ends: [end(sender), end(receiver)],
             joint: None,
         }],
-        alone: Vec::new(),
+        one_sided: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use crate::arbitrary::recording;
 use crate::sample::bulk;
 use proptest::prelude::*;
 use slowpath_recording::{
-    Connection, EncodeError, End, Handler, Recording, Wanted, Writer, decode, decode_with,
+    Connection, EncodeError, End, Handler, Recording, Selection, Writer, decode, decode_with,
 };
 
 /// Everything of an end, in its order.
@@ -32,20 +32,20 @@ fn written(recording: &Recording, step: usize, flushes: usize) -> Vec<u8> {
     for (number, connection) in connections() {
         writer.open(number, connection, &mut file).expect("short");
     }
-    let alone = || {
+    let one_sided = || {
         let first = recording.connections.len() as u32;
-        (first..).zip(&recording.alone)
+        (first..).zip(&recording.one_sided)
     };
-    for (number, it) in alone() {
-        writer.open_alone(number, it, &mut file).expect("short");
+    for (number, it) in one_sided() {
+        writer.open_one_sided(number, it, &mut file).expect("short");
     }
     let ends = || {
         let both = connections();
         let both = both.flat_map(|(n, c)| c.ends.iter().enumerate().map(move |(p, e)| (n, p, e)));
-        both.chain(alone().map(|(n, it)| (n, it.side, &it.end)))
+        both.chain(one_sided().map(|(n, it)| (n, it.side, &it.end)))
     };
     let packets = |writer: &mut Writer, from: usize, until: usize| {
-        for (number, it) in alone() {
+        for (number, it) in one_sided() {
             for (way, all) in [&it.sent, &it.came].into_iter().enumerate() {
                 let some = &all[from.min(all.len())..until.min(all.len())];
                 writer.packets(number, way, some).expect("open");
@@ -89,7 +89,7 @@ proptest! {
         flushes in 1usize..4,
     ) {
         let kept = recording.kept();
-        let decoded = decode_with(&written(&kept, step, flushes), Wanted::default()).expect("our own");
+        let decoded = decode_with(&written(&kept, step, flushes), Selection::default()).expect("our own");
         prop_assert!(decoded.damage.is_none(), "{:?}", decoded.damage);
         prop_assert!(decoded.recording == kept);
         // Ticks and checks are left out by the writer as well.
@@ -126,7 +126,8 @@ fn a_ring_forgets_the_oldest_frames() {
     writer.finish(&mut new).expect("compresses");
     assert!(!old.is_empty());
     // What is left stays in its order.
-    let decoded = decode_with(&[header, opened, new].concat(), Wanted::default()).expect("our own");
+    let decoded =
+        decode_with(&[header, opened, new].concat(), Selection::default()).expect("our own");
     let [before, after] = &decoded.recording.connections[..] else {
         panic!("two connections");
     };

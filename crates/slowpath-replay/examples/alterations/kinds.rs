@@ -4,9 +4,9 @@
 use slowpath_recording::{Connection, Decision, Handler, Outcome, Run, Timer, alter};
 
 /// Numbers that only look random (Knuth, MMIX).
-pub struct Dice(pub u64);
+pub struct Random(pub u64);
 
-impl Dice {
+impl Random {
     pub fn below(&mut self, end: usize) -> usize {
         self.0 = self
             .0
@@ -43,15 +43,15 @@ fn name(handler: &Handler) -> String {
     }
 }
 
-type Found = Vec<(Kind, Connection)>;
+type Alterations = Vec<(Kind, Connection)>;
 
 /// A run of a handler that is not the most frequent one, half of the time.
-fn choose(runs: &[Run], dice: &mut Dice) -> usize {
-    let place = dice.below(runs.len());
-    if dice.below(2) == 0 {
+fn choose(runs: &[Run], random: &mut Random) -> usize {
+    let place = random.below(runs.len());
+    if random.below(2) == 0 {
         return place;
     }
-    let kind = dice.below(13);
+    let kind = random.below(13);
     let wanted = |run: &Run| std::mem::discriminant(&run.handler);
     let mut kinds: Vec<_> = Vec::new();
     for run in runs {
@@ -62,55 +62,56 @@ fn choose(runs: &[Run], dice: &mut Dice) -> usize {
     let kind = kinds[kind % kinds.len()];
     let mut places = (0..runs.len()).filter(|place| wanted(&runs[*place]) == kind);
     let count = places.clone().count();
-    places.nth(dice.below(count)).unwrap_or(place)
+    places.nth(random.below(count)).unwrap_or(place)
 }
 
 /// Some alterations of the connection.
-pub fn some(whole: &Connection, dice: &mut Dice) -> Found {
+pub fn some(whole: &Connection, random: &mut Random) -> Alterations {
     let mut found = Vec::new();
-    let side = dice.below(2);
+    let side = random.below(2);
     if !whole.ends[side].runs.is_empty() {
-        events(whole, side, dice, &mut found);
-        tails(whole, side, dice, &mut found);
+        events(whole, side, random, &mut found);
+        tails(whole, side, random, &mut found);
     }
-    if dice.below(4) == 0 {
-        settings(whole, side, dice, &mut found);
+    if random.below(4) == 0 {
+        settings(whole, side, random, &mut found);
     }
-    found.extend(wild(whole, dice));
+    found.extend(wild(whole, random));
     found
 }
 
-/// What somebody may write who wants harm: numbers at the ends of what they can be.
-pub fn wild(whole: &Connection, dice: &mut Dice) -> Option<(Kind, Connection)> {
+/// What an attacker may write: numbers at the ends of what they can be.
+pub fn wild(whole: &Connection, random: &mut Random) -> Option<(Kind, Connection)> {
     let mut other = whole.clone();
     let mut what = Vec::new();
-    for _ in 0..=dice.below(3) {
-        let side = dice.below(2);
+    for _ in 0..=random.below(3) {
+        let side = random.below(2);
         let runs = &mut other.ends[side].runs;
-        let place = dice.below(runs.len().max(1));
+        let place = random.below(runs.len().max(1));
         let run = runs.get_mut(place)?;
-        match dice.below(8) {
-            0 => run.at.0 = [0, 1, u64::MAX, 1 << 63, u64::MAX / 1000][dice.below(5)],
-            1 => run.jiffies = [0, u32::MAX, 1 << 31][dice.below(3)],
-            2 => run.outcomes.push(Outcome {
-                decision: Decision::ALL[dice.below(Decision::ALL.len())],
-                before: large(dice),
-                value: large(dice),
-            }),
-            _ => run.handler = handler(dice),
+        match random.below(8) {
+            0 => run.at.0 = [0, 1, u64::MAX, 1 << 63, u64::MAX / 1000][random.below(5)],
+            1 => run.jiffies = [0, u32::MAX, 1 << 31][random.below(3)],
+            2 => {
+                let decision = Decision::ALL[random.below(Decision::ALL.len())];
+                let (first, second) = (large(random), large(random));
+                run.outcomes
+                    .extend(Outcome::from_numbers(decision, first, second));
+            }
+            _ => run.handler = handler(random),
         }
         what.push(format!(
             "end {side} run {place}: {:?}",
             other.ends[side].runs[place]
         ));
     }
-    if dice.below(4) == 0 {
-        let side = dice.below(2);
+    if random.below(4) == 0 {
+        let side = random.below(2);
         let names: Vec<String> = other.settings.socket[side].keys().cloned().collect();
         let sysctls: Vec<String> = other.settings.sysctls[side].keys().cloned().collect();
-        let value = large(dice).to_string();
+        let value = large(random).to_string();
         for end in 0..2 {
-            if let Some(name) = names.get(dice.below(names.len().max(1)) * side) {
+            if let Some(name) = names.get(random.below(names.len().max(1)) * side) {
                 other.settings.socket[end].insert(name.clone(), value.clone());
             }
             if let Some(name) = sysctls.get(place_of(&sysctls, &value)) {
@@ -131,7 +132,7 @@ fn place_of(names: &[String], value: &str) -> usize {
     value.len() % names.len().max(1)
 }
 
-fn large(dice: &mut Dice) -> u32 {
+fn large(random: &mut Random) -> u32 {
     [
         0,
         1,
@@ -145,51 +146,53 @@ fn large(dice: &mut Dice) -> u32 {
         i32::MAX as u32,
         1 << 31,
         u32::MAX,
-    ][dice.below(12)]
+    ][random.below(12)]
 }
 
-fn handler(dice: &mut Dice) -> Handler {
-    match dice.below(11) {
+fn handler(random: &mut Random) -> Handler {
+    match random.below(11) {
         0 => Handler::Begin { fresh: true },
         1 => Handler::Send {
-            bytes: large(dice),
-            flags: large(dice),
-            result: large(dice) as i32,
+            bytes: large(random),
+            flags: large(random),
+            result: large(random) as i32,
         },
         2 => Handler::Receive {
-            bytes: large(dice),
-            flags: large(dice),
-            result: large(dice) as i32,
+            bytes: large(random),
+            flags: large(random),
+            result: large(random) as i32,
         },
         3 => Handler::Resume,
         4 => Handler::Shutdown {
-            how: dice.below(4) as u8,
+            how: random.below(4) as u8,
         },
         5 => Handler::Close,
         6 => Handler::Option {
-            level: large(dice) as u16,
-            name: dice.below(80) as u16,
-            value: i64::from(large(dice)) << dice.below(32),
+            level: large(random) as u16,
+            name: random.below(80) as u16,
+            value: i64::from(large(random)) << random.below(32),
         },
         7 => Handler::Packet {
-            number: large(dice),
-            marked: dice.below(2) == 0,
-            backlog: dice.below(2) == 0,
-            merged: large(dice) as u16,
-            truesize: large(dice),
+            number: large(random),
+            marked: random.below(2) == 0,
+            backlog: random.below(2) == 0,
+            merged: large(random) as u16,
+            truesize: large(random),
         },
-        8 => Handler::Release { flags: large(dice) },
+        8 => Handler::Release {
+            flags: large(random),
+        },
         9 => Handler::Timer {
-            timer: Timer::ALL[dice.below(6)],
-            deferred: dice.below(2) == 0,
+            timer: Timer::ALL[random.below(6)],
+            deferred: random.below(2) == 0,
         },
-        _ => [Handler::Connect, Handler::Accept, Handler::SmallQueue][dice.below(3)].clone(),
+        _ => [Handler::Connect, Handler::Accept, Handler::SmallQueue][random.below(3)].clone(),
     }
 }
 
-fn events(whole: &Connection, side: usize, dice: &mut Dice, found: &mut Found) {
+fn events(whole: &Connection, side: usize, random: &mut Random, found: &mut Alterations) {
     let runs = &whole.ends[side].runs;
-    let place = choose(runs, dice);
+    let place = choose(runs, random);
     let run = &runs[place];
     let mut put = |what: &str, instead_of: usize, by: &[Run]| {
         let mut other = whole.clone();
@@ -232,8 +235,8 @@ fn events(whole: &Connection, side: usize, dice: &mut Dice, found: &mut Found) {
                     .zip(&other.outcomes)
                     .find(|(a, b)| a != b);
                 let which = gone
-                    .map(|(a, _)| a.decision)
-                    .or(run.outcomes.last().map(|it| it.decision));
+                    .map(|(a, _)| a.decision())
+                    .or(run.outcomes.last().map(|it| it.decision()));
                 format!("{what} ({which:?})")
             }
             _ => what.to_owned(),
@@ -253,7 +256,7 @@ fn events(whole: &Connection, side: usize, dice: &mut Dice, found: &mut Found) {
     }
 }
 
-fn tails(whole: &Connection, side: usize, dice: &mut Dice, found: &mut Found) {
+fn tails(whole: &Connection, side: usize, random: &mut Random, found: &mut Alterations) {
     let runs = whole.ends[side].runs.len();
     let mut put = |what: &str, keep: [usize; 2]| {
         let mut other = whole.clone();
@@ -279,11 +282,11 @@ fn tails(whole: &Connection, side: usize, dice: &mut Dice, found: &mut Found) {
         kept
     };
     put("last event deleted", one(runs - 1));
-    put("tail deleted", one(dice.below(runs)));
+    put("tail deleted", one(random.below(runs)));
     put("everything deleted", one(0));
     put(
         "both tails deleted",
-        [dice.below(all[0]), dice.below(all[1].max(1))],
+        [random.below(all[0]), random.below(all[1].max(1))],
     );
     put(
         "both last events deleted",
@@ -310,7 +313,7 @@ fn tails(whole: &Connection, side: usize, dice: &mut Dice, found: &mut Found) {
     }
 }
 
-fn settings(whole: &Connection, side: usize, dice: &mut Dice, found: &mut Found) {
+fn settings(whole: &Connection, side: usize, random: &mut Random, found: &mut Alterations) {
     let mut put = |what: &str, of: &str, change: &dyn Fn(&mut Connection)| {
         let mut other = whole.clone();
         change(&mut other);
@@ -383,7 +386,7 @@ fn settings(whole: &Connection, side: usize, dice: &mut Dice, found: &mut Found)
     put("one more", "setting", &|it| {
         it.settings.sysctls[side].insert("tcp_other".into(), "1".into());
     });
-    let less = 1 + dice.below(50) as u32;
+    let less = 1 + random.below(50) as u32;
     put("smaller at both ends", "mtu", &|it| {
         it.settings.mtu.iter_mut().for_each(|mtu| *mtu -= less)
     });

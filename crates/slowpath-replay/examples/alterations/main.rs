@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Alters a recording in many ways, replays every altered one, and counts those that are exact all the same: `docs/decisions/0021-record-and-replay.md` has the table. `wild`: nothing but
-//! numbers that somebody may write who wants harm.
+//! numbers that an attacker may write.
 //!
 //! ```text
 //! alterations RECORDING COUNT SEED [wild]
@@ -8,7 +8,7 @@
 
 mod kinds;
 
-use kinds::{Dice, Kind};
+use kinds::{Kind, Random};
 use slowpath_lab::virtual_time::{Kernel, SOURCE};
 use slowpath_recording::{Connection, Recording, decode, encode};
 use slowpath_replay::{ReplayError, ReplayOptions, ReplayResult, batches, replay};
@@ -64,14 +64,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         replayable.len(),
         whole.connections.len()
     );
-    let mut dice = Dice(seed.parse()?);
+    let mut random = Random(seed.parse()?);
     let mut altered: Vec<Altered> = Vec::new();
     while altered.len() < count.parse()? {
-        let of = replayable[dice.below(replayable.len())];
+        let of = replayable[random.below(replayable.len())];
         let connection = &whole.connections[of];
         let some = match wild {
-            [] => kinds::some(connection, &mut dice),
-            _ => kinds::wild(connection, &mut dice).into_iter().collect(),
+            [] => kinds::some(connection, &mut random),
+            _ => kinds::wild(connection, &mut random).into_iter().collect(),
         };
         altered.extend(some.into_iter().map(|(kind, connection)| Altered {
             kind,
@@ -80,12 +80,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         }));
     }
     let mut table: BTreeMap<String, BTreeMap<(bool, Fate), usize>> = BTreeMap::new();
-    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    let mut reported: BTreeMap<String, usize> = BTreeMap::new();
     for part in altered.chunks(AT_ONCE) {
         let recording = Recording {
             origin: whole.origin.clone(),
             connections: part.iter().map(|it| it.connection.clone()).collect(),
-            alone: Vec::new(),
+            one_sided: Vec::new(),
         };
         for from_file in [false, true] {
             let recording = match from_file {
@@ -96,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let one = Recording {
                     origin: recording.origin.clone(),
                     connections: vec![recording.connections[*place].clone()],
-                    alone: Vec::new(),
+                    one_sided: Vec::new(),
                 };
                 one.validate().is_ok() && recording.connections[*place].replayable().is_ok()
             };
@@ -117,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     .or_default()
                     .entry((from_file, *fate))
                     .or_default() += 1;
-                let times = told.entry(name).or_default();
+                let times = reported.entry(name).or_default();
                 if *fate == Fate::Unnoticed && *times < 6 {
                     *times += 1;
                     println!(

@@ -5,7 +5,7 @@
 use slowpath_lab::virtual_time::{HZ, Kernel, Options, SOURCE, run};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_recording::encode;
-use slowpath_replay::{LightOptions, lighten};
+use slowpath_replay::{ShrinkOptions, shrink};
 use std::error::Error;
 use std::path::Path;
 
@@ -52,8 +52,8 @@ pub fn measure() -> Result<Worst, Box<dyn Error>> {
         let compressed = zstd::bulk::compress(&captures, LEVEL)?.len() as f64;
         let exact = encode(&recording)?.len() as f64;
         let folder = tempfile::tempdir()?;
-        let options = LightOptions::default();
-        let light = lighten(&kernel, &recording, &options, folder.path(), &mut |_| {})?;
+        let options = ShrinkOptions::default();
+        let light = shrink(&kernel, &recording, &options, folder.path(), &mut |_| {})?;
         let small = encode(&light.recording)?.len() as f64;
         let packets = run.packets as f64;
         println!(

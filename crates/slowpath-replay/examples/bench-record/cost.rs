@@ -2,13 +2,13 @@
 //! Connections over loopback at full speed in a network namespace of their own, without a recorder and with one, in turns: segments of 64 KiB, packets of 1,500 bytes;
 //! one connection and many; answers of web-search sizes at 80 % of what goes.
 //!
-//! What a recorder takes is told twice. By the kernel's own measure of its BPF programs, which is a part of the cost itself (an empty program has 50 ns), and what it takes to
+//! What a recorder takes is measured twice. By the kernel's own measure of its BPF programs, which is a part of the cost itself (an empty program has 50 ns), and what it takes to
 //! read their events; against the network's: the system time of both processes, in which on loopback all of TCP runs, without those programs. And, with that measure off, by how
 //! much more system time a byte takes than without a recorder, in medians of rounds.
 
-use crate::eyes::{Eyes, Which};
 use crate::load::{SEND, SERVE, own_time};
 use crate::namespace::Namespace;
+use crate::recorders::{AnyRecorder, RecorderKind};
 use slowpath_observe::ProgramCost;
 use slowpath_observe::bpf::enable_statistics;
 use std::error::Error;
@@ -49,7 +49,7 @@ pub struct Costs {
 }
 
 /// `None`: it cannot be measured here, which is said.
-pub fn measure(which: Which) -> Option<Costs> {
+pub fn measure(which: RecorderKind) -> Option<Costs> {
     let all = || -> Result<Costs, Box<dyn Error>> {
         let large = of(which, crate::LARGE, &[], 1, 0.0)?;
         let many = of(which, "16 connections, 64 KiB", &[], MANY, 0.0)?;
@@ -94,7 +94,7 @@ impl Transfer {
 }
 
 fn of(
-    which: Which,
+    which: RecorderKind,
     what: &str,
     settings: &[&str],
     connections: usize,
@@ -140,7 +140,7 @@ fn of(
     Ok(cost)
 }
 
-/// What the kernel booked for each program, most first.
+/// What the kernel charged to each program, most first.
 pub fn print_each(each: &[ProgramCost], network: f64) {
     let mut each: Vec<_> = each.iter().filter(|it| it.runs > 0).collect();
     each.sort_by_key(|it| std::cmp::Reverse(it.nanos));
@@ -164,7 +164,7 @@ fn transfer(
     namespace: &Namespace,
     connections: usize,
     rate: f64,
-    record: Option<Which>,
+    record: Option<RecorderKind>,
     measured: bool,
 ) -> Result<Transfer, Box<dyn Error>> {
     let program = std::env::current_exe()?;
@@ -176,19 +176,19 @@ fn transfer(
         .stdout(Stdio::piped())
         .spawn()?;
     let out = server.stdout.take().ok_or("no output")?;
-    let mut told = BufReader::new(out).lines();
+    let mut reported = BufReader::new(out).lines();
     let mut next = move || -> Result<String, Box<dyn Error>> {
-        Ok(told.next().ok_or("the server said nothing")??)
+        Ok(reported.next().ok_or("the server said nothing")??)
     };
     let port: u16 = next()?.parse()?;
     let _statistics = measured.then(enable_statistics).transpose()?;
-    let mut eyes = match record.map(|which| Eyes::open(which, port)) {
+    let mut recorder = match record.map(|which| AnyRecorder::open(which, port)) {
         Some(Err(error)) => {
             server.kill()?;
             server.wait()?;
             return Err(error.into());
         }
-        Some(Ok(eyes)) => Some(eyes),
+        Some(Ok(recorder)) => Some(recorder),
         None => None,
     };
     let words = [SECONDS, rate].map(|number| number.to_string());
@@ -200,18 +200,18 @@ fn transfer(
     let mut transfer = Transfer::default();
     let begun = own_time(true);
     while client.try_wait()?.is_none() {
-        if let Some(eyes) = &mut eyes {
-            transfer.events += eyes.take()?;
+        if let Some(recorder) = &mut recorder {
+            transfer.events += recorder.take()?;
         }
         std::thread::sleep(READ_EVERY);
     }
-    if let Some(eyes) = &mut eyes {
-        transfer.events += eyes.take()?;
+    if let Some(recorder) = &mut recorder {
+        transfer.events += recorder.take()?;
         transfer.reading = own_time(true) - begun;
-        let (programs, losses) = eyes.told();
+        let (programs, losses) = recorder.reported();
         transfer.programs = programs.as_secs_f64();
         transfer.lost = losses.total();
-        transfer.each = eyes.programs();
+        transfer.each = recorder.programs();
     }
     let sent: Vec<f64> = numbers(&output(&mut client)?)?;
     let received: Vec<f64> = numbers(&next()?)?;

@@ -8,19 +8,19 @@
 //!
 //! `cpu_percent_64k`, `cpu_percent_mtu` and `throughput_loss_percent` are of the light recorder, which may run always. They are the upper end of the interval of 95 % of what
 //! a connection takes more, and sends less, while the programs are attached ([`turns`], `..._turns`: lower end, median, upper end), if that is narrow enough. Otherwise they are
-//! what the kernel books for the programs and what reading takes (`..._statistics`), and the medians of rounds with and without (`..._rounds`), between which a connection over
-//! loopback is three times as fast or slow by itself ([`cost`]). What the kernel books has its own readings of the clock in it (`empty_program_nanos` a run), and no trampolines;
-//! `booked_...` is what it books in the connection of the turns, without what it books for an empty program, and with it.
+//! what the kernel charges to the programs and what reading takes (`..._statistics`), and the medians of rounds with and without (`..._rounds`), between which a connection over
+//! loopback is three times as fast or slow by itself ([`cost`]). What the kernel charges has its own readings of the clock in it (`empty_program_nanos` a run), and no trampolines;
+//! `booked_percent_...` is what it charges in the connection of the turns, without what it charges to an empty program, and with it.
 
 mod bytes;
 mod cost;
-mod eyes;
 mod load;
 mod namespace;
+mod recorders;
 mod turns;
 
 use cost::{Cost, Costs};
-use eyes::Which;
+use recorders::RecorderKind;
 use serde_json::json;
 use std::error::Error;
 use turns::Turns;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["cost"] => (false, true, false),
         // Where it can be loaded: that takes long in a guest.
         ["exact"] => {
-            cost::measure(Which::Exact);
+            cost::measure(RecorderKind::Exact);
             return Ok(());
         }
         ["turns"] => (false, false, true),
@@ -57,7 +57,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         None
     };
     let (light, exact) = if cost {
-        (cost::measure(Which::Light), cost::measure(Which::Exact))
+        (
+            cost::measure(RecorderKind::Light),
+            cost::measure(RecorderKind::Exact),
+        )
     } else {
         (None, None)
     };
@@ -68,12 +71,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             .flatten()
     };
     let (large_turns, small_turns) = (
-        turned(Which::Light, &[]),
-        turned(Which::Light, &cost::PACKETS),
+        turned(RecorderKind::Light, &[]),
+        turned(RecorderKind::Light, &cost::PACKETS),
     );
     // Of the other one only where it can be loaded.
     let other = |settings: &[&str]| match &exact {
-        Some(_) => turned(Which::Exact, settings),
+        Some(_) => turned(RecorderKind::Exact, settings),
         None => None,
     };
     let (large_exact, small_exact) = (other(&[]), other(&cost::PACKETS));
@@ -104,7 +107,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         turns.map(|turns| [turns.control.low, turns.control.percent, turns.control.high])
     };
     let net = |turns: Option<Turns>| {
-        turns.map(|turns| [turns.booked.net_percent, turns.booked.raw_percent])
+        turns.map(|turns| [turns.charged.net_percent, turns.charged.raw_percent])
     };
     let difference = |cost: Option<Cost>| cost.map(|cost| cost.difference_percent);
     let lost = [large, small, many, answers].map(|cost| cost.map(|cost| cost.lost));
@@ -134,7 +137,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "more_cpu_percent_mtu": difference(small),
         "more_cpu_percent_web_search": difference(answers),
         "events_lost": lost.iter().copied().sum::<Option<u64>>(),
-        "empty_program_nanos": large_turns.map(|turns| turns.booked.empty_nanos),
+        "empty_program_nanos": large_turns.map(|turns| turns.charged.empty_nanos),
         "exact_recorder_cpu_percent_64k": exact.as_ref().map(|costs| costs.large.cpu_percent),
         "exact_recorder_cpu_percent_mtu": exact.as_ref().map(|costs| costs.small.cpu_percent),
         "exact_recorder_cpu_percent_64k_turns": interval(large_exact),

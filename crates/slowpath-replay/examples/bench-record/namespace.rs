@@ -43,6 +43,6 @@ fn done(command: &mut Command) -> Result<(), Box<dyn Error>> {
     if output.status.success() {
         return Ok(());
     }
-    let told = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?}: {}", told.trim()).into())
+    let reported = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}", reported.trim()).into())
 }

@@ -5,9 +5,9 @@
 //! Processor time is that of both pinned processes and of `ksoftirqd`; bytes are those acknowledged (`tcp_info`). A drift that is linear over the four windows
 //! falls out. Two cycles in which nothing else differs give the control: what is found between off and off.
 
-use crate::eyes::{Eyes, Which};
 use crate::load::{SEND, SERVE, own_time};
 use crate::namespace::Namespace;
+use crate::recorders::{AnyRecorder, RecorderKind};
 use slowpath_observe::bpf::enable_statistics;
 use slowpath_observe::empty::Empty;
 use std::error::Error;
@@ -18,9 +18,9 @@ use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Long beside a tick of 4 ms, by which the kernel may be late in booking time to a process that runs. The ring is emptied at the end of each.
+/// Long beside a tick of 4 ms, by which the kernel may be late in charging time to a process that runs. The ring is emptied at the end of each.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Looking at all takes less, unless somebody else has the processor meanwhile; then once more.
+/// Looking at all takes less, unless another process has the processor meanwhile; then once more.
 const MOMENT: Duration = Duration::from_micros(200);
 const TRIES: usize = 100;
 /// Cut off behind each change.
@@ -33,10 +33,10 @@ const BUFFERS: [&str; 2] = [
     "sysctl -qw net.ipv4.tcp_wmem=4096\t1048576\t1048576",
 ];
 /// Windows in which the kernel measures.
-const BOOKED: usize = 30;
+const CHARGED: usize = 30;
 const RESAMPLES: usize = 2000;
 
-/// An interval wider than that to either side, in points, tells too little.
+/// An interval wider than that to either side, in points, says too little.
 const PRECISE: f64 = 0.3;
 /// The same of throughput, whose bound is 2.
 const PRECISE_LOSS: f64 = 1.0;
@@ -68,40 +68,40 @@ pub struct Turns {
     pub loss: Estimate,
     pub loss_control: Estimate,
     /// By BPF's statistics, of the same connection.
-    pub booked: Booked,
+    pub charged: Charged,
 }
 
 impl Turns {
-    /// Of throughput at most, if it tells enough.
+    /// Of throughput at most, if it says enough.
     pub fn lost(&self) -> Option<f64> {
         let precise = self.loss.is_within(PRECISE_LOSS);
         precise.then_some(self.loss.high)
     }
 }
 
-/// What the kernel books, and what it means.
+/// What the kernel charges, and what it means.
 #[derive(Clone, Copy, Debug)]
-pub struct Booked {
+pub struct Charged {
     /// All of it, and reading.
     pub raw_percent: f64,
-    /// Without what it books for as many runs of a program that does nothing.
+    /// Without what it charges to as many runs of a program that does nothing.
     pub net_percent: f64,
     pub empty_nanos: f64,
 }
 
 /// `None`: it cannot be measured here, which is said.
-pub fn measure(which: Which, what: &str, settings: &[&str]) -> Option<Turns> {
+pub fn measure(which: RecorderKind, what: &str, settings: &[&str]) -> Option<Turns> {
     let found = of(which, what, settings);
     found
         .map_err(|error| println!("could not turn the {which:?} recorder on and off: {error}"))
         .ok()
 }
 
-fn of(which: Which, what: &str, settings: &[&str]) -> Result<Turns, Box<dyn Error>> {
+fn of(which: RecorderKind, what: &str, settings: &[&str]) -> Result<Turns, Box<dyn Error>> {
     let namespace = Namespace::new(&[settings, &BUFFERS].concat())?;
     let mut server = spawn(&namespace, 0, &[SERVE, "1"])?;
     let port = first_line(&mut server.0)?;
-    let mut eyes = Eyes::open(which, port.parse()?)?;
+    let mut recorder = AnyRecorder::open(which, port.parse()?)?;
     let client = spawn(&namespace, 1, &[SEND, &port, "1e6", "1", "0"])?;
     let socket = connection(&client.0)?;
     let mut watched = Watched::new(&socket, &[&client.0, &server.0])?;
@@ -109,28 +109,31 @@ fn of(which: Which, what: &str, settings: &[&str]) -> Result<Turns, Box<dyn Erro
 
     let (mut costs, mut controls) = (Vec::new(), Vec::new());
     let (mut losses, mut loss_controls) = (Vec::new(), Vec::new());
-    let mut before: Option<[Seen; 2]> = None;
+    let mut before: Option<[Observed; 2]> = None;
     for _ in 0..CYCLES {
-        let on = watched.window(&mut eyes)?;
-        eyes.turn(false)?;
-        settle(&mut eyes)?;
-        let off = [watched.window(&mut eyes)?, watched.window(&mut eyes)?];
-        eyes.turn(true)?;
-        settle(&mut eyes)?;
-        let on = [on, watched.window(&mut eyes)?];
-        costs.push(100.0 * (ratio(on, off, Seen::per_byte) - 1.0));
-        losses.push(100.0 * (1.0 - ratio(on, off, Seen::rate)));
+        let on = watched.window(&mut recorder)?;
+        recorder.turn(false)?;
+        settle(&mut recorder)?;
+        let off = [
+            watched.window(&mut recorder)?,
+            watched.window(&mut recorder)?,
+        ];
+        recorder.turn(true)?;
+        settle(&mut recorder)?;
+        let on = [on, watched.window(&mut recorder)?];
+        costs.push(100.0 * (ratio(on, off, Observed::per_byte) - 1.0));
+        losses.push(100.0 * (1.0 - ratio(on, off, Observed::rate)));
         if let Some([first, second]) = before.take() {
             let (outer, inner) = ([first, off[1]], [second, off[0]]);
-            controls.push(100.0 * (ratio(outer, inner, Seen::per_byte) - 1.0));
-            loss_controls.push(100.0 * (1.0 - ratio(outer, inner, Seen::rate)));
+            controls.push(100.0 * (ratio(outer, inner, Observed::per_byte) - 1.0));
+            loss_controls.push(100.0 * (1.0 - ratio(outer, inner, Observed::rate)));
         } else {
             before = Some(off);
         }
     }
-    let booked = booked(&mut watched, &mut eyes)?;
+    let charged = charged(&mut watched, &mut recorder)?;
     let turns = Turns {
-        booked,
+        charged,
         cost: estimate(&costs),
         control: estimate(&controls),
         loss: estimate(&losses),
@@ -138,18 +141,21 @@ fn of(which: Which, what: &str, settings: &[&str]) -> Result<Turns, Box<dyn Erro
     };
     println!(
         "{which:?}, {what}, attached and detached in turns: {turns:.2?}, {} lost",
-        eyes.told().1.total()
+        recorder.reported().1.total()
     );
     Ok(turns)
 }
 
 /// The kernel's own measure of all programs, and of one that does nothing beside them.
-fn booked(watched: &mut Watched<'_>, eyes: &mut Eyes) -> Result<Booked, Box<dyn Error>> {
+fn charged(
+    watched: &mut Watched<'_>,
+    recorder: &mut AnyRecorder,
+) -> Result<Charged, Box<dyn Error>> {
     let empty = Empty::open()?;
     let _statistics = enable_statistics()?;
-    let mut all = Seen::default();
-    for _ in 0..BOOKED {
-        let window = watched.window(eyes)?;
+    let mut all = Observed::default();
+    for _ in 0..CHARGED {
+        let window = watched.window(recorder)?;
         all.network += window.network;
         all.reading += window.reading;
     }
@@ -157,7 +163,7 @@ fn booked(watched: &mut Watched<'_>, eyes: &mut Eyes) -> Result<Booked, Box<dyn 
         .nanos_per_run()
         .ok_or("the empty program did not run")?;
     let (mut nanos, mut runs) = (0, 0);
-    let each = eyes.programs();
+    let each = recorder.programs();
     for program in &each {
         nanos += program.nanos;
         runs += program.runs;
@@ -168,21 +174,21 @@ fn booked(watched: &mut Watched<'_>, eyes: &mut Eyes) -> Result<Booked, Box<dyn 
         let whole = all.network - programs;
         100.0 * (programs + all.reading) / whole
     };
-    Ok(Booked {
+    Ok(Charged {
         raw_percent: share(nanos as f64),
         net_percent: share(nanos as f64 - runs as f64 * empty_nanos),
         empty_nanos,
     })
 }
 
-fn settle(eyes: &mut Eyes) -> Result<(), Box<dyn Error>> {
+fn settle(recorder: &mut AnyRecorder) -> Result<(), Box<dyn Error>> {
     std::thread::sleep(EDGE);
-    eyes.take()?;
+    recorder.take()?;
     Ok(())
 }
 
-fn ratio(these: [Seen; 2], those: [Seen; 2], of: fn(&Seen) -> f64) -> f64 {
-    let sum = |two: [Seen; 2]| two.iter().map(of).sum::<f64>();
+fn ratio(these: [Observed; 2], those: [Observed; 2], of: fn(&Observed) -> f64) -> f64 {
+    let sum = |two: [Observed; 2]| two.iter().map(of).sum::<f64>();
     sum(these) / sum(those)
 }
 
@@ -292,7 +298,7 @@ struct Watched<'a> {
 
 /// Up to a moment, or between two.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct Observed {
     bytes: f64,
     /// Seconds of processor time.
     network: f64,
@@ -301,7 +307,7 @@ struct Seen {
     time: f64,
 }
 
-impl Seen {
+impl Observed {
     fn rate(&self) -> f64 {
         self.bytes / self.time
     }
@@ -339,20 +345,20 @@ impl<'a> Watched<'a> {
     }
 
     /// All at one moment.
-    fn seen(&self) -> Result<Seen, Box<dyn Error>> {
+    fn observed(&self) -> Result<Observed, Box<dyn Error>> {
         for _ in 0..TRIES {
             let begun = Instant::now();
             let bytes = acknowledged(self.socket)?;
             let mut nanos = 0;
             for file in &self.times {
-                let mut told = [0; 64];
-                let length = file.read_at(&mut told, 0)?;
-                let told = std::str::from_utf8(&told[..length])?;
-                let first = told.split_ascii_whitespace().next();
+                let mut reported = [0; 64];
+                let length = file.read_at(&mut reported, 0)?;
+                let reported = std::str::from_utf8(&reported[..length])?;
+                let first = reported.split_ascii_whitespace().next();
                 nanos += first.ok_or("an empty schedstat")?.parse::<u64>()?;
             }
             if begun.elapsed() < MOMENT {
-                return Ok(Seen {
+                return Ok(Observed {
                     bytes: bytes as f64,
                     network: nanos as f64 / 1e9,
                     reading: 0.0,
@@ -363,14 +369,14 @@ impl<'a> Watched<'a> {
         Err("the processor is too busy to look at all at one moment".into())
     }
 
-    fn window(&mut self, eyes: &mut Eyes) -> Result<Seen, Box<dyn Error>> {
-        let before = self.seen()?;
+    fn window(&mut self, recorder: &mut AnyRecorder) -> Result<Observed, Box<dyn Error>> {
+        let before = self.observed()?;
         std::thread::sleep(WINDOW);
         let begun = own_time(true);
-        eyes.take()?;
+        recorder.take()?;
         let reading = own_time(true) - begun;
-        let after = self.seen()?;
-        Ok(Seen {
+        let after = self.observed()?;
+        Ok(Observed {
             bytes: after.bytes - before.bytes,
             network: after.network - before.network,
             reading,

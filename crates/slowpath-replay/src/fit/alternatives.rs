@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which alternatives there are, in the order in which they are tried.
 
-use super::change::{Change, Place, What, burst, is_unseen, newest, receives, sends};
-use slowpath_recording::{Connection, Decision, Handler, Run};
+use super::change::{
+    Alteration, Change, RunPosition, burst, is_unobserved, newest, receives, sends,
+};
+use slowpath_recording::{Connection, Handler, Outcome, Run};
 
 /// What a packet takes that is received, in nanoseconds.
 const PACES: [u32; 8] = [9_000, 4_000, 14_000, 0, 20_000, 2_000, 30_000, 1_000];
@@ -14,7 +16,7 @@ const BURSTS: [i64; 22] = [
 ];
 /// Readings of the clock and packets that a call had made when its backlog filled; the last: it was over.
 const WAITED: [u32; 10] = [1, 2, 1000, 3, 4, 5, 6, 8, 12, 16];
-/// Where the device makes the segments a gap of identifications does not tell how many packets it was.
+/// Where the device makes the segments a gap of identifications does not show how many packets it was.
 const LOST: [i32; 4] = [1, 2, -1, 3];
 /// Runs of both ends that are looked at, back from where a replay parted.
 const BACK: usize = 160;
@@ -25,16 +27,16 @@ const LATER: [u64; 3] = [20_000, 100_000, 5_000];
 const EIGHTHS: [u32; 5] = [4, 2, 6, 1, 7];
 
 /// Those of the runs before that one: the nearest first.
-pub(super) fn of(connection: &Connection, parted: Place) -> Vec<Change> {
+pub(super) fn of(connection: &Connection, parted: RunPosition) -> Vec<Change> {
     let end = connection.ends.get(usize::from(parted.end));
     let run = end.and_then(|end| end.runs.get(usize::try_from(parted.run).ok()?));
     let until = run.map_or(u64::MAX, |run| run.at.0);
-    let mut runs: Vec<(u64, Place)> = Vec::new();
+    let mut runs: Vec<(u64, RunPosition)> = Vec::new();
     for (end, number) in connection.ends.iter().zip(0..) {
         let before = (0..)
             .zip(&end.runs)
             .take_while(|(_, run)| run.at.0 <= until);
-        runs.extend(before.map(|(run, it)| (it.at.0, Place { end: number, run })));
+        runs.extend(before.map(|(run, it)| (it.at.0, RunPosition { end: number, run })));
     }
     runs.sort_unstable_by(|a, b| b.cmp(a));
     let near = runs.iter().take(BACK).map(|(_, place)| *place);
@@ -55,22 +57,22 @@ pub(super) fn of(connection: &Connection, parted: Place) -> Vec<Change> {
         } = end.runs[number].handler
         {
             if own > newest(&end.runs[..number]) {
-                found.splice(0..0, LOST.map(What::Lost));
+                found.splice(0..0, LOST.map(Alteration::Lost));
             }
             if backlog {
-                found.splice(0..0, [1, -1].map(What::Merged));
+                found.splice(0..0, [1, -1].map(Alteration::Merged));
             }
         }
-        if is_unseen(&end.runs[number]) {
-            let begins = before.is_none_or(|before| !is_unseen(before))
+        if is_unobserved(&end.runs[number]) {
+            let begins = before.is_none_or(|before| !is_unobserved(before))
                 || number
                     .checked_sub(1)
                     .is_some_and(|before| burst(&end.runs, before) == 1);
             let by = if begins { &BURSTS[..] } else { &BURSTS[..8] };
-            found = by.iter().copied().map(What::Burst).collect();
+            found = by.iter().copied().map(Alteration::Burst).collect();
         }
         if receives(&end.runs, number) {
-            found.splice(0..0, PACES.map(What::Pace));
+            found.splice(0..0, PACES.map(Alteration::Pace));
         }
         let found = found.into_iter().enumerate();
         all.extend(found.map(|(likely, what)| (likely * 4 + far, far, Change { place, what })));
@@ -79,8 +81,8 @@ pub(super) fn of(connection: &Connection, parted: Place) -> Vec<Change> {
     let ends = [parted.end, 1 - (parted.end & 1)];
     let whole = PACES.into_iter().flat_map(|each| {
         ends.map(|end| Change {
-            place: Place { end, run: 0 },
-            what: What::AllPaced(each),
+            place: RunPosition { end, run: 0 },
+            what: Alteration::AllPaced(each),
         })
     });
     whole
@@ -88,45 +90,46 @@ pub(super) fn of(connection: &Connection, parted: Place) -> Vec<Change> {
         .collect()
 }
 
-fn of_run(run: &Run, before: Option<&Run>) -> Vec<What> {
+fn of_run(run: &Run, before: Option<&Run>) -> Vec<Alteration> {
     let mut all = Vec::new();
-    let clocks = run
-        .outcomes
-        .iter()
-        .filter(|it| it.decision == Decision::Clock);
-    let later = clocks.map(|it| it.value).max();
+    let clocks = run.outcomes.iter().filter_map(|it| match it {
+        Outcome::Clock { after, .. } => Some(*after),
+        _ => None,
+    });
+    let later = clocks.max();
     let moment = !matches!(run.handler, Handler::Packet { .. });
     if let Some(later) = later.filter(|_| sends(run)) {
         all.extend(
-            EIGHTHS.map(|part| What::Between((u64::from(later) * u64::from(part) / 8) as u32)),
+            EIGHTHS
+                .map(|part| Alteration::Between((u64::from(later) * u64::from(part) / 8) as u32)),
         );
     }
     if moment {
-        all.extend(EARLIER.map(What::Earlier));
+        all.extend(EARLIER.map(Alteration::Earlier));
     }
     if let Some(before) = before
         && (moment || !matches!(before.handler, Handler::Packet { .. }))
     {
-        all.push(What::Before);
+        all.push(Alteration::Before);
     }
-    let memory = run
-        .outcomes
-        .iter()
-        .filter(|it| it.decision == Decision::DeviceMemory);
-    let held: Vec<u32> = memory.map(|it| it.value).collect();
+    let memory = run.outcomes.iter().filter_map(|it| match it {
+        Outcome::DeviceMemory { bytes, .. } => Some(*bytes),
+        _ => None,
+    });
+    let held: Vec<u32> = memory.collect();
     if let (Some(first), Some(last)) = (held.first(), held.last()) {
-        all.extend([*last, *first, 1].map(What::Memory));
+        all.extend([*last, *first, 1].map(Alteration::Memory));
     }
     let mut waited = run.outcomes.iter();
-    if moment && waited.any(|it| it.decision == Decision::Backlog) {
-        all.extend(WAITED.map(What::Waited));
+    if moment && waited.any(|it| matches!(it, Outcome::Backlog { .. })) {
+        all.extend(WAITED.map(Alteration::Waited));
     }
-    all.extend([1, -1].map(What::Tick));
+    all.extend([1, -1].map(Alteration::Tick));
     if moment {
-        all.extend(LATER.map(What::Later));
+        all.extend(LATER.map(Alteration::Later));
     } else {
-        all.extend([20_000, 5_000, 100_000].map(What::Earlier));
-        all.extend([20_000, 5_000, 100_000].map(What::Later));
+        all.extend([20_000, 5_000, 100_000].map(Alteration::Earlier));
+        all.extend([20_000, 5_000, 100_000].map(Alteration::Later));
     }
     all
 }

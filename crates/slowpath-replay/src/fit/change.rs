@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thing that was inferred, inferred otherwise.
 
-use slowpath_recording::{Connection, Decision, End, Handler, Outcome, Run};
+use slowpath_recording::{Connection, End, Handler, Outcome, Run};
 
 /// Packets that come so fast one after the other were one burst, in nanoseconds.
 const CLOSE: u64 = 700_000;
-/// A call's readings of the clock that are told one by one.
+/// A call's readings of the clock that are recorded one by one.
 const MOST_READINGS: u32 = 64;
 
 /// Which run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct RunPosition {
     /// 0: the end that connected.
     pub end: u8,
     /// From 0.
@@ -21,14 +21,14 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Which run.
-    pub place: Place,
+    pub place: RunPosition,
     /// What of it.
-    pub what: What,
+    pub what: Alteration,
 }
 
 /// What is other than it was inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Alteration {
     /// It began so many nanoseconds earlier; what it read of the clock besides stays.
     Earlier(u64),
     /// So many nanoseconds later.
@@ -47,7 +47,7 @@ pub enum What {
     Waited(u32),
     /// So did all calls of that end that received.
     AllPaced(u32),
-    /// It and the packets close behind it came so many nanoseconds later (negative: earlier). Of packets that nobody saw come.
+    /// It and the packets close behind it came so many nanoseconds later (negative: earlier). Of packets whose arrival was not observed.
     Burst(i64),
     /// So many more packets were lost before it (negative: fewer).
     Lost(i32),
@@ -55,33 +55,33 @@ pub enum What {
     Merged(i32),
 }
 
-impl std::fmt::Display for What {
+impl std::fmt::Display for Alteration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            What::Earlier(by) => write!(f, "{:.1} us earlier", *by as f64 / 1e3),
-            What::Later(by) => write!(f, "{:.1} us later", *by as f64 / 1e3),
-            What::Between(after) => {
+            Alteration::Earlier(by) => write!(f, "{:.1} us earlier", *by as f64 / 1e3),
+            Alteration::Later(by) => write!(f, "{:.1} us later", *by as f64 / 1e3),
+            Alteration::Between(after) => {
                 write!(
                     f,
                     "the clock read {:.1} us after it",
                     f64::from(*after) / 1e3
                 )
             }
-            What::Tick(by) => write!(f, "{by:+} ticks"),
-            What::Memory(bytes) => write!(f, "{bytes} bytes in the device"),
-            What::Before => f.write_str("before the run before it"),
-            What::Pace(each) => write!(f, "{:.1} us a packet", f64::from(*each) / 1e3),
-            What::Waited(count) => {
+            Alteration::Tick(by) => write!(f, "{by:+} ticks"),
+            Alteration::Memory(bytes) => write!(f, "{bytes} bytes in the device"),
+            Alteration::Before => f.write_str("before the run before it"),
+            Alteration::Pace(each) => write!(f, "{:.1} us a packet", f64::from(*each) / 1e3),
+            Alteration::Waited(count) => {
                 write!(f, "the backlog filled after {count} readings and packets")
             }
-            What::Burst(by) => {
+            Alteration::Burst(by) => {
                 let way = if *by < 0 { "earlier" } else { "later" };
                 let by = by.unsigned_abs() as f64 / 1e3;
                 write!(f, "{by:.1} us {way}, with what came close behind")
             }
-            What::Lost(by) => write!(f, "{by:+} packets lost before it"),
-            What::Merged(by) => write!(f, "{by:+} packets merged into it"),
-            What::AllPaced(each) => {
+            Alteration::Lost(by) => write!(f, "{by:+} packets lost before it"),
+            Alteration::Merged(by) => write!(f, "{by:+} packets merged into it"),
+            Alteration::AllPaced(each) => {
                 write!(
                     f,
                     "{:.1} us a packet, all that receive",
@@ -94,8 +94,8 @@ impl std::fmt::Display for What {
 
 /// What the clock was read last by a run.
 pub(super) fn last_reading(run: &Run) -> u64 {
-    let later = run.outcomes.iter().filter_map(|it| match it.decision {
-        Decision::Clock => Some(u64::from(it.value)),
+    let later = run.outcomes.iter().filter_map(|it| match it {
+        Outcome::Clock { after, .. } => Some(u64::from(*after)),
         _ => None,
     });
     run.at.0.saturating_add(later.max().unwrap_or(0))
@@ -112,74 +112,77 @@ impl Change {
     }
 }
 
-impl What {
+impl Alteration {
     fn apply(self, end: &mut End, place: usize) -> Option<()> {
         let before = place.checked_sub(1).and_then(|place| end.runs.get(place));
         let earliest = before.map_or(0, last_reading);
         let latest = end.runs.get(place + 1).map(|next| next.at.0);
         let run = end.runs.get_mut(place)?;
         match self {
-            What::Earlier(by) => {
+            Alteration::Earlier(by) => {
                 let at = run.at.0.checked_sub(by)?;
                 if at < earliest || by == 0 {
                     return None;
                 }
                 run.at.0 = at;
                 let mut again = false;
-                for outcome in clocks(run) {
-                    outcome.value = outcome.value.checked_add(u32::try_from(by).ok()?)?;
+                for (_, after) in clocks(run) {
+                    *after = after.checked_add(u32::try_from(by).ok()?)?;
                     again = true;
                 }
                 // What follows in the same run is when it was.
                 if !again && sends(run) {
-                    insert(run, Decision::Clock, 1, u32::try_from(by).ok()?);
+                    insert(run, 1, u32::try_from(by).ok()?);
                 }
             }
-            What::Later(by) => {
+            Alteration::Later(by) => {
                 let at = run.at.0.checked_add(by)?;
                 if at > latest? || by == 0 {
                     return None;
                 }
                 run.at.0 = at;
-                for outcome in clocks(run) {
-                    outcome.value = outcome.value.saturating_sub(u32::try_from(by).ok()?);
+                for (_, after) in clocks(run) {
+                    *after = after.saturating_sub(u32::try_from(by).ok()?);
                 }
             }
-            What::Between(after) => {
-                let last = clocks(run).map(|it| it.value).max()?;
-                if after >= last || clocks(run).any(|it| it.value == after) {
+            Alteration::Between(after) => {
+                let last = clocks(run).map(|(_, it)| *it).max()?;
+                if after >= last || clocks(run).any(|(_, it)| *it == after) {
                     return None;
                 }
-                for outcome in clocks(run).filter(|it| it.value > after) {
-                    outcome.before += 1;
+                for (reading, _) in clocks(run).filter(|(_, it)| **it > after) {
+                    *reading += 1;
                 }
-                let before = clocks(run).filter(|it| it.value < after).count() as u32;
-                insert(run, Decision::Clock, before + 1, after);
+                let before = clocks(run).filter(|(_, it)| **it < after).count() as u32;
+                insert(run, before + 1, after);
             }
-            What::Tick(by) => run.jiffies = run.jiffies.wrapping_add_signed(by),
-            What::Memory(bytes) => {
+            Alteration::Tick(by) => run.jiffies = run.jiffies.wrapping_add_signed(by),
+            Alteration::Memory(bytes) => {
                 let mut other = false;
-                let held = run.outcomes.iter_mut();
-                for it in held.filter(|it| it.decision == Decision::DeviceMemory) {
-                    other |= it.value != bytes;
-                    it.value = bytes;
+                for outcome in &mut run.outcomes {
+                    if let Outcome::DeviceMemory { bytes: held, .. } = outcome {
+                        other |= *held != bytes;
+                        *held = bytes;
+                    }
                 }
                 return other.then_some(());
             }
-            What::Waited(count) => {
-                let mut all = run.outcomes.iter_mut();
-                let told = all.find(|it| it.decision == Decision::Backlog)?;
-                if told.before == count {
+            Alteration::Waited(count) => {
+                let filled = run.outcomes.iter_mut().find_map(|it| match it {
+                    Outcome::Backlog { done, .. } => Some(done),
+                    _ => None,
+                })?;
+                if *filled == count {
                     return None;
                 }
-                told.before = count;
+                *filled = count;
             }
-            What::Before => return exchange(end, place),
-            What::Burst(by) => return shift(end, place, by),
-            What::Lost(by) => return renumber(end, place, by, 0),
-            What::Merged(by) => return renumber(end, place, 0, by),
-            What::Pace(each) => return pace(end, place, each),
-            What::AllPaced(each) => {
+            Alteration::Before => return exchange(end, place),
+            Alteration::Burst(by) => return shift(end, place, by),
+            Alteration::Lost(by) => return renumber(end, place, by, 0),
+            Alteration::Merged(by) => return renumber(end, place, 0, by),
+            Alteration::Pace(each) => return pace(end, place, each),
+            Alteration::AllPaced(each) => {
                 let mut other = false;
                 for place in 0..end.runs.len() {
                     other |= pace(end, place, each).is_some();
@@ -191,9 +194,12 @@ impl What {
     }
 }
 
-fn clocks(run: &mut Run) -> impl Iterator<Item = &mut Outcome> {
-    let all = run.outcomes.iter_mut();
-    all.filter(|it| it.decision == Decision::Clock)
+/// Its readings of the clock after the first: which, and how many nanoseconds later.
+fn clocks(run: &mut Run) -> impl Iterator<Item = (&mut u32, &mut u32)> {
+    run.outcomes.iter_mut().filter_map(|it| match it {
+        Outcome::Clock { reading, after } => Some((reading, after)),
+        _ => None,
+    })
 }
 
 /// Whether it may send several times, reading the clock each time.
@@ -246,28 +252,25 @@ fn pace(end: &mut End, place: usize, each: u32) -> Option<()> {
     let last = last_reading(run);
     let whole = u64::from(more) * u64::from(each);
     let whole = whole.min(last.saturating_sub(earliest));
-    run.outcomes.retain(|it| it.decision != Decision::Clock);
+    run.outcomes
+        .retain(|it| !matches!(it, Outcome::Clock { .. }));
     run.at.0 = last - whole;
     for number in 1..=more {
         let value = whole * u64::from(number) / u64::from(more);
-        insert(run, Decision::Clock, number, u32::try_from(value).ok()?);
+        insert(run, number, u32::try_from(value).ok()?);
     }
     (more > 0).then_some(())
 }
 
-fn insert(run: &mut Run, decision: Decision, before: u32, value: u32) {
-    run.outcomes.push(Outcome {
-        decision,
-        before,
-        value,
-    });
-    run.outcomes.sort_by_key(|it| (it.decision, it.before));
+fn insert(run: &mut Run, reading: u32, after: u32) {
+    run.outcomes.push(Outcome::Clock { reading, after });
+    run.outcomes.sort_by_key(Outcome::key);
 }
 
-/// Whether it is a packet that nobody saw come: its end had closed.
-pub(super) fn is_unseen(run: &Run) -> bool {
-    let seen = |it: &Outcome| it.decision == Decision::Seen;
-    matches!(run.handler, Handler::Packet { .. }) && !run.outcomes.iter().any(seen)
+/// Whether it is a packet whose arrival was not observed: its end had closed.
+pub(super) fn is_unobserved(run: &Run) -> bool {
+    let observed = |it: &Outcome| matches!(it, Outcome::Observed { .. });
+    matches!(run.handler, Handler::Packet { .. }) && !run.outcomes.iter().any(observed)
 }
 
 /// Runs from that one on, as long as they follow each other closely.
@@ -275,7 +278,7 @@ pub(super) fn burst(runs: &[Run], place: usize) -> usize {
     let mut count = 0;
     let mut last = runs[place].at.0;
     for run in &runs[place..] {
-        if !is_unseen(run) || run.at.0 - last > CLOSE {
+        if !is_unobserved(run) || run.at.0 - last > CLOSE {
             break;
         }
         last = last_reading(run);
@@ -345,7 +348,7 @@ pub(super) fn newest(runs: &[Run]) -> u32 {
     next.max().unwrap_or(0)
 }
 
-/// Two runs, each when the other was. What was seen before a packet stays with the packet.
+/// Two runs, each when the other was. What was observed before a packet stays with the packet.
 fn exchange(end: &mut End, place: usize) -> Option<()> {
     let before = place.checked_sub(1)?;
     let two = [end.runs.get(before)?.clone(), end.runs.get(place)?.clone()];

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Analysis by synthesis: what of a light recording was inferred is inferred otherwise where its replay parts from what was seen.
+//! Analysis by synthesis: what of a light recording was inferred is inferred otherwise where its replay diverges from what was observed.
 //!
 //! 1. A replay parts before a run: something before it was not as inferred.
-//! 2. Alternatives ([`What`]) of the runs before it are tried one at a time, those next to it first: what was inferred and nothing else. What was seen (which packets came, in which order, the bytes of calls, the socket's words) is never changed.
+//! 2. Alternatives ([`Alteration`]) of the runs before it are tried one at a time, those next to it first: what was inferred and nothing else. What was observed (which packets came, in which order, the bytes of calls, the socket's counters) is never changed.
 //! 3. The one whose replay goes furthest is kept, the smallest change of equals; it must go further than without.
 //! 4. From there on again, until the replay does not part any more, or alternatives or tries are used up.
 //!
 //! What enters is a connection and where its replay parted; what leaves are connections to be replayed, and in the end the best of them with its changes. No I/O; the same answers, the same outcome.
 //!
-//! What comes out explains what was seen; it need not be what was.
+//! The result explains what was observed; it need not be what happened.
 
 mod alternatives;
 mod change;
 
-pub use change::{Change, Place, What};
+pub use change::{Alteration, Change, RunPosition};
 
 use slowpath_recording::{Connection, Handler};
 
@@ -36,7 +36,7 @@ pub struct Search {
 
 impl Search {
     /// For a connection whose replay parted before that run.
-    pub fn new(connection: &Connection, parted: Place) -> Search {
+    pub fn new(connection: &Connection, parted: RunPosition) -> Search {
         Search {
             best: connection.clone(),
             changes: Vec::new(),
@@ -66,7 +66,7 @@ impl Search {
     }
 
     /// Where the replays of those parted, in their order. Whether one went further.
-    pub fn tell(&mut self, parted: &[Option<Place>]) -> bool {
+    pub fn report(&mut self, parted: &[Option<RunPosition>]) -> bool {
         let asked = std::mem::take(&mut self.asked);
         let mut best = (self.reached, None);
         for ((change, connection), parted) in asked.into_iter().zip(parted) {
@@ -113,7 +113,7 @@ fn is_further(count: Option<u64>, than: Option<u64>) -> bool {
 }
 
 /// Packets that came to either end before that run.
-fn reached(connection: &Connection, parted: Place) -> u64 {
+fn reached(connection: &Connection, parted: RunPosition) -> u64 {
     let run = |end: u8| {
         connection
             .ends

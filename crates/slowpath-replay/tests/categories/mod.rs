@@ -2,7 +2,7 @@
 //! Every category of DETER's Tables 2 and 3, and what came to them since: what was done to the packets or by the applications decides which one it must be.
 
 use super::kernel;
-use super::telling::tell;
+use super::story_runs::report;
 use slowpath_explain::{Category, Explanation};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use std::time::Duration;
@@ -64,10 +64,10 @@ impl Case {
     /// Its messages; `None`: there is no laboratory kernel.
     fn messages(&self, test: &str) -> Option<Vec<Explanation>> {
         let kernel = kernel(test)?;
-        let told = tell(&kernel, &self.scenario(), true, true).expect("a run");
+        let reported = report(&kernel, &self.scenario(), true, true).expect("a run");
         let mut messages: Vec<Explanation> = Vec::new();
         // Flows of one connection have its messages each.
-        for message in told.into_iter().flat_map(|told| told.messages) {
+        for message in reported.into_iter().flat_map(|reported| reported.messages) {
             if !messages.contains(&message) {
                 messages.push(message);
             }
@@ -99,7 +99,7 @@ fn ms(milliseconds: u64) -> Duration {
 /// `TCP_RTO_MIN` (include/net/tcp.h).
 const RTO_MIN: Duration = Duration::from_millis(200);
 
-/// The last two of seven are lost: nothing comes back that would tell.
+/// The last two of seven are lost: nothing comes back that would report it.
 const LAST_TWO: &str =
     "[[line]]\non = \"a -> tor\"\nloss = { packets = [6, 7], at-least = \"100 B\" }\n";
 
@@ -160,7 +160,7 @@ fn delayed_ack_after_a_timeout() {
     }
 }
 
-/// The last two are lost, and the acknowledgment of the one before is delayed: that one is sent again first. It tells nothing of those behind it.
+/// The last two are lost, and the acknowledgment of the one before is delayed: that one is sent again first. It reports nothing of those behind it.
 #[test]
 fn tail_drops_behind_a_delayed_ack() {
     let case = Case {
@@ -243,7 +243,7 @@ fn fast_retransmission() {
 }
 
 /// The same without RACK, where duplicates are counted: three come one after the other, a round trip after anything else happened. Nothing is late about that, whichever packet was lost,
-/// and the round trip is that of the handshake: what is acknowledged together with the lost packet waited for it.
+/// and the round trip is that of the handshake: what is acknowledged with the lost packet waited for it.
 #[test]
 fn fast_retransmission_by_duplicates() {
     for lost in [1, 3, 7] {

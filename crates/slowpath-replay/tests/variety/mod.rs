@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Other networks, other settings, other harm: all of them are replayed exactly, and an event less or other in any of their connections is noticed, from the file.
 
-use super::{Dice, Recorded, is_exact, kernel, record_of, replayed, variants};
+use super::{Random, Recorded, is_exact, kernel, record_of, replayed, variants};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_recording::{self as recording, Recording};
@@ -70,20 +70,20 @@ impl Network {
 const CHANGED: usize = 500;
 
 /// What a recording may express in a file and this one does: connections with a run less, two exchanged, or one changed, here and there.
-fn changed(recorded: &Recorded, dice: &mut Dice) -> Recording {
+fn changed(recorded: &Recorded, random: &mut Random) -> Recording {
     let whole = &recorded.recording.connections;
     let mut connections = Vec::new();
     while connections.len() < CHANGED {
-        let one = &whole[dice.below(whole.len())];
+        let one = &whole[random.below(whole.len())];
         let mut some = variants(one);
         for _ in 0..10 {
-            connections.push(some.swap_remove(dice.below(some.len())).1);
+            connections.push(some.swap_remove(random.below(some.len())).1);
         }
     }
     Recording {
         origin: recorded.recording.origin.clone(),
         connections,
-        alone: Vec::new(),
+        one_sided: Vec::new(),
     }
 }
 
@@ -105,8 +105,8 @@ fn is_replayed(kernel: &Kernel, network: &Network, seed: usize) {
         is_exact(&recorded, &again);
     }
 
-    let mut dice = Dice(seed as u64);
-    let changed = from_file(&changed(&recorded, &mut dice));
+    let mut random = Random(seed as u64);
+    let changed = from_file(&changed(&recorded, &mut random));
     let folder = tempfile::tempdir().expect("a folder");
     let again = replayed(kernel, &changed, folder.path());
     let mut same = 0;

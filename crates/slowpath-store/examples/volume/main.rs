@@ -126,7 +126,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         polls += 1;
         for connection in &mut connections {
             if random.chance(arguments.percent / 100.0) {
-                log.problem(&connection.trouble(&mut random, now, length));
+                let interval = connection.trouble(&mut random, now, length);
+                // As the agent does.
+                if connection.logged_in == log.segment() {
+                    log.problem(&interval);
+                } else {
+                    connection.logged_in = log.segment();
+                    let summary = connection.checkpoint(&mut random, now, false);
+                    log.problem_of(summary, &interval);
+                }
                 intervals += 1;
             }
             if random.chance(arguments.turnover / 100.0 * length as f64 / HOUR as f64) {

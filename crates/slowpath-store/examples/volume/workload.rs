@@ -64,6 +64,8 @@ impl Random {
 /// One connection: what stays the same over its life, and its totals so far.
 pub struct Connection {
     pub summary: ConnectionSummary,
+    /// The last segment that has a summary of it; 0 for none.
+    pub logged_in: u32,
     base_rtt: f64,
     rwnd: u64,
     /// Median bytes in a polling interval.
@@ -130,6 +132,7 @@ impl Connection {
                 bytes_read: Some(0),
                 reads: Some(0),
             },
+            logged_in: 0,
             base_rtt,
             rwnd: random.size(200_000.0, 1.2) + 14_600,
             rate,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the finishing thread is told, and its rests between two pieces of a paced conversion.
+//! What the finishing thread is asked to do, and its rests between two pieces of a paced conversion.
 //!
 //! It rests on its inbox: what comes meanwhile is done at once (a spool to flush) or noted
 //! (a segment that ended), and when the writer closes the rest ends and none follows.
 
+use super::Shared;
 use super::pacing::{Pacer, allowance};
-use super::{Shared, told};
 use crate::{CpuShare, StoreError};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -32,8 +32,6 @@ pub(super) enum Job {
 pub(super) struct Waiting {
     pub path: PathBuf,
     pub length: u64,
-    /// This writer goes on and takes over checkpoints.
-    pub followed: bool,
 }
 
 /// What a wait came to.
@@ -92,7 +90,7 @@ impl Inbox {
             Ok(Job::Sync(file)) => {
                 if let Err(e) = file.sync_data() {
                     let error = StoreError::io("flush a spool in", &self.dir)(e);
-                    self.shared.lock().finish_error = told(&error);
+                    self.shared.lock().finish_error = Some(error.to_string());
                 }
                 News::Done
             }
@@ -104,11 +102,7 @@ impl Inbox {
             }) => {
                 // Conversion flushes what it makes of it; this is for when that fails.
                 let _ = file.sync_data();
-                self.ended.push(Waiting {
-                    path,
-                    length,
-                    followed: !last,
-                });
+                self.ended.push(Waiting { path, length });
                 self.open &= !last;
                 News::Ended
             }

@@ -13,7 +13,7 @@ mod pacing;
 mod write;
 
 use crate::spool::Encoder;
-use crate::{HostIdentity, OpenError, Options, StoreError, layout, lock};
+use crate::{HostIdentity, OpenError, Options, layout, lock};
 use finish::Finisher;
 use inbox::Inbox;
 use slowpath_model::{
@@ -64,8 +64,6 @@ enum Item {
         bytes: Vec<u8>,
         count: u64,
         since: Instant,
-        /// Taken over from an earlier segment: counted as written before.
-        carried: bool,
     },
     /// The next record begins a new segment, at that time.
     Rotate(WallMicros),
@@ -113,6 +111,9 @@ pub struct LogWriter {
     options: Options,
     /// The multiple of the segment time that `tick` was last in.
     bucket: Option<i64>,
+    /// Number of the segment that the next record belongs to, and bytes of its records.
+    segment: u32,
+    segment_bytes: u64,
     threads: Vec<JoinHandle<()>>,
     _lock: lock::Lock,
 }
@@ -147,10 +148,10 @@ impl LogWriter {
             shared.clone(),
             options.conversion,
         );
-        let finisher = Finisher::new(dir, host.boot_id, shared.clone(), options, inbox, left);
+        let finisher = Finisher::new(dir, shared.clone(), options, inbox, left);
         let spooler = Spooler::new(dir, host, shared.clone(), options, jobs);
-        // Without its thread, a half-opened writer is dropped whole: the channel's end tells
-        // the first thread to stop.
+        // Without its thread, a half-opened writer is dropped whole: the channel's end stops
+        // the first thread.
         let spawn = |name: &'static str, body: Box<dyn FnOnce() + Send>| {
             thread::Builder::new()
                 .name(name.to_owned())
@@ -164,68 +165,119 @@ impl LogWriter {
             encoder,
             options,
             bucket: None,
+            segment: 1,
+            segment_bytes: 0,
             threads: vec![write, finish],
             _lock: lock,
         })
     }
 
-    /// Logs a problem interval.
+    /// Logs a problem interval of a connection that has a summary in this segment.
     pub fn problem(&mut self, interval: &ProblemInterval) {
-        self.append(|encoder, out| encoder.problem(interval, out));
+        self.append(|encoder, out| {
+            encoder.problem(interval, out);
+            1
+        });
     }
 
-    /// Logs a connection's summary, or a checkpoint of it that replaces earlier ones.
-    pub fn summary(&mut self, summary: &ConnectionSummary) {
-        self.append(|encoder, out| encoder.summary(summary, out));
+    /// Logs a problem interval after its connection's summary, in one segment. Returns
+    /// whether there was space for them.
+    pub fn problem_of(&mut self, summary: &ConnectionSummary, interval: &ProblemInterval) -> bool {
+        self.append(|encoder, out| {
+            encoder.summary(summary, out);
+            encoder.problem(interval, out);
+            2
+        })
+    }
+
+    /// The segment that the next record belongs to, counted from 1. Who the connections of a
+    /// segment's intervals are is read from that segment: the first interval of each goes to
+    /// [`LogWriter::problem_of`].
+    pub fn segment(&self) -> u32 {
+        self.segment
+    }
+
+    /// Logs a connection's summary, or a checkpoint of it that replaces earlier ones. Returns
+    /// whether there was space for it.
+    pub fn summary(&mut self, summary: &ConnectionSummary) -> bool {
+        self.append(|encoder, out| {
+            encoder.summary(summary, out);
+            1
+        })
     }
 
     /// Logs what was looked at.
     pub fn coverage(&mut self, coverage: &Coverage) {
-        self.append(|encoder, out| encoder.coverage(coverage, out));
+        self.append(|encoder, out| {
+            encoder.coverage(coverage, out);
+            1
+        });
     }
 
     /// Logs an interaction.
     pub fn interaction(&mut self, interval: &InteractionInterval) {
-        self.append(|encoder, out| encoder.interaction(interval, out));
+        self.append(|encoder, out| {
+            encoder.interaction(interval, out);
+            1
+        });
     }
 
     /// Logs an interval in which a listener had a problem.
     pub fn listener(&mut self, interval: &ListenerInterval) {
-        self.append(|encoder, out| encoder.listener(interval, out));
+        self.append(|encoder, out| {
+            encoder.listener(interval, out);
+            1
+        });
     }
 
-    fn append(&mut self, encode: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
+    /// Lets `encode` append records, which it counts; `false` if there is no space for them.
+    fn append(&mut self, encode: impl FnOnce(&mut Encoder, &mut Vec<u8>) -> u64) -> bool {
         let mut state = self.shared.lock();
         if state.status.buffered_bytes >= self.options.buffer_bytes {
-            state.status.records_dropped += 1;
-            return;
+            state.status.records_dropped += encode(&mut self.encoder, &mut Vec::new());
+            return false;
         }
-        if !matches!(state.queue.back(), Some(Item::Records { bytes, carried: false, .. }) if bytes.len() < BATCH_BYTES)
+        if !matches!(state.queue.back(), Some(Item::Records { bytes, .. }) if bytes.len() < BATCH_BYTES)
         {
             state.queue.push_back(Item::Records {
                 bytes: Vec::new(),
                 count: 0,
                 since: Instant::now(),
-                carried: false,
             });
             self.shared.work.notify_one();
         }
         let Some(Item::Records { bytes, count, .. }) = state.queue.back_mut() else {
-            return;
+            return false;
         };
         let before = bytes.len();
-        encode(&mut self.encoder, bytes);
+        let records = encode(&mut self.encoder, bytes);
         let grown = bytes.len() - before;
         let full = bytes.len() >= BATCH_BYTES;
-        *count += 1;
-        state.accepted += 1;
+        *count += records;
+        state.accepted += records;
         state.status.buffered_bytes += grown;
         if full {
             self.shared.work.notify_one();
         }
+        self.segment_bytes += grown as u64;
+        if self.segment_bytes >= self.options.segment_bytes {
+            let now = state.now;
+            drop(state);
+            self.begin_segment(now);
+        }
+        true
     }
 
-    /// Tells the wall time, as often as the caller polls: a segment ends when it passes a
+    /// The next record begins a new segment.
+    fn begin_segment(&mut self, now: WallMicros) {
+        let mut state = self.shared.lock();
+        state.queue.push_back(Item::Rotate(now));
+        self.segment = self.segment.wrapping_add(1).max(1);
+        self.segment_bytes = 0;
+        self.shared.work.notify_one();
+    }
+
+    /// Sets the wall time, as often as the caller polls: a segment ends when it passes a
     /// multiple of [`Options::segment_time`], in either direction. A clock that jumps back
     /// therefore also ends one; records keep the times they state.
     pub fn tick(&mut self, now: WallMicros) {
@@ -233,12 +285,10 @@ impl LogWriter {
             .unwrap_or(i64::MAX)
             .max(1_000);
         let bucket = now.0.div_euclid(length);
-        let mut state = self.shared.lock();
-        state.now = now;
+        self.shared.lock().now = now;
         if self.bucket != Some(bucket) {
             self.bucket = Some(bucket);
-            state.queue.push_back(Item::Rotate(now));
-            self.shared.work.notify_one();
+            self.begin_segment(now);
         }
     }
 
@@ -270,7 +320,7 @@ impl LogWriter {
 
     /// Writes what waits, turns everything into Parquet and ends. What the disk refuses
     /// is counted as dropped; segments that cannot be converted stay readable in their
-    /// spools. [`WriterStatus::last_error`] tells.
+    /// spools, and [`WriterStatus::last_error`] says why.
     pub fn close(mut self) -> WriterStatus {
         self.stop();
         self.status()
@@ -296,9 +346,4 @@ impl Drop for LogWriter {
 fn wall_clock() -> WallMicros {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     WallMicros(since.map_or(0, |d| d.as_micros() as i64))
-}
-
-/// What happened, as [`WriterStatus::last_error`] says it.
-fn told(error: &StoreError) -> Option<String> {
-    Some(error.to_string())
 }

@@ -2,7 +2,7 @@
 //! The thread that writes the spool.
 
 use super::inbox::Job;
-use super::{BATCH_BYTES, Item, Shared, State, told};
+use super::{BATCH_BYTES, Item, Shared, State};
 use crate::spool::{Header, encode_header};
 use crate::{HostIdentity, Options, SCHEMA_VERSION, StoreError, layout};
 use rustix::time::{ClockId, clock_gettime};
@@ -32,7 +32,6 @@ struct Spool {
 #[derive(Default)]
 struct Outcome {
     records: u64,
-    carried: u64,
     bytes: usize,
     spooled: u64,
     error: Option<StoreError>,
@@ -108,20 +107,19 @@ impl Spooler {
 
             let mut state = shared.lock();
             state.settled += outcome.records;
-            state.status.records_written += outcome.records - outcome.carried;
+            state.status.records_written += outcome.records;
             state.status.buffered_bytes -= outcome.bytes;
             state.status.spool_bytes += outcome.spooled;
             state.failures += u64::from(outcome.error.is_some());
-            state.write_error = outcome.error.as_ref().and_then(told);
+            state.write_error = outcome.error.as_ref().map(StoreError::to_string);
             if closing {
                 for item in self
                     .backlog
                     .drain(..)
                     .chain(state.queue.drain(..).collect::<Vec<_>>())
                 {
-                    if let Item::Records { count, carried, .. } = item {
-                        // What is carried is still where it was.
-                        state.status.records_dropped += if carried { 0 } else { count };
+                    if let Item::Records { count, .. } = item {
+                        state.status.records_dropped += count;
                         state.settled += count;
                     }
                 }
@@ -191,13 +189,7 @@ impl Spooler {
                 self.spool.insert(opened)
             }
         };
-        let Some(Item::Records {
-            bytes,
-            count,
-            carried,
-            ..
-        }) = self.backlog.front()
-        else {
+        let Some(Item::Records { bytes, count, .. }) = self.backlog.front() else {
             return Ok(());
         };
         let result = write_from(&mut spool.file, &spool.header, 0);
@@ -217,14 +209,9 @@ impl Spooler {
             .map_err(StoreError::io("write the spool", &spool.path))?;
 
         outcome.records += count;
-        outcome.carried += if *carried { *count } else { 0 };
         outcome.bytes += bytes.len();
         self.written_of_first = 0;
         self.backlog.pop_front();
-        if spool.length >= self.options.segment_bytes {
-            self.end_segment(false);
-            self.begun = Some(now);
-        }
         Ok(())
     }
 

@@ -113,7 +113,7 @@ impl Random {
             2 => Share::Measured(deltas.rwnd_limited.unwrap_or_default().min(duration)),
             _ => Share::Measured(Micros(self.below(duration.0 + 1))),
         };
-        let told = match problem {
+        let counted = match problem {
             Problem::FastRetransmit => deltas.fast_recoveries,
             Problem::Timeout => deltas.timeouts,
             Problem::DelayedAck => deltas.delayed_acks,
@@ -125,7 +125,7 @@ impl Random {
             events: if self.below(3) == 0 {
                 self.maybe(Self::number)
             } else {
-                told
+                counted
             },
         }
     }
@@ -167,7 +167,7 @@ impl Random {
             baseline_rtt: self.maybe(Self::micros),
             send_mss: self.one(&[1448, 536, 8948]),
             send_buffer: self.maybe(Self::n32),
-            thin_timeouts: None,
+            lonely_timeouts: None,
             acks_after_timeout: None,
         }
     }
@@ -204,7 +204,7 @@ impl Random {
                 (_, true) => Micros::ZERO,
                 (_, false) => self.micros(),
             }),
-            problem_events: std::array::from_fn(|_| self.below(4)),
+            problem_events: Problem::ALL.map(|p| if p.has_events() { self.below(4) } else { 0 }),
             unmeasured: self.set(),
             stats: self.stats(),
             bytes_written: self.maybe(Self::number),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The writer and the reader beside each other, and what may go wrong around them.
 
-mod carried;
+mod checkpoints;
 mod disk;
 #[path = "../records/mod.rs"]
 mod records;
@@ -107,8 +107,8 @@ fn hours_become_segments_and_partitions() {
             .iter()
             .map(|p| p.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
-        assert_eq!(names.len(), 2, "{names:?}");
-        assert!(names[0].starts_with("connections-") && names[1].starts_with("intervals-"));
+        let tables: Vec<&str> = names.iter().map(|n| n.split_once('-').unwrap().0).collect();
+        assert_eq!(tables, ["connections", "intervals", "problems"]);
     }
     let reader = LogReader::open(dir.path()).unwrap();
     let second = TimeRange {
@@ -208,10 +208,7 @@ fn a_clock_that_jumps_loses_and_overwrites_nothing() {
         .unwrap();
     for interval in &read.rows {
         let stated = times[interval.connection.cookie as usize];
-        assert!(
-            interval.end.0.abs_diff(stated) <= 128,
-            "rows keep the time they state"
-        );
+        assert_eq!(interval.end.0, stated, "rows keep the time they state");
     }
     // A second run in the same directory: other segments.
     let before = files(dir.path(), ".parquet").len();
@@ -219,7 +216,7 @@ fn a_clock_that_jumps_loses_and_overwrites_nothing() {
     log.tick(WallMicros(MIDNIGHT));
     log.problem(&numbered(6, MIDNIGHT));
     log.close();
-    assert_eq!(files(dir.path(), ".parquet").len(), before + 2);
+    assert_eq!(files(dir.path(), ".parquet").len(), before + 3);
     assert_eq!(cookies(dir.path()), [0, 1, 2, 3, 4, 5, 6]);
     // Rows found by the time they state although their partition has another.
     let mut log = open(dir.path(), Options::default());
@@ -352,7 +349,7 @@ fn retention_deletes_the_oldest_whole_hours() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options {
         retention: Retention {
-            max_bytes: 120_000,
+            max_bytes: 400_000,
             max_age: None,
         },
         ..Options::default()
@@ -375,7 +372,7 @@ fn retention_deletes_the_oldest_whole_hours() {
         status.hours_deleted > 0 && status.last_error.is_none(),
         "{status:?}"
     );
-    assert!(bytes(dir.path()) <= 120_000);
+    assert!(bytes(dir.path()) <= 400_000);
     let left = cookies(dir.path());
     let hours: BTreeSet<u64> = left.iter().map(|c| c / 100).collect();
     assert_eq!(

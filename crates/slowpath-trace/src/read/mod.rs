@@ -18,12 +18,14 @@ mod inputs;
 mod notes;
 mod pcap;
 mod pcapng;
+mod source;
 mod tape;
 mod walk;
 
 pub use capture::{Capture, Packet, open};
 pub use inputs::{Input, Inputs, ReadError};
 pub use notes::{Comment, CommentOn, Gap, Interface, Notes, Skip, SkipReason};
+pub use source::{Source, SourceError};
 
 pub(crate) use inputs::Cursor;
 pub(crate) use walk::Record;

@@ -5,12 +5,9 @@
 //! standard output. Records pass through; of a bounded number of connections at a time a few
 //! words are kept in memory, to put addresses and owner beside intervals, and to give only
 //! the latest summary. Where there are more connections, the log is read once for each part
-//! of them (`parts`).
+//! of them ([`slowpath_export::partition`]).
 
-mod hide;
 mod live;
-mod parts;
-mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -19,13 +16,16 @@ use crate::failure::{Failure, Outcome};
 use crate::filter::{Filter, Subject};
 use crate::selection::selects_summary;
 use clap::{Args, ValueEnum};
-use hide::Hide;
-use parts::{Part, Parts};
+use slowpath_export::anonymise::Anonymiser;
+use slowpath_export::partition::{Partition, Partitions};
+use slowpath_export::redaction::Redaction;
+use slowpath_export::rows;
 use slowpath_export::table::{Form, Row, Table};
 use slowpath_model::{ConnectionId, FourTuple, Owner, TcpState, WallMicros};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, StoreError, TimeRange, standing};
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -143,7 +143,7 @@ pub fn run(
             to: WallMicros(range.to.0.saturating_add(1)),
         },
         filter,
-        hide: Hide::of(args)?,
+        redaction: redaction(args)?,
         form: match args.format {
             FormArg::Csv => Form::Csv,
             FormArg::Jsonl => Form::Jsonl,
@@ -171,11 +171,29 @@ pub fn run(
     Ok(Outcome::Done)
 }
 
+fn redaction(args: &Export) -> Result<Redaction, Failure> {
+    let file = args.key_file.as_deref();
+    let key = || key(file.unwrap_or(Path::new("/dev/urandom")));
+    let names = args.anonymise.then(key).transpose()?.map(Anonymiser::new);
+    Ok(Redaction::new(args.redact || args.anonymise, names))
+}
+
+fn key(file: &Path) -> Result<[u8; 16], Failure> {
+    let mut key = [0; 16];
+    let read = File::open(file).and_then(|mut f| f.read_exact(&mut key));
+    read.map_err(|error| {
+        let text = "cannot read 16 bytes of a key from";
+        let way = "make one with: head -c 16 /dev/urandom > FILE";
+        Failure::Usage(format!("{text} {}: {error}; {way}", file.display()))
+    })?;
+    Ok(key)
+}
+
 struct Job<'a> {
     reader: LogReader,
     range: TimeRange,
     filter: &'a Filter,
-    hide: Hide,
+    redaction: Redaction,
     form: Form,
     at_once: usize,
 }
@@ -213,8 +231,8 @@ impl Job<'_> {
     /// too many; `problem` in a filter is about a connection's whole life.
     fn known(
         &self,
-        part: &mut Part,
-        left: &mut Parts,
+        part: &mut Partition,
+        left: &mut Partitions,
     ) -> Result<HashMap<ConnectionId, Known>, StoreError> {
         let mut known: HashMap<ConnectionId, Known> = HashMap::new();
         self.reader.each_summary(self.range, |summary| {
@@ -243,7 +261,7 @@ impl Job<'_> {
         let mut sink = Sink::new(out, self.form, &rows::interval_columns());
         let wanted = IntervalFilter::default();
         let mut report = ReadReport::default();
-        let mut left = Parts::default();
+        let mut left = Partitions::default();
         while let Some(mut part) = left.next() {
             let known = self.known(&mut part, &mut left)?;
             report = self.reader.each_interval(self.range, &wanted, |interval| {
@@ -254,13 +272,13 @@ impl Job<'_> {
                             &interval,
                             Some((k.tuple, k.real_peer)),
                             &k.owner,
-                            &self.hide,
+                            &self.redaction,
                         )
                     }),
                     // Nothing is known of it but this.
                     None if self.filter.is_empty() && part.has(id) => {
-                        let nobody = Owner::default();
-                        sink.give(|| rows::interval(&interval, None, &nobody, &self.hide));
+                        let unknown = Owner::default();
+                        sink.give(|| rows::interval(&interval, None, &unknown, &self.redaction));
                     }
                     _ => {}
                 }
@@ -272,7 +290,7 @@ impl Job<'_> {
     fn connections(&self, out: impl Write) -> Result<Done, StoreError> {
         let mut sink = Sink::new(out, self.form, &rows::summary_columns());
         let mut report = ReadReport::default();
-        let mut left = Parts::default();
+        let mut left = Partitions::default();
         while let Some(mut part) = left.next() {
             let mut known = self.known(&mut part, &mut left)?;
             report = self.reader.each_summary(self.range, |summary| {
@@ -280,7 +298,7 @@ impl Job<'_> {
                 let latest = |k: &Known| k.selected && k.standing == standing(&summary);
                 if known.get(&id).is_some_and(latest) {
                     known.remove(&id);
-                    sink.give(|| rows::summary(&summary, &self.hide));
+                    sink.give(|| rows::summary(&summary, &self.redaction));
                 }
             })?;
         }
@@ -307,7 +325,7 @@ impl Job<'_> {
                 problems: interval.findings.iter().map(|f| f.problem).collect(),
             };
             if self.filter.is_empty() || self.filter.selects(&subject) {
-                sink.give(|| rows::listener(&interval, &self.hide));
+                sink.give(|| rows::listener(&interval, &self.redaction));
             }
         })?;
         Ok((report, sink.finish()))

@@ -48,7 +48,7 @@ fn lines(directory: &Path, table: Which, at_once: usize) -> BTreeSet<String> {
         reader: LogReader::open(directory).unwrap(),
         range: TimeRange::ALL,
         filter: &Filter::default(),
-        hide: Hide::of(&args).unwrap(),
+        redaction: redaction(&args).unwrap(),
         form: Form::Csv,
         at_once,
     };
@@ -84,24 +84,4 @@ fn in_parts_it_says_the_same() {
             assert_eq!(lines(directory.path(), table, at_once), whole);
         }
     }
-}
-
-#[test]
-fn parts_are_all_and_share_nothing() {
-    let ids: Vec<_> = (0..1_000).map(crate::fake::id).collect();
-    let mut left = Parts::default();
-    let mut seen = vec![0; ids.len()];
-    let mut parts = 0;
-    while let Some(mut part) = left.next() {
-        let has = |part: &Part| ids.iter().filter(|id| part.has(id)).count();
-        while has(&part) > 60 {
-            assert!(left.split(&mut part));
-        }
-        for (id, seen) in ids.iter().zip(&mut seen) {
-            *seen += usize::from(part.has(id));
-        }
-        parts += 1;
-    }
-    assert!(parts >= 17, "{parts}");
-    assert!(seen.iter().all(|n| *n == 1));
 }

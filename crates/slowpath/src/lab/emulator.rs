@@ -4,7 +4,7 @@
 use crate::failure::{Failure, Outcome};
 use clap::Args;
 use serde_json::json;
-use slowpath_lab::emulator::control::{self, Asked, Question, Status as Known};
+use slowpath_lab::emulator::control::{self, PendingQuestion, Question, Status as Known};
 use slowpath_lab::emulator::{Lab, Options, Report};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use std::io::{BufRead, BufReader, ErrorKind, Write, stdout};
@@ -94,13 +94,13 @@ pub struct Down {
 
 /// What wakes `lab up`.
 enum Wake {
-    Asked(Asked),
+    PendingQuestion(PendingQuestion),
     Stop,
 }
 
-impl From<Asked> for Wake {
-    fn from(asked: Asked) -> Self {
-        Wake::Asked(asked)
+impl From<PendingQuestion> for Wake {
+    fn from(asked: PendingQuestion) -> Self {
+        Wake::PendingQuestion(asked)
     }
 }
 
@@ -179,15 +179,17 @@ fn wait(
     name: &str,
     woken: &std::sync::mpsc::Receiver<Wake>,
     end: Option<Instant>,
-) -> Option<Asked> {
+) -> Option<PendingQuestion> {
     loop {
         let event = match end {
             Some(end) => woken.recv_timeout(end.saturating_duration_since(Instant::now())),
             None => woken.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match event {
-            Ok(Wake::Asked(asked)) if asked.question == Question::Down => return Some(asked),
-            Ok(Wake::Asked(asked)) => asked.answer(&Known::of(name, lab, &lab.report())),
+            Ok(Wake::PendingQuestion(asked)) if asked.question == Question::Down => {
+                return Some(asked);
+            }
+            Ok(Wake::PendingQuestion(asked)) => asked.answer(&Known::of(name, lab, &lab.report())),
             Ok(Wake::Stop) | Err(_) => return None,
         }
     }

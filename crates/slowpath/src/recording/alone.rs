@@ -4,11 +4,11 @@
 use super::SIDES;
 use crate::render::{Paint, plain};
 use serde_json::{Value, json};
-use slowpath_recording::{Alone, Packet, Recording};
+use slowpath_recording::{OneSided, Packet, Recording};
 use std::io::{self, Write};
 
 /// `client 10.0.0.1:4000 -> 10.0.0.2:80, SYN 123, SYN-ACK 456`: what the other end's recording has as well.
-pub(crate) fn name(alone: &Alone) -> String {
+pub(crate) fn name(alone: &OneSided) -> String {
     let [client, server] = alone.addresses;
     let initial = |number: Option<u32>| number.map_or("unknown".to_owned(), |it| it.to_string());
     let [syn, answer] = alone.initial.map(initial);
@@ -18,7 +18,7 @@ pub(crate) fn name(alone: &Alone) -> String {
 
 pub(super) fn title(
     number: usize,
-    alone: &Alone,
+    alone: &OneSided,
     json: bool,
     paint: Paint,
     out: &mut dyn Write,
@@ -55,7 +55,7 @@ pub(super) fn title(
 
 pub(super) fn packets(
     number: usize,
-    alone: &Alone,
+    alone: &OneSided,
     json: bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -104,7 +104,7 @@ fn packet_json(number: usize, side: &str, way: &str, place: usize, packet: &Pack
 
 /// That a file has ends that are alone, and what they need; `None`: it has none.
 pub(super) fn told(recording: &Recording) -> Option<String> {
-    let count = recording.alone.len();
+    let count = recording.one_sided.len();
     (count > 0).then(|| {
         format!(
             "{count} ends whose other end is on another machine: slowpath replay takes both machines' recordings"

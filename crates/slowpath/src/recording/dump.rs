@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::render::{Paint, plain};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use slowpath_recording::{Connection, Decoded, End, Handler, Origin, Run, Wanted, decode_with};
+use slowpath_recording::{Connection, Decoded, End, Handler, Origin, Run, Selection, decode_with};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -43,13 +43,13 @@ pub enum Side {
 
 pub(super) fn run(args: &Dump, paint: Paint, out: &mut dyn Write) -> Result<(), Failure> {
     let bytes = read(&args.file)?;
-    let wanted = Wanted {
+    let wanted = Selection {
         connection: args.connection,
-        ..Wanted::default()
+        ..Selection::default()
     };
     let Decoded { recording, damage } = decoded(&args.file, decode_with(&bytes, wanted))?;
     let connections = recording.connections.len();
-    let count = connections + recording.alone.len();
+    let count = connections + recording.one_sided.len();
     if let Some(wanted) = args.connection.filter(|wanted| *wanted as usize >= count) {
         let file = args.file.clone();
         return Err(RecordingError::NoConnection {
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Dump, paint: Paint, out: &mut dyn Write) -> Result<(), 
             }
         }
     }
-    for (number, alone) in (connections..).zip(&recording.alone) {
+    for (number, alone) in (connections..).zip(&recording.one_sided) {
         let wanted = args
             .connection
             .is_none_or(|wanted| wanted as usize == number);
@@ -301,8 +301,8 @@ fn words(run: &Run) -> String {
         Handler::Release { flags } => format!("{name} {flags:#x}"),
     };
     for outcome in &run.outcomes {
-        let name = outcome.decision.name();
-        text += &format!(" [{name} after {}: {}]", outcome.before, outcome.value);
+        let (name, [first, second]) = (outcome.decision().name(), outcome.numbers());
+        text += &format!(" [{name} after {first}: {second}]");
     }
     text
 }
@@ -366,10 +366,11 @@ fn run_json(connection: usize, side: &str, number: usize, run: &Run, timed: bool
         | Handler::SmallQueue => {}
     }
     let outcome = |outcome: &slowpath_recording::Outcome| {
+        let [before, value] = outcome.numbers();
         json!({
-            "decision": outcome.decision.name(),
-            "before": outcome.before,
-            "value": outcome.value,
+            "decision": outcome.decision().name(),
+            "before": before,
+            "value": value,
         })
     };
     put("outcomes", run.outcomes.iter().map(outcome).collect());

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use slowpath_model::WallMicros;
 use slowpath_recording::{
-    Damage, Decoded, End, Origin, Recording, Sizes, VERSION, Wanted, decode_with, inspect,
+    Damage, Decoded, End, Origin, Recording, Selection, Sizes, VERSION, decode_with, inspect,
 };
 use std::io::Write;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub struct Info {
 
 pub(super) fn run(args: &Info, paint: Paint, out: &mut dyn Write) -> Result<(), Failure> {
     let bytes = read(&args.file)?;
-    let whole = decoded(&args.file, decode_with(&bytes, Wanted::default()))?;
+    let whole = decoded(&args.file, decode_with(&bytes, Selection::default()))?;
     let sizes = decoded(&args.file, inspect(&bytes))?;
     let counted = Counted::of(&whole.recording);
     if args.json {
@@ -55,7 +55,7 @@ struct Counted {
 impl Counted {
     fn of(recording: &Recording) -> Counted {
         let mut counted = Counted::default();
-        let alone = recording.alone.iter().map(|it| &it.end);
+        let alone = recording.one_sided.iter().map(|it| &it.end);
         for end in recording
             .connections
             .iter()
@@ -109,7 +109,7 @@ pub(super) fn origin_json(origin: &Origin) -> Value {
 fn began(recording: &Recording) -> Option<String> {
     let ends = recording.connections.iter().flat_map(|c| &c.ends);
     let first = ends
-        .chain(recording.alone.iter().map(|it| &it.end))
+        .chain(recording.one_sided.iter().map(|it| &it.end))
         .filter_map(|end| end.runs.first())
         .map(|run| run.at)
         .min()?;
@@ -148,7 +148,7 @@ pub(super) fn told(damage: &Damage) -> String {
 
 fn gaps(recording: &Recording) -> impl Iterator<Item = (usize, usize, &End)> {
     let connections = recording.connections.iter().enumerate();
-    let alone = (recording.connections.len()..).zip(&recording.alone);
+    let alone = (recording.connections.len()..).zip(&recording.one_sided);
     let alone = alone.filter(|(_, it)| it.end.gap.is_some());
     let alone = alone.map(|(number, it)| (number, it.side & 1, &it.end));
     let both = connections.flat_map(|(number, connection)| {
@@ -185,7 +185,7 @@ fn json(whole: &Decoded, sizes: &Sizes, counted: &Counted) -> Value {
     let more = json!({
         "began": began(recording),
         "connections": recording.connections.len(),
-        "ends_alone": recording.alone.len(),
+        "ends_alone": recording.one_sided.len(),
         "joined": recording.connections.iter().filter(|it| it.joint.is_some()).count(),
         "runs": counted.runs,
         "outcomes": counted.outcomes,
@@ -271,7 +271,7 @@ fn text(
         let first = recording.connections.len();
         let connection = match recording.connections.get(number) {
             Some(connection) => ends(connection),
-            None => super::alone::name(&recording.alone[number - first]),
+            None => super::alone::name(&recording.one_sided[number - first]),
         };
         writeln!(
             out,

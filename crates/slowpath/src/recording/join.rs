@@ -52,8 +52,8 @@ pub(super) fn run(args: &Join, paint: Paint, out: &mut dyn Write) -> Result<Outc
     std::fs::write(&args.out, &file).map_err(|error| unwritable(&error))?;
     let count = connections.iter().filter(|it| it.joint.is_some()).count();
     if args.json {
-        let lonely = together.lonely();
-        let lonely: Vec<Value> = lonely
+        let unmatched = together.unmatched();
+        let unmatched: Vec<Value> = unmatched
             .map(|(end, why)| json!({"end": end, "why": why}))
             .collect();
         let short = together.joined.short.iter();
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Join, paint: Paint, out: &mut dyn Write) -> Result<Outc
             "connections": connections.len(),
             "joined": count,
             "short": short,
-            "alone": lonely,
+            "alone": unmatched,
         });
         writeln!(out, "{line}")?;
     } else {
@@ -87,6 +87,6 @@ pub(super) fn run(args: &Join, paint: Paint, out: &mut dyn Write) -> Result<Outc
             writeln!(out, "{note}")?;
         }
     }
-    let left = !(together.joined.lonely.is_empty() && together.joined.short.is_empty());
+    let left = !(together.joined.unmatched.is_empty() && together.joined.short.is_empty());
     Ok(Outcome::of(args.exit_code, left))
 }

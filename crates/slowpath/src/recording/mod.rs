@@ -13,7 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::render::Paint;
 use clap::Subcommand;
 use slowpath_recording::{
-    Connection, DecodeError, Invalid, Recording, Wanted, decode, decode_with,
+    Connection, DecodeError, Invalid, Recording, Selection, decode, decode_with,
 };
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -188,9 +188,9 @@ pub(crate) fn load(file: &Path, wanted: &[usize]) -> Result<Recording, Recording
 fn some(bytes: &[u8], wanted: &[usize]) -> Result<Recording, DecodeError> {
     let mut all: Option<Recording> = None;
     for number in wanted {
-        let one = Wanted {
+        let one = Selection {
             connection: u32::try_from(*number).ok(),
-            ..Wanted::default()
+            ..Selection::default()
         };
         let mut read = decode_with(bytes, one)?.recording;
         match &mut all {

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use slowpath_lab::virtual_time::{self, Kernel};
 use slowpath_recording::encode;
-use slowpath_replay::{LightOptions, Lightened, lighten};
+use slowpath_replay::{ShrinkOptions, Shrunk, shrink};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -51,12 +51,12 @@ pub(super) fn run(args: &Shrink, paint: Paint, out: &mut dyn Write) -> Result<()
     let kernel = Kernel::find(virtual_time::SOURCE, recording.origin.hz)
         .map_err(|error| Failure::Lab(error.to_string()))?;
     let working = outputs::Working::new()?;
-    let options = LightOptions {
+    let options = ShrinkOptions {
         // At most a thousand.
         within: args.within * 1_000,
-        ..LightOptions::default()
+        ..ShrinkOptions::default()
     };
-    let light = lighten(&kernel, &recording, &options, &working.path, &mut |_| {})
+    let light = shrink(&kernel, &recording, &options, &working.path, &mut |_| {})
         .map_err(|error| failed(error.to_string()))?;
     let small = encode(&light.recording).map_err(|error| failed(error.to_string()))?;
     std::fs::write(&args.to, &small)
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Shrink, paint: Paint, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-fn as_json(light: &Lightened, [before, after]: [u64; 2]) -> serde_json::Value {
+fn as_json(light: &Shrunk, [before, after]: [u64; 2]) -> serde_json::Value {
     let within: Vec<_> = light
         .within
         .iter()
@@ -88,7 +88,7 @@ fn as_json(light: &Lightened, [before, after]: [u64; 2]) -> serde_json::Value {
 }
 
 fn text(
-    light: &Lightened,
+    light: &Shrunk,
     [before, after]: [u64; 2],
     paint: Paint,
     out: &mut dyn Write,

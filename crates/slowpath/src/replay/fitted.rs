@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_model::Micros;
 use slowpath_recording::TRACEPOINTS;
-use slowpath_recording::{Connection, Decision, Recording};
-use slowpath_replay::fit::{Change, What};
+use slowpath_recording::{Connection, Outcome, Recording};
+use slowpath_replay::fit::{Alteration, Change};
 use slowpath_replay::{FitOptions, Fitted};
 use std::io::Write;
 use std::path::Path;
@@ -56,7 +56,7 @@ fn seen_until(connection: &Connection) -> [Option<(usize, f64)>; 2] {
     connection.ends.each_ref().map(|end| {
         let looked = end.runs.iter().rposition(|run| {
             let mut all = run.outcomes.iter();
-            all.any(|it| it.decision == Decision::Seen)
+            all.any(|it| matches!(it, Outcome::Observed { .. }))
         })?;
         let at = end.runs[looked].at.0;
         Some((looked, at.saturating_sub(begun) as f64 / 1e6))
@@ -80,7 +80,7 @@ pub(super) fn seen_json(recording: &Recording, chosen: &[usize]) -> Value {
 
 /// Which of it was fitted.
 fn is_of(change: &Change) -> Option<u64> {
-    (!matches!(change.what, What::AllPaced(_))).then_some(change.place.run)
+    (!matches!(change.what, Alteration::AllPaced(_))).then_some(change.place.run)
 }
 
 pub(super) fn json(fit: &Fitted) -> Value {

@@ -20,7 +20,7 @@ use slowpath_lab::virtual_time::{self, Kernel, RunError};
 use slowpath_model::Micros;
 use slowpath_recording::Recording;
 use slowpath_recording::TRACEPOINTS;
-use slowpath_recording::probe::{self, FIELDS, Place};
+use slowpath_recording::fields::{self, Variable};
 use slowpath_replay::{
     Altered, Difference, Probe, ReplayError, ReplayOptions, ReplayResult, Replayed, Stretch,
 };
@@ -257,19 +257,19 @@ fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {
 /// The columns that were asked for, under the names that they were asked for.
 fn probed(args: &Replay) -> Result<Vec<Probed>, Failure> {
     if args.probe == ["all"] {
-        let all = Place::all().map(|place| Probed {
-            name: place.name().to_owned(),
-            place,
+        let all = Variable::all().map(|variable| Probed {
+            name: variable.name().to_owned(),
+            variable,
         });
         return Ok(all.collect());
     }
     let names = args.probe.iter().map(|name| name.trim());
-    let places = probe::places(names.clone());
-    let places = places.map_err(|error| Failure::Usage(error.to_string()))?;
+    let variables = fields::variables(names.clone());
+    let variables = variables.map_err(|error| Failure::Usage(error.to_string()))?;
     let mut seen = BTreeSet::new();
-    let columns = names.zip(places).map(|(name, place)| Probed {
+    let columns = names.zip(variables).map(|(name, variable)| Probed {
         name: name.to_owned(),
-        place,
+        variable,
     });
     Ok(columns.filter(|it| seen.insert(it.name.clone())).collect())
 }
@@ -294,7 +294,9 @@ fn replay(
             seed: args.seed,
             capture: args.out.as_ref().map(|_| args.snap),
             probe: !args.probe.is_empty(),
-            more: probed.iter().any(|it| matches!(it.place, Place::More(_))),
+            more: probed
+                .iter()
+                .any(|it| matches!(it.variable, Variable::More(_))),
             functions: args.functions.clone(),
             ..ReplayOptions::default()
         };
@@ -410,9 +412,10 @@ impl Differing<'_> {
         let connection = &recording.connections[self.connection];
         let mut state = serde_json::Map::new();
         for probe in &self.state {
-            let fields = FIELDS.iter().zip(probe.fields.iter());
-            let fields: serde_json::Map<_, _> = fields
-                .map(|(name, value)| ((*name).to_owned(), (*value).into()))
+            let fields: serde_json::Map<_, _> = probe
+                .fields
+                .iter()
+                .map(|(field, value)| (field.name().to_owned(), value.into()))
                 .collect();
             state.insert(end_name(probe.end).to_owned(), fields.into());
         }
@@ -452,10 +455,11 @@ impl Differing<'_> {
 
 /// The state of an end as the replay left it: what is not 0.
 fn standing(probe: &Probe) -> String {
-    let fields = FIELDS.iter().zip(probe.fields.iter());
-    let set: Vec<String> = fields
-        .filter(|(_, value)| **value != 0)
-        .map(|(name, value)| format!("{name} {value}"))
+    let set: Vec<String> = probe
+        .fields
+        .iter()
+        .filter(|(_, value)| *value != 0)
+        .map(|(field, value)| format!("{} {value}", field.name()))
         .collect();
     match set.is_empty() {
         true => "no socket".to_owned(),

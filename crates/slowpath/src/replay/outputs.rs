@@ -10,9 +10,9 @@ use parquet::arrow::arrow_writer::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use slowpath_recording::probe::{FLAG, Place};
+use slowpath_recording::fields::{FLAG, Variable};
 use slowpath_recording::{Connection, Recording};
-use slowpath_replay::retell;
+use slowpath_replay::relabel;
 use slowpath_replay::{FIRST_PORT, Probe};
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::write;
@@ -67,7 +67,7 @@ impl Drop for Working {
 pub(super) struct Probed {
     /// As it was asked for.
     pub name: String,
-    pub place: Place,
+    pub variable: Variable,
 }
 
 /// Writes what there is into a folder, which is made if it is not there.
@@ -149,7 +149,7 @@ fn capture(
             .map(|place| &recording.connections[*place])
             .collect();
         let bytes = std::fs::read(&captures[end])?;
-        packets.extend(retell::packets(
+        packets.extend(relabel::packets(
             &bytes,
             &connections,
             FIRST_PORT,
@@ -158,7 +158,7 @@ fn capture(
         ));
     }
     // By way of pcap: the writer copies.
-    let passing = Cursor::new(retell::pcap(packets));
+    let passing = Cursor::new(relabel::pcap(packets));
     let inputs = Inputs::new(vec![Input::Stream(
         path.display().to_string(),
         Box::new(passing),
@@ -181,9 +181,9 @@ fn probes(
         Field::new("run", DataType::UInt64, false),
         Field::new("time_ns", DataType::UInt64, false),
     ];
-    fields.extend(probed.iter().map(|it| match it.place {
-        Place::Checked(_) => Field::new(&it.name, DataType::UInt32, false),
-        Place::More(place) => Field::new(&it.name, DataType::Int64, place == FLAG),
+    fields.extend(probed.iter().map(|it| match it.variable {
+        Variable::Checked(_) => Field::new(&it.name, DataType::UInt32, false),
+        Variable::More(place) => Field::new(&it.name, DataType::Int64, place == FLAG),
     }));
     let schema = Arc::new(Schema::new(fields));
     let properties = WriterProperties::builder()
@@ -234,13 +234,13 @@ impl Rows<'_> {
             Arc::new(time.finish()),
         ];
         for it in probed {
-            columns.push(match it.place {
-                Place::Checked(place) => {
+            columns.push(match it.variable {
+                Variable::Checked(field) => {
                     let mut values = UInt32Builder::new();
-                    values.extend(self.rows.iter().map(|probe| Some(probe.fields[place])));
+                    values.extend(self.rows.iter().map(|probe| Some(probe.fields[field])));
                     Arc::new(values.finish())
                 }
-                Place::More(place) => {
+                Variable::More(place) => {
                     let mut values = Int64Builder::new();
                     let value = |probe: &Probe| probe.more.get(place).copied();
                     // No acknowledgment was looked at: there are no flags of one.

@@ -94,11 +94,11 @@ impl Together {
     }
 
     /// An end that is still alone, and why.
-    pub(crate) fn lonely(&self) -> impl Iterator<Item = (String, String)> {
-        self.joined.lonely.iter().map(|it| {
+    pub(crate) fn unmatched(&self) -> impl Iterator<Item = (String, String)> {
+        self.joined.unmatched.iter().map(|it| {
             let recording = &self.recordings[it.file];
             let first = recording.connections.len();
-            let end = recording.alone.get(it.number - first);
+            let end = recording.one_sided.get(it.number - first);
             let name = end.map_or_else(String::new, alone::name);
             let name = format!("{}, end {}: {name}", self.file(it.file), it.number);
             (name, self.named(&it.why.to_string()))
@@ -117,8 +117,8 @@ impl Together {
     /// All that is not as somebody may think.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let all = self.joined.lonely.len();
-        for (name, why) in self.lonely().take(MOST_NAMED) {
+        let all = self.joined.unmatched.len();
+        for (name, why) in self.unmatched().take(MOST_NAMED) {
             notes.push(format!("{name}: {why}"));
         }
         if all > MOST_NAMED {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_recording::headers::Header;
 use slowpath_recording::{Moment, Recording};
-use slowpath_replay::onwards::Continued;
+use slowpath_replay::continuation::Continued;
 use slowpath_replay::{Altered, Answer, ExplainError, ReplayError, WhatIf, WhatIfError};
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -52,7 +52,7 @@ pub(super) fn run(
         let simulated = match answer.departure.filter(|_| args.go_on) {
             Some(departure) => match what_if.go_on(&args.set, departure) {
                 Ok(continued) => Some(Ok(continued)),
-                Err(WhatIfError::Onwards(reason)) => Some(Err(reason.to_string())),
+                Err(WhatIfError::Continuation(reason)) => Some(Err(reason.to_string())),
                 Err(error) => return Err(failed(error)),
             },
             None => None,

@@ -2,8 +2,7 @@
 //! Why a trace could not be analysed.
 
 use slowpath_trace::filter::FilterError;
-use slowpath_trace::live::LiveError;
-use slowpath_trace::read::ReadError;
+use slowpath_trace::read::{ReadError, SourceError};
 use slowpath_trace::write::WriteError;
 use std::io;
 use std::path::PathBuf;
@@ -13,25 +12,10 @@ use std::path::PathBuf;
 pub enum TraceError {
     /// A capture cannot be read.
     #[error("{0}")]
-    Read(#[from] ReadError),
-    /// An interface cannot be captured on.
-    #[error("{0}; capturing needs root, or CAP_NET_RAW")]
-    Live(#[from] LiveError),
+    Source(#[from] SourceError),
     /// The filter is none.
     #[error("{0}; see pcap-filter(7)")]
     Filter(#[from] FilterError),
-    /// A stream cannot be kept for reading it twice.
-    #[error(
-        "cannot keep {what} in {folder} for reading it twice: {error}; set TMPDIR to a folder with room"
-    )]
-    Keep {
-        /// Which input.
-        what: String,
-        /// Where.
-        folder: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
     /// An output cannot be written.
     #[error("cannot write {path}: {error}")]
     Write {
@@ -67,6 +51,12 @@ pub enum TraceError {
         /// How many there are.
         count: String,
     },
+}
+
+impl From<ReadError> for TraceError {
+    fn from(error: ReadError) -> Self {
+        TraceError::Source(error.into())
+    }
 }
 
 impl TraceError {

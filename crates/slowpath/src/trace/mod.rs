@@ -8,7 +8,6 @@
 
 mod args;
 mod error;
-mod input;
 mod log;
 mod outputs;
 mod progress;
@@ -17,18 +16,21 @@ pub use args::Trace;
 pub use error::TraceError;
 
 use crate::failure::{Failure, Outcome};
-use input::Source;
 use progress::Bar;
 use slowpath_text::{Paint, plural};
 use slowpath_trace::decode::DecodeOptions;
 use slowpath_trace::engine;
 use slowpath_trace::filter::Filter;
+use slowpath_trace::read::Source;
 use slowpath_trace::report::analysis::{self, Analysis};
 use slowpath_trace::report::table::ListOptions;
 use slowpath_trace::report::{
     CaptureReport, RankedConnection, counters, csv, json, pairing, table,
 };
-use std::io::Write;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Analyses the captures and writes the requested outputs.
 ///
@@ -45,9 +47,9 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
             "--duration is for a capture with --interface".to_owned(),
         ));
     }
-    let mut source = Source::open(args, filter.as_ref(), outputs::read_twice(args))?;
+    let mut source = open(args, filter.as_ref())?;
     if let Some(stop) = &source.stop {
-        input::stop_in_time(stop, args.duration)?;
+        stop_in_time(stop, args.duration)?;
         // The capture has begun: a caller may wait for this line.
         eprintln!("slowpath: capturing on {}; Ctrl-C ends it", source.name);
     }
@@ -68,7 +70,7 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
         || args.log.is_some();
     let keep = if all { usize::MAX } else { args.top };
     let analysis = analysis::analyse(
-        source.inputs()?,
+        source.inputs().map_err(TraceError::from)?,
         &options,
         keep,
         Bar::new("reading").observer(),
@@ -104,6 +106,15 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
     Ok(Outcome::of(args.answering.exit_code, report.troubled))
 }
 
+/// What the arguments name.
+fn open(args: &Trace, filter: Option<&Filter>) -> Result<Source, TraceError> {
+    let twice = outputs::read_twice(args);
+    Ok(match &args.interface {
+        Some(interface) => Source::live(interface, filter, twice)?,
+        None => Source::files(&args.files, twice)?,
+    })
+}
+
 /// Pairs the listed connections with those of the capture at `path`.
 fn pair(
     args: &Trace,
@@ -112,7 +123,11 @@ fn pair(
     options: &engine::Options,
     report: &CaptureReport,
 ) -> Result<Vec<pairing::PairedConnection>, TraceError> {
-    let captures = [source.inputs()?, Source::file(path)?.inputs()?];
+    if path.as_os_str() == "-" {
+        return Err(TraceError::PairIsStandardInput);
+    }
+    let mut other = Source::files(&[path.to_owned()], false)?;
+    let captures = [source.inputs()?, other.inputs()?];
     let chosen = &report.connections[..args.top.min(report.connections.len())];
     let progress = || Bar::new("pairing").observer();
     let any = args.connection.is_some();
@@ -145,4 +160,22 @@ fn choose(args: &Trace, source: &Source, analysis: Analysis) -> Result<CaptureRe
         connections,
         troubled,
     })
+}
+
+/// Stops a capture on an interface after `duration` or at a signal.
+fn stop_in_time(stop: &Arc<AtomicBool>, duration: Option<Duration>) -> io::Result<()> {
+    let stop = Arc::clone(stop);
+    let (sender, events) = crate::events::with_signals()?;
+    std::thread::Builder::new()
+        .name("stop".to_owned())
+        .spawn(move || {
+            // Held, so that without a duration only a signal ends the wait.
+            let _sender = sender;
+            let _ = match duration {
+                Some(duration) => events.recv_timeout(duration).ok(),
+                None => events.recv().ok(),
+            };
+            stop.store(true, Ordering::Relaxed);
+        })?;
+    Ok(())
 }

@@ -3,11 +3,11 @@
 
 use super::args::Trace;
 use super::error::TraceError;
-use super::input::Source;
 use super::progress::Bar;
 use slowpath_text::plural;
 use slowpath_trace::engine;
 use slowpath_trace::picture::{Drawn, Recording, Remark, html, svg, xpl};
+use slowpath_trace::read::Source;
 use slowpath_trace::report::{CaptureReport, ConnectionSelector, analysis, capture, remarks};
 use slowpath_trace::tcp::Side;
 use slowpath_trace::write::{self, Comments, Written};

@@ -4,7 +4,7 @@
 use slowpath_recorder::join::{Joined, join};
 use slowpath_recorder::ring::{Options, Ring};
 use slowpath_recorder::stock::{Host, Joiner, Live};
-use slowpath_recording::{self as recording, Decision, Handler, Moment, Recording, Run};
+use slowpath_recording::{self as recording, Handler, Moment, Outcome, Recording, Run};
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
@@ -126,20 +126,20 @@ fn kept_by_an_agent(events: &[u8], recording: &Recording) {
     ring.work(Moment(now + 10_000_000_000), 0);
     assert_eq!(
         ring.keep_all(Moment(now + 10_000_000_000), "all"),
-        recording.alone.len()
+        recording.one_sided.len()
     );
     let saved = ring.work(Moment(now + 10_000_000_000), 0);
     assert_eq!(
         (saved.len(), ring.counts().alone),
-        (recording.alone.len(), saved.len() as u64)
+        (recording.one_sided.len(), saved.len() as u64)
     );
     for it in saved {
         let read = recording::decode(&it.file).expect("our own");
         let same = recording
-            .alone
+            .one_sided
             .iter()
             .find(|that| that.addresses == it.addresses);
-        assert!(read.alone == [same.expect("the same end").clone()]);
+        assert!(read.one_sided == [same.expect("the same end").clone()]);
     }
 }
 
@@ -156,17 +156,17 @@ pub fn recorded(events: &[u8], origin: &recording::Origin) -> Recording {
     let file = recording::encode(&joined.recording).expect("fits");
     println!(
         "{} ends alone: {} bytes, {} runs, {} packets",
-        joined.recording.alone.len(),
+        joined.recording.one_sided.len(),
         file.len(),
         joined
             .recording
-            .alone
+            .one_sided
             .iter()
             .map(|it| it.end.runs.len())
             .sum::<usize>(),
         joined
             .recording
-            .alone
+            .one_sided
             .iter()
             .map(|it| it.sent.len() + it.came.len())
             .sum::<usize>(),
@@ -182,11 +182,11 @@ fn numbers(run: &Run) -> Option<(u32, u16, Vec<u32>)> {
     let Handler::Packet { number, merged, .. } = run.handler else {
         return None;
     };
-    let more = run
-        .outcomes
-        .iter()
-        .filter(|it| it.decision == Decision::Merged);
-    Some((number, merged, more.map(|it| it.value).collect()))
+    let more = run.outcomes.iter().filter_map(|it| match it {
+        Outcome::Merged { further, .. } => Some(*further),
+        _ => None,
+    });
+    Some((number, merged, more.collect()))
 }
 
 /// Both machines' recordings of what `whole` has with both ends.
@@ -202,12 +202,12 @@ pub fn apart_and_together(events: &[u8], whole: &Recording) -> Recording {
     let Joined {
         recording,
         short,
-        lonely,
+        unmatched,
         ..
     } = join(&halves);
     assert!(
-        short.is_empty() && lonely.is_empty(),
-        "{short:?} {lonely:?}"
+        short.is_empty() && unmatched.is_empty(),
+        "{short:?} {unmatched:?}"
     );
     assert_eq!(recording.connections.len(), whole.connections.len());
     for connection in &recording.connections {

@@ -5,7 +5,7 @@ use super::programs::{KINDS, LATE, REFUSED, SET};
 use super::{keep, kernel, read, record};
 use serde_json::Value;
 use slowpath_lab::virtual_time::{Kernel, version};
-use slowpath_recording::{self as recording, Decision, Handler, LISTENER, Recording, Run};
+use slowpath_recording::{self as recording, Handler, Outcome, Recording, Refused, Run};
 use slowpath_replay::{Difference, ReplayOptions, replay};
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ fn what_programs_do_with_sockets_is_replayed() {
     );
     let queue = |run: &Run| {
         let mut all = run.outcomes.iter();
-        all.any(|it| it.decision == Decision::Refused && it.before == LISTENER)
+        all.any(|it| matches!(it, Outcome::Refused(Refused::Listener { .. })))
     };
     let runs = recording.connections.iter();
     let runs = runs.flat_map(|it| it.ends.iter().flat_map(|end| &end.runs));

@@ -138,9 +138,9 @@ fn start(order: &Order) -> Result<Running, InitError> {
         }
         None => None,
     };
-    let (ended, tell) = io::pipe().map_err(starting())?;
+    let (ended, report) = io::pipe().map_err(starting())?;
     std::thread::Builder::new()
-        .spawn(move || bury(pid, tell))
+        .spawn(move || bury(pid, report))
         .map_err(starting())?;
     Ok(Running {
         pid,
@@ -167,9 +167,9 @@ fn open_terminal((columns, rows): (u16, u16)) -> rustix::io::Result<(OwnedFd, Ow
     Ok((ours, theirs))
 }
 
-/// Waits for every process that ends, as the first process must, and tells how the command
+/// Waits for every process that ends, as the first process must, and reports how the command
 /// did.
-fn bury(command: Pid, mut tell: io::PipeWriter) {
+fn bury(command: Pid, mut report: io::PipeWriter) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == command => {
@@ -177,7 +177,7 @@ fn bury(command: Pid, mut tell: io::PipeWriter) {
                 let code = status.exit_status().unwrap_or(-1);
                 let status = signal.map_or(Status::Exited(code), Status::Signalled);
                 let line = serde_json::to_vec(&status).unwrap_or_default();
-                let _ = tell.write_all(&line);
+                let _ = report.write_all(&line);
             }
             Ok(_) | Err(Errno::INTR) => {}
             // No process is left, so the command is not either.
@@ -247,7 +247,7 @@ fn pass_on(output: &mut File, wrap: Wrap, port: &mut File) -> Result<bool, InitE
             Ok(true)
         }
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(true),
-        // A terminal that nobody holds any more (pty(7)).
+        // A terminal that no process holds open any more (pty(7)).
         Err(e) if e.raw_os_error() == Some(libc::EIO) => Ok(false),
         Err(e) => Err(InitError::of("read", "the command's output")(e)),
     }
@@ -283,7 +283,7 @@ fn listen(port: &mut File, frames: &mut Frames, running: &mut Running) -> Result
                     true => vec![END_OF_INPUT],
                     false => typed,
                 };
-                // A terminal whose program has ended takes nothing; its end is told apart.
+                // A terminal whose program has ended takes nothing; its end is reported separately.
                 let _ = keyboard.write_all(&typed);
             }
         }

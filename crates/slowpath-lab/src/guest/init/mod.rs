@@ -6,13 +6,13 @@
 //! up, loads modules, runs one command, collects its results. The kernel calls the same
 //! program again as `/sbin/modprobe` when something wants a module that is not loaded yet.
 //!
-//! What is promised: whatever goes wrong is told outside, over the port or, before there is
+//! What is promised: whatever goes wrong is reported outside, over the port or, before there is
 //! one, on the console; when the command ends, so does all that it left running.
 
 mod command;
 mod loading;
+mod mounts;
 mod outbox;
-mod places;
 
 use super::wire::{Done, FromGuest, Hello, ORDER, Order, PORT, RESULTS, VERSION};
 use std::fs::{self, File, OpenOptions};
@@ -86,7 +86,7 @@ fn first_process() -> ExitCode {
 enum Never {}
 
 fn run() -> Result<Never, InitError> {
-    places::mount_all()?;
+    mounts::mount_all()?;
     let order = read_order()?;
     let mut port = open_port()?;
     match serve(&order, &mut port) {
@@ -100,7 +100,7 @@ fn run() -> Result<Never, InitError> {
 }
 
 fn serve(order: &Order, port: &mut File) -> Result<Done, InitError> {
-    places::bring_up_loopback()?;
+    mounts::bring_up_loopback()?;
     for name in &order.load {
         loading::load(order, name)?;
     }
@@ -132,7 +132,7 @@ fn read_order() -> Result<Order, InitError> {
     serde_json::from_slice(&bytes).map_err(InitError::of("understand", ORDER))
 }
 
-/// The port's device has a name of its own; `/sys` tells which it is. It appears a little
+/// The port's device has a name of its own; `/sys` says which it is. It appears a little
 /// after boot, when the other side has answered.
 fn open_port() -> Result<File, InitError> {
     const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,20 +3,20 @@ use super::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use slowpath_model::{MonoNanos, Share};
-use slowpath_views::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
-use slowpath_views::source::{HistoryPoint, OwnedConnection};
+use slowpath_views::scripted::{FakeSource, INTERVAL, finding, live, verdict};
+use slowpath_views::source::{HistoryPoint, Kept};
 
 struct Bench {
     screen: Screen,
-    source: ScriptedSource,
+    source: FakeSource,
     terminal: Terminal<TestBackend>,
 }
 
 impl Bench {
-    fn new(connections: Vec<OwnedConnection>) -> Self {
+    fn new(connections: Vec<Kept>) -> Self {
         let mut bench = Bench {
             screen: Screen::new(Selection::default(), true, vec![]),
-            source: ScriptedSource::new(vec![connections]),
+            source: FakeSource::new(vec![connections]),
             terminal: Terminal::new(TestBackend::new(160, 40)).unwrap(),
         };
         bench.poll();
@@ -60,7 +60,7 @@ impl Bench {
     }
 }
 
-fn two() -> Vec<OwnedConnection> {
+fn two() -> Vec<Kept> {
     let mut fine = live(1, "sshd", "10.0.0.1:22", "10.0.0.9:5000");
     fine.latest = Some(verdict(1, INTERVAL, vec![]));
     let mut slow = live(2, "backup", "[2001:db8::1]:4000", "[2001:db8::2]:443");
@@ -175,7 +175,7 @@ fn a_closed_connection_stays_a_while() {
     let fine = slow.remove(0);
     let mut bench = Bench {
         screen: Screen::new(Selection::default(), false, vec![]),
-        source: ScriptedSource::new(vec![vec![fine.clone(), slow.remove(0)], vec![fine]]),
+        source: FakeSource::new(vec![vec![fine.clone(), slow.remove(0)], vec![fine]]),
         terminal: Terminal::new(TestBackend::new(160, 20)).unwrap(),
     };
     bench.poll();

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The look without BPF: `/proc/PID/fd` of every process, and `/proc/PID/task/TID/fd` of
+//! threads with a table of their own (`unshare(CLONE_FILES)`).
+
+use super::process::{ProcessDirectory, Refusal};
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::fs::Dir;
+use rustix::io::Errno;
+use slowpath_model::Holder;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// `KCMP_FILES` (include/uapi/linux/kcmp.h).
+const KCMP_FILES: libc::c_int = 2;
+
+/// Nanoseconds in a clock tick of `/proc` (USER_HZ 100).
+const TICK: u64 = 10_000_000;
+
+/// What a look over `/proc` found.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// A socket's inode number and a process that holds it.
+    pub held: Vec<(u32, Holder)>,
+    /// Sockets whose holder ended before it could be named.
+    pub vanished: FxHashSet<u32>,
+    /// Some process's descriptors may not be read.
+    pub restricted: bool,
+}
+
+/// Who holds the sockets with these inode numbers.
+///
+/// # Errors
+/// `/proc` cannot be listed, or shows no process at all.
+pub(crate) fn look<T>(wanted: &FxHashMap<u32, T>) -> io::Result<Seen> {
+    let mut seen = Seen::default();
+    let mut processes = 0;
+    for process in fs::read_dir("/proc")? {
+        let pid = process?.file_name().to_str().and_then(|n| n.parse().ok());
+        if let Some(pid) = pid {
+            processes += 1;
+            if let Ok(process) = ProcessDirectory::open(pid) {
+                let sockets = sockets_of(pid, &process, wanted, &mut seen.restricted);
+                name_holder(pid, &process, sockets, &mut seen);
+            }
+        }
+    }
+    if processes == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "it shows no process; is it mounted?",
+        ));
+    }
+    Ok(seen)
+}
+
+/// Which of the sockets the process holds.
+fn sockets_of<T>(
+    pid: u32,
+    process: &ProcessDirectory,
+    wanted: &FxHashMap<u32, T>,
+    restricted: &mut bool,
+) -> FxHashSet<u32> {
+    let mut sockets = FxHashSet::default();
+    let mut look = |table: &str| {
+        let looked = process
+            .directory(table)
+            .and_then(|table| sockets_in(table, wanted, &mut sockets));
+        *restricted |= looked == Err(Refusal::NotPermitted);
+    };
+    look("fd");
+    for thread in threads(process) {
+        if thread != pid && has_own_table(pid, thread) {
+            look(&format!("task/{thread}/fd"));
+        }
+    }
+    sockets
+}
+
+/// Names who holds the sockets, if it is there still.
+fn name_holder(pid: u32, process: &ProcessDirectory, sockets: FxHashSet<u32>, seen: &mut Seen) {
+    if sockets.is_empty() {
+        return;
+    }
+    match process.identity() {
+        Ok((name, start)) => {
+            let mut command = [0; 16];
+            let length = name.len().min(command.len());
+            command[..length].copy_from_slice(&name.as_bytes()[..length]);
+            let holder = Holder {
+                pid,
+                start_ns: start.0.saturating_mul(TICK),
+                program: 0,
+                cgroup: 0,
+                command,
+            };
+            seen.held.extend(sockets.into_iter().map(|s| (s, holder)));
+        }
+        Err(_) => seen.vanished.extend(sockets),
+    }
+}
+
+/// The threads of a process; none if there is only one.
+fn threads(process: &ProcessDirectory) -> Vec<u32> {
+    let Ok(task) = process.directory("task") else {
+        return Vec::new();
+    };
+    let names = names(task);
+    let numbers: Vec<u32> = names.iter().filter_map(|n| n.parse().ok()).collect();
+    if numbers.len() < 2 {
+        Vec::new()
+    } else {
+        numbers
+    }
+}
+
+/// Whether the thread has a table of descriptors of its own; where the kernel does not say,
+/// it is taken to share its process's.
+fn has_own_table(process: u32, thread: u32) -> bool {
+    // SAFETY: kcmp takes numbers and touches no memory of ours.
+    let order = unsafe {
+        libc::syscall(
+            libc::SYS_kcmp,
+            process as libc::pid_t,
+            thread as libc::pid_t,
+            KCMP_FILES,
+            0,
+            0,
+        )
+    };
+    order > 0
+}
+
+fn names(directory: OwnedFd) -> Vec<String> {
+    Dir::new(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+fn sockets_in<T>(
+    table: OwnedFd,
+    wanted: &FxHashMap<u32, T>,
+    into: &mut FxHashSet<u32>,
+) -> Result<(), Refusal> {
+    for entry in Dir::read_from(&table)?.flatten() {
+        if !entry.file_name().to_bytes()[0].is_ascii_digit() {
+            continue;
+        }
+        // Who may list the descriptors may not always see what they are.
+        match rustix::fs::readlinkat(table.as_fd(), entry.file_name(), Vec::new()) {
+            Ok(target) => {
+                let inode = target.to_str().ok().and_then(socket_inode);
+                into.extend(inode.filter(|i| wanted.contains_key(i)));
+            }
+            Err(Errno::ACCESS | Errno::PERM) => return Err(Refusal::NotPermitted),
+            // It was closed meanwhile.
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// `socket:[N]` gives N.
+fn socket_inode(target: &str) -> Option<u32> {
+    target
+        .strip_prefix("socket:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+
+    #[test]
+    fn links_that_are_no_sockets_are_nothing() {
+        assert_eq!(socket_inode("socket:[4026531840]"), Some(4_026_531_840));
+        for target in [
+            "pipe:[3]",
+            "socket:[]",
+            "socket:[-1]",
+            "socket:[3",
+            "/dev/null",
+        ] {
+            assert_eq!(socket_inode(target), None, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_socket_of_this_process_is_its_own() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let path = format!("/proc/self/fd/{}", listener.as_raw_fd());
+        let inode = fs::metadata(path).unwrap().ino() as u32;
+        let seen = look(&FxHashMap::from_iter([(inode, ())])).unwrap();
+        let pids: Vec<u32> = seen.held.iter().map(|(_, h)| h.pid).collect();
+        assert_eq!(pids, [std::process::id()]);
+        let none = look(&FxHashMap::<u32, ()>::default()).unwrap();
+        assert!(none.held.is_empty());
+    }
+
+    #[test]
+    fn a_holder_that_ends_before_it_is_named_has_vanished() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        let inode = fs::metadata(path).unwrap().ino() as u32;
+        let mut holder = Command::new("cat")
+            .stdin(OwnedFd::from(socket))
+            .spawn()
+            .unwrap();
+        let wanted = FxHashMap::from_iter([(inode, ())]);
+        let process = ProcessDirectory::open(holder.id()).unwrap();
+        let mut seen = Seen::default();
+        let sockets = sockets_of(holder.id(), &process, &wanted, &mut seen.restricted);
+        assert_eq!(sockets.iter().collect::<Vec<_>>(), [&inode]);
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        name_holder(holder.id(), &process, sockets, &mut seen);
+        assert_eq!(seen.held, []);
+        assert_eq!(seen.vanished, FxHashSet::from_iter([inode]));
+        assert!(!seen.restricted);
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `/proc` tells of one process.
+//!
+//! Everything is read below one open directory: `/proc/PID` keeps standing for the process
+//! it was opened for, and reads fail once that has ended, so nothing of another process with
+//! the same pid can get in between.
+
+use super::cgroup_path;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use slowpath_model::ProcessStart;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// Bytes of a command line that are kept.
+const MAX_COMMAND_LINE: usize = 2_048;
+
+/// Bytes of the other files that are read: they are shorter.
+const MAX_FILE: usize = 16_384;
+
+/// What `/proc` tells of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProcessFacts {
+    pub command: String,
+    pub start: ProcessStart,
+    pub executable: Option<String>,
+    pub command_line: Option<String>,
+    pub cgroup: Option<String>,
+}
+
+/// Why nothing is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The process has ended.
+    Gone,
+    /// It may not be looked at.
+    NotPermitted,
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::ACCESS | Errno::PERM => Refusal::NotPermitted,
+            _ => Refusal::Gone,
+        }
+    }
+}
+
+/// A process in `/proc`.
+pub(crate) struct ProcessDirectory(OwnedFd);
+
+impl ProcessDirectory {
+    /// The process that has that pid now.
+    pub(crate) fn open(pid: u32) -> Result<Self, Refusal> {
+        Self::open_at(Path::new(&format!("/proc/{pid}")))
+    }
+
+    fn open_at(path: &Path) -> Result<Self, Refusal> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(ProcessDirectory(rustix::fs::open(
+            path,
+            flags,
+            Mode::empty(),
+        )?))
+    }
+
+    /// Its directory of descriptors, or another one below it.
+    pub(crate) fn directory(&self, name: &str) -> Result<OwnedFd, Refusal> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?)
+    }
+
+    /// Its command name and when it started.
+    pub(crate) fn identity(&self) -> Result<(String, ProcessStart), Refusal> {
+        let stat = self.read("stat", MAX_FILE)?;
+        identity(&String::from_utf8_lossy(&stat)).ok_or(Refusal::Gone)
+    }
+
+    /// All of it.
+    pub(crate) fn told(&self) -> Result<ProcessFacts, Refusal> {
+        let (command, start) = self.identity()?;
+        let line = self.read("cmdline", MAX_COMMAND_LINE).ok();
+        let cgroup = self.read("cgroup", MAX_FILE).ok();
+        Ok(ProcessFacts {
+            command,
+            start,
+            executable: rustix::fs::readlinkat(&self.0, "exe", Vec::new())
+                .ok()
+                .map(|path| executable(&path.to_string_lossy())),
+            command_line: line.map(|l| command_line(&l)).filter(|l| !l.is_empty()),
+            cgroup: cgroup.and_then(|text| {
+                cgroup_path::choose(&String::from_utf8_lossy(&text)).map(str::to_owned)
+            }),
+        })
+    }
+
+    fn read(&self, name: &str, most: usize) -> Result<Vec<u8>, Refusal> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.0, name, flags, Mode::empty())?;
+        let mut bytes = vec![0; most];
+        let mut length = 0;
+        while length < most {
+            match rustix::io::read(&file, &mut bytes[length..]) {
+                Ok(0) => break,
+                Ok(n) => length += n,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+}
+
+/// Command name and start time in a line of `/proc/PID/stat` (`proc_pid_stat(5)`): the
+/// second field is in parentheses and may contain any character, the start is field 22.
+fn identity(stat: &str) -> Option<(String, ProcessStart)> {
+    let (before, after) = stat.rsplit_once(')')?;
+    let (_, command) = before.split_once('(')?;
+    let start = after.split_whitespace().nth(22 - 3)?.parse().ok()?;
+    Some((command.to_owned(), ProcessStart(start)))
+}
+
+/// Arguments are separated by NUL; a program that writes a title over them may leave several
+/// at the end.
+fn command_line(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
+    let text: Vec<u8> = bytes[..end]
+        .iter()
+        .map(|b| if *b == 0 { b' ' } else { *b })
+        .collect();
+    String::from_utf8_lossy(&text).trim_end().to_owned()
+}
+
+/// The kernel marks a program whose file was replaced while it runs (`d_path`).
+fn executable(path: &str) -> String {
+    path.strip_suffix(" (deleted)").unwrap_or(path).to_owned()
+}
+
+/// Whether pids in `/proc` are those of the initial pid namespace, as the kernel's programs
+/// tell them.
+pub(crate) fn in_initial_pid_namespace() -> bool {
+    // PROC_PID_INIT_INO (include/uapi/linux/nsfs.h).
+    let initial = std::fs::read_link("/proc/self/ns/pid").ok();
+    let initial = initial.as_deref() == Some(Path::new("pid:[4026531836]"));
+    // /proc may be another namespace's: its `self` has another number then.
+    let own = std::fs::read_link("/proc/self").ok();
+    initial && own.as_deref() == Some(Path::new(&std::process::id().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_command_may_contain_anything() {
+        let line = "7 (a) R (b) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0";
+        assert_eq!(
+            identity(line),
+            Some(("a) R (b".to_owned(), ProcessStart(4711)))
+        );
+        assert_eq!(identity("7 (a S 1"), None);
+        assert_eq!(identity("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn arguments_are_separated_by_spaces() {
+        assert_eq!(command_line(b"a\0b c\0\0\0"), "a b c");
+        assert_eq!(command_line(b""), "");
+        assert_eq!(command_line(b"a\0\0b\0"), "a  b");
+        assert_eq!(executable("/usr/bin/x (deleted)"), "/usr/bin/x");
+    }
+
+    #[test]
+    fn a_process_is_told_while_it_lives() {
+        let mut child = Command::new("sh")
+            .args(["-c", "read line", "named"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let directory = ProcessDirectory::open(child.id()).unwrap();
+        // The shell may still be on its way to execve.
+        let told = loop {
+            let told = directory.told().unwrap();
+            if told.command == "sh" && told.command_line.is_some() {
+                break told;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(told.command_line.as_deref(), Some("sh -c read line named"));
+        assert!(told.executable.unwrap().starts_with('/'));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(directory.told(), Err(Refusal::Gone));
+        assert_eq!(
+            ProcessDirectory::open(child.id()).err(),
+            Some(Refusal::Gone)
+        );
+    }
+}

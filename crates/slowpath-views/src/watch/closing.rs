@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a live view says when it ends.
+
+use crate::interactions::{self, Joined, Told};
+use crate::json;
+use crate::listeners::Heard;
+use crate::selection::Selection;
+use crate::source::{Capabilities, Live, LiveListener, PollReport, Source};
+use crate::tally::{Tally, trouble};
+use serde_json::{Value, json};
+use slowpath_model::{
+    ConnectionId, FourTuple, IntervalVerdict, ListenerInterval, LossCounters, Micros, Owner,
+    Problem, WallMicros,
+};
+use slowpath_text::{Columns, Paint, ends, percent, plural, process};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
+
+/// Connections kept apart; those beyond are added up together.
+const MOST: usize = 20_000;
+/// Connections named.
+const NAMED: usize = 5;
+
+#[derive(Debug)]
+struct Seen {
+    tuple: FourTuple,
+    real_peer: Option<SocketAddr>,
+    owner: Owner,
+    tally: Tally,
+}
+
+/// Verdicts added up over a view's life.
+#[derive(Debug, Default)]
+pub struct Closing {
+    seen: HashMap<ConnectionId, Seen>,
+    others: Tally,
+    overflowed: u64,
+    polls: u64,
+    missed: u64,
+    cpu: Micros,
+    elapsed: Micros,
+    undecided: HashSet<ConnectionId>,
+    listeners: Heard,
+    interactions: Joined,
+}
+
+impl Closing {
+    /// Adds the verdict on one interval.
+    pub fn add(&mut self, live: Live<'_>, verdict: &IntervalVerdict) {
+        if self.seen.len() >= MOST && !self.seen.contains_key(&live.snapshot.id) {
+            self.overflowed += 1;
+            self.others.add(verdict);
+            return;
+        }
+        let seen = self.seen.entry(live.snapshot.id).or_insert_with(|| Seen {
+            tuple: live.snapshot.tuple,
+            real_peer: None,
+            owner: Owner::default(),
+            tally: Tally::default(),
+        });
+        // Whom it is known to belong to may change, and turn out not to be known.
+        seen.owner.clone_from(live.owner);
+        seen.real_peer = live.real_peer;
+        seen.tally.add(verdict);
+    }
+
+    /// Looks for problems that explain each other; gives those that are new and have a
+    /// connection that the view shows.
+    pub fn join(&mut self, source: &dyn Source, report: &PollReport) -> Vec<Told> {
+        let mut fresh = self.interactions.polled(source, report);
+        let shown = |id: &ConnectionId| self.seen.contains_key(id);
+        fresh.retain(|t| t.interaction.connections.iter().any(shown));
+        fresh
+    }
+
+    /// The interactions that a connection is part of now.
+    pub fn interactions_of(&self, id: ConnectionId) -> impl Iterator<Item = &Told> {
+        self.interactions.of(id)
+    }
+
+    /// Adds the latest verdict on a listener, if the view shows it and it is new; gives it,
+    /// and the number of processes that hold it.
+    pub fn listener(
+        &mut self,
+        live: LiveListener<'_>,
+        selection: &Selection,
+        now: WallMicros,
+    ) -> Option<(ListenerInterval, usize)> {
+        let latest = live.interval(now)?;
+        if !selection.selects_listener(&latest) {
+            return None;
+        }
+        Some((self.listeners.take(live, now)?, live.holders.len()))
+    }
+
+    /// Notes a connection of which nobody knows whether it is the command's.
+    pub fn undecided(&mut self, live: Live<'_>) {
+        if self.undecided.len() < MOST {
+            self.undecided.insert(live.snapshot.id);
+        }
+    }
+
+    /// Connections that could not be told to be the command's, until now.
+    fn unattributed(&self) -> u64 {
+        let decided = |id| self.seen.contains_key(id);
+        self.undecided.iter().filter(|id| !decided(*id)).count() as u64
+    }
+
+    /// Notes a poll.
+    pub fn poll(&mut self, report: &PollReport, elapsed: Micros) {
+        self.polls += 1;
+        self.missed = report.missed;
+        self.cpu += report.cpu;
+        self.elapsed = elapsed;
+    }
+
+    /// Everything added up.
+    pub fn total(&self) -> Tally {
+        let mut total = self.others;
+        for seen in self.seen.values() {
+            total.merge(&seen.tally);
+        }
+        total
+    }
+
+    /// Connections that had any problem.
+    pub fn problem_connections(&self) -> usize {
+        self.seen
+            .values()
+            .filter(|s| !s.tally.found().is_empty())
+            .count()
+    }
+
+    /// Whether any problem was found.
+    pub fn problems_found(&self) -> bool {
+        !self.total().found().is_empty() || !self.listeners.is_empty()
+    }
+
+    /// The connections with most problem time, most first.
+    fn worst(&self) -> Vec<(&ConnectionId, &Seen)> {
+        let trouble = |s: &Seen| trouble(&s.tally.totals.problem_time);
+        let mut worst: Vec<_> = self
+            .seen
+            .iter()
+            .filter(|(_, s)| trouble(s) > Micros::ZERO)
+            .collect();
+        worst.sort_by_key(|(id, s)| (std::cmp::Reverse(trouble(s)), **id));
+        worst.truncate(NAMED);
+        worst
+    }
+
+    /// The interactions found, of connections that the view showed.
+    fn joined(&self) -> Vec<&Told> {
+        self.interactions.all(|id| self.seen.contains_key(id))
+    }
+
+    /// The summary in lines; `reasons_said` if the reasons why something cannot be measured
+    /// stand above it already.
+    pub fn lines(
+        &self,
+        capabilities: &Capabilities,
+        losses: &LossCounters,
+        reasons_said: bool,
+        paint: Paint,
+    ) -> Vec<String> {
+        let total = self.total();
+        let mut lines = vec![paint.bold(&format!(
+            "{} over {}, {}: {} had problems",
+            plural(self.seen.len() as u64, "connection"),
+            self.elapsed,
+            plural(self.polls, "poll"),
+            self.problem_connections(),
+        ))];
+        let mut problems = Columns::new(&["problem", ">share", ">time", ">events"]);
+        for problem in total.found() {
+            let i = problem as usize;
+            let coarse = if total.coarse.contains(problem) {
+                " or less"
+            } else {
+                ""
+            };
+            problems.row([
+                problem.name().to_owned(),
+                percent(total.share(problem)),
+                format!("{}{coarse}", total.totals.problem_time[i]),
+                total.totals.problem_events[i].to_string(),
+            ]);
+        }
+        if !problems.is_empty() {
+            lines.extend(problems.lines(2, paint));
+            lines.push("worst connections".to_owned());
+            let mut worst = Columns::new(&["problem", ">share", "process", "connection"]);
+            for (_, seen) in self.worst() {
+                let found = seen.tally.found();
+                let problem = found.first().copied().unwrap_or(Problem::SenderAppLimited);
+                worst.row([
+                    problem.name().to_owned(),
+                    percent(seen.tally.share(problem)),
+                    process(&seen.owner),
+                    ends(&seen.tuple, seen.real_peer),
+                ]);
+            }
+            lines.extend(worst.lines(2, paint));
+        }
+        lines.extend(self.listeners.table(NAMED, paint));
+        let joined = self.joined();
+        if !joined.is_empty() {
+            lines.push("problems that explain each other".to_owned());
+            let lines_of = joined.iter().take(NAMED);
+            lines.extend(lines_of.map(|t| format!("  {}", interactions::line(t, paint))));
+        }
+        if reasons_said {
+            let names: BTreeSet<&str> = capabilities
+                .unmeasured()
+                .into_iter()
+                .map(|(p, _)| p.name())
+                .collect();
+            if !names.is_empty() {
+                let names: Vec<&str> = names.into_iter().collect();
+                lines.push(format!("could not measure: {}", names.join(", ")));
+            }
+            lines.extend(lost(losses));
+        } else {
+            lines.extend(unseen(capabilities, losses));
+        }
+        if self.missed > 0 {
+            lines.push(format!(
+                "not seen: {} at the last poll",
+                plural(self.missed, "socket")
+            ));
+        }
+        if self.overflowed > 0 {
+            lines.push(format!(
+                "not kept apart: {} beyond {MOST} connections",
+                plural(self.overflowed, "verdict")
+            ));
+        }
+        if self.unattributed() > 0 {
+            lines.push(format!(
+                "not told apart: {} whose owner is unknown or ended before it could be looked at",
+                plural(self.unattributed(), "connection")
+            ));
+        }
+        lines
+    }
+
+    /// The summary as a JSON object, given at `now`.
+    pub fn json(
+        &self,
+        capabilities: &Capabilities,
+        losses: &LossCounters,
+        now: WallMicros,
+    ) -> Value {
+        let worst: Vec<Value> = self
+            .worst()
+            .into_iter()
+            .map(|(id, seen)| {
+                let mut map = json::id(id, seen.tuple, &seen.owner);
+                map.insert("real_peer".to_owned(), json::real_peer(seen.real_peer));
+                map.extend(json::tally(&seen.tally));
+                Value::Object(map)
+            })
+            .collect();
+        let mut map = json::tally(&self.total());
+        map.insert("type".to_owned(), json!("summary"));
+        map.insert("time".to_owned(), json!(json::wall(now)));
+        map.insert("elapsed_us".to_owned(), json!(self.elapsed.0));
+        map.insert("polls".to_owned(), json!(self.polls));
+        map.insert("connections".to_owned(), json!(self.seen.len()));
+        map.insert(
+            "problem_connections".to_owned(),
+            json!(self.problem_connections()),
+        );
+        let owners = json::owners(self.seen.values().map(|s| &s.owner));
+        map.insert("owners".to_owned(), owners);
+        map.insert("worst".to_owned(), Value::Array(worst));
+        map.insert("listeners".to_owned(), self.listeners.json());
+        map.insert(
+            "interactions".to_owned(),
+            interactions::json(&self.joined(), now),
+        );
+        map.insert("missed".to_owned(), json!(self.missed));
+        map.insert("unattributed".to_owned(), json!(self.unattributed()));
+        map.insert("cpu_us".to_owned(), json!(self.cpu.0));
+        map.insert("losses".to_owned(), json::losses(losses));
+        map.insert("capabilities".to_owned(), json::capabilities(capabilities));
+        Value::Object(map)
+    }
+}
+
+/// What cannot be measured here, and what was lost: lines that stand under every answer.
+pub fn unseen(capabilities: &Capabilities, losses: &LossCounters) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (problem, reason) in capabilities.unmeasured() {
+        match reasons.iter_mut().find(|(r, _)| *r == reason) {
+            Some((_, names)) if names.contains(&problem.name()) => {}
+            Some((_, names)) => names.push(problem.name()),
+            None => reasons.push((reason, vec![problem.name()])),
+        }
+    }
+    for (reason, names) in reasons {
+        lines.push(format!(
+            "could not measure: {} ({reason})",
+            names.join(", ")
+        ));
+    }
+    lines.extend(lost(losses));
+    lines
+}
+
+/// What was lost, in a line; none if nothing was.
+pub fn lost(losses: &LossCounters) -> Option<String> {
+    let lost: Vec<String> = [
+        (losses.storage_failed, "sockets without storage"),
+        (losses.snapshots_dropped, "snapshots"),
+        (losses.closes_dropped, "final records"),
+        (losses.calls_dropped, "call records"),
+        (losses.records_dropped, "log records"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{count} {what}"))
+    .collect();
+    (!lost.is_empty()).then(|| format!("lost: {}", lost.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{FakeSource, INTERVAL, finding, live, verdict};
+    use crate::source::Source;
+    use slowpath_model::Share;
+
+    #[test]
+    fn it_says_what_was_found_and_what_was_not_seen() {
+        let mut closing = Closing::default();
+        let share = Share::Measured(Micros(INTERVAL.0 / 2));
+        let bad = verdict(
+            1,
+            INTERVAL,
+            vec![finding(Problem::ReceiverWindowLimited, share)],
+        );
+        closing.add(live(1, "curl", "10.0.0.1:1", "10.0.0.2:80").live(), &bad);
+        let fine = verdict(2, INTERVAL, vec![]);
+        closing.add(
+            live(2, "ssh", "[2001:db8::1]:1", "[2001:db8::2]:22").live(),
+            &fine,
+        );
+        let source = FakeSource::new(vec![]);
+        let losses = LossCounters {
+            closes_dropped: 3,
+            ..LossCounters::default()
+        };
+        let text = closing
+            .lines(source.capabilities(), &losses, false, Paint::OFF)
+            .join("\n");
+        assert!(text.contains("2 connections") && text.contains("1 had problems"));
+        assert!(text.contains("could not measure: DelayedAck (no BPF)"));
+        assert!(text.contains("lost: 3 final records"));
+        assert!(text.contains("curl[1]") && !text.contains("ssh[2]"));
+        let json = closing.json(source.capabilities(), &losses, WallMicros(0));
+        // Half of one of two intervals.
+        assert_eq!(json["problems"]["ReceiverWindowLimited"]["share"], 0.25);
+        assert_eq!(json["worst"][0]["dominating"], "ReceiverWindowLimited");
+        assert_eq!(json["owners"]["applications"], json!({"curl": 1, "ssh": 1}));
+        assert_eq!(json["owners"]["unknown"], json!({}));
+        assert_eq!(json["capabilities"]["features"][0]["reason"], "no BPF");
+    }
+}

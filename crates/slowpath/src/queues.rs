@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `slowpath queues`: the queues of switches, from the packets of hosts.
+
+use crate::failure::{Failure, Outcome};
+use clap::Args;
+use slowpath_lab::virtual_time::HZ;
+use slowpath_lab::virtual_time::plan::{Options as PlanOptions, Plan};
+use slowpath_netsim::scenario::{Scenario, Substrate};
+use slowpath_netsim_report::table::Metadata;
+use slowpath_queues_report::{Answer, ErrorBounds, Wire, addresses, captures, page, tables};
+use slowpath_text::Paint;
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `slowpath queues`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  slowpath lab virtual scenarios/replay/black-hole.toml --out run
+  slowpath queues run --topology scenarios/replay/black-hole.toml --html queues.html
+  slowpath queues captures --topology rack.toml --clock-error 5us --out tables --json
+  slowpath queues captures --topology rack.toml --address web1=10.1.0.7 --address db=10.1.0.9
+A capture (pcap, pcapng) is named after its host, or its interface is; or they are the two of
+slowpath replay RECORDING --out DIR. docs/reference/queues.md says what the
+answer rests on.")]
+pub struct Queues {
+    /// Where the captures of the hosts are
+    pub captures: PathBuf,
+    /// The network: a scenario file, of which the rest is left aside
+    #[arg(long, value_name = "FILE")]
+    pub topology: PathBuf,
+    /// How far the clocks of hosts are from each other at most
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = humantime::parse_duration)]
+    pub clock_error: Duration,
+    /// How far times in the captures are from when packets were sent, at most
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = humantime::parse_duration)]
+    pub time_error: Duration,
+    /// Which address a host has, where the captures do not show it; may be given again
+    #[arg(long, value_name = "HOST=ADDRESS")]
+    pub address: Vec<String>,
+    /// Write queues and drops there, as Parquet files
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Write a page with plots, one file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print JSON; docs/reference/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+    /// Exit status 3 if something is found beside full queues
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+/// Reads captures, replays the queues, and writes the requested outputs.
+///
+/// # Errors
+/// The scenario or a capture cannot be read, or an output cannot be written.
+pub fn run(args: &Queues) -> Result<Outcome, Failure> {
+    let answer = answer(args)?;
+    if let Some(folder) = &args.out {
+        let text = std::fs::read_to_string(&args.topology).unwrap_or_default();
+        let name = args.topology.file_name().unwrap_or_default();
+        let metadata = Metadata {
+            family: "queues",
+            name: &name.to_string_lossy(),
+            text: &text,
+            seed: answer.scenario.seed,
+        };
+        tables::write(folder, metadata, &answer)
+            .map_err(|error| Failure::Write(error.to_string()))?;
+    }
+    if let Some(path) = &args.html {
+        std::fs::write(path, page::page(&answer))
+            .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
+    }
+    let out = &mut stdout().lock();
+    if args.json {
+        writeln!(out, "{}", answer.report.json())?;
+    } else {
+        answer.report.write(Paint::for_stdout(), out)?;
+    }
+    out.flush()?;
+    Ok(Outcome::of(
+        args.exit_code,
+        !answer.report.findings.is_empty(),
+    ))
+}
+
+fn answer(args: &Queues) -> Result<Answer, Failure> {
+    let impossible = |reason: String| Failure::Scenario {
+        file: args.topology.clone(),
+        reason,
+    };
+    let usage = |error: &dyn std::error::Error| Failure::Usage(error.to_string());
+    // Without the line that a scenario's errors have.
+    std::fs::File::open(&args.topology).map_err(|error| impossible(error.to_string()))?;
+    let scenario = Scenario::load_for(&args.topology, Substrate::Network)
+        .map_err(|error| impossible(error.to_string()))?;
+    let addresses = addresses(&args.address, &scenario).map_err(|error| usage(&error))?;
+    let captures = captures::read(&args.captures, &scenario.topology, &addresses)
+        .map_err(|error| usage(&error))?;
+    let errors = ErrorBounds {
+        times_ns: nanoseconds(args.time_error),
+        clocks_ns: nanoseconds(args.clock_error),
+    };
+    Answer::new(scenario, captures, &wire(args), errors)
+        .map_err(|error| impossible(error.to_string()))
+}
+
+/// What a laboratory's switches hash and its hosts add to packets follows from the flows.
+fn wire(args: &Queues) -> Wire {
+    let Ok(scenario) = Scenario::load_for(&args.topology, Substrate::VirtualTime) else {
+        return Wire::default();
+    };
+    let plan = Plan::new(&scenario, &PlanOptions::default(), HZ);
+    let connections = plan.map(|plan| plan.connections).unwrap_or_default();
+    let keys = connections
+        .iter()
+        .map(|it| ((it.from, it.to, it.port), it.key));
+    Wire::new(keys.collect(), scenario.tcp.iter().map(|tcp| tcp.header))
+}
+
+/// Bounded so that picoseconds fit 64 bits.
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 1_000)
+}
