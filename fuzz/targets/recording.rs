@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recording as a killed recorder, a broken disk or somebody who means harm leaves it. Built with `cfg(fuzzing)`, the reader takes checksums for right, so that what lies behind
+//! A recording as a killed recorder, a broken disk or an attacker leaves it. Built with `cfg(fuzzing)`, the reader takes checksums for right, so that what lies behind
 //! them is reached.
 #![no_main]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes that do with sockets what a test tells them.
+//! Processes that do with sockets what a test says, command by command.
 
 use crate::process::beside;
 use crate::{Namespace, TestbedError};
@@ -62,21 +62,21 @@ impl Actor {
         self.pid
     }
 
-    /// Tells it something; gives the number that it answers, often a descriptor.
+    /// Sends it a command; gives the number that it answers, often a descriptor.
     ///
     /// # Errors
     /// It cannot do that, or has ended.
-    pub fn tell(&mut self, command: &str) -> Result<i32, TestbedError> {
+    pub fn command(&mut self, command: &str) -> Result<i32, TestbedError> {
         let failed = |reason: String| TestbedError::Workload {
             role: "slowpath-actor".to_owned(),
             reason,
         };
-        let io = || TestbedError::io("tell", format!("{} to {command}", self.name));
+        let io = || TestbedError::io("command", format!("{} to {command}", self.name));
         let io = io();
         let mut answer = String::new();
-        let told = writeln!(self.stream.get_mut(), "{command}")
+        let exchanged = writeln!(self.stream.get_mut(), "{command}")
             .and_then(|()| self.stream.read_line(&mut answer));
-        told.map_err(io)?;
+        exchanged.map_err(io)?;
         match answer.trim_end().split_once(' ') {
             Some(("ok", value)) => value.parse().map_err(|_| failed(answer.clone())),
             _ => Err(failed(answer)),
@@ -86,7 +86,7 @@ impl Actor {
     /// A child made by `fork`, `share` or `pid-namespace`.
     ///
     /// # Errors
-    /// See [`Actor::tell`].
+    /// See [`Actor::command`].
     pub fn child(&mut self, how: &str, name: &str) -> Result<Actor, TestbedError> {
         self.born(name, &format!("{how} {name}"))
     }
@@ -94,13 +94,13 @@ impl Actor {
     /// A forked child with this pid, which must be free.
     ///
     /// # Errors
-    /// See [`Actor::tell`].
+    /// See [`Actor::command`].
     pub fn child_as(&mut self, name: &str, pid: u32) -> Result<Actor, TestbedError> {
         self.born(name, &format!("fork-as {name} {pid}"))
     }
 
     fn born(&mut self, name: &str, command: &str) -> Result<Actor, TestbedError> {
-        let pid = self.tell(command)?;
+        let pid = self.command(command)?;
         Ok(Actor {
             directory: self.directory.clone(),
             name: name.to_owned(),
@@ -114,7 +114,7 @@ impl Actor {
     /// if one is given.
     ///
     /// # Errors
-    /// See [`Actor::tell`].
+    /// See [`Actor::command`].
     pub fn exec(&mut self, program: &str, stdin: Option<i32>) -> Result<(), TestbedError> {
         let file = beside("slowpath-actor", "SLOWPATH_ACTOR")?;
         let link = self.directory.join(program);
@@ -123,7 +123,7 @@ impl Actor {
                 .map_err(TestbedError::io("link", link.to_string_lossy()))?;
         }
         let stdin = stdin.map(|fd| format!(" {fd}")).unwrap_or_default();
-        self.tell(&format!("exec {program}{stdin}"))?;
+        self.command(&format!("exec {program}{stdin}"))?;
         self.stream = reach(&self.directory, &self.name)?;
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Actor {
     /// It cannot be waited for.
     pub fn exit(mut self) -> Result<(), TestbedError> {
         // It may end before it has answered.
-        let _ = self.tell("exit");
+        let _ = self.command("exit");
         if let Some(mut child) = self.child.take() {
             child
                 .wait()

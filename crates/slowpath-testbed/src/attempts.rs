@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 const ATTEMPTS: u32 = 3;
 
 /// One such test of a process at a time: two processors carry one network's traffic undisturbed.
-static ALONE: Mutex<()> = Mutex::new(());
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Runs `body` while no other test of this process does, and runs it again from the start if it panics, three times at most (or as
 /// often as the variable `SLOWPATH_ATTEMPTS` says; 1: never again).
@@ -16,14 +16,14 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Retransmission timers, probes and delayed ACKs run in real time. Where a shared machine
 /// holds a processor back for tens of milliseconds, TCP does something else than what the
 /// test injected (a probe before the acknowledgement, a timer that comes early), and does it
-/// rightly. Such a run tells nothing. A defect of ours fails every time, or is found where
+/// rightly. Such a run shows nothing. A defect of ours fails every time, or is found where
 /// attempts are counted: each failed one prints a line that starts with `RETRIED`, which
 /// `tools/run_tests.py` repeats at its end, and `make soak` tries only once.
 ///
 /// # Panics
 /// As `body` did at the last attempt.
 pub fn attempts(test: &str, body: impl Fn()) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let most = std::env::var("SLOWPATH_ATTEMPTS")
         .ok()
         .and_then(|text| text.parse().ok())
@@ -59,16 +59,16 @@ mod tests {
     #[test]
     fn a_run_that_was_disturbed_is_run_again() {
         let runs = Cell::new(0);
-        let told = Cell::new(0);
+        let failed = Cell::new(0);
         let body = || {
             runs.set(runs.get() + 1);
             assert!(runs.get() == 2, "an attempt that this test wants to fail");
         };
         up_to(2, body, |attempt, why| {
             assert!(why.contains("wants to fail"), "{why}");
-            told.set(attempt);
+            failed.set(attempt);
         });
-        assert_eq!((runs.get(), told.get()), (2, 1));
+        assert_eq!((runs.get(), failed.get()), (2, 1));
     }
 
     #[test]

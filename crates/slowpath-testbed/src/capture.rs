@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
-/// Discard (RFC 863): nobody answers there.
+/// Discard (RFC 863): no process answers there.
 const MARKER_PORT: u16 = 9;
 
 /// Bytes kept of each packet: all headers, no more than a little payload.

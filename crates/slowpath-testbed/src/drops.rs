@@ -160,7 +160,7 @@ impl Dropper {
         self.write_rule(on)
     }
 
-    /// What was seen so far.
+    /// What was observed so far.
     ///
     /// # Errors
     /// The map cannot be read.

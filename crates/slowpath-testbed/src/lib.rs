@@ -18,7 +18,7 @@
 //! scenario comes from what was injected, from the kernel's own counters
 //! ([`Counters`], `TCP_INFO`) and from captures. Nothing outside the namespaces is
 //! changed. It needs root and the programs `ip`, `tc` (Debian iproute2); captures need
-//! `tcpdump`, their analysis `tcptrace` or `tshark`; [`missing_requirements`] tells.
+//! `tcpdump`, their analysis `tcptrace` or `tshark`; [`missing_requirements`] lists what is missing.
 
 mod actor;
 mod attempts;

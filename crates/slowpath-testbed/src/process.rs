@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workload processes, started, told and listened to.
+//! Workload processes: started, given commands, and read.
 
 use crate::workload::{Ready, Report};
 use crate::{Namespace, TestbedError};

@@ -89,7 +89,7 @@ pub struct Expectation {
 pub enum Count {
     /// None at all.
     Zero,
-    /// One for each segment that was dropped at least once. With losses further apart
+    /// One for each segment that was dropped at least once. With losses at a greater distance
     /// than the congestion window: the entries to fast recovery.
     EachSegment,
     /// One for each dropped transmission after a segment's first. Where the first lost

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program `slowpath-workload` is told and what it says.
+//! What the program `slowpath-workload` is given and what it reports.
 //!
 //! It prints one JSON line when its sockets stand ([`Ready`]) and one when its work is
 //! done ([`Report`]). It reads lines: `go` starts the work, `stop` ends it early; at the

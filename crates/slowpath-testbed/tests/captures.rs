@@ -21,9 +21,9 @@ const ALL: &[Need] = &[
 ];
 
 #[test]
-fn a_full_receive_window_is_seen() {
-    attempts("a_full_receive_window_is_seen", || {
-        if skipped("a_full_receive_window_is_seen", ALL) {
+fn a_full_receive_window_is_found() {
+    attempts("a_full_receive_window_is_found", || {
+        if skipped("a_full_receive_window_is_found", ALL) {
             return;
         }
         let folder = tempfile::tempdir().expect("makes a folder");

@@ -93,12 +93,12 @@ fn listed_segments_are_dropped_as_often_as_asked() {
             return;
         };
         let dropped = run.dropper.dropped().expect("reads");
-        let seen: Vec<_> = dropped
+        let observed: Vec<_> = dropped
             .iter()
             .map(|d| (d.ordinal, d.transmission, d.offset, d.length))
             .collect();
         assert_eq!(
-            seen,
+            observed,
             [
                 (50, 1, 49 * 1_448, 1_448),
                 (100, 1, 99 * 1_448, 1_448),
@@ -205,7 +205,7 @@ fn a_lost_probe_leaves_it_to_the_timer() {
         // Messages 1, 3, 5. Of each tail the original, the probe and the first expiry's
         // retransmission are dropped; the second expiry's arrives.
         let dropped = run.dropper.dropped().expect("reads");
-        let seen: Vec<_> = dropped
+        let observed: Vec<_> = dropped
             .iter()
             .map(|d| (d.ordinal, d.transmission))
             .collect();
@@ -213,7 +213,7 @@ fn a_lost_probe_leaves_it_to_the_timer() {
             .into_iter()
             .flat_map(|o| [(o, 1), (o, 2), (o, 3)])
             .collect();
-        assert_eq!(seen, expected);
+        assert_eq!(observed, expected);
         let tcp = run.report.tcp.expect("one connection");
         assert_eq!(tcp.total_rto, 6);
         assert_eq!(tcp.total_rto_recoveries, 3);

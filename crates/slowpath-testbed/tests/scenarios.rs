@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Each scenario injects what it says, by the kernel's own counters, and leaves the
-//! control alone.
+//! control as it is.
 
 use slowpath_model::Problem;
 use slowpath_testbed::workload::Report;

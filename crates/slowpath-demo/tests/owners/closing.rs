@@ -4,7 +4,7 @@
 
 use crate::stage::{
     End::{Client, Server},
-    connect, situation, tell,
+    command, connect, situation,
 };
 use slowpath_agent::TierChoice::Bpf;
 use slowpath_model::UnknownOwner;
@@ -18,9 +18,9 @@ fn a_process_shorter_than_a_look() {
         let mut client = stage.actor("client");
         let pid = client.pid();
         connect(&mut client);
-        let fd = tell(&mut server, &format!("accept {listener}"));
+        let fd = command(&mut server, &format!("accept {listener}"));
         client.exit().expect("exits");
-        tell(&mut server, &format!("close {fd}"));
+        command(&mut server, &format!("close {fd}"));
         let owner = stage.closes(Client);
         assert_eq!(owner.pid(), Some(pid));
         assert_eq!(owner.command().map(|c| &**c), Some("client.program"));
@@ -46,10 +46,10 @@ fn handed_on_and_closed_between_two_looks() {
         stage.begin_anew();
         let fd = connect(&mut opener);
         let mut child = opener.child("fork", "child").expect("forks");
-        tell(&mut opener, &format!("close {fd}"));
-        tell(&mut child, &format!("close {fd}"));
+        command(&mut opener, &format!("close {fd}"));
+        command(&mut child, &format!("close {fd}"));
         drop((other, child, opener));
-        tell(&mut server, &format!("close {listener}"));
+        command(&mut server, &format!("close {listener}"));
         let owner = stage.closes(Client);
         assert!(
             owner.why_unknown() == Some(UnknownOwner::HandedOn),
@@ -65,13 +65,13 @@ fn a_closed_connection_names_who_listened() {
         let mut client = stage.actor("client");
         // A look that sees the listening socket, and the next one a second away.
         connect(&mut client);
-        tell(&mut server, &format!("accept {listener}"));
+        command(&mut server, &format!("accept {listener}"));
         stage.is(Server, &server);
         stage.begin_anew();
         let fd = connect(&mut client);
-        let accepted = tell(&mut server, &format!("accept {listener}"));
-        tell(&mut server, &format!("close {accepted}"));
-        tell(&mut client, &format!("close {fd}"));
+        let accepted = command(&mut server, &format!("accept {listener}"));
+        command(&mut server, &format!("close {accepted}"));
+        command(&mut client, &format!("close {fd}"));
         let owner = stage.closes(Server);
         assert_eq!(owner.why_unknown(), Some(UnknownOwner::ClosedBeforeLooked));
         assert_eq!(owner.listener.as_deref(), Some("server.program"));
@@ -86,15 +86,15 @@ fn passed_on_after_a_look_and_closed_before_the_next() {
         let (mut server, listener) = stage.listening("server");
         let mut client = stage.actor("client");
         let fd = connect(&mut client);
-        let accepted = tell(&mut server, &format!("accept {listener}"));
+        let accepted = command(&mut server, &format!("accept {listener}"));
         stage.is(Client, &client);
         stage.is(Server, &server);
         let mut worker = server.child("fork", "worker").expect("forks");
-        tell(&mut server, &format!("close {accepted}"));
-        tell(&mut worker, &format!("close {accepted}"));
+        command(&mut server, &format!("close {accepted}"));
+        command(&mut worker, &format!("close {accepted}"));
         let mut heir = client.child("fork", "heir").expect("forks");
-        tell(&mut client, &format!("close {fd}"));
-        tell(&mut heir, &format!("close {fd}"));
+        command(&mut client, &format!("close {fd}"));
+        command(&mut heir, &format!("close {fd}"));
         for (end, heir) in [(Server, &worker), (Client, &heir)] {
             let owner = stage.closes(end);
             // Perhaps a look came in between.
@@ -114,11 +114,11 @@ fn closed_by_whom_a_look_had_named() {
         let (mut server, listener) = stage.listening("server");
         let mut client = stage.actor("client");
         let fd = connect(&mut client);
-        let accepted = tell(&mut server, &format!("accept {listener}"));
+        let accepted = command(&mut server, &format!("accept {listener}"));
         stage.is(Client, &client);
         stage.is(Server, &server);
-        tell(&mut server, &format!("close {accepted}"));
-        tell(&mut client, &format!("close {fd}"));
+        command(&mut server, &format!("close {accepted}"));
+        command(&mut client, &format!("close {fd}"));
         assert_eq!(stage.closes(Server).pid(), Some(server.pid()));
         assert_eq!(stage.closes(Client).pid(), Some(client.pid()));
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Owners in the situations that mislead tools: the right process, or unknown with the right
-//! reason; a wrong name in none. In the BPF tier and, where it can tell, in the inet_diag
+//! reason; a wrong name in none. In the BPF tier and, where it can command, in the inet_diag
 //! tier.
 
 mod closing;

@@ -4,7 +4,7 @@
 use crate::stage::{
     AT, BOTH,
     End::{Client, Server},
-    TestCgroup, connect, situation, tell, unheld, unique,
+    TestCgroup, command, connect, situation, unheld, unique,
 };
 use slowpath_agent::TierChoice::Bpf;
 use slowpath_model::UnknownOwner;
@@ -22,7 +22,7 @@ fn fork_and_pass() {
             // Nobody was seen opening it.
             stage.is_unknown(Client, UnknownOwner::HeldBySeveral);
         }
-        tell(&mut opener, &format!("close {fd}"));
+        command(&mut opener, &format!("close {fd}"));
         stage.is(Client, &child);
     });
 }
@@ -33,10 +33,10 @@ fn a_server_that_forks_for_each_connection() {
         let (mut server, listener) = stage.listening("server");
         let mut client = stage.actor("client");
         connect(&mut client);
-        let fd = tell(&mut server, &format!("accept {listener}"));
+        let fd = command(&mut server, &format!("accept {listener}"));
         stage.is(Server, &server);
         let worker = server.child("fork", "worker").expect("forks");
-        tell(&mut server, &format!("close {fd}"));
+        command(&mut server, &format!("close {fd}"));
         stage.is(Server, &worker);
         stage.is(Client, &client);
     });
@@ -47,18 +47,18 @@ fn passed_over_a_unix_socket() {
     situation("passed_over_a_unix_socket", BOTH, |stage| {
         let (_server, _) = stage.listening("server");
         let mut opener = stage.actor("opener");
-        let pair = tell(&mut opener, "pair");
+        let pair = command(&mut opener, "pair");
         let mut other = opener.child("fork", "other").expect("forks");
         let fd = connect(&mut opener);
-        tell(&mut opener, &format!("pass {} {fd}", pair / 1_000));
+        command(&mut opener, &format!("pass {} {fd}", pair / 1_000));
         stage.is(Client, &opener);
-        tell(&mut opener, &format!("close {fd}"));
+        command(&mut opener, &format!("close {fd}"));
         let on_its_way = match stage.tier {
             Bpf => UnknownOwner::InFlight,
             _ => unheld(stage.tier),
         };
         stage.is_unknown(Client, on_its_way);
-        tell(&mut other, &format!("receive {}", pair % 1_000));
+        command(&mut other, &format!("receive {}", pair % 1_000));
         stage.is(Client, &other);
     });
 }
@@ -70,17 +70,17 @@ fn accepts_in_one_process_and_serves_in_another() {
         BOTH,
         |stage| {
             let mut front = stage.actor("front");
-            let pair = tell(&mut front, "pair");
+            let pair = command(&mut front, "pair");
             let mut worker = front.child("fork", "worker").expect("forks");
-            let listener = tell(&mut front, &format!("listen {AT}"));
+            let listener = command(&mut front, &format!("listen {AT}"));
             let mut client = stage.actor("client");
             connect(&mut client);
             stage.is_unknown(Server, UnknownOwner::NotAccepted);
-            let fd = tell(&mut front, &format!("accept {listener}"));
-            tell(&mut front, &format!("pass {} {fd}", pair / 1_000));
-            tell(&mut worker, &format!("receive {}", pair % 1_000));
+            let fd = command(&mut front, &format!("accept {listener}"));
+            command(&mut front, &format!("pass {} {fd}", pair / 1_000));
+            command(&mut worker, &format!("receive {}", pair % 1_000));
             stage.is_unknown(Server, UnknownOwner::HeldBySeveral);
-            tell(&mut front, &format!("close {fd}"));
+            command(&mut front, &format!("close {fd}"));
             stage.is(Server, &worker);
         },
     );
@@ -98,12 +98,12 @@ fn a_service_manager_keeps_the_socket_that_it_accepted() {
         std::fs::create_dir(&unit).expect("makes a cgroup");
         let unit = TestCgroup(vec![unit]);
         let (mut manager, listener) = stage.listening("manager");
-        tell(&mut manager, &format!("join {}", init.path().display()));
+        command(&mut manager, &format!("join {}", init.path().display()));
         let mut client = stage.actor("client");
         connect(&mut client);
-        let fd = tell(&mut manager, &format!("accept {listener}"));
+        let fd = command(&mut manager, &format!("accept {listener}"));
         let mut service = manager.child("fork", "service").expect("forks");
-        tell(&mut service, &format!("join {}", unit.path().display()));
+        command(&mut service, &format!("join {}", unit.path().display()));
         service.exec("served", None).expect("execs");
         let owner = stage.is(Server, &service);
         assert_eq!(owner.unit().map(|u| &**u), Some("echo@1.service"));
@@ -111,8 +111,8 @@ fn a_service_manager_keeps_the_socket_that_it_accepted() {
             // The manager lets go of it when the service has ended: who that was is known
             // still, unless a look came in between that met the manager alone.
             let (pid, of_manager) = (service.pid(), manager.pid());
-            tell(&mut service, &format!("close {fd}"));
-            tell(&mut manager, &format!("close {fd}"));
+            command(&mut service, &format!("close {fd}"));
+            command(&mut manager, &format!("close {fd}"));
             let closed = stage.closes(Server).pid();
             assert!(
                 closed == Some(pid) || closed == Some(of_manager),
@@ -134,7 +134,7 @@ fn a_service_accepts_from_a_socket_that_its_manager_made() {
             let mut service = manager.child("fork", "service").expect("forks");
             let mut client = stage.actor("client");
             connect(&mut client);
-            tell(&mut service, &format!("accept {listener}"));
+            command(&mut service, &format!("accept {listener}"));
             stage.is(Server, &service);
         },
     );
@@ -146,9 +146,9 @@ fn inetd_hands_over_standard_input() {
         let (mut inetd, listener) = stage.listening("inetd");
         let mut client = stage.actor("client");
         connect(&mut client);
-        let fd = tell(&mut inetd, &format!("accept {listener}"));
+        let fd = command(&mut inetd, &format!("accept {listener}"));
         let mut served = inetd.child("fork", "served").expect("forks");
-        tell(&mut inetd, &format!("close {fd}"));
+        command(&mut inetd, &format!("close {fd}"));
         served.exec("in.served", Some(fd)).expect("execs");
         let pid = served.pid();
         let owner = stage.expect(Server, "is in.served", |o| {
@@ -168,7 +168,7 @@ fn a_daemon_forks_twice() {
         connect(&mut first);
         let mut second = first.child("fork", "second").expect("forks");
         first.exit().expect("exits");
-        tell(&mut second, "setsid");
+        command(&mut second, "setsid");
         let third = second.child("fork", "third").expect("forks");
         second.exit().expect("exits");
         stage.is(Client, &third);
@@ -196,7 +196,7 @@ fn processes_that_share_a_table() {
         let _sharer = client.child("share", "sharer").expect("clones");
         connect(&mut client);
         let _partner = server.child("share", "partner").expect("clones");
-        tell(&mut server, &format!("accept {listener}"));
+        command(&mut server, &format!("accept {listener}"));
         stage.is_unknown(Server, UnknownOwner::HeldBySeveral);
         match stage.tier {
             Bpf => stage.is(Client, &client),
@@ -211,9 +211,9 @@ fn duplicates_of_a_descriptor() {
         let (_server, _) = stage.listening("server");
         let mut client = stage.actor("client");
         let fd = connect(&mut client);
-        tell(&mut client, &format!("dup {fd}"));
+        command(&mut client, &format!("dup {fd}"));
         stage.is(Client, &client);
-        tell(&mut client, &format!("close {fd}"));
+        command(&mut client, &format!("close {fd}"));
         stage.is(Client, &client);
     });
 }

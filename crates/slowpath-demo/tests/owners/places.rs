@@ -4,7 +4,7 @@
 use crate::stage::{
     AT, BOTH,
     End::{Client, Server},
-    TestCgroup, connect, situation, tell, unique,
+    TestCgroup, command, connect, situation, unique,
 };
 use slowpath_testbed::Namespace;
 
@@ -20,7 +20,7 @@ fn a_container_in_nested_cgroups() {
         };
         let (_server, _) = stage.listening("server");
         let mut client = stage.actor("client");
-        tell(&mut client, &format!("join {}", cgroup.path().display()));
+        command(&mut client, &format!("join {}", cgroup.path().display()));
         connect(&mut client);
         let owner = stage.is(Client, &client);
         let container = owner.container().expect("is in a container");
@@ -42,13 +42,13 @@ fn opened_in_another_network_namespace() {
         let there = format!("enter {}", path(&name));
         let back = format!("enter {}", path(stage.namespace.name()));
         let (mut server, mut client) = (stage.actor("server"), stage.actor("client"));
-        tell(&mut server, &there);
-        let listener = tell(&mut server, &format!("listen {AT}"));
-        tell(&mut client, &there);
+        command(&mut server, &there);
+        let listener = command(&mut server, &format!("listen {AT}"));
+        command(&mut client, &there);
         connect(&mut client);
-        tell(&mut server, &format!("accept {listener}"));
-        tell(&mut client, &back);
-        tell(&mut server, &back);
+        command(&mut server, &format!("accept {listener}"));
+        command(&mut client, &back);
+        command(&mut server, &back);
         // It sees connections where it was opened; these are elsewhere.
         stage.netns = other.inode().expect("has a number");
         stage.is(Client, &client);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What processes and threads are and turn into.
 
-use crate::stage::{AT, BOTH, End::Client, PATIENCE, connect, situation, tell};
+use crate::stage::{AT, BOTH, End::Client, PATIENCE, command, connect, situation};
 use std::time::Instant;
 
 #[test]
@@ -9,7 +9,7 @@ fn threads_call_themselves_what_they_like() {
     situation("threads_call_themselves_what_they_like", BOTH, |stage| {
         let (_server, _) = stage.listening("server");
         let mut client = stage.actor("client");
-        tell(&mut client, &format!("thread-connect pool-7 {AT}"));
+        command(&mut client, &format!("thread-connect pool-7 {AT}"));
         let owner = stage.is(Client, &client);
         assert_eq!(owner.command().map(|c| &**c), Some("client.program"));
     });
@@ -20,7 +20,7 @@ fn the_thread_that_connected_has_ended() {
     situation("the_thread_that_connected_has_ended", BOTH, |stage| {
         let (_server, _) = stage.listening("server");
         let mut client = stage.actor("client");
-        tell(&mut client, &format!("thread-connect-end pool-7 {AT}"));
+        command(&mut client, &format!("thread-connect-end pool-7 {AT}"));
         stage.is(Client, &client);
     });
 }
@@ -31,7 +31,7 @@ fn a_thread_with_a_table_of_its_own() {
         let (_server, _) = stage.listening("server");
         let mut client = stage.actor("client");
         let fd = connect(&mut client);
-        tell(&mut client, &format!("thread-hold {fd}"));
+        command(&mut client, &format!("thread-hold {fd}"));
         stage.is(Client, &client);
     });
 }

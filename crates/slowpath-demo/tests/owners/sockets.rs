@@ -4,7 +4,7 @@
 use crate::stage::{
     AT, BOTH,
     End::{Client, ClientAt, Server, ServerOf},
-    PATIENCE, PORT, Stage, connect, situation, tell, unheld,
+    PATIENCE, PORT, Stage, command, connect, situation, unheld,
 };
 use slowpath_agent::TierChoice::Bpf;
 use slowpath_model::{Origin, TcpState};
@@ -20,10 +20,10 @@ fn the_first_subflow_of_mptcp() {
             return;
         }
         let mut server = stage.actor("server");
-        let listener = tell(&mut server, &format!("listen-mptcp {AT}"));
+        let listener = command(&mut server, &format!("listen-mptcp {AT}"));
         let mut client = stage.actor("client");
-        tell(&mut client, &format!("connect-mptcp {AT}"));
-        tell(&mut server, &format!("accept {listener}"));
+        command(&mut client, &format!("connect-mptcp {AT}"));
+        command(&mut server, &format!("accept {listener}"));
         stage.is(Client, &client);
         stage.is(Server, &server);
     });
@@ -69,15 +69,15 @@ fn further_subflows_of_mptcp() {
             return;
         }
         let mut server = stage.actor("server");
-        let listener = tell(&mut server, &format!("listen-mptcp {AT}"));
+        let listener = command(&mut server, &format!("listen-mptcp {AT}"));
         let mut client = stage.actor("client");
-        let fd = tell(&mut client, &format!("connect-mptcp {AT}"));
-        let accepted = tell(&mut server, &format!("accept {listener}"));
+        let fd = command(&mut client, &format!("connect-mptcp {AT}"));
+        let accepted = command(&mut server, &format!("accept {listener}"));
         // Data has to be acknowledged both ways first (RFC 8684 section 3.2).
-        tell(&mut client, &format!("write {fd}"));
-        tell(&mut server, &format!("read {accepted}"));
-        tell(&mut server, &format!("write {accepted}"));
-        tell(&mut client, &format!("read {fd}"));
+        command(&mut client, &format!("write {fd}"));
+        command(&mut server, &format!("read {accepted}"));
+        command(&mut server, &format!("write {accepted}"));
+        command(&mut client, &format!("read {fd}"));
         stage.is(ClientAt(further), &client);
         stage.is(Client, &client);
         let ends = |stage: &Stage<'_>| stage.owners(Server);
@@ -105,11 +105,11 @@ fn workers_that_listen_at_one_address() {
         // The kernel chooses by a hash of the addresses; each gets one sooner or later.
         while workers.iter().any(|w| w.2.is_empty()) {
             let fd = connect(&mut client);
-            let port = tell(&mut client, &format!("port {fd}"));
+            let port = command(&mut client, &format!("port {fd}"));
             // The last segment of the handshake may still be on its way.
             let patience = Instant::now() + PATIENCE;
             let mut accepts = |(worker, listener, ports): &mut (Actor, i32, Vec<u16>)| {
-                let accepted = tell(worker, &format!("accept-waiting {listener}")) >= 0;
+                let accepted = command(worker, &format!("accept-waiting {listener}")) >= 0;
                 ports.extend(accepted.then_some(port as u16));
                 accepted
             };
@@ -128,7 +128,7 @@ fn workers_that_listen_at_one_address() {
 
 /// Has io_uring do it; `false` where the kernel refuses it, which it says.
 fn ring(actor: &mut Actor, command: &str) -> Option<i32> {
-    match actor.tell(command) {
+    match actor.command(command) {
         Ok(value) => Some(value),
         Err(error) => {
             println!("SKIPPED {command}: {error}");
@@ -189,10 +189,10 @@ fn the_kernel_encrypts() {
         let (mut server, listener) = stage.listening("server");
         let mut client = stage.actor("client");
         let fd = connect(&mut client);
-        let accepted = tell(&mut server, &format!("accept {listener}"));
+        let accepted = command(&mut server, &format!("accept {listener}"));
         let tls = client
-            .tell(&format!("tls {fd}"))
-            .and_then(|_| server.tell(&format!("tls {accepted}")));
+            .command(&format!("tls {fd}"))
+            .and_then(|_| server.command(&format!("tls {accepted}")));
         if let Err(error) = tls {
             println!("SKIPPED the_kernel_encrypts: kTLS: {error}");
             return;

@@ -149,7 +149,7 @@ impl Stage<'_> {
     /// A listening actor and the descriptor.
     pub fn listening(&self, name: &str) -> (Actor, i32) {
         let mut server = self.actor(name);
-        let fd = server.tell(&format!("listen {AT}")).expect("listens");
+        let fd = server.command(&format!("listen {AT}")).expect("listens");
         (server, fd)
     }
 }
@@ -172,14 +172,14 @@ pub fn unheld(tier: TierChoice) -> UnknownOwner {
     }
 }
 
-pub fn tell(actor: &mut Actor, command: &str) -> i32 {
+pub fn command(actor: &mut Actor, command: &str) -> i32 {
     actor
-        .tell(command)
+        .command(command)
         .unwrap_or_else(|e| panic!("{command}: {e}"))
 }
 
 pub fn connect(actor: &mut Actor) -> i32 {
-    tell(actor, &format!("connect {AT}"))
+    command(actor, &format!("connect {AT}"))
 }
 
 /// Plays `body` once in each of the tiers.

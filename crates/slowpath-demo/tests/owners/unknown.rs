@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What slowpath may not, or cannot, see: unknown, with the reason.
 
-use crate::stage::{AT, BOTH, End::Client, PATIENCE, PORT, connect, situation, tell};
+use crate::stage::{AT, BOTH, End::Client, PATIENCE, PORT, command, connect, situation};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use slowpath_agent::TierChoice::{Bpf, InetDiag};
 use slowpath_agent::{Agent, Config, TierChoice};
@@ -16,7 +16,7 @@ fn descriptors_that_may_not_be_read() {
     situation("descriptors_that_may_not_be_read", BOTH, |stage| {
         let (_server, _) = stage.listening("server");
         let mut client = stage.actor("client");
-        tell(&mut client, "user 65534");
+        command(&mut client, "user 65534");
         connect(&mut client);
         let mut sets = capabilities(None).expect("has capabilities");
         let reading = CapabilitySet::SYS_PTRACE
@@ -53,7 +53,7 @@ fn again(test: &str, options: &[&str], tier: TierChoice, namespace: &Namespace) 
         .env(INSIDE, tier)
         .output()
         .expect("runs unshare");
-    // What it says is this test's to tell, not a test's of its own.
+    // What it says is this test's to command, not a test's of its own.
     assert!(inside.status.success(), "{tier}: {inside:?}");
 }
 
@@ -118,7 +118,7 @@ fn the_look_fails() {
     situation("the_look_fails", BOTH, |stage| {
         let (_server, _) = stage.listening("server");
         let mut client = stage.actor("client");
-        tell(&mut client, &format!("connect {AT}"));
+        command(&mut client, &format!("connect {AT}"));
         let test = "unknown::the_look_fails";
         again(test, &["--mount"], stage.tier, stage.namespace);
     });

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Drops chosen TCP segments at a tc ingress hook and writes down which.
  *
- * It belongs at the receiver's ingress: a drop at the sender's egress would be seen by
+ * It belongs at the receiver's ingress: a drop at the sender's egress would be noticed by
  * the sender's TCP (NET_XMIT_DROP), which then neither counts the segment as sent nor
- * leaves its congestion window alone. Captures at either end still see the segment.
+ * leaves its congestion window as it is. Captures at either end still hold the segment.
  *
  * Segments are numbered by sequence number: one that starts at or after the highest end
- * seen so far is an original, any other a retransmission.
+ * observed so far is an original, any other a retransmission.
  */
 typedef unsigned char __u8;
 typedef unsigned short __u16;
@@ -55,7 +55,7 @@ struct flow_key {
 struct flow {
 	struct bpf_spin_lock lock;
 	__u32 start; /* sequence number of the first payload byte */
-	__u32 next; /* highest end seen */
+	__u32 next; /* highest end observed */
 	__u32 originals;
 	__u32 chosen;
 };
@@ -67,7 +67,7 @@ struct segment_key {
 
 struct victim {
 	__u32 drop; /* transmissions to drop */
-	__u32 seen; /* transmissions seen */
+	__u32 transmissions; /* observed so far */
 	__u32 ordinal;
 };
 
@@ -227,7 +227,7 @@ static __always_inline void record(const struct packet *packet, __u32 offset,
 	entry->offset = offset;
 	entry->length = packet->length;
 	entry->ordinal = victim->ordinal;
-	entry->transmission = victim->seen;
+	entry->transmission = victim->transmissions;
 }
 
 SEC("tc")
@@ -250,7 +250,7 @@ int drop_chosen(struct __sk_buff *skb)
 
 	flow = bpf_map_lookup_elem(&flows, &packet.flow);
 	if (packet.flags & FLAG_SYN || !flow) {
-		/* A connection older than this program starts with what is seen first. */
+		/* A connection older than this program starts with what is observed first. */
 		struct flow begin = { .start = packet.sequence, .next = packet.sequence };
 
 		if (packet.flags & FLAG_SYN)
@@ -299,9 +299,9 @@ int drop_chosen(struct __sk_buff *skb)
 			return TC_ACT_OK;
 		}
 	}
-	if (victim->seen >= victim->drop && !rule->blackout)
+	if (victim->transmissions >= victim->drop && !rule->blackout)
 		return TC_ACT_OK;
-	__sync_fetch_and_add(&victim->seen, 1);
+	__sync_fetch_and_add(&victim->transmissions, 1);
 	record(&packet, offset, victim, total);
 	return TC_ACT_SHOT;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The commands that are system calls.
 
-use crate::ring::{self, By};
+use crate::ring::{self, Executor};
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::mpsc::channel;
@@ -16,7 +16,7 @@ pub enum Call {
     Accept(i32),
     /// Accepts if a connection waits; -1 if none does.
     AcceptWaiting(i32),
-    RingConnect(SocketAddrV4, By),
+    RingConnect(SocketAddrV4, Executor),
     /// Accepts into a descriptor, or if `true` into a file of the ring's only.
     RingAccept(i32, bool),
     /// A ring keeps the socket; the descriptor is closed.
@@ -71,7 +71,7 @@ impl Call {
             ["accept", fd] => Call::Accept(of(fd)?),
             ["accept-waiting", fd] => Call::AcceptWaiting(of(fd)?),
             ["ring-connect", to, by] => {
-                Call::RingConnect(of(to)?, By::parse(by).ok_or_else(meaningless)?)
+                Call::RingConnect(of(to)?, Executor::parse(by).ok_or_else(meaningless)?)
             }
             ["ring-accept", fd] => Call::RingAccept(of(fd)?, false),
             ["ring-accept-fixed", fd] => Call::RingAccept(of(fd)?, true),

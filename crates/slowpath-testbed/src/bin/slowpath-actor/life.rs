@@ -11,13 +11,13 @@ extern "C" fn end(_: libc::c_int) {
     unsafe { libc::_exit(0) }
 }
 
-/// From now on this process ends when nobody can write to the pipe `life` any more.
+/// From now on this process ends when no process can write to the pipe `life` any more.
 pub fn tie(life: i32) -> io::Result<()> {
     let path = std::ffi::CString::new(format!("/proc/self/fd/{life}"))?;
     // SAFETY: a path that ends with NUL, numbers, a handler that only exits, and one
     // descriptor in a structure of this function's.
     unsafe {
-        // Opened anew: whom to tell belongs to the open file, which forks share. The first
+        // Opened anew: whom to signal belongs to the open file, which forks share. The first
         // process of a pid namespace is not ended by a signal without a handler.
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
         let fd = check(libc::open(path.as_ptr(), flags).into())? as i32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A process that does with sockets and processes what it is told, one command a line over
+//! A process that does with sockets and processes what commands say, one command a line over
 //! the Unix socket `DIRECTORY/NAME`: `slowpath-actor DIRECTORY NAME LIFE`. It answers
 //! `ok VALUE` or `error WHAT`, and ends when the pipe with the descriptor LIFE does.
 //!
@@ -39,7 +39,7 @@ fn main() {
         eprintln!("slowpath-actor: {life} is no descriptor");
         std::process::exit(2);
     };
-    // SAFETY: asks not to be told of children, so that none stays behind as a zombie.
+    // SAFETY: asks for no signal of children, so that none stays behind as a zombie.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
     }
@@ -47,7 +47,7 @@ fn main() {
     play(Stage { directory, life }, name);
 }
 
-/// Takes commands until it is told to exit.
+/// Takes commands until `exit`.
 fn play(stage: Stage<'_>, name: &str) -> ! {
     if let Err(error) = life::tie(stage.life) {
         eprintln!("{name}: ties its life to the test's: {error}");
@@ -63,7 +63,7 @@ fn play(stage: Stage<'_>, name: &str) -> ! {
         std::process::exit(1);
     };
     converse(stage, name, &listener, &stream);
-    // Nobody has anything to tell it any more.
+    // No one can send it a command any more.
     std::process::exit(0);
 }
 

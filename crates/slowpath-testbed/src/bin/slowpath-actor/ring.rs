@@ -70,7 +70,7 @@ struct Entry {
 
 /// Who carries an operation out.
 #[derive(Clone, Copy, PartialEq)]
-pub enum By {
+pub enum Executor {
     /// The caller, in io_uring_enter(2).
     Caller,
     /// A worker thread of the ring.
@@ -79,12 +79,12 @@ pub enum By {
     Poller,
 }
 
-impl By {
+impl Executor {
     pub fn parse(word: &str) -> Option<Self> {
         match word {
-            "caller" => Some(By::Caller),
-            "worker" => Some(By::Worker),
-            "poller" => Some(By::Poller),
+            "caller" => Some(Executor::Caller),
+            "worker" => Some(Executor::Worker),
+            "poller" => Some(Executor::Poller),
             _ => None,
         }
     }
@@ -174,11 +174,15 @@ impl Ring {
 }
 
 /// Connects the socket.
-pub fn connect(fd: i32, to: &libc::sockaddr_in, by: By) -> io::Result<i64> {
-    let ring = Ring::new(if by == By::Poller { SETUP_SQPOLL } else { 0 })?;
+pub fn connect(fd: i32, to: &libc::sockaddr_in, by: Executor) -> io::Result<i64> {
+    let ring = Ring::new(if by == Executor::Poller {
+        SETUP_SQPOLL
+    } else {
+        0
+    })?;
     ring.run(Entry {
         opcode: OP_CONNECT,
-        flags: if by == By::Worker { SQE_ASYNC } else { 0 },
+        flags: if by == Executor::Worker { SQE_ASYNC } else { 0 },
         fd,
         offset: size_of::<libc::sockaddr_in>() as u64,
         address: &raw const *to as u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Makes the traffic of a test network; see `slowpath_testbed::workload` for what it is
-//! told and what it says.
+//! given and what it reports.
 
 mod control;
 mod drive;
