@@ -11,16 +11,10 @@ set -eu
 runs=${1:-200000}
 seed=${SEED:-1}
 cd "$(dirname "$0")"
-host=$(rustc -vV | sed -n 's/^host: //p')
 
-# The flags that cargo-fuzz sets, all of them stable. With --target they do not reach
-# build scripts.
-RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module \
--Cllvm-args=-sanitizer-coverage-level=4 \
--Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
--Cllvm-args=-sanitizer-coverage-pc-table \
--Cllvm-args=-sanitizer-coverage-trace-compares" \
-    cargo build --quiet --locked --target "$host" --bins
+RUSTC_WORKSPACE_WRAPPER=$PWD/rustc.sh cargo build --quiet --locked -p slowpath-fuzz --bins
+binaries=$(cd .. && cargo metadata --format-version 1 --no-deps --locked |
+    sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/debug
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -28,7 +22,7 @@ mkdir -p artifacts
 failed=0
 for source in targets/*.rs; do
     target=$(basename "$source" .rs)
-    binary=${CARGO_TARGET_DIR:-target}/$host/debug/$target
+    binary=$binaries/$target
     corpus=$scratch/$target
     mkdir "$corpus"
     SLOWPATH_SEEDS=$corpus "$binary" 2>"$scratch/log" || { cat "$scratch/log" >&2; exit 1; }

@@ -141,8 +141,12 @@ class Crate:
         code = self.codes[path]
         inline = [(m.end(), matching(code, m.end() - 1)) for m in re.finditer(
             r"\bmod\s+\w+\s*\{", code)]
+        tests = [(m.end(), matching(code, m.end() - 1)) for m in re.finditer(
+            r"\bmod\s+tests\s*\{", code)]
         children = set(MODULE.findall(code))
         for match in USE.finditer(code):
+            if any(begin <= match.start() < end for begin, end in tests):
+                continue
             depth = sum(begin <= match.start() < end for begin, end in inline)
             for parts, name in flatten(re.sub(r"\s+", " ", match[2]).strip()):
                 full = absolute(parts, module, depth, children)

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the tests, shows their output as it comes, and counts what happened.
+"""Runs the tests, shows their output, and counts what happened.
+
+Everything is built once. Then test binaries run side by side, those that measure real time
+by themselves (MEASURING below); each shows its output when it ends, the others as it comes.
 
 What passing tests print is left out (SLOWPATH_TEST_OUTPUT=1: shown). After everything else
 come the skipped tests with their reasons, the tests that needed more than one attempt, then
@@ -12,13 +15,16 @@ skipped, never as passed. A build that fails, a test binary that dies and a step
 count as one failed test each.
 """
 
+import json
 import os
 import re
 import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +36,16 @@ SHOW_ALL = os.environ.get("SLOWPATH_TEST_OUTPUT", "0") != "0"
 # Of each failed test, this many lines from its panic on are repeated at the end.
 REPEATED_LINES = 12
 REPEATED_CHARACTERS = 400
+
+# Test binaries at a time: most of them wait for real time more than they compute.
+WORKERS = int(os.environ.get("SLOWPATH_TEST_WORKERS", "3"))
+# What measures real time, and would measure its neighbours too: runs by itself, afterwards.
+# A crate, or a crate and a file.
+MEASURING = {
+}
+# The longest of the others.
+SLOW = [
+]
 
 SKIPPED = re.compile(r"(?:^|\.\.\. )SKIPPED (.+?)(?::\s+(.+))?$")
 RETRIED = re.compile(r"(?:^|\.\.\. )RETRIED (.+)$")
@@ -46,6 +62,10 @@ FAILED_NAME = re.compile(r"^    (\S.*)$")
 UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ")
 UNITTEST_END = re.compile(r"^(?:OK|FAILED)(?: \((.+)\))?$")
 UNITTEST_SKIP = re.compile(r"^(\S+ \(.+\))(?:.*) \.\.\. skipped '(.*)'$")
+
+
+running, running_lock = set(), threading.Lock()
+printing_lock = threading.Lock()
 
 
 class Tally:
@@ -181,35 +201,122 @@ class Tally:
             self.failed.append(f"{self.step}: no test ran")
 
 
-def run(step, command, plain=False):
-    """Runs one step, echoes its output, and returns its tally."""
+def run(step, command, plain=False, folder=ROOT, show=print, heading=()):
+    """Runs one step, shows its output, and returns its tally. Lines of `heading` are taken
+    as if the step had printed them first."""
     tally = Tally(step, plain)
-    print(f"==> {step}: {' '.join(command)}", flush=True)
-    began = time.monotonic()
-    environment = dict(os.environ, CARGO_TERM_COLOR="never")
+    environment = dict(os.environ, CARGO_TERM_COLOR="never", CARGO_MANIFEST_DIR=str(folder))
+    for line in heading:
+        tally.line(line)
+        show(line)
     try:
         child = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     except OSError as error:
-        print(f"{command[0]}: {error}")
+        show(f"{command[0]}: {error}")
         tally.end(127)
         return tally
     why = None
+    with running_lock:
+        running.add(child)
     try:
         for line in lines(child):
             tally.line(line)
             if SHOW_ALL or not tally.quiet():
-                print(line, flush=True)
+                show(line)
     except TimeoutError:
         why = f"no output for {SILENCE_LIMIT_S:.0f} s"
         end(child)
     except BaseException:
         end(child)
         raise
+    finally:
+        with running_lock:
+            running.discard(child)
     tally.end(child.wait(), why)
+    return tally
+
+
+def run_alone(step, command, plain=False):
+    """Runs one step with nothing beside it and shows its output as it comes."""
+    print(f"==> {step}: {' '.join(command)}", flush=True)
+    began = time.monotonic()
+    tally = run(step, command, plain, show=lambda line: print(line, flush=True))
     print(f"==> {step}: {time.monotonic() - began:.0f} s", flush=True)
     return tally
+
+
+def end_all():
+    """Ends every step that still runs."""
+    with running_lock:
+        left = list(running)
+    for child in left:
+        end(child)
+
+
+class Binary:
+    """A test binary that cargo built."""
+
+    def __init__(self, message):
+        self.path = message["executable"]
+        self.folder = Path(message["manifest_path"]).parent
+        self.crate = self.folder.name
+        source = Path(message["target"]["src_path"]).relative_to(self.folder)
+        self.name = f"{self.crate} {source}"
+        unit = "unittests " if source.parts[0] == "src" else ""
+        self.heading = f"     Running {unit}{source} ({self.path})"
+
+    def measures(self):
+        return self.name in MEASURING or self.crate in MEASURING
+
+
+def build_tests():
+    """Builds every test; returns the binaries, and a tally that holds a failure."""
+    command = ["cargo", "test", "--workspace", "--exclude", "slowpath-fuzz", "--locked", "--no-run",
+               "--message-format", "json-render-diagnostics"]
+    print(f"==> build: {' '.join(command)}", flush=True)
+    began = time.monotonic()
+    built = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           text=True, env=dict(os.environ, CARGO_TERM_COLOR="never"))
+    tally = Tally("build", plain=True)
+    if built.returncode != 0:
+        tally.end(built.returncode)
+    messages = (json.loads(line) for line in built.stdout.splitlines() if line.startswith("{"))
+    binaries = [Binary(message) for message in messages
+                if message["reason"] == "compiler-artifact" and message["profile"]["test"]
+                and message["executable"]]
+    print(f"==> build: {time.monotonic() - began:.0f} s, {len(binaries)} test binaries", flush=True)
+    return binaries, tally
+
+
+def run_binary(binary):
+    """Runs one test binary; its output appears when it ends."""
+    shown = []
+    began = time.monotonic()
+    tally = run(binary.name, [binary.path, "--show-output"], folder=binary.folder,
+                show=shown.append, heading=[binary.heading])
+    shown.append(f"==> {binary.name}: {time.monotonic() - began:.1f} s")
+    with printing_lock:
+        print("\n".join(shown), flush=True)
+    return tally
+
+
+def run_binaries(binaries):
+    """Runs the binaries, at most WORKERS at a time; then those that measure, one by one."""
+    # The slow ones first, so that none of them is the last to start.
+    beside = sorted((b for b in binaries if not b.measures()),
+                    key=lambda b: (SLOW.index(b.name) if b.name in SLOW else len(SLOW), b.name))
+    tallies = []
+    with ThreadPoolExecutor(WORKERS) as pool:
+        pending = [pool.submit(run_binary, binary) for binary in beside]
+        try:
+            tallies += [future.result() for future in pending]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_all()
+            raise
+    return tallies + [run_binary(b) for b in binaries if b.measures()]
 
 
 def lines(child):
@@ -252,27 +359,34 @@ def end(child):
             continue
 
 
-def steps(arguments):
-    """What to run: everything, or cargo's tests with the caller's arguments."""
+def run_everything():
+    """Builds, then runs all tests, scripts and fuzz targets."""
+    binaries, build = build_tests()
+    tallies = [build]
+    if not build.failed:
+        tallies += run_binaries(binaries)
+        tallies.append(run_alone("doc tests", [
+            "cargo", "test", "--workspace", "--exclude", "slowpath-fuzz", "--locked", "--doc",
+            "--no-fail-fast", "--", "--show-output"]))
+    tallies.append(run_alone("scripts", [
+        sys.executable, "-m", "unittest", "discover", "-v", "-s", "tools/tests", "-p", "*_test.py"]))
+    tallies.append(run_alone("lint", ["tools/lint.sh", "--quick"], plain=True))
+    tallies.append(run_alone("fuzz", ["fuzz/run.sh", FUZZ_RUNS], plain=True))
+    return tallies
+
+
+def run_chosen(arguments):
+    """Runs cargo's tests with the caller's arguments."""
     harness = ["--", "--show-output"]
-    if arguments:
-        if "--" in arguments:
-            at = arguments.index("--")
-            arguments, harness = arguments[:at], harness + arguments[at + 1:]
-        return [("cargo test", ["cargo", "test", "--locked", "--no-fail-fast", *arguments, *harness])]
-    planned = [
-        ("cargo test",
-         ["cargo", "test", "--workspace", "--locked", "--no-fail-fast", *harness]),
-        ("scripts",
-         [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tools/tests", "-p", "*_test.py"]),
-    ]
-    if (ROOT / "fuzz/run.sh").exists():
-        planned.append(("fuzz", ["fuzz/run.sh", FUZZ_RUNS], True))
-    return planned
+    if "--" in arguments:
+        at = arguments.index("--")
+        arguments, harness = arguments[:at], harness + arguments[at + 1:]
+    return [run_alone("cargo test", [
+        "cargo", "test", "--locked", "--no-fail-fast", *arguments, *harness])]
 
 
 def main():
-    tallies = [run(*step) for step in steps(sys.argv[1:])]
+    tallies = run_chosen(sys.argv[1:]) if sys.argv[1:] else run_everything()
     passed = sum(t.passed for t in tallies)
     failed = [name for t in tallies for name in t.failed]
     skipped = [skip for t in tallies for skip in t.skipped]

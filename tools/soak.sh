@@ -10,7 +10,7 @@ fuzz/run.sh "${SLOWPATH_SOAK_RUNS:-10000000}"
 
 # Such a test may be silent for hours.
 export SLOWPATH_TEST_SILENCE=86400
-tools/test.sh --release --workspace -- --ignored
+tools/test.sh --release --workspace --exclude slowpath-fuzz -- --ignored
 
 rounds=${SLOWPATH_SOAK_ROUNDS:-10}
 export SLOWPATH_ATTEMPTS=1

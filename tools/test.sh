@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tools/need.sh rust build
-tools/need.sh --try test lab-kernel lab-guest
+tools/need.sh --try test lint lab-kernel lab-guest
 
 cache=${XDG_CACHE_HOME:-${HOME-}/.cache}/slowpath
 cache_limit_mib=12288
@@ -33,7 +33,7 @@ prepare_cache() {
         # Cargo tells workspace crates apart by modification time and not by clone: another
         # clone's newer build would pass for this one's.
         rm -f "$cache/clone"
-        local crates=() crate profile
+        local crates=(-p slowpath-fuzz) crate profile
         for crate in crates/*/; do crates+=(-p "$(basename "$crate")"); done
         for profile in dev release; do
             cargo clean --quiet --locked --profile "$profile" "${crates[@]}" || {
