@@ -4,11 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use slowpath_recording::sampling::Sampler;
 use slowpath_recording::{
     OneSided, Clock, Connection, Decision, End, Handler, Joint, Moment, InexactTimes, Outcome, Packet,
     Recording, Run, Sent, Settings, Timer, Selection, decode_with, encode, inspect,
 };
-use slowpath_recording::sampling::Sampler;
 
 /// Few, so that an input is quick.
 const EVENTS: u64 = 1 << 17;
