@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recording as a killed recorder, a broken disk or an attacker leaves it. Built with `cfg(fuzzing)`, the reader takes checksums for right, so that what lies behind
-//! them is reached.
+//! A recording after a killed recorder, a broken disk or an attacker. Built with
+//! `cfg(fuzzing)`, the reader accepts every checksum, so that inputs reach the code behind it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use slowpath_recording::sampling::Sampler;
 use slowpath_recording::{
-    OneSided, Clock, Connection, Decision, End, Handler, Joint, Moment, InexactTimes, Outcome, Packet,
-    Recording, Run, Sent, Settings, Timer, Selection, decode_with, encode, inspect,
+    Clock, Connection, End, Handler, InexactTimes, Joint, Moment, OneSided, Outcome, Packet,
+    Recording, Run, Selection, Sent, Settings, Timer, decode_with, encode, inspect,
 };
 
 /// Few, so that an input is quick.
@@ -20,8 +20,8 @@ fuzz_target!(
         let wanted = Selection { events: EVENTS, ..Selection::default() };
         let Ok(decoded) = decode_with(data, wanted) else { return };
         let recording = decoded.recording;
-        let alone = recording.one_sided.iter().map(|it| &it.end);
-        let ends = || recording.connections.iter().flat_map(|c| &c.ends).chain(alone.clone());
+        let one_sided = recording.one_sided.iter().map(|it| &it.end);
+        let ends = || recording.connections.iter().flat_map(|c| &c.ends).chain(one_sided.clone());
         let runs: usize = ends().map(|end| end.runs.len()).sum();
         let packets = recording.one_sided.iter().map(|it| it.sent.len() + it.came.len());
         assert!((runs + packets.sum::<usize>()) as u64 <= EVENTS);
@@ -69,11 +69,7 @@ fn end(packets: u32) -> End {
         deferred: true,
     };
     let mut last = run(900_000_000, timer);
-    last.outcomes.push(Outcome {
-        decision: Decision::Random,
-        before: 1,
-        value: 7,
-    });
+    last.outcomes.push(Outcome::Random { nth: 1, drawn: 7 });
     runs.push(last);
     End {
         runs,
@@ -82,7 +78,54 @@ fn end(packets: u32) -> End {
     }
 }
 
-/// Exact, sampled and near times, with a gap and without.
+/// A connection of two machines' recordings.
+fn joined(connection: Connection) -> Connection {
+    Connection {
+        joint: Some(Joint {
+            clocks: [
+                Clock::default(),
+                Clock {
+                    offset: -5,
+                    drift: 7,
+                    since: Moment(3),
+                },
+            ],
+            within: Some(900),
+        }),
+        ..connection
+    }
+}
+
+/// A file with one end of that connection.
+fn one_sided(joined: &Connection, end: End) -> Vec<u8> {
+    let packets = |run| {
+        let packet = |place: u16| Packet {
+            run: run * u64::from(place),
+            id: 900 + place,
+            begins: 1_000 * u32::from(place),
+            length: 1_000,
+            mark: u32::from(place) % 7,
+        };
+        (0..40).map(packet).collect()
+    };
+    let one_sided = OneSided {
+        addresses: joined.addresses,
+        side: 1,
+        initial: [Some(7), None],
+        sysctls: [("tcp_sack".to_owned(), "1".to_owned())].into(),
+        socket: Default::default(),
+        mtu: 1_500,
+        end,
+        sent: packets(2),
+        came: packets(3),
+    };
+    let mut recording = Recording::default();
+    recording.origin.hz = 250;
+    recording.one_sided.push(one_sided);
+    encode(&recording).expect("short")
+}
+
+/// Exact, sampled and inexact times, with a gap and without.
 fn seeds() -> Vec<Vec<u8>> {
     let whole = end(20);
     let gap = End {
@@ -119,51 +162,14 @@ fn seeds() -> Vec<Vec<u8>> {
     let exact = connection([end(40), gap]);
     let mut learnt = InexactTimes::learn([&exact], 5_000, 3.0);
     let near = connection(exact.ends.each_ref().map(|end| learnt.end(end)));
-    let joined = Connection {
-        joint: Some(Joint {
-            clocks: [
-                Clock::default(),
-                Clock {
-                    offset: -5,
-                    drift: 7,
-                    since: Moment(3),
-                },
-            ],
-            within: Some(900),
-        }),
-        ..connection([whole.clone(), end(30)])
-    };
-    let packets = |run| {
-        let packet = |place: u16| Packet {
-            run: run * u64::from(place),
-            id: 900 + place,
-            begins: 1_000 * u32::from(place),
-            length: 1_000,
-            mark: u32::from(place) % 7,
-        };
-        (0..40).map(packet).collect()
-    };
-    let alone = OneSided {
-        addresses: joined.addresses,
-        side: 1,
-        initial: [Some(7), None],
-        sysctls: [("tcp_sack".to_owned(), "1".to_owned())].into(),
-        socket: Default::default(),
-        mtu: 1_500,
-        end: whole.clone(),
-        sent: packets(2),
-        came: packets(3),
-    };
-    let mut halves = Recording::default();
-    halves.origin.hz = 250;
-    halves.one_sided.push(alone);
-    let halves = encode(&halves).expect("short");
+    let joined = joined(connection([whole.clone(), end(30)]));
+    let one_sided = one_sided(&joined, whole.clone());
     vec![
         one,
         cut,
         file(connection([sampled, whole])),
         file(near),
         file(joined),
-        halves,
+        one_sided,
     ]
 }

@@ -2,8 +2,8 @@
 //! What bytes describe: a configuration, routes and packets.
 
 use slowpath_switch::{
-    Alpha, Detour, Header, Limit, PortConfig, PortId, PortKind, Rate, Shared, Span, Switch,
-    SwitchConfig, Threshold,
+    Alpha, Detour, Header, Limit, PortConfig, PortId, PortKind, Rate, Shared, Span, SwitchConfig,
+    Threshold,
 };
 
 /// Numbers out of bytes; zeros when they are used up.
