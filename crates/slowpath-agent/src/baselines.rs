@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lowest RTT to each peer, which tells a delayed ACK from a long path.
+//! The lowest RTT to each peer, which distinguishes a delayed ACK from a long path.
 
 use rustc_hash::FxHashMap;
 use slowpath_model::{Micros, Snapshot};
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_later_namespace_with_the_same_number_is_another_one() {
         let mut baselines = Baselines::default();
-        let mut snapshot = crate::agent_core::tests::quiet();
+        let mut snapshot = crate::script::quiet();
         snapshot.stats.rtt_sums = Some(slowpath_model::RttSums {
             lifetime_min: Some(Micros(100)),
             ..Default::default()

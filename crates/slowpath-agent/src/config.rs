@@ -35,7 +35,7 @@ pub struct Config {
     /// often than others, and polls come up to 16 times as often as `interval` says, each
     /// looking at few connections. Default none: every poll looks at every connection.
     pub budget: Option<Budget>,
-    /// How owners are named. Default without rules, and with the program's name alone of each
+    /// How owners are named. Default without rules, and with only the program's name of each
     /// command line in the log.
     pub owners: OwnerOptions,
     /// Seed of the polling times; `None` takes one from the system. Default none.

@@ -1,129 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The connections that live, and what is known of each.
+//! The table of the connections that live.
 
 mod slot_cache;
 mod slots;
 
-use crate::host_totals::HostTotals;
+use crate::live_connection::LiveConnection;
 use rustc_hash::FxHashMap;
 use slot_cache::SlotCache;
 use slots::Slots;
 use slowpath_diagnose::Totals;
-use slowpath_model::{
-    ConnectionId, ConnectionSummary, HistoryPoint, IntervalVerdict, Owner, ProblemSet, Snapshot,
-    TcpState, WallMicros,
-};
+use slowpath_model::{ConnectionId, Snapshot};
 use std::collections::VecDeque;
 use std::mem::offset_of;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::ptr;
-
-/// A connection as it is now.
-///
-/// The fields lie in this order: what every poll touches comes before what few do.
-#[derive(Clone, Debug)]
-#[repr(C)]
-pub struct LiveConnection {
-    /// Its statistics when something last changed.
-    pub snapshot: Snapshot,
-    /// The verdict on the latest interval in which something changed; `None` before the
-    /// second look at a connection older than the agent and, in an agent that only logs,
-    /// without a problem.
-    pub latest: Option<Box<IntervalVerdict>>,
-    /// The poll that saw it last.
-    pub(crate) poll: u64,
-    /// Changed since its last summary in the log.
-    pub(crate) unsaved: bool,
-    /// The last segment of the log that has a summary of it, and so its addresses; 0 for none.
-    pub(crate) summarised_in: u32,
-    /// Its problems have been charged to its owner; later ones are when they happen.
-    pub(crate) charged: bool,
-    /// Its priority under a CPU budget: more problems, more looks.
-    pub(crate) priority: u8,
-    /// Whether a look at descriptors has found the owner, or why there is none.
-    pub(crate) looked: bool,
-    /// The recorder has been asked for it.
-    pub(crate) chosen: bool,
-    /// And because of these problems.
-    pub(crate) asked: ProblemSet,
-    /// Whether conntrack has been asked for the real peer.
-    pub(crate) peer_asked: bool,
-    /// Time and events of each problem since it was first seen.
-    pub totals: Totals,
-    /// Its owner, or why it is unknown.
-    pub owner: Owner,
-    /// The peer behind address translation on this host, where it is another one.
-    pub real_peer: Option<SocketAddr>,
-    /// When it was first seen.
-    pub first_observed: WallMicros,
-    /// Its recent past, oldest first; empty unless asked for.
-    pub history: VecDeque<HistoryPoint>,
-}
-
-impl LiveConnection {
-    /// Takes over a later snapshot; what does not change in a connection's life is kept.
-    pub(crate) fn update(&mut self, later: &Snapshot) {
-        let s = &mut self.snapshot;
-        s.at = later.at;
-        s.closed = later.closed;
-        if later.stats.state != TcpState::Established {
-            // Only whoever closes or shuts it down changes what is known of its opener.
-            s.owner = later.owner;
-        }
-        s.stats = later.stats;
-        s.sends = later.sends;
-        s.receives = later.receives;
-        if s.waits != later.waits {
-            s.waits.clone_from(&later.waits);
-        }
-    }
-
-    /// Takes over the addresses, if it was met while `connect` had not chosen its port yet (`tcp_v4_connect` says where it goes first).
-    pub(crate) fn name_port(&mut self, later: &Snapshot) {
-        if self.snapshot.tuple.local.port() == 0 {
-            self.snapshot.tuple = later.tuple;
-        }
-    }
-
-    /// Charges its problems to its owner, if that has not been done.
-    pub(crate) fn settle(&mut self, host_totals: &mut HostTotals) {
-        host_totals.settle(&self.totals, &self.owner, &mut self.charged);
-    }
-
-    /// The connection's row for the log, last seen at `last_observed`.
-    pub fn summary(&self, last_observed: WallMicros) -> ConnectionSummary {
-        let s = &self.snapshot;
-        ConnectionSummary {
-            connection: s.id,
-            tuple: s.tuple,
-            origin: s.origin,
-            owner: self.owner.clone(),
-            real_peer: self.real_peer,
-            tier: s.tier,
-            first_observed: self.first_observed,
-            last_observed,
-            closed: s.closed,
-            observed: self.totals.observed,
-            polls: self.totals.polls,
-            problem_time: self.totals.problem_time,
-            problem_events: self.totals.problem_events,
-            unmeasured: self.totals.unmeasured,
-            stats: s.stats,
-            bytes_written: s.sends.map(|c| c.bytes),
-            writes: s.sends.map(|c| c.count),
-            bytes_read: s.receives.map(|c| c.bytes),
-            reads: s.receives.map(|c| c.count),
-        }
-    }
-}
 
 /// The part of a connection that a quiet interval touches: from the snapshot's id, behind what
 /// never changes, to the times of the problems, of which the first.
 const HOT: Range<usize> = offset_of!(Snapshot, id)
     ..offset_of!(LiveConnection, totals) + offset_of!(Totals, problem_time) + 8;
 
-/// What tells connections apart while they live: the cookie is unique since boot, on old
+/// What identifies a connection while it lives: the cookie is unique since boot, on old
 /// kernels only within its network namespace. A host would have to open 2^32 sockets for
 /// two keys to be equal.
 type Key = u64;
@@ -134,8 +31,8 @@ fn key(netns: u32, cookie: u64) -> Key {
 
 /// The live connections.
 ///
-/// At 100,000 of them the wait for memory costs more than the work. So the eyes announce
-/// each connection a few before they hand it over: it is looked up then, and the processor
+/// At 100,000 of them the wait for memory costs more than the work. So the observer announces
+/// each connection a few before it hands it over: it is looked up then, and the processor
 /// fetches it while others are judged.
 #[derive(Default)]
 pub(crate) struct ConnectionTable {
@@ -262,7 +159,7 @@ impl ConnectionTable {
     }
 
     /// How many slots there are, in use or not; never fewer than before.
-    pub(crate) fn places(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u32 {
         self.slots.len()
     }
 

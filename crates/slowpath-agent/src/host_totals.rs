@@ -21,7 +21,7 @@ const HEAVY: Micros = Micros(60_000_000);
 pub const OTHER: &str = "other";
 
 /// Upper bounds of the buckets of [`HostTotals::rtt`]: from a rack to a satellite and past
-/// it, a factor of two to two and a half apart.
+/// it, each two to two and a half times the one before.
 pub const RTT_BOUNDS: [Micros; 16] = Micros::each([
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000,
@@ -191,7 +191,7 @@ impl Applications {
     }
 }
 
-/// What all connections did together.
+/// What all connections did in sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Payload bytes acknowledged by peers.
@@ -209,14 +209,14 @@ pub struct Traffic {
 pub struct HostTotals {
     /// Connections met that were not known before.
     pub met: u64,
-    /// Of those, opened under the agent's eyes.
+    /// Of those, opened while the agent observed.
     pub opened: u64,
     /// Connections that have closed.
     pub closed: u64,
     /// Verdicts added up.
     pub totals: Totals,
-    /// Traffic of connections while they were observed; of those opened under the agent's
-    /// eyes all of it.
+    /// Traffic of connections while they were observed; of those opened while
+    /// it observed all of it.
     pub traffic: Traffic,
     /// The smoothed RTT of each connection at each poll that found it changed.
     pub rtt: Histogram,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Interactions for the log: found by an agent that nobody looks at, too.
+//! Interactions for the log: found by an agent without a view, too.
 //!
 //! Only connections that may be part of one are followed: those with a finding, and of the others
 //! the flows of a process that owns one of these, its connections to a peer to which it had a
-//! timeout with too little in flight, and the other ends on this host. A host without problems pays a
-//! comparison a look. Once a second what is remembered is searched; what is found
+//! timeout with too little in flight, and the other ends on this host. A host without problems pays one
+//! comparison a sample. Once a second what is remembered is searched; what is found
 //! in rounds that follow each other is one record.
 
 use rustc_hash::FxHashMap;
@@ -45,7 +45,7 @@ pub(crate) struct InteractionTracker {
     /// Who owns something in trouble, and until when that counts.
     processes: FxHashMap<u32, MonoNanos>,
     /// To which peers they had timeouts with too little in flight.
-    lonely: FxHashMap<(u32, SocketAddr), MonoNanos>,
+    thin_streams: FxHashMap<(u32, SocketAddr), MonoNanos>,
     /// The other ends of what is in trouble.
     ends: FxHashMap<FourTuple, MonoNanos>,
     /// Since when each connection is followed, and its owner.
@@ -65,7 +65,8 @@ impl InteractionTracker {
         let tuple = after.tuple;
         let wants_of = |pid: u32| {
             (may_flow(&before.stats, &after.stats) && self.processes.contains_key(&pid))
-                || (!self.lonely.is_empty() && self.lonely.contains_key(&(pid, tuple.remote)))
+                || (!self.thin_streams.is_empty()
+                    && self.thin_streams.contains_key(&(pid, tuple.remote)))
         };
         owner.pid().is_some_and(wants_of) || self.ends.contains_key(&tuple)
     }
@@ -84,9 +85,10 @@ impl InteractionTracker {
         if itself && self.processes.len() < MOST {
             self.processes.extend(pid.map(|pid| (pid, until)));
         }
-        if verdict.deltas.lonely_timeouts > Some(0) && self.lonely.len() < MOST {
+        if verdict.deltas.thin_timeouts > Some(0) && self.thin_streams.len() < MOST {
             let peer = snapshot.tuple.remote;
-            self.lonely.extend(pid.map(|pid| ((pid, peer), until)));
+            self.thin_streams
+                .extend(pid.map(|pid| ((pid, peer), until)));
         }
         if !verdict.findings.is_empty() && self.ends.len() < MOST {
             self.ends.insert(snapshot.tuple.reversed(), until);
@@ -119,7 +121,7 @@ impl InteractionTracker {
             self.owners.remove(&id);
         }
         self.processes.retain(|_, until| *until >= now);
-        self.lonely.retain(|_, until| *until >= now);
+        self.thin_streams.retain(|_, until| *until >= now);
         self.ends.retain(|_, until| *until >= now);
         let mut before = std::mem::take(&mut self.open);
         let mut over = Vec::new();

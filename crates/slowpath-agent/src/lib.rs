@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent of one host.
 //!
-//! What enters: snapshots from the eyes (`slowpath-observe`). What leaves: live
+//! What enters: snapshots from the kernel observer (`slowpath-observe`). What leaves: live
 //! connections with their latest verdict ([`LiveConnection`]), and the log
 //! (`slowpath-store`): problem intervals as they are found, a summary of each connection
 //! when it closes and now and then while it lives, and coverage.
 //!
 //! Connections can be recorded besides, and those that are asked for are kept as files
 //! ([`Agent::record`]).
+//!
+//! A core without I/O and clocks (`agent_core`, and below it `tracker`: the connection table,
+//! verdicts, records) decides; [`Agent`] is the loop around it that reads the clocks, the
+//! kernel and `/proc`, and writes the log. Tests drive the core in virtual time.
 //!
 //! What is promised: polls at Poisson times, so that sampled values see time averages
 //! (SNAP section 2.1); one thread polls, classifies and spools, another makes Parquet
@@ -19,32 +23,41 @@ mod agent;
 mod agent_core;
 mod baselines;
 mod budget;
+mod clock;
 mod config;
 mod connection_table;
+mod host;
 mod host_totals;
 mod interactions;
 mod listeners;
+mod live_connection;
+mod machine;
 mod observer;
 mod owner_scans;
 mod owners;
 mod pace;
+mod poll_report;
 mod real_peers;
 mod reconcile;
 mod recorder;
+#[cfg(test)]
+mod script;
 mod scripted_agent;
 mod summaries;
+mod tracker;
 
-pub use agent::{Agent, FinishReport, PollError, PollReport, StartError, host_name};
+pub use agent::{Agent, FinishReport, PollError, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};
 pub use config::Config;
-pub use connection_table::LiveConnection;
 pub use host_totals::{
     Applications, Histogram, HostTotals, OTHER, ProblemTotals, RTT_BOUNDS, Traffic,
 };
 pub use listeners::{LiveListener, Overflows};
+pub use live_connection::LiveConnection;
 pub use observer::TierChoice;
 pub use owner_scans::OwnerScans;
 pub use owners::{CommandLines, OwnerOptions, Rules, RulesError, redacted};
+pub use poll_report::PollReport;
 pub use recorder::{
     EventSource, FolderError, KeepFilter, KeptRecording, OpenRecorder, RecordError, RecordOptions,
     RecorderState, kernel,

@@ -1,42 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The book of listening sockets: a round every second or so, verdicts on those that
-//! turned connections away, their owners.
+//! The listening sockets: verdicts on those that turned connections away, their owners.
 //!
-//! A listener's own count of drops and its namespace's counters must be of the same moment
-//! to be compared. So a round reads the counters before and after it walks over the
-//! listeners, and again if they moved in between.
+//! What enters: a scan every second or so ([`ListenerScan`]). What leaves: live listeners,
+//! and intervals for the log. No clock, no I/O.
 
-use crate::observer::{Observer, PollError};
+use crate::host::Host;
 use crate::owners::Owners;
 use rustc_hash::{FxHashMap, FxHashSet};
 use slowpath_diagnose::{ListenRound, ListenerPair, judge_listeners};
 use slowpath_model::{
     ListenCounters, ListenSettings, ListenerId, ListenerInterval, ListenerSnapshot,
-    ListenerVerdict, Micros, MonoNanos, Owner, Problem, Tier, WallMicros,
+    ListenerVerdict, Micros, MonoNanos, Owner, Problem, WallMicros,
 };
-use slowpath_observe::listeners::{ListenerRound, ListenerSighting, Netstats};
+use slowpath_observe::listeners::ListenerSighting;
 
-/// Listeners are looked at this often at most.
+/// Listeners are scanned this often at most.
 const ROUNDS: Micros = Micros(1_000_000);
-/// And so rarely that looking takes one part of this many of a core's time.
+/// And so rarely that the scans take one part of this many of a core's time.
 const RESTS: u64 = 100;
-/// All of them are looked at, whether they have something to show or not, this often.
+/// All of them are scanned, whether they have something to show or not, this often.
 const FULL_ROUNDS: Micros = Micros(60_000_000);
 /// Listeners kept; further ones are counted as lost.
 const MAX_LISTENERS: usize = 65_536;
-/// How often a round is repeated because counters moved meanwhile.
-const RETRIES: u32 = 4;
 
 /// A listening socket as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveListener {
-    /// What was last seen of it. One that shows nothing is looked at once a minute.
+    /// What was last observed of it. One that shows nothing is observed once a minute.
     pub snapshot: ListenerSnapshot,
     /// Its namespace's settings.
     pub settings: ListenSettings,
     /// A process that holds it: the one that called `listen`, if it still does, else that
-    /// with the lowest pid; as of the latest look once the listener has a problem, before
-    /// that the one that called `listen`, where that was seen.
+    /// with the lowest pid; as of the latest scan once the listener has a problem, before
+    /// that the one that called `listen`, where that was observed.
     pub owner: Owner,
     /// Processes that hold it, at most 64; empty as long as it has had no problem.
     pub holders: Vec<Owner>,
@@ -46,19 +42,19 @@ pub struct LiveListener {
     pub accept_overflows: Overflows,
     /// Likewise of the SYN queue.
     pub syn_overflows: Overflows,
-    /// When it was first seen.
+    /// When it was first observed.
     pub first_observed: WallMicros,
     round: u64,
 }
 
-/// Overflows of one queue since its listener was first seen.
+/// Overflows of one queue since its listener was first observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overflows {
     /// Rounds that found one.
     pub rounds: u64,
     /// Time of those rounds: an upper bound.
     pub time: Micros,
-    /// Segments turned away, in the rounds in which they could be told.
+    /// Segments turned away, in the rounds in which they could be counted.
     pub events: u64,
 }
 
@@ -95,58 +91,44 @@ impl Overflows {
     }
 }
 
-type Key = (u32, u64);
+pub(crate) type ListenerKey = (u32, u64);
 
 /// Inode number and, where the kernel gives one, cookie of a network namespace: numbers are
 /// used again.
-type Namespace = (u32, u64);
+pub(crate) type Namespace = (u32, u64);
 
 /// Namespaces without listeners whose counters are kept.
 const MAX_NAMESPACES: usize = 65_536;
 
-fn key(id: &ListenerId) -> Key {
+/// What identifies a listener while it lives: its namespace's inode number and its cookie.
+pub(crate) fn key(id: &ListenerId) -> ListenerKey {
     (id.netns, id.cookie)
 }
 
-/// What one walk gave: the listeners and, in the tier that reads them itself, the counters.
-pub(crate) struct Walk {
-    pub sightings: Vec<ListenerSighting>,
-    pub complete: bool,
-    pub dropped: u64,
-    pub counters: Vec<(u32, ListenCounters)>,
-}
+/// The listeners of one namespace, and its counters at the same moment.
+pub(crate) type NamespaceScan = (
+    FxHashMap<ListenerKey, ListenerSighting>,
+    Option<ListenCounters>,
+);
 
-impl Walk {
-    /// What one namespace, or BPF for all of them, gave.
-    pub(crate) fn of(round: ListenerRound, counters: Option<ListenCounters>) -> Self {
-        let netns = round.sightings.first().map(|s| s.snapshot.id.netns);
-        Walk {
-            counters: netns.zip(counters).into_iter().collect(),
-            sightings: round.sightings,
-            complete: round.complete,
-            dropped: round.dropped,
-        }
-    }
-
-    /// With what another namespace gave.
-    pub(crate) fn add(&mut self, round: ListenerRound, counters: Option<ListenCounters>) {
-        let other = Walk::of(round, counters);
-        self.sightings.extend(other.sightings);
-        self.counters.extend(other.counters);
-        self.dropped += other.dropped;
-        self.complete &= other.complete;
-    }
+/// What one scan of the listening sockets found, namespace by namespace.
+#[derive(Default)]
+pub(crate) struct ListenerScan {
+    /// Every listener is in it, whether it had something to show or not.
+    pub(crate) complete: bool,
+    /// Listeners that could not be handed over.
+    pub(crate) dropped: u64,
+    pub(crate) namespaces: FxHashMap<Namespace, NamespaceScan>,
 }
 
 #[derive(Default)]
 pub(crate) struct Listeners {
-    known: FxHashMap<Key, LiveListener>,
+    known: FxHashMap<ListenerKey, LiveListener>,
     closed: Vec<LiveListener>,
     /// Those with a verdict on the latest round.
-    judged: Vec<Key>,
+    judged: Vec<ListenerKey>,
     /// Each namespace's counters at its latest round.
     counters: FxHashMap<Namespace, ListenCounters>,
-    netstats: Netstats,
     next: MonoNanos,
     next_full: MonoNanos,
     previous: MonoNanos,
@@ -155,56 +137,60 @@ pub(crate) struct Listeners {
     overfull: u64,
 }
 
-/// CPU time of this thread, user and system: a busy machine makes no walk dearer.
-fn thread_cpu() -> Micros {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Micros(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
-}
-
 impl Listeners {
-    /// The counters of the namespaces that exist now; those that come later begin at zero.
-    pub(crate) fn start(&mut self, now: MonoNanos, tier: Tier) {
-        if tier == Tier::Bpf {
-            self.counters.extend(Netstats::all());
-        }
+    /// The counters of the namespaces that exist now, where they are known; those of later
+    /// namespaces begin at zero.
+    pub(crate) fn start(
+        &mut self,
+        now: MonoNanos,
+        counters: impl IntoIterator<Item = (Namespace, ListenCounters)>,
+    ) {
+        self.counters.extend(counters);
         self.previous = now;
     }
 
-    /// One round if it is due; gives what goes into the log.
-    pub(crate) fn round(
+    /// A poll begins; `refreshed`: the views have shown what closed until now.
+    pub(crate) fn begin_poll(&mut self, refreshed: bool) {
+        if refreshed {
+            self.closed.clear();
+        }
+    }
+
+    /// Whether a scan is due and, if so, whether of all listeners.
+    pub(crate) fn due(&self, now: MonoNanos) -> Option<bool> {
+        (now >= self.next).then_some(now >= self.next_full)
+    }
+
+    /// A scan, and what was made of it, took so long.
+    pub(crate) fn took(&mut self, now: MonoNanos, cost: Micros) {
+        let rest = Micros(cost.0.saturating_mul(RESTS));
+        self.next = now + rest.max(ROUNDS);
+    }
+
+    /// Takes a scan in; gives what goes into the log.
+    pub(crate) fn scanned(
         &mut self,
-        observer: &mut Observer,
+        scan: ListenerScan,
         owners: &mut Owners,
         (now, wall): (MonoNanos, WallMicros),
-    ) -> Result<Vec<ListenerInterval>, PollError> {
-        self.closed.clear();
-        if now < self.next {
-            return Ok(Vec::new());
-        }
-        self.next = now + ROUNDS;
-        let full = now >= self.next_full;
-        let began = thread_cpu();
-        let Some(seen) = self.look(observer, full)? else {
-            return Ok(Vec::new());
-        };
-        let took = thread_cpu().saturating_sub(began);
-        let rest = Micros(took.0.saturating_mul(RESTS));
-        self.next = now + rest.max(ROUNDS);
+        host: &mut dyn Host,
+    ) -> Vec<ListenerInterval> {
         self.round += 1;
-        if seen.complete {
+        if scan.complete {
             self.next_full = now + FULL_ROUNDS;
         }
-        self.lost = seen.dropped;
+        self.lost = scan.dropped;
         for key in std::mem::take(&mut self.judged) {
             if let Some(listener) = self.known.get_mut(&key) {
                 listener.latest = None;
             }
         }
         let mut logged = Vec::new();
-        for (netns, (sightings, counters)) in seen.namespaces {
-            self.namespace(netns, sightings, counters, wall, &mut logged);
+        for (netns, (sightings, counters)) in scan.namespaces {
+            let pairs = self.update(sightings, wall);
+            self.judge(netns, counters, &pairs, wall, &mut logged);
         }
-        if seen.complete {
+        if scan.complete {
             let round = self.round;
             self.known.retain(|_, l| l.round == round);
             if self.counters.len() > MAX_NAMESPACES {
@@ -212,72 +198,22 @@ impl Listeners {
             }
         }
         self.previous = now;
-        self.name_holders(owners, &mut logged);
-        Ok(logged)
+        self.name_holders(owners, &mut logged, host);
+        logged
     }
 
-    /// Walks until no namespace's counters move between two readings, four times at most.
-    fn look(&mut self, observer: &mut Observer, full: bool) -> Result<Option<Seen>, PollError> {
-        let Some(walk) = observer.listeners(full)? else {
-            return Ok(None);
-        };
-        let mut seen = Seen {
-            complete: walk.complete,
-            dropped: walk.dropped,
-            namespaces: FxHashMap::default(),
-            own: FxHashMap::default(),
-        };
-        seen.merge(walk);
-        for _ in 0..RETRIES {
-            if !self.read_counters(&mut seen) {
-                break;
-            }
-            let Some(walk) = observer.listeners(false)? else {
-                break;
-            };
-            seen.merge(walk);
-        }
-        Ok(Some(seen))
-    }
-
-    /// Reads the counters of every namespace that was seen; whether another walk is needed:
-    /// some were not read before, or moved since.
-    fn read_counters(&mut self, seen: &mut Seen) -> bool {
-        let mut moved = false;
-        for (netns, (sightings, counters)) in &mut seen.namespaces {
-            let pid = sightings
-                .values()
-                .find_map(|s| s.snapshot.opener.as_ref()?.pid());
-            let read = match seen.own.get(&netns.0) {
-                Some(counters) => Some(*counters),
-                None => self.netstats.counters(netns.0, pid),
-            };
-            moved |= *counters != read;
-            *counters = read;
-        }
-        moved
-    }
-
-    fn namespace(
+    /// Takes over what was observed in one namespace; gives each listener before and now.
+    fn update(
         &mut self,
-        netns: Namespace,
-        sightings: FxHashMap<Key, ListenerSighting>,
-        counters: Option<ListenCounters>,
+        sightings: FxHashMap<ListenerKey, ListenerSighting>,
         wall: WallMicros,
-        logged: &mut Vec<ListenerInterval>,
-    ) {
-        let grown = counters.map(|now| {
-            let before = self.counters.insert(netns, now);
-            now.since(&before.unwrap_or(ListenCounters::ZERO))
-        });
-        let mut settings = ListenSettings::default();
-        let mut pairs: Vec<(ListenerSnapshot, ListenerSnapshot)> = Vec::new();
+    ) -> Vec<(ListenerSnapshot, ListenerSighting)> {
+        let mut pairs = Vec::new();
         for (key, mut sighting) in sightings {
-            settings = sighting.settings;
             let before = self.known.get(&key).map(|l| l.snapshot.clone());
             let born = sighting.snapshot.opener.is_some();
             let before = before.or_else(|| {
-                // Listening began under our eyes, with empty queues.
+                // Listening began while the agent observed it, with empty queues.
                 born.then(|| ListenerSnapshot {
                     at: self.previous.min(sighting.snapshot.at),
                     accept_queue: 0,
@@ -296,20 +232,40 @@ impl Listeners {
                 if before.at < self.previous {
                     before.at = self.previous.min(sighting.snapshot.at);
                     before.accept_queue = before.accept_queue.min(before.backlog);
-                    let room = before.backlog.saturating_sub(1);
-                    before.syn_queue = before.syn_queue.map(|queue| queue.min(room));
+                    let limit = before.backlog.saturating_sub(1);
+                    before.syn_queue = before.syn_queue.map(|queue| queue.min(limit));
                 }
-                pairs.push((before, sighting.snapshot));
+                pairs.push((before, sighting));
             }
         }
+        pairs
+    }
+
+    /// Judges one namespace's listeners.
+    fn judge(
+        &mut self,
+        netns: Namespace,
+        counters: Option<ListenCounters>,
+        pairs: &[(ListenerSnapshot, ListenerSighting)],
+        wall: WallMicros,
+        logged: &mut Vec<ListenerInterval>,
+    ) {
+        let grown = counters.map(|now| {
+            let before = self.counters.insert(netns, now);
+            now.since(&before.unwrap_or(ListenCounters::ZERO))
+        });
+        let settings = pairs.last().map(|(_, sighting)| sighting.settings);
         let pairs: Vec<ListenerPair<'_>> = pairs
             .iter()
-            .map(|(before, after)| ListenerPair { before, after })
+            .map(|(before, sighting)| ListenerPair {
+                before,
+                after: &sighting.snapshot,
+            })
             .collect();
         let verdicts = judge_listeners(&ListenRound {
             listeners: &pairs,
             counters: grown,
-            settings,
+            settings: settings.unwrap_or_default(),
         });
         for verdict in verdicts {
             let key = key(&verdict.listener);
@@ -339,7 +295,7 @@ impl Listeners {
         }
     }
 
-    fn keep(&mut self, key: Key, sighting: &ListenerSighting, wall: WallMicros) {
+    fn keep(&mut self, key: ListenerKey, sighting: &ListenerSighting, wall: WallMicros) {
         let snapshot = &sighting.snapshot;
         let mut listener = match self.known.remove(&key) {
             Some(mut known) => {
@@ -366,14 +322,19 @@ impl Listeners {
         self.counters.retain(|(netns, _), _| used.contains(netns));
     }
 
-    /// Names the holders of listeners that have a problem now, as of the latest look.
-    fn name_holders(&mut self, owners: &mut Owners, logged: &mut [ListenerInterval]) {
+    /// Names the holders of listeners that have a problem now, as of the latest scan.
+    fn name_holders(
+        &mut self,
+        owners: &mut Owners,
+        logged: &mut [ListenerInterval],
+        host: &mut dyn Host,
+    ) {
         for key in &self.judged {
             let Some(listener) = self.known.get_mut(key) else {
                 continue;
             };
             let snapshot = &listener.snapshot;
-            let mut holders = owners.holding(snapshot.id.cookie, snapshot.local);
+            let mut holders = owners.holding(snapshot.id.cookie, snapshot.local, host);
             holders.sort_by_key(Owner::pid);
             let opener = snapshot.opener.as_ref().and_then(Owner::pid);
             let opens = |o: &&Owner| opener.is_some() && o.pid() == opener;
@@ -398,27 +359,6 @@ impl Listeners {
     /// Listeners that could not be followed.
     pub(crate) fn lost(&self) -> u64 {
         self.lost + self.overfull
-    }
-}
-
-/// What the walks of one round saw, namespace by namespace.
-struct Seen {
-    complete: bool,
-    dropped: u64,
-    namespaces: FxHashMap<Namespace, (FxHashMap<Key, ListenerSighting>, Option<ListenCounters>)>,
-    /// The counters that the latest walk read itself, by namespace.
-    own: FxHashMap<u32, ListenCounters>,
-}
-
-impl Seen {
-    /// Takes a later walk in.
-    fn merge(&mut self, walk: Walk) {
-        self.own = walk.counters.into_iter().collect();
-        for sighting in walk.sightings {
-            let netns = (sighting.snapshot.id.netns, sighting.netns_cookie);
-            let (sightings, _) = self.namespaces.entry(netns).or_default();
-            sightings.insert(key(&sighting.snapshot.id), sighting);
-        }
     }
 }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The choice of tier, and both tiers behind one face.
+//! The choice of tier, and both tiers behind one interface: what reads the kernel.
+
+mod holders;
+mod listeners;
+
+pub(crate) use listeners::ListenerScanner;
 
 use crate::budget::priority::Change;
-use crate::listeners::Walk;
 use rustc_hash::FxHashMap;
 use slowpath_model::{Capabilities, LossCounters, MonoNanos, Problem, ProblemSet, Snapshot, Tier};
 use slowpath_observe::bpf::{self, BpfTier};
@@ -51,6 +55,7 @@ pub enum PollError {
     Processes(#[source] std::io::Error),
 }
 
+/// The tier in use.
 pub(crate) enum Observer {
     Bpf(Box<BpfTier>),
     InetDiag {
@@ -63,7 +68,7 @@ pub(crate) enum Observer {
     },
 }
 
-/// What the inet_diag tier cannot see.
+/// What the inet_diag tier cannot measure.
 fn inet_diag_features(reason: &str) -> Vec<Feature> {
     let missing = |name, measures, serves| Feature {
         name,
@@ -82,7 +87,7 @@ fn inet_diag_features(reason: &str) -> Vec<Feature> {
         },
         missing(
             "lifecycle",
-            "opening and closing; connections shorter than a poll are not seen",
+            "opening and closing; connections shorter than a poll are not observed",
             ProblemSet::EMPTY,
         ),
         missing(
@@ -171,7 +176,7 @@ impl Observer {
                 let at: MonoNanos = monotonic();
                 out.clear();
                 let report = tier.poll(out)?;
-                let mut see = |snapshot: &Snapshot, inode| {
+                let mut hand_over = |snapshot: &Snapshot, inode| {
                     if snapshot.closed {
                         inodes.remove(&snapshot.id.cookie);
                     } else {
@@ -180,9 +185,9 @@ impl Observer {
                     sink.see(snapshot);
                 };
                 for (snapshot, key) in out.iter().zip(tier.keys()) {
-                    see(snapshot, key.inode);
+                    hand_over(snapshot, key.inode);
                 }
-                let others = elsewhere.poll(see);
+                let others = elsewhere.poll(hand_over);
                 Ok(PollReport {
                     at,
                     visited: report.seen + others.seen,
@@ -199,32 +204,9 @@ impl Observer {
         }
     }
 
-    /// One walk over the listening sockets: those with something to show, or with `all`
-    /// every one. `None` where they cannot be seen.
-    pub(crate) fn listeners(&mut self, all: bool) -> Result<Option<Walk>, PollError> {
-        match self {
-            Observer::Bpf(tier) => Ok(tier.listeners(all)?.map(|round| Walk::of(round, None))),
-            Observer::InetDiag {
-                tier,
-                elsewhere,
-                listening,
-                ..
-            } => {
-                let (round, counters) = tier.listeners()?;
-                let mut walk = Walk::of(round, counters);
-                elsewhere.listeners(|round, counters| walk.add(round, counters));
-                let seen = walk.sightings.iter().filter(|s| !s.snapshot.closed);
-                *listening = seen
-                    .filter_map(|s| Some((s.snapshot.id.cookie, s.inode?)))
-                    .collect();
-                Ok(Some(walk))
-            }
-        }
-    }
-
-    /// Looks for connections that the polls do not meet, among all sockets or among so many
-    /// that it has not looked at yet; gives their number once it has looked at all.
-    pub(crate) fn audit(&mut self, sockets: Option<usize>) -> Option<u64> {
+    /// Searches for connections that the polls do not meet, among all sockets or among so many
+    /// that it has not searched yet; gives their number once it has searched all.
+    pub(crate) fn search(&mut self, sockets: Option<usize>) -> Option<u64> {
         match self {
             Observer::Bpf(tier) => {
                 let found = match sockets {
@@ -245,7 +227,7 @@ impl Observer {
         }
     }
 
-    /// With which probability each poll looks at a connection, by its priority.
+    /// With which probability each poll samples a connection, by its priority.
     pub(crate) fn thin(&mut self, probabilities: &[f64]) {
         if let Observer::Bpf(tier) = self {
             let mut all = [1.0; bpf::RATE_COUNT];
@@ -257,14 +239,14 @@ impl Observer {
     }
 
     /// Treats a connection by its priority from now on.
-    pub(crate) fn attend(&mut self, change: &Change) {
+    pub(crate) fn set_priority(&mut self, change: &Change) {
         if let Observer::Bpf(tier) = self {
             tier.set_rate(change.cookie, change.priority);
             tier.set_suspect(change.cookie, change.suspect);
         }
     }
 
-    /// Has the kernel book what the BPF programs cost for a while, unless it does anyway;
+    /// Has the kernel measure what the BPF programs cost for a while, unless it does anyway;
     /// whether it does.
     pub(crate) fn sample_statistics(&mut self, on: bool) -> bool {
         match self {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When to poll under a CPU budget, and what the views get to see of it: joins the parts of
-//! [`crate::budget`] with the agent's clock and its eyes.
+//! When to poll under a CPU budget, what work may be done beside, and what the views get of
+//! it: joins the parts of [`crate::budget`]. No clock, no I/O.
 
-use crate::agent::PollReport;
 use crate::budget::balance::Balance;
 use crate::budget::brake::Brake;
 use crate::budget::controller::Controller;
-use crate::budget::priority::Priorities;
-use crate::budget::program_cost::{Meter, Sampler};
+use crate::budget::ladder::PRIORITIES;
+use crate::budget::program_cost::Sampler;
 use crate::budget::{Budget, BudgetState};
-use crate::observer::Observer;
+use crate::poll_report::PollReport;
 use slowpath_model::{Micros, MonoNanos, Tier};
-use slowpath_observe::bpf::Programs;
 use std::time::Duration;
+
+/// With which probability each poll samples a connection, by its priority.
+pub(crate) type Probabilities = [f64; PRIORITIES];
 
 /// Work that can wait: what it cost last, and when it may be done again.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,16 +21,16 @@ struct DeferredWork {
     /// `None` until it has been done.
     cost: Option<Micros>,
     not_before: MonoNanos,
-    /// Since when it waits for room.
+    /// Since when it waits for the budget.
     waits: Option<MonoNanos>,
 }
 
 /// Kinds of work that can wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// A look at every connection that lives.
+    /// A poll that meets every connection that lives.
     Sweep,
-    /// A search for owners.
+    /// A scan for owners.
     Owners,
     /// A piece of a search for connections without storage in the kernel.
     Search,
@@ -47,8 +48,8 @@ pub(crate) enum Work {
 const KINDS: usize = Work::RealPeers as usize + 1;
 
 impl Work {
-    /// What it may cost a connection, in nanoseconds, as long as it has not been done: about what it
-    /// cost where it was measured. The first time is as large as the others.
+    /// What it may cost a connection, in nanoseconds, as long as it has not been done: about
+    /// what it cost where it was measured. The first time is as expensive as the next.
     fn guess(self) -> u64 {
         match self {
             Work::Sweep => 1_500,
@@ -58,9 +59,9 @@ impl Work {
         }
     }
 
-    /// The longest time that it waits for room in the budget. Nothing waits for ever: an agent
-    /// that cannot meet its budget still has summaries, which alone tell of connections without
-    /// problems, and all else, more rarely.
+    /// The longest time that it waits for the budget. Nothing waits for ever: an agent that
+    /// cannot meet its budget still has summaries, the only records of connections without
+    /// problems, and everything else, more rarely.
     fn patience(self) -> Micros {
         match self {
             Work::Summaries => Micros(5_000_000),
@@ -76,9 +77,8 @@ pub(crate) struct Pace {
     controller: Controller,
     brake: Brake,
     balance: Balance,
-    events: Sampler,
-    /// Of a recorder, which are no part of the eyes.
-    others: Programs,
+    /// What BPF programs cost in others' contexts.
+    pub(crate) program_cost: Sampler,
     interval: Micros,
     /// CPU of the process that has been accounted for.
     accounted: Micros,
@@ -87,7 +87,7 @@ pub(crate) struct Pace {
     deferred: [DeferredWork; KINDS],
     /// Connections that live.
     connections: u64,
-    /// Reports since the views last looked, added up.
+    /// Reports since the views were last refreshed, added up.
     sum: PollReport,
     next_refresh: MonoNanos,
 }
@@ -105,8 +105,7 @@ impl Pace {
             controller: Controller::new(budget, interval.into(), tier == Tier::InetDiag, now),
             brake: Brake::new(now),
             balance: Balance::new(now),
-            events: Sampler::new(now),
-            others: Programs::default(),
+            program_cost: Sampler::new(now),
             interval: interval.into(),
             accounted: cpu,
             expected: Micros::ZERO,
@@ -117,15 +116,10 @@ impl Pace {
         }
     }
 
-    /// Tells the eyes the present rates.
-    pub fn apply(&self, observer: &mut Observer) {
+    /// The present rates.
+    pub fn probabilities(&self) -> Probabilities {
         let rates = self.controller.rates();
-        observer.thin(&rates.samples.map(|rate| (rate / rates.polls).min(1.0)));
-    }
-
-    /// These programs, too, count as running in others' contexts.
-    pub(crate) fn mind(&mut self, programs: Programs) {
-        self.others = programs;
+        (rates.samples).map(|rate| (rate / rates.polls).min(1.0))
     }
 
     /// The upper end of the budget, as a share of one core.
@@ -149,7 +143,7 @@ impl Pace {
     }
 
     fn programs(&self) -> f64 {
-        self.events.share().unwrap_or(0.0)
+        self.program_cost.share().unwrap_or(0.0)
     }
 
     /// The process has used `cpu` more until now.
@@ -172,32 +166,35 @@ impl Pace {
         }
     }
 
-    /// Whether a poll may be made now; `cpu` is the process's own so far. If not, the rates
-    /// may have changed.
-    pub fn may_poll(&mut self, now: MonoNanos, cpu: Micros, observer: &mut Observer) -> bool {
-        // The views, other threads.
+    /// The process has used `cpu` so far, at the beginning of a poll: what came since the
+    /// previous one was spent by the views and other threads.
+    pub fn begin_poll(&mut self, now: MonoNanos, cpu: Micros) {
         let others = cpu.saturating_sub(self.accounted);
         self.accounted = cpu;
         self.spent(now, others);
         self.controller.besides(others);
-        if self.brake.allows(now, self.expected, self.budget.high()) {
-            return true;
-        }
-        if self.controller.decide(now, self.programs(), true) {
-            self.apply(observer);
-        }
-        false
     }
 
-    /// Whether work that can wait may be done now.
-    pub fn may(&mut self, work: Work, now: MonoNanos) -> bool {
+    /// Whether a poll may be made now; if not, that counts as one left out.
+    pub fn admit_poll(&mut self, now: MonoNanos) -> bool {
+        self.brake.allows(now, self.expected, self.budget.high())
+    }
+
+    /// Decides on the rates; gives new ones, if they change. `pressed`: a poll was left out.
+    pub fn decide(&mut self, now: MonoNanos, pressed: bool) -> Option<Probabilities> {
+        let changed = self.controller.decide(now, self.programs(), pressed);
+        changed.then(|| self.probabilities())
+    }
+
+    /// Whether work that can wait may be done now; if not, it waits from now on.
+    pub fn admit(&mut self, work: Work, now: MonoNanos) -> bool {
         let deferred = &mut self.deferred[work as usize];
         if now < deferred.not_before {
             return false;
         }
         let guess = Micros(work.guess().saturating_mul(self.connections) / 1_000);
         let cost = deferred.cost.unwrap_or(guess);
-        if (self.brake).has_room(now, cost, self.budget.room_for_work()) {
+        if (self.brake).fits(now, cost, self.budget.room_for_work()) {
             deferred.waits = None;
             return true;
         }
@@ -214,32 +211,22 @@ impl Pace {
         };
     }
 
-    /// A poll was made: `cpu` is the process's own so far, `proper` what looking at the
+    /// A poll was made: `cpu` is the process's own so far, `proper` what sampling the
     /// connections that were due cost of that; the rest is other work and other threads.
     pub fn polled(
         &mut self,
         now: MonoNanos,
         cpu: Micros,
         proper: Micros,
-        priorities: &mut Priorities,
-        observer: &mut Observer,
+        samples: [u64; PRIORITIES],
     ) {
         let cost = cpu.saturating_sub(self.accounted);
         self.accounted = cpu;
         self.spent(now, cost);
         self.controller.besides(cost.saturating_sub(proper));
-        let samples = std::mem::take(&mut priorities.samples);
         if proper > Micros::ZERO {
             self.expected = Micros((3 * self.expected.0 + proper.0) / 4);
             self.controller.polled(proper, samples);
-        }
-        for change in priorities.changes.drain(..) {
-            observer.attend(&change);
-        }
-        let others = &self.others;
-        self.events.tick(now, &mut All { observer, others });
-        if self.controller.decide(now, self.programs(), false) {
-            self.apply(observer);
         }
     }
 
@@ -281,7 +268,7 @@ impl Pace {
         BudgetState {
             budget: self.budget,
             used: self.brake.used(now),
-            events: self.events.share(),
+            events: self.program_cost.share(),
             polls: rates.polls * factor,
             quiet_rate,
             problem_rate,
@@ -289,28 +276,6 @@ impl Pace {
             left_out: self.brake.left_out,
             exceeded: self.controller.exceeded() || self.budget.is_exceeded_by(self.programs()),
         }
-    }
-}
-
-/// All programs whose run times are booked.
-struct All<'a> {
-    observer: &'a mut Observer,
-    others: &'a Programs,
-}
-
-impl Meter for All<'_> {
-    fn begin(&mut self) -> bool {
-        self.observer.sample_statistics(true)
-    }
-
-    fn end(&mut self) {
-        self.observer.sample_statistics(false);
-    }
-
-    fn nanos(&self) -> u64 {
-        let programs = self.observer.programs();
-        let outside = programs.iter().filter(|p| !p.within_polls());
-        outside.map(|p| p.nanos).sum::<u64>() + self.others.nanos()
     }
 }
 
@@ -333,7 +298,7 @@ mod tests {
         let mut pace = pace();
         let mut slices = 0;
         for ms in (0..60_000).step_by(31) {
-            if pace.may(Work::Summaries, at(ms)) {
+            if pace.admit(Work::Summaries, at(ms)) {
                 slices += 1;
                 pace.did(Work::Summaries, at(ms), Micros(6_000));
             }
@@ -354,19 +319,19 @@ mod tests {
             let mut made = Vec::new();
             for ms in (0..120_000).step_by(100) {
                 pace.brake.spent(at(ms), Micros(4_000));
-                if ms >= 2_600 && pace.may(work, at(ms)) {
+                if ms >= 2_600 && pace.admit(work, at(ms)) {
                     made.push(ms);
                     pace.did(work, at(ms), Micros(2_000));
                 }
             }
             // After each a second of rest: 2 ms are a tenth of 2 % of it.
-            let apart = work.patience().0 / 1_000 + 1_000;
-            assert!(made[0] <= 2_600 + apart, "{work:?}: {made:?}");
+            let period = work.patience().0 / 1_000 + 1_000;
+            assert!(made[0] <= 2_600 + period, "{work:?}: {made:?}");
             assert!(
-                made.windows(2).all(|w| w[1] - w[0] == apart),
+                made.windows(2).all(|w| w[1] - w[0] == period),
                 "{work:?}: {made:?}"
             );
-            assert!(made.len() as u64 >= 110_000 / apart, "{work:?}: {made:?}");
+            assert!(made.len() as u64 >= 110_000 / period, "{work:?}: {made:?}");
         }
     }
 
@@ -383,21 +348,21 @@ mod tests {
             }),
         );
         pace.brake.spent(at(0), Micros(70_000));
-        assert!(!pace.may(Work::Sweep, at(100)));
-        assert!(!pace.may(Work::Sweep, at(4_900)));
-        assert!(pace.may(Work::Sweep, at(5_200)));
+        assert!(!pace.admit(Work::Sweep, at(100)));
+        assert!(!pace.admit(Work::Sweep, at(4_900)));
+        assert!(pace.admit(Work::Sweep, at(5_200)));
     }
 
     #[test]
-    fn who_found_room_begins_to_wait_anew() {
+    fn work_that_fitted_the_budget_begins_to_wait_anew() {
         let mut pace = pace();
         let full = Micros(100_000);
         pace.brake.spent(at(0), full);
-        assert!(!pace.may(Work::Round, at(100)));
-        assert!(pace.may(Work::Round, at(6_000)), "there is room again");
+        assert!(!pace.admit(Work::Round, at(100)));
+        assert!(pace.admit(Work::Round, at(6_000)), "it fits again");
         pace.brake.spent(at(29_000), full);
         assert!(
-            !pace.may(Work::Round, at(30_200)),
+            !pace.admit(Work::Round, at(30_200)),
             "it waits only since now"
         );
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections that no poll meets any more: whether to look for them, and how.
+//! Connections that no poll meets any more: whether to search for them, and how. Pure.
 //!
-//! A connection whose close left no record stays in the book until a *sweep*: a poll that meets every
-//! connection, after which the others are gone. It costs 1.5 us a connection in one piece. So
-//! once a minute all that have storage in the kernel are only *counted*, for a tenth of that,
-//! and the sweep follows if the book has another number. A sweep without a count follows where
+//! A connection whose close left no record stays in the table until a *sweep*: a poll that
+//! meets every connection, after which the others are gone. It costs 1.5 us a connection in
+//! one piece. So once a minute all that have storage in the kernel are only *counted*, for a
+//! tenth of that, and the sweep follows if the table has another number. A sweep without a count follows where
 //! the kernel lost closes, or where so many closed that it may have lost some without knowing.
 
 /// Connections closed between two polls from which on the next poll meets every connection.
@@ -16,7 +16,7 @@ pub(crate) struct Reconciler {
     dropped: u64,
     sweep: bool,
     count: bool,
-    /// Connections found that had no storage; `None` before they are looked for in this round.
+    /// Connections found that had no storage; `None` before they are searched for in this round.
     found: Option<u64>,
     /// Connections that were gone without a record and without a counted loss.
     pub uncounted: u64,
@@ -38,7 +38,7 @@ impl Reconciler {
     }
 
     /// A poll met `visited` connections with storage, walking over all that have some if
-    /// `walked`; `closed` closed before it, and the book has `known` now.
+    /// `walked`; `closed` closed before it, and the table has `known` now.
     pub fn polled(&mut self, walked: bool, visited: u64, closed: u64, known: u64) {
         self.sweep |= closed >= MANY_CLOSED;
         if walked && std::mem::take(&mut self.count) {
@@ -46,13 +46,13 @@ impl Reconciler {
         }
     }
 
-    /// Whether connections without storage have been looked for in this round.
-    pub fn has_looked(&self) -> bool {
+    /// Whether connections without storage have been searched for in this round.
+    pub fn has_searched(&self) -> bool {
         self.found.is_some()
     }
 
     /// They have, and `found` had none; the next poll walks over all.
-    pub fn looked(&mut self, found: u64) {
+    pub fn searched(&mut self, found: u64) {
         self.found = Some(found);
         self.count = true;
     }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_count_that_agrees_needs_no_sweep() {
         let mut reconciler = Reconciler::default();
-        reconciler.looked(0);
+        reconciler.searched(0);
         reconciler.polled(false, 7, 0, 8);
         assert!(!reconciler.wants_sweep(0), "this poll did not count");
         reconciler.polled(true, 8, 0, 8);
@@ -78,7 +78,7 @@ mod tests {
         reconciler.polled(true, 7, 0, 8);
         assert!(!reconciler.wants_sweep(0), "it has been compared");
         assert_eq!(reconciler.end_round(), 0);
-        reconciler.looked(2);
+        reconciler.searched(2);
         reconciler.polled(true, 7, 0, 8);
         assert!(reconciler.wants_sweep(0));
         assert_eq!(reconciler.end_round(), 2);

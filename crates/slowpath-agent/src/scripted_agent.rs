@@ -1,32 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent without eyes and clocks: snapshots and times come as arguments. A day passes
+//! The agent without observer and clocks: snapshots and times come as arguments. A day passes
 //! in seconds; for tests of what is made of the agent's sums.
 
-use crate::agent_core::AgentCore;
-use crate::connection_table::LiveConnection;
+use crate::host::{Host, ProcessFacts, Record};
 use crate::host_totals::HostTotals;
+use crate::live_connection::LiveConnection;
 use crate::owners::{OwnerOptions, Owners};
+use crate::tracker::{ConnectionTracker, PollTime, TrackerOptions};
+use rustc_hash::FxHashMap;
 use slowpath_diagnose::Thresholds;
-use slowpath_model::{MonoNanos, Owner, Snapshot, WallMicros};
-use slowpath_observe::Sink;
+use slowpath_model::{FourTuple, MonoNanos, Owner, Snapshot, WallMicros};
+use slowpath_observe::conntrack::Answer;
 
-/// An agent that keeps accounts and no log, as [`Agent`](crate::Agent) is with
+/// A machine without a log, processes and conntrack.
+pub(crate) struct NoHost;
+
+impl Host for NoHost {
+    fn logs(&self) -> bool {
+        false
+    }
+
+    fn log_segment(&self) -> u32 {
+        0
+    }
+
+    fn record(&mut self, _: Record<'_>) -> bool {
+        false
+    }
+
+    fn process(&mut self, _: u32) -> Option<ProcessFacts> {
+        None
+    }
+
+    fn cgroup_paths(&mut self) -> FxHashMap<u64, String> {
+        FxHashMap::default()
+    }
+
+    fn real_peer(&mut self, _: u32, _: &FourTuple) -> Answer {
+        Answer::Same
+    }
+}
+
+/// An agent that keeps sums and no log, as [`Agent`](crate::Agent) is with
 /// `verdicts: false`.
 pub struct ScriptedAgent {
-    core: AgentCore,
-    suspects: Vec<u64>,
+    tracker: ConnectionTracker,
 }
 
 impl ScriptedAgent {
     /// With at most so many names of applications.
     pub fn new(applications: usize, now: MonoNanos) -> Self {
-        let owners = Owners::new(OwnerOptions::default(), true);
-        let mut core = AgentCore::new(Thresholds::default(), 0, false, None, owners, now);
-        core.keep_host_totals(applications);
-        ScriptedAgent {
-            core,
-            suspects: Vec::new(),
-        }
+        let options = TrackerOptions {
+            thresholds: Thresholds::default(),
+            history: 0,
+            keep_verdicts: false,
+        };
+        let owners = Owners::new(OwnerOptions::default(), false);
+        let mut tracker = ConnectionTracker::new(options, owners, now);
+        tracker.keep_host_totals(applications);
+        ScriptedAgent { tracker }
     }
 
     /// One poll at `now`, which is `wall` on the wall clock, that hands over `snapshots`;
@@ -37,31 +69,31 @@ impl ScriptedAgent {
         wall: WallMicros,
         snapshots: impl IntoIterator<Item = &'a Snapshot>,
     ) -> u64 {
-        self.core.begin(now, wall, true);
+        self.tracker.begin_poll(PollTime { now, wall }, true);
         for snapshot in snapshots {
-            self.core.see(snapshot);
+            self.tracker.observe(snapshot, &mut NoHost);
         }
-        self.core.end(&mut self.suspects)
+        self.tracker.end_poll()
     }
 
-    /// A look for owners that finds these, by cookie.
+    /// A scan for owners that finds these, by cookie.
     pub fn owners(&mut self, owners: impl IntoIterator<Item = (u64, Owner)>) {
-        self.core.name_owners(owners.into_iter().collect());
+        self.tracker.set_owners(owners.into_iter().collect());
     }
 
     /// What the agent does every minute.
     pub fn round(&mut self) {
-        self.core.save_summaries();
-        self.core.settle_host_totals();
+        self.tracker.save_summaries(&mut NoHost);
+        self.tracker.settle_host_totals();
     }
 
     /// The sums.
     pub fn host_totals(&self) -> Option<&HostTotals> {
-        self.core.host_totals()
+        self.tracker.host_totals()
     }
 
     /// The connections that live.
     pub fn connections(&self) -> impl Iterator<Item = &LiveConnection> {
-        self.core.connections()
+        self.tracker.connections()
     }
 }

@@ -36,20 +36,30 @@ impl SummaryRotation {
         }
     }
 
+    /// Whether [`SummaryRotation::take`] has something to do.
+    pub fn is_due(&self, now: MonoNanos, places: u32) -> bool {
+        let elapsed = now.since(self.began);
+        elapsed >= TURN || due(elapsed, places) > self.next
+    }
+
     /// The places due at `now` of `places`, whose number never shrinks; their turn is over
     /// with this call.
     pub fn take(&mut self, now: MonoNanos, places: u32) -> Range<u32> {
         let elapsed = now.since(self.began).min(TURN);
-        // No more than `places`, since no more than the whole turn has elapsed.
-        let due = (u128::from(places) * u128::from(elapsed.0) / u128::from(TURN.0)) as u32;
         let from = self.next;
-        let to = due.clamp(from, from.saturating_add(SLICE));
+        let to = due(elapsed, places).clamp(from, from.saturating_add(SLICE));
         self.next = to;
         if to >= places && elapsed >= TURN {
             *self = SummaryRotation::new(now);
         }
         from..to
     }
+}
+
+/// Places that are due once `elapsed` of a turn has passed.
+fn due(elapsed: Micros, places: u32) -> u32 {
+    // No more than `places`, since no more than the whole turn has elapsed.
+    (u128::from(places) * u128::from(elapsed.0) / u128::from(TURN.0)) as u32
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub struct AdviceContext {
 }
 
 impl AdviceContext {
-    /// What the connection's own statistics tell; the host's figures stay unknown.
+    /// What the connection's own statistics say; the host's figures stay unknown.
     pub fn of(stats: &TcpStats) -> Self {
         AdviceContext {
             delivery_rate: stats.delivery_rate,

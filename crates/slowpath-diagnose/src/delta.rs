@@ -71,10 +71,7 @@ pub(crate) fn deltas(
         baseline_rtt: baseline,
         send_mss: a.send_mss,
         send_buffer: a.send_buffer,
-        lonely_timeouts: count(
-            then.map(|e| e.lonely_timeouts),
-            now.map(|e| e.lonely_timeouts),
-        ),
+        thin_timeouts: count(then.map(|e| e.thin_timeouts), now.map(|e| e.thin_timeouts)),
         acks_after_timeout: count(
             then.map(|e| e.acks_after_timeout),
             now.map(|e| e.acks_after_timeout),

@@ -119,11 +119,11 @@ pub struct Measures {
     pub syn_retransmit: Measure,
     /// The path's own RTT, as used for delayed ACKs.
     pub baseline_rtt: Option<Micros>,
-    /// Delayed ACKs seen, the harmless ones of an exchange included.
+    /// Delayed ACKs observed, the harmless ones of an exchange included.
     pub delayed_acks: Option<u64>,
     /// Delayed ACKs that held unsent data or a writer back.
     pub held_acks: Option<u64>,
-    /// The most that CongestionWindowLimited can have lasted, if the kernel tells.
+    /// The most that CongestionWindowLimited can have lasted, if the kernel reports it.
     pub congestion_window_bound: Option<Micros>,
 }
 
@@ -189,7 +189,7 @@ pub fn measure(
     }
     measures.timeout = timeout(b, a, of_syn);
     measures.baseline_rtt = acks.baseline;
-    measures.delayed_acks = acks.seen;
+    measures.delayed_acks = acks.observed;
     measures.held_acks = acks.held;
     measures
 }
@@ -259,7 +259,7 @@ impl Measures {
     }
 
     /// The finding on `problem`, if it is more than a statistic: its share is clipped to
-    /// the interval, and those of the two exclusive chronographs together are.
+    /// the interval, and the sum of the two exclusive chronographs is, too.
     pub fn finding(&self, problem: Problem, thresholds: &Thresholds) -> Option<Finding> {
         let interval = self.interval();
         let (share, events) = match self.of(problem) {

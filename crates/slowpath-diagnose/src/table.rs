@@ -38,7 +38,7 @@ pub struct ProblemRow {
 pub struct ProblemTable {
     /// Connections observed for some time.
     pub connections: u64,
-    /// Connections that were seen, but not for any time; they are in no row.
+    /// Connections that were met, but not observed for any time; they are in no row.
     pub unobserved: u64,
     /// Applications that own connections, as the user's rules name them, else by command.
     pub applications: u64,

@@ -60,7 +60,7 @@ impl Totals {
         }
     }
 
-    /// Adds time in which the connection was seen to do nothing at all: no data in flight
+    /// Adds time in which the connection was observed to do nothing at all: no data in flight
     /// or queued, no counter changed.
     pub fn idle(&mut self, time: Micros) {
         self.problem_time[Problem::SenderAppLimited as usize] += time;

@@ -76,7 +76,7 @@ fn without_events_a_full_window_is_sampled() {
 }
 
 #[test]
-fn advice_tells_a_full_path_from_a_young_window() {
+fn advice_distinguishes_a_full_path_from_a_young_window() {
     let advice = |srtt| {
         let v = Timeline::new()
             .waited(|w| w.queues.congestion_window = ms(450))

@@ -85,7 +85,7 @@ fn always_delayed(timeline: Timeline) -> Timeline {
 }
 
 #[test]
-fn where_every_sample_was_delayed_the_peers_baseline_tells() {
+fn where_every_sample_was_delayed_the_peers_baseline_decides() {
     let v = always_delayed(stream()).peer_baseline(ms(1)).verdict();
     // 8 · 41 − 8 · (1 + 10) = 240 ms, 240 / 40 = 6 delayed ACKs: SNAP's sum rule.
     assert_eq!(said(&v), [(DelayedAck, Share::Measured(ms(240)), Some(6))]);

@@ -118,7 +118,7 @@ fn kinds(found: &[Interaction]) -> Vec<InteractionKind> {
 }
 
 /// SNAP's Figure 6 as the counters show it: a timeout, some segments sent again, and so many
-/// delayed ACKs of what the timer had sent alone.
+/// delayed ACKs of what the timer had sent by itself.
 fn figure_6(late: u64, again: u64) -> Vec<Interaction> {
     let lost = Timeline::new()
         .then(|s| {
@@ -169,7 +169,7 @@ fn only_the_ack_of_what_the_timer_sent_counts() {
     // Delayed ACKs that come anyway.
     let beside = c().interval(timeout(), |_| {}).interval(late(), |_| {});
     assert!(find(&[beside]).is_empty());
-    // Told by the poll after the timeout's.
+    // Reported by the poll after the timeout's.
     let next = c()
         .interval(timeout(), |_| {})
         .interval(late(), |d| d.acks_after_timeout = Some(1));
@@ -177,7 +177,7 @@ fn only_the_ack_of_what_the_timer_sent_counts() {
 }
 
 /// A connection that lost single segments of writes of that many bytes.
-fn losing(cookie: u64, pid: u32, write: u64, lonely: u64) -> Connection {
+fn losing(cookie: u64, pid: u32, write: u64, thin: u64) -> Connection {
     connection(
         cookie,
         pid,
@@ -186,7 +186,7 @@ fn losing(cookie: u64, pid: u32, write: u64, lonely: u64) -> Connection {
     )
     .interval(vec![finding(Problem::Timeout, ms(300), 2)], |d| {
         d.retransmitted = Some(2);
-        d.lonely_timeouts = Some(lonely);
+        d.thin_timeouts = Some(thin);
         d.bytes_written = Some(10 * write);
     })
 }
@@ -210,7 +210,7 @@ fn small_writes_that_wait_for_the_timer_had_too_few_in_flight() {
 }
 
 #[test]
-fn writes_spread_over_connections_are_told_once() {
+fn writes_spread_over_connections_are_found_once() {
     let mut spread = vec![losing(1, 7, 2_000, 2), losing(2, 7, 2_000, 2)];
     // A third without losses, one of another process, one with large writes.
     spread.push(

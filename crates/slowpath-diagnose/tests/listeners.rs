@@ -119,7 +119,7 @@ fn nothing_dropped_is_nothing_found() {
         )
         .is_empty()
     );
-    // A full queue alone turned nobody away.
+    // A full queue by itself turned no client away.
     assert!(
         judge(
             &[listener(1, 0).accept_full()],
@@ -160,7 +160,7 @@ fn a_sole_listener_has_both_parts() {
 }
 
 #[test]
-fn full_queues_tell_two_reasons_apart() {
+fn full_queues_distinguish_two_reasons() {
     let two = [listener(1, 10).accept_full(), listener(2, 31).syn_full()];
     assert_eq!(
         found(&judge(&two, Some(counters(10, 32, 22, 0)), 0)),
@@ -182,7 +182,7 @@ fn full_queues_tell_two_reasons_apart() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_is_said() {
+fn what_cannot_be_distinguished_is_unmeasured() {
     let two = [listener(1, 10), listener(2, 10)];
     let verdicts = judge(&two, Some(counters(10, 20, 10, 0)), 0);
     assert!(found(&verdicts).is_empty());
@@ -192,7 +192,7 @@ fn what_cannot_be_told_apart_is_said() {
             .iter()
             .all(|v| v.unmeasured.contains(ACCEPT) && v.unmeasured.contains(SYN))
     );
-    // Without counters a full queue tells the reason, not the number.
+    // Without counters a full queue shows the reason, not the number.
     let full = [listener(1, 10).accept_full()];
     assert_eq!(found(&judge(&full, None, 0)), [(1, ACCEPT, None)]);
     assert!(found(&judge(&[listener(1, 10)], None, 0)).is_empty());
@@ -240,34 +240,40 @@ fn advice_goes_to_who_can_act() {
     };
     let mut slow = listener(1, 5).accept_full();
     slow.before.accept_queue = BACKLOG + 1;
-    let told = advice(slow, ACCEPT, counters(5, 5, 0, 0), 1);
-    assert_eq!(told.who, Actor::AcceptingDeveloper);
-    assert!(told.what.contains("more slowly"), "{}", told.what);
-
-    let told = advice(listener(1, 5), ACCEPT, counters(5, 5, 0, 0), 1);
-    assert_eq!(told.who, Actor::AcceptingDeveloper);
+    let advice_given = advice(slow, ACCEPT, counters(5, 5, 0, 0), 1);
+    assert_eq!(advice_given.who, Actor::AcceptingDeveloper);
     assert!(
-        told.what.contains("larger number to listen(2)"),
+        advice_given.what.contains("more slowly"),
         "{}",
-        told.what
+        advice_given.what
+    );
+
+    let advice_given = advice(listener(1, 5), ACCEPT, counters(5, 5, 0, 0), 1);
+    assert_eq!(advice_given.who, Actor::AcceptingDeveloper);
+    assert!(
+        advice_given.what.contains("larger number to listen(2)"),
+        "{}",
+        advice_given.what
     );
 
     let mut bounded = listener(1, 5);
     bounded.before.backlog = 4_096;
     bounded.after.backlog = 4_096;
-    let told = advice(bounded, ACCEPT, counters(5, 5, 0, 0), 1);
-    assert_eq!(told.who, Actor::HostOperator);
+    let advice_given = advice(bounded, ACCEPT, counters(5, 5, 0, 0), 1);
+    assert_eq!(advice_given.who, Actor::HostOperator);
     assert!(
-        told.what.contains("net.core.somaxconn, which is 4096"),
+        advice_given
+            .what
+            .contains("net.core.somaxconn, which is 4096"),
         "{}",
-        told.what
+        advice_given.what
     );
 
-    let told = advice(listener(1, 5).syn_full(), SYN, counters(0, 5, 5, 0), 0);
+    let advice_given = advice(listener(1, 5).syn_full(), SYN, counters(0, 5, 5, 0), 0);
     assert!(
-        told.what.contains("net.ipv4.tcp_syncookies to 1"),
+        advice_given.what.contains("net.ipv4.tcp_syncookies to 1"),
         "{}",
-        told.what
+        advice_given.what
     );
     assert!(advise_listener(Problem::Timeout, &Default::default()).is_none());
 }

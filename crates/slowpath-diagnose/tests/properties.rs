@@ -115,7 +115,7 @@ prop_compose! {
     }
 }
 
-/// What one stretch of a connection that the kernel could have seen adds to its counters.
+/// What one stretch of a connection that the kernel could have counted adds to its counters.
 #[derive(Clone, Debug)]
 struct Step {
     length: u64,
@@ -149,7 +149,7 @@ fn wait(sums: &mut WaitSums, more: &[u64; 14]) {
         &mut q.zero_windows,
         &mut e.spurious_recoveries,
         &mut e.burst_losses,
-        &mut e.lonely_timeouts,
+        &mut e.thin_timeouts,
         &mut e.acks_after_timeout,
     ];
     for (time, more) in times.into_iter().zip(more) {

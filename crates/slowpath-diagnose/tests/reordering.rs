@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reordering: late segments, told from lost ones.
+//! Reordering: late segments, distinguished from lost ones.
 
 mod timeline;
 
@@ -57,8 +57,8 @@ fn an_undone_recovery_is_an_event_of_its_own() {
 fn without_episodes_it_is_coarse() {
     let measure = |t: Timeline| t.unwatched().measure().of(Problem::Reordering);
     assert_eq!(measure(Timeline::new()), Measure::Absent);
-    let seen = Timeline::new().then(|s| s.reordering_events = Some(2));
-    assert_eq!(measure(seen), Measure::Coarse { events: Some(2) });
+    let counted = Timeline::new().then(|s| s.reordering_events = Some(2));
+    assert_eq!(measure(counted), Measure::Coarse { events: Some(2) });
     let old = Timeline::new().both(|s| s.reordering_events = None);
     assert_eq!(measure(old), Measure::Unmeasured);
 }

@@ -90,7 +90,7 @@ fn without_chronograph_the_full_buffer_is_sampled() {
         ),
         ("nothing in flight", |s| s.in_flight = 0, Some(false)),
         (
-            "payload alone fills it",
+            "payload by itself fills it",
             |s| {
                 s.send_memory = None;
                 s.send_queue = 40_001

@@ -33,7 +33,7 @@ fn timeouts_of_data_count_beside_it() {
 }
 
 #[test]
-fn a_syn_ack_sent_again_leaves_timeouts_alone() {
+fn a_syn_ack_sent_again_is_no_timeout() {
     let mut timeline = Timeline::new()
         .waited(|w| w.opening.syn_retransmits = 1)
         .then(|s| s.rto_stats.as_mut().unwrap().timeouts += 1);
@@ -46,7 +46,7 @@ fn a_syn_ack_sent_again_leaves_timeouts_alone() {
 }
 
 #[test]
-fn without_the_opening_only_a_syn_under_way_tells() {
+fn without_the_opening_only_a_syn_under_way_is_found() {
     let measure = |t: Timeline| t.unwatched().measure().of(Problem::SynRetransmit);
     assert_eq!(measure(Timeline::new()), Measure::Absent);
     let opening = |n: u32| {

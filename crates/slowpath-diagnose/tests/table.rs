@@ -73,13 +73,13 @@ fn applications_count_by_their_connections_summed_time() {
 
 #[test]
 fn what_could_not_be_measured_is_in_no_percentage() {
-    let mut unseen = connection(Some("a"), 0);
-    unseen.unmeasured.insert(ReceiverWindowLimited);
-    unseen.unmeasured.insert(DelayedAck);
-    let mut seen = connection(Some("a"), 500);
-    seen.unmeasured.insert(ReceiverWindowLimited);
-    seen.unmeasured.insert(DelayedAck);
-    let table = problem_table([&unseen, &seen].into_iter());
+    let mut unobserved = connection(Some("a"), 0);
+    unobserved.unmeasured.insert(ReceiverWindowLimited);
+    unobserved.unmeasured.insert(DelayedAck);
+    let mut observed = connection(Some("a"), 500);
+    observed.unmeasured.insert(ReceiverWindowLimited);
+    observed.unmeasured.insert(DelayedAck);
+    let table = problem_table([&unobserved, &observed].into_iter());
     let row = &table.rows[ReceiverWindowLimited as usize];
     assert_eq!(row.unmeasured, 1);
     assert_eq!(row.connections_percent.unwrap()[0], 100.0);
@@ -89,7 +89,7 @@ fn what_could_not_be_measured_is_in_no_percentage() {
 }
 
 #[test]
-fn connections_without_observed_time_are_counted_apart() {
+fn connections_without_observed_time_are_counted_separately() {
     let mut brief = connection(Some("a"), 0);
     brief.observed = Micros::ZERO;
     let table = problem_table([&brief].into_iter());

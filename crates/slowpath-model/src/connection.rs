@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 pub struct ConnectionId {
     /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`) as a 128-bit number.
     pub boot_id: u128,
-    /// Inode number of the network namespace (`net->ns.inum`); 0 where the tier cannot tell.
+    /// Inode number of the network namespace (`net->ns.inum`); 0 where the tier does not know it.
     pub netns: u32,
     /// The socket cookie (`sock_gen_cookie`), unique since boot.
     pub cookie: u64,
@@ -46,7 +46,7 @@ impl FourTuple {
         }
     }
 
-    /// The same connection seen from its other end.
+    /// The same connection as its other end has it.
     pub fn reversed(self) -> Self {
         FourTuple {
             local: self.remote,
@@ -78,6 +78,6 @@ pub enum Origin {
     Opened,
     /// This end accepted it.
     Accepted,
-    /// It is older than the agent, or the tier cannot tell.
+    /// It is older than the agent, or the tier does not know.
     Unknown,
 }

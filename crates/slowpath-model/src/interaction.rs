@@ -83,7 +83,7 @@ pub enum InteractionEvidence {
     },
     /// Of [`InteractionKind::SendBufferBelowBdp`].
     SendBufferBelowBdp {
-        /// Payload that fits: the most seen in it, at least half of its memory.
+        /// Payload that fits: the most observed in it, at least half of its memory.
         capacity_bytes: u64,
         /// Its limit, in bytes of memory.
         send_buffer_bytes: u32,
@@ -98,7 +98,7 @@ pub enum InteractionEvidence {
         product_low_bytes: u64,
         /// Likewise of the upper: one congestion window.
         product_high_bytes: u64,
-        /// Mean bytes of a write, where calls are seen.
+        /// Mean bytes of a write, where calls are observed.
         average_write_bytes: Option<u64>,
     },
     /// Of [`InteractionKind::PipelinedProxy`].

@@ -2,7 +2,7 @@
 //! The words every other crate of slowpath shares.
 //!
 //! What enters: nothing; this crate does no I/O and reads no clock.
-//! What leaves: typed values. [`Snapshot`] is what the eyes in the kernel
+//! What leaves: typed values. [`Snapshot`] is what the kernel observer
 //! (`slowpath-observe`) produce for one connection at one moment;
 //! [`IntervalVerdict`] is what the classifier (`slowpath-diagnose`) makes of two of
 //! them; [`ProblemInterval`], [`ConnectionSummary`] and [`Coverage`] are what the log

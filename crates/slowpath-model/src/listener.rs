@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listening sockets: what the eyes see of one, and the verdict on an interval.
+//! Listening sockets: what the observer reads of one, and the verdict on an interval.
 //!
 //! A listener is no connection. It has two queues: half-open connections that wait for the
 //! last segment of the handshake (the SYN queue) and complete ones that wait for `accept`
@@ -21,7 +21,7 @@ pub struct ListenerId {
     pub cookie: u64,
 }
 
-/// What was seen of one listening socket at one moment.
+/// What was observed of one listening socket at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerSnapshot {
     /// Which one.
@@ -32,11 +32,11 @@ pub struct ListenerSnapshot {
     pub at: MonoNanos,
     /// Whether it is closed; then these are its last figures.
     pub closed: bool,
-    /// Which tier saw it.
+    /// Which tier observed it.
     pub tier: Tier,
-    /// The process that called `listen`, where that was seen; not necessarily one that accepts.
+    /// The process that called `listen`, where that was observed; not necessarily one that accepts.
     pub opener: Option<Owner>,
-    /// Whether it is one of a SO_REUSEPORT group; `None` where the tier cannot tell.
+    /// Whether it is one of a SO_REUSEPORT group; `None` where the tier does not know.
     pub reuse_port: Option<bool>,
     /// Connections that wait for `accept` (`sk_ack_backlog`).
     pub accept_queue: u32,
@@ -52,7 +52,7 @@ pub struct ListenerSnapshot {
     /// Those of them whose SYN/ACK was sent only once (`icsk_accept_queue.young`).
     pub young: Option<u32>,
     /// How long ago it last answered with a SYN cookie, to the second
-    /// (`tcp_synq_overflow`); `None` if never or where the tier cannot tell. A SO_REUSEPORT
+    /// (`tcp_synq_overflow`); `None` if never or where the tier does not know. A SO_REUSEPORT
     /// group has one such time for all.
     pub cookie_age: Option<Micros>,
 }
@@ -156,9 +156,9 @@ pub struct ListenerVerdict {
     pub to: MonoNanos,
     /// What was found: [`Problem::AcceptQueueOverflow`], [`Problem::SynQueueOverflow`] or
     /// both. Events are segments turned away or answered by a cookie, where they can be
-    /// told apart.
+    /// counted separately.
     pub findings: Vec<Finding>,
-    /// Those of the two that could not be told.
+    /// Those of the two that could not be distinguished.
     pub unmeasured: ProblemSet,
     /// The evidence.
     pub deltas: ListenerDeltas,
@@ -205,7 +205,7 @@ pub struct ListenerInterval {
     pub local: SocketAddr,
     /// A process that holds it, or why none is known.
     pub owner: Owner,
-    /// Which tier saw it.
+    /// Which tier observed it.
     pub tier: Tier,
     /// The interval's end.
     pub end: WallMicros,
@@ -213,7 +213,7 @@ pub struct ListenerInterval {
     pub duration: Micros,
     /// What was found; never empty.
     pub findings: Vec<Finding>,
-    /// What could not be told.
+    /// What could not be measured.
     pub unmeasured: ProblemSet,
     /// The evidence.
     pub deltas: ListenerDeltas,

@@ -56,7 +56,7 @@ impl Owner {
         })
     }
 
-    /// Nobody is known, for this reason.
+    /// No process is known, for this reason.
     pub fn unknown(reason: UnknownOwner) -> Self {
         Owner::new(Ownership {
             process: Err(reason),
@@ -114,7 +114,7 @@ impl Owner {
 }
 
 impl Default for Owner {
-    /// Nobody has looked yet.
+    /// No scan has been made yet.
     fn default() -> Self {
         Owner::unknown(UnknownOwner::NotLooked)
     }
@@ -133,7 +133,7 @@ impl Deref for Owner {
 pub struct Process {
     /// Process id: in the initial pid namespace with BPF, else in the agent's.
     pub pid: u32,
-    /// When it started; tells processes apart that got the same pid one after the other.
+    /// When it started; distinguishes processes that got the same pid one after the other.
     pub start: Option<ProcessStart>,
     /// Command name of its thread-group leader (`comm`, up to 15 bytes), whatever its
     /// threads call themselves.
@@ -146,7 +146,7 @@ pub struct Process {
 }
 
 /// When a process started: clock ticks (10 ms) since boot, as field 22 of `/proc/PID/stat`
-/// (`proc_pid_stat(5)`) tells them on every architecture that has BPF.
+/// (`proc_pid_stat(5)`) reports them on every architecture that has BPF.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -163,7 +163,7 @@ impl ProcessStart {
 /// Where a process runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cgroup {
-    /// Path in the unified (v2) hierarchy, or in the first v1 hierarchy that tells more.
+    /// Path in the unified (v2) hierarchy, or in the first v1 hierarchy that says more.
     pub path: Arc<str>,
     /// Who says so.
     pub source: CgroupSource,
@@ -190,7 +190,7 @@ pub enum CgroupSource {
 pub struct Container {
     /// Its id, as its runtime names it.
     pub id: Arc<str>,
-    /// Its runtime, where the path tells.
+    /// Its runtime, where the path names it.
     pub runtime: Option<Arc<str>>,
 }
 
@@ -226,21 +226,21 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Nobody has looked since the connection was first seen.
+    /// No scan has been made since the connection was first observed.
     NotLooked = "not_looked", "not looked for yet";
     /// It waits in the listener's queue: no process has accepted it.
     NotAccepted = "not_accepted", "no process has accepted it yet";
-    /// It was closed before a look, and nobody was seen opening it.
+    /// It was closed before a scan, and no process was observed to open it.
     ClosedBeforeLooked = "closed_before_looked", "closed before a look at who holds it";
-    /// Another process than its opener, or than the one that the last look named, closed it
-    /// before a look.
+    /// Another process than its opener, or than the one that the last scan named, closed it
+    /// before a scan.
     HandedOn = "handed_on", "passed on, and closed before a look";
     /// Several processes hold it and none of them opened it.
     HeldBySeveral = "held_by_several", "held by several processes";
     /// No process has a descriptor of it: an io_uring's registered file, or a part of the
     /// kernel that took it over from a process.
     NoHolder = "held_by_nobody", "no process has a descriptor of it";
-    /// Its only descriptor is in a message on a Unix socket that nobody has received.
+    /// Its only descriptor is in a message on a Unix socket that no process has received.
     InFlight = "in_flight", "on its way through a Unix socket";
     /// The kernel opened it for itself (NFS, SMB, NVMe over TCP).
     KernelSocket = "kernel_socket", "the kernel's own";
@@ -250,12 +250,12 @@ reasons! {
     NoPermission = "no_permission", "not permitted to see every process's descriptors";
     /// The agent sees the processes of its own pid namespace only, and none holds it.
     OutsidePidNamespace = "outside_pid_namespace", "held by no process of this pid namespace";
-    /// This kernel, or the tier in use, does not tell who holds a socket.
-    NotSupported = "not_supported", "this kernel does not tell";
-    /// The look failed.
+    /// This kernel, or the tier in use, does not report who holds a socket.
+    NotSupported = "not_supported", "this kernel does not report it";
+    /// The scan failed.
     LookFailed = "look_failed", "looking failed";
     /// The log's version had no reasons yet.
-    NotRecorded = "not_recorded", "the log does not tell";
+    NotRecorded = "not_recorded", "the log does not record it";
 }
 
 impl UnknownOwner {
@@ -305,7 +305,7 @@ impl UnknownOwners {
     }
 }
 
-/// What the eyes know of an owner when they take a snapshot; never what the context of some
+/// What the observer knows of an owner when it takes a snapshot; never what the context of some
 /// later event suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Claim {
@@ -320,13 +320,13 @@ pub enum Claim {
         /// The one that closed it.
         closer: Closer,
     },
-    /// Nobody was seen opening it.
+    /// No process was observed to open it.
     UnknownOpener {
         /// Cookie of the listening socket that it came from.
         listener: Option<u64>,
         /// Number of the cgroup in which the socket, or the listening one, was made.
         socket_cgroup: Option<u64>,
-        /// The process that closed it: that names nobody, but tells whether somebody else
+        /// The process that closed it: that names no owner, but shows whether another process
         /// had passed it on.
         closer: Option<Closer>,
     },
@@ -341,7 +341,7 @@ impl Claim {
         }
     }
 
-    /// The process that closed it, if it was seen and is not the opener.
+    /// The process that closed it, if that was observed and it is not the opener.
     pub const fn closer(&self) -> Option<Closer> {
         match self {
             Claim::HandedOn { closer, .. } => Some(*closer),
@@ -368,7 +368,7 @@ impl Closer {
     }
 }
 
-/// A process as the kernel's programs see it.
+/// A process as the BPF programs report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holder {
     /// Process id in the initial pid namespace.
@@ -385,7 +385,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// When it started, as `/proc` tells it.
+    /// When it started, as `/proc` reports it.
     pub const fn start(&self) -> ProcessStart {
         ProcessStart::from_boot_nanos(self.start_ns)
     }

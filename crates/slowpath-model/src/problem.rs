@@ -376,8 +376,8 @@ pub struct Deltas {
     pub send_buffer: Option<u32>,
     /// Losses found by the timer with too few segments in flight for duplicate ACKs, and
     /// nothing more to send. Not in the log's rows: interactions are.
-    pub lonely_timeouts: Option<u64>,
-    /// Delayed ACKs of what the timer sent again, alone. Not in the log's rows either.
+    pub thin_timeouts: Option<u64>,
+    /// Delayed ACKs of what the timer sent again by itself. Not in the log's rows either.
     pub acks_after_timeout: Option<u64>,
 }
 

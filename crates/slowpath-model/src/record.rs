@@ -40,7 +40,7 @@ pub struct ConnectionSummary {
     /// The peer behind address translation on this host, where conntrack knows another one
     /// than the socket does.
     pub real_peer: Option<SocketAddr>,
-    /// Which tier saw it.
+    /// Which tier observed it.
     pub tier: Tier,
     /// When it was first observed.
     #[serde(rename = "first_seen")]
@@ -63,13 +63,13 @@ pub struct ConnectionSummary {
     pub unmeasured: ProblemSet,
     /// Its statistics when last observed.
     pub stats: TcpStats,
-    /// Bytes and calls written by the application, where seen.
+    /// Bytes and calls written by the application, where observed.
     pub bytes_written: Option<u64>,
-    /// Send calls, where seen.
+    /// Send calls, where observed.
     pub writes: Option<u64>,
-    /// Bytes read by the application, where seen.
+    /// Bytes read by the application, where observed.
     pub bytes_read: Option<u64>,
-    /// Receive calls, where seen.
+    /// Receive calls, where observed.
     pub reads: Option<u64>,
 }
 
@@ -97,7 +97,7 @@ pub struct Coverage {
     pub duration: Micros,
     /// Polls made.
     pub polls: u64,
-    /// Sockets seen by the last poll.
+    /// Sockets observed by the last poll.
     pub sockets: u64,
     /// Sockets that were alive and that the last poll did not see.
     pub missed: u64,

@@ -54,7 +54,7 @@ impl TcpState {
 pub enum CaState {
     /// Nothing dubious.
     Open,
-    /// Duplicate ACKs or SACKs were seen.
+    /// Duplicate ACKs or SACKs arrived.
     Disorder,
     /// The window was reduced after an ECN mark or local congestion.
     Cwr,
@@ -79,7 +79,7 @@ impl CaState {
     }
 }
 
-/// Which eyes saw a snapshot.
+/// Which kernel interfaces a snapshot comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
@@ -218,7 +218,7 @@ pub struct TcpStats {
     pub delivered_ce: Option<u64>,
     /// Duplicate-SACK reports received (`tcpi_dsack_dups`); Linux 4.19.
     pub dsack_duplicates: Option<u64>,
-    /// Reordering events seen (`tcpi_reord_seen`); Linux 4.19.
+    /// Reordering events (`tcpi_reord_seen`); Linux 4.19.
     #[serde(rename = "reordering_seen")]
     pub reordering_events: Option<u64>,
     /// Segments received out of order (`tcpi_rcv_ooopack`); Linux 5.4.
@@ -316,7 +316,7 @@ pub struct TcpStats {
 pub struct Snapshot {
     /// Its addresses.
     pub tuple: FourTuple,
-    /// What the eyes know of its owner; the agent knows more.
+    /// What the observer knows of its owner; the agent knows more.
     pub owner: Option<Claim>,
     /// Which connection.
     pub id: ConnectionId,

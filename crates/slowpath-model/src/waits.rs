@@ -48,8 +48,8 @@ pub struct EpisodeWaits {
     pub burst: Micros,
     /// Losses found by the retransmission timer with fewer segments in flight than raise three
     /// duplicate ACKs, while the application had nothing more to send.
-    pub lonely_timeouts: u64,
-    /// Delayed ACKs of a segment that the retransmission timer had sent again, alone.
+    pub thin_timeouts: u64,
+    /// Delayed ACKs of a segment that the retransmission timer had sent again by itself.
     pub acks_after_timeout: u64,
 }
 

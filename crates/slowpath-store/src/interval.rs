@@ -267,7 +267,7 @@ fn add(a: &Deltas, b: &Deltas) -> Option<Deltas> {
         baseline_rtt: b.baseline_rtt,
         send_mss: b.send_mss,
         send_buffer: b.send_buffer,
-        lonely_timeouts: None,
+        thin_timeouts: None,
         acks_after_timeout: None,
     })
 }

@@ -90,7 +90,7 @@ flat_struct! { TcpStats;
     rto_stats => group(RtoStats);
 }
 
-flat_struct! { Deltas, without lonely_timeouts, acks_after_timeout;
+flat_struct! { Deltas, without thin_timeouts, acks_after_timeout;
     bytes_sent => bytes("bytes_sent", "SentBytes: payload sent").rounded(EVIDENCE);
     bytes_acked => bytes("bytes_acked", "payload acknowledged").rounded(EVIDENCE);
     bytes_received => bytes("bytes_received", "payload received").rounded(EVIDENCE);

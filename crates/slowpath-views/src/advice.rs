@@ -8,13 +8,13 @@ pub use slowpath_text::who;
 
 /// This host's figures; what cannot be read is unknown.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Host {
+pub struct HostFigures {
     total_send_buffer_memory: Option<u64>,
     sum_cwnd: Option<u64>,
     send_buffer_max: Option<u32>,
 }
 
-impl Host {
+impl HostFigures {
     /// The limits of the source's host, and the sum of its congestion windows.
     pub fn read(source: &dyn Source) -> Self {
         let sum = source
@@ -22,7 +22,7 @@ impl Host {
             .map(|c| u64::from(c.snapshot.stats.cwnd) * u64::from(c.snapshot.stats.send_mss))
             .sum();
         let limits = source.host_limits();
-        Host {
+        HostFigures {
             total_send_buffer_memory: limits.tcp_memory,
             sum_cwnd: Some(sum),
             send_buffer_max: limits.send_buffer_max,

@@ -2,9 +2,11 @@
 //! Interactions in the views: gathered from live connections, in words, as JSON.
 
 use crate::advice;
-use crate::json;
-use crate::source::{Live, PollReport, Source};
-use serde_json::{Value, json};
+use crate::json::{self, AdviceEntry, Process};
+use crate::source::{LiveConnection, PollReport, Source};
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
 use slowpath_diagnose::{
     Interaction, InteractionEvidence, InteractionKind, Interactions, Observation, ProxyFlow,
 };
@@ -20,7 +22,7 @@ type Key = (InteractionKind, Vec<ConnectionId>);
 
 /// An interaction, and who its connections are.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct FoundInteraction {
     /// What was found.
     pub interaction: Interaction,
     /// Its connections, in the same order.
@@ -31,17 +33,17 @@ pub struct Told {
 
 /// Gathers verdicts and what they add up to, poll by poll.
 #[derive(Clone, Debug, Default)]
-pub struct Joined {
+pub struct InteractionFinder {
     recent: Interactions,
     until: MonoNanos,
     /// Those of the latest poll.
     now: Vec<Key>,
-    told: BTreeMap<Key, Told>,
+    told: BTreeMap<Key, FoundInteraction>,
 }
 
-impl Joined {
+impl InteractionFinder {
     /// Takes a poll in; gives the interactions that the poll before did not have.
-    pub fn polled(&mut self, source: &dyn Source, report: &PollReport) -> Vec<Told> {
+    pub fn polled(&mut self, source: &dyn Source, report: &PollReport) -> Vec<FoundInteraction> {
         let mut latest = self.until;
         for live in source.recently_closed().chain(source.connections()) {
             if let Some(verdict) = live.latest.filter(|v| v.to > self.until) {
@@ -63,7 +65,7 @@ impl Joined {
             self.now.clear();
             return Vec::new();
         }
-        let who: HashMap<ConnectionId, Live<'_>> = source
+        let who: HashMap<ConnectionId, LiveConnection<'_>> = source
             .connections()
             .chain(source.recently_closed())
             .map(|live| (live.snapshot.id, live))
@@ -81,7 +83,7 @@ impl Joined {
                 })
                 .collect();
             let polls = self.told.get(&key).map_or(0, |t| t.polls) + 1;
-            let told = Told {
+            let told = FoundInteraction {
                 interaction,
                 members,
                 polls,
@@ -98,7 +100,7 @@ impl Joined {
     }
 
     /// The interactions of the latest poll that a connection is part of.
-    pub fn of(&self, id: ConnectionId) -> impl Iterator<Item = &Told> {
+    pub fn of(&self, id: ConnectionId) -> impl Iterator<Item = &FoundInteraction> {
         self.now
             .iter()
             .filter(move |(_, ids)| ids.contains(&id))
@@ -106,7 +108,7 @@ impl Joined {
     }
 
     /// All that were found, with those connections among theirs.
-    pub fn all(&self, wanted: impl Fn(&ConnectionId) -> bool) -> Vec<&Told> {
+    pub fn all(&self, wanted: impl Fn(&ConnectionId) -> bool) -> Vec<&FoundInteraction> {
         self.told
             .values()
             .filter(|t| t.interaction.connections.iter().any(&wanted))
@@ -201,7 +203,7 @@ pub fn evidence(evidence: &InteractionEvidence) -> Vec<String> {
 }
 
 /// `PipelinedProxy  nginx[12]  10.0.0.1:80 -> 10.0.0.9:5000  what comes in waits: ...`
-pub fn line(told: &Told, paint: Paint) -> String {
+pub fn line(told: &FoundInteraction, paint: Paint) -> String {
     let first = told.members.first();
     format!(
         "{}  {}  {}  {}",
@@ -213,7 +215,7 @@ pub fn line(told: &Told, paint: Paint) -> String {
 }
 
 /// Head and text of each point that an answer makes of an interaction.
-pub fn points(told: &Told) -> Vec<(&'static str, String)> {
+pub fn points(told: &FoundInteraction) -> Vec<(&'static str, String)> {
     let advice = &told.interaction.advice;
     // Who can act is known best at the cause.
     let cause = told.members.last();
@@ -231,7 +233,7 @@ pub fn points(told: &Told) -> Vec<(&'static str, String)> {
 }
 
 /// Each with evidence and advice.
-pub fn answers(told: &[&Told], most: usize, width: usize, paint: Paint) -> Vec<String> {
+pub fn answers(told: &[&FoundInteraction], most: usize, width: usize, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     for told in told.iter().take(most) {
         lines.push(paint.bold(&format!("interaction: {}", told.interaction.kind)));
@@ -245,39 +247,69 @@ pub fn answers(told: &[&Told], most: usize, width: usize, paint: Paint) -> Vec<S
     lines
 }
 
-/// One as an object.
-pub fn object(told: &Told, now: WallMicros) -> Value {
-    let Told {
-        interaction,
-        members,
-        polls,
-    } = told;
-    let connections: Vec<Value> = members
-        .iter()
-        .map(|(id, tuple, owner)| {
-            json!({
-                "netns": id.netns,
-                "cookie": id.cookie,
-                "start_ns": id.start.0,
-                "local": tuple.local.to_string(),
-                "remote": tuple.remote.to_string(),
-                "process": json::process(owner),
-            })
-        })
-        .collect();
-    let advice = &interaction.advice;
-    json!({
-        "type": "interaction",
-        "time": json::wall(now),
-        "interaction": interaction.kind.name(),
-        "connections": connections,
-        "polls": polls,
-        "evidence": interaction.evidence,
-        "advice": {"who": advice.who, "what": advice.what, "source": advice.source},
-    })
+/// A connection of an interaction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct InteractionConnection {
+    /// Inode number of the network namespace.
+    pub netns: u32,
+    /// The socket cookie.
+    pub cookie: u64,
+    /// When the socket was made, in nanoseconds of the monotonic clock.
+    pub start_ns: u64,
+    /// This host's address and port.
+    pub local: String,
+    /// The peer's address and port.
+    pub remote: String,
+    /// The process that owns it.
+    pub process: Option<Process>,
 }
 
-/// A list of them.
-pub fn json(told: &[&Told], now: WallMicros) -> Value {
-    told.iter().map(|t| object(t, now)).collect()
+/// Problems of several connections that explain each other: `{"type": "interaction"}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct InteractionOutput {
+    /// `interaction`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// When it was given, RFC 3339 in UTC.
+    pub time: String,
+    /// Its name.
+    pub interaction: &'static str,
+    /// The connection that suffers first, the one that causes it last.
+    pub connections: Vec<InteractionConnection>,
+    /// Polls that found it.
+    pub polls: u64,
+    /// The numbers behind it; their keys depend on the interaction.
+    #[cfg_attr(
+        test,
+        schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")
+    )]
+    pub evidence: InteractionEvidence,
+    /// What to do.
+    pub advice: AdviceEntry,
+}
+
+impl FoundInteraction {
+    /// What serialises, given at `now`.
+    pub fn output(&self, now: WallMicros) -> InteractionOutput {
+        let connection =
+            |(id, tuple, owner): &(ConnectionId, FourTuple, Owner)| InteractionConnection {
+                netns: id.netns,
+                cookie: id.cookie,
+                start_ns: id.start.0,
+                local: tuple.local.to_string(),
+                remote: tuple.remote.to_string(),
+                process: json::process(owner),
+            };
+        InteractionOutput {
+            kind: "interaction",
+            time: json::wall(now),
+            interaction: self.interaction.kind.name(),
+            connections: self.members.iter().map(connection).collect(),
+            polls: self.polls,
+            evidence: self.interaction.evidence.clone(),
+            advice: (&self.interaction.advice).into(),
+        }
+    }
 }

@@ -25,6 +25,8 @@ pub mod json;
 pub mod listeners;
 pub mod overhead;
 pub mod report;
+#[allow(missing_docs)]
+pub mod scripted;
 pub mod selection;
 pub mod series;
 pub mod source;
@@ -33,6 +35,5 @@ pub mod target;
 pub mod watch;
 pub mod why;
 
-#[cfg(any(test, feature = "scripted"))]
-#[allow(missing_docs)]
-pub mod scripted;
+#[cfg(test)]
+mod schema;

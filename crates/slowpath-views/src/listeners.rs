@@ -3,13 +3,15 @@
 
 use crate::advice;
 use crate::filter::{Filter, Subject};
-use crate::json;
+use crate::json::{self, FindingEntry, NamedAdvice, ProblemNames, Process};
 use crate::source::LiveListener;
-use serde_json::{Map, Value, json};
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
 use slowpath_diagnose::advise_listener;
 use slowpath_model::{
-    ListenerDeltas, ListenerId, ListenerInterval, Micros, MonoNanos, Problem, ProblemSet, TcpState,
-    WallMicros,
+    Finding, ListenerDeltas, ListenerId, ListenerInterval, Micros, MonoNanos, Problem, ProblemSet,
+    TcpState, Tier, WallMicros,
 };
 use slowpath_text::{Columns, Paint, plural, process, wrapped};
 use std::collections::BTreeMap;
@@ -42,14 +44,14 @@ pub struct Listener {
 
 /// Listeners that turned connections away, added up.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct ListenerTally {
     seen: BTreeMap<ListenerId, Listener>,
     /// End of the last interval added of each, on the monotonic clock.
     until: BTreeMap<ListenerId, MonoNanos>,
     overflowed: u64,
 }
 
-impl Heard {
+impl ListenerTally {
     /// Adds an interval.
     pub fn add(&mut self, interval: &ListenerInterval, holders: usize) {
         if self.seen.len() >= MOST && !self.seen.contains_key(&interval.listener) {
@@ -174,29 +176,23 @@ impl Heard {
         lines
     }
 
-    /// A list of objects, each a listener with its sums and the evidence of its latest
-    /// interval.
-    pub fn json(&self) -> Value {
-        let objects = self.worst().into_iter().map(|listener| {
-            let mut map = about(&listener.last, listener.holders);
-            let problems: Map<String, Value> = listener
-                .sums
-                .iter()
-                .map(|(problem, sum)| {
-                    let sum = json!({
-                        "intervals": sum.intervals,
-                        "time_us": sum.time.0,
-                        "events": sum.events,
-                        "uncounted_intervals": sum.uncounted,
-                    });
-                    (problem.name().to_owned(), sum)
-                })
-                .collect();
-            map.insert("problems".to_owned(), Value::Object(problems));
-            map.insert("advice".to_owned(), advices(&listener.last));
-            Value::Object(map)
-        });
-        Value::Array(objects.collect())
+    /// Each listener with its sums and the evidence of its latest interval.
+    pub fn output(&self) -> Vec<ListenerEntry> {
+        let sum = |(problem, sum): (&Problem, &Sum)| {
+            let sum = ListenerSum {
+                intervals: sum.intervals,
+                time_us: sum.time.0,
+                events: sum.events,
+                uncounted_intervals: sum.uncounted,
+            };
+            (problem.name(), sum)
+        };
+        let entry = |listener: &Listener| ListenerEntry {
+            listener: ListenerKeys::of(&listener.last, listener.holders),
+            problems: listener.sums.iter().map(sum).collect(),
+            advice: advices(&listener.last),
+        };
+        self.worst().into_iter().map(entry).collect()
     }
 }
 
@@ -257,75 +253,214 @@ pub fn line(interval: &ListenerInterval, paint: Paint) -> String {
     )
 }
 
-fn about(interval: &ListenerInterval, holders: usize) -> Map<String, Value> {
-    let d = &interval.deltas;
-    let value = json!({
-        "netns": interval.listener.netns,
-        "cookie": interval.listener.cookie,
-        "local": interval.local.to_string(),
-        "process": json::process(&interval.owner),
-        "holders": (holders > 0).then_some(holders),
-        "tier": interval.tier,
-        "evidence": {
-            "drops": d.drops,
-            "accept_queue_before": d.accept_queue_before,
-            "accept_queue": d.accept_queue,
-            "backlog": d.backlog,
-            "syn_queue": d.syn_queue,
-            "syn_queue_young": d.young,
-            "dropping_listeners": d.dropping,
-            "namespace": {
-                "listen_overflows": d.namespace.overflows,
-                "listen_drops": d.namespace.drops,
-                "queue_full_drops": d.namespace.queue_full_drops,
-                "queue_full_cookies": d.namespace.queue_full_cookies,
-                "cookies_sent": d.namespace.cookies_sent,
+/// Counters of a namespace's listeners over an interval (`/proc/net/netstat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct NamespaceCounters {
+    /// `ListenOverflows`.
+    pub listen_overflows: Option<u64>,
+    /// `ListenDrops`.
+    pub listen_drops: Option<u64>,
+    /// `TCPReqQFullDrop`.
+    pub queue_full_drops: Option<u64>,
+    /// `TCPReqQFullDoCookies`.
+    pub queue_full_cookies: Option<u64>,
+    /// `SyncookiesSent`.
+    pub cookies_sent: Option<u64>,
+}
+
+/// Settings of a namespace; null is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct NamespaceSettings {
+    /// `net.core.somaxconn`.
+    pub somaxconn: Option<u32>,
+    /// `net.ipv4.tcp_max_syn_backlog`.
+    pub max_syn_backlog: Option<u32>,
+    /// `net.ipv4.tcp_syncookies`.
+    pub syncookies: Option<u32>,
+    /// `net.ipv4.tcp_abort_on_overflow`.
+    pub abort_on_overflow: Option<bool>,
+}
+
+/// The numbers behind a verdict on a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ListenerEvidence {
+    /// Segments dropped at this listener in the interval.
+    pub drops: Option<u64>,
+    /// Connections that waited for `accept` at the beginning.
+    pub accept_queue_before: u32,
+    /// Connections that waited for `accept` at the end.
+    pub accept_queue: u32,
+    /// The most that may wait.
+    pub backlog: u32,
+    /// Half-open connections.
+    pub syn_queue: Option<u32>,
+    /// Half-open connections whose SYN-ACK was not sent again yet.
+    pub syn_queue_young: Option<u32>,
+    /// Listeners of the namespace that dropped something in the interval.
+    pub dropping_listeners: u32,
+    /// What the namespace's counters grew by.
+    pub namespace: NamespaceCounters,
+    /// The namespace's settings.
+    pub settings: NamespaceSettings,
+}
+
+impl From<&ListenerDeltas> for ListenerEvidence {
+    fn from(d: &ListenerDeltas) -> Self {
+        ListenerEvidence {
+            drops: d.drops,
+            accept_queue_before: d.accept_queue_before,
+            accept_queue: d.accept_queue,
+            backlog: d.backlog,
+            syn_queue: d.syn_queue,
+            syn_queue_young: d.young,
+            dropping_listeners: d.dropping,
+            namespace: NamespaceCounters {
+                listen_overflows: d.namespace.overflows,
+                listen_drops: d.namespace.drops,
+                queue_full_drops: d.namespace.queue_full_drops,
+                queue_full_cookies: d.namespace.queue_full_cookies,
+                cookies_sent: d.namespace.cookies_sent,
             },
-            "settings": d.settings,
-        },
-    });
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
+            settings: NamespaceSettings {
+                somaxconn: d.settings.somaxconn,
+                max_syn_backlog: d.settings.max_syn_backlog,
+                syncookies: d.settings.syncookies,
+                abort_on_overflow: d.settings.abort_on_overflow,
+            },
+        }
     }
 }
 
-fn advices(interval: &ListenerInterval) -> Value {
-    interval
-        .findings
-        .iter()
-        .filter_map(|f| {
-            let advice = advise_listener(f.problem, &interval.deltas)?;
-            Some(json!({
-                "problem": f.problem.name(),
-                "who": advice.who,
-                "act": advice::who(advice.who, Some(&interval.owner), None),
-                "what": advice.what,
-                "source": advice.source,
-            }))
+/// Which listener an object is about.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ListenerKeys {
+    /// Inode number of the network namespace.
+    pub netns: u32,
+    /// The socket cookie.
+    pub cookie: u64,
+    /// The address it listens on.
+    pub local: String,
+    /// A process that holds it.
+    pub process: Option<Process>,
+    /// Processes that hold it; null if they were not looked for.
+    pub holders: Option<usize>,
+    /// The tier that measured.
+    #[cfg_attr(test, schemars(schema_with = "crate::schema::tier"))]
+    pub tier: Tier,
+    /// The numbers of the latest interval.
+    pub evidence: ListenerEvidence,
+}
+
+impl ListenerKeys {
+    fn of(interval: &ListenerInterval, holders: usize) -> Self {
+        ListenerKeys {
+            netns: interval.listener.netns,
+            cookie: interval.listener.cookie,
+            local: interval.local.to_string(),
+            process: json::process(&interval.owner),
+            holders: (holders > 0).then_some(holders),
+            tier: interval.tier,
+            evidence: (&interval.deltas).into(),
+        }
+    }
+}
+
+/// What to do about one problem of a listener.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ListenerAdvice {
+    /// The problem.
+    #[cfg_attr(test, schemars(schema_with = "crate::schema::problem"))]
+    pub problem: &'static str,
+    /// The advice.
+    #[serde(flatten)]
+    pub advice: NamedAdvice,
+}
+
+fn advices(interval: &ListenerInterval) -> Vec<ListenerAdvice> {
+    let advice = |finding: &Finding| {
+        let advice = advise_listener(finding.problem, &interval.deltas)?;
+        Some(ListenerAdvice {
+            problem: finding.problem.name(),
+            advice: NamedAdvice {
+                act: advice::who(advice.who, Some(&interval.owner), None),
+                advice: (&advice).into(),
+            },
         })
-        .collect()
+    };
+    interval.findings.iter().filter_map(advice).collect()
 }
 
-/// One verdict on a listener as an object.
-pub fn object(interval: &ListenerInterval, holders: usize) -> Value {
-    let mut map = about(interval, holders);
-    let findings: Vec<Value> = interval
-        .findings
-        .iter()
-        .map(|f| json::finding(f, interval.duration))
-        .collect();
-    for (key, value) in [
-        ("type", json!("listener")),
-        ("time", json!(json::wall(interval.end))),
-        ("interval_us", json!(interval.duration.0)),
-        ("findings", Value::Array(findings)),
-        ("unmeasured", json::problems(interval.unmeasured)),
-        ("advice", advices(interval)),
-    ] {
-        map.insert(key.to_owned(), value);
+/// Sums of one problem of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ListenerSum {
+    /// Intervals that found it.
+    pub intervals: u64,
+    /// Their time in microseconds: an upper bound.
+    pub time_us: u64,
+    /// Segments turned away, as far as counted.
+    pub events: u64,
+    /// Intervals in which they could not be counted.
+    pub uncounted_intervals: u64,
+}
+
+/// A listener that turned connections away, with its sums.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ListenerEntry {
+    /// Which listener, and the evidence of its latest interval.
+    #[serde(flatten)]
+    pub listener: ListenerKeys,
+    /// Its sums by problem.
+    pub problems: BTreeMap<&'static str, ListenerSum>,
+    /// What to do about the problems of the latest interval.
+    pub advice: Vec<ListenerAdvice>,
+}
+
+/// The verdict on one interval of a listener: `{"type": "listener"}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ListenerOutput {
+    /// `listener`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The interval's end, RFC 3339 in UTC.
+    pub time: String,
+    /// Which listener, and the evidence.
+    #[serde(flatten)]
+    pub listener: ListenerKeys,
+    /// The interval's length in microseconds.
+    pub interval_us: u64,
+    /// What was found.
+    pub findings: Vec<FindingEntry>,
+    /// Problems that could not be measured.
+    pub unmeasured: ProblemNames,
+    /// What to do.
+    pub advice: Vec<ListenerAdvice>,
+}
+
+impl ListenerOutput {
+    /// The verdict on one interval of a listener that so many processes hold; 0 if they were
+    /// not looked for.
+    pub fn of(interval: &ListenerInterval, holders: usize) -> Self {
+        let findings = interval.findings.iter();
+        ListenerOutput {
+            kind: "listener",
+            time: json::wall(interval.end),
+            listener: ListenerKeys::of(interval, holders),
+            interval_us: interval.duration.0,
+            findings: findings
+                .map(|f| FindingEntry::of(f, interval.duration))
+                .collect(),
+            unmeasured: json::problems(interval.unmeasured),
+            advice: advices(interval),
+        }
     }
-    Value::Object(map)
 }
 
 /// Whether a filter selects a listener: its peer is any address, any port.

@@ -5,10 +5,12 @@
 //! the context of whoever sends, receives or opens. Programs that the agent itself runs (the
 //! walk over the sockets) are shown but not added: their time is in the agent's.
 
-use crate::json;
-use crate::source::{PollReport, ProgramCost, Source};
-use crate::watch::unseen;
-use serde_json::{Value, json};
+use crate::json::{self, Losses};
+use crate::source::{BudgetState, PollReport, ProgramCost, Source};
+use crate::watch::unmeasured_lines;
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
 use slowpath_model::Micros;
 use slowpath_text::{Columns, Paint, count, plural};
 
@@ -165,43 +167,133 @@ impl Cost {
         if let Some(uncounted) = &self.uncounted {
             lines.push(format!("not counted: {uncounted}"));
         }
-        lines.extend(unseen(source.capabilities(), &source.losses()));
+        lines.extend(unmeasured_lines(source.capabilities(), &source.losses()));
         lines
     }
 
-    /// The cost as a JSON object.
-    pub fn json(&self, source: &dyn Source) -> Value {
-        let programs: Vec<Value> = self
-            .programs
-            .iter()
-            .map(|p| {
-                json!({
-                    "probe": p.probe,
-                    "program": p.program,
-                    "runs": p.runs,
-                    "time_ns": p.nanos,
-                    "ns_per_run": (p.runs > 0).then(|| p.nanos as f64 / p.runs as f64),
-                    "percent_of_one_core": self.of_core(p.nanos) * 100.0,
-                    "within_polls": p.within_polls,
-                })
-            })
-            .collect();
-        json!({
-            "type": "overhead",
-            "elapsed_us": self.elapsed.0,
-            "polls": self.polls,
-            "sockets": self.sockets,
-            "emitted": self.emitted,
-            "agent_cpu_us": self.agent.0,
-            "agent_percent_of_one_core": self.of_core(self.agent.0 * 1000) * 100.0,
-            "programs": programs,
-            "programs_not_counted": self.uncounted,
-            "percent_of_one_core": self.total() * 100.0,
-            "budget": json::budget(source.budget()),
-            "capabilities": json::capabilities(source.capabilities()),
-            "losses": json::losses(&source.losses()),
-        })
+    /// What serialises.
+    pub fn output(&self, source: &dyn Source) -> OverheadOutput {
+        let program = |p: &ProgramCost| ProgramEntry {
+            probe: p.probe,
+            program: p.program.clone(),
+            runs: p.runs,
+            time_ns: p.nanos,
+            ns_per_run: (p.runs > 0).then(|| p.nanos as f64 / p.runs as f64),
+            percent_of_one_core: self.of_core(p.nanos) * 100.0,
+            within_polls: p.within_polls,
+        };
+        OverheadOutput {
+            kind: "overhead",
+            elapsed_us: self.elapsed.0,
+            polls: self.polls,
+            sockets: self.sockets,
+            emitted: self.emitted,
+            agent_cpu_us: self.agent.0,
+            agent_percent_of_one_core: self.of_core(self.agent.0 * 1000) * 100.0,
+            programs: self.programs.iter().map(program).collect(),
+            programs_not_counted: self.uncounted.clone(),
+            percent_of_one_core: self.total() * 100.0,
+            budget: source.budget().map(BudgetEntry::from),
+            capabilities: source.capabilities().into(),
+            losses: (&source.losses()).into(),
+        }
     }
+}
+
+/// What one BPF program cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ProgramEntry {
+    /// The probe it belongs to.
+    pub probe: &'static str,
+    /// Its name.
+    pub program: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// For how long in all, in nanoseconds.
+    pub time_ns: u64,
+    /// For how long each time, in nanoseconds; null if it never ran.
+    pub ns_per_run: Option<f64>,
+    /// Its time as a percentage of one core.
+    pub percent_of_one_core: f64,
+    /// It runs within polls: its time is in the agent's.
+    pub within_polls: bool,
+}
+
+/// How a CPU budget is met; percentages of one core.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct BudgetEntry {
+    /// The budget's lower end.
+    pub low_percent: f64,
+    /// The budget's upper end.
+    pub high_percent: f64,
+    /// CPU of the agent's process in the past five seconds.
+    pub used_percent: f64,
+    /// CPU of BPF programs in other processes' contexts; null where it cannot be known.
+    pub programs_percent: Option<f64>,
+    /// Polls a second.
+    pub polls_per_second: f64,
+    /// Times a second that a busy connection without problems is judged.
+    pub quiet_looks_per_second: f64,
+    /// The same of one that had a problem in the past minute.
+    pub problem_looks_per_second: f64,
+    /// The same of one that had problems for a quarter of the minute.
+    pub worst_looks_per_second: f64,
+    /// Polls left out because they would have passed the upper end.
+    pub polls_left_out: u64,
+    /// The budget cannot be met.
+    pub exceeded: bool,
+}
+
+impl From<BudgetState> for BudgetEntry {
+    fn from(s: BudgetState) -> Self {
+        BudgetEntry {
+            low_percent: s.low * 100.0,
+            high_percent: s.high * 100.0,
+            used_percent: s.used * 100.0,
+            programs_percent: s.programs.map(|share| share * 100.0),
+            polls_per_second: s.polls,
+            quiet_looks_per_second: s.quiet_rate,
+            problem_looks_per_second: s.problem_rate,
+            worst_looks_per_second: s.worst_rate,
+            polls_left_out: s.left_out,
+            exceeded: s.exceeded,
+        }
+    }
+}
+
+/// What monitoring costs on a machine: `{"type": "overhead"}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct OverheadOutput {
+    /// `overhead`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// How long it was measured, in microseconds.
+    pub elapsed_us: u64,
+    /// Polls in that time.
+    pub polls: u64,
+    /// Most sockets that one poll met.
+    pub sockets: u64,
+    /// Snapshots handed over.
+    pub emitted: u64,
+    /// CPU time of the agent in microseconds, user and system.
+    pub agent_cpu_us: u64,
+    /// The same as a percentage of one core.
+    pub agent_percent_of_one_core: f64,
+    /// Each BPF program's runs and time.
+    pub programs: Vec<ProgramEntry>,
+    /// Why programs are not listed, if so.
+    pub programs_not_counted: Option<String>,
+    /// Agent and programs as a percentage of one core.
+    pub percent_of_one_core: f64,
+    /// How the CPU budget is met, if there is one.
+    pub budget: Option<BudgetEntry>,
+    /// What can be measured.
+    pub capabilities: json::Capabilities,
+    /// What was lost.
+    pub losses: Losses,
 }
 
 /// Nanoseconds in words: `38ns`, or as [`Micros`] from ten microseconds.

@@ -107,9 +107,9 @@ pub fn stats() -> TcpStats {
 }
 
 /// A connection owned by `command` (its pid is its cookie).
-pub fn live(cookie: u64, command: &str, local: &str, remote: &str) -> Kept {
+pub fn live(cookie: u64, command: &str, local: &str, remote: &str) -> OwnedConnection {
     let owner = Owner::named(cookie as u32, command);
-    Kept {
+    OwnedConnection {
         snapshot: Snapshot {
             id: id(cookie),
             tuple: FourTuple::new(local.parse().unwrap(), remote.parse().unwrap()),
@@ -134,13 +134,13 @@ pub fn live(cookie: u64, command: &str, local: &str, remote: &str) -> Kept {
 
 /// A listener, kept.
 #[derive(Clone)]
-pub struct KeptListener {
+pub struct OwnedListener {
     pub snapshot: ListenerSnapshot,
     pub owner: Owner,
     pub latest: Option<ListenerVerdict>,
 }
 
-impl KeptListener {
+impl OwnedListener {
     pub fn live(&self) -> LiveListener<'_> {
         LiveListener {
             snapshot: &self.snapshot,
@@ -167,24 +167,24 @@ impl crate::filter::Names for NoNames {
 }
 
 /// Each poll shows the next step; the last one stays.
-pub struct FakeSource {
-    steps: VecDeque<Vec<Kept>>,
-    current: Vec<Kept>,
-    closed: Vec<Kept>,
+pub struct ScriptedSource {
+    steps: VecDeque<Vec<OwnedConnection>>,
+    current: Vec<OwnedConnection>,
+    closed: Vec<OwnedConnection>,
     at: MonoNanos,
     capabilities: Capabilities,
     pub programs: Vec<Vec<ProgramCost>>,
     /// At every poll the same.
-    pub listeners: Vec<KeptListener>,
+    pub listeners: Vec<OwnedListener>,
     polls: usize,
     pub losses: LossCounters,
 }
 
-impl FakeSource {
+impl ScriptedSource {
     /// Verdicts in the steps get the time of their poll. A connection that is gone from one
     /// step to the next has closed.
-    pub fn new(steps: Vec<Vec<Kept>>) -> Self {
-        FakeSource {
+    pub fn new(steps: Vec<Vec<OwnedConnection>>) -> Self {
+        ScriptedSource {
             steps: steps.into(),
             current: Vec::new(),
             closed: Vec::new(),
@@ -217,7 +217,7 @@ impl FakeSource {
     }
 }
 
-impl Source for FakeSource {
+impl Source for ScriptedSource {
     fn poll(&mut self) -> Result<PollReport, SourceError> {
         self.at = self.at + INTERVAL;
         self.polls += 1;
@@ -264,16 +264,16 @@ impl Source for FakeSource {
         Duration::ZERO
     }
 
-    fn connections(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_> {
-        Box::new(self.current.iter().map(Kept::live))
+    fn connections(&self) -> Box<dyn Iterator<Item = LiveConnection<'_>> + '_> {
+        Box::new(self.current.iter().map(OwnedConnection::live))
     }
 
-    fn recently_closed(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_> {
-        Box::new(self.closed.iter().map(Kept::live))
+    fn recently_closed(&self) -> Box<dyn Iterator<Item = LiveConnection<'_>> + '_> {
+        Box::new(self.closed.iter().map(OwnedConnection::live))
     }
 
     fn listeners(&self) -> Box<dyn Iterator<Item = LiveListener<'_>> + '_> {
-        Box::new(self.listeners.iter().map(KeptListener::live))
+        Box::new(self.listeners.iter().map(OwnedListener::live))
     }
 
     fn capabilities(&self) -> &Capabilities {

@@ -3,7 +3,7 @@
 
 use crate::filter::{Filter, Subject};
 use crate::listeners;
-use crate::source::Live;
+use crate::source::LiveConnection;
 use slowpath_model::{
     ConnectionSummary, ListenerInterval, Micros, Origin, Problem, ProblemSet, Tier,
 };
@@ -61,7 +61,7 @@ pub struct Selection {
 impl Selection {
     /// Whether the view shows the connection. `problem` in a filter is about the latest
     /// interval.
-    pub fn selects(&self, live: Live<'_>) -> bool {
+    pub fn selects(&self, live: LiveConnection<'_>) -> bool {
         self.in_family(live) && self.filtered(live)
     }
 
@@ -72,7 +72,7 @@ impl Selection {
         self.family.as_ref().is_none_or(mine) && listeners::selected(&self.filter, interval)
     }
 
-    fn filtered(&self, live: Live<'_>) -> bool {
+    fn filtered(&self, live: LiveConnection<'_>) -> bool {
         let problems = live
             .latest
             .iter()
@@ -89,12 +89,12 @@ impl Selection {
 
     /// Whether the connection may be the command's and nobody knows: it began while we
     /// looked (where the tier can tell), the filter selects it, and its owner is unknown.
-    pub fn undecided(&self, live: Live<'_>) -> bool {
+    pub fn undecided(&self, live: LiveConnection<'_>) -> bool {
         let before_us = live.snapshot.origin == Origin::Unknown && live.snapshot.tier == Tier::Bpf;
         self.family.is_some() && live.owner.process().is_none() && !before_us && self.filtered(live)
     }
 
-    fn in_family(&self, live: Live<'_>) -> bool {
+    fn in_family(&self, live: LiveConnection<'_>) -> bool {
         self.family
             .as_ref()
             .is_none_or(|f| live.owner.pid().is_some_and(|pid| f.contains(pid)))

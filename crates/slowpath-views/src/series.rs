@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The verdicts on a series of `tcp_info` that another tool polled and saved.
 
-use crate::advice::{self, Host};
-use crate::json;
-use crate::source::Live;
+use crate::advice::{self, HostFigures};
+use crate::json::{self, Evidence, TallyKeys, VerdictOutput};
+use crate::source::LiveConnection;
 use crate::tally::Tally;
-use serde_json::{Value, json};
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
 use slowpath_diagnose::{Thresholds, classify};
 use slowpath_model::{IntervalVerdict, Micros, Owner, Problem, Snapshot, UnknownOwner, WallMicros};
 use slowpath_text::evidence;
 use slowpath_text::{Columns, Paint, percent, plain, plural, wrapped};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Snapshots of one connection, as saved by another tool.
 #[derive(Debug)]
@@ -134,7 +136,7 @@ impl Judged {
         );
         lines.push(paint.problem(problem, &paint.bold(&verdict)));
         let numbers = evidence::of(problem, &total.deltas, total.totals.observed);
-        let context = Host::default().with(Some(&last.stats));
+        let context = HostFigures::default().with(Some(&last.stats));
         let whole = total.verdict(last_verdict.connection);
         let advice = advice::on(&total.finding(problem), &whole, &context);
         for (head, text) in [
@@ -155,53 +157,89 @@ impl Judged {
         lines
     }
 
-    /// Every verdict as a JSON object, then one that sums them up.
-    pub fn json(&self, series: &Series) -> Vec<Value> {
-        let tuple = self.last().1.tuple;
-        let mut objects = Vec::new();
-        let nothing = VecDeque::new();
-        let nobody = Owner::unknown(UnknownOwner::NotRecorded);
-        let mut seen = Tally::default();
-        for (time, snapshot, verdict) in &self.verdicts {
-            seen.add(verdict);
-            let live = Live {
+    /// The verdicts that serialise, oldest first.
+    pub fn verdicts(&self) -> impl Iterator<Item = VerdictOutput> {
+        let mut sum = Tally::default();
+        self.verdicts.iter().map(move |(time, snapshot, verdict)| {
+            sum.add(verdict);
+            let live = LiveConnection {
                 snapshot,
-                owner: &nobody,
+                owner: &Owner::unknown(UnknownOwner::NotRecorded),
                 real_peer: None,
                 latest: Some(verdict),
-                observed: seen.totals.observed,
-                problem_time: &seen.totals.problem_time,
-                history: &nothing,
+                observed: sum.totals.observed,
+                problem_time: &sum.totals.problem_time,
+                history: &VecDeque::new(),
             };
-            objects.push(json::verdict(*time, live, None, verdict));
-        }
-        let missing: serde_json::Map<String, Value> = Problem::ALL
-            .into_iter()
-            .map(|p| (p.name().to_owned(), json!(self.unmeasured[p as usize])))
-            .collect();
-        let left_out: Vec<Value> = series
-            .left_out
-            .iter()
-            .map(|(reason, count)| json!({"reason": reason, "lines": count}))
-            .collect();
-        let mut map = json::tally(&self.tally);
-        for (key, value) in [
-            ("type", json!("tcp_info")),
-            ("uuid", json!(series.uuid)),
-            ("local", json!(tuple.local.to_string())),
-            ("remote", json!(tuple.remote.to_string())),
-            ("start", json!(json::wall(series.start))),
-            ("intervals", json!(self.verdicts.len())),
-            ("unmeasured_intervals", Value::Object(missing)),
-            ("evidence", json::evidence(&self.tally.deltas)),
-            ("left_out", Value::Array(left_out)),
-            ("cut", json!(series.cut)),
-        ] {
-            map.insert(key.to_owned(), value);
-        }
-        objects.push(Value::Object(map));
-        objects
+            VerdictOutput::of(*time, live, None, verdict)
+        })
     }
+
+    /// The sum that serialises.
+    pub fn output(&self, series: &Series) -> SeriesOutput {
+        let tuple = self.last().1.tuple;
+        let unmeasured = |p: Problem| (p.name(), self.unmeasured[p as usize]);
+        let left_out = series.left_out.iter();
+        SeriesOutput {
+            kind: "tcp_info",
+            uuid: series.uuid.clone(),
+            local: tuple.local.to_string(),
+            remote: tuple.remote.to_string(),
+            start: json::wall(series.start),
+            intervals: self.verdicts.len(),
+            tally: (&self.tally).into(),
+            unmeasured_intervals: Problem::ALL.into_iter().map(unmeasured).collect(),
+            evidence: (&self.tally.deltas).into(),
+            left_out: left_out
+                .map(|(reason, lines)| LeftOut {
+                    reason: reason.clone(),
+                    lines: *lines,
+                })
+                .collect(),
+            cut: series.cut.clone(),
+        }
+    }
+}
+
+/// Lines of a saved series without a usable snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct LeftOut {
+    /// Why they are not used.
+    pub reason: String,
+    /// How many they are.
+    pub lines: u64,
+}
+
+/// What limited the connection of a saved series: `{"type": "tcp_info"}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct SeriesOutput {
+    /// `tcp_info`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The tool's name of the connection.
+    pub uuid: String,
+    /// The saving host's address and port.
+    pub local: String,
+    /// The peer's address and port.
+    pub remote: String,
+    /// When the series begins, RFC 3339 in UTC.
+    pub start: String,
+    /// Intervals judged.
+    pub intervals: usize,
+    /// All verdicts.
+    #[serde(flatten)]
+    pub tally: TallyKeys,
+    /// Intervals in which each problem could not be measured.
+    pub unmeasured_intervals: BTreeMap<&'static str, u64>,
+    /// The numbers behind the verdict.
+    #[cfg_attr(test, schemars(schema_with = "crate::schema::evidence"))]
+    pub evidence: Evidence,
+    /// Lines without a usable snapshot.
+    pub left_out: Vec<LeftOut>,
+    /// Why the file breaks off, if it does.
+    pub cut: Option<String>,
 }
 
 #[cfg(test)]
@@ -261,7 +299,9 @@ mod tests {
     #[test]
     fn json_has_every_interval_and_a_sum() {
         let series = series(&[0, 500]);
-        let objects = judge(&series).unwrap().json(&series);
+        let judged = judge(&series).unwrap();
+        let mut objects: Vec<_> = judged.verdicts().map(|v| json::value(&v)).collect();
+        objects.push(json::value(&judged.output(&series)));
         assert_eq!(objects.len(), 3);
         assert_eq!(objects[0]["time"], "1970-01-01T00:00:01.000000Z");
         assert_eq!(objects[1]["dominating"], "ReceiverWindowLimited");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A connection as it is now.
 #[derive(Clone, Copy, Debug)]
-pub struct Live<'a> {
+pub struct LiveConnection<'a> {
     /// Its statistics when last emitted.
     pub snapshot: &'a Snapshot,
     /// Its owner, or why it is unknown.
@@ -30,7 +30,7 @@ pub struct Live<'a> {
     pub history: &'a VecDeque<HistoryPoint>,
 }
 
-impl Live<'_> {
+impl LiveConnection<'_> {
     /// The share of the time observed that a problem took, 0..=1.
     pub fn life_share(&self, problem: Problem) -> f64 {
         crate::tally::share(self.problem_time[problem as usize], self.observed)
@@ -40,7 +40,7 @@ impl Live<'_> {
 /// A connection, kept.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
-pub struct Kept {
+pub struct OwnedConnection {
     pub snapshot: Snapshot,
     pub owner: Owner,
     pub real_peer: Option<SocketAddr>,
@@ -50,10 +50,10 @@ pub struct Kept {
     pub history: VecDeque<HistoryPoint>,
 }
 
-impl Kept {
+impl OwnedConnection {
     /// As it was.
-    pub fn live(&self) -> Live<'_> {
-        Live {
+    pub fn live(&self) -> LiveConnection<'_> {
+        LiveConnection {
             snapshot: &self.snapshot,
             owner: &self.owner,
             real_peer: self.real_peer,
@@ -65,9 +65,9 @@ impl Kept {
     }
 }
 
-impl From<Live<'_>> for Kept {
-    fn from(live: Live<'_>) -> Self {
-        Kept {
+impl From<LiveConnection<'_>> for OwnedConnection {
+    fn from(live: LiveConnection<'_>) -> Self {
+        OwnedConnection {
             snapshot: live.snapshot.clone(),
             owner: live.owner.clone(),
             real_peer: live.real_peer,
@@ -181,9 +181,9 @@ pub trait Source {
     /// How long until the next poll is due.
     fn until_next_poll(&self) -> Duration;
     /// The connections that live.
-    fn connections(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_>;
+    fn connections(&self) -> Box<dyn Iterator<Item = LiveConnection<'_>> + '_>;
     /// The connections that closed at the last poll, with their final verdict.
-    fn recently_closed(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_>;
+    fn recently_closed(&self) -> Box<dyn Iterator<Item = LiveConnection<'_>> + '_>;
     /// The listening sockets that were looked at, those that closed before the last poll
     /// included.
     fn listeners(&self) -> Box<dyn Iterator<Item = LiveListener<'_>> + '_> {

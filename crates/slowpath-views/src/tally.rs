@@ -145,7 +145,7 @@ fn sum(a: &Deltas, b: &Deltas) -> Deltas {
         writes,
         bytes_read,
         reads,
-        lonely_timeouts,
+        thin_timeouts,
         acks_after_timeout
     )
 }

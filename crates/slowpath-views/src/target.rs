@@ -2,7 +2,7 @@
 //! What a person asks about: a process, a peer, a port, a name.
 
 use crate::filter::Names;
-use crate::source::{Live, LiveListener};
+use crate::source::{LiveConnection, LiveListener};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -112,7 +112,7 @@ impl Target {
     /// How well a connection fits; `None` if it does not. Of the connections that fit, only
     /// the best are meant: on one host both ends of a connection may be seen, and a peer is
     /// the far one.
-    pub fn fits(&self, live: Live<'_>) -> Option<Fit> {
+    pub fn fits(&self, live: LiveConnection<'_>) -> Option<Fit> {
         let tuple = live.snapshot.tuple;
         let at = |end: std::net::SocketAddr, addresses: &[IpAddr], port: Option<u16>| {
             addresses.contains(&end.ip()) && port.is_none_or(|p| p == end.port())

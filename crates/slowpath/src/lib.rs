@@ -55,5 +55,6 @@ pub use slowpath_views::{advice, filter, interactions, listeners, selection, sou
 /// JSON objects.
 pub mod json {
     pub use crate::clock::now;
+    pub use slowpath_text::evidence::json as evidence;
     pub use slowpath_views::json::*;
 }

@@ -4,11 +4,13 @@
 use crate::args::{Looking, TierArg};
 use crate::failure::Failure;
 use crate::netns;
-use slowpath_agent::{Agent, Config, FinishReport, LiveConnection, OwnerOptions, TierChoice};
+use slowpath_agent::{
+    Agent, Config, FinishReport, LiveConnection as AgentConnection, OwnerOptions, TierChoice,
+};
 use slowpath_model::LossCounters;
 use slowpath_views::source::{
-    BudgetState, Capabilities, HostLimits, Live, LiveListener, PollReport, ProgramCost, Source,
-    SourceError,
+    BudgetState, Capabilities, HostLimits, LiveConnection, LiveListener, PollReport, ProgramCost,
+    Source, SourceError,
 };
 use std::fs;
 use std::path::Path;
@@ -53,8 +55,8 @@ impl Machine {
     }
 }
 
-fn live(connection: &LiveConnection) -> Live<'_> {
-    Live {
+fn live(connection: &AgentConnection) -> LiveConnection<'_> {
+    LiveConnection {
         snapshot: &connection.snapshot,
         owner: &connection.owner,
         real_peer: connection.real_peer,
@@ -82,11 +84,11 @@ impl Source for Machine {
         self.agent.until_next_poll()
     }
 
-    fn connections(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_> {
+    fn connections(&self) -> Box<dyn Iterator<Item = LiveConnection<'_>> + '_> {
         Box::new(self.agent.connections().map(live))
     }
 
-    fn recently_closed(&self) -> Box<dyn Iterator<Item = Live<'_>> + '_> {
+    fn recently_closed(&self) -> Box<dyn Iterator<Item = LiveConnection<'_>> + '_> {
         Box::new(self.agent.recently_closed().map(live))
     }
 

@@ -7,6 +7,7 @@ use crate::progress::Progress;
 use crate::render::{Paint, plural};
 use crate::session::{self, Flow, Viewer};
 use slowpath_model::Micros;
+use slowpath_views::json;
 use slowpath_views::overhead::{Cost, Measurement};
 use slowpath_views::source::{PollReport, Source};
 use std::io::Write;
@@ -45,7 +46,7 @@ pub fn run(
 ) -> Result<(), Failure> {
     let cost = measure(source, events, length)?;
     if as_json {
-        writeln!(out, "{}", cost.json(source))?;
+        writeln!(out, "{}", json::value(&cost.output(source)))?;
     } else {
         for line in cost.lines(source, paint) {
             writeln!(out, "{line}")?;
@@ -73,7 +74,7 @@ fn measure(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slowpath_views::scripted::{FakeSource, INTERVAL};
+    use slowpath_views::scripted::{INTERVAL, ScriptedSource};
     use slowpath_views::source::ProgramCost;
     use std::sync::mpsc::channel;
 
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn programs_within_polls_are_not_counted_twice() {
-        let mut source = FakeSource::new(vec![]);
+        let mut source = ScriptedSource::new(vec![]);
         // After the first poll, and after the last: 1000 runs of 100 ns outside, 10 runs
         // of 50 us within.
         source.programs = vec![
@@ -108,9 +109,9 @@ mod tests {
         assert_eq!(cost.polls, 2);
         assert_eq!(cost.elapsed, Micros(1_000_000));
         assert!((cost.total() - 0.0021).abs() < 1e-9, "{}", cost.total());
-        let json = cost.json(&source);
-        assert_eq!(json["programs"][1]["ns_per_run"], 100.0);
-        assert_eq!(json["programs"][0]["within_polls"], true);
+        let cost_json = json::value(&cost.output(&source));
+        assert_eq!(cost_json["programs"][1]["ns_per_run"], 100.0);
+        assert_eq!(cost_json["programs"][0]["within_polls"], true);
         let text = cost.lines(&source, Paint::OFF).join("\n");
         assert!(text.contains("0.210% of one core"), "{text}");
     }

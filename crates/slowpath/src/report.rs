@@ -7,6 +7,7 @@ use crate::render::Paint;
 use crate::render::plural;
 use slowpath_model::{ConnectionId, WallMicros};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, TimeRange};
+use slowpath_views::json;
 pub use slowpath_views::report::{GroupBy, Options, Range, Records, Report};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -48,7 +49,7 @@ pub fn write(
 ) -> Result<Outcome, Failure> {
     let report = Report::of(records, options);
     if answering.json {
-        writeln!(out, "{}", report.json())?;
+        writeln!(out, "{}", json::value(&report.output()))?;
     } else {
         for line in report.lines(paint) {
             writeln!(out, "{line}")?;

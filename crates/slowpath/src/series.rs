@@ -6,6 +6,7 @@ use crate::args::Answering;
 use crate::failure::{Failure, Outcome};
 use crate::render::{Paint, plural};
 use slowpath_observe::mlab;
+use slowpath_views::json;
 use slowpath_views::series::{Series, judge};
 use std::io::Write;
 use std::path::Path;
@@ -40,9 +41,10 @@ pub fn run(
         )));
     };
     if answering.json {
-        for object in judged.json(&series) {
-            writeln!(out, "{object}")?;
+        for verdict in judged.verdicts() {
+            writeln!(out, "{}", json::value(&verdict))?;
         }
+        writeln!(out, "{}", json::value(&judged.output(&series)))?;
     } else {
         for line in judged.lines(&series, paint) {
             writeln!(out, "{line}")?;

@@ -96,7 +96,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slowpath_views::scripted::{FakeSource, INTERVAL};
+    use slowpath_views::scripted::{INTERVAL, ScriptedSource};
     use std::sync::mpsc::channel;
 
     struct Counter(u32);
@@ -114,7 +114,7 @@ mod tests {
         let mut counter = Counter(0);
         let length = Duration::from_micros(INTERVAL.0 * 3);
         let elapsed = run(
-            &mut FakeSource::new(vec![]),
+            &mut ScriptedSource::new(vec![]),
             &events,
             Some(length),
             &mut counter,
@@ -128,7 +128,13 @@ mod tests {
         let (sender, events) = channel();
         sender.send(Event::Stop).unwrap();
         let mut counter = Counter(0);
-        run(&mut FakeSource::new(vec![]), &events, None, &mut counter).unwrap();
+        run(
+            &mut ScriptedSource::new(vec![]),
+            &events,
+            None,
+            &mut counter,
+        )
+        .unwrap();
         assert_eq!(counter.0, 1);
     }
 }

@@ -8,8 +8,9 @@ use crate::render::{Paint, plural};
 use crate::session::{self, Flow, Viewer};
 use crate::system_names::SystemNames;
 use slowpath_model::Micros;
+use slowpath_views::json;
 use slowpath_views::source::{PollReport, Source};
-pub use slowpath_views::why::{Answer, Looking, Target, TargetError};
+pub use slowpath_views::why::{Answer, Collector, Target, TargetError};
 use std::io::Write;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub struct Options {
 }
 
 struct Watching<'a> {
-    looking: Looking<'a>,
+    collector: Collector<'a>,
     progress: Progress,
 }
 
@@ -36,8 +37,8 @@ impl Viewer for Watching<'_> {
         report: &PollReport,
         elapsed: Micros,
     ) -> Result<Flow, Failure> {
-        self.looking.polled(source, report, clock::now());
-        let note = plural(self.looking.connections() as u64, "connection");
+        self.collector.polled(source, report, clock::now());
+        let note = plural(self.collector.connections() as u64, "connection");
         self.progress.at(elapsed, &note);
         Ok(Flow::Continue)
     }
@@ -57,7 +58,7 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     let answer = look(source, events, target, options.length)?;
     if options.json {
-        writeln!(out, "{}", answer.json(source, clock::now()))?;
+        writeln!(out, "{}", json::value(&answer.output(source, clock::now())))?;
     } else {
         for line in answer.lines(source, paint) {
             writeln!(out, "{line}")?;
@@ -94,11 +95,11 @@ fn look(
     length: Duration,
 ) -> Result<Answer, Failure> {
     let mut watching = Watching {
-        looking: Looking::at(target),
-        progress: Progress::new("looking", length),
+        collector: Collector::at(target),
+        progress: Progress::new("collector", length),
     };
     let looked = session::run(source, events, Some(length), &mut watching)?;
     watching.progress.clear();
-    let answer = watching.looking.answer(looked);
+    let answer = watching.collector.answer(looked);
     answer.map_err(|nothing| Failure::NotFound(nothing.to_string()))
 }

@@ -5,7 +5,7 @@
 //! seconds to come due. Chance, searches, rounds and the log's threads move the cost within
 //! those seconds. So the CPU that was meant to be spent and was not is kept account of, and
 //! polls come faster while there is some left, slower while too much was spent. What waits for
-//! its poll waits for a number of polls, so all rates change together, at once, and their
+//! its poll waits for a number of polls, so all rates change in step, at once, and their
 //! ratios stay.
 //!
 //! 1. The account grows by the goal each second and shrinks by what is spent.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The CPU time of the past five seconds, and whether another poll has room in it.
+//! The CPU time of the past five seconds, and whether another poll fits into it.
 
 use slowpath_model::{Micros, MonoNanos};
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ impl Brake {
 
     /// Whether work that costs about `expected` leaves the mean below `limit` of a
     /// core.
-    pub fn has_room(&mut self, now: MonoNanos, expected: Micros, limit: f64) -> bool {
+    pub fn fits(&mut self, now: MonoNanos, expected: Micros, limit: f64) -> bool {
         self.forget(now);
         let share = self.used(now) + expected.0 as f64 / WINDOW.0 as f64;
         share <= limit * (1.0 - MARGIN)
@@ -73,7 +73,7 @@ impl Brake {
 
     /// Whether a poll that costs about `expected` may be made.
     pub fn allows(&mut self, now: MonoNanos, expected: Micros, limit: f64) -> bool {
-        let allowed = self.has_room(now, expected, limit) || now.since(self.last_poll) >= PATIENCE;
+        let allowed = self.fits(now, expected, limit) || now.since(self.last_poll) >= PATIENCE;
         if allowed {
             self.last_poll = now;
         } else {

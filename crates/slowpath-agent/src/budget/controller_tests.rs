@@ -122,7 +122,7 @@ impl Run {
             for i in 0..self.next_lumps.len() {
                 let (cost, every) = self.plant.lumps[i];
                 let limit = budget().room_for_work();
-                let room = (self.brake).has_room(nanos(self.now), Micros(cost), limit);
+                let room = (self.brake).fits(nanos(self.now), Micros(cost), limit);
                 if self.now >= self.next_lumps[i] && room {
                     self.next_lumps[i] = self.now + every;
                     let cpu = self.spend(cost as f64);
@@ -217,7 +217,7 @@ fn twenty_thousand_connections_are_inside_within_ten_seconds() {
         assert!(least >= 0.0095, "{busy:?}: {least}");
         let rates = run.controller.rates().samples;
         assert!(rates[1] >= 4.0 * rates[0] && rates[2] >= rates[1]);
-        // Nobody has to be left out for long: the rates fit.
+        // No poll has to be left out for long: the rates fit.
         assert!(
             run.brake.left_out * 10 < run.poll as u64,
             "{busy:?}: {}",
@@ -226,7 +226,7 @@ fn twenty_thousand_connections_are_inside_within_ten_seconds() {
     }
 }
 
-/// The same with what an agent over 20,000 connections was seen to do, each look as expensive as
+/// The same with what an agent over 20,000 connections was observed to do, each look as expensive as
 /// where nothing is in the cache: searches for owners, a walk, a search in pieces and a round
 /// each minute, summaries, and a conversion of the log in pieces.
 #[test]
@@ -259,7 +259,7 @@ fn searches_rounds_and_conversions_leave_each_five_seconds_inside() {
     }
 }
 
-/// Without the brake, noise alone must not make it hunt: ten minutes, a noisy machine.
+/// Without the brake, noise by itself must not make it hunt: ten minutes, a noisy machine.
 #[test]
 fn it_does_not_oscillate() {
     for seed in 0..2 {
@@ -328,8 +328,8 @@ fn the_bpf_programs_share_counts() {
         busy: [20_000, 0, 0],
         ..Plant::default()
     };
-    let mut alone = Run::new(plant(), budget());
-    alone.until(20.0);
+    let mut single = Run::new(plant(), budget());
+    single.until(20.0);
     let mut shared = Run::new(plant(), budget());
     shared.events = 0.004;
     shared.until(60.0);
@@ -339,5 +339,5 @@ fn the_bpf_programs_share_counts() {
     // The goal is 1.35 %: 1.1 is less than what lumps need.
     let mean = means.iter().sum::<f64>() / means.len() as f64;
     assert!((0.0125..=0.0145).contains(&mean), "{mean}");
-    assert!(shared.controller.rung > alone.controller.rung);
+    assert!(shared.controller.rung > single.controller.rung);
 }

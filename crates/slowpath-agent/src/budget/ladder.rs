@@ -7,9 +7,9 @@ pub(crate) const PRIORITIES: usize = 3;
 /// Steps to a factor of two.
 const PER_OCTAVE: usize = 4;
 
-/// Steps of the highest rate above that of the configured interval, to 5.7 times: each look at
-/// a connection with problems is a row in the log.
-const UP: usize = APART;
+/// Steps of the highest rate above that of the configured interval, to 5.7 times: each sample
+/// of a connection with problems is a row in the log.
+const UP: usize = SEPARATION;
 
 /// Steps of the lowest rate below it, to a thirty-second.
 const DOWN: usize = 5 * PER_OCTAVE;
@@ -21,15 +21,16 @@ const POLLS_UP: usize = 4;
 const SPAN: usize = UP + DOWN;
 
 /// Steps that connections without problems stay below the others at least: a factor of 5.7.
-/// Four is promised; what is drawn by chance, and what changes too rarely to be looked at
+/// Four is promised; what is drawn by chance, and what changes too rarely to be sampled
 /// whenever it is due, take part of it.
-const APART: usize = 10;
+const SEPARATION: usize = 10;
 
 /// Steps that one priority can go down.
-const WAY: usize = SPAN - APART;
+const WAY: usize = SPAN - SEPARATION;
 
 /// Steps that the polls go down from 16 an interval to eight while those without problems
-/// take their last steps: nobody waits for more than 2,048 polls, which has to be many times the mean.
+/// take their last steps: no connection waits for more than
+/// 2,048 polls, which has to be many times the mean.
 const FEWER: usize = PER_OCTAVE;
 
 /// Steps that they go on to two an interval, when all else is at its lowest: many small polls
@@ -41,7 +42,7 @@ pub(crate) const LAST: usize = PRIORITIES * WAY + POLLS_WAY;
 
 /// The rung on which connections without problems are looked at once in each configured
 /// interval.
-pub(crate) const START: usize = UP - APART;
+pub(crate) const START: usize = UP - SEPARATION;
 
 /// Rates on one rung, in looks a configured interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +64,7 @@ pub(crate) fn rates(rung: usize) -> Rates {
             below(0).saturating_sub(WAY - FEWER) + below(PRIORITIES).min(POLLS_WAY),
         ),
         samples: [
-            rate(UP, APART + below(0)),
+            rate(UP, SEPARATION + below(0)),
             rate(UP, below(1)),
             rate(UP, below(2)),
         ],

@@ -20,7 +20,7 @@
 //! - **The band holds.** Between two steps of the ladder polls come faster or slower, so that
 //!   each five seconds cost what they should ([`balance`]).
 //! - **The upper end holds.** A poll that would carry the mean of five seconds over it is
-//!   left out ([`brake`]). Which are left out depends on the past alone, never on what the
+//!   left out ([`brake`]). Which are left out depends on the past only, never on what the
 //!   poll would have met: what is left still sees time averages.
 
 pub(crate) mod balance;

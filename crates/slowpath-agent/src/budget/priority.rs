@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which connections deserve more looks: those with problems in the past T_history.
+//! Which connections deserve more looks: those with problems in the history T_history.
 
 use super::ladder::PRIORITIES;
 use rustc_hash::FxHashMap;
@@ -11,7 +11,7 @@ pub(crate) const HISTORY: Micros = Micros(60_000_000);
 /// The share of T_history that problems take of the worst connections.
 const WORST: f64 = 0.25;
 
-/// Connections with problems that are told apart; further ones count as having none.
+/// Connections with problems that are distinguished; further ones count as having none.
 const MAX: usize = 262_144;
 
 /// Connections whose calls are logged one by one.
@@ -29,12 +29,12 @@ pub(crate) struct Change {
 
 /// What is remembered of a connection that had a problem.
 #[derive(Clone, Copy, Debug)]
-struct Past {
+struct ProblemHistory {
     /// The end of the latest interval with a problem.
     problem: MonoNanos,
     /// The latest look.
     sample: MonoNanos,
-    /// Time with problems, the past fading by e in T_history, over T_history.
+    /// Time with problems, the history fading by e in T_history, over T_history.
     share: f64,
     suspect: bool,
 }
@@ -42,7 +42,7 @@ struct Past {
 /// The connections that had problems.
 #[derive(Debug, Default)]
 pub(crate) struct Priorities {
-    pasts: FxHashMap<u64, Past>,
+    histories: FxHashMap<u64, ProblemHistory>,
     /// Since they were last taken.
     pub changes: Vec<Change>,
     suspects: usize,
@@ -63,48 +63,48 @@ impl Priorities {
         if priority == 0 && problem.is_none() {
             return 0;
         }
-        if !self.pasts.contains_key(&cookie) && self.pasts.len() >= MAX {
+        if !self.histories.contains_key(&cookie) && self.histories.len() >= MAX {
             return 0;
         }
-        let past = self.pasts.entry(cookie).or_insert(Past {
+        let history = self.histories.entry(cookie).or_insert(ProblemHistory {
             problem: now,
             sample: now,
             share: 0.0,
             suspect: false,
         });
-        let history = HISTORY.as_secs_f64();
-        past.share *= (-now.since(past.sample).as_secs_f64() / history).exp();
-        past.sample = now;
-        self.suspects -= usize::from(past.suspect);
-        past.suspect = problem.is_some() && self.suspects < MAX_SUSPECTS;
-        self.suspects += usize::from(past.suspect);
+        let span = HISTORY.as_secs_f64();
+        history.share *= (-now.since(history.sample).as_secs_f64() / span).exp();
+        history.sample = now;
+        self.suspects -= usize::from(history.suspect);
+        history.suspect = problem.is_some() && self.suspects < MAX_SUSPECTS;
+        self.suspects += usize::from(history.suspect);
         if let Some(interval) = problem {
-            past.problem = now;
-            past.share += interval.min(HISTORY).as_secs_f64() / history;
+            history.problem = now;
+            history.share += interval.min(HISTORY).as_secs_f64() / span;
         }
-        let after = if now.since(past.problem) > HISTORY {
+        let after = if now.since(history.problem) > HISTORY {
             0
-        } else if past.share < WORST {
+        } else if history.share < WORST {
             1
         } else {
             2
         };
-        // Said again at each look: another connection may have its place in the table.
+        // Repeated at each sample: another connection may have its place in the table.
         self.changes.push(Change {
             cookie,
             priority: after,
-            suspect: past.suspect,
+            suspect: history.suspect,
         });
         if after == 0 {
-            self.pasts.remove(&cookie);
+            self.histories.remove(&cookie);
         }
         after
     }
 
     /// A connection of this priority is no more.
-    pub fn gone(&mut self, cookie: u64, priority: u8) {
+    pub fn closed(&mut self, cookie: u64, priority: u8) {
         if priority > 0 {
-            if self.pasts.remove(&cookie).is_some_and(|p| p.suspect) {
+            if self.histories.remove(&cookie).is_some_and(|p| p.suspect) {
                 self.suspects -= 1;
             }
             self.changes.push(Change {
@@ -141,14 +141,14 @@ mod tests {
             assert_eq!(priority, 1, "{second}");
         }
         assert_eq!(priorities.sample(7, priority, at(61.1), None), 0);
-        assert!(priorities.pasts.is_empty());
+        assert!(priorities.histories.is_empty());
         assert_eq!(priorities.samples, [2, 61, 0]);
     }
 
-    /// Problems all the time fill a quarter of the faded past when 1 - exp(-t / T) reaches
+    /// Problems all the time fill a quarter of the faded history when 1 - exp(-t / T) reaches
     /// it: after 0.288 T, however often is looked.
     #[test]
-    fn the_worst_are_told_by_time_not_by_the_number_of_looks() {
+    fn the_worst_are_chosen_by_time_not_by_the_number_of_samples() {
         for interval in [0.05, 0.5, 2.0] {
             let mut priorities = Priorities::default();
             let mut priority = 0;
@@ -169,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn who_closes_is_forgotten() {
+    fn a_connection_that_closes_is_forgotten() {
         let mut priorities = Priorities::default();
         let priority = priorities.sample(7, 0, at(0.0), Some(HALF));
-        priorities.gone(7, priority);
-        priorities.gone(8, 0);
-        assert!(priorities.pasts.is_empty());
+        priorities.closed(7, priority);
+        priorities.closed(8, 0);
+        assert!(priorities.histories.is_empty());
         let last = Change {
             cookie: 7,
             priority: 0,

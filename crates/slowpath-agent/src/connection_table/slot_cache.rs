@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A guess at the slot of a connection, from memory that is likely in the cache.
 //!
-//! Cookies are given in sequence, so connections that are seen together have lower bits that
-//! lie together, while a hash spreads them over all of its table: with 10,000 connections a
+//! Cookies are given in sequence, so connections that are handed over one after the other have
+//! neighbouring lower bits, while a hash spreads them over all of its table: with 10,000 connections a
 //! look-up there waits for memory nearly each time. A guess may be wrong; who asks compares.
 
 use super::Key;
@@ -12,7 +12,7 @@ use std::ptr;
 const FEW: usize = 1 << 12;
 
 /// Places for each connection, at least: so many share none with another even where their
-/// cookies are far apart.
+/// cookies are far from each other.
 const EACH: usize = 4;
 
 /// Guessed slots by the lower bits of the key, each with bits above those.
@@ -94,7 +94,7 @@ mod tests {
         );
     }
 
-    /// As on a host where connections live long: cookies far apart. How many keep their place
+    /// As on a host where connections live long: cookies far from each other. How many keep their place
     /// when n balls fall into 4 n to 8 n places one after the other: those that no later one
     /// hits, n (1 - exp(-x)) / x with x the balls a place.
     #[test]

@@ -5,7 +5,7 @@
 //! small page, and finding out where that lies costs as much as the visit, in a virtual machine
 //! twice.
 
-use super::LiveConnection;
+use crate::live_connection::LiveConnection;
 use std::mem::MaybeUninit;
 use std::ptr;
 

@@ -83,7 +83,7 @@ fn what_came_before_the_owner_was_known_is_charged_once() {
 }
 
 #[test]
-fn nobody_s_problems_are_unknown_s() {
+fn problems_without_an_owner_are_charged_to_unknown() {
     let mut host_totals = HostTotals::new(10);
     let mut life = Life::default();
     life.judge(&mut host_totals, 100, &Owner::default());

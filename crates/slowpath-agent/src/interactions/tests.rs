@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A timeout and a delayed ACK, told once.
+//! A timeout and a delayed ACK, recorded once.
 
 use super::*;
-use crate::agent_core::tests::{at, quiet, wall};
+use crate::script::{at, quiet, wall};
 use slowpath_model::{Deltas, Finding, InteractionEvidence, Problem, ProblemSet, Share};
 
 fn verdict(snapshot: &Snapshot, to: u64) -> IntervalVerdict {
@@ -55,10 +55,10 @@ fn what_rounds_find_one_after_another_is_one_record() {
     assert!(interactions.wants(&end, &end, &Owner::default()));
     assert!(!interactions.wants(&still, &flow, &Owner::named(8, "curl")));
     // Five seconds after the interval it is forgotten.
-    let told = round(&mut interactions, 106);
+    let records = round(&mut interactions, 106);
     assert!(!interactions.wants(&still, &flow, &owner));
-    let [found] = told.as_slice() else {
-        panic!("{told:?}");
+    let [found] = records.as_slice() else {
+        panic!("{records:?}");
     };
     assert_eq!(found.kind, InteractionKind::TimeoutThenDelayedAck);
     assert_eq!((found.connection, found.cause), (snapshot.id, snapshot.id));
@@ -82,9 +82,9 @@ fn what_rounds_find_one_after_another_is_one_record() {
 fn small_writes_are_followed_where_a_timeout_had_too_little_in_flight() {
     let mut interactions = InteractionTracker::default();
     let (snapshot, owner) = (quiet(), Owner::named(7, "curl"));
-    let mut alone = verdict(&snapshot, 100);
-    alone.deltas.lonely_timeouts = Some(1);
-    interactions.observe(&snapshot, &owner, &alone);
+    let mut thin = verdict(&snapshot, 100);
+    thin.deltas.thin_timeouts = Some(1);
+    interactions.observe(&snapshot, &owner, &thin);
     assert!(interactions.wants(&quiet(), &quiet(), &owner));
     let mut elsewhere = quiet();
     elsewhere.tuple.remote.set_port(1);
@@ -116,16 +116,16 @@ fn what_goes_on_is_told_every_half_minute_and_at_the_end() {
     let mut interactions = InteractionTracker::default();
     let snapshot = quiet();
     let owner = Owner::named(7, "curl");
-    let mut told = Vec::new();
+    let mut records = Vec::new();
     for second in 100..=170 {
         interactions.observe(&snapshot, &owner, &verdict(&snapshot, second));
-        told.extend(interactions.round(at(second), wall(at(second))));
+        records.extend(interactions.round(at(second), wall(at(second))));
     }
-    told.extend(interactions.finish(at(170), wall(at(170))));
+    records.extend(interactions.finish(at(170), wall(at(170))));
     // From 99 to 129, 159 and 170: nothing twice, nothing left out.
-    let ends: Vec<_> = told.iter().map(|found| found.end).collect();
+    let ends: Vec<_> = records.iter().map(|found| found.end).collect();
     assert_eq!(ends, [129, 159, 170].map(|second| wall(at(second))));
-    let time: u64 = told.iter().map(|found| found.duration.0).sum();
+    let time: u64 = records.iter().map(|found| found.duration.0).sum();
     assert_eq!(time, 71_000_000);
-    assert_eq!(told.iter().map(|found| found.rounds).sum::<u64>(), 71);
+    assert_eq!(records.iter().map(|found| found.rounds).sum::<u64>(), 71);
 }

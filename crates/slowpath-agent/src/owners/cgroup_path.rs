@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a cgroup's path tells: systemd unit, container, pod. Pure.
+//! What a cgroup's path names: systemd unit, container, pod. Pure.
 //!
 //! Names follow systemd's control group names (systemd.unit(5), the escape of leading
 //! underscores from `cg_unescape`), the container runtimes' own (`docker-ID.scope`,
@@ -16,7 +16,7 @@ const ID_DIGITS: usize = 64;
 /// Units that processes run in.
 const UNIT_TYPES: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap"];
 
-/// What the path tells.
+/// What the path names.
 pub(crate) fn cgroup(path: &str, source: CgroupSource) -> Cgroup {
     let components: Vec<&str> = path.split('/').filter(|c| !c.is_empty()).collect();
     let mut cgroup = Cgroup {
@@ -47,7 +47,7 @@ pub(crate) fn is_service_manager(path: &str) -> bool {
     path.rsplit('/').next() == Some("init.scope")
 }
 
-/// The path that tells most of those in `/proc/PID/cgroup` (cgroups(7)): that of the unified
+/// The path that says most of those in `/proc/PID/cgroup` (cgroups(7)): that of the unified
 /// hierarchy, unless it is the root; then systemd's, then the longest.
 pub(crate) fn choose(text: &str) -> Option<&str> {
     let paths = || {
@@ -57,12 +57,12 @@ pub(crate) fn choose(text: &str) -> Option<&str> {
             Some((number, controllers, fields.next()?))
         })
     };
-    let telling = |path: &&str| *path != "/";
+    let is_below_root = |path: &&str| *path != "/";
     let unified = paths().find(|p| p.0 == "0" && p.1.is_empty()).map(|p| p.2);
     let systemd = || paths().find(|p| p.1 == "name=systemd").map(|p| p.2);
     unified
-        .filter(telling)
-        .or_else(|| systemd().filter(telling))
+        .filter(is_below_root)
+        .or_else(|| systemd().filter(is_below_root))
         .or_else(|| paths().map(|p| p.2).max_by_key(|p| p.len()))
 }
 
@@ -93,7 +93,7 @@ fn container(above: Option<&str>, component: &str) -> Option<Container> {
     {
         return found(name, Some("systemd-nspawn"));
     }
-    // RUNTIME-ID.scope, or SLICE:RUNTIME:ID where runc was told to use systemd and did not.
+    // RUNTIME-ID.scope, or SLICE:RUNTIME:ID where runc was ordered to use systemd and did not.
     let name = component.strip_suffix(".scope").unwrap_or(component);
     let id = name.get(name.len().checked_sub(ID_DIGITS)?..)?;
     if !id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
@@ -145,7 +145,7 @@ mod tests {
     const POD: &str = "0f2d1c3b-4a59-4687-9b8a-7c6d5e4f3a21";
 
     /// Unit, container id and runtime, pod.
-    fn told(path: &str) -> [Option<String>; 4] {
+    fn names(path: &str) -> [Option<String>; 4] {
         let c = cgroup(path, CgroupSource::Process);
         let (id, runtime) = match c.container {
             Some(c) => (Some(c.id), c.runtime),
@@ -162,7 +162,7 @@ mod tests {
             let runtime = runtime.filter(|r| !r.is_empty()).map(str::to_owned);
             let pod = in_pod.then(|| POD.to_owned());
             let expected = [unit.map(str::to_owned), id, runtime, pod];
-            assert_eq!(told(&path), expected, "{path}");
+            assert_eq!(names(&path), expected, "{path}");
         };
         is("/".into(), None, None, false);
         is(
@@ -249,13 +249,13 @@ mod tests {
             "/lxc/web",
             "/system.slice/systemd-nspawn@web.service",
         ] {
-            assert_eq!(told(path)[1].as_deref(), Some("web"), "{path}");
+            assert_eq!(names(path)[1].as_deref(), Some("web"), "{path}");
         }
-        assert_eq!(told("/lxc.monitor.web")[1], None);
+        assert_eq!(names("/lxc.monitor.web")[1], None);
     }
 
     #[test]
-    fn the_path_that_tells_most_is_chosen() {
+    fn the_path_that_says_most_is_chosen() {
         for (text, path) in [
             ("0::/a\n", Some("/a")),
             ("4:memory:/m/x\n1:name=systemd:/s\n0::/\n", Some("/s")),

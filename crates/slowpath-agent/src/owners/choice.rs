@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which holder of a socket is its owner. Pure; the reasons are in `docs/reference/owners.md`.
 //!
-//! 1. A service manager holds sockets for others: it counts only if nobody else holds the
+//! 1. A service manager holds sockets for others: it counts only if no other process holds the
 //!    socket, or if it opened the connection itself.
 //! 2. The only holder left is the owner.
 //! 3. Of several, the one that opened the connection is.
-//! 4. Otherwise nobody can tell: which of them uses it, no descriptor says.
+//! 4. Otherwise none is: no descriptor says which of them uses it.
 
 use slowpath_model::Holder;
 
@@ -21,7 +21,7 @@ pub(crate) fn is_same_process(a: &Holder, b: &Holder) -> bool {
     a.pid == b.pid && a.start_ns == b.start_ns
 }
 
-/// The owner among the holders of a socket that `opener` opened, if it was seen. `None` if
+/// The owner among the holders of a socket that `opener` opened, if that was observed. `None` if
 /// there is more than one that it might be.
 pub(crate) fn owner<'a>(
     candidates: &'a [Candidate],

@@ -1,30 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Owners of connections: which process, where it runs, which application; or why nobody
-//! knows.
+//! Owners of connections: which process, where it runs, which application; or why none is
+//! known.
 //!
-//! What enters: claims of the eyes (who called `connect`), looks at the descriptors of all
-//! processes, `/proc`, the user's rules. What leaves: [`Owner`]s, one for all connections of
-//! a process that a rule treats alike.
+//! What enters: claims of the observer (who called `connect`), scans of the descriptors of all
+//! processes ([`assign`]), what [`Host`] reads of a process, the user's rules. What leaves:
+//! [`Owner`]s, one for all connections of a process that a rule treats alike. No I/O.
 //!
 //! What is promised: a name comes from the context of `connect` itself or from a descriptor,
 //! never from the context in which a later event runs; the rule for several holders is
 //! [`choice`]; a process is its pid and its start; what is remembered is bounded.
 
+pub(crate) mod assign;
 pub(crate) mod cgroup_path;
 pub(crate) mod cgroups;
 pub(crate) mod choice;
-pub(crate) mod descriptors;
-pub(crate) mod process;
 mod redact;
 mod rules;
-pub(crate) mod scan;
 
 pub use redact::{CommandLines, redacted};
 pub use rules::{Rules, RulesError};
 
-use crate::connection_table::LiveConnection;
+use crate::host::{Host, ProcessFacts};
+use crate::live_connection::LiveConnection;
 use cgroups::Cgroups;
-use process::{ProcessDirectory, ProcessFacts};
 use rustc_hash::FxHashMap;
 use slowpath_model::{
     Cgroup, CgroupSource, Claim, Closer, FourTuple, Holder, Owner, Ownership, Process, Snapshot,
@@ -33,15 +31,15 @@ use slowpath_model::{
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Processes and unknown owners that are remembered between looks.
+/// Processes and unknown owners that are remembered between scans.
 const MAX_REMEMBERED: usize = 65_536;
 
 /// Processes that are read from `/proc` in one poll; others are named by what the kernel's
 /// programs know, and read by a later one. Reading one takes about 50 us.
 const READS_A_POLL: u32 = 100;
 
-/// Looks after which a process that holds nothing is forgotten.
-const REMEMBERED_LOOKS: u32 = 4;
+/// Scans after which a process that holds nothing is forgotten.
+const REMEMBERED_SCANS: u32 = 4;
 
 /// How owners are named.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +52,7 @@ pub struct OwnerOptions {
 
 /// What is known of a process.
 #[derive(Debug)]
-struct Known {
+struct KnownProcess {
     process: Process,
     cgroup: Option<Arc<Cgroup>>,
     /// As it was when `/proc` was read.
@@ -65,12 +63,12 @@ struct Known {
     rules: Vec<u16>,
     /// What it is called, by the rule that matches.
     owners: Vec<(Option<u16>, Owner)>,
-    /// The look that met it last.
-    look: u32,
+    /// The scan that met it last.
+    scan: u32,
 }
 
 /// An unknown owner: reason, listener, where, rule.
-type Nobody = (
+type UnknownKey = (
     UnknownOwner,
     Option<Arc<str>>,
     Option<Arc<str>>,
@@ -81,15 +79,15 @@ type Nobody = (
 #[derive(Debug)]
 pub(crate) struct Owners {
     options: OwnerOptions,
-    /// `/proc` tells the processes that holders name.
+    /// `/proc` shows the processes that holders name.
     readable: bool,
-    processes: FxHashMap<(u32, u64), Known>,
-    nobodies: FxHashMap<Nobody, Owner>,
+    processes: FxHashMap<(u32, u64), KnownProcess>,
+    unknown: FxHashMap<UnknownKey, Owner>,
     cgroups: Cgroups,
-    /// Who held each listening socket at the last look.
+    /// Who held each listening socket at the last scan.
     listeners: FxHashMap<u64, Listener>,
     reads: u32,
-    look: u32,
+    scan: u32,
 }
 
 /// What all holders of a listening socket have in common.
@@ -107,23 +105,18 @@ pub(crate) struct Listener {
 const MAX_HOLDERS: usize = 64;
 
 impl Owners {
-    /// `bpf`: holders are named by pids of the initial pid namespace.
-    pub(crate) fn new(options: OwnerOptions, bpf: bool) -> Self {
+    /// `readable`: `/proc` shows the processes that holders name, by the same pids.
+    pub(crate) fn new(options: OwnerOptions, readable: bool) -> Self {
         Owners {
             options,
-            readable: !bpf || process::in_initial_pid_namespace(),
+            readable,
             processes: FxHashMap::default(),
-            nobodies: FxHashMap::default(),
+            unknown: FxHashMap::default(),
             cgroups: Cgroups::default(),
             listeners: FxHashMap::default(),
             reads: READS_A_POLL,
-            look: 0,
+            scan: 0,
         }
-    }
-
-    /// Whether every process of the machine can be seen.
-    pub(crate) fn sees_every_process(&self) -> bool {
-        self.readable && process::in_initial_pid_namespace()
     }
 
     pub(crate) fn begin_poll(&mut self) {
@@ -131,83 +124,90 @@ impl Owners {
         self.cgroups.begin_round();
     }
 
-    /// A look begins.
-    pub(crate) fn begin_look(&mut self) {
-        self.look = self.look.wrapping_add(1);
+    /// A scan begins.
+    fn begin_scan(&mut self) {
+        self.scan = self.scan.wrapping_add(1);
         self.reads = u32::MAX;
         self.cgroups.begin_round();
     }
 
-    /// A look ends: what it did not meet for a while is forgotten.
-    pub(crate) fn end_look(&mut self) {
+    /// A scan ends: what it did not meet for a while is forgotten.
+    fn end_scan(&mut self) {
         self.reads = READS_A_POLL;
-        let look = self.look;
+        let scan = self.scan;
         self.processes
-            .retain(|_, known| look.wrapping_sub(known.look) < REMEMBERED_LOOKS);
+            .retain(|_, known| scan.wrapping_sub(known.scan) < REMEMBERED_SCANS);
         if self.processes.len() > MAX_REMEMBERED {
             self.processes.clear();
         }
     }
 
-    /// What a look found out about listening sockets.
-    pub(crate) fn listeners(&mut self, listeners: FxHashMap<u64, Listener>) {
-        self.listeners = listeners;
-    }
-
-    /// Who held a listening socket at the latest look; empty if that did not meet it.
-    pub(crate) fn holding(&mut self, cookie: u64, local: SocketAddr) -> Vec<Owner> {
+    /// Who held a listening socket at the latest scan; empty if that did not meet it.
+    pub(crate) fn holding(
+        &mut self,
+        cookie: u64,
+        local: SocketAddr,
+        host: &mut dyn Host,
+    ) -> Vec<Owner> {
         let Some(listener) = self.listeners.get(&cookie) else {
             return Vec::new();
         };
-        let nobody = match local.ip() {
+        let no_peer = match local.ip() {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let tuple = FourTuple {
             local,
-            remote: SocketAddr::new(nobody, 0),
+            remote: SocketAddr::new(no_peer, 0),
         };
         let holders = listener.holders.clone();
-        holders.iter().map(|h| self.of(h, tuple, true)).collect()
+        let owners = holders.iter().map(|h| self.of(h, tuple, true, host));
+        owners.collect()
     }
 
-    /// The owner of a connection that nobody holds any more, or that nobody ever held.
-    pub(crate) fn closed(&mut self, connection: &mut LiveConnection) {
+    /// The owner of a connection that no process holds any more, or that none ever held.
+    pub(crate) fn closed(&mut self, connection: &mut LiveConnection, host: &mut dyn Host) {
         let tuple = connection.snapshot.tuple;
         let claim = connection.snapshot.owner;
-        if connection.looked
+        if connection.scanned
             && let Some(process) = connection.owner.process()
         {
-            // Whom the last look met need not be who closed it; a service manager closes
-            // last what it held for a service.
+            // The process that the last scan met need not be the one that closed it; a service
+            // manager closes last what it held for a service.
             let closer = claim.and_then(|c| c.closer());
             if closer.is_some_and(|c| !c.is(process) && !self.manages_services(c)) {
-                connection.owner = self.unnamed(UnknownOwner::HandedOn, claim.as_ref(), tuple);
+                connection.owner =
+                    self.unnamed(UnknownOwner::HandedOn, claim.as_ref(), tuple, host);
             }
             return;
         }
         connection.owner = match &claim {
-            Some(Claim::Opener(opener)) if !connection.looked => self.of(opener, tuple, false),
-            Some(Claim::HandedOn { .. }) if !connection.looked => {
-                self.nobody(UnknownOwner::HandedOn, None, None, tuple)
+            Some(Claim::Opener(opener)) if !connection.scanned => {
+                self.of(opener, tuple, false, host)
+            }
+            Some(Claim::HandedOn { .. }) if !connection.scanned => {
+                self.unknown(UnknownOwner::HandedOn, None, None, tuple)
             }
             claim => match connection.owner.why_unknown() {
-                Some(UnknownOwner::NotLooked | UnknownOwner::NotAccepted) => {
-                    self.unnamed(UnknownOwner::ClosedBeforeLooked, claim.as_ref(), tuple)
-                }
+                Some(UnknownOwner::NotLooked | UnknownOwner::NotAccepted) => self.unnamed(
+                    UnknownOwner::ClosedBeforeLooked,
+                    claim.as_ref(),
+                    tuple,
+                    host,
+                ),
                 _ => return,
             },
         };
     }
 
-    /// Whether it is known to be a service manager: the last looks have met it.
+    /// Whether it is known to be a service manager: the last scans have met it.
     fn manages_services(&self, closer: Closer) -> bool {
         let known = self.processes.get(&(closer.pid, closer.start_ns));
         let cgroup = known.and_then(|known| known.cgroup.as_ref());
         cgroup.is_some_and(|cgroup| cgroup_path::is_service_manager(&cgroup.path))
     }
 
-    /// An owner whose process is unknown, with what its claim tells all the same: who held
+    /// An owner whose process is unknown, with what its claim states all the same: who held
     /// the listening socket, and the cgroup in which the socket was made. An accepted
     /// connection's socket is of the cgroup in which `listen` was called, which may be a
     /// service manager's: it counts if those that held the listening socket run there too.
@@ -216,11 +216,14 @@ impl Owners {
         reason: UnknownOwner,
         claim: Option<&Claim>,
         tuple: FourTuple,
+        host: &mut dyn Host,
     ) -> Owner {
         let (mut listening, mut cgroup) = (None, None);
         match claim {
             Some(Claim::Opener(opener)) => {
-                cgroup = self.cgroups.by_number(opener.cgroup, CgroupSource::Socket);
+                cgroup = self
+                    .cgroups
+                    .by_number(opener.cgroup, CgroupSource::Socket, host);
             }
             Some(Claim::UnknownOpener {
                 listener: Some(listener),
@@ -232,38 +235,40 @@ impl Owners {
                     cgroup = listener
                         .cgroup
                         .filter(|c| Some(*c) == *socket_cgroup)
-                        .and_then(|c| self.cgroups.by_number(c, CgroupSource::Socket));
+                        .and_then(|c| self.cgroups.by_number(c, CgroupSource::Socket, host));
                 }
             }
             _ => {}
         }
-        self.nobody(reason, listening, cgroup, tuple)
+        self.unknown(reason, listening, cgroup, tuple)
     }
 
-    /// What a snapshot alone tells.
-    pub(crate) fn claimed(&mut self, snapshot: &Snapshot) -> Owner {
+    /// What a snapshot states by itself.
+    pub(crate) fn claimed(&mut self, snapshot: &Snapshot, host: &mut dyn Host) -> Owner {
         let tuple = snapshot.tuple;
         match &snapshot.owner {
-            Some(Claim::Opener(opener)) => self.of(opener, tuple, false),
-            Some(Claim::HandedOn { .. }) => self.nobody(UnknownOwner::HandedOn, None, None, tuple),
-            Some(Claim::Kernel) => self.nobody(UnknownOwner::KernelSocket, None, None, tuple),
+            Some(Claim::Opener(opener)) => self.of(opener, tuple, false, host),
+            Some(Claim::HandedOn { .. }) => self.unknown(UnknownOwner::HandedOn, None, None, tuple),
+            Some(Claim::Kernel) => self.unknown(UnknownOwner::KernelSocket, None, None, tuple),
             Some(Claim::UnknownOpener { .. }) | None => {
-                self.nobody(UnknownOwner::NotLooked, None, None, tuple)
+                self.unknown(UnknownOwner::NotLooked, None, None, tuple)
             }
         }
     }
 
-    /// The owner that this process is. `met`: a look has just met it, so that it lives.
-    pub(crate) fn of(&mut self, holder: &Holder, tuple: FourTuple, met: bool) -> Owner {
+    /// The owner that this process is. `met`: a scan has just met it, so that it lives.
+    pub(crate) fn of(
+        &mut self,
+        holder: &Holder,
+        tuple: FourTuple,
+        met: bool,
+        host: &mut dyn Host,
+    ) -> Owner {
+        self.learn(holder, met, host);
         let rules = &self.options.rules;
-        let known = know(
-            &mut self.processes,
-            &mut self.cgroups,
-            rules,
-            &mut self.reads,
-            holder,
-            (self.readable, met, self.look),
-        );
+        let Some(known) = self.processes.get_mut(&key(holder)) else {
+            return Owner::default();
+        };
         let rule = rules.first(&known.rules, tuple);
         if let Some((_, owner)) = known.owners.iter().find(|o| o.0 == rule) {
             return owner.clone();
@@ -279,20 +284,13 @@ impl Owners {
     }
 
     /// Where that process runs.
-    pub(crate) fn cgroup_of(&mut self, holder: &Holder, met: bool) -> Option<Arc<Cgroup>> {
-        let known = know(
-            &mut self.processes,
-            &mut self.cgroups,
-            &self.options.rules,
-            &mut self.reads,
-            holder,
-            (self.readable, met, self.look),
-        );
-        known.cgroup.clone()
+    fn cgroup_of(&mut self, holder: &Holder, host: &mut dyn Host) -> Option<Arc<Cgroup>> {
+        self.learn(holder, true, host);
+        self.processes.get(&key(holder))?.cgroup.clone()
     }
 
     /// An owner whose process is unknown.
-    pub(crate) fn nobody(
+    pub(crate) fn unknown(
         &mut self,
         reason: UnknownOwner,
         listener: Option<Arc<str>>,
@@ -307,13 +305,13 @@ impl Owners {
         };
         let path = cgroup.as_ref().map(|c| c.path.clone());
         let key = (reason, listener, path, rule);
-        if let Some(owner) = self.nobodies.get(&key)
+        if let Some(owner) = self.unknown.get(&key)
             && owner.cgroup == cgroup
         {
             return owner.clone();
         }
-        if self.nobodies.len() >= MAX_REMEMBERED {
-            self.nobodies.clear();
+        if self.unknown.len() >= MAX_REMEMBERED {
+            self.unknown.clear();
         }
         let owner = Owner::new(Ownership {
             process: Err(reason),
@@ -321,7 +319,7 @@ impl Owners {
             application: rule.and_then(|r| rules.name(r)).cloned(),
             listener: key.1.clone(),
         });
-        self.nobodies.insert(key, owner.clone());
+        self.unknown.insert(key, owner.clone());
         owner
     }
 
@@ -329,105 +327,105 @@ impl Owners {
     pub(crate) fn for_log(&self, owner: &Owner) -> Owner {
         redacted(owner, self.options.log_command_lines)
     }
-}
 
-/// What is known of a process; reads `/proc` when it is new, has turned to another program
-/// or has moved to another cgroup.
-fn know<'a>(
-    processes: &'a mut FxHashMap<(u32, u64), Known>,
-    cgroups: &mut Cgroups,
-    rules: &Rules,
-    reads: &mut u32,
-    holder: &Holder,
-    (readable, met, look): (bool, bool, u32),
-) -> &'a mut Known {
-    let key = (holder.pid, holder.start_ns);
-    // What /proc alone tells of a process does not say when it turns to another program.
-    let untold = holder.program == 0 && met;
-    let current = processes.get(&key).is_some_and(|known| {
-        // A claim may be older than the program that the process has turned to since.
-        let latest = known.holder == *holder || known.holder.program > holder.program;
-        known.complete && latest && !(untold && known.look != look)
-    });
-    if !current {
-        let (told, complete) = if !readable {
-            (None, true)
-        } else if *reads == 0 {
-            (None, false)
-        } else {
-            *reads -= 1;
-            let told = tell(holder, met);
-            // In the middle of execve there are no arguments yet.
-            let complete = told.as_ref().is_none_or(|t| t.command_line.is_some());
-            (told, complete)
-        };
-        let known = fresh(cgroups, rules, holder, told, complete, look);
-        match processes.get_mut(&key) {
+    /// Makes the process known; reads `/proc` when it is new, has turned to another program
+    /// or has moved to another cgroup.
+    fn learn(&mut self, holder: &Holder, met: bool, host: &mut dyn Host) {
+        let (key, scan) = (key(holder), self.scan);
+        // What /proc says of a process by itself does not say when it turns to another
+        // program.
+        let undated = holder.program == 0 && met;
+        let current = self.processes.get_mut(&key).is_some_and(|known| {
+            // A claim may be older than the program that the process has turned to since.
+            let latest = known.holder == *holder || known.holder.program > holder.program;
+            let current = known.complete && latest && !(undated && known.scan != scan);
+            known.scan = scan;
+            current
+        });
+        if current {
+            return;
+        }
+        let (facts, complete) = self.read(holder, met, host);
+        let fresh = self.describe(holder, facts, complete, host);
+        match self.processes.get_mut(&key) {
             // Nothing has changed: its owners stay what they are.
-            Some(old) if old.process == known.process && old.cgroup == known.cgroup => {
-                old.holder = known.holder;
-                old.complete = complete;
+            Some(old) if old.process == fresh.process && old.cgroup == fresh.cgroup => {
+                (old.holder, old.complete) = (fresh.holder, complete);
             }
             // It has ended since: what was known of that program stays known.
             Some(old)
-                if known.process.executable.is_none()
+                if fresh.process.executable.is_none()
                     && old.process.executable.is_some()
                     && old.holder.program == holder.program =>
             {
-                old.holder = known.holder;
-                old.complete = complete;
+                (old.holder, old.complete) = (fresh.holder, complete);
             }
             _ => {
-                processes.insert(key, known);
+                self.processes.insert(key, fresh);
             }
         }
     }
-    let known = processes
-        .entry(key)
-        .or_insert_with(|| fresh(cgroups, rules, holder, None, false, look));
-    known.look = look;
-    known
-}
 
-fn fresh(
-    cgroups: &mut Cgroups,
-    rules: &Rules,
-    holder: &Holder,
-    told: Option<ProcessFacts>,
-    complete: bool,
-    look: u32,
-) -> Known {
-    let text = |t: Option<String>| t.map(Arc::from);
-    let told = told.unwrap_or_else(|| ProcessFacts {
-        command: holder.command(),
-        ..ProcessFacts::default()
-    });
-    let cgroup = match told.cgroup {
-        Some(path) => Some(cgroups.by_path(&path, CgroupSource::Process)),
-        None => cgroups.by_number(holder.cgroup, CgroupSource::Process),
-    };
-    let process = Process {
-        pid: holder.pid,
-        start: Some(holder.start()),
-        command: told.command.into(),
-        executable: text(told.executable),
-        command_line: text(told.command_line),
-    };
-    Known {
-        rules: rules.of(Some(&process), cgroup.as_deref()),
-        process,
-        cgroup,
-        holder: *holder,
-        complete,
-        owners: Vec::new(),
-        look,
+    /// What `/proc` says, if it is of that process and, unless a scan has just met it, of
+    /// that program; and whether there is no more to come.
+    fn read(
+        &mut self,
+        holder: &Holder,
+        met: bool,
+        host: &mut dyn Host,
+    ) -> (Option<ProcessFacts>, bool) {
+        if !self.readable {
+            return (None, true);
+        }
+        if self.reads == 0 {
+            return (None, false);
+        }
+        self.reads -= 1;
+        let facts = host.process(holder.pid).filter(|facts| {
+            facts.start == holder.start() && (met || facts.command == holder.command())
+        });
+        // In the middle of execve there are no arguments yet.
+        let complete = facts.as_ref().is_none_or(|f| f.command_line.is_some());
+        (facts, complete)
+    }
+
+    fn describe(
+        &mut self,
+        holder: &Holder,
+        facts: Option<ProcessFacts>,
+        complete: bool,
+        host: &mut dyn Host,
+    ) -> KnownProcess {
+        let text = |t: Option<String>| t.map(Arc::from);
+        let facts = facts.unwrap_or_else(|| ProcessFacts {
+            command: holder.command(),
+            ..ProcessFacts::default()
+        });
+        let cgroups = &mut self.cgroups;
+        let cgroup = match facts.cgroup {
+            Some(path) => Some(cgroups.by_path(&path, CgroupSource::Process)),
+            None => cgroups.by_number(holder.cgroup, CgroupSource::Process, host),
+        };
+        let process = Process {
+            pid: holder.pid,
+            start: Some(holder.start()),
+            command: facts.command.into(),
+            executable: text(facts.executable),
+            command_line: text(facts.command_line),
+        };
+        KnownProcess {
+            rules: (self.options.rules).of(Some(&process), cgroup.as_deref()),
+            process,
+            cgroup,
+            holder: *holder,
+            complete,
+            owners: Vec::new(),
+            scan: self.scan,
+        }
     }
 }
 
-/// What `/proc` tells, if it is of that process and, unless a look has just met it, of that
-/// program.
-fn tell(holder: &Holder, met: bool) -> Option<ProcessFacts> {
-    let told = ProcessDirectory::open(holder.pid).ok()?.told().ok()?;
-    let same = told.start == holder.start() && (met || told.command == holder.command());
-    same.then_some(told)
+/// A process is its pid and its start.
+fn key(holder: &Holder) -> (u32, u64) {
+    (holder.pid, holder.start_ns)
 }

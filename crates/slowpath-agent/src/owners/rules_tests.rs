@@ -81,7 +81,7 @@ fn the_first_rule_whose_conditions_all_hold_names_the_application() {
 }
 
 #[test]
-fn an_unknown_process_can_be_told_by_its_cgroup() {
+fn an_unknown_process_can_be_named_by_its_cgroup() {
     let rules = Rules::parse("[[application]]\nname = \"a\"\nunit = \"a.service\"\n[[application]]\nname = \"b\"\ncommand = \"*\"").unwrap();
     let cgroup = cgroup_path::cgroup("/a.service", CgroupSource::Socket);
     assert_eq!(rules.of(None, Some(&cgroup)), [0]);

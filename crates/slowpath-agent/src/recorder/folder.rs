@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// How a recording's name ends, and that of what is told of it.
+/// How a recording's name ends, and that of its description.
 const RECORDING: &str = ".rec";
-const TOLD: &str = ".json";
+const DESCRIPTION: &str = ".json";
 /// How a file's name begins until it is whole.
 const DRAFT: &str = ".draft-";
 
@@ -59,8 +59,9 @@ impl Folder {
                 // Of an agent that was killed.
                 fs::remove_file(entry.path())?;
             } else if let Some(stem) = name.strip_suffix(RECORDING) {
-                let told = fs::metadata(path.join(format!("{stem}{TOLD}")));
-                let bytes = entry.metadata()?.len() + told.map_or(0, |told| told.len());
+                let description = fs::metadata(path.join(format!("{stem}{DESCRIPTION}")));
+                let bytes = entry.metadata()?.len()
+                    + description.map_or(0, |description| description.len());
                 files.push((stem.to_owned(), bytes));
             }
         }
@@ -72,22 +73,22 @@ impl Folder {
         self.files.len() as u64
     }
 
-    /// Writes a recording and what is told of it, in the place of what has the same name.
+    /// Writes a recording and its description, in the place of what has the same name.
     pub(super) fn write(
         &mut self,
         stem: &str,
         recording: &[u8],
-        told: &[u8],
+        description: &[u8],
     ) -> io::Result<PathBuf> {
-        // What is told first: no recording is ever without it.
-        self.whole(&format!("{stem}{TOLD}"), told)?;
+        // The description first: no recording is ever without it.
+        self.whole(&format!("{stem}{DESCRIPTION}"), description)?;
         let file = self.whole(&format!("{stem}{RECORDING}"), recording)?;
         if let Some(place) = self.files.iter().position(|(name, _)| name == stem)
             && let Some((_, bytes)) = self.files.remove(place)
         {
             self.bytes -= bytes;
         }
-        let bytes = (recording.len() + told.len()) as u64;
+        let bytes = (recording.len() + description.len()) as u64;
         self.bytes += bytes;
         let after = self.files.partition_point(|(name, _)| name.as_str() < stem);
         self.files.insert(after, (stem.to_owned(), bytes));
@@ -105,7 +106,7 @@ impl Folder {
             };
             self.bytes -= bytes;
             self.deleted += 1;
-            for ending in [RECORDING, TOLD] {
+            for ending in [RECORDING, DESCRIPTION] {
                 match fs::remove_file(self.path.join(format!("{stem}{ending}"))) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
@@ -158,7 +159,7 @@ mod tests {
         // The same one again, longer.
         folder.write("3", &[0; 140], &[0; 10]).unwrap();
         assert_eq!((folder.bytes, folder.count(), folder.deleted), (250, 2, 1));
-        // Another agent finds them; one that is too large for the folder is kept alone.
+        // Another agent finds them; one that is too large for the folder is kept by itself.
         let mut folder = Folder::open(path.clone(), 250).unwrap();
         assert_eq!((folder.bytes, folder.count()), (250, 2));
         folder.write("4", &[0; 900], &[0; 10]).unwrap();

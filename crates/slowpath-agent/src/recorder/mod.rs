@@ -4,8 +4,8 @@
 //! What enters: the recorder of the kernel ([`EventSource`]), and which connections the agent asks for ([`KeepFilter`]). What leaves: files in a folder, each with what it was asked for in
 //! a second file beside it ([`KeptRecording`]), and what it costs and lost ([`RecorderState`]).
 //!
-//! What is promised: a thread of its own does all of it, so that no poll waits; the ring, the folder and what waits for the agent are bounded; who was asked for and
-//! could not be kept is told with the reason.
+//! What is promised: a thread of its own does all of it, so that no poll waits; the ring, the folder and what waits for the agent are bounded; what was asked for and
+//! could not be kept is reported with the reason.
 
 mod folder;
 mod requests;
@@ -19,7 +19,6 @@ pub use requests::KeepFilter;
 pub(crate) use requests::KeepRequests;
 pub use source::{EventSource, OpenRecorder, kernel};
 
-use crate::agent::Agent;
 use folder::Folder;
 use slowpath_model::Micros;
 use slowpath_observe::bpf::Programs;
@@ -90,7 +89,8 @@ pub struct RecorderState {
     pub lost_events: u64,
     /// Sockets that were not recorded, because there were too many.
     pub excess_sockets: u64,
-    /// Sockets that were not recorded, because they speak IPv6, which tracepoints do not tell enough of.
+    /// Sockets that were not recorded, because they speak IPv6, of which tracepoints
+    /// report too little.
     pub ipv6_sockets: u64,
     /// CPU time of the thread that joins, encodes and writes; the programs in the kernel are not in it.
     pub cpu: Micros,
@@ -104,42 +104,6 @@ pub struct RecorderState {
     pub files_failed: u64,
     /// It has ended: why.
     pub ended: Option<String>,
-}
-
-impl Agent {
-    /// Records connections from now on, in a thread of its own; under a CPU budget it may take a half of
-    /// the upper end, which polls then have less.
-    ///
-    /// # Errors
-    /// If the kernel does not allow it, or the folder cannot be used; the agent goes on without.
-    pub fn record(&mut self, options: RecordOptions) -> Result<(), RecordError> {
-        let share = self.pace.as_ref().map(|pace| pace.high() / 2.0);
-        let (recorder, keep_requests, programs) = Recorder::start(options, share)?;
-        if let Some(pace) = &mut self.pace {
-            pace.mind(programs);
-        }
-        self.recorder = Some(recorder);
-        self.core.keep_requests = keep_requests;
-        Ok(())
-    }
-
-    /// Keeps all connections that the recorder holds now.
-    pub fn keep_all(&self, reason: &str) {
-        if let Some(recorder) = &self.recorder {
-            recorder.keep_all(reason);
-        }
-    }
-
-    /// How the recorder is, if there is one.
-    pub fn recorder(&self) -> Option<RecorderState> {
-        Some(self.recorder.as_ref()?.state())
-    }
-
-    /// The recordings that were kept, or could not be, since this was asked last; at most 1,024.
-    pub fn kept(&self) -> Vec<KeptRecording> {
-        let recorder = self.recorder.as_ref();
-        recorder.map(Recorder::kept).unwrap_or_default()
-    }
 }
 
 /// What the thread is asked.
@@ -172,7 +136,7 @@ impl Recorder {
         } = options;
         let folder = Folder::open(folder, folder_bytes)?;
         let (commands, asked) = channel();
-        let (told, kept) = std::sync::mpsc::sync_channel(thread::MOST_TOLD);
+        let (reports, kept) = std::sync::mpsc::sync_channel(thread::MAX_REPORTED);
         let (begun, begins) = channel();
         let state = Arc::new(Mutex::new(RecorderState::default()));
         let shared = Arc::clone(&state);
@@ -180,7 +144,7 @@ impl Recorder {
         let body = move || match open() {
             Ok(mut opened) => {
                 let programs = std::mem::take(&mut opened.programs);
-                let work = thread::Work::new(opened, ring, folder, cpu, told, shared);
+                let work = thread::Work::new(opened, ring, folder, cpu, reports, shared);
                 work.publish(None);
                 let _ = begun.send(Ok(programs));
                 work.run(&asked);
@@ -233,7 +197,7 @@ impl Recorder {
     fn end(&mut self) {
         let _ = self.commands.send(RecorderCommand::Stop);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to return; a panic has been told on standard error.
+            // It has nothing to return; a panic has been reported on standard error.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which connections the agent asks for, and why.
 
-use crate::connection_table::LiveConnection;
+use crate::live_connection::LiveConnection;
 use slowpath_model::{FourTuple, MonoNanos, ProblemSet};
 use std::fmt;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ impl fmt::Debug for KeepFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeepRequest {
     pub(crate) tuple: FourTuple,
-    /// When it was last seen.
+    /// When it was last observed.
     pub(crate) at: MonoNanos,
-    /// None: only its owner is told.
+    /// None: only its owner is reported.
     pub(crate) reasons: Vec<&'static str>,
     /// The owner of this end.
     pub(crate) owner: Option<String>,
@@ -55,31 +55,31 @@ impl KeepRequests {
     }
 
     /// A connection was judged, or has closed: asks for it if it is wanted and has not been asked for with these problems.
-    pub(crate) fn look(&mut self, connection: &mut LiveConnection) {
+    pub(crate) fn judged(&mut self, connection: &mut LiveConnection) {
         let Some(KeepFilter(wanted)) = &self.wanted else {
             return;
         };
         let latest = connection.latest.iter();
         let problems: Vec<_> = latest
             .flat_map(|verdict| verdict.findings.iter().map(|finding| finding.problem))
-            .filter(|problem| !connection.asked.contains(*problem))
+            .filter(|problem| !connection.keep_reasons.contains(*problem))
             .collect();
         // Of one that closes the owner may be known only now.
         let named = connection.snapshot.closed && connection.owner.name().is_some();
-        if connection.chosen && problems.is_empty() && !named {
+        if connection.keep_requested && problems.is_empty() && !named {
             return;
         }
-        let again = connection.chosen && problems.is_empty();
+        let again = connection.keep_requested && problems.is_empty();
         if self.asks.len() >= MOST || !(again || wanted(connection)) {
             return;
         }
-        connection.chosen = true;
+        connection.keep_requested = true;
         let known: ProblemSet = connection
-            .asked
+            .keep_reasons
             .iter()
             .chain(problems.iter().copied())
             .collect();
-        connection.asked = known;
+        connection.keep_reasons = known;
         let reasons = match problems.as_slice() {
             [] if again => Vec::new(),
             [] => vec!["chosen"],

@@ -19,7 +19,7 @@ pub trait EventSource {
     /// Events that were lost so far.
     fn lost(&self) -> u64;
     /// Sockets that were not recorded, because there were too many.
-    fn unseen(&self) -> u64 {
+    fn refused(&self) -> u64 {
         0
     }
     /// Sockets that were not recorded, because they speak IPv6 and this recorder does not know it.
@@ -53,7 +53,7 @@ impl EventSource for handlers::Recorder {
         self.losses().total()
     }
 
-    fn unseen(&self) -> u64 {
+    fn refused(&self) -> u64 {
         handlers::Recorder::unseen(self)
     }
 
@@ -92,7 +92,7 @@ impl EventSource for LightRecorder {
 /// # Errors
 /// Why there is none.
 pub fn kernel(ports: &[u16]) -> Result<OpenRecorder, String> {
-    // It leaves slow start early unless somebody has changed that.
+    // It leaves slow start early unless the user has changed that.
     let hystart = std::fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart");
     let hystart = hystart.map_or(true, |value| value.trim() != "0");
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -44,8 +44,8 @@ impl Joins for Joiner {
     fn take(&mut self, _: &[u8]) -> Result<u64, NotEvents> {
         Ok(0)
     }
-    fn settle(&mut self, _: Moment, _: u64, told: &mut Vec<Told>) {
-        told.append(&mut self.0);
+    fn settle(&mut self, _: Moment, _: u64, events: &mut Vec<Told>) {
+        events.append(&mut self.0);
     }
     fn rest(&self, _: u64) -> Option<[End; 2]> {
         None
@@ -66,7 +66,7 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> OpenRecorder {
         outcomes: Vec::new(),
         check: Some(1),
     };
-    let told = vec![
+    let events = vec![
         Told::Opened {
             number: 1,
             addresses: ADDRESSES.map(|it| it.parse().unwrap()),
@@ -94,7 +94,7 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> OpenRecorder {
             fails,
             ..Script::default()
         }),
-        joins: Box::new(Joiner(told)),
+        joins: Box::new(Joiner(events)),
         programs: Default::default(),
         // The epoch of the recorded clock: 2026-01-02 03:04:05 UTC.
         origin: Origin {
@@ -158,13 +158,13 @@ fn what_is_asked_for_is_a_file_with_its_reasons_and_what_is_not_there_has_one() 
     assert_eq!(kept[1].owners, [None, Some("nginx".to_owned())]);
     let decoded = recording::decode(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(decoded.connections[0].ends[0].runs.len(), 1);
-    let told = std::fs::read(file.with_extension("json")).unwrap();
-    let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+    let description = std::fs::read(file.with_extension("json")).unwrap();
+    let description: serde_json::Value = serde_json::from_slice(&description).unwrap();
     assert_eq!(
-        told["reasons"],
+        description["reasons"],
         serde_json::json!(["Timeout", "FastRetransmit"])
     );
-    assert_eq!(told["opened"], "2026-01-02T03:04:05.001000Z");
+    assert_eq!(description["opened"], "2026-01-02T03:04:05.001000Z");
     let state = recorder.state();
     assert_eq!(
         (state.files, state.counts.saved, state.counts.missing),
@@ -175,7 +175,7 @@ fn what_is_asked_for_is_a_file_with_its_reasons_and_what_is_not_there_has_one() 
 }
 
 #[test]
-fn what_is_held_is_kept_if_somebody_asks_for_all_of_it_and_the_recorder_ends() {
+fn what_is_held_is_kept_if_all_of_it_is_asked_for_and_the_recorder_ends() {
     let place = tempfile::tempdir().unwrap();
     let (recorder, _) = start(place.path(), false);
     wait(|| recorder.state().ring_connections == 1);

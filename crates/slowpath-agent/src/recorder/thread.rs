@@ -5,7 +5,7 @@ use super::folder::Folder;
 use super::requests::KeepRequest;
 use super::source::{EventSource, OpenRecorder};
 use super::{KeptRecording, RecorderCommand, RecorderState, lock};
-use crate::agent::thread_cpu;
+use crate::clock::thread_cpu;
 use serde_json::json;
 use slowpath_model::Micros;
 use slowpath_observe::monotonic;
@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const TAKING: Duration = Duration::from_millis(100);
 /// How often what was taken is worked on.
 const WORKING: u64 = 200_000_000;
-/// What was kept and the agent has not asked about; further ones are not told one by one.
-pub(super) const MOST_TOLD: usize = 1_024;
+/// What was kept and the agent has not asked about; further ones are not reported one by one.
+pub(super) const MAX_REPORTED: usize = 1_024;
 /// Connections of which the owner is known, until they are kept.
 const MOST_OWNERS: usize = 4_096;
 /// Over that time the share of CPU is measured.
@@ -39,7 +39,7 @@ pub(super) struct Work {
     cpu: Option<f64>,
     /// Moments with the CPU time until then.
     spent: VecDeque<(u64, Micros)>,
-    told: SyncSender<KeptRecording>,
+    reports: SyncSender<KeptRecording>,
     state: Arc<Mutex<RecorderState>>,
     /// By an end's address and its peer's.
     owners: HashMap<[SocketAddr; 2], String>,
@@ -56,7 +56,7 @@ impl Work {
         options: Options,
         folder: Folder,
         cpu: Option<f64>,
-        told: SyncSender<KeptRecording>,
+        reports: SyncSender<KeptRecording>,
         state: Arc<Mutex<RecorderState>>,
     ) -> Work {
         Work {
@@ -67,7 +67,7 @@ impl Work {
             folder,
             cpu,
             spent: VecDeque::new(),
-            told,
+            reports,
             state,
             owners: HashMap::new(),
             lost: 0,
@@ -77,7 +77,7 @@ impl Work {
         }
     }
 
-    /// Until it is told to stop, or the source ends.
+    /// Until it is ordered to stop, or the source ends.
     pub(super) fn run(mut self, commands: &Receiver<RecorderCommand>) {
         let ended = loop {
             match commands.recv_timeout(TAKING) {
@@ -164,7 +164,7 @@ impl Work {
         let addresses = [ask.tuple.local, ask.tuple.remote];
         let mut missing = None;
         for reason in &ask.reasons {
-            // Once is enough to be told that it is not there.
+            // Once is enough to report that it is not there.
             missing = self.ring.keep(addresses, Moment(ask.at.0), reason).err();
             if missing.is_some() {
                 break;
@@ -172,7 +172,7 @@ impl Work {
         }
         let owner = ask.owner.clone();
         if let Some(missing) = missing {
-            self.tell(KeptRecording {
+            self.report(KeptRecording {
                 addresses,
                 reasons: ask.reasons.iter().map(|it| (*it).to_owned()).collect(),
                 owners: [owner, None],
@@ -211,7 +211,7 @@ impl Work {
             let end = if end == 0 { "client" } else { "server" };
             json!({ "end": end, "after": after })
         });
-        let told = json!({
+        let description = json!({
             "type": "kept-recording",
             "recording": format!("{stem}.rec"),
             "client": client,
@@ -230,9 +230,9 @@ impl Work {
         });
         let file = self
             .folder
-            .write(&stem, &saved.file, told.to_string().as_bytes());
+            .write(&stem, &saved.file, description.to_string().as_bytes());
         self.failed += u64::from(file.is_err());
-        self.tell(KeptRecording {
+        self.report(KeptRecording {
             addresses: saved.addresses,
             reasons: saved.reasons.clone(),
             owners,
@@ -241,9 +241,9 @@ impl Work {
         });
     }
 
-    fn tell(&self, kept: KeptRecording) {
+    fn report(&self, kept: KeptRecording) {
         // Counted all the same, and its file is there.
-        let _ = self.told.try_send(kept);
+        let _ = self.reports.try_send(kept);
     }
 
     pub(super) fn publish(&self, ended: Option<String>) {
@@ -254,7 +254,7 @@ impl Work {
             ring_connections: self.ring.connections() as u64,
             counts: self.ring.counts(),
             lost_events: self.lost,
-            excess_sockets: self.source.unseen(),
+            excess_sockets: self.source.refused(),
             ipv6_sockets: self.source.ipv6(),
             // Without what opening it took, once.
             cpu: thread_cpu().saturating_sub(self.began),

@@ -89,7 +89,7 @@ fn small_writes(finding: &Finding, verdict: &IntervalVerdict) -> Advice {
     } else {
         format!(
             "{spared} writes could have been spared{average}: each costs a system call and, with \
-             TCP_NODELAY, a segment of its own at both ends. Collect what belongs together in a \
+             TCP_NODELAY, a segment of its own at both ends. Collect what belongs to one message in a \
              buffer and write it with one call (writev, MSG_MORE), or leave TCP_NODELAY off."
         )
     };

@@ -4,7 +4,7 @@
 //!
 //! 1. The send buffer limits the connection (SendBufferLimited) for 30 % of the window.
 //! 2. What fits into it is less than one bandwidth-delay product, or than one write. What
-//!    fits: the most bytes seen in it, and at least half of its memory, as the kernel's
+//!    fits: the most bytes observed in it, and at least half of its memory, as the kernel's
 //!    overhead takes up to half (socket(7) on SO_SNDBUF).
 //! 3. The bandwidth is not known while the buffer is the limit. At least: the fastest
 //!    delivery rate of this process's host to that peer. At most: one congestion window a

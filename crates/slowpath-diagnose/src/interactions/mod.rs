@@ -29,7 +29,7 @@ pub const MOST: usize = 20_000;
 /// Intervals kept of each connection.
 pub const PIECES: usize = 6;
 /// How long an interval counts after its end. Several polls of half a second, so that a
-/// cause and its effect, each seen at its own connection's poll, are both there.
+/// cause and its effect, each observed at its own connection's poll, are both there.
 pub const WINDOW: Micros = Micros(5_000_000);
 /// A problem limits a connection if it takes this share of the window.
 const LIMITS: f64 = 0.3;
@@ -70,7 +70,7 @@ struct Piece {
     /// Problems and their times.
     found: Vec<(Problem, Micros)>,
     timeouts: u64,
-    lonely_timeouts: Option<u64>,
+    thin_timeouts: Option<u64>,
     acks_after_timeout: Option<u64>,
     retransmitted: Option<u64>,
     bytes_sent: u64,
@@ -96,7 +96,7 @@ impl Piece {
                 .map(|f| (f.problem, f.share.time_of(interval)))
                 .collect(),
             timeouts: events(Problem::Timeout),
-            lonely_timeouts: d.lonely_timeouts,
+            thin_timeouts: d.thin_timeouts,
             acks_after_timeout: d.acks_after_timeout,
             retransmitted: d.retransmitted,
             bytes_sent: d.bytes_sent.or(d.bytes_acked).unwrap_or(0),
@@ -151,14 +151,14 @@ impl Recent {
         }
     }
 
-    /// Mean bytes of a write; `None` where calls are not seen or there were none.
+    /// Mean bytes of a write; `None` where calls are not observed or there were none.
     fn average_write(&self) -> Option<u64> {
         let bytes = self.sum_known(|p| p.bytes_written)?;
         bytes.checked_div(self.sum_known(|p| p.writes)?)
     }
 }
 
-/// What the connections to one peer tell of each other.
+/// What the connections to one peer say of each other.
 #[derive(Default)]
 struct Peers {
     /// The fastest delivery rate to each address.
@@ -176,17 +176,17 @@ pub struct Interactions {
 
 impl Interactions {
     /// Takes a verdict in. One that was taken before is passed over.
-    pub fn observe(&mut self, seen: &Observation<'_>) {
-        let id = seen.verdict.connection;
+    pub fn observe(&mut self, observation: &Observation<'_>) {
+        let id = observation.verdict.connection;
         if self.connections.len() >= MOST && !self.connections.contains_key(&id) {
             self.left_out += 1;
             return;
         }
         let recent = self.connections.entry(id).or_insert_with(|| Recent {
             id,
-            tuple: seen.tuple,
+            tuple: observation.tuple,
             pid: None,
-            origin: seen.origin,
+            origin: observation.origin,
             send_mss: 0,
             send_buffer: None,
             receive_buffer: None,
@@ -197,24 +197,24 @@ impl Interactions {
         if recent
             .pieces
             .back()
-            .is_some_and(|p| p.to >= seen.verdict.to)
+            .is_some_and(|p| p.to >= observation.verdict.to)
         {
             return;
         }
-        recent.pid = seen.pid.or(recent.pid);
-        recent.send_mss = seen.stats.send_mss;
-        recent.send_buffer = seen.stats.send_buffer;
-        recent.receive_buffer = seen.stats.receive_buffer;
-        recent.min_rtt = seen
+        recent.pid = observation.pid.or(recent.pid);
+        recent.send_mss = observation.stats.send_mss;
+        recent.send_buffer = observation.stats.send_buffer;
+        recent.receive_buffer = observation.stats.receive_buffer;
+        recent.min_rtt = observation
             .stats
             .min_rtt
-            .or(seen.verdict.deltas.baseline_rtt)
+            .or(observation.verdict.deltas.baseline_rtt)
             .or(recent.min_rtt);
-        recent.delivery_rate = seen.stats.delivery_rate.max(recent.delivery_rate);
+        recent.delivery_rate = observation.stats.delivery_rate.max(recent.delivery_rate);
         if recent.pieces.len() == PIECES {
             recent.pieces.pop_front();
         }
-        recent.pieces.push_back(Piece::of(seen.verdict));
+        recent.pieces.push_back(Piece::of(observation.verdict));
     }
 
     /// Forgets what ended longer ago than [`WINDOW`]; gives the connections of which nothing is
@@ -240,7 +240,7 @@ impl Interactions {
         let limited: Vec<&Recent> = self.connections.values().filter(limited).collect();
         let compared = limited
             .iter()
-            .any(|r| buffer::is_limit(r) || recovery::lonely_timeouts(r) > 0);
+            .any(|r| buffer::is_limit(r) || recovery::thin_timeouts(r) > 0);
         let peers = if compared {
             self.peers()
         } else {
@@ -251,7 +251,7 @@ impl Interactions {
             found.extend(recovery::too_few(recent, &peers));
             found.extend(buffer::below_bdp(recent, &peers));
         }
-        // Each member of a group names the whole group: the one with most timeouts tells it.
+        // Each member of a group names the whole group: the one with most timeouts names it.
         let mut groups = std::collections::BTreeSet::new();
         found.sort_by_key(|i| std::cmp::Reverse(i.evidence.timeouts()));
         found.retain(|i| {

@@ -29,7 +29,7 @@ const PAIRED: usize = 64;
 const LONGEST_CHAIN: u32 = 16;
 
 /// A pair that is a proxy's, with its cause.
-struct Found<'a> {
+struct ProxyPair<'a> {
     pid: u32,
     flow: ProxyFlow,
     suffers: &'a Recent,
@@ -68,7 +68,7 @@ pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
             _ => None,
         })
     };
-    let mut backed_up: BTreeMap<u32, Vec<Found<'_>>> = BTreeMap::new();
+    let mut backed_up: BTreeMap<u32, Vec<ProxyPair<'_>>> = BTreeMap::new();
     let mut starved = Vec::new();
     for (pid, connections) in &by_pid {
         let incoming = busiest(connections, |p| p.bytes_received);
@@ -78,7 +78,7 @@ pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
                 if !passes_on(from, to) || *bytes_in > 2 * bytes_out || *bytes_out > 2 * bytes_in {
                     continue;
                 }
-                let found = |flow, suffers, cause, problem| Found {
+                let found = |flow, suffers, cause, problem| ProxyPair {
                     pid: *pid,
                     flow,
                     suffers,
@@ -209,7 +209,12 @@ fn limit(to: &Recent) -> Option<Problem> {
     .map(|(problem, _)| problem)
 }
 
-fn interaction(found: &Found<'_>, cause: &Recent, problem: Problem, processes: u32) -> Interaction {
+fn interaction(
+    found: &ProxyPair<'_>,
+    cause: &Recent,
+    problem: Problem,
+    processes: u32,
+) -> Interaction {
     let mut connections = vec![found.suffers.id];
     if found.cause.id != cause.id {
         connections.push(found.cause.id);

@@ -18,7 +18,7 @@
 use super::{Interaction, InteractionEvidence, InteractionKind, Peers, Recent};
 use crate::{Actor, Advice};
 
-/// A lost segment and the three after it, whose duplicate ACKs tell.
+/// A lost segment and the three after it, whose duplicate ACKs report it.
 const ENOUGH_SEGMENTS: u64 = 4;
 
 pub(super) fn timeout_then_delayed_ack(recent: &Recent) -> Option<Interaction> {
@@ -53,12 +53,12 @@ pub(super) fn small_writes(recent: &Recent) -> Option<u64> {
 }
 
 /// Condition 1 of TooFewForFastRetransmit: how often it was met.
-pub(super) fn lonely_timeouts(recent: &Recent) -> u64 {
-    recent.sum(|p| p.lonely_timeouts.unwrap_or(0))
+pub(super) fn thin_timeouts(recent: &Recent) -> u64 {
+    recent.sum(|p| p.thin_timeouts.unwrap_or(0))
 }
 
 pub(super) fn too_few(recent: &Recent, peers: &Peers) -> Option<Interaction> {
-    let timeouts = lonely_timeouts(recent);
+    let timeouts = thin_timeouts(recent);
     if timeouts == 0 {
         return None;
     }

@@ -95,7 +95,7 @@ fn syn_queue(d: &ListenerDeltas) -> Advice {
     if let Some(max) = fits {
         what += &format!(
             ", or raise net.ipv4.tcp_max_syn_backlog ({max}), of which three quarters are for \
-             clients not seen before"
+             clients not met before"
         );
     }
     what += if unanswered {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! AcceptQueueOverflow and SynQueueOverflow: a listener turned connections away.
 //!
-//! What tells is split over two places. Each listener counts what was dropped at it
+//! The evidence has two sources. Each listener counts what was dropped at it
 //! (`sk_drops`), not why; its namespace counts why, not where. On arrival of a SYN
 //! (`tcp_conn_request`): a full SYN queue drops it (`TCPReqQFullDrop`) or answers with a
 //! cookie (`TCPReqQFullDoCookies`); then a full accept queue drops it (`ListenOverflows`);
@@ -17,14 +17,14 @@
 //!
 //! 1. Where *syn* is 0, what listeners dropped is their accept queues', where *accept* is 0,
 //!    their SYN queues'. Each has its own drops; if those are more than the namespace's,
-//!    the number is known if one listener alone dropped something.
-//! 2. Where one listener alone dropped something, both parts are its.
+//!    the number is known if only one listener dropped something.
+//! 2. Where only one listener dropped something, both parts are its.
 //! 3. Otherwise, where each has one of its queues found full at either end and not the
 //!    other, it dropped for that reason. The number is the namespace's if it is the only
 //!    one with that reason, and its own drops if those add up to the namespace's.
 //! 4. What is still open: both queues full means both, without numbers; otherwise the two
-//!    problems could not be told apart and are unmeasured. Without the namespace's counters
-//!    the queues alone decide, without numbers.
+//!    problems could not be distinguished and are unmeasured. Without the namespace's counters
+//!    only the queues decide, without numbers.
 //! 5. Cookies are SynQueueOverflow of the listeners that sent one in the interval or whose
 //!    SYN queue is found full; their number is known if there is one such listener. With
 //!    `tcp_syncookies` = 2 every SYN gets one, so only a full queue counts.
@@ -52,7 +52,7 @@ pub struct ListenerPair<'a> {
     pub after: &'a ListenerSnapshot,
 }
 
-/// What was seen of one network namespace over one interval.
+/// What was observed of one network namespace over one interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListenRound<'a> {
     /// Its listeners; those that dropped nothing, whose queues have room and that sent no
@@ -95,7 +95,7 @@ impl Part {
 }
 
 /// The verdicts on the listeners of one namespace over one interval; only those with a
-/// finding, or with something that could not be told.
+/// finding, or with something that could not be measured.
 pub fn judge_listeners(round: &ListenRound<'_>) -> Vec<ListenerVerdict> {
     let mut cases: Vec<Case<'_>> = round.listeners.iter().map(|p| case(*p, round)).collect();
     let dropping = cases.iter().filter(|c| c.drops != Some(0)).count() as u32;
@@ -159,7 +159,7 @@ fn split(cases: &mut [Case<'_>], round: &ListenRound<'_>) {
     let sum: Option<u64> = open.iter().map(|c| c.drops).sum();
     if accept == 0 || syn == 0 {
         let whole = accept + syn;
-        let alone = open.len() == 1;
+        let only_one = open.len() == 1;
         for case in open {
             let full = if accept > 0 {
                 case.accept_full
@@ -170,7 +170,7 @@ fn split(cases: &mut [Case<'_>], round: &ListenRound<'_>) {
                 _ if whole == 0 => Part::None,
                 (Some(drops), Some(sum)) if sum <= whole => Part::Counted(drops),
                 // Some were dropped for another reason.
-                (Some(_), Some(_)) if alone => Part::Counted(whole),
+                (Some(_), Some(_)) if only_one => Part::Counted(whole),
                 _ if full => Part::Uncounted,
                 _ => Part::Unknown,
             };

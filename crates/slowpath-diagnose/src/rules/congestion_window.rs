@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CongestionWindowLimited: data waits, and neither the receiver nor a repair is why.
 //!
-//! 1. Where segments and calls are seen, the time is what unsent data waited while the
+//! 1. Where segments and calls are observed, the time is what unsent data waited while the
 //!    announced window had room for it, nothing was being repaired (`TCP_CA_Recovery`,
 //!    `TCP_CA_Loss`) and Nagle did not hold it: of the tests in `tcp_write_xmit` only the
 //!    congestion window (`tcp_cwnd_test`, `tcp_tso_should_defer`), pacing

@@ -8,7 +8,7 @@
 //! 1. The baseline is the least of the connection's lowest sample, the kernel's minimum
 //!    (which knows the handshake) and the lowest RTT known to the same peer. A path of
 //!    200 ms has a baseline of 200 ms: nothing on it is late by itself.
-//! 2. Where the kernel judged each sample against a minimum that told a delayed ACK from
+//! 2. Where the kernel judged each sample against a minimum that distinguished a delayed ACK from
 //!    the path, its *late* samples are the delayed ACKs, exactly, and what they took above
 //!    the baseline is the time: lone samples do not overlap.
 //! 3. Where its minimum was itself a delayed sample (all were, so far), the sum rule is
@@ -29,8 +29,8 @@ use slowpath_model::{Micros, RttSums, TcpStats};
 pub(crate) struct DelayedAck {
     pub(crate) measure: Measure,
     pub(crate) baseline: Option<Micros>,
-    /// Delayed ACKs seen, the harmless ones of an exchange included.
-    pub(crate) seen: Option<u64>,
+    /// Delayed ACKs observed, the harmless ones of an exchange included.
+    pub(crate) observed: Option<u64>,
     /// Those of them that held something back.
     pub(crate) held: Option<u64>,
     /// What those took above the baseline.
@@ -73,7 +73,7 @@ pub(crate) fn delayed_ack(
             least(after.rtt_sums.and_then(|r| r.lifetime_min), after.min_rtt),
             peer_baseline,
         ),
-        seen: None,
+        observed: None,
         held: None,
         held_time: None,
     };
@@ -88,7 +88,7 @@ pub(crate) fn delayed_ack(
     };
     result.held = Some(held.count);
     if lone.count == 0 {
-        result.seen = Some(0);
+        result.observed = Some(0);
         result.measure = Measure::Absent;
         return result;
     }
@@ -118,7 +118,7 @@ pub(crate) fn delayed_ack(
     } else {
         (late_time, late.count)
     };
-    result.seen = Some(events);
+    result.observed = Some(events);
     result.measure = if after.bytes_received == 0 {
         Measure::of_events(Some(events), Some(time))
     } else if held.count > 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! FastRetransmit: segments were lost and repaired without a timer.
 //!
-//! 1. Where entries to `TCP_CA_Recovery` are seen, they are the events and the time spent
+//! 1. Where entries to `TCP_CA_Recovery` are observed, they are the events and the time spent
 //!    there is the time. A tail loss probe retransmits without entering recovery: nothing.
 //! 2. Where they are not (inet_diag): recovery at the end of the interval is sampled.
 //! 3. Otherwise each retransmission must be a timer's (an expiry retransmits at least one

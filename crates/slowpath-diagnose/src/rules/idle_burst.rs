@@ -10,7 +10,7 @@
 //!    for the timer.
 //!
 //! The same time is FastRetransmit's or Timeout's: this says why. Where episodes are not
-//! seen, an interval without retransmissions is absence, any other unmeasured.
+//! observed, an interval without retransmissions is absence, any other unmeasured.
 
 use crate::Measure;
 use slowpath_model::Snapshot;

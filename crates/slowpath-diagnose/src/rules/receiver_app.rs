@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ReceiverAppSlow: at the receiving end, the application does not read what has arrived.
 //!
-//! 1. Where segments and calls are seen: the time during which more than three times as
+//! 1. Where segments and calls are observed: the time during which more than three times as
 //!    much was unread as the peer was still allowed to send, so that three quarters of the
 //!    room that there is were taken by what the application had left.
 //! 2. Where they are not, the state at the end of the interval is sampled, if the announced

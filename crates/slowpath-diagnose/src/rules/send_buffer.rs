@@ -20,9 +20,9 @@ pub(crate) fn send_buffer(earlier: &Snapshot, later: &Snapshot) -> Measure {
     let (before, after) = (&earlier.stats, &later.stats);
     if after.sndbuf_limited.is_some() {
         let kernel = delta::time(before.sndbuf_limited, after.sndbuf_limited);
-        let seen = |s: &Snapshot| s.waits.queues().map(|q| q.send_buffer);
-        let seen = delta::time(seen(earlier), seen(later)).unwrap_or(Micros::ZERO);
-        return Measure::of_time(kernel.map(|kernel| kernel + seen));
+        let waited = |s: &Snapshot| s.waits.queues().map(|q| q.send_buffer);
+        let waited = delta::time(waited(earlier), waited(later)).unwrap_or(Micros::ZERO);
+        return Measure::of_time(kernel.map(|kernel| kernel + waited));
     }
     let network_waits = after.in_flight > 0 && after.in_flight < after.cwnd && after.unsent == 0;
     if !network_waits {

@@ -12,7 +12,7 @@
 //!    been spared costs a system call and, without Nagle, a segment: [`EACH`]. A request of
 //!    one write that is answered is not one of them.
 //!
-//! Events are the writes of rule 2 that could have been spared. Where calls are not seen it
+//! Events are the writes of rule 2 that could have been spared. Where calls are not observed it
 //! is unmeasured.
 
 use crate::Measure;

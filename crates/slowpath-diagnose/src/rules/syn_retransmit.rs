@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SynRetransmit: a SYN, or the SYN-ACK that answers one, had to be sent again.
 //!
-//! 1. Where the opening is seen: events are the retransmissions until the connection was
+//! 1. Where the opening is observed: events are the retransmissions until the connection was
 //!    established (`tcpi_total_retrans` then), the time is that from the first SYN to its
 //!    answer, or until now: 1 s for one, 3 s for two (RFC 6298 section 2).
 //! 2. At the accepting end the connection begins when it is established: the SYN-ACKs are
 //!    counted, their wait lies before.
-//! 3. Where the opening is not seen: a SYN that is being sent again is sampled; a
+//! 3. Where the opening is not observed: a SYN that is being sent again is sampled; a
 //!    connection that was established before has none.
 
 use crate::Measure;

@@ -2,7 +2,7 @@
 //! Timeout: segments were lost and a retransmission timer expired.
 //!
 //! An episode of timeouts is waiting for the first expiry, then everything up to its
-//! repair. `tcpi_total_rto_time` starts at the first expiry; the wait before it is seen by
+//! repair. `tcpi_total_rto_time` starts at the first expiry; the wait before it is observed by
 //! BPF only ([`RecoveryStats::rto_wait`](slowpath_model::RecoveryStats::rto_wait)).
 //!
 //! 1. Linux 6.7 and later: events are expirations; the time is total_rto_time and the

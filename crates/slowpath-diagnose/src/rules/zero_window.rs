@@ -2,7 +2,7 @@
 //! ZeroWindow: data waits because the receiver announced no room at all. The time is part
 //! of ReceiverWindowLimited's.
 //!
-//! 1. Where segments and calls are seen: unsent data waited while the announced window was
+//! 1. Where segments and calls are observed: unsent data waited while the announced window was
 //!    zero, or smaller than what the next segment needs with nothing in flight, so that
 //!    only the persist timer or a window update could go on (`tcp_check_probe_timer`).
 //!    Each such wait is an event.

@@ -16,6 +16,28 @@ pub(super) struct Message {
     pub query: Option<Query>,
 }
 
+/// When the earliest timer event of each end is; `Time::MAX` without one.
+pub(super) struct EndTimers {
+    pub send: Time,
+    pub acknowledge: Time,
+}
+
+impl EndTimers {
+    const NONE: Self = EndTimers {
+        send: Time::MAX,
+        acknowledge: Time::MAX,
+    };
+}
+
+/// What of a Linux sender waits in its host's device.
+#[derive(Default)]
+pub(super) struct Queued {
+    /// Bytes, with `OVERHEAD` for each packet.
+    pub bytes: u64,
+    /// The sender waits for that to be less.
+    pub throttled: bool,
+}
+
 /// Both ends of a connection, or of a flow of datagrams.
 pub(super) struct Connection {
     pub sender: Sender,
@@ -37,13 +59,8 @@ pub(super) struct Connection {
     pub generation: u32,
     /// Its packets in the network: the place is not free before they are gone.
     pub in_network: u32,
-    /// When its earliest timer event is; `Time::MAX` without one.
-    pub send_timer: Time,
-    pub ack_timer: Time,
-    /// Bytes of it that wait in its host, and whether it waits for that to be less: with a
-    /// kernel's tick.
-    pub waiting: u64,
-    pub throttled: bool,
+    pub timers: EndTimers,
+    pub queued: Queued,
     /// What the application has yet to write.
     pub unwritten: u64,
     pub application: Application,
@@ -70,10 +87,8 @@ impl Connection {
             ready: false,
             generation: 0,
             in_network: 0,
-            send_timer: Time::MAX,
-            ack_timer: Time::MAX,
-            waiting: 0,
-            throttled: false,
+            timers: EndTimers::NONE,
+            queued: Queued::default(),
             unwritten: 0,
             application: spec.application,
             reported: (0, 0),
@@ -95,10 +110,8 @@ impl Connection {
         self.open = true;
         self.lasting = spec.connection.is_some();
         self.generation = self.generation.wrapping_add(1);
-        self.send_timer = Time::MAX;
-        self.ack_timer = Time::MAX;
-        self.waiting = 0;
-        self.throttled = false;
+        self.timers = EndTimers::NONE;
+        self.queued = Queued::default();
         self.unwritten = 0;
         self.application = spec.application;
         self.reported = (0, 0);

@@ -44,6 +44,7 @@ mod connection;
 mod flying;
 mod network;
 mod packet;
+mod queries;
 mod recorder;
 mod settings;
 mod simulation;

@@ -5,6 +5,7 @@ use super::network::SwitchId;
 use super::packet::Hop;
 use crate::results::{
     DropPlace, Joined, LABELS, LabelRecord, PacketLog, QueueSample, SentPacket, StretchRecord,
+    WindowSample,
 };
 use slowpath_switch::{Depth, DropReason, Observer, PortId, Time};
 
@@ -104,6 +105,8 @@ pub(super) struct Records {
     pub queues: Vec<QueueSample>,
     pub max_queues: usize,
     pub queues_lost: u64,
+    /// Congestion windows over time.
+    pub windows: Vec<WindowSample>,
     /// By the number of the port's link: whether its queue is written down on change, and
     /// the most that waited.
     pub watched: Vec<bool>,

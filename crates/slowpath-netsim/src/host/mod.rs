@@ -20,6 +20,10 @@ pub(crate) struct Interface<P> {
     pub ready: VecDeque<u32>,
     /// Whether it will be asked again when the line is free.
     pub scheduled: bool,
+    /// Packets that it has sent.
+    pub sent_packets: u64,
+    /// Bytes that it has sent.
+    pub sent_bytes: u64,
 }
 
 impl<P> Interface<P> {
@@ -29,6 +33,8 @@ impl<P> Interface<P> {
             packets: VecDeque::new(),
             ready: VecDeque::new(),
             scheduled: false,
+            sent_packets: 0,
+            sent_bytes: 0,
         }
     }
 

@@ -435,7 +435,7 @@ impl Record {
                 marked: Micros(w.cwr_ns / 1_000),
                 burst_losses: w.burst_losses.into(),
                 burst: Micros(w.burst_ns / 1_000),
-                lonely_timeouts: w.few_losses.into(),
+                thin_timeouts: w.few_losses.into(),
                 acks_after_timeout: w.late_after_loss.into(),
             },
             opening: OpeningWaits {

@@ -172,12 +172,13 @@ impl LogWriter {
         })
     }
 
-    /// Logs a problem interval of a connection that has a summary in this segment.
-    pub fn problem(&mut self, interval: &ProblemInterval) {
+    /// Logs a problem interval of a connection that has a summary in this segment. This and the
+    /// others return whether there was space; what there was none for is counted.
+    pub fn problem(&mut self, interval: &ProblemInterval) -> bool {
         self.append(|encoder, out| {
             encoder.problem(interval, out);
             1
-        });
+        })
     }
 
     /// Logs a problem interval after its connection's summary, in one segment. Returns
@@ -207,27 +208,27 @@ impl LogWriter {
     }
 
     /// Logs what was looked at.
-    pub fn coverage(&mut self, coverage: &Coverage) {
+    pub fn coverage(&mut self, coverage: &Coverage) -> bool {
         self.append(|encoder, out| {
             encoder.coverage(coverage, out);
             1
-        });
+        })
     }
 
     /// Logs an interaction.
-    pub fn interaction(&mut self, interval: &InteractionInterval) {
+    pub fn interaction(&mut self, interval: &InteractionInterval) -> bool {
         self.append(|encoder, out| {
             encoder.interaction(interval, out);
             1
-        });
+        })
     }
 
     /// Logs an interval in which a listener had a problem.
-    pub fn listener(&mut self, interval: &ListenerInterval) {
+    pub fn listener(&mut self, interval: &ListenerInterval) -> bool {
         self.append(|encoder, out| {
             encoder.listener(interval, out);
             1
-        });
+        })
     }
 
     /// Lets `encode` append records, which it counts; `false` if there is no space for them.

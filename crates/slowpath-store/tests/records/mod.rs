@@ -167,7 +167,7 @@ impl Random {
             baseline_rtt: self.maybe(Self::micros),
             send_mss: self.one(&[1448, 536, 8948]),
             send_buffer: self.maybe(Self::n32),
-            lonely_timeouts: None,
+            thin_timeouts: None,
             acks_after_timeout: None,
         }
     }

@@ -3,9 +3,13 @@
 
 use crate::filter::{Filter, Subject};
 use crate::interactions::evidence;
-use crate::json;
-use serde_json::{Value, json};
-use slowpath_model::{ConnectionId, InteractionInterval, InteractionKind, ProblemSet, TcpState};
+use crate::json::{self, Process};
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
+use slowpath_model::{
+    ConnectionId, InteractionEvidence, InteractionInterval, InteractionKind, ProblemSet, TcpState,
+};
 use slowpath_text::{Columns, Paint, process};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,13 +21,13 @@ type Key = (InteractionKind, ConnectionId, ConnectionId);
 
 /// Interactions, added up.
 #[derive(Clone, Debug, Default)]
-pub struct Together {
+pub struct InteractionTotals {
     /// The latest of each, with the time and the rounds of all.
     seen: BTreeMap<Key, InteractionInterval>,
     overflowed: u64,
 }
 
-impl Together {
+impl InteractionTotals {
     /// Adds one, if the filter selects the connection that suffers.
     pub fn add(&mut self, found: InteractionInterval, filter: &Filter) {
         let selected = filter.selects(&Subject {
@@ -92,25 +96,60 @@ impl Together {
         lines
     }
 
-    /// All of them.
-    pub fn json(&self) -> Value {
-        let one = |found: &InteractionInterval| {
-            json!({
-                "interaction": found.kind.name(),
-                "process": json::process(&found.owner),
-                "local": found.tuple.local.to_string(),
-                "remote": found.tuple.remote.to_string(),
-                "cause": {
-                    "local": found.cause_tuple.local.to_string(),
-                    "remote": found.cause_tuple.remote.to_string(),
-                },
-                "connections": found.connections,
-                "last": json::wall(found.end),
-                "time_us": found.duration.0,
-                "rounds": found.rounds,
-                "evidence": found.evidence,
-            })
+    /// What serialises.
+    pub fn output(&self) -> Vec<InteractionRecord> {
+        let record = |found: &InteractionInterval| InteractionRecord {
+            interaction: found.kind.name(),
+            process: json::process(&found.owner),
+            local: found.tuple.local.to_string(),
+            remote: found.tuple.remote.to_string(),
+            cause: Cause {
+                local: found.cause_tuple.local.to_string(),
+                remote: found.cause_tuple.remote.to_string(),
+            },
+            connections: found.connections,
+            last: json::wall(found.end),
+            time_us: found.duration.0,
+            rounds: found.rounds,
+            evidence: found.evidence.clone(),
         };
-        self.worst().into_iter().map(one).collect()
+        self.worst().into_iter().map(record).collect()
     }
+}
+
+/// The connection that causes an interaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Cause {
+    /// This host's address and port.
+    pub local: String,
+    /// The peer's address and port.
+    pub remote: String,
+}
+
+/// An interaction of a pair of connections in the log, summed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct InteractionRecord {
+    /// Its name.
+    pub interaction: &'static str,
+    /// The process that owns the connection that suffers.
+    pub process: Option<Process>,
+    /// This host's address and port of the connection that suffers.
+    pub local: String,
+    /// The peer's.
+    pub remote: String,
+    /// The connection that causes it.
+    pub cause: Cause,
+    /// Connections that take part.
+    pub connections: u32,
+    /// The end of its last interval, RFC 3339 in UTC.
+    pub last: String,
+    /// Its time in microseconds.
+    pub time_us: u64,
+    /// Polls that found it.
+    pub rounds: u64,
+    /// The numbers of its latest interval; their keys depend on the interaction.
+    #[cfg_attr(test, schemars(with = "BTreeMap<String, serde_json::Value>"))]
+    pub evidence: InteractionEvidence,
 }

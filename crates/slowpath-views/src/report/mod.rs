@@ -4,18 +4,20 @@
 mod groups;
 mod interactions;
 mod lives;
+mod output;
 
 pub use groups::{Group, GroupBy, groups};
 pub use lives::{Covered, Range, Records, covered, lives};
+pub use output::{
+    CoverageEntry, GroupEntry, GroupsEntry, ReportOutput, ReportedConnection, TableRow,
+};
 
 use crate::filter::Filter;
 use crate::json;
-use crate::listeners::{self, Heard};
+use crate::listeners::{self, ListenerTally};
 use crate::tally::{self, found, trouble};
-use crate::watch::lost;
-use groups::payload;
-use interactions::Together;
-use serde_json::{Value, json};
+use crate::watch::loss_line;
+use interactions::InteractionTotals;
 use slowpath_diagnose::{ProblemTable, TIME_PERCENTAGES, problem_table};
 use slowpath_model::{ConnectionSummary, Micros, Problem, UnknownOwners};
 use slowpath_text::{Columns, Paint, bytes, percent, plural, process};
@@ -42,8 +44,8 @@ pub struct Report<'a> {
     groups: Option<(GroupBy, Vec<Group>)>,
     covered: Covered,
     unread: Vec<String>,
-    heard: Heard,
-    together: Together,
+    heard: ListenerTally,
+    together: InteractionTotals,
 }
 
 impl<'a> Report<'a> {
@@ -51,13 +53,13 @@ impl<'a> Report<'a> {
     pub fn of(mut records: Records, options: &'a Options) -> Self {
         let coverage = std::mem::take(&mut records.coverage);
         let unread = std::mem::take(&mut records.unread);
-        let mut heard = Heard::default();
+        let mut heard = ListenerTally::default();
         for interval in std::mem::take(&mut records.listeners) {
             if listeners::selected(&options.filter, &interval) {
                 heard.add(&interval, 0);
             }
         }
-        let mut together = Together::default();
+        let mut together = InteractionTotals::default();
         for found in std::mem::take(&mut records.interactions) {
             together.add(found, &options.filter);
         }
@@ -203,7 +205,7 @@ impl<'a> Report<'a> {
                 reasons.join("; ")
             ));
         }
-        lines.extend(lost(&c.losses));
+        lines.extend(loss_line(&c.losses));
         if !c.unmeasured.is_empty() {
             let names: Vec<&str> = c.unmeasured.iter().map(Problem::name).collect();
             lines.push(format!(
@@ -215,74 +217,40 @@ impl<'a> Report<'a> {
         lines
     }
 
-    /// The report as a JSON object.
-    pub fn json(&self) -> Value {
-        let connections: Vec<Value> = self
-            .troubled()
-            .map(|l| {
-                let mut map = json::id(&l.connection, l.tuple, &l.owner);
-                map.insert("real_peer".to_owned(), json::real_peer(l.real_peer));
-                for (key, value) in [
-                    ("closed", json!(l.closed)),
-                    ("observed_us", json!(l.observed.0)),
-                    ("bytes", json!(payload(l))),
-                    (
-                        "problems",
-                        json::shares(&l.problem_time, &l.problem_events, l.observed),
-                    ),
-                    ("unmeasured", json::problems(l.unmeasured)),
-                ] {
-                    map.insert(key.to_owned(), value);
-                }
-                Value::Object(map)
-            })
-            .collect();
-        let groups = self.groups.as_ref().map(|(by, groups)| {
-            let list: Vec<Value> = groups
-                .iter()
-                .map(|g| {
-                    let t = &g.totals;
-                    json!({
-                        "name": g.name,
-                        "connections": g.connections,
-                        "problem_connections": g.troubled,
-                        "observed_us": t.observed.0,
-                        "bytes": g.bytes,
-                        "problems": json::shares(&t.problem_time, &t.problem_events, t.observed),
-                    })
-                })
-                .collect();
-            json!({"by": by.name(), "groups": list})
-        });
+    /// What serialises.
+    pub fn output(&self) -> ReportOutput {
         let c = &self.covered;
-        json!({
-            "type": "report",
-            "from": json::wall(self.options.range.from),
-            "to": json::wall(self.options.range.to),
-            "filter": self.options.filter.to_string(),
-            "connections": self.lives.len(),
-            "applications": self.table.applications,
-            "owners": json::owners(self.lives.iter().map(|l| &l.owner)),
-            "time_percentages": TIME_PERCENTAGES,
-            "table": table_json(&self.table),
-            "by": groups,
-            "problem_connections": connections,
-            "listeners": self.heard.json(),
-            "interactions": self.together.json(),
-            "coverage": {
-                "time_us": c.time.0,
-                "range_us": self.options.range.length().0,
-                "polls": c.polls,
-                "sockets": c.sockets,
-                "missed": c.missed,
-                "unobserved_connections": self.table.unobserved,
-                "owner_unknown_connections": self.table.owner_unknown,
-                "unknown_owners": json::unknown_owners(&self.unknown_owners()),
-                "losses": json::losses(&c.losses),
-                "unmeasured": json::problems(c.unmeasured),
+        ReportOutput {
+            kind: "report",
+            from: json::wall(self.options.range.from),
+            to: json::wall(self.options.range.to),
+            filter: self.options.filter.to_string(),
+            connections: self.lives.len(),
+            applications: self.table.applications,
+            owners: self.lives.iter().map(|l| &l.owner).collect(),
+            time_percentages: TIME_PERCENTAGES,
+            table: self.table.rows.iter().map(TableRow::from).collect(),
+            by: self.groups.as_ref().map(|(by, groups)| GroupsEntry {
+                by: by.name(),
+                groups: groups.iter().map(GroupEntry::from).collect(),
+            }),
+            problem_connections: self.troubled().map(ReportedConnection::from).collect(),
+            listeners: self.heard.output(),
+            interactions: self.together.output(),
+            coverage: CoverageEntry {
+                time_us: c.time.0,
+                range_us: self.options.range.length().0,
+                polls: c.polls,
+                sockets: c.sockets,
+                missed: c.missed,
+                unobserved_connections: self.table.unobserved,
+                owner_unknown_connections: self.table.owner_unknown,
+                unknown_owners: json::unknown_owners(&self.unknown_owners()),
+                losses: (&c.losses).into(),
+                unmeasured: json::problems(c.unmeasured),
             },
-            "unread": self.unread,
-        })
+            unread: self.unread.clone(),
+        }
     }
 }
 
@@ -330,22 +298,6 @@ fn table_lines(table: &ProblemTable, paint: Paint) -> Vec<String> {
     let title = "connections, and applications, limited for more than this share of their time";
     std::iter::once(title.to_owned())
         .chain(columns.lines(2, paint))
-        .collect()
-}
-
-fn table_json(table: &ProblemTable) -> Value {
-    table
-        .rows
-        .iter()
-        .map(|row| {
-            json!({
-                "problem": row.problem.name(),
-                "unmeasured_connections": row.unmeasured,
-                "connections_percent": row.connections_percent,
-                "applications_over_5_percent": row.applications_over_5_percent,
-                "applications_over_50_percent": row.applications_over_50_percent,
-            })
-        })
         .collect()
 }
 

@@ -39,7 +39,7 @@ fn the_table_is_of_the_connections_selected() {
         percents(&report, Timeout),
         Some([75.0, 75.0, 50.0, 25.0, 25.0])
     );
-    let json = report.json();
+    let json = crate::json::value(&report.output());
     assert_eq!(json["owners"]["applications"], json!({"a": 2, "b": 2}));
     assert_eq!(json["table"][3]["problem"], "Timeout");
     assert_eq!(json["table"][3]["connections_percent"][0], 75.0);
@@ -225,7 +225,7 @@ fn interactions_are_added_up_by_their_connections() {
     };
     let both = options(0, 100, "");
     let report = Report::of(records.clone(), &both);
-    let json = report.json();
+    let json = crate::json::value(&report.output());
     let list = json["interactions"].as_array().unwrap();
     let figures: Vec<_> = list.iter().map(|i| (&i["time_us"], &i["rounds"])).collect();
     assert_eq!(
@@ -241,6 +241,6 @@ fn interactions_are_added_up_by_their_connections() {
     assert!(text.contains("SendBufferBelowBdp"), "{text}");
     // Of the first connection's port only.
     let one = options(0, 100, "sport = :4001");
-    let json = Report::of(records, &one).json();
+    let json = crate::json::value(&Report::of(records, &one).output());
     assert_eq!(json["interactions"].as_array().unwrap().len(), 1);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Live connections followed poll by poll: which verdicts are new, rows, the closing summary.
 
-mod closing;
-mod fresh;
+mod new_verdicts;
 mod rows;
+mod summary;
 
-pub use closing::{Closing, lost, unseen};
-pub use fresh::Fresh;
+pub use new_verdicts::NewVerdicts;
 pub use rows::{Column, Row, sort};
+pub use summary::{CommandOutcome, SummaryOutput, WatchSummary, loss_line, unmeasured_lines};
 
 use slowpath_model::{IntervalVerdict, Problem};
 

@@ -2,7 +2,7 @@
 //! The rows of the full screen, and how they are ordered.
 
 use super::share_of;
-use crate::source::Live;
+use crate::source::LiveConnection;
 use slowpath_model::{ConnectionId, FourTuple, Micros, Problem};
 use slowpath_text::process;
 use std::cmp::Ordering;
@@ -38,7 +38,7 @@ pub struct Row {
 
 impl Row {
     /// The row of a connection.
-    pub fn of(live: Live<'_>) -> Self {
+    pub fn of(live: LiveConnection<'_>) -> Self {
         let latest = live.latest;
         let rate = latest.map_or(0.0, |v| {
             let bytes = v.deltas.bytes_acked.unwrap_or(0) + v.deltas.bytes_received.unwrap_or(0);

@@ -2,16 +2,22 @@
 //! The answer, in words and as JSON.
 
 use super::Fit;
-use crate::advice::{self, Host};
-use crate::interactions::{self, Told};
-use crate::json;
-use crate::listeners::Heard;
+use crate::advice::{self, HostFigures};
+use crate::interactions::{self, FoundInteraction, InteractionOutput};
+use crate::json::{
+    self, ConnectionEntry, ConnectionKeys, Evidence, Losses, NamedAdvice, TallyKeys,
+};
+use crate::listeners::{ListenerEntry, ListenerTally};
 use crate::source::Source;
 use crate::tally::Tally;
-use crate::watch::unseen;
-use serde_json::{Value, json};
+use crate::watch::unmeasured_lines;
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
 use slowpath_diagnose::Advice;
-use slowpath_model::{ConnectionId, FourTuple, Micros, Owner, Problem, TcpStats, WallMicros};
+use slowpath_model::{
+    ConnectionId, FourTuple, Micros, Owner, Problem, Stage, TcpStats, WallMicros,
+};
 use slowpath_text::evidence;
 use slowpath_text::{Columns, Paint, ends, percent, plural, process, whereabouts, wrapped};
 use std::net::SocketAddr;
@@ -66,9 +72,9 @@ pub struct Answer {
     /// Listening sockets that are meant.
     pub(super) listening: Vec<WatchedListener>,
     /// Those of them that turned connections away.
-    pub(super) heard: Heard,
+    pub(super) heard: ListenerTally,
     /// Problems that explain each other, of the connections that are meant and others.
-    pub(super) interactions: Vec<Told>,
+    pub(super) interactions: Vec<FoundInteraction>,
 }
 
 impl Answer {
@@ -111,7 +117,7 @@ impl Answer {
             .iter()
             .max_by_key(|m| m.tally.totals.problem_time[problem as usize])?;
         let verdict = worst.tally.verdict(worst.id);
-        let context = Host::read(source).with(Some(&worst.stats));
+        let context = HostFigures::read(source).with(Some(&worst.stats));
         let finding = worst.tally.finding(problem);
         Some(advice::on(&finding, &verdict, &context))
     }
@@ -194,7 +200,7 @@ impl Answer {
         }
         if !self.interactions.is_empty() {
             lines.push(String::new());
-            let told: Vec<&Told> = self.interactions.iter().collect();
+            let told: Vec<&FoundInteraction> = self.interactions.iter().collect();
             lines.extend(interactions::answers(&told, LISTED, WIDTH, paint));
         }
         lines.extend(self.heard_lines(paint));
@@ -272,7 +278,7 @@ impl Answer {
 
     /// What could not be measured or was lost.
     fn notes(&self, source: &dyn Source) -> Vec<String> {
-        let mut notes = unseen(source.capabilities(), &source.losses());
+        let mut notes = unmeasured_lines(source.capabilities(), &source.losses());
         let nowhere = source.capabilities().unmeasured();
         let partly: Vec<&str> = self
             .total
@@ -291,52 +297,73 @@ impl Answer {
         notes
     }
 
-    /// The answer as a JSON object, given at `now`.
-    pub fn json(&self, source: &dyn Source, now: WallMicros) -> Value {
+    /// What serialises, given at `now`.
+    pub fn output(&self, source: &dyn Source, now: WallMicros) -> WhyOutput {
         let problem = self.total.dominating();
-        let connections: Vec<Value> = self
-            .members
-            .iter()
-            .map(|m| {
-                let mut map = json::id(&m.id, m.tuple, &m.owner);
-                map.insert("real_peer".to_owned(), json::real_peer(m.real_peer));
-                map.extend(json::tally(&m.tally));
-                Value::Object(map)
-            })
-            .collect();
-        let advice = self.advice(problem, source).map(|advice| {
-            json!({
-                "who": advice.who,
-                "act": advice::who(advice.who, self.owner(), self.tuple()),
-                "what": advice.what,
-                "source": advice.source,
-            })
+        let connection = |m: &Member| ConnectionEntry {
+            connection: ConnectionKeys::of(&m.id, m.tuple, m.real_peer, &m.owner),
+            tally: (&m.tally).into(),
+        };
+        let advice = self.advice(problem, source).map(|advice| NamedAdvice {
+            act: advice::who(advice.who, self.owner(), self.tuple()),
+            advice: (&advice).into(),
         });
-        let mut map = json::tally(&self.total);
-        for (key, value) in [
-            ("type", json!("why")),
-            ("time", json!(json::wall(now))),
-            ("target", json!(self.target)),
-            ("looked_us", json!(self.looked.0)),
-            ("idle_us", json!(self.idle.0)),
-            ("stage", json!(problem.stage())),
-            ("evidence", json::evidence(&self.total.deltas)),
-            ("advice", json!(advice)),
-            ("connections", Value::Array(connections)),
-            (
-                "interactions",
-                self.interactions
-                    .iter()
-                    .map(|i| interactions::object(i, now))
-                    .collect(),
-            ),
-            ("listening", json!(self.listening.len())),
-            ("listeners", self.heard.json()),
-            ("capabilities", json::capabilities(source.capabilities())),
-            ("losses", json::losses(&source.losses())),
-        ] {
-            map.insert(key.to_owned(), value);
+        WhyOutput {
+            kind: "why",
+            time: json::wall(now),
+            target: self.target.clone(),
+            tally: (&self.total).into(),
+            looked_us: self.looked.0,
+            idle_us: self.idle.0,
+            stage: problem.stage(),
+            evidence: (&self.total.deltas).into(),
+            advice,
+            connections: self.members.iter().map(connection).collect(),
+            interactions: self.interactions.iter().map(|i| i.output(now)).collect(),
+            listening: self.listening.len(),
+            listeners: self.heard.output(),
+            capabilities: source.capabilities().into(),
+            losses: (&source.losses()).into(),
         }
-        Value::Object(map)
     }
+}
+
+/// What limits a process, a peer or a port: `{"type": "why"}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct WhyOutput {
+    /// `why`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// When it was given, RFC 3339 in UTC.
+    pub time: String,
+    /// What was asked about.
+    pub target: String,
+    /// All verdicts, time-weighted over the connections.
+    #[serde(flatten)]
+    pub tally: TallyKeys,
+    /// How long the target was observed, in microseconds.
+    pub looked_us: u64,
+    /// Time of the connections in which nothing was sent or acknowledged, in microseconds.
+    pub idle_us: u64,
+    /// The stage that limits.
+    #[cfg_attr(test, schemars(schema_with = "crate::schema::stage"))]
+    pub stage: Stage,
+    /// The numbers behind the verdict.
+    #[cfg_attr(test, schemars(schema_with = "crate::schema::evidence"))]
+    pub evidence: Evidence,
+    /// What to do, after the connection that has most of the problem.
+    pub advice: Option<NamedAdvice>,
+    /// The connections that are meant, most problem time first.
+    pub connections: Vec<ConnectionEntry>,
+    /// Problems that explain each other.
+    pub interactions: Vec<InteractionOutput>,
+    /// Listening sockets that are meant.
+    pub listening: usize,
+    /// Those of them that turned connections away.
+    pub listeners: Vec<ListenerEntry>,
+    /// What can be measured.
+    pub capabilities: json::Capabilities,
+    /// What was lost.
+    pub losses: Losses,
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One answer about a process, a peer or a port, from looking for a while.
+//! One answer about a process, a peer or a port, from collector for a while.
 
 mod answer;
 
 pub use crate::target::{Fit, Target, TargetError};
-pub use answer::{Answer, Member, WatchedListener};
+pub use answer::{Answer, Member, WatchedListener, WhyOutput};
 
-use crate::interactions::Joined;
-use crate::listeners::Heard;
-use crate::source::{Live, PollReport, Source};
+use crate::interactions::InteractionFinder;
+use crate::listeners::ListenerTally;
+use crate::source::{LiveConnection, PollReport, Source};
 use crate::tally::{Tally, trouble};
 use slowpath_model::{ConnectionId, ListenerId, Micros, MonoNanos, Owner, WallMicros};
 use slowpath_text::plural;
@@ -30,12 +30,12 @@ struct Candidate {
 
 /// What polls showed of a target so far.
 #[derive(Debug)]
-pub struct Looking<'a> {
+pub struct Collector<'a> {
     target: &'a Target,
     candidates: HashMap<ConnectionId, Candidate>,
     listening: BTreeMap<ListenerId, WatchedListener>,
-    heard: Heard,
-    joined: Joined,
+    heard: ListenerTally,
+    joined: InteractionFinder,
     begun: Option<MonoNanos>,
     others_with_owner: u64,
     owners_unknown: u64,
@@ -47,15 +47,15 @@ pub struct Looking<'a> {
 #[error("{0}")]
 pub struct NoConnection(String);
 
-impl<'a> Looking<'a> {
+impl<'a> Collector<'a> {
     /// Nothing yet of `target`.
     pub fn at(target: &'a Target) -> Self {
-        Looking {
+        Collector {
             target,
             candidates: HashMap::new(),
             listening: BTreeMap::new(),
-            heard: Heard::default(),
-            joined: Joined::default(),
+            heard: ListenerTally::default(),
+            joined: InteractionFinder::default(),
             begun: None,
             others_with_owner: 0,
             owners_unknown: 0,
@@ -96,7 +96,7 @@ impl<'a> Looking<'a> {
         (self.others_with_owner, self.owners_unknown) = (with, unknown);
     }
 
-    fn take(&mut self, live: Live<'_>, at: MonoNanos) {
+    fn take(&mut self, live: LiveConnection<'_>, at: MonoNanos) {
         let Some(fit) = self.target.fits(live) else {
             return;
         };
@@ -124,7 +124,7 @@ impl<'a> Looking<'a> {
             candidate.member.owner.clone_from(live.owner);
         }
         if let Some(verdict) = live.latest {
-            // An interval that ended before the looking began says nothing about now.
+            // An interval that ended before the collector began says nothing about now.
             if verdict.to > candidate.until {
                 candidate.until = verdict.to;
                 candidate.member.tally.add(verdict);
@@ -132,7 +132,7 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// The answer after looking for `looked`.
+    /// The answer after collector for `looked`.
     ///
     /// # Errors
     /// [`NoConnection`] when neither a connection nor a listener fits.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::scripted::{FakeSource, INTERVAL, finding, live, verdict};
-use crate::source::Kept;
+use crate::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
+use crate::source::OwnedConnection;
 use slowpath_model::{Owner, Problem, Share};
 use slowpath_text::Paint;
 
 const NOW: WallMicros = WallMicros(0);
 
-fn limited(cookie: u64, local: &str, share: u64) -> Kept {
+fn limited(cookie: u64, local: &str, share: u64) -> OwnedConnection {
     let mut connection = live(cookie, "backup", local, "10.0.0.2:873");
     connection.owner = Owner::named(77, "backup");
     let time = Micros(INTERVAL.0 * share / 100);
@@ -29,19 +29,23 @@ fn limited(cookie: u64, local: &str, share: u64) -> Kept {
     connection
 }
 
-fn ask(steps: Vec<Vec<Kept>>, target: &Target, polls: u64) -> Result<Answer, NoConnection> {
-    let mut source = FakeSource::new(steps);
-    let mut looking = Looking::at(target);
+fn ask(
+    steps: Vec<Vec<OwnedConnection>>,
+    target: &Target,
+    polls: u64,
+) -> Result<Answer, NoConnection> {
+    let mut source = ScriptedSource::new(steps);
+    let mut collector = Collector::at(target);
     for _ in 0..=polls {
         let report = source.poll().unwrap();
-        looking.polled(&source, &report, NOW);
+        collector.polled(&source, &report, NOW);
     }
-    looking.answer(Micros(INTERVAL.0 * polls))
+    collector.answer(Micros(INTERVAL.0 * polls))
 }
 
 fn text(answer: &Answer) -> String {
     answer
-        .lines(&FakeSource::new(vec![]), Paint::OFF)
+        .lines(&ScriptedSource::new(vec![]), Paint::OFF)
         .join("\n")
 }
 
@@ -53,7 +57,7 @@ fn the_answer_names_the_stage_the_share_the_actor_and_the_evidence() {
             live(9, "other", "10.0.0.1:1", "10.0.0.3:1"),
         ]
     };
-    // The first poll's interval ended with the looking's beginning: three count.
+    // The first poll's interval ended with the collector's beginning: three count.
     let answer = ask(vec![step(), step(), step(), step()], &Target::Pid(77), 3).unwrap();
     let total = &answer.total;
     assert_eq!(total.dominating(), Problem::ReceiverWindowLimited);
@@ -93,7 +97,7 @@ fn several_connections_are_weighed_by_time() {
     let text = text(&answer);
     assert!(text.contains("2 connections") && text.contains("worst connections"));
     assert!(text.contains("45% of the time"), "{text}");
-    let json = answer.json(&FakeSource::new(vec![]), NOW);
+    let json = crate::json::value(&answer.output(&ScriptedSource::new(vec![]), NOW));
     assert_eq!(json["connections"].as_array().unwrap().len(), 2);
     assert_eq!(json["connections"][0]["local"], "10.0.0.1:4000");
     assert_eq!(json["stage"], "receiver");
@@ -145,7 +149,7 @@ fn a_peer_behind_translation_is_found_by_its_own_address_and_told() {
     assert_eq!(answer.members.len(), 1);
     let shown = "10.0.0.1:4000 -> 10.0.0.2:873 (real peer 10.1.0.7:8080)";
     assert!(text(&answer).contains(shown), "{}", text(&answer));
-    let json = answer.json(&FakeSource::new(vec![]), NOW);
+    let json = crate::json::value(&answer.output(&ScriptedSource::new(vec![]), NOW));
     assert_eq!(json["connections"][0]["real_peer"], "10.1.0.7:8080");
 }
 

@@ -66,7 +66,7 @@ fn a_log_is_read_within_its_range() {
     let from_parquet = read(directory.path(), options.range).unwrap();
     for records in [from_spool, from_parquet] {
         let report = Report::of(records, &options);
-        let json = report.json();
+        let json = json::value(&report.output());
         assert_eq!(json["unread"], serde_json::json!([]));
         let connection = &json["problem_connections"][0];
         assert_eq!(connection["observed_us"], 10_000_000);

@@ -10,9 +10,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline};
 use slowpath_model::{Finding, Problem, Share};
 use slowpath_text::evidence;
-use slowpath_views::advice::{self, Host};
+use slowpath_views::advice::{self, HostFigures};
 use slowpath_views::interactions;
-use slowpath_views::source::{HistoryPoint, Live};
+use slowpath_views::source::{HistoryPoint, LiveConnection};
 use slowpath_views::watch::share_of;
 
 /// Columns for the names of the curves and their values.
@@ -23,8 +23,8 @@ pub(super) fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
     screen: &Screen,
-    live: Live<'_>,
-    host: Host,
+    live: LiveConnection<'_>,
+    host: HostFigures,
     scroll: u16,
 ) {
     let curves = curves(live);
@@ -96,7 +96,7 @@ fn curve(
     }
 }
 
-fn curves(live: Live<'_>) -> Vec<Curve> {
+fn curves(live: LiveConnection<'_>) -> Vec<Curve> {
     let history: Vec<&HistoryPoint> = live.history.iter().collect();
     if history.is_empty() {
         return Vec::new();
@@ -141,7 +141,12 @@ fn curves(live: Live<'_>) -> Vec<Curve> {
     curves
 }
 
-fn lines(screen: &Screen, live: Live<'_>, host: Host, width: usize) -> Vec<Line<'static>> {
+fn lines(
+    screen: &Screen,
+    live: LiveConnection<'_>,
+    host: HostFigures,
+    width: usize,
+) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let stats = &live.snapshot.stats;
     let mut lines = vec![

@@ -9,15 +9,15 @@ use crate::why;
 use serde_json::{Value, json};
 use slowpath_diagnose::Actor;
 use slowpath_model::{Origin, Problem, Share};
-use slowpath_views::scripted::{FakeSource, INTERVAL, finding, live, verdict};
+use slowpath_views::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
 use slowpath_views::selection::Selection;
-use slowpath_views::source::Kept;
+use slowpath_views::source::OwnedConnection;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// A proxy, process 12: what comes in from :5000 waits, what goes out to :81 finds its
 /// receiver's window full.
-fn proxy() -> Vec<Kept> {
+fn proxy() -> Vec<OwnedConnection> {
     let mut from = live(12, "relay", "10.0.0.1:80", "10.0.0.9:5000");
     from.snapshot.origin = Origin::Accepted;
     from.snapshot.stats.receive_buffer = Some(131_072);
@@ -39,14 +39,14 @@ fn proxy() -> Vec<Kept> {
     vec![from, to]
 }
 
-fn watch(form: Form, steps: Vec<Vec<Kept>>) -> String {
+fn watch(form: Form, steps: Vec<Vec<OwnedConnection>>) -> String {
     let polls = steps.len() as u64;
     let mut out = Vec::new();
     let (_sender, events) = channel();
     let mut viewer = Lines::new(&mut out, form, Selection::default(), None);
     let length = Duration::from_micros(INTERVAL.0 * (polls - 1));
     session::run(
-        &mut FakeSource::new(steps),
+        &mut ScriptedSource::new(steps),
         &events,
         Some(length),
         &mut viewer,
@@ -93,7 +93,7 @@ fn why_tells_of_either_side() {
         let (_sender, events) = channel();
         let mut out = Vec::new();
         why::run(
-            &mut FakeSource::new(vec![proxy(), proxy(), proxy()]),
+            &mut ScriptedSource::new(vec![proxy(), proxy(), proxy()]),
             &events,
             &why::Target::parse(target, &SystemNames::default()).unwrap(),
             why::Options {

@@ -10,11 +10,11 @@ use crate::session::{Flow, Viewer};
 use slowpath_model::{IntervalVerdict, Micros};
 use slowpath_text::evidence;
 use slowpath_views::interactions;
-use slowpath_views::json;
-use slowpath_views::listeners;
+use slowpath_views::json::{self, VerdictOutput};
+use slowpath_views::listeners::{self, ListenerOutput};
 use slowpath_views::selection::Selection;
-use slowpath_views::source::{Live, PollReport, Source};
-use slowpath_views::watch::{Closing, Fresh, share_of};
+use slowpath_views::source::{LiveConnection, PollReport, Source};
+use slowpath_views::watch::{NewVerdicts, WatchSummary, share_of};
 use std::io::Write;
 
 /// How lines are written.
@@ -32,9 +32,9 @@ pub struct Lines<'a> {
     form: Form,
     selection: Selection,
     command: Option<&'a mut Running>,
-    fresh: Fresh,
+    fresh: NewVerdicts,
     /// What the closing summary is made of.
-    pub closing: Closing,
+    pub closing: WatchSummary,
 }
 
 impl<'a> Lines<'a> {
@@ -50,15 +50,15 @@ impl<'a> Lines<'a> {
             form,
             selection,
             command,
-            fresh: Fresh::default(),
-            closing: Closing::default(),
+            fresh: NewVerdicts::default(),
+            closing: WatchSummary::default(),
         }
     }
 
     fn connection(
         &mut self,
         source: &dyn Source,
-        live: Live<'_>,
+        live: LiveConnection<'_>,
         elapsed: Micros,
     ) -> std::io::Result<()> {
         let Some(verdict) = live.latest else {
@@ -71,8 +71,8 @@ impl<'a> Lines<'a> {
         match self.form {
             Form::Json => {
                 let name = source.namespace_name(live.snapshot.id.netns);
-                let object = json::verdict(clock::now(), live, name, verdict);
-                writeln!(self.out, "{object}")
+                let output = VerdictOutput::of(clock::now(), live, name, verdict);
+                writeln!(self.out, "{}", json::value(&output))
             }
             Form::Text(paint) if changed => {
                 writeln!(self.out, "{}", line(live, verdict, elapsed, paint))
@@ -89,7 +89,11 @@ impl<'a> Lines<'a> {
                 continue;
             };
             match self.form {
-                Form::Json => writeln!(self.out, "{}", listeners::object(&interval, holders))?,
+                Form::Json => writeln!(
+                    self.out,
+                    "{}",
+                    json::value(&ListenerOutput::of(&interval, holders))
+                )?,
                 Form::Text(paint) => writeln!(
                     self.out,
                     "{:>7.1}s  {}",
@@ -103,7 +107,12 @@ impl<'a> Lines<'a> {
 }
 
 /// `  12.5s  Timeout 100%  curl[12]  10.0.0.1:4000 -> 10.0.0.2:80  2 timeouts, RTT 12.3ms`
-fn line(live: Live<'_>, verdict: &IntervalVerdict, elapsed: Micros, paint: Paint) -> String {
+fn line(
+    live: LiveConnection<'_>,
+    verdict: &IntervalVerdict,
+    elapsed: Micros,
+    paint: Paint,
+) -> String {
     let problem = verdict.dominating;
     let interval = verdict.interval();
     let share = share_of(verdict, problem);
@@ -139,7 +148,7 @@ impl Viewer for Lines<'_> {
         self.listeners(source, elapsed)?;
         for told in self.closing.join(source, report) {
             match self.form {
-                Form::Json => writeln!(self.out, "{}", interactions::object(&told, clock::now()))?,
+                Form::Json => writeln!(self.out, "{}", json::value(&told.output(clock::now())))?,
                 Form::Text(paint) => writeln!(
                     self.out,
                     "{:>7.1}s  {}",
@@ -171,12 +180,12 @@ mod tests {
     use crate::system_names::SystemNames;
     use slowpath_model::{Problem, Share};
     use slowpath_views::filter::Filter;
-    use slowpath_views::scripted::{FakeSource, INTERVAL, finding, live, verdict};
-    use slowpath_views::source::Kept;
+    use slowpath_views::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
+    use slowpath_views::source::OwnedConnection;
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    fn timeout(cookie: u64) -> Kept {
+    fn timeout(cookie: u64) -> OwnedConnection {
         let mut connection = live(cookie, "curl", "10.0.0.1:4000", "10.0.0.2:80");
         let mut verdict = verdict(
             cookie,
@@ -188,13 +197,13 @@ mod tests {
         connection
     }
 
-    fn fine(cookie: u64) -> Kept {
+    fn fine(cookie: u64) -> OwnedConnection {
         let mut connection = live(cookie, "curl", "10.0.0.1:4000", "10.0.0.2:80");
         connection.latest = Some(verdict(cookie, INTERVAL, vec![]));
         connection
     }
 
-    fn watch(steps: Vec<Vec<Kept>>, form: Form, filter: &str) -> (String, Closing) {
+    fn watch(steps: Vec<Vec<OwnedConnection>>, form: Form, filter: &str) -> (String, WatchSummary) {
         let polls = steps.len() as u64;
         let mut out = Vec::new();
         let (_sender, events) = channel();
@@ -204,7 +213,7 @@ mod tests {
         };
         let mut viewer = Lines::new(&mut out, form, selection, None);
         session::run(
-            &mut FakeSource::new(steps),
+            &mut ScriptedSource::new(steps),
             &events,
             Some(Duration::from_micros(INTERVAL.0 * (polls - 1))),
             &mut viewer,

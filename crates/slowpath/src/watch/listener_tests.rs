@@ -12,15 +12,15 @@ use slowpath_model::{
     MonoNanos, Owner, Problem, ProblemSet, Share, Tier, WallMicros,
 };
 use slowpath_views::filter::Filter;
-use slowpath_views::listeners::Heard;
-use slowpath_views::scripted::FakeSource;
-use slowpath_views::scripted::KeptListener;
+use slowpath_views::listeners::ListenerTally;
+use slowpath_views::scripted::OwnedListener;
+use slowpath_views::scripted::ScriptedSource;
 use slowpath_views::selection::Selection;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// A listener on port 80 that turned 15 connections away in the second before `to`.
-fn overflowing(to: MonoNanos) -> KeptListener {
+fn overflowing(to: MonoNanos) -> OwnedListener {
     let mut live = healthy();
     live.latest = Some(ListenerVerdict {
         listener: live.snapshot.id,
@@ -48,7 +48,7 @@ fn overflowing(to: MonoNanos) -> KeptListener {
     live
 }
 
-fn healthy() -> KeptListener {
+fn healthy() -> OwnedListener {
     let snapshot = ListenerSnapshot {
         id: ListenerId {
             boot_id: 1,
@@ -68,15 +68,15 @@ fn healthy() -> KeptListener {
         young: Some(0),
         cookie_age: None,
     };
-    KeptListener {
+    OwnedListener {
         owner: snapshot.opener.clone().unwrap_or_default(),
         snapshot,
         latest: None,
     }
 }
 
-fn watch(filter: &str, form: Form, polls: u64) -> (String, crate::watch::Closing) {
-    let mut source = FakeSource::new(vec![]);
+fn watch(filter: &str, form: Form, polls: u64) -> (String, crate::watch::WatchSummary) {
+    let mut source = ScriptedSource::new(vec![]);
     source.listeners = vec![overflowing(MonoNanos(9_000_000_000))];
     let mut out = Vec::new();
     let (_sender, events) = channel();
@@ -139,8 +139,8 @@ fn json_names_listener_finding_and_advice() {
     assert_eq!(object["advice"][0]["who"], "accepting_developer");
 }
 
-fn why(target: &str, listener: KeptListener) -> Result<String, crate::failure::Failure> {
-    let mut source = FakeSource::new(vec![]);
+fn why(target: &str, listener: OwnedListener) -> Result<String, crate::failure::Failure> {
+    let mut source = ScriptedSource::new(vec![]);
     source.listeners = vec![listener];
     let (_sender, events) = channel();
     let mut out = Vec::new();
@@ -178,7 +178,7 @@ fn why_answers_for_a_port_and_a_process() {
 
 #[test]
 fn sums_say_what_was_not_counted() {
-    let mut heard = Heard::default();
+    let mut heard = ListenerTally::default();
     let interval = |events| {
         let mut interval = overflowing(MonoNanos(9_000_000_000))
             .live()
@@ -191,7 +191,7 @@ fn sums_say_what_was_not_counted() {
     heard.add(&interval(None), 1);
     let table = heard.table(5, Paint::OFF).join("\n");
     assert!(table.contains("3 or more"), "{table}");
-    let json = heard.json();
+    let json = slowpath_views::json::value(&heard.output());
     let sum = &json[0]["problems"]["AcceptQueueOverflow"];
     assert_eq!((&sum["intervals"], &sum["events"]), (&json!(2), &json!(3)));
     assert_eq!(sum["uncounted_intervals"], 1);

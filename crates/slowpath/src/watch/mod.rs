@@ -19,7 +19,7 @@ use slowpath_model::Micros;
 use slowpath_views::json;
 use slowpath_views::selection::Selection;
 use slowpath_views::source::{Feature, FeatureState, PollReport, Source};
-use slowpath_views::watch::{Closing, unseen};
+use slowpath_views::watch::{CommandOutcome, WatchSummary, unmeasured_lines};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -134,7 +134,7 @@ pub fn run(source: &mut dyn Source, mut options: Options) -> Result<Outcome, Fai
 fn finish(
     out: &mut dyn Write,
     source: &dyn Source,
-    closing: &Closing,
+    closing: &WatchSummary,
     running: Option<&Running>,
     as_json: bool,
     full_screen: bool,
@@ -145,17 +145,13 @@ fn finish(
         None => "still running".to_owned(),
     });
     if as_json {
-        let mut object = closing.json(source.capabilities(), &source.losses(), clock::now());
-        if let (Some(running), Some(map)) = (running, object.as_object_mut()) {
-            let code = running.ended().and_then(|s| s.code());
-            map.insert("command_status".to_owned(), serde_json::json!(status));
-            map.insert("command_exit_code".to_owned(), serde_json::json!(code));
-            map.insert(
-                "command_processes".to_owned(),
-                serde_json::json!(running.family.members.len()),
-            );
-        }
-        writeln!(out, "{object}")?;
+        let mut output = closing.output(source.capabilities(), &source.losses(), clock::now());
+        output.command = running.map(|running| CommandOutcome {
+            command_status: status,
+            command_exit_code: running.ended().and_then(|s| s.code()),
+            command_processes: running.family.members.len(),
+        });
+        writeln!(out, "{}", json::value(&output))?;
         return Ok(());
     }
     let said = !full_screen;
@@ -241,7 +237,7 @@ fn missing(source: &dyn Source) -> Vec<String> {
         .filter(|f| f.state != FeatureState::Active)
         .map(|f| format!("without {}: {}", f.name, f.measures))
         .collect();
-    lines.extend(unseen(capabilities, &source.losses()));
+    lines.extend(unmeasured_lines(capabilities, &source.losses()));
     lines
 }
 

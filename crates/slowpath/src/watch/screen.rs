@@ -13,12 +13,12 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
 use slowpath_model::{ConnectionId, ListenerInterval, Micros, Problem};
-use slowpath_views::advice::Host;
+use slowpath_views::advice::HostFigures;
 use slowpath_views::filter::Filter;
 use slowpath_views::listeners;
 use slowpath_views::selection::Selection;
-use slowpath_views::source::{Kept, Live, PollReport, Source};
-use slowpath_views::watch::{Closing, Column, Fresh, Row, sort, unseen};
+use slowpath_views::source::{LiveConnection, OwnedConnection, PollReport, Source};
+use slowpath_views::watch::{Column, NewVerdicts, Row, WatchSummary, sort, unmeasured_lines};
 use std::collections::VecDeque;
 
 /// Polls for which a closed connection stays on the screen.
@@ -71,17 +71,17 @@ pub struct Screen {
     message: Option<String>,
     held: bool,
     rows: Vec<Row>,
-    closed: VecDeque<(Kept, u8)>,
+    closed: VecDeque<(OwnedConnection, u8)>,
     selected: Option<ConnectionId>,
     table: TableState,
     scroll: u16,
     report: PollReport,
     elapsed: Micros,
-    fresh: Fresh,
+    fresh: NewVerdicts,
     /// Listeners that turn connections away now.
     listeners: Vec<ListenerInterval>,
     /// What the closing summary is made of.
-    pub closing: Closing,
+    pub closing: WatchSummary,
     /// The last lines that the command wrote.
     pub output: VecDeque<String>,
 }
@@ -107,9 +107,9 @@ impl Screen {
             scroll: 0,
             report: PollReport::default(),
             elapsed: Micros::ZERO,
-            fresh: Fresh::default(),
+            fresh: NewVerdicts::default(),
             listeners: Vec::new(),
-            closing: Closing::default(),
+            closing: WatchSummary::default(),
             output: VecDeque::new(),
         }
     }
@@ -325,7 +325,7 @@ impl Screen {
             (false, Page::Table) => OUTPUT_SHOWN,
             _ => 0,
         };
-        let unseen = unseen(source.capabilities(), &source.losses());
+        let unseen = unmeasured_lines(source.capabilities(), &source.losses());
         let overflowing = self.overflowing();
         let [title, alarms, notes, body, lines, footer] = Layout::vertical([
             Constraint::Length(1),
@@ -350,9 +350,14 @@ impl Screen {
             Page::Table => self.draw_table(frame, body),
             Page::Help => frame.render_widget(Paragraph::new(HELP), body),
             Page::Detail(id) => match self.find(id, source) {
-                Some(live) => {
-                    detail::draw(frame, body, self, live, Host::read(source), self.scroll)
-                }
+                Some(live) => detail::draw(
+                    frame,
+                    body,
+                    self,
+                    live,
+                    HostFigures::read(source),
+                    self.scroll,
+                ),
                 None => frame.render_widget(
                     Paragraph::new("This connection has closed. Esc goes back.")
                         .wrap(Wrap { trim: true }),
@@ -387,7 +392,7 @@ impl Screen {
         lines
     }
 
-    fn find<'s>(&'s self, id: ConnectionId, source: &'s dyn Source) -> Option<Live<'s>> {
+    fn find<'s>(&'s self, id: ConnectionId, source: &'s dyn Source) -> Option<LiveConnection<'s>> {
         source
             .connections()
             .find(|c| c.snapshot.id == id)

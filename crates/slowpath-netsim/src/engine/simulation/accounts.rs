@@ -29,7 +29,7 @@ impl Simulation {
     pub(super) fn record_windows(&mut self) {
         for connection in self.connections.places.iter().filter(|c| c.open) {
             if let Some(message) = connection.messages.front() {
-                self.windows.push(WindowSample {
+                self.records.windows.push(WindowSample {
                     at: self.now,
                     flow: message.record.id,
                     segments: connection.sender.congestion().window,
@@ -60,17 +60,14 @@ impl Simulation {
         }
         let waiting: usize = self.interfaces.iter().map(|i| i.packets.len()).sum();
         let routers = self.nodes.iter().all(|node| node.decrements);
-        let conservation = Conservation {
-            sent: self.sent,
-            delivered: self.delivered,
-            dropped: self.dropped,
+        let mut conservation = Conservation {
             in_network,
-            hops: self.hops,
-            path_lengths: if routers {
-                self.path_lengths + unarrived
-            } else {
-                self.hops
-            },
+            ..self.counts
+        };
+        conservation.path_lengths = if routers {
+            conservation.path_lengths + unarrived
+        } else {
+            conservation.hops
         };
         if !conservation.holds() || self.bodies.live() != in_network + waiting as u64 {
             return Err(SimulationError::Conservation(conservation));
@@ -82,22 +79,22 @@ impl Simulation {
         }
         self.flows.sort_by_key(|flow| flow.id);
         let ports = self.port_records();
-        let hosts = self.sent_bytes.iter().zip(&self.interfaces).enumerate();
-        let hosts = hosts.map(|(number, (&(packets, bytes), interface))| HostRecord {
+        let hosts = self.interfaces.iter().enumerate();
+        let hosts = hosts.map(|(number, interface)| HostRecord {
             host: HostId(number as u32),
             rate: interface.line.rate(),
-            packets,
-            bytes,
+            packets: interface.sent_packets,
+            bytes: interface.sent_bytes,
         });
         Ok(Results {
             hosts: hosts.collect(),
             ports,
             flows: self.flows,
-            queries: self.queries.into_values().collect(),
+            queries: self.queries.into_records(),
             stretches: self.records.stretches,
             stretch: Span(1 << self.records.stretch_shift),
             queues: self.records.queues,
-            windows: self.windows,
+            windows: self.records.windows,
             queue_samples_lost: self.records.queues_lost,
             labels: self.records.labels,
             packets: self.records.packets.map(|log| log.log),

@@ -5,11 +5,8 @@ use super::{Simulation, config_of};
 use crate::engine::network::SwitchId;
 use crate::engine::packet::{Body, Content, Hop};
 use crate::engine::recorder::End;
-use crate::engine::settings::{
-    Application, DATAGRAM_HEADER, FlowSpec, Query, SimulationError, Transport,
-};
+use crate::engine::settings::{Application, DATAGRAM_HEADER, FlowSpec, SimulationError, Transport};
 use crate::engine::timers::Timer;
-use crate::results::QueryRecord;
 use crate::tcp::{Ack, OVERHEAD};
 use crate::topology::Node;
 use slowpath_switch::{PortId, Time};
@@ -18,7 +15,7 @@ impl Simulation {
     /// A packet came to a host.
     #[inline]
     pub(super) fn deliver(&mut self, host: u32, hop: Hop) {
-        self.delivered += 1;
+        self.counts.delivered += 1;
         self.count_path(&hop, 1);
         let (body, blocks) = self.bodies.remove(hop.body);
         self.note_detour(&hop, &body);
@@ -83,15 +80,16 @@ impl Simulation {
     pub(super) fn write_out(&mut self, host: u32, at: u32) {
         loop {
             let connection = &mut self.connections.places[at as usize];
-            connection.sender.note_waiting(connection.waiting);
+            connection.sender.note_waiting(connection.queued.bytes);
             let hop = self.segment_of(at);
             let connection = &mut self.connections.places[at as usize];
             let Some(hop) = hop else {
-                connection.throttled = connection.sender.is_throttled();
+                connection.queued.throttled = connection.sender.is_throttled();
                 return;
             };
             let config = config_of(&self.settings.tcp, connection);
-            connection.waiting += u64::from(hop.bytes.saturating_sub(config.header)) + OVERHEAD;
+            connection.queued.bytes +=
+                u64::from(hop.bytes.saturating_sub(config.header)) + OVERHEAD;
             self.interfaces[host as usize].packets.push_back(hop);
         }
     }
@@ -106,8 +104,8 @@ impl Simulation {
         }
         let config = config_of(&self.settings.tcp, connection);
         let bytes = u64::from(hop.bytes.saturating_sub(config.header)) + OVERHEAD;
-        connection.waiting = connection.waiting.saturating_sub(bytes);
-        if connection.throttled {
+        connection.queued.bytes = connection.queued.bytes.saturating_sub(bytes);
+        if connection.queued.throttled {
             self.write_out(host, at);
         }
     }
@@ -117,9 +115,9 @@ impl Simulation {
     pub(super) fn arm_send(&mut self, at: u32) {
         let connection = &mut self.connections.places[at as usize];
         if let Some(deadline) = connection.sender.deadline()
-            && deadline < connection.send_timer
+            && deadline < connection.timers.send
         {
-            connection.send_timer = deadline;
+            connection.timers.send = deadline;
             self.timers
                 .push(deadline, at, Timer::Send, connection.generation);
         }
@@ -128,9 +126,9 @@ impl Simulation {
     pub(super) fn arm_ack(&mut self, at: u32) {
         let connection = &mut self.connections.places[at as usize];
         if let Some(deadline) = connection.receiver.deadline()
-            && deadline < connection.ack_timer
+            && deadline < connection.timers.acknowledge
         {
-            connection.ack_timer = deadline;
+            connection.timers.acknowledge = deadline;
             self.timers
                 .push(deadline, at, Timer::Acknowledge, connection.generation);
         }
@@ -165,21 +163,9 @@ impl Simulation {
         let now = self.now;
         while let Some(message) = self.connections.places[at as usize].take_finished(now) {
             if let Some(query) = message.query {
-                self.finish_query(query);
+                self.queries.finish(query, now);
             }
             self.flows.push(message.record);
-        }
-    }
-
-    pub(super) fn finish_query(&mut self, query: Query) {
-        if let Some(left) = self.left_of_query.get_mut(&query.id) {
-            *left -= 1;
-            if *left == 0 {
-                self.left_of_query.remove(&query.id);
-                if let Some(record) = self.queries.get_mut(&query.id) {
-                    record.finish = Some(self.now);
-                }
-            }
         }
     }
 
@@ -195,8 +181,8 @@ impl Simulation {
         let source = connection.source.0;
         let config = config_of(&self.settings.tcp, connection);
         match timer {
-            Timer::Send if connection.send_timer == at => {
-                connection.send_timer = Time::MAX;
+            Timer::Send if connection.timers.send == at => {
+                connection.timers.send = Time::MAX;
                 if connection.sender.deadline().is_some_and(|due| due <= at) {
                     connection.sender.on_deadline(config, at);
                     self.note_handler(number, End::Sender, None);
@@ -207,8 +193,8 @@ impl Simulation {
                 }
                 self.after_sender(source, number);
             }
-            Timer::Acknowledge if connection.ack_timer == at => {
-                connection.ack_timer = Time::MAX;
+            Timer::Acknowledge if connection.timers.acknowledge == at => {
+                connection.timers.acknowledge = Time::MAX;
                 let host = connection.destination.0;
                 match connection.receiver.on_deadline(config, at) {
                     Some(ack) => {
@@ -256,15 +242,7 @@ impl Simulation {
             self.lasting.insert(shared, at);
         }
         if let Some(query) = spec.query {
-            let start = query.asked;
-            let flows = query.flows.max(1);
-            self.left_of_query.entry(query.id).or_insert(flows);
-            self.queries.entry(query.id).or_insert(QueryRecord {
-                id: query.id,
-                start,
-                finish: None,
-                flows,
-            });
+            self.queries.begin(query);
         }
         let path = if self.settings.paths {
             self.path(at)

@@ -9,13 +9,14 @@ use super::connection::{Connection, Connections};
 use super::flying::{Flying, InFlight, Overflow};
 use super::network::Network;
 use super::packet::{Bodies, Hop};
+use super::queries::Queries;
 use super::recorder::{PacketRecords, Records};
 use super::settings::{FlowSpec, Progress, QueueSeries, Settings, SimulationError, Transport};
 use super::timers::Timers;
 use super::wheel::Wheel;
 use crate::engine::HostId;
 use crate::host::Interface;
-use crate::results::{FlowRecord, QueryRecord, Results, WindowSample};
+use crate::results::{Conservation, FlowRecord, Results};
 use crate::tcp::TcpConfig;
 use crate::topology::Node as End;
 use slowpath_switch::{Packet, PortId, Random, Span, Switch, Time};
@@ -76,18 +77,12 @@ pub struct Simulation {
     timers: Timers,
     records: Records,
     lasting: BTreeMap<(HostId, HostId, u32), u32>,
-    queries: BTreeMap<u64, QueryRecord>,
-    left_of_query: BTreeMap<u64, u32>,
+    queries: Queries,
     flows: Vec<FlowRecord>,
-    windows: Vec<WindowSample>,
     random: Random,
     network: Network,
-    sent: u64,
-    sent_bytes: Vec<(u64, u64)>,
-    delivered: u64,
-    dropped: u64,
-    hops: u64,
-    path_lengths: u64,
+    /// Packets so far.
+    counts: Conservation,
     events: u64,
     now: Time,
     warmed: u32,
@@ -109,44 +104,8 @@ impl Simulation {
             return Err(SimulationError::TimeToLive);
         }
         let switches = network.build().map_err(SimulationError::Network)?;
-        let mut links: Vec<Link> = Vec::new();
+        let (links, nodes) = links_and_nodes(network, switches);
         let topology = &network.topology;
-        for (number, host) in topology.hosts().iter().enumerate() {
-            let (to, to_port) = far_end(host.port.peer, host.port.peer_port);
-            links.push(Link {
-                flying: InFlight::new(),
-                to,
-                from: number as u32 | HOST,
-                to_port,
-                from_port: PortId(0),
-            });
-        }
-        let mut nodes = Vec::new();
-        for (number, switch) in switches.into_iter().enumerate() {
-            let config = &network.switches[number];
-            nodes.push(Node {
-                switch,
-                catch_up: if config.shared.is_some() {
-                    CatchUp::All
-                } else if config.detour.is_some() {
-                    CatchUp::AllWhenFull
-                } else {
-                    CatchUp::One
-                },
-                first_link: links.len() as u32,
-                decrements: config.decrement_ttl,
-            });
-            for (number_of_port, port) in topology.switches()[number].ports.iter().enumerate() {
-                let (to, to_port) = far_end(port.peer, port.peer_port);
-                links.push(Link {
-                    flying: InFlight::new(),
-                    to,
-                    from: number as u32,
-                    to_port,
-                    from_port: PortId(number_of_port as u16),
-                });
-            }
-        }
         let interfaces: Vec<_> = (topology.hosts().iter())
             .map(|host| Interface::new(host.port.options.rate, host.port.options.delay))
             .collect();
@@ -160,7 +119,6 @@ impl Simulation {
                 ..Records::default()
             },
             random: Random::stream(settings.seed, u64::from(u32::MAX)),
-            sent_bytes: vec![(0, 0); interfaces.len()],
             network: network.clone(),
             kernels: settings.tcp.iter().any(|tcp| tcp.kernel_tick.is_some()),
             settings,
@@ -172,15 +130,9 @@ impl Simulation {
             bodies: Bodies::new(),
             timers: Timers::default(),
             lasting: BTreeMap::new(),
-            queries: BTreeMap::new(),
-            left_of_query: BTreeMap::new(),
+            queries: Queries::default(),
             flows: Vec::new(),
-            windows: Vec::new(),
-            sent: 0,
-            delivered: 0,
-            dropped: 0,
-            hops: 0,
-            path_lengths: 0,
+            counts: Conservation::default(),
             events: 0,
             now: Time::ZERO,
             warmed: 0,
@@ -283,12 +235,7 @@ impl Simulation {
                 } else if let Some(flow) = next_flow.take() {
                     self.begin(&flow)?;
                     next_flow = flows.next();
-                    if next_flow.is_some_and(|next| next.start < flow.start) {
-                        return Err(SimulationError::Flow(
-                            next_flow.map_or(0, |next| next.id),
-                            "it starts before the one before it",
-                        ));
-                    }
+                    check_order(&flow, next_flow.as_ref())?;
                 }
             } else {
                 let idle = self.wheel.peek().is_none() && other == Time::MAX;
@@ -307,16 +254,20 @@ impl Simulation {
             self.events += 1;
             if self.events >= report {
                 report += PROGRESS_EVERY;
-                progress(&Progress {
-                    now: self.now,
-                    until,
-                    events: self.events,
-                    hops: self.hops,
-                });
+                progress(&self.progress());
             }
         }
         self.now = self.now.min(until);
         Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            now: self.now,
+            until: self.settings.until,
+            events: self.events,
+            hops: self.counts.hops,
+        }
     }
 
     /// When a host notices what happens then: Linux's clock counts nanoseconds.
@@ -385,6 +336,60 @@ fn prefetch<T>(value: &T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = value;
+}
+
+/// Flows come in the order of their start.
+fn check_order(flow: &FlowSpec, next: Option<&FlowSpec>) -> Result<(), SimulationError> {
+    match next {
+        Some(next) if next.start < flow.start => Err(SimulationError::Flow(
+            next.id,
+            "it starts before the one before it",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The links, those of the hosts first, and the switches as nodes between them.
+fn links_and_nodes(network: &Network, switches: Vec<Switch<Hop>>) -> (Vec<Link>, Vec<Node>) {
+    let mut links: Vec<Link> = Vec::new();
+    let topology = &network.topology;
+    for (number, host) in topology.hosts().iter().enumerate() {
+        let (to, to_port) = far_end(host.port.peer, host.port.peer_port);
+        links.push(Link {
+            flying: InFlight::new(),
+            to,
+            from: number as u32 | HOST,
+            to_port,
+            from_port: PortId(0),
+        });
+    }
+    let mut nodes = Vec::new();
+    for (number, switch) in switches.into_iter().enumerate() {
+        let config = &network.switches[number];
+        nodes.push(Node {
+            switch,
+            catch_up: if config.shared.is_some() {
+                CatchUp::All
+            } else if config.detour.is_some() {
+                CatchUp::AllWhenFull
+            } else {
+                CatchUp::One
+            },
+            first_link: links.len() as u32,
+            decrements: config.decrement_ttl,
+        });
+        for (number_of_port, port) in topology.switches()[number].ports.iter().enumerate() {
+            let (to, to_port) = far_end(port.peer, port.peer_port);
+            links.push(Link {
+                flying: InFlight::new(),
+                to,
+                from: number as u32,
+                to_port,
+                from_port: PortId(number_of_port as u16),
+            });
+        }
+    }
+    (links, nodes)
 }
 
 /// A link's far end.

@@ -19,7 +19,7 @@ impl Simulation {
         let Some(Flying { hop, .. }) = state.flying.pop_front(&mut self.overflow) else {
             return;
         };
-        self.hops += 1;
+        self.counts.hops += 1;
         let (from, from_port, to, to_port) = (state.from, state.from_port, state.to, state.to_port);
         if from & HOST == 0 && self.is_due(from, from_port) {
             self.catch_up::<WATCH>(from, from_port, link);
@@ -161,7 +161,7 @@ impl Simulation {
 
     #[cold]
     pub(super) fn drop_packet(&mut self, hop: Hop, _: DropReason, decrements: bool) {
-        self.dropped += 1;
+        self.counts.dropped += 1;
         self.count_path(&hop, u64::from(!decrements));
         let (body, _) = self.bodies.remove(hop.body);
         self.note_detour(&hop, &body);
@@ -171,7 +171,7 @@ impl Simulation {
     /// Links passed, by the time to live: as many as switches, and one more at a host.
     #[inline]
     pub(super) fn count_path(&mut self, hop: &Hop, extra: u64) {
-        self.path_lengths += u64::from(self.settings.ttl - hop.ttl) + extra;
+        self.counts.path_lengths += u64::from(self.settings.ttl - hop.ttl) + extra;
     }
 
     pub(super) fn note_detour(&mut self, hop: &Hop, body: &Body) {
@@ -204,11 +204,10 @@ impl Simulation {
             let interface = &mut self.interfaces[host as usize];
             let finish = interface.line.send(self.now, u32::from(hop.bytes));
             let arrival = finish + interface.line.propagation();
-            self.sent += 1;
+            self.counts.sent += 1;
             self.records.labels[usize::from(hop.label())].sent += 1;
-            let sent = &mut self.sent_bytes[host as usize];
-            sent.0 += 1;
-            sent.1 += u64::from(hop.bytes);
+            interface.sent_packets += 1;
+            interface.sent_bytes += u64::from(hop.bytes);
             if let Some(packets) = &mut self.records.packets {
                 let packet = SentPacket {
                     at: self.now,
@@ -268,9 +267,9 @@ impl Simulation {
         let config = config_of(&self.settings.tcp, connection);
         let segment = connection.sender.poll_transmit(config, self.now);
         if let Some(deadline) = connection.sender.deadline()
-            && deadline < connection.send_timer
+            && deadline < connection.timers.send
         {
-            connection.send_timer = deadline;
+            connection.timers.send = deadline;
             self.timers
                 .push(deadline, at, Timer::Send, connection.generation);
         }

@@ -3,20 +3,20 @@ use super::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use slowpath_model::{MonoNanos, Share};
-use slowpath_views::scripted::{FakeSource, INTERVAL, finding, live, verdict};
-use slowpath_views::source::{HistoryPoint, Kept};
+use slowpath_views::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
+use slowpath_views::source::{HistoryPoint, OwnedConnection};
 
 struct Bench {
     screen: Screen,
-    source: FakeSource,
+    source: ScriptedSource,
     terminal: Terminal<TestBackend>,
 }
 
 impl Bench {
-    fn new(connections: Vec<Kept>) -> Self {
+    fn new(connections: Vec<OwnedConnection>) -> Self {
         let mut bench = Bench {
             screen: Screen::new(Selection::default(), true, vec![]),
-            source: FakeSource::new(vec![connections]),
+            source: ScriptedSource::new(vec![connections]),
             terminal: Terminal::new(TestBackend::new(160, 40)).unwrap(),
         };
         bench.poll();
@@ -60,7 +60,7 @@ impl Bench {
     }
 }
 
-fn two() -> Vec<Kept> {
+fn two() -> Vec<OwnedConnection> {
     let mut fine = live(1, "sshd", "10.0.0.1:22", "10.0.0.9:5000");
     fine.latest = Some(verdict(1, INTERVAL, vec![]));
     let mut slow = live(2, "backup", "[2001:db8::1]:4000", "[2001:db8::2]:443");
@@ -175,7 +175,7 @@ fn a_closed_connection_stays_a_while() {
     let fine = slow.remove(0);
     let mut bench = Bench {
         screen: Screen::new(Selection::default(), false, vec![]),
-        source: FakeSource::new(vec![vec![fine.clone(), slow.remove(0)], vec![fine]]),
+        source: ScriptedSource::new(vec![vec![fine.clone(), slow.remove(0)], vec![fine]]),
         terminal: Terminal::new(TestBackend::new(160, 20)).unwrap(),
     };
     bench.poll();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `/proc` tells of one process.
+//! What `/proc` says of one process.
 //!
 //! Everything is read below one open directory: `/proc/PID` keeps standing for the process
 //! it was opened for, and reads fail once that has ended, so nothing of another process with
 //! the same pid can get in between.
 
-use super::cgroup_path;
+use crate::host::ProcessFacts;
+use crate::owners::cgroup_path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use slowpath_model::ProcessStart;
@@ -18,30 +19,20 @@ const MAX_COMMAND_LINE: usize = 2_048;
 /// Bytes of the other files that are read: they are shorter.
 const MAX_FILE: usize = 16_384;
 
-/// What `/proc` tells of a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProcessFacts {
-    pub command: String,
-    pub start: ProcessStart,
-    pub executable: Option<String>,
-    pub command_line: Option<String>,
-    pub cgroup: Option<String>,
-}
-
-/// Why nothing is told.
+/// Why a process could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ReadError {
     /// The process has ended.
     Gone,
-    /// It may not be looked at.
+    /// Its files may not be read.
     NotPermitted,
 }
 
-impl From<Errno> for Refusal {
+impl From<Errno> for ReadError {
     fn from(errno: Errno) -> Self {
         match errno {
-            Errno::ACCESS | Errno::PERM => Refusal::NotPermitted,
-            _ => Refusal::Gone,
+            Errno::ACCESS | Errno::PERM => ReadError::NotPermitted,
+            _ => ReadError::Gone,
         }
     }
 }
@@ -51,11 +42,11 @@ pub(crate) struct ProcessDirectory(OwnedFd);
 
 impl ProcessDirectory {
     /// The process that has that pid now.
-    pub(crate) fn open(pid: u32) -> Result<Self, Refusal> {
+    pub(crate) fn open(pid: u32) -> Result<Self, ReadError> {
         Self::open_at(Path::new(&format!("/proc/{pid}")))
     }
 
-    fn open_at(path: &Path) -> Result<Self, Refusal> {
+    fn open_at(path: &Path) -> Result<Self, ReadError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(ProcessDirectory(rustix::fs::open(
             path,
@@ -65,19 +56,19 @@ impl ProcessDirectory {
     }
 
     /// Its directory of descriptors, or another one below it.
-    pub(crate) fn directory(&self, name: &str) -> Result<OwnedFd, Refusal> {
+    pub(crate) fn directory(&self, name: &str) -> Result<OwnedFd, ReadError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?)
     }
 
     /// Its command name and when it started.
-    pub(crate) fn identity(&self) -> Result<(String, ProcessStart), Refusal> {
+    pub(crate) fn identity(&self) -> Result<(String, ProcessStart), ReadError> {
         let stat = self.read("stat", MAX_FILE)?;
-        identity(&String::from_utf8_lossy(&stat)).ok_or(Refusal::Gone)
+        identity(&String::from_utf8_lossy(&stat)).ok_or(ReadError::Gone)
     }
 
     /// All of it.
-    pub(crate) fn told(&self) -> Result<ProcessFacts, Refusal> {
+    pub(crate) fn facts(&self) -> Result<ProcessFacts, ReadError> {
         let (command, start) = self.identity()?;
         let line = self.read("cmdline", MAX_COMMAND_LINE).ok();
         let cgroup = self.read("cgroup", MAX_FILE).ok();
@@ -94,7 +85,7 @@ impl ProcessDirectory {
         })
     }
 
-    fn read(&self, name: &str, most: usize) -> Result<Vec<u8>, Refusal> {
+    fn read(&self, name: &str, most: usize) -> Result<Vec<u8>, ReadError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.0, name, flags, Mode::empty())?;
         let mut bytes = vec![0; most];
@@ -137,8 +128,8 @@ fn executable(path: &str) -> String {
     path.strip_suffix(" (deleted)").unwrap_or(path).to_owned()
 }
 
-/// Whether pids in `/proc` are those of the initial pid namespace, as the kernel's programs
-/// tell them.
+/// Whether pids in `/proc` are those of the initial pid namespace, as the BPF programs
+/// report them.
 pub(crate) fn in_initial_pid_namespace() -> bool {
     // PROC_PID_INIT_INO (include/uapi/linux/nsfs.h).
     let initial = std::fs::read_link("/proc/self/ns/pid").ok();
@@ -173,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_while_it_lives() {
+    fn a_process_is_read_while_it_lives() {
         let mut child = Command::new("sh")
             .args(["-c", "read line", "named"])
             .stdin(Stdio::piped())
@@ -181,21 +172,21 @@ mod tests {
             .unwrap();
         let directory = ProcessDirectory::open(child.id()).unwrap();
         // The shell may still be on its way to execve.
-        let told = loop {
-            let told = directory.told().unwrap();
-            if told.command == "sh" && told.command_line.is_some() {
-                break told;
+        let facts = loop {
+            let facts = directory.facts().unwrap();
+            if facts.command == "sh" && facts.command_line.is_some() {
+                break facts;
             }
             std::thread::yield_now();
         };
-        assert_eq!(told.command_line.as_deref(), Some("sh -c read line named"));
-        assert!(told.executable.unwrap().starts_with('/'));
+        assert_eq!(facts.command_line.as_deref(), Some("sh -c read line named"));
+        assert!(facts.executable.unwrap().starts_with('/'));
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!(directory.told(), Err(Refusal::Gone));
+        assert_eq!(directory.facts(), Err(ReadError::Gone));
         assert_eq!(
             ProcessDirectory::open(child.id()).err(),
-            Some(Refusal::Gone)
+            Some(ReadError::Gone)
         );
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which verdicts are new: a source shows the latest one until the next.
 
-use crate::source::{Live, Source};
+use crate::source::{LiveConnection, Source};
 use slowpath_model::{ConnectionId, IntervalVerdict, MonoNanos, Problem};
 use std::collections::{HashMap, HashSet};
 
@@ -10,15 +10,15 @@ const SWEEP_EVERY: u32 = 64;
 
 /// What was shown last of each connection.
 #[derive(Debug, Default)]
-pub struct Fresh {
+pub struct NewVerdicts {
     shown: HashMap<ConnectionId, (MonoNanos, Problem)>,
     polls: u32,
 }
 
-impl Fresh {
+impl NewVerdicts {
     /// Whether the verdict was not shown yet, and if so, whether it differs from the one
     /// before. Before its first verdict, a connection counts as fine.
-    pub fn show(&mut self, live: Live<'_>, verdict: &IntervalVerdict) -> Option<bool> {
+    pub fn show(&mut self, live: LiveConnection<'_>, verdict: &IntervalVerdict) -> Option<bool> {
         let now = (verdict.to, verdict.dominating);
         match self.shown.insert(live.snapshot.id, now) {
             Some((to, _)) if to >= verdict.to => None,

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a live view says when it ends.
 
-use crate::interactions::{self, Joined, Told};
-use crate::json;
-use crate::listeners::Heard;
+use crate::interactions::{self, FoundInteraction, InteractionFinder, InteractionOutput};
+use crate::json::{self, ConnectionEntry, ConnectionKeys, Losses, Owners, TallyKeys};
+use crate::listeners::{ListenerEntry, ListenerTally};
 use crate::selection::Selection;
-use crate::source::{Capabilities, Live, LiveListener, PollReport, Source};
+use crate::source::{Capabilities, LiveConnection, LiveListener, PollReport, Source};
 use crate::tally::{Tally, trouble};
-use serde_json::{Value, json};
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
 use slowpath_model::{
     ConnectionId, FourTuple, IntervalVerdict, ListenerInterval, LossCounters, Micros, Owner,
     Problem, WallMicros,
@@ -22,7 +24,7 @@ const MOST: usize = 20_000;
 const NAMED: usize = 5;
 
 #[derive(Debug)]
-struct Seen {
+struct ConnectionSum {
     tuple: FourTuple,
     real_peer: Option<SocketAddr>,
     owner: Owner,
@@ -31,8 +33,8 @@ struct Seen {
 
 /// Verdicts added up over a view's life.
 #[derive(Debug, Default)]
-pub struct Closing {
-    seen: HashMap<ConnectionId, Seen>,
+pub struct WatchSummary {
+    seen: HashMap<ConnectionId, ConnectionSum>,
     others: Tally,
     overflowed: u64,
     polls: u64,
@@ -40,24 +42,27 @@ pub struct Closing {
     cpu: Micros,
     elapsed: Micros,
     undecided: HashSet<ConnectionId>,
-    listeners: Heard,
-    interactions: Joined,
+    listeners: ListenerTally,
+    interactions: InteractionFinder,
 }
 
-impl Closing {
+impl WatchSummary {
     /// Adds the verdict on one interval.
-    pub fn add(&mut self, live: Live<'_>, verdict: &IntervalVerdict) {
+    pub fn add(&mut self, live: LiveConnection<'_>, verdict: &IntervalVerdict) {
         if self.seen.len() >= MOST && !self.seen.contains_key(&live.snapshot.id) {
             self.overflowed += 1;
             self.others.add(verdict);
             return;
         }
-        let seen = self.seen.entry(live.snapshot.id).or_insert_with(|| Seen {
-            tuple: live.snapshot.tuple,
-            real_peer: None,
-            owner: Owner::default(),
-            tally: Tally::default(),
-        });
+        let seen = self
+            .seen
+            .entry(live.snapshot.id)
+            .or_insert_with(|| ConnectionSum {
+                tuple: live.snapshot.tuple,
+                real_peer: None,
+                owner: Owner::default(),
+                tally: Tally::default(),
+            });
         // Whom it is known to belong to may change, and turn out not to be known.
         seen.owner.clone_from(live.owner);
         seen.real_peer = live.real_peer;
@@ -66,7 +71,7 @@ impl Closing {
 
     /// Looks for problems that explain each other; gives those that are new and have a
     /// connection that the view shows.
-    pub fn join(&mut self, source: &dyn Source, report: &PollReport) -> Vec<Told> {
+    pub fn join(&mut self, source: &dyn Source, report: &PollReport) -> Vec<FoundInteraction> {
         let mut fresh = self.interactions.polled(source, report);
         let shown = |id: &ConnectionId| self.seen.contains_key(id);
         fresh.retain(|t| t.interaction.connections.iter().any(shown));
@@ -74,7 +79,7 @@ impl Closing {
     }
 
     /// The interactions that a connection is part of now.
-    pub fn interactions_of(&self, id: ConnectionId) -> impl Iterator<Item = &Told> {
+    pub fn interactions_of(&self, id: ConnectionId) -> impl Iterator<Item = &FoundInteraction> {
         self.interactions.of(id)
     }
 
@@ -94,7 +99,7 @@ impl Closing {
     }
 
     /// Notes a connection of which nobody knows whether it is the command's.
-    pub fn undecided(&mut self, live: Live<'_>) {
+    pub fn undecided(&mut self, live: LiveConnection<'_>) {
         if self.undecided.len() < MOST {
             self.undecided.insert(live.snapshot.id);
         }
@@ -137,8 +142,8 @@ impl Closing {
     }
 
     /// The connections with most problem time, most first.
-    fn worst(&self) -> Vec<(&ConnectionId, &Seen)> {
-        let trouble = |s: &Seen| trouble(&s.tally.totals.problem_time);
+    fn worst(&self) -> Vec<(&ConnectionId, &ConnectionSum)> {
+        let trouble = |s: &ConnectionSum| trouble(&s.tally.totals.problem_time);
         let mut worst: Vec<_> = self
             .seen
             .iter()
@@ -150,7 +155,7 @@ impl Closing {
     }
 
     /// The interactions found, of connections that the view showed.
-    fn joined(&self) -> Vec<&Told> {
+    fn joined(&self) -> Vec<&FoundInteraction> {
         self.interactions.all(|id| self.seen.contains_key(id))
     }
 
@@ -219,9 +224,9 @@ impl Closing {
                 let names: Vec<&str> = names.into_iter().collect();
                 lines.push(format!("could not measure: {}", names.join(", ")));
             }
-            lines.extend(lost(losses));
+            lines.extend(loss_line(losses));
         } else {
-            lines.extend(unseen(capabilities, losses));
+            lines.extend(unmeasured_lines(capabilities, losses));
         }
         if self.missed > 0 {
             lines.push(format!(
@@ -244,52 +249,97 @@ impl Closing {
         lines
     }
 
-    /// The summary as a JSON object, given at `now`.
-    pub fn json(
+    /// What serialises, given at `now`.
+    pub fn output(
         &self,
         capabilities: &Capabilities,
         losses: &LossCounters,
         now: WallMicros,
-    ) -> Value {
-        let worst: Vec<Value> = self
-            .worst()
-            .into_iter()
-            .map(|(id, seen)| {
-                let mut map = json::id(id, seen.tuple, &seen.owner);
-                map.insert("real_peer".to_owned(), json::real_peer(seen.real_peer));
-                map.extend(json::tally(&seen.tally));
-                Value::Object(map)
-            })
-            .collect();
-        let mut map = json::tally(&self.total());
-        map.insert("type".to_owned(), json!("summary"));
-        map.insert("time".to_owned(), json!(json::wall(now)));
-        map.insert("elapsed_us".to_owned(), json!(self.elapsed.0));
-        map.insert("polls".to_owned(), json!(self.polls));
-        map.insert("connections".to_owned(), json!(self.seen.len()));
-        map.insert(
-            "problem_connections".to_owned(),
-            json!(self.problem_connections()),
-        );
-        let owners = json::owners(self.seen.values().map(|s| &s.owner));
-        map.insert("owners".to_owned(), owners);
-        map.insert("worst".to_owned(), Value::Array(worst));
-        map.insert("listeners".to_owned(), self.listeners.json());
-        map.insert(
-            "interactions".to_owned(),
-            interactions::json(&self.joined(), now),
-        );
-        map.insert("missed".to_owned(), json!(self.missed));
-        map.insert("unattributed".to_owned(), json!(self.unattributed()));
-        map.insert("cpu_us".to_owned(), json!(self.cpu.0));
-        map.insert("losses".to_owned(), json::losses(losses));
-        map.insert("capabilities".to_owned(), json::capabilities(capabilities));
-        Value::Object(map)
+    ) -> SummaryOutput {
+        let worst = |(id, sum): (&ConnectionId, &ConnectionSum)| ConnectionEntry {
+            connection: ConnectionKeys::of(id, sum.tuple, sum.real_peer, &sum.owner),
+            tally: (&sum.tally).into(),
+        };
+        let interactions = self.joined();
+        SummaryOutput {
+            kind: "summary",
+            time: json::wall(now),
+            tally: (&self.total()).into(),
+            elapsed_us: self.elapsed.0,
+            polls: self.polls,
+            connections: self.seen.len(),
+            problem_connections: self.problem_connections(),
+            owners: self.seen.values().map(|s| &s.owner).collect(),
+            worst: self.worst().into_iter().map(worst).collect(),
+            listeners: self.listeners.output(),
+            interactions: interactions.iter().map(|i| i.output(now)).collect(),
+            missed: self.missed,
+            unattributed: self.unattributed(),
+            cpu_us: self.cpu.0,
+            losses: losses.into(),
+            capabilities: capabilities.into(),
+            command: None,
+        }
     }
 }
 
+/// How the watched command ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct CommandOutcome {
+    /// Its status in words; `still running` while it runs.
+    pub command_status: Option<String>,
+    /// Its exit status; null if a signal ended it.
+    pub command_exit_code: Option<i32>,
+    /// Processes of the command that were met.
+    pub command_processes: usize,
+}
+
+/// What a live view found from its beginning to its end: `{"type": "summary"}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct SummaryOutput {
+    /// `summary`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// When it was given, RFC 3339 in UTC.
+    pub time: String,
+    /// All verdicts, time-weighted.
+    #[serde(flatten)]
+    pub tally: TallyKeys,
+    /// Time between the first and the last poll in microseconds.
+    pub elapsed_us: u64,
+    /// Polls made.
+    pub polls: u64,
+    /// Connections with a verdict.
+    pub connections: usize,
+    /// Connections that had any problem.
+    pub problem_connections: usize,
+    /// Whose connections they are.
+    pub owners: Owners,
+    /// The connections with most problem time.
+    pub worst: Vec<ConnectionEntry>,
+    /// Listeners that turned connections away.
+    pub listeners: Vec<ListenerEntry>,
+    /// Problems that explain each other.
+    pub interactions: Vec<InteractionOutput>,
+    /// Connections alive that the last poll did not meet.
+    pub missed: u64,
+    /// Connections of which it is not known whether they are the command's.
+    pub unattributed: u64,
+    /// CPU time of all polls in microseconds.
+    pub cpu_us: u64,
+    /// What was lost.
+    pub losses: Losses,
+    /// What can be measured.
+    pub capabilities: json::Capabilities,
+    /// How the watched command ended, if there was one.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandOutcome>,
+}
+
 /// What cannot be measured here, and what was lost: lines that stand under every answer.
-pub fn unseen(capabilities: &Capabilities, losses: &LossCounters) -> Vec<String> {
+pub fn unmeasured_lines(capabilities: &Capabilities, losses: &LossCounters) -> Vec<String> {
     let mut lines = Vec::new();
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (problem, reason) in capabilities.unmeasured() {
@@ -305,12 +355,12 @@ pub fn unseen(capabilities: &Capabilities, losses: &LossCounters) -> Vec<String>
             names.join(", ")
         ));
     }
-    lines.extend(lost(losses));
+    lines.extend(loss_line(losses));
     lines
 }
 
 /// What was lost, in a line; none if nothing was.
-pub fn lost(losses: &LossCounters) -> Option<String> {
+pub fn loss_line(losses: &LossCounters) -> Option<String> {
     let lost: Vec<String> = [
         (losses.storage_failed, "sockets without storage"),
         (losses.snapshots_dropped, "snapshots"),
@@ -328,13 +378,13 @@ pub fn lost(losses: &LossCounters) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted::{FakeSource, INTERVAL, finding, live, verdict};
+    use crate::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
     use crate::source::Source;
     use slowpath_model::Share;
 
     #[test]
     fn it_says_what_was_found_and_what_was_not_seen() {
-        let mut closing = Closing::default();
+        let mut closing = WatchSummary::default();
         let share = Share::Measured(Micros(INTERVAL.0 / 2));
         let bad = verdict(
             1,
@@ -347,7 +397,7 @@ mod tests {
             live(2, "ssh", "[2001:db8::1]:1", "[2001:db8::2]:22").live(),
             &fine,
         );
-        let source = FakeSource::new(vec![]);
+        let source = ScriptedSource::new(vec![]);
         let losses = LossCounters {
             closes_dropped: 3,
             ..LossCounters::default()
@@ -359,12 +409,15 @@ mod tests {
         assert!(text.contains("could not measure: DelayedAck (no BPF)"));
         assert!(text.contains("lost: 3 final records"));
         assert!(text.contains("curl[1]") && !text.contains("ssh[2]"));
-        let json = closing.json(source.capabilities(), &losses, WallMicros(0));
+        let json = json::value(&closing.output(source.capabilities(), &losses, WallMicros(0)));
         // Half of one of two intervals.
         assert_eq!(json["problems"]["ReceiverWindowLimited"]["share"], 0.25);
         assert_eq!(json["worst"][0]["dominating"], "ReceiverWindowLimited");
-        assert_eq!(json["owners"]["applications"], json!({"curl": 1, "ssh": 1}));
-        assert_eq!(json["owners"]["unknown"], json!({}));
+        assert_eq!(
+            json["owners"]["applications"],
+            serde_json::json!({"curl": 1, "ssh": 1})
+        );
+        assert_eq!(json["owners"]["unknown"], serde_json::json!({}));
         assert_eq!(json["capabilities"]["features"][0]["reason"], "no BPF");
     }
 }

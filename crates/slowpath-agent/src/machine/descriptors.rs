@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The look without BPF: `/proc/PID/fd` of every process, and `/proc/PID/task/TID/fd` of
+//! The scan for holders without BPF: `/proc/PID/fd` of every process, and `/proc/PID/task/TID/fd` of
 //! threads with a table of their own (`unshare(CLONE_FILES)`).
 
-use super::process::{ProcessDirectory, Refusal};
+use super::process::{ProcessDirectory, ReadError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::Dir;
 use rustix::io::Errno;
@@ -17,9 +17,9 @@ const KCMP_FILES: libc::c_int = 2;
 /// Nanoseconds in a clock tick of `/proc` (USER_HZ 100).
 const TICK: u64 = 10_000_000;
 
-/// What a look over `/proc` found.
+/// What a scan of `/proc` found.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct DescriptorScan {
     /// A socket's inode number and a process that holds it.
     pub held: Vec<(u32, Holder)>,
     /// Sockets whose holder ended before it could be named.
@@ -32,16 +32,16 @@ pub(crate) struct Seen {
 ///
 /// # Errors
 /// `/proc` cannot be listed, or shows no process at all.
-pub(crate) fn look<T>(wanted: &FxHashMap<u32, T>) -> io::Result<Seen> {
-    let mut seen = Seen::default();
+pub(crate) fn scan<T>(wanted: &FxHashMap<u32, T>) -> io::Result<DescriptorScan> {
+    let mut scan = DescriptorScan::default();
     let mut processes = 0;
     for process in fs::read_dir("/proc")? {
         let pid = process?.file_name().to_str().and_then(|n| n.parse().ok());
         if let Some(pid) = pid {
             processes += 1;
             if let Ok(process) = ProcessDirectory::open(pid) {
-                let sockets = sockets_of(pid, &process, wanted, &mut seen.restricted);
-                name_holder(pid, &process, sockets, &mut seen);
+                let sockets = sockets_of(pid, &process, wanted, &mut scan.restricted);
+                name_holder(pid, &process, sockets, &mut scan);
             }
         }
     }
@@ -51,7 +51,7 @@ pub(crate) fn look<T>(wanted: &FxHashMap<u32, T>) -> io::Result<Seen> {
             "it shows no process; is it mounted?",
         ));
     }
-    Ok(seen)
+    Ok(scan)
 }
 
 /// Which of the sockets the process holds.
@@ -62,23 +62,28 @@ fn sockets_of<T>(
     restricted: &mut bool,
 ) -> FxHashSet<u32> {
     let mut sockets = FxHashSet::default();
-    let mut look = |table: &str| {
-        let looked = process
+    let mut read = |table: &str| {
+        let outcome = process
             .directory(table)
             .and_then(|table| sockets_in(table, wanted, &mut sockets));
-        *restricted |= looked == Err(Refusal::NotPermitted);
+        *restricted |= outcome == Err(ReadError::NotPermitted);
     };
-    look("fd");
+    read("fd");
     for thread in threads(process) {
         if thread != pid && has_own_table(pid, thread) {
-            look(&format!("task/{thread}/fd"));
+            read(&format!("task/{thread}/fd"));
         }
     }
     sockets
 }
 
 /// Names who holds the sockets, if it is there still.
-fn name_holder(pid: u32, process: &ProcessDirectory, sockets: FxHashSet<u32>, seen: &mut Seen) {
+fn name_holder(
+    pid: u32,
+    process: &ProcessDirectory,
+    sockets: FxHashSet<u32>,
+    scan: &mut DescriptorScan,
+) {
     if sockets.is_empty() {
         return;
     }
@@ -94,9 +99,9 @@ fn name_holder(pid: u32, process: &ProcessDirectory, sockets: FxHashSet<u32>, se
                 cgroup: 0,
                 command,
             };
-            seen.held.extend(sockets.into_iter().map(|s| (s, holder)));
+            scan.held.extend(sockets.into_iter().map(|s| (s, holder)));
         }
-        Err(_) => seen.vanished.extend(sockets),
+        Err(_) => scan.vanished.extend(sockets),
     }
 }
 
@@ -144,7 +149,7 @@ fn sockets_in<T>(
     table: OwnedFd,
     wanted: &FxHashMap<u32, T>,
     into: &mut FxHashSet<u32>,
-) -> Result<(), Refusal> {
+) -> Result<(), ReadError> {
     for entry in Dir::read_from(&table)?.flatten() {
         if !entry.file_name().to_bytes()[0].is_ascii_digit() {
             continue;
@@ -155,7 +160,7 @@ fn sockets_in<T>(
                 let inode = target.to_str().ok().and_then(socket_inode);
                 into.extend(inode.filter(|i| wanted.contains_key(i)));
             }
-            Err(Errno::ACCESS | Errno::PERM) => return Err(Refusal::NotPermitted),
+            Err(Errno::ACCESS | Errno::PERM) => return Err(ReadError::NotPermitted),
             // It was closed meanwhile.
             Err(_) => {}
         }
@@ -200,10 +205,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let path = format!("/proc/self/fd/{}", listener.as_raw_fd());
         let inode = fs::metadata(path).unwrap().ino() as u32;
-        let seen = look(&FxHashMap::from_iter([(inode, ())])).unwrap();
-        let pids: Vec<u32> = seen.held.iter().map(|(_, h)| h.pid).collect();
+        let found = scan(&FxHashMap::from_iter([(inode, ())])).unwrap();
+        let pids: Vec<u32> = found.held.iter().map(|(_, h)| h.pid).collect();
         assert_eq!(pids, [std::process::id()]);
-        let none = look(&FxHashMap::<u32, ()>::default()).unwrap();
+        let none = scan(&FxHashMap::<u32, ()>::default()).unwrap();
         assert!(none.held.is_empty());
     }
 
@@ -218,14 +223,14 @@ mod tests {
             .unwrap();
         let wanted = FxHashMap::from_iter([(inode, ())]);
         let process = ProcessDirectory::open(holder.id()).unwrap();
-        let mut seen = Seen::default();
-        let sockets = sockets_of(holder.id(), &process, &wanted, &mut seen.restricted);
+        let mut scan = DescriptorScan::default();
+        let sockets = sockets_of(holder.id(), &process, &wanted, &mut scan.restricted);
         assert_eq!(sockets.iter().collect::<Vec<_>>(), [&inode]);
         holder.kill().unwrap();
         holder.wait().unwrap();
-        name_holder(holder.id(), &process, sockets, &mut seen);
-        assert_eq!(seen.held, []);
-        assert_eq!(seen.vanished, FxHashSet::from_iter([inode]));
-        assert!(!seen.restricted);
+        name_holder(holder.id(), &process, sockets, &mut scan);
+        assert_eq!(scan.held, []);
+        assert_eq!(scan.vanished, FxHashSet::from_iter([inode]));
+        assert!(!scan.restricted);
     }
 }
