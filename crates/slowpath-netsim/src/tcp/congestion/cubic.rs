@@ -51,12 +51,12 @@ impl Cubic {
         }
     }
 
-    /// Whether HyStart, if on, ends slow start here.
+    /// Shows HyStart, if on, an ACK of slow start; true if slow start ends here.
     #[inline]
-    pub fn leaves_slow_start(&mut self, window: u32, growth: &Growth, rtt: Span) -> bool {
+    pub fn end_slow_start(&mut self, window: u32, growth: &Growth, rtt: Span) -> bool {
         self.hystart
             .as_mut()
-            .is_some_and(|hystart| hystart.ends(window, growth, rtt))
+            .is_some_and(|hystart| hystart.update(window, growth, rtt))
     }
 
     /// How many segments must be acknowledged for one more.

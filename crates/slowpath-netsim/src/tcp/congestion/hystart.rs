@@ -8,7 +8,7 @@ use slowpath_switch::{Span, Time};
 
 /// Below this window slow start is never ended (`hystart_low_window`).
 const LOW_WINDOW: u32 = 16;
-/// How many round-trip times of a round are looked at (`HYSTART_MIN_SAMPLES`).
+/// How many round-trip times of a round are judged (`HYSTART_MIN_SAMPLES`).
 const SAMPLES: u32 = 8;
 /// ACKs closer than this are of one train (`hystart_ack_delta_us`).
 const TRAIN_GAP: Span = Span::from_millis(2);
@@ -27,8 +27,8 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    /// Whether slow start ends with this ACK.
-    pub fn ends(&mut self, window: u32, growth: &Growth, rtt: Span) -> bool {
+    /// An ACK of slow start came; true if slow start ends with it.
+    pub fn update(&mut self, window: u32, growth: &Growth, rtt: Span) -> bool {
         let now = growth.now;
         if growth.una > self.round_end {
             self.round_end = growth.next;

@@ -2,14 +2,14 @@
 //! The congestion window: how it grows on ACKs and what a loss or a mark leaves of it.
 
 mod cubic;
-mod cubic_ticks;
 mod dctcp;
 mod hystart;
+mod linux_cubic;
 
 use super::config::{Algorithm, MAX_WINDOW, TcpConfig};
 use cubic::Cubic;
-use cubic_ticks::TickedCubic;
 use dctcp::Dctcp;
+use linux_cubic::LinuxCubic;
 use slowpath_switch::{Span, Time};
 
 /// RFC 5681 section 3.1: never below 2 segments.
@@ -54,7 +54,7 @@ enum Law {
     Fixed,
     NewReno,
     Cubic(Cubic),
-    Ticked(Box<TickedCubic>),
+    LinuxCubic(Box<LinuxCubic>),
     Dctcp(Dctcp),
 }
 
@@ -69,7 +69,7 @@ impl Congestion {
                 Algorithm::Fixed => Law::Fixed,
                 Algorithm::NewReno => Law::NewReno,
                 Algorithm::Cubic { hystart } => match config.kernel_tick {
-                    Some(tick) => Law::Ticked(Box::new(TickedCubic::new(tick, hystart))),
+                    Some(tick) => Law::LinuxCubic(Box::new(LinuxCubic::new(tick, hystart))),
                     None => Law::Cubic(Cubic::new(hystart)),
                 },
                 Algorithm::Dctcp => Law::Dctcp(Dctcp::new()),
@@ -103,7 +103,7 @@ impl Congestion {
     /// An acknowledgment measured a round trip.
     #[inline]
     pub fn measured(&mut self, now: Time, rtt: Span) {
-        if let Law::Ticked(cubic) = &mut self.law {
+        if let Law::LinuxCubic(cubic) = &mut self.law {
             cubic.measured(now, rtt);
         }
     }
@@ -114,13 +114,13 @@ impl Congestion {
         let mut acked = growth.acked;
         if let (Law::Cubic(cubic), Some(rtt)) = (&mut self.law, growth.rtt)
             && self.window < self.ssthresh
-            && cubic.leaves_slow_start(self.window, growth, rtt)
+            && cubic.end_slow_start(self.window, growth, rtt)
         {
             self.ssthresh = self.window;
         }
-        if let (Law::Ticked(cubic), Some(rtt)) = (&mut self.law, growth.rtt)
+        if let (Law::LinuxCubic(cubic), Some(rtt)) = (&mut self.law, growth.rtt)
             && self.window < self.ssthresh
-            && cubic.leaves_slow_start(self.window, growth, rtt)
+            && cubic.end_slow_start(self.window, growth, rtt)
         {
             self.ssthresh = self.window;
         }
@@ -150,7 +150,7 @@ impl Congestion {
         }
         let per_segment = match &mut self.law {
             Law::Cubic(cubic) => cubic.acks_per_segment(self.window, acked, growth),
-            Law::Ticked(cubic) => cubic.acks_per_segment(self.window, acked, growth),
+            Law::LinuxCubic(cubic) => cubic.acks_per_segment(self.window, acked, growth),
             _ => self.window,
         };
         self.additive(per_segment, acked);
@@ -180,7 +180,7 @@ impl Congestion {
         self.ssthresh = match &mut self.law {
             Law::Fixed => return,
             Law::Cubic(cubic) => cubic.reduced(window),
-            Law::Ticked(cubic) => cubic.reduced(window),
+            Law::LinuxCubic(cubic) => cubic.reduced(window),
             // RFC 8257 section 3.4: to a loss DCTCP reacts like any other.
             Law::NewReno | Law::Dctcp(_) => window / 2,
         }
@@ -204,7 +204,7 @@ impl Congestion {
         self.count = 0;
         match &mut self.law {
             Law::Cubic(cubic) => cubic.forget(),
-            Law::Ticked(cubic) => cubic.forget(),
+            Law::LinuxCubic(cubic) => cubic.forget(),
             _ => {}
         }
     }
@@ -213,7 +213,7 @@ impl Congestion {
     pub fn on_restart(&mut self, config: &TcpConfig, now: Time, idle: Span, timeout: Span) {
         match &mut self.law {
             Law::Cubic(cubic) => cubic.shift(idle),
-            Law::Ticked(cubic) => cubic.shift(now, idle),
+            Law::LinuxCubic(cubic) => cubic.shift(now, idle),
             _ => {}
         }
         if !config.slow_start_after_idle || idle <= timeout || matches!(self.law, Law::Fixed) {

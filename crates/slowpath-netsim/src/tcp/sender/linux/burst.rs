@@ -79,7 +79,7 @@ impl Machine<Linux> {
             let retransmits = self.window_open(config) || self.forced;
             if retransmits
                 && self.may_retransmit()
-                && self.may_queue(2, u64::from(config.mss))
+                && self.try_queue(2, u64::from(config.mss))
                 && let Some(segment) = self.retransmit(config, now)
             {
                 return Some(segment);
@@ -172,7 +172,7 @@ impl Machine<Linux> {
         if offered < length.min(mss) && !(idle && offered > 0) {
             return false;
         }
-        if length > mss && !one && self.defers(config, now, most as u32, length, is_last) {
+        if length > mss && !one && self.defer(config, now, most as u32, length, is_last) {
             return false;
         }
         // tcp_mss_split_point.
@@ -185,7 +185,7 @@ impl Machine<Linux> {
         };
         let length = length.min(limit).min(offered);
         self.policy.offload.buffer.split(length);
-        if !self.may_queue(1, length) {
+        if !self.try_queue(1, length) {
             return false;
         }
         let end = self.stream.next + length;
@@ -199,8 +199,8 @@ impl Machine<Linux> {
         true
     }
 
-    /// Whether a piece of that length may join what waits at the host's link; notes if not.
-    fn may_queue(&mut self, factor: u64, length: u64) -> bool {
+    /// Lets a piece of that length join what waits at the host's link, or notes that it may not.
+    fn try_queue(&mut self, factor: u64, length: u64) -> bool {
         let offload = &mut self.policy.offload;
         let allowed = offload.allows(factor, length);
         offload.throttled |= !allowed;
@@ -238,7 +238,7 @@ impl Machine<Linux> {
 
     /// `tcp_tso_should_defer`: a small part of a piece waits for the next acknowledgment, if
     /// that is near.
-    fn defers(
+    fn defer(
         &mut self,
         config: &TcpConfig,
         now: Time,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one look at who holds which socket costs, in both tiers: `look [SOCKETS]`, 10,000
-//! unless said, held by a few processes beside those of this machine. A line of JSON a tier.
+//! What one scan for the owners of sockets costs, in both tiers: `socket-owners [SOCKETS]`, 10,000
+//! by default, held by a few processes beside those of this machine. A line of JSON a tier.
 
 use serde_json::json;
 use slowpath_agent::{Agent, Config, TierChoice};
@@ -8,8 +8,8 @@ use slowpath_bench::farm::{self, Farm};
 use std::error::Error;
 use std::time::Duration;
 
-/// Looks in each tier.
-const LOOKS: u64 = 8;
+/// Scans in each tier.
+const SCANS: u64 = 8;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             verdicts: false,
             ..Config::default()
         })?;
-        while agent.owner_scans().count < LOOKS {
+        while agent.owner_scans().count < SCANS {
             std::thread::sleep(agent.until_next_poll());
             agent.poll()?;
         }

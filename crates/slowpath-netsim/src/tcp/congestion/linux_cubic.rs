@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CUBIC (RFC 9438) as Linux computes it: time in ticks, the curve looked at no more than
-//! once a tick, and while the window stays no more than once in 1/32 s (`bictcp_update`). With
-//! [`TcpConfig::kernel_tick`](crate::tcp::TcpConfig::kernel_tick) only.
+//! CUBIC (RFC 9438) as Linux computes it: time in ticks, the curve computed no more than
+//! once a tick, and while the window stays no more than once in 1/32 s (`bictcp_update`).
 
 use super::Growth;
 use super::cubic::{BETA, C, FASTEST, FIRST_GROWTH, FRIENDLY_EIGHTHS, TICKS, UNIT, cube_root};
@@ -9,19 +8,19 @@ use super::hystart::HyStart;
 use slowpath_switch::{Span, Time};
 
 const SECOND: u64 = 1_000_000_000_000;
-/// Looked at once in this part of a second while the window stays.
+/// Computed once in this part of a second while the window stays.
 const SELDOM: u64 = 32;
 
 /// What `struct bictcp` holds.
 #[derive(Clone, Debug)]
-pub(super) struct TickedCubic {
+pub(super) struct LinuxCubic {
     tick: u64,
     /// Acknowledged segments for one more (`cnt`); 0 before it was computed.
     per_segment: u64,
     last_max: u64,
-    /// The window when the curve was looked at last, and the tick.
+    /// The window when the curve was computed last, and the tick.
     last_window: u64,
-    last_look: u64,
+    updated_at: u64,
     origin: u64,
     /// K in 1/1024 s.
     k: u64,
@@ -34,14 +33,14 @@ pub(super) struct TickedCubic {
     hystart: Option<HyStart>,
 }
 
-impl TickedCubic {
+impl LinuxCubic {
     pub fn new(tick: Span, hystart: bool) -> Self {
-        TickedCubic {
+        LinuxCubic {
             tick: tick.0,
             per_segment: 0,
             last_max: 0,
             last_window: 0,
-            last_look: 0,
+            updated_at: 0,
             origin: 0,
             k: 0,
             least: None,
@@ -71,11 +70,11 @@ impl TickedCubic {
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
     }
 
-    /// Whether HyStart, if on, ends slow start here.
-    pub fn leaves_slow_start(&mut self, window: u32, growth: &Growth, rtt: Span) -> bool {
+    /// Shows HyStart, if on, an ACK of slow start; true if slow start ends here.
+    pub fn end_slow_start(&mut self, window: u32, growth: &Growth, rtt: Span) -> bool {
         self.hystart
             .as_mut()
-            .is_some_and(|hystart| hystart.ends(window, growth, rtt))
+            .is_some_and(|hystart| hystart.update(window, growth, rtt))
     }
 
     /// How many segments must be acknowledged for one more.
@@ -83,12 +82,12 @@ impl TickedCubic {
         let now = self.ticks(growth.now);
         let window = u64::from(window);
         self.acknowledged += u64::from(acked);
-        if self.last_window == window && now - self.last_look <= self.hz() / SELDOM {
+        if self.last_window == window && now - self.updated_at <= self.hz() / SELDOM {
             // 100 times 2^20 fits.
             return self.per_segment as u32;
         }
-        if self.epoch == 0 || now != self.last_look {
-            self.look(now, window, u64::from(acked));
+        if self.epoch == 0 || now != self.updated_at {
+            self.update(now, window, u64::from(acked));
         }
         let step = (window * FRIENDLY_EIGHTHS) >> 3;
         while self.acknowledged > step.max(1) {
@@ -102,9 +101,9 @@ impl TickedCubic {
         self.per_segment as u32
     }
 
-    fn look(&mut self, now: u64, window: u64, acked: u64) {
+    fn update(&mut self, now: u64, window: u64, acked: u64) {
         self.last_window = window;
-        self.last_look = now;
+        self.updated_at = now;
         if self.epoch == 0 {
             self.epoch = now;
             self.acknowledged = acked;
@@ -151,7 +150,7 @@ impl TickedCubic {
     pub fn forget(&mut self) {
         let tick = Span(self.tick);
         let hystart = self.hystart.take();
-        *self = TickedCubic::new(tick, false);
+        *self = LinuxCubic::new(tick, false);
         self.hystart = hystart;
     }
 
@@ -187,7 +186,7 @@ mod tests {
     /// are taken away as 29: 71. So one segment more for 70.
     #[test]
     fn the_curve_of_rfc_9438() {
-        let mut cubic = TickedCubic::new(Span::from_millis(4), false);
+        let mut cubic = LinuxCubic::new(Span::from_millis(4), false);
         cubic.measured(Time::ZERO, Span::from_millis(40));
         assert_eq!(cubic.reduced(100), 70);
         assert_eq!(cubic.acks_per_segment(70, 1, &growth(1_000)), 70);
@@ -200,7 +199,7 @@ mod tests {
     /// 0.04) is 100 - 0.4 (3.877)^3 = 76.7: 70 / 7 = 10.
     #[test]
     fn while_the_window_stays_it_is_computed_every_thirty_second() {
-        let mut cubic = TickedCubic::new(Span::from_millis(4), false);
+        let mut cubic = LinuxCubic::new(Span::from_millis(4), false);
         cubic.measured(Time::ZERO, Span::from_millis(40));
         cubic.reduced(100);
         cubic.acks_per_segment(70, 1, &growth(1_000));
@@ -216,7 +215,7 @@ mod tests {
     /// Round trips of the first second of an epoch say nothing (`cubictcp_acked`).
     #[test]
     fn the_least_round_trip_is_not_of_the_first_second() {
-        let mut cubic = TickedCubic::new(Span::from_millis(4), false);
+        let mut cubic = LinuxCubic::new(Span::from_millis(4), false);
         cubic.measured(Time::ZERO, Span::from_millis(40));
         cubic.acks_per_segment(10, 1, &growth(1_000));
         cubic.measured(growth(1_900).now, Span::from_millis(30));
