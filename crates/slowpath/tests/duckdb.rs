@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DuckDB reads a day's log by SELECT only: each question of `duckdb.sql` has the answer that
+//! `slowpath report` gives.
+//!
+//! DuckDB is a wheel that `tools/duckdb/peer.py --install` puts into the user's cache.
+
+mod day;
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/duckdb/peer.py");
+const QUESTIONS: &str = include_str!("duckdb.sql");
+
+/// The interpreter with DuckDB, or why there is none.
+fn interpreter() -> Result<PathBuf, String> {
+    let output = Command::new("python3").args([PEER, "--which"]).output();
+    let output = output.map_err(|e| format!("python3: {e}"))?;
+    if output.status.success() {
+        let path = String::from_utf8_lossy(&output.stdout);
+        return Ok(PathBuf::from(path.trim()));
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+/// The questions of the file and their SQL.
+fn questions() -> BTreeMap<&'static str, &'static str> {
+    QUESTIONS
+        .split("-- question: ")
+        .skip(1)
+        .map(|part| part.split_once('\n').expect("SQL follows a question"))
+        .collect()
+}
+
+/// DuckDB's rows for each question, run in the folder that holds `log`.
+fn answers(python: &Path, folder: &Path) -> BTreeMap<String, Vec<Vec<Value>>> {
+    let mut child = Command::new(python)
+        .arg(PEER)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python runs");
+    let mut stdin = child.stdin.take().expect("is piped");
+    let input = serde_json::to_vec(&questions()).expect("is JSON");
+    stdin.write_all(&input).expect("takes the questions");
+    drop(stdin);
+    let output = child.wait_with_output().expect("ends");
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("is JSON")
+}
+
+fn report(log: &Path, arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_slowpath"))
+        .args(["report", "--json", "--log"])
+        .arg(log)
+        .args(arguments)
+        .output()
+        .expect("slowpath runs");
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("is JSON")
+}
+
+/// DuckDB's rows as a set, whatever their order.
+fn sorted(mut rows: Vec<Vec<Value>>) -> Vec<String> {
+    let mut rows: Vec<String> = rows.iter_mut().map(|row| json!(row).to_string()).collect();
+    rows.sort();
+    rows
+}
+
+fn array<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
+    value[key]
+        .as_array()
+        .unwrap_or_else(|| panic!("{key}: {value}"))
+}
+
+fn object(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().expect("is an object").iter()
+}
+
+/// The problems of a report's object but SenderAppLimited, which no row of the log states.
+fn problems(of: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    object(&of["problems"])
+        .filter(|(name, sums)| *name != "SenderAppLimited" && sums["time_us"] != 0)
+}
+
+fn grouped(report: &Value) -> &Vec<Value> {
+    array(&report["by"], "groups")
+}
+
+/// What `slowpath report` answers to the questions that one report answers.
+fn expected(log: &Path) -> BTreeMap<&'static str, Vec<Vec<Value>>> {
+    let since = ["--since", "3d", "--by"];
+    let by = |what| report(log, &[&since[..], &[what]].concat());
+    let (peers, hosts, applications) = (by("peer"), by("host"), by("application"));
+    let coverage = &peers["coverage"];
+    let counts = |counts: &Value| {
+        object(counts)
+            .map(|(n, c)| vec![json!(n), c.clone()])
+            .collect()
+    };
+    let by_peer = grouped(&peers).iter().flat_map(|group| {
+        problems(group)
+            .map(|(name, sums)| vec![group["name"].clone(), json!(name), sums["time_us"].clone()])
+    });
+    let slowed = array(&peers, "problem_connections").iter().flat_map(|c| {
+        problems(c).map(|(name, sums)| {
+            let ends = [c["local"].clone(), c["remote"].clone(), json!(name)];
+            [
+                &ends[..],
+                &[sums["time_us"].clone(), sums["events"].clone()],
+            ]
+            .concat()
+        })
+    });
+    let delayed = array(&peers, "table")
+        .iter()
+        .find(|row| row["problem"] == "DelayedAck");
+    let delayed = delayed.expect("every problem has a row");
+    let listeners = array(&peers, "listeners").iter().flat_map(|l| {
+        object(&l["problems"]).map(|(name, sums)| {
+            vec![
+                l["local"].clone(),
+                json!(name),
+                sums["intervals"].clone(),
+                sums["time_us"].clone(),
+                sums["events"].clone(),
+            ]
+        })
+    });
+    let interactions = array(&peers, "interactions").iter().map(|i| {
+        ["interaction", "local", "remote", "time_us", "rounds"]
+            .map(|k| i[k].clone())
+            .to_vec()
+    });
+    BTreeMap::from([
+        ("time of each problem by peer", by_peer.collect()),
+        (
+            "connections whose owner is unknown, by reason",
+            counts(&coverage["unknown_owners"]),
+        ),
+        (
+            "connections of each application",
+            counts(&peers["owners"]["applications"]),
+        ),
+        ("what slowed each connection", slowed.collect()),
+        (
+            "share of connections with delayed ACKs",
+            vec![vec![
+                delayed["connections_percent"][0].clone(),
+                delayed["unmeasured_connections"].clone(),
+            ]],
+        ),
+        (
+            "bytes of each application",
+            grouped(&applications)
+                .iter()
+                .map(|g| vec![g["name"].clone(), g["bytes"].clone()])
+                .collect(),
+        ),
+        (
+            "what the agent observed",
+            vec![
+                ["polls", "time_us", "sockets", "missed"]
+                    .map(|k| coverage[k].clone())
+                    .to_vec(),
+            ],
+        ),
+        (
+            "what could not be measured",
+            array(coverage, "unmeasured")
+                .iter()
+                .map(|p| vec![p.clone()])
+                .collect(),
+        ),
+        (
+            "listeners that turned connections away",
+            listeners.collect(),
+        ),
+        ("problems that explain each other", interactions.collect()),
+        (
+            "time observed at each address of this host",
+            grouped(&hosts)
+                .iter()
+                .map(|g| {
+                    ["name", "connections", "observed_us"]
+                        .map(|k| g[k].clone())
+                        .to_vec()
+                })
+                .collect(),
+        ),
+    ])
+}
+
+/// Losses since each of these hours, from a report each; what one has more than the next was
+/// in that hour.
+fn losses_by_hour(log: &Path, hours: &[String]) -> Vec<Vec<Value>> {
+    let since = |hour: &String| -> u64 {
+        let report = report(log, &["--since", hour, "--by", "host"]);
+        let losses = |group: &Value| -> u64 {
+            ["FastRetransmit", "Timeout"]
+                .iter()
+                .map(|p| group["problems"][p]["events"].as_u64().expect("a count"))
+                .sum()
+        };
+        grouped(&report).iter().map(losses).sum()
+    };
+    let mut sums: Vec<u64> = hours.iter().map(since).collect();
+    sums.push(0);
+    let rows = hours.iter().zip(sums.windows(2));
+    rows.map(|(hour, pair)| vec![json!(hour), json!(pair[0] - pair[1])])
+        .collect()
+}
+
+#[test]
+fn duckdb_and_the_report_give_the_same_answers() {
+    let python = match interpreter() {
+        Ok(python) => python,
+        Err(reason) => {
+            println!("SKIPPED duckdb_and_the_report_give_the_same_answers: {reason}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let hours = day::write(&log);
+    let mut answered = answers(&python, folder.path());
+    let mut expected = expected(&log);
+    expected.insert("losses by hour", losses_by_hour(&log, &hours));
+    assert!(expected.len() >= 10);
+    for (question, rows) in expected {
+        let rows: Vec<Vec<Value>> = rows;
+        assert!(!rows.is_empty(), "{question}: a day has an answer");
+        let got = answered
+            .remove(question)
+            .expect("the question is in the file");
+        assert_eq!(sorted(got), sorted(rows), "{question}");
+    }
+    assert!(
+        answered.is_empty(),
+        "questions without a comparison: {answered:?}"
+    );
+}
