@@ -47,9 +47,10 @@ prepare_cache() {
 if may_use_cache; then
     prepare_cache
 fi
-# Tests that need one of these kernels are skipped without it, and say so.
+# Tests that need one of these kernels, or DuckDB, are skipped without it, and say so.
 if [[ $# -eq 0 ]]; then
     tools/lab_kernel.sh || echo "test.sh: going on without the laboratory kernel" >&2
     tools/lab_guest.sh --try
+    tools/duckdb/peer.py --install || echo "test.sh: going on without DuckDB" >&2
 fi
 exec python3 tools/run_tests.py "$@"
