@@ -18,11 +18,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, text) in slowpath_store::describe() {
         let title = format!("\n## {name}\n\n");
         let from = document.find(&title).ok_or(title.clone())? + title.len();
-        let table = document[from..].find("\n|").ok_or("no table")? + from;
-        let until = document[table..]
-            .find("\n\n")
-            .map_or(document.len(), |n| table + n + 1);
-        document.replace_range(from..until, &text);
+        let table = document[from..].find("| column |").ok_or("no table")? + from;
+        let until = document[table..].find("\n\n");
+        let until = until.map_or(document.len(), |n| table + n + 1);
+        document.replace_range(table..until, &text);
     }
     fs::write(&path, document)?;
     Ok(())

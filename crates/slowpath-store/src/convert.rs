@@ -11,38 +11,14 @@
 
 use crate::StoreError;
 use crate::layout;
+use crate::pieces::Pieces;
 use crate::segment::tables;
 use crate::spool::{self, HeaderError, Parsed};
 use crate::table::{self, About};
-use slowpath_model::{ConnectionSummary, Micros};
+use slowpath_model::Micros;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
-
-/// Counts rows of work, and lets the caller rest after each piece.
-pub(crate) struct Pieces<'a> {
-    rest: &'a mut dyn FnMut(),
-    rows: u32,
-}
-
-impl Pieces<'_> {
-    /// Rows of a piece: with 150 columns half a millisecond.
-    const ROWS: u32 = 256;
-
-    /// A row was dealt with.
-    pub(crate) fn row(&mut self) {
-        self.rows += 1;
-        if self.rows >= Self::ROWS {
-            self.done();
-        }
-    }
-
-    /// A piece was dealt with.
-    pub(crate) fn done(&mut self) {
-        self.rows = 0;
-        (self.rest)();
-    }
-}
 
 /// What a conversion did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +55,7 @@ pub(crate) fn convert(
     merge_up_to: Micros,
     rest: &mut dyn FnMut(),
 ) -> Result<Converted, StoreError> {
-    let mut pieces = Pieces { rest, rows: 0 };
+    let mut pieces = Pieces::new(rest);
     let bytes = read(spool, &mut pieces).map_err(StoreError::io("read the spool", spool))?;
     let parsed = match parse(&bytes, &mut pieces) {
         Ok(parsed) => parsed,
@@ -174,14 +150,4 @@ pub(crate) fn sweep(hour: &Path) -> Result<(), StoreError> {
         }
     }
     Ok(())
-}
-
-/// Whether `new` replaces `old`, a summary of the same connection.
-pub(crate) fn supersedes(new: &ConnectionSummary, old: &ConnectionSummary) -> bool {
-    standing(new) >= standing(old)
-}
-
-/// Of several summaries of a connection the one with the greatest standing holds.
-pub fn standing(summary: &ConnectionSummary) -> (bool, u64, slowpath_model::WallMicros) {
-    (summary.closed, summary.polls, summary.last_observed)
 }

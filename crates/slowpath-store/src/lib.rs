@@ -32,23 +32,25 @@ mod listener;
 mod lock;
 mod options;
 mod owner_rows;
+mod pieces;
 mod reader;
 mod retention;
 mod rows;
 mod schema;
 mod segment;
 pub mod spool;
+mod standing;
 mod stats;
 mod table;
 mod version1;
 mod writer;
 
-pub use convert::standing;
 pub use error::{OpenError, StoreError};
 pub use options::{CpuShare, HostIdentity, Options, Retention};
 pub use reader::{IntervalFilter, LogReader, Read, ReadReport, TimeRange};
 pub use retention::{Retained, retain};
 pub use schema::describe;
+pub use standing::standing;
 pub use writer::{LogWriter, WriterStatus};
 
 /// Version of the tables' schema: which columns there are and what they mean. Appending a

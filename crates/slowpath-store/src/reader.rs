@@ -6,7 +6,6 @@
 //! found in Parquet, one half converted is taken from its spool, none counts twice.
 
 use crate::cells::{Flat, Row};
-use crate::convert::supersedes;
 use crate::interval::Logged;
 use crate::layout::{
     self, CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TableFile,
@@ -14,6 +13,7 @@ use crate::layout::{
 use crate::rows::IDENTITY;
 use crate::schema::{self, INTERACTION, TIMED, connection_number};
 use crate::spool::{self, HeaderError, Record};
+use crate::standing::supersedes;
 use crate::{StoreError, table, version1};
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, Finding, InteractionInterval, ListenerInterval,

@@ -2,11 +2,12 @@
 //! The rows of a segment's tables, from its records.
 
 use crate::cells::{Cell, Flat};
-use crate::convert::{Pieces, supersedes};
 use crate::interval::Logged;
 use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS};
+use crate::pieces::Pieces;
 use crate::schema::{self, Origin, columns, connection_number};
 use crate::spool::{Parsed, Record};
+use crate::standing::supersedes;
 use crate::table::Rows;
 use slowpath_model::{ConnectionId, ConnectionSummary, Micros, ProblemInterval, WallMicros};
 use std::collections::BTreeMap;
