@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a command can end.
 
-use crate::recording::RecordingError;
 use crate::trace::TraceError;
+use slowpath_replay_report::collection::CollectionError;
+use slowpath_replay_report::file::RecordingError;
+use slowpath_replay_report::outputs::OutputError;
 use slowpath_views::filter::FilterError;
 use slowpath_views::source::SourceError;
 use std::io;
@@ -123,6 +125,21 @@ pub enum Failure {
     /// The output or the terminal refuses.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+}
+
+impl From<CollectionError> for Failure {
+    fn from(error: CollectionError) -> Self {
+        match error {
+            CollectionError::File(error) => Failure::Recorded(error),
+            CollectionError::Unusable { file, reason } => Failure::Recording { file, reason },
+        }
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        Failure::Write(error.to_string())
+    }
 }
 
 impl Failure {

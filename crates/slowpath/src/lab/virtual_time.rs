@@ -9,12 +9,11 @@ use crate::progress::Progress;
 use crate::render::{Paint, count};
 use crate::sim::{self, Loaded};
 use clap::Args;
-use slowpath_lab::virtual_time::{self, EventKind, Kernel, Options, Run, RunError};
+use slowpath_lab::virtual_time::{self, Kernel, Options, Run, RunError, csv};
 use slowpath_model::Micros;
 use slowpath_netsim::scenario::Substrate;
 use slowpath_recording::{self as recording, Recording};
 use slowpath_switch::Span;
-use slowpath_switch::fabric::DropCause;
 use std::fs::File;
 use std::io::{self, BufWriter, Write, stdout};
 use std::path::{Path, PathBuf};
@@ -89,8 +88,12 @@ pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
     };
     let run = virtual_run(args, &kernel, &loaded, &options, &folder.path)?;
     if keeps {
-        write_series(&folder.path, &run)?;
-        write_events(&folder.path, &loaded, &run)?;
+        let mut out = create(&folder.path, "tcp-info.csv")?;
+        csv::write_series(&run, &mut out)?;
+        out.flush()?;
+        let mut out = create(&folder.path, "events.csv")?;
+        csv::write_events(&run, &loaded.scenario.topology, &mut out)?;
+        out.flush()?;
     }
     if let (Some(file), Some(recording)) = (&args.record, &run.recording) {
         write_recording(file, recording)?;
@@ -221,101 +224,10 @@ fn create(folder: &Path, name: &str) -> Result<BufWriter<File>, Failure> {
     Ok(BufWriter::new(file))
 }
 
-/// Fields of `struct tcp_info` (include/uapi/linux/tcp.h) that the series has, by offset.
-const FIELDS: [(&str, usize); 20] = [
-    ("rto_us", 8),
-    ("unacked", 24),
-    ("sacked", 28),
-    ("lost", 32),
-    ("retrans", 36),
-    ("rtt_us", 68),
-    ("rttvar_us", 72),
-    ("snd_ssthresh", 76),
-    ("snd_cwnd", 80),
-    ("reordering", 88),
-    ("total_retrans", 100),
-    ("segs_out", 136),
-    ("notsent_bytes", 144),
-    ("min_rtt_us", 148),
-    ("delivered", 192),
-    ("delivered_ce", 196),
-    ("dsack_dups", 216),
-    ("reord_seen", 220),
-    ("snd_wnd", 228),
-    ("total_rto_time_ms", 244),
-];
-
 fn write_recording(file: &Path, recording: &Recording) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::Write(format!("cannot write {}: {error}", file.display()))
     };
     let bytes = recording::encode(recording).map_err(|error| failed(&error))?;
     std::fs::write(file, bytes).map_err(|error| failed(&error))
-}
-
-/// `tcp-info.csv`: one line a sender and interval.
-fn write_series(folder: &Path, run: &Run) -> Result<(), Failure> {
-    let mut out = create(folder, "tcp-info.csv")?;
-    write!(out, "time_ns,connection,ca_state,bytes_acked,total_rto")?;
-    for (name, _) in FIELDS {
-        write!(out, ",{name}")?;
-    }
-    writeln!(out)?;
-    for one in &run.series {
-        let state = one.info.get(1).copied().unwrap_or(0);
-        let acked = [120, 124].map(|at| u64::from(one.field(at).unwrap_or(0)));
-        let acked = acked[0] | acked[1] << 32;
-        write!(
-            out,
-            "{},{},{state},{acked}",
-            one.at.0 / 1000,
-            one.connection
-        )?;
-        // Of 16 bits, before the count of recoveries.
-        write!(out, ",{}", one.field(240).map_or(0, |two| two & 0xffff))?;
-        for (_, offset) in FIELDS {
-            match one.field(offset) {
-                Some(value) => write!(out, ",{value}")?,
-                None => write!(out, ",")?,
-            }
-        }
-        writeln!(out)?;
-    }
-    Ok(out.flush()?)
-}
-
-/// `events.csv`: one line for each drop, mark and detour.
-fn write_events(folder: &Path, loaded: &Loaded, run: &Run) -> Result<(), Failure> {
-    let topology = &loaded.scenario.topology;
-    let mut out = create(folder, "events.csv")?;
-    writeln!(
-        out,
-        "time_ps,event,cause,node,port,connection,reply,bytes,queue_packets,queue_bytes"
-    )?;
-    for event in &run.events {
-        let (what, cause) = match event.kind {
-            EventKind::Dropped(cause) => {
-                let cause = DropCause::ALL.get(usize::from(cause));
-                (
-                    "dropped",
-                    cause.map_or(String::new(), |cause| format!("{cause:?}")),
-                )
-            }
-            EventKind::Marked => ("marked", String::new()),
-            EventKind::Detoured(to) => ("detoured", format!("to port {to}")),
-        };
-        let port = event.port.map_or(String::new(), |port| port.0.to_string());
-        let name = topology.name(event.node);
-        writeln!(
-            out,
-            "{},{what},{cause},{name},{port},{},{},{},{},{}",
-            event.at,
-            event.connection,
-            u8::from(event.reply),
-            event.bytes,
-            event.depth.0,
-            event.depth.1
-        )?;
-    }
-    Ok(out.flush()?)
 }

@@ -2,11 +2,11 @@
 //! `slowpath recording join`: recordings of several machines as one.
 
 use crate::failure::{Failure, Outcome};
-use crate::render::{Paint, bytes, plural};
-use crate::replay::together::gather;
 use clap::Args;
 use serde_json::{Value, json};
 use slowpath_recording::encode;
+use slowpath_replay_report::collection::gather;
+use slowpath_text::{Paint, bytes, plural};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ Examples:
   slowpath recording join client.rec server.rec --out both.rec
   slowpath recording join /var/lib/slowpath/collected --out all.rec      every *.rec in that folder
   slowpath replay both.rec
-Two ends belong together if both saw the same initial sequence numbers; addresses may have been translated on the way. Ends whose other end is in none of the
+Two ends belong collection if both saw the same initial sequence numbers; addresses may have been translated on the way. Ends whose other end is in none of the
 files are named, and the exit code is 3 with --exit-code.")]
 pub struct Join {
     /// Recordings of the machines, or folders of recordings
@@ -35,9 +35,9 @@ pub struct Join {
 }
 
 pub(super) fn run(args: &Join, paint: Paint, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let together = gather(&args.files, &[])?;
-    let connections = &together.joined.recording.connections;
-    let notes = together.notes();
+    let collection = gather(&args.files, &[])?;
+    let connections = &collection.joined.recording.connections;
+    let notes = collection.notes();
     if connections.is_empty() {
         let reason = notes.first().cloned();
         return Err(Failure::Recording {
@@ -48,15 +48,15 @@ pub(super) fn run(args: &Join, paint: Paint, out: &mut dyn Write) -> Result<Outc
     let unwritable = |error: &dyn std::fmt::Display| {
         Failure::Write(format!("cannot write {}: {error}", args.out.display()))
     };
-    let file = encode(&together.joined.recording).map_err(|error| unwritable(&error))?;
+    let file = encode(&collection.joined.recording).map_err(|error| unwritable(&error))?;
     std::fs::write(&args.out, &file).map_err(|error| unwritable(&error))?;
     let count = connections.iter().filter(|it| it.joint.is_some()).count();
     if args.json {
-        let unmatched = together.unmatched();
+        let unmatched = collection.unmatched();
         let unmatched: Vec<Value> = unmatched
             .map(|(end, why)| json!({"end": end, "why": why}))
             .collect();
-        let short = together.joined.short.iter();
+        let short = collection.joined.short.iter();
         let short: Vec<Value> = short
             .map(|(place, it)| {
                 let [(client, all_client), (server, all_server)] = it.runs;
@@ -87,6 +87,6 @@ pub(super) fn run(args: &Join, paint: Paint, out: &mut dyn Write) -> Result<Outc
             writeln!(out, "{note}")?;
         }
     }
-    let left = !(together.joined.unmatched.is_empty() && together.joined.short.is_empty());
+    let left = !(collection.joined.unmatched.is_empty() && collection.joined.short.is_empty());
     Ok(Outcome::of(args.exit_code, left))
 }

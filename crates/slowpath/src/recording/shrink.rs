@@ -4,13 +4,13 @@
 //! What enters: a recording with exact times, and a laboratory kernel. What leaves: one whose times are only near, and whose replays have been seen to send the same packets.
 
 use crate::failure::Failure;
-use crate::render::{Paint, bytes, plural};
-use crate::replay::{self, outputs};
+use crate::replay;
 use clap::Args;
-use serde_json::json;
 use slowpath_lab::virtual_time::{self, Kernel};
 use slowpath_recording::encode;
-use slowpath_replay::{ShrinkOptions, Shrunk, shrink};
+use slowpath_replay::{ShrinkOptions, shrink};
+use slowpath_replay_report::{outputs, shrunk};
+use slowpath_text::Paint;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub struct Shrink {
 }
 
 pub(super) fn run(args: &Shrink, paint: Paint, out: &mut dyn Write) -> Result<(), Failure> {
-    let recording = replay::together::read(std::slice::from_ref(&args.file), &[])?;
+    let recording = replay::read(std::slice::from_ref(&args.file), &[])?;
     let failed = |reason: String| Failure::Recording {
         file: args.file.clone(),
         reason,
@@ -63,62 +63,8 @@ pub(super) fn run(args: &Shrink, paint: Paint, out: &mut dyn Write) -> Result<()
         .map_err(|error| Failure::Write(format!("cannot write {}: {error}", args.to.display())))?;
     let sizes = [before.len(), small.len() as u64];
     match args.json {
-        true => writeln!(out, "{}", as_json(&light, sizes))?,
-        false => text(&light, sizes, paint, out)?,
-    }
-    Ok(())
-}
-
-fn as_json(light: &Shrunk, [before, after]: [u64; 2]) -> serde_json::Value {
-    let within: Vec<_> = light
-        .within
-        .iter()
-        .map(|(bound, connections)| json!({"within_ns": bound, "connections": connections}))
-        .collect();
-    json!({
-        "type": "shrunk_recording",
-        "bytes_before": before,
-        "bytes": after,
-        "connections": light.recording.connections.len(),
-        "within": within,
-        "left_as_they_are": light.untouched,
-        "replays": light.replays,
-        "wall_seconds": light.wall.as_secs_f64(),
-    })
-}
-
-fn text(
-    light: &Shrunk,
-    [before, after]: [u64; 2],
-    paint: Paint,
-    out: &mut dyn Write,
-) -> std::io::Result<()> {
-    let share = 100.0 * after as f64 / before.max(1) as f64;
-    let line = format!(
-        "{} instead of {}: {share:.1} %",
-        bytes(after),
-        bytes(before)
-    );
-    writeln!(out, "{}", paint.bold(&line))?;
-    for (bound, connections) in &light.within {
-        let connections = plural(*connections as u64, "connection");
-        match bound {
-            0 => writeln!(out, "exact times: {connections}")?,
-            ns => writeln!(
-                out,
-                "times within {} us: {connections}",
-                f64::from(*ns) / 1e3
-            )?,
-        }
-    }
-    let untouched = light.untouched.len() as u64;
-    if untouched > 0 {
-        let first = light.untouched[0];
-        let many = plural(untouched, "connection");
-        writeln!(
-            out,
-            "left as they are, since they cannot be replayed as recorded or have near times already: {many}, number {first} first"
-        )?;
+        true => writeln!(out, "{}", shrunk::json(&light, sizes))?,
+        false => shrunk::write(&light, sizes, paint, out)?,
     }
     Ok(())
 }

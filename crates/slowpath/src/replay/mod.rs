@@ -6,24 +6,23 @@
 
 mod debug;
 mod fitted;
-pub(crate) mod outputs;
-pub(crate) mod together;
 mod what_if;
 
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
-use crate::render::{Paint, count};
 use clap::Args;
-use outputs::Probed;
 use serde_json::json;
 use slowpath_lab::virtual_time::{self, Kernel, RunError};
 use slowpath_model::Micros;
 use slowpath_recording::Recording;
 use slowpath_recording::TRACEPOINTS;
 use slowpath_recording::fields::{self, Variable};
-use slowpath_replay::{
-    Altered, Difference, Probe, ReplayError, ReplayOptions, ReplayResult, Replayed, Stretch,
-};
+use slowpath_replay::{Altered, ReplayError, ReplayOptions, Stretch};
+use slowpath_replay_report::fitted as fitted_report;
+use slowpath_replay_report::outputs::{self, Probed};
+use slowpath_replay_report::replayed::{self, Batch};
+use slowpath_replay_report::{SIDES, collection, end_name};
+use slowpath_text::Paint;
 use std::collections::BTreeSet;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -102,7 +101,7 @@ fn stretch(text: &str) -> Result<Stretch, String> {
     let wanted = "is not END:RUN or END:FIRST-LAST, END being client or server";
     let read = || {
         let (end, runs) = text.split_once(':')?;
-        let end = ENDS.iter().position(|name| *name == end)?;
+        let end = SIDES.iter().position(|name| *name == end)?;
         let (first, last) = runs.split_once('-').unwrap_or((runs, runs));
         let (first, last) = (first.parse().ok()?, last.parse::<u64>().ok()?);
         (first <= last).then_some(Stretch {
@@ -114,16 +113,19 @@ fn stretch(text: &str) -> Result<Stretch, String> {
     read().ok_or_else(|| wanted.to_owned())
 }
 
-/// One kernel's share.
-struct Batch {
-    places: Vec<usize>,
-    replayed: Replayed,
-}
-
 /// The first one and the others.
 pub(crate) fn files(first: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
     let first = std::iter::once(first.to_owned());
     first.chain(more.iter().cloned()).collect()
+}
+
+/// Reads and joins recordings; notes what is left out on standard error.
+pub(crate) fn read(paths: &[PathBuf], wanted: &[usize]) -> Result<Recording, Failure> {
+    let (recording, notes) = collection::read(paths, wanted)?;
+    for note in notes {
+        eprintln!("slowpath: {note}");
+    }
+    Ok(recording)
 }
 
 /// Does what the arguments say.
@@ -131,7 +133,7 @@ pub(crate) fn files(first: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
 /// # Errors
 /// The recording cannot be read or replayed, or an output cannot be written.
 pub fn run(args: &Replay) -> Result<Outcome, Failure> {
-    let recording = together::read(&files(&args.file, &args.more), &args.connection)?;
+    let recording = read(&files(&args.file, &args.more), &args.connection)?;
     let chosen = choose(args, &recording)?;
     let probed = probed(args)?;
     let kernel = Kernel::find(virtual_time::SOURCE, recording.origin.hz)
@@ -161,12 +163,12 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
             outputs::functions(folder, &recording, &batches)?;
         }
     }
-    let differing = differing(&batches);
+    let differing = replayed::differing(&batches);
     let light = recording.origin.recorder == TRACEPOINTS;
     let alike = chosen.len() - differing.len();
     let out = &mut stdout().lock();
     if args.json {
-        let told: Vec<_> = differing
+        let diverged: Vec<_> = differing
             .iter()
             .map(|found| found.json(&recording))
             .collect();
@@ -174,18 +176,25 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
             "connections": chosen.len(),
             "exact": (!light).then_some(alike),
             "as_seen": light.then_some(alike),
-            "fitted": fit.as_ref().map(fitted::json),
-            "seen_until": light.then(|| fitted::seen_json(&recording, &chosen)),
-            "runs": sum(&batches, |result| result.runs),
-            "packets": sum(&batches, |result| result.packets),
+            "fitted": fit.as_ref().map(fitted_report::json),
+            "seen_until": light.then(|| fitted_report::observed_json(&recording, &chosen)),
+            "runs": replayed::sum(&batches, |result| result.runs),
+            "packets": replayed::sum(&batches, |result| result.packets),
             "seconds": begun.elapsed().as_secs_f64(),
-            "diverged": told,
+            "diverged": diverged,
         });
         writeln!(out, "{value}")?;
     } else {
-        tell(&chosen, &batches, &differing, &recording, begun, out)?;
+        replayed::write(
+            &batches,
+            &differing,
+            &recording,
+            begun.elapsed(),
+            Paint::for_stdout(),
+            out,
+        )?;
         if light {
-            fitted::tell(&recording, &chosen, fit.as_ref(), out)?;
+            fitted_report::write(&recording, &chosen, fit.as_ref(), out)?;
         }
     }
     Ok(Outcome::of(args.exit_code, !differing.is_empty()))
@@ -360,141 +369,4 @@ fn there_is(asked: &Stretch, number: usize, recording: &Recording) -> Result<(),
             asked.runs.end - 1
         ))),
     }
-}
-
-fn sum(batches: &[Batch], of: fn(&ReplayResult) -> [u64; 2]) -> u64 {
-    let results = batches.iter().flat_map(|batch| &batch.replayed.results);
-    results.map(|result| of(result).iter().sum::<u64>()).sum()
-}
-
-/// A connection whose replay is not what was recorded.
-struct Differing<'a> {
-    connection: usize,
-    difference: &'a Difference,
-    runs: [u64; 2],
-    /// Both ends' state there.
-    state: Vec<&'a Probe>,
-}
-
-fn differing(batches: &[Batch]) -> Vec<Differing<'_>> {
-    let mut all = Vec::new();
-    for batch in batches {
-        for (at, (place, result)) in batch.places.iter().zip(&batch.replayed.results).enumerate() {
-            let Some(difference) = &result.difference else {
-                continue;
-            };
-            let own = |probe: &&Probe| probe.connection as usize == at;
-            // The last of each end is where it stopped.
-            let last = |end: u8| {
-                let probes = batch.replayed.probes.iter().rev();
-                probes.filter(own).find(|probe| probe.end == end)
-            };
-            all.push(Differing {
-                connection: *place,
-                difference,
-                runs: result.runs,
-                state: [0, 1].into_iter().filter_map(last).collect(),
-            });
-        }
-    }
-    all.sort_by_key(|found| found.connection);
-    all
-}
-
-const ENDS: [&str; 2] = ["client", "server"];
-
-pub(crate) fn end_name(end: u8) -> &'static str {
-    ENDS.get(usize::from(end)).copied().unwrap_or("?")
-}
-
-impl Differing<'_> {
-    fn json(&self, recording: &Recording) -> serde_json::Value {
-        let connection = &recording.connections[self.connection];
-        let mut state = serde_json::Map::new();
-        for probe in &self.state {
-            let fields: serde_json::Map<_, _> = probe
-                .fields
-                .iter()
-                .map(|(field, value)| (field.name().to_owned(), value.into()))
-                .collect();
-            state.insert(end_name(probe.end).to_owned(), fields.into());
-        }
-        json!({
-            "connection": self.connection,
-            "client": connection.addresses[0].to_string(),
-            "server": connection.addresses[1].to_string(),
-            "end": end_name(self.difference.end),
-            "run": self.difference.run,
-            "how": self.difference.how.to_string(),
-            "expected": self.difference.expected,
-            "found": self.difference.found,
-            "exact_runs": {"client": self.runs[0], "server": self.runs[1]},
-            "state": state,
-        })
-    }
-
-    fn line(&self, recording: &Recording) -> String {
-        let connection = &recording.connections[self.connection];
-        let [client, server] = connection.addresses;
-        let runs = &connection.ends[usize::from(self.difference.end & 1)].runs;
-        let what = usize::try_from(self.difference.run)
-            .ok()
-            .and_then(|run| runs.get(run))
-            .map_or_else(String::new, |run| format!(" ({:?})", run.handler));
-        format!(
-            "connection {}, {client} > {server}: diverged at run {} of the {}{what}: {}, {} expected, {} found",
-            self.connection,
-            self.difference.run,
-            end_name(self.difference.end),
-            self.difference.how,
-            self.difference.expected,
-            self.difference.found,
-        )
-    }
-}
-
-/// The state of an end as the replay left it: what is not 0.
-fn standing(probe: &Probe) -> String {
-    let set: Vec<String> = probe
-        .fields
-        .iter()
-        .filter(|(_, value)| *value != 0)
-        .map(|(field, value)| format!("{} {value}", field.name()))
-        .collect();
-    match set.is_empty() {
-        true => "no socket".to_owned(),
-        false => set.join(", "),
-    }
-}
-
-fn tell(
-    chosen: &[usize],
-    batches: &[Batch],
-    differing: &[Differing<'_>],
-    recording: &Recording,
-    begun: Instant,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
-    let paint = Paint::for_stdout();
-    let (alike, all) = (chosen.len() - differing.len(), chosen.len());
-    let summary = if recording.origin.recorder == TRACEPOINTS {
-        format!("{alike} of {all} connections replayed as far as was seen")
-    } else {
-        format!("{alike} of {all} connections replayed exactly")
-    };
-    writeln!(
-        out,
-        "{}: {} runs of handlers, {} packets, {:.2} s",
-        paint.bold(&summary),
-        count(sum(batches, |result| result.runs)),
-        count(sum(batches, |result| result.packets)),
-        begun.elapsed().as_secs_f64()
-    )?;
-    for found in differing {
-        writeln!(out, "{}", found.line(recording))?;
-        for probe in &found.state {
-            writeln!(out, "  {}: {}", end_name(probe.end), standing(probe))?;
-        }
-    }
-    Ok(())
 }

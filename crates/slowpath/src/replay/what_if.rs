@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A replay with a setting changed, up to the first packet that is not as it was.
 
-use super::{Replay, end_name};
+use super::Replay;
 use crate::failure::{Failure, Outcome};
-use serde_json::{Value, json};
+use serde_json::json;
 use slowpath_lab::virtual_time::Kernel;
-use slowpath_recording::headers::Header;
-use slowpath_recording::{Moment, Recording};
-use slowpath_replay::continuation::Continued;
-use slowpath_replay::{Altered, Answer, ExplainError, ReplayError, WhatIf, WhatIfError};
+use slowpath_recording::Recording;
+use slowpath_replay::{Altered, ExplainError, ReplayError, WhatIf, WhatIfError};
+use slowpath_replay_report::what_if;
 use std::io::{Write, stdout};
 use std::path::Path;
-use std::time::Duration;
 
 /// `NAME=VALUE`.
 pub(super) fn setting(text: &str) -> Result<Altered, String> {
@@ -42,15 +40,15 @@ pub(super) fn run(
         },
     };
     let out = &mut stdout().lock();
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for number in chosen.iter().copied() {
         let own = folder.join(format!("what-if-{number}"));
         std::fs::create_dir(&own)
             .map_err(|error| Failure::Write(format!("cannot create {}: {error}", own.display())))?;
-        let mut what_if = WhatIf::new(kernel, recording, number, &own).map_err(failed)?;
-        let answer = what_if.ask(&args.set).map_err(failed)?;
+        let mut experiment = WhatIf::new(kernel, recording, number, &own).map_err(failed)?;
+        let answer = experiment.ask(&args.set).map_err(failed)?;
         let simulated = match answer.departure.filter(|_| args.go_on) {
-            Some(departure) => match what_if.go_on(&args.set, departure) {
+            Some(departure) => match experiment.go_on(&args.set, departure) {
                 Ok(continued) => Some(Ok(continued)),
                 Err(WhatIfError::Continuation(reason)) => Some(Err(reason.to_string())),
                 Err(error) => return Err(failed(error)),
@@ -58,210 +56,20 @@ pub(super) fn run(
             None => None,
         };
         if args.json {
-            let mut value = as_json(recording, number, &answer);
+            let mut value = what_if::answer_json(recording, number, &answer);
             if let Some(simulated) = &simulated {
-                value["simulation"] = simulation_json(simulated);
+                value["simulation"] = what_if::simulation_json(simulated);
             }
-            told.push(value);
+            answers.push(value);
         } else {
-            as_text(recording, number, &answer, out)?;
+            what_if::write(recording, number, &answer, out)?;
             if let Some(simulated) = &simulated {
-                simulation_text(simulated, out)?;
+                what_if::simulation_text(simulated, out)?;
             }
         }
     }
     if args.json {
-        writeln!(out, "{}", json!({ "connections": told }))?;
+        writeln!(out, "{}", json!({ "connections": answers }))?;
     }
     Ok(Outcome::Done)
-}
-
-/// What was simulated, or why nothing was.
-type Simulated = Result<Continued, String>;
-
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
-fn simulation_text(simulated: &Simulated, out: &mut impl Write) -> Result<(), Failure> {
-    let it = match simulated {
-        Ok(it) => it,
-        Err(reason) => {
-            writeln!(out, "  not simulated: {reason}")?;
-            return Ok(());
-        }
-    };
-    let (from, path) = (&it.from, &it.from.path);
-    write!(
-        out,
-        "  SIMULATED from there, nothing of it was recorded or replayed: the last {} bytes of message {} of the {} take {:.3} ms\n  \
-         alone on an empty path of {:.3} ms",
-        from.left,
-        from.message.number,
-        end_name(from.message.end),
-        ms(it.took),
-        ms(path.round_trip)
-    )?;
-    if let Some(rate) = path.rate {
-        write!(out, " and {:.1} Mbit/s", rate as f64 * 8e-6)?;
-    }
-    write!(
-        out,
-        ", from a window of {} packets; the message {:.3} ms",
-        from.window,
-        ms(it.message())
-    )?;
-    match from.message.duration() {
-        Some(took) => writeln!(out, ", recorded were {:.3} ms", ms(took))?,
-        None => writeln!(out, "; as recorded it did not end")?,
-    }
-    Ok(())
-}
-
-fn simulation_json(simulated: &Simulated) -> Value {
-    let it = match simulated {
-        Ok(it) => it,
-        Err(reason) => return json!({ "simulated": false, "reason": reason }),
-    };
-    let from = &it.from;
-    json!({
-        "simulated": true,
-        "simulator": "slowpath-netsim",
-        "assumes": "no other traffic, no loss, the path and the window as recorded",
-        "end": end_name(from.message.end),
-        "message": from.message.number,
-        "bytes": from.left,
-        "window": from.window,
-        "slow_start_threshold": from.threshold,
-        "round_trip_milliseconds": ms(from.path.round_trip),
-        "rate_bits_per_second": from.path.rate.map(|rate| rate.saturating_mul(8)),
-        "milliseconds": ms(it.took),
-        "message_milliseconds": ms(it.message()),
-        "recorded_message_milliseconds": from.message.duration().map(ms),
-    })
-}
-
-/// Since the connection began.
-fn since(recording: &Recording, number: usize, answer: &Answer) -> Option<f64> {
-    let departure = answer.departure?;
-    let begun = begun(recording, number, answer)?;
-    Some(departure.at.0.saturating_sub(begun.0) as f64 / 1e6)
-}
-
-/// When its client, or the server, began.
-fn begun(recording: &Recording, number: usize, answer: &Answer) -> Option<Moment> {
-    let end = usize::from(answer.departure?.end);
-    Some(recording.connections[number].ends[end].runs.first()?.at)
-}
-
-/// RFC 9293 section 3.1, RFC 3168 section 6.1, RFC 3540 section 9; the lowest bit first.
-const FLAGS: [&str; 9] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "NS"];
-
-/// What else is not as in the other packet: flags, options, ECN bits.
-fn peculiar(it: &Header, other: Option<&Header>) -> String {
-    let mut text = String::new();
-    let Some(other) = other else {
-        return text;
-    };
-    if it.flags != other.flags {
-        let set = |bit: &usize| it.flags >> bit & 1 == 1;
-        let names: Vec<&str> = (0..FLAGS.len()).filter(set).map(|bit| FLAGS[bit]).collect();
-        text += &format!(", flags {}", names.join(" "));
-    }
-    if it.ecn != other.ecn {
-        text += &format!(", ECN {:02b}", it.ecn);
-    }
-    if it.options != other.options || it.timestamps.is_some() != other.timestamps.is_some() {
-        let timestamps = it.timestamps.map(|_| "8".to_owned());
-        let kinds = it.options.iter().map(|(kind, value)| match value[..] {
-            [] => kind.to_string(),
-            _ => format!("{kind} {value:?}"),
-        });
-        let kinds: Vec<String> = kinds.chain(timestamps).collect();
-        text += &format!(", options {}", kinds.join(", "));
-    }
-    text
-}
-
-fn packet(header: Option<&Header>, other: Option<&Header>, begun: Option<Moment>) -> String {
-    let Some(it) = header else {
-        return "nothing".to_owned();
-    };
-    let from = it.sequence;
-    let mut text = if it.payload > 0 {
-        format!("bytes {from} to {}", from.wrapping_add(it.payload))
-    } else {
-        "no data".to_owned()
-    };
-    if let Some(acknowledgment) = it.acknowledgment {
-        text += &format!(", ACK {acknowledgment}");
-    }
-    text += &format!(", window {}", it.window);
-    if !it.sack.is_empty() {
-        text += &format!(", SACK {:?}", it.sack);
-    }
-    text += &peculiar(it, other);
-    match begun {
-        Some(begun) => {
-            let at = it.at.0.saturating_sub(begun.0) as f64 / 1e6;
-            text + &format!(", at {at:.3} ms")
-        }
-        None => text,
-    }
-}
-
-fn as_text(
-    recording: &Recording,
-    number: usize,
-    answer: &Answer,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    let Some(departure) = answer.departure else {
-        let [client, server] = answer.same;
-        writeln!(
-            out,
-            "connection {number}: nothing changes, {client} and {server} packets are sent as they were"
-        )?;
-        return Ok(());
-    };
-    let begun = begun(recording, number, answer);
-    writeln!(
-        out,
-        "connection {number}: packet {} of the {} differs, {:.3} ms after its beginning\n  was:  {}\n  now:  {}\n  up to there all is as it was; what the network would have answered is not known",
-        departure.packet,
-        end_name(departure.end),
-        since(recording, number, answer).unwrap_or_default(),
-        packet(answer.was.as_ref(), answer.is.as_ref(), begun),
-        packet(answer.is.as_ref(), answer.was.as_ref(), begun)
-    )?;
-    Ok(())
-}
-
-fn header_json(header: Option<&Header>) -> Value {
-    header.map_or(Value::Null, |it| {
-        json!({
-            "at_ns": it.at.0,
-            "sequence": it.sequence,
-            "acknowledgment": it.acknowledgment,
-            "flags": it.flags,
-            "window": it.window,
-            "bytes": it.payload,
-            "ecn": it.ecn,
-            "sack": it.sack,
-            "options": it.options.iter().map(|(kind, _)| *kind).collect::<Vec<u8>>(),
-        })
-    })
-}
-
-fn as_json(recording: &Recording, number: usize, answer: &Answer) -> Value {
-    let departure = answer.departure.map(|it| {
-        json!({
-            "end": end_name(it.end),
-            "packet": it.packet,
-            "milliseconds": since(recording, number, answer),
-            "was": header_json(answer.was.as_ref()),
-            "now": header_json(answer.is.as_ref()),
-        })
-    });
-    json!({ "connection": number, "same_packets": answer.same, "departure": departure })
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The files of a replay: packets of both ends, and the state of the sockets.
 
-use super::{Batch, ENDS, end_name};
-use crate::failure::Failure;
+use crate::replayed::Batch;
+use crate::{SIDES, end_name};
 use arrow_array::builder::{Int64Builder, StringBuilder, UInt32Builder, UInt64Builder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
@@ -21,6 +21,11 @@ use std::io::{BufWriter, Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// A file or folder that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct OutputError(pub String);
+
 /// Captures, by end.
 const NAMES: [&str; 2] = ["client.pcapng", "server.pcapng"];
 /// Rows that are held in memory until they are encoded.
@@ -31,26 +36,32 @@ const PASSING: &str = "slowpath-replay-";
 /// So many of them may have been left behind by processes with one number.
 const MOST_LEFT: u32 = 1000;
 
-/// A folder that goes with this value.
-pub(crate) struct Working {
-    pub(crate) path: PathBuf,
+/// A folder that is removed with this value.
+#[derive(Debug)]
+pub struct Working {
+    /// Where it is.
+    pub path: PathBuf,
 }
 
 impl Working {
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let mut again = 0;
+    /// A new folder among temporary files.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn new() -> Result<Self, OutputError> {
+        let mut attempt = 0;
         loop {
-            let name = format!("{PASSING}{}-{again}", std::process::id());
+            let name = format!("{PASSING}{}-{attempt}", std::process::id());
             let path = std::env::temp_dir().join(name);
             match std::fs::create_dir(&path) {
                 Ok(()) => return Ok(Working { path }),
                 // Of a process with the same number that was killed.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && again < MOST_LEFT => {
-                    again += 1;
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < MOST_LEFT => {
+                    attempt += 1;
                 }
                 Err(error) => {
                     let path = path.display();
-                    return Err(Failure::Write(format!("cannot create {path}: {error}")));
+                    return Err(OutputError(format!("cannot create {path}: {error}")));
                 }
             }
         }
@@ -64,21 +75,26 @@ impl Drop for Working {
 }
 
 /// A column of `probes.parquet`.
-pub(super) struct Probed {
-    /// As it was asked for.
+#[derive(Clone, Debug)]
+pub struct Probed {
+    /// The name that the user gave.
     pub name: String,
+    /// The variable.
     pub variable: Variable,
 }
 
-/// Writes what there is into a folder, which is made if it is not there.
-pub(super) fn write(
+/// Writes captures and probes into a folder, which is created if it does not exist.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(
     folder: &Path,
     recording: &Recording,
     batches: &[Batch],
     probed: &[Probed],
-) -> Result<(), Failure> {
+) -> Result<(), OutputError> {
     let failed = |path: &Path, error: &dyn std::fmt::Display| {
-        Failure::Write(format!("cannot write {}: {error}", path.display()))
+        OutputError(format!("cannot write {}: {error}", path.display()))
     };
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     for (end, name) in NAMES.iter().enumerate() {
@@ -92,12 +108,15 @@ pub(super) fn write(
     Ok(())
 }
 
-/// `functions.txt`: the runs by what they are, and the functions that each called.
-pub(super) fn functions(
+/// `functions.txt`: each run's handler and the functions that it called.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn functions(
     folder: &Path,
     recording: &Recording,
     batches: &[Batch],
-) -> Result<(), Failure> {
+) -> Result<(), OutputError> {
     let mut text = String::new();
     for batch in batches {
         let connection = batch
@@ -105,7 +124,7 @@ pub(super) fn functions(
             .first()
             .map(|place| &recording.connections[*place]);
         for line in batch.replayed.functions.lines() {
-            match told_run(line).zip(connection) {
+            match named_run(line).zip(connection) {
                 Some(((end, run), connection)) => {
                     let runs = &connection.ends[end].runs;
                     if let Some(it) = usize::try_from(run).ok().and_then(|run| runs.get(run)) {
@@ -122,13 +141,13 @@ pub(super) fn functions(
     }
     let path = folder.join("functions.txt");
     std::fs::write(&path, text)
-        .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| OutputError(format!("cannot write {}: {error}", path.display())))
 }
 
 /// The end and the run of a line that names one.
-fn told_run(line: &str) -> Option<(usize, u64)> {
+fn named_run(line: &str) -> Option<(usize, u64)> {
     let (end, rest) = line.split_once(" run ")?;
-    let end = ENDS.iter().position(|name| *name == end)?;
+    let end = SIDES.iter().position(|name| *name == end)?;
     Some((end, rest.split(' ').next()?.parse().ok()?))
 }
 

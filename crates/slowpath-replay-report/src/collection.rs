@@ -1,31 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings of several machines, read and joined. What could not be joined is told by name, and what it needs.
+//! Recordings of several machines, read and joined. Notes name what could not be joined, and
+//! what it needs.
 
-use crate::failure::Failure;
-use crate::recording::{RecordingError, alone, load};
+use crate::file::{RecordingError, load};
+use crate::one_sided;
 use slowpath_recorder::join::{Joined, join};
 use slowpath_recording::Recording;
 use std::path::PathBuf;
 
-/// More ends that are alone are counted, not named.
+/// Why recordings cannot be read and joined.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectionError {
+    /// A file cannot be read.
+    #[error("{0}")]
+    File(#[from] RecordingError),
+    /// There is nothing to replay in them.
+    #[error("cannot replay {file}: {reason}")]
+    Unusable {
+        /// Which file or folder.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Further one-sided recordings are counted, not named.
 const MOST_NAMED: usize = 8;
 
-/// What files were read, and what came of them.
-pub(crate) struct Together {
+/// Recordings of several files, joined.
+#[derive(Debug)]
+pub struct Collection {
+    /// The files.
     pub files: Vec<PathBuf>,
+    /// The recording of each.
     pub recordings: Vec<Recording>,
+    /// All of them, joined.
     pub joined: Joined,
 }
 
 /// Folders stand for the recordings in them.
-fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CollectionError> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
             files.push(path.clone());
             continue;
         }
-        let failed = |reason: String| Failure::Recording {
+        let failed = |reason: String| CollectionError::Unusable {
             file: path.clone(),
             reason,
         };
@@ -48,7 +69,7 @@ fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 ///
 /// # Errors
 /// A file that cannot be read, or makes no sense.
-pub(crate) fn gather(paths: &[PathBuf], wanted: &[usize]) -> Result<Together, Failure> {
+pub fn gather(paths: &[PathBuf], wanted: &[usize]) -> Result<Collection, CollectionError> {
     let files = expand(paths)?;
     // Of several, numbers are those of what was joined.
     let wanted = if files.len() == 1 { wanted } else { &[] };
@@ -56,50 +77,50 @@ pub(crate) fn gather(paths: &[PathBuf], wanted: &[usize]) -> Result<Together, Fa
         files.iter().map(|it| load(it, wanted)).collect();
     let recordings = recordings?;
     let joined = join(&recordings);
-    Ok(Together {
+    Ok(Collection {
         files,
         recordings,
         joined,
     })
 }
 
-/// Connections with both ends, of one recording or joined of several, or those that are `wanted` of one that is too large; what is left out is told on standard error.
+/// Connections with both ends, of one recording or joined of several, or those that are `wanted` of one that is too large; and notes on what is left out.
 ///
 /// # Errors
 /// A file that cannot be read; recordings with nothing that could be replayed.
-pub(crate) fn read(paths: &[PathBuf], wanted: &[usize]) -> Result<Recording, Failure> {
-    let together = gather(paths, wanted)?;
-    let notes = together.notes();
-    let nothing = together.joined.recording.connections.is_empty();
+pub fn read(
+    paths: &[PathBuf],
+    wanted: &[usize],
+) -> Result<(Recording, Vec<String>), CollectionError> {
+    let collection = gather(paths, wanted)?;
+    let notes = collection.notes();
+    let nothing = collection.joined.recording.connections.is_empty();
     if let (true, Some(first)) = (nothing, notes.first()) {
         let others = match notes.len() {
             1 => String::new(),
             many => format!(" (and {} more like it)", many - 1),
         };
-        return Err(Failure::Recording {
-            file: together.files.first().cloned().unwrap_or_default(),
+        return Err(CollectionError::Unusable {
+            file: collection.files.first().cloned().unwrap_or_default(),
             reason: format!("{first}{others}"),
         });
     }
-    for note in &notes {
-        eprintln!("slowpath: {note}");
-    }
-    Ok(together.joined.recording)
+    Ok((collection.joined.recording, notes))
 }
 
-impl Together {
+impl Collection {
     fn file(&self, place: usize) -> String {
         let file = self.files.get(place);
         file.map_or_else(String::new, |file| file.display().to_string())
     }
 
-    /// An end that is still alone, and why.
-    pub(crate) fn unmatched(&self) -> impl Iterator<Item = (String, String)> {
+    /// The one-sided recordings that were not joined, and why.
+    pub fn unmatched(&self) -> impl Iterator<Item = (String, String)> {
         self.joined.unmatched.iter().map(|it| {
             let recording = &self.recordings[it.file];
             let first = recording.connections.len();
             let end = recording.one_sided.get(it.number - first);
-            let name = end.map_or_else(String::new, alone::name);
+            let name = end.map_or_else(String::new, one_sided::name);
             let name = format!("{}, end {}: {name}", self.file(it.file), it.number);
             (name, self.named(&it.why.to_string()))
         })
@@ -114,8 +135,8 @@ impl Together {
         text
     }
 
-    /// All that is not as somebody may think.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    /// What was not joined or left out.
+    pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let all = self.joined.unmatched.len();
         for (name, why) in self.unmatched().take(MOST_NAMED) {

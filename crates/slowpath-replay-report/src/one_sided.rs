@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ends that are alone, as lines or JSON: who they are, and the packets by which the other end's recording is found and joined.
+//! One-sided recordings as lines or JSON: their addresses, and the packets that identify the
+//! other end's recording.
 
-use super::SIDES;
-use crate::render::{Paint, plain};
+use crate::SIDES;
 use serde_json::{Value, json};
 use slowpath_recording::{OneSided, Packet, Recording};
+use slowpath_text::{Paint, plain};
 use std::io::{self, Write};
 
 /// `client 10.0.0.1:4000 -> 10.0.0.2:80, SYN 123, SYN-ACK 456`: what the other end's recording has as well.
-pub(crate) fn name(alone: &OneSided) -> String {
+pub fn name(alone: &OneSided) -> String {
     let [client, server] = alone.addresses;
     let initial = |number: Option<u32>| number.map_or("unknown".to_owned(), |it| it.to_string());
     let [syn, answer] = alone.initial.map(initial);
@@ -16,7 +17,11 @@ pub(crate) fn name(alone: &OneSided) -> String {
     format!("{side} of {client} -> {server}, initial sequence numbers {syn} and {answer}")
 }
 
-pub(super) fn title(
+/// Writes its addresses and settings.
+///
+/// # Errors
+/// Writing fails.
+pub fn title(
     number: usize,
     alone: &OneSided,
     json: bool,
@@ -53,12 +58,11 @@ pub(super) fn title(
     writeln!(out, "{}", paint.dim(&line))
 }
 
-pub(super) fn packets(
-    number: usize,
-    alone: &OneSided,
-    json: bool,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+/// Writes the packets that identify it.
+///
+/// # Errors
+/// Writing fails.
+pub fn packets(number: usize, alone: &OneSided, json: bool, out: &mut dyn Write) -> io::Result<()> {
     let side = SIDES[alone.side & 1];
     for (way, all) in [("sent", &alone.sent), ("came", &alone.came)] {
         for (place, packet) in all.iter().enumerate() {
@@ -102,8 +106,8 @@ fn packet_json(number: usize, side: &str, way: &str, place: usize, packet: &Pack
     })
 }
 
-/// That a file has ends that are alone, and what they need; `None`: it has none.
-pub(super) fn told(recording: &Recording) -> Option<String> {
+/// A note on one-sided recordings, and what they need; `None`: there are none.
+pub fn note(recording: &Recording) -> Option<String> {
     let count = recording.one_sided.len();
     (count > 0).then(|| {
         format!(

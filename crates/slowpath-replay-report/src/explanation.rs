@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why messages of recorded connections were slow.
+
+use crate::end_name;
+use serde_json::{Value, json};
+use slowpath_explain::{Category, Explanation, Link, Wait};
+use slowpath_recording::Recording;
+use slowpath_text::{Paint, plural};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// The explanations of one connection's messages.
+#[derive(Clone, Debug)]
+pub struct ConnectionExplanation {
+    /// The connection's number.
+    pub number: usize,
+    /// Its messages, or why it cannot be explained.
+    pub messages: Result<Vec<Explanation>, String>,
+}
+
+/// How many messages there are of each category.
+pub fn sums(all: &[ConnectionExplanation]) -> BTreeMap<Category, u64> {
+    let mut sums = BTreeMap::new();
+    for message in all
+        .iter()
+        .filter_map(|one| one.messages.as_ref().ok())
+        .flatten()
+    {
+        *sums.entry(message.category).or_default() += 1;
+    }
+    sums
+}
+
+fn shown<'a>(everything: bool, messages: &'a [Explanation]) -> Vec<&'a Explanation> {
+    let all = messages.iter();
+    all.filter(|it| everything || it.category != Category::NotSlow)
+        .collect()
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Writes the explanations; slow messages only, unless `everything`.
+///
+/// # Errors
+/// Writing fails.
+pub fn write(
+    everything: bool,
+    recording: &Recording,
+    all: &[ConnectionExplanation],
+    paint: Paint,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for one in all {
+        let connection = &recording.connections[one.number];
+        let [client, server] = connection.addresses;
+        let head = format!("connection {}  {client} -> {server}", one.number);
+        match &one.messages {
+            Err(reason) => writeln!(out, "{}\n  {reason}", paint.bold(&head))?,
+            Ok(messages) => {
+                let shown = shown(everything, messages);
+                if !shown.is_empty() {
+                    writeln!(out, "{}", paint.bold(&head))?;
+                }
+                for message in shown {
+                    message_text(message, out)?;
+                }
+            }
+        }
+    }
+    let sums = sums(all);
+    let parts: Vec<String> = sums
+        .iter()
+        .map(|(category, count)| format!("{count} {}", category.words()))
+        .collect();
+    let total = plural(sums.values().sum(), "message");
+    match parts.is_empty() {
+        true => writeln!(out, "no messages")?,
+        false => writeln!(out, "{}: {}", paint.bold(&total), parts.join(", "))?,
+    }
+    Ok(())
+}
+
+fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
+    let bytes = it.message.bytes.end - it.message.bytes.start;
+    write!(
+        out,
+        "  message {} of the {}: {bytes} bytes",
+        it.message.number,
+        end_name(it.message.end)
+    )?;
+    if let Some(took) = it.message.duration() {
+        write!(out, " in {:.3} ms", ms(took))?;
+    }
+    if let Some(alone) = it.unimpeded {
+        write!(out, ", alone {:.3} ms", ms(alone))?;
+    }
+    writeln!(out, ": {}", it.category.words())?;
+    for wait in &it.waits {
+        let from = wait.from.0.saturating_sub(it.message.begun.0);
+        writeln!(
+            out,
+            "    after {:.3} ms it waited {:.3} ms for {}",
+            ms(Duration::from_nanos(from)),
+            ms(wait.duration()),
+            wait.waited.words()
+        )?;
+        for link in &wait.links {
+            writeln!(out, "      {link}")?;
+        }
+        match wait.confirmed {
+            Some(true) => writeln!(out, "      tried: without that it goes on earlier")?,
+            Some(false) => writeln!(out, "      tried: without that nothing changes")?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// The explanations as JSON; slow messages only, unless `everything`.
+pub fn json(everything: bool, recording: &Recording, all: &[ConnectionExplanation]) -> Value {
+    let connections: Vec<Value> = all
+        .iter()
+        .map(|one| {
+            let [client, server] = recording.connections[one.number].addresses;
+            let mut value = json!({
+                "connection": one.number,
+                "client": client.to_string(),
+                "server": server.to_string(),
+            });
+            match &one.messages {
+                Ok(messages) => {
+                    let shown = shown(everything, messages);
+                    value["messages"] = shown.into_iter().map(message_json).collect();
+                }
+                Err(reason) => value["error"] = reason.as_str().into(),
+            }
+            value
+        })
+        .collect();
+    let sums = sums(all);
+    let sums: serde_json::Map<String, Value> = sums
+        .into_iter()
+        .map(|(category, count)| (category.name().to_owned(), count.into()))
+        .collect();
+    json!({ "categories": sums, "connections": connections })
+}
+
+fn message_json(it: &Explanation) -> Value {
+    json!({
+        "end": end_name(it.message.end),
+        "message": it.message.number,
+        "first_byte": it.message.bytes.start,
+        "bytes": it.message.bytes.end - it.message.bytes.start,
+        "begun_ns": it.message.begun.0,
+        "milliseconds": it.message.duration().map(ms),
+        "alone_milliseconds": it.unimpeded.map(ms),
+        "slowdown": it.slowdown(),
+        "category": it.category.name(),
+        "bytes_sent_again": it.sent_again,
+        "waits": it.waits.iter().map(wait_json).collect::<Vec<_>>(),
+    })
+}
+
+fn wait_json(wait: &Wait) -> Value {
+    json!({
+        "for": wait.waited.name(),
+        "from_ns": wait.from.0,
+        "milliseconds": ms(wait.duration()),
+        "run": wait.run,
+        "late": wait.late,
+        "confirmed": wait.confirmed,
+        "causes": wait.links.iter().map(link_json).collect::<Vec<_>>(),
+    })
+}
+
+fn link_json(link: &Link) -> Value {
+    json!({ "cause": link.name(), "text": link.to_string() })
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reports of recordings, replays and explanations.
+//!
+//! What enters: recordings (files are read with bounds, [`file`], and joined, [`collection`]),
+//! results of [`slowpath_replay`] and [`slowpath_explain`]. What leaves: text and JSON;
+//! captures, `probes.parquet` and `functions.txt` of a replay ([`outputs`]).
+//!
+//! What is promised: JSON keys are those of `docs/reference/cli.md`; text from recordings
+//! cannot steer the terminal.
+//!
+//! What it never does: run a kernel, judge.
+
+pub mod collection;
+pub mod dump;
+pub mod explanation;
+pub mod file;
+pub mod fitted;
+pub mod info;
+pub mod one_sided;
+pub mod outputs;
+pub mod replayed;
+pub mod shrunk;
+pub mod what_if;
+
+use slowpath_recording::Connection;
+
+/// Names of the two ends.
+pub const SIDES: [&str; 2] = ["client", "server"];
+
+fn ends(connection: &Connection) -> String {
+    let [client, server] = connection.addresses;
+    format!("{client} -> {server}")
+}
+
+/// The name of an end: 0 the client, 1 the server.
+pub fn end_name(end: u8) -> &'static str {
+    SIDES.get(usize::from(end)).copied().unwrap_or("?")
+}

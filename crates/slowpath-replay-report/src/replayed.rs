@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Replays compared with their recording.
+
+use crate::end_name;
+use serde_json::json;
+use slowpath_recording::{Recording, TRACEPOINTS};
+use slowpath_replay::{Difference, Probe, ReplayResult, Replayed};
+use slowpath_text::{Paint, count};
+use std::io::Write;
+use std::time::Duration;
+
+/// The connections that one kernel replayed.
+#[derive(Debug)]
+pub struct Batch {
+    /// The numbers of its connections.
+    pub places: Vec<usize>,
+    /// What the kernel did.
+    pub replayed: Replayed,
+}
+
+/// The sum of a figure of both ends over all connections.
+pub fn sum(batches: &[Batch], of: fn(&ReplayResult) -> [u64; 2]) -> u64 {
+    let results = batches.iter().flat_map(|batch| &batch.replayed.results);
+    results.map(|result| of(result).iter().sum::<u64>()).sum()
+}
+
+/// A connection whose replay is not what was recorded.
+#[derive(Clone, Debug)]
+pub struct Differing<'a> {
+    /// The connection's number.
+    pub connection: usize,
+    difference: &'a Difference,
+    runs: [u64; 2],
+    /// Both ends' state there.
+    state: Vec<&'a Probe>,
+}
+
+/// The connections whose replay differs, by number.
+pub fn differing(batches: &[Batch]) -> Vec<Differing<'_>> {
+    let mut all = Vec::new();
+    for batch in batches {
+        for (at, (place, result)) in batch.places.iter().zip(&batch.replayed.results).enumerate() {
+            let Some(difference) = &result.difference else {
+                continue;
+            };
+            let own = |probe: &&Probe| probe.connection as usize == at;
+            // The last of each end is where it stopped.
+            let last = |end: u8| {
+                let probes = batch.replayed.probes.iter().rev();
+                probes.filter(own).find(|probe| probe.end == end)
+            };
+            all.push(Differing {
+                connection: *place,
+                difference,
+                runs: result.runs,
+                state: [0, 1].into_iter().filter_map(last).collect(),
+            });
+        }
+    }
+    all.sort_by_key(|found| found.connection);
+    all
+}
+
+impl Differing<'_> {
+    /// As a JSON object.
+    pub fn json(&self, recording: &Recording) -> serde_json::Value {
+        let connection = &recording.connections[self.connection];
+        let mut state = serde_json::Map::new();
+        for probe in &self.state {
+            let fields: serde_json::Map<_, _> = probe
+                .fields
+                .iter()
+                .map(|(field, value)| (field.name().to_owned(), value.into()))
+                .collect();
+            state.insert(end_name(probe.end).to_owned(), fields.into());
+        }
+        json!({
+            "connection": self.connection,
+            "client": connection.addresses[0].to_string(),
+            "server": connection.addresses[1].to_string(),
+            "end": end_name(self.difference.end),
+            "run": self.difference.run,
+            "how": self.difference.how.to_string(),
+            "expected": self.difference.expected,
+            "found": self.difference.found,
+            "exact_runs": {"client": self.runs[0], "server": self.runs[1]},
+            "state": state,
+        })
+    }
+
+    fn line(&self, recording: &Recording) -> String {
+        let connection = &recording.connections[self.connection];
+        let [client, server] = connection.addresses;
+        let runs = &connection.ends[usize::from(self.difference.end & 1)].runs;
+        let what = usize::try_from(self.difference.run)
+            .ok()
+            .and_then(|run| runs.get(run))
+            .map_or_else(String::new, |run| format!(" ({:?})", run.handler));
+        format!(
+            "connection {}, {client} > {server}: diverged at run {} of the {}{what}: {}, {} expected, {} found",
+            self.connection,
+            self.difference.run,
+            end_name(self.difference.end),
+            self.difference.how,
+            self.difference.expected,
+            self.difference.found,
+        )
+    }
+}
+
+/// The state of an end as the replay left it: what is not 0.
+fn standing(probe: &Probe) -> String {
+    let set: Vec<String> = probe
+        .fields
+        .iter()
+        .filter(|(_, value)| *value != 0)
+        .map(|(field, value)| format!("{} {value}", field.name()))
+        .collect();
+    match set.is_empty() {
+        true => "no socket".to_owned(),
+        false => set.join(", "),
+    }
+}
+
+/// Writes how many connections replayed as recorded, and each difference.
+///
+/// # Errors
+/// Writing fails.
+pub fn write(
+    batches: &[Batch],
+    differing: &[Differing<'_>],
+    recording: &Recording,
+    took: Duration,
+    paint: Paint,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let all: usize = batches.iter().map(|batch| batch.places.len()).sum();
+    let alike = all - differing.len();
+    let summary = if recording.origin.recorder == TRACEPOINTS {
+        format!("{alike} of {all} connections replayed as far as was seen")
+    } else {
+        format!("{alike} of {all} connections replayed exactly")
+    };
+    writeln!(
+        out,
+        "{}: {} runs of handlers, {} packets, {:.2} s",
+        paint.bold(&summary),
+        count(sum(batches, |result| result.runs)),
+        count(sum(batches, |result| result.packets)),
+        took.as_secs_f64()
+    )?;
+    for found in differing {
+        writeln!(out, "{}", found.line(recording))?;
+        for probe in &found.state {
+            writeln!(out, "  {}: {}", end_name(probe.end), standing(probe))?;
+        }
+    }
+    Ok(())
+}
