@@ -2,7 +2,8 @@
 //! The tail-latency categories of DETER's Tables 2 and 3.
 
 use super::link::Link;
-use super::waits::{Wait, Waited};
+use super::wait_kind::Waited;
+use super::waits::Wait;
 use std::time::Duration;
 
 /// Why a message was slow, in one word.

@@ -4,7 +4,7 @@
 use super::link::Link;
 use super::state::{Pending, State};
 use super::timeline::Timeline;
-use super::waits::{PAUSE, Waited};
+use super::wait_kind::{PAUSE, Waited};
 use slowpath_recording::{Handler, Moment, Timer};
 use std::time::Duration;
 

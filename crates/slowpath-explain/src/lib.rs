@@ -34,6 +34,7 @@ mod messages;
 mod state;
 mod timeline;
 mod trial;
+mod wait_kind;
 mod waits;
 
 pub use category::Category;
@@ -42,7 +43,8 @@ pub use message_state::{MessageState, NoMessageState, message_state};
 pub use messages::{Message, NetworkPath, unimpeded};
 pub use state::{Pending, State};
 pub use trial::{Change, Departure, Trial, confirm};
-pub use waits::{PAUSE, Wait, Waited};
+pub use wait_kind::{PAUSE, Waited};
+pub use waits::Wait;
 
 use slowpath_recording::headers::Header;
 use slowpath_recording::{Connection, Moment};

@@ -13,7 +13,8 @@
 //! what finds no full queue was lost otherwise. Neither is a packet placed by 2 whose queues
 //! all had more room than [`NEAR`] times the margin.
 
-use super::engine::{Margin, Offered, Outcome, ReplayError, once};
+use super::engine::{Offered, Outcome, ReplayError, once};
+use super::free_space::Margin;
 use slowpath_netsim::engine::Network;
 use std::collections::HashMap;
 

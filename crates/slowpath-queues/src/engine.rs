@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets through switches at given times.
 
-use super::free_space::{FreeSpace, Left};
+use super::free_space::{FreeSpace, Left, Margin};
 use slowpath_netsim::engine::{HostId, Network, NetworkError, SwitchId};
 use slowpath_netsim::results::{DropPlace, Joined};
 use slowpath_netsim::topology::Node;
@@ -36,25 +36,6 @@ pub struct Offered {
     pub bytes: u16,
     /// Whether it did not arrive.
     pub lost: bool,
-}
-
-/// A lost packet is dropped by a queue that is not further than this from full. DETER takes
-/// five times the largest packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Margin {
-    /// Where the limit is one of bytes.
-    pub bytes: u64,
-    /// Where it is one of packets.
-    pub packets: u32,
-}
-
-impl Default for Margin {
-    fn default() -> Self {
-        Margin {
-            bytes: 5 * 1500,
-            packets: 5,
-        }
-    }
 }
 
 /// What a dropped packet found.

@@ -2,8 +2,26 @@
 //! How much room a queue has for a packet, by the rules of [`slowpath_switch::Switch`]
 //! (`has_room`).
 
-use super::engine::Margin;
 use slowpath_switch::{Depth, Limit, PortId, Shared, SwitchConfig};
+
+/// A lost packet is dropped by a queue that is not further than this from full. DETER takes
+/// five times the largest packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Margin {
+    /// Where the limit is one of bytes.
+    pub bytes: u64,
+    /// Where it is one of packets.
+    pub packets: u32,
+}
+
+impl Default for Margin {
+    fn default() -> Self {
+        Margin {
+            bytes: 5 * 1500,
+            packets: 5,
+        }
+    }
+}
 
 /// The limits of a switch.
 pub(super) struct FreeSpace {

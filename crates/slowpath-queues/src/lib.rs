@@ -26,6 +26,7 @@ mod settle;
 
 pub use compare::{Difference, DropErrors, compare};
 pub use drops::{replay, replay_watched};
-pub use engine::{Level, Margin, Offered, Outcome, QueueAtDrop, ReplayError};
+pub use engine::{Level, Offered, Outcome, QueueAtDrop, ReplayError};
+pub use free_space::Margin;
 pub use sampled::{Sampled, sampled};
 pub use settle::settled;

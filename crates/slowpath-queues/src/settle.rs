@@ -20,7 +20,8 @@
 
 use super::clocks;
 use super::drops::passes;
-use super::engine::{Margin, Offered, Outcome, ReplayError, check};
+use super::engine::{Offered, Outcome, ReplayError, check};
+use super::free_space::Margin;
 use slowpath_netsim::engine::Network;
 use slowpath_switch::{Span, Time};
 use std::collections::HashMap;

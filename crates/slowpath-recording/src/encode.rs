@@ -7,11 +7,9 @@ use super::frame::{Framer, Kind};
 use super::inexact;
 use super::one_sided::{Joint, OneSided};
 use super::one_sided_frames::{self, FRAME_PACKETS, Stretch};
-use super::varint::{put, put_signed, put_text};
+use super::varint::{put, put_address, put_map, put_signed, put_text};
 use super::{Connection, End, Handler, Origin, Recording, Run, Settings};
 use crate::sampling::Sample;
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 /// zstd's level: higher ones gain little on columns (decision 0023).
 const LEVEL: i32 = 3;
@@ -384,28 +382,4 @@ fn put_connection(number: u32, connection: &Connection, out: &mut Vec<u8>) {
         put(out, sampled);
         put(out, end.within.into());
     }
-}
-
-pub(super) fn put_map(map: &BTreeMap<String, String>, out: &mut Vec<u8>) {
-    put(out, map.len() as u64);
-    for (name, value) in map {
-        put_text(out, name);
-        put_text(out, value);
-    }
-}
-
-pub(super) fn put_address(address: &SocketAddr, out: &mut Vec<u8>) {
-    match address {
-        SocketAddr::V4(v4) => {
-            out.push(4);
-            out.extend(v4.ip().octets());
-        }
-        SocketAddr::V6(v6) => {
-            out.push(6);
-            out.extend(v6.ip().octets());
-            put(out, v6.flowinfo().into());
-            put(out, v6.scope_id().into());
-        }
-    }
-    put(out, address.port().into());
 }

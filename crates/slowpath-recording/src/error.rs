@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a recording cannot be written or read.
 
-use super::frame::VERSION;
+/// Version of the format.
+pub const VERSION: u16 = 2;
 
 /// Why a recording cannot be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

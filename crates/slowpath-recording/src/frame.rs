@@ -22,10 +22,8 @@
 //!
 //! The header's checksum within each frame's ties the frames to it: a frame of another recording is damage.
 
-use super::error::DecodeError;
+use super::error::{DecodeError, VERSION};
 
-/// Version of the format.
-pub const VERSION: u16 = 2;
 const MAGIC: [u8; 8] = *b"slowreco";
 const FIXED_HEADER: usize = 12;
 const MARK: [u8; 2] = [0xb7, 0x2d];

@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the bytes of a recording's file go.
 
-use super::block;
+use super::block::{self, Size};
 use super::error::DecodeError;
 use super::frame::{self, Kind};
 use std::collections::BTreeMap;
-
-/// Bytes of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Before compression.
-    pub plain: u64,
-    /// In the file.
-    pub kept: u64,
-}
 
 /// Where the bytes of a file go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

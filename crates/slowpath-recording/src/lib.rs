@@ -35,12 +35,13 @@ mod validate;
 mod varint;
 mod writer;
 
+pub use block::Size;
 pub use decode::{Decoded, MAX_EVENTS, Selection, decode, decode_with};
 pub use encode::encode;
-pub use error::{DecodeError, EncodeError, Nonsense};
-pub use frame::{Damage, VERSION};
+pub use error::{DecodeError, EncodeError, Nonsense, VERSION};
+pub use frame::Damage;
 pub use inexact::InexactTimes;
-pub use inspect::{Size, Sizes, inspect};
+pub use inspect::{Sizes, inspect};
 pub use one_sided::{Clock, Joint, OneSided, Packet};
 pub use outcome::{
     Decision, Fragment, Metric, Outcome, QUEUE_COOKIE, QUEUE_FULL, Queue, Reader, Refused, Stretch,

@@ -2,10 +2,9 @@
 //! Frames of one-sided ends: which end of which connection, and its packets; and how one-sided ends were joined.
 
 use super::block;
-use super::encode::{put_address, put_map};
 use super::error::{EncodeError, Nonsense};
 use super::one_sided::{Joint, OneSided, Packet};
-use super::varint::{Bytes, put, put_signed};
+use super::varint::{Bytes, put, put_address, put_map, put_signed};
 use super::{End, Moment};
 use std::net::SocketAddr;
 

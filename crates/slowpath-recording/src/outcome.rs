@@ -463,31 +463,15 @@ impl Outcome {
 
     /// What these numbers mean: the reverse of [`Outcome::numbers`]. `None`: nothing; no recorder writes them.
     pub fn from_numbers(decision: Decision, first: u32, second: u32) -> Option<Outcome> {
-        let yes = || (second < 2).then_some(second == 1);
         Some(match decision {
-            Decision::SmallQueue => Outcome::SmallQueue {
-                nth: first,
-                throttled: yes()?,
-            },
-            Decision::Autocork => Outcome::Autocork {
-                nth: first,
-                corked: yes()?,
-            },
-            Decision::HostQueue => Outcome::HostQueue {
-                nth: first,
-                queued: yes()?,
-            },
-            Decision::DeviceIdle => Outcome::DeviceIdle {
-                nth: first,
-                idle: yes()?,
-            },
+            Decision::SmallQueue
+            | Decision::Autocork
+            | Decision::HostQueue
+            | Decision::DeviceIdle
+            | Decision::MemoryPressure => return Outcome::answer(decision, first, second),
             Decision::Random => Outcome::Random {
                 nth: first,
                 drawn: second,
-            },
-            Decision::MemoryPressure => Outcome::MemoryPressure {
-                nth: first,
-                short: yes()?,
             },
             Decision::Clock => Outcome::Clock {
                 reading: first,
@@ -550,6 +534,22 @@ impl Outcome {
                 packet: first,
                 stretch: Stretch::from_number(second),
             },
+        })
+    }
+
+    /// Of a decision that is yes (1) or no (0).
+    fn answer(decision: Decision, nth: u32, answer: u32) -> Option<Outcome> {
+        let yes = (answer < 2).then_some(answer == 1)?;
+        Some(match decision {
+            Decision::SmallQueue => Outcome::SmallQueue {
+                nth,
+                throttled: yes,
+            },
+            Decision::Autocork => Outcome::Autocork { nth, corked: yes },
+            Decision::HostQueue => Outcome::HostQueue { nth, queued: yes },
+            Decision::DeviceIdle => Outcome::DeviceIdle { nth, idle: yes },
+            Decision::MemoryPressure => Outcome::MemoryPressure { nth, short: yes },
+            _ => return None,
         })
     }
 

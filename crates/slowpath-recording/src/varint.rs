@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers as LEB128, signed ones zigzag before; and how they are taken again from bytes that may be nonsense.
+//! Numbers as LEB128, signed ones zigzag before, and what is made of them: texts, maps, addresses; and how they are taken again from bytes that may be nonsense.
 
 use super::error::Nonsense;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// Appends a number, seven bits a byte, the lowest first.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -21,6 +23,32 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, text.len() as u64);
     out.extend(text.as_bytes());
+}
+
+/// Appends names with their values.
+pub(super) fn put_map(map: &BTreeMap<String, String>, out: &mut Vec<u8>) {
+    put(out, map.len() as u64);
+    for (name, value) in map {
+        put_text(out, name);
+        put_text(out, value);
+    }
+}
+
+/// Appends an address with its port.
+pub(super) fn put_address(address: &SocketAddr, out: &mut Vec<u8>) {
+    match address {
+        SocketAddr::V4(v4) => {
+            out.push(4);
+            out.extend(v4.ip().octets());
+        }
+        SocketAddr::V6(v6) => {
+            out.push(6);
+            out.extend(v6.ip().octets());
+            put(out, v6.flowinfo().into());
+            put(out, v6.scope_id().into());
+        }
+    }
+    put(out, address.port().into());
 }
 
 /// Small for values near zero, whichever their sign.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why messages of recorded connections were slow: each connection replayed, and [`slowpath_explain`] asked about what came out.
 
-use super::replay::{Difference, FIRST_PORT, ReplayError, ReplayOptions, Replayed, replay};
+use super::replay::{FIRST_PORT, ReplayError, ReplayOptions, replay};
+use super::result::{Difference, Replayed};
 use slowpath_explain::{self as explain, Explanation, Facts, State, Unexplained};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_lab::virtual_time::Progress;

@@ -9,7 +9,8 @@
 
 use super::fit::{Change, RunPosition, Search};
 use super::observed;
-use super::replay::{ReplayError, ReplayOptions, Result as Replayed, batches, replay};
+use super::replay::{ReplayError, ReplayOptions, batches, replay};
+use super::result::Result as Replayed;
 use slowpath_lab::virtual_time::{Kernel, RunError};
 use slowpath_recording::{Connection, Recording};
 use std::path::Path;

@@ -18,6 +18,7 @@ mod fitted;
 mod observed;
 pub mod relabel;
 mod replay;
+mod result;
 mod script;
 mod settings;
 mod shrink;
@@ -26,9 +27,9 @@ mod what_if;
 pub use explained::{ExplainError, Explained, explain, headers_of};
 pub use fitted::{FitOptions, FitProgress, Fitted, fit};
 pub use replay::{
-    Difference, DifferenceKind, FIRST_PORT, Probe, ReplayError, ReplayOptions, Replayed,
-    Result as ReplayResult, RunReport, batches, command as replay_command, replay,
+    FIRST_PORT, ReplayError, ReplayOptions, batches, command as replay_command, replay,
 };
+pub use result::{Difference, DifferenceKind, Probe, Replayed, Result as ReplayResult, RunReport};
 pub use script::Stretch;
 pub use settings::Unknown;
 pub use shrink::{ShrinkOptions, Shrunk, shrink};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the light recorder saw of sockets, compared with a replay: its recordings have no checks, but before each packet some fields of the socket.
 
-use super::replay::{Difference, DifferenceKind, Probe, Result};
+use super::result::{Difference, DifferenceKind, Probe, Result};
 use slowpath_recording::TRACEPOINTS;
 use slowpath_recording::{Connection, Outcome, Recording};
 use std::collections::HashMap;

@@ -10,7 +10,8 @@
 //! 4. Where a run did not, the connection is tried again with a bound half as large. What no bound helps keeps its true times, as those have whose congestion control goes
 //!    by them.
 
-use super::replay::{ReplayError, ReplayOptions, Replayed, RunReport, batches, replay};
+use super::replay::{ReplayError, ReplayOptions, batches, replay};
+use super::result::{Replayed, RunReport};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_lab::virtual_time::Progress;
 use slowpath_recording::{Connection, InexactTimes, Recording};

@@ -2,9 +2,17 @@
 //! The columns of a frame of runs: like values stand side by side, each column is compressed by itself.
 
 use crate::error::{EncodeError, Nonsense};
-use crate::inspect::Size;
 use crate::varint::{Bytes, put, put_signed};
 use std::ops::{Index, IndexMut};
+
+/// Bytes of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Before compression.
+    pub plain: u64,
+    /// In the file.
+    pub kept: u64,
+}
 
 /// Bytes of all columns of a frame, uncompressed, at most.
 pub(crate) const MAX_BYTES: usize = 1 << 25;

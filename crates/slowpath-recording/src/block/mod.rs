@@ -12,6 +12,7 @@ mod samples;
 mod shape;
 mod ticks;
 
+pub use column::Size;
 pub(super) use column::{MAX_BYTES, compress, decompress, sizes};
 pub(super) use gaps::{Gaps, Kind};
 pub(super) use shape::MAX_OUTCOMES;
