@@ -7,7 +7,7 @@
     tools/dibs_real.py tables             print the tables
 
 The same scenario files, scenarios/lab/dibs-*.toml, go to `slowpath lab virtual` and to `slowpath sim`,
-with drops and with detours, each with the same seeds. What the simulator's summary does not tell
+with drops and with detours, each with the same seeds. What the simulator's summary does not report
 of Linux is read from the captures of all hosts by `slowpath trace`. All of it goes to
 scenarios/lab/dibs-results.jsonl, a line for the runs that differ in nothing but the seed; the same run
 gives the same figures on any machine.
@@ -70,8 +70,8 @@ ONLY_FAT_TREE = tuple(name for name in VARIANTS if name.startswith(("buffer", "k
 OF_SENDERS = {"fast": "fast_retransmissions", "probes": "tail_loss_probes"}
 OF_RECEIVERS = {"arrived": "data_packets", "late": "before_seen", "twice": "seen_before_packets"}
 
-# Those whose packets are told one by one.
-TOLD = ("rack", "timestamps", "three", "no-fast", "window", "kept")
+# Those whose packets are reported one by one.
+REPORTED = ("rack", "timestamps", "three", "no-fast", "window", "kept")
 
 Run = collections.namedtuple("Run", "substrate scenario variant detour seed")
 
@@ -258,7 +258,7 @@ def causes(have, scenario):
             "packets detoured", "of these of queries", "data late", "sent again", "by ACKs", "by probes", "timeouts", "arrived twice", "DSACKs",
             "connections that saw reordering"]
     rows = []
-    for name in filter(TOLD.__contains__, variants(have, scenario)):
+    for name in filter(REPORTED.__contains__, variants(have, scenario)):
         for detour in (False, True):
             lines = of(have, LINUX, scenario, name, detour)
             sums = {key: total(lines, key) for key in lines[0] if isinstance(lines[0][key], int)}

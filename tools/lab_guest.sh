@@ -117,7 +117,7 @@ if [[ -z $version ]]; then
     options+=(-o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$work/sources"
         -o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work" -o "Dir::Cache::archives=$work/archives"
         -o "APT::Sandbox::User=")
-    # A stanza of somebody else's may have no such suite: what counts is what is found.
+    # A stanza that the user added may lack this suite: what counts is what is found.
     apt-get "${options[@]}" update 2>"$work/errors" >&2 || true
     version=$(find_version)
     package=$(find_same || true)

@@ -29,23 +29,23 @@ BANNED = {
     "native-tls": "brings openssl-sys; use rustls",
     "cmake": "a build tool a newcomer lacks; choose a crate or feature that needs only a C compiler",
     "datafusion": "its optimised build takes 15 minutes on two cores",
-    "polars": "its optimised build takes minutes; the log's kernels run over Arrow alone",
+    "polars": "its optimised build takes minutes; the log's kernels need only Arrow",
     "chrono-tz": "a time-zone database in the binary; records are in UTC",
     "failure": "unmaintained; errors are enums with thiserror",
     "anyhow": "errors here are enums that name operation and object; use thiserror",
     "lazy_static": "std::sync::LazyLock does it",
     "once_cell": "std::sync::OnceLock does it",
 }
-# What is banned for us to ask for may still come with somebody else's crate.
+# What is banned for us to ask for may still come as a dependency of another crate.
 BANNED_ONLY_DIRECTLY = {"anyhow", "lazy_static", "once_cell", "chrono-tz"}
 
-# Costly to build, or two versions of their types do not fit together.
+# Costly to build, or two versions of their types are incompatible.
 ONE_VERSION = re.compile(
     r"^(arrow(-.*)?|parquet|clap(_.*)?|ratatui(-.*)?|crossterm|tokio|hyper|libbpf-(rs|sys|cargo)"
     r"|zstd(-s.*)?|syn|serde(_.*)?|regex(-.*)?|rustls|nix|proptest)$")
 
 # name: (series that may stand side by side, why).
-TOGETHER = {
+SEVERAL_VERSIONS = {
     "syn": ({"2", "3"}, "serde and clap moved to 3; strum and derive_more, below ratatui and crossterm, not yet"),
 }
 
@@ -145,7 +145,7 @@ def check(metadata):
                     f"{name}: {dependency['name']} is banned: {BANNED[dependency['name']]}")
     for name, found in sorted(versions.items()):
         several = {series(v) for v in found}
-        if ONE_VERSION.match(name) and len(several) > 1 and several != TOGETHER.get(name, [None])[0]:
+        if ONE_VERSION.match(name) and len(several) > 1 and several != SEVERAL_VERSIONS.get(name, [None])[0]:
             complaints.append(f"{name}: more than one version: {', '.join(sorted(found))}")
     return complaints
 

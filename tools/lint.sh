@@ -15,7 +15,7 @@ check_house() { tools/house.sh; }
 check_shell() {
     if ! command -v shellcheck >/dev/null; then
         echo "lint.sh: SKIPPED shell: no shellcheck here"
-        # Where nobody reads the output, a check that did not run has failed.
+        # In CI, where the output may go unread, a check that did not run has failed.
         [[ -z ${CI-} ]]
         return
     fi

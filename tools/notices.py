@@ -37,15 +37,15 @@ def linked(meta, root="slowpath"):
     nodes = {n["id"]: n for n in meta["resolve"]["nodes"]}
     members = set(meta["workspace_members"])
     [start] = [i for i in members if packages[i]["name"] == root]
-    seen, waiting = {start}, [start]
+    met, waiting = {start}, [start]
     while waiting:
         for dependency in nodes[waiting.pop()]["deps"]:
             built_in = any(kind["kind"] is None for kind in dependency["dep_kinds"])
             macro = any("proc-macro" in t["kind"] for t in packages[dependency["pkg"]]["targets"])
-            if built_in and not macro and dependency["pkg"] not in seen:
-                seen.add(dependency["pkg"])
+            if built_in and not macro and dependency["pkg"] not in met:
+                met.add(dependency["pkg"])
                 waiting.append(dependency["pkg"])
-    found = [packages[i] for i in seen - members]
+    found = [packages[i] for i in met - members]
     return sorted(found, key=lambda p: (p["name"], p["version"]))
 
 

@@ -3,7 +3,7 @@
 """Runs the tests, shows their output, and counts what happened.
 
 Everything is built once. Then test binaries run side by side, those that measure real time
-by themselves (MEASURING below); each shows its output when it ends, the others as it comes.
+one by one (MEASURING below); each shows its output when it ends, the others as it comes.
 
 What passing tests print is left out (SLOWPATH_TEST_OUTPUT=1: shown). After everything else
 come the skipped tests with their reasons, the tests that needed more than one attempt, then
@@ -39,13 +39,21 @@ REPEATED_CHARACTERS = 400
 
 # Test binaries at a time: most of them wait for real time more than they compute.
 WORKERS = int(os.environ.get("SLOWPATH_TEST_WORKERS", "3"))
-# What measures real time, and would measure its neighbours too: runs by itself, afterwards.
-# A crate, or a crate and a file.
+# Crates whose tests measure real time, and would measure their neighbours too: their binaries
+# run one by one, after the others. COMPUTING: those of their binaries that only compute.
 MEASURING = {
+    "slowpath", "slowpath-agent", "slowpath-bench", "slowpath-demo", "slowpath-export",
+    "slowpath-lab", "slowpath-observe", "slowpath-testbed", "slowpath-truth",
 }
-# The longest of the others.
-SLOW = [
-]
+COMPUTING = {
+    "slowpath src/lib.rs", "slowpath src/main.rs", "slowpath-lab src/lib.rs",
+    "slowpath-lab tests/judge.rs", "slowpath-lab tests/snap_validation.rs",
+    "slowpath-lab tests/virtual_time.rs",
+} | {f"slowpath tests/{name}.rs" for name in (
+    "explain", "join", "lab_virtual", "queues", "recording", "recording_hostile", "refusals",
+    "replay", "sim", "sim_dibs", "trace", "trace_damage", "trace_log", "trace_pair")}
+# The longest of those that compute.
+SLOW = ["slowpath-replay tests/replay.rs", "slowpath-replay tests/stories.rs"]
 
 SKIPPED = re.compile(r"(?:^|\.\.\. )SKIPPED (.+?)(?::\s+(.+))?$")
 RETRIED = re.compile(r"(?:^|\.\.\. )RETRIED (.+)$")
@@ -238,7 +246,7 @@ def run(step, command, plain=False, folder=ROOT, show=print, heading=()):
     return tally
 
 
-def run_alone(step, command, plain=False):
+def run_exclusively(step, command, plain=False):
     """Runs one step with nothing beside it and shows its output as it comes."""
     print(f"==> {step}: {' '.join(command)}", flush=True)
     began = time.monotonic()
@@ -268,7 +276,7 @@ class Binary:
         self.heading = f"     Running {unit}{source} ({self.path})"
 
     def measures(self):
-        return self.name in MEASURING or self.crate in MEASURING
+        return self.crate in MEASURING and self.name not in COMPUTING
 
 
 def build_tests():
@@ -365,13 +373,13 @@ def run_everything():
     tallies = [build]
     if not build.failed:
         tallies += run_binaries(binaries)
-        tallies.append(run_alone("doc tests", [
+        tallies.append(run_exclusively("doc tests", [
             "cargo", "test", "--workspace", "--exclude", "slowpath-fuzz", "--locked", "--doc",
             "--no-fail-fast", "--", "--show-output"]))
-    tallies.append(run_alone("scripts", [
+    tallies.append(run_exclusively("scripts", [
         sys.executable, "-m", "unittest", "discover", "-v", "-s", "tools/tests", "-p", "*_test.py"]))
-    tallies.append(run_alone("lint", ["tools/lint.sh", "--quick"], plain=True))
-    tallies.append(run_alone("fuzz", ["fuzz/run.sh", FUZZ_RUNS], plain=True))
+    tallies.append(run_exclusively("lint", ["tools/lint.sh"], plain=True))
+    tallies.append(run_exclusively("fuzz", ["fuzz/run.sh", FUZZ_RUNS], plain=True))
     return tallies
 
 
@@ -381,7 +389,7 @@ def run_chosen(arguments):
     if "--" in arguments:
         at = arguments.index("--")
         arguments, harness = arguments[:at], harness + arguments[at + 1:]
-    return [run_alone("cargo test", [
+    return [run_exclusively("cargo test", [
         "cargo", "test", "--locked", "--no-fail-fast", *arguments, *harness])]
 
 

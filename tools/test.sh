@@ -30,7 +30,7 @@ prepare_cache() {
     fi
     export CARGO_TARGET_DIR=$cache/target
     if [[ $(cat "$cache/clone" 2>/dev/null) != "$PWD" ]]; then
-        # Cargo tells workspace crates apart by modification time and not by clone: another
+        # Cargo distinguishes workspace crates by modification time and not by clone: another
         # clone's newer build would pass for this one's.
         rm -f "$cache/clone"
         local crates=(-p slowpath-fuzz) crate profile

@@ -4,7 +4,7 @@
 
 Every source file names its licence in its first lines; programs for the kernel are
 GPL-2.0, everything else Apache-2.0. No module is named after nothing. No path of
-somebody's machine stands in a file. Relative links in documents lead somewhere, and the
+one machine stands in a file. Relative links in documents lead somewhere, and the
 index of decisions names each. A file past 600 lines is a warning.
 """
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the simulator is, beside ns-3 in the same run. The large fat-tree is ours
-alone; on a small one both carry the same flows. Medians; the last line is JSON."""
+"""How fast the simulator is, beside ns-3 in the same run. The large fat-tree runs only in
+ours; on a small one both carry the same flows. Medians; the last line is JSON."""
 
 import json
 import os

@@ -18,7 +18,7 @@ class Licences(unittest.TestCase):
             ("MIT AND GPL-3.0-only", False),
             ("MIT/Apache-2.0", True),
             ("LGPL-2.1-only OR BSD-2-Clause", True),
-            # AND binds tighter: GPL alone, or MIT.
+            # AND binds tighter: only GPL, or MIT.
             ("GPL-3.0-only AND ISC OR MIT", True),
             ("(MIT OR ISC) AND GPL-3.0-only", False),
             ("(MIT OR Apache-2.0) AND Unicode-3.0", True),
