@@ -31,9 +31,9 @@ pub struct Config {
     pub verdicts: bool,
     /// Snapshots that one pass over the sockets can hold; more make further passes.
     pub area: u32,
-    /// How much CPU the agent may use; connections with problems are then looked at more
+    /// How much CPU the agent may use; connections with problems are then sampled more
     /// often than others, and polls come up to 16 times as often as `interval` says, each
-    /// looking at few connections. Default none: every poll looks at every connection.
+    /// sampling few connections. Default none: every poll samples every connection.
     pub budget: Option<Budget>,
     /// How owners are named. Default without rules, and with only the program's name of each
     /// command line in the log.

@@ -94,7 +94,7 @@ mod tests {
         waits.max().unwrap_or(0)
     }
 
-    /// Polls 31 ms apart, as under a budget with an interval of 500 ms.
+    /// A poll every 31 ms, as under a budget with an interval of 500 ms.
     #[test]
     fn everyone_has_a_turn_a_minute_and_no_slice_is_large() {
         let (taken, largest) = rotation(20_000, (0..300_000).step_by(31));

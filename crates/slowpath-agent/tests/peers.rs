@@ -7,6 +7,7 @@ use slowpath_store::{LogReader, TimeRange};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,22 @@ fn poll(agent: &mut Agent) {
     agent.poll().unwrap();
 }
 
+/// The inode number of this thread's network namespace.
+fn own_namespace() -> u32 {
+    let netns = std::fs::metadata("/proc/thread-self/ns/net").unwrap();
+    std::os::unix::fs::MetadataExt::ino(&netns) as u32
+}
+
+/// What the log has of the connections in that namespace.
+fn logged(log: &Path, netns: u32) -> Peers {
+    let reader = LogReader::open(log).unwrap();
+    let rows = reader.connections(TimeRange::ALL).unwrap().rows;
+    rows.iter()
+        .filter(|c| c.connection.netns == netns)
+        .map(|c| ((c.tuple.local, c.tuple.remote), c.real_peer))
+        .collect()
+}
+
 fn the_real_peer_is_shown_and_logged(test: &str, tier: TierChoice) {
     let server: SocketAddr = "127.0.0.2:8080".parse().unwrap();
     let service: SocketAddr = "127.0.0.9:80".parse().unwrap();
@@ -67,8 +84,7 @@ fn the_real_peer_is_shown_and_logged(test: &str, tier: TierChoice) {
             return;
         }
     };
-    let netns = std::fs::metadata("/proc/thread-self/ns/net").unwrap();
-    let netns = std::os::unix::fs::MetadataExt::ino(&netns) as u32;
+    let netns = own_namespace();
     let log = tempfile::tempdir().unwrap();
     let agent = Agent::start(Config {
         log: Some(log.path().to_owned()),
@@ -121,7 +137,7 @@ fn the_real_peer_is_shown_and_logged(test: &str, tier: TierChoice) {
         poll(&mut agent);
     }
 
-    // One that no poll meets alive, where the tier sees such.
+    // One that no poll meets alive, where the tier observes such.
     if tier == TierChoice::Bpf {
         let short = open(service);
         expected.insert(ends(&short.0), Some(server));
@@ -133,14 +149,7 @@ fn the_real_peer_is_shown_and_logged(test: &str, tier: TierChoice) {
         poll(&mut agent);
     }
     agent.finish();
-    let reader = LogReader::open(log.path()).unwrap();
-    let rows = reader.connections(TimeRange::ALL).unwrap().rows;
-    let logged: Peers = rows
-        .iter()
-        .filter(|c| c.connection.netns == netns)
-        .map(|c| ((c.tuple.local, c.tuple.remote), c.real_peer))
-        .collect();
-    assert_eq!(logged, expected, "{test}");
+    assert_eq!(logged(log.path(), netns), expected, "{test}");
 }
 
 #[test]

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What to do about a finding, and who should.
 
-use crate::sizing::{bytes_in, size_send_buffer};
+pub use sizing::{SendBufferSizing, size_send_buffer};
+
+pub(crate) use sizing::bytes_in;
 
 mod further;
+mod sizing;
 
 use serde::{Deserialize, Serialize};
 use slowpath_model::{Deltas, Finding, IntervalVerdict, Micros, Problem, TcpStats};

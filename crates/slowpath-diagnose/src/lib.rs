@@ -22,22 +22,22 @@ mod delta;
 mod interactions;
 mod listeners;
 mod measure;
+mod measures;
 mod opened;
 mod rules;
-mod sizing;
 mod table;
 mod thresholds;
 mod totals;
 
-pub use advice::{Actor, Advice, AdviceContext, advise};
+pub use advice::{Actor, Advice, AdviceContext, SendBufferSizing, advise, size_send_buffer};
 pub use interactions::{
     Interaction, InteractionEvidence, InteractionKind, Interactions, Observation, ProxyFlow,
     WINDOW, may_flow,
 };
 pub use listeners::{ListenRound, ListenerPair, advise_listener, judge_listeners};
-pub use measure::{Measure, Measures, classify, measure};
+pub use measure::Measure;
+pub use measures::{Measures, classify, measure};
 pub use opened::opened;
-pub use sizing::{SendBufferSizing, size_send_buffer};
 pub use table::{ProblemRow, ProblemTable, TIME_PERCENTAGES, problem_table};
 pub use thresholds::Thresholds;
 pub use totals::Totals;

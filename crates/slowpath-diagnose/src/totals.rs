@@ -3,7 +3,7 @@
 
 use crate::{Measures, Thresholds};
 use serde::{Deserialize, Serialize};
-use slowpath_model::{ConnectionSummary, IntervalVerdict, Micros, Problem, ProblemSet, Standing};
+use slowpath_model::{ConnectionSummary, IntervalVerdict, Micros, Precedence, Problem, ProblemSet};
 
 /// A connection's verdicts added up over its life or a window of it.
 ///
@@ -36,7 +36,7 @@ impl Totals {
             let events = &mut self.problem_events[finding.problem as usize];
             *events = events.saturating_add(finding.events.unwrap_or(0));
             self.problem_time[finding.problem as usize] += time;
-            if finding.problem.standing() != Standing::Detail {
+            if finding.problem.precedence() != Precedence::Detail {
                 limited += time;
             }
         }

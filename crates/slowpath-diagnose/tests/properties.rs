@@ -290,7 +290,7 @@ proptest! {
         totals.merge(&totals.clone());
         // What goes first may be too short to dominate a life.
         prop_assert!(totals.dominating(&thresholds) == v.dominating
-            || totals.dominating(&thresholds).standing() != Standing::Own
+            || totals.dominating(&thresholds).precedence() != Precedence::Own
             || v.findings.iter().all(|f| !f.share.fraction_of(interval).ge(&0.01)));
 
         let birth = opened(&after);

@@ -36,7 +36,9 @@ pub use owner::{
     Cgroup, CgroupSource, Claim, Closer, Container, Holder, Owner, Ownership, Process,
     ProcessStart, UnknownOwner, UnknownOwners,
 };
-pub use problem::{Deltas, Finding, IntervalVerdict, Problem, ProblemSet, Share, Stage, Standing};
+pub use problem::{
+    Deltas, Finding, IntervalVerdict, Precedence, Problem, ProblemSet, Share, Stage,
+};
 pub use record::{ConnectionSummary, Coverage, LossCounters, ProblemInterval};
 pub use stats::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, RecoveryStats, RtoStats, RttSums, Snapshot,

@@ -61,9 +61,9 @@ pub enum Problem {
     SynQueueOverflow = 15,
 }
 
-/// How the time that a problem takes lies to that of others.
+/// Which of several problems in one interval goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Standing {
+pub enum Precedence {
     /// The problem with more time goes first.
     Own,
     /// It names more closely what another finding, which it is part of, says: that one
@@ -183,22 +183,26 @@ impl Problem {
     }
 
     /// How its time lies to that of others, where one of several has to be named.
-    pub const fn standing(self) -> Standing {
+    pub const fn precedence(self) -> Precedence {
         match self {
-            Problem::CongestionWindowLimited => Standing::Residue,
-            Problem::IdleBurst | Problem::ZeroWindow => Standing::Detail,
-            _ => Standing::Own,
+            Problem::CongestionWindowLimited => Precedence::Residue,
+            Problem::IdleBurst | Problem::ZeroWindow => Precedence::Detail,
+            _ => Precedence::Own,
         }
     }
 
     /// The problem that dominates, of those found with their times: the one with most
     /// time, of equal ones the earlier of [`Problem::ALL`], those of the first
-    /// [`Standing`] first; `SenderAppLimited` of none.
+    /// [`Precedence`] first; `SenderAppLimited` of none.
     pub fn dominating(found: impl IntoIterator<Item = (Problem, Micros)>) -> Problem {
         found
             .into_iter()
             .min_by_key(|(problem, time)| {
-                (problem.standing(), std::cmp::Reverse(*time), *problem as u8)
+                (
+                    problem.precedence(),
+                    std::cmp::Reverse(*time),
+                    *problem as u8,
+                )
             })
             .map_or(Problem::SenderAppLimited, |(problem, _)| problem)
     }

@@ -12,7 +12,7 @@ use crate::interval::{self, Logged};
 use crate::layout::{CONNECTIONS, TableFile};
 use crate::rows::{IDENTITY, PROBLEM_TIME, SummaryBody};
 use crate::table;
-use slowpath_model::{ConnectionId, ConnectionSummary, Problem, ProblemSet, Standing};
+use slowpath_model::{ConnectionId, ConnectionSummary, Precedence, Problem, ProblemSet};
 use std::collections::HashMap;
 
 /// A connection's number within its segment.
@@ -190,7 +190,7 @@ impl Inferred {
                 };
                 let others = Problem::ALL[1..]
                     .iter()
-                    .filter(|p| p.standing() != Standing::Detail)
+                    .filter(|p| p.precedence() != Precedence::Detail)
                     .map(|p| number(time(*p)))
                     .fold(0, u64::saturating_add);
                 Cell::Int(number(&row[*observed]).saturating_sub(others))

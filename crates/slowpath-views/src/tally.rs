@@ -3,8 +3,8 @@
 
 use slowpath_diagnose::{Thresholds, Totals};
 use slowpath_model::{
-    ConnectionId, Deltas, Finding, IntervalVerdict, Micros, MonoNanos, Problem, ProblemSet, Share,
-    Standing,
+    ConnectionId, Deltas, Finding, IntervalVerdict, Micros, MonoNanos, Precedence, Problem,
+    ProblemSet, Share,
 };
 
 /// [`Totals`] with the summed evidence.
@@ -103,7 +103,7 @@ pub fn found(time: &[Micros; Problem::ALL.len()]) -> Vec<Problem> {
 pub fn trouble(time: &[Micros; Problem::ALL.len()]) -> Micros {
     let problems = Problem::ALL.into_iter().skip(1);
     problems
-        .filter(|p| p.standing() != Standing::Detail)
+        .filter(|p| p.precedence() != Precedence::Detail)
         .fold(Micros::ZERO, |sum, p| sum + time[p as usize])
 }
 

@@ -66,12 +66,15 @@ fn a_problem_is_logged_after_its_connection_and_the_close_ends_it() {
         (problem.end, problem.duration),
         (wall(at(2)), Micros(1_000_000))
     );
-    // A second problem needs no second summary.
-    session.poll(at(3), [timeouts(5, at(3), 2)]);
+    // A second problem needs no second summary, but in another segment of the log.
+    session.poll(at_ms(2_500), [timeouts(5, at_ms(2_500), 2)]);
     assert_eq!(session.machine.summaries().len(), 1);
+    session.machine.segment = 1;
+    session.poll(at(3), [timeouts(5, at(3), 3)]);
+    assert_eq!(session.machine.summaries().len(), 2);
     let closed = Snapshot {
         closed: true,
-        ..timeouts(5, at_ms(3_500), 2)
+        ..timeouts(5, at_ms(3_500), 3)
     };
     let report = session.poll(at(4), [closed]).unwrap();
     assert_eq!((report.sockets, report.closed), (0, 1));
@@ -81,7 +84,7 @@ fn a_problem_is_logged_after_its_connection_and_the_close_ends_it() {
     assert_eq!(last.last_observed, wall(at_ms(3_500)));
     assert_eq!(last.observed, Micros(3_500_000));
     let timeout = Problem::Timeout as usize;
-    assert_eq!(last.problem_events[timeout], 2);
+    assert_eq!(last.problem_events[timeout], 3);
     assert_eq!(session.core.tracker.recently_closed().count(), 1);
     session.poll(at(5), []);
     assert_eq!(session.core.tracker.recently_closed().count(), 0);

@@ -112,7 +112,7 @@ fn a_flow_without_a_problem_does_not_keep_its_process_followed() {
 }
 
 #[test]
-fn what_goes_on_is_told_every_half_minute_and_at_the_end() {
+fn what_goes_on_is_recorded_every_half_minute_and_at_the_end() {
     let mut interactions = InteractionTracker::default();
     let snapshot = quiet();
     let owner = Owner::named(7, "curl");

@@ -154,16 +154,18 @@ mod tests {
         [c.unit, id, runtime, c.pod].map(|t| t.map(|t| t.to_string()))
     }
 
+    /// That the path names this unit and, of the container `ID`, this runtime ("" if it names
+    /// none); and whether it names the pod `POD`.
+    fn is(path: String, unit: Option<&str>, runtime: Option<&str>, in_pod: bool) {
+        let id = runtime.map(|_| ID.to_owned());
+        let runtime = runtime.filter(|r| !r.is_empty()).map(str::to_owned);
+        let pod = in_pod.then(|| POD.to_owned());
+        let expected = [unit.map(str::to_owned), id, runtime, pod];
+        assert_eq!(names(&path), expected, "{path}");
+    }
+
     #[test]
-    fn units_containers_and_pods_are_read_from_paths() {
-        let under = POD.replace('-', "_");
-        let is = |path: String, unit: Option<&str>, runtime: Option<&str>, in_pod: bool| {
-            let id = runtime.map(|_| ID.to_owned());
-            let runtime = runtime.filter(|r| !r.is_empty()).map(str::to_owned);
-            let pod = in_pod.then(|| POD.to_owned());
-            let expected = [unit.map(str::to_owned), id, runtime, pod];
-            assert_eq!(names(&path), expected, "{path}");
-        };
+    fn units_are_read_from_paths() {
         is("/".into(), None, None, false);
         is(
             "/system.slice/nginx.service".into(),
@@ -190,6 +192,11 @@ mod tests {
             None,
             false,
         );
+    }
+
+    #[test]
+    fn containers_and_pods_are_read_from_paths() {
+        let under = POD.replace('-', "_");
         is(format!("/docker/{ID}"), None, Some("docker"), false);
         is(
             format!("/docker/{ID}/init.scope"),

@@ -71,14 +71,14 @@ enum Condition {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct RulesFile {
     #[serde(default)]
-    application: Vec<Written>,
+    application: Vec<RuleEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Written {
+struct RuleEntry {
     name: Spanned<String>,
     command: Option<Spanned<String>>,
     exe: Option<Spanned<String>>,
@@ -107,9 +107,9 @@ impl Rules {
     /// # Errors
     /// What is wrong and in which line.
     pub fn parse(text: &str) -> Result<Self, RulesError> {
-        let file: File = toml::from_str(text)
+        let file: RulesFile = toml::from_str(text)
             .map_err(|e| RulesError::Syntax(e.to_string().trim_end().to_owned()))?;
-        let rules = file.application.into_iter().map(|w| rule(text, w));
+        let rules = file.application.into_iter().map(|entry| rule(text, entry));
         Ok(Rules {
             rules: rules.collect::<Result<_, _>>()?,
         })
@@ -154,13 +154,13 @@ impl Rules {
     }
 }
 
-fn rule(text: &str, written: Written) -> Result<Rule, RulesError> {
+fn rule(text: &str, entry: RuleEntry) -> Result<Rule, RulesError> {
     let line = |at: std::ops::Range<usize>| {
         let before = text.get(..at.start).unwrap_or_default();
         1 + before.bytes().filter(|b| *b == b'\n').count()
     };
-    let name_line = line(written.name.span());
-    let name = written.name.into_inner();
+    let name_line = line(entry.name.span());
+    let name = entry.name.into_inner();
     if name.trim().is_empty() {
         return Err(RulesError::Value {
             line: name_line,
@@ -170,13 +170,13 @@ fn rule(text: &str, written: Written) -> Result<Rule, RulesError> {
     }
     let mut conditions = Vec::new();
     for (subject, key, value) in [
-        (Subject::Command, "command", written.command),
-        (Subject::Executable, "exe", written.exe),
-        (Subject::CommandLine, "cmdline", written.cmdline),
-        (Subject::Cgroup, "cgroup", written.cgroup),
-        (Subject::Unit, "unit", written.unit),
-        (Subject::Container, "container", written.container),
-        (Subject::Pod, "pod", written.pod),
+        (Subject::Command, "command", entry.command),
+        (Subject::Executable, "exe", entry.exe),
+        (Subject::CommandLine, "cmdline", entry.cmdline),
+        (Subject::Cgroup, "cgroup", entry.cgroup),
+        (Subject::Unit, "unit", entry.unit),
+        (Subject::Container, "container", entry.container),
+        (Subject::Pod, "pod", entry.pod),
     ] {
         let Some(value) = value else { continue };
         if value.get_ref().is_empty() {
@@ -188,7 +188,7 @@ fn rule(text: &str, written: Written) -> Result<Rule, RulesError> {
         }
         conditions.push((subject, Condition::Glob(value.into_inner().into())));
     }
-    if let Some(value) = written.cmdline_regex {
+    if let Some(value) = entry.cmdline_regex {
         let regex = Regex::new(value.get_ref()).map_err(|e| RulesError::Value {
             line: line(value.span()),
             key: "cmdline-regex",
@@ -198,9 +198,9 @@ fn rule(text: &str, written: Written) -> Result<Rule, RulesError> {
     }
     let mut ports = Vec::new();
     for (end, key, value) in [
-        (End::Either, "port", written.port),
-        (End::Local, "local-port", written.local_port),
-        (End::Remote, "remote-port", written.remote_port),
+        (End::Either, "port", entry.port),
+        (End::Local, "local-port", entry.local_port),
+        (End::Remote, "remote-port", entry.remote_port),
     ] {
         let Some(value) = value else { continue };
         let line = line(value.span());

@@ -12,7 +12,7 @@
 //!    either the buffer is too small; the numbers say which.
 
 use super::{Interaction, InteractionEvidence, InteractionKind, LIMITS, Peers, Recent};
-use crate::sizing::bytes_in;
+use crate::advice::bytes_in;
 use crate::{Actor, Advice};
 use slowpath_model::Problem;
 

@@ -39,6 +39,40 @@ struct ProxyPair<'a> {
     bytes_out: u64,
 }
 
+/// The connections of a host by their addresses, to find other ends.
+struct Ends<'a> {
+    by_namespace: BTreeMap<(u32, FourTuple), &'a Recent>,
+    by_tuple: BTreeMap<FourTuple, Vec<&'a Recent>>,
+}
+
+impl<'a> Ends<'a> {
+    fn of(host: &'a Interactions) -> Self {
+        let mut ends = Ends {
+            by_namespace: BTreeMap::new(),
+            by_tuple: BTreeMap::new(),
+        };
+        for recent in host.connections.values() {
+            let key = (recent.id.netns, recent.tuple);
+            ends.by_namespace.insert(key, recent);
+            ends.by_tuple.entry(recent.tuple).or_default().push(recent);
+        }
+        ends
+    }
+
+    /// The other end: in the same namespace, or else in the only other one that has these
+    /// addresses.
+    fn other(&self, recent: &Recent) -> Option<&'a Recent> {
+        let tuple = recent.tuple.reversed();
+        let here = self.by_namespace.get(&(recent.id.netns, tuple)).copied();
+        here.or_else(|| match self.by_tuple.get(&tuple).map(Vec::as_slice) {
+            Some(&[only]) => Some(only),
+            _ => None,
+        })
+    }
+}
+
+type BackedUp<'a> = BTreeMap<u32, Vec<ProxyPair<'a>>>;
+
 pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
     let mut by_pid: BTreeMap<u32, Vec<&Recent>> = BTreeMap::new();
     for recent in host.connections.values() {
@@ -53,22 +87,8 @@ pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
     if by_pid.is_empty() {
         return Vec::new();
     }
-    let mut by_tuple: BTreeMap<(u32, FourTuple), &Recent> = BTreeMap::new();
-    let mut elsewhere: BTreeMap<FourTuple, Vec<&Recent>> = BTreeMap::new();
-    for recent in host.connections.values() {
-        by_tuple.insert((recent.id.netns, recent.tuple), recent);
-        elsewhere.entry(recent.tuple).or_default().push(recent);
-    }
-    // In the same namespace, or else in the only other one that has these addresses.
-    let other_end = |recent: &Recent| {
-        let tuple = recent.tuple.reversed();
-        let here = by_tuple.get(&(recent.id.netns, tuple)).copied();
-        here.or_else(|| match elsewhere.get(&tuple).map(Vec::as_slice) {
-            Some(&[only]) => Some(only),
-            _ => None,
-        })
-    };
-    let mut backed_up: BTreeMap<u32, Vec<ProxyPair<'_>>> = BTreeMap::new();
+    let ends = Ends::of(host);
+    let mut backed_up = BackedUp::new();
     let mut starved = Vec::new();
     for (pid, connections) in &by_pid {
         let incoming = busiest(connections, |p| p.bytes_received);
@@ -78,7 +98,7 @@ pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
                 if !passes_on(from, to) || *bytes_in > 2 * bytes_out || *bytes_out > 2 * bytes_in {
                     continue;
                 }
-                let found = |flow, suffers, cause, problem| ProxyPair {
+                let pair = |flow, suffers, cause, problem| ProxyPair {
                     pid: *pid,
                     flow,
                     suffers,
@@ -88,18 +108,16 @@ pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
                     bytes_out: *bytes_out,
                 };
                 match (waits(from), limit(to)) {
-                    (true, Some(problem)) => backed_up.entry(*pid).or_default().push(found(
-                        ProxyFlow::BackedUp,
-                        *from,
-                        *to,
-                        problem,
-                    )),
+                    (true, Some(problem)) => {
+                        let pair = pair(ProxyFlow::BackedUp, *from, *to, problem);
+                        backed_up.entry(*pid).or_default().push(pair);
+                    }
                     (false, None) if !queued(from) => {
-                        if let Some(sender) = other_end(from)
+                        if let Some(sender) = ends.other(from)
                             && sender.pid != Some(*pid)
                             && let Some(problem) = limit(sender)
                         {
-                            starved.push(found(ProxyFlow::Starved, *to, sender, problem));
+                            starved.push(pair(ProxyFlow::Starved, *to, sender, problem));
                         }
                     }
                     _ => {}
@@ -107,30 +125,31 @@ pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
             }
         }
     }
-    let mut interactions = Vec::new();
-    for found in backed_up.values().flatten().chain(&starved) {
-        let (mut cause, mut problem, mut processes) = (found.cause, found.problem, 1);
-        // 5.
-        while found.flow == ProxyFlow::BackedUp
-            && matches!(
-                problem,
-                Problem::ReceiverWindowLimited | Problem::ZeroWindow
-            )
-            && processes < LONGEST_CHAIN
-            && let Some(receiver) = other_end(cause)
-            && let Some(next) = receiver
-                .pid
-                .and_then(|pid| backed_up.get(&pid))
-                .into_iter()
-                .flatten()
-                .find(|next| next.suffers.id == receiver.id)
-        {
-            (cause, problem) = (next.cause, next.problem);
-            processes += 1;
-        }
-        interactions.push(interaction(found, cause, problem, processes));
+    let pairs = backed_up.values().flatten().chain(&starved);
+    pairs.map(|pair| explain(pair, &ends, &backed_up)).collect()
+}
+
+/// Condition 5: follows a pair that is backed up through further proxies to the cause.
+fn explain<'a>(pair: &ProxyPair<'a>, ends: &Ends<'a>, backed_up: &BackedUp<'a>) -> Interaction {
+    let (mut cause, mut problem, mut processes) = (pair.cause, pair.problem, 1);
+    while pair.flow == ProxyFlow::BackedUp
+        && matches!(
+            problem,
+            Problem::ReceiverWindowLimited | Problem::ZeroWindow
+        )
+        && processes < LONGEST_CHAIN
+        && let Some(receiver) = ends.other(cause)
+        && let Some(next) = receiver
+            .pid
+            .and_then(|pid| backed_up.get(&pid))
+            .into_iter()
+            .flatten()
+            .find(|next| next.suffers.id == receiver.id)
+    {
+        (cause, problem) = (next.cause, next.problem);
+        processes += 1;
     }
-    interactions
+    interaction(pair, cause, problem, processes)
 }
 
 /// Bytes that make a flow.

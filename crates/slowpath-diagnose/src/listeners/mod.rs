@@ -126,23 +126,30 @@ fn case<'a>(pair: ListenerPair<'a>, round: &ListenRound<'_>) -> Case<'a> {
     }
 }
 
-/// Conditions 1 to 4.
-fn split(cases: &mut [Case<'_>], round: &ListenRound<'_>) {
-    let by_queues = |case: &mut Case<'_>| match (case.accept_full, case.syn_full) {
+/// The queues decide, without numbers.
+fn by_queues(case: &mut Case<'_>) {
+    match (case.accept_full, case.syn_full) {
         (true, false) => case.accept = Part::Uncounted,
         (false, true) => case.syn = Part::Uncounted,
         (true, true) => (case.accept, case.syn) = (Part::Uncounted, Part::Uncounted),
         (false, false) => (case.accept, case.syn) = (Part::Unknown, Part::Unknown),
+    }
+}
+
+/// What the namespace counted: segments dropped for a full accept queue and a full SYN queue.
+fn totals(round: &ListenRound<'_>) -> Option<(u64, u64)> {
+    let counters = round.counters?;
+    let accept = counters.overflows?;
+    let all = counters.drops?;
+    let syn = match round.settings.syncookies {
+        Some(0) => all.checked_sub(accept)?,
+        _ => counters.queue_full_drops?,
     };
-    let totals = round.counters.and_then(|c| {
-        let accept = c.overflows?;
-        let all = c.drops?;
-        let syn = match round.settings.syncookies {
-            Some(0) => all.checked_sub(accept)?,
-            _ => c.queue_full_drops?,
-        };
-        Some((accept, syn))
-    });
+    Some((accept, syn))
+}
+
+/// Conditions 1 to 4.
+fn split(cases: &mut [Case<'_>], round: &ListenRound<'_>) {
     let mut open: Vec<&mut Case<'_>> = cases
         .iter_mut()
         .filter(|case| match case.drops {
@@ -151,7 +158,7 @@ fn split(cases: &mut [Case<'_>], round: &ListenRound<'_>) {
             None => case.accept_full || case.syn_full,
         })
         .collect();
-    let Some((accept, syn)) = totals else {
+    let Some((accept, syn)) = totals(round) else {
         open.into_iter().for_each(by_queues);
         return;
     };

@@ -9,7 +9,7 @@ use crate::system_names::SystemNames;
 use slowpath_agent::{
     Agent, KeepFilter, KeptRecording, LiveConnection, RecordOptions, RecorderState, kernel, ring,
 };
-use slowpath_model::{Problem, ProblemSet, Stage, Standing};
+use slowpath_model::{Precedence, Problem, ProblemSet, Stage};
 use slowpath_recorder::handlers::MOST_PORTS;
 use std::fmt;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ impl fmt::Display for Ports {
 
 /// Whether a problem makes a connection worth a replay: the sending application's own pace is none, nor is what nothing explains.
 fn is_suspicious(problem: Problem) -> bool {
-    problem.stage() != Stage::SenderApp && problem.standing() != Standing::Residue
+    problem.stage() != Stage::SenderApp && problem.precedence() != Precedence::Residue
 }
 
 fn problems(live: &LiveConnection) -> ProblemSet {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How large a send buffer should be (SNAP section 5.3).
 
-use crate::AdviceContext;
+use super::AdviceContext;
 use slowpath_model::{Deltas, Micros};
 
 /// What a connection's send buffer should hold.
