@@ -29,7 +29,7 @@ impl HostFigures {
         }
     }
 
-    /// With what one connection's statistics tell.
+    /// With the statistics of one connection.
     pub fn with(self, stats: Option<&TcpStats>) -> AdviceContext {
         AdviceContext {
             total_send_buffer_memory: self.total_send_buffer_memory,

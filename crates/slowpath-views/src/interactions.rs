@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Interactions in the views: gathered from live connections, in words, as JSON.
+//! Interactions of live connections: found poll by poll, as text, as JSON.
 
 use crate::advice;
 use crate::json::{self, AdviceEntry, Process};
@@ -11,10 +11,10 @@ use slowpath_diagnose::{
     Interaction, InteractionEvidence, InteractionKind, Interactions, Observation, ProxyFlow,
 };
 use slowpath_model::{ConnectionId, FourTuple, Micros, MonoNanos, Owner, WallMicros};
-use slowpath_text::{Paint, bit_rate, bytes, percent, process, wrapped};
+use slowpath_text::{Paint, bit_rate, bytes, percent, process};
 use std::collections::{BTreeMap, HashMap};
 
-/// Interactions kept for the closing words; further ones are not kept.
+/// Interactions kept for the closing summary; further ones are not kept.
 const MOST: usize = 1_000;
 
 /// What names an interaction over several polls.
@@ -31,18 +31,18 @@ pub struct FoundInteraction {
     pub polls: u64,
 }
 
-/// Gathers verdicts and what they add up to, poll by poll.
+/// Finds interactions in verdicts, poll by poll.
 #[derive(Clone, Debug, Default)]
 pub struct InteractionFinder {
     recent: Interactions,
     until: MonoNanos,
     /// Those of the latest poll.
     now: Vec<Key>,
-    told: BTreeMap<Key, FoundInteraction>,
+    all: BTreeMap<Key, FoundInteraction>,
 }
 
 impl InteractionFinder {
-    /// Takes a poll in; gives the interactions that the poll before did not have.
+    /// Takes a poll in and returns the interactions that the poll before did not have.
     pub fn polled(&mut self, source: &dyn Source, report: &PollReport) -> Vec<FoundInteraction> {
         let mut latest = self.until;
         for live in source.recently_closed().chain(source.connections()) {
@@ -82,17 +82,17 @@ impl InteractionFinder {
                     Some((*id, live.snapshot.tuple, live.owner.clone()))
                 })
                 .collect();
-            let polls = self.told.get(&key).map_or(0, |t| t.polls) + 1;
-            let told = FoundInteraction {
+            let polls = self.all.get(&key).map_or(0, |t| t.polls) + 1;
+            let found = FoundInteraction {
                 interaction,
                 members,
                 polls,
             };
             if !before.contains(&key) {
-                fresh.push(told.clone());
+                fresh.push(found.clone());
             }
-            if self.told.len() < MOST || self.told.contains_key(&key) {
-                self.told.insert(key.clone(), told);
+            if self.all.len() < MOST || self.all.contains_key(&key) {
+                self.all.insert(key.clone(), found);
             }
             self.now.push(key);
         }
@@ -104,12 +104,12 @@ impl InteractionFinder {
         self.now
             .iter()
             .filter(move |(_, ids)| ids.contains(&id))
-            .filter_map(|key| self.told.get(key))
+            .filter_map(|key| self.all.get(key))
     }
 
     /// All that were found, with those connections among theirs.
     pub fn all(&self, wanted: impl Fn(&ConnectionId) -> bool) -> Vec<&FoundInteraction> {
-        self.told
+        self.all
             .values()
             .filter(|t| t.interaction.connections.iter().any(&wanted))
             .collect()
@@ -142,90 +142,102 @@ pub fn evidence(evidence: &InteractionEvidence) -> Vec<String> {
             ),
             format!("{spread_over_connections} such connections to that peer"),
         ],
-        InteractionEvidence::SendBufferBelowBdp {
-            capacity_bytes,
-            bandwidth_low,
-            bandwidth_high,
-            min_rtt_us,
-            product_low_bytes,
-            product_high_bytes,
-            average_write_bytes,
-            send_buffer_bytes: _,
-        } => {
-            let mut words = vec![
-                format!("{} fit into the send buffer", bytes(*capacity_bytes)),
-                format!(
-                    "bandwidth between {} and {}, minimum RTT {}",
-                    bit_rate(*bandwidth_low as f64),
-                    bit_rate(*bandwidth_high as f64),
-                    Micros(*min_rtt_us)
-                ),
-                format!(
-                    "product between {} and {}",
-                    bytes(*product_low_bytes),
-                    bytes(*product_high_bytes)
-                ),
-            ];
-            words.extend(average_write_bytes.map(|w| format!("{} a write", bytes(w))));
-            words
-        }
-        InteractionEvidence::PipelinedProxy {
-            flow,
-            problem,
-            share,
-            cause,
-            bytes_in,
-            bytes_out,
-            processes,
-            pid: _,
-        } => {
-            let flow = match flow {
-                ProxyFlow::BackedUp => "what comes in waits",
-                ProxyFlow::Starved => "what goes out waits",
-            };
-            let mut words = vec![
-                format!(
-                    "{flow}: {cause} has {problem}, {} of the time",
-                    percent(*share)
-                ),
-                format!(
-                    "{} came in, {} went out",
-                    bytes(*bytes_in),
-                    bytes(*bytes_out)
-                ),
-            ];
-            if *processes > 1 {
-                words.push(format!("through {processes} processes of this host"));
-            }
-            words
-        }
+        InteractionEvidence::SendBufferBelowBdp { .. } => below_bdp(evidence),
+        InteractionEvidence::PipelinedProxy { .. } => proxy(evidence),
     }
 }
 
+fn below_bdp(evidence: &InteractionEvidence) -> Vec<String> {
+    let InteractionEvidence::SendBufferBelowBdp {
+        capacity_bytes,
+        bandwidth_low,
+        bandwidth_high,
+        min_rtt_us,
+        product_low_bytes,
+        product_high_bytes,
+        average_write_bytes,
+        send_buffer_bytes: _,
+    } = evidence
+    else {
+        return Vec::new();
+    };
+    let mut words = vec![
+        format!("{} fit into the send buffer", bytes(*capacity_bytes)),
+        format!(
+            "bandwidth between {} and {}, minimum RTT {}",
+            bit_rate(*bandwidth_low as f64),
+            bit_rate(*bandwidth_high as f64),
+            Micros(*min_rtt_us)
+        ),
+        format!(
+            "product between {} and {}",
+            bytes(*product_low_bytes),
+            bytes(*product_high_bytes)
+        ),
+    ];
+    words.extend(average_write_bytes.map(|w| format!("{} a write", bytes(w))));
+    words
+}
+
+fn proxy(evidence: &InteractionEvidence) -> Vec<String> {
+    let InteractionEvidence::PipelinedProxy {
+        flow,
+        problem,
+        share,
+        cause,
+        bytes_in,
+        bytes_out,
+        processes,
+        pid: _,
+    } = evidence
+    else {
+        return Vec::new();
+    };
+    let flow = match flow {
+        ProxyFlow::BackedUp => "what comes in waits",
+        ProxyFlow::Starved => "what goes out waits",
+    };
+    let mut words = vec![
+        format!(
+            "{flow}: {cause} has {problem}, {} of the time",
+            percent(*share)
+        ),
+        format!(
+            "{} came in, {} went out",
+            bytes(*bytes_in),
+            bytes(*bytes_out)
+        ),
+    ];
+    if *processes > 1 {
+        words.push(format!("through {processes} processes of this host"));
+    }
+    words
+}
+
 /// `PipelinedProxy  nginx[12]  10.0.0.1:80 -> 10.0.0.9:5000  what comes in waits: ...`
-pub fn line(told: &FoundInteraction, paint: Paint) -> String {
-    let first = told.members.first();
+pub fn line(found: &FoundInteraction, paint: Paint) -> String {
+    let first = found.members.first();
     format!(
         "{}  {}  {}  {}",
-        paint.bold(&format!("{:<26}", told.interaction.kind.name())),
+        paint.bold(&format!("{:<26}", found.interaction.kind.name())),
         first.map_or_else(|| "?".to_owned(), |(_, _, owner)| process(owner)),
         first.map_or_else(String::new, |(_, tuple, _)| tuple.to_string()),
-        evidence(&told.interaction.evidence).join(", "),
+        evidence(&found.interaction.evidence).join(", "),
     )
 }
 
 /// Head and text of each point that an answer makes of an interaction.
-pub fn points(told: &FoundInteraction) -> Vec<(&'static str, String)> {
-    let advice = &told.interaction.advice;
+pub fn points(found: &FoundInteraction) -> Vec<(&'static str, String)> {
+    let advice = &found.interaction.advice;
     // Who can act is known best at the cause.
-    let cause = told.members.last();
+    let cause = found.members.last();
     let who = advice::who(
         advice.who,
         cause.map(|(_, _, owner)| owner),
         cause.map(|(_, tuple, _)| *tuple),
     );
     vec![
-        ("evidence", evidence(&told.interaction.evidence).join(", ")),
+        ("evidence", evidence(&found.interaction.evidence).join(", ")),
         ("act", who),
         ("advice", advice.what.clone()),
         ("after", advice.source.to_owned()),
@@ -233,16 +245,16 @@ pub fn points(told: &FoundInteraction) -> Vec<(&'static str, String)> {
 }
 
 /// Each with evidence and advice.
-pub fn answers(told: &[&FoundInteraction], most: usize, width: usize, paint: Paint) -> Vec<String> {
+pub fn answers(
+    found: &[&FoundInteraction],
+    most: usize,
+    width: usize,
+    paint: Paint,
+) -> Vec<String> {
     let mut lines = Vec::new();
-    for told in told.iter().take(most) {
-        lines.push(paint.bold(&format!("interaction: {}", told.interaction.kind)));
-        for (head, text) in points(told) {
-            for (i, line) in wrapped(&text, width).into_iter().enumerate() {
-                let head = if i == 0 { head } else { "" };
-                lines.push(format!("  {head:<10}{line}"));
-            }
-        }
+    for found in found.iter().take(most) {
+        lines.push(paint.bold(&format!("interaction: {}", found.interaction.kind)));
+        lines.extend(crate::points::lines(points(found), width));
     }
     lines
 }

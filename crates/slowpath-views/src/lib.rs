@@ -24,6 +24,7 @@ pub mod interactions;
 pub mod json;
 pub mod listeners;
 pub mod overhead;
+mod points;
 pub mod report;
 #[allow(missing_docs)]
 pub mod scripted;

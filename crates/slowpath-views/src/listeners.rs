@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listening sockets in the views: added up, in words, as JSON.
+//! Listening sockets that turned connections away: summed, as text, as JSON.
 
 use crate::advice;
 use crate::filter::{Filter, Subject};
@@ -13,14 +13,14 @@ use slowpath_model::{
     Finding, ListenerDeltas, ListenerId, ListenerInterval, Micros, MonoNanos, Problem, ProblemSet,
     TcpState, Tier, WallMicros,
 };
-use slowpath_text::{Columns, Paint, plural, process, wrapped};
+use slowpath_text::{Columns, Paint, plural, process};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Listeners kept apart; those beyond are counted.
+/// Listeners with sums of their own; those beyond are counted.
 const MOST: usize = 10_000;
 
-/// One problem of one listener, added up.
+/// Sums of one problem of one listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     /// Intervals that found it, and their time.
@@ -32,7 +32,7 @@ struct Sum {
     uncounted: u64,
 }
 
-/// One listener, added up.
+/// One listener with its sums.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// The latest interval in which it had a problem.
@@ -42,10 +42,10 @@ pub struct Listener {
     sums: BTreeMap<Problem, Sum>,
 }
 
-/// Listeners that turned connections away, added up.
+/// Sums of listeners that turned connections away.
 #[derive(Clone, Debug, Default)]
 pub struct ListenerTally {
-    seen: BTreeMap<ListenerId, Listener>,
+    listeners: BTreeMap<ListenerId, Listener>,
     /// End of the last interval added of each, on the monotonic clock.
     until: BTreeMap<ListenerId, MonoNanos>,
     overflowed: u64,
@@ -54,12 +54,12 @@ pub struct ListenerTally {
 impl ListenerTally {
     /// Adds an interval.
     pub fn add(&mut self, interval: &ListenerInterval, holders: usize) {
-        if self.seen.len() >= MOST && !self.seen.contains_key(&interval.listener) {
+        if self.listeners.len() >= MOST && !self.listeners.contains_key(&interval.listener) {
             self.overflowed += 1;
             return;
         }
         let listener = self
-            .seen
+            .listeners
             .entry(interval.listener)
             .or_insert_with(|| Listener {
                 last: interval.clone(),
@@ -82,7 +82,7 @@ impl ListenerTally {
     }
 
     /// Adds the verdict on the latest round of a living listener, if there is one that was
-    /// not added yet; gives it.
+    /// not added yet, and returns it.
     pub fn take(&mut self, live: LiveListener<'_>, now: WallMicros) -> Option<ListenerInterval> {
         let interval = live.interval(now)?;
         let to = live.latest?.to;
@@ -98,12 +98,12 @@ impl ListenerTally {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.seen.is_empty()
+        self.listeners.is_empty()
     }
 
     /// Most turned away first.
     fn worst(&self) -> Vec<&Listener> {
-        let mut worst: Vec<&Listener> = self.seen.values().collect();
+        let mut worst: Vec<&Listener> = self.listeners.values().collect();
         let events = |l: &Listener| l.sums.values().map(|s| s.events).sum::<u64>();
         worst.sort_by_key(|l| (std::cmp::Reverse(events(l)), l.last.listener));
         worst
@@ -130,7 +130,7 @@ impl ListenerTally {
         lines.extend(columns.lines(2, paint));
         if self.overflowed > 0 {
             lines.push(format!(
-                "  not kept apart: {} beyond {MOST} listeners",
+                "  not listed separately: {} beyond {MOST} listeners",
                 plural(self.overflowed, "round")
             ));
         }
@@ -165,12 +165,7 @@ impl ListenerTally {
                     points.push(("advice", advice.what));
                     points.push(("after", advice.source.to_owned()));
                 }
-                for (head, text) in points {
-                    for (i, line) in wrapped(&text, width).into_iter().enumerate() {
-                        let head = if i == 0 { head } else { "" };
-                        lines.push(format!("  {head:<10}{line}"));
-                    }
-                }
+                lines.extend(crate::points::lines(points, width));
             }
         }
         lines
@@ -205,7 +200,7 @@ fn counted(sum: &Sum) -> String {
     }
 }
 
-/// What a verdict on a listener rests on, in words.
+/// The numbers behind a verdict on a listener, as text.
 pub fn evidence(d: &ListenerDeltas) -> Vec<String> {
     let mut words = Vec::new();
     if let Some(drops) = d.drops {

@@ -21,7 +21,7 @@ pub struct Cost {
     pub elapsed: Micros,
     /// Polls in that time.
     pub polls: u64,
-    /// Most sockets seen by one poll.
+    /// Most sockets that one poll met.
     pub sockets: u64,
     /// Snapshots handed over.
     pub emitted: u64,
@@ -51,7 +51,7 @@ impl Cost {
             .sum()
     }
 
-    /// Everything together, as a share of one core.
+    /// Agent and programs, as a share of one core.
     pub fn total(&self) -> f64 {
         self.of_core(self.agent.0 * 1000 + self.outside())
     }

@@ -6,7 +6,7 @@ use slowpath_model::*;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Polls are this far apart.
+/// The time between two polls.
 pub const INTERVAL: Micros = Micros::from_millis(500);
 
 pub fn id(cookie: u64) -> ConnectionId {
@@ -306,7 +306,7 @@ pub fn seconds(s: u64) -> Micros {
     Micros(s * 1_000_000)
 }
 
-/// A connection seen from 0 s to 100 s with `time` seconds of `problem`.
+/// A connection observed from 0 s to 100 s with `time` seconds of `problem`.
 pub fn summary(cookie: u64, command: &str, problem: Problem, time: u64) -> ConnectionSummary {
     let mut problem_time = [Micros::ZERO; Problem::ALL.len()];
     problem_time[problem as usize] = seconds(time);

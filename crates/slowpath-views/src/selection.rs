@@ -87,8 +87,8 @@ impl Selection {
         })
     }
 
-    /// Whether the connection may be the command's and nobody knows: it began while we
-    /// looked (where the tier can tell), the filter selects it, and its owner is unknown.
+    /// Whether the connection may be the command's without proof: it began while we observed
+    /// (where the tier knows), the filter selects it, and its owner is unknown.
     pub fn undecided(&self, live: LiveConnection<'_>) -> bool {
         let before_us = live.snapshot.origin == Origin::Unknown && live.snapshot.tier == Tier::Bpf;
         self.family.is_some() && live.owner.process().is_none() && !before_us && self.filtered(live)

@@ -11,7 +11,7 @@ use serde::Serialize;
 use slowpath_diagnose::{Thresholds, classify};
 use slowpath_model::{IntervalVerdict, Micros, Owner, Problem, Snapshot, UnknownOwner, WallMicros};
 use slowpath_text::evidence;
-use slowpath_text::{Columns, Paint, percent, plain, plural, wrapped};
+use slowpath_text::{Columns, Paint, percent, plain, plural};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Snapshots of one connection, as saved by another tool.
@@ -139,16 +139,12 @@ impl Judged {
         let context = HostFigures::default().with(Some(&last.stats));
         let whole = total.verdict(last_verdict.connection);
         let advice = advice::on(&total.finding(problem), &whole, &context);
-        for (head, text) in [
+        let points = [
             ("act", advice::who(advice.who, None, Some(tuple))),
             ("evidence", numbers.join(", ")),
             ("advice", advice.what),
-        ] {
-            for (i, line) in wrapped(&text, 84).into_iter().enumerate() {
-                let head = if i == 0 { head } else { "" };
-                lines.push(format!("  {head:<10}{line}"));
-            }
-        }
+        ];
+        lines.extend(crate::points::lines(points, 84));
         let notes = skipped(series);
         if !notes.is_empty() {
             lines.push(String::new());
@@ -283,7 +279,7 @@ mod tests {
         let row = |name: &str| text.lines().find(|l| l.trim_start().starts_with(name));
         let window = row("ReceiverWindowLimited").unwrap();
         assert!(window.contains("60%") && window.contains("1.20s"), "{text}");
-        // Segments were retransmitted, but nothing in this series tells why.
+        // Segments were retransmitted, but nothing in this series states why.
         for name in ["DelayedAck", "Timeout", "FastRetransmit"] {
             let row = row(name).unwrap();
             assert!(row.contains("could not measure"), "{text}");

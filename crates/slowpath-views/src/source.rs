@@ -22,9 +22,9 @@ pub struct LiveConnection<'a> {
     pub real_peer: Option<SocketAddr>,
     /// The verdict on its latest interval; `None` before the second poll.
     pub latest: Option<&'a IntervalVerdict>,
-    /// Time observed since it was first seen.
+    /// Time observed since the first snapshot.
     pub observed: Micros,
-    /// Time of each problem since it was first seen, indexed by its number.
+    /// Time of each problem since the first snapshot, indexed by its number.
     pub problem_time: &'a [Micros; Problem::ALL.len()],
     /// Its recent past, oldest first.
     pub history: &'a VecDeque<HistoryPoint>,

@@ -110,7 +110,7 @@ impl Target {
     }
 
     /// How well a connection fits; `None` if it does not. Of the connections that fit, only
-    /// the best are meant: on one host both ends of a connection may be seen, and a peer is
+    /// the best are meant: on one host both ends of a connection may be observed, and a peer is
     /// the far one.
     pub fn fits(&self, live: LiveConnection<'_>) -> Option<Fit> {
         let tuple = live.snapshot.tuple;
@@ -216,9 +216,9 @@ mod tests {
     use crate::scripted::live;
     use std::ops::RangeInclusive;
 
-    struct Book;
+    struct FixedNames;
 
-    impl Names for Book {
+    impl Names for FixedNames {
         fn port(&self, service: &str) -> Option<u16> {
             (service == "https").then_some(443)
         }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     fn parse(text: &str) -> Result<Target, TargetError> {
-        Target::parse(text, &Book)
+        Target::parse(text, &FixedNames)
     }
 
     fn peer(text: &str, address: &str, port: Option<u16>) -> Result<Target, TargetError> {

@@ -12,7 +12,7 @@
 //! One reading is surprising and kept, since expressions move between the two tools: `and`
 //! and `or` have the *same* precedence in `ss`'s grammar and group from the left, whatever
 //! its manual page says (`exprlist: exprlist '|' expr | exprlist '&' expr`).
-//! [`Filter::notes`] tells the user when a filter mixes them without parentheses.
+//! [`Filter::notes`] warns the user when a filter mixes them without parentheses.
 
 mod error;
 mod lexer;
@@ -44,7 +44,7 @@ pub struct Subject<'a> {
     pub local: SocketAddr,
     /// The peer's address and port.
     pub remote: SocketAddr,
-    /// The connection's state when last seen.
+    /// The connection's state when last observed.
     pub state: TcpState,
     /// The owner, if known.
     pub owner: &'a Owner,

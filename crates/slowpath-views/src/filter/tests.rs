@@ -2,9 +2,9 @@
 use super::*;
 use proptest::prelude::*;
 
-struct Book;
+struct FixedNames;
 
-impl Names for Book {
+impl Names for FixedNames {
     fn port(&self, service: &str) -> Option<u16> {
         match service {
             "ssh" => Some(22),
@@ -24,11 +24,11 @@ impl Names for Book {
 }
 
 fn parse(text: &str) -> Filter {
-    Filter::parse(text, &Book).unwrap_or_else(|e| panic!("{e}"))
+    Filter::parse(text, &FixedNames).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn kind(text: &str) -> FilterErrorKind {
-    Filter::parse(text, &Book).unwrap_err().kind
+    Filter::parse(text, &FixedNames).unwrap_err().kind
 }
 
 /// local, remote, selected by a filter; state Established, owner nginx (7), Timeout.
@@ -263,7 +263,7 @@ fn errors_say_what_is_wrong() {
 #[test]
 fn the_caret_stands_under_the_place() {
     let text = "dst 10.0.0.1 and dport = :nosuch";
-    let error = Filter::parse(text, &Book).unwrap_err().to_string();
+    let error = Filter::parse(text, &FixedNames).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(lines[1].trim_start(), text);
     let start = lines[2].find('^').unwrap();
@@ -344,7 +344,7 @@ proptest! {
     #[test]
     fn printing_and_parsing_gives_the_same(expression in expression()) {
         let text = expression.to_string();
-        let filter = Filter::parse(&text, &Book).unwrap();
+        let filter = Filter::parse(&text, &FixedNames).unwrap();
         prop_assert_eq!(filter.expression.as_ref(), Some(&expression), "{}", text);
         prop_assert!(filter.notes().is_none(), "{}", text);
     }
@@ -355,13 +355,13 @@ proptest! {
             "all", "connected", "synchronized", "bucket", "big", "closed", "syn-recv", "established",
         ])), 1..5)) {
         let text: Vec<String> = names.iter().map(|(word, name)| format!("{word} {name}")).collect();
-        let filter = Filter::parse(&text.join(" "), &Book).unwrap();
-        prop_assert_eq!(Filter::parse(&filter.to_string(), &Book).unwrap().states, filter.states);
+        let filter = Filter::parse(&text.join(" "), &FixedNames).unwrap();
+        prop_assert_eq!(Filter::parse(&filter.to_string(), &FixedNames).unwrap().states, filter.states);
     }
 
     #[test]
     fn no_text_panics(text in "\\PC{0,60}") {
-        if let Err(error) = Filter::parse(&text, &Book) {
+        if let Err(error) = Filter::parse(&text, &FixedNames) {
             let _ = error.to_string();
         }
     }
@@ -373,10 +373,10 @@ proptest! {
         "problem", "\"", "é", "inet:", "autobound", "&", "|", "!",
     ]), 0..12), gap in "| ") {
         let text = words.join(&gap);
-        match Filter::parse(&text, &Book) {
+        match Filter::parse(&text, &FixedNames) {
             Err(error) => { let _ = error.to_string(); }
             Ok(filter) => {
-                let again = Filter::parse(&filter.to_string(), &Book).unwrap();
+                let again = Filter::parse(&filter.to_string(), &FixedNames).unwrap();
                 prop_assert_eq!(again.expression, filter.expression);
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections gathered by application, host or peer.
+//! Connections grouped by application, host or peer.
 
 use crate::tally::trouble;
 use slowpath_diagnose::Totals;
@@ -39,13 +39,13 @@ pub struct Group {
     pub connections: u64,
     /// Of these, how many had any problem.
     pub troubled: u64,
-    /// Time of all connections together.
+    /// Time of all connections, summed.
     pub totals: Totals,
     /// Payload bytes acknowledged and received over the connections' whole lives.
     pub bytes: u64,
 }
 
-/// What the connection is gathered under.
+/// The group of a connection.
 fn key(by: GroupBy, s: &ConnectionSummary) -> String {
     match by {
         GroupBy::Application => s

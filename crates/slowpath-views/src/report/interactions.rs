@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Interactions that the log has, added up: one line for each pair of connections.
+//! Interactions in the log, summed: one line for each pair of connections.
 
 use crate::filter::{Filter, Subject};
 use crate::interactions::evidence;
@@ -14,16 +14,16 @@ use slowpath_text::{Columns, Paint, process};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Pairs of connections kept apart; those beyond are counted.
+/// Pairs of connections with sums of their own; those beyond are counted.
 const MOST: usize = 10_000;
 
 type Key = (InteractionKind, ConnectionId, ConnectionId);
 
-/// Interactions, added up.
+/// Sums of interactions.
 #[derive(Clone, Debug, Default)]
 pub struct InteractionTotals {
     /// The latest of each, with the time and the rounds of all.
-    seen: BTreeMap<Key, InteractionInterval>,
+    pairs: BTreeMap<Key, InteractionInterval>,
     overflowed: u64,
 }
 
@@ -41,8 +41,8 @@ impl InteractionTotals {
             return;
         }
         let key = (found.kind, found.connection, found.cause);
-        let room = self.seen.len() < MOST;
-        match self.seen.get_mut(&key) {
+        let full = self.pairs.len() >= MOST;
+        match self.pairs.get_mut(&key) {
             Some(known) => {
                 let (duration, rounds) = (known.duration, known.rounds);
                 if found.end >= known.end {
@@ -54,21 +54,21 @@ impl InteractionTotals {
                     known.rounds += found.rounds;
                 }
             }
-            None if !room => self.overflowed += 1,
+            None if full => self.overflowed += 1,
             None => {
-                self.seen.insert(key, found);
+                self.pairs.insert(key, found);
             }
         }
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.seen.is_empty()
+        self.pairs.is_empty()
     }
 
     /// Longest first.
     fn worst(&self) -> Vec<&InteractionInterval> {
-        let mut worst: Vec<_> = self.seen.values().collect();
+        let mut worst: Vec<_> = self.pairs.values().collect();
         worst.sort_by_key(|i| (Reverse(i.duration), i.kind, i.connection));
         worst
     }
@@ -89,7 +89,7 @@ impl InteractionTotals {
         lines.extend(columns.lines(2, paint));
         if self.overflowed > 0 {
             lines.push(format!(
-                "  not kept apart: {} records beyond {MOST}",
+                "  not listed separately: {} records beyond {MOST}",
                 self.overflowed
             ));
         }

@@ -31,14 +31,14 @@ pub struct Records {
 
 /// A time range; both ends are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct ReportRange {
     /// Its beginning.
     pub from: WallMicros,
     /// Its end.
     pub to: WallMicros,
 }
 
-impl Range {
+impl ReportRange {
     /// Whether the moment lies in it.
     pub fn contains(self, at: WallMicros) -> bool {
         self.from <= at && at <= self.to
@@ -53,7 +53,7 @@ impl Range {
 /// The connections of the range that the filter selects, each once, most trouble first. A
 /// summary covers a whole life; of a life that began before the range, the time observed
 /// and the problem intervals within the range are put into it instead.
-pub fn lives(records: Records, range: Range, filter: &Filter) -> Vec<ConnectionSummary> {
+pub fn lives(records: Records, range: ReportRange, filter: &Filter) -> Vec<ConnectionSummary> {
     let mut latest: HashMap<ConnectionId, ConnectionSummary> = HashMap::new();
     for summary in records.summaries {
         match latest.entry(summary.connection) {
@@ -91,8 +91,8 @@ pub fn lives(records: Records, range: Range, filter: &Filter) -> Vec<ConnectionS
 }
 
 /// Makes the summary one of the part of its life within the range.
-fn cut(s: &mut ConnectionSummary, range: Range, inside: &[ProblemInterval]) {
-    let overlap = Range {
+fn cut(s: &mut ConnectionSummary, range: ReportRange, inside: &[ProblemInterval]) {
+    let overlap = ReportRange {
         from: range.from.max(s.first_observed),
         to: range.to.min(s.last_observed),
     };
@@ -101,7 +101,7 @@ fn cut(s: &mut ConnectionSummary, range: Range, inside: &[ProblemInterval]) {
     s.problem_events = Default::default();
     for interval in inside {
         let begun = interval.end - interval.duration;
-        let before = Range {
+        let before = ReportRange {
             from: begun,
             to: range.from.max(begun),
         };
@@ -121,16 +121,16 @@ fn cut(s: &mut ConnectionSummary, range: Range, inside: &[ProblemInterval]) {
         s.observed.saturating_sub(trouble(&s.problem_time));
 }
 
-/// What the range's coverage records add up to.
+/// Sums of the range's coverage records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Covered {
     /// Time in which the agent looked.
     pub time: Micros,
     /// Polls made.
     pub polls: u64,
-    /// Most sockets seen by one poll.
+    /// Most sockets that one poll met.
     pub sockets: u64,
-    /// Sockets alive and not seen, added up.
+    /// Sockets alive that polls did not meet, summed.
     pub missed: u64,
     /// Most connections without a known owner.
     pub owners_unknown: u64,
@@ -140,9 +140,9 @@ pub struct Covered {
     pub unmeasured: ProblemSet,
 }
 
-/// Adds coverage records up. Losses count from the agent's start in each record: what
+/// Sums coverage records. Losses count from the agent's start in each record: what
 /// grew from one to the next was lost in between; a count that fell began anew.
-pub fn covered(coverage: &[Coverage], range: Range) -> Covered {
+pub fn covered(coverage: &[Coverage], range: ReportRange) -> Covered {
     let mut all: Vec<_> = coverage.iter().collect();
     all.sort_by_key(|c| c.end);
     let mut sum = Covered::default();

@@ -7,7 +7,7 @@ mod lives;
 mod output;
 
 pub use groups::{Group, GroupBy, groups};
-pub use lives::{Covered, Range, Records, covered, lives};
+pub use lives::{Covered, Records, ReportRange, covered, lives};
 pub use output::{
     CoverageEntry, GroupEntry, GroupsEntry, ReportOutput, ReportedConnection, TableRow,
 };
@@ -29,7 +29,7 @@ const LISTED: usize = 10;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which time.
-    pub range: Range,
+    pub range: ReportRange,
     /// Which connections.
     pub filter: Filter,
     /// A table with one line for each of these.
@@ -44,24 +44,24 @@ pub struct Report<'a> {
     groups: Option<(GroupBy, Vec<Group>)>,
     covered: Covered,
     unread: Vec<String>,
-    heard: ListenerTally,
-    together: InteractionTotals,
+    listeners: ListenerTally,
+    interactions: InteractionTotals,
 }
 
 impl<'a> Report<'a> {
-    /// Of these records, which it takes apart.
+    /// The report on these records.
     pub fn of(mut records: Records, options: &'a Options) -> Self {
         let coverage = std::mem::take(&mut records.coverage);
         let unread = std::mem::take(&mut records.unread);
-        let mut heard = ListenerTally::default();
+        let mut listeners = ListenerTally::default();
         for interval in std::mem::take(&mut records.listeners) {
             if listeners::selected(&options.filter, &interval) {
-                heard.add(&interval, 0);
+                listeners.add(&interval, 0);
             }
         }
-        let mut together = InteractionTotals::default();
+        let mut interactions = InteractionTotals::default();
         for found in std::mem::take(&mut records.interactions) {
-            together.add(found, &options.filter);
+            interactions.add(found, &options.filter);
         }
         let lives = lives(records, options.range, &options.filter);
         Report {
@@ -71,14 +71,14 @@ impl<'a> Report<'a> {
             covered: covered(&coverage, options.range),
             lives,
             unread,
-            heard,
-            together,
+            listeners,
+            interactions,
         }
     }
 
     /// Whether any problem was found.
     pub fn problems_found(&self) -> bool {
-        self.troubled().next().is_some() || !self.heard.is_empty()
+        self.troubled().next().is_some() || !self.listeners.is_empty()
     }
 
     /// The connections with any problem, most trouble first.
@@ -119,13 +119,13 @@ impl<'a> Report<'a> {
             lines.push("worst connections".to_owned());
             lines.extend(self.worst(paint));
         }
-        if !self.heard.is_empty() {
+        if !self.listeners.is_empty() {
             lines.push(String::new());
-            lines.extend(self.heard.table(LISTED, paint));
+            lines.extend(self.listeners.table(LISTED, paint));
         }
-        if !self.together.is_empty() {
+        if !self.interactions.is_empty() {
             lines.push(String::new());
-            lines.extend(self.together.lines(LISTED, paint));
+            lines.extend(self.interactions.lines(LISTED, paint));
         }
         lines.push(String::new());
         lines.extend(self.coverage_lines());
@@ -183,13 +183,13 @@ impl<'a> Report<'a> {
         }];
         if self.table.unobserved > 0 {
             lines.push(format!(
-                "seen, but too briefly for a verdict: {}",
+                "observed too briefly for a verdict: {}",
                 plural(self.table.unobserved, "connection")
             ));
         }
         if c.missed > 0 {
             lines.push(format!(
-                "not seen: {}, added up over stretches",
+                "not observed: {}, summed over stretches",
                 plural(c.missed, "socket")
             ));
         }
@@ -235,8 +235,8 @@ impl<'a> Report<'a> {
                 groups: groups.iter().map(GroupEntry::from).collect(),
             }),
             problem_connections: self.troubled().map(ReportedConnection::from).collect(),
-            listeners: self.heard.output(),
-            interactions: self.together.output(),
+            listeners: self.listeners.output(),
+            interactions: self.interactions.output(),
             coverage: CoverageEntry {
                 time_us: c.time.0,
                 range_us: self.options.range.length().0,

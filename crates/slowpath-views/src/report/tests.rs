@@ -7,7 +7,7 @@ use slowpath_text::Paint;
 
 fn options(from: i64, to: i64, filter: &str) -> Options {
     Options {
-        range: Range {
+        range: ReportRange {
             from: at(from),
             to: at(to),
         },
@@ -150,7 +150,7 @@ fn filters_and_groups() {
 }
 
 #[test]
-fn coverage_says_what_was_not_seen() {
+fn coverage_states_what_was_not_observed() {
     let coverage = |end: i64, dropped: u64| Coverage {
         end: at(end),
         duration: seconds(30),

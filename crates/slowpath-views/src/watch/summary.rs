@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a live view says when it ends.
+//! The closing summary of a live view.
 
 use crate::interactions::{self, FoundInteraction, InteractionFinder, InteractionOutput};
 use crate::json::{self, ConnectionEntry, ConnectionKeys, Losses, Owners, TallyKeys};
@@ -18,7 +18,7 @@ use slowpath_text::{Columns, Paint, ends, percent, plural, process};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 
-/// Connections kept apart; those beyond are added up together.
+/// Connections with sums of their own; those beyond share one sum.
 const MOST: usize = 20_000;
 /// Connections named.
 const NAMED: usize = 5;
@@ -31,10 +31,10 @@ struct ConnectionSum {
     tally: Tally,
 }
 
-/// Verdicts added up over a view's life.
+/// Verdicts summed over a view's life.
 #[derive(Debug, Default)]
 pub struct WatchSummary {
-    seen: HashMap<ConnectionId, ConnectionSum>,
+    connections: HashMap<ConnectionId, ConnectionSum>,
     others: Tally,
     overflowed: u64,
     polls: u64,
@@ -49,13 +49,13 @@ pub struct WatchSummary {
 impl WatchSummary {
     /// Adds the verdict on one interval.
     pub fn add(&mut self, live: LiveConnection<'_>, verdict: &IntervalVerdict) {
-        if self.seen.len() >= MOST && !self.seen.contains_key(&live.snapshot.id) {
+        if self.connections.len() >= MOST && !self.connections.contains_key(&live.snapshot.id) {
             self.overflowed += 1;
             self.others.add(verdict);
             return;
         }
-        let seen = self
-            .seen
+        let sum = self
+            .connections
             .entry(live.snapshot.id)
             .or_insert_with(|| ConnectionSum {
                 tuple: live.snapshot.tuple,
@@ -64,16 +64,16 @@ impl WatchSummary {
                 tally: Tally::default(),
             });
         // Whom it is known to belong to may change, and turn out not to be known.
-        seen.owner.clone_from(live.owner);
-        seen.real_peer = live.real_peer;
-        seen.tally.add(verdict);
+        sum.owner.clone_from(live.owner);
+        sum.real_peer = live.real_peer;
+        sum.tally.add(verdict);
     }
 
     /// Looks for problems that explain each other; gives those that are new and have a
     /// connection that the view shows.
     pub fn join(&mut self, source: &dyn Source, report: &PollReport) -> Vec<FoundInteraction> {
         let mut fresh = self.interactions.polled(source, report);
-        let shown = |id: &ConnectionId| self.seen.contains_key(id);
+        let shown = |id: &ConnectionId| self.connections.contains_key(id);
         fresh.retain(|t| t.interaction.connections.iter().any(shown));
         fresh
     }
@@ -98,16 +98,16 @@ impl WatchSummary {
         Some((self.listeners.take(live, now)?, live.holders.len()))
     }
 
-    /// Notes a connection of which nobody knows whether it is the command's.
+    /// Notes a connection of which it is not known whether it is the command's.
     pub fn undecided(&mut self, live: LiveConnection<'_>) {
         if self.undecided.len() < MOST {
             self.undecided.insert(live.snapshot.id);
         }
     }
 
-    /// Connections that could not be told to be the command's, until now.
+    /// Connections of which it is not known, until now, whether they are the command's.
     fn unattributed(&self) -> u64 {
-        let decided = |id| self.seen.contains_key(id);
+        let decided = |id| self.connections.contains_key(id);
         self.undecided.iter().filter(|id| !decided(*id)).count() as u64
     }
 
@@ -119,18 +119,18 @@ impl WatchSummary {
         self.elapsed = elapsed;
     }
 
-    /// Everything added up.
+    /// The sum of everything.
     pub fn total(&self) -> Tally {
         let mut total = self.others;
-        for seen in self.seen.values() {
-            total.merge(&seen.tally);
+        for sum in self.connections.values() {
+            total.merge(&sum.tally);
         }
         total
     }
 
     /// Connections that had any problem.
     pub fn problem_connections(&self) -> usize {
-        self.seen
+        self.connections
             .values()
             .filter(|s| !s.tally.found().is_empty())
             .count()
@@ -145,7 +145,7 @@ impl WatchSummary {
     fn worst(&self) -> Vec<(&ConnectionId, &ConnectionSum)> {
         let trouble = |s: &ConnectionSum| trouble(&s.tally.totals.problem_time);
         let mut worst: Vec<_> = self
-            .seen
+            .connections
             .iter()
             .filter(|(_, s)| trouble(s) > Micros::ZERO)
             .collect();
@@ -156,7 +156,8 @@ impl WatchSummary {
 
     /// The interactions found, of connections that the view showed.
     fn joined(&self) -> Vec<&FoundInteraction> {
-        self.interactions.all(|id| self.seen.contains_key(id))
+        self.interactions
+            .all(|id| self.connections.contains_key(id))
     }
 
     /// The summary in lines; `reasons_said` if the reasons why something cannot be measured
@@ -171,42 +172,12 @@ impl WatchSummary {
         let total = self.total();
         let mut lines = vec![paint.bold(&format!(
             "{} over {}, {}: {} had problems",
-            plural(self.seen.len() as u64, "connection"),
+            plural(self.connections.len() as u64, "connection"),
             self.elapsed,
             plural(self.polls, "poll"),
             self.problem_connections(),
         ))];
-        let mut problems = Columns::new(&["problem", ">share", ">time", ">events"]);
-        for problem in total.found() {
-            let i = problem as usize;
-            let coarse = if total.coarse.contains(problem) {
-                " or less"
-            } else {
-                ""
-            };
-            problems.row([
-                problem.name().to_owned(),
-                percent(total.share(problem)),
-                format!("{}{coarse}", total.totals.problem_time[i]),
-                total.totals.problem_events[i].to_string(),
-            ]);
-        }
-        if !problems.is_empty() {
-            lines.extend(problems.lines(2, paint));
-            lines.push("worst connections".to_owned());
-            let mut worst = Columns::new(&["problem", ">share", "process", "connection"]);
-            for (_, seen) in self.worst() {
-                let found = seen.tally.found();
-                let problem = found.first().copied().unwrap_or(Problem::SenderAppLimited);
-                worst.row([
-                    problem.name().to_owned(),
-                    percent(seen.tally.share(problem)),
-                    process(&seen.owner),
-                    ends(&seen.tuple, seen.real_peer),
-                ]);
-            }
-            lines.extend(worst.lines(2, paint));
-        }
+        lines.extend(self.problem_lines(&total, paint));
         lines.extend(self.listeners.table(NAMED, paint));
         let joined = self.joined();
         if !joined.is_empty() {
@@ -228,21 +199,65 @@ impl WatchSummary {
         } else {
             lines.extend(unmeasured_lines(capabilities, losses));
         }
+        lines.extend(self.gap_lines());
+        lines
+    }
+
+    /// The problems found and the worst connections; nothing if none was found.
+    fn problem_lines(&self, total: &Tally, paint: Paint) -> Vec<String> {
+        let mut problems = Columns::new(&["problem", ">share", ">time", ">events"]);
+        for problem in total.found() {
+            let i = problem as usize;
+            let coarse = if total.coarse.contains(problem) {
+                " or less"
+            } else {
+                ""
+            };
+            problems.row([
+                problem.name().to_owned(),
+                percent(total.share(problem)),
+                format!("{}{coarse}", total.totals.problem_time[i]),
+                total.totals.problem_events[i].to_string(),
+            ]);
+        }
+        if problems.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = problems.lines(2, paint);
+        lines.push("worst connections".to_owned());
+        let mut worst = Columns::new(&["problem", ">share", "process", "connection"]);
+        for (_, sum) in self.worst() {
+            let found = sum.tally.found();
+            let problem = found.first().copied().unwrap_or(Problem::SenderAppLimited);
+            worst.row([
+                problem.name().to_owned(),
+                percent(sum.tally.share(problem)),
+                process(&sum.owner),
+                ends(&sum.tuple, sum.real_peer),
+            ]);
+        }
+        lines.extend(worst.lines(2, paint));
+        lines
+    }
+
+    /// What was not observed, not listed or not attributed.
+    fn gap_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         if self.missed > 0 {
             lines.push(format!(
-                "not seen: {} at the last poll",
+                "not observed: {} at the last poll",
                 plural(self.missed, "socket")
             ));
         }
         if self.overflowed > 0 {
             lines.push(format!(
-                "not kept apart: {} beyond {MOST} connections",
+                "not listed separately: {} beyond {MOST} connections",
                 plural(self.overflowed, "verdict")
             ));
         }
         if self.unattributed() > 0 {
             lines.push(format!(
-                "not told apart: {} whose owner is unknown or ended before it could be looked at",
+                "not attributed: {} whose owner is unknown or ended before it could be looked at",
                 plural(self.unattributed(), "connection")
             ));
         }
@@ -267,9 +282,9 @@ impl WatchSummary {
             tally: (&self.total()).into(),
             elapsed_us: self.elapsed.0,
             polls: self.polls,
-            connections: self.seen.len(),
+            connections: self.connections.len(),
             problem_connections: self.problem_connections(),
-            owners: self.seen.values().map(|s| &s.owner).collect(),
+            owners: self.connections.values().map(|s| &s.owner).collect(),
             worst: self.worst().into_iter().map(worst).collect(),
             listeners: self.listeners.output(),
             interactions: interactions.iter().map(|i| i.output(now)).collect(),
@@ -383,7 +398,7 @@ mod tests {
     use slowpath_model::Share;
 
     #[test]
-    fn it_says_what_was_found_and_what_was_not_seen() {
+    fn it_states_what_was_found_and_what_was_not_observed() {
         let mut closing = WatchSummary::default();
         let share = Share::Measured(Micros(INTERVAL.0 / 2));
         let bad = verdict(

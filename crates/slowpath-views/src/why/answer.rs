@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The answer, in words and as JSON.
+//! The answer, as text and as JSON.
 
 use super::Fit;
 use crate::advice::{self, HostFigures};
@@ -8,6 +8,7 @@ use crate::json::{
     self, ConnectionEntry, ConnectionKeys, Evidence, Losses, NamedAdvice, TallyKeys,
 };
 use crate::listeners::{ListenerEntry, ListenerTally};
+use crate::points;
 use crate::source::Source;
 use crate::tally::Tally;
 use crate::watch::unmeasured_lines;
@@ -19,7 +20,7 @@ use slowpath_model::{
     ConnectionId, FourTuple, Micros, Owner, Problem, Stage, TcpStats, WallMicros,
 };
 use slowpath_text::evidence;
-use slowpath_text::{Columns, Paint, ends, percent, plural, process, whereabouts, wrapped};
+use slowpath_text::{Columns, Paint, ends, percent, plural, process, whereabouts};
 use std::net::SocketAddr;
 
 /// Connections listed.
@@ -38,7 +39,7 @@ pub struct Member {
     pub real_peer: Option<SocketAddr>,
     /// Its owner, or why it is unknown.
     pub owner: Owner,
-    /// Its statistics when last seen.
+    /// Its statistics when last observed.
     pub stats: TcpStats,
     /// Its time.
     pub tally: Tally,
@@ -72,7 +73,7 @@ pub struct Answer {
     /// Listening sockets that are meant.
     pub(super) listening: Vec<WatchedListener>,
     /// Those of them that turned connections away.
-    pub(super) heard: ListenerTally,
+    pub(super) listeners: ListenerTally,
     /// Problems that explain each other, of the connections that are meant and others.
     pub(super) interactions: Vec<FoundInteraction>,
 }
@@ -80,7 +81,7 @@ pub struct Answer {
 impl Answer {
     /// Whether anything but the application limits.
     pub fn problems_found(&self) -> bool {
-        self.total.dominating() != Problem::SenderAppLimited || !self.heard.is_empty()
+        self.total.dominating() != Problem::SenderAppLimited || !self.listeners.is_empty()
     }
 
     fn single(&self) -> Option<&Member> {
@@ -109,8 +110,8 @@ impl Answer {
             .then_some(first)
     }
 
-    /// Advice after the connection that has most of the problem: its numbers belong
-    /// together, those of a sum do not.
+    /// Advice after the connection that has most of the problem: the numbers of one
+    /// connection fit each other, those of a sum do not.
     fn advice(&self, problem: Problem, source: &dyn Source) -> Option<Advice> {
         let worst = self
             .members
@@ -147,7 +148,29 @@ impl Answer {
             verdict += &format!("; {} is the application's", percent(application));
         }
         lines.push(paint.problem(problem, &paint.bold(&verdict)));
-        let mut points: Vec<(&str, String)> = Vec::new();
+        lines.extend(points::lines(self.points(problem, source), WIDTH));
+        if self.single().is_none() {
+            lines.push(String::new());
+            lines.push("worst connections".to_owned());
+            lines.extend(self.worst(paint));
+        }
+        if !self.interactions.is_empty() {
+            lines.push(String::new());
+            let found: Vec<&FoundInteraction> = self.interactions.iter().collect();
+            lines.extend(interactions::answers(&found, LISTED, WIDTH, paint));
+        }
+        lines.extend(self.listener_lines(paint));
+        let notes = self.notes(source);
+        if !notes.is_empty() {
+            lines.push(String::new());
+            lines.extend(notes);
+        }
+        lines
+    }
+
+    fn points(&self, problem: Problem, source: &dyn Source) -> Vec<(&'static str, String)> {
+        let mut points: Vec<(&'static str, String)> = Vec::new();
+        let total = &self.total;
         let observed = total.totals.observed;
         if problem == Problem::SenderAppLimited && self.idle.0 * 2 > observed.0 {
             points.push((
@@ -187,29 +210,7 @@ impl Answer {
                 ),
             ));
         }
-        for (head, text) in points {
-            for (i, line) in wrapped(&text, WIDTH).into_iter().enumerate() {
-                let head = if i == 0 { head } else { "" };
-                lines.push(format!("  {head:<10}{line}"));
-            }
-        }
-        if self.single().is_none() {
-            lines.push(String::new());
-            lines.push("worst connections".to_owned());
-            lines.extend(self.worst(paint));
-        }
-        if !self.interactions.is_empty() {
-            lines.push(String::new());
-            let told: Vec<&FoundInteraction> = self.interactions.iter().collect();
-            lines.extend(interactions::answers(&told, LISTED, WIDTH, paint));
-        }
-        lines.extend(self.heard_lines(paint));
-        let notes = self.notes(source);
-        if !notes.is_empty() {
-            lines.push(String::new());
-            lines.extend(notes);
-        }
-        lines
+        points
     }
 
     /// The answer where there are listening sockets and no connection.
@@ -225,10 +226,10 @@ impl Answer {
                 live.backlog,
             ));
         }
-        if self.heard.is_empty() {
+        if self.listeners.is_empty() {
             lines.push("No connection was turned away.".to_owned());
         }
-        lines.extend(self.heard_lines(paint));
+        lines.extend(self.listener_lines(paint));
         let notes = self.notes(source);
         if !notes.is_empty() {
             lines.push(String::new());
@@ -237,12 +238,12 @@ impl Answer {
         lines
     }
 
-    fn heard_lines(&self, paint: Paint) -> Vec<String> {
-        if self.heard.is_empty() {
+    fn listener_lines(&self, paint: Paint) -> Vec<String> {
+        if self.listeners.is_empty() {
             return Vec::new();
         }
         let mut lines = vec![String::new()];
-        lines.extend(self.heard.answers(LISTED, WIDTH, paint));
+        lines.extend(self.listeners.answers(LISTED, WIDTH, paint));
         lines
     }
 
@@ -321,7 +322,7 @@ impl Answer {
             connections: self.members.iter().map(connection).collect(),
             interactions: self.interactions.iter().map(|i| i.output(now)).collect(),
             listening: self.listening.len(),
-            listeners: self.heard.output(),
+            listeners: self.listeners.output(),
             capabilities: source.capabilities().into(),
             losses: (&source.losses()).into(),
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One answer about a process, a peer or a port, from collector for a while.
+//! One answer about a process, a peer or a port, from polls over a while.
 
 mod answer;
 
@@ -24,8 +24,8 @@ struct Candidate {
     fit: Fit,
     /// End of the last interval added.
     until: MonoNanos,
-    /// First and last poll that saw it.
-    seen: (MonoNanos, MonoNanos),
+    /// First and last poll that met it.
+    met: (MonoNanos, MonoNanos),
 }
 
 /// What polls showed of a target so far.
@@ -34,8 +34,8 @@ pub struct Collector<'a> {
     target: &'a Target,
     candidates: HashMap<ConnectionId, Candidate>,
     listening: BTreeMap<ListenerId, WatchedListener>,
-    heard: ListenerTally,
-    joined: InteractionFinder,
+    listeners: ListenerTally,
+    interactions: InteractionFinder,
     begun: Option<MonoNanos>,
     others_with_owner: u64,
     owners_unknown: u64,
@@ -54,8 +54,8 @@ impl<'a> Collector<'a> {
             target,
             candidates: HashMap::new(),
             listening: BTreeMap::new(),
-            heard: ListenerTally::default(),
-            joined: InteractionFinder::default(),
+            listeners: ListenerTally::default(),
+            interactions: InteractionFinder::default(),
             begun: None,
             others_with_owner: 0,
             owners_unknown: 0,
@@ -78,10 +78,10 @@ impl<'a> Collector<'a> {
             }
             self.take(live, report.at);
         }
-        self.joined.polled(source, report);
+        self.interactions.polled(source, report);
         for listener in source.listeners() {
             if self.target.fits_listener(listener) {
-                self.heard.take(listener, now);
+                self.listeners.take(listener, now);
                 if self.listening.len() < MOST_LISTENING {
                     let watched = WatchedListener {
                         owner: listener.owner.clone(),
@@ -115,16 +115,16 @@ impl<'a> Collector<'a> {
                 },
                 fit,
                 until: begun,
-                seen: (at, at),
+                met: (at, at),
             });
-        candidate.seen.1 = at;
+        candidate.met.1 = at;
         candidate.member.stats = live.snapshot.stats;
         candidate.member.real_peer = live.real_peer;
         if live.owner.process().is_some() || candidate.member.owner.process().is_none() {
             candidate.member.owner.clone_from(live.owner);
         }
         if let Some(verdict) = live.latest {
-            // An interval that ended before the collector began says nothing about now.
+            // An interval that ended before observation began says nothing about now.
             if verdict.to > candidate.until {
                 candidate.until = verdict.to;
                 candidate.member.tally.add(verdict);
@@ -132,7 +132,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// The answer after collector for `looked`.
+    /// The answer after observing for `looked`.
     ///
     /// # Errors
     /// [`NoConnection`] when neither a connection nor a listener fits.
@@ -151,7 +151,7 @@ impl<'a> Collector<'a> {
                 continue;
             }
             let mut member = candidate.member;
-            let life = candidate.seen.1.since(candidate.seen.0);
+            let life = candidate.met.1.since(candidate.met.0);
             let rest = life.saturating_sub(member.tally.totals.observed);
             member.tally.idle(rest);
             idle += rest;
@@ -164,8 +164,8 @@ impl<'a> Collector<'a> {
         }
         members.reverse();
         let meant: HashSet<ConnectionId> = members.iter().map(|m| m.id).collect();
-        let interactions = self.joined.all(|id| meant.contains(id));
-        let interactions = interactions.into_iter().cloned().collect();
+        let found = self.interactions.all(|id| meant.contains(id));
+        let interactions = found.into_iter().cloned().collect();
         Ok(Answer {
             target: self.target.to_string(),
             looked,
@@ -174,14 +174,14 @@ impl<'a> Collector<'a> {
             idle,
             members,
             listening: self.listening.into_values().collect(),
-            heard: self.heard,
+            listeners: self.listeners,
             interactions,
         })
     }
 
     fn no_connection(&self, looked: Micros) -> NoConnection {
         let mut text = format!(
-            "no TCP connection of {} in {looked}; {} seen",
+            "no TCP connection of {} in {looked}; {} observed",
             self.target,
             plural(self.others_with_owner + self.owners_unknown, "connection")
         );

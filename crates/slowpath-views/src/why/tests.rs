@@ -135,7 +135,7 @@ fn nothing_found_says_what_was_looked_for_and_what_to_do() {
 }
 
 #[test]
-fn a_peer_behind_translation_is_found_by_its_own_address_and_told() {
+fn a_peer_behind_translation_is_found_by_its_own_address_and_shown() {
     let mut service = limited(1, "10.0.0.1:4000", 100);
     service.real_peer = Some("10.1.0.7:8080".parse().unwrap());
     let other = limited(2, "10.0.0.1:4001", 100);
