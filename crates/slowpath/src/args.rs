@@ -83,7 +83,7 @@ pub enum Command {
 
 /// How to look at the kernel.
 #[derive(Clone, Debug, Args)]
-pub struct Looking {
+pub struct Observing {
     /// Mean time between two polls
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = interval)]
     pub interval: Duration,
@@ -172,7 +172,7 @@ pub struct Up {
     pub lines: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub looking: Looking,
+    pub looking: Observing,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub answering: Answering,
@@ -193,7 +193,7 @@ pub struct Watch {
     pub lines: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub looking: Looking,
+    pub looking: Observing,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub answering: Answering,
@@ -220,7 +220,7 @@ pub struct Why {
     pub length: Duration,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub looking: Looking,
+    pub looking: Observing,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub answering: Answering,
@@ -241,7 +241,7 @@ pub struct Report {
     pub log: Option<PathBuf>,
     /// Add a table with one line for each of these
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "tcp_info")]
-    pub by: Option<By>,
+    pub by: Option<GroupArg>,
     /// Instead of the log, a series of tcp_info that another tool saved
     #[arg(long, value_name = "FILE")]
     pub tcp_info: Option<PathBuf>,
@@ -252,7 +252,7 @@ pub struct Report {
 
 /// `--by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum GroupArg {
     /// The owner's command name
     Application,
     /// This host's address
@@ -273,7 +273,7 @@ pub struct Overhead {
     pub length: Duration,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub looking: Looking,
+    pub looking: Observing,
     /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_and_a_command_are_told_apart() {
+    fn a_filter_and_a_command_are_distinguished() {
         let cli = Cli::parse_from([
             "slowpath", "watch", "dport", "=", ":443", "--", "curl", "-s", "x",
         ]);

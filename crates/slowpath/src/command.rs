@@ -32,7 +32,7 @@ pub struct Running {
 /// How long a command that was asked to end may take.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Starts `words`; [`Event::CommandEnded`] tells when it has ended.
+/// Starts `words`; [`Event::CommandEnded`] reports when it has ended.
 ///
 /// # Errors
 /// [`Failure::Spawn`] when it does not start.
@@ -82,7 +82,7 @@ fn wait(mut child: Child, events: Sender<Event>) -> std::io::Result<()> {
         .name("command".to_owned())
         .spawn(move || {
             if let Ok(status) = child.wait() {
-                // Nobody listens any more: nothing is lost.
+                // The view has ended: nothing is lost.
                 let _ = events.send(Event::CommandEnded(status));
             }
         })?;

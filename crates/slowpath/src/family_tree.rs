@@ -71,10 +71,10 @@ pub fn adopt_orphans() {
     }
 }
 
-/// Puts the descendants of `pid` into `found`; whether the kernel tells children at all.
+/// Puts the descendants of `pid` into `found`; whether the kernel lists children at all.
 fn descend(pid: u32, found: &mut BTreeSet<u32>) -> bool {
     let mut pending = vec![pid];
-    let mut told = false;
+    let mut listed = false;
     while let Some(pid) = pending.pop() {
         let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
             continue;
@@ -83,7 +83,7 @@ fn descend(pid: u32, found: &mut BTreeSet<u32>) -> bool {
             let Ok(children) = fs::read_to_string(task.path().join("children")) else {
                 continue;
             };
-            told = true;
+            listed = true;
             for child in children.split_whitespace().flat_map(str::parse) {
                 if found.insert(child) {
                     pending.push(child);
@@ -91,7 +91,7 @@ fn descend(pid: u32, found: &mut BTreeSet<u32>) -> bool {
             }
         }
     }
-    told
+    listed
 }
 
 /// The descendants of `pid` by the parent each process names.

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The slowpath command: arguments, terminal output, exit statuses.
 //!
-//! What enters: the command line, and verdicts: live ones from the agent behind
-//! [`source::Source`], kept ones from the log, those on a saved series from the classifier.
+//! What enters: the command line, and verdicts: live ones from the agent,
+//! records of the log, a saved series.
 //! What leaves: text, the full screen, or JSON on standard output; messages on standard
 //! error; an exit status ([`failure`]).
 //!
-//! The rooms: [`args`] defines the command line and [`commands`] carries it out; [`filter`]
-//! reads `ss` expressions; [`session`] is the loop of every live command, fed by
-//! [`events`]; [`watch`], [`why`], [`report`], [`series`] and [`overhead`] are the views,
-//! over [`tally`] (verdicts added up), [`evidence`] and [`advice`] (their words),
-//! [`slowpath_text`] and [`json`] (their forms); [`sim`] runs a scenario in the
-//! simulator, [`lab`] in networks of real kernels; [`record`] makes recordings and [`recording`] shows what one holds.
+//! The modules: [`args`] defines the command line and [`commands`] carries it out; [`machine`]
+//! is the agent of this machine as a source of connections; [`session`] is the loop of every
+//! live command, fed by [`events`]; [`watch`], [`why`], [`report`], [`series`] and [`overhead`]
+//! print what `slowpath-views` answers; [`sim`] runs a scenario in the simulator, [`lab`] in
+//! networks of real kernels; [`record`] makes recordings and [`recording`] shows what one holds.
 //!
-//! What is promised: this crate measures nothing and judges nothing; what was not measured
-//! is said and never printed as zero; nothing here panics on input; a filter selects what
-//! `ss` selects; names from outside cannot steer the terminal.
+//! What is promised: names from outside cannot steer the terminal; an exit status means what
+//! `docs/reference/cli.md` lists; nothing here panics on input.
+//!
+//! What it never does: measure, judge, decide what an answer says.
 
 pub mod agent;
 pub mod args;

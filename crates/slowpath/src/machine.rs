@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent of this machine as a [`Source`].
 
-use crate::args::{Looking, TierArg};
+use crate::args::{Observing, TierArg};
 use crate::failure::Failure;
 use crate::netns;
 use slowpath_agent::{
@@ -22,12 +22,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts looking at this machine; with a log if one is named, and with `history` points
+    /// Starts observing this machine; with a log if one is named, and with `history` points
     /// kept of each connection.
     ///
     /// # Errors
     /// [`Failure::Start`] with what the agent says.
-    pub fn start(looking: &Looking, log: Option<&Path>, history: usize) -> Result<Self, Failure> {
+    pub fn start(looking: &Observing, log: Option<&Path>, history: usize) -> Result<Self, Failure> {
         let config = Config {
             interval: looking.interval,
             log: log.map(Path::to_owned),

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath report`: verdicts over a time range, from the log.
 
-use crate::args::{Answering, By, Since};
+use crate::args::{Answering, GroupArg, Since};
 use crate::failure::{Failure, Outcome};
 use crate::render::Paint;
 use crate::render::plural;
 use slowpath_model::{ConnectionId, WallMicros};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, TimeRange};
 use slowpath_views::json;
-pub use slowpath_views::report::{GroupBy, Options, Range, Records, Report};
+pub use slowpath_views::report::{GroupBy, Options, Records, Report, ReportRange};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-impl From<By> for GroupBy {
-    fn from(by: By) -> Self {
+impl From<GroupArg> for GroupBy {
+    fn from(by: GroupArg) -> Self {
         match by {
-            By::Application => GroupBy::Application,
-            By::Host => GroupBy::Host,
-            By::Peer => GroupBy::Peer,
+            GroupArg::Application => GroupBy::Application,
+            GroupArg::Host => GroupBy::Host,
+            GroupArg::Peer => GroupBy::Peer,
         }
     }
 }
 
 /// From there until `now`.
-pub fn range(since: Since, now: WallMicros) -> Range {
+pub fn range(since: Since, now: WallMicros) -> ReportRange {
     let from = match since {
         Since::Ago(ago) => now - ago.into(),
         Since::At(time) => {
@@ -33,7 +33,7 @@ pub fn range(since: Since, now: WallMicros) -> Range {
             WallMicros(after.map_or(0, |d| d.as_micros() as i64))
         }
     };
-    Range { from, to: now }
+    ReportRange { from, to: now }
 }
 
 /// Writes the report on these records.
@@ -66,7 +66,7 @@ pub fn write(
 /// # Errors
 /// [`Failure::Log`] when there is no log that can be read. Single files that cannot be read
 /// are named in [`Records::unread`].
-pub fn read(directory: &Path, range: Range) -> Result<Records, Failure> {
+pub fn read(directory: &Path, range: ReportRange) -> Result<Records, Failure> {
     let failed = |reason: String| Failure::Log {
         directory: directory.to_owned(),
         reason,

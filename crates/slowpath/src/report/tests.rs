@@ -11,7 +11,7 @@ fn problems_found_show_in_the_exit_status() {
         ..Records::default()
     };
     let options = Options {
-        range: Range {
+        range: ReportRange {
             from: at(0),
             to: at(100),
         },
@@ -54,7 +54,7 @@ fn a_log_is_read_within_its_range() {
     });
     assert!(writer.sync());
     let options = Options {
-        range: Range {
+        range: ReportRange {
             from: at(90),
             to: at(100),
         },

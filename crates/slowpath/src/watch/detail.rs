@@ -149,6 +149,68 @@ fn lines(
 ) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let stats = &live.snapshot.stats;
+    let width = width.saturating_sub(13);
+    let mut lines = overview(screen, live);
+    let Some(verdict) = live.latest else {
+        lines.push(Line::from(" No verdict yet: it takes two polls."));
+        return lines;
+    };
+    lines.push(Line::default());
+    let mut problems: Vec<Problem> = verdict.findings.iter().map(|f| f.problem).collect();
+    if !problems.contains(&verdict.dominating) {
+        problems.insert(0, verdict.dominating);
+    }
+    for problem in problems {
+        lines.push(Line::from(Span::styled(
+            format!(" {problem}: {}", evidence::stage(problem)),
+            bold,
+        )));
+        let evidence = evidence::of(problem, &verdict.deltas, verdict.interval());
+        let finding = verdict.finding(problem).copied().unwrap_or(Finding {
+            problem,
+            share: Share::Measured(verdict.interval()),
+            events: None,
+        });
+        let advice = advice::on(&finding, verdict, &host.with(Some(stats)));
+        let tuple = Some(live.snapshot.tuple);
+        let points = [
+            ("evidence", evidence.join(", ")),
+            ("act", advice::who(advice.who, Some(live.owner), tuple)),
+            ("advice", advice.what),
+            ("after", advice.source.to_owned()),
+        ];
+        lines.extend(points_lines(points, width));
+    }
+    for found in screen.closing.interactions_of(live.snapshot.id) {
+        let kind = found.interaction.kind;
+        lines.push(Line::from(Span::styled(
+            format!(" {kind}: problems that explain each other"),
+            bold,
+        )));
+        lines.extend(points_lines(interactions::points(found), width));
+    }
+    lines
+}
+
+/// Headings in a column of their own, texts broken at `width` characters beside them.
+fn points_lines<I: IntoIterator<Item = (&'static str, String)>>(
+    points: I,
+    width: usize,
+) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for (heading, text) in points {
+        for (i, line) in wrapped(&text, width).into_iter().enumerate() {
+            let heading = if i == 0 { heading } else { "" };
+            lines.push(Line::from(format!("   {heading:<9}{line}")));
+        }
+    }
+    lines
+}
+
+/// Who the connection is, and the share of each problem.
+fn overview(screen: &Screen, live: LiveConnection<'_>) -> Vec<Line<'static>> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let stats = &live.snapshot.stats;
     let mut lines = vec![
         Line::from(Span::styled(
             format!(
@@ -194,56 +256,6 @@ fn lines(
             Style::new()
         };
         lines.push(Line::from(Span::styled(text, style)));
-    }
-    let Some(verdict) = latest else {
-        lines.push(Line::from(" No verdict yet: it takes two polls."));
-        return lines;
-    };
-    lines.push(Line::default());
-    let mut problems: Vec<Problem> = verdict.findings.iter().map(|f| f.problem).collect();
-    if !problems.contains(&verdict.dominating) {
-        problems.insert(0, verdict.dominating);
-    }
-    for problem in problems {
-        lines.push(Line::from(Span::styled(
-            format!(" {problem}: {}", evidence::stage(problem)),
-            bold,
-        )));
-        let mut say = |head: &str, text: &str| {
-            for (i, line) in wrapped(text, width.saturating_sub(13))
-                .into_iter()
-                .enumerate()
-            {
-                let head = if i == 0 { head } else { "" };
-                lines.push(Line::from(format!("   {head:<9}{line}")));
-            }
-        };
-        let evidence = evidence::of(problem, &verdict.deltas, verdict.interval());
-        say("evidence", &evidence.join(", "));
-        let finding = verdict.finding(problem).copied().unwrap_or(Finding {
-            problem,
-            share: Share::Measured(verdict.interval()),
-            events: None,
-        });
-        let advice = advice::on(&finding, verdict, &host.with(Some(stats)));
-        let tuple = Some(live.snapshot.tuple);
-        say("act", &advice::who(advice.who, Some(live.owner), tuple));
-        say("advice", &advice.what);
-        say("after", advice.source);
-    }
-    for told in screen.closing.interactions_of(live.snapshot.id) {
-        let kind = told.interaction.kind;
-        lines.push(Line::from(Span::styled(
-            format!(" {kind}: problems that explain each other"),
-            bold,
-        )));
-        for (head, text) in interactions::points(told) {
-            let texts = wrapped(&text, width.saturating_sub(13));
-            for (i, line) in texts.into_iter().enumerate() {
-                let head = if i == 0 { head } else { "" };
-                lines.push(Line::from(format!("   {head:<9}{line}")));
-            }
-        }
     }
     lines
 }

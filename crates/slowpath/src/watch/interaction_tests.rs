@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Interactions found by the views and told by them.
+//! Interactions as the views report them.
 
 use crate::render::Paint;
 use crate::session;
@@ -58,26 +58,26 @@ fn watch(form: Form, steps: Vec<Vec<OwnedConnection>>) -> String {
 #[test]
 fn an_interaction_is_a_line_when_it_begins() {
     let text = watch(Form::Text(Paint::OFF), vec![proxy(), proxy(), proxy()]);
-    let told: Vec<&str> = text
+    let found: Vec<&str> = text
         .lines()
         .filter(|l| l.contains("PipelinedProxy"))
         .collect();
-    assert_eq!(told.len(), 1, "{text}");
+    assert_eq!(found.len(), 1, "{text}");
     for part in ["relay[12]", "10.0.0.1:80", "ReceiverWindowLimited, 100%"] {
-        assert!(told[0].contains(part), "{part}: {}", told[0]);
+        assert!(found[0].contains(part), "{part}: {}", found[0]);
     }
 }
 
 #[test]
 fn json_names_connections_and_cause() {
     let text = watch(Form::Json, vec![proxy(), proxy()]);
-    let told: Vec<Value> = text
+    let found: Vec<Value> = text
         .lines()
         .map(|l| serde_json::from_str(l).unwrap())
         .filter(|o: &Value| o["type"] == "interaction")
         .collect();
-    assert_eq!(told.len(), 1, "{text}");
-    let object = &told[0];
+    assert_eq!(found.len(), 1, "{text}");
+    let object = &found[0];
     assert_eq!(object["interaction"], "PipelinedProxy");
     assert_eq!(object["connections"][0]["remote"], "10.0.0.9:5000");
     assert_eq!(object["connections"][1]["remote"], "10.0.0.2:81");
@@ -88,7 +88,7 @@ fn json_names_connections_and_cause() {
 }
 
 #[test]
-fn why_tells_of_either_side() {
+fn why_reports_either_side() {
     for target in ["12", ":5000", "10.0.0.2:81"] {
         let (_sender, events) = channel();
         let mut out = Vec::new();

@@ -146,14 +146,14 @@ impl Viewer for Lines<'_> {
             }
         }
         self.listeners(source, elapsed)?;
-        for told in self.closing.join(source, report) {
+        for found in self.closing.join(source, report) {
             match self.form {
-                Form::Json => writeln!(self.out, "{}", json::value(&told.output(clock::now())))?,
+                Form::Json => writeln!(self.out, "{}", json::value(&found.output(clock::now())))?,
                 Form::Text(paint) => writeln!(
                     self.out,
                     "{:>7.1}s  {}",
                     elapsed.as_secs_f64(),
-                    interactions::line(&told, paint)
+                    interactions::line(&found, paint)
                 )?,
             }
         }

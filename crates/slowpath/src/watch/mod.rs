@@ -119,46 +119,49 @@ pub fn run(source: &mut dyn Source, mut options: Options) -> Result<Outcome, Fai
     for line in tail {
         eprintln!("{line}");
     }
-    finish(
-        &mut stdout,
-        source,
-        &closing,
-        running.as_ref(),
-        options.json,
-        full_screen,
-        paint,
-    )?;
+    if options.json {
+        finish_json(&mut stdout, source, &closing, running.as_ref())?;
+    } else {
+        // Lines have stated the reasons at the beginning; the screen is gone.
+        let summary = closing.lines(source.capabilities(), &source.losses(), !full_screen, paint);
+        finish(&mut stdout, &summary, running.as_ref())?;
+    }
     Ok(Outcome::of(options.exit_code, closing.problems_found()))
 }
 
-fn finish(
+/// How the command ended, if there was one.
+fn status(running: Option<&Running>) -> Option<String> {
+    running.map(|r| match r.ended() {
+        Some(status) => status.to_string(),
+        None => "still running".to_owned(),
+    })
+}
+
+fn finish_json(
     out: &mut dyn Write,
     source: &dyn Source,
     closing: &WatchSummary,
     running: Option<&Running>,
-    as_json: bool,
-    full_screen: bool,
-    paint: Paint,
 ) -> Result<(), Failure> {
-    let status = running.map(|r| match r.ended() {
-        Some(status) => status.to_string(),
-        None => "still running".to_owned(),
+    let mut output = closing.output(source.capabilities(), &source.losses(), clock::now());
+    output.command = running.map(|running| CommandOutcome {
+        command_status: status(Some(running)),
+        command_exit_code: running.ended().and_then(|s| s.code()),
+        command_processes: running.family.members.len(),
     });
-    if as_json {
-        let mut output = closing.output(source.capabilities(), &source.losses(), clock::now());
-        output.command = running.map(|running| CommandOutcome {
-            command_status: status,
-            command_exit_code: running.ended().and_then(|s| s.code()),
-            command_processes: running.family.members.len(),
-        });
-        writeln!(out, "{}", json::value(&output))?;
-        return Ok(());
-    }
-    let said = !full_screen;
-    for line in closing.lines(source.capabilities(), &source.losses(), said, paint) {
+    writeln!(out, "{}", json::value(&output))?;
+    Ok(())
+}
+
+fn finish(
+    out: &mut dyn Write,
+    summary: &[String],
+    running: Option<&Running>,
+) -> Result<(), Failure> {
+    for line in summary {
         writeln!(out, "{line}")?;
     }
-    if let Some(status) = status {
+    if let Some(status) = status(running) {
         writeln!(out, "command: {status}")?;
     }
     out.flush()?;
@@ -228,7 +231,7 @@ fn greeting(source: &dyn Source, log: Option<&Path>) -> Vec<String> {
     lines
 }
 
-/// The features that are not in use, a line each: what is not seen without them.
+/// The features that are not in use, a line each: what is not observed without them.
 fn missing(source: &dyn Source) -> Vec<String> {
     let capabilities = source.capabilities();
     let mut lines: Vec<String> = capabilities

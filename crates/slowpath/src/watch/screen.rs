@@ -42,7 +42,7 @@ Each line is a connection with the verdict on its latest interval.
   ?                this help            q        quit
 
 VERDICT  what limited the latest interval, and its share of it
-LIFE     share of the time since first seen in which any problem limited it
+LIFE     share of the time observed in which any problem limited it
 RATE     payload bytes acknowledged and received, as bits a second
 SEND-Q   bytes in the send buffer, sent or not;  RECV-Q  bytes not read yet
 
@@ -325,12 +325,12 @@ impl Screen {
             (false, Page::Table) => OUTPUT_SHOWN,
             _ => 0,
         };
-        let unseen = unmeasured_lines(source.capabilities(), &source.losses());
+        let unmeasured = unmeasured_lines(source.capabilities(), &source.losses());
         let overflowing = self.overflowing();
         let [title, alarms, notes, body, lines, footer] = Layout::vertical([
             Constraint::Length(1),
             Constraint::Length(overflowing.len() as u16),
-            Constraint::Length(unseen.len() as u16),
+            Constraint::Length(unmeasured.len() as u16),
             Constraint::Min(3),
             Constraint::Length(output),
             Constraint::Length(1),
@@ -341,7 +341,7 @@ impl Screen {
             Paragraph::new(overflowing).style(self.style(Color::Red)),
             alarms,
         );
-        let notes_text: Vec<Line<'_>> = unseen.into_iter().map(Line::from).collect();
+        let notes_text: Vec<Line<'_>> = unmeasured.into_iter().map(Line::from).collect();
         frame.render_widget(
             Paragraph::new(notes_text).style(Style::new().add_modifier(Modifier::DIM)),
             notes,
