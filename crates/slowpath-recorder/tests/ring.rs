@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ring's promises: never over its bytes, oldest first, nothing that was asked for goes silently, and what is saved is what was told.
+//! The ring's promises: never over its bytes, oldest first, nothing that was asked for goes silently, and what is saved is what was reported.
 
 use proptest::prelude::*;
 use slowpath_recorder::ring::{Joins, Missing, Options, Ring, Saved, Told};
@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 struct Script {
     told: Vec<Told>,
     lives: BTreeSet<u64>,
-    /// Joined, but not told.
+    /// Joined, but not reported.
     rest: BTreeMap<u64, [End; 2]>,
     forgotten: Vec<u64>,
 }
@@ -169,7 +169,7 @@ impl Scene {
             assert_eq!(decoded.connections.len(), 1);
             let connection = &decoded.connections[0];
             assert_eq!(connection.addresses, addresses(it.number));
-            assert!(self.asked.contains(&it.number), "nobody asked");
+            assert!(self.asked.contains(&it.number), "it was not asked for");
             assert_eq!(it.reasons, ["Timeout"]);
             assert_eq!(it.ended.is_some(), self.ended.contains(&it.number));
             for (end, told) in connection.ends.iter().zip(told) {
@@ -351,7 +351,7 @@ fn one_that_lives_on_is_saved_when_patience_ends_with_what_is_not_told_yet() {
     assert_eq!(client.runs[12].at, rest[2].at);
     assert_eq!((server.gap, server.lost), (Some(0), 2));
     assert!(decoded.connections[0].replayable().is_err());
-    // Nobody asks again: nothing more, until the end.
+    // It is not asked for again: nothing more, until the end.
     scene.clock += 100 * SECOND;
     assert!(scene.ring.work(Moment(scene.clock), 0).is_empty());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Joining without an end: each connection by itself, told as a whole when both of its ends are over.
+//! Joining without an end: each connection by itself, reported as a whole when both of its ends are over.
 //!
-//! What its runs were is inferred from all that both ends saw; so nothing is told before. What is kept meanwhile is what was seen, which counts as the connection's bytes.
+//! What its runs were is inferred from all that both ends saw; so nothing is reported before. What is kept meanwhile is what was observed, which counts as the connection's bytes.
 
 use super::piece::{Called, Fired, Kind, Piece, Seen};
 use super::side::Side;
@@ -13,7 +13,7 @@ use slowpath_recording::{End, Moment};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-/// Closed sockets still tell what they have not put into the ring yet.
+/// Closed sockets still report what they have not put into the ring yet.
 const LINGER: u64 = 2_000_000_000;
 /// Both ends are established within a round trip, or the handshake's last packet was lost (RFC 6298, section 2: again after 1, 2, 4 s).
 const ALONE: u64 = 10_000_000_000;
@@ -23,7 +23,7 @@ struct Pair {
     joiner: Joiner,
     sockets: Vec<u64>,
     addresses: Option<[SocketAddr; 2]>,
-    /// Its number when it was told: 0 if not.
+    /// Its number once it was reported: 0 before.
     number: u64,
     /// When it was first looked at, and when both ends had gone: 0 if not yet.
     met: u64,
@@ -48,7 +48,7 @@ impl Pair {
         let joined = joiner.finish(Host::default());
         let mut ends = joined.recording.connections.into_iter().next()?.ends;
         for end in &mut ends {
-            // What comes after is not told as if all was there.
+            // What comes after is not reported as if all was there.
             let whole = end.gap.and_then(|gap| usize::try_from(gap).ok());
             end.runs.truncate(whole.unwrap_or(usize::MAX));
         }
@@ -63,12 +63,12 @@ pub struct Live {
     pairs: BTreeMap<u64, Pair>,
     sockets: HashMap<u64, u64>,
     open: HashMap<[SocketAddr; 2], u64>,
-    /// Of connections that were told, by their number.
+    /// Of connections that were reported, by their number.
     told: BTreeMap<u64, u64>,
     next: u64,
     last: u64,
     ticks: Ticks,
-    /// Losses of sockets that are gone, and those of which nobody knows whose they were.
+    /// Losses of sockets that are gone, and losses of unknown sockets.
     gone: u64,
     untold: u64,
 }
@@ -136,7 +136,7 @@ impl Live {
         living
     }
 
-    /// Losses of which nobody knows whose they were.
+    /// Losses of unknown sockets.
     fn doubt(&mut self, lost: u64) {
         let sides = self.pairs.values().flat_map(|pair| &pair.joiner.sides);
         let known: u64 = sides.map(|side| u64::from(side.lost)).sum();

@@ -6,7 +6,7 @@ use super::piece::{Seen, What, word};
 use super::side::Before;
 use slowpath_recording::{Outcome, Run};
 
-/// Packets that one run is told the device's memory of.
+/// Packets of one run for which the device's memory is recorded.
 const MOST_SENT: u32 = 32;
 /// `SKB_TRUESIZE` of the head of what TCP sends, on 64-bit machines.
 const HEAD: u32 = 896;
@@ -17,7 +17,7 @@ const MOST_CARRIED: u32 = 65_536;
 /// More packets of one backlog are not counted.
 const MOST_WAITING: usize = 4096;
 
-/// What waited in the device while runs were sending: seen before some of them; between those in proportion to what was sent.
+/// What waited in the device while runs were sending: observed before some of them; between those in proportion to what was sent.
 pub(super) fn remember(runs: &mut [(Run, Before)], own: &Numbers) {
     let known: Vec<(usize, (u16, u32))> = runs
         .iter()

@@ -13,7 +13,7 @@ pub(super) enum Clock {
     Read(u64),
     /// It reads it as it begins.
     Packet(Packet),
-    /// It came when nobody looked: sent when its sender had read that, or before.
+    /// It came when no tracepoint fired: sent when its sender had read that, or before.
     Sent(u64),
     /// A call that sends several times: what it read with the first, and with the last of them.
     Several(u64, u64),
@@ -27,9 +27,9 @@ pub(super) enum Clock {
 pub(super) struct Packet {
     /// What it had read before.
     pub before: u64,
-    /// What the sender's clock had read when it had sent it, or later; 0: nobody looked since.
+    /// What the sender's clock had read when it had sent it, or later; 0: it was not observed since.
     pub sent: u64,
-    /// What it read first, in whole microseconds: an acknowledgment that told of something new leaves that.
+    /// What it read first, in whole microseconds: an acknowledgment of something new leaves that.
     pub first: Option<u64>,
     /// When it came, nearly: of an acknowledgment of all that was sent.
     pub came: Option<u64>,
@@ -55,7 +55,7 @@ fn idle(seen: &Seen, next: &Seen) -> bool {
     left <= 0 && next.words[word::NEXT] != seen.words[word::NEXT]
 }
 
-/// What TCP's clock read as it began with that packet, in whole microseconds, if the next look tells.
+/// What TCP's clock read as it began with that packet, in whole microseconds, if the next observation shows it.
 pub(super) fn first(seen: &Seen, next: &Seen) -> Option<u64> {
     told(seen, next).filter(|_| !idle(seen, next))
 }
@@ -69,7 +69,7 @@ fn told(seen: &Seen, next: &Seen) -> Option<u64> {
     let low = next.told?;
     let near = seen.clock / 1000;
     let since = low.wrapping_sub(near as u32) as i32;
-    // What it told before is no news.
+    // What it reported before is not new.
     u64::try_from(since)
         .ok()
         .map(|since| near.saturating_add(since))
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// `tcp_rate_gen` leaves the moment of what it told, `tcp_rate_skb_sent` that of what was sent from nothing; one from before the packet is neither.
+    /// `tcp_rate_gen` leaves the moment of what it delivered, `tcp_rate_skb_sent` that of what was sent from nothing; one from before the packet is neither.
     #[test]
     fn an_acknowledgment_leaves_its_moment() {
         let before = seen(5_000_000_123, 2000, 1000, None);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! IP identifications as packets' numbers. A TCP socket gives a packet its next identification and goes on by the packet's segments (`ip_select_ident_segs`): what comes
-//! with an identification further on tells that segments in between were lost.
+//! with an identification further on shows that segments in between were lost.
 
 use std::collections::BTreeMap;
 

@@ -59,14 +59,14 @@ pub(super) struct Telling<'a> {
     numbers: Numbers,
     places: std::vec::IntoIter<i64>,
     runs: Vec<(Clock, Handler, Vec<Outcome>)>,
-    /// Of runs at whose beginning somebody looked, by place.
+    /// Of runs at whose beginning the recorder looked, by place.
     before: HashMap<usize, (u16, u32)>,
     call: usize,
     written: u32,
     read: u32,
     /// The call under way has moved so much.
     begun: Option<i32>,
-    /// What was told last of a field.
+    /// The last value recorded of each field.
     told: [Option<u32>; Field::COUNT],
     last_number: u32,
     /// When the first packet went of what calls sent before the next look, in microseconds: if nothing was under way.
@@ -86,7 +86,7 @@ pub(super) struct Telling<'a> {
 }
 
 impl<'a> Telling<'a> {
-    /// `first`: the number of the first packet that the tracepoint can tell.
+    /// `first`: the number of the first packet that the tracepoint can report.
     pub(super) fn new(
         side: &'a Side,
         theirs: &'a Side,
@@ -399,7 +399,7 @@ impl<'a> Telling<'a> {
         read.next().unwrap_or(0)
     }
 
-    /// What fired before that moment, as far as is known. The next packet's identification may have been looked at then: it tells, too.
+    /// What fired before that moment, as far as is known. The next packet's identification may have been read then: it counts, too.
     fn fired_until(&mut self, clock: u64, next: Option<u16>) {
         while let Some(fired) = self.timers.as_slice().first() {
             let sent = next.map_or(0, |next| next.wrapping_sub(fired.next) as i16);
@@ -527,13 +527,13 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// What the other end's clock had read when that packet had been sent; both ends are on one machine, so far. 0: nobody looked since.
+    /// What the other end's clock had read when that packet had been sent; both ends are on one machine, so far. 0: it was not observed since.
     fn sent_at(&self, number: u32) -> u64 {
         let place = self.sent.partition_point(|(total, _)| *total <= number);
         self.sent.get(place).map_or(0, |(_, at)| *at)
     }
 
-    /// What came when no tracepoint told.
+    /// What came when no tracepoint fired.
     fn after(&mut self) {
         let total = self.sent.last().map_or(self.last_number, |last| last.0);
         let mut numbers: Vec<u32> = (self.last_number..total).collect();

@@ -12,20 +12,20 @@ use std::time::Duration;
 const FRAME: usize = 4_096;
 /// What an event takes before it is encoded: a run, or one of its outcomes, which is less.
 const EVENT: usize = size_of::<Run>();
-/// Reasons that are told of one connection.
+/// Reasons that are kept of one connection.
 const MOST_REASONS: usize = 16;
 /// The only connection of its file.
 const NUMBER: u32 = 0;
 
-/// Somebody wants it.
+/// A caller asked to keep it.
 pub(super) struct Asked {
     pub(super) reasons: Vec<String>,
-    /// When it is to be saved if it lives still; nobody has asked since it was: never.
+    /// When it is to be saved if it lives still; it was not asked for since it was saved: never.
     pub(super) due: Option<Moment>,
     patience: Duration,
 }
 
-/// What was not told of one that lives.
+/// What was not reported of one that lives.
 pub(super) enum Rest {
     Nothing,
     Both([End; 2]),
@@ -206,14 +206,14 @@ impl Held {
         }
     }
 
-    /// The recording as it is, with what has not been told of it; it is not due any more.
+    /// The recording as it is, with what has not been reported of it; it is not due any more.
     pub(super) fn save(&mut self, number: u64, rest: Rest) -> Result<Saved, EncodeError> {
         let mut runs = self.runs;
         let mut gap = self.gap;
         let mut file = self.file.concat();
         if let Some(writer) = &self.writer {
             let mut writer = writer.as_ref().clone();
-            // Without it somebody has forgotten it: then it is whole so far.
+            // Without it the joiner has forgotten the connection: then it is complete so far.
             let ends = match rest {
                 Rest::Nothing => Default::default(),
                 Rest::Both(ends) => ends,

@@ -33,9 +33,9 @@ pub struct Ring {
     origin: Origin,
     held: BTreeMap<u64, Held>,
     newest: HashMap<[SocketAddr; 2], u64>,
-    /// Those that ended and nobody asked for, by when.
+    /// Those that ended and were not asked for, by when.
     ended: BTreeSet<(Moment, u64)>,
-    /// Those that live and nobody asked for; numbers are given in the order of opening.
+    /// Those that live and were not asked for; numbers are given in the order of opening.
     living: BTreeSet<u64>,
     asked: BTreeSet<u64>,
     went: VecDeque<([SocketAddr; 2], Went)>,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// An empty one. The ticks a second of `origin` are those that connections tell.
+    /// An empty one. The ticks a second of `origin` are those that connections report.
     pub fn new(joins: Box<dyn Joins>, origin: Origin, options: Options) -> Ring {
         Ring {
             joins,
@@ -155,7 +155,7 @@ impl Ring {
         saved
     }
 
-    /// Somebody wants a connection, which had these addresses, in either order, at that time.
+    /// Keeps a connection, which had these addresses, in either order, at that time.
     ///
     /// # Errors
     /// Why it is not there.
@@ -183,7 +183,7 @@ impl Ring {
         Err(missing)
     }
 
-    /// Somebody wants every connection that is held; gives their number.
+    /// Keeps every connection that is held; gives their number.
     pub fn keep_all(&mut self, at: Moment, reason: &str) -> usize {
         let all: Vec<u64> = self.held.keys().copied().collect();
         for number in &all {
@@ -404,7 +404,7 @@ impl Ring {
         }
     }
 
-    /// There is no room for it; if somebody asked for it, it is saved as far as it is.
+    /// There is no room for it; if it was asked for, it is saved as far as it is.
     fn drop(&mut self, number: u64, saved: &mut Vec<Saved>) {
         let Some(held) = self.held.get(&number) else {
             return;

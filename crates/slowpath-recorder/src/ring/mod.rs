@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A ring of the last minutes: connections are recorded all the time, and those that somebody asks for are kept.
+//! A ring of the last minutes: connections are recorded all the time, and those that a caller asks for are kept.
 //!
 //! What enters: a recorder's events by way of what joins them ([`Joins`]), the time, and who is asked for ([`Ring::keep`]). What leaves: recordings, one a connection,
 //! each the bytes of a file ([`Saved`]). A connection can only be replayed from its opening; so it is held from there on, encoded, and given up as a whole.
 //!
-//! What is promised: what is held is never more than [`Options::bytes`] when [`Ring::work`] has returned; what goes for want of room is, in this order, what ended longest ago and nobody
-//! asked for, what opened longest ago and nobody asked for, and then what somebody asked for, which is saved as far as it is; and at any time one that alone takes more than a quarter. All of it is counted ([`Counts`]), and who is asked for
+//! What is promised: what is held is never more than [`Options::bytes`] when [`Ring::work`] has returned; what goes for want of room is, in this order, what ended longest ago and was not
+//! asked for, what opened longest ago and was not asked for, and then what was asked for, which is saved as far as it is; and at any time one that by itself takes more than a quarter. All of it is counted ([`Counts`]), and who is asked for
 //! and is not there has a reason ([`Missing`]). No I/O, no clocks.
 
 mod held;
@@ -54,13 +54,13 @@ pub trait Joins {
     fn lost(&mut self, _socket: u64, _events: Option<u32>) {}
     /// Hands out what is final now. `lost`: events that were lost in all.
     fn settle(&mut self, now: Moment, lost: u64, told: &mut Vec<Told>);
-    /// What there is of both ends' runs that was not told, as if they were over now; nothing of a connection that is not known any more.
+    /// What there is of both ends' runs that was not reported, as if they were over now; nothing of a connection that is not known any more.
     fn rest(&self, number: u64) -> Option<[End; 2]>;
-    /// The same of an end that is alone, with its packets: sent, came.
+    /// The same of a one-sided end, with its packets: sent, came.
     fn rest_alone(&self, _number: u64) -> Option<(End, [Vec<Packet>; 2])> {
         None
     }
-    /// Bytes that a connection takes that was told and is not over.
+    /// Bytes that a connection takes that was reported and is not over.
     fn bytes(&self, number: u64) -> usize;
     /// Forgets a connection; gives its sockets that live.
     fn forget(&mut self, number: u64) -> Vec<u64>;
@@ -69,7 +69,7 @@ pub trait Joins {
 /// What has become known. Numbers are given once, from 1 on, in the order of opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Both ends of a connection were seen.
+    /// Both ends of a connection were observed.
     Opened {
         /// Its number.
         number: u64,
@@ -93,7 +93,7 @@ pub enum Told {
         /// When it was opened, as far as that is known now.
         at: Moment,
     },
-    /// Further packets of an end that is alone.
+    /// Further packets of a one-sided end.
     Packets {
         /// Its number.
         number: u64,
@@ -109,11 +109,11 @@ pub enum Told {
         /// Final, with their checks.
         runs: Vec<Run>,
     },
-    /// Both ends are over, or the one that is alone (the other is empty): their last runs, and whether something is missing.
+    /// Both ends are over, or the one-sided one (the other is empty): their last runs, and whether something is missing.
     Closed {
         /// The connection.
         number: u64,
-        /// Of the runs those that were not told.
+        /// Of the runs those that were not reported.
         ends: [End; 2],
     },
     /// A socket whose other end is not here, or whose settings were lost: nothing more is wanted of it.
@@ -134,7 +134,7 @@ pub struct Saved {
     pub addresses: [SocketAddr; 2],
     /// Its first run.
     pub opened: Moment,
-    /// When its end was seen; `None`: it lives.
+    /// When its end was observed; `None`: it lives.
     pub ended: Option<Moment>,
     /// Why it was asked for, each reason once.
     pub reasons: Vec<String>,
@@ -153,7 +153,7 @@ pub struct Saved {
 pub enum Missing {
     /// Nothing is known of it.
     #[error(
-        "it was not recorded: it is older than the recorder, its handshake was not seen, is not of IPv4 or not of a recorded port, or ended too long ago"
+        "it was not recorded: it is older than the recorder, its handshake was not observed, is not of IPv4 or not of a recorded port, or ended too long ago"
     )]
     Unknown,
     /// It had to go.
@@ -170,27 +170,27 @@ pub enum Missing {
 /// What happened to connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Both ends were seen, or one whose other end is on another machine.
+    /// Both ends were observed, or one whose other end is on another machine.
     pub opened: u64,
     /// Of those the latter.
     pub alone: u64,
     /// They ended.
     pub ended: u64,
-    /// They ended, nobody asked for them, and their time was over.
+    /// They ended, were not asked for, and their time was over.
     pub forgotten: u64,
-    /// They ended, nobody asked for them, and there was no room.
+    /// They ended, were not asked for, and there was no room.
     pub dropped_ended: u64,
-    /// They lived, nobody asked for them, and there was no room.
+    /// They lived, were not asked for, and there was no room.
     pub dropped_living: u64,
-    /// They lived, nobody asked for them, and each took more than a quarter of the ring.
+    /// They lived, were not asked for, and each took more than a quarter of the ring.
     pub dropped_large: u64,
-    /// Somebody had asked for them; they were saved while they lived, and nothing further was held.
+    /// They had been asked for; they were saved while they lived, and nothing further was held.
     pub cut_short: u64,
     /// What was recorded of them could not be encoded.
     pub nonsense: u64,
-    /// Somebody asked for them.
+    /// They were asked for.
     pub asked: u64,
-    /// Somebody asked for them in vain.
+    /// They were asked for in vain.
     pub missing: u64,
     /// Recordings that left.
     pub saved: u64,

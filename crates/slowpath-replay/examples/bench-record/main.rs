@@ -10,7 +10,7 @@
 //! a connection takes more, and sends less, while the programs are attached ([`turns`], `..._turns`: lower end, median, upper end), if that is narrow enough. Otherwise they are
 //! what the kernel charges to the programs and what reading takes (`..._statistics`), and the medians of rounds with and without (`..._rounds`), between which a connection over
 //! loopback is three times as fast or slow by itself ([`cost`]). What the kernel charges has its own readings of the clock in it (`empty_program_nanos` a run), and no trampolines;
-//! `booked_percent_...` is what it charges in the connection of the turns, without what it charges to an empty program, and with it.
+//! `booked_percent_64k_turns` and `booked_percent_mtu_turns` are what it charges in the connection of the turns, without what it charges to an empty program, and with it.
 
 mod bytes;
 mod cost;
