@@ -1,61 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles every `src/probes/*/mod.bpf.c` with clang into an object of its own, which the crate embeds. The headers of the kernel's structures are
-//! slowpath-observe's; libbpf's come with libbpf-sys, so that they match the loader.
+//! Compiles every `src/probes/*/mod.bpf.c` with clang into an object of its own, which the crate embeds, and writes down the types that it
+//! shares with Rust. The headers of the kernel's structures are slowpath-observe's; libbpf's come with libbpf-sys, so that they match the loader.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use slowpath_layout::compile::{Clang, Tables, out_dir};
+use std::path::Path;
 use std::{env, fs};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/probes");
-    println!("cargo::rerun-if-env-changed=CLANG");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let libbpf = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
-    let kernel = env::var_os("DEP_SLOWPATH_PROBES_INCLUDE");
-    let kernel = kernel.expect("slowpath-observe exports its headers");
-    println!("cargo::rerun-if-changed={}", Path::new(&kernel).display());
-    let include = [Path::new(&libbpf), Path::new(&kernel)];
-    let probes = fs::read_dir("src/probes").expect("src/probes is part of the crate");
-    for probe in probes {
-        let folder = probe.expect("src/probes can be read").path();
-        let source = folder.join("mod.bpf.c");
-        if source.is_file() {
-            let name = folder.file_name().expect("a folder has a name");
-            compile(&source, &out.join(name).with_extension("bpf.o"), &include);
+    let kernel =
+        env::var("DEP_SLOWPATH_PROBES_INCLUDE").expect("slowpath-observe exports its headers");
+    println!("cargo::rerun-if-changed={kernel}");
+    // For the test that compiles mutated headers.
+    let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
+    println!("cargo::rustc-env=SLOWPATH_BPF_INCLUDE={libbpf}");
+    println!("cargo::rustc-env=SLOWPATH_PROBES_INCLUDE={kernel}");
+    let clang = Clang::in_build_script().include(kernel);
+    for probe in ["handlers", "packets"] {
+        if let Err(error) = compile(&clang, probe, &out_dir()) {
+            panic!("{probe}: {error}");
         }
     }
 }
 
-fn compile(source: &Path, object: &Path, include: &[&Path]) {
-    let target = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
-        Ok("x86_64") => "x86",
-        Ok("aarch64") => "arm64",
-        Ok("riscv64") => "riscv",
-        Ok("s390x") => "s390",
-        Ok("powerpc64") => "powerpc",
-        other => panic!("no BPF probes for target architecture {other:?}"),
-    };
-    let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
-    let mut command = Command::new(&clang);
-    command
-        .args([
-            "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror",
-        ])
-        .arg(format!("-D__TARGET_ARCH_{target}"))
-        // No path of this machine in what the objects say about their lines.
-        .arg("-fdebug-compilation-dir=.");
-    for folder in include {
-        let mapped = format!("-ffile-prefix-map={}=include", folder.display());
-        command.arg(mapped).arg("-I").arg(folder);
-    }
-    let status = command.arg("-c").arg(source).arg("-o").arg(object).status();
-    match status {
-        Ok(status) if status.success() => {}
-        Ok(status) => panic!("compiling {} with clang: {status}", source.display()),
-        Err(error) => panic!(
-            "compiling {}: cannot run {}: {error}; install the Debian package clang, or set CLANG",
-            source.display(),
-            clang.display()
-        ),
-    }
+fn compile(clang: &Clang, probe: &str, out: &Path) -> Result<(), String> {
+    let source = Path::new("src/probes").join(probe).join("mod.bpf.c");
+    let object = out.join(probe).with_extension("bpf.o");
+    clang.compile(&source, &object)?;
+    let bytes = fs::read(&object).map_err(|error| error.to_string())?;
+    let mut tables = Tables::default();
+    tables.add(&bytes)?;
+    tables.write(&out.join(probe).with_extension("rs"))
 }

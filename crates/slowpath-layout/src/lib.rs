@@ -287,6 +287,65 @@ macro_rules! mirror {
     )*};
 }
 
+/// Declares structs that are lists of `u32` on both sides, whose names Rust has as a list: C's fields
+/// have to be these, in this order.
+///
+/// ```text
+/// words! {
+///     /// What a socket is set to.
+///     pub struct Sysctls = layouts::SYSCTLS: [u32; 2] = ["tcp_sack", "tcp_ecn"];
+/// }
+/// ```
+#[macro_export]
+macro_rules! words {
+    ($(
+        $(#[$about:meta])*
+        $visible:vis struct $name:ident = $table:path: [u32; $count:expr] = $names:expr;
+    )*) => {$(
+        $(#[$about])*
+        #[derive(
+            Clone, Copy, Debug, ::zerocopy::FromBytes, ::zerocopy::IntoBytes,
+            ::zerocopy::Immutable, ::zerocopy::KnownLayout,
+        )]
+        #[repr(transparent)]
+        $visible struct $name($visible [u32; $count]);
+
+        impl $crate::Plain for $name {
+            const SHAPE: $crate::Shape<'static> = $crate::Shape {
+                kind: $crate::Kind::Struct($table.name),
+                size: size_of::<$name>() as u32,
+                count: 1,
+            };
+        }
+
+        impl $crate::Mirror for $name {
+            const LAYOUT: $crate::Struct<'static> = $crate::Struct {
+                name: $table.name,
+                size: size_of::<$name>() as u32,
+                fields: &$crate::fields_of::<{ $count }>(&$names),
+            };
+        }
+
+        const _: () = $table.require(&<$name as $crate::Mirror>::LAYOUT);
+    )*};
+}
+
+/// The fields of a struct of nothing but `u32`, for [`words!`].
+pub const fn fields_of<const N: usize>(names: &[&'static str; N]) -> [Field<'static>; N] {
+    let mut fields = [Field {
+        name: "",
+        offset: 0,
+        shape: <u32 as Plain>::SHAPE,
+    }; N];
+    let mut i = 0;
+    while i < N {
+        fields[i].name = names[i];
+        fields[i].offset = 4 * i as u32;
+        i += 1;
+    }
+    fields
+}
+
 /// Declares an enumeration that C has, too, its values being C's. `MODULE` is the one that the build
 /// script made of it; it does not compile unless Rust names as many of them as C does.
 ///
@@ -300,7 +359,7 @@ macro_rules! mirror {
 macro_rules! enumeration {
     (
         $(#[$about:meta])*
-        $visible:vis enum $name:ident: $raw:ident = $($module:ident)::+ {
+        $visible:vis enum $name:ident: $raw:ident = $tables:ident::$module:ident {
             $( $(#[$value_about:meta])* $value:ident = $c:ident ),* $(,)?
         }
     ) => {
@@ -308,14 +367,14 @@ macro_rules! enumeration {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr($raw)]
         $visible enum $name {
-            $( $(#[$value_about])* $value = $($module)::+::$c as $raw, )*
+            $( $(#[$value_about])* $value = $tables::$module::$c as $raw, )*
         }
 
         impl $name {
             /// The value with that number; `None` if C has none.
             #[allow(dead_code)]
             $visible fn from_raw(raw: $raw) -> Option<Self> {
-                $( const $c: $raw = $($module)::+::$c as $raw; )*
+                $( const $c: $raw = $tables::$module::$c as $raw; )*
                 match raw {
                     $( $c => Some($name::$value), )*
                     _ => None,
@@ -324,7 +383,7 @@ macro_rules! enumeration {
         }
 
         const _: () = assert!(
-            [$( stringify!($value) ),*].len() == $($module)::+::COUNT,
+            [$( stringify!($value) ),*].len() == $tables::$module::COUNT,
             concat!("enum ", stringify!($name), ": not the same number of values in C and in Rust"),
         );
     };

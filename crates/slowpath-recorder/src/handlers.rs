@@ -4,9 +4,11 @@
 //! What enters is the kernel, by BPF programs at the entries and exits of TCP's functions (fentry and fexit). What leaves are events as bytes, each behind its
 //! length; [`stock`](crate::stock) knows what they mean. What is promised: no event is left out without being counted ([`Losses`]).
 
+use crate::stock::wire;
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, RingBuffer,
 };
+use slowpath_layout::Struct;
 use slowpath_observe::bpf::{Programs, program_info};
 use slowpath_observe::object;
 use std::cell::RefCell;
@@ -14,8 +16,9 @@ use std::collections::HashSet;
 use std::io;
 use std::rc::Rc;
 use std::sync::Mutex;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Most ports that can be chosen: `PORTS` in `ring.bpf.h`.
+/// Most ports that can be chosen: `PORTS` in `ports.bpf.h`.
 pub const MOST_PORTS: usize = 16;
 
 /// Programs end with it that are the second of two at one function: see `TWICE` in `ring.bpf.h`.
@@ -96,7 +99,9 @@ impl Recorder {
         prepare(ports)?;
         let mut builder = ObjectBuilder::default();
         builder.name("handlers")?;
-        let mut open = builder.open_memory(object!("handlers"))?;
+        let bytes = object!("handlers");
+        compare(bytes, &[&wire::MIRRORS])?;
+        let mut open = builder.open_memory(bytes)?;
         for mut map in open.maps_mut() {
             choose(&mut map, ports);
         }
@@ -157,9 +162,8 @@ impl Recorder {
     /// How many events of a socket were lost so far, by its key in the events; none: it is not recorded.
     pub fn lost_of(&self, socket: u64) -> Option<u32> {
         let value = self.ends()?.lookup(&socket.to_ne_bytes(), MapFlags::ANY);
-        // `lost` of `struct known` in `ring.bpf.h`, behind its clock.
-        let lost = *value.ok()??.get(8..)?.first_chunk()?;
-        Some(u32::from_ne_bytes(lost))
+        let known = wire::Known::read_from_bytes(&value.ok()??).ok()?;
+        Some(known.lost)
     }
 
     /// Records a socket no longer.
@@ -172,6 +176,10 @@ impl Recorder {
 
     fn ends(&self) -> Option<libbpf_rs::Map<'_>> {
         self.object.maps().find(|map| map.name() == "ends")
+    }
+
+    fn counters(&self) -> wire::Counters {
+        counters(&self.object).unwrap_or(wire::Counters::new_zeroed())
     }
 
     /// What was not recorded, so far.
@@ -188,7 +196,7 @@ impl Recorder {
         let missed =
             single.filter_map(|(program, _)| Some(program_info(program)?.recursion_misses));
         Losses {
-            ring: counter(&self.object, 0),
+            ring: self.counters().lost,
             missed: missed.sum(),
         }
     }
@@ -200,12 +208,12 @@ impl Recorder {
 
     /// Sockets that are not recorded, because so many others are (4,096).
     pub fn unseen(&self) -> u64 {
-        counter(&self.object, 2)
+        self.counters().unseen
     }
 
     /// Events that only the second of two programs saw.
     pub fn healed(&self) -> u64 {
-        counter(&self.object, 1)
+        self.counters().healed
     }
 }
 
@@ -250,15 +258,13 @@ pub(crate) fn run_time(object: &Object) -> std::time::Duration {
     std::time::Duration::from_nanos(nanos.sum())
 }
 
-/// One of the 64-bit words in which the programs count.
-pub(crate) fn counter(object: &Object, place: usize) -> u64 {
+/// What the programs count: all of `.bss`.
+pub(crate) fn counters<T: FromBytes + KnownLayout + Immutable>(object: &Object) -> Option<T> {
     let map = object
         .maps()
-        .find(|map| map.name().to_string_lossy().ends_with(".bss"));
-    let value = map.and_then(|map| map.lookup(&[0; 4], MapFlags::ANY).ok().flatten());
-    let value = value.unwrap_or_default();
-    let bytes = value.get(8 * place..).and_then(|rest| rest.first_chunk());
-    u64::from_ne_bytes(*bytes.unwrap_or(&[0; 8]))
+        .find(|map| map.name().to_string_lossy().ends_with(".bss"))?;
+    let value = map.lookup(&[0; 4], MapFlags::ANY).ok()??;
+    Some(T::read_from_prefix(&value).ok()?.0)
 }
 
 /// Before programs are loaded.
@@ -270,17 +276,27 @@ pub(crate) fn prepare(ports: &[u16]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Tells the programs which ports; `.rodata` has one constant: how many there are, then the ports.
+/// Writes to `.rodata` which ports are chosen.
 pub(crate) fn choose(map: &mut OpenMapMut<'_>, ports: &[u16]) {
     if map.name().to_string_lossy().ends_with(".rodata")
         && let Some(data) = map.initial_value_mut()
     {
-        let words = [ports.len() as u16];
-        let words = words.iter().chain(ports);
-        for (place, word) in data.chunks_exact_mut(2).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+        let mut chosen = wire::Chosen {
+            count: ports.len() as u16,
+            ports: [0; MOST_PORTS],
+        };
+        for (to, port) in chosen.ports.iter_mut().zip(ports) {
+            *to = *port;
         }
+        // There is room: the object passed the comparison.
+        let _ = chosen.write_to_prefix(data);
     }
+}
+
+/// Compares an object's structs with Rust's, before it is loaded.
+pub(crate) fn compare(object: &[u8], mirrors: &[&[Struct<'_>]]) -> Result<(), libbpf_rs::Error> {
+    let checked = slowpath_layout::btf::check(object, mirrors);
+    Ok(checked.map_err(io::Error::other)?)
 }
 
 /// What libbpf said last: which program the kernel refused, and why.

@@ -14,3 +14,7 @@ pub mod light;
 pub mod packets;
 pub mod ring;
 pub mod stock;
+
+#[cfg(test)]
+#[path = "probes/tests.rs"]
+mod probes;

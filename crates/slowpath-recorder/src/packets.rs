@@ -5,7 +5,11 @@
 //! [`light`](crate::light) knows what they mean. It sees what [`crate::handlers`] sees of packets and of calls that have returned; what lies between it
 //! leaves to inference. What is promised: what is left out is counted ([`Losses`]), with its socket wherever that is known.
 
-use crate::handlers::{Events, Losses, OpenError, choose, counter, map, prepare, run_time};
+use crate::handlers::{
+    Events, Losses, OpenError, choose, compare, counters, map, prepare, run_time,
+};
+use crate::light::wire::{self as light, FiredTimer};
+use crate::stock::wire as stock;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
 use libbpf_rs::{Iter, Link, Object, ObjectBuilder};
@@ -13,19 +17,20 @@ use slowpath_observe::bpf::{Programs, program_info};
 use slowpath_observe::object;
 use std::io::Read;
 use std::os::fd::AsFd;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// The programs that tell what is left, attached to nothing, and where they look for it.
 const REST: [(&str, &str); 2] = [("rest_of_table", "table"), ("rest_of_sockets", "sockets")];
 
-/// TCP's timers and small queues, in the order of `timers` in `probes/packets/block.bpf.h`; the last has had two names.
-const TIMERS: [(&str, usize); 7] = [
-    ("tcp_write_timer", 0),
-    ("tcp_delack_timer", 1),
-    ("tcp_keepalive_timer", 2),
-    ("tcp_pace_kick", 3),
-    ("tcp_compressed_ack_kick", 4),
-    ("tcp_tasklet_func", 5),
-    ("tcp_tsq_workfn", 5),
+/// The functions of TCP's timers and small queues; the last has had two names.
+const TIMERS: [(&str, FiredTimer); 7] = [
+    ("tcp_write_timer", FiredTimer::Write),
+    ("tcp_delack_timer", FiredTimer::DelayedAck),
+    ("tcp_keepalive_timer", FiredTimer::Keepalive),
+    ("tcp_pace_kick", FiredTimer::Pacing),
+    ("tcp_compressed_ack_kick", FiredTimer::CompressedAck),
+    ("tcp_tasklet_func", FiredTimer::SmallQueues),
+    ("tcp_tsq_workfn", FiredTimer::SmallQueues),
 ];
 
 /// Each kernel has one of them: the structure that small queues wait in, and the program that looks at it.
@@ -54,8 +59,12 @@ impl LightRecorder {
         prepare(ports)?;
         let mut builder = ObjectBuilder::default();
         builder.name("packets")?;
-        let mut open = builder.open_memory(object!("packets"))?;
-        let functions = functions();
+        let bytes = object!("packets");
+        compare(bytes, &[&light::MIRRORS, &stock::MIRRORS])?;
+        let mut open = builder.open_memory(bytes)?;
+        let timers = functions();
+        let hidden = |address: &[u8]| address.iter().all(|byte| *byte == 0);
+        let all_known = !timers.as_bytes().chunks_exact(8).any(hidden);
         let types = Btf::from_vmlinux()?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -69,9 +78,8 @@ impl LightRecorder {
             if map.name().to_string_lossy().ends_with(".timers")
                 && let Some(data) = map.initial_value_mut()
             {
-                for (place, address) in data.chunks_exact_mut(8).zip(functions) {
-                    place.copy_from_slice(&address.to_ne_bytes());
-                }
+                // There is room: the object passed the comparison.
+                let _ = timers.write_to_prefix(data);
             }
         }
         let object = open.load()?;
@@ -79,7 +87,7 @@ impl LightRecorder {
             events: Events::of(&object)?,
             object,
             links: Vec::new(),
-            timers: functions.iter().all(|address| *address != 0),
+            timers: all_known,
         };
         recorder.resume()?;
         Ok(recorder)
@@ -153,7 +161,11 @@ impl LightRecorder {
 
     /// Sockets that are not recorded, because they speak IPv6: it has no identification of packets, by which those that were lost are known.
     pub fn ipv6(&self) -> u64 {
-        counter(&self.object, 1)
+        self.counters().ipv6
+    }
+
+    fn counters(&self) -> light::Counters {
+        counters(&self.object).unwrap_or(light::Counters::new_zeroed())
     }
 
     /// What was not recorded, so far.
@@ -161,23 +173,31 @@ impl LightRecorder {
         let programs = self.object.progs();
         let missed = programs.filter_map(|it| Some(program_info(&it)?.recursion_misses));
         Losses {
-            ring: counter(&self.object, 0),
+            ring: self.counters().lost,
             missed: missed.sum(),
         }
     }
 }
 
 /// Where the kernel's timers' functions are; 0: hidden.
-fn functions() -> [u64; 6] {
+fn functions() -> light::Timers {
     let all = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let mut found = [0; 6];
+    let mut found = light::Timers::new_zeroed();
     for line in all.lines() {
         let mut words = line.split_ascii_whitespace();
         let (address, name) = (words.next(), words.nth(1));
-        let timer = TIMERS.iter().find(|(timer, _)| Some(*timer) == name);
-        if let Some((_, place)) = timer {
-            found[*place] = u64::from_str_radix(address.unwrap_or_default(), 16).unwrap_or(0);
-        }
+        let Some((_, timer)) = TIMERS.iter().find(|(timer, _)| Some(*timer) == name) else {
+            continue;
+        };
+        let place = match timer {
+            FiredTimer::Write => &mut found.write,
+            FiredTimer::DelayedAck => &mut found.delayed_ack,
+            FiredTimer::Keepalive => &mut found.keepalive,
+            FiredTimer::Pacing => &mut found.pacing,
+            FiredTimer::CompressedAck => &mut found.compressed_ack,
+            FiredTimer::SmallQueues => &mut found.small_queues,
+        };
+        *place = u64::from_str_radix(address.unwrap_or_default(), 16).unwrap_or(0);
     }
     found
 }

@@ -3,17 +3,16 @@
 
 use proptest::prelude::*;
 use slowpath_recorder::ring::{Joins, Told};
-use slowpath_recorder::stock::{Host, Joiner, Live};
+use slowpath_recorder::stock::{Host, Joiner, Live, wire};
 use slowpath_recording::{End, Moment};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use zerocopy::FromZeros;
 
-/// `enum kind` of the probe.
-const OPEN: u8 = 1;
-const GONE: u8 = 18;
-const REQUEST: u8 = 20;
-const SETTINGS: u8 = 21;
-const TIME_WAIT: u8 = 22;
+mod events;
+use events::Raw;
+use events::kind::{GONE, OPEN, REQUEST, SETTINGS};
+
 /// A second.
 const SECOND: u64 = 1_000_000_000;
 
@@ -34,38 +33,37 @@ struct Event {
 }
 
 impl Event {
-    /// As `struct event` of the probe's `ring.bpf.h` lies in memory, behind its length.
+    /// As it lies in the recorder's bytes.
     fn bytes(&self, end: u8) -> Vec<u8> {
-        let mut bytes = [self.at, self.socket, self.at]
-            .map(u64::to_le_bytes)
-            .concat();
         // 250 ticks a second, which began 300 s before they wrap.
         let jiffies = (self.at / 4_000_000) as u32;
         let jiffies = jiffies.wrapping_sub(300 * 250);
-        bytes.extend([jiffies, self.task].map(u32::to_le_bytes).concat());
-        bytes.extend([self.kind, self.what, u8::from(self.owned), end]);
-        bytes.extend(self.words.map(u32::to_le_bytes).concat());
-        bytes.extend(
-            [
-                1u32, 0, jiffies, jiffies, jiffies, 0, 0, jiffies, self.like, self.lost, 0,
-            ]
-            .map(u32::to_le_bytes)
-            .concat(),
-        );
-        if let OPEN | REQUEST | TIME_WAIT = self.kind {
-            for address in self.addresses {
-                bytes.extend(Ipv4Addr::from_bits(address).to_ipv6_mapped().octets());
-            }
-        } else if self.state {
-            bytes.extend([7; 160]);
-        }
-        if self.kind == SETTINGS {
-            bytes.extend([1500u32; 13].map(u32::to_le_bytes).concat());
-            bytes.extend(*b"cubic\0\0\0\0\0\0\0\0\0\0\0");
-        }
-        let mut all = (bytes.len() as u32).to_le_bytes().to_vec();
-        all.extend(bytes);
-        all
+        let mapped = |address| Ipv4Addr::from_bits(address).to_ipv6_mapped().octets();
+        let found = wire::RawFound {
+            mtu: 1500,
+            usual: wire::UsualSysctls([1500; 12]),
+            congestion: *b"cubic\0\0\0\0\0\0\0\0\0\0\0",
+            ..wire::RawFound::new_zeroed()
+        };
+        let raw = Raw {
+            at: self.at,
+            socket: self.socket,
+            jiffies,
+            task: self.task,
+            kind: self.kind,
+            what: self.what,
+            owned: self.owned,
+            end,
+            words: self.words,
+            noted: jiffies,
+            like: self.like,
+            more: 0,
+            lost: self.lost,
+            state: if self.state { 7 } else { 0 },
+            addresses: self.addresses.map(mapped),
+            found: Some(found),
+        };
+        raw.bytes()
     }
 }
 

@@ -5,36 +5,36 @@ use proptest::prelude::*;
 use slowpath_recorder::stock::{Host, Joined, Joiner, NotEvents};
 use slowpath_recording::{Connection, Handler, Outcome, Refused, Timer};
 
-/// `enum kind` of the probe.
-const OPEN: u8 = 1;
-const REQUEST: u8 = 20;
-const TIME_WAIT: u8 = 22;
+mod events;
+use events::Raw;
+use events::kind::{OPEN, REQUEST, SETTINGS};
 
 /// One event with its length before it: kind, task, end, and any numbers.
 fn event() -> impl Strategy<Value = Vec<u8>> {
-    let head = (0u64..1 << 40, 0u64..3, any::<u64>(), 1u8..=25, 0u8..9);
-    let tail = (any::<bool>(), 0u8..2, any::<[u32; 8]>(), any::<bool>());
-    (head, tail).prop_map(
-        |((at, socket, clock, kind, what), (owned, end, words, state))| {
-            let mut bytes = Vec::new();
-            for long in [at, socket, clock] {
-                bytes.extend(long.to_le_bytes());
-            }
-            bytes.extend([1u32, 7].map(u32::to_le_bytes).concat());
-            bytes.extend([kind, what, u8::from(owned), end]);
-            bytes.extend(words.map(u32::to_le_bytes).concat());
-            bytes.extend([0; 28]);
-            // Both addresses.
-            if let OPEN | REQUEST | TIME_WAIT = kind {
-                bytes.extend([words[0] as u8 % 3; 32]);
-            } else if state {
-                bytes.extend([1; 160]);
-            }
-            let mut all = (bytes.len() as u32).to_le_bytes().to_vec();
-            all.extend(bytes);
-            all
-        },
-    )
+    let head = (0u64..1 << 40, 0u64..3, 1u8..=25, 0u8..9);
+    let tail = (any::<bool>(), 0u8..2, any::<[u32; 8]>(), any::<u8>());
+    (head, tail).prop_map(|((at, socket, kind, what), (owned, end, words, state))| {
+        let [a, b, c, d, like, more, lost, noted] = words;
+        let raw = Raw {
+            at,
+            socket,
+            jiffies: 1,
+            task: 7,
+            kind,
+            what,
+            owned,
+            end,
+            words: [a, b, c, d],
+            noted,
+            like,
+            more,
+            lost,
+            state,
+            addresses: [[a as u8 % 3; 16]; 2],
+            found: None,
+        };
+        raw.bytes()
+    })
 }
 
 fn join(events: &[u8]) -> Result<Joined, NotEvents> {
@@ -75,40 +75,33 @@ struct Told {
     more: u32,
 }
 
-const SETTINGS: u8 = 21;
-
-/// As `struct event` of the probe's `ring.bpf.h` lies in memory.
 fn told(at: u64, kind: u8, socket: u64, it: Told) -> Vec<u8> {
     let server = socket == 2;
     let ports = match server {
         false => [4000, 5000u16],
         true => [5000, 4000],
     };
-    let mut bytes = [at, socket, at].map(u64::to_le_bytes).concat();
-    bytes.extend([1, it.task].map(u32::to_le_bytes).concat());
-    bytes.extend([kind, it.what, u8::from(it.owned), u8::from(server)]);
     let d = match kind {
         OPEN | REQUEST => u32::from(ports[1].to_be()),
         _ => u32::from(it.flags) << 24,
     };
-    let words = [it.a, it.b, u32::from(ports[0]), d, 1, 0];
-    let rest = [0, 0, 0, 0, 0, 0, it.like, 0, it.more];
-    bytes.extend(
-        words
-            .iter()
-            .chain(&rest)
-            .flat_map(|word| word.to_le_bytes()),
-    );
     let ends = [1, 2].map(|last| u128::to_be_bytes(0xfd00 << 112 | last));
-    match (kind, server) {
-        (OPEN | REQUEST, false) => bytes.extend(ends.concat()),
-        (OPEN | REQUEST, true) => bytes.extend([ends[1], ends[0]].concat()),
-        (SETTINGS, _) => bytes.extend([0; 68]),
-        _ => {}
-    }
-    let mut all = (bytes.len() as u32).to_le_bytes().to_vec();
-    all.extend(bytes);
-    all
+    let raw = Raw {
+        at,
+        socket,
+        jiffies: 1,
+        task: it.task,
+        kind,
+        what: it.what,
+        owned: it.owned,
+        end: server.into(),
+        words: [it.a, it.b, u32::from(ports[0]), d],
+        like: it.like,
+        more: it.more,
+        addresses: if server { [ends[1], ends[0]] } else { ends },
+        ..Raw::default()
+    };
+    raw.bytes()
 }
 
 /// The only connection of a story in which everything fits.

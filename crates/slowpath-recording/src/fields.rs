@@ -142,7 +142,7 @@ impl Field {
 }
 
 /// The names of all [`Field`]s, in their order.
-const FIELDS: [&str; Field::COUNT] = [
+pub const FIELDS: [&str; Field::COUNT] = [
     "state",
     "in_flight_bytes",
     "queued_bytes",

@@ -15,6 +15,7 @@ mod piece;
 mod side;
 mod telling;
 mod ticks;
+pub(crate) mod wire;
 
 pub use live::Live;
 

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The light recorder's pieces: twins of the structures in `probes/packets/block.bpf.h`. Each behind its length, little-endian.
+//! The light recorder's pieces, read: from the mirrors of [`super::wire`] to what the joiner works with.
 
+use super::wire::{self, flag};
 use crate::stock::Found;
 use std::net::{IpAddr, Ipv4Addr};
+use zerocopy::FromBytes;
 
-/// `WORDS` there.
+/// Words of [`wire::Words`].
 pub(super) const WORDS: usize = 7;
-/// `STATES` there.
+/// Words of [`wire::State`].
 pub(super) const STATES: usize = 12;
-
-/// `sizeof(struct opened)` without its settings.
-const OPENED: usize = 84;
-const HEAD: usize = 80;
-const SEEN: usize = 12;
-const CALLED: usize = 12;
 
 /// Places in [`Words`].
 pub(super) mod word {
@@ -27,19 +23,6 @@ pub(super) mod word {
 }
 
 pub(super) type Words = [u32; WORDS];
-
-/// `enum flag`.
-mod flag {
-    pub const OWNED: u8 = 1;
-    pub const MARKED: u8 = 2;
-    pub const FULL: u8 = 4;
-    pub const DATA: u8 = 8;
-    pub const TOLD: u8 = 16;
-    pub const TIMED: u8 = 32;
-    pub const WENT: u8 = 64;
-}
-
-const STATE: u8 = 2;
 
 /// A socket that is established.
 #[derive(Clone, Debug)]
@@ -147,69 +130,59 @@ pub(super) struct Piece {
     pub what: Kind,
 }
 
-struct Bytes<'a>(&'a [u8]);
+/// A struct, and what follows it.
+fn first<T: FromBytes>(bytes: &[u8]) -> Option<(T, &[u8])>
+where
+    T: zerocopy::KnownLayout + zerocopy::Immutable,
+{
+    T::read_from_prefix(bytes).ok()
+}
 
-impl<'a> Bytes<'a> {
-    fn u8(&self, at: usize) -> Option<u8> {
-        self.0.get(at).copied()
-    }
-
-    fn u16(&self, at: usize) -> Option<u16> {
-        Some(u16::from_le_bytes(*self.0.get(at..)?.first_chunk()?))
-    }
-
-    fn u32(&self, at: usize) -> Option<u32> {
-        Some(u32::from_le_bytes(*self.0.get(at..)?.first_chunk()?))
-    }
-
-    fn u64(&self, at: usize) -> Option<u64> {
-        Some(u64::from_le_bytes(*self.0.get(at..)?.first_chunk()?))
-    }
-
-    fn words<const N: usize>(&self, at: usize) -> Option<[u32; N]> {
-        let mut all = [0; N];
-        for (place, word) in all.iter_mut().enumerate() {
-            *word = self.u32(at + 4 * place)?;
-        }
-        Some(all)
-    }
-
-    fn behind(&self, at: usize, length: usize) -> Option<&'a [u8]> {
-        self.0.get(at..at.checked_add(length)?)
-    }
+/// One word.
+fn word_of(bytes: &mut &[u8]) -> Option<u32> {
+    let (word, rest) = first(bytes)?;
+    *bytes = rest;
+    Some(word)
 }
 
 impl Piece {
     pub(super) fn read(bytes: &[u8]) -> Option<(Piece, &[u8])> {
         let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
         let (it, rest) = bytes.get(4..)?.split_at_checked(length)?;
-        let it = Bytes(it);
-        let piece = match it.u8(0)? {
-            1 => opened(&it)?,
-            kind @ (2 | 5) => Piece {
-                socket: it.u64(16)?,
-                what: Kind::Packets {
-                    block: packets(&it)?,
-                    state: it.words(32)?,
-                    gone: kind == 5,
-                },
-            },
-            3 => Piece {
-                socket: it.u64(16)?,
-                what: Kind::Calls(calls(&it)?),
-            },
-            4 => Piece {
-                socket: it.u64(8)?,
-                what: Kind::Fired(Fired {
-                    timer: it.u8(1)?,
-                    next: it.u16(2)?,
-                    jiffies: it.u32(4)?,
-                    at: it.u64(16)?,
-                    memory: it.u32(24)?,
-                    owned: it.u32(28)? != 0,
-                }),
-            },
-            _ => return None,
+        let piece = match wire::Kind::from_raw(*it.first()?)? {
+            wire::Kind::Opened => opened(&wire::Opened::read_from_bytes(it).ok()?),
+            kind @ (wire::Kind::Packets | wire::Kind::Gone) => {
+                let (head, data): (wire::Head, _) = first(it)?;
+                Piece {
+                    socket: head.sk,
+                    what: Kind::Packets {
+                        block: packets(&head, data)?,
+                        state: head.state.0,
+                        gone: kind == wire::Kind::Gone,
+                    },
+                }
+            }
+            wire::Kind::Calls => {
+                let (head, data): (wire::Head, _) = first(it)?;
+                Piece {
+                    socket: head.sk,
+                    what: Kind::Calls(calls(&head, data)?),
+                }
+            }
+            wire::Kind::Timer => {
+                let it = wire::Fired::read_from_bytes(it).ok()?;
+                Piece {
+                    socket: it.sk,
+                    what: Kind::Fired(Fired {
+                        timer: it.timer,
+                        next: it.next,
+                        jiffies: it.jiffies,
+                        at: it.at,
+                        memory: it.memory,
+                        owned: it.owned != 0,
+                    }),
+                }
+            }
         };
         Some((piece, rest))
     }
@@ -220,70 +193,69 @@ fn address(number: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(u32::from_be(number)))
 }
 
-fn opened(it: &Bytes<'_>) -> Option<Piece> {
+fn opened(it: &wire::Opened) -> Piece {
     let opened = Opened {
-        end: it.u8(1)?,
-        own: (address(it.u32(8)?), it.u16(2)?),
-        peer: (address(it.u32(12)?), it.u16(4)?.swap_bytes()),
-        next: it.u16(6)?,
-        at: it.u64(24)?,
-        clock: it.u64(32)?,
-        begun: it.u64(40)?,
-        jiffies: it.u32(48)?,
-        words: it.words(52)?,
-        found: Found::read(it.0.get(OPENED..)?)?,
+        end: it.end,
+        own: (address(it.own), it.own_port),
+        peer: (address(it.peer), u16::from_be(it.peer_port)),
+        next: it.next,
+        at: it.at,
+        clock: it.clock,
+        begun: it.begun,
+        jiffies: it.jiffies,
+        words: it.words.0,
+        found: Found::from(&it.found),
     };
-    Some(Piece {
-        socket: it.u64(16)?,
+    Piece {
+        socket: it.sk,
         what: Kind::Opened(Box::new(opened)),
-    })
+    }
 }
 
-fn packets(it: &Bytes<'_>) -> Option<Block<Seen>> {
-    let used = usize::from(it.u16(2)?);
-    let mut clock = it.u64(8)?;
-    let mut rest = it.behind(HEAD, used)?;
+fn packets(head: &wire::Head, data: &[u8]) -> Option<Block<Seen>> {
+    let mut clock = head.clock;
+    let mut rest = data.get(..usize::from(head.used))?;
     let mut list = Vec::new();
     while !rest.is_empty() {
-        let one = Bytes(rest);
-        let changed = one.u8(8)?;
-        clock = clock.wrapping_add(u64::from(one.u32(4)?.wrapping_sub(clock as u32)));
-        let (id, segments, flags) = (one.u16(0)?, one.u8(9)?, one.u8(10)?);
-        let mut at = SEEN;
+        // Both have the same size, and the same fields but for what they are of.
+        let (it, behind): (wire::Seen, _) = first(rest)?;
+        let (state, _): (wire::Changed, _) = first(rest)?;
+        rest = behind;
+        let (changed, flags) = (it.words, it.flags);
+        clock = clock.wrapping_add(u64::from(it.clock.wrapping_sub(clock as u32)));
         let mut words = [0; WORDS];
         for (place, word) in words.iter_mut().enumerate() {
             if changed >> place & 1 != 0 {
-                *word = one.u32(at)?;
-                at += 4;
+                *word = word_of(&mut rest)?;
             }
         }
         let mut moment = |which: u8| -> Option<Option<u32>> {
             if flags & which == 0 {
                 return Some(None);
             }
-            let moment = one.u32(at)?;
-            at += 4;
-            Some(Some(moment))
+            Some(Some(word_of(&mut rest)?))
         };
         let (told, came, went) = (
             moment(flag::TOLD)?,
             moment(flag::TIMED)?,
             moment(flag::WENT)?,
         );
-        let what = if one.u8(11)? == STATE {
-            let [from, to] = id.to_le_bytes();
-            let shutdown = segments;
-            What::State { from, to, shutdown }
+        let what = if it.what == wire::STATE {
+            What::State {
+                from: state.from,
+                to: state.to,
+                shutdown: state.shutdown,
+            }
         } else {
             What::Packet {
-                id,
-                segments: segments.max(1),
+                id: it.id,
+                segments: it.segments.max(1),
                 marked: flags & flag::MARKED != 0,
             }
         };
         list.push(Seen {
             what,
-            next: one.u16(2)?,
+            next: it.next,
             clock,
             owned: flags & flag::OWNED != 0,
             full: flags & flag::FULL != 0,
@@ -294,31 +266,29 @@ fn packets(it: &Bytes<'_>) -> Option<Block<Seen>> {
             came,
             went,
         });
-        rest = rest.get(at..)?;
     }
     Some(Block {
-        serial: it.u32(4)?,
-        lost: it.u32(24)?,
+        serial: head.serial,
+        lost: head.lost,
         list,
     })
 }
 
-fn calls(it: &Bytes<'_>) -> Option<Block<Called>> {
-    let used = usize::from(it.u16(2)?);
+fn calls(head: &wire::Head, data: &[u8]) -> Option<Block<Called>> {
+    let data = data.get(..usize::from(head.used))?;
     let one = |bytes: &[u8]| -> Option<Called> {
-        let one = Bytes(bytes);
-        let flags = one.u32(4)?;
+        let one = wire::Called::read_from_bytes(bytes).ok()?;
         Some(Called {
-            sent: flags >> 24 == 1,
-            result: one.u32(0)? as i32,
-            flags: flags & 0xff_ffff,
-            clock: one.u32(8)?,
+            sent: one.flags >> 24 == wire::SENT,
+            result: one.result,
+            flags: one.flags & 0xff_ffff,
+            clock: one.clock,
         })
     };
-    let all = it.behind(HEAD, used)?.chunks_exact(CALLED);
+    let all = data.chunks_exact(size_of::<wire::Called>());
     Some(Block {
-        serial: it.u32(4)?,
-        lost: it.u32(24)?,
+        serial: head.serial,
+        lost: head.lost,
         list: all.map(one).collect::<Option<_>>()?,
     })
 }

@@ -6,15 +6,8 @@ use super::numbers::{Arrival, Numbers};
 use super::piece::{Block, Called, Fired, Opened, STATES, Seen, What, Words};
 use super::telling::Telling;
 use super::ticks::Ticks;
+use super::wire::FiredTimer;
 use slowpath_recording::{End, Handler, Run, Timer};
-
-const TIMERS: [Timer; 5] = [
-    Timer::Write,
-    Timer::DelayedAck,
-    Timer::Keepalive,
-    Timer::Pacing,
-    Timer::CompressedAck,
-];
 
 /// `TCPF_TSQ_DEFERRED`.
 const SMALL_QUEUE_DEFERRED: u32 = 1 << 2;
@@ -153,18 +146,26 @@ pub(super) type Before = Option<(u16, u32)>;
 impl Fired {
     /// The note that it leaves for whoever has the lock (`enum tsq_flags`).
     pub(super) fn note(&self) -> u32 {
-        match self.timer {
-            0 => WRITE_TIMER_DEFERRED,
-            1 | 4 => DELAYED_ACK_DEFERRED,
+        match FiredTimer::from_raw(self.timer) {
+            Some(FiredTimer::Write) => WRITE_TIMER_DEFERRED,
+            Some(FiredTimer::DelayedAck | FiredTimer::CompressedAck) => DELAYED_ACK_DEFERRED,
             _ => 0,
         }
     }
 
     /// What it runs, or leaves to whoever has the lock, who does it when the backlog is empty.
     pub(super) fn handler(&self) -> Handler {
-        match TIMERS.get(usize::from(self.timer)) {
+        let timer = match FiredTimer::from_raw(self.timer) {
+            Some(FiredTimer::Write) => Some(Timer::Write),
+            Some(FiredTimer::DelayedAck) => Some(Timer::DelayedAck),
+            Some(FiredTimer::Keepalive) => Some(Timer::Keepalive),
+            Some(FiredTimer::Pacing) => Some(Timer::Pacing),
+            Some(FiredTimer::CompressedAck) => Some(Timer::CompressedAck),
+            Some(FiredTimer::SmallQueues) | None => None,
+        };
+        match timer {
             Some(timer) => Handler::Timer {
-                timer: *timer,
+                timer,
                 deferred: self.owned,
             },
             None if self.owned => Handler::Release {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An end whose peer is on another machine: what came is kept by what both ends know of it, and so is what was sent.
 
-use super::event::{Event, Found, Name};
+use super::event::{Arrived, Found, Name};
 use super::live::{LINGER, Live};
 use super::request::Request;
 use super::settings;
 use super::side::Side;
+use super::wire::LatePacket;
 use super::{Joined, Pair};
 use crate::ring::{Joins, Told};
 use slowpath_recording::{End, Handler, Moment, OneSided, Packet, Run};
@@ -93,20 +94,17 @@ impl Side {
     }
 
     /// A packet that came to one that is alone: its number. `None`: its peer is here.
-    pub(super) fn came(&mut self, event: &Event, name: Name, answer: bool) -> Option<u32> {
+    pub(super) fn came(&mut self, arrived: &Arrived, name: Name) -> Option<u32> {
         let apart = self.apart.as_mut()?;
-        if answer {
-            apart.initial[1].get_or_insert(event.a);
+        let it = &arrived.packet;
+        if arrived.syn.is_some() {
+            apart.initial[1].get_or_insert(it.begins);
         }
         let packet = Packet {
             id: identification(name),
-            begins: event.a,
-            length: event.b.wrapping_sub(event.a),
-            mark: if answer {
-                event.more
-            } else {
-                mark(name, event.more)
-            },
+            begins: it.begins,
+            length: it.ends.wrapping_sub(it.begins),
+            mark: arrived.syn.unwrap_or_else(|| mark(name, it.acknowledges)),
             ..Packet::default()
         };
         Some(apart.came(packet))
@@ -134,12 +132,11 @@ impl Side {
     }
 
     /// The same after the socket.
-    pub(super) fn came_late(&mut self, event: &Event) -> Option<u32> {
-        let name = event.stub();
+    pub(super) fn came_late(&mut self, late: &LatePacket, name: Name) -> Option<u32> {
         let packet = Packet {
             id: identification(name),
-            begins: event.backlog,
-            mark: mark(name, event.data_sent),
+            begins: late.begins,
+            mark: mark(name, late.acknowledges),
             ..Packet::default()
         };
         Some(self.apart.as_mut()?.came(packet))

@@ -29,31 +29,31 @@ pub(super) struct Building {
 impl Building {
     pub(super) fn new(event: &Event, handler: Handler) -> Building {
         let mut run = Run {
-            at: Moment(event.at),
-            jiffies: event.jiffies,
+            at: Moment(event.at()),
+            jiffies: event.jiffies(),
             handler,
             outcomes: Vec::new(),
             check: None,
         };
-        if event.memory != 1 {
+        if event.of.memory != 1 {
             run.outcomes.push(Outcome::DeviceMemory {
                 sent: 0,
-                bytes: event.memory,
+                bytes: event.of.memory,
             });
         }
         let mut building = Building {
             run,
             clocks: 0,
-            begun: event.at,
+            begun: event.at(),
             sent: 0,
             sending: false,
             ticks: 0,
             backlog: 0,
-            window_changed: event.window_changed,
+            window_changed: event.of.window_changed,
             window_changes: 0,
             noted: Vec::new(),
         };
-        building.backlog(event.backlog);
+        building.backlog(event.of.backlog);
         building
     }
 
@@ -107,22 +107,22 @@ impl Building {
 
     /// Somebody may have changed the window.
     pub(super) fn look_at_window(&mut self, event: &Event) {
-        if self.window_changed != event.window_changed {
-            self.window_changed = event.window_changed;
+        if self.window_changed != event.of.window_changed {
+            self.window_changed = event.of.window_changed;
             self.window_changes += 1;
         }
     }
 
     pub(super) fn ended(mut self, event: &Event) -> Run {
         self.look_at_window(event);
-        self.note(Reader::Received, 0, event.received);
+        self.note(Reader::Received, 0, event.of.received);
         // Twice, a tick apart: each has the tick of its place (idle and then limited by the application, in one call).
         if self.window_changes < 2 {
-            self.note(Reader::WindowChanged, 0, event.window_changed);
+            self.note(Reader::WindowChanged, 0, event.of.window_changed);
         }
-        self.note(Reader::Cubic, 0, event.cubic);
-        self.note(Reader::DelayedAck, 0, event.delayed_ack);
-        self.note(Reader::OutOfWindow, 0, event.out_of_window);
+        self.note(Reader::Cubic, 0, event.of.cubic);
+        self.note(Reader::DelayedAck, 0, event.of.delayed_ack);
+        self.note(Reader::OutOfWindow, 0, event.of.out_of_window);
         let ticked = |it: &Outcome| it.decision() == Decision::Ticks;
         if self.run.outcomes.iter().any(ticked) || self.noted.iter().any(|(_, ticks)| *ticks > 0) {
             let noted = self.noted.into_iter();

@@ -3,12 +3,13 @@
 
 use super::event::Event;
 use super::side::{Side, Theirs};
+use super::wire::Child;
 use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Handler, Moment};
 
 impl Side {
     /// A connection's beginning at the end that accepts: the SYN, then what made the child.
-    pub(super) fn child(&mut self, event: &Event, theirs: Theirs<'_>) {
+    pub(super) fn child(&mut self, event: &Event, child: &Child, theirs: Theirs<'_>) {
         self.met(theirs.sent.is_some() && !theirs.alone);
         let alone = self.accepts_alone(theirs.request);
         let asked = alone.unwrap_or_else(|| theirs.request.runs(theirs.sent));
@@ -21,20 +22,19 @@ impl Side {
         self.cut |= theirs.request.is_empty();
         // What it is comes with the packet's own event.
         self.begin(event, Handler::SmallQueue);
-        let measured = u64::from(event.c) * 1000;
+        let measured = u64::from(child.round_trip) * 1000;
         if let Some(current) = &mut self.current {
             // Noted as it was made.
-            current.run.jiffies = event.received;
+            current.run.jiffies = event.of.received;
             if theirs.request.timed_out() {
                 // How long the handshake took is counted (`tcp_create_openreq_child`), for nobody to see.
                 current.clocks = 1;
             }
         }
         if let (Some(current), 1..) = (&mut self.current, measured) {
-            let sent = u64::from(event.a) | (u64::from(event.b) << 32);
-            current.run.at = Moment(sent.wrapping_mul(1000).wrapping_add(measured));
+            current.run.at = Moment(child.sent.wrapping_mul(1000).wrapping_add(measured));
             current.clocks = 1;
-            current.tick(event.jiffies);
+            current.tick(event.jiffies());
         }
     }
 }

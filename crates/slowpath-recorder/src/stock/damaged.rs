@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets that were damaged on the way, which the socket throws away. What was sent does not tell what came: any number of its header may be wrong.
 
-use super::event::{Event, Kind};
+use super::event::Event;
 use super::side::Side;
-
-/// Of [`Kind::RunEnd`]: the packet's checksum was wrong.
-const DAMAGED: u32 = 1;
+use super::wire::Kind;
 
 impl Side {
     /// An event in the run of a packet that cannot be told: until its end nothing is known but that the clock was read. Whether it fits; `None`: go on as usual.
@@ -23,8 +21,7 @@ impl Side {
     }
 
     /// The packet was damaged on the way, and thrown away: as if it had been lost. Whether the run was one of such a packet.
-    pub(super) fn was_damaged(&mut self, event: &Event) -> bool {
-        let damaged = event.what == Kind::Packet as u8 + 1 && event.a == DAMAGED;
+    pub(super) fn was_damaged(&mut self, damaged: bool) -> bool {
         if damaged && !self.forget_last() || self.strange && !damaged {
             self.cut();
         } else if damaged {

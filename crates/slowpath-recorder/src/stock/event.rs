@@ -1,123 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The recorder's events: twin of `struct event` in `probes/handlers/ring.bpf.h`. Each behind its length, little-endian.
+//! The recorder's events, read: from the mirrors of [`super::wire`] to what the joiner works with.
 
-use super::options::SET;
+use super::wire::{self, Kind, bit};
 use slowpath_recording::fields::{Field, SocketFields};
-use slowpath_recording::sysctls::{SYSCTLS, WRITE_BUFFERS};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-const HEAD: usize = 96;
-/// `struct addresses` there, behind the event.
-const ADDRESSES: usize = 32;
-/// `struct found` there, behind the event, up to what not every version of the recorder told.
-const SETTINGS: usize = 68;
-/// Words behind those.
-const MORE: usize = WRITE_BUFFERS.len() + SYSCTLS.len();
-/// Of a packet's identification: both as there.
-const SEVERAL: u32 = 1 << 18;
-const OWN: u32 = 1 << 19;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Open,
-    Call,
-    CallEnd,
-    Lock,
-    Release,
-    Drain,
-    RunEnd,
-    Callback,
-    CallbackEnd,
-    Packet,
-    Timer,
-    SmallQueue,
-    Clock,
-    Sent,
-    Memory,
-    Queued,
-    Drained,
-    Gone,
-    Busy,
-    Request,
-    Settings,
-    TimeWait,
-    Window,
-    AnsweredByReset,
-    Named,
-    Options,
-    NoRoom,
-    OtherCall,
-    Metrics,
+/// What the recorder reported: of a socket, or of what has none.
+#[derive(Clone, Debug)]
+pub(super) enum Report {
+    Socket(Event),
+    Stub(Stub),
 }
 
-/// In the order of `enum kind` there, from 1 on.
-const KINDS: [Kind; 29] = [
-    Kind::Open,
-    Kind::Call,
-    Kind::CallEnd,
-    Kind::Lock,
-    Kind::Release,
-    Kind::Drain,
-    Kind::RunEnd,
-    Kind::Callback,
-    Kind::CallbackEnd,
-    Kind::Packet,
-    Kind::Timer,
-    Kind::SmallQueue,
-    Kind::Clock,
-    Kind::Sent,
-    Kind::Memory,
-    Kind::Queued,
-    Kind::Drained,
-    Kind::Gone,
-    Kind::Busy,
-    Kind::Request,
-    Kind::Settings,
-    Kind::TimeWait,
-    Kind::Window,
-    Kind::AnsweredByReset,
-    Kind::Named,
-    Kind::Options,
-    Kind::NoRoom,
-    Kind::OtherCall,
-    Kind::Metrics,
-];
-
+/// An event of a socket; times are nanoseconds of the monotonic clock.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
-    pub at: u64,
-    pub socket: u64,
-    pub clock: u64,
-    pub jiffies: u32,
-    pub task: u32,
+    /// What every event has.
+    pub of: wire::Event,
     pub kind: Kind,
-    pub what: u8,
+    /// A call has the socket.
     pub owned: bool,
-    pub end: u8,
-    pub a: u32,
-    pub b: u32,
-    pub c: u32,
-    pub d: u32,
-    pub memory: u32,
-    pub backlog: u32,
-    pub received: u32,
-    pub data_sent: u32,
-    pub window_changed: u32,
-    pub cubic: u32,
-    pub delayed_ack: u32,
-    pub out_of_window: u32,
-    /// Of a packet over IPv6 what it is like; of [`Kind::Lock`] where the page of the task's next data is filled to.
-    pub like: u32,
-    pub lost: u32,
-    /// Among others, with fields: the phase of BBR.
-    pub more: u32,
+    pub what: What,
+    /// The state that a check is made from, where the event carries it.
     pub fields: Option<SocketFields>,
-    /// Of [`Kind::Settings`].
-    pub settings: Option<Found>,
-    /// Of [`Kind::Options`].
-    pub options: Option<[u32; SET]>,
-    /// Own and peer's, of [`Kind::Open`], [`Kind::Request`] and [`Kind::TimeWait`].
-    pub addresses: Option<[IpAddr; 2]>,
+    /// With fields: the phase of BBR.
+    pub phase: u32,
+}
+
+/// What an event has of its own.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// Nothing, or nothing but fields.
+    Plain,
+    Opened([SocketAddr; 2]),
+    Call(u32),
+    Transfer(wire::Transfer),
+    Shutdown {
+        how: u32,
+    },
+    OptionCall(wire::OptionCall),
+    CallEnd {
+        call: u32,
+        result: i32,
+    },
+    OptionEnd {
+        result: i32,
+    },
+    Lock {
+        fragment: u32,
+    },
+    RunEnd {
+        of_packet: bool,
+        damaged: bool,
+    },
+    Callback {
+        flags: u32,
+    },
+    Packet(Arrived),
+    Timer(u32),
+    Child(wire::Child),
+    Sent(wire::Sent),
+    HandedOver {
+        result: i32,
+    },
+    Queued(wire::Queued),
+    Settings(Box<Found>),
+    AnsweredByReset(wire::AnsweredByReset),
+    Named {
+        alike: u32,
+    },
+    Options(Box<wire::Set>),
+    Other(u32),
+    Metrics(wire::Metrics),
+}
+
+/// A packet that came to a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    pub packet: wire::Packet,
+    /// It has SYN: its likeness.
+    pub syn: Option<u32>,
+}
+
+/// An event of what has no socket: a request for a connection, or what is left of one.
+#[derive(Clone, Debug)]
+pub(super) struct Stub {
+    pub at: u64,
+    pub jiffies: u32,
+    /// As [`super::client_first`] orders them.
+    pub addresses: [SocketAddr; 2],
+    pub what: StubEvent,
+}
+
+/// What it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StubEvent {
+    Packet(wire::RequestPacket),
+    Timer { tries: u32 },
+    Answered(wire::RequestAnswered),
+    Late(wire::LatePacket),
 }
 
 /// A packet, as those who have not sent it know it.
@@ -141,6 +123,7 @@ pub(super) struct Name {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub mtu: u32,
+    /// In the order of [`wire::UsualSysctls`].
     pub values: [u32; 12],
     pub congestion: String,
     /// [`WRITE_BUFFERS`](slowpath_recording::sysctls::WRITE_BUFFERS), then [`SYSCTLS`](slowpath_recording::sysctls::SYSCTLS); all ones: not known.
@@ -149,121 +132,274 @@ pub(crate) struct Found {
     pub segments: Option<bool>,
 }
 
-impl Found {
-    pub(crate) fn read(bytes: &[u8]) -> Option<Found> {
-        let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        let mut values = [0; 12];
-        for (place, value) in values.iter_mut().enumerate() {
-            *value = word(4 + 4 * place)?;
+impl From<&wire::RawFound> for Found {
+    fn from(raw: &wire::RawFound) -> Found {
+        let name = raw.congestion.split(|byte| *byte == 0).next();
+        Found {
+            mtu: raw.mtu,
+            values: raw.usual.0,
+            congestion: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+            more: raw.further.0.to_vec(),
+            segments: (raw.segments < 2).then_some(raw.segments == 1),
         }
-        let name = bytes.get(52..SETTINGS)?;
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        Some(Found {
-            mtu: word(0)?,
-            values,
-            congestion: String::from_utf8_lossy(name).into_owned(),
-            more: (0..MORE)
-                .map_while(|place| word(SETTINGS + 4 * place))
-                .collect(),
-            segments: word(SETTINGS + 4 * MORE)
-                .filter(|it| *it < 2)
-                .map(|it| it == 1),
-        })
     }
 }
 
-fn addresses(bytes: &[u8]) -> Option<[IpAddr; 2]> {
-    let (own, rest) = bytes.split_first_chunk::<16>()?;
-    let ends = [own, rest.first_chunk()?];
-    Some(ends.map(|bytes| IpAddr::from(*bytes).to_canonical()))
+fn addresses(
+    end: u8,
+    addresses: &wire::Addresses,
+    own_port: u16,
+    peer_port: u16,
+) -> [SocketAddr; 2] {
+    let address = |bytes: [u8; 16]| IpAddr::from(bytes).to_canonical();
+    let own = (address(addresses.own), own_port);
+    let peer = (address(addresses.peer), u16::from_be(peer_port));
+    super::client_first(end, own, peer)
+}
+
+impl Arrived {
+    /// By what it is known.
+    pub(super) fn name(&self, at: u64) -> Name {
+        name(
+            at,
+            self.packet.id,
+            self.packet.alike,
+            [self.packet.begins, self.packet.ends],
+            self.packet.bits,
+        )
+    }
+}
+
+/// By what a packet in the backlog is known.
+pub(super) fn queued_name(at: u64, it: &wire::Queued) -> Name {
+    name(at, it.id, it.alike, [it.begins, it.ends], it.bits)
+}
+
+/// By what a packet that came to no socket is known; where it ends is not.
+pub(super) fn stub_name(at: u64, id: u16, alike: u32, begins: u32) -> Name {
+    name(at, id, alike, [begins; 2], 0)
+}
+
+fn name(at: u64, id: u16, like: u32, stretch: [u32; 2], bits: u8) -> Name {
+    Name {
+        id,
+        like,
+        at,
+        stretch,
+        several: bits & bit::SEVERAL != 0,
+        own: bits & bit::ITS_OWN != 0,
+    }
+}
+
+/// A struct, which has to be all there is.
+fn whole<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Option<T> {
+    T::read_from_bytes(bytes).ok()
+}
+
+impl Report {
+    /// The first event, behind its length, and the bytes behind it.
+    pub(super) fn read(bytes: &[u8]) -> Option<(Report, &[u8])> {
+        let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
+        let (it, rest) = bytes.get(4..)?.split_at_checked(length)?;
+        let (head, _) = wire::Head::read_from_prefix(it).ok()?;
+        let kind = Kind::from_raw(head.kind)?;
+        let report = match stub(kind, it) {
+            Some(stub) => Report::Stub(stub?),
+            None => Report::Socket(Event::read(kind, it)?),
+        };
+        Some((report, rest))
+    }
+}
+
+/// `None`: the kind is of a socket.
+fn stub(kind: Kind, bytes: &[u8]) -> Option<Option<Stub>> {
+    let read = || {
+        let (of, what) = match kind {
+            Kind::RequestPacket => {
+                let it: wire::RequestPacket = whole(bytes)?;
+                (it.stub, StubEvent::Packet(it))
+            }
+            Kind::RequestTimer => {
+                let it: wire::RequestTimer = whole(bytes)?;
+                (it.stub, StubEvent::Timer { tries: it.tries })
+            }
+            Kind::RequestAnswered => {
+                let it: wire::RequestAnswered = whole(bytes)?;
+                (it.stub, StubEvent::Answered(it))
+            }
+            _ => {
+                let it: wire::LatePacket = whole(bytes)?;
+                (it.stub, StubEvent::Late(it))
+            }
+        };
+        Some(Stub {
+            at: of.head.at,
+            jiffies: of.head.jiffies,
+            addresses: addresses(of.head.end, &of.addresses, of.own_port, of.peer_port),
+            what,
+        })
+    };
+    matches!(
+        kind,
+        Kind::RequestPacket | Kind::RequestTimer | Kind::RequestAnswered | Kind::LatePacket
+    )
+    .then(read)
 }
 
 impl Event {
-    /// The packet that came to what has no socket.
-    pub(super) fn stub(&self) -> Name {
-        Name {
-            id: self.memory as u16,
-            like: self.like,
-            at: self.at,
-            stretch: [self.backlog; 2],
-            several: false,
-            own: false,
-        }
-    }
-
-    /// The packet that came, or waits in the backlog.
-    pub(super) fn name(&self) -> Name {
-        Name {
-            id: self.d as u16,
-            like: self.like,
-            at: self.at,
-            stretch: [self.a, self.b],
-            several: self.d & SEVERAL != 0,
-            own: self.d & OWN != 0,
-        }
-    }
-
-    pub(super) fn read(bytes: &[u8]) -> Option<(Event, &[u8])> {
-        let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
-        let (it, rest) = bytes.get(4..)?.split_at_checked(length)?;
-        let long = |at: usize| Some(u64::from_le_bytes(*it.get(at..)?.first_chunk()?));
-        let word = |at: usize| Some(u32::from_le_bytes(*it.get(at..)?.first_chunk()?));
-        let mut fields = None;
-        let kind = *KINDS.get(usize::from(*it.get(32)?).checked_sub(1)?)?;
-        let addressed = matches!(kind, Kind::Open | Kind::Request | Kind::TimeWait);
-        let addresses = match it.get(HEAD..HEAD + ADDRESSES) {
-            Some(bytes) if addressed => addresses(bytes),
-            None if addressed => return None,
-            _ => None,
+    fn read(kind: Kind, bytes: &[u8]) -> Option<Event> {
+        let (of, what) = match kind {
+            Kind::Opened => {
+                let it: wire::Opened = whole(bytes)?;
+                let end = it.event.head.end;
+                let both = addresses(end, &it.addresses, it.own_port, it.peer_port);
+                (it.event, What::Opened(both))
+            }
+            Kind::Call => {
+                let it: wire::Call = whole(bytes)?;
+                (it.event, What::Call(it.call))
+            }
+            Kind::Transfer => {
+                let it: wire::Transfer = whole(bytes)?;
+                (it.event, What::Transfer(it))
+            }
+            Kind::ShutdownCall => {
+                let it: wire::ShutdownCall = whole(bytes)?;
+                (it.event, What::Shutdown { how: it.how })
+            }
+            Kind::OptionCall => {
+                let it: wire::OptionCall = whole(bytes)?;
+                (it.event, What::OptionCall(it))
+            }
+            Kind::CallEnd => {
+                let it: wire::CallEnd = whole(bytes)?;
+                let (call, result) = (it.call, it.result);
+                (it.event, What::CallEnd { call, result })
+            }
+            Kind::Lock => {
+                let it: wire::Lock = whole(bytes)?;
+                let fragment = it.fragment;
+                (it.event, What::Lock { fragment })
+            }
+            Kind::Packet => {
+                let packet: wire::Packet = whole(bytes)?;
+                (packet.event, What::Packet(Arrived { packet, syn: None }))
+            }
+            Kind::SynPacket => {
+                let it: wire::SynPacket = whole(bytes)?;
+                let (packet, syn) = (it.packet, Some(it.likeness));
+                (packet.event, What::Packet(Arrived { packet, syn }))
+            }
+            Kind::Timer => {
+                let it: wire::Timer = whole(bytes)?;
+                (it.event, What::Timer(it.timer))
+            }
+            Kind::Child => {
+                let it: wire::Child = whole(bytes)?;
+                (it.event, What::Child(it))
+            }
+            Kind::Sent => {
+                let it: wire::Sent = whole(bytes)?;
+                (it.event, What::Sent(it))
+            }
+            Kind::HandedOver => {
+                let it: wire::HandedOver = whole(bytes)?;
+                let result = it.result;
+                (it.event, What::HandedOver { result })
+            }
+            Kind::Queued => {
+                let it: wire::Queued = whole(bytes)?;
+                (it.event, What::Queued(it))
+            }
+            Kind::Settings => {
+                let it: wire::Settings = whole(bytes)?;
+                (it.event, What::Settings(Box::new((&it.found).into())))
+            }
+            Kind::AnsweredByReset => {
+                let it: wire::AnsweredByReset = whole(bytes)?;
+                (it.event, What::AnsweredByReset(it))
+            }
+            Kind::Named => {
+                let it: wire::Named = whole(bytes)?;
+                let alike = it.alike;
+                (it.event, What::Named { alike })
+            }
+            Kind::Options => {
+                let it: wire::Options = whole(bytes)?;
+                (it.event, What::Options(Box::new(it.set)))
+            }
+            Kind::OtherCall => {
+                let it: wire::OtherCall = whole(bytes)?;
+                (it.event, What::Other(it.other))
+            }
+            Kind::Metrics => {
+                let it: wire::Metrics = whole(bytes)?;
+                (it.event, What::Metrics(it))
+            }
+            _ => return Event::with_state(kind, bytes),
         };
-        let mut options = None;
-        if let (Kind::Options, Some(words)) = (kind, it.get(HEAD..HEAD + 4 * SET)) {
-            let mut all = [0; SET];
-            for (word, bytes) in all.iter_mut().zip(words.chunks_exact(4)) {
-                *word = u32::from_le_bytes(*bytes.first_chunk()?);
-            }
-            options = Some(all);
-        }
-        let settings = (kind == Kind::Settings).then(|| Found::read(it.get(HEAD..)?));
-        if let Some(state) = it.get(HEAD..HEAD + 4 * Field::COUNT) {
-            let mut all = SocketFields::NONE;
-            for (field, bytes) in all.0.iter_mut().zip(state.chunks_exact(4)) {
-                *field = u32::from_le_bytes(*bytes.first_chunk()?);
-            }
-            // Counted before a packet goes into the backlog, where the end of a call may or may not see it.
-            all[Field::SegmentsIn] = 0;
-            fields = Some(all);
-        }
-        let event = Event {
-            at: long(0)?,
-            socket: long(8)?,
-            clock: long(16)?,
-            jiffies: word(24)?,
-            task: word(28)?,
+        Some(Event {
+            of,
             kind,
-            what: *it.get(33)?,
-            owned: *it.get(34)? != 0,
-            end: *it.get(35)?,
-            a: word(36)?,
-            b: word(40)?,
-            c: word(44)?,
-            d: word(48)?,
-            memory: word(52)?,
-            backlog: word(56)?,
-            received: word(60)?,
-            data_sent: word(64)?,
-            window_changed: word(68)?,
-            cubic: word(72)?,
-            delayed_ack: word(76)?,
-            out_of_window: word(80)?,
-            like: word(84)?,
-            lost: word(88)?,
-            more: word(92)?,
-            fields,
-            settings: settings.flatten(),
-            addresses,
-            options,
+            owned: of.head.owned != 0,
+            what,
+            fields: None,
+            phase: 0,
+        })
+    }
+
+    /// Those that carry the socket's state, and those that carry nothing.
+    fn with_state(kind: Kind, bytes: &[u8]) -> Option<Event> {
+        let (snapshot, what) = match kind {
+            Kind::OptionEnd => {
+                let it: wire::OptionEnd = whole(bytes)?;
+                (it.snapshot, What::OptionEnd { result: it.result })
+            }
+            Kind::RunEnd => {
+                let it: wire::RunEnd = whole(bytes)?;
+                let of_packet = it.run == wire::RunName::OfPacket as u32;
+                let damaged = it.damaged != 0;
+                (it.snapshot, What::RunEnd { of_packet, damaged })
+            }
+            Kind::Callback => {
+                let it: wire::Callback = whole(bytes)?;
+                (it.snapshot, What::Callback { flags: it.flags })
+            }
+            Kind::Release | Kind::Drain | Kind::CallbackEnd | Kind::NoRoom => {
+                (whole(bytes)?, What::Plain)
+            }
+            _ => {
+                let of: wire::Event = whole(bytes)?;
+                return Some(Event {
+                    of,
+                    kind,
+                    owned: of.head.owned != 0,
+                    what: What::Plain,
+                    fields: None,
+                    phase: 0,
+                });
+            }
         };
-        Some((event, rest))
+        let mut fields = SocketFields(snapshot.probed.0);
+        // Counted before a packet goes into the backlog, where the end of a call may or may not see it.
+        fields[Field::SegmentsIn] = 0;
+        Some(Event {
+            of: snapshot.event,
+            kind,
+            owned: snapshot.event.head.owned != 0,
+            what,
+            fields: Some(fields),
+            phase: snapshot.phase,
+        })
+    }
+
+    /// When it was recorded.
+    pub(super) fn at(&self) -> u64 {
+        self.of.head.at
+    }
+
+    /// What `jiffies` were then.
+    pub(super) fn jiffies(&self) -> u32 {
+        self.of.head.jiffies
     }
 }

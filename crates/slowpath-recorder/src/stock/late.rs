@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets that come for what is left of a socket: for time wait, or for nobody.
 
-use super::event::Event;
+use super::event::{Stub, stub_name};
 use super::side::{MARKED, Side, Theirs};
+use super::wire::{Late, LatePacket};
 use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Handler, Moment, Run};
 
-/// `TCP_TW_RST` of `enum tcp_tw_status`.
-const TIME_WAIT_RESET: u8 = 1;
-/// `TCP_TW_ACK`.
-const TIME_WAIT_ACK: u8 = 2;
-/// `TCP_TW_SYN`.
-const TIME_WAIT_SYN: u8 = 3;
-/// The same of the probe: no socket at all.
-pub(super) const RESET: u8 = 64;
-/// And that was a reset itself.
-pub(super) const UNANSWERED: u8 = 65;
-
 impl Side {
     /// A packet came for what is left of the socket. Whether it fits.
-    pub(super) fn time_wait(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
+    pub(super) fn time_wait(&mut self, stub: &Stub, late: &LatePacket, theirs: Theirs<'_>) -> bool {
+        let made = Late::from_raw(late.late);
         // A new connection with the same addresses begins.
-        if event.what == TIME_WAIT_SYN {
+        if made == Some(Late::Syn) {
             return true;
         }
         // A program that has not closed its socket yet still has one; nothing changes in it.
@@ -33,20 +24,21 @@ impl Side {
         if self.cut {
             return false;
         }
+        let name = stub_name(stub.at, late.id, late.alike, late.begins);
         let here = theirs.sent.filter(|_| !self.is_alone());
-        let here = here.and_then(|sent| sent.packet(event.stub(), event.data_sent));
+        let here = here.and_then(|sent| sent.packet(name, late.acknowledges));
         let number = here.map(|came| came.number);
-        let number = number.or_else(|| self.came_late(event));
+        let number = number.or_else(|| self.came_late(late, name));
         let Some(number) = number else {
             self.cut = true;
             return false;
         };
         let run = Run {
-            at: Moment(event.at),
-            jiffies: event.jiffies,
+            at: Moment(stub.at),
+            jiffies: stub.jiffies,
             handler: Handler::Packet {
                 number,
-                marked: event.a & 3 == MARKED,
+                marked: late.ecn == MARKED,
                 backlog: false,
                 merged: 1,
                 truesize: 0,
@@ -61,10 +53,13 @@ impl Side {
             self.runs.push(run);
             self.states.push(state);
         }
-        match event.what {
-            TIME_WAIT_ACK | RESET => self.packets.after(event.received, event.more, place),
+        match made {
+            Some(Late::Ack | Late::NoSocketReset) => {
+                let (begins, acknowledges) = (late.answer_begins, late.answer_acknowledges);
+                self.packets.after(begins, acknowledges, place);
+            }
             // It begins where the packet acknowledges, as any reset.
-            TIME_WAIT_RESET => self.packets.after(event.data_sent, 0, place),
+            Some(Late::Reset) => self.packets.after(late.acknowledges, 0, place),
             _ => {}
         }
         true

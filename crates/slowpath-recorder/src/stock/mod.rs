@@ -26,20 +26,21 @@ mod sent;
 mod settings;
 mod side;
 mod together;
+pub mod wire;
 
 pub use check::{check, mix};
 pub(crate) use event::Found;
 pub use live::Live;
 pub(crate) use settings::settings;
 
-use event::{Event, Kind};
-use late::{RESET, UNANSWERED};
+use event::{Event, Report, Stub, StubEvent, What};
 use request::Request;
 use side::{Side, Theirs};
 use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Connection, End, MAX_EVENTS, Moment, Origin, Recording};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use wire::{Kind, Late};
 
 /// What came out.
 #[derive(Debug, Default)]
@@ -133,13 +134,6 @@ fn ticks(at: u64, jiffies: u32) -> Option<u32> {
     nearest.filter(|hz| apart(*hz) < 60)
 }
 
-/// `None`: it has none.
-fn addresses(event: &Event) -> Option<[SocketAddr; 2]> {
-    let [own, peer] = event.addresses?;
-    let (here, there) = (event.c as u16, u16::from_be(event.d as u16));
-    Some(client_first(event.end, (own, here), (peer, there)))
-}
-
 /// The two ends' addresses, the one that connected first: `end` is 0 for it.
 pub(crate) fn client_first(end: u8, own: (IpAddr, u16), peer: (IpAddr, u16)) -> [SocketAddr; 2] {
     let ends = [own, peer].map(SocketAddr::from);
@@ -160,11 +154,15 @@ impl Joiner {
     /// If they are none.
     pub fn take(&mut self, mut bytes: &[u8]) -> Result<(), NotEvents> {
         while !bytes.is_empty() {
-            let (event, rest) = Event::read(bytes).ok_or(NotEvents)?;
+            let (report, rest) = Report::read(bytes).ok_or(NotEvents)?;
             bytes = rest;
             self.events += 1;
-            self.hz = self.hz.or_else(|| ticks(event.at, event.jiffies));
-            if !self.place(&event) {
+            let (at, jiffies) = match &report {
+                Report::Socket(event) => (event.at(), event.jiffies()),
+                Report::Stub(stub) => (stub.at, stub.jiffies),
+            };
+            self.hz = self.hz.or_else(|| ticks(at, jiffies));
+            if !self.place(&report) {
                 self.unplaced += 1;
             }
         }
@@ -177,10 +175,9 @@ impl Joiner {
     }
 
     /// The connection with these addresses; another one with the same addresses if `used` says that this one is over.
-    fn pair(&mut self, event: &Event, used: impl Fn(&Pair) -> bool) -> Option<usize> {
-        let addresses = addresses(event)?;
+    fn pair(&mut self, addresses: [SocketAddr; 2], used: impl Fn(&Pair) -> bool) -> usize {
         let known = self.known.get(&addresses).copied();
-        Some(match known.filter(|place| !used(&self.pairs[*place])) {
+        match known.filter(|place| !used(&self.pairs[*place])) {
             Some(place) => place,
             None => {
                 let place = self.free.pop().unwrap_or_else(|| {
@@ -191,45 +188,32 @@ impl Joiner {
                 self.known.insert(addresses, place);
                 place
             }
-        })
+        }
     }
 
-    fn place(&mut self, event: &Event) -> bool {
+    fn place(&mut self, report: &Report) -> bool {
         // As much as a recording's file may hold; what comes then is as if lost.
         if self.events > MAX_EVENTS {
             return false;
         }
-        match event.kind {
-            Kind::Request => {
-                let Some(place) = self.pair(event, |pair| pair.ends[1].is_some()) else {
-                    return false;
-                };
-                self.pairs[place].request.take(event)
-            }
-            Kind::Open => {
-                let end = usize::from(event.end != 0);
-                let Some(place) = self.pair(event, |pair| pair.ends[end].is_some()) else {
-                    return false;
-                };
-                let pair = &mut self.pairs[place];
-                let answers = pair.request.answers(event.at);
-                pair.ends[end] = Some(Side::new(if end == 0 { 0 } else { answers }));
-                pair.sockets[end] = event.socket;
-                let before = self.sockets.insert(event.socket, (place, end));
-                if let Some((place, end)) = before
-                    && let Some(side) = &mut self.pairs[place].ends[end]
-                    && !side.gone
-                {
-                    // Its end was not seen.
-                    side.cut();
-                    side.gone = true;
+        let event = match report {
+            Report::Socket(event) => event,
+            Report::Stub(stub) => match &stub.what {
+                StubEvent::Late(late) => return self.time_wait(stub, late),
+                _ => {
+                    let place = self.pair(stub.addresses, |pair| pair.ends[1].is_some());
+                    return self.pairs[place].request.take(stub);
                 }
+            },
+        };
+        match &event.what {
+            What::Opened(addresses) => {
+                self.opened(event, *addresses);
                 true
             }
-            Kind::TimeWait => self.time_wait(event),
-            Kind::Options => self.options(event),
+            What::Options(set) => self.options(event, set),
             _ => {
-                let Some((place, end)) = self.sockets.get(&event.socket).copied() else {
+                let Some((place, end)) = self.sockets.get(&event.of.sk).copied() else {
                     return false;
                 };
                 let Some((own, theirs)) = self.pairs[place].end(end) else {
@@ -237,18 +221,36 @@ impl Joiner {
                 };
                 let fits = own.take(event, theirs);
                 if event.kind == Kind::Gone {
-                    self.sockets.remove(&event.socket);
+                    self.sockets.remove(&event.of.sk);
                 }
                 fits
             }
         }
     }
 
+    fn opened(&mut self, event: &Event, addresses: [SocketAddr; 2]) {
+        let end = usize::from(event.of.head.end != 0);
+        let place = self.pair(addresses, |pair| pair.ends[end].is_some());
+        let pair = &mut self.pairs[place];
+        let answers = pair.request.answers(event.at());
+        pair.ends[end] = Some(Side::new(if end == 0 { 0 } else { answers }));
+        pair.sockets[end] = event.of.sk;
+        let before = self.sockets.insert(event.of.sk, (place, end));
+        if let Some((place, end)) = before
+            && let Some(side) = &mut self.pairs[place].ends[end]
+            && !side.gone
+        {
+            // No event reported its end.
+            side.cut();
+            side.gone = true;
+        }
+    }
+
     /// What a socket was told before it was known.
-    fn options(&mut self, event: &Event) -> bool {
-        let (hz, words) = (self.hz.unwrap_or(0), &event.options);
-        let found = self.sockets.get(&event.socket);
-        let Some(((place, end), words)) = found.copied().zip(words.as_ref()) else {
+    fn options(&mut self, event: &Event, set: &wire::Set) -> bool {
+        let hz = self.hz.unwrap_or(0);
+        let found = self.sockets.get(&event.of.sk);
+        let Some((place, end)) = found.copied() else {
             return false;
         };
         let name = |side: &Option<Side>| Some(side.as_ref()?.settings.as_ref()?.congestion.clone());
@@ -256,7 +258,7 @@ impl Joiner {
         let Some((own, _)) = self.pairs[place].end(end) else {
             return false;
         };
-        own.inherited = options::inherited(words, hz);
+        own.inherited = options::inherited(set, hz);
         if let (1, [Some(theirs), Some(ours)]) = (end, names)
             && theirs != ours
         {
@@ -267,25 +269,26 @@ impl Joiner {
             }
         }
         if end == 0 {
-            own.runs = own.told_before(Moment(event.at), event.jiffies);
+            own.runs = own.told_before(Moment(event.at()), event.jiffies());
             own.states = vec![SocketFields::NONE; own.runs.len()];
         }
         true
     }
 
     /// A packet came after the socket.
-    fn time_wait(&mut self, event: &Event) -> bool {
-        let Some([peer, own]) = addresses(event) else {
-            return false;
-        };
+    fn time_wait(&mut self, stub: &Stub, late: &wire::LatePacket) -> bool {
+        let [peer, own] = stub.addresses;
         let found = [([own, peer], 0), ([peer, own], 1)]
             .into_iter()
             .find_map(|(pair, end)| Some((*self.known.get(&pair)?, end)));
         let found = found.and_then(|(place, end)| self.pairs[place].end(end));
         match found {
-            Some((own, theirs)) => own.time_wait(event, theirs),
-            // Nobody listens there.
-            None => matches!(event.what, RESET | UNANSWERED),
+            Some((own, theirs)) => own.time_wait(stub, late, theirs),
+            // No socket listens there.
+            None => matches!(
+                Late::from_raw(late.late),
+                Some(Late::NoSocketReset | Late::NoSocketUnanswered)
+            ),
         }
     }
 

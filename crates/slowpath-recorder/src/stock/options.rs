@@ -5,13 +5,11 @@
 //! first SYN, when they are the listener's.
 
 use super::event::Event;
-use super::side::{Call, Side, call};
+use super::side::{Asked, Call, Side};
+use super::wire::{Metrics, Set};
 use slowpath_recording::fields::{Field, SocketFields};
 use slowpath_recording::options::{self, Effect, IP, SOCKET, TCP};
 use slowpath_recording::{Handler, Metric, Moment, Outcome, Run};
-
-/// Words of `struct options` behind the event.
-pub(super) const SET: usize = 23;
 
 /// `SOCK_SNDBUF_LOCK`, `SOCK_RCVBUF_LOCK`.
 const LOCKED: [u32; 2] = [1, 2];
@@ -38,7 +36,7 @@ const LONGEST: usize = 8;
 const INTERRUPTED: i32 = -4;
 
 /// What a signal ended returns one of `ERESTARTSYS` to `ERESTART_RESTARTBLOCK` (include/linux/errno.h), of which programs see `EINTR` or nothing.
-pub(super) fn whole(returned: i32) -> i32 {
+pub(super) fn visible(returned: i32) -> i32 {
     if (-516..=-512).contains(&returned) {
         INTERRUPTED
     } else {
@@ -77,35 +75,35 @@ fn seconds_of(retransmissions: u32) -> i64 {
 }
 
 /// What a socket was told before it was known, in ticks where the kernel keeps them.
-pub(super) fn inherited(words: &[u32; SET], hz: u32) -> Vec<Handler> {
-    let [
+pub(super) fn inherited(set_before: &Set, hz: u32) -> Vec<Handler> {
+    let Set {
         locked,
-        send,
-        receive,
+        send_buffer: send,
+        receive_buffer: receive,
         nagle,
         segment,
-        clamp,
+        window_clamp: clamp,
         flags,
-        idle,
-        interval,
-        count,
+        keep_idle: idle,
+        keep_interval: interval,
+        keep_count: count,
         linger,
         low_water,
-        unsent,
+        unsent_low_water: unsent,
         user_timeout,
         syn_count,
         linger_2,
-        defer,
+        defer_accept: defer,
         pacing,
         pacing_high,
         service,
         time_to_live,
         discovery,
         pingpong,
-    ] = *words;
+    } = *set_before;
     let seconds = |ticks: u32| i64::from(ticks / hz.max(1));
     let pace = (i64::from(pacing_high) << 32) | i64::from(pacing);
-    let after_end = match linger_2 as i32 {
+    let after_end = match linger_2 {
         ..0 => -1,
         ticks => i64::from(ticks) / i64::from(hz.max(1)),
     };
@@ -140,7 +138,7 @@ pub(super) fn inherited(words: &[u32; SET], hz: u32) -> Vec<Handler> {
         (defer != 0, (TCP, 9), seconds_of(defer)),
         (pace != -1, (SOCKET, PACING), pace),
         (service != 0, (IP, 1), service.into()),
-        (time_to_live as i32 >= 0, (IP, 2), time_to_live.into()),
+        (time_to_live >= 0, (IP, 2), time_to_live.into()),
         // IP_PMTUDISC_WANT
         (discovery != 1, (IP, 10), discovery.into()),
         (pingpong != 0, (TCP, 12), 0),
@@ -150,10 +148,18 @@ pub(super) fn inherited(words: &[u32; SET], hz: u32) -> Vec<Handler> {
 }
 
 /// What a call of `setsockopt` asked for.
-fn asked(call: &Call, length: u32) -> Option<Handler> {
-    let (level, name) = (u16::try_from(call.a).ok()?, u16::try_from(call.b).ok()?);
-    let [low, high] = call.value;
-    let long = (i64::from(high) << 32) | i64::from(low);
+fn asked(asked: Asked) -> Option<Handler> {
+    let Asked::Option {
+        level,
+        name,
+        value,
+        length,
+    } = asked
+    else {
+        return None;
+    };
+    let (level, name) = (u16::try_from(level).ok()?, u16::try_from(name).ok()?);
+    let (long, low) = (value as i64, value as u32);
     let value = match (level, name) {
         (SOCKET, LINGERS) => long,
         (SOCKET, PACING) if length >= 8 => long,
@@ -180,7 +186,7 @@ fn asked(call: &Call, length: u32) -> Option<Handler> {
 impl Call {
     /// What the run of this call is, as it begins.
     pub(super) fn option(&self) -> Handler {
-        asked(self, self.length).unwrap_or(options::LOCKED)
+        asked(self.asked).unwrap_or(options::LOCKED)
     }
 }
 
@@ -199,8 +205,9 @@ impl Side {
 
     /// Where `sockopt_lock_sock` has `lock_sock_nested` inlined, nobody sees that the call has the lock until it does something with it.
     pub(super) fn option_locks(&mut self, event: &Event) {
-        let call = self.calls.get(&event.task);
-        let waits = call.is_some_and(|it| it.what == call::OPTION && it.run.is_none());
+        let call = self.calls.get(&event.of.task);
+        let waits =
+            call.is_some_and(|it| matches!(it.asked, Asked::Option { .. }) && it.run.is_none());
         if waits && event.owned && self.current.is_none() {
             self.lock(event);
         }
@@ -217,8 +224,8 @@ impl Side {
     }
 
     /// `setsockopt` returned. What changes nothing, or was refused, is only a call that had the lock, if it had.
-    pub(super) fn option_returned(&mut self, call: &Call, event: &Event) {
-        let failed = (event.a as i32) < 0;
+    pub(super) fn option_returned(&mut self, call: &Call, event: &Event, result: i32) {
+        let failed = result < 0;
         let asked = call.option();
         let Handler::Option { level, name, .. } = asked else {
             return;
@@ -255,22 +262,22 @@ impl Side {
 
     /// A replay's end makes one call at a time.
     pub(super) fn look_for_others(&mut self, event: &Event) {
-        let other = |(task, call): (&u32, &Call)| *task != event.task && call.run.is_some();
+        let other = |(task, call): (&u32, &Call)| *task != event.of.task && call.run.is_some();
         if self.calls.iter().any(other) && self.current.is_none() {
             self.aside(event, options::TWO_TASKS);
         }
     }
 
     /// What earlier connections to the same host left.
-    pub(super) fn metrics(&mut self, event: &Event) -> bool {
+    pub(super) fn metrics(&mut self, left: &Metrics) -> bool {
         let Some(current) = &mut self.current else {
             return false;
         };
         for (metric, value) in [
-            (Metric::Timeout, event.a),
-            (Metric::Reordering, event.b),
-            (Metric::SlowStartThreshold, event.c),
-            (Metric::LargestWindow, event.d),
+            (Metric::Timeout, left.timeout),
+            (Metric::Reordering, left.reordering),
+            (Metric::SlowStartThreshold, left.threshold),
+            (Metric::LargestWindow, left.largest_window),
         ] {
             current.outcome(Outcome::Metrics { metric, value });
         }
@@ -280,8 +287,8 @@ impl Side {
     /// What a program did without the lock.
     pub(super) fn aside(&mut self, event: &Event, handler: Handler) {
         let run = Run {
-            at: Moment(event.at),
-            jiffies: event.jiffies,
+            at: Moment(event.at()),
+            jiffies: event.jiffies(),
             handler,
             outcomes: Vec::new(),
             check: None,
@@ -297,8 +304,9 @@ impl Side {
 
 #[cfg(test)]
 mod tests {
-    use super::{SET, congestion, inherited, seconds_of};
+    use super::{Set, congestion, inherited, seconds_of};
     use slowpath_recording::Handler;
+    use zerocopy::FromZeros;
 
     /// `secs_to_retrans` of net/ipv4/tcp.c, with `TCP_TIMEOUT_INIT` and `TCP_RTO_MAX` in seconds.
     fn retransmissions(seconds: i64) -> u32 {
@@ -318,42 +326,37 @@ mod tests {
         }
     }
 
-    fn words(set: &[(usize, u32)]) -> [u32; SET] {
-        let mut words = [0; SET];
-        // What a socket has that nobody told anything: SO_RCVLOWAT 1, no limit of the rate, no time to live of its own, IP_PMTUDISC_WANT.
-        for (place, value) in [
-            (11, 1),
-            (17, u32::MAX),
-            (18, u32::MAX),
-            (20, u32::MAX),
-            (21, 1),
-        ] {
-            words[place] = value;
+    /// What a socket has whose options are the usual ones: SO_RCVLOWAT 1, no limit of the rate, no time to live of its own, IP_PMTUDISC_WANT.
+    fn usual() -> Set {
+        Set {
+            low_water: 1,
+            pacing: u32::MAX,
+            pacing_high: u32::MAX,
+            time_to_live: -1,
+            discovery: 1,
+            ..Set::new_zeroed()
         }
-        for (place, value) in set {
-            words[*place] = *value;
-        }
-        words
     }
 
     #[test]
     fn a_socket_that_nobody_told_anything_has_no_options() {
-        assert_eq!(inherited(&words(&[]), 250), []);
+        assert_eq!(inherited(&usual(), 250), []);
     }
 
     #[test]
     fn what_a_socket_was_told_becomes_options() {
         let option = |level, name, value| Handler::Option { level, name, value };
         // A receive buffer of 80,000 bytes that was set (SO_RCVBUF doubles), TCP_NODELAY (TCP_NAGLE_OFF), 30 s of keepalive and 5 s of SO_LINGER, all at 250 ticks a second.
-        let all = words(&[
-            (0, 2),
-            (1, 50_000),
-            (2, 80_000),
-            (3, 1),
-            (6, 1 << 3 | 1 << 4),
-            (7, 7_500),
-            (10, 1_250),
-        ]);
+        let all = Set {
+            locked: 2,
+            send_buffer: 50_000,
+            receive_buffer: 80_000,
+            nagle: 1,
+            flags: 1 << 3 | 1 << 4,
+            keep_idle: 7_500,
+            linger: 1_250,
+            ..usual()
+        };
         let expected = [
             option(1, 33, 40_000),
             option(6, 1, 1),

@@ -3,8 +3,8 @@
 //! timer, reads it once more, and sends what is new; `tcp_xmit_retransmit_queue`, before which the recorder looks, is inlined there. Of the first
 //! reading only matters that it was too early, as is when the run began.
 
-use super::event::Event;
 use super::side::Side;
+use super::wire::Sent;
 use slowpath_recording::fields::{Field, SocketFields};
 use slowpath_recording::{Decision, Handler, Moment, Outcome, TicksAt, Timer};
 
@@ -37,10 +37,10 @@ impl Paced {
 
 impl Side {
     /// A packet is on its way.
-    pub(super) fn sends(&mut self, event: &Event) {
-        let new = event.a == self.paced.ahead;
-        if (event.b.wrapping_sub(self.paced.ahead) as i32) > 0 || self.paced.ahead == 0 {
-            self.paced.ahead = event.b;
+    pub(super) fn sends(&mut self, sent: &Sent) {
+        let new = sent.begins == self.paced.ahead;
+        if (sent.ends.wrapping_sub(self.paced.ahead) as i32) > 0 || self.paced.ahead == 0 {
+            self.paced.ahead = sent.ends;
         }
         if new {
             self.looked_before();
@@ -90,38 +90,40 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stock::event::{Event, Report};
+    use crate::stock::wire::Kind;
+    use zerocopy::{FromZeros, IntoBytes};
 
-    /// `SENT` of the probe.
-    const SENT: u8 = 14;
-
-    fn sends(at: u64, clock: u64, begins: u32, ends: u32) -> Event {
-        let mut bytes = vec![0; 100];
-        bytes[..4].copy_from_slice(&96u32.to_le_bytes());
-        let it = &mut bytes[4..];
-        it[..8].copy_from_slice(&at.to_le_bytes());
-        it[16..24].copy_from_slice(&clock.to_le_bytes());
-        it[32] = SENT;
-        it[36..40].copy_from_slice(&begins.to_le_bytes());
-        it[40..44].copy_from_slice(&ends.to_le_bytes());
-        Event::read(&bytes).expect("an event").0
+    fn sends(at: u64, clock: u64, begins: u32, ends: u32) -> (Event, Sent) {
+        let mut sent = Sent::new_zeroed();
+        sent.event.head.at = at;
+        sent.event.head.kind = Kind::Sent as u8;
+        sent.event.clock = clock;
+        (sent.begins, sent.ends) = (begins, ends);
+        let mut bytes = (size_of::<Sent>() as u32).to_le_bytes().to_vec();
+        bytes.extend(sent.as_bytes());
+        match Report::read(&bytes).expect("an event").0 {
+            Report::Socket(event) => (event, sent),
+            Report::Stub(_) => panic!("an event of a socket"),
+        }
     }
 
     /// 20 on their way, of which 6 are lost and as many acknowledged; 10 may be. Data up to 9000 was sent, and a run of small queues reads 700.
     fn clocks(retransmitted: u32, begins: Option<u32>) -> (u64, Vec<Outcome>) {
         let mut side = Side::new(0);
-        side.sends(&sends(1, 1, 1000, 9000));
+        side.sends(&sends(1, 1, 1000, 9000).1);
         let mut fields = SocketFields::NONE;
         for (place, value) in [(10, 10), (13, 20), (14, 6), (15, 6), (16, retransmitted)] {
             fields.0[place] = value;
         }
         side.paced.look(&fields);
-        side.begin(&sends(500, 400, 0, 0), Handler::SmallQueue);
+        side.begin(&sends(500, 400, 0, 0).0, Handler::SmallQueue);
         let current = side.current.as_mut().expect("a run");
         current.run.at = Moment(700);
         current.clocks = 1;
         current.outcome(ticks(1));
         match begins {
-            Some(begins) => side.sends(&sends(710, 700, begins, begins + 1000)),
+            Some(begins) => side.sends(&sends(710, 700, begins, begins + 1000).1),
             None => side.looked_before(),
         }
         let run = side.current.expect("a run").run;

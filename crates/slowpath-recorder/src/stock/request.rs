@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A connection that is to be accepted, until it has a socket: the SYNs that came, and the SYN-ACKs that were sent.
 
-use super::event::{Event, Name};
+use super::event::{Name, Stub, StubEvent, stub_name};
 use super::sent::Sent;
 use super::side::MARKED;
+use super::wire::{RequestAnswered, RequestName};
 use slowpath_recording::{Handler, Moment, Outcome, QUEUE_COOKIE, QUEUE_FULL, Refused, Run, Timer};
 
 /// More than any handshake (`tcp_synack_retries` is at most 255).
 const MOST: usize = 512;
-
-/// `enum request` of the probe.
-mod what {
-    pub const ASKED_AGAIN: u8 = 1;
-    pub const TIMED_OUT: u8 = 2;
-    pub const ANSWERED: u8 = 3;
-    pub const IGNORED: u8 = 4;
-}
 
 struct Step {
     at: u64,
@@ -58,31 +51,51 @@ pub(super) struct Request {
 
 impl Request {
     /// Whether it fits.
-    pub(super) fn take(&mut self, event: &Event) -> bool {
-        if event.what == what::ANSWERED {
-            let Some(last) = self.steps.last_mut() else {
-                return false;
-            };
-            last.answer = Some(event.more);
-            self.initial = [Some(event.backlog), Some(event.received)];
-            last.cookie = event.b != 0;
-            // The clock that the SYN-ACK got; a cookie has something else there.
-            if !last.cookie {
-                last.at = event.clock;
+    pub(super) fn take(&mut self, stub: &Stub) -> bool {
+        let mut step = Step {
+            at: stub.at,
+            jiffies: stub.jiffies,
+            timer: false,
+            name: stub_name(stub.at, 0, 0, 0),
+            ignored: false,
+            again: false,
+            marked: false,
+            answer: None,
+            queue: 0,
+            cookie: false,
+        };
+        match stub.what {
+            StubEvent::Answered(it) => return self.answered(&it),
+            StubEvent::Timer { tries } => {
+                step.timer = true;
+                step.queue = tries;
             }
-        } else if self.steps.len() < MOST {
-            self.steps.push(Step {
-                at: event.at,
-                jiffies: event.jiffies,
-                timer: event.what == what::TIMED_OUT,
-                name: event.stub(),
-                ignored: event.what == what::IGNORED,
-                again: event.what == what::ASKED_AGAIN,
-                marked: event.a & 3 == MARKED,
-                answer: None,
-                queue: event.b,
-                cookie: false,
-            });
+            StubEvent::Packet(it) => {
+                let made = RequestName::from_raw(it.request);
+                step.name = stub_name(stub.at, it.id, it.alike, it.begins);
+                step.ignored = made == Some(RequestName::Ignored);
+                step.again = made == Some(RequestName::AskedAgain);
+                step.marked = it.ecn == MARKED;
+                step.queue = it.full;
+            }
+            StubEvent::Late(_) => return false,
+        }
+        if self.steps.len() < MOST {
+            self.steps.push(step);
+        }
+        self.steps.len() < MOST
+    }
+
+    fn answered(&mut self, it: &RequestAnswered) -> bool {
+        let Some(last) = self.steps.last_mut() else {
+            return false;
+        };
+        last.answer = Some(it.likeness);
+        self.initial = [Some(it.theirs), Some(it.own)];
+        last.cookie = it.cookie != 0;
+        // The clock that the SYN-ACK got; a cookie has something else there.
+        if !last.cookie {
+            last.at = it.clock;
         }
         self.steps.len() < MOST
     }

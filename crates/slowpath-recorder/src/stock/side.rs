@@ -9,50 +9,96 @@
 use super::apart::Apart;
 use super::bbr::Phase;
 use super::building::Building;
-use super::event::{Event, Found, Kind, Name};
-use super::options::whole;
+use super::event::{Arrived, Event, Found, Name, What, queued_name};
+use super::options::visible;
 use super::paced::Paced;
 use super::request::Request;
 use super::sent::{Came, Sent};
+use super::wire::{self, CallName, Kind, TimerName, bit};
 use slowpath_recording::fields::{Field, SocketFields};
 use slowpath_recording::{
     Fragment, Handler, Moment, Outcome, Packet, Queue, Reader, Refused, Run, Timer, options,
 };
 use std::collections::{HashMap, VecDeque};
 
-const SYN: u32 = 0x02;
 /// `INET_ECN_CE`.
-pub(super) const MARKED: u32 = 3;
+pub(super) const MARKED: u8 = 3;
 
-/// `enum call` of the probe.
-pub(super) mod call {
-    pub const CONNECT: u8 = 1;
-    pub const ACCEPT: u8 = 2;
-    pub const SEND: u8 = 4;
-    pub const RECEIVE: u8 = 5;
-    pub const SHUTDOWN: u8 = 7;
-    pub const CLOSE: u8 = 8;
-    pub const OPTION: u8 = 9;
+/// What a call asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    Connect,
+    Accept,
+    Send {
+        bytes: u32,
+        flags: u32,
+        /// Where in its first page the data of a file begins.
+        first_page: u32,
+    },
+    Receive {
+        bytes: u32,
+        flags: u32,
+    },
+    Shutdown {
+        how: u32,
+    },
+    Close,
+    Option {
+        level: u32,
+        name: u32,
+        /// Its first bytes.
+        value: u64,
+        length: u32,
+    },
 }
-
-const TIMERS: [Timer; 5] = [
-    Timer::Write,
-    Timer::DelayedAck,
-    Timer::Keepalive,
-    Timer::Pacing,
-    Timer::CompressedAck,
-];
 
 #[derive(Clone, Copy)]
 pub(super) struct Call {
-    pub(super) what: u8,
-    pub(super) a: u32,
-    pub(super) b: u32,
-    /// Of an option: what it is to be, and how many bytes that are.
-    pub(super) value: [u32; 2],
-    pub(super) length: u32,
+    pub(super) asked: Asked,
     /// Its first run.
     pub(super) run: Option<usize>,
+}
+
+/// `None`: no call that this version knows.
+fn asked(what: &What) -> Option<Asked> {
+    Some(match what {
+        What::Call(call) => match CallName::from_raw(*call)? {
+            CallName::Connect => Asked::Connect,
+            CallName::Accept => Asked::Accept,
+            CallName::Close => Asked::Close,
+            CallName::Send | CallName::Receive | CallName::Shutdown => return None,
+        },
+        What::Transfer(it) => {
+            let (bytes, flags) = (it.bytes, it.flags);
+            match CallName::from_raw(it.call)? {
+                CallName::Send => Asked::Send {
+                    bytes,
+                    flags,
+                    first_page: it.first_page,
+                },
+                CallName::Receive => Asked::Receive { bytes, flags },
+                _ => return None,
+            }
+        }
+        What::Shutdown { how } => Asked::Shutdown { how: *how },
+        What::OptionCall(it) => Asked::Option {
+            level: it.level,
+            name: it.name,
+            value: it.value,
+            length: it.length,
+        },
+        _ => return None,
+    })
+}
+
+fn timer(name: u32) -> Option<Timer> {
+    Some(match TimerName::from_raw(name)? {
+        TimerName::Write => Timer::Write,
+        TimerName::DelayedAck => Timer::DelayedAck,
+        TimerName::Keepalive => Timer::Keepalive,
+        TimerName::Pacing => Timer::Pacing,
+        TimerName::CompressedAck => Timer::CompressedAck,
+    })
 }
 
 /// What the other end of a connection has done.
@@ -163,7 +209,7 @@ impl Side {
         }
         let before = self.phase;
         if event.fields.is_some() {
-            self.phase = Phase(event.more);
+            self.phase = Phase(event.phase);
             self.paced.look(fields);
         }
         if let Some(mut building) = self.current.take() {
@@ -204,8 +250,8 @@ impl Side {
 
     /// Whether it fits.
     pub(super) fn take(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
-        if event.lost != self.lost {
-            self.lost = event.lost;
+        if event.of.lost != self.lost {
+            self.lost = event.of.lost;
             self.cut = true;
         }
         if self.cut {
@@ -224,31 +270,83 @@ impl Side {
         }
         let zero = SocketFields::NONE;
         let fields = event.fields.as_ref().unwrap_or(&zero);
-        match event.kind {
-            Kind::Open | Kind::Request | Kind::TimeWait | Kind::Options => {}
-            Kind::NoRoom => self.aside(event, options::NO_ROOM),
-            Kind::Metrics => return self.metrics(event),
-            Kind::OtherCall => self.aside(event, options::other(event.what)),
-            Kind::Settings => self.settings.clone_from(&event.settings),
-            Kind::Call => self.call(event),
-            Kind::CallEnd => {
-                let Some(call) = self.calls.remove(&event.task) else {
+        match &event.what {
+            What::Plain => return self.plain(event, fields, theirs),
+            What::Opened(_) | What::Options(_) => {}
+            What::Metrics(metrics) => return self.metrics(metrics),
+            What::Other(other) => self.aside(event, options::other(*other as u8)),
+            What::Settings(found) => self.settings = Some((**found).clone()),
+            What::Call(_) | What::Transfer(_) | What::Shutdown { .. } | What::OptionCall(_) => {
+                return self.call(event);
+            }
+            What::CallEnd { call, result } => {
+                let Some(ended) = self.calls.remove(&event.of.task) else {
                     // Once more, to see what has become of the first one.
-                    return event.what == call::CONNECT;
+                    return *call == CallName::Connect as u32;
                 };
-                match call.what {
-                    call::OPTION => self.option_returned(&call, event),
-                    _ => self.returned(call, whole(event.a as i32)),
+                self.returned(ended, visible(*result));
+            }
+            What::OptionEnd { result } => {
+                let Some(call) = self.calls.remove(&event.of.task) else {
+                    return false;
+                };
+                self.option_returned(&call, event, *result);
+            }
+            What::Lock { .. } => self.lock(event),
+            What::Callback { flags } => {
+                // After the lock was given away only what was put off is left of the call.
+                self.finish(event, fields);
+                self.begin(event, Handler::Release { flags: *flags });
+            }
+            What::Packet(arrived) => return self.packet(event, arrived, theirs),
+            What::RunEnd { of_packet, damaged } => {
+                self.run_end(event, *of_packet, *damaged, fields);
+            }
+            What::Timer(name) => {
+                let Some(timer) = timer(*name) else {
+                    return false;
+                };
+                let deferred = event.owned;
+                self.by_itself(event, Handler::Timer { timer, deferred });
+            }
+            // It has only one beginning.
+            What::Child(_) if self.count() > 0 => return false,
+            What::Child(child) => self.child(event, child, theirs),
+            What::Sent(sent) => self.was_sent(event, sent),
+            What::HandedOver { result } => return self.handed_over(event, *result),
+            What::Queued(queued) => {
+                self.backlog.push_back(Queued {
+                    name: queued_name(event.at(), queued),
+                    merged: queued.bits & bit::MERGED != 0,
+                });
+                if let Some(current) = &mut self.current {
+                    current.tick(event.jiffies());
+                    current.backlog(event.of.backlog);
                 }
             }
-            Kind::Lock => self.lock(event),
+            What::Named { alike } => self.packets.looks(*alike, event.at()),
+            What::AnsweredByReset(reset) => {
+                self.packets
+                    .after(reset.begins, reset.acknowledges, self.count());
+                if let Some(current) = &mut self.current {
+                    current.sent += 1;
+                }
+            }
+        }
+        true
+    }
+
+    /// Of an event that has nothing of its own, or nothing but fields.
+    fn plain(&mut self, event: &Event, fields: &SocketFields, theirs: Theirs<'_>) -> bool {
+        match event.kind {
+            Kind::NoRoom => self.aside(event, options::NO_ROOM),
             Kind::Release => {
                 self.finish(event, fields);
                 self.releasing = true;
-                let call = self.calls.get(&event.task);
-                let ends = |it: &Call| matches!(it.what, call::ACCEPT | call::SHUTDOWN);
+                let call = self.calls.get(&event.of.task);
+                let ends = |it: &Call| matches!(it.asked, Asked::Accept | Asked::Shutdown { .. });
                 if call.is_some_and(|call| ends(call) && call.run.is_some()) {
-                    self.calls.remove(&event.task);
+                    self.calls.remove(&event.of.task);
                 }
             }
             Kind::Drain => {
@@ -263,26 +361,11 @@ impl Side {
                 }
                 self.interrupted = false;
             }
-            Kind::Callback => {
-                // After the lock was given away only what was put off is left of the call.
-                self.finish(event, fields);
-                self.begin(event, Handler::Release { flags: event.a });
-            }
             Kind::CallbackEnd => {
                 self.finish(event, fields);
                 if self.has_lock() {
                     self.begin(event, Handler::Resume);
                 }
-            }
-            Kind::Packet => return self.packet(event, theirs),
-            Kind::RunEnd => self.run_end(event, fields),
-            Kind::Timer => {
-                let Some(timer) = TIMERS.get(usize::from(event.what)) else {
-                    return false;
-                };
-                let timer = *timer;
-                let deferred = event.owned;
-                self.by_itself(event, Handler::Timer { timer, deferred });
             }
             Kind::SmallQueue => {
                 let pacing = Handler::Timer {
@@ -296,68 +379,10 @@ impl Side {
                     self.by_itself(event, Handler::SmallQueue);
                 }
             }
-            // It has only one beginning.
-            Kind::Clock if event.what == 1 && self.count() > 0 => return false,
-            Kind::Clock if event.what == 1 => self.child(event, theirs),
             Kind::Clock => return self.clock(event),
-            Kind::Sent => {
-                self.sends(event);
-                self.packets.sent(Packet {
-                    run: self.count() as u64,
-                    id: event.d as u16,
-                    begins: event.a,
-                    length: event.b.wrapping_sub(event.a),
-                    mark: 0,
-                });
-                if let Some(current) = &mut self.current {
-                    current.tick(event.jiffies);
-                    current.window(event.backlog);
-                    current.freed(event.memory);
-                    current.sending = true;
-                }
-            }
-            Kind::Memory => {
-                let Some(current) = &mut self.current else {
-                    return false;
-                };
-                current.note(Reader::Sent, current.sent, event.data_sent);
-                if event.a != 0 {
-                    current.outcome(Outcome::Refused(Refused::Device {
-                        sent: current.sent,
-                        result: event.a as i32,
-                    }));
-                }
-                current.sent += 1;
-                current.sending = false;
-                if event.memory != 1 {
-                    current.outcome(Outcome::DeviceMemory {
-                        sent: current.sent,
-                        bytes: event.memory,
-                    });
-                }
-                current.tick(event.jiffies);
-                current.backlog(event.backlog);
-            }
-            Kind::Queued => {
-                self.backlog.push_back(Queued {
-                    name: event.name(),
-                    merged: event.what != 0,
-                });
-                if let Some(current) = &mut self.current {
-                    current.tick(event.jiffies);
-                    current.backlog(event.backlog);
-                }
-            }
-            Kind::Named => self.packets.looks(event.like, event.at),
-            Kind::AnsweredByReset => {
-                self.packets.after(event.a, event.b, self.count());
-                if let Some(current) = &mut self.current {
-                    current.sent += 1;
-                }
-            }
             Kind::Window => {
                 if let Some(current) = &mut self.current {
-                    current.window(event.backlog);
+                    current.window(event.of.backlog);
                 }
             }
             Kind::Busy => {
@@ -370,71 +395,112 @@ impl Side {
                 });
             }
             Kind::Gone => {
-                self.finish(event, &zero);
+                self.finish(event, &SocketFields::NONE);
                 self.gone = true;
             }
+            _ => {}
         }
         true
     }
 
-    fn call(&mut self, event: &Event) {
-        let call = Call {
-            what: event.what,
-            a: event.a,
-            b: event.b,
-            value: [event.c, event.d],
-            length: event.more,
-            run: None,
-        };
-        self.calls.insert(event.task, call);
-        // These are told from inside.
-        if matches!(event.what, call::CONNECT | call::SHUTDOWN) {
-            self.lock(event);
+    fn was_sent(&mut self, event: &Event, sent: &wire::Sent) {
+        self.sends(sent);
+        self.packets.sent(Packet {
+            run: self.count() as u64,
+            id: sent.id as u16,
+            begins: sent.begins,
+            length: sent.ends.wrapping_sub(sent.begins),
+            mark: 0,
+        });
+        if let Some(current) = &mut self.current {
+            current.tick(event.jiffies());
+            current.window(event.of.backlog);
+            current.freed(event.of.memory);
+            current.sending = true;
         }
     }
 
+    fn handed_over(&mut self, event: &Event, result: i32) -> bool {
+        let Some(current) = &mut self.current else {
+            return false;
+        };
+        current.note(Reader::Sent, current.sent, event.of.data_sent);
+        if result != 0 {
+            current.outcome(Outcome::Refused(Refused::Device {
+                sent: current.sent,
+                result,
+            }));
+        }
+        current.sent += 1;
+        current.sending = false;
+        if event.of.memory != 1 {
+            current.outcome(Outcome::DeviceMemory {
+                sent: current.sent,
+                bytes: event.of.memory,
+            });
+        }
+        current.tick(event.jiffies());
+        current.backlog(event.of.backlog);
+        true
+    }
+
+    fn call(&mut self, event: &Event) -> bool {
+        let Some(asked) = asked(&event.what) else {
+            return false;
+        };
+        self.calls.insert(event.of.task, Call { asked, run: None });
+        // The events of these come from inside.
+        if matches!(asked, Asked::Connect | Asked::Shutdown { .. }) {
+            self.lock(event);
+        }
+        true
+    }
+
     pub(super) fn lock(&mut self, event: &Event) {
-        self.owner = Some(event.task);
+        self.owner = Some(event.of.task);
         self.releasing = false;
         self.is_overtaken();
         self.look_for_others(event);
         let place = self.count();
-        let Some(call) = self.calls.get_mut(&event.task) else {
+        let Some(call) = self.calls.get_mut(&event.of.task) else {
             // Which call it is may turn out inside of it.
             return self.begin(event, options::LOCKED);
         };
-        let handler = match (call.run, call.what) {
+        let handler = match (call.run, call.asked) {
             (Some(_), _) => Handler::Resume,
-            (_, call::CONNECT) => Handler::Connect,
-            (_, call::ACCEPT) => Handler::Accept,
-            (_, call::SEND) => Handler::Send {
-                bytes: call.a,
-                flags: call.b,
+            (_, Asked::Connect) => Handler::Connect,
+            (_, Asked::Accept) => Handler::Accept,
+            (_, Asked::Send { bytes, flags, .. }) => Handler::Send {
+                bytes,
+                flags,
                 result: 0,
             },
-            (_, call::RECEIVE) => Handler::Receive {
-                bytes: call.a,
-                flags: call.b,
+            (_, Asked::Receive { bytes, flags }) => Handler::Receive {
+                bytes,
+                flags,
                 result: 0,
             },
-            (_, call::SHUTDOWN) => Handler::Shutdown {
-                how: call.a.wrapping_sub(1) as u8,
+            (_, Asked::Shutdown { how }) => Handler::Shutdown {
+                how: how.wrapping_sub(1) as u8,
             },
-            (_, call::CLOSE) => Handler::Close,
-            (_, call::OPTION) => call.option(),
-            _ => return,
+            (_, Asked::Close) => Handler::Close,
+            (_, Asked::Option { .. }) => call.option(),
         };
         let first = call.run.is_none();
         call.run.get_or_insert(place);
         let call = *call;
         self.begin(event, handler);
-        if let (Some(current), call::SEND) = (&mut self.current, call.what) {
-            let file = if first { call.value[0] } else { 0 };
-            let page = Fragment::TaskPage {
-                filled: event.like as u16,
-                size: (event.like >> 16) as u16,
+        if let (Some(current), Asked::Send { first_page, .. }) = (&mut self.current, call.asked) {
+            let file = if first { first_page } else { 0 };
+            let filled = match event.what {
+                What::Lock { fragment } => fragment,
+                _ => 0,
             };
-            for (place, fragment) in [(event.like, page), (file, Fragment::File { offset: file })] {
+            let page = Fragment::TaskPage {
+                filled: filled as u16,
+                size: (filled >> 16) as u16,
+            };
+            for (place, fragment) in [(filled, page), (file, Fragment::File { offset: file })] {
                 if place != 0 {
                     current.outcome(Outcome::Fragment(fragment));
                 }
@@ -442,33 +508,34 @@ impl Side {
         }
     }
 
-    fn packet(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
-        if event.what == 0 {
+    fn packet(&mut self, event: &Event, arrived: &Arrived, theirs: Theirs<'_>) -> bool {
+        let packet = &arrived.packet;
+        let first = packet.bits & bit::FIRST != 0;
+        if !first {
             self.is_overtaken();
         }
-        let name = self.unmerged(event, theirs);
-        let answer = event.d >> 24 & SYN != 0;
+        let name = self.unmerged(event, arrived, theirs);
         self.met((theirs.sent.is_some() || !theirs.request.is_empty()) && !theirs.alone);
-        let came = self.came(event, name, answer).map(Came::whole);
-        let came = came.or_else(|| match answer {
-            true => Some(Came::whole(theirs.request.answer(event.more, event.at))),
-            false => theirs.sent?.packet(name, event.more),
+        let came = self.came(arrived, name).map(Came::whole);
+        let came = came.or_else(|| match arrived.syn {
+            Some(like) => Some(Came::whole(theirs.request.answer(like, event.at()))),
+            None => theirs.sent?.packet(name, packet.acknowledges),
         });
         let Some(came) = came else {
             self.current = None;
             // What waits in the backlog was looked at before, as are all that make a socket.
-            self.strange = !event.owned && event.what == 0;
+            self.strange = !event.owned && !first;
             self.cut = !self.strange;
             return self.strange;
         };
         let handler = Handler::Packet {
             number: came.number,
-            marked: event.d >> 16 & 3 == MARKED,
+            marked: packet.ecn == MARKED,
             backlog: event.owned,
             merged: 1,
-            truesize: event.c,
+            truesize: packet.truesize,
         };
-        if event.what == 1 {
+        if first {
             // The child began with its own making.
             if let Some(current) = &mut self.current {
                 current.run.handler = handler;
@@ -501,9 +568,9 @@ impl Side {
     }
 
     /// What the packet was known by before others were merged into it. Those ahead of it in the backlog were part of the packet before.
-    fn unmerged(&mut self, event: &Event, theirs: Theirs<'_>) -> Name {
-        let name = event.name();
-        if !event.owned || event.what == 1 {
+    fn unmerged(&mut self, event: &Event, arrived: &Arrived, theirs: Theirs<'_>) -> Name {
+        let name = arrived.name(event.at());
+        if !event.owned || arrived.packet.bits & bit::FIRST != 0 {
             return name;
         }
         let own = |queued: &Queued| match name.like {
@@ -518,7 +585,7 @@ impl Side {
         match queued.stretch {
             [from, to] if from != to => queued,
             _ => Name {
-                stretch: [event.a; 2],
+                stretch: [arrived.packet.begins; 2],
                 ..queued
             },
         }
@@ -555,11 +622,11 @@ impl Side {
         }
     }
 
-    fn run_end(&mut self, event: &Event, fields: &SocketFields) {
-        if self.was_damaged(event) || self.found_a_call(event) {
+    fn run_end(&mut self, event: &Event, of_packet: bool, damaged: bool, fields: &SocketFields) {
+        if self.was_damaged(of_packet && damaged) || self.found_a_call(event, of_packet) {
             return;
         }
-        if event.what != Kind::Packet as u8 + 1 {
+        if !of_packet {
             if event.owned || std::mem::take(&mut self.nested) {
                 return;
             }
@@ -575,17 +642,17 @@ impl Side {
             return false;
         };
         if current.clocks == 0 {
-            current.run.at = Moment(event.clock);
+            current.run.at = Moment(event.of.clock);
         } else {
-            let later = event.clock.saturating_sub(current.run.at.0) as u32;
+            let later = event.of.clock.saturating_sub(current.run.at.0) as u32;
             current.outcome(Outcome::Clock {
                 reading: current.clocks,
                 after: later,
             });
         }
         current.clocks += 1;
-        current.tick(event.jiffies);
-        current.backlog(event.backlog);
+        current.tick(event.jiffies());
+        current.backlog(event.of.backlog);
         true
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! It has the lock when something happens in it. If a call has the socket by then, it only leaves a note.
 
-use super::event::{Event, Kind};
+use super::event::{Event, What};
 use super::side::Side;
+use super::wire::Kind;
 use slowpath_recording::{Handler, Moment, Run};
 
 /// More do not wait for one socket's lock.
@@ -32,8 +33,8 @@ impl Side {
         if let Handler::Timer { timer, .. } = handler {
             let deferred = true;
             self.put_off.push(Run {
-                at: Moment(event.at),
-                jiffies: event.jiffies,
+                at: Moment(event.at()),
+                jiffies: event.jiffies(),
                 handler: Handler::Timer { timer, deferred },
                 outcomes: Vec::new(),
                 check: None,
@@ -62,7 +63,13 @@ impl Side {
     /// Before an event that is part of a run: one that waited has the lock, if nobody else has.
     pub(super) fn has_lock_at_last(&mut self, event: &Event) {
         let inside = matches!(event.kind, Kind::Clock | Kind::Sent)
-            || event.kind == Kind::RunEnd && !event.owned && !is_of_packet(event);
+            || matches!(
+                event.what,
+                What::RunEnd {
+                    of_packet: false,
+                    ..
+                }
+            ) && !event.owned;
         if !inside || self.current.is_some() {
             return;
         }
@@ -72,8 +79,8 @@ impl Side {
     }
 
     /// The end of a timer or the like that has waited and found a call. Whether it is one.
-    pub(super) fn found_a_call(&mut self, event: &Event) -> bool {
-        if !event.owned || is_of_packet(event) {
+    pub(super) fn found_a_call(&mut self, event: &Event, of_packet: bool) -> bool {
+        if !event.owned || of_packet {
             return false;
         }
         let Some(handler) = self.waiting.pop_front() else {
@@ -82,9 +89,4 @@ impl Side {
         self.leaves_a_note(event, handler);
         true
     }
-}
-
-/// Of [`Kind::RunEnd`].
-fn is_of_packet(event: &Event) -> bool {
-    event.what == Kind::Packet as u8 + 1
 }

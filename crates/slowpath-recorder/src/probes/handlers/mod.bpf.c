@@ -27,10 +27,10 @@ int BPF_PROG(on_connect, struct sock *sk)
 	known = open(sk, 0);
 	if (!known)
 		return 0;
-	tell_options(sk, known, sk);
+	put_options(sk, known, sk);
 	if (READ(sk, tcp_sock___rec, fastopen_req))
-		tell(sk, known, OTHER_CALL, FAST_OPEN, 0, 0, 0, 0);
-	tell(sk, known, CALL, CONNECT, 0, 0, 0, 0);
+		put_other(sk, FAST_OPEN);
+	put_call(sk, known, CONNECT);
 	return 0;
 }
 
@@ -40,17 +40,17 @@ int BPF_PROG(on_accept, struct sock *listener, struct proto_accept_arg *arg, str
 	struct known *known = sk ? find(sk) : NULL;
 
 	if (known)
-		tell(sk, known, CALL, ACCEPT, 0, 0, 0, 0);
+		put_call(sk, known, ACCEPT);
 	return 0;
 }
 
-#define CALLED(function, what, a, b, c, arguments...)                  \
+#define CALLED(function, action, arguments...)                       \
 	SEC("fentry/" #function)                                    \
 	int BPF_PROG(begin_##function, struct sock *sk, ##arguments) \
 	{                                                           \
 		struct known *known = find(sk);                     \
 		if (known)                                          \
-			tell(sk, known, CALL, what, a, b, c, 0);    \
+			action;                                     \
 		return 0;                                           \
 	}
 
@@ -58,11 +58,31 @@ struct msghdr___rec {
 	unsigned int msg_flags;
 } __attribute__((preserve_access_index));
 
-CALLED(tcp_sendmsg, SEND, size, READ(msg, msghdr___rec, msg_flags),
-       first_page(msg, READ(msg, msghdr___rec, msg_flags)), struct msghdr *msg, u64 size)
-CALLED(tcp_recvmsg, RECEIVE, size, flags, 0, struct msghdr *msg, u64 size, int flags)
-CALLED(tcp_shutdown, SHUTDOWN, how, 0, 0, int how)
-CALLED(tcp_close, CLOSE, 0, 0, 0)
+static __always_inline void put_transfer(const void *sk, struct known *known, u32 call, u32 bytes,
+					 u32 flags, u32 first)
+{
+	PUT(sk, known, transfer, event, TRANSFER, e->call = call, e->bytes = bytes,
+	    e->flags = flags, e->first_page = first);
+}
+
+static __always_inline void put_shutdown(const void *sk, struct known *known, u32 how)
+{
+	PUT(sk, known, shutdown_call, event, SHUTDOWN_CALL, e->how = how);
+}
+
+CALLED(tcp_sendmsg,
+       put_transfer(sk, known, SEND, size, READ(msg, msghdr___rec, msg_flags),
+		    first_page(msg, READ(msg, msghdr___rec, msg_flags))),
+       struct msghdr *msg, u64 size)
+CALLED(tcp_recvmsg, put_transfer(sk, known, RECEIVE, size, flags, 0), struct msghdr *msg, u64 size,
+       int flags)
+CALLED(tcp_shutdown, put_shutdown(sk, known, how), int how)
+CALLED(tcp_close, put_call(sk, known, CLOSE))
+
+static __always_inline void put_call_end(const void *sk, struct known *known, u32 call, s32 result)
+{
+	PUT(sk, known, call_end, event, CALL_END, e->call = call, e->result = result);
+}
 
 #define RETURNED(function, what, arguments...)                    \
 	SEC("fexit/" #function)                                   \
@@ -70,7 +90,7 @@ CALLED(tcp_close, CLOSE, 0, 0, 0)
 	{                                                         \
 		struct known *known = find(sk);                   \
 		if (known)                                        \
-			tell(sk, known, CALL_END, what, ret, 0, 0, 0); \
+			put_call_end(sk, known, what, ret);       \
 		return 0;                                         \
 	}
 
@@ -83,7 +103,7 @@ int BPF_PROG(end_tcp_close, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell(sk, known, CALL_END, CLOSE, 0, 0, 0, 0);
+		put_call_end(sk, known, CLOSE, 0);
 	return 0;
 }
 
@@ -94,7 +114,7 @@ int BPF_PROG(end_connect, struct socket *socket, void *address, int length, int 
 	struct known *known = find(sk);
 
 	if (known)
-		tell(sk, known, CALL_END, CONNECT, ret, 0, 0, 0);
+		put_call_end(sk, known, CONNECT, ret);
 	return 0;
 }
 
@@ -104,7 +124,7 @@ int BPF_PROG(on_lock, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell_lock(sk, known, 0);
+		put_lock(sk, known);
 	return 0;
 }
 
@@ -115,7 +135,7 @@ int BPF_PROG(after_wait, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell_lock(sk, known, 1);
+		put_lock(sk, known);
 	return 0;
 }
 
@@ -125,7 +145,7 @@ int BPF_PROG(on_release, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell_state(sk, known, RELEASE, 0, 0);
+		put_state(sk, known, RELEASE);
 	return 0;
 }
 
@@ -135,7 +155,7 @@ int BPF_PROG(on_drain, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell_state(sk, known, DRAIN, 0, 0);
+		put_state(sk, known, DRAIN);
 	return 0;
 }
 
@@ -145,7 +165,7 @@ int BPF_PROG(on_drained, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell(sk, known, DRAINED, 0, 0, 0, 0, 0);
+		put(sk, known, DRAINED);
 	return 0;
 }
 
@@ -163,7 +183,8 @@ int BPF_PROG(on_callback, struct sock *sk)
 	flags = READ(sk, sock___rec, sk_tsq_flags) & DEFERRED;
 	known->callback = !!flags;
 	if (flags)
-		tell_state(sk, known, CALLBACK, 0, flags);
+		PUT(sk, known, callback, snapshot.event, CALLBACK,
+		    fill_state(&e->snapshot, sk, known), e->flags = flags);
 	return 0;
 }
 
@@ -174,7 +195,7 @@ int BPF_PROG(after_callback, struct sock *sk)
 
 	if (known && known->callback) {
 		known->callback = 0;
-		tell_state(sk, known, CALLBACK_END, 0, 0);
+		put_state(sk, known, CALLBACK_END);
 	}
 	return 0;
 }
@@ -195,7 +216,7 @@ static __always_inline void handled(const void *sk, struct known *known, const v
 	if (known->gone)
 		forget(sk, known);
 	else
-		tell_state(sk, known, RUN_END, PACKET, was_damaged(skb));
+		put_run_end(sk, known, OF_PACKET, was_damaged(skb));
 }
 
 TWICE("fentry/tcp_v4_do_rcv", on_packet, RECEIVING, sk, packet(sk, known, 0, skb),
@@ -226,9 +247,11 @@ int BPF_PROG(after_backlog, struct sock *sk, struct sk_buff *skb, void *reason, 
 	struct known *known = find(sk);
 
 	if (known && !dropped)
-		tell_more(sk, known, QUEUED, READ(sk, sock___rec, sk_backlog.tail) != skb,
-			  known->queued_from, known->queued_to, 0, known->queued, 0,
-			  known->queued_like);
+		PUT(sk, known, queued, event, QUEUED, e->begins = known->queued_begins,
+		    e->ends = known->queued_ends, e->alike = known->queued_alike,
+		    e->id = known->queued_id,
+		    e->bits = known->queued_bits |
+			      (READ(sk, sock___rec, sk_backlog.tail) != skb ? MERGED : 0));
 	return 0;
 }
 
@@ -236,7 +259,7 @@ int BPF_PROG(after_backlog, struct sock *sk, struct sk_buff *skb, void *reason, 
 static __always_inline void window(const void *sk, struct known *known)
 {
 	if (LOAD(sk, sock___rec, sk_backlog.len) != known->backlog)
-		tell(sk, known, WINDOW, 0, 0, 0, 0, 0);
+		put(sk, known, WINDOW);
 }
 
 BOTH("fentry/__tcp_select_window", before_window, sk, window(sk, known), struct sock *sk)
@@ -256,9 +279,9 @@ static __always_inline void sent(const void *sk, struct known *known, const void
 	clock(sk, known);
 	known->sent = 1;
 	known->slowed = 0;
-	tell(sk, known, SENT, 0, LOAD(cb, tcp_skb_cb, seq), LOAD(cb, tcp_skb_cb, end_seq), 0,
-	     (LOAD(sk, inet_sock___rec, inet_id.counter) & 0xffff) |
-		     (u32)LOAD(cb, tcp_skb_cb, tcp_flags) << 24);
+	PUT(sk, known, sent, event, SENT, e->begins = LOAD(cb, tcp_skb_cb, seq),
+	    e->ends = LOAD(cb, tcp_skb_cb, end_seq),
+	    e->id = LOAD(sk, inet_sock___rec, inet_id.counter) & 0xffff);
 }
 
 TWICE("fentry/__tcp_transmit_skb", on_sent, SENDING, sk, sent(sk, known, skb), struct sock *sk,
@@ -269,10 +292,11 @@ TWICE("fentry/__tcp_transmit_skb", on_sent, SENDING, sk, sent(sk, known, skb), s
 
 static __always_inline void handed_over(const void *sk, struct known *known, int ret)
 {
-	tell(sk, known, MEMORY, 0, ret ? ret : known->slowed ? CONGESTED : 0, 0, 0, 0);
+	PUT(sk, known, handed_over, event, HANDED_OVER,
+	    e->result = ret ? ret : known->slowed ? CONGESTED : 0);
 }
 
-TWICE("fexit/__tcp_transmit_skb", after_sent, HANDED_OVER, sk, handed_over(sk, known, ret),
+TWICE("fexit/__tcp_transmit_skb", after_sent, HANDING_OVER, sk, handed_over(sk, known, ret),
       struct sock *sk, struct sk_buff *skb, int clone, unsigned int gfp, u32 rcv_nxt, int ret)
 
 BOTH("fentry/tcp_enter_cwr", on_slowed, sk, known->slowed = 1, struct sock *sk)
@@ -281,7 +305,7 @@ BOTH("fentry/tcp_enter_cwr", on_slowed, sk, known->slowed = 1, struct sock *sk)
 static __always_inline void named(const void *sk, struct known *known, const void *skb)
 {
 	if (known->ipv6)
-		tell_more(sk, known, NAMED, 0, 0, 0, 0, 0, 0, alike(skb));
+		PUT(sk, known, named, event, NAMED, e->alike = alike(skb));
 }
 
 TWICE("fentry/inet6_csk_xmit", on_named, NAMING, sk, named(sk, known, skb), struct sock *sk,
@@ -295,7 +319,7 @@ static __always_inline void busy(const void *sk, struct known *known, int ret)
 	known->sent = 1;
 	if (ret != -EBUSY)
 		return;
-	tell(sk, known, BUSY, 0, 0, 0, 0, 0);
+	put(sk, known, BUSY);
 }
 
 TWICE("fexit/__tcp_retransmit_skb", after_again, SENT_AGAIN, sk, busy(sk, known, ret),
@@ -317,7 +341,7 @@ int BPF_PROG(after_probe, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known && !known->sent)
-		tell(sk, known, BUSY, 1, 0, 0, 0, 0);
+		put(sk, known, BUSY);
 	return 0;
 }
 
@@ -366,7 +390,7 @@ BOTH("fexit/cubictcp_cong_avoid", after_cubic, sk, cubic(sk, known), struct sock
 		if (!known)                                                                    \
 			return 0;                                                              \
 		known->inside |= TIMERS << what_;                                              \
-		tell(sk, known, TIMER, what_, 0, 0, 0, 0);                                     \
+		PUT(sk, known, timer, event, TIMER, e->timer = what_);                         \
 		return 0;                                                                      \
 	}                                                                                      \
 	SEC("fexit/" #function)                                                                \
@@ -375,15 +399,15 @@ BOTH("fexit/cubictcp_cong_avoid", after_cubic, sk, cubic(sk, known), struct sock
 		void *sk = (char *)timer - (offset);                                             \
 		struct known *known = find(sk);                                                \
 		if (known)                                                                     \
-			leave(sk, known, TIMERS << what_, TIMER);                              \
+			leave(sk, known, TIMERS << what_, OF_TIMER);                              \
 		return 0;                                                                      \
 	}
 
-TIMED(tcp_write_timer, 0, struct timer_list, OFFSET(inet_connection_sock___rec, icsk_retransmit_timer))
-TIMED(tcp_delack_timer, 1, struct timer_list, OFFSET(inet_connection_sock___rec, icsk_delack_timer))
-TIMED(tcp_keepalive_timer, 2, struct timer_list, KEEPALIVE)
-TIMED(tcp_pace_kick, 3, struct hrtimer, OFFSET(tcp_sock___rec, pacing_timer))
-TIMED(tcp_compressed_ack_kick, 4, struct hrtimer, OFFSET(tcp_sock___rec, compressed_ack_timer))
+TIMED(tcp_write_timer, WRITE_TIMER, struct timer_list, OFFSET(inet_connection_sock___rec, icsk_retransmit_timer))
+TIMED(tcp_delack_timer, DELAYED_ACK_TIMER, struct timer_list, OFFSET(inet_connection_sock___rec, icsk_delack_timer))
+TIMED(tcp_keepalive_timer, KEEPALIVE_TIMER, struct timer_list, KEEPALIVE)
+TIMED(tcp_pace_kick, PACING_TIMER, struct hrtimer, OFFSET(tcp_sock___rec, pacing_timer))
+TIMED(tcp_compressed_ack_kick, COMPRESSED_ACK_TIMER, struct hrtimer, OFFSET(tcp_sock___rec, compressed_ack_timer))
 
 #define HANDLED(function, what_)                                                               \
 	SEC("fexit/" #function)                                                                \
@@ -395,11 +419,11 @@ TIMED(tcp_compressed_ack_kick, 4, struct hrtimer, OFFSET(tcp_sock___rec, compres
 		return 0;                                                                      \
 	}
 
-HANDLED(tcp_write_timer_handler, 0)
-HANDLED(tcp_delack_timer_handler, 1)
+HANDLED(tcp_write_timer_handler, WRITE_TIMER)
+HANDLED(tcp_delack_timer_handler, DELAYED_ACK_TIMER)
 
 /* All that the timer of compressed ACKs does. */
-BOTH("fexit/tcp_send_ack", after_ack, sk, leave_timer(sk, known, 4), struct sock *sk)
+BOTH("fexit/tcp_send_ack", after_ack, sk, leave_timer(sk, known, COMPRESSED_ACK_TIMER), struct sock *sk)
 
 SEC("fentry/tcp_tsq_handler")
 int BPF_PROG(on_small_queue, struct sock *sk)
@@ -407,7 +431,7 @@ int BPF_PROG(on_small_queue, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell(sk, known, SMALL_QUEUE, 0, 0, 0, 0, 0);
+		put(sk, known, SMALL_QUEUE);
 	return 0;
 }
 
@@ -417,25 +441,30 @@ int BPF_PROG(after_small_queue, struct sock *sk)
 	struct known *known = find(sk);
 
 	if (known)
-		tell_state(sk, known, RUN_END, SMALL_QUEUE, 0);
+		put_run_end(sk, known, OF_SMALL_QUEUE, 0);
 	return 0;
+}
+
+/* A packet that comes for no socket: what is answered begins and acknowledges there. */
+static __always_inline void put_late(const struct stub *it, u8 late, const void *skb, u32 begins,
+				     u32 acknowledges)
+{
+	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
+
+	PUT_STUB(it, late_packet, LATE_PACKET, e->begins = READ(cb, tcp_skb_cb, seq),
+		 e->acknowledges = READ(cb, tcp_skb_cb, ack_seq), e->answer_begins = begins,
+		 e->answer_acknowledges = acknowledges, e->alike = stub_alike(skb),
+		 e->id = stub_id(skb), e->ecn = mark(skb), e->late = late);
 }
 
 SEC("fexit/tcp_timewait_state_process")
 int BPF_PROG(after_time_wait, struct inet_timewait_sock *tw, struct sk_buff *skb,
 	     const struct tcphdr *tcp, u32 *isn, int status)
 {
-	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 	struct stub it = stub(tw);
 
-	it.id = __builtin_bswap16(READ(network(skb), iphdr, id));
-	it.like = is_ipv6(skb) ? alike(skb) : 0;
-	it.mark = mark(skb);
-	it.from = READ(cb, tcp_skb_cb, seq);
-	it.acknowledges = READ(cb, tcp_skb_cb, ack_seq);
-	it.begins = READ(tw, sock_common___rec, skc_tw_snd_nxt);
-	it.expects = READ(tw, sock_common___rec, skc_tw_rcv_nxt);
-	tell_stub(&it, TIME_WAIT, status, 0);
+	put_late(&it, status, skb, READ(tw, sock_common___rec, skc_tw_snd_nxt),
+		 READ(tw, sock_common___rec, skc_tw_rcv_nxt));
 	return 0;
 }
 
@@ -449,21 +478,19 @@ static __always_inline void reset(const struct sock *sk, const void *skb)
 	u8 flags = READ(cb, tcp_skb_cb, tcp_flags);
 	struct known *known = sk ? find(sk) : NULL;
 	u32 begins = flags & ACK ? READ(cb, tcp_skb_cb, ack_seq) : 0;
-	u32 expects = flags & ACK ? 0 : READ(cb, tcp_skb_cb, end_seq);
+	u32 acknowledges = flags & ACK ? 0 : READ(cb, tcp_skb_cb, end_seq);
 	struct stub it;
 
 	if (known && !(flags & RST))
-		tell(sk, known, ANSWERED_BY_RESET, 0, begins, expects, 0, 0);
-	/* A listener stands for no socket; of time wait is told above. */
+		PUT(sk, known, answered_by_reset, event, ANSWERED_BY_RESET, e->begins = begins,
+		    e->acknowledges = acknowledges);
+	/* A listener stands for no socket; time wait has its event above. */
 	if (sk && READ(sk, sock___rec, __sk_common.skc_state) != LISTEN)
 		return;
 	it = addressed(skb);
-	it.from = READ(cb, tcp_skb_cb, seq);
-	it.acknowledges = READ(cb, tcp_skb_cb, ack_seq);
-	it.begins = begins;
-	it.expects = expects;
 	/* Resets are not answered. */
-	tell_stub(&it, TIME_WAIT, flags & RST ? UNANSWERED : RESET, 0);
+	put_late(&it, flags & RST ? NO_SOCKET_UNANSWERED : NO_SOCKET_RESET, skb, begins,
+		 acknowledges);
 }
 
 /* A reset without ACK that comes for no socket, where somebody listens (RFC 9293, 3.10.7.2). */

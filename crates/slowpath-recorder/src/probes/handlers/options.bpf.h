@@ -11,39 +11,6 @@
 
 #include "packet.bpf.h"
 
-/* As in slowpath-recorder's stock/options.rs, in this order. */
-enum set {
-	LOCKED, /* SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK */
-	SEND_BUFFER,
-	RECEIVE_BUFFER,
-	NAGLE, /* TCP_NAGLE_* */
-	SEGMENT,
-	WINDOW_CLAMP,
-	FLAGS, /* SOCK_* of enum sock_flags */
-	KEEP_IDLE,
-	KEEP_INTERVAL,
-	KEEP_COUNT,
-	LINGER,
-	LOW_WATER,
-	UNSENT_LOW_WATER,
-	USER_TIMEOUT,
-	SYN_COUNT,
-	LINGER_2,
-	DEFER_ACCEPT,
-	PACING,
-	PACING_HIGH,
-	SERVICE,
-	TIME_TO_LIVE,
-	DISCOVERY,
-	PINGPONG,
-	SET,
-};
-
-struct options {
-	struct event event;
-	u32 set[SET];
-};
-
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct sock___set {
@@ -159,61 +126,45 @@ static __always_inline u32 first_page(const void *msg, u32 flags)
 	       BPF_CORE_READ((struct msghdr___set *)msg, msg_iter.bvec, bv_offset);
 }
 
-static __always_inline void tell_lock(const void *sk, struct known *known, u8 what)
+static __always_inline void put_lock(const void *sk, struct known *known)
 {
-	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e) {
-		lose(known);
-		return;
-	}
-	fill(e, sk, known, LOCK, what, 0, 0, 0, 0);
-	e->like = fragment();
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	PUT(sk, known, lock, event, LOCK, e->fragment = fragment());
 }
 
-static __always_inline void find_options(const void *sk, u32 *set)
+static __always_inline void find_options(const void *sk, struct set *set)
 {
 	u64 rate = READ(sk, sock___set, sk_max_pacing_rate);
 
-	set[LOCKED] = BITS(sk, sock___set, sk_userlocks);
-	set[SEND_BUFFER] = READ(sk, sock___set, sk_sndbuf);
-	set[RECEIVE_BUFFER] = READ(sk, sock___set, sk_rcvbuf);
-	set[NAGLE] = BITS(sk, tcp_sock___set, nonagle);
-	set[SEGMENT] = READ(sk, tcp_sock___set, rx_opt.user_mss);
-	set[WINDOW_CLAMP] = READ(sk, tcp_sock___set, window_clamp);
-	set[FLAGS] = READ(sk, sock_common___set, skc_flags);
-	set[KEEP_IDLE] = READ(sk, tcp_sock___set, keepalive_time);
-	set[KEEP_INTERVAL] = READ(sk, tcp_sock___set, keepalive_intvl);
-	set[KEEP_COUNT] = READ(sk, tcp_sock___set, keepalive_probes);
-	set[LINGER] = READ(sk, sock___set, sk_lingertime);
-	set[LOW_WATER] = READ(sk, sock___set, sk_rcvlowat);
-	set[UNSENT_LOW_WATER] = READ(sk, tcp_sock___set, notsent_lowat);
-	set[USER_TIMEOUT] = READ(sk, inet_connection_sock___set, icsk_user_timeout);
-	set[SYN_COUNT] = READ(sk, inet_connection_sock___set, icsk_syn_retries);
-	set[LINGER_2] = READ(sk, tcp_sock___set, linger2);
-	set[DEFER_ACCEPT] =
+	set->locked = BITS(sk, sock___set, sk_userlocks);
+	set->send_buffer = READ(sk, sock___set, sk_sndbuf);
+	set->receive_buffer = READ(sk, sock___set, sk_rcvbuf);
+	set->nagle = BITS(sk, tcp_sock___set, nonagle);
+	set->segment = READ(sk, tcp_sock___set, rx_opt.user_mss);
+	set->window_clamp = READ(sk, tcp_sock___set, window_clamp);
+	set->flags = READ(sk, sock_common___set, skc_flags);
+	set->keep_idle = READ(sk, tcp_sock___set, keepalive_time);
+	set->keep_interval = READ(sk, tcp_sock___set, keepalive_intvl);
+	set->keep_count = READ(sk, tcp_sock___set, keepalive_probes);
+	set->linger = READ(sk, sock___set, sk_lingertime);
+	set->low_water = READ(sk, sock___set, sk_rcvlowat);
+	set->unsent_low_water = READ(sk, tcp_sock___set, notsent_lowat);
+	set->user_timeout = READ(sk, inet_connection_sock___set, icsk_user_timeout);
+	set->syn_count = READ(sk, inet_connection_sock___set, icsk_syn_retries);
+	set->linger_2 = READ(sk, tcp_sock___set, linger2);
+	set->defer_accept =
 		READ(sk, inet_connection_sock___set, icsk_accept_queue.rskq_defer_accept);
-	set[PACING] = rate;
-	set[PACING_HIGH] = rate >> 32;
-	set[SERVICE] = READ(sk, inet_sock___set, tos);
-	set[TIME_TO_LIVE] = (s32)READ(sk, inet_sock___set, uc_ttl);
-	set[DISCOVERY] = READ(sk, inet_sock___set, pmtudisc);
-	set[PINGPONG] = READ(sk, inet_connection_sock___set, icsk_ack.pingpong);
+	set->pacing = rate;
+	set->pacing_high = rate >> 32;
+	set->service = READ(sk, inet_sock___set, tos);
+	set->time_to_live = READ(sk, inet_sock___set, uc_ttl);
+	set->discovery = READ(sk, inet_sock___set, pmtudisc);
+	set->pingpong = READ(sk, inet_connection_sock___set, icsk_ack.pingpong);
 }
 
-/* What the socket was told that `from` has: it itself, or its listener. */
-static __always_inline void tell_options(const void *sk, struct known *known, const void *from)
+/* The options that `from` has: the socket itself, or its listener. */
+static __always_inline void put_options(const void *sk, struct known *known, const void *from)
 {
-	struct options *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e) {
-		lose(known);
-		return;
-	}
-	fill(&e->event, sk, known, OPTIONS, 0, 0, 0, 0, 0);
-	find_options(from, e->set);
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	PUT(sk, known, options, event, OPTIONS, find_options(from, &e->set));
 }
 
 static __always_inline const void *listener_of(const void *request)
@@ -229,7 +180,6 @@ static __always_inline void set_option(const void *sk, u32 level, u32 name, u64 
 				       u64 in_kernel, u32 length)
 {
 	struct known *known = find(sk);
-	struct event *e;
 	u64 value = 0;
 	u32 size = length;
 
@@ -246,14 +196,8 @@ static __always_inline void set_option(const void *sk, u32 level, u32 name, u64 
 		bpf_probe_read_kernel(&value, size, (const void *)pointer);
 	else
 		bpf_probe_read_user(&value, size, (const void *)pointer);
-	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e) {
-		lose(known);
-		return;
-	}
-	fill(e, sk, known, CALL, OPTION, level, name, value, value >> 32);
-	e->more = length;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	PUT(sk, known, option_call, event, OPTION_CALL, e->level = level, e->name = name,
+	    e->value = value, e->length = length);
 }
 
 static __always_inline void option_set(const void *sk, int ret)
@@ -261,7 +205,8 @@ static __always_inline void option_set(const void *sk, int ret)
 	struct known *known = find(sk);
 
 	if (known)
-		tell_state(sk, known, CALL_END, OPTION, ret);
+		PUT(sk, known, option_end, snapshot.event, OPTION_END,
+		    fill_state(&e->snapshot, sk, known), e->result = ret);
 }
 
 #define SETS(function)                                                                         \
@@ -305,7 +250,7 @@ int BPF_PROG(after_poll, struct file *file, struct socket___set *socket)
 	struct known *known = find(sk);
 
 	if (known && !known->no_space && READ(socket, socket___set, flags) & NO_SPACE)
-		tell_state(sk, known, NO_ROOM, 0, 0);
+		put_state(sk, known, NO_ROOM);
 	return 0;
 }
 
@@ -342,37 +287,31 @@ int BPF_PROG(after_metrics, struct sock *sk)
 	threshold = READ(sk, tcp_sock___rec, snd_ssthresh);
 	if (timeout != known->metrics[0] || reordering != known->metrics[1] ||
 	    clamp != known->metrics[2] || threshold != INFINITE)
-		tell(sk, known, METRICS, 0, timeout, reordering, threshold, clamp);
+		PUT(sk, known, metrics, event, METRICS, e->timeout = timeout,
+		    e->reordering = reordering, e->threshold = threshold,
+		    e->largest_window = clamp);
 	return 0;
 }
 
-/* What no replay can do: told by name, and by nothing else. */
-enum other_call {
-	SPLICED = 1, /* splice() from the socket */
-	ABORTED, /* ss -K */
-	FAST_OPEN = 5, /* connect() by sendto(), or TCP_FASTOPEN_CONNECT */
-};
+static __always_inline void put_other(const void *sk, u32 other)
+{
+	struct known *known = find(sk);
 
-#define OTHER(function, what)                                  \
-	SEC("fentry/" #function)                               \
-	int BPF_PROG(other_##function, struct sock *sk)         \
-	{                                                      \
-		struct known *known = find(sk);                \
-		if (known)                                     \
-			tell(sk, known, OTHER_CALL, what, 0, 0, 0, 0); \
-		return 0;                                      \
-	}
+	if (known)
+		PUT(sk, known, other_call, event, OTHER_CALL, e->other = other);
+}
 
-OTHER(tcp_abort, ABORTED)
+SEC("fentry/tcp_abort")
+int BPF_PROG(other_tcp_abort, struct sock *sk)
+{
+	put_other(sk, ABORTED);
+	return 0;
+}
 
 SEC("fentry/tcp_splice_read")
 int BPF_PROG(other_tcp_splice_read, struct socket___set *socket)
 {
-	const void *sk = READ(socket, socket___set, sk);
-	struct known *known = find(sk);
-
-	if (known)
-		tell(sk, known, OTHER_CALL, SPLICED, 0, 0, 0, 0);
+	put_other(READ(socket, socket___set, sk), SPLICED);
 	return 0;
 }
 

@@ -97,17 +97,18 @@ static __always_inline u32 was_damaged(const void *skb)
 	return it && *it == (u64)skb;
 }
 
-/* Several segments are one: it was not cut, or it was joined. */
-#define SEVERAL (1 << 18)
-/* Nobody else has its bytes: who sent it does, unless it was cut or copied (SKB_DATAREF_MASK). */
-#define ITS_OWN (1 << 19)
+/* Its identification over IPv4. */
+static __always_inline u16 identification(const void *skb)
+{
+	return __builtin_bswap16(LOAD(network(skb), iphdr, id));
+}
 
-/* Its identification, and how it came. */
-static __always_inline u32 identity(const void *skb)
+/* How it came. */
+static __always_inline u8 bits(const void *skb)
 {
 	const void *shared = (const void *)(LOAD(skb, sk_buff___rec, head) +
 					    LOAD(skb, sk_buff___rec, end));
-	u32 it = __builtin_bswap16(LOAD(network(skb), iphdr, id));
+	u8 it = 0;
 
 	if (LOAD(shared, skb_shared_info___rec, gso_size))
 		it |= SEVERAL;
@@ -117,21 +118,35 @@ static __always_inline u32 identity(const void *skb)
 	return it;
 }
 
-static __always_inline void packet(const void *sk, struct known *known, u8 what, const void *skb)
+static __always_inline void fill_packet(struct packet *e, struct known *known, const void *skb,
+					u8 first)
 {
 	const struct tcp_skb_cb *cb =
 		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
 
-	u32 flags = LOAD(cb, tcp_skb_cb, tcp_flags);
+	e->begins = LOAD(cb, tcp_skb_cb, seq);
+	e->ends = LOAD(cb, tcp_skb_cb, end_seq);
+	e->truesize = LOAD(skb, sk_buff___rec, truesize);
+	e->acknowledges = LOAD(cb, tcp_skb_cb, ack_seq);
+	e->alike = known->ipv6 ? alike(skb) : 0;
+	e->id = identification(skb);
+	e->ecn = LOAD(cb, tcp_skb_cb, ip_dsfield) & 3;
+	e->bits = bits(skb) | (first ? FIRST : 0);
+}
+
+static __always_inline void packet(const void *sk, struct known *known, u8 first, const void *skb)
+{
+	const struct tcp_skb_cb *cb =
+		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
 
 	/* An earlier one may have been at the same place. */
 	found_damaged(NULL);
-	known->receiving = !what;
-	tell_more(sk, known, PACKET, what, LOAD(cb, tcp_skb_cb, seq),
-		  LOAD(cb, tcp_skb_cb, end_seq), LOAD(skb, sk_buff___rec, truesize),
-		  identity(skb) | (LOAD(cb, tcp_skb_cb, ip_dsfield) & 3) << 16 | flags << 24,
-		  flags & SYN ? likeness(skb) : LOAD(cb, tcp_skb_cb, ack_seq),
-		  known->ipv6 ? alike(skb) : 0);
+	known->receiving = !first;
+	if (LOAD(cb, tcp_skb_cb, tcp_flags) & SYN)
+		PUT(sk, known, syn_packet, packet.event, SYN_PACKET,
+		    fill_packet(&e->packet, known, skb, first), e->likeness = likeness(skb));
+	else
+		PUT(sk, known, packet, event, PACKET, fill_packet(e, known, skb, first));
 }
 
 /* It may be made smaller, and part of the one before it, on its way into the backlog. */
@@ -139,11 +154,12 @@ static __always_inline void before_queued(struct known *known, const void *skb)
 {
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 
-	known->queued = identity(skb);
-	known->queued_from = LOAD(cb, tcp_skb_cb, seq);
-	known->queued_to = LOAD(cb, tcp_skb_cb, end_seq);
+	known->queued_id = identification(skb);
+	known->queued_bits = bits(skb);
+	known->queued_begins = LOAD(cb, tcp_skb_cb, seq);
+	known->queued_ends = LOAD(cb, tcp_skb_cb, end_seq);
 	/* The one that others are merged into gets another header. */
-	known->queued_like = known->ipv6 ? alike(skb) : 0;
+	known->queued_alike = known->ipv6 ? alike(skb) : 0;
 }
 
 static __always_inline u8 mark(const void *skb)
@@ -154,6 +170,17 @@ static __always_inline u8 mark(const void *skb)
 	return LOAD(cb, tcp_skb_cb, ip_dsfield) & 3;
 }
 
+/* Its identification over IPv4, and over IPv6 what stands for it. */
+static __always_inline u16 stub_id(const void *skb)
+{
+	return is_ipv6(skb) ? 0 : __builtin_bswap16(READ(network(skb), iphdr, id));
+}
+
+static __always_inline u32 stub_alike(const void *skb)
+{
+	return is_ipv6(skb) ? alike(skb) : 0;
+}
+
 /* Whose packet it is, where no socket says so. */
 static __always_inline struct stub addressed(const void *skb)
 {
@@ -162,17 +189,14 @@ static __always_inline struct stub addressed(const void *skb)
 	struct stub it = {
 		.own_port = __builtin_bswap16(READ(tcp, tcphdr, dest)),
 		.peer_port = READ(tcp, tcphdr, source),
-		.mark = mark(skb),
 	};
 
 	if (is_ipv6(skb)) {
-		it.addresses.own = READ(ip, ipv6hdr, daddr);
-		it.addresses.peer = READ(ip, ipv6hdr, saddr);
-		it.like = alike(skb);
+		copy_address(it.addresses.own, READ(ip, ipv6hdr, daddr));
+		copy_address(it.addresses.peer, READ(ip, ipv6hdr, saddr));
 	} else {
-		it.addresses.own = mapped(READ(ip, iphdr, daddr));
-		it.addresses.peer = mapped(READ(ip, iphdr, saddr));
-		it.id = __builtin_bswap16(READ(ip, iphdr, id));
+		map_address(it.addresses.own, READ(ip, iphdr, daddr));
+		map_address(it.addresses.peer, READ(ip, iphdr, saddr));
 	}
 	return it;
 }

@@ -13,27 +13,20 @@ static __always_inline u8 is_full(const void *listener)
 	       READ(listener, sock___rec, sk_max_ack_backlog);
 }
 
-static __always_inline void request(u8 what, const void *req, u16 id, u32 alike, u64 clock,
-				    u32 like, u8 mark, u8 queue)
+/* A packet came for it. */
+static __always_inline void put_request(const struct stub *it, u8 request, const void *skb,
+					u32 begins, u32 full)
 {
-	struct stub it = stub(req);
-
-	it.id = id;
-	it.like = alike;
-	it.from = READ(req, tcp_request_sock, rcv_isn);
-	it.begins = READ(req, tcp_request_sock, snt_isn);
-	it.expects = like;
-	it.mark = mark;
-	it.queue = queue;
-	tell_stub(&it, REQUEST, what, clock);
+	PUT_STUB(it, request_packet, REQUEST_PACKET, e->begins = begins,
+		 e->alike = stub_alike(skb), e->id = stub_id(skb), e->ecn = mark(skb),
+		 e->request = request, e->full = full);
 }
 
 static __always_inline void asked(const void *listener, const void *skb)
 {
 	struct stub it = addressed(skb);
 
-	it.queue = is_full(listener);
-	tell_stub(&it, REQUEST, ASKED, 0);
+	put_request(&it, ASKED, skb, 0, is_full(listener));
 }
 
 SEC("fentry/tcp_v4_conn_request")
@@ -56,10 +49,12 @@ SEC("fentry/tcp_check_req")
 int BPF_PROG(on_asked_again, struct sock *sk, struct sk_buff *skb, struct request_sock *req)
 {
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
+	struct stub it;
 
-	if ((READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == SYN)
-		request(ASKED_AGAIN, req, __builtin_bswap16(READ(network(skb), iphdr, id)),
-			is_ipv6(skb) ? alike(skb) : 0, 0, 0, mark(skb), 0);
+	if ((READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) != SYN)
+		return 0;
+	it = stub(req);
+	put_request(&it, ASKED_AGAIN, skb, READ(req, tcp_request_sock, rcv_isn), 0);
 	return 0;
 }
 
@@ -68,10 +63,12 @@ int BPF_PROG(on_ignored, struct sock *sk, struct sk_buff *skb, struct request_so
 	     bool fastopen, bool *stolen, struct sock *child)
 {
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
+	struct stub it;
 
-	if (!child && (READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) == ACK)
-		request(IGNORED, req, __builtin_bswap16(READ(network(skb), iphdr, id)),
-			is_ipv6(skb) ? alike(skb) : 0, 0, 0, mark(skb), is_full(sk));
+	if (child || (READ(cb, tcp_skb_cb, tcp_flags) & SYN_ACK) != ACK)
+		return 0;
+	it = stub(req);
+	put_request(&it, IGNORED, skb, READ(req, tcp_request_sock, rcv_isn), is_full(sk));
 	return 0;
 }
 
@@ -99,8 +96,9 @@ SEC("fentry/reqsk_timer_handler")
 int BPF_PROG(on_request_timer, struct timer_list *timer)
 {
 	const void *req = (const char *)timer - OFFSET(request_sock___rec, rsk_timer);
+	struct stub it = stub(req);
 
-	request(TIMED_OUT, req, 0, 0, 0, 0, 0, tries(req));
+	PUT_STUB(&it, request_timer, REQUEST_TIMER, e->tries = tries(req));
 	return 0;
 }
 
@@ -111,9 +109,16 @@ SEC("fexit/tcp_make_synack")
 int BPF_PROG(on_answered, struct sock *sk, struct dst_entry *dst, struct request_sock *req,
 	     void *cookie, int type, struct sk_buff *syn, struct sk_buff *skb)
 {
-	if (skb)
-		request(ANSWERED, req, 0, 0, READ(skb, sk_buff___rec, tstamp), likeness(skb),
-			0, type == COOKIE);
+	struct stub it;
+
+	if (!skb)
+		return 0;
+	it = stub(req);
+	PUT_STUB(&it, request_answered, REQUEST_ANSWERED,
+		 e->clock = READ(skb, sk_buff___rec, tstamp),
+		 e->theirs = READ(req, tcp_request_sock, rcv_isn),
+		 e->own = READ(req, tcp_request_sock, snt_isn), e->likeness = likeness(skb),
+		 e->cookie = type == COOKIE);
 	return 0;
 }
 
@@ -128,7 +133,7 @@ int BPF_PROG(on_child, struct sock *sk, struct request_sock *req)
 		      __builtin_bswap16(READ(sk, sock___rec, __sk_common.skc_dport))))
 		known = open(sk, 1);
 	if (known)
-		tell_options(sk, known, listener_of(req));
+		put_options(sk, known, listener_of(req));
 	return 0;
 }
 
@@ -136,13 +141,12 @@ SEC("fexit/tcp_synack_rtt_meas")
 int BPF_PROG(on_child_rtt, struct sock *sk, struct request_sock *req)
 {
 	struct known *known = req ? find(sk) : NULL;
-	u64 sent;
 
-	if (!known)
-		return 0;
-	sent = READ(req, tcp_request_sock, snt_synack);
 	/* The first sample is the smoothed round trip, times eight. */
-	tell(sk, known, CLOCK, 1, sent, sent >> 32, READ(sk, tcp_sock___rec, srtt_us) >> 3, 0);
+	if (known)
+		PUT(sk, known, child, event, CHILD,
+		    e->sent = READ(req, tcp_request_sock, snt_synack),
+		    e->round_trip = READ(sk, tcp_sock___rec, srtt_us) >> 3);
 	return 0;
 }
 
@@ -157,9 +161,7 @@ int BPF_PROG(on_cookie, struct sock *sk, struct sk_buff *skb, struct request_soc
 
 	if (!child) {
 		it = addressed(skb);
-		it.from = READ(cb, tcp_skb_cb, seq);
-		it.queue = is_full(sk);
-		tell_stub(&it, REQUEST, IGNORED, 0);
+		put_request(&it, IGNORED, skb, READ(cb, tcp_skb_cb, seq), is_full(sk));
 		return 0;
 	}
 	if (is_chosen(READ(child, sock___rec, __sk_common.skc_num),
@@ -167,8 +169,8 @@ int BPF_PROG(on_cookie, struct sock *sk, struct sk_buff *skb, struct request_soc
 		known = open(child, 1);
 	if (!known)
 		return 0;
-	tell_options(child, known, sk);
-	tell(child, known, CLOCK, 1, 0, 0, 0, 0);
+	put_options(child, known, sk);
+	PUT(child, known, child, event, CHILD, e->sent = 0, e->round_trip = 0);
 	return 0;
 }
 
@@ -180,12 +182,12 @@ int BPF_PROG(on_first, struct sock *parent, struct sock *sk, struct sk_buff *skb
 	if (!known)
 		return 0;
 	packet(sk, known, 1, skb);
-	known->inside |= FIRST;
+	known->inside |= FIRST_PACKET;
 	return 0;
 }
 
 /* While it has the lock still: another CPU may take it behind that. */
-BOTH("fexit/tcp_rcv_state_process", after_first, sk, leave(sk, known, FIRST, PACKET),
+BOTH("fexit/tcp_rcv_state_process", after_first, sk, leave(sk, known, FIRST_PACKET, OF_PACKET),
      struct sock *sk, struct sk_buff *skb)
 
 SEC("fexit/tcp_child_process")
@@ -194,7 +196,7 @@ int BPF_PROG(behind_first, struct sock *parent, struct sock *sk, struct sk_buff 
 	struct known *known = find(sk);
 
 	if (known)
-		leave(sk, known, FIRST, PACKET);
+		leave(sk, known, FIRST_PACKET, OF_PACKET);
 	return 0;
 }
 

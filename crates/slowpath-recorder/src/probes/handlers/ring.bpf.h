@@ -1,102 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The recorder's events, and the sockets that it knows. */
+/* The ring of events, and the sockets that the recorder knows. */
 #ifndef SLOWPATH_HANDLERS_RING_H
 #define SLOWPATH_HANDLERS_RING_H
 
-#include "state.bpf.h"
+#include "event.bpf.h"
+#include "../ports.bpf.h"
 
 #define EBUSY 16
 #define BPF_ANY 0
-
-enum kind {
-	OPEN = 1,
-	CALL,
-	CALL_END,
-	LOCK,
-	RELEASE, /* and all below up to the next comment: with fields */
-	DRAIN,
-	RUN_END,
-	CALLBACK,
-	CALLBACK_END,
-	PACKET, /* from here on without */
-	TIMER,
-	SMALL_QUEUE,
-	CLOCK,
-	SENT,
-	MEMORY,
-	QUEUED,
-	DRAINED,
-	GONE,
-	BUSY,
-	REQUEST, /* of a connection that is to be accepted, which has no socket yet */
-	SETTINGS,
-	TIME_WAIT, /* a packet came for what is left of a socket: what says enum tcp_tw_status; or for none: RESET */
-	WINDOW,    /* is looked for, and more waits in the backlog than the event before says */
-	ANSWERED_BY_RESET,
-	NAMED, /* what was SENT last, over IPv6: by its likeness() */
-	OPTIONS,    /* that were set before: struct options */
-	NO_ROOM,    /* a poll said so; with fields */
-	OTHER_CALL, /* enum other_call */
-	METRICS, /* what earlier connections left changed the timeout, reordering, ssthresh or the largest window to these */
-};
-
-/* Of CALL and CALL_END. */
-enum call {
-	CONNECT = 1,
-	ACCEPT = 2,
-	SEND = 4,
-	RECEIVE = 5,
-	SHUTDOWN = 7,
-	CLOSE = 8,
-	OPTION = 9,
-};
-
-struct event {
-	u64 at;
-	u64 sk;
-	u64 clock;
-	u32 jiffies;
-	u32 task;
-	u8 kind;
-	u8 what;
-	u8 owned;
-	u8 end;
-	u32 a, b, c, d;
-	u32 memory;
-	u32 backlog;
-	/* What jiffies were for those who noted them. */
-	u32 received;  /* when data came last */
-	u32 data_sent; /* when it was sent last */
-	u32 window_changed;
-	u32 cubic; /* noted by ourselves: when its window was looked at last */
-	u32 delayed_ack;
-	u32 out_of_window; /* when one was answered last */
-	u32 like; /* of a packet over IPv6: its alike(); of LOCK: fragment() */
-	u32 lost; /* events of this socket before this one */
-	u32 more; /* of a packet: the sequence number that it acknowledges; of a SYN-ACK its likeness(); of time wait what it expects; with fields: phase() */
-};
-
-struct event_with_fields {
-	struct event event;
-	u32 fields[PROBED];
-};
-
-/* Those of IPv4 as ::ffff:0:0/96. */
-struct addresses {
-	struct in6_addr own, peer;
-};
-
-/* OPEN, REQUEST and TIME_WAIT. */
-struct event_with_addresses {
-	struct event event;
-	struct addresses addresses;
-};
-
-/* What the replaying kernel has to be told. */
-struct settings {
-	struct event event;
-	struct found found;
-};
 
 struct known {
 	u64 clock;
@@ -105,10 +16,12 @@ struct known {
 	u32 cubic;
 	u32 delayed_ack;
 	u32 handled; /* by the first of two programs, see TWICE */
-	u32 backlog; /* as told last by others than QUEUED */
-	u32 queued_like;
-	u32 queued;  /* identity() of the packet that is on its way into the backlog */
-	u32 queued_from, queued_to; /* its sequence numbers */
+	u32 backlog; /* as the last event but QUEUED says */
+	/* The packet that is on its way into the backlog. */
+	u32 queued_begins, queued_ends;
+	u32 queued_alike;
+	u16 queued_id;
+	u8 queued_bits;
 	u8 end;
 	u8 ipv6;
 	u8 callback;
@@ -119,7 +32,9 @@ struct known {
 	u8 inside; /* enum inside */
 	u8 slowed; /* the device told TCP to send less */
 	u8 bbr;
+	u8 pad[3];
 	u32 metrics[3]; /* before what earlier connections left is looked at */
+	u32 pad2;
 };
 
 struct {
@@ -134,31 +49,16 @@ struct {
 	__uint(max_entries, 64 << 20);
 } events SEC(".maps");
 
-#define PORTS 16
-
-/* Connections to and from these ports; none: all. The loader writes it as 16-bit words. */
-const volatile struct {
-	u16 count;
-	u16 ports[PORTS];
-} chosen = {};
-/* The first in .bss, in this order: the loader reads them so. */
-struct {
+/* All of .bss. */
+struct counters {
 	u64 lost;
 	u64 healed; /* events that only the second of two programs saw, see TWICE */
 	u64 unseen; /* sockets for which there was no room */
-} counters = {};
+};
+struct counters counters = {};
 
-static __always_inline int is_chosen(u16 own, u16 other)
-{
-	int i;
-
-	if (!chosen.count)
-		return 1;
-	for (i = 0; i < PORTS; i++)
-		if (i < chosen.count && (chosen.ports[i] == own || chosen.ports[i] == other))
-			return 1;
-	return 0;
-}
+MIRRORED(struct, known);
+MIRRORED(struct, counters);
 
 static __always_inline struct known *find(const void *sk)
 {
@@ -173,22 +73,17 @@ static __always_inline void lose(struct known *known)
 	__sync_fetch_and_add(&counters.lost, 1);
 }
 
-static __always_inline void fill(struct event *e, const void *sk, struct known *known, u8 kind,
-				 u8 what, u32 a, u32 b, u32 c, u32 d)
+static __always_inline void fill(struct event *e, const void *sk, struct known *known, u8 kind)
 {
-	e->at = bpf_ktime_get_ns();
+	e->head.at = bpf_ktime_get_ns();
+	e->head.jiffies = bpf_jiffies64();
+	e->head.kind = kind;
+	e->head.end = known->end;
+	e->head.owned = !!LOAD(sk, sock___rec, sk_lock.owned);
 	e->sk = (u64)sk;
 	e->clock = known->clock;
-	e->jiffies = bpf_jiffies64();
 	e->task = bpf_get_current_pid_tgid();
-	e->kind = kind;
-	e->what = what;
-	e->owned = !!LOAD(sk, sock___rec, sk_lock.owned);
-	e->end = known->end;
-	e->a = a;
-	e->b = b;
-	e->c = c;
-	e->d = d;
+	e->lost = known->lost;
 	e->memory = LOAD(sk, sock___rec, sk_wmem_alloc.refs.counter);
 	e->backlog = LOAD(sk, sock___rec, sk_backlog.len);
 	e->received = LOAD(sk, inet_connection_sock___rec, icsk_ack.lrcvtime);
@@ -197,17 +92,29 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 	e->cubic = known->cubic;
 	e->delayed_ack = known->delayed_ack;
 	e->out_of_window = LOAD(sk, tcp_sock___rec, last_oow_ack_time);
-	e->like = 0;
-	e->lost = known->lost;
-	e->more = 0;
 	/* What is queued while a packet is on its way out comes before or after its window was chosen. */
 	if (kind != QUEUED)
 		known->backlog = e->backlog;
 }
 
-/* Of a packet. */
-static __always_inline void tell_more(const void *sk, struct known *known, u8 kind, u8 what, u32 a,
-				      u32 b, u32 c, u32 d, u32 more, u32 like)
+/*
+ * Puts an event of a socket into the ring: `type` is its struct, `path` the struct event in it, and
+ * what follows fills what the kind has of its own, of `e`.
+ */
+#define PUT(sk, known, type, path, kind, ...)                                        \
+	do {                                                                         \
+		struct type *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);        \
+		if (!e) {                                                            \
+			lose(known);                                                 \
+			break;                                                       \
+		}                                                                    \
+		fill(&e->path, sk, known, kind);                                     \
+		__VA_ARGS__;                                                         \
+		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);                             \
+	} while (0)
+
+/* One that has nothing of its own. */
+static __always_inline void put(const void *sk, struct known *known, u8 kind)
 {
 	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
@@ -215,16 +122,13 @@ static __always_inline void tell_more(const void *sk, struct known *known, u8 ki
 		lose(known);
 		return;
 	}
-	fill(e, sk, known, kind, what, a, b, c, d);
-	e->more = more;
-	e->like = like;
+	fill(e, sk, known, kind);
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void tell(const void *sk, struct known *known, u8 kind, u8 what, u32 a,
-				 u32 b, u32 c, u32 d)
+static __always_inline void put_call(const void *sk, struct known *known, u32 call)
 {
-	tell_more(sk, known, kind, what, a, b, c, d, 0, 0);
+	PUT(sk, known, call, event, CALL, e->call = call);
 }
 
 /* "bbr" */
@@ -253,47 +157,50 @@ static __always_inline u32 phase(const void *sk, struct known *known)
 	return PHASED | (modes & 7) | modes >> 31 << 3 | (gains >> 23 & 7) << 4;
 }
 
-static __always_inline void tell_state(const void *sk, struct known *known, u8 kind, u8 what,
-				       u32 a)
+static __always_inline void fill_state(struct snapshot *e, const void *sk, struct known *known)
 {
-	struct event_with_fields *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e) {
-		lose(known);
-		return;
-	}
-	fill(&e->event, sk, known, kind, what, a, 0, 0, 0);
-	e->event.more = phase(sk, known);
-	look(sk, e->fields);
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	e->phase = phase(sk, known);
+	look(sk, &e->probed);
 }
 
-/* What has begun: its end is told while it has the lock, where that can be seen, for another CPU may take it then. */
+/* With the socket's state, and nothing else. */
+static __always_inline void put_state(const void *sk, struct known *known, u8 kind)
+{
+	PUT(sk, known, snapshot, event, kind, fill_state(e, sk, known));
+}
+
+static __always_inline void put_run_end(const void *sk, struct known *known, u32 run, u32 damaged)
+{
+	PUT(sk, known, run_end, snapshot.event, RUN_END, fill_state(&e->snapshot, sk, known),
+	    e->run = run, e->damaged = damaged);
+}
+
+/* What has begun: its end is recorded while it has the lock, where a program can know that, for another CPU may take it then. */
 enum inside {
-	FIRST = 1 << 0, /* a child's first packet */
+	FIRST_PACKET = 1 << 0, /* a child's first packet */
 	TIMERS = 1 << 1, /* and as many behind it as there are */
 };
 
-static __always_inline void leave(const void *sk, struct known *known, u8 inside, u8 what)
+static __always_inline void leave(const void *sk, struct known *known, u8 inside, u32 run)
 {
 	if (!(known->inside & inside))
 		return;
 	known->inside &= ~inside;
-	tell_state(sk, known, RUN_END, what, 0);
+	put_run_end(sk, known, run, 0);
 }
 
 /* Unless it waits for the lock, and another one does the same. */
 static __always_inline void leave_timer(const void *sk, struct known *known, u8 timer)
 {
 	if (!known->receiving && !LOAD(sk, sock___rec, sk_lock.owned))
-		leave(sk, known, TIMERS << timer, TIMER);
+		leave(sk, known, TIMERS << timer, OF_TIMER);
 }
 
 static __always_inline void forget(const void *sk, struct known *known)
 {
 	u64 key = (u64)sk;
 
-	tell(sk, known, GONE, 0, 0, 0, 0, 0);
+	put(sk, known, GONE);
 	bpf_map_delete_elem(&ends, &key);
 }
 
@@ -305,128 +212,69 @@ static __always_inline void clock(const void *sk, struct known *known)
 	if (now == known->clock)
 		return;
 	known->clock = now;
-	tell(sk, known, CLOCK, 0, 0, 0, 0, 0);
+	put(sk, known, CLOCK);
 }
 
-/* What became of a request for a connection, which has no socket yet. */
-enum request {
-	ASKED,       /* a SYN came to the listener */
-	ASKED_AGAIN, /* or to the request itself */
-	TIMED_OUT,
-	ANSWERED, /* a SYN-ACK was made; clock is its time */
-	IGNORED, /* an ACK came, and made no socket: TCP_DEFER_ACCEPT, or no room */
-};
-
-/* A packet came for which there is no socket; beyond enum tcp_tw_status. */
-#define RESET 64
-#define UNANSWERED 65
-
-static __always_inline struct in6_addr mapped(u32 address)
+/* IPv4's, as ::ffff:0:0/96. */
+static __always_inline void map_address(u8 *to, u32 address)
 {
-	struct in6_addr it = { .in6_u.u6_addr32 = { 0, 0, __builtin_bswap32(0xffff), address } };
+	u32 *words = (u32 *)to;
 
-	return it;
+	words[0] = 0;
+	words[1] = 0;
+	words[2] = __builtin_bswap32(0xffff);
+	words[3] = address;
 }
 
-static __always_inline struct addresses addresses(const void *sk)
+static __always_inline void copy_address(u8 *to, struct in6_addr address)
 {
-	struct addresses it = {};
+	__builtin_memcpy(to, &address, 16);
+}
 
+static __always_inline void find_addresses(struct addresses *to, const void *sk)
+{
 	if (is_ipv4(sk)) {
-		it.own = mapped(READ(sk, sock_common___rec, skc_rcv_saddr));
-		it.peer = mapped(READ(sk, sock_common___rec, skc_daddr));
+		map_address(to->own, READ(sk, sock_common___rec, skc_rcv_saddr));
+		map_address(to->peer, READ(sk, sock_common___rec, skc_daddr));
 	} else if (bpf_core_field_exists(struct sock_common___rec, skc_v6_daddr)) {
-		it.own = READ(sk, sock_common___rec, skc_v6_rcv_saddr);
-		it.peer = READ(sk, sock_common___rec, skc_v6_daddr);
+		copy_address(to->own, READ(sk, sock_common___rec, skc_v6_rcv_saddr));
+		copy_address(to->peer, READ(sk, sock_common___rec, skc_v6_daddr));
+	} else {
+		__builtin_memset(to, 0, sizeof(*to));
 	}
-	return it;
 }
 
-/* Of what has no socket: a request, or time wait. */
-struct stub {
-	struct addresses addresses;
-	u16 own_port, peer_port; /* the latter as in packets */
-	/* The packet that came, and what is answered. */
-	u16 id;
-	u8 mark; /* the ECN bits of IP */
-	u8 queue; /* whether nobody more may wait to be accepted; of ANSWERED: by a SYN cookie; of TIMED_OUT: tries() */
-	u32 like;
-	u32 from, acknowledges;
-	u32 begins, expects;
-};
-
+/* Whose it is, of what has no socket: a request, or time wait. */
 static __always_inline struct stub stub(const void *sk)
 {
 	struct stub it = {
-		.addresses = addresses(sk),
 		.own_port = READ(sk, sock_common___rec, skc_num),
 		.peer_port = READ(sk, sock_common___rec, skc_dport),
 	};
 
+	find_addresses(&it.addresses, sk);
 	return it;
 }
 
-static __always_inline void tell_stub(const struct stub *it, u8 kind, u8 what, u64 clock)
-{
-	struct event_with_addresses *all;
-	struct event *e;
-
-	if (!is_chosen(it->own_port, __builtin_bswap16(it->peer_port)))
-		return;
-	all = bpf_ringbuf_reserve(&events, sizeof(*all), 0);
-	if (!all) {
-		__sync_fetch_and_add(&counters.lost, 1);
-		return;
-	}
-	e = &all->event;
-	__builtin_memset(e, 0, sizeof(*e));
-	all->addresses = it->addresses;
-	e->at = bpf_ktime_get_ns();
-	e->clock = clock;
-	e->jiffies = bpf_jiffies64();
-	e->kind = kind;
-	e->what = what;
-	e->end = 1;
-	e->a = it->mark;
-	e->b = it->queue;
-	e->c = it->own_port;
-	e->d = it->peer_port;
-	e->like = it->like;
-	e->memory = it->id;
-	e->backlog = it->from;
-	e->received = it->begins;
-	e->data_sent = it->acknowledges;
-	e->more = it->expects;
-	bpf_ringbuf_submit(all, BPF_RB_NO_WAKEUP);
-}
-
-static __always_inline void tell_settings(const void *sk, struct known *known)
-{
-	struct settings *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e) {
-		lose(known);
-		return;
-	}
-	fill(&e->event, sk, known, SETTINGS, 0, 0, 0, 0, 0);
-	find_settings(sk, &e->found);
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-}
-
-static __always_inline void tell_open(const void *sk, struct known *known)
-{
-	struct event_with_addresses *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e) {
-		lose(known);
-		return;
-	}
-	fill(&e->event, sk, known, OPEN, known->end, 0, 0,
-	     READ(sk, sock___rec, __sk_common.skc_num),
-	     READ(sk, sock___rec, __sk_common.skc_dport));
-	e->addresses = addresses(sk);
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-}
+/* The same as PUT of what has no socket: `it` says whose it is. */
+#define PUT_STUB(it, type, kind_, ...)                                               \
+	do {                                                                         \
+		struct type *e;                                                      \
+		if (!is_chosen((it)->own_port, __builtin_bswap16((it)->peer_port)))  \
+			break;                                                       \
+		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);                     \
+		if (!e) {                                                            \
+			__sync_fetch_and_add(&counters.lost, 1);                     \
+			break;                                                       \
+		}                                                                    \
+		e->stub = *(it);                                                     \
+		e->stub.head.at = bpf_ktime_get_ns();                                \
+		e->stub.head.jiffies = bpf_jiffies64();                              \
+		e->stub.head.kind = kind_;                                           \
+		e->stub.head.end = 1;                                                \
+		__VA_ARGS__;                                                         \
+		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);                             \
+	} while (0)
 
 static __always_inline struct known *open(const void *sk, u8 end)
 {
@@ -441,8 +289,10 @@ static __always_inline struct known *open(const void *sk, u8 end)
 		__sync_fetch_and_add(&counters.unseen, 1);
 		return NULL;
 	}
-	tell_open(sk, known);
-	tell_settings(sk, known);
+	PUT(sk, known, opened, event, OPEN, find_addresses(&e->addresses, sk),
+	    e->own_port = READ(sk, sock___rec, __sk_common.skc_num),
+	    e->peer_port = READ(sk, sock___rec, __sk_common.skc_dport));
+	PUT(sk, known, settings, event, SETTINGS, find_settings(sk, &e->found));
 	return known;
 }
 
@@ -459,7 +309,7 @@ enum twice {
 	WRITTEN = 1 << 3,
 	SENDING_AGAIN = 1 << 4,
 	SENDING = 1 << 5,
-	HANDED_OVER = 1 << 6,
+	HANDING_OVER = 1 << 6,
 	SENT_AGAIN = 1 << 7,
 	NAMING = 1 << 8,
 };

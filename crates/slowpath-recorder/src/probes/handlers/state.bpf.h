@@ -5,9 +5,6 @@
 
 #include "kernel.bpf.h"
 
-/* LAB_PROBED of the laboratory's kernel: the same fields in the same order, see lab_look(). */
-#define PROBED 40
-
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 typedef struct {
@@ -281,51 +278,97 @@ static __always_inline int is_ipv4(const void *sk)
 	       peer.in6_u.u6_addr32[2] == __builtin_bswap32(0xffff);
 }
 
-static __always_inline void look(const void *sk, u32 *f)
+/* LAB_PROBED of the laboratory's kernel: the same fields in the same order, see lab_look(). */
+struct probed {
+	u32 state;
+	u32 in_flight_bytes;
+	u32 queued_bytes;
+	u32 bytes_acked;
+	u32 bytes_received;
+	u32 unannounced_bytes;
+	u32 unread_bytes;
+	u32 rcv_wnd;
+	u32 snd_wnd;
+	u32 rcv_ssthresh;
+	u32 snd_cwnd;
+	u32 snd_cwnd_cnt;
+	u32 snd_ssthresh;
+	u32 packets_out;
+	u32 sacked_out;
+	u32 lost_out;
+	u32 retrans_out;
+	u32 total_retrans;
+	u32 reordering;
+	u32 delivered;
+	u32 delivered_ce;
+	u32 srtt_us_x8;
+	u32 mdev_us_x4;
+	u32 rto_jiffies;
+	u32 ca_state;
+	u32 backoff;
+	u32 pending_timer;
+	u32 ack_pending;
+	u32 ack_quick;
+	u32 ack_ato_jiffies;
+	u32 rcvbuf;
+	u32 sndbuf;
+	u32 wmem_queued;
+	u32 rmem_alloc;
+	u32 segs_out;
+	u32 segs_in;
+	u32 window_clamp;
+	u32 rcvq_space;
+	u32 ecn_flags;
+	u32 compressed_ack;
+};
+
+MIRRORED(struct, probed);
+
+static __always_inline void look(const void *sk, struct probed *f)
 {
 	u32 nxt = LOAD(sk, tcp_sock___rec, snd_nxt), una = LOAD(sk, tcp_sock___rec, snd_una);
 	u32 rcv = LOAD(sk, tcp_sock___rec, rcv_nxt);
 
-	f[0] = LOAD(sk, sock___rec, __sk_common.skc_state);
-	f[1] = nxt - una;
-	f[2] = LOAD(sk, tcp_sock___rec, write_seq) - una;
-	f[3] = LOAD(sk, tcp_sock___rec, bytes_acked);
-	f[4] = LOAD(sk, tcp_sock___rec, bytes_received);
-	f[5] = rcv - LOAD(sk, tcp_sock___rec, rcv_wup);
-	f[6] = rcv - LOAD(sk, tcp_sock___rec, copied_seq);
-	f[7] = LOAD(sk, tcp_sock___rec, rcv_wnd);
-	f[8] = LOAD(sk, tcp_sock___rec, snd_wnd);
-	f[9] = LOAD(sk, tcp_sock___rec, rcv_ssthresh);
-	f[10] = LOAD(sk, tcp_sock___rec, snd_cwnd);
-	f[11] = LOAD(sk, tcp_sock___rec, snd_cwnd_cnt);
-	f[12] = LOAD(sk, tcp_sock___rec, snd_ssthresh);
-	f[13] = LOAD(sk, tcp_sock___rec, packets_out);
-	f[14] = LOAD(sk, tcp_sock___rec, sacked_out);
-	f[15] = LOAD(sk, tcp_sock___rec, lost_out);
-	f[16] = LOAD(sk, tcp_sock___rec, retrans_out);
-	f[17] = LOAD(sk, tcp_sock___rec, total_retrans);
-	f[18] = LOAD(sk, tcp_sock___rec, reordering);
-	f[19] = LOAD(sk, tcp_sock___rec, delivered);
-	f[20] = LOAD(sk, tcp_sock___rec, delivered_ce);
-	f[21] = LOAD(sk, tcp_sock___rec, srtt_us);
-	f[22] = LOAD(sk, tcp_sock___rec, mdev_us);
-	f[23] = LOAD(sk, inet_connection_sock___rec, icsk_rto);
-	f[24] = BITS(sk, inet_connection_sock___rec, icsk_ca_state);
-	f[25] = LOAD(sk, inet_connection_sock___rec, icsk_backoff);
-	f[26] = LOAD(sk, inet_connection_sock___rec, icsk_pending);
-	f[27] = LOAD(sk, inet_connection_sock___rec, icsk_ack.pending);
-	f[28] = LOAD(sk, inet_connection_sock___rec, icsk_ack.quick);
-	f[29] = BITS(sk, inet_connection_sock___rec, icsk_ack.ato);
-	f[30] = LOAD(sk, sock___rec, sk_rcvbuf);
-	f[31] = LOAD(sk, sock___rec, sk_sndbuf);
-	f[32] = LOAD(sk, sock___rec, sk_wmem_queued);
-	f[33] = LOAD(sk, sock___rec, sk_backlog.rmem_alloc.counter);
-	f[34] = LOAD(sk, tcp_sock___rec, segs_out);
-	f[35] = LOAD(sk, tcp_sock___rec, segs_in);
-	f[36] = LOAD(sk, tcp_sock___rec, window_clamp);
-	f[37] = LOAD(sk, tcp_sock___rec, rcvq_space.space);
-	f[38] = LOAD(sk, tcp_sock___rec, ecn_flags);
-	f[39] = LOAD(sk, tcp_sock___rec, compressed_ack);
+	f->state = LOAD(sk, sock___rec, __sk_common.skc_state);
+	f->in_flight_bytes = nxt - una;
+	f->queued_bytes = LOAD(sk, tcp_sock___rec, write_seq) - una;
+	f->bytes_acked = LOAD(sk, tcp_sock___rec, bytes_acked);
+	f->bytes_received = LOAD(sk, tcp_sock___rec, bytes_received);
+	f->unannounced_bytes = rcv - LOAD(sk, tcp_sock___rec, rcv_wup);
+	f->unread_bytes = rcv - LOAD(sk, tcp_sock___rec, copied_seq);
+	f->rcv_wnd = LOAD(sk, tcp_sock___rec, rcv_wnd);
+	f->snd_wnd = LOAD(sk, tcp_sock___rec, snd_wnd);
+	f->rcv_ssthresh = LOAD(sk, tcp_sock___rec, rcv_ssthresh);
+	f->snd_cwnd = LOAD(sk, tcp_sock___rec, snd_cwnd);
+	f->snd_cwnd_cnt = LOAD(sk, tcp_sock___rec, snd_cwnd_cnt);
+	f->snd_ssthresh = LOAD(sk, tcp_sock___rec, snd_ssthresh);
+	f->packets_out = LOAD(sk, tcp_sock___rec, packets_out);
+	f->sacked_out = LOAD(sk, tcp_sock___rec, sacked_out);
+	f->lost_out = LOAD(sk, tcp_sock___rec, lost_out);
+	f->retrans_out = LOAD(sk, tcp_sock___rec, retrans_out);
+	f->total_retrans = LOAD(sk, tcp_sock___rec, total_retrans);
+	f->reordering = LOAD(sk, tcp_sock___rec, reordering);
+	f->delivered = LOAD(sk, tcp_sock___rec, delivered);
+	f->delivered_ce = LOAD(sk, tcp_sock___rec, delivered_ce);
+	f->srtt_us_x8 = LOAD(sk, tcp_sock___rec, srtt_us);
+	f->mdev_us_x4 = LOAD(sk, tcp_sock___rec, mdev_us);
+	f->rto_jiffies = LOAD(sk, inet_connection_sock___rec, icsk_rto);
+	f->ca_state = BITS(sk, inet_connection_sock___rec, icsk_ca_state);
+	f->backoff = LOAD(sk, inet_connection_sock___rec, icsk_backoff);
+	f->pending_timer = LOAD(sk, inet_connection_sock___rec, icsk_pending);
+	f->ack_pending = LOAD(sk, inet_connection_sock___rec, icsk_ack.pending);
+	f->ack_quick = LOAD(sk, inet_connection_sock___rec, icsk_ack.quick);
+	f->ack_ato_jiffies = BITS(sk, inet_connection_sock___rec, icsk_ack.ato);
+	f->rcvbuf = LOAD(sk, sock___rec, sk_rcvbuf);
+	f->sndbuf = LOAD(sk, sock___rec, sk_sndbuf);
+	f->wmem_queued = LOAD(sk, sock___rec, sk_wmem_queued);
+	f->rmem_alloc = LOAD(sk, sock___rec, sk_backlog.rmem_alloc.counter);
+	f->segs_out = LOAD(sk, tcp_sock___rec, segs_out);
+	f->segs_in = LOAD(sk, tcp_sock___rec, segs_in);
+	f->window_clamp = LOAD(sk, tcp_sock___rec, window_clamp);
+	f->rcvq_space = LOAD(sk, tcp_sock___rec, rcvq_space.space);
+	f->ecn_flags = LOAD(sk, tcp_sock___rec, ecn_flags);
+	f->compressed_ack = LOAD(sk, tcp_sock___rec, compressed_ack);
 }
 
 /* In the order of SYSCTLS in slowpath-recording's sysctls.rs: those that a replay takes from the kernel's own defaults unless they differ. */
@@ -376,51 +419,75 @@ static __always_inline void look(const void *sk, u32 *f)
 	X(tcp_fin_timeout)            \
 	X(tcp_invalid_ratelimit)
 
-#define ONE_MORE(name) +1
-#define WRITE_BUFFER 3
-#define NUMBER (WRITE_BUFFER SYSCTLS(ONE_MORE))
 /* The kernel does not have it. */
 #define NO_SYSCTL 0xffffffff
 
 /* NETIF_F_TSO: 1 << NETIF_F_TSO_BIT, which is NETIF_F_GSO_SHIFT */
 #define TSO (1 << 16)
 
+/* Those that every recording names. */
+struct usual_sysctls {
+	u32 tcp_timestamps;
+	u32 tcp_sack;
+	u32 tcp_ecn;
+	u32 tcp_recovery;
+	u32 tcp_early_retrans;
+	u32 tcp_reordering;
+	u32 tcp_slow_start_after_idle;
+	u32 tcp_moderate_rcvbuf;
+	u32 ip_default_ttl;
+	u32 tcp_rmem_least, tcp_rmem_usual, tcp_rmem_most;
+};
+
+/* Those that it names where they are not what the kernel has by itself. */
+struct further_sysctls {
+	u32 tcp_wmem_least, tcp_wmem_usual, tcp_wmem_most;
+#define FIELD(name) u32 name;
+	SYSCTLS(FIELD)
+#undef FIELD
+};
+
 /* What a socket and its namespace are set to. */
 struct found {
 	u32 mtu;
-	u32 values[12];
+	struct usual_sysctls usual;
 	char congestion[16];
-	u32 more[NUMBER];
+	struct further_sysctls further;
 	u32 segments; /* whether the device takes packets of TCP that are larger than the path does */
 };
+
+MIRRORED(struct, usual_sysctls);
+MIRRORED(struct, further_sysctls);
+MIRRORED(struct, found);
 
 static __always_inline void find_settings(const void *sk, struct found *found)
 {
 	const struct net___rec *net = READ(sk, sock___rec, __sk_common.skc_net.net);
 	const struct dst_entry___rec *dst = READ(sk, sock___rec, sk_dst_cache);
-	u32 place = 0;
+	struct usual_sysctls *usual = &found->usual;
+	struct further_sysctls *further = &found->further;
 
 	found->mtu = dst ? BPF_CORE_READ((struct dst_entry___rec *)dst, dev, mtu) : 0;
-	/* In the order of NAMES in slowpath-recorder's stock/settings.rs. */
-	found->values[0] = READ(net, net___rec, ipv4.sysctl_tcp_timestamps);
-	found->values[1] = READ(net, net___rec, ipv4.sysctl_tcp_sack);
-	found->values[2] = READ(net, net___rec, ipv4.sysctl_tcp_ecn);
-	found->values[3] = READ(net, net___rec, ipv4.sysctl_tcp_recovery);
-	found->values[4] = READ(net, net___rec, ipv4.sysctl_tcp_early_retrans);
-	found->values[5] = READ(net, net___rec, ipv4.sysctl_tcp_reordering);
-	found->values[6] = READ(net, net___rec, ipv4.sysctl_tcp_slow_start_after_idle);
-	found->values[7] = READ(net, net___rec, ipv4.sysctl_tcp_moderate_rcvbuf);
-	found->values[8] = READ(net, net___rec, ipv4.sysctl_ip_default_ttl);
-	found->values[9] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[0]);
-	found->values[10] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[1]);
-	found->values[11] = READ(net, net___rec, ipv4.sysctl_tcp_rmem[2]);
-	found->more[place++] = READ(net, net___rec, ipv4.sysctl_tcp_wmem[0]);
-	found->more[place++] = READ(net, net___rec, ipv4.sysctl_tcp_wmem[1]);
-	found->more[place++] = READ(net, net___rec, ipv4.sysctl_tcp_wmem[2]);
+	usual->tcp_timestamps = READ(net, net___rec, ipv4.sysctl_tcp_timestamps);
+	usual->tcp_sack = READ(net, net___rec, ipv4.sysctl_tcp_sack);
+	usual->tcp_ecn = READ(net, net___rec, ipv4.sysctl_tcp_ecn);
+	usual->tcp_recovery = READ(net, net___rec, ipv4.sysctl_tcp_recovery);
+	usual->tcp_early_retrans = READ(net, net___rec, ipv4.sysctl_tcp_early_retrans);
+	usual->tcp_reordering = READ(net, net___rec, ipv4.sysctl_tcp_reordering);
+	usual->tcp_slow_start_after_idle =
+		READ(net, net___rec, ipv4.sysctl_tcp_slow_start_after_idle);
+	usual->tcp_moderate_rcvbuf = READ(net, net___rec, ipv4.sysctl_tcp_moderate_rcvbuf);
+	usual->ip_default_ttl = READ(net, net___rec, ipv4.sysctl_ip_default_ttl);
+	usual->tcp_rmem_least = READ(net, net___rec, ipv4.sysctl_tcp_rmem[0]);
+	usual->tcp_rmem_usual = READ(net, net___rec, ipv4.sysctl_tcp_rmem[1]);
+	usual->tcp_rmem_most = READ(net, net___rec, ipv4.sysctl_tcp_rmem[2]);
+	further->tcp_wmem_least = READ(net, net___rec, ipv4.sysctl_tcp_wmem[0]);
+	further->tcp_wmem_usual = READ(net, net___rec, ipv4.sysctl_tcp_wmem[1]);
+	further->tcp_wmem_most = READ(net, net___rec, ipv4.sysctl_tcp_wmem[2]);
 #define LOOK(name)                                                             \
-	found->more[place++] = bpf_core_field_exists(net->ipv4.sysctl_##name) ? \
-				       BPF_CORE_READ_BITFIELD_PROBED(net, ipv4.sysctl_##name) : \
-				       NO_SYSCTL;
+	further->name = bpf_core_field_exists(net->ipv4.sysctl_##name) ?        \
+				BPF_CORE_READ_BITFIELD_PROBED(net, ipv4.sysctl_##name) : \
+				NO_SYSCTL;
 	SYSCTLS(LOOK)
 #undef LOOK
 	found->segments = NO_SYSCTL;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the light recorder puts into the ring. */
+/*
+ * What the light recorder puts into the ring. Rust's side is src/light/wire.rs: the build compares both field by
+ * field, and so does the loader (test probes::tests::a_mirrored_struct_that_differs_is_refused).
+ */
 #ifndef SLOWPATH_PACKETS_BLOCK_H
 #define SLOWPATH_PACKETS_BLOCK_H
 
 #include "state.bpf.h"
+#include "../ports.bpf.h"
 
-#define PORTS 16
 #define EBUSY 16
 
 /* Of what a ring's entry is. */
@@ -17,22 +20,49 @@ enum piece {
 	GONE,       /* struct block of packets, the last one */
 };
 
-/*
- * What TCP was about to do with a packet (tcp_rcv_established), or which state it went to. Words of what
- * has changed since the one before follow, in the order of WORDS; then what its flags say.
- */
-struct seen {
-	u16 id;    /* IP identification; before a change of state: which it was, then which it will be */
-	u16 next;  /* identification that the next packet of this socket's own will have */
-	u32 clock; /* TCP's last reading of its clock, lower half */
-	u8 words;  /* which follow */
-	u8 segments;
-	u8 flags;
-	u8 what;
+/* Words of a socket, of which each event has those that have changed since the one before, in this order. */
+struct words {
+	u32 snd_nxt;
+	u32 snd_una;
+	u32 write_seq;
+	u32 rcv_nxt;
+	u32 copied_seq;
+	u32 wmem_alloc;
+	u32 rcv_wnd;
 };
 
-/* Words: snd_nxt, snd_una, write_seq, rcv_nxt, copied_seq, sk_wmem_alloc, rcv_wnd. */
-#define WORDS 7
+#define WORDS (sizeof(struct words) / sizeof(u32))
+
+/* A packet, with which TCP was about to begin (tcp_rcv_established). The words follow that have changed; then what its flags say. */
+struct seen {
+	u16 id;    /* IP identification */
+	u16 next;  /* identification that the next packet of this socket's own will have */
+	u32 clock; /* TCP's last reading of its clock, lower half */
+	u8 words;  /* which follow: a bit for each */
+	u8 segments;
+	u8 flags; /* enum flag */
+	u8 what;  /* PACKET */
+};
+
+/* The state that a socket went to; what follows is the same. */
+struct changed {
+	u8 from;
+	u8 to;
+	u16 next;
+	u32 clock;
+	u8 words;
+	u8 shutdown; /* sk_shutdown */
+	u8 flags;
+	u8 what; /* STATE */
+};
+
+_Static_assert(sizeof(struct seen) == sizeof(struct changed) &&
+		       __builtin_offsetof(struct seen, next) == __builtin_offsetof(struct changed, next) &&
+		       __builtin_offsetof(struct seen, clock) == __builtin_offsetof(struct changed, clock) &&
+		       __builtin_offsetof(struct seen, words) == __builtin_offsetof(struct changed, words) &&
+		       __builtin_offsetof(struct seen, flags) == __builtin_offsetof(struct changed, flags) &&
+		       __builtin_offsetof(struct seen, what) == __builtin_offsetof(struct changed, what),
+	       "note() fills what both have");
 
 enum flag {
 	OWNED = 1,  /* a call has the lock: it waited in the backlog */
@@ -57,13 +87,24 @@ struct called {
 	u32 clock; /* TCP's last reading of its clock, of what sends that with which it sent, lower half */
 };
 
-#define SENT 1
-#define RECEIVED 2
+enum called_as {
+	SENT = 1,
+	RECEIVED = 2,
+};
+
+enum fired_timer {
+	WRITE_TIMER,
+	DELAYED_ACK_TIMER,
+	KEEPALIVE_TIMER,
+	PACING_TIMER,
+	COMPRESSED_ACK_TIMER,
+	SMALL_QUEUES,
+};
 
 /* A timer that is about to run, or what small queues held back. */
 struct fired {
 	u8 piece;
-	u8 timer; /* in the order of timers below */
+	u8 timer; /* enum fired_timer */
 	u16 next; /* identification that the next packet of the socket's own will have */
 	u32 jiffies;
 	u64 sk;
@@ -81,7 +122,7 @@ struct head {
 	u64 sk;
 	u32 lost; /* blocks, events and calls of this socket before */
 	u32 jiffies;
-	u32 state[STATES]; /* before its first event */
+	struct state state; /* before its first event */
 };
 
 #define ROOM 960
@@ -111,9 +152,10 @@ struct opened {
 	u64 clock;
 	u64 begun; /* connect() */
 	u32 jiffies;
-	u32 words[WORDS];
+	struct words words;
 	u32 lost; /* of all, before */
 	struct found found;
+	u32 pad;
 };
 
 struct {
@@ -121,22 +163,39 @@ struct {
 	__uint(max_entries, 64 << 20);
 } events SEC(".maps");
 
-/* Connections to and from these ports; none: all. The loader writes it as 16-bit words. */
-const volatile struct {
-	u16 count;
-	u16 ports[PORTS];
-} chosen = {};
+/* All of .rodata.timers: the kernel's functions of TCP's timers, which the loader writes; 0: it has none such. */
+struct timers {
+	u64 write;
+	u64 delayed_ack;
+	u64 keepalive;
+	u64 pacing;
+	u64 compressed_ack;
+	u64 small_queues;
+};
+const volatile struct timers timers SEC(".rodata.timers") = {};
 
-/* The kernel's functions of TCP's timers; 0: it has none such. The loader writes it as 64-bit words. */
-const volatile struct {
-	u64 write, delayed_ack, keepalive, pacing, compressed_ack, small_queues;
-} timers SEC(".rodata.timers") = {};
-
-/* In .bss: the loader reads it so. */
-struct {
+/* All of .bss. */
+struct counters {
 	u64 lost;
 	u64 ipv6; /* chosen sockets that speak it: their packets have no identification */
 	u64 stored; /* sockets that are not in the table */
-} counters = {};
+};
+struct counters counters = {};
+
+MIRRORED(struct, seen);
+MIRRORED(struct, changed);
+MIRRORED(struct, called);
+MIRRORED(struct, fired);
+MIRRORED(struct, head);
+MIRRORED(struct, opened);
+MIRRORED(struct, timers);
+MIRRORED(struct, counters);
+MIRRORED(struct, state);
+MIRRORED(struct, words);
+MIRRORED(enum, piece);
+MIRRORED(enum, flag);
+MIRRORED(enum, what);
+MIRRORED(enum, called_as);
+MIRRORED(enum, fired_timer);
 
 #endif

@@ -12,7 +12,7 @@
 /* Of one socket. What each packet and each call needs is in the first line of the cache, up to `clock` of packets' head. */
 struct known {
 	u64 key; /* key_of(); 0: nobody's */
-	u32 words[WORDS];
+	struct words words;
 	u8 end;
 	u8 open;
 	u8 stored; /* with the socket, not in the table */

@@ -12,18 +12,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-static __always_inline int is_chosen(u16 own, u16 other)
-{
-	int i;
-
-	if (!chosen.count)
-		return 1;
-	for (i = 0; i < PORTS; i++)
-		if (i < chosen.count && (chosen.ports[i] == own || chosen.ports[i] == other))
-			return 1;
-	return 0;
-}
-
 /* One event behind the others; the socket has its lock. */
 static __always_inline void note(struct sock *sk, struct known *known, struct seen seen)
 {
@@ -44,7 +32,7 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 	if (!used) {
 		head->clock = clock;
 		head->jiffies = bpf_jiffies64();
-		look_at(sk, head->state);
+		look_at(sk, &head->state);
 	}
 	used &= 1023;
 	if (used > ROOM - MOST)
@@ -55,24 +43,25 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 	seen.next = KNOWN_AS(inet_sock___rec, sk)->inet_id.counter;
 	seen.flags |= so->sk_lock.owned ? OWNED : 0;
 	seen.flags |= so->sk_wmem_queued >= so->sk_sndbuf ? FULL : 0;
-#define WORD(place, value)                                         \
+#define BIT_OF(name) (1 << __builtin_offsetof(struct words, name) / sizeof(u32))
+#define WORD(name, value)                                          \
 	do {                                                       \
 		u32 now = (value);                                 \
-		if (now != known->words[place]) {                  \
-			known->words[place] = now;                 \
-			seen.words |= 1 << (place);                \
+		if (now != known->words.name) {                    \
+			known->words.name = now;                   \
+			seen.words |= BIT_OF(name);                \
 			if (used <= ROOM - 4)                      \
 				*(u32 *)(known->packets.data + used) = now; \
 			used += 4;                                 \
 		}                                                  \
 	} while (0)
-	WORD(0, tp->snd_nxt);
-	WORD(1, tp->snd_una);
-	WORD(2, tp->write_seq);
-	WORD(3, tp->rcv_nxt);
-	WORD(4, tp->copied_seq);
-	WORD(5, so->sk_wmem_alloc.refs.counter);
-	WORD(6, tp->rcv_wnd);
+	WORD(snd_nxt, tp->snd_nxt);
+	WORD(snd_una, tp->snd_una);
+	WORD(write_seq, tp->write_seq);
+	WORD(rcv_nxt, tp->rcv_nxt);
+	WORD(copied_seq, tp->copied_seq);
+	WORD(wmem_alloc, so->sk_wmem_alloc.refs.counter);
+	WORD(rcv_wnd, tp->rcv_wnd);
 	/* Back from memory the verifier knows neither, and need not follow each of 128 ways on its own (850,000 instructions of the million it allows). */
 	*(volatile u16 *)&head->used = used;
 	*(volatile u8 *)&at->words = seen.words;
@@ -85,12 +74,12 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 			*(u32 *)(known->packets.data + used) = (value);    \
 		used += 4;                                                 \
 	} while (0)
-	if (seen.words & 2 || light->sacked_out)
+	if (seen.words & BIT_OF(snd_una) || light->sacked_out)
 		MOMENT(TOLD, light->delivered_mstamp);
 	if (seen.flags & TIMED)
 		MOMENT(TIMED, bpf_ktime_get_ns());
 	/* A call that has read data has read the clock: when the packet before was acknowledged. */
-	if (seen.words & (1 | 16) && (u32)light->tcp_wstamp_ns != (u32)clock)
+	if (seen.words & (BIT_OF(snd_nxt) | BIT_OF(copied_seq)) && (u32)light->tcp_wstamp_ns != (u32)clock)
 		MOMENT(WENT, light->tcp_wstamp_ns);
 	*at = seen;
 	head->used = used;
@@ -124,7 +113,7 @@ int BPF_PROG(on_packet, struct sock *sk, struct sk_buff___light *skb)
 	return 0;
 }
 
-static __always_inline void tell_open(struct sock *sk, struct known *known)
+static __always_inline void put_opened(struct sock *sk, struct known *known)
 {
 	struct opened *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
 
@@ -144,15 +133,15 @@ static __always_inline void tell_open(struct sock *sk, struct known *known)
 	it->clock = READ(sk, tcp_sock___rec, tcp_clock_cache);
 	it->begun = known->packets.head.clock;
 	it->jiffies = bpf_jiffies64();
-	it->words[0] = READ(sk, tcp_sock___rec, snd_nxt);
-	it->words[1] = READ(sk, tcp_sock___rec, snd_una);
-	it->words[2] = READ(sk, tcp_sock___rec, write_seq);
-	it->words[3] = READ(sk, tcp_sock___rec, rcv_nxt);
-	it->words[4] = READ(sk, tcp_sock___rec, copied_seq);
-	it->words[5] = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
-	it->words[6] = READ(sk, tcp_sock___rec, rcv_wnd);
+	it->words.snd_nxt = READ(sk, tcp_sock___rec, snd_nxt);
+	it->words.snd_una = READ(sk, tcp_sock___rec, snd_una);
+	it->words.write_seq = READ(sk, tcp_sock___rec, write_seq);
+	it->words.rcv_nxt = READ(sk, tcp_sock___rec, rcv_nxt);
+	it->words.copied_seq = READ(sk, tcp_sock___rec, copied_seq);
+	it->words.wmem_alloc = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
+	it->words.rcv_wnd = READ(sk, tcp_sock___rec, rcv_wnd);
 	/* What changes from here on is told. */
-	__builtin_memcpy(known->words, it->words, sizeof(known->words));
+	known->words = it->words;
 	it->lost = counters.lost;
 	find_settings(sk, &it->found);
 	bpf_ringbuf_submit(it, BPF_RB_NO_WAKEUP);
@@ -181,8 +170,9 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(on_state, struct sock *sk, int from, int to)
 {
 	const struct sock___light *so = KNOWN_AS(sock___light, sk);
-	struct seen seen = { .what = STATE };
+	struct changed changed = { .what = STATE };
 	struct known *known;
+	struct seen seen;
 
 	if (to == TCP_SYN_SENT || (from == TCP_SYN_RECV && to == TCP_ESTABLISHED))
 		meet(sk, from, to);
@@ -201,12 +191,14 @@ int BPF_PROG(on_state, struct sock *sk, int from, int to)
 			give_back(sk, known);
 			return 0;
 		}
-		tell_open(sk, known);
+		put_opened(sk, known);
 	}
 	if (!known->open)
 		return 0;
-	seen.id = from | to << 8;
-	seen.segments = so->sk_shutdown;
+	changed.from = from;
+	changed.to = to;
+	changed.shutdown = so->sk_shutdown;
+	__builtin_memcpy(&seen, &changed, sizeof(seen));
 	note(sk, known, seen);
 	return 0;
 }
@@ -275,15 +267,15 @@ int BPF_PROG(on_timer, struct timer_list___light *timer)
 	u64 function = (u64)timer->function;
 
 	if (function == timers.write)
-		fired(timer, OFFSET(inet_connection_sock___rec, icsk_retransmit_timer), 0);
+		fired(timer, OFFSET(inet_connection_sock___rec, icsk_retransmit_timer), WRITE_TIMER);
 	else if (function == timers.delayed_ack)
-		fired(timer, OFFSET(inet_connection_sock___rec, icsk_delack_timer), 1);
+		fired(timer, OFFSET(inet_connection_sock___rec, icsk_delack_timer), DELAYED_ACK_TIMER);
 	else if (function != timers.keepalive)
 		return 0;
 	else if (bpf_core_field_exists(struct inet_connection_sock___light, icsk_keepalive_timer))
-		fired(timer, OFFSET(inet_connection_sock___light, icsk_keepalive_timer), 2);
+		fired(timer, OFFSET(inet_connection_sock___light, icsk_keepalive_timer), KEEPALIVE_TIMER);
 	else
-		fired(timer, OFFSET(sock___rec, sk_timer), 2);
+		fired(timer, OFFSET(sock___rec, sk_timer), KEEPALIVE_TIMER);
 	return 0;
 }
 
@@ -293,9 +285,9 @@ int BPF_PROG(on_fine_timer, struct hrtimer___light *timer)
 	u64 function = (u64)timer->function;
 
 	if (function == timers.pacing)
-		fired(timer, OFFSET(tcp_sock___rec, pacing_timer), 3);
+		fired(timer, OFFSET(tcp_sock___rec, pacing_timer), PACING_TIMER);
 	else if (function == timers.compressed_ack)
-		fired(timer, OFFSET(tcp_sock___rec, compressed_ack_timer), 4);
+		fired(timer, OFFSET(tcp_sock___rec, compressed_ack_timer), COMPRESSED_ACK_TIMER);
 	return 0;
 }
 
@@ -310,7 +302,7 @@ static __always_inline void small_queues(const void *head)
 	for (i = 0; i < MOST_WAITING; i++) {
 		if (!node || (const void *)node == head)
 			return;
-		fired(node, OFFSET(tcp_sock___light, tsq_node), 5);
+		fired(node, OFFSET(tcp_sock___light, tsq_node), SMALL_QUEUES);
 		node = KNOWN_AS(list_head___light, node)->next;
 	}
 	lose(NULL);

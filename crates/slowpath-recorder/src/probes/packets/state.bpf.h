@@ -65,26 +65,39 @@ struct inet_connection_sock___light {
 
 #pragma clang attribute pop
 
-/* Of the 40 fields of look() those that packets themselves do not tell: STATE_FIELDS in slowpath-recorder's light/piece.rs. */
-#define STATES 12
+/* Of the fields of struct probed those that packets themselves do not show. */
+struct state {
+	u32 rcv_wnd;
+	u32 snd_wnd;
+	u32 rcv_ssthresh;
+	u32 snd_cwnd;
+	u32 snd_ssthresh;
+	u32 packets_out;
+	u32 total_retrans;
+	u32 reordering;
+	u32 srtt_us_x8;
+	u32 rcvbuf;
+	u32 sndbuf;
+	u32 window_clamp;
+};
 
-static __always_inline void look_at(struct sock *sk, u32 *f)
+static __always_inline void look_at(struct sock *sk, struct state *f)
 {
 	const struct tcp_sock___rec *tp = KNOWN_AS(tcp_sock___rec, sk);
 	const struct sock___rec *so = KNOWN_AS(sock___rec, sk);
 
-	f[0] = tp->rcv_wnd;
-	f[1] = tp->snd_wnd;
-	f[2] = tp->rcv_ssthresh;
-	f[3] = tp->snd_cwnd;
-	f[4] = tp->snd_ssthresh;
-	f[5] = tp->packets_out;
-	f[6] = tp->total_retrans;
-	f[7] = tp->reordering;
-	f[8] = tp->srtt_us;
-	f[9] = so->sk_rcvbuf;
-	f[10] = so->sk_sndbuf;
-	f[11] = tp->window_clamp;
+	f->rcv_wnd = tp->rcv_wnd;
+	f->snd_wnd = tp->snd_wnd;
+	f->rcv_ssthresh = tp->rcv_ssthresh;
+	f->snd_cwnd = tp->snd_cwnd;
+	f->snd_ssthresh = tp->snd_ssthresh;
+	f->packets_out = tp->packets_out;
+	f->total_retrans = tp->total_retrans;
+	f->reordering = tp->reordering;
+	f->srtt_us_x8 = tp->srtt_us;
+	f->rcvbuf = so->sk_rcvbuf;
+	f->sndbuf = so->sk_sndbuf;
+	f->window_clamp = tp->window_clamp;
 }
 
 #endif
