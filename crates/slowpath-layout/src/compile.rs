@@ -115,6 +115,8 @@ pub struct Tables {
     /// Rust constants by C's name.
     structs: BTreeMap<String, String>,
     enums: BTreeMap<String, String>,
+    /// What they look like, for the digest.
+    shapes: BTreeMap<String, String>,
 }
 
 impl Tables {
@@ -132,6 +134,7 @@ impl Tables {
                 Mirrored::Struct(it) => (&mut self.structs, it.get().name, of_struct(&it.get())),
                 Mirrored::Enum { name, values } => (&mut self.enums, *name, of_enum(name, values)),
             };
+            self.shapes.insert(name.to_owned(), format!("{it:?}"));
             let before = tables.insert(name.to_owned(), text.clone());
             if before.is_some_and(|before| before != text) {
                 return Err(format!("{name} is not the same in all objects"));
@@ -151,7 +154,8 @@ impl Tables {
 
     /// A number that differs where a struct or enumeration does (FNV-1a).
     pub fn digest(&self) -> u32 {
-        self.rust().bytes().fold(0x811c_9dc5, |digest: u32, byte| {
+        let bytes = self.shapes.values().flat_map(|shape| shape.bytes());
+        bytes.fold(0x811c_9dc5, |digest: u32, byte| {
             (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193)
         })
     }

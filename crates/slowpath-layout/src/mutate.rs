@@ -86,24 +86,30 @@ pub struct Trial {
     pub accepted: Vec<(String, Change)>,
 }
 
-/// Mutates every struct that a file marks `MIRRORED`, one at a time, in place; the file is afterwards as it was.
-/// `check` compiles it, or what includes it, and compares both sides.
+/// The structs that a text marks `MIRRORED`.
+pub fn marked(text: &str) -> Vec<String> {
+    let marked = text.lines().filter_map(|line| {
+        let name = line.strip_prefix("MIRRORED(struct, ")?;
+        name.strip_suffix(");")
+    });
+    marked.map(str::to_owned).collect()
+}
+
+/// Mutates structs of a file, one at a time, in place; the file is afterwards as it was. `check` compiles it, or
+/// what includes it, and compares both sides.
 ///
 /// # Errors
 /// If the file cannot be read or written, or is refused as it is.
 pub fn try_all(
     file: &std::path::Path,
+    structs: &[String],
     mut check: impl FnMut() -> Result<(), String>,
 ) -> Result<Trial, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", file.display());
     let text = std::fs::read_to_string(file).map_err(failed)?;
     check()?;
     let mut trial = Trial::default();
-    let marked = text.lines().filter_map(|line| {
-        let name = line.strip_prefix("MIRRORED(struct, ")?;
-        name.strip_suffix(");")
-    });
-    for name in marked {
+    for name in structs {
         for mutation in mutations(&text, name) {
             std::fs::write(file, &mutation.text).map_err(failed)?;
             let tried = match check() {

@@ -12,7 +12,8 @@ use slowpath_lab::virtual_time::Kernel;
 use slowpath_lab::virtual_time::RunError;
 use slowpath_lab::virtual_time::plan::{self, Direct, Options, Plan};
 use slowpath_lab::virtual_time::wire::{
-    CAPTURE, FOLLOW, PROBE, PROBE_MORE, REPLAY, REPORT, Reader, WHAT_IF,
+    CAPTURE, FOLLOW, PROBE, PROBE_MORE, REPLAY, REPORT, RawDone, RawProbe, RawReplayed, Reader,
+    WHAT_IF, status,
 };
 use slowpath_lab::virtual_time::{Progress, machine};
 use slowpath_recording::fields::{Field, MORE, SocketFields};
@@ -28,10 +29,6 @@ pub const FIRST_PORT: u16 = 10_000;
 const MOST: usize = u16::MAX as usize - FIRST_PORT as usize;
 /// `LAB_TOLD_RUN`.
 const REPORTED_RUN: u8 = 255;
-/// `sizeof(struct lab_replayed)`.
-const RESULT: usize = 56;
-/// `sizeof(struct lab_probe)`.
-const PROBE_SIZE: usize = 24 + 4 * Field::COUNT;
 
 /// How it is replayed; nothing of it may change the outcome.
 #[derive(Clone, Debug)]
@@ -313,38 +310,35 @@ fn make_plan(
 }
 
 fn results(bytes: &[u8], count: usize) -> Option<Vec<Result>> {
-    if bytes.len() != count * RESULT {
+    if bytes.len() != count * size_of::<RawReplayed>() {
         return None;
     }
     let mut from = Reader(bytes);
     (0..count)
         .map(|_| {
-            let (status, end, run) = (from.u32()?, from.u32()?, from.u64()?);
-            let (expected, found) = (from.u32()?, from.u32()?);
-            let runs = [from.u64()?, from.u64()?];
-            let packets = [from.u64()?, from.u64()?];
-            let how = match status {
-                0 => None,
-                1 => Some(DifferenceKind::State),
-                2 => Some(DifferenceKind::Result),
-                3 => Some(DifferenceKind::Timer),
-                4 => Some(DifferenceKind::Packet),
-                5 => Some(DifferenceKind::Decision),
-                6 => Some(DifferenceKind::Digest),
-                7 => Some(DifferenceKind::Call),
-                8 => Some(DifferenceKind::NotReplayed),
+            let raw: RawReplayed = from.get()?;
+            let how = match raw.status {
+                status::EXACT => None,
+                status::STATE => Some(DifferenceKind::State),
+                status::RESULT => Some(DifferenceKind::Result),
+                status::TIMER => Some(DifferenceKind::Timer),
+                status::PACKET => Some(DifferenceKind::Packet),
+                status::DECISION => Some(DifferenceKind::Decision),
+                status::DIGEST => Some(DifferenceKind::Digest),
+                status::CALL => Some(DifferenceKind::Call),
+                status::NOT_REPLAYED => Some(DifferenceKind::NotReplayed),
                 _ => return None,
             };
             Some(Result {
                 difference: how.map(|how| Difference {
-                    end: end as u8,
-                    run,
+                    end: raw.end as u8,
+                    run: raw.run,
                     how,
-                    expected,
-                    found,
+                    expected: raw.expected,
+                    found: raw.found,
                 }),
-                runs,
-                packets,
+                runs: raw.runs,
+                packets: raw.packets,
             })
         })
         .collect()
@@ -355,19 +349,17 @@ fn reported(bytes: &[u8], count: usize) -> Option<Vec<[Vec<RunReport>; 2]>> {
     let mut decided = Vec::new();
     let mut from = Reader(bytes);
     while !from.is_empty() {
-        let (connection, end) = (from.u32()? as usize, usize::from(from.u8()?));
-        let (decision, needed) = (from.u8()?, from.u8()? != 0);
-        from.u8()?;
-        let (first, second) = (from.u32()?, from.u32()?);
-        if decision != REPORTED_RUN {
-            let decision = *Decision::ALL.get(usize::from(decision))?;
-            let outcome = Outcome::from_numbers(decision, first, second)?;
-            decided.push((outcome, needed));
+        let raw: RawDone = from.get()?;
+        if raw.decision != REPORTED_RUN {
+            let decision = *Decision::ALL.get(usize::from(raw.decision))?;
+            let outcome = Outcome::from_numbers(decision, raw.first, raw.second)?;
+            decided.push((outcome, raw.needed != 0));
             continue;
         }
-        all.get_mut(connection)?.get_mut(end)?.push(RunReport {
-            check: first,
-            effect: second,
+        let ends = all.get_mut(raw.connection as usize)?;
+        ends.get_mut(usize::from(raw.end))?.push(RunReport {
+            check: raw.first,
+            effect: raw.second,
             decided: std::mem::take(&mut decided),
         });
     }
@@ -375,27 +367,19 @@ fn reported(bytes: &[u8], count: usize) -> Option<Vec<[Vec<RunReport>; 2]>> {
 }
 
 fn probes(bytes: &[u8]) -> Option<Vec<Probe>> {
-    if !bytes.len().is_multiple_of(PROBE_SIZE) {
+    if !bytes.len().is_multiple_of(size_of::<RawProbe>()) {
         return None;
     }
     let mut from = Reader(bytes);
-    (0..bytes.len() / PROBE_SIZE)
+    (0..bytes.len() / size_of::<RawProbe>())
         .map(|_| {
-            let connection = from.u32()?;
-            let end = from.u8()?;
-            from.u8()?;
-            from.u16()?;
-            let (run, at) = (from.u64()?, from.u64()?);
-            let mut fields = Box::new(SocketFields::NONE);
-            for field in &mut fields.0 {
-                *field = from.u32()?;
-            }
+            let raw: RawProbe = from.get()?;
             Some(Probe {
-                connection,
-                end,
-                run,
-                at: Moment(at),
-                fields,
+                connection: raw.connection,
+                end: raw.end,
+                run: raw.run,
+                at: Moment(raw.at),
+                fields: Box::new(SocketFields(raw.fields)),
                 more: Box::default(),
             })
         })

@@ -3,7 +3,7 @@
 
 use super::settings::Unknown;
 use slowpath_lab::virtual_time::script::{MAGIC, Record, UNCHECKED, kind};
-use slowpath_lab::virtual_time::wire::{VERSION, Writer};
+use slowpath_lab::virtual_time::wire::{FORMAT, RawScript, RawScriptEnd, Writer};
 use slowpath_recording::{Connection, Decision, Handler, Outcome, Run};
 use std::ops::Range;
 
@@ -64,34 +64,46 @@ pub(crate) fn script(
                 }
                 count += 1 + decided(run).count() as u64;
             }
-            ends.u64s([first, count - first]);
-            ends.u32s([packets, end.digest]);
             let clock = connection
                 .joint
                 .map_or(0, |joint| joint.clocks[side].offset);
-            ends.u64s([clock as u64]);
             let flags = if connection.joint.is_some() {
                 UNNUMBERED
             } else {
                 0
             };
-            ends.u32s([flags, 0]);
+            ends.put(&RawScriptEnd {
+                first,
+                records: count - first,
+                packets,
+                digest: end.digest,
+                clock: clock as u64,
+                flags,
+                reserved: 0,
+            });
         }
     }
     let mut out = Writer::default();
-    out.u64s([MAGIC]);
-    out.u32s([VERSION, connections.len() as u32]);
-    out.u64s([count]);
     let nothing = Stretch::default();
     let of = |stretch: Option<&Stretch>| match stretch {
         Some(stretch) => [stretch.place as u32, u32::from(stretch.end)],
         None => [u32::MAX; 2],
     };
-    out.u32s(of(reported));
     let runs = &reported.unwrap_or(&nothing).runs;
-    out.u64s([runs.start, runs.end]);
-    out.u32s(of(stop));
-    out.u64s([stop.unwrap_or(&nothing).runs.start]);
+    let ([told_connection, told_side], [stop_connection, stop_side]) = (of(reported), of(stop));
+    out.put(&RawScript {
+        magic: MAGIC,
+        version: FORMAT,
+        connections: connections.len() as u32,
+        records: count,
+        told_connection,
+        told_side,
+        told_first: runs.start,
+        told_end: runs.end,
+        stop_connection,
+        stop_side,
+        stop_run: stop.unwrap_or(&nothing).runs.start,
+    });
     out.u8s(&ends.0);
     out.u8s(&records.0);
     Ok(out.0)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What stands in the files between the laboratory kernel and the program that starts it.
- * Little-endian. The program's twin is crates/slowpath-lab/src/virtual_time/wire.rs.
+ * Little-endian. The program's twin is crates/slowpath-lab/src/virtual_time/wire.rs: its build
+ * compares every struct and enum of this file and of script.h with it, field by field (test
+ * virtual_time::layout::a_mirrored_struct_that_differs_is_refused).
  *
  * Times are picoseconds of the scenario unless their name says otherwise; the scenario begins
  * at 0, after a warm-up in which connections are opened.
@@ -12,29 +14,35 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
-#define LAB_VERSION 12
+#define LAB_VERSION 13
+/* What these files look like: a digest of all that is compared, which the build of slowpath-lab says. */
+#define LAB_LAYOUT 0x9c13b89du
+/* What files name as their version: a kernel and a program that were built from other headers refuse each other's. */
+#define LAB_FORMAT (LAB_LAYOUT ^ LAB_VERSION)
 #define LAB_NEVER U64_MAX
 #define LAB_TAGS 8
 
 /* Bits of lab_plan.flags. */
-#define LAB_CAPTURE BIT(0)
-#define LAB_EVENTS BIT(1)
-/* The packets go through a process inside, one system call each way: for comparison. */
-#define LAB_THROUGH_PROCESS BIT(2)
-/* Runs of TCP's handlers are written to handlers.bin. */
-#define LAB_RECORD BIT(3)
-/* script.bin is replayed: no network, no flows. */
-#define LAB_REPLAY BIT(4)
-/* The state after each run of a replay is written to probes.bin. */
-#define LAB_PROBE BIT(5)
-/* The script was recorded on a stock kernel: calls that wait, backlog, several clocks a run. */
-#define LAB_FOLLOW BIT(6)
-/* A replay goes on with another state, and timers that were not recorded fire: only packets are compared, by who reads the captures. */
-#define LAB_WHAT_IF BIT(7)
-/* What each run of a replay left is written to told.bin. */
-#define LAB_TELL BIT(8)
-/* With LAB_PROBE: for each record of probes.bin the variables of fields.h are written to more.bin, 8 bytes each. */
-#define LAB_PROBE_MORE BIT(9)
+enum lab_plan_flag {
+	LAB_CAPTURE = BIT(0),
+	LAB_EVENTS = BIT(1),
+	/* The packets go through a process inside, one system call each way: for comparison. */
+	LAB_THROUGH_PROCESS = BIT(2),
+	/* Runs of TCP's handlers are written to handlers.bin. */
+	LAB_RECORD = BIT(3),
+	/* script.bin is replayed: no network, no flows. */
+	LAB_REPLAY = BIT(4),
+	/* The state after each run of a replay is written to probes.bin. */
+	LAB_PROBE = BIT(5),
+	/* The script was recorded on a stock kernel: calls that wait, backlog, several clocks a run. */
+	LAB_FOLLOW = BIT(6),
+	/* A replay goes on with another state, and timers that were not recorded fire: only packets are compared, by who reads the captures. */
+	LAB_WHAT_IF = BIT(7),
+	/* What each run of a replay left is written to told.bin. */
+	LAB_TELL = BIT(8),
+	/* With LAB_PROBE: for each record of probes.bin the variables of fields.h are written to more.bin, 8 bytes each. */
+	LAB_PROBE_MORE = BIT(9),
+};
 
 /* Of lab_plan.own: what the kernel has by itself, or lab_plan says for all. */
 #define LAB_USUAL U32_MAX
@@ -43,7 +51,7 @@
 
 struct lab_plan {
 	__le64 magic;
-	__le32 version;
+	__le32 version; /* LAB_FORMAT */
 	__le32 hosts;
 	__le32 kinds;
 	__le32 connections;
@@ -78,9 +86,11 @@ struct lab_plan {
 /* Then lab_kind, lab_connection, lab_flow, lab_watch, the network's plan. */
 
 /* Bits of lab_kind.flags. */
-#define LAB_HANDSHAKE BIT(0)      /* opened when the flow begins, otherwise in the warm-up */
-#define LAB_ACK_AT_ONCE BIT(1)
-#define LAB_IPV6 BIT(2)           /* its sockets are, and speak, that */
+enum lab_kind_flag {
+	LAB_HANDSHAKE = BIT(0), /* opened when the flow begins, otherwise in the warm-up */
+	LAB_ACK_AT_ONCE = BIT(1),
+	LAB_IPV6 = BIT(2), /* its sockets are, and speak, that */
+};
 
 struct lab_kind {
 	char algorithm[16];

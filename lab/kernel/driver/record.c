@@ -141,7 +141,7 @@ int lab_read_plan(void)
 	if (fd < 0)
 		return fd;
 	error = read_all(fd, piece, plan, sizeof(*plan));
-	if (!error && (plan->magic != LAB_MAGIC || plan->version != LAB_VERSION))
+	if (!error && (plan->magic != LAB_MAGIC || plan->version != LAB_FORMAT))
 		error = -EINVAL;
 	lab.kinds = lab_read_array(fd, piece, plan->kinds, sizeof(*lab.kinds), &error);
 	lab.connections = lab_read_array(fd, piece, plan->connections,
@@ -260,7 +260,7 @@ int lab_write_results(u64 end)
 	struct slowpath_fabric_counts counts = {};
 	struct lab_summary summary = {
 		.magic = LAB_MAGIC,
-		.version = LAB_VERSION,
+		.version = LAB_FORMAT,
 		.end = end,
 	};
 	struct lab_file flows = {}, out = {};

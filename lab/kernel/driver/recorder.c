@@ -136,7 +136,7 @@ void lab_begin_recording(void)
 {
 	struct lab_recording head = {
 		.magic = LAB_SCRIPT_MAGIC,
-		.version = LAB_VERSION,
+		.version = LAB_FORMAT,
 		.hz = HZ,
 		.origin = ktime_to_ns(lab.base) + div64_u64(lab.plan.warm_up, PS_PER_NS),
 	};

@@ -448,7 +448,7 @@ static int read_script(void)
 	if (fd < 0)
 		return fd;
 	head = lab_read_array(fd, piece, 1, sizeof(*head), &error);
-	if (!error && (head->magic != LAB_SCRIPT_MAGIC || head->version != LAB_VERSION ||
+	if (!error && (head->magic != LAB_SCRIPT_MAGIC || head->version != LAB_FORMAT ||
 		       head->connections != lab.plan.connections))
 		error = -EINVAL;
 	if (error)

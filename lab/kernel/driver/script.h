@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What stands in the files of a recording and of its replay, beside plan.h. The program's twin is
- * crates/slowpath-replay/src/laboratory/wire.rs.
+ * crates/slowpath-lab/src/virtual_time/wire.rs.
  *
  * A run of one of TCP's handlers is recorded when it ends; decisions that it made stand before
  * it. In a script they stand behind it.
@@ -43,9 +43,11 @@ enum lab_change {
 };
 
 /* Bits of lab_run_record.flags. */
-#define LAB_RUN_MARKED BIT(0)  /* a packet: CE */
-#define LAB_RUN_BACKLOG BIT(1) /* a packet: it waited in the backlog */
-#define LAB_RUN_OWNED BIT(2)   /* a timer: the socket belonged to a call */
+enum lab_run_flag {
+	LAB_RUN_MARKED = BIT(0), /* a packet: CE */
+	LAB_RUN_BACKLOG = BIT(1), /* a packet: it waited in the backlog */
+	LAB_RUN_OWNED = BIT(2), /* a timer: the socket belonged to a call */
+};
 
 /* lab_run_record.decision of a run: its check is not known. */
 #define LAB_RUN_UNCHECKED 1
@@ -109,7 +111,7 @@ struct lab_recording {
 /* script.bin: this, a lab_script_end for each end of each connection of the plan (connected, accepted, connected, ...), the runs. */
 struct lab_script {
 	__le64 magic;
-	__le32 version;    /* LAB_VERSION */
+	__le32 version;    /* LAB_FORMAT */
 	__le32 connections;
 	__le64 records;
 	/* Runs whose functions are written to functions.txt: of one end, from first up to and

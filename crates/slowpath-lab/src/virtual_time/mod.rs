@@ -25,6 +25,8 @@ pub mod csv;
 mod error;
 mod forward;
 mod kernel;
+#[cfg(test)]
+mod layout;
 pub mod machine;
 mod outcome;
 pub mod plan;

@@ -3,7 +3,10 @@
 
 use super::error::RunError;
 use super::plan::Plan;
-use super::wire::{MAGIC, NEVER, RECORD, Reader, SWITCH, VERSION};
+use super::wire;
+use super::wire::{
+    FORMAT, MAGIC, NEVER, RECORD, RawEvent, RawResult, RawSeries, RawSummary, Reader, SWITCH,
+};
 use slowpath_netsim::engine::{FlowSpec, HostId, SwitchId};
 use slowpath_netsim::results::{
     Conservation, FlowRecord, HostRecord, LABELS, LabelRecord, PortRecord, QueryRecord,
@@ -17,10 +20,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// `sizeof(struct lab_result)`.
-const RESULT: usize = 24;
-/// `sizeof(struct lab_event)`.
-const EVENT: usize = 32;
 /// Stretches of time in which events are counted: this many at most.
 const STRETCHES: u64 = 1024;
 
@@ -122,17 +121,11 @@ struct Summary {
 impl Summary {
     fn read(bytes: &[u8], plan: &Plan) -> Option<Self> {
         let mut from = Reader(bytes);
-        if from.u64()? != MAGIC || from.u32()? != VERSION || from.u32()? != 1 {
+        let raw: RawSummary = from.get()?;
+        let whole = raw.magic == MAGIC && raw.version == FORMAT && raw.complete == 1;
+        if !whole || raw.lost_records != 0 {
             return None;
         }
-        let end = from.u64()?;
-        let [sent, delivered, dropped, copied, inside] = numbers(&mut from)?;
-        let [_marked, _events, host_packets, _captured, lost] = numbers(&mut from)?;
-        let [corrupted, most_inside] = numbers(&mut from)?;
-        if lost != 0 {
-            return None;
-        }
-        let (sent_by_tag, detoured_by_tag) = (numbers(&mut from)?, numbers(&mut from)?);
         let hosts = plan.network().hosts.iter();
         let hosts = hosts
             .map(|_| Some((from.u64()?, from.u64()?)))
@@ -144,17 +137,17 @@ impl Summary {
         });
         let lines = lines.collect::<Option<_>>()?;
         from.is_empty().then_some(Summary {
-            end,
-            sent,
-            delivered,
-            dropped,
-            copied,
-            inside,
-            host_packets,
-            corrupted,
-            most_inside,
-            sent_by_tag,
-            detoured_by_tag,
+            end: raw.end,
+            sent: raw.sent,
+            delivered: raw.delivered,
+            dropped: raw.dropped,
+            copied: raw.copied,
+            inside: raw.inside,
+            host_packets: raw.host_packets,
+            corrupted: raw.corrupted,
+            most_inside: raw.most_inside,
+            sent_by_tag: raw.sent_by_tag,
+            detoured_by_tag: raw.detoured_by_tag,
             hosts,
             lines,
         })
@@ -287,12 +280,12 @@ fn captures(scenario: &Scenario, folder: &Path) -> Result<Vec<PathBuf>, RunError
 }
 
 fn flows(plan: &Plan, bytes: &[u8]) -> Option<Vec<FlowRecord>> {
-    if bytes.len() != plan.flows.len() * RESULT {
+    if bytes.len() != plan.flows.len() * size_of::<RawResult>() {
         return None;
     }
     let mut from = Reader(bytes);
     let record = |flow: &FlowSpec| {
-        let (finish, arrived) = (from.u64()?, from.u64()?);
+        let raw: RawResult = from.get()?;
         Some(FlowRecord {
             id: flow.id,
             label: flow.label,
@@ -300,11 +293,11 @@ fn flows(plan: &Plan, bytes: &[u8]) -> Option<Vec<FlowRecord>> {
             source: flow.source,
             destination: flow.destination,
             bytes: flow.bytes,
-            arrived,
+            arrived: raw.arrived,
             start: flow.start,
-            finish: (finish != NEVER).then_some(Time(finish)),
-            retransmissions: from.u32()?,
-            timeouts: from.u32()?,
+            finish: (raw.finish != NEVER).then_some(Time(raw.finish)),
+            retransmissions: raw.retransmissions,
+            timeouts: raw.timeouts,
             path: Vec::new(),
         })
     };
@@ -340,59 +333,58 @@ enum EventRecord {
 }
 
 fn events(bytes: &[u8]) -> Option<Vec<EventRecord>> {
-    if !bytes.len().is_multiple_of(EVENT) {
+    if !bytes.len().is_multiple_of(size_of::<RawEvent>()) {
         return None;
     }
-    bytes.chunks_exact(EVENT).map(event).collect()
+    let mut from = Reader(bytes);
+    let count = bytes.len() / size_of::<RawEvent>();
+    (0..count).map(|_| event(&from.get()?)).collect()
 }
 
-fn event(bytes: &[u8]) -> Option<EventRecord> {
-    let mut from = Reader(bytes);
-    let (at, node, port) = (from.i64()?, from.u32()?, from.u16()?);
-    let (kind, cause) = (from.u8()?, from.u8()?);
-    let depth = (from.u32()?, from.u32()?);
-    let connection = from.u32()?;
-    let (label, reply, bytes) = (from.u8()?, from.u8()?, from.u16()?);
-    let kind = match kind {
-        0 => EventKind::Dropped(cause),
-        1 => EventKind::Marked,
-        2 => EventKind::Detoured(cause),
-        3 => {
+fn event(raw: &RawEvent) -> Option<EventRecord> {
+    // Before the scenario it is negative.
+    let at = raw.at as i64;
+    let depth = (raw.packets, raw.bytes);
+    let kind = match raw.kind {
+        wire::event::DROPPED => EventKind::Dropped(raw.cause),
+        wire::event::MARKED => EventKind::Marked,
+        wire::event::DETOURED => EventKind::Detoured(raw.cause),
+        wire::event::QUEUE => {
             return Some(EventRecord::Queue(QueueSample {
                 at: Time(at.max(0) as u64),
-                switch: SwitchId(node & !SWITCH),
-                port: PortId(port),
-                packets: depth.0,
-                bytes: u64::from(depth.1),
+                switch: SwitchId(raw.node & !SWITCH),
+                port: PortId(raw.port),
+                packets: raw.packets,
+                bytes: u64::from(raw.bytes),
             }));
         }
         _ => return None,
     };
     let event = Event {
         at,
-        node: match node & SWITCH {
-            0 => Node::Host(node),
-            _ => Node::Switch(node & !SWITCH),
+        node: match raw.node & SWITCH {
+            0 => Node::Host(raw.node),
+            _ => Node::Switch(raw.node & !SWITCH),
         },
-        port: (port != u16::MAX).then_some(PortId(port)),
+        port: (raw.port != u16::MAX).then_some(PortId(raw.port)),
         kind,
         depth,
-        connection,
-        reply: reply != 0,
-        bytes,
+        connection: raw.connection,
+        reply: raw.reply != 0,
+        bytes: raw.length,
     };
-    Some(EventRecord::Packet(event, label))
+    Some(EventRecord::Packet(event, raw.tag))
 }
 
 fn series(bytes: &[u8]) -> Option<Vec<Series>> {
     let mut from = Reader(bytes);
     let mut series = Vec::new();
     while !from.is_empty() {
-        let (at, connection, length) = (from.u64()?, from.u32()?, from.u32()?);
+        let raw: RawSeries = from.get()?;
         series.push(Series {
-            at: Time(at),
-            connection,
-            info: from.bytes(length as usize)?.into(),
+            at: Time(raw.at),
+            connection: raw.connection,
+            info: from.bytes(raw.length as usize)?.into(),
         });
     }
     Some(series)

@@ -4,7 +4,10 @@
 use super::error::Refusal;
 use super::sysctls::Own;
 use super::tcp::{Kind, Kinds, Sysctls};
-use super::wire::{CAPTURE, EVENTS, IPV6, MAGIC, RECORD, SWITCH, THROUGH_PROCESS, VERSION, Writer};
+use super::wire::{
+    CAPTURE, EVENTS, FORMAT, IPV6, MAGIC, RECORD, RawConnection, RawFlow, RawPlan, RawWatch,
+    SWITCH, THROUGH_PROCESS, Writer,
+};
 use slowpath_netsim::engine::{Application, FlowSpec, QueueSeries, Transport};
 use slowpath_netsim::scenario::Scenario;
 use slowpath_switch::fabric::{self, Action, Change};
@@ -297,65 +300,72 @@ impl Plan {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         let network = self.network.encode();
-        out.u64s([MAGIC]);
-        out.u32s([
-            VERSION,
-            self.network.hosts.len() as u32,
-            self.kinds.len() as u32,
-            self.connections.len() as u32,
-        ]);
-        out.u64s([
-            self.flows.len() as u64,
-            self.until.0,
-            self.warm_up.0,
-            self.open_every.0,
-            self.info_every.0,
-            self.sample_every.0,
-        ]);
         let sysctls = &self.sysctls;
-        out.u32s([
-            self.flags,
-            self.snap,
-            self.watched.len() as u32,
-            sysctls.mtu,
-            u32::from(self.ttl),
-            u32::from(sysctls.timestamps),
-            u32::from(sysctls.sack),
-            sysctls.ecn,
-            sysctls.recovery,
-            sysctls.early_retrans,
-            sysctls.reordering,
-            u32::from(sysctls.slow_start_after_idle),
-            u32::from(sysctls.moderate_rcvbuf),
-            sysctls.rmem[0],
-            sysctls.rmem[1],
-            2 * self.network.links.len() as u32,
-        ]);
-        out.u64s([network.len() as u64]);
-        out.u32s(self.own.each_ref().map(|own| own.device()));
-        for own in &self.own {
-            out.u32s(own.values);
-        }
+        out.put(&RawPlan {
+            magic: MAGIC,
+            version: FORMAT,
+            hosts: self.network.hosts.len() as u32,
+            kinds: self.kinds.len() as u32,
+            connections: self.connections.len() as u32,
+            flows: self.flows.len() as u64,
+            until: self.until.0,
+            warm_up: self.warm_up.0,
+            open_every: self.open_every.0,
+            info_every: self.info_every.0,
+            sample_every: self.sample_every.0,
+            flags: self.flags,
+            snap: self.snap,
+            watched: self.watched.len() as u32,
+            mtu: sysctls.mtu,
+            ttl: u32::from(self.ttl),
+            timestamps: u32::from(sysctls.timestamps),
+            sack: u32::from(sysctls.sack),
+            ecn: sysctls.ecn,
+            recovery: sysctls.recovery,
+            early_retrans: sysctls.early_retrans,
+            reordering: sysctls.reordering,
+            slow_start_after_idle: u32::from(sysctls.slow_start_after_idle),
+            moderate_rcvbuf: u32::from(sysctls.moderate_rcvbuf),
+            rmem_default: sysctls.rmem[0],
+            rmem_max: sysctls.rmem[1],
+            lines: 2 * self.network.links.len() as u32,
+            fabric: network.len() as u64,
+            own_mtu: self.own.each_ref().map(|own| own.device()),
+            own: self.own.each_ref().map(|own| own.values),
+        });
         for kind in &self.kinds {
-            kind.write(&mut out);
+            out.put(&kind.raw());
         }
         for connection in &self.connections {
-            out.u32s([connection.from, connection.to, connection.key]);
-            out.u16(connection.port);
-            out.u8s(&[connection.kind, connection.class, connection.label]);
-            out.u8s(&[0; 7]);
+            out.put(&RawConnection {
+                from: connection.from,
+                to: connection.to,
+                key: connection.key,
+                port: connection.port,
+                kind: connection.kind,
+                class: connection.class,
+                tag: connection.label,
+                reserved: [0; 7],
+            });
         }
         for (flow, connection) in self.flows.iter().zip(&self.carried_by) {
-            out.u64s([flow.start.0, flow.bytes]);
             let (chunk, every) = match flow.application {
                 Application::AtOnce => (0, Span::ZERO),
                 Application::Periodic { chunk, every } => (chunk, every),
             };
-            out.u32s([*connection, chunk]);
-            out.u64s([every.0]);
+            out.put(&RawFlow {
+                start: flow.start.0,
+                bytes: flow.bytes,
+                connection: *connection,
+                chunk,
+                every: every.0,
+            });
         }
         for (node, port) in &self.watched {
-            out.u32s([*node, u32::from(*port)]);
+            out.put(&RawWatch {
+                node: *node,
+                port: u32::from(*port),
+            });
         }
         out.u8s(&network);
         out.0

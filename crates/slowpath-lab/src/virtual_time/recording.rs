@@ -4,7 +4,7 @@
 use super::plan::{EPOCH_NS, Plan};
 use super::script::{MAGIC, Record, kind};
 use super::tcp::{Kind, Sysctls};
-use super::wire::{ACK_AT_ONCE, Reader, VERSION};
+use super::wire::{ACK_AT_ONCE, FORMAT, RawRecording, Reader};
 use slowpath_netsim::tcp::Reading;
 use slowpath_recording::{
     Connection, Decision, End, Moment, Origin, Outcome, Recording, Run, Settings,
@@ -29,10 +29,11 @@ pub const HYSTART: &str = "tcp_cubic.hystart";
 /// What a run of the laboratory recorded.
 pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Option<Recording> {
     let mut from = Reader(bytes);
-    if from.u64()? != MAGIC || from.u32()? != VERSION {
+    let head: RawRecording = from.get()?;
+    if head.magic != MAGIC || head.version != FORMAT {
         return None;
     }
-    let (hz, origin) = (from.u32()?, from.u64()?);
+    let (hz, origin) = (head.hz, head.origin);
     let mut connections: Vec<Connection> = (0..plan.connections.len())
         .map(|number| connection(plan, number))
         .collect();

@@ -2,7 +2,8 @@
 //! A record of a laboratory kernel's runs of TCP's handlers, as it writes them and as it takes them to replay: twin of
 //! `lab/kernel/driver/script.h`, which says what each field means.
 
-use super::wire::{Reader, Writer};
+use super::wire::layouts::lab_run_flag;
+use super::wire::{RawRun, Reader, Writer};
 use slowpath_recording::{Handler, Timer};
 
 /// `SPLSPCST`.
@@ -12,23 +13,25 @@ pub const UNCHECKED: u8 = 1;
 
 /// Kinds of records; script.h has more, which no laboratory kernel writes yet.
 pub mod kind {
+    use crate::virtual_time::wire::layouts::lab_run_kind as c;
+
     /// A decision of the run that follows it among the kernel's records, or that precedes it in a script.
-    pub const DECISION: u8 = 0;
-    pub(super) const CONNECT: u8 = 1;
-    pub(super) const ACCEPT: u8 = 2;
-    pub(super) const BEGIN: u8 = 3;
-    pub(super) const SEND: u8 = 4;
-    pub(super) const RECEIVE: u8 = 5;
+    pub const DECISION: u8 = c::LAB_RUN_DECISION as u8;
+    pub(super) const CONNECT: u8 = c::LAB_RUN_CONNECT as u8;
+    pub(super) const ACCEPT: u8 = c::LAB_RUN_ACCEPT as u8;
+    pub(super) const BEGIN: u8 = c::LAB_RUN_BEGIN as u8;
+    pub(super) const SEND: u8 = c::LAB_RUN_SEND as u8;
+    pub(super) const RECEIVE: u8 = c::LAB_RUN_RECEIVE as u8;
     /// A packet came in.
-    pub const PACKET: u8 = 10;
-    pub(super) const FIRST_TIMER: u8 = 11;
-    pub(super) const LAST_TIMER: u8 = 16;
-    pub(super) const SMALL_QUEUE: u8 = 17;
+    pub const PACKET: u8 = c::LAB_RUN_PACKET as u8;
+    pub(super) const FIRST_TIMER: u8 = c::LAB_RUN_WRITE_TIMER as u8;
+    pub(super) const LAST_TIMER: u8 = c::LAB_RUN_REQUEST_TIMER as u8;
+    pub(super) const SMALL_QUEUE: u8 = c::LAB_RUN_SMALL_QUEUE as u8;
 }
 
-const MARKED: u8 = 1;
-const BACKLOG: u8 = 2;
-const OWNED: u8 = 4;
+const MARKED: u8 = lab_run_flag::LAB_RUN_MARKED as u8;
+const BACKLOG: u8 = lab_run_flag::LAB_RUN_BACKLOG as u8;
+const OWNED: u8 = lab_run_flag::LAB_RUN_OWNED as u8;
 
 const TIMERS: [Timer; 6] = Timer::ALL;
 
@@ -64,34 +67,39 @@ pub struct Record {
 impl Record {
     /// `None`: the bytes end.
     pub fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let raw: RawRun = from.get()?;
         Some(Record {
-            at: from.u64()?,
-            jiffies: from.u32()?,
-            connection: from.u32()?,
-            end: from.u8()?,
-            kind: from.u8()?,
-            flags: from.u8()?,
-            decision: from.u8()?,
-            value: from.u32()?,
-            result: from.u32()?,
-            check: from.u32()?,
-            decisions: from.u32()?,
-            more: from.u32()?,
+            at: raw.at,
+            jiffies: raw.jiffies,
+            connection: raw.connection,
+            end: raw.end,
+            kind: raw.kind,
+            flags: raw.flags,
+            decision: raw.decision,
+            value: raw.value,
+            result: raw.result,
+            check: raw.check,
+            decisions: raw.decisions,
+            more: raw.more,
         })
     }
 
     /// As the kernel reads it.
     pub fn write(&self, out: &mut Writer) {
-        out.u64s([self.at]);
-        out.u32s([self.jiffies, self.connection]);
-        out.u8s(&[self.end, self.kind, self.flags, self.decision]);
-        out.u32s([
-            self.value,
-            self.result,
-            self.check,
-            self.decisions,
-            self.more,
-        ]);
+        out.put(&RawRun {
+            at: self.at,
+            jiffies: self.jiffies,
+            connection: self.connection,
+            end: self.end,
+            kind: self.kind,
+            flags: self.flags,
+            decision: self.decision,
+            value: self.value,
+            result: self.result,
+            check: self.check,
+            decisions: self.decisions,
+            more: self.more,
+        });
     }
 
     /// `None`: the kernel of the laboratory writes none such.

@@ -5,7 +5,7 @@
 //! does beyond what a scenario can say is described in `docs/reference/lab-virtual-time.md`.
 
 use super::error::Refusal;
-use super::wire::{ACK_AT_ONCE, HANDSHAKE, Writer};
+use super::wire::{ACK_AT_ONCE, HANDSHAKE, RawKind};
 use slowpath_netsim::tcp::{
     Algorithm, DelayedAck, Ecn, LossDetection, Reading, ReceiveWindow, RtoEstimator, TcpConfig,
 };
@@ -51,24 +51,27 @@ pub struct Kind {
 
 impl Kind {
     /// As the kernel reads it.
-    pub(super) fn write(&self, out: &mut Writer) {
-        let mut name = [0; 16];
-        name[..self.algorithm.len()].copy_from_slice(self.algorithm.as_bytes());
-        out.u8s(&name);
+    pub(super) fn raw(&self) -> RawKind {
+        let mut algorithm = [0; 16];
+        algorithm[..self.algorithm.len()].copy_from_slice(self.algorithm.as_bytes());
         let ns = |span: Span| span.0.div_ceil(1000);
         let every = self.reading.map_or(Span::ZERO, |reading| reading.every);
-        out.u64s([ns(self.rto_min), ns(self.rto_initial), 0]);
-        out.u64s([ns(self.accepted_rto_min), ns(every)]);
-        out.u32s([
-            self.initial_window,
-            self.initial_ssthresh,
-            self.receive_window,
-            self.mss,
-            self.framing,
-            self.flags,
-            self.reading.map_or(0, |reading| reading.bytes),
-            0,
-        ]);
+        RawKind {
+            algorithm,
+            rto_min_ns: ns(self.rto_min),
+            rto_initial_ns: ns(self.rto_initial),
+            ack_delay_ns: 0,
+            accepted_rto_min_ns: ns(self.accepted_rto_min),
+            read_every_ns: ns(every),
+            initial_window: self.initial_window,
+            initial_ssthresh: self.initial_ssthresh,
+            receive_window: self.receive_window,
+            mss: self.mss,
+            framing: self.framing,
+            flags: self.flags,
+            read_bytes: self.reading.map_or(0, |reading| reading.bytes),
+            reserved: 0,
+        }
     }
 
     /// Whether it is opened when its first flow begins, not before the scenario.

@@ -3,7 +3,7 @@
 
 use super::{ALL, connection};
 use slowpath_layout::compile::Clang;
-use slowpath_layout::mutate::{Change, try_all};
+use slowpath_layout::mutate::{Change, marked, try_all};
 use slowpath_layout::{Struct, btf};
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,8 @@ fn a_mirrored_struct_that_differs_is_refused() {
     ] {
         let file = Path::new(file);
         let source = root.join(source_of(file));
-        let trial = try_all(&root.join(file), || {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        let trial = try_all(&root.join(file), &marked(&text), || {
             clang.compile(&source, &object)?;
             let object = fs::read(&object).map_err(|error| error.to_string())?;
             btf::check(&object, &mirrors).map_err(|error| error.to_string())

@@ -3,25 +3,45 @@
 
 use slowpath_recorder::join::{Joined, join};
 use slowpath_recorder::ring::{Options, Ring};
+use slowpath_recorder::stock::wire::{self, Kind};
 use slowpath_recorder::stock::{Host, Joiner, Live};
 use slowpath_recording::{self as recording, Handler, Moment, Outcome, Recording, Run};
 use std::collections::HashMap;
+use std::mem::offset_of;
 use std::net::Ipv6Addr;
 
-/// `enum kind` of the probe, `ring.bpf.h`.
-const OPEN: u8 = 1;
-const CLOCK: u8 = 13;
-const REQUEST: u8 = 20;
-const TIME_WAIT: u8 = 22;
-/// Places in `struct event` there.
-const AT: usize = 0;
-const SOCKET: usize = 8;
-const TCP_CLOCK: usize = 16;
-const KIND: usize = 32;
-const WHAT: usize = 33;
-const A: usize = 36;
-/// Behind it: the socket's own address and its peer's, of IPv6.
-const OWN: usize = 96;
+/// Of every event.
+const AT: usize = offset_of!(wire::Head, at);
+
+fn kind(event: &[u8]) -> Kind {
+    Kind::from_raw(event[offset_of!(wire::Head, kind)]).expect("a kind")
+}
+
+/// What has no socket.
+fn is_stub(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::RequestPacket | Kind::RequestTimer | Kind::RequestAnswered | Kind::LatePacket
+    )
+}
+
+/// Where an event has its socket's own address and its peer's, of IPv6.
+fn own_address(kind: Kind) -> Option<usize> {
+    match kind {
+        Kind::Opened => Some(offset_of!(wire::Opened, addresses)),
+        kind if is_stub(kind) => Some(offset_of!(wire::Stub, addresses)),
+        _ => None,
+    }
+}
+
+/// Where it has what TCP's clock read.
+fn tcp_clock(kind: Kind) -> Option<usize> {
+    match kind {
+        Kind::RequestAnswered => Some(offset_of!(wire::RequestAnswered, clock)),
+        kind if is_stub(kind) => None,
+        _ => Some(offset_of!(wire::Event, clock)),
+    }
+}
 
 /// What the accepting end's clock is ahead: 5 hours and some. A whole number of ms, as its timestamps count.
 pub const AHEAD: u64 = 5 * 3_600_000_000_000 + 123_000_000;
@@ -55,16 +75,18 @@ pub fn by_machine(events: &[u8], machines: [[&str; 2]; 2]) -> [Vec<u8>; 2] {
     while let Some((length, tail)) = rest.split_first_chunk::<4>() {
         let (event, next) = tail.split_at(u32::from_le_bytes(*length) as usize);
         rest = next;
-        let has = |own: &[&str; 2]| own.iter().any(|own| event[OWN..OWN + 16] == octets(own));
-        let machine = || machines.iter().position(has);
-        let place = match event[KIND] {
-            OPEN => {
-                let place = machine().expect("one of both");
-                sockets.insert(long(event, SOCKET), place);
+        let kind = kind(event);
+        let socket = || long(event, offset_of!(wire::Event, sk));
+        let place = match own_address(kind) {
+            Some(at) => {
+                let has = |own: &[&str; 2]| own.iter().any(|own| event[at..at + 16] == octets(own));
+                let place = machines.iter().position(has).expect("one of both");
+                if kind == Kind::Opened {
+                    sockets.insert(socket(), place);
+                }
                 place
             }
-            REQUEST | TIME_WAIT => machine().expect("one of both"),
-            _ => sockets[&long(event, SOCKET)],
+            None => sockets[&socket()],
         };
         found[place].extend(length);
         found[place].extend(event);
@@ -79,10 +101,13 @@ pub fn ahead(events: &mut [u8], by: u64) {
         let length = u32::from_le_bytes(*events[at..].first_chunk().expect("a length")) as usize;
         let event = &mut events[at + 4..at + 4 + length];
         later(event, AT, by);
-        later(event, TCP_CLOCK, by);
+        let kind = kind(event);
+        if let Some(clock) = tcp_clock(kind) {
+            later(event, clock, by);
+        }
         // When the SYN-ACK was sent, in microseconds.
-        if (event[KIND], event[WHAT]) == (CLOCK, 1) {
-            later(event, A, by / 1_000);
+        if kind == Kind::Child {
+            later(event, offset_of!(wire::Child, sent), by / 1_000);
         }
         at += 4 + length;
     }
@@ -94,8 +119,8 @@ fn translated(events: &mut [u8]) {
     while at < events.len() {
         let length = u32::from_le_bytes(*events[at..].first_chunk().expect("a length")) as usize;
         let event = &mut events[at + 4..at + 4 + length];
-        if matches!(event[KIND], OPEN | REQUEST | TIME_WAIT) {
-            let peer = &mut event[OWN + 16..OWN + 32];
+        if let Some(own) = own_address(kind(event)) {
+            let peer = &mut event[own + 16..own + 32];
             let place = CLIENT.iter().position(|it| peer == octets(it));
             peer.copy_from_slice(&octets(TRANSLATED[place.expect("the client")]));
         }
