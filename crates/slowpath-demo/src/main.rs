@@ -64,7 +64,7 @@ fn show(name: &str) -> Result<bool, Box<dyn std::error::Error>> {
     let mut running = scenario.start()?;
     let outcome = watch(&mut agent, &mut running)?;
     let injected = running.connection(Role::Injected, Side::A);
-    let connection = find(&agent, &running, injected).ok_or("the connection was not seen")?;
+    let connection = find(&agent, &running, injected).ok_or("the connection was not observed")?;
     let thresholds = Thresholds::default();
     let dominating = connection.totals.dominating(&thresholds);
     let expected = scenario.expect.dominating;
@@ -88,7 +88,7 @@ fn show(name: &str) -> Result<bool, Box<dyn std::error::Error>> {
         connection.owner.pid().unwrap_or(0),
     );
     let receiver = running.connection(Role::Injected, Side::B);
-    let receiver = find(&agent, &running, receiver).ok_or("the receiving end was not seen")?;
+    let receiver = find(&agent, &running, receiver).ok_or("the receiving end was not observed")?;
     let mut beside = true;
     for (end, problems, totals) in [
         ("beside it", &scenario.expect.found, &connection.totals),
@@ -118,7 +118,7 @@ fn show(name: &str) -> Result<bool, Box<dyn std::error::Error>> {
         println!("  advice    {} ({})", advice.what, advice.source);
     }
     let control = running.connection(Role::Control, Side::A);
-    let control = find(&agent, &running, control).ok_or("the control was not seen")?;
+    let control = find(&agent, &running, control).ok_or("the control was not observed")?;
     let healthy = control.totals.dominating(&thresholds);
     println!("  control   {healthy} on {}", control.snapshot.tuple);
     println!();

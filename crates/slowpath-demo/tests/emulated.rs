@@ -221,7 +221,7 @@ fn a_link_that_goes_down_makes_timeouts() {
                 }
                 assert!(lab.apply(&Action::Up(link, false)));
                 a.write_all(&message).expect("writes");
-                // Longer than a probe and the first two expiries, 200 and 400 ms apart.
+                // Longer than a probe and the first two expiries, 200 and 400 ms one after the other.
                 std::thread::sleep(Duration::from_secs(1));
                 assert!(lab.apply(&Action::Up(link, true)));
                 b.read_exact(&mut message).expect("reads");

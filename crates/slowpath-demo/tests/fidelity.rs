@@ -22,8 +22,8 @@ use std::time::Duration;
 /// The mean polling interval, and what limited times may differ by.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// One scenario's injected connection, run once and seen from four sides.
-struct Seen {
+/// One scenario's injected connection, run once and observed from four sides.
+struct Observed {
     what: String,
     bytes_written: u64,
     /// The sending end as the agent knows it, by tier.
@@ -47,7 +47,7 @@ fn agent(tier: TierChoice) -> Config {
     }
 }
 
-/// The agent's view of the connection with these ends, seen from `local`.
+/// The agent's view of the connection with these ends, from `local`.
 fn find(
     agent: &Agent,
     namespace: &Namespace,
@@ -63,8 +63,8 @@ fn find(
 }
 
 /// Unlike [`Scenario::start`], the capture is there before the connection is opened: the
-/// handshake tells the window scale. There is no control.
-fn observe(scenario: &Scenario) -> Option<Seen> {
+/// handshake shows the window scale. There is no control.
+fn observe(scenario: &Scenario) -> Option<Observed> {
     let what = format!("{} {:?}", scenario.name, scenario.family);
     let needs = [
         Need::Namespaces,
@@ -103,7 +103,7 @@ fn observe(scenario: &Scenario) -> Option<Seen> {
     let by_tcptrace = |end| *tcptrace.iter().find_map(|c| c.sent_by(end)).expect("there");
     let tshark = oracle::tshark(&file).expect("runs");
     let by_tshark = |end| *tshark.iter().find_map(|c| c.sent_by(end)).expect("there");
-    let seen = Seen {
+    let observed = Observed {
         bytes_written: watched.bytes_written,
         bpf: watched.bpf,
         inet_diag: watched.inet_diag,
@@ -116,15 +116,15 @@ fn observe(scenario: &Scenario) -> Option<Seen> {
     };
     println!(
         "{}: capture {:?}; BPF {:?} rwnd {:?} sndbuf {:?}; inet_diag rwnd {:?} sndbuf {:?}",
-        seen.what,
-        seen.packets,
-        seen.bpf.totals,
-        seen.bpf.snapshot.stats.rwnd_limited,
-        seen.bpf.snapshot.stats.sndbuf_limited,
-        seen.inet_diag.snapshot.stats.rwnd_limited,
-        seen.inet_diag.snapshot.stats.sndbuf_limited,
+        observed.what,
+        observed.packets,
+        observed.bpf.totals,
+        observed.bpf.snapshot.stats.rwnd_limited,
+        observed.bpf.snapshot.stats.sndbuf_limited,
+        observed.inet_diag.snapshot.stats.rwnd_limited,
+        observed.inet_diag.snapshot.stats.sndbuf_limited,
     );
-    Some(seen)
+    Some(observed)
 }
 
 /// What both agents saw.
@@ -137,7 +137,7 @@ struct Watched {
     inet_diag: LiveConnection,
 }
 
-/// Runs the scenario's injected connection under the eyes of an agent of each tier, which
+/// Runs the scenario's injected connection observed by an agent of each tier, which
 /// poll at the same times.
 fn watch(
     scenario: &Scenario,
@@ -197,7 +197,7 @@ fn watch(
     Ok(Watched {
         ends,
         bytes_written: report.bytes_written,
-        cwnd: report.tcp.expect("the kernel tells").snd_cwnd,
+        cwnd: report.tcp.expect("the kernel states it").snd_cwnd,
         bpf: find(&bpf, a, ends),
         inet_diag: find(&inet_diag, a, ends),
     })
@@ -223,65 +223,68 @@ fn counter(connection: &LiveConnection, problem: Problem) -> Duration {
 }
 
 /// What holds in every scenario.
-fn counts_agree(seen: &Seen) {
-    let what = &seen.what;
-    for (tier, connection) in [("BPF", &seen.bpf), ("inet_diag", &seen.inet_diag)] {
+fn counts_agree(observed: &Observed) {
+    let what = &observed.what;
+    for (tier, connection) in [("BPF", &observed.bpf), ("inet_diag", &observed.inet_diag)] {
         let stats = &connection.snapshot.stats;
         assert_eq!(
-            stats.retransmitted, seen.tcptrace.retransmitted_packets,
+            stats.retransmitted, observed.tcptrace.retransmitted_packets,
             "{what}: {tier} retransmitted"
         );
         assert_eq!(
             stats.bytes_retransmitted,
-            Some(seen.tcptrace.retransmitted_bytes),
+            Some(observed.tcptrace.retransmitted_bytes),
             "{what}: {tier} bytes retransmitted"
         );
         assert_eq!(
-            stats.data_segments_out, seen.tcptrace.data_packets,
+            stats.data_segments_out, observed.tcptrace.data_packets,
             "{what}: {tier} segments with payload"
         );
         assert_eq!(
             stats.bytes_sent,
-            Some(seen.bytes_written + seen.tcptrace.retransmitted_bytes),
+            Some(observed.bytes_written + observed.tcptrace.retransmitted_bytes),
             "{what}: {tier} bytes sent"
         );
-        // The capture tells a timer from a probe by the silence before it, and now and then
+        // The capture distinguishes a timer from a probe by the silence before it, and now and then
         // a timer comes early: it may see fewer, never more. scenarios.rs asserts the exact
         // number, from what was dropped.
         let timeouts = events(connection, Problem::Timeout);
         assert!(
-            (seen.packets.timeouts..=seen.packets.timeouts + 2).contains(&timeouts),
+            (observed.packets.timeouts..=observed.packets.timeouts + 2).contains(&timeouts),
             "{what}: {tier} {timeouts} timeouts, {:?}",
-            seen.packets
+            observed.packets
         );
         assert_eq!(
             time(connection, Problem::ReceiverWindowLimited) > Duration::ZERO,
-            seen.tcptrace_back.zero_window_advertisements > 0,
+            observed.tcptrace_back.zero_window_advertisements > 0,
             "{what}: {tier} {:?} {:?}",
             connection.totals,
-            seen.tcptrace_back
+            observed.tcptrace_back
         );
     }
     assert_eq!(
-        seen.packets.retransmitted, seen.tcptrace.retransmitted_packets,
+        observed.packets.retransmitted, observed.tcptrace.retransmitted_packets,
         "{what}"
     );
-    assert_eq!(seen.packets.segments, seen.tcptrace.data_packets, "{what}");
     assert_eq!(
-        seen.tshark.retransmissions + seen.tshark.out_of_order,
-        seen.packets.retransmitted,
+        observed.packets.segments, observed.tcptrace.data_packets,
+        "{what}"
+    );
+    assert_eq!(
+        observed.tshark.retransmissions + observed.tshark.out_of_order,
+        observed.packets.retransmitted,
         "{what}: tshark"
     );
     assert_eq!(
-        seen.tshark_back.zero_windows, seen.tcptrace_back.zero_window_advertisements,
+        observed.tshark_back.zero_windows, observed.tcptrace_back.zero_window_advertisements,
         "{what}: tshark"
     );
 }
 
 /// The two tiers read the same socket, one right after the other.
-fn tiers_agree(seen: &Seen) {
-    let what = &seen.what;
-    let (b, i) = (&seen.bpf.snapshot, &seen.inet_diag.snapshot);
+fn tiers_agree(observed: &Observed) {
+    let what = &observed.what;
+    let (b, i) = (&observed.bpf.snapshot, &observed.inet_diag.snapshot);
     assert_eq!(b.id.cookie, i.id.cookie, "{what}");
     let exact = |c: &LiveConnection| {
         let s = &c.snapshot.stats;
@@ -293,11 +296,11 @@ fn tiers_agree(seen: &Seen) {
             events(c, Problem::Timeout),
         )
     };
-    assert_eq!(exact(&seen.bpf), exact(&seen.inet_diag), "{what}");
+    assert_eq!(exact(&observed.bpf), exact(&observed.inet_diag), "{what}");
     for problem in [Problem::SendBufferLimited, Problem::ReceiverWindowLimited] {
         let times: [fn(&LiveConnection, Problem) -> Duration; 2] = [counter, time];
         for of in times {
-            let (b, i) = (of(&seen.bpf, problem), of(&seen.inet_diag, problem));
+            let (b, i) = (of(&observed.bpf, problem), of(&observed.inet_diag, problem));
             assert!(b.abs_diff(i) <= INTERVAL, "{what}: {problem} {b:?} {i:?}");
         }
     }
@@ -311,23 +314,23 @@ fn within(what: &str, time: Duration, least: Duration, most: Duration) {
     );
 }
 
-fn check(name: &str, family: Family) -> Option<Seen> {
+fn check(name: &str, family: Family) -> Option<Observed> {
     let scenario = Scenario::builtin(name).expect("parses").with_family(family);
-    let seen = observe(&scenario)?;
-    counts_agree(&seen);
-    tiers_agree(&seen);
-    Some(seen)
+    let observed = observe(&scenario)?;
+    counts_agree(&observed);
+    tiers_agree(&observed);
+    Some(observed)
 }
 
 #[test]
 fn fast_retransmissions() {
     attempts("fast_retransmissions", || {
         for family in [Family::Ipv4, Family::Ipv6] {
-            let Some(seen) = check("fast-retransmit", family) else {
+            let Some(observed) = check("fast-retransmit", family) else {
                 return;
             };
-            assert!(seen.packets.retransmitted > 0);
-            assert_eq!(seen.packets.timeouts, 0);
+            assert!(observed.packets.retransmitted > 0);
+            assert_eq!(observed.packets.timeouts, 0);
         }
     });
 }
@@ -335,15 +338,15 @@ fn fast_retransmissions() {
 #[test]
 fn timeouts() {
     attempts("timeouts", || {
-        let Some(seen) = check("timeout", Family::Ipv4) else {
+        let Some(observed) = check("timeout", Family::Ipv4) else {
             return;
         };
-        assert!(seen.packets.timeouts > 0);
+        assert!(observed.packets.timeouts > 0);
         // tshark puts down to a timer whatever comes late: probes as well.
         assert!(
-            seen.tshark.timers >= seen.packets.timeouts,
+            observed.tshark.timers >= observed.packets.timeouts,
             "{:?}",
-            seen.tshark
+            observed.tshark
         );
     });
 }
@@ -351,23 +354,23 @@ fn timeouts() {
 #[test]
 fn tail_loss_probes() {
     attempts("tail_loss_probes", || {
-        let Some(seen) = check("tail-loss-probe", Family::Ipv4) else {
+        let Some(observed) = check("tail-loss-probe", Family::Ipv4) else {
             return;
         };
-        assert!(seen.packets.retransmitted > 0);
-        assert_eq!(seen.packets.timeouts, 0);
+        assert!(observed.packets.retransmitted > 0);
+        assert_eq!(observed.packets.timeouts, 0);
     });
 }
 
 #[test]
 fn receiver_window() {
     attempts("receiver_window", || {
-        let Some(seen) = check("receiver-window-limited", Family::Ipv4) else {
+        let Some(observed) = check("receiver-window-limited", Family::Ipv4) else {
             return;
         };
-        let closed = seen.packets.window_closed;
+        let closed = observed.packets.window_closed;
         assert!(closed > INTERVAL * 5, "{closed:?}");
-        for connection in [&seen.bpf, &seen.inet_diag] {
+        for connection in [&observed.bpf, &observed.inet_diag] {
             let problem = Problem::ReceiverWindowLimited;
             within("counter", counter(connection, problem), closed, closed);
             within("verdicts", time(connection, problem), closed, closed);
@@ -378,15 +381,15 @@ fn receiver_window() {
 #[test]
 fn send_buffer() {
     attempts("send_buffer", || {
-        let Some(seen) = check("send-buffer-limited", Family::Ipv4) else {
+        let Some(observed) = check("send-buffer-limited", Family::Ipv4) else {
             return;
         };
         let (least, most) = (
-            seen.packets.buffer_full_least,
-            seen.packets.buffer_full_most,
+            observed.packets.buffer_full_least,
+            observed.packets.buffer_full_most,
         );
         assert!(most > INTERVAL * 5, "{most:?}");
-        for connection in [&seen.bpf, &seen.inet_diag] {
+        for connection in [&observed.bpf, &observed.inet_diag] {
             let problem = Problem::SendBufferLimited;
             within("counter", counter(connection, problem), least, most);
             within("verdicts", time(connection, problem), least, most);

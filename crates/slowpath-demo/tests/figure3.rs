@@ -70,7 +70,7 @@ fn receive(mut socket: TcpStream, quick: Option<usize>) -> TcpStream {
         if socket.read_exact(&mut buffer).is_err() {
             return socket;
         }
-        // Until the next read the kernel decides alone.
+        // Until the next read only the kernel decides.
         set_tcp_quickack(&socket, false).expect("sets");
         std::thread::sleep(SETTLED);
         number += 1;
@@ -78,7 +78,7 @@ fn receive(mut socket: TcpStream, quick: Option<usize>) -> TcpStream {
 }
 
 /// One connection as both see it.
-struct Seen {
+struct Observed {
     snapshots: Vec<Snapshot>,
     packets: DelayedAcks,
 }
@@ -127,7 +127,7 @@ fn oracle(file: &Path) -> HashMap<FourTuple, DelayedAcks> {
 }
 
 /// Runs both connections for `count` segments; `None` if this machine cannot.
-fn observe(count: usize) -> Option<([Seen; 2], i64)> {
+fn observe(count: usize) -> Option<([Observed; 2], i64)> {
     if let Some(reason) = missing_requirements(&[Need::Namespaces, Need::Capture]) {
         println!("SKIPPED figure 3: {reason}");
         return None;
@@ -181,14 +181,14 @@ fn observe(count: usize) -> Option<([Seen; 2], i64)> {
         }
         let mut poll = || {
             agent.poll().expect("polls");
-            for (tuple, seen) in tuples.iter().zip(&mut snapshots) {
+            for (tuple, observed) in tuples.iter().zip(&mut snapshots) {
                 let found = agent
                     .connections()
                     .find(|c| c.snapshot.id.netns == netns && c.snapshot.tuple == *tuple);
                 if let Some(live) = found
-                    && seen.last().is_none_or(|s| s.at < live.snapshot.at)
+                    && observed.last().is_none_or(|s| s.at < live.snapshot.at)
                 {
-                    seen.push(live.snapshot.clone());
+                    observed.push(live.snapshot.clone());
                 }
             }
         };
@@ -206,11 +206,14 @@ fn observe(count: usize) -> Option<([Seen; 2], i64)> {
     assert_eq!(capture.stop().expect("stops").lost, 0);
     let mut packets = oracle(&file);
     let [first, second] = snapshots;
-    let mut seen = |snapshots, tuple| Seen {
+    let mut observed = |snapshots, tuple| Observed {
         snapshots,
         packets: packets.remove(tuple).expect("was captured"),
     };
-    Some(([seen(first, &tuples[0]), seen(second, &tuples[1])], ahead))
+    Some((
+        [observed(first, &tuples[0]), observed(second, &tuples[1])],
+        ahead,
+    ))
 }
 
 /// One point of the figure.
@@ -222,7 +225,7 @@ struct Point {
     counters: f64,
     formula: f64,
     /// |d_t − d_s| summed over the intervals.
-    apart: f64,
+    difference: f64,
 }
 
 impl Point {
@@ -236,15 +239,15 @@ impl Point {
 
     /// Mean |d_t − d_s| over mean d_t.
     fn spread(&self) -> f64 {
-        self.apart / self.packets
+        self.difference / self.packets
     }
 }
 
 /// The estimates over polling intervals of that length at least.
-fn point(seen: &Seen, interval: Duration, ahead: i64) -> Point {
+fn point(observed: &Observed, interval: Duration, ahead: i64) -> Point {
     let thresholds = Thresholds::default();
     let mut point = Point::default();
-    let mut snapshots = seen.snapshots.iter();
+    let mut snapshots = observed.snapshots.iter();
     let Some(mut before) = snapshots.next() else {
         return point;
     };
@@ -253,7 +256,7 @@ fn point(seen: &Seen, interval: Duration, ahead: i64) -> Point {
             continue;
         }
         let measured = measure(before, after, None, &thresholds);
-        let (delayed, all) = seen
+        let (delayed, all) = observed
             .packets
             .within(on_wall(before, ahead), on_wall(after, ahead));
         let sums = before.stats.rtt_sums.zip(after.stats.rtt_sums);
@@ -270,7 +273,7 @@ fn point(seen: &Seen, interval: Duration, ahead: i64) -> Point {
             point.packets += by_packets;
             point.counters += by_counters;
             point.formula += share((excess / 40_000.0).max(0.0));
-            point.apart += (by_packets - by_counters).abs();
+            point.difference += (by_packets - by_counters).abs();
         }
         before = after;
     }
@@ -279,20 +282,20 @@ fn point(seen: &Seen, interval: Duration, ahead: i64) -> Point {
 
 fn figure(test: &str, count: usize, intervals_ms: &[u64]) {
     attempts(test, || {
-        let Some((seen, ahead)) = observe(count) else {
+        let Some((observed, ahead)) = observe(count) else {
             return;
         };
         println!(
             "delayed  interval  polls  packets  counters  error   of each  the paper's formula"
         );
-        for (seen, share) in seen.iter().zip([1.0, 0.75]) {
-            let by_packets = seen.packets.share().expect("there are samples");
-            assert_eq!(seen.packets.waits.len(), count, "one sample a segment");
+        for (observed, share) in observed.iter().zip([1.0, 0.75]) {
+            let by_packets = observed.packets.share().expect("there are samples");
+            assert_eq!(observed.packets.waits.len(), count, "one sample a segment");
             // What was injected; the machine may delay a quick ACK, or the very first one
             // come at once.
             assert!((by_packets - share).abs() < 0.06, "{by_packets} of {share}");
             for ms in intervals_ms {
-                let point = point(seen, Duration::from_millis(*ms), ahead);
+                let point = point(observed, Duration::from_millis(*ms), ahead);
                 let n = f64::from(point.intervals.max(1));
                 println!(
                     "{share:7.2} {ms:6} ms {:6} {:8.3} {:9.3} {:6.3} {:9.3} {:12.3}",

@@ -148,7 +148,7 @@ fn a_small_send_buffer_is_below_the_paths_product() {
 }
 
 #[test]
-fn an_agent_that_nobody_looks_at_logs_what_it_finds() {
+fn an_agent_without_a_view_logs_what_it_finds() {
     attempts("logged", || {
         let log = tempfile::tempdir().expect("makes a folder");
         let config = Config {
@@ -219,7 +219,7 @@ fn single_segments_in_flight_wait_for_the_timer() {
 }
 
 /// SNAP's Figure 6 with a receiver that is Linux: messages of two segments; of some the
-/// second is lost, and lost again as a tail loss probe. The timer sends it once more, alone.
+/// second is lost, and lost again as a tail loss probe. The timer sends only it once more.
 const FIGURE_6: &str = r#"
 description = "One segment sent again after a timeout, to a receiver that delays ACKs where it may."
 

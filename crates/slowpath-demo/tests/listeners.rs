@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How the agent looks.
 #[derive(Clone, Copy)]
-enum Eyes {
+enum Observer {
     /// With BPF, which sees every namespace.
     Bpf,
     /// Without, from the namespace that it looks at.
@@ -26,10 +26,10 @@ enum Eyes {
 }
 
 /// Runs `body` with a testbed and an agent that sees side B.
-fn with_agent(test: &str, eyes: Eyes, body: impl Fn(&mut Testbed, &mut Agent) + Sync) {
-    let tier = match eyes {
-        Eyes::Bpf => TierChoice::Bpf,
-        Eyes::Inside | Eyes::Outside => TierChoice::InetDiag,
+fn with_agent(test: &str, observer: Observer, body: impl Fn(&mut Testbed, &mut Agent) + Sync) {
+    let tier = match observer {
+        Observer::Bpf => TierChoice::Bpf,
+        Observer::Inside | Observer::Outside => TierChoice::InetDiag,
     };
     if let Some(reason) = missing_requirements(&[Need::Namespaces]) {
         println!("SKIPPED {test}: {reason}");
@@ -58,8 +58,8 @@ fn with_agent(test: &str, eyes: Eyes, body: impl Fn(&mut Testbed, &mut Agent) + 
                 ..Config::default()
             })
         };
-        match eyes {
-            Eyes::Inside => inside(&mut testbed, start, &body, test),
+        match observer {
+            Observer::Inside => inside(&mut testbed, start, &body, test),
             _ => match start() {
                 Ok(mut agent) => body(&mut testbed, &mut agent),
                 Err(error) => println!("SKIPPED {test}: {error}"),
@@ -181,7 +181,7 @@ fn meet(agent: &mut Agent, listener: &Socket) {
     poll_until(agent, "a first look", |agent| of(agent, listener).is_some());
 }
 
-/// Polls for two full rounds: whatever happened before the call is told.
+/// Polls for two full rounds: whatever happened before the call is reported.
 fn settle(agent: &mut Agent) {
     let begun = Instant::now();
     poll_until(agent, "rounds", |_| {
@@ -189,8 +189,8 @@ fn settle(agent: &mut Agent) {
     });
 }
 
-fn accept_overflow(test: &str, family: Family, eyes: Eyes) {
-    with_agent(test, eyes, |testbed, agent| {
+fn accept_overflow(test: &str, family: Family, observer: Observer) {
+    with_agent(test, observer, |testbed, agent| {
         agent.poll().expect("polls");
         const BACKLOG: usize = 4;
         let ip = testbed.link(0).b_address(family);
@@ -200,7 +200,7 @@ fn accept_overflow(test: &str, family: Family, eyes: Eyes) {
         poll_until(agent, "an overflow", |agent| {
             of(agent, &listener).is_some_and(|l| l.accept_overflows.rounds > 0)
         });
-        let live = of(agent, &listener).expect("is seen");
+        let live = of(agent, &listener).expect("is observed");
         let verdict = live.latest.as_ref().expect("just judged");
         assert_eq!(verdict.deltas.backlog as usize, BACKLOG);
         assert_eq!(verdict.deltas.accept_queue as usize, BACKLOG + 1);
@@ -213,7 +213,7 @@ fn accept_overflow(test: &str, family: Family, eyes: Eyes) {
             of(agent, &listener).is_some_and(|l| l.accept_overflows.events >= overflows)
         });
         assert!(overflows >= 20 - BACKLOG as u64 - 1);
-        let live = of(agent, &listener).expect("is seen");
+        let live = of(agent, &listener).expect("is observed");
         assert_eq!(live.accept_overflows.events, overflows);
         assert_eq!(live.syn_overflows.rounds, 0);
     });
@@ -221,19 +221,19 @@ fn accept_overflow(test: &str, family: Family, eyes: Eyes) {
 
 #[test]
 fn an_accept_queue_overflows() {
-    accept_overflow("accept4", Family::Ipv4, Eyes::Bpf);
-    accept_overflow("accept6", Family::Ipv6, Eyes::Bpf);
+    accept_overflow("accept4", Family::Ipv4, Observer::Bpf);
+    accept_overflow("accept6", Family::Ipv6, Observer::Bpf);
 }
 
 #[test]
 fn an_accept_queue_overflows_without_bpf() {
-    accept_overflow("acceptd", Family::Ipv4, Eyes::Inside);
+    accept_overflow("acceptd", Family::Ipv4, Observer::Inside);
     // In another namespace than the agent's.
-    accept_overflow("accepto", Family::Ipv6, Eyes::Outside);
+    accept_overflow("accepto", Family::Ipv6, Observer::Outside);
 }
 
-fn syn_overflow(test: &str, family: Family, cookies: bool, eyes: Eyes) {
-    with_agent(test, eyes, |testbed, agent| {
+fn syn_overflow(test: &str, family: Family, cookies: bool, observer: Observer) {
+    with_agent(test, observer, |testbed, agent| {
         let setting = if cookies { "1" } else { "0" };
         testbed
             .sysctl("net.ipv4.tcp_syncookies", setting)
@@ -256,7 +256,7 @@ fn syn_overflow(test: &str, family: Family, cookies: bool, eyes: Eyes) {
         poll_until(agent, "an overflow", |agent| {
             of(agent, &listener).is_some_and(|l| l.syn_overflows.rounds > 0)
         });
-        let live = of(agent, &listener).expect("is seen");
+        let live = of(agent, &listener).expect("is observed");
         let verdict = live.latest.as_ref().expect("just judged");
         // Full at the backlog or, in later kernels, above it.
         let queue = verdict.deltas.syn_queue.expect("is known") as i32;
@@ -272,7 +272,7 @@ fn syn_overflow(test: &str, family: Family, cookies: bool, eyes: Eyes) {
         poll_until(agent, "all of it", |agent| {
             of(agent, &listener).is_some_and(|l| l.syn_overflows.events >= full)
         });
-        let live = of(agent, &listener).expect("is seen");
+        let live = of(agent, &listener).expect("is observed");
         assert_eq!(live.syn_overflows.events, full);
         assert_eq!(live.accept_overflows.rounds, 0);
         assert_eq!(counter(testbed, "ListenOverflows"), 0);
@@ -281,22 +281,22 @@ fn syn_overflow(test: &str, family: Family, cookies: bool, eyes: Eyes) {
 
 #[test]
 fn a_syn_queue_overflows() {
-    syn_overflow("syn4", Family::Ipv4, false, Eyes::Bpf);
+    syn_overflow("syn4", Family::Ipv4, false, Observer::Bpf);
 }
 
 #[test]
 fn a_syn_queue_overflows_into_cookies_over_ipv6() {
-    syn_overflow("cookies6", Family::Ipv6, true, Eyes::Bpf);
+    syn_overflow("cookies6", Family::Ipv6, true, Observer::Bpf);
 }
 
 #[test]
 fn a_syn_queue_overflows_into_cookies() {
-    syn_overflow("cookies4", Family::Ipv4, true, Eyes::Bpf);
+    syn_overflow("cookies4", Family::Ipv4, true, Observer::Bpf);
 }
 
 #[test]
 fn a_syn_queue_overflows_without_bpf() {
-    syn_overflow("synd", Family::Ipv4, false, Eyes::Inside);
+    syn_overflow("synd", Family::Ipv4, false, Observer::Inside);
 }
 
 /// Opens `count` connections one after the other, each accepted at once.
@@ -314,7 +314,7 @@ fn serve(testbed: &Testbed, listener: &Socket, count: usize) {
 
 #[test]
 fn a_busy_listener_that_accepts_is_fine() {
-    with_agent("busy", Eyes::Bpf, |testbed, agent| {
+    with_agent("busy", Observer::Bpf, |testbed, agent| {
         agent.poll().expect("polls");
         let ip = testbed.link(0).b_address(Family::Ipv4);
         let listener = listen(testbed, ip, 0, 16, false);
@@ -334,7 +334,7 @@ fn a_busy_listener_that_accepts_is_fine() {
             0,
             "the machine was too slow"
         );
-        let live = of(agent, &listener).expect("is seen");
+        let live = of(agent, &listener).expect("is observed");
         assert_eq!(
             (live.accept_overflows.rounds, live.syn_overflows.rounds),
             (0, 0)
@@ -345,7 +345,7 @@ fn a_busy_listener_that_accepts_is_fine() {
 
 #[test]
 fn the_member_of_a_group_that_overflows_is_named() {
-    with_agent("group", Eyes::Bpf, |testbed, agent| {
+    with_agent("group", Observer::Bpf, |testbed, agent| {
         agent.poll().expect("polls");
         let ip = testbed.link(0).b_address(Family::Ipv4);
         // The kernel spreads connections over the group by their addresses: both members
@@ -361,13 +361,13 @@ fn the_member_of_a_group_that_overflows_is_named() {
         poll_until(agent, "all of it", |agent| {
             of(agent, &slow).is_some_and(|l| l.accept_overflows.events >= overflows)
         });
-        let named = of(agent, &slow).expect("is seen");
+        let named = of(agent, &slow).expect("is observed");
         assert_eq!(named.snapshot.reuse_port, Some(true));
         assert_eq!(
             named.accept_overflows.events,
             counter(testbed, "ListenOverflows")
         );
-        let other = of(agent, &roomy).expect("is seen");
+        let other = of(agent, &roomy).expect("is observed");
         assert_eq!(
             (other.accept_overflows.rounds, other.syn_overflows.rounds),
             (0, 0)
@@ -377,7 +377,7 @@ fn the_member_of_a_group_that_overflows_is_named() {
 
 #[test]
 fn two_listeners_overflow_for_different_reasons() {
-    with_agent("both", Eyes::Bpf, |testbed, agent| {
+    with_agent("both", Observer::Bpf, |testbed, agent| {
         agent.poll().expect("polls");
         let link = testbed.link(0);
         let ip = link.b_address(Family::Ipv4);
@@ -409,8 +409,8 @@ fn two_listeners_overflow_for_different_reasons() {
                 && of(agent, &flooded).is_some_and(|l| l.syn_overflows.events >= others)
         });
         let (full, flooded) = (
-            of(agent, &full).expect("is seen"),
-            of(agent, &flooded).expect("is seen"),
+            of(agent, &full).expect("is observed"),
+            of(agent, &flooded).expect("is observed"),
         );
         assert_eq!(full.accept_overflows.events, overflows);
         assert_eq!(full.syn_overflows.rounds, 0);
@@ -423,8 +423,8 @@ fn two_listeners_overflow_for_different_reasons() {
 }
 
 #[test]
-fn what_a_closing_listener_dropped_is_told() {
-    with_agent("closing", Eyes::Bpf, |testbed, agent| {
+fn drops_of_a_closing_listener_are_reported() {
+    with_agent("closing", Observer::Bpf, |testbed, agent| {
         agent.poll().expect("polls");
         let ip = testbed.link(0).b_address(Family::Ipv4);
         let listener = listen(testbed, ip, 0, 1, false);
@@ -450,7 +450,7 @@ fn what_a_closing_listener_dropped_is_told() {
 #[test]
 #[ignore = "soak: a measurement"]
 fn idle_listeners_cost_a_step_of_a_walk() {
-    with_agent("idle", Eyes::Bpf, |testbed, agent| {
+    with_agent("idle", Observer::Bpf, |testbed, agent| {
         const LISTENERS: usize = 5_000;
         agent.measure_programs().expect("counts");
         let cost = |agent: &Agent| {

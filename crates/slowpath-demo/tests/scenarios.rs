@@ -64,7 +64,7 @@ fn check_once(what: &str, scenario: &Scenario) {
     }
     println!("{what}, at the receiver: {:?}", receiver.totals);
     let events = |problem: Problem| totals.problem_events[problem as usize];
-    for (count, seen, name) in [
+    for (count, observed, name) in [
         (
             expect.fast_recoveries,
             events(Problem::FastRetransmit),
@@ -79,7 +79,7 @@ fn check_once(what: &str, scenario: &Scenario) {
     ] {
         if let Some(count) = count {
             assert_eq!(
-                seen,
+                observed,
                 count.of(&outcome.dropped),
                 "{what}: {name}, {count:?}"
             );

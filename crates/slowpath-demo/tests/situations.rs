@@ -388,7 +388,7 @@ fn a_port_reused_at_once() {
                     true => c.snapshot.sends,
                     false => c.snapshot.receives,
                 })
-                .map(|calls| calls.expect("are seen").bytes)
+                .map(|calls| calls.expect("are observed").bytes)
                 .collect();
             bytes.sort_unstable();
             assert_eq!(bytes, [1, 2, 3, 4, 5]);

@@ -83,7 +83,7 @@ pub(crate) fn put_rest(owner: &Owner, row: &mut Vec<Cell>) {
     string(owner.listener.as_ref()).put(row);
 }
 
-/// Takes what [`put_rest`] appends, and puts the owner together.
+/// Takes what [`put_rest`] appends, and gives the owner.
 pub(crate) fn take_rest(head: Head, row: &mut Row<'_>) -> Option<Owner> {
     let reason = <Option<u64> as Flat>::take(row)?;
     // A reason that a later version added is none that this one can name.

@@ -171,7 +171,7 @@ impl LogReader {
     }
 
     /// The latest summary of each connection that was observed in `range`, by when they
-    /// were first seen.
+    /// were first observed.
     ///
     /// # Errors
     /// A directory that cannot be listed. Files that cannot be read are reported.

@@ -112,7 +112,7 @@ fn merge(parsed: &Parsed, limit: Micros, pieces: &mut Pieces<'_>) -> Vec<Logged>
 
 /// The intervals and their problems, in the same order.
 fn problem_rows(mut logged: Vec<Logged>, origin: &Origin, pieces: &mut Pieces<'_>) -> (Rows, Rows) {
-    // All rows of one poll end together; like findings next to each other pack best.
+    // All rows of one poll have the same end; like findings next to each other pack best.
     logged.sort_by_cached_key(|l| (l.interval.end, l.problems().bits(), l.interval.connection));
     let mut intervals = Rows::new(columns(INTERVALS).to_vec());
     let mut problems = Rows::new(columns(PROBLEMS).to_vec());

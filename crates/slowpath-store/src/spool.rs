@@ -387,7 +387,7 @@ fn own<'a>(cells: &'a mut [Cell], header: &Header) -> Row<'a> {
     Row::new(cells)
 }
 
-/// Reads a header; also tells how long it is.
+/// Reads a header; also gives its length.
 fn parse_header(file: &[u8]) -> Result<(Header, usize), HeaderError> {
     let known = file.len().min(MAGIC.len());
     if file[..known] != MAGIC[..known] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writers killed at random moments: what they handed over more than a second before is
-//! there, and nothing is there twice. What was handed over is told by a pipe, not by the log.
+//! there, and nothing is there twice. What was handed over is reported by a pipe, not by the log.
 
 mod records;
 
@@ -182,7 +182,10 @@ fn lives(log: usize, seed: u64, kills: usize) -> usize {
         // A record may be in the log whose line did not make it into the pipe: at most the
         // last one of a life.
         let unheard = found.difference(&may).count();
-        assert!(unheard <= life + 1, "{unheard} records that nobody wrote");
+        assert!(
+            unheard <= life + 1,
+            "{unheard} records that no writer reported"
+        );
         // What survived a kill survives all that follow.
         must = found;
     }

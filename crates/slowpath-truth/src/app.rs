@@ -98,7 +98,7 @@ impl<'a> End<'a> {
     }
 
     /// Waits until the socket is ready; `false`: the run is over. Nothing is tried before: a
-    /// write that nobody asked for would be taken beyond the send buffer.
+    /// write that no caller asked for would be taken beyond the send buffer.
     fn wait(&self, for_what: PollFlags) -> io::Result<bool> {
         let timeout = Timespec {
             tv_sec: 0,

@@ -6,7 +6,7 @@
 //! docs/reference/accuracy.md).
 //!
 //! ```text
-//! seed ─► plan (dice) ─► run: network, sockets, applications ─► captures at both ends, accounts
+//! seed ─► plan (random) ─► run: network, sockets, applications ─► captures at both ends, accounts
 //!                             │                                   └─► stream ─► truth ─┐
 //!                             └─► the agent (one for all runs) ─► findings ────────────┴─► tally
 //! ```
@@ -18,9 +18,9 @@
 
 pub mod app;
 pub mod capture;
-pub mod dice;
 pub mod packet;
 pub mod plan;
+pub mod random;
 pub mod relay;
 pub mod repair;
 pub mod run;

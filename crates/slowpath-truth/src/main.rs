@@ -46,7 +46,7 @@ struct Arguments {
     /// Runs at once.
     #[arg(long, default_value_t = 12)]
     parallel: usize,
-    /// Packets a second that runs may carry at once, together.
+    /// Packets a second that runs may carry at once, all of them.
     #[arg(long, default_value_t = 10_000)]
     packets: u64,
     /// Print every end of every connection as a line of JSON.
@@ -149,7 +149,7 @@ fn jobs(arguments: &Arguments) -> Result<Vec<Job>, AnyError> {
         }
         // Without its losses nothing is left of the others.
         if wanted("controls") && kind == InteractionKind::PipelinedProxy {
-            groups.push((Group::Apart(kind), third));
+            groups.push((Group::Without(kind), third));
         }
     }
     if wanted("controls") {
@@ -220,7 +220,7 @@ fn take(tally: &mut Tally, done: &Done, arguments: &Arguments, seed: u64) -> Res
 }
 
 fn line(done: &Done, end: usize, judged: &Judged, outcome: &Outcome) -> serde_json::Value {
-    let totals = &judged.seen.totals;
+    let totals = &judged.observed.totals;
     let truths = judged.truths.iter().map(|(problem, truth)| {
         let found = json!({
             "truth": truth,
@@ -236,13 +236,13 @@ fn line(done: &Done, end: usize, judged: &Judged, outcome: &Outcome) -> serde_js
         "end": end,
         "opened": judged.opened,
         "sends": judged.sends,
-        "connection": judged.seen.tuple.to_string(),
+        "connection": judged.observed.tuple.to_string(),
         "observed_us": totals.observed.0,
         "polls": totals.polls,
-        "together": judged.together,
-        "interactions": judged.seen.interactions,
+        "together": judged.interactions,
+        "interactions": judged.observed.interactions,
         "problems": truths.collect::<serde_json::Map<_, _>>(),
-        "findings": judged.seen.findings,
+        "findings": judged.observed.findings,
         "plan": done.plan,
         "kernel": outcome.counters[end % 2],
         "disturbed": done.disturbed,
@@ -275,7 +275,7 @@ fn write_table(path: &std::path::Path, table: &str) -> Result<(), AnyError> {
 /// How far it is and how long it still takes, on a terminal or every half minute.
 struct Progress {
     began: Instant,
-    told: Instant,
+    reported: Instant,
     done: usize,
     all: usize,
     terminal: bool,
@@ -285,7 +285,7 @@ impl Progress {
     fn new(all: usize) -> Self {
         Progress {
             began: Instant::now(),
-            told: Instant::now(),
+            reported: Instant::now(),
             done: 0,
             all,
             terminal: std::io::stderr().is_terminal(),
@@ -304,8 +304,8 @@ impl Progress {
         );
         if self.terminal {
             eprint!("\r\x1b[K{text}");
-        } else if self.told.elapsed() > Duration::from_secs(30) {
-            self.told = Instant::now();
+        } else if self.reported.elapsed() > Duration::from_secs(30) {
+            self.reported = Instant::now();
             eprintln!("{text}");
         }
     }

@@ -5,7 +5,7 @@ mod crowds;
 mod draws;
 mod further;
 mod injections;
-mod together;
+mod interactions;
 
 pub use draws::draw;
 pub use injections::{INJECTED, PAIRS};
@@ -44,7 +44,7 @@ pub enum Group {
     /// This interaction is brought about.
     Interaction(InteractionKind),
     /// The parameters of such a run, without what brings it about.
-    Apart(InteractionKind),
+    Without(InteractionKind),
 }
 
 impl fmt::Display for Group {
@@ -57,7 +57,7 @@ impl fmt::Display for Group {
             Group::Short => f.write_str("short"),
             Group::Pair(one, other) => write!(f, "{one} + {other}"),
             Group::Interaction(kind) => write!(f, "{kind}"),
-            Group::Apart(kind) => write!(f, "without {kind}"),
+            Group::Without(kind) => write!(f, "without {kind}"),
         }
     }
 }
@@ -184,7 +184,7 @@ pub struct Crowd {
     pub clients: u32,
     /// Between the beginnings of two, microseconds.
     pub gap_us: u64,
-    /// What `listen` is told.
+    /// The backlog that `listen` is given.
     pub backlog: u32,
     /// `tcp_max_syn_backlog`.
     pub most_half_open: u32,

@@ -95,8 +95,8 @@ impl Player {
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe);
         let mut output = BufReader::new(output.map_err(|kind| failed(kind.into()))?);
         let mut line = String::new();
-        let told = output.read_line(&mut line).map_err(&failed);
-        let listens = told.and_then(|_| {
+        let answered = output.read_line(&mut line).map_err(&failed);
+        let listens = answered.and_then(|_| {
             let nowhere = |_| RunError::Disturbed("a process does not listen".to_owned());
             line.trim().parse().map_err(nowhere)
         });

@@ -7,7 +7,7 @@
 //!    not yet acknowledged) and the last ACK is younger than the least timeout: the same
 //!    cause. TCP may take a timeout back (RFC 5682, RFC 4015) when the receiver says that it
 //!    had the data already (DSACK, RFC 2883), or acknowledges data that was never sent again;
-//!    whether it does, the wire does not tell: what follows a report of losses then is
+//!    whether it does, the wire does not show: what follows a report of losses then is
 //!    unclear.
 //! 2. *Fast*: the receiver has reported later data (SACK above it, or three duplicate ACKs),
 //!    and it was sent within the RACK timer's reach of an ACK (RFC 8985 section 6.2: a
@@ -39,7 +39,7 @@ pub enum Cause {
     Probe,
     /// The retransmission timer expired.
     Timer,
-    /// The wire does not tell.
+    /// The wire does not show it.
     Unclear,
 }
 

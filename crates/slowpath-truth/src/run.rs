@@ -8,10 +8,10 @@ use crate::plan::{Path, Plan, Relay, Tcp};
 use crate::relay::{Part, Player};
 use crate::stream::{Captured, Stream};
 use crate::tally::{Class, Judgement, Subject};
+use crate::truth::interactions::{self, Sides};
 use crate::truth::listener::{Accepted, Listening, overflows};
-use crate::truth::together::{self, Sides};
 use crate::truth::{Label, Truth, truths};
-use crate::watch::{Said, Seen, Watcher};
+use crate::watch::{Observations, ObservedEnd, Watcher};
 use crate::{RunError, counters, network};
 use slowpath_diagnose::InteractionKind;
 use slowpath_lab::emulator::{Host, Lab};
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// By how much the clock of captures may drift from the one of calls in a run, nanoseconds.
 const CLOCK_DRIFT: u64 = 200_000;
 
-/// What `listen` is told, where nothing else is asked for.
+/// The backlog that `listen` is given, where nothing else is asked for.
 const BACKLOG: u32 = 16;
 
 /// One end of a connection, found and true.
@@ -38,18 +38,18 @@ pub struct Judged {
     /// Whether it sent data.
     pub sends: bool,
     /// What the agent said.
-    pub seen: Seen,
+    pub observed: ObservedEnd,
     /// What was the case.
     pub truths: Vec<(Problem, Truth)>,
     /// And which interactions.
-    pub together: Vec<(InteractionKind, Truth)>,
+    pub interactions: Vec<(InteractionKind, Truth)>,
 }
 
 impl Judged {
     /// Whether the agent found the problem: any finding in any interval. `SenderAppLimited`
     /// is found where nothing else is.
     pub fn found(&self, problem: Problem) -> bool {
-        let totals = &self.seen.totals;
+        let totals = &self.observed.totals;
         let has = |p: Problem| {
             totals.problem_time[p as usize].0 > 0 || totals.problem_events[p as usize] > 0
         };
@@ -79,7 +79,7 @@ impl Outcome {
         let mut all = Vec::new();
         for (number, end) in self.ends.iter().enumerate() {
             let of = Subject::End(number);
-            let totals = &end.seen.totals;
+            let totals = &end.observed.totals;
             for &(problem, truth) in &end.truths {
                 // An end that sends nothing is limited by nothing.
                 if problem == Problem::SenderAppLimited && !end.sends {
@@ -94,11 +94,11 @@ impl Outcome {
                     events: totals.problem_events[problem as usize],
                 });
             }
-            all.extend(end.together.iter().map(|&(kind, truth)| Judgement {
+            all.extend(end.interactions.iter().map(|&(kind, truth)| Judgement {
                 class: Class::Interaction(kind),
                 of,
                 truth,
-                found: end.seen.interactions.contains(&kind),
+                found: end.observed.interactions.contains(&kind),
                 time_us: 0,
                 events: 0,
             }));
@@ -304,7 +304,7 @@ fn listened(
     local: SocketAddr,
     wire: &[Packet],
     done: &Done,
-    said: &Said,
+    said: &Observations,
     netns: u32,
 ) -> Vec<Judgement> {
     let crowd = plan.crowd.as_ref();
@@ -325,10 +325,10 @@ fn listened(
         half_open,
         cookies: crowd.is_none_or(|crowd| crowd.cookies),
     });
-    let mut seen = said.listeners.iter();
-    let seen = seen.find(|l| l.netns == netns && l.local.port() == local.port());
+    let mut observed = said.listeners.iter();
+    let observed = observed.find(|l| l.netns == netns && l.local.port() == local.port());
     let judgement = |queue: usize, (problem, truth)| {
-        let (rounds, events) = seen.map_or((0, 0), |l| (l.rounds[queue], l.events[queue]));
+        let (rounds, events) = observed.map_or((0, 0), |l| (l.rounds[queue], l.events[queue]));
         Judgement {
             class: Class::Problem(problem),
             of: Subject::Listener,
@@ -348,14 +348,16 @@ fn listened(
 /// is none, it was not.
 fn passed_on(plan: &Plan, ends: &[Judged]) -> Judgement {
     let kind = InteractionKind::PipelinedProxy;
-    let found = ends.iter().any(|end| end.seen.interactions.contains(&kind));
+    let found = ends
+        .iter()
+        .any(|end| end.observed.interactions.contains(&kind));
     // Ends: source, incoming, outgoing, last.
     let truth = match (&plan.relay, ends) {
-        (Some(_), [source, incoming, outgoing, _]) => together::relayed(&Sides {
+        (Some(_), [source, incoming, outgoing, _]) => interactions::relayed(&Sides {
             source: &source.truths,
             incoming: &incoming.truths,
             outgoing: &outgoing.truths,
-            observed_us: source.seen.totals.observed.0,
+            observed_us: source.observed.totals.observed.0,
         }),
         _ => Truth::labelled(Label::False),
     };
@@ -375,18 +377,18 @@ fn judge(
     side: usize,
     namespaces: [u32; 2],
     wires: &[Vec<Packet>; 2],
-    seen: &[Seen],
+    observed: &[ObservedEnd],
 ) -> Option<Judged> {
     let tuple = match side {
         0 => connection.opened,
         _ => connection.opened.reversed(),
     };
     let host = |side: usize| side ^ connection.opener;
-    let found = |s: &&Seen| s.netns == namespaces[host(side)] && s.tuple == tuple;
-    let seen = seen.iter().find(found)?;
+    let found = |s: &&ObservedEnd| s.netns == namespaces[host(side)] && s.tuple == tuple;
+    let observed = observed.iter().find(found)?;
     let over = Span {
         from: connection.from,
-        to: seen.to,
+        to: observed.to,
     };
     let direction = |from: usize, sender, receiver| {
         let captured = Captured {
@@ -409,8 +411,8 @@ fn judge(
     Some(Judged {
         opened: side == 0,
         sends: !ours.sent.is_empty(),
-        seen: seen.clone(),
-        together: together::of_end(&ours, &plan.path, &truths).to_vec(),
+        observed: observed.clone(),
+        interactions: interactions::of_end(&ours, &plan.path, &truths).to_vec(),
         truths,
     })
 }

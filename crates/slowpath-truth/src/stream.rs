@@ -218,7 +218,7 @@ impl State {
         self.accepted.saturating_sub(self.next)
     }
 
-    /// Whether the writer that was refused still has to wait: the kernel tells it of room
+    /// Whether the writer that was refused still has to wait: the kernel signals it room
     /// when a third of the buffer is free (`sk_stream_is_writeable`). After that it is the
     /// application, or a busy host, that lets time pass.
     pub fn no_room_to_write(&self) -> bool {

@@ -15,7 +15,7 @@ pub type Interval = (u64, u64, Vec<Finding>);
 
 /// What the agent said of one end of a connection.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ObservedEnd {
     /// The namespace's inode number.
     pub netns: u32,
     /// The end's addresses.
@@ -34,27 +34,27 @@ pub struct Seen {
 
 /// What the agent said of a listener.
 #[derive(Clone, Debug)]
-pub struct SeenListener {
+pub struct ObservedListener {
     /// The namespace's inode number.
     pub netns: u32,
     /// Where it listens.
     pub local: SocketAddr,
     /// Rounds that found its accept queue overflowing, and its SYN queue.
     pub rounds: [u64; 2],
-    /// Segments turned away for either, as far as told.
+    /// Segments turned away for either, as far as known.
     pub events: [u64; 2],
 }
 
 /// What the agent said of two namespaces.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct Observations {
     /// Ends of connections.
-    pub ends: Vec<Seen>,
+    pub ends: Vec<ObservedEnd>,
     /// Listeners.
-    pub listeners: Vec<SeenListener>,
+    pub listeners: Vec<ObservedListener>,
 }
 
-type Answer = Sender<Result<Said, String>>;
+type Answer = Sender<Result<Observations, String>>;
 
 enum Ask {
     Register([u32; 2]),
@@ -140,7 +140,7 @@ impl Watcher {
     ///
     /// # Errors
     /// The agent failed.
-    pub fn collect(&self, namespaces: [u32; 2]) -> Result<Said, RunError> {
+    pub fn collect(&self, namespaces: [u32; 2]) -> Result<Observations, RunError> {
         let (answer, answered) = channel();
         let _ = self.0.send(Ask::Collect(namespaces, answer));
         match answered.recv() {
@@ -156,10 +156,10 @@ type Key = (u32, FourTuple);
 struct Polling {
     agent: Agent,
     /// What is kept of each registered namespace: connections that closed.
-    kept: BTreeMap<u32, Vec<Seen>>,
+    kept: BTreeMap<u32, Vec<ObservedEnd>>,
     findings: Findings,
-    /// What is found together, run by run: each is a machine of its own.
-    together: Vec<Together>,
+    /// What is found run_interactions, run by run: each is a machine of its own.
+    run_interactions: Vec<RunInteractions>,
     waiting: Vec<([u32; 2], Answer)>,
 }
 
@@ -169,7 +169,7 @@ impl Polling {
             agent,
             kept: BTreeMap::new(),
             findings: BTreeMap::new(),
-            together: Vec::new(),
+            run_interactions: Vec::new(),
             waiting: Vec::new(),
         }
     }
@@ -178,7 +178,7 @@ impl Polling {
         loop {
             match asked.recv_timeout(self.agent.until_next_poll()) {
                 Ok(Ask::Register(namespaces)) => {
-                    self.together.push(Together::of(namespaces));
+                    self.run_interactions.push(RunInteractions::of(namespaces));
                     for netns in namespaces {
                         self.kept.insert(netns, Vec::new());
                     }
@@ -202,11 +202,11 @@ impl Polling {
         for c in self.agent.recently_closed() {
             if let Some(kept) = self.kept.get_mut(&c.snapshot.id.netns) {
                 note(&mut self.findings, key(c), c);
-                kept.push(seen(c, c.snapshot.at.0, &self.findings));
+                kept.push(observed_end(c, c.snapshot.at.0, &self.findings));
             }
         }
-        for together in &mut self.together {
-            together.look(&self.agent, to);
+        for run_interactions in &mut self.run_interactions {
+            run_interactions.look(&self.agent, to);
         }
         for (namespaces, answer) in std::mem::take(&mut self.waiting) {
             let result = match &report {
@@ -218,44 +218,44 @@ impl Polling {
     }
 
     /// What was kept, and what lives.
-    fn give(&mut self, namespaces: [u32; 2], to: u64) -> Said {
+    fn give(&mut self, namespaces: [u32; 2], to: u64) -> Observations {
         let mut all = Vec::new();
         for netns in namespaces {
             all.extend(self.kept.remove(&netns).unwrap_or_default());
         }
         let living = self.agent.connections();
         let ours = living.filter(|c| namespaces.contains(&c.snapshot.id.netns));
-        all.extend(ours.map(|c| seen(c, to, &self.findings)));
+        all.extend(ours.map(|c| observed_end(c, to, &self.findings)));
         self.findings
             .retain(|(netns, _), _| !namespaces.contains(netns));
-        for together in &self.together {
-            for (id, kind) in &together.found {
-                for seen in all.iter_mut().filter(|seen| seen.id == *id) {
-                    seen.interactions.insert(*kind);
+        for run_interactions in &self.run_interactions {
+            for (id, kind) in &run_interactions.found {
+                for observed in all.iter_mut().filter(|observed| observed.id == *id) {
+                    observed.interactions.insert(*kind);
                 }
             }
         }
-        self.together.retain(|t| t.namespaces != namespaces);
+        self.run_interactions.retain(|t| t.namespaces != namespaces);
         let listeners = self.agent.listeners();
         let ours = listeners.filter(|l| namespaces.contains(&l.snapshot.id.netns));
-        Said {
+        Observations {
             ends: all,
-            listeners: ours.map(seen_listener).collect(),
+            listeners: ours.map(observed_listener).collect(),
         }
     }
 }
 
 /// The interactions of a run.
-struct Together {
+struct RunInteractions {
     namespaces: [u32; 2],
     recent: Interactions,
     /// Who suffered from what.
     found: BTreeSet<(ConnectionId, InteractionKind)>,
 }
 
-impl Together {
+impl RunInteractions {
     fn of(namespaces: [u32; 2]) -> Self {
-        Together {
+        RunInteractions {
             namespaces,
             recent: Interactions::default(),
             found: BTreeSet::new(),
@@ -283,9 +283,9 @@ impl Together {
     }
 }
 
-fn seen_listener(l: &LiveListener) -> SeenListener {
+fn observed_listener(l: &LiveListener) -> ObservedListener {
     let (accept, syn) = (&l.accept_overflows, &l.syn_overflows);
-    SeenListener {
+    ObservedListener {
         netns: l.snapshot.id.netns,
         local: l.snapshot.local,
         rounds: [accept.rounds, syn.rounds],
@@ -310,9 +310,9 @@ fn note(findings: &mut Findings, (netns, tuple): Key, c: &LiveConnection) {
     }
 }
 
-fn seen(c: &LiveConnection, to: u64, findings: &Findings) -> Seen {
+fn observed_end(c: &LiveConnection, to: u64, findings: &Findings) -> ObservedEnd {
     let (netns, tuple) = key(c);
-    Seen {
+    ObservedEnd {
         netns,
         tuple,
         id: c.snapshot.id,

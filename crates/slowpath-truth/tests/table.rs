@@ -19,7 +19,7 @@ fn the_committed_table_has_the_form_and_names_every_problem() {
     let header = empty.lines().next().expect("has a header");
     assert!(table.contains(header), "another header than {header}");
     assert!(table.contains("Two problems at once: both found in "));
-    let (_, lost) = table.split_once("Without a result: ").expect("is told");
+    let (_, lost) = table.split_once("Without a result: ").expect("is stated");
     let lost: u32 = lost
         .split('.')
         .next()

@@ -4,8 +4,8 @@
 //! tier.
 
 mod closing;
+mod locations;
 mod passing;
-mod places;
 mod processes;
 mod sockets;
 mod stage;

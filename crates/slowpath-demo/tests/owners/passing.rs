@@ -19,7 +19,7 @@ fn fork_and_pass() {
         if stage.tier == Bpf {
             stage.is(Client, &opener);
         } else {
-            // Nobody was seen opening it.
+            // No process was observed opening it.
             stage.is_unknown(Client, UnknownOwner::HeldBySeveral);
         }
         command(&mut opener, &format!("close {fd}"));
@@ -109,7 +109,7 @@ fn a_service_manager_keeps_the_socket_that_it_accepted() {
         assert_eq!(owner.unit().map(|u| &**u), Some("echo@1.service"));
         if stage.tier == Bpf {
             // The manager lets go of it when the service has ended: who that was is known
-            // still, unless a look came in between that met the manager alone.
+            // still, unless a look came in between that met only the manager.
             let (pid, of_manager) = (service.pid(), manager.pid());
             command(&mut service, &format!("close {fd}"));
             command(&mut manager, &format!("close {fd}"));

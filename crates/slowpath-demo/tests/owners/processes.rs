@@ -67,7 +67,7 @@ fn a_pid_that_is_given_again() {
             let pid = opener.pid();
             opener.exit().expect("exits");
             // Until its parent has taken note of its end the number is not free; then
-            // somebody else may have got it.
+            // another process may have got it.
             let mut refused = String::new();
             let given = (0..1_000).find_map(|i| {
                 let again = parent.child_as(&format!("again{attempt}-{i}"), pid);

@@ -83,7 +83,7 @@ fn further_subflows_of_mptcp() {
         let ends = |stage: &Stage<'_>| stage.owners(Server);
         let patience = Instant::now() + PATIENCE;
         while ends(stage).len() < 2 {
-            assert!(Instant::now() < patience, "both subflows are seen");
+            assert!(Instant::now() < patience, "both subflows are observed");
             stage.poll();
         }
         stage.is(Server, &server);
@@ -114,7 +114,7 @@ fn workers_that_listen_at_one_address() {
                 accepted
             };
             while !workers.iter_mut().any(&mut accepts) {
-                assert!(Instant::now() < patience, "somebody accepts");
+                assert!(Instant::now() < patience, "a process accepts");
             }
         }
         for (worker, _, ports) in &workers {

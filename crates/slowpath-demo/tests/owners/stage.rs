@@ -154,7 +154,7 @@ impl Stage<'_> {
     }
 }
 
-/// Why nobody is found to hold a socket that no descriptor stands for: without BPF it may
+/// Why no process is found to hold a socket that no descriptor stands for: without BPF it may
 /// be one of a process that this one may not look at, if there is any.
 pub fn unheld(tier: TierChoice) -> UnknownOwner {
     let processes = std::fs::read_dir("/proc").expect("lists processes");

@@ -24,7 +24,7 @@ fn descriptors_that_may_not_be_read() {
             | CapabilitySet::DAC_OVERRIDE;
         sets.effective -= reading;
         sets.permitted -= reading;
-        // Of this thread alone, which ends with the situation.
+        // Of this thread only, which ends with the situation.
         set_capabilities(None, sets).expect("gives them up");
         match stage.tier {
             // The kernel's own walk asks for no such permission.

@@ -123,7 +123,7 @@ pub struct Account {
 ///   is the most. Of it, the buffer certainly was full until the first acknowledgement
 ///   after the segments left, since nothing before that can have freed any of it, if fewer
 ///   segments were in flight than the congestion window allows. That time is the least.
-///   No packet tells the congestion window; `cwnd` is the kernel's at the end. Without
+///   No packet states the congestion window; `cwnd` is the kernel's at the end. Without
 ///   losses it only grows, and what is in flight was below it after the first round trips.
 pub fn sender(packets: &[Packet], sender: SocketAddr, cwnd: u32) -> Account {
     let mine: Vec<&Packet> = packets

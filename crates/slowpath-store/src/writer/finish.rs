@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long to leave a conversion alone that failed.
+/// How long to wait before a failed conversion is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
 pub(super) struct Finisher {

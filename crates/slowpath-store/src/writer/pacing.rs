@@ -59,7 +59,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Works in pieces of so many milliseconds and rests as told; gives when each piece ended
+    /// Works in pieces of so many milliseconds and rests as asked; gives when each piece ended
     /// and the CPU time until then.
     fn work(pieces: &[u64], share: f64) -> Vec<(Duration, Duration)> {
         let mut pacer = Pacer::default();

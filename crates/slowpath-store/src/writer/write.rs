@@ -15,7 +15,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long to leave a disk alone that refused.
+/// How long to wait before writing again to a disk that refused.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// The spool of the present segment.

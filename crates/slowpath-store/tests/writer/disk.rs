@@ -31,7 +31,7 @@ fn unreadable_files_are_named_and_the_rest_is_read() {
 }
 
 #[test]
-fn a_second_writer_is_told_who_holds_the_log() {
+fn a_second_writer_gets_the_holder_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path(), Options::default());
     let error = LogWriter::open(dir.path(), host(), Options::default())

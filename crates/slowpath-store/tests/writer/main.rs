@@ -28,7 +28,7 @@ fn open(dir: &Path, options: Options) -> LogWriter {
     LogWriter::open(dir, host(), options).unwrap()
 }
 
-/// An interval that the next one is never merged with, told apart by its cookie.
+/// An interval that the next one is never merged with, distinguished by its cookie.
 fn numbered(number: u64, end: i64) -> ProblemInterval {
     let mut interval = Random(number).interval(WallMicros(end));
     interval.connection.cookie = number;
@@ -77,7 +77,7 @@ fn a_reader_sees_records_while_the_writer_runs() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = open(dir.path(), Options::default());
     log.problem(&numbered(1, MIDNIGHT));
-    // Without `tick` or `sync`: the batch's age alone brings it to the disk.
+    // Without `tick` or `sync`: only the batch's age brings it to the disk.
     until("the record is readable", || cookies(dir.path()) == [1]);
     log.problem(&numbered(2, MIDNIGHT));
     assert!(log.sync());

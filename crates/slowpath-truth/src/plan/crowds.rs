@@ -2,18 +2,18 @@
 //! Listeners with more clients than they have room for.
 
 use super::{Crowd, Plan};
-use crate::dice::Dice;
+use crate::random::RandomStream;
 
 /// More than any run has clients.
 const MANY: u32 = 4_096;
 
-fn crowd(dice: &mut Dice, backlog: u32, clients: u32) -> Crowd {
+fn crowd(random: &mut RandomStream, backlog: u32, clients: u32) -> Crowd {
     Crowd {
         clients,
-        gap_us: (dice.log_uniform(0.1, 10.0) * 1000.0) as u64,
+        gap_us: (random.log_uniform(0.1, 10.0) * 1000.0) as u64,
         backlog,
         most_half_open: MANY,
-        cookies: dice.chance(0.5),
+        cookies: random.chance(0.5),
         idle_ms: 0,
         pause_us: 0,
         mute_ms: 0,
@@ -22,40 +22,40 @@ fn crowd(dice: &mut Dice, backlog: u32, clients: u32) -> Crowd {
 
 /// Twice as many clients as the accept queue holds and more, and an application that accepts
 /// nothing until all have come, or one connection while three come.
-pub(super) fn accept(plan: &mut Plan, dice: &mut Dice) {
-    let backlog = dice.integer(1, 32);
+pub(super) fn accept(plan: &mut Plan, random: &mut RandomStream) {
+    let backlog = random.integer(1, 32);
     // A queue of backlog n holds n + 1.
-    let clients = 2 * (backlog + 1) + dice.integer(6, 24);
-    let mut crowd = crowd(dice, backlog, clients);
+    let clients = 2 * (backlog + 1) + random.integer(6, 24);
+    let mut crowd = crowd(random, backlog, clients);
     let all_ms = u64::from(crowd.clients) * crowd.gap_us / 1000 + 2 * plan.path.rtt_us / 1000;
-    if dice.chance(0.5) {
-        crowd.idle_ms = all_ms + dice.integer(300, 2_500) as u64;
+    if random.chance(0.5) {
+        crowd.idle_ms = all_ms + random.integer(300, 2_500) as u64;
     } else {
-        crowd.pause_us = 3 * crowd.gap_us.max(2_000) * dice.integer(1, 4) as u64;
+        crowd.pause_us = 3 * crowd.gap_us.max(2_000) * random.integer(1, 4) as u64;
     }
     plan.length_ms = crowd.idle_ms + all_ms + 1_500;
     plan.crowd = Some(crowd);
 }
 
 /// More clients than the SYN queue holds, whose answers are lost until all have come.
-pub(super) fn half_open(plan: &mut Plan, dice: &mut Dice) {
-    let small = dice.chance(0.3);
+pub(super) fn half_open(plan: &mut Plan, random: &mut RandomStream) {
+    let small = random.chance(0.3);
     // Without cookies a quarter of `tcp_max_syn_backlog` is kept for known peers.
     let (backlog, room) = match small {
         true => (128, 12),
         false => {
-            let backlog = dice.integer(2, 64);
+            let backlog = random.integer(2, 64);
             (backlog, backlog)
         }
     };
-    let clients = room + 1 + dice.integer(4, 24);
-    let mut crowd = crowd(dice, backlog, clients);
+    let clients = room + 1 + random.integer(4, 24);
+    let mut crowd = crowd(random, backlog, clients);
     if small {
         (crowd.most_half_open, crowd.cookies) = (16, false);
     }
     crowd.gap_us = crowd.gap_us.min(400_000 / u64::from(crowd.clients));
     let all_ms = u64::from(crowd.clients) * crowd.gap_us / 1000 + 2 * plan.path.rtt_us / 1000;
-    crowd.mute_ms = all_ms + dice.integer(300, 2_000) as u64;
+    crowd.mute_ms = all_ms + random.integer(300, 2_000) as u64;
     plan.length_ms = crowd.mute_ms + all_ms + 1_500;
     plan.crowd = Some(crowd);
 }

@@ -12,7 +12,7 @@ pub(super) const DELAYED: u64 = 35_000_000;
 /// What leaves sooner is not delayed; between the two, a busy host and a delay look alike.
 pub(super) const PROMPT: u64 = 8_000_000;
 
-/// A wait of the receiver for a segment that was alone under way when its ACK came.
+/// A wait of the receiver for a segment that was the only one under way when its ACK came.
 struct Wait {
     /// From the segment's arrival to the departure of its ACK.
     over: Span,

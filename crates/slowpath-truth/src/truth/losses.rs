@@ -36,7 +36,7 @@ impl Losses {
     }
 }
 
-/// IdleBurst: what was lost and repaired (not by a probe alone) is of the first window after an
+/// IdleBurst: what was lost and repaired (not only by a probe) is of the first window after an
 /// idle time, and that window, what was sent before the first ACK of it came, is more than ten
 /// segments.
 fn idle_burst(stream: &Stream, repairs: &[Repair]) -> Truth {
@@ -55,14 +55,14 @@ fn idle_burst(stream: &Stream, repairs: &[Repair]) -> Truth {
         let bytes = burst.last().map_or(0, |last| last.end - first.start);
         let is_burst = bytes > BURST * stream.mss;
         // Where the first ACK comes before the card has passed a burst on, whether there was
-        // one in the host cannot be seen.
+        // one in the host cannot be observed.
         let activity = stream.sent[number..].chunk_by(|one, next| next.at - one.at < BUSY);
         let activity = activity.into_iter().next().unwrap_or(burst);
-        let seen = if is_burst { burst } else { activity };
-        let Some(lost) = seen.iter().find(|sent| sent.arrived.is_none()) else {
+        let observed = if is_burst { burst } else { activity };
+        let Some(lost) = observed.iter().find(|sent| sent.arrived.is_none()) else {
             continue;
         };
-        let flight = seen.last().map_or(0, |last| last.end - lost.start);
+        let flight = observed.last().map_or(0, |last| last.end - lost.start);
         let repaired = |cause: Cause| matches!(cause, Cause::Fast | Cause::Timer);
         let repair = repairs.iter().find(|r| r.first && r.at > lost.at);
         match repair {

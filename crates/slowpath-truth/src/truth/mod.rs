@@ -6,11 +6,11 @@
 //! verdict's code and none of the kernel's counters enter.
 
 mod delayed_ack;
+pub mod interactions;
 pub mod listener;
 mod losses;
 mod network;
 mod receiver;
-pub mod together;
 mod waiting;
 mod writes;
 
@@ -26,7 +26,7 @@ pub enum Label {
     True,
     /// It was not: to find it is wrong.
     False,
-    /// Too little of it, or not to be told: neither counts.
+    /// Too little of it, or not to be decided: neither counts.
     Undecided,
 }
 

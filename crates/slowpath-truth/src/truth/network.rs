@@ -5,7 +5,7 @@ use super::{Label, Truth};
 use crate::stream::{Sent, Stream};
 
 /// Reordering: a segment reached the receiver behind one that was sent after it, was not sent
-/// again meanwhile, and the sender was told of the later one (SACK) before it was of this.
+/// again meanwhile, and the later one was reported to the sender (SACK) before it was of this.
 pub(super) fn reordering(stream: &Stream) -> Truth {
     let (mut events, mut unclear) = (0, 0);
     let arrived = |sent: &Sent| sent.arrived;
@@ -15,8 +15,8 @@ pub(super) fn reordering(stream: &Stream) -> Truth {
     for sent in by_arrival {
         match latest {
             Some(later) if later.at > sent.at => {
-                // Overtaken: was it told, and not sent again?
-                let told = stream.heard.iter().any(|h| {
+                // Overtaken: was that reported, and it not sent again?
+                let reported = stream.heard.iter().any(|h| {
                     let sacks = h
                         .sack
                         .iter()
@@ -27,7 +27,7 @@ pub(super) fn reordering(stream: &Stream) -> Truth {
                     .sent
                     .iter()
                     .filter(|s| s.start < sent.end && s.end > sent.start);
-                if told && copies.count() == 1 {
+                if reported && copies.count() == 1 {
                     events += 1;
                 } else {
                     unclear += 1;
@@ -39,12 +39,12 @@ pub(super) fn reordering(stream: &Stream) -> Truth {
     Truth::counted(events, unclear)
 }
 
-/// EcnMarked: data reached the receiver with a CE mark, and the sender was told.
+/// EcnMarked: data reached the receiver with a CE mark, and that was echoed to the sender.
 pub(super) fn marks(stream: &Stream) -> Truth {
     let marked = stream.sent.iter().filter(|s| s.marked).count() as u64;
-    let told = stream.heard.iter().any(|h| h.echo);
+    let echoed = stream.heard.iter().any(|h| h.echo);
     let mut truth = Truth::counted(marked, 0);
-    if marked > 0 && !told {
+    if marked > 0 && !echoed {
         truth.label = Label::Undecided;
     }
     truth

@@ -41,7 +41,7 @@ pub fn of_end(
     ]
 }
 
-/// What the timer sent again was alone on its way, and its ACK left the receiver 35 ms or more
+/// What the timer sent again was the only segment under way, and its ACK left the receiver 35 ms or more
 /// after it had come.
 fn delayed_after_timeout(stream: &Stream, repairs: &[Repair]) -> Truth {
     let (mut events, mut unclear) = (0, 0);
@@ -63,10 +63,10 @@ fn delayed_after_timeout(stream: &Stream, repairs: &[Repair]) -> Truth {
         let Some(answer) = answers.find(|a| a.ack >= sent.end) else {
             continue;
         };
-        // Something else came meanwhile, or was sent: the ACK is not this segment's alone.
-        let alone = stream.sent.get(number + 1).is_none_or(|s| s.at > answer.at);
+        // Something else came meanwhile, or was sent: the ACK is not only this segment's.
+        let only_one = stream.sent.get(number + 1).is_none_or(|s| s.at > answer.at);
         let wait = answer.at - arrived;
-        if answer.data || !alone || wait < PROMPT {
+        if answer.data || !only_one || wait < PROMPT {
             continue;
         }
         if timer && wait >= DELAYED {

@@ -5,16 +5,16 @@ use slowpath_switch::Random;
 
 /// Random numbers of one run, the same for the same seed, group and number.
 #[derive(Clone, Debug)]
-pub struct Dice(Random);
+pub struct RandomStream(Random);
 
-impl Dice {
+impl RandomStream {
     /// The stream of a run.
     pub fn new(seed: u64, group: &str, number: u32) -> Self {
         // FNV-1a (RFC draft-eastlake-fnv): names to streams.
         let hash = group.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        Dice(Random::stream(seed ^ hash, number.into()))
+        RandomStream(Random::stream(seed ^ hash, number.into()))
     }
 
     /// Uniform in `[0, 1)`.
@@ -54,11 +54,11 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
-    use super::Dice;
+    use super::RandomStream;
 
     #[test]
-    fn draws_depend_on_seed_group_and_number_alone() {
-        let draw = |seed, group: &str, number| Dice::new(seed, group, number).unit();
+    fn draws_depend_only_on_seed_group_and_number() {
+        let draw = |seed, group: &str, number| RandomStream::new(seed, group, number).unit();
         assert_eq!(draw(1, "a", 2), draw(1, "a", 2));
         let all = [
             draw(1, "a", 2),
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn draws_stay_within_their_bounds() {
-        let mut dice = Dice::new(7, "bounds", 0);
+        let mut random = RandomStream::new(7, "bounds", 0);
         for _ in 0..1000 {
-            assert!((0.1..200.0).contains(&dice.log_uniform(0.1, 200.0)));
-            assert!((3..=5).contains(&dice.integer(3, 5)));
+            assert!((0.1..200.0).contains(&random.log_uniform(0.1, 200.0)));
+            assert!((3..=5).contains(&random.integer(3, 5)));
         }
     }
 }
