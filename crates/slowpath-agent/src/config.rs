@@ -26,7 +26,7 @@ pub struct Config {
     pub thresholds: Thresholds,
     /// Points of the past kept for each connection. Default 0.
     pub history: usize,
-    /// Keep the latest verdict of every connection for who looks at them live, those
+    /// Keep the latest verdict of every connection for live views, those
     /// without findings too. An agent that only logs saves their memory. Default true.
     pub verdicts: bool,
     /// Snapshots that one pass over the sockets can hold; more make further passes.

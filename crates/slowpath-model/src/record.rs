@@ -88,7 +88,7 @@ pub struct LossCounters {
     pub records_dropped: u64,
 }
 
-/// What was looked at, and what was missed, over one stretch of time.
+/// What was observed, and what was missed, over one stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// The stretch's end.

@@ -3,11 +3,11 @@
 //!
 //! The cost of a rung is predicted from what was measured on the present one:
 //!
-//! 1. What the polls cost, less what an empty one costs, belongs to the looks; each
-//!    priority's part grows with the rate at which its connections are looked at. (At most:
-//!    one that changes rarely is not looked at more often.)
+//! 1. What the polls cost, less what an empty one costs, belongs to the samples; each
+//!    priority's part grows with the rate at which its connections are sampled. (At most:
+//!    one that changes rarely is not sampled more often.)
 //! 2. An empty poll's cost grows with the rate of polls.
-//! 3. Half of the work of rounds, other threads and views is taken to grow with the looks,
+//! 3. Half of the work of rounds, other threads and views is taken to grow with the samples,
 //!    the other half not to depend on the rung.
 //!
 //! Measured is per poll, not per second, so the chance in the number of polls is no part of
@@ -38,7 +38,7 @@ const DEADBAND: f64 = 0.2;
 /// How fast the estimate of what does not depend on the rung forgets.
 const BESIDES: Micros = Micros(60_000_000);
 
-/// An empty poll costs no more than this; a cheap poll that costs more had looks in it.
+/// An empty poll costs no more than this; a cheap poll that costs more had samples in it.
 const EMPTY: Micros = Micros(100);
 
 /// What has been measured since it began.
@@ -58,7 +58,7 @@ pub(crate) struct Controller {
     budget: Budget,
     /// Seconds.
     interval: f64,
-    /// Each poll looks at every connection: the polls themselves come at the rate of those
+    /// Each poll samples every connection: the polls themselves come at the rate of those
     /// without problems.
     whole: bool,
     rung: usize,
@@ -125,7 +125,7 @@ impl Controller {
         self.exceeded
     }
 
-    /// A poll was made: its own cost, and how many connections of each priority it looked at.
+    /// A poll was made: its own cost, and how many connections of each priority it sampled.
     pub fn polled(&mut self, cpu: Micros, samples: [u64; PRIORITIES]) {
         if self.unsettled > 0 {
             self.unsettled -= 1;
@@ -221,17 +221,17 @@ impl Controller {
         let cheapest = m.cheapest?;
         let empty = cheapest.min(EMPTY).as_secs_f64();
         let a_poll = m.cpu.as_secs_f64() / m.polls as f64;
-        let looked: u64 = m.samples.iter().sum();
+        let sampled: u64 = m.samples.iter().sum();
         let here = self.rates();
         let mut all = [0.0; LAST + 1];
         for (rung, share) in all.iter_mut().enumerate() {
             let there = self.on(rung);
             let samples: f64 = (0..PRIORITIES)
                 .map(|s| {
-                    let part = if looked == 0 {
+                    let part = if sampled == 0 {
                         0.0
                     } else {
-                        m.samples[s] as f64 / looked as f64
+                        m.samples[s] as f64 / sampled as f64
                     };
                     let change = there.samples[s] / self.interval / here.samples[s];
                     part * change * here.polls * (a_poll - empty)
@@ -243,7 +243,7 @@ impl Controller {
     }
 
     /// With what comes besides: half of it, the log's threads, is taken to grow with the
-    /// looks.
+    /// samples.
     fn with_besides(&self, polls: &[f64; LAST + 1]) -> [f64; LAST + 1] {
         let here = polls[self.rung].max(1e-9);
         polls.map(|p| p + self.besides * (0.5 + 0.5 * p / here))

@@ -9,7 +9,7 @@ use crate::budget::brake::Brake;
 /// What costs.
 struct Plant {
     random: fastrand::Rng,
-    /// CPU of an empty poll and of a look, in microseconds.
+    /// CPU of an empty poll and of a sample, in microseconds.
     empty: f64,
     sample: f64,
     /// Each poll costs between 1 - noise and 1 + noise of that.
@@ -45,7 +45,7 @@ struct Run {
     waiting: [u32; PRIORITIES],
     poll: usize,
     next_lumps: Vec<f64>,
-    /// Time and CPU, and each look's time by priority.
+    /// Time and CPU, and each sample's time by priority.
     spent: Vec<(f64, f64)>,
     changes: Vec<(f64, usize)>,
     samples: [u64; PRIORITIES],
@@ -82,7 +82,7 @@ impl Run {
         1.0 - self.plant.random.f64()
     }
 
-    /// A connection draws the poll that looks at it next.
+    /// A connection draws the poll that samples it next.
     fn wait(&mut self, priority: usize) {
         let rates = self.controller.rates();
         let p = (rates.samples[priority] / rates.polls).min(1.0);
@@ -153,12 +153,12 @@ impl Run {
                     self.wait(priority);
                 }
             }
-            let looked: u64 = samples.iter().sum();
+            let sampled: u64 = samples.iter().sum();
             for (sum, n) in self.samples.iter_mut().zip(samples) {
                 *sum += n;
             }
             let noise = 1.0 + self.plant.noise * (2.0 * self.uniform() - 1.0);
-            let cost = (self.plant.empty + self.plant.sample * looked as f64) * noise;
+            let cost = (self.plant.empty + self.plant.sample * sampled as f64) * noise;
             let cpu = self.spend(cost);
             self.controller.polled(cpu, samples);
             if self.controller.decide(now, self.events, false) {
@@ -195,7 +195,7 @@ fn extremes(means: &[f64]) -> (f64, f64) {
 }
 
 /// 20,000 connections, of which 400 have problems: the budget is met from the tenth second
-/// on, at either end, whatever the share of those with problems and the cost of a look.
+/// on, at either end, whatever the share of those with problems and the cost of a sample.
 #[test]
 fn twenty_thousand_connections_are_inside_within_ten_seconds() {
     for (busy, sample) in [
@@ -226,7 +226,7 @@ fn twenty_thousand_connections_are_inside_within_ten_seconds() {
     }
 }
 
-/// The same with what an agent over 20,000 connections was observed to do, each look as expensive as
+/// The same with what an agent over 20,000 connections was observed to do, each sample as expensive as
 /// where nothing is in the cache: searches for owners, a walk, a search in pieces and a round
 /// each minute, summaries, and a conversion of the log in pieces.
 #[test]

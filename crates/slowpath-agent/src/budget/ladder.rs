@@ -40,16 +40,16 @@ const POLLS_WAY: usize = 2 * PER_OCTAVE;
 /// The last rung.
 pub(crate) const LAST: usize = PRIORITIES * WAY + POLLS_WAY;
 
-/// The rung on which connections without problems are looked at once in each configured
+/// The rung on which connections without problems are sampled once in each configured
 /// interval.
 pub(crate) const START: usize = UP - SEPARATION;
 
-/// Rates on one rung, in looks a configured interval.
+/// Rates on one rung, in samples a configured interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rates {
     /// Polls.
     pub polls: f64,
-    /// Looks at a connection that changes all the time, by its priority.
+    /// Samples of a connection that changes all the time, by its priority.
     pub samples: [f64; PRIORITIES],
 }
 

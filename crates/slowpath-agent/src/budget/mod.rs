@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The CPU budget (SNAP section 7): connections with problems are looked at more often,
+//! The CPU budget (SNAP section 7): connections with problems are sampled more often,
 //! the others more rarely, so that the whole agent costs what it may.
 //!
-//! What enters: the time, the CPU spent, which connection was looked at and whether it had
-//! a problem. What leaves: how often to poll, with what probability each poll looks at a
-//! connection ([`ladder`]), and which connections are to be looked at more often
+//! What enters: the time, the CPU spent, which connection was sampled and whether it had
+//! a problem. What leaves: how often to poll, with what probability each poll samples a
+//! connection ([`ladder`]), and which connections are to be sampled more often
 //! ([`attention`]). No clock, no I/O.
 //!
 //! What is promised:
@@ -13,7 +13,7 @@
 //!   connections: those without a problem in the past minute, those with one, and those
 //!   with problems for a quarter of it. The first are slowed down first and down to the
 //!   floor before the second are touched, and so on; back in the opposite order.
-//! - **Ratio.** A connection with a problem is looked at at least four times as often as one
+//! - **Ratio.** A connection with a problem is sampled at least four times as often as one
 //!   without, on every rung.
 //! - **Bounds.** No connection more often than 5.7 times in the configured interval, none
 //!   more rarely than once in 32 intervals.
@@ -145,7 +145,7 @@ pub struct BudgetState {
     pub events: Option<f64>,
     /// Polls a second.
     pub polls: f64,
-    /// Looks a second at a connection that changes all the time and had no problem in the
+    /// Samples a second of a connection that changes all the time and had no problem in the
     /// past minute.
     pub quiet_rate: f64,
     /// The same for one that had a problem.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which connections deserve more looks: those with problems in the history T_history.
+//! Which connections are sampled more often: those with problems in the past T_history.
 
 use super::ladder::PRIORITIES;
 use rustc_hash::FxHashMap;
@@ -23,7 +23,7 @@ pub(crate) struct Change {
     pub cookie: u64,
     /// Its priority, which is the number of its rate.
     pub priority: u8,
-    /// It had a problem at the latest look: its calls are of interest.
+    /// It had a problem at the latest sample: its calls are of interest.
     pub suspect: bool,
 }
 
@@ -32,9 +32,9 @@ pub(crate) struct Change {
 struct ProblemHistory {
     /// The end of the latest interval with a problem.
     problem: MonoNanos,
-    /// The latest look.
+    /// The latest sample.
     sample: MonoNanos,
-    /// Time with problems, the history fading by e in T_history, over T_history.
+    /// Time with problems, the past fading by e in T_history, over T_history.
     share: f64,
     suspect: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Priorities {
 }
 
 impl Priorities {
-    /// A look at a connection of this priority found problems in the interval of that
+    /// A sample of a connection of this priority found problems in the interval of that
     /// length, or none; gives its priority from now on.
     pub fn sample(
         &mut self,
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(priorities.samples, [2, 61, 0]);
     }
 
-    /// Problems all the time fill a quarter of the faded history when 1 - exp(-t / T) reaches
-    /// it: after 0.288 T, however often is looked.
+    /// Problems all the time fill a quarter of the faded past when 1 - exp(-t / T) reaches
+    /// it: after 0.288 T, however often it is sampled.
     #[test]
     fn the_worst_are_chosen_by_time_not_by_the_number_of_samples() {
         for interval in [0.05, 0.5, 2.0] {
