@@ -16,7 +16,7 @@ use slowpath_lab::virtual_time::wire::{
     WHAT_IF, status,
 };
 use slowpath_lab::virtual_time::{Progress, machine};
-use slowpath_recording::fields::{Field, MORE, SocketFields};
+use slowpath_recording::fields::{MORE, SocketFields};
 use slowpath_recording::{Connection, Decision, Moment, Outcome, Recording, Unreplayable};
 use std::collections::BTreeMap;
 use std::path::Path;
