@@ -18,7 +18,7 @@ pub struct Anonymiser {
     key: (u64, u64),
 }
 
-/// Keeps the uses of one key apart.
+/// Separates the uses of one key.
 #[derive(Clone, Copy)]
 enum Domain {
     V4 = 4,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_shares_an_address_and_keys_differ() {
+    fn no_two_share_an_address_and_keys_differ() {
         let (one, other) = (Anonymiser::new(key()), Anonymiser::new([7; 16]));
         let all: Vec<IpAddr> = (0..4096)
             .map(|i| Ipv4Addr::from_bits(0x0a00_0000 + i).into())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Metrics before they are written in somebody's format.
+//! Metrics before they are written in a certain format.
 
 use slowpath_agent::Histogram;
 
@@ -57,7 +57,7 @@ pub enum Kind {
     Info,
 }
 
-/// What tells the points of a metric apart.
+/// What distinguishes the points of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Its name, the same in every format: one query then fits both ways to a store.

@@ -64,7 +64,7 @@ impl Polls {
 /// Connections opened and closed since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turnover {
-    /// Opened; `None` where the tier cannot tell those from older ones.
+    /// Opened; `None` where the tier cannot distinguish those from older ones.
     pub opened: Option<u64>,
     /// Closed, as far as it was noticed.
     pub closed: u64,
@@ -82,7 +82,7 @@ pub struct LogState {
 pub struct ProcessUse {
     /// CPU time, user and system.
     pub cpu: Micros,
-    /// Bytes of memory in use; `None` if the system does not tell.
+    /// Bytes of memory in use; `None` if the system does not report it.
     pub resident: Option<u64>,
     /// Bytes of address space.
     pub virtual_memory: Option<u64>,

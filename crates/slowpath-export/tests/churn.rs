@@ -125,10 +125,10 @@ fn day(polls: u64, opens: u64) -> Vec<Hour> {
     let resource = Resource::new("host", "0.1.0", "instance");
     let mut counters: BTreeMap<String, f64> = BTreeMap::new();
     let mut hours = Vec::new();
-    let apart = DAY * 1_000_000_000 / polls;
+    let gap = DAY * 1_000_000_000 / polls;
     let (minute, hour) = (polls / (24 * 60), polls / 24);
     for poll in 1..=polls {
-        let now = MonoNanos(poll * apart);
+        let now = MonoNanos(poll * gap);
         let owners = script.poll(poll, now, opens);
         agent.poll(now, wall(now), script.lives.iter().map(|l| &l.snapshot));
         agent.owners(owners);
@@ -213,7 +213,7 @@ fn assert_steady(hours: &[Hour]) {
     println!("{shown}");
 }
 
-/// Five connections a second, polls ten seconds apart.
+/// Five connections a second, polls every ten seconds.
 #[test]
 fn a_day_of_churn_grows_neither_series_nor_memory() {
     assert_steady(&day(DAY / 10, 50));

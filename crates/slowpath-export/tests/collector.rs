@@ -186,7 +186,7 @@ fn what_may_succeed_later_is_tried_again_and_what_may_not_is_dropped() {
 }
 
 #[test]
-fn nobody_there_is_said_and_the_last_push_ends_in_time() {
+fn a_missing_collector_is_reported_and_the_last_push_ends_in_time() {
     let url = {
         let gone = TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", gone.local_addr().unwrap())
@@ -315,7 +315,7 @@ fn over_tls_only_to_whom_the_certificates_vouch_for() {
     drop(pusher);
     assert_eq!(header[0], "POST /v1/metrics HTTP/1.1");
     assert!(!body.is_empty());
-    // Another one that calls itself the same vouches for nobody.
+    // Another one that calls itself the same vouches for no one.
     let other = directory.path().join("other");
     std::fs::create_dir(&other).unwrap();
     let (other, _) = self::certificate(&other).expect("was there before");

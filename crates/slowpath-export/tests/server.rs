@@ -131,7 +131,7 @@ fn an_endless_header_is_refused() {
 }
 
 #[test]
-fn clients_that_do_nothing_hold_nobody_up() {
+fn idle_clients_hold_up_no_other() {
     let (server, board) = start();
     publish(&board);
     // More than there are places, none of which says a word, nor reads.

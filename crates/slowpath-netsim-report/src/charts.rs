@@ -99,7 +99,7 @@ pub struct Group {
     pub rows: Vec<Row>,
 }
 
-/// Links that start together.
+/// Links that start at the same node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Their node, or the switch of their hosts.

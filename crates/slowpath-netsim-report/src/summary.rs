@@ -202,7 +202,7 @@ pub struct LinkUse {
     pub dropped_bytes: u64,
     /// Packets that should have gone there and went elsewhere.
     pub detoured: u64,
-    /// The most packets that waited, if somebody looked.
+    /// The most packets that waited, if the run looked.
     pub most_packets: Option<u32>,
 }
 

@@ -49,16 +49,16 @@ pub fn write(
             }
         }
     }
-    for (number, alone) in (connections..).zip(&recording.one_sided) {
+    for (number, single) in (connections..).zip(&recording.one_sided) {
         let wanted = selection
             .connection
             .is_none_or(|wanted| wanted as usize == number);
-        if !wanted || selection.end.is_some_and(|side| side != alone.side) {
+        if !wanted || selection.end.is_some_and(|side| side != single.side) {
             continue;
         }
-        one_sided::title(number, alone, selection.json, paint, printer.out)?;
-        printer.end(number, alone.side & 1, &alone.end)?;
-        one_sided::packets(number, alone, selection.json, printer.out)?;
+        one_sided::title(number, single, selection.json, paint, printer.out)?;
+        printer.end(number, single.side & 1, &single.end)?;
+        one_sided::packets(number, single, selection.json, printer.out)?;
     }
     Ok(())
 }
@@ -211,7 +211,7 @@ impl Printer<'_> {
     }
 }
 
-/// How many are known to be lost; `None` where there is a gap and nobody counted.
+/// How many are known to be lost; `None` where there is a gap and no one counted.
 pub fn lost(end: &End) -> Option<u64> {
     (end.gap.is_none() || end.lost > 0).then_some(end.lost)
 }

@@ -94,8 +94,8 @@ fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     if let Some(took) = it.message.duration() {
         write!(out, " in {:.3} ms", ms(took))?;
     }
-    if let Some(alone) = it.unimpeded {
-        write!(out, ", alone {:.3} ms", ms(alone))?;
+    if let Some(single) = it.unimpeded {
+        write!(out, ", alone {:.3} ms", ms(single))?;
     }
     writeln!(out, ": {}", it.category.words())?;
     for wait in &it.waits {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings by tracepoints alone: what was inferred otherwise so that replays go further, and
+//! Recordings by tracepoints only: what was inferred otherwise so that replays go further, and
 //! how far the recorder observed.
 
 use crate::end_name;

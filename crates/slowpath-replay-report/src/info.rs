@@ -21,12 +21,12 @@ struct Counted {
 impl Counted {
     fn of(recording: &Recording) -> Counted {
         let mut counted = Counted::default();
-        let alone = recording.one_sided.iter().map(|it| &it.end);
+        let single = recording.one_sided.iter().map(|it| &it.end);
         for end in recording
             .connections
             .iter()
             .flat_map(|c| &c.ends)
-            .chain(alone)
+            .chain(single)
         {
             counted.runs += end.runs.len() as u64;
             if end.within > 0 {
@@ -115,15 +115,15 @@ pub fn damaged(damage: &Damage) -> String {
 
 fn gaps(recording: &Recording) -> impl Iterator<Item = (usize, usize, &End)> {
     let connections = recording.connections.iter().enumerate();
-    let alone = (recording.connections.len()..).zip(&recording.one_sided);
-    let alone = alone.filter(|(_, it)| it.end.gap.is_some());
-    let alone = alone.map(|(number, it)| (number, it.side & 1, &it.end));
+    let single = (recording.connections.len()..).zip(&recording.one_sided);
+    let single = single.filter(|(_, it)| it.end.gap.is_some());
+    let single = single.map(|(number, it)| (number, it.side & 1, &it.end));
     let both = connections.flat_map(|(number, connection)| {
         let ends = connection.ends.iter().enumerate();
         ends.filter(|(_, end)| end.gap.is_some())
             .map(move |(place, end)| (number, place, end))
     });
-    both.chain(alone)
+    both.chain(single)
 }
 
 /// As a JSON object.
@@ -212,8 +212,8 @@ pub fn write(
         count(counted.outcomes),
         count(counted.samples)
     )?;
-    if let Some(alone) = one_sided::note(recording) {
-        writeln!(out, "{alone}")?;
+    if let Some(single) = one_sided::note(recording) {
+        writeln!(out, "{single}")?;
     }
     if counted.near > 0 {
         let near = count(counted.near);

@@ -9,11 +9,11 @@ use slowpath_text::{Paint, plain};
 use std::io::{self, Write};
 
 /// `client 10.0.0.1:4000 -> 10.0.0.2:80, SYN 123, SYN-ACK 456`: what the other end's recording has as well.
-pub fn name(alone: &OneSided) -> String {
-    let [client, server] = alone.addresses;
+pub fn name(single: &OneSided) -> String {
+    let [client, server] = single.addresses;
     let initial = |number: Option<u32>| number.map_or("unknown".to_owned(), |it| it.to_string());
-    let [syn, answer] = alone.initial.map(initial);
-    let side = SIDES[alone.side & 1];
+    let [syn, answer] = single.initial.map(initial);
+    let side = SIDES[single.side & 1];
     format!("{side} of {client} -> {server}, initial sequence numbers {syn} and {answer}")
 }
 
@@ -23,37 +23,37 @@ pub fn name(alone: &OneSided) -> String {
 /// Writing fails.
 pub fn title(
     number: usize,
-    alone: &OneSided,
+    single: &OneSided,
     json: bool,
     paint: Paint,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let side = SIDES[alone.side & 1];
+    let side = SIDES[single.side & 1];
     if json {
-        let [client, server] = alone.addresses.map(|address| address.to_string());
+        let [client, server] = single.addresses.map(|address| address.to_string());
         let line = json!({
             "type": "recorded_end",
             "connection": number,
             "end": side,
             "client": client,
             "server": server,
-            "initial_sequence_numbers": alone.initial,
-            "sysctls": alone.sysctls,
-            "socket": alone.socket,
-            "mtu_bytes": alone.mtu,
+            "initial_sequence_numbers": single.initial,
+            "sysctls": single.sysctls,
+            "socket": single.socket,
+            "mtu_bytes": single.mtu,
         });
         return writeln!(out, "{line}");
     }
-    let title = format!("end {number}: {}", name(alone));
+    let title = format!("end {number}: {}", name(single));
     writeln!(out, "\n{}", paint.bold(&title))?;
-    let values = alone.sysctls.iter().chain(&alone.socket);
+    let values = single.sysctls.iter().chain(&single.socket);
     let values: Vec<String> = values
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     let line = format!(
         "  {side} settings: {}, mtu={}",
         plain(&values.join(", ")),
-        alone.mtu
+        single.mtu
     );
     writeln!(out, "{}", paint.dim(&line))
 }
@@ -62,9 +62,14 @@ pub fn title(
 ///
 /// # Errors
 /// Writing fails.
-pub fn packets(number: usize, alone: &OneSided, json: bool, out: &mut dyn Write) -> io::Result<()> {
-    let side = SIDES[alone.side & 1];
-    for (way, all) in [("sent", &alone.sent), ("came", &alone.came)] {
+pub fn packets(
+    number: usize,
+    single: &OneSided,
+    json: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let side = SIDES[single.side & 1];
+    for (way, all) in [("sent", &single.sent), ("came", &single.came)] {
         for (place, packet) in all.iter().enumerate() {
             if json {
                 writeln!(out, "{}", packet_json(number, side, way, place, packet))?;

@@ -5,7 +5,7 @@ use crate::{bytes, plural};
 use serde_json::{Value, json};
 use slowpath_model::{Deltas, Micros, Problem, Stage};
 
-/// The statistics that speak for `problem`, most telling first; statistics that were not
+/// The statistics that speak for `problem`, most significant first; statistics that were not
 /// measured are left out. The kernel counts limited times in jiffies, so that they can be a
 /// little longer than the interval: they are shown as the interval then.
 pub fn of(problem: Problem, d: &Deltas, interval: Micros) -> Vec<String> {

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-/// Nanoseconds since the Unix epoch, as the capture's clock told them.
+/// Nanoseconds since the Unix epoch, as the capture's clock reported them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 

@@ -113,7 +113,7 @@ impl Totals {
         self.ip[usize::from(protocol)]
     }
 
-    /// The IP protocols that were seen.
+    /// The IP protocols that were observed.
     pub fn ip_protocols(&self) -> impl Iterator<Item = (u8, Count)> {
         let numbered = (0..=u8::MAX).zip(self.ip.iter().copied());
         numbered.filter(|(_, count)| count.frames > 0)

@@ -210,7 +210,7 @@ fn tunnels_on_request() {
 }
 
 #[test]
-fn checksums_only_where_they_can_be_told() {
+fn checksums_only_where_they_can_be_verified() {
     // RFC 1071's sum of this very segment, computed by hand: see the steps.
     let packet = ipv4(6, ENDS, &segment());
     let words = |bytes: &[u8]| -> u32 {
@@ -251,7 +251,7 @@ fn checksums_only_where_they_can_be_told() {
         packet[2..4].copy_from_slice(&length.to_be_bytes());
         assert_eq!(verified(&packet, packet.len()), None, "{length}");
     }
-    // Left to the network card: the pseudo-header's sum alone.
+    // Left to the network card: the pseudo-header's sum only.
     assert_eq!(check(fold(pseudo) as u16, 52, 0x4000), None);
 }
 

@@ -124,7 +124,7 @@ fn pcapng_with_everything() {
         let lost = form.option(4, &form.long(3));
         file.extend(form.packet(1, 5, frame, wire, &[comment("look"), lost].concat()));
         file.extend(form.packet(2, 1025, frame, wire + 7, &[]));
-        // A name resolution block, one of a kind nobody knows, and one of no known interface.
+        // A name resolution block, one of a kind no one knows, and one of no known interface.
         file.extend(form.block(4, &[0; 4]));
         file.extend(form.block(0x8000_0bad, &[1, 2, 3]));
         file.extend(form.packet(9, 0, frame, wire, &[]));

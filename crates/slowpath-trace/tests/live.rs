@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Moves this thread into a network namespace of its own. `false`: not allowed here.
-fn alone() -> bool {
+fn is_isolated() -> bool {
     // SAFETY: it takes an integer and concerns this thread only.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         println!(
@@ -81,7 +81,7 @@ fn check(interface: &str, filter: Option<&str>, datagrams: u64) {
 
 #[test]
 fn a_loopback_interface() {
-    if !alone() {
+    if !is_isolated() {
         return;
     }
     check("lo", None, 1);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const RTT: i64 = 50_000;
 
-/// 400 segments, two at a time, acknowledged together.
+/// 400 segments, two at a time, acknowledged at once.
 fn transfer() -> Timeline {
     let mut t = Timeline::handshake(RTT, 20);
     for i in 0..200 {
@@ -44,7 +44,7 @@ fn near(t: &Timeline) -> Recording {
 
 /// 20 ms to the server, 30 ms back, and the server's clock ahead by 7 s.
 fn far(t: &Timeline) -> Recording {
-    record(&t.seen_at(20_000, 30_000), |s| {
+    record(&t.captured_at(20_000, 30_000), |s| {
         s.time = Timestamp(s.time.0 + 7_000_000_000)
     })
 }
@@ -150,7 +150,7 @@ fn reordering_is_counted() {
 }
 
 #[test]
-fn a_translated_address_is_seen_through() {
+fn a_translated_address_is_recognised() {
     let translate = |s: &mut Segment<'_>| {
         let outside = Endpoint {
             address: [198, 51, 100, 9].into(),
@@ -164,13 +164,13 @@ fn a_translated_address_is_seen_through() {
     };
     let t = transfer();
     let a = near(&t);
-    let b = record(&t.seen_at(20_000, 30_000), translate);
+    let b = record(&t.captured_at(20_000, 30_000), translate);
     let p = paired(&a, &b);
     assert_eq!(p.likeness, Likeness::SequenceNumbers);
     assert_eq!(p.from_client.arrived, 402);
 
     // A firewall that rewrites sequence numbers too: lengths and identifications remain.
-    let b = record(&t.seen_at(20_000, 30_000), |s| {
+    let b = record(&t.captured_at(20_000, 30_000), |s| {
         translate(s);
         let by = 123_456_789;
         if s.destination == endpoint(Side::Server) {
@@ -189,7 +189,7 @@ fn a_translated_address_is_seen_through() {
 #[test]
 fn super_segments_are_found_by_their_bytes() {
     let mut here = Timeline::handshake(RTT, 20);
-    let mut there = here.seen_at(20_000, 30_000);
+    let mut there = here.captured_at(20_000, 30_000);
     for m in 0..10u32 {
         let (at, first) = (100_000 + i64::from(m) * 60_000, 1 + m * 20 * FULL);
         here.data(at, first, 20 * FULL);
@@ -217,7 +217,7 @@ fn super_segments_are_found_by_their_bytes() {
 #[test]
 fn captures_of_different_length_lose_nothing() {
     let t = transfer();
-    let mut there = t.seen_at(20_000, 30_000);
+    let mut there = t.captured_at(20_000, 30_000);
     let window = 150_000..250_000;
     there.lines.retain(|l| window.contains(&l.at_us));
     let p = paired(&near(&t), &record(&there, |_| {}));
@@ -237,10 +237,10 @@ fn captures_of_different_length_lose_nothing() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused() {
+fn different_connections_are_refused() {
     let t = transfer();
     let a = near(&t);
-    let other = record(&t.seen_at(20_000, 30_000), |s| {
+    let other = record(&t.captured_at(20_000, 30_000), |s| {
         for end in [&mut s.source, &mut s.destination] {
             end.port ^= 0x100;
         }

@@ -30,10 +30,10 @@ fn count(name: &str) -> Option<(u64, u64)> {
     Some((frames, segments))
 }
 
-/// "N packets seen, M TCP packets traced" of the outputs beside the captures.
+/// "N packets observed, M TCP packets traced" of the outputs beside the captures.
 #[test]
 fn as_many_packets_as_tcptrace_saw() {
-    for (name, seen, traced) in [
+    for (name, observed, traced) in [
         ("6syns", 68, 68),
         ("bad_ack_code", 40, 40),
         ("badsyns", 17, 17),
@@ -47,7 +47,7 @@ fn as_many_packets_as_tcptrace_saw() {
         ("psc.fddi", 529, 529),
     ] {
         if let Some(counted) = count(&format!("tcptrace/{name}.dmp.gz")) {
-            assert_eq!(counted, (seen, traced), "{name}");
+            assert_eq!(counted, (observed, traced), "{name}");
         }
     }
 }

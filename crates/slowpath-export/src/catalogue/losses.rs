@@ -8,7 +8,7 @@ use crate::push::PushCounters;
 use crate::state::{LogState, State};
 use slowpath_model::{LossCounters, UnknownOwner};
 
-/// What is not known: losses, what was missed, what cannot be seen here.
+/// What is not known: losses, what was missed, what cannot be observed here.
 pub(super) fn knowledge(state: &State, all: &mut Vec<Family>) {
     // Every field: a new one must get its name here.
     let LossCounters {

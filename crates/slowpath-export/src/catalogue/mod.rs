@@ -3,7 +3,7 @@
 //!
 //! Names follow OpenTelemetry; the Prometheus name is what OpenTelemetry's translation
 //! ("Prometheus and OpenMetrics Compatibility") makes of them, dots to underscores, then
-//! unit, then `_total`: a query fits both ways. The `process` metrics alone have in each
+//! unit, then `_total`: a query fits both ways. Only the `process` metrics have in each
 //! world the name that this world gives them.
 
 mod cost;
@@ -146,7 +146,7 @@ fn problems(state: &State, all: &mut Vec<Family>) {
     let totals = &state.host_totals.totals;
     let time = |p: Problem| totals.problem_time[p as usize];
     let events = |p: Problem| totals.problem_events[p as usize];
-    // What cannot be measured has no sample, unless it was seen all the same.
+    // What cannot be measured has no sample, unless it was observed all the same.
     let known =
         |p: &Problem| !state.unmeasured.contains(*p) || time(*p) > Micros::ZERO || events(*p) > 0;
     all.push(

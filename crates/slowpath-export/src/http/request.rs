@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart() {
+    fn requests_are_distinguished() {
         let metrics = |format| Some(Ok(Wanted::Metrics(format)));
         for (request, expected) in [
             (

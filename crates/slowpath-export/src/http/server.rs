@@ -38,7 +38,7 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    /// Its end tells the thread to stop.
+    /// Its end stops the thread.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
@@ -158,7 +158,7 @@ impl Worker {
         if open {
             waiting.push(PollFd::new(&self.listener, PollFlags::IN));
         }
-        // An interrupted or failed wait finds nobody ready, and is tried again.
+        // An interrupted or failed wait finds no one ready, and is tried again.
         let count = poll(&mut waiting, timeout.as_ref()).unwrap_or(0);
         let ready: Vec<bool> = waiting
             .iter()

@@ -28,7 +28,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// An agent of this version on this host; `instance` tells its runs apart.
+    /// An agent of this version on this host; `instance` distinguishes its runs.
     pub fn new(host: &str, version: &str, instance: &str) -> Self {
         let attributes = [
             ("service.name", "slowpath-agent"),

@@ -20,7 +20,7 @@ pub enum SecurityError {
     /// It holds none.
     #[error("{} holds no certificate: it must be PEM text, with BEGIN CERTIFICATE in it", .0.display())]
     NoCertificate(PathBuf),
-    /// The machine trusts nobody.
+    /// The machine trusts no one.
     #[error(
         "no certificates of authorities on this machine: install the package ca-certificates, \
          or name a file in $OTEL_EXPORTER_OTLP_CERTIFICATE"

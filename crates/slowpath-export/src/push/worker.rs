@@ -28,7 +28,7 @@ pub enum PusherError {
     /// There is no thread to be had.
     #[error("cannot start pushing metrics: {0}")]
     Thread(#[from] io::Error),
-    /// Nobody can vouch for the collector.
+    /// No one can vouch for the collector.
     #[error("cannot push metrics to {endpoint}: {source}")]
     Security {
         /// The collector.
@@ -41,7 +41,7 @@ pub enum PusherError {
 /// Pushes what is on the board, until it is dropped; then once more.
 #[derive(Debug)]
 pub struct Pusher {
-    /// Its end tells the thread to stop.
+    /// Its end stops the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,7 +50,7 @@ impl Pusher {
     /// Pushes every `interval`.
     ///
     /// # Errors
-    /// There is no thread to be had, or no certificate to tell the collector by.
+    /// There is no thread to be had, or no certificate to verify the collector by.
     pub fn start(
         endpoint: Endpoint,
         options: &Options,
@@ -253,7 +253,7 @@ fn compressed(body: &[u8]) -> Option<Vec<u8>> {
     out.finish().ok()
 }
 
-/// Enough randomness to keep many agents apart (xorshift64, Marsaglia 2003).
+/// Enough randomness to keep many agents' times different (xorshift64, Marsaglia 2003).
 struct Random(u64);
 
 impl Default for Random {

@@ -121,7 +121,7 @@ pub fn state(agent: &ScriptedAgent, now: MonoNanos) -> State {
     }
 }
 
-/// An agent that has seen connections of these applications, each with a timeout of a second.
+/// An agent that has observed connections of these applications, each with a timeout of a second.
 pub fn played(applications: &[&str]) -> ScriptedAgent {
     let mut agent = ScriptedAgent::new(100, MonoNanos(0));
     let second = |s: u64| MonoNanos(s * 1_000_000_000);

@@ -74,7 +74,7 @@ struct Packet {
     sack: Option<(u32, u32)>,
 }
 
-/// A connection, seen beside its server.
+/// A connection, observed beside its server.
 struct Connection {
     client: u32,
     server: u32,

@@ -112,7 +112,7 @@ fn bench(quick: bool, command: Option<&[&str]>) -> Result<(), Box<dyn Error>> {
             "{suffix}: {} packets in {:.3} s, {:.1} times tcptrace, {:.0} times tshark, {:.0} MiB",
             m.packets, m.seconds, m.tcptrace_ratio, m.tshark_ratio, m.rss_mib
         );
-        tell(&mut all, &format!("_{suffix}"), &m);
+        report(&mut all, &format!("_{suffix}"), &m);
         measured.push(m);
     }
     let worst =
@@ -138,7 +138,7 @@ fn bench(quick: bool, command: Option<&[&str]>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn tell(all: &mut Map<String, Value>, suffix: &str, m: &Measured) {
+fn report(all: &mut Map<String, Value>, suffix: &str, m: &Measured) {
     all.insert(format!("packets{suffix}"), json!(m.packets));
     for (key, value) in [
         ("packets_per_second", m.packets as f64 / m.seconds),
@@ -222,7 +222,7 @@ fn round(value: f64) -> f64 {
     (value * scale).round() / scale
 }
 
-/// What the engine alone costs: a follower that adds up.
+/// What the engine costs by itself: a follower that adds up.
 #[derive(Default)]
 struct Adding {
     segments: u64,

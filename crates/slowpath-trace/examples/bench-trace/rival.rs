@@ -30,11 +30,11 @@ pub fn run(program: &OsStr, arguments: &[&OsStr]) -> Result<Cost, Box<dyn Error>
     let child = command
         .spawn()
         .map_err(|e| format!("{}: {e}", program.display()))?;
-    // std's wait does not tell the memory used.
+    // std's wait does not show the memory used.
     let mut status = 0;
     // SAFETY: a structure of integers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the child is ours and nobody else waits for it.
+    // SAFETY: the child is ours and no one else waits for it.
     let waited = unsafe { libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut usage) };
     let seconds = began.elapsed().as_secs_f64();
     if waited < 0 || status != 0 {

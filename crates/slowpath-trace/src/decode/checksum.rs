@@ -5,12 +5,12 @@ use super::{Addresses, IP_TCP, Place};
 
 /// Whether the checksum is right. `None`: not all was captured, the IP header leaves no room for
 /// the field, or the sender left it to its
-/// network card: then the field holds the sum of the pseudo-header alone (Linux,
+/// network card: then the field holds the sum of the pseudo-header only (Linux,
 /// `tcp_v4_send_check` with CHECKSUM_PARTIAL).
 pub(super) fn verify(place: Place, data: &[u8]) -> Option<bool> {
     let tcp = place.tcp();
     let segment = data.get(tcp..tcp.checked_add(place.length() as usize)?)?;
-    let told = u16::from_be_bytes([*segment.get(16)?, *segment.get(17)?]);
+    let reported = u16::from_be_bytes([*segment.get(16)?, *segment.get(17)?]);
     if place.is_first_fragment() {
         return None;
     }
@@ -19,7 +19,7 @@ pub(super) fn verify(place: Place, data: &[u8]) -> Option<bool> {
         Addresses::V6(from, to) => sum(&from) + sum(&to),
     };
     pseudo += u64::from(place.length()) + u64::from(IP_TCP);
-    if told == fold(pseudo) {
+    if reported == fold(pseudo) {
         return None;
     }
     Some(fold(pseudo + sum(segment)) == u16::MAX)

@@ -36,7 +36,7 @@ impl Descent<'_> {
         let total = match u16::from_be_bytes([header[2], header[3]]) {
             // Segmentation offload, or BIG TCP: longer than the field can say.
             0 => self.wire_from(ip),
-            told => told.into(),
+            reported => reported.into(),
         };
         let length = total.checked_sub(header_length).ok_or(SHORT)?;
         let fragment = u16::from_be_bytes([header[6], header[7]]);
@@ -74,7 +74,7 @@ impl Descent<'_> {
             length: match u16::from_be_bytes([header[4], header[5]]) {
                 // A jumbogram (RFC 2675) or segmentation offload; both are as long as the frame.
                 0 => self.wire_from(ip + 40),
-                told => told.into(),
+                reported => reported.into(),
             },
             ipv6: true,
             first_fragment: false,

@@ -11,7 +11,7 @@ pub enum Link {
     Ethernet,
     /// BSD loopback: the address family in either byte order.
     Null,
-    /// IP without anything before it; its first byte tells the version.
+    /// IP without anything before it; its first byte shows the version.
     Raw,
     /// Linux cooked capture.
     Sll,
@@ -53,7 +53,7 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const TRANSPARENT_ETHERNET: u16 = 0x6558;
 
-/// Tags, labels and tunnels in a row, more than which nobody nests.
+/// Tags, labels and tunnels in a row, more than which no one nests.
 pub(super) const DEEPEST: u32 = 16;
 
 /// A walk down a frame's headers.

@@ -4,7 +4,7 @@
 //! What enters: the captured bytes of a frame, its link type and its length on the wire.
 //!
 //! What leaves: the place of the TCP header and the length of what follows by the IP header,
-//! from which [`Segment`] is made; or [`Other`], which says what else it is, or why it cannot be told.
+//! from which [`Segment`] is made; or [`Other`], which says what else it is, or why that is not known.
 //!
 //! What is promised: any bytes are decided on, in bounded time, without allocation. Lengths
 //! are those of the IP header, so that neither Ethernet's padding nor a short snap length
@@ -48,7 +48,7 @@ pub enum Other {
     LaterFragment,
     /// A link type that is not decoded here.
     LinkType(u32),
-    /// It cannot be told.
+    /// It is not known.
     Undecodable(Undecodable),
 }
 
@@ -223,7 +223,7 @@ impl Place {
     #[inline]
     pub(crate) fn addresses(self, data: &[u8]) -> Addresses {
         let ip = self.ip();
-        // `locate` has seen the whole header: the rests are never taken.
+        // `locate` has observed the whole header: the rests are never taken.
         if self.is_ipv6() {
             let both: [u8; 32] = *data[ip + 8..].first_chunk().unwrap_or(&[0; 32]);
             let [mut from, mut to] = [[0; 16]; 2];
@@ -254,7 +254,7 @@ impl Place {
         let ip = self.ip();
         let tcp = self.tcp();
         let header: &[u8; TCP_HEADER] = data[tcp..].first_chunk().unwrap_or(&[0; TCP_HEADER]);
-        // Read from where they lie: bytes taken apart and put together again wait for the
+        // Read from where they lie: bytes split and reassembled wait for the
         // processor's store buffer.
         let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|i| header[at + i]));
         let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);

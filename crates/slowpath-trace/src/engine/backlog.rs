@@ -43,8 +43,8 @@ pub(super) struct Chain {
     units: u16,
     /// Of the last block.
     used: u8,
-    /// It was told to be long.
-    told: bool,
+    /// It is known to be long.
+    reported: bool,
 }
 
 impl Chain {
@@ -54,7 +54,7 @@ impl Chain {
         last: NONE,
         units: 0,
         used: BLOCK as u8,
-        told: false,
+        reported: false,
     };
 
     /// Nothing waits.
@@ -63,10 +63,10 @@ impl Chain {
         self.first == NONE
     }
 
-    /// It is time to follow them; told once.
+    /// It is time to follow them; reported once.
     #[inline]
     pub(super) fn becomes_long(&mut self) -> bool {
-        self.units >= MOST && !std::mem::replace(&mut self.told, true)
+        self.units >= MOST && !std::mem::replace(&mut self.reported, true)
     }
 }
 
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_told_before_it_ends() {
+    fn room_is_exhausted_before_it_ends() {
         let mut backlog = Backlog::new();
         let mut chains = Vec::new();
         let mut pushed = 0;

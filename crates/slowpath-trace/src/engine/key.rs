@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tells one connection's frames from another's, and hashes of it.
+//! What distinguishes one connection's frames from another's, and hashes of it.
 
 use crate::decode::{Addresses, Place};
 use crate::segment::Endpoint;

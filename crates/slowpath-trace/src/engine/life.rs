@@ -34,7 +34,7 @@ struct Direction {
     /// The sequence number of the latest SYN, or of the first SYN-ACK; without either, the number
     /// before the first segment.
     initial: u32,
-    /// The sequence number after the highest that was seen.
+    /// The sequence number after the highest that was observed.
     next: u32,
     known: Known,
     syns: u8,

@@ -12,7 +12,7 @@
 //!
 //! How: every worker walks all records and follows the connections of its own shards. A
 //! shard is chosen by a hash of addresses and ports that is the same in every run; what happens in it
-//! depends on its segments alone. So workers share the captures' bytes and nothing
+//! depends on its segments only. So workers share the captures' bytes and nothing
 //! else. Segments are taken in batches, whose connections' places are fetched all at once. Where
 //! a connection begins and ends is decided at once; its follower gets segments later, many in a
 //! row, while its state is in the caches.
@@ -39,8 +39,8 @@ use std::time::Duration;
 /// Shards; more than there are workers, so that they can be divided among them.
 const SHARDS: usize = 64;
 
-/// How often progress is told.
-const TELL: Duration = Duration::from_millis(100);
+/// How often progress is reported.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Follows one connection.
 pub trait Follow: Send {
@@ -182,7 +182,7 @@ pub struct Progress {
 pub struct Summary {
     /// Where the frames went.
     pub totals: Totals,
-    /// What the captures told beside their frames, and what could not be read.
+    /// What the captures reported beside their frames, and what could not be read.
     pub notes: Notes,
     /// The first frame's time.
     pub first: Option<Timestamp>,
@@ -211,7 +211,7 @@ impl Drop for StopOnPanic<'_> {
 
 /// Analyses captures. `begin` makes the follower of a new connection from its first segment,
 /// which it then gets by [`Follow::segment`] too; `each` gets every connection that is over, in
-/// no certain order; `progress` is told every 100 ms at least how far the work is, and can stop it.
+/// no certain order; `progress` is reported every 100 ms at least how far the work is, and can stop it.
 ///
 /// # Errors
 /// An input cannot be read or is no capture.
@@ -237,7 +237,7 @@ where
     let hasher = key::KeyHasher::random();
     let cursors = inputs.cursors(threads);
     let consumed = cursors.first().map(crate::read::Cursor::consumed_counter);
-    let told = || Progress {
+    let reported = || Progress {
         bytes: consumed.as_ref().map_or(0, |c| c.load(Ordering::Relaxed)),
         total,
         frames: frames.load(Ordering::Relaxed),
@@ -270,7 +270,7 @@ where
         }
         drop(sender);
         loop {
-            match receiver.recv_timeout(TELL) {
+            match receiver.recv_timeout(REPORT_EVERY) {
                 Ok(finished) => {
                     let finished: Vec<Finished<F::Report>> = finished;
                     finished.into_iter().for_each(&mut each);
@@ -278,7 +278,7 @@ where
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if progress(told()).is_break() {
+            if progress(reported()).is_break() {
                 stop.store(true, Ordering::Relaxed);
             }
         }
@@ -305,6 +305,6 @@ where
         summary.hurried += part.hurried;
     }
     summary.complete = complete;
-    let _ = progress(told());
+    let _ = progress(reported());
     Ok(summary)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker's open connections.
 //!
-//! They are kept together; only the lists that decide which of them ends when, and for
+//! They are in one store; only the lists that decide which of them ends when, and for
 //! which other one, are kept a shard each. So what happens to a connection depends on
-//! the segments of its shard alone, and not on which worker has the shard.
+//! the segments of its shard only, and not on which worker has the shard.
 //!
 //! Where a connection begins and ends is decided segment by segment; its follower gets the
 //! segments later, many at once ([`Backlog`]).
@@ -69,7 +69,7 @@ pub(super) struct Tally {
     pub(super) hurried: u64,
 }
 
-/// What is told of a segment beside itself.
+/// What is known of a segment beside itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label {
     pub(super) key: Key,

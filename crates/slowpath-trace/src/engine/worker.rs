@@ -138,7 +138,7 @@ impl<F: Follow> Worker<'_, F> {
     fn hand_over(&mut self, sender: &Sender<F>, at_least: usize) {
         let out = &mut self.connections.out;
         if out.len() >= at_least {
-            // Nobody listens any more only if the caller's closure panicked.
+            // No one listens any more only if the caller's closure panicked.
             let next = Vec::with_capacity(2 * HAND_OVER);
             let _ = sender.send(std::mem::replace(out, next));
         }

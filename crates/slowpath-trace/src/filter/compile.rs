@@ -200,7 +200,7 @@ impl Maker {
             Protocol::Ip6 => self.ether_type(IPV6, shift, yes, no),
             Protocol::Arp => self.ether_type(ARP, shift, yes, no),
             Protocol::Rarp => self.ether_type(RARP, shift, yes, no),
-            // ICMP is IPv4's alone, as ICMPv6 is IPv6's.
+            // Only IPv4 has ICMP, as only IPv6 has ICMPv6.
             Protocol::Over(number @ (1 | 2)) => {
                 self.ip_protocol(Some(Protocol::Ip), number, shift, yes, no)
             }

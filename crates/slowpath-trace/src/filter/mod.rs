@@ -8,10 +8,10 @@
 //! What is understood: `host`, `net` (with length, mask or short), `port`, `portrange`,
 //! `proto`, each after `src`, `dst`, `src or dst`, `src and dst`, and after `ip`, `ip6`, `arp`, `rarp`,
 //! `tcp`, `udp`, `sctp` where that makes sense; these protocols and `icmp`, `icmp6`, `igmp`, `ah`, `esp`,
-//! `pim` alone; `ether host`, `ether proto`; `vlan`; `less`, `greater`;
+//! `pim` by themselves; `ether host`, `ether proto`; `vlan`; `less`, `greater`;
 //! `ip[…]`, `tcp[…]`, `udp[…]`, `icmp[…]`, `ether[…]` with an offset, a size, `&` a mask, compared with a number;
 //! `and`, `or`, `not`, parentheses. As in pcap-filter, `and` and `or` bind equally
-//! tight, and a value alone takes the words before the last one. Not understood, and refused:
+//! tight, and a value by itself takes the words before the last one. Not understood, and refused:
 //! names of hosts, networks and services, arithmetic, the rest.
 
 mod bpf;

@@ -315,7 +315,7 @@ impl<'a> Parser<'a> {
             self.qualifiers = given;
             return Ok(Tree::Test(Test::Protocol(protocol), tags));
         }
-        // A value alone is one more of the kind before.
+        // A value by itself is one more of the kind before.
         let qualifiers = if bare && given.protocol.is_none() {
             self.qualifiers
         } else {

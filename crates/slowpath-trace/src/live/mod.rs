@@ -2,7 +2,7 @@
 //! Packets from an interface, through AF_PACKET's ring (TPACKET_V3, Linux 3.2).
 //!
 //! What enters: an interface's name, or `any`, and a [`Filter`]. What leaves: a capture like any
-//! other, as an [`Input`] that ends when it is told to, and [`Counters`] of what the kernel
+//! other, as an [`Input`] that ends on request, and [`Counters`] of what the kernel
 //! took and lost. Needs CAP_NET_RAW.
 
 mod ring;
@@ -77,7 +77,7 @@ impl Counters {
     }
 }
 
-/// Begins a capture. It goes on until `stop` is true, seen within about 100 ms; what the ring
+/// Begins a capture. It goes on until `stop` is true, observed within about 100 ms; what the ring
 /// then holds still comes.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ pub(super) struct Ring {
     filters: bool,
 }
 
-// SAFETY: the mapping belongs to the ring alone and may be read from any thread.
+// SAFETY: only the ring owns the mapping, which may be read from any thread.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -253,8 +253,8 @@ impl Ring {
         };
         let valid = header.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
         let tag = (valid && self.link == Link::Ethernet).then(|| {
-            let told = header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-            let kind = if told {
+            let reported = header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+            let kind = if reported {
                 header.hv1.tp_vlan_tpid
             } else {
                 0x8100

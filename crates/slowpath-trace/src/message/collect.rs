@@ -24,14 +24,14 @@ const SHORTEST_QUEUE: i64 = 1_000_000;
 
 /// How often, how long, and where.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Observations {
     events: u64,
     nanos: i64,
     first: Moment,
     last: Moment,
 }
 
-impl Seen {
+impl Observations {
     fn add(&mut self, at: Moment, nanos: i64) {
         if self.events == 0 {
             self.first = at;
@@ -50,8 +50,8 @@ struct Current {
     end: i64,
     bytes: u64,
     acked: Option<Moment>,
-    /// What was seen; mostly nothing.
-    seen: Vec<(Category, Seen)>,
+    /// What was observed; mostly nothing.
+    observed: Vec<(Category, Observations)>,
     /// An ACK that was kept back, by so much, and whether the window's edge stood still.
     late: Option<(Moment, i64, bool)>,
     marks: u64,
@@ -61,17 +61,17 @@ struct Current {
 
 impl Current {
     fn see(&mut self, category: Category, at: Moment, nanos: i64) {
-        if let Some((_, seen)) = self.seen.iter_mut().find(|(c, _)| *c == category) {
-            return seen.add(at, nanos);
+        if let Some((_, observed)) = self.observed.iter_mut().find(|(c, _)| *c == category) {
+            return observed.add(at, nanos);
         }
-        let mut seen = Seen::default();
-        seen.add(at, nanos);
-        self.seen.push((category, seen));
+        let mut observed = Observations::default();
+        observed.add(at, nanos);
+        self.observed.push((category, observed));
     }
 
-    fn seen(&self, category: Category) -> Seen {
-        let found = self.seen.iter().find(|(c, _)| *c == category);
-        found.map_or_else(Seen::default, |(_, seen)| *seen)
+    fn observed(&self, category: Category) -> Observations {
+        let found = self.observed.iter().find(|(c, _)| *c == category);
+        found.map_or_else(Observations::default, |(_, observed)| *observed)
     }
 }
 
@@ -164,7 +164,7 @@ impl Collector {
                 end: event.sequence,
                 bytes: 0,
                 acked: None,
-                seen: Vec::new(),
+                observed: Vec::new(),
                 late: None,
                 marks: 0,
                 lost: 0,
@@ -336,28 +336,28 @@ impl Collector {
     fn causes(&self, current: &Current, message: &Message) -> Vec<Cause> {
         let mut causes = Vec::new();
         for category in Category::ALL {
-            let seen = current.seen(category);
+            let observed = current.observed(category);
             let mut cause = Cause {
                 category,
-                time: Duration::from_nanos(u64::try_from(seen.nanos).unwrap_or(0)),
-                events: seen.events,
-                first: seen.first,
-                last: seen.last,
+                time: Duration::from_nanos(u64::try_from(observed.nanos).unwrap_or(0)),
+                events: observed.events,
+                first: observed.first,
+                last: observed.last,
             };
             let happened = match category {
                 Category::LateFastRetransmit | Category::AckDrop | Category::TailDrop => {
-                    seen.events > 0
+                    observed.events > 0
                 }
                 Category::Timeout => {
                     cause.time = message.limits.of(Limit::Timeout);
-                    seen.events > 0
+                    observed.events > 0
                 }
                 Category::FastRetransmit => {
                     cause.time = message.limits.of(Limit::Recovery);
-                    seen.events > 0
+                    observed.events > 0
                 }
                 // "Multiple": one is every receiver's right.
-                Category::BufferShrink | Category::DelayedAcks => seen.events >= 2,
+                Category::BufferShrink | Category::DelayedAcks => observed.events >= 2,
                 Category::ZeroWindow => {
                     let time = message.limits.of(Limit::ZeroWindow);
                     cause = whole(category, time, message);

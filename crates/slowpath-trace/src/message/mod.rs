@@ -123,7 +123,7 @@ pub struct Message {
     pub start: Moment,
     /// The ACK of its last byte; the capture's end where there is none.
     pub end: Moment,
-    /// Whether that ACK was seen.
+    /// Whether that ACK was observed.
     pub complete: bool,
     /// Its first byte's sequence number, relative.
     pub sequence: i64,

@@ -5,7 +5,7 @@
 //! clock is its delay and the clocks' difference, θ. A segment of the server the other way round:
 //! θ less its delay. No delay is negative, so θ lies below every difference of the one
 //! kind and above every one of the other: within a band as wide as the two shortest delays
-//! together, the least RTT between the recordings. The middle of the band is the estimate,
+//! combined, the least RTT between the recordings. The middle of the band is the estimate,
 //! right if both shortest delays are the same; half the band is the uncertainty, whatever the paths.
 //!
 //! Clocks drift: θ = θ₀ + δ·t. For each δ there is a band; it is widest at the true δ, since a
@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-/// Shorter recordings do not tell drift from queueing, ns.
+/// Shorter recordings do not show drift from queueing, ns.
 const DRIFT_TIME: i64 = 10_000_000_000;
 
 /// Drifts looked for, parts per million: ten times what crystals do.

@@ -138,7 +138,7 @@ impl Sides<'_> {
         groups
     }
 
-    /// Whether the path leaves IP identifications alone: nine of ten segments of which
+    /// Whether the path leaves IP identifications unchanged: nine of ten segments of which
     /// there is only one have the same.
     fn keeps_ids(&self) -> bool {
         let (mut same, mut all) = (0, 0);
@@ -277,8 +277,9 @@ fn path(
         // From the end: each arrival is of the latest that can have come by then.
         for receiver in came.into_iter().rev() {
             let time = at_receiver(sides.came[receiver]);
-            let alone = sent.len() == 1;
-            let fits = |s: &usize| alone || at_sender(sides.sent[*s]) <= time.saturating_add(slack);
+            let single = sent.len() == 1;
+            let fits =
+                |s: &usize| single || at_sender(sides.sent[*s]) <= time.saturating_add(slack);
             if let Some(place) = sent.iter().rposition(fits) {
                 arrival[sent[place]] = Some(receiver);
                 used[receiver] = true;

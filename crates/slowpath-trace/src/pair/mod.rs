@@ -18,7 +18,7 @@
 //! difference of both directions' delays, and that is positive.
 //!
 //! **The same segment**: the same relative numbers, length, flags, window, timestamps and,
-//! where the path leaves it alone, IP identification. Among several that are alike the latest that
+//! where the path does not change it, IP identification. Among several that are alike the latest that
 //! can have arrived is taken. What segmentation offload joined or cut is found by its bytes.
 //!
 //! **The clocks**: see [`Clock`].
@@ -35,7 +35,7 @@ use crate::tcp::Side;
 use std::fmt;
 use std::time::Duration;
 
-/// Data segments of each side compared where nothing else tells.
+/// Data segments of each side compared where nothing else shows.
 pub const COMPARED: usize = 32;
 
 /// How the two recordings were found to be of one connection.
@@ -56,7 +56,7 @@ pub enum PairError {
     Different,
     /// No segment of the client, or none of the server, is in both.
     NothingInCommon,
-    /// Both were made at the same place: which of them is nearer to the client cannot be told.
+    /// Both were made at the same place: which of them is nearer to the client is not known.
     SamePlace,
 }
 
@@ -150,7 +150,7 @@ impl Path {
 /// Two recordings of one connection, paired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paired {
-    /// How it was found that they belong together.
+    /// How it was found that they belong to one connection.
     pub likeness: Likeness,
     /// The first of the two recordings is nearer to the client.
     pub first_is_client: bool,
@@ -176,7 +176,7 @@ impl Paired {
 /// Pairs two recordings of one connection, in any order.
 ///
 /// # Errors
-/// They are not of one connection, or do not tell enough. See [`PairError`].
+/// They are not of one connection, or do not show enough. See [`PairError`].
 pub fn pair(one: &Recording, other: &Recording) -> Result<Paired, PairError> {
     let (likeness, swapped) = matching::likeness(one, other).ok_or(PairError::Different)?;
     let turned;

@@ -36,7 +36,7 @@ pub struct Passed {
 /// The segments of one connection at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// Who opened it, as far as this capture tells.
+    /// Who opened it, as far as this capture shows.
     pub client: Endpoint,
     /// The other end.
     pub server: Endpoint,

@@ -39,7 +39,7 @@ pub struct Remark {
     pub from: Timestamp,
     /// To when.
     pub to: Timestamp,
-    /// The frames that decided it, the most telling first.
+    /// The frames that decided it, the most significant first.
     pub frames: Vec<u64>,
 }
 

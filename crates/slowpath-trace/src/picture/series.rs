@@ -44,7 +44,7 @@ impl<'a> Series<'a> {
         points.filter_map(|p| Some((p, p.acknowledgement?)))
     }
 
-    /// Lowest and highest sequence number drawn; the window's edge apart.
+    /// Lowest and highest sequence number drawn; the window's edge by itself.
     pub(super) fn numbers(&self) -> (i64, i64, i64) {
         let sent = self.sent().filter(|p| p.occupies());
         let ends = sent.flat_map(|p| [p.sequence, p.end]);

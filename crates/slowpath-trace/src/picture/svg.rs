@@ -2,7 +2,7 @@
 //! A drawing of one connection: for each side that sent data a time-sequence graph, and below
 //! it throughput, data in flight with the window, and RTT.
 //!
-//! It stands alone: colours for light and dark, text of the viewer's own font. Its size is
+//! It stands by itself: colours for light and dark, text of the viewer's own font. Its size is
 //! bounded by the pixels and not by the segments.
 
 use super::html::{endpoint, escaped};

@@ -85,7 +85,7 @@ impl Capture {
         &self.totals
     }
 
-    /// What the capture told beside its frames so far.
+    /// What the capture reported beside its frames so far.
     #[must_use]
     pub fn notes(&self) -> &Notes {
         self.cursor.notes()

@@ -22,7 +22,7 @@ pub(super) enum Compression {
     Zstd,
 }
 
-/// Bytes enough to tell.
+/// Enough bytes to decide.
 pub(super) const MAGIC: usize = 4;
 
 impl Compression {

@@ -378,7 +378,7 @@ impl Cursor {
                 self.needed = FILE_HEADER;
             }
             if let Some((reel, _)) = &mut self.reel {
-                // The reel can use its memory again if nobody else holds it.
+                // The reel can use its memory again if no one else holds it.
                 self.piece = Arc::default();
                 let advanced = reel.advance(self.at, self.needed);
                 self.piece = Arc::clone(&reel.piece);
@@ -429,7 +429,7 @@ impl Cursor {
         }
     }
 
-    /// What the captures told so far.
+    /// What the captures reported so far.
     pub(crate) fn notes(&self) -> &Notes {
         &self.walker.notes
     }

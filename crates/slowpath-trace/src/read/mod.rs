@@ -2,7 +2,7 @@
 //! Captures in: files, compressed or not, standard input, several of them as one.
 //!
 //! What enters: pcap (microseconds, nanoseconds, both byte orders) and pcapng, plain, gzip or
-//! Zstandard, told apart by their first bytes. Several files count as one capture, in the
+//! Zstandard, distinguished by their first bytes. Several files count as one capture, in the
 //! order of their first frames, as ring-buffer captures leave them.
 //!
 //! What leaves: one frame after the other, numbered from 1 over all files, and

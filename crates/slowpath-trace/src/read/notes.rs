@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a capture tells beside its frames, and what could not be read of it.
+//! What a capture shows beside its frames, and what could not be read of it.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum SkipReason {
     CutShort,
     /// A record header that cannot be right; what follows was searched for the next good one.
     Damaged,
-    /// A pcapng block that names an interface nobody described.
+    /// A pcapng block that names an interface no one described.
     UnknownInterface,
     /// The compressed data end early or are damaged.
     Compressed,
@@ -80,9 +80,9 @@ pub struct Comment {
 /// An interface of a pcapng file, numbered over all sections and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, if told.
+    /// Its name, if stated.
     pub name: Option<String>,
-    /// The capture filter, if told.
+    /// The capture filter, if stated.
     pub filter: Option<String>,
     /// Bytes captured of a frame at most; 0: no limit.
     pub snap_length: u32,
@@ -99,7 +99,7 @@ pub struct Gap {
     pub lost: u64,
 }
 
-/// What a capture tells beside its frames.
+/// What a capture shows beside its frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     skipped: [Skip; SkipReason::ALL.len()],
@@ -132,8 +132,8 @@ impl Notes {
     /// Frames that the capture lost by its own account: `None` if it gives none.
     #[must_use]
     pub fn capture_drops(&self) -> Option<u64> {
-        let told = self.interfaces.iter().filter_map(|i| i.dropped);
-        let statistics = told.fold(None, |sum: Option<u64>, n| {
+        let reported = self.interfaces.iter().filter_map(|i| i.dropped);
+        let statistics = reported.fold(None, |sum: Option<u64>, n| {
             Some(sum.unwrap_or(0).saturating_add(n))
         });
         let gaps = (self.lost_in_gaps > 0).then_some(self.lost_in_gaps);

@@ -85,7 +85,7 @@ impl Header {
                 _ => Lengths::CapturedFirst,
             },
             longest: snap_length.clamp(LONGEST, LONGEST_ANNOUNCED),
-            // The upper bits tell of a frame check sequence (libpcap's LT_LINKTYPE).
+            // The upper bits describe a frame check sequence (libpcap's LT_LINKTYPE).
             link: Link::from_number(ordered(20) & 0x03ff_ffff),
         })
     }
@@ -118,7 +118,7 @@ impl Header {
         })
     }
 
-    /// Whether a record may begin here, as far as the bytes tell: used to find the next one
+    /// Whether a record may begin here, as far as the bytes show: used to find the next one
     /// after damage. Three headers in a row must make sense, near each other in time.
     pub(super) fn plausible(&self, data: &[u8], last_time: i64) -> bool {
         const IN_A_ROW: usize = 3;

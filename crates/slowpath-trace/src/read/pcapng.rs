@@ -90,7 +90,7 @@ pub(super) enum Block {
     },
     /// Read or skipped; no packet.
     Other,
-    /// It names an interface that nobody described.
+    /// It names an interface that no one described.
     UnknownInterface,
     /// It contradicts itself.
     Damaged,
@@ -289,7 +289,7 @@ impl Section {
         const RESOLUTION: u16 = 9;
         const FILTER: u16 = 11;
         const OFFSET: u16 = 14;
-        /// A section with more is not one that somebody captured.
+        /// A section with more is not one that was captured in earnest.
         const INTERFACES: usize = 1 << 16;
         if self.interfaces.len() >= INTERFACES {
             return None;
@@ -301,7 +301,7 @@ impl Section {
             resolution: Resolution::Multiply(1_000),
             offset: 0,
         };
-        let mut told = Interface {
+        let mut reported = Interface {
             snap_length: described.snap_length,
             ..Interface::default()
         };
@@ -309,9 +309,9 @@ impl Section {
         for (code, value) in self.options(body, 16) {
             match (code, value) {
                 (OPTION_COMMENT, _) => notes.comment(CommentOn::Interface(number), value),
-                (NAME, _) => told.name = Some(text(value)),
+                (NAME, _) => reported.name = Some(text(value)),
                 // The first byte says what kind of filter; 0 is text.
-                (FILTER, [0, expression @ ..]) => told.filter = Some(text(expression)),
+                (FILTER, [0, expression @ ..]) => reported.filter = Some(text(expression)),
                 (RESOLUTION, [resolution, ..]) => {
                     described.resolution = Resolution::new(*resolution);
                 }
@@ -323,7 +323,7 @@ impl Section {
             }
         }
         self.interfaces.push(described);
-        notes.interface(told);
+        notes.interface(reported);
         Some(Block::Other)
     }
 
@@ -347,8 +347,8 @@ impl Section {
                 _ => {}
             }
         }
-        if let (Some(told), Some(_)) = (notes.interfaces.get_mut(number as usize), dropped) {
-            told.dropped = dropped;
+        if let (Some(reported), Some(_)) = (notes.interfaces.get_mut(number as usize), dropped) {
+            reported.dropped = dropped;
         }
         Some(Block::Other)
     }

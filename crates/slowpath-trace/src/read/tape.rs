@@ -210,7 +210,7 @@ impl Reel {
 }
 
 impl Drop for Reel {
-    /// A reader that leaves early keeps nobody waiting.
+    /// A reader that leaves early keeps no one waiting.
     fn drop(&mut self) {
         let Supply::Shared { tape, number } = &self.supply else {
             return;

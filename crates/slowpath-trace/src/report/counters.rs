@@ -69,7 +69,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Whether both are the same as far as the log tells.
+    /// Whether both are the same as far as the log shows.
     fn agrees(&self) -> Option<bool> {
         let (a, b) = (self.counters? as f64, self.packets as f64);
         Some((a - b).abs() <= self.rounding * a.max(b))
@@ -82,7 +82,7 @@ const BITS_5: f64 = 0.032;
 
 impl Lifetime {
     /// `tcp_info` counts each transmission of payload in bytes and segments, retransmissions
-    /// included (`tcpi_bytes_sent`, `tcpi_data_segs_out`), and retransmissions alone (`tcpi_bytes_retrans`,
+    /// included (`tcpi_bytes_sent`, `tcpi_data_segs_out`), and only retransmissions (`tcpi_bytes_retrans`,
     /// `tcpi_total_retrans`, which has SYNs too).
     fn of(summary: &ConnectionSummary, sent: &Direction) -> Self {
         let figure = |key, name, counters, packets, rounding| Figure {
@@ -185,7 +185,7 @@ impl<'a> Matches<'a> {
 /// 1. The log is empty.
 /// 2. It was not kept while the capture ran.
 /// 3. None of its sockets has an address of the capture: another host's log. Sockets with the same
-///    peer as a captured connection tell of translated addresses.
+///    peer as a captured connection indicate translated addresses.
 /// 4. The connections were not observed.
 pub fn why_none(
     report: &CaptureReport,
@@ -240,7 +240,7 @@ pub fn why_none(
     if let Some(translated) = at_that_time.iter().find(peer) {
         return format!(
             "the log has connections to {} at that time, but from {}, which is not in the capture: \
-             addresses are translated between the two (NAT), and cannot be told apart; capture on the \
+             addresses are translated between the two (NAT), and cannot be reported separate; capture on the \
              logging host",
             translated.tuple.remote,
             translated.tuple.local.ip()

@@ -185,8 +185,8 @@ fn repairs(rows: &mut Rows, d: &Direction) {
     figures! { rows,
         "retransmitted_packets", "packets sent again": count(r.packets);
         "retransmitted_bytes", "bytes sent again": count(r.bytes);
-        "seen_before_packets", "of them seen here before": count(r.seen_before);
-        "seen_before_bytes", "their bytes": count(r.seen_before_bytes);
+        "seen_before_packets", "of them seen here before": count(r.observed_before);
+        "seen_before_bytes", "their bytes": count(r.observed_before_bytes);
         "lost_before_here", "first copy lost before here": count(r.lost_before_here);
         "fast_retransmissions", "fast retransmissions": count(r.fast);
         "timeouts", "retransmission timeouts": count(r.timeouts);
@@ -221,7 +221,7 @@ fn repairs(rows: &mut Rows, d: &Direction) {
     figures! { rows,
         "timeout_wait_us", "time waited for timeouts": Value::Time(r.timeout_wait.total());
         "out_of_order", "out of order": count(o.out_of_order);
-        "before_seen", "before data seen earlier": count(o.before_seen);
+        "before_seen", "before data seen earlier": count(o.before_observed);
         "ambiguous_order", "told by the clock alone": count(o.ambiguous);
         "late_max_us", "latest out of order": time(o.lateness.longest());
         "gaps", "gaps": count(o.gaps);

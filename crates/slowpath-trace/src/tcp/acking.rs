@@ -12,7 +12,7 @@ use std::time::Duration;
 /// SACKed ranges remembered.
 const SACKED: usize = 256;
 
-/// Ranges remembered that were acknowledged and never seen.
+/// Ranges remembered that were acknowledged and never observed.
 const LOST: usize = 64;
 
 /// Takes the acknowledgement number, timestamps and SACK blocks.
@@ -135,7 +135,7 @@ fn advance(
     rev.duplicates = 0;
     rev.end_burst(mss);
     if ack > rev.next {
-        acked_unseen(step, rev, ack);
+        acked_unobserved(step, rev, ack);
     }
     if rev.lossy {
         past_losses(step, rev, ack);
@@ -179,14 +179,14 @@ fn advance(
 
 /// An ACK of numbers that were never captured.
 #[cold]
-fn acked_unseen(step: &mut Step<'_, '_>, rev: &mut Flow, ack: u64) {
+fn acked_unobserved(step: &mut Step<'_, '_>, rev: &mut Flow, ack: u64) {
     let probe_end = rev.rare.as_ref().map_or(0, |r| r.probe_end);
     let start = rev.next.max(probe_end.min(ack));
     rev.next = ack;
-    if !rev.seen || start >= ack {
+    if !rev.observed || start >= ack {
         return;
     }
-    step.marks.set(Marks::ACKED_UNSEEN);
+    step.marks.set(Marks::ACKED_UNCAPTURED);
     lose(rev, start, ack);
 }
 
@@ -233,7 +233,7 @@ fn past_losses(step: &mut Step<'_, '_>, rev: &mut Flow, ack: u64) {
     rev.lossy =
         !(rare.gaps.is_empty() && rare.sacked.is_empty()) || rare.resent.iter().any(|r| r.waiting);
     for (start, end) in passed {
-        step.marks.set(Marks::ACKED_UNSEEN);
+        step.marks.set(Marks::ACKED_UNCAPTURED);
         lose(rev, start, end);
     }
 }
@@ -248,7 +248,7 @@ fn without_news(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow, ack: u6
         rev.report().acks.old += 1;
         return;
     }
-    if !fwd.seen || ack != fwd.last_ack {
+    if !fwd.observed || ack != fwd.last_ack {
         return;
     }
     let same_window = step.window == fwd.window;
@@ -426,7 +426,7 @@ impl Flow {
         let (syn, origin, rare) = (self.syn, self.origin, self.rare.take());
         let r = self.report.get_or_insert_default();
         r.offered = self.offered;
-        if self.seen {
+        if self.observed {
             r.timing.first = Some(Timestamp(self.first_time));
             r.timing.last = Some(Timestamp(self.last_time));
         }

@@ -66,7 +66,7 @@ pub struct Connection {
     first: Moment,
     first_sender: Side,
     reused: bool,
-    /// The first segment is still to be told to tshark's rules as one on a reused 4-tuple.
+    /// The first segment is still to be passed to tshark's rules as one on a reused 4-tuple.
     announce_reuse: bool,
     handshake: Handshake,
 }
@@ -91,9 +91,9 @@ pub(super) struct Step<'s, 'p> {
     /// RTT sample of the other side's data.
     pub rtt: Option<i64>,
     pub duplicate: u32,
-    /// Payload bytes not seen before.
+    /// Payload bytes not observed before.
     pub new_bytes: u64,
-    /// Some of its numbers were seen before, or it starts before seen ones and ends before
+    /// Some of its numbers were observed before, or it starts before observed ones and ends before
     /// their end.
     pub not_next: bool,
     /// Something was proved spurious: frame and how.
@@ -195,7 +195,7 @@ impl Connection {
         self.segment_with(s, &mut Ignore);
     }
 
-    /// Takes the next segment and tells what it meant.
+    /// Takes the next segment and shows what it meant.
     pub fn segment_with<E: Events>(&mut self, s: &Segment<'_>, events: &mut E) {
         let side = if s.source == self.client {
             Side::Client
@@ -247,7 +247,7 @@ impl Connection {
         let data_end = start + u64::from(s.length) + u64::from(syn);
         let ack = s.flags.any(Flags::ACK).then(|| {
             let position = rev.position(s.acknowledgement, 1);
-            if !rev.seen {
+            if !rev.observed {
                 rev.next = rev.next.max(position);
             }
             position
@@ -282,7 +282,7 @@ impl Connection {
             self.bad_checksums += 1;
             step.marks.set(Marks::BAD_CHECKSUM);
         }
-        if !rev.seen {
+        if !rev.observed {
             step.limits.outstanding = step.limits.outstanding.min(OUTSTANDING_ONE_SIDED);
         }
         sending::count(&mut step, fwd);
@@ -303,10 +303,10 @@ impl Connection {
         if step.new_bytes > 0 && self.turns.data(side, s, step.new_bytes) {
             step.marks.set(Marks::TURN);
         }
-        fwd.seen = true;
+        fwd.observed = true;
         fwd.last_time = step.now;
         if E::WANTED {
-            tell(&step, flags, fwd, rev, events);
+            report(&step, flags, fwd, rev, events);
         }
     }
 
@@ -327,7 +327,7 @@ impl Connection {
         }
     }
 
-    /// The connection's last segment was seen.
+    /// The connection's last segment was observed.
     #[must_use]
     pub fn finish(mut self) -> ConnectionReport {
         let end = self.last.time.0;
@@ -373,7 +373,7 @@ impl Connection {
             (None, [true, true]) => Ending::Closed,
             (None, [true, false]) => Ending::HalfClosed(Side::Client),
             (None, [false, true]) => Ending::HalfClosed(Side::Server),
-            (None, _) if client.syn && !server.seen => Ending::Unanswered,
+            (None, _) if client.syn && !server.observed => Ending::Unanswered,
             (None, _) => Ending::Open,
         }
     }
@@ -474,7 +474,7 @@ fn opening(
     }
 }
 
-/// Both SYNs were seen.
+/// Both SYNs were observed.
 fn agree(side: Side, fwd: &mut Flow, rev: &mut Flow, handshake: &mut Handshake) {
     let (a, b) = (fwd.offered, rev.offered);
     handshake.sack = Some(a.sack && b.sack);
@@ -497,7 +497,7 @@ fn agree(side: Side, fwd: &mut Flow, rev: &mut Flow, handshake: &mut Handshake) 
 }
 
 /// Tells a sink about a segment.
-fn tell<E: Events>(
+fn report<E: Events>(
     step: &Step<'_, '_>,
     wireshark: wireshark::Flags,
     fwd: &Flow,

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 /// Receives what every segment meant, in the capture's order.
 pub trait Events {
-    /// Whether anything is to be told: the default sink says no, at compile time.
+    /// Whether anything is to be handed over: the default sink says no, at compile time.
     const WANTED: bool = true;
 
-    /// A segment was seen.
+    /// A segment was observed.
     fn event(&mut self, event: &Event<'_>);
 
-    /// A segment seen earlier turned out to be a needless retransmission.
+    /// A segment observed earlier turned out to be a needless retransmission.
     fn spurious(&mut self, _proof: &Spurious) {}
 }
 
@@ -36,7 +36,7 @@ impl<F: FnMut(&Event<'_>)> Events for F {
 }
 
 /// One segment and what it meant. Sequence numbers are relative: 0 is the SYN, 1 the first
-/// byte; without a SYN in the capture 1 is the first number seen. They do not wrap and may
+/// byte; without a SYN in the capture 1 is the first number observed. They do not wrap and may
 /// be negative.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
@@ -133,7 +133,7 @@ pub enum Kind {
     Ack,
 }
 
-/// Why data was sent again, by what is seen here. The rules are in `retransmission.rs`.
+/// Why data was sent again, by what is observed here. The rules are in `retransmission.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// Duplicate ACKs or SACK asked for it.
@@ -148,7 +148,7 @@ pub enum Cause {
     Handshake,
     /// A FIN unanswered.
     Fin,
-    /// Nothing seen here explains it.
+    /// Nothing observed here explains it.
     Unexplained,
 }
 
@@ -164,8 +164,8 @@ impl Marks {
     /// Starts after a gap: an earlier segment was lost, is late or was not captured.
     pub const GAP: u32 = 1 << 2;
     /// Acknowledges data that was never captured.
-    pub const ACKED_UNSEEN: u32 = 1 << 3;
-    /// Judged between reordering and retransmission by the clock alone.
+    pub const ACKED_UNCAPTURED: u32 = 1 << 3;
+    /// Judged between reordering and retransmission by the clock only.
     pub const AMBIGUOUS: u32 = 1 << 4;
     /// Data that was acknowledged here before it came.
     pub const ALREADY_ACKED: u32 = 1 << 5;

@@ -29,12 +29,12 @@ pub(super) struct Flow {
     /// The sequence numbers have an origin.
     pub known: bool,
     /// This side has sent a segment.
-    pub seen: bool,
-    /// Its SYN was seen.
+    pub observed: bool,
+    /// Its SYN was observed.
     pub syn: bool,
-    /// The other side acknowledged data, or no SYN tells whether.
+    /// The other side acknowledged data, or no SYN shows whether.
     pub data_acked: bool,
-    /// This side's windows are scaled, and one above zero was seen.
+    /// This side's windows are scaled, and one above zero was observed.
     pub scaled: bool,
     /// This side's last window was zero.
     pub closed: bool,
@@ -89,7 +89,7 @@ pub(super) struct Flow {
     pub data_length: u32,
     /// The last timestamp value.
     pub tsval: u32,
-    /// A timestamp value waiting for its echo, and when it was first seen.
+    /// A timestamp value waiting for its echo, and when it was first observed.
     pub timed: Option<(u32, i64)>,
     /// RFC 6298's smoothed RTT and variation, ns; 0 before the first sample.
     pub srtt: i64,
@@ -127,11 +127,11 @@ pub(super) struct Flow {
 /// State of directions with losses, gaps, SACK.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rare {
-    /// Gaps in what was seen, in sequence.
+    /// Gaps in what was observed, in sequence.
     pub gaps: Vec<Gap>,
     /// SACKed by the other side and not acknowledged.
     pub sacked: Ranges,
-    /// Acknowledged and never seen.
+    /// Acknowledged and never observed.
     pub lost: Ranges,
     /// Late retransmissions that may prove needless.
     pub resent: Vec<Resent>,
@@ -180,7 +180,7 @@ pub(super) struct Resent {
 }
 
 impl Flow {
-    /// The position of a sequence number near what was sent. The first one seen gets the
+    /// The position of a sequence number near what was sent. The first one observed gets the
     /// relative number `first`.
     #[inline]
     pub(super) fn position(&mut self, number: u32, first: u32) -> u64 {
@@ -199,7 +199,7 @@ impl Flow {
     }
 
     /// A SYN with another number than expected: sequence numbers start anew, above all
-    /// that was seen.
+    /// that was observed.
     #[cold]
     pub(super) fn restart(&mut self, number: u32) -> u64 {
         let floor = self.ledger.top().max(self.next).max(FIRST_WRAP);
@@ -248,7 +248,7 @@ impl Flow {
 
     /// Whether the frame was among the last ones already, the same in its identification and
     /// in what TCP's header says; remembers it. A sender that gives other frames the same identification
-    /// does not tell frames apart by it: what it sends again is no duplicate.
+    /// does not distinguish frames by it: what it sends again is no duplicate.
     #[inline]
     pub(super) fn captured_twice(&mut self, s: &Segment<'_>, id: u16) -> bool {
         if id == 0 || s.sequence == 0 {
@@ -256,7 +256,7 @@ impl Flow {
         }
         let key = frame_key(s, id);
         if self.frames.contains(&key) {
-            return self.tells_apart(key);
+            return self.distinguishes(key);
         }
         self.frames[usize::from(self.frame_index) % FRAMES] = key;
         self.frame_index = self.frame_index.wrapping_add(1);
@@ -264,7 +264,7 @@ impl Flow {
     }
 
     #[cold]
-    fn tells_apart(&self, key: u64) -> bool {
+    fn distinguishes(&self, key: u64) -> bool {
         (self.frames.iter()).all(|frame| *frame == key || frame >> 48 != key >> 48)
     }
 
@@ -282,7 +282,7 @@ impl Flow {
         self.shorter(rtt);
     }
 
-    /// Keeps the shortest RTT. One that the clock cannot tell from nothing is known to be short.
+    /// Keeps the shortest RTT. One that the clock cannot distinguish from nothing is known to be short.
     #[inline]
     pub(super) fn shorter(&mut self, rtt: i64) {
         let rtt = rtt.max(1);

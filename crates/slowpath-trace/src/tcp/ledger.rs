@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one side sent: the segments not yet acknowledged, and the ranges seen before.
+//! What one side sent: the segments not yet acknowledged, and the ranges observed before.
 //!
 //! A segment stays until an ACK reaches into it; then only its range is kept, joined with
 //! its neighbours, so that a connection without gaps costs one range and what is in flight.
@@ -35,10 +35,10 @@ impl Sent {
 /// What recording a segment found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
-    /// Bytes that were seen before.
-    pub seen: u64,
-    /// It starts before seen data and ends before its end, with new bytes.
-    pub before_seen: bool,
+    /// Bytes that were observed before.
+    pub observed: u64,
+    /// It starts before observed data and ends before its end, with new bytes.
+    pub before_observed: bool,
     /// How often the outstanding data it repeats was repeated now, as far as it fits.
     pub copies: u16,
     /// When the outstanding data that it repeats was last sent.
@@ -107,7 +107,7 @@ impl Ledger {
         self.record_again(start, end, now)
     }
 
-    /// One past the highest number seen.
+    /// One past the highest number observed.
     #[inline]
     pub(super) fn top(&self) -> u64 {
         self.outstanding
@@ -142,7 +142,7 @@ impl Ledger {
                 break;
             };
             if at < range.0 {
-                found.before_seen |= end < range.1;
+                found.before_observed |= end < range.1;
                 self.insert(at, end.min(range.0), now);
                 if end <= range.0 {
                     break;
@@ -156,7 +156,7 @@ impl Ledger {
                 sent.copies = sent.copies.saturating_add(1);
             }
             first_piece = false;
-            found.seen += end.min(range.1) - at;
+            found.observed += end.min(range.1) - at;
             at = range.1;
         }
         found
@@ -241,12 +241,12 @@ impl Ledger {
         if start == self.head.1 {
             self.head.1 = end;
         } else {
-            self.merge_apart(start, end, dropped);
+            self.merge_separate(start, end, dropped);
         }
     }
 
     #[cold]
-    fn merge_apart(&mut self, start: u64, end: u64, dropped: &mut u64) {
+    fn merge_separate(&mut self, start: u64, end: u64, dropped: &mut u64) {
         if self.head.1 == 0 {
             self.head = (start, end);
             return;

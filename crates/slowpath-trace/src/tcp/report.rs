@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of a connection when its last segment was seen.
+//! What is known of a connection when its last segment was observed.
 //!
-//! [`Direction`] is about what one side *sent*, together with what the other side's
+//! [`Direction`] is about what one side *sent*, with what the other side's
 //! acknowledgements say about it: RTT samples and duplicate ACKs stand with the data they
 //! are about, windows and SACK blocks with the side that sent them. Every figure's
 //! definition, with tcptrace's and Wireshark's names, is in docs/reference/trace.md.
@@ -45,7 +45,7 @@ pub struct Moment {
 /// Everything known about one connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionReport {
-    /// Who opened it, as far as the capture tells ([`Side::Client`]).
+    /// Who opened it, as far as the capture shows ([`Side::Client`]).
     pub client: Endpoint,
     /// The other end.
     pub server: Endpoint,
@@ -131,11 +131,11 @@ pub struct Handshake {
     pub fast_open: FastOpen,
     /// Window scaling, decided by both SYNs (RFC 7323 section 2.2).
     pub window_scaling: Scaling,
-    /// Both sides offered selective acknowledgement; `None`: a SYN was not seen.
+    /// Both sides offered selective acknowledgement; `None`: a SYN was not observed.
     pub sack: Option<bool>,
-    /// Both sides offered timestamps; `None`: a SYN was not seen.
+    /// Both sides offered timestamps; `None`: a SYN was not observed.
     pub timestamps: Option<bool>,
-    /// Both sides agreed on ECN (RFC 3168 section 6.1.1); `None`: a SYN was not seen.
+    /// Both sides agreed on ECN (RFC 3168 section 6.1.1); `None`: a SYN was not observed.
     pub ecn: Option<bool>,
     /// Both sides agreed on accurate ECN feedback (RFC 9768 section 3.1.1).
     pub accurate_ecn: Option<bool>,
@@ -143,7 +143,7 @@ pub struct Handshake {
 
 impl Handshake {
     /// From the last SYN to the client's ACK: one RTT of the whole path, wherever the
-    /// capture was taken. `None` when one of them was not seen.
+    /// capture was taken. `None` when one of them was not observed.
     #[must_use]
     pub fn rtt(&self) -> Option<Duration> {
         let nanos = self.ack?.time.0.checked_sub(self.syn?.time.0)?;
@@ -154,7 +154,7 @@ impl Handshake {
 /// What became of data in the SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FastOpen {
-    /// Not used, or the SYN was not seen.
+    /// Not used, or the SYN was not observed.
     #[default]
     None,
     /// The SYN asked for a cookie, or the SYN-ACK gave one.
@@ -163,14 +163,14 @@ pub enum FastOpen {
     Sent,
     /// The SYN-ACK acknowledged the SYN's data.
     Accepted,
-    /// The SYN-ACK acknowledged the SYN alone.
+    /// The SYN-ACK acknowledged the SYN only.
     Ignored,
 }
 
 /// What is known of window scaling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scaling {
-    /// A SYN was not seen: windows are as sent, perhaps too small.
+    /// A SYN was not observed: windows are as sent, perhaps too small.
     #[default]
     Unknown,
     /// One side did not offer it: windows are as sent.
@@ -244,7 +244,7 @@ impl Direction {
     }
 }
 
-/// What a SYN offered. `None` and `false` also when no SYN was seen
+/// What a SYN offered. `None` and `false` also when no SYN was observed
 /// ([`Control::syns`] is 0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offered {
@@ -267,7 +267,7 @@ pub struct Data {
     pub packets: u64,
     /// Their payload, everything sent again included.
     pub bytes: u64,
-    /// Payload at sequence numbers not seen before.
+    /// Payload at sequence numbers not observed before.
     pub unique_bytes: u64,
     /// Of these, acknowledged by the other side before the capture ended.
     pub acked_bytes: u64,
@@ -288,7 +288,7 @@ pub struct Data {
     pub urgent_packets: u64,
     /// Sum of their urgent pointers.
     pub urgent_bytes: u64,
-    /// From the SYN's to the FIN's sequence number; `None` when either was not seen.
+    /// From the SYN's to the FIN's sequence number; `None` when either was not observed.
     pub stream_length: Option<u64>,
     /// Of [`stream_length`](Self::stream_length), never captured.
     pub missed_bytes: Option<u64>,
@@ -331,16 +331,16 @@ pub struct Control {
 /// Data sent again. SYN and FIN count as one byte each, as in sequence space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retransmitted {
-    /// Segments sent again: those seen before here, and those judged retransmissions whose
+    /// Segments sent again: those observed before here, and those judged retransmissions whose
     /// first copy was lost before it came here. Hardware duplicates, keep-alives and
     /// zero-window probes are none.
     pub packets: u64,
     /// Bytes of them that were sent again.
     pub bytes: u64,
-    /// Segments with bytes seen here before, whatever the cause: tcptrace's count.
-    pub seen_before: u64,
+    /// Segments with bytes observed here before, whatever the cause: tcptrace's count.
+    pub observed_before: u64,
     /// Those bytes.
-    pub seen_before_bytes: u64,
+    pub observed_before_bytes: u64,
     /// Judged retransmissions of data that never came here before: lost between the sender
     /// and here.
     pub lost_before_here: u64,
@@ -356,7 +356,7 @@ pub struct Retransmitted {
     pub syns: u64,
     /// FINs without data.
     pub fins: u64,
-    /// None of the rules fits: nothing seen here explains it.
+    /// None of the rules fits: nothing observed here explains it.
     pub unexplained: u64,
     /// Reported as duplicates by DSACK (RFC 2883, RFC 3708): the first copy had arrived.
     pub spurious_dsack: u64,
@@ -380,11 +380,11 @@ pub struct Retransmitted {
 pub struct Order {
     /// Segments that filled a gap and were judged reordered, not sent again.
     pub out_of_order: u64,
-    /// Segments that start before data seen earlier and end before its end, with bytes not
-    /// seen before: tcptrace's count, retransmissions of lost data among them.
-    pub before_seen: u64,
-    /// Judgements between reordering and retransmission by the clock alone, where neither
-    /// IP identification, nor timestamps, nor ACKs told.
+    /// Segments that start before data observed earlier and end before its end, with bytes not
+    /// observed before: tcptrace's count, retransmissions of lost data among them.
+    pub before_observed: u64,
+    /// Judgements between reordering and retransmission by the clock only, where neither
+    /// IP identification, nor timestamps, nor ACKs decided.
     pub ambiguous: u64,
     /// How late those out of order were, after the gap had opened.
     pub lateness: Samples,
@@ -392,7 +392,7 @@ pub struct Order {
     pub gaps: u64,
     /// Bytes of the gaps.
     pub gap_bytes: u64,
-    /// Acknowledged by the receiver and never seen here: the capture lost them.
+    /// Acknowledged by the receiver and never observed here: the capture lost them.
     pub capture_lost_bytes: u64,
     /// Times that this was found.
     pub capture_losses: u64,
@@ -408,7 +408,7 @@ pub struct Rtt {
     /// From a segment to the ACK of exactly its end; segments sent more than once give none
     /// (Karn), nor do those with a later transmission before them in the sequence.
     pub acked: Samples,
-    /// Of these, segments of the largest size seen so far, counted anew when a larger one is
+    /// Of these, segments of the largest size observed so far, counted anew when a larger one is
     /// acknowledged.
     pub full_size: Samples,
     /// Of the SYN or SYN-ACK, sent once only.
@@ -510,13 +510,13 @@ impl Window {
     }
 }
 
-/// Data in flight, as seen here.
+/// Data in flight, as observed here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flight {
     /// Most bytes sent and not acknowledged.
     pub most: u64,
     /// tcptrace's outstanding window: from the ACK to the end of each segment, plus one;
-    /// segments with SYN, RST, sent again or before seen data left out.
+    /// segments with SYN, RST, sent again or before observed data left out.
     pub owin: Owin,
     /// Times that everything sent was acknowledged.
     pub drained: u64,

@@ -16,7 +16,7 @@
 //!    everything acknowledged (RFC 9293 sections 3.8.4 and 3.8.6.1); any data while the
 //!    window is closed.
 //! 3. *Handshake*: a SYN. *FIN*: a FIN without data.
-//! 4. *Late or again* ([`late`]): the bytes were not seen before, the numbers after them
+//! 4. *Late or again* ([`late`]): the bytes were not observed before, the numbers after them
 //!    were. In this order:
 //!    - timestamps: an earlier TSval than the segment that opened the gap had is late, a
 //!      later one was sent after it: again;
@@ -42,7 +42,7 @@
 //! 8. *Timeout* (RFC 6298): not clocked; or sent again before and silent since for two path
 //!    RTTs and 200 ms, if the sender is more than 2 ms away, so that ACKs pass by chance. A lone
 //!    outstanding segment is called so too, although some stacks probe with it: the wire
-//!    cannot tell.
+//!    cannot decide.
 //! 9. *After a timeout*: below what was sent when the timer ran out, without another
 //!    silence.
 //! 10. *Unexplained*: the rest. ACKs that passed elsewhere or were not captured, most likely.
@@ -71,7 +71,7 @@ const DUPLICATES: u32 = 3;
 /// IP identifications that stepped forward before they count as evidence.
 const ID_TRUST: u8 = 4;
 
-/// What data is that was not seen before, although later numbers were.
+/// What data is that was not observed before, although later numbers were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     /// Overtaken.

@@ -47,7 +47,7 @@ impl Samples {
         (self.count > 0).then(|| Duration::from_nanos(self.longest))
     }
 
-    /// All together.
+    /// All combined.
     #[must_use]
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.sum)

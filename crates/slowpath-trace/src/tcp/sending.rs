@@ -32,7 +32,7 @@ pub(super) fn count(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     t.packets += 1;
     t.wire_bytes += u64::from(s.wire_length);
     t.codepoints[usize::from(s.ecn & 3)] += 1;
-    if fwd.seen {
+    if fwd.observed {
         t.silence = t.silence.max(step.now.saturating_sub(fwd.last_time));
     } else {
         fwd.first_time = step.now;
@@ -105,7 +105,7 @@ pub(super) fn numbers(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
     if step.start == step.end {
         return without_data(step, fwd, rev, twice);
     }
-    if rev.window == 0 && rev.seen && !step.has(Flags::SYN) {
+    if rev.window == 0 && rev.observed && !step.has(Flags::SYN) {
         return probe(step, fwd);
     }
     let mut forgotten = 0;
@@ -116,7 +116,7 @@ pub(super) fn numbers(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
     if forgotten > 0 {
         fwd.rare().dropped.segments += forgotten;
     }
-    if recorded.seen > 0 || recorded.before_seen || step.start < fwd.next {
+    if recorded.observed > 0 || recorded.before_observed || step.start < fwd.next {
         behind(step, fwd, rev, recorded, twice);
     } else {
         ahead(step, fwd);
@@ -145,8 +145,8 @@ pub(super) fn numbers(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
 }
 
 impl Step<'_, '_> {
-    /// Some of its numbers were seen before.
-    fn seen_before(&self) -> bool {
+    /// Some of its numbers were observed before.
+    fn observed_before(&self) -> bool {
         self.not_next && self.new_bytes < u64::from(self.s.length)
     }
 }
@@ -156,7 +156,7 @@ impl Step<'_, '_> {
 fn identified(step: &Step<'_, '_>, fwd: &mut Flow) -> bool {
     let s = step.s;
     if let Some((tsval, _)) = step.options.timestamps
-        && (tsval != fwd.tsval || !fwd.seen)
+        && (tsval != fwd.tsval || !fwd.observed)
     {
         fwd.tsval = tsval;
         if fwd.timed.is_none() {
@@ -188,7 +188,7 @@ fn without_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, twice: bool
     if twice {
         step.kind = Kind::HardwareDuplicate;
     }
-    if !fwd.seen {
+    if !fwd.observed {
         fwd.next = fwd.next.max(step.start);
     } else if step.start > fwd.next {
         gap(step, fwd);
@@ -203,7 +203,7 @@ fn without_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, twice: bool
 /// side is asked whether it is there, or whether its window is open.
 #[cold]
 fn below_next(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow) {
-    if rev.seen && rev.window == 0 {
+    if rev.observed && rev.window == 0 {
         step.kind = Kind::ZeroWindowProbe;
         fwd.report().window.empty_probes += 1;
         fwd.probing = true;
@@ -215,7 +215,7 @@ fn below_next(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow) {
 }
 
 /// Data into a closed window. It is not in the ledger: whether the receiver takes it, only
-/// its ACK can tell.
+/// its ACK can show.
 #[cold]
 fn probe(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     step.kind = Kind::ZeroWindowProbe;
@@ -235,7 +235,7 @@ fn probe(step: &mut Step<'_, '_>, fwd: &mut Flow) {
 /// New numbers at the end.
 #[inline]
 fn ahead(step: &mut Step<'_, '_>, fwd: &mut Flow) {
-    if fwd.seen && step.start > fwd.next {
+    if fwd.observed && step.start > fwd.next {
         gap(step, fwd);
     }
     step.kind = if step.has(Flags::SYN) {
@@ -293,16 +293,16 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
     let (syn, fin) = (step.has(Flags::SYN), step.has(Flags::FIN));
     // SYN and FIN are no payload: repeated ones do not make less of it.
     let control = u64::from(syn && fwd.syns > 1) + u64::from(fin && fwd.report().control.fins > 1);
-    let repeated = recorded.seen.saturating_sub(control);
+    let repeated = recorded.observed.saturating_sub(control);
     step.new_bytes = u64::from(s.length).saturating_sub(repeated);
     fwd.tally.unique_bytes += step.new_bytes;
 
-    step.not_next = recorded.seen > 0 || recorded.before_seen;
+    step.not_next = recorded.observed > 0 || recorded.before_observed;
     let r = fwd.report();
-    r.order.before_seen += u64::from(recorded.before_seen);
-    if recorded.seen > 0 {
-        r.retransmitted.seen_before += 1;
-        r.retransmitted.seen_before_bytes += recorded.seen;
+    r.order.before_observed += u64::from(recorded.before_observed);
+    if recorded.observed > 0 {
+        r.retransmitted.observed_before += 1;
+        r.retransmitted.observed_before_bytes += recorded.observed;
         r.retransmitted.most = r.retransmitted.most.max(u32::from(recorded.copies));
         if let Some(sent) = recorded.last_sent {
             r.retransmitted.interval.add(step.now.saturating_sub(sent));
@@ -320,7 +320,7 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
         return below_next(step, fwd, rev);
     }
     let opened = fill(fwd, step.start, step.end);
-    if recorded.seen == 0 {
+    if recorded.observed == 0 {
         match retransmission::late(step, fwd, rev, opened.as_ref()) {
             Late::Reordered => {
                 step.kind = Kind::OutOfOrder;
@@ -354,9 +354,9 @@ fn resent(
     let silence = step.now.saturating_sub(fwd.data_time.max(fwd.ack_time));
     let r = &mut fwd.report().retransmitted;
     r.packets += 1;
-    r.bytes += match recorded.seen {
+    r.bytes += match recorded.observed {
         0 => step.end - step.start,
-        seen => seen,
+        observed => observed,
     };
     if step.marks.any(Marks::ALREADY_ACKED) {
         r.already_acked += 1;
@@ -502,7 +502,7 @@ fn after_pause(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, mss: u64) {
 
 impl Flow {
     /// Payload of a full-sized segment: what the other side's MSS leaves, or the largest
-    /// seen.
+    /// observed.
     #[inline]
     pub(super) fn full_segment(&self, rev: &Flow) -> u64 {
         let Some(mss) = rev.offered.mss else {
@@ -541,10 +541,10 @@ impl Flow {
 pub(super) fn outstanding(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow) {
     let length = u64::from(step.s.length);
     let flight = fwd.flight();
-    if rev.seen {
+    if rev.observed {
         fwd.tally.flight = fwd.tally.flight.max(flight);
     }
-    if length > 0 && !fwd.data_acked && !step.seen_before() {
+    if length > 0 && !fwd.data_acked && !step.observed_before() {
         let initial = &mut fwd.report().data.initial_window;
         initial.0 += length;
         initial.1 += 1;

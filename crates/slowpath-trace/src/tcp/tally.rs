@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The figures that every segment changes, close together: a capture has tens of thousands of
+//! The figures that every segment changes, side by side: a capture has tens of thousands of
 //! connections, and what a segment costs is the memory it touches. Counts are small here and
 //! added to the report before they can overflow.
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 const MS: i64 = 1_000_000;
 const MSS: u32 = 1000;
 
-/// A connection seen at one place, with initial sequence numbers near the wrap.
+/// A connection observed at one place, with initial sequence numbers near the wrap.
 struct Line {
     connection: Connection,
     heard: Heard,
@@ -278,7 +278,7 @@ fn silence_is_a_timeout() {
 
 /// RFC 8985 section 7.2: the last segment again after two RTTs, before an RTO can be.
 /// Round trip 10 ms: 8 ms to the server and back, 2 ms to the client. Three segments are sent,
-/// the ACK of the third alone comes 8 ms later, and so many milliseconds after that the
+/// the ACK of only the third comes 8 ms later, and so many milliseconds after that the
 /// first is sent again.
 fn sent_again_after_one_sack(later: i64) -> Kind {
     let mut line = Line::open();
@@ -325,9 +325,9 @@ fn retransmission_of_what_was_lost_before_here() {
     assert!(line.last_marks().any(Marks::LOST_BEFORE_HERE));
     let d = line.finish().from_client;
     assert_eq!((d.order.gaps, d.order.gap_bytes), (1, 1000));
-    assert_eq!((d.order.before_seen, d.order.out_of_order), (1, 0));
+    assert_eq!((d.order.before_observed, d.order.out_of_order), (1, 0));
     assert_eq!(
-        (d.retransmitted.seen_before, d.retransmitted.packets),
+        (d.retransmitted.observed_before, d.retransmitted.packets),
         (0, 1)
     );
 }
@@ -345,9 +345,9 @@ fn too_soon_for_a_retransmission_is_reordering() {
     assert_eq!(d.order.ambiguous, 1, "by the clock alone");
 }
 
-/// RFC 7323 timestamps tell which was sent first.
+/// RFC 7323 timestamps show which was sent first.
 #[test]
-fn timestamps_tell_late_from_again() {
+fn timestamps_report_late_from_again() {
     for (value, late) in [(99, true), (101, false)] {
         let mut line = Line::open();
         let mut send = |time, sequence, value| {
@@ -373,14 +373,14 @@ fn same_frame_twice_is_no_retransmission() {
     let d = line.finish().from_client;
     assert_eq!(d.order.hardware_duplicates, 1);
     assert_eq!(
-        (d.retransmitted.packets, d.retransmitted.seen_before),
+        (d.retransmitted.packets, d.retransmitted.observed_before),
         (0, 1)
     );
 }
 
 /// A sender whose identification does not count: the FIN, and data sent again, are no duplicates.
 #[test]
-fn constant_identification_tells_nothing() {
+fn constant_identification_decides_nothing() {
     let mut line = Line::open();
     let client = |time, flags| segment(Side::Client, time, Flags::ACK | flags, &[]);
     let ack = SERVER_ISN + 1;
@@ -535,14 +535,14 @@ fn lone_segments_ack_that_waits_is_delayed() {
     assert_eq!(d.flight.nagle_time.total(), Duration::from_millis(48));
 }
 
-/// The receiver has what was never seen here: the capture lost it, not the network.
+/// The receiver has what was never observed here: the capture lost it, not the network.
 #[test]
-fn acked_and_never_seen_is_the_captures_loss() {
+fn acked_and_never_observed_is_the_captures_loss() {
     let mut line = Line::open();
     line.data(20 * MS, 1, MSS);
     line.data(21 * MS, 1 + 2 * MSS, MSS);
     line.ack(Side::Server, 29 * MS, 1 + 3 * MSS, &[]);
-    assert!(line.last_marks().any(Marks::ACKED_UNSEEN));
+    assert!(line.last_marks().any(Marks::ACKED_UNCAPTURED));
     line.ack(Side::Server, 30 * MS, 1 + 5 * MSS, &[]);
     let d = line.finish().from_client;
     assert_eq!(d.order.capture_lost_bytes, 3000);
@@ -581,7 +581,7 @@ fn window_scale_counts_only_if_both_offer_it() {
 }
 
 #[test]
-fn super_segments_are_told() {
+fn super_segments_are_recognised() {
     let mut line = Line::open();
     line.data(20 * MS, 1, 70_000);
     let d = line.finish().from_client;

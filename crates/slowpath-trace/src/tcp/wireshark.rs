@@ -52,7 +52,7 @@ flags! {
     OutOfOrder = "out_of_order",
     /// Starts after a gap.
     LostSegment = "lost_segment",
-    /// Acknowledges what was not seen.
+    /// Acknowledges what was not observed.
     AckLostSegment = "ack_lost_segment",
     /// Same numbers, same window, no data.
     DuplicateAck = "duplicate_ack",
@@ -140,7 +140,7 @@ const REORDER_NANOS: u64 = 3_000_000;
 /// A loss was reported in place of duplicate ACKs.
 const REPORTED: u32 = u32::MAX;
 
-/// Window scale not known: no SYN seen.
+/// Window scale not known: no SYN observed.
 const SCALE_UNKNOWN: i8 = -1;
 /// Window scale not used.
 const SCALE_OFF: i8 = -2;
@@ -229,8 +229,8 @@ fn believed_length(s: &Segment<'_>, on_ethernet: bool) -> u32 {
     }
 }
 
-/// Whether the frame of a SYN tells that there are Ethernet and IPv4 headers and nothing
-/// else before TCP's. Padded ones, to 60 bytes or 64 with the checksum, do not tell.
+/// Whether the frame of a SYN shows that there are Ethernet and IPv4 headers and nothing
+/// else before TCP's. Padded ones, to 60 bytes or 64 with the checksum, show nothing.
 fn is_on_ethernet(s: &Segment<'_>) -> bool {
     let rest = s.length.saturating_add(HEADER + s.options.len() as u32);
     !matches!(s.wire_length, 60 | 64) && s.wire_length.saturating_sub(rest) == ETHERNET_IPV4

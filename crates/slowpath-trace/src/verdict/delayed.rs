@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The delayed-ACK oracle: which segments of a direction waited for a delayed ACK, from
-//! packets alone. It is what estimates from counters are compared with (SNAP section 4.2).
+//! packets only. It is what estimates from counters are compared with (SNAP section 4.2).
 //!
 //! **The rule.** A *sample* is a data segment sent once, the only one under way, that a pure
 //! ACK (no payload, SYN, FIN or RST) acknowledges exactly. Its wait is from the
@@ -104,8 +104,8 @@ impl Oracle {
             self.acked = self.acked.max(event.sequence);
             self.next = event.sequence;
         }
-        let alone = self.acked >= self.next && event.kind == Kind::Data;
-        self.lone = alone.then_some((now, event.end));
+        let single = self.acked >= self.next && event.kind == Kind::Data;
+        self.lone = single.then_some((now, event.end));
         self.next = self.next.max(event.end);
     }
 

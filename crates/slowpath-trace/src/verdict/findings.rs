@@ -81,9 +81,9 @@ pub struct DirectionVerdict {
     pub dominating: Problem,
     /// Every problem found, `SenderAppLimited` never among them; largest share first.
     pub findings: Vec<Finding>,
-    /// Problems that this capture cannot tell.
+    /// Problems that this capture cannot show.
     pub unmeasured: ProblemSet,
-    /// Problems that were inferred rather than seen.
+    /// Problems that were inferred rather than observed.
     pub inferred: ProblemSet,
     /// The evidence, in the classifier's form. What packets do not show is `None`; `cwnd` is
     /// the most that was under way, in segments: the congestion window was not smaller.
@@ -113,7 +113,7 @@ impl DirectionVerdict {
             .filter(|l| l.problem() == Some(problem))
             .filter_map(|l| self.line.longest(l))
             .max_by_key(|i| i.duration())
-            // An interval's begin may be told by a later frame than its end.
+            // An interval's begin may be known from a later frame than its end.
             .map(|i| {
                 if i.from.frame <= i.to.frame {
                     (i.from, i.to)

@@ -83,7 +83,7 @@ pub struct Joined {
     pub packets: [Micros; Problem::ALL.len()],
 }
 
-/// Whether a log's connection is the one between these ends, seen from its `local` end.
+/// Whether a log's connection is the one between these ends, observed from its `local` end.
 #[must_use]
 pub fn is_same(
     tuple: FourTuple,

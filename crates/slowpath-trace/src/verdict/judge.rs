@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A connection and its judges, fed together.
+//! A connection and its judges, fed with the same segments.
 
 use super::agreed::Agreed;
 use super::delayed::Oracle;
@@ -79,7 +79,7 @@ struct Flow {
     syns: Option<(Timestamp, Timestamp)>,
 }
 
-/// Judges one connection from what its [`Connection`] tells of each segment. Give it
+/// Judges one connection from what its [`Connection`] reports of each segment. Give it
 /// every segment by [`Judge::segment`] before the connection gets it with this as its sink.
 #[derive(Clone, Debug)]
 pub struct Judge {
@@ -92,7 +92,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A judge of a connection of which nothing was seen yet.
+    /// A judge of a connection of which nothing was observed yet.
     #[must_use]
     pub fn new(options: &Options) -> Self {
         let flow = || Flow {
@@ -112,7 +112,7 @@ impl Judge {
         }
     }
 
-    /// A segment, before the connection tells what it was.
+    /// A segment, before the connection shows what it was.
     pub fn segment(&mut self, side: Side, s: &Segment<'_>) {
         self.gathered.segment(side, s);
         if s.flags.any(Flags::SYN)
@@ -269,7 +269,7 @@ impl Trial {
         }
     }
 
-    /// Takes the next segment, and tells another sink of it as well.
+    /// Takes the next segment, and hands it to another sink as well.
     pub fn segment_with<E: Events>(&mut self, s: &Segment<'_>, other: &mut E) {
         let side = if s.source == self.connection.client() {
             Side::Client

@@ -123,7 +123,7 @@ impl Shares {
             .sum()
     }
 
-    /// All together.
+    /// All combined.
     #[must_use]
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.0.iter().fold(0, |sum, t| sum.saturating_add(*t)))
@@ -333,7 +333,7 @@ impl Line {
         self.shares.add(after, moved);
     }
 
-    /// The connection began at `first`, before what was first seen of it, if its clock went
+    /// The connection began at `first`, before what was first observed of it, if its clock went
     /// back. `end`: up to where the line is drawn.
     pub(super) fn begin_at(&mut self, first: Moment, end: Moment) {
         let Some(oldest) = self.marks.front_mut() else {

@@ -14,7 +14,7 @@
 //! 3. *Variation*: (95th percentile − least) ÷ least of the RTT samples, without those of
 //!    ACKs that were kept back.
 //! 4. [`HIGH`] or more, and 1 ms at least: *congestion*. [`LOW`] or less: *suspect a fault*.
-//!    Between them: *cannot tell*.
+//!    Between them: *cannot decide*.
 //!
 //! The thresholds are those that divide the paper's own Table 4: one-way delays whose
 //! losses it puts down to congestion have (95th percentile − least) ÷ least of 0.97 and 2.23, those
@@ -65,7 +65,7 @@ pub enum Origin {
 pub struct Losses {
     /// Where they come from.
     pub origin: Origin,
-    /// Segments lost, as far as retransmissions tell.
+    /// Segments lost, as far as retransmissions show.
     pub lost: u64,
     /// Segments with payload sent, lost ones included.
     pub sent: u64,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Verdicts from packets alone: what limited each direction of a connection, when, and how that
+//! Verdicts from packets only: what limited each direction of a connection, when, and how that
 //! is known.
 //!
 //! What enters: the segments of a connection ([`Trial`], which an [`engine`](crate::engine)
-//! can follow), or what a [`Connection`](crate::tcp::Connection) tells of them ([`Judge`]).
+//! can follow), or what a [`Connection`](crate::tcp::Connection) reports of them ([`Judge`]).
 //!
 //! What leaves: [`Verdicts`]. Of each direction a [`Line`]: what its sender waited for,
 //! moment by moment; [`Finding`](slowpath_model::Finding)s with the words, thresholds and evidence of the
@@ -34,6 +34,6 @@ pub use findings::{DirectionVerdict, Observation, Observed};
 pub use judge::{Judge, Judged, Options, Trial, Verdicts};
 pub use limit::{Interval, Limit, Line, Shares};
 pub use loss::{Losses, Origin};
-pub use vantage::{Place, Told, Vantage};
+pub use vantage::{Basis, Place, Vantage};
 
 pub(crate) use sender::{Sender, Sent};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A send buffer seen from outside: data under way that stays the same although every
+//! A send buffer observed from outside: data under way that stays the same although every
 //! congestion window would have grown.
 //!
 //! Round by round (a round ends when what was sent last at its beginning is acknowledged),

@@ -2,10 +2,10 @@
 //! What one direction's sender waited for, moment by moment.
 //!
 //! The line is drawn as the sender lived it, in the capture's time: an ACK counts from when
-//! the data that it lets go can be seen here, one *turn* after it passed (the shortest time from
+//! the data that it lets go can be observed here, one *turn* after it passed (the shortest time from
 //! here to the sender and back; nothing at the sender itself). Time is cut into pieces at
 //! every segment sent and every ACK's effect, and a piece is judged when the sender sends
-//! next, for only that tells what it waited for.
+//! next, because only that shows what it waited for.
 //!
 //! **What a piece is**, the first that fits:
 //!
@@ -21,7 +21,7 @@
 //!    window stays *Full*: it is the window that an ACK in time would not have opened.
 //!
 //! **What it was limited by**, known when the sender sends next. *Prompt*: it sends within a
-//! quarter of the wait after the last ACK or window update that told something new (200 µs at least,
+//! quarter of the wait after the last ACK or window update that showed something new (200 µs at least,
 //! 1 ms at most; and an eighth of the turn): that ACK let it go.
 //!
 //! 7. A timer's retransmission: everything since the last sign of life (data sent, an
@@ -30,7 +30,7 @@
 //!    2 · SRTT + 200 ms (RFC 8985 section 7.2, and a quarter for slow clocks): Linux then
 //!    always probes before its timer; not where that segment had been sent again already,
 //!    for it probes in the states Open and CWR only (`tcp_schedule_loss_probe`).
-//!    [`tcp`](crate::tcp) calls it a timeout, as the wire alone cannot tell.
+//!    [`tcp`](crate::tcp) calls it a timeout, as the wire by itself cannot decide.
 //! 8. Zero: *ZeroWindow* if the window was probed, or data follows its opening promptly or
 //!    within a round trip; otherwise *SenderApp*. Full: *ReceiverWindow* likewise.
 //! 9. Late: *DelayedAck* if the next data was prompt, or if the receiver sent no data
@@ -68,7 +68,7 @@ const PIECES: usize = 512;
 /// section 7.2, Linux TCP_RTO_MIN), ns.
 const PROBE_WAIT: i64 = 200_000_000;
 
-/// Nothing seen yet.
+/// Nothing observed yet.
 const START: Moment = Moment {
     frame: 0,
     time: Timestamp(i64::MIN),
@@ -267,7 +267,7 @@ impl Sender {
         self.unscaled
     }
 
-    /// The handshake told the size of full segments, and whether there is SACK.
+    /// The handshake showed the size of full segments, and whether there is SACK.
     pub(super) fn agreed(&mut self, full_segment: i64, sack: bool) {
         self.full = full_segment.max(1);
         self.known_full = true;
@@ -312,7 +312,7 @@ impl Sender {
                 srtt => srtt + (rtt - srtt) / 8,
             };
         }
-        // A DSACK block tells of a copy too many, not of a loss.
+        // A DSACK block reports an unneeded copy, not of a loss.
         let needless = usize::from(event.marks.any(Marks::DSACK));
         self.signalled |= event.duplicate > 0 && needless == 0 || event.sack.len() > needless;
         if event.acknowledgement.is_some_and(|ack| ack > self.acked) && event.sack.is_empty() {
@@ -378,7 +378,7 @@ impl Sender {
             time: coming.effect.time.max(self.at.time),
         };
         self.advance(now);
-        let mut told = false;
+        let mut reported = false;
         if let Some(ack) = coming.acknowledges
             && self.begun
             && ack > self.acked
@@ -399,7 +399,7 @@ impl Sender {
                 }
             }
             self.closed |= self.fin.is_some_and(|fin| ack >= fin);
-            told = true;
+            reported = true;
             let (acked, next, full) = (self.acked, self.next, self.full);
             if let Some(since) = self.plateau.acknowledged(now.time.0, acked, next, full) {
                 self.line
@@ -407,13 +407,13 @@ impl Sender {
             }
         }
         if let Some((window, edge)) = coming.window {
-            told |= self.edge.is_none_or(|old| edge > old);
+            reported |= self.edge.is_none_or(|old| edge > old);
             self.edge = Some(edge);
             self.zero = window == 0;
             self.window = Some(window);
         }
         self.answered |= coming.payload;
-        if told {
+        if reported {
             self.last_release = now;
         }
         self.sign_of_life = now;

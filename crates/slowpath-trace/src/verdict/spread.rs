@@ -58,10 +58,10 @@ impl Spread {
     /// The value that so many percent do not exceed, to an eighth; `None` if there is none.
     pub(super) fn percentile(&self, percent: u64) -> Option<Duration> {
         let rank = (self.count * percent).div_ceil(100).max(1);
-        let mut seen = 0;
+        let mut observed = 0;
         for (step, count) in self.counts.as_ref()?.iter().enumerate() {
-            seen += u64::from(*count);
-            if seen >= rank {
+            observed += u64::from(*count);
+            if observed >= rank {
                 return Some(Duration::from_nanos(middle_of(step).max(self.least)));
             }
         }

@@ -7,9 +7,9 @@
 //!
 //! 1. *Checksums*: most of one side's segments have wrong ones and none of the other's:
 //!    that side's network card computes them, and the capture was made before it, on that host.
-//! 2. *Halves*: one is at most an eighth of both together, which are 1 ms at least: the
+//! 2. *Halves*: one is at most an eighth of both combined, which are 1 ms at least: the
 //!    capture is at the near end, or so near that it makes no difference.
-//! 3. Both halves together are less than 1 ms: a host's own time to answer is as long as the
+//! 3. Both halves combined are less than 1 ms: a host's own time to answer is as long as the
 //!    path. The side with super-segments, if one only has them, is where segments are
 //!    joined or cut: at that end. Else *unknown*.
 //! 4. Both halves are more than an eighth: *between* the ends.
@@ -41,13 +41,13 @@ pub enum Place {
     At(Side),
     /// Between the two.
     Between,
-    /// The capture does not tell.
+    /// The capture does not show.
     Unknown,
 }
 
-/// What told.
+/// What shows the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Basis {
     /// Rule 1: wrong checksums, left to that side's network card.
     Checksums,
     /// Rule 2 or 4: the two halves of the round trip.
@@ -63,8 +63,8 @@ pub enum Told {
 pub struct Vantage {
     /// The place.
     pub place: Place,
-    /// What told it.
-    pub told: Told,
+    /// What shows it.
+    pub basis: Basis,
     /// Shortest time from here to the client and back.
     pub to_client: Option<Duration>,
     /// Shortest time from here to the server and back.
@@ -84,7 +84,7 @@ impl Vantage {
         self.ttl[side as usize].is_some_and(|ttl| INITIAL_TTL.contains(&ttl))
     }
 
-    /// Whether what this side sends is seen before any part of the path can lose it.
+    /// Whether what this side sends is observed before any part of the path can lose it.
     #[must_use]
     pub fn is_sender(&self, side: Side) -> bool {
         self.place == Place::At(side)
@@ -132,10 +132,10 @@ impl Gathered {
         }
         let super_segments =
             [Side::Client, Side::Server].map(|s| report.sent_by(s).data.super_segments);
-        let (place, told) = self.place(super_segments);
+        let (place, basis) = self.place(super_segments);
         Vantage {
             place,
-            told,
+            basis,
             to_client: self.halves[Side::Client as usize],
             to_server: self.halves[Side::Server as usize],
             checksums: self.checksums,
@@ -144,32 +144,32 @@ impl Gathered {
         }
     }
 
-    fn place(&self, super_segments: [u64; 2]) -> (Place, Told) {
+    fn place(&self, super_segments: [u64; 2]) -> (Place, Basis) {
         const SIDES: [Side; 2] = [Side::Client, Side::Server];
         for side in SIDES {
             let (checked, wrong) = self.checksums[side as usize];
             let (_, others) = self.checksums[side.peer() as usize];
             if checked >= CHECKED && 2 * wrong > checked && others == 0 {
-                return (Place::At(side), Told::Checksums);
+                return (Place::At(side), Basis::Checksums);
             }
         }
         let [Some(client), Some(server)] = self.halves else {
-            return (Place::Unknown, Told::Nothing);
+            return (Place::Unknown, Basis::Nothing);
         };
         let path = client + server;
         if path < SHORT_PATH {
             return match super_segments {
-                [0, 0] => (Place::Unknown, Told::Nothing),
-                [_, 0] => (Place::At(Side::Client), Told::SuperSegments),
-                [0, _] => (Place::At(Side::Server), Told::SuperSegments),
-                _ => (Place::Unknown, Told::Nothing),
+                [0, 0] => (Place::Unknown, Basis::Nothing),
+                [_, 0] => (Place::At(Side::Client), Basis::SuperSegments),
+                [0, _] => (Place::At(Side::Server), Basis::SuperSegments),
+                _ => (Place::Unknown, Basis::Nothing),
             };
         }
         for (side, half) in SIDES.into_iter().zip([client, server]) {
             if half * NEAR <= path {
-                return (Place::At(side), Told::Halves);
+                return (Place::At(side), Basis::Halves);
             }
         }
-        (Place::Between, Told::Halves)
+        (Place::Between, Basis::Halves)
     }
 }

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_do_not_fit_are_left_alone() {
+    fn options_that_do_not_fit_are_left_as_they_are() {
         let section = Section::new(Order::Big);
         for options in [&[0, 2, 0, 200][..], &[0, 2, 255, 255]] {
             assert_eq!(

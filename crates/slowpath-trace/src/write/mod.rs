@@ -5,7 +5,7 @@
 //!
 //! What leaves: a pcapng file (draft-ietf-opsawg-pcapng). What was pcapng stays as it was,
 //! block for block: interfaces with their options, packets with theirs, comments, names,
-//! statistics, blocks that nobody here knows; comments are added behind those that are there. What
+//! statistics, blocks that no one here knows; comments are added behind those that are there. What
 //! was pcap gets a section and an interface; times keep their resolution.
 //!
 //! What is promised: a packet's bytes, time, length and interface do not change; what the

@@ -63,7 +63,7 @@ pub fn ethernet(kind: u16, carried: &[u8]) -> Vec<u8> {
 /// Nanoseconds, what was captured, length on the wire.
 pub type Timed = (u64, Vec<u8>, u32);
 
-/// Frames captured whole, a millisecond apart.
+/// Frames captured whole, one each millisecond.
 pub fn timed(frames: Vec<Vec<u8>>) -> Vec<Timed> {
     let at = |n: usize| 1_700_000_000_000_000_000 + n as u64 * 1_000_000;
     let numbered = frames.into_iter().enumerate();
@@ -189,7 +189,7 @@ impl Form {
     }
 }
 
-/// A capture of everything that filters and decoders tell apart.
+/// A capture of everything that filters and decoders distinguish.
 pub fn menagerie() -> Vec<Vec<u8>> {
     let (a, b, c) = ([10, 0, 0, 1], [10, 0, 0, 2], [192, 168, 7, 9]);
     let web = tcp(40_000, 80, 1000, ACK, b"GET /");

@@ -158,9 +158,9 @@ impl Timeline {
         trial.expect("there are segments").finish()
     }
 
-    /// The same seen elsewhere: the client's segments pass there later by `client_us`, the server's
+    /// The same observed elsewhere: the client's segments pass there later by `client_us`, the server's
     /// earlier by `server_us`.
-    pub fn seen_at(&self, client_us: i64, server_us: i64) -> Self {
+    pub fn captured_at(&self, client_us: i64, server_us: i64) -> Self {
         let mut moved = self.clone();
         for line in &mut moved.lines {
             line.at_us += match line.side {

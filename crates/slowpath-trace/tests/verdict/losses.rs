@@ -48,7 +48,7 @@ fn fast_retransmission_is_found() {
 /// DETER section 5.2: the third duplicate ACK does not start it, another message does, 80 ms
 /// later.
 #[test]
-fn a_late_fast_retransmission_is_told_from_one_in_time() {
+fn a_late_fast_retransmission_is_distinguished_from_one_in_time() {
     let mut t = one_loss();
     let first_loss = |l: &Line| l.at_us < 100_000 + RTT + 450 || l.ack == 1 + FULL;
     t.lines.retain(first_loss);
@@ -109,7 +109,7 @@ fn a_timeout_and_a_lost_tail() {
 
 /// The data arrived and its ACK was lost: the timer's retransmission is answered by a DSACK.
 #[test]
-fn a_lost_ack_is_told_from_lost_data() {
+fn a_lost_ack_is_distinguished_from_lost_data() {
     let mut t = opened();
     let at = 100_000;
     t.data(at, 1, FULL);

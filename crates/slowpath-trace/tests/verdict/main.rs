@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Verdicts on timelines with a known cause, seen from the sender, from the middle and from
+//! Verdicts on timelines with a known cause, observed from the sender, from the middle and from
 //! the receiver. Times are closed forms of what is written down.
 
 mod losses;
@@ -17,7 +17,7 @@ use slowpath_trace::message::Category;
 use slowpath_trace::segment::{Flags, Segment, Timestamp};
 use slowpath_trace::tcp::{self, Side};
 use slowpath_trace::verdict::{
-    DirectionVerdict, Judged, Limit, Observation, Options, Origin, Place, Told, Trial, join,
+    Basis, DirectionVerdict, Judged, Limit, Observation, Options, Origin, Place, Trial, join,
 };
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ fn ms(of: Duration) -> f64 {
 fn everywhere(at_sender: &Timeline) -> [(&'static str, Judged); 3] {
     [
         ("sender", at_sender.judge()),
-        ("middle", at_sender.seen_at(WAY / 2, WAY / 2).judge()),
-        ("receiver", at_sender.seen_at(WAY, WAY).judge()),
+        ("middle", at_sender.captured_at(WAY / 2, WAY / 2).judge()),
+        ("receiver", at_sender.captured_at(WAY, WAY).judge()),
     ]
 }
 
@@ -67,14 +67,14 @@ fn the_place_of_capture_is_inferred() {
     assert_eq!(sender.place, Place::At(Side::Client));
     assert_eq!(middle.place, Place::Between);
     assert_eq!(receiver.place, Place::At(Side::Server));
-    assert_eq!(middle.told, Told::Halves);
+    assert_eq!(middle.basis, Basis::Halves);
     // Half way both halves are 10 ms; the handshake's 20 µs are the client's own.
     assert_eq!(middle.to_server, Some(Duration::from_millis(10)));
     assert_eq!(middle.to_client, Some(Duration::from_micros(10_020)));
 }
 
 #[test]
-fn checksums_left_to_the_card_tell_the_host() {
+fn checksums_left_to_the_card_report_the_host() {
     let mut t = Timeline::handshake(100, 50);
     for i in 0..4 {
         let at = 1_000 + i64::from(i) * 1_000;
@@ -84,12 +84,12 @@ fn checksums_left_to_the_card_tell_the_host() {
     }
     let vantage = t.judge().verdicts.vantage;
     assert_eq!(vantage.place, Place::At(Side::Client));
-    assert_eq!(vantage.told, Told::Checksums);
+    assert_eq!(vantage.basis, Basis::Checksums);
     assert_eq!(vantage.checksums, [(4, 4), (4, 0)]);
 }
 
 #[test]
-fn a_short_path_does_not_tell_the_place() {
+fn a_short_path_does_not_report_the_place() {
     let mut t = Timeline::handshake(60, 30);
     t.data(1_000, 1, 200);
     t.ack(1_060, 201);
@@ -204,7 +204,7 @@ fn the_oracle_counts_delayed_acks() {
     }
 }
 
-/// A request acknowledged after 40 ms and answered after 60: nobody waited for the ACK.
+/// A request acknowledged after 40 ms and answered after 60: no one waited for the ACK.
 #[test]
 fn a_delayed_ack_in_an_exchange_is_harmless() {
     let mut t = opened();
@@ -352,7 +352,7 @@ fn losses_are_congestion_if_the_round_trip_varies() {
 }
 
 #[test]
-fn a_syn_sent_again_is_told() {
+fn a_syn_sent_again_is_reported() {
     let mut t = Timeline::handshake(RTT, 20);
     let mut first: Line = t.lines[0].clone();
     first.at_us = -1_000_000;
@@ -361,19 +361,19 @@ fn a_syn_sent_again_is_told() {
     t.data(40_000, 1, 100);
     t.ack(40_000 + RTT, 101);
     let judged = t.judge();
-    let seen = verdict(&judged)
+    let observed = verdict(&judged)
         .observed
         .iter()
         .find(|o| o.observation == Observation::SynRetransmit)
         .copied()
         .expect("told");
-    assert_eq!(seen.events, Some(1));
-    assert_eq!(seen.time, Some(Duration::from_secs(1)));
+    assert_eq!(observed.events, Some(1));
+    assert_eq!(observed.time, Some(Duration::from_secs(1)));
     is_about("opening", time(&judged, Limit::Opening), 1_020.02);
 }
 
 #[test]
-fn one_direction_alone_tells_no_problem() {
+fn one_direction_by_itself_shows_no_problem() {
     let mut t = opened();
     for i in 0..10 {
         t.data(100_000 + i64::from(i) * 1_000, 1 + i * FULL, FULL);

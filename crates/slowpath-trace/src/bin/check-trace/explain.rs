@@ -98,7 +98,7 @@ pub struct Hints {
     clock_back: Option<u64>,
     /// The connection's first segment, if it is a SYN with ACK.
     syn_ack_first: Option<u64>,
-    /// The first SYN that is not alone: another flag or data with it, and no ACK.
+    /// The first SYN that is not a plain one: another flag or data with it, and no ACK.
     pub odd_syn: Option<u64>,
 }
 

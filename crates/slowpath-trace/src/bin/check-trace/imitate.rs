@@ -2,7 +2,7 @@
 //! What the other tools make of a connection's segments by ways of their own, computed again:
 //! a difference that comes out as theirs does is theirs.
 
-use super::{Seen, micros};
+use super::{Analysed, micros};
 use slowpath_trace::segment::{Endpoint, Flags, Segment};
 use slowpath_trace::tcp::Side;
 use slowpath_trace::tcp::wireshark::Flag;
@@ -177,18 +177,18 @@ pub fn connections(
 
 /// A row that tcptrace computes in a way of its own, and what it then is.
 pub fn row(
-    seen: &Seen,
+    observed: &Analysed,
     side: Side,
     label: &str,
     (ours, theirs): (&str, &str),
     snap_length: Option<u32>,
 ) -> Option<Rule> {
-    let from = seen.report.endpoint(side);
-    let sent = || seen.passed.iter().filter(|p| p.from == from);
+    let from = observed.report.endpoint(side);
+    let sent = || observed.passed.iter().filter(|p| p.from == from);
     let ends_at_zero = sent().find(|p| p.end() == 0 && p.sequence != 0);
     match label {
         _ if ends_at_zero.is_some() && (label.starts_with("RTT") || label == "segs cum acked") => {
-            let samples = seen.report.sent_by(side).rtt.acked.count();
+            let samples = observed.report.sent_by(side).rtt.acked.count();
             let right = match label {
                 "RTT samples" => theirs.parse() == Ok(samples.wrapping_sub(1)),
                 "segs cum acked" => theirs.parse() == ours.parse::<u64>().map(|n| n + 1),
@@ -220,14 +220,14 @@ pub fn row(
             (theirs.parse() == Ok(expected)).then_some(("snap-length", shows.frame))
         }
         "throughput" => {
-            let first = seen.passed.first().filter(|p| p.time == 0)?;
-            let from = seen
+            let first = observed.passed.first().filter(|p| p.time == 0)?;
+            let from = observed
                 .passed
                 .iter()
                 .find(|p| p.time != 0)
                 .map_or(0, |p| p.time);
-            let elapsed = (micros(seen.report.last.time) - from) as f64 / 1e6;
-            let rate = seen.report.sent_by(side).data.unique_bytes as f64 / elapsed;
+            let elapsed = (micros(observed.report.last.time) - from) as f64 / 1e6;
+            let rate = observed.report.sent_by(side).data.unique_bytes as f64 / elapsed;
             let equal = match theirs.parse::<f64>() {
                 Ok(theirs) => (theirs - rate).abs() <= 0.5 + rate * 1e-5,
                 Err(_) => elapsed < 1e-6,
@@ -235,7 +235,7 @@ pub fn row(
             equal.then_some(("time-zero", first.frame))
         }
         "adv wind scale" | "max win adv" | "min win adv" | "avg win adv" => {
-            scale_above(seen, side, label, ours, theirs)
+            scale_above(observed, side, label, ours, theirs)
         }
         "segs cum acked" | "avg retr time" | "sdv retr time" => {
             let over = |p: &&Passed| p.length > 0 && p.sequence > p.end() && p.end() != 0;
@@ -251,7 +251,7 @@ pub fn row(
         "ttl stream length" | "missed data" => {
             let theirs: u64 = theirs.parse().ok()?;
             let negative = u32::try_from(theirs).is_ok_and(|n| (n as i32) < 0);
-            negative.then_some(("less-than-none", seen.report.first.frame))
+            negative.then_some(("less-than-none", observed.report.first.frame))
         }
         _ => None,
     }
@@ -278,13 +278,19 @@ fn same_identification<'a>(sent: impl Iterator<Item = &'a Passed>) -> (u64, u64)
 }
 
 /// tcptrace shifts by more than 14 bits, and takes a scale of 255 for none.
-fn scale_above(seen: &Seen, side: Side, label: &str, ours: &str, theirs: &str) -> Option<Rule> {
-    let offer = |side| seen.report.sent_by(side).offered.window_scale;
+fn scale_above(
+    observed: &Analysed,
+    side: Side,
+    label: &str,
+    ours: &str,
+    theirs: &str,
+) -> Option<Rule> {
+    let offer = |side| observed.report.sent_by(side).offered.window_scale;
     let (this, other) = (offer(side)?, offer(side.peer())?);
-    let shows = ("scale-above-14", seen.report.first.frame);
+    let shows = ("scale-above-14", observed.report.first.frame);
     if this == u8::MAX || other == u8::MAX {
         let ours: u64 = ours.parse().ok()?;
-        let raw = sent_windows(seen, side);
+        let raw = sent_windows(observed, side);
         let right = match label {
             "max win adv" => theirs.parse() == Ok(*raw.iter().max()?),
             "min win adv" => theirs.parse() == Ok(*raw.iter().filter(|w| **w > 0).min()?),
@@ -296,7 +302,7 @@ fn scale_above(seen: &Seen, side: Side, label: &str, ours: &str, theirs: &str) -
     if this <= MOST_SCALE || label == "adv wind scale" {
         return None;
     }
-    let window = seen.report.sent_by(side).window;
+    let window = observed.report.sent_by(side).window;
     let raw = |scaled: u64| u128::from(scaled >> MOST_SCALE) << (this & 63);
     let right = match label {
         "avg win adv" => {
@@ -310,9 +316,9 @@ fn scale_above(seen: &Seen, side: Side, label: &str, ours: &str, theirs: &str) -
 }
 
 /// The windows as they stand in the segments.
-fn sent_windows(seen: &Seen, side: Side) -> Vec<u64> {
-    let from = seen.report.endpoint(side);
-    (seen.passed.iter())
+fn sent_windows(observed: &Analysed, side: Side) -> Vec<u64> {
+    let from = observed.report.endpoint(side);
+    (observed.passed.iter())
         .filter(|p| p.from == from && p.is(Flags::SYN | Flags::ACK) && !p.is(Flags::RST))
         .map(|p| u64::from(p.window))
         .collect()
@@ -320,10 +326,10 @@ fn sent_windows(seen: &Seen, side: Side) -> Vec<u64> {
 
 /// tcptrace takes IPv6's extension headers for payload, and a jumbogram's for none; or it takes the
 /// first extension header for TCP's and so loses the frame. `theirs`: payload and packets.
-pub fn lengths(seen: &Seen, side: Side, theirs: [Option<u64>; 2]) -> Option<Rule> {
-    let from = seen.report.endpoint(side);
-    let sent = || seen.passed.iter().filter(|p| p.from == from);
-    let ours = seen.report.sent_by(side);
+pub fn lengths(observed: &Analysed, side: Side, theirs: [Option<u64>; 2]) -> Option<Rule> {
+    let from = observed.report.endpoint(side);
+    let sent = || observed.passed.iter().filter(|p| p.from == from);
+    let ours = observed.report.sent_by(side);
     let [bytes, packets] = theirs;
     let bytes = bytes?;
     let is_v6 = matches!(from.address, IpAddr::V6(_));
@@ -345,12 +351,12 @@ pub fn lengths(seen: &Seen, side: Side, theirs: [Option<u64>; 2]) -> Option<Rule
 }
 
 /// A connection that tcptrace reads out of an extension header between two addresses.
-pub fn out_of_extensions(seen: &[Seen], ends: [IpAddr; 2]) -> Option<Rule> {
-    let between = |s: &&Seen| {
+pub fn out_of_extensions(observed: &[Analysed], ends: [IpAddr; 2]) -> Option<Rule> {
+    let between = |s: &&Analysed| {
         let both = [s.report.client.address, s.report.server.address];
         ends.iter().all(|end| both.contains(end))
     };
-    let passed = seen.iter().filter(between).flat_map(|s| &s.passed);
+    let passed = observed.iter().filter(between).flat_map(|s| &s.passed);
     let shows = passed
         .filter(|p| p.extensions > 0)
         .min_by_key(|p| p.frame)?;

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A connection's report and what its frames were.
-pub struct Seen {
+pub struct Analysed {
     /// The report.
     pub report: ConnectionReport,
     /// Frames and their flags by tshark's rules.
@@ -46,7 +46,7 @@ struct Follower {
 }
 
 impl Follow for Follower {
-    type Report = Seen;
+    type Report = Analysed;
 
     fn segment(&mut self, segment: &Segment<'_>) {
         let Follower {
@@ -62,8 +62,8 @@ impl Follow for Follower {
         });
     }
 
-    fn finish(self) -> Seen {
-        Seen {
+    fn finish(self) -> Analysed {
+        Analysed {
             report: self.connection.finish(),
             flags: self.flags,
             hints: self.hints,
@@ -79,7 +79,7 @@ fn pair(a: Endpoint, b: Endpoint) -> Pair {
     (a.min(b), a.max(b))
 }
 
-fn analyse(capture: &Path) -> Result<Vec<Seen>, String> {
+fn analyse(capture: &Path) -> Result<Vec<Analysed>, String> {
     let inputs = Inputs::new(vec![Input::File(capture.to_owned())])
         .map_err(|e| format!("{}: {e}", capture.display()))?;
     let begin = |first: &Segment<'_>, began: Began| {
@@ -95,17 +95,17 @@ fn analyse(capture: &Path) -> Result<Vec<Seen>, String> {
             passed: Vec::new(),
         }
     };
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     engine::run(
         inputs,
         &engine::Options::default(),
         begin,
-        |finished: Finished<Seen>| seen.push(finished.report),
+        |finished: Finished<Analysed>| observed.push(finished.report),
         |_| ControlFlow::Continue(()),
     )
     .map_err(|e| format!("{}: {e}", capture.display()))?;
-    seen.sort_by_key(|s| s.report.first.frame);
-    Ok(seen)
+    observed.sort_by_key(|s| s.report.first.frame);
+    Ok(observed)
 }
 
 /// One difference.
@@ -173,9 +173,9 @@ fn check(
     missing: &mut HashSet<&'static str>,
     verbose: bool,
 ) -> Result<(), String> {
-    let seen = analyse(file)?;
+    let observed = analyse(file)?;
     tally.captures += 1;
-    tally.connections += seen.len() as u64;
+    tally.connections += observed.len() as u64;
     let mut found = Vec::new();
     let mut ignored = BTreeSet::new();
     let expectation = expectation(file);
@@ -194,7 +194,7 @@ fn check(
         }
         Some(text) => {
             tally.compared += against_tcptrace(
-                &seen,
+                &observed,
                 &tcptrace::parse(&text)?,
                 &ignored,
                 snap_length(file),
@@ -205,7 +205,7 @@ fn check(
     }
     match tshark::run(file)? {
         Some(said) => {
-            tally.compared += against_tshark(&seen, &said, &mut found);
+            tally.compared += against_tshark(&observed, &said, &mut found);
         }
         None => _ = missing.insert("tshark"),
     }
@@ -244,14 +244,14 @@ fn expectation(file: &Path) -> Option<PathBuf> {
 }
 
 fn against_tcptrace(
-    seen: &[Seen],
+    observed: &[Analysed],
     printed: &[tcptrace::Printed],
     ignored: &BTreeSet<u64>,
     snap_length: Option<u32>,
     found: &mut Vec<Difference>,
 ) -> u64 {
-    let mut ours: BTreeMap<Pair, Vec<&Seen>> = BTreeMap::new();
-    for s in seen {
+    let mut ours: BTreeMap<Pair, Vec<&Analysed>> = BTreeMap::new();
+    for s in observed {
         ours.entry(pair(s.report.client, s.report.server))
             .or_default()
             .push(s);
@@ -275,7 +275,7 @@ fn against_tcptrace(
             let mut difference = other_count(tuple, &ours, theirs.len());
             let ends = [tuple.0.address, tuple.1.address];
             if ours.is_empty()
-                && let Some((rule, frame)) = imitate::out_of_extensions(seen, ends)
+                && let Some((rule, frame)) = imitate::out_of_extensions(observed, ends)
             {
                 difference.what = format!("connections [{rule}]");
                 difference.frame = frame;
@@ -283,19 +283,19 @@ fn against_tcptrace(
             found.push(difference);
             continue;
         }
-        for (seen, printed) in ours.iter().zip(theirs) {
-            compared += compare(seen, printed, ignored, snap_length, found);
+        for (observed, printed) in ours.iter().zip(theirs) {
+            compared += compare(observed, printed, ignored, snap_length, found);
         }
     }
     compared
 }
 
 /// Not as many connections on a 4-tuple.
-fn other_count(ends: &Pair, ours: &[&Seen], theirs: usize) -> Difference {
+fn other_count(ends: &Pair, ours: &[&Analysed], theirs: usize) -> Difference {
     let passed = on_tuple(ours);
     let first: Vec<u64> = ours.iter().map(|s| s.report.first.frame).collect();
     let shift = |from: &Endpoint| {
-        let scale = |s: &&Seen| {
+        let scale = |s: &&Analysed| {
             let offers = [Side::Client, Side::Server].map(|side| {
                 let scale = s.report.sent_by(side).offered.window_scale;
                 (s.report.endpoint(side) == *from, scale)
@@ -339,8 +339,11 @@ fn other_count(ends: &Pair, ours: &[&Seen], theirs: usize) -> Difference {
 }
 
 /// The segments of several connections, in the capture's order.
-fn on_tuple(seen: &[&Seen]) -> Vec<Passed> {
-    let mut passed: Vec<Passed> = seen.iter().flat_map(|s| s.passed.iter().copied()).collect();
+fn on_tuple(observed: &[&Analysed]) -> Vec<Passed> {
+    let mut passed: Vec<Passed> = observed
+        .iter()
+        .flat_map(|s| s.passed.iter().copied())
+        .collect();
     passed.sort_by_key(|p| p.frame);
     passed
 }
@@ -370,14 +373,14 @@ fn snap_length(file: &Path) -> Option<u32> {
 
 /// One connection's rows.
 fn compare(
-    seen: &Seen,
+    observed: &Analysed,
     printed: &tcptrace::Printed,
     ignored: &BTreeSet<u64>,
     snap_length: Option<u32>,
     found: &mut Vec<Difference>,
 ) -> u64 {
-    let report = &seen.report;
-    let ignored = seen
+    let report = &observed.report;
+    let ignored = observed
         .flags
         .iter()
         .find(|(frame, _)| ignored.contains(frame))
@@ -386,7 +389,7 @@ fn compare(
         let column = usize::from(report.endpoint(side) != printed.a);
         let theirs = ["actual data bytes", "total packets"]
             .map(|label| printed.rows.get(label)?[column].parse().ok());
-        imitate::lengths(seen, side, theirs)
+        imitate::lengths(observed, side, theirs)
     });
     let mut compared = 0;
     for (label, values) in &printed.rows {
@@ -414,8 +417,8 @@ fn compare(
             if !equal {
                 let rule = ignored
                     .or(lengths[side as usize])
-                    .or_else(|| seen.hints.tcptrace(report, side, label, &ours, theirs))
-                    .or_else(|| imitate::row(seen, side, label, (&ours, theirs), snap_length));
+                    .or_else(|| observed.hints.tcptrace(report, side, label, &ours, theirs))
+                    .or_else(|| imitate::row(observed, side, label, (&ours, theirs), snap_length));
                 found.push(Difference {
                     tool: "tcptrace",
                     connection: describe(report, side),
@@ -441,9 +444,9 @@ fn describe(report: &ConnectionReport, side: Side) -> String {
     )
 }
 
-fn against_tshark(seen: &[Seen], said: &tshark::Said, found: &mut Vec<Difference>) -> u64 {
-    let mut ours: BTreeMap<u64, (&Seen, wireshark::Flags)> = BTreeMap::new();
-    for s in seen {
+fn against_tshark(observed: &[Analysed], said: &tshark::Said, found: &mut Vec<Difference>) -> u64 {
+    let mut ours: BTreeMap<u64, (&Analysed, wireshark::Flags)> = BTreeMap::new();
+    for s in observed {
         ours.extend(s.flags.iter().map(|(frame, flags)| (*frame, (s, *flags))));
     }
     let inside = said.inside.iter().filter(|f| !ours.contains_key(f)).count() as u64;
@@ -462,23 +465,23 @@ fn against_tshark(seen: &[Seen], said: &tshark::Said, found: &mut Vec<Difference
         let names: Vec<&str> = flags.iter().map(|f| f.name()).collect();
         names.join("+")
     };
-    let mut tuples: BTreeMap<Pair, Vec<&Seen>> = BTreeMap::new();
-    for s in seen {
+    let mut tuples: BTreeMap<Pair, Vec<&Analysed>> = BTreeMap::new();
+    for s in observed {
         let ends = pair(s.report.client, s.report.server);
         tuples.entry(ends).or_default().push(s);
     }
-    for (frame, (seen, flags)) in &ours {
+    for (frame, (observed, flags)) in &ours {
         let mine: Vec<Flag> = flags.iter().collect();
         let other = said.flagged.get(frame).map_or(&[][..], Vec::as_slice);
         if mine != other {
-            let on_it = &tuples[&pair(seen.report.client, seen.report.server)];
-            let reused = on_it[0].report.first.frame < seen.report.first.frame;
-            let rule = (seen.hints)
+            let on_it = &tuples[&pair(observed.report.client, observed.report.server)];
+            let reused = on_it[0].report.first.frame < observed.report.first.frame;
+            let rule = (observed.hints)
                 .tshark(reused, *frame, &mine, other)
                 .or_else(|| imitate::flags(&on_tuple(on_it), *frame, &mine, other));
             found.push(Difference {
                 tool: "tshark",
-                connection: describe(&seen.report, Side::Client),
+                connection: describe(&observed.report, Side::Client),
                 what: match rule {
                     Some((rule, first)) => format!("flags [{rule} in frame {first}]"),
                     None => "flags".to_owned(),

@@ -103,7 +103,7 @@ fn endpoint(text: &str) -> Option<Endpoint> {
     })
 }
 
-/// `label: value unit   label: value unit`; the unit tells rows of one label apart.
+/// `label: value unit   label: value unit`; the unit distinguishes rows of one label.
 fn row(line: &str) -> Option<(String, [String; 2])> {
     let (label, rest) = line.split_once(':')?;
     let (left, right) = rest.split_once(&format!("{label}:"))?;
@@ -143,7 +143,7 @@ pub fn ours(report: &ConnectionReport, side: Side, label: &str) -> Option<(Row, 
     let text = match label {
         "SYN/FIN pkts sent" => format!("{}/{}", d.control.syns, d.control.fins),
         "req sack" => yes(d.offered.sack),
-        // With one side's offer alone it depends on what else was seen.
+        // With only one side's offer it depends on what else was observed.
         "adv wind scale" if scaling => d.offered.window_scale.unwrap_or(0).to_string(),
         "ttl stream length" => optional(d.data.stream_length),
         "missed data" => optional(d.data.missed_bytes),
@@ -198,11 +198,11 @@ fn count(d: &Direction, label: &str) -> Option<u64> {
         "unique bytes sent" => d.data.unique_bytes,
         "actual data pkts" => d.data.packets,
         "actual data bytes" => d.data.bytes,
-        "rexmt data pkts" => d.retransmitted.seen_before,
-        "rexmt data bytes" => d.retransmitted.seen_before_bytes,
+        "rexmt data pkts" => d.retransmitted.observed_before,
+        "rexmt data bytes" => d.retransmitted.observed_before_bytes,
         "zwnd probe pkts" => d.window.probes,
         "zwnd probe bytes" => d.window.probe_bytes,
-        "outoforder pkts" => d.order.before_seen,
+        "outoforder pkts" => d.order.before_observed,
         "pushed data pkts" => d.data.pushed,
         "urgent data pkts" => d.data.urgent_packets,
         "urgent data bytes" => d.data.urgent_bytes,

@@ -8,7 +8,7 @@ use super::super::figures::micros;
 use super::super::phrases::{advise, part, total};
 use crate::message::{Category, Message};
 use crate::tcp::Side;
-use crate::verdict::{DirectionVerdict, Limit, Origin, Place, Told, Vantage};
+use crate::verdict::{Basis, DirectionVerdict, Limit, Origin, Place, Vantage};
 use serde_json::{Map, Value, json};
 use slowpath_model::ProblemSet;
 use slowpath_text::evidence::json as evidence;
@@ -143,11 +143,11 @@ pub fn vantage(v: &Vantage) -> Value {
             Place::Between => "between",
             Place::Unknown => "unknown",
         },
-        "told_by": match v.told {
-            Told::Checksums => "checksums",
-            Told::Halves => "round_trip_halves",
-            Told::SuperSegments => "super_segments",
-            Told::Nothing => "nothing",
+        "told_by": match v.basis {
+            Basis::Checksums => "checksums",
+            Basis::Halves => "round_trip_halves",
+            Basis::SuperSegments => "super_segments",
+            Basis::Nothing => "nothing",
         },
         "to_client_us": time(v.to_client),
         "to_server_us": time(v.to_server),

@@ -7,19 +7,19 @@ use proptest::prelude::*;
 #[test]
 fn one_direction_only() {
     let mut line = Line::open();
-    let mut alone = Connection::new(
+    let mut single = Connection::new(
         &segment(Side::Client, 0, Flags::ACK, &[]),
         &Options::default(),
     );
     for n in 0..1000 {
         line.frame = n;
-        alone.segment(&Segment {
+        single.segment(&Segment {
             sequence: (n as u32) * MSS,
             length: MSS,
             ..segment(Side::Client, n as i64 * MS, Flags::ACK, &[])
         });
     }
-    let report = alone.finish();
+    let report = single.finish();
     assert!(report.is_one_sided());
     assert_eq!(report.from_client.data.unique_bytes, 1_000_000);
     assert_eq!(report.from_server.order, Order::default());
@@ -96,7 +96,7 @@ proptest! {
         operations in prop::collection::vec((0..200u64, 1..30u64, any::<bool>()), 1..200),
     ) {
         let mut ledger = crate::tcp::ledger::Ledger::default();
-        let mut seen = std::collections::HashSet::new();
+        let mut observed = std::collections::HashSet::new();
         let mut forgotten = 0;
         for (now, (start, length, is_ack)) in operations.into_iter().enumerate() {
             let start = start + 1000;
@@ -106,9 +106,9 @@ proptest! {
             }
             let recorded =
                 ledger.record(start, start + length, now as i64, 1 << 16, &mut forgotten);
-            let known = (start..start + length).filter(|n| seen.contains(n)).count();
-            prop_assert_eq!(recorded.seen, known as u64);
-            seen.extend(start..start + length);
+            let known = (start..start + length).filter(|n| observed.contains(n)).count();
+            prop_assert_eq!(recorded.observed, known as u64);
+            observed.extend(start..start + length);
         }
     }
 }
