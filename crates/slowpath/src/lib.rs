@@ -49,12 +49,3 @@ pub mod why;
 
 pub use commands::main;
 pub use slowpath_text as render;
-pub use slowpath_text::evidence;
-pub use slowpath_views::{advice, filter, interactions, listeners, selection, source, tally};
-
-/// JSON objects.
-pub mod json {
-    pub use crate::clock::now;
-    pub use slowpath_text::evidence::json as evidence;
-    pub use slowpath_views::json::*;
-}

@@ -3,8 +3,7 @@
 
 use crate::args::{Answering, GroupArg, Since};
 use crate::failure::{Failure, Outcome};
-use crate::render::Paint;
-use crate::render::plural;
+use crate::render::{Paint, plural};
 use slowpath_model::{ConnectionId, WallMicros};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, TimeRange};
 use slowpath_views::json;

@@ -3,8 +3,8 @@
 //! OpenTelemetry.
 
 use super::settings::Effective;
+use crate::clock;
 use crate::failure::Failure;
-use crate::json;
 use slowpath_agent::{Agent, PollReport};
 use slowpath_export::http::Server;
 use slowpath_export::otlp::Resource;
@@ -34,7 +34,7 @@ impl Exporters {
         Exporters {
             board: Arc::default(),
             polls: Polls::default(),
-            started: json::now(),
+            started: clock::now(),
             published: None,
             server: None,
             pusher: None,
@@ -114,7 +114,7 @@ impl Exporters {
     }
 
     fn publish(&mut self, agent: &Agent) {
-        if let Some(state) = State::of(agent, &self.polls, VERSION, self.started, json::now()) {
+        if let Some(state) = State::of(agent, &self.polls, VERSION, self.started, clock::now()) {
             self.published = Some(Instant::now());
             self.board.publish(state);
         }

@@ -3,7 +3,6 @@
 
 use super::journal::Journal;
 use super::settings::Effective;
-use crate::filter::{Filter, Subject};
 use crate::render::{bytes, plural};
 use crate::system_names::SystemNames;
 use slowpath_agent::{
@@ -11,6 +10,7 @@ use slowpath_agent::{
 };
 use slowpath_model::{Precedence, Problem, ProblemSet, Stage};
 use slowpath_recorder::handlers::MOST_PORTS;
+use slowpath_views::filter::{Filter, Subject};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -8,7 +8,6 @@ use super::recording;
 use super::settings::{Effective, Settings};
 use crate::args::{TierArg, owner_rules};
 use crate::failure::{Failure, Outcome};
-use crate::json;
 use crate::render::plural;
 use crate::up;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -198,7 +197,7 @@ impl Service {
             "version {} starts as process {}: {} tier, {} of {} features in use, {}",
             env!("CARGO_PKG_VERSION"),
             std::process::id(),
-            json::tier(capabilities.tier),
+            slowpath_views::json::tier(capabilities.tier),
             active.count(),
             features.len(),
             match &self.settings.log {
@@ -261,7 +260,7 @@ impl Service {
                     let text = format!("poll failed, the {failures}. in a row: {error}");
                     self.journal.warn(&text);
                     if failures > TOLERATED {
-                        return Err(crate::source::SourceError(error.to_string()).into());
+                        return Err(slowpath_views::source::SourceError(error.to_string()).into());
                     }
                 }
             }

@@ -2,9 +2,9 @@
 //! `slowpath export --mlab`: looks at the sockets of this network namespace again and again
 //! and saves what the kernel says.
 
+use crate::clock;
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
-use crate::json;
 use slowpath_export::mlab::Recorder;
 use slowpath_observe::inet_diag::RawDump;
 use std::io;
@@ -39,7 +39,7 @@ pub fn mlab(
     let mut next = began;
     let mut unreadable = 0;
     loop {
-        let time = json::wall(json::now());
+        let time = slowpath_text::wall(clock::now());
         let mut saved = Ok(());
         unreadable += dump
             .poll(|socket| {

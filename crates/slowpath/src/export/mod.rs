@@ -13,8 +13,6 @@ mod tests;
 
 use crate::args::Since;
 use crate::failure::{Failure, Outcome};
-use crate::filter::{Filter, Subject};
-use crate::selection::selects_summary;
 use clap::{Args, ValueEnum};
 use slowpath_export::anonymise::Anonymiser;
 use slowpath_export::partition::{Partition, Partitions};
@@ -23,6 +21,8 @@ use slowpath_export::rows;
 use slowpath_export::table::{Form, Row, Table};
 use slowpath_model::{ConnectionId, FourTuple, Owner, TcpState, WallMicros};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, StoreError, TimeRange, standing};
+use slowpath_views::filter::{Filter, Subject};
+use slowpath_views::selection::selects_summary;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
