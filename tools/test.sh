@@ -47,6 +47,8 @@ prepare_cache() {
 if may_use_cache; then
     prepare_cache
 fi
+# Nothing is built upon a build in CI: the compiler's notes for the next one cost time and space.
+[[ -z ${CI-} ]] || export CARGO_INCREMENTAL=0
 # Tests that need one of these kernels, or DuckDB, are skipped without it, and say so.
 if [[ $# -eq 0 ]]; then
     tools/lab_kernel.sh || echo "test.sh: going on without the laboratory kernel" >&2
