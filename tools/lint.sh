@@ -10,7 +10,8 @@ check_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locke
 check_licences() { tools/licences.py; }
 check_duplicates() { tools/duplicates.py; }
 check_tree() { tools/tree.py; }
-check_words() { tools/words.py; }
+# What is left of them; no more may come.
+check_words() { tools/words.py --most 1573; }
 check_house() { tools/house.sh; }
 check_shell() {
     if ! command -v shellcheck >/dev/null; then
@@ -26,7 +27,7 @@ check_shell() {
 
 checks=("$@")
 # The quick ones first.
-[[ $# -gt 0 ]] || checks=(fmt tree duplicates shell licences clippy doc)
+[[ $# -gt 0 ]] || checks=(fmt tree house words duplicates shell licences clippy doc)
 failed=()
 for check in "${checks[@]}"; do
     declare -F "check_$check" >/dev/null || {

@@ -20,7 +20,7 @@ NAMELESS = {"util", "utils", "common", "helper", "helpers", "misc", "stuff"}
 MACHINE_PATHS = re.compile(r"(?<![\w.-])/(?:work/|root/|home/[a-z])")
 SPDX = re.compile(r"SPDX-License-Identifier: (.+?)\s*(?:\*/|-->)?\s*$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)|<img [^>]*src=\"([^\"]+)\"")
-KERNEL = re.compile(r"\.bpf\.[ch]$|^lab/kernel/|^lab/.*\.patch$")
+KERNEL = re.compile(r"\.bpf\.[ch]$|^lab/kernel/|^lab/.*\.patch$|/virtual_time/layout/.*\.[ch]$")
 GPL = {"GPL-2.0", "GPL-2.0-only", "GPL-2.0-or-later"}
 
 

@@ -33,7 +33,7 @@ pub fn simulation_text(simulated: &Simulated, out: &mut dyn Write) -> io::Result
     write!(
         out,
         "  SIMULATED from there, nothing of it was recorded or replayed: the last {} bytes of message {} of the {} take {:.3} ms\n  \
-         single on an empty path of {:.3} ms",
+         by itself on an empty path of {:.3} ms",
         from.left,
         from.message.number,
         end_name(from.message.end),

@@ -180,7 +180,7 @@ fn what_if_a_probe_had_been_sent() {
     for part in [
         "what the network would have answered is not known",
         "SIMULATED from there, nothing of it was recorded or replayed",
-        "alone on an empty path",
+        "by itself on an empty path",
     ] {
         assert!(told.contains(part), "no '{part}' in: {told}");
     }
