@@ -240,7 +240,7 @@ pub fn why_none(
     if let Some(translated) = at_that_time.iter().find(peer) {
         return format!(
             "the log has connections to {} at that time, but from {}, which is not in the capture: \
-             addresses are translated between the two (NAT), and cannot be reported separate; capture on the \
+             addresses are translated between the two (NAT), and cannot be distinguished; capture on the \
              logging host",
             translated.tuple.remote,
             translated.tuple.local.ip()
