@@ -23,7 +23,7 @@ pub enum Change {
 }
 
 /// Types without a sign, each with one of another size and one with a sign.
-const NUMBERS: [(&str, &str, &str); 8] = [
+const NUMBERS: [(&str, &str, &str); 11] = [
     ("u64", "u32", "s64"),
     ("u32", "u64", "s32"),
     ("u16", "u32", "s16"),
@@ -32,6 +32,9 @@ const NUMBERS: [(&str, &str, &str); 8] = [
     ("__le32", "__u64", "__s32"),
     ("__le16", "__u32", "__s16"),
     ("__u8", "__u16", "__s8"),
+    ("__u16", "__u32", "__s16"),
+    ("__u32", "__u64", "__s32"),
+    ("__u64", "__u32", "__s64"),
 ];
 
 /// A change of each kind for which the struct has fields; none if the text does not have the

@@ -2,18 +2,76 @@
 //! Chosen losses: which segments are dropped, and which were.
 
 use crate::{Namespace, TestbedError};
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, TC_INGRESS, TcHook};
+use libbpf_rs::{
+    MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, TC_INGRESS, TcHook, set_print,
+};
 use serde::{Deserialize, Serialize};
+use slowpath_layout::{Mirror, Struct, btf, mirror};
 use slowpath_model::MonoNanos;
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
+use zerocopy::{FromBytes, IntoBytes};
 
 #[repr(align(8))]
 struct Aligned<T: ?Sized>(T);
 
 static PROGRAM: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/drop.bpf.o")));
+
+/// The C side of what is mirrored, from the object's BTF.
+mod layouts {
+    include!(concat!(env!("OUT_DIR"), "/layouts.rs"));
+}
+
+mirror! {
+    /// `struct rule` of `bpf/drop.bpf.c`.
+    struct RawRule = layouts::RULE {
+        port: u32,
+        every: u32,
+        first: u32,
+        limit: u32,
+        transmissions: u32,
+        message_bytes: u32,
+        blackout: u32,
+    }
+
+    /// `struct flow_key`.
+    struct RawFlow = layouts::FLOW_KEY {
+        source: [u8; 16],
+        destination: [u8; 16],
+        source_port: u16,
+        destination_port: u16,
+    }
+
+    /// `struct entry`: a segment that was dropped.
+    struct RawEntry = layouts::ENTRY {
+        time_ns: u64,
+        flow: RawFlow,
+        sequence: u32,
+        offset: u32,
+        length: u32,
+        ordinal: u32,
+        transmission: u32,
+    }
+
+    /// `struct totals`.
+    struct RawTotals = layouts::TOTALS {
+        originals: u64,
+        retransmissions: u64,
+        dropped: u64,
+        dropped_without_data: u64,
+        unrecorded: u64,
+    }
+}
+
+const MIRRORS: [Struct<'static>; 4] = [
+    RawRule::LAYOUT,
+    RawFlow::LAYOUT,
+    RawEntry::LAYOUT,
+    RawTotals::LAYOUT,
+];
 
 /// Which segments with payload are dropped. Segments are numbered from 1 in each
 /// direction of each connection, in the order of their sequence numbers; a retransmission
@@ -113,6 +171,10 @@ impl Dropper {
         interface: &str,
         rule: DropRule,
     ) -> Result<Self, TestbedError> {
+        btf::check(&PROGRAM.0, &[&MIRRORS])
+            .map_err(|error| bpf("load")(io::Error::other(error).into()))?;
+        // Not what it only notes: a section that it does not load.
+        set_print(Some((PrintLevel::Warn, |_, line| eprint!("{line}"))));
         let object = ObjectBuilder::default()
             .open_memory(&PROGRAM.0)
             .and_then(|open| open.load())
@@ -165,14 +227,13 @@ impl Dropper {
     /// # Errors
     /// The map cannot be read.
     pub fn totals(&self) -> Result<DropTotals, TestbedError> {
-        let raw = self.read("totals", 0)?;
-        let number = |i: usize| u64_at(&raw, i * 8);
+        let raw: RawTotals = self.read("totals", 0)?;
         Ok(DropTotals {
-            originals: number(0),
-            retransmissions: number(1),
-            dropped: number(2),
-            dropped_without_data: number(3),
-            unrecorded: number(4),
+            originals: raw.originals,
+            retransmissions: raw.retransmissions,
+            dropped: raw.dropped,
+            dropped_without_data: raw.dropped_without_data,
+            unrecorded: raw.unrecorded,
         })
     }
 
@@ -185,24 +246,23 @@ impl Dropper {
         let room = self.map("drop_log").max_entries();
         let count = self.totals()?.dropped.min(room.into()) as u32;
         (0..count)
-            .map(|i| Ok(entry(&self.read("drop_log", i)?)))
+            .map(|i| Ok(segment(&self.read("drop_log", i)?)))
             .collect()
     }
 
     fn write_rule(&self, blackout: bool) -> Result<(), TestbedError> {
         let rule = &self.rule;
-        let fields = [
-            u32::from(rule.port.unwrap_or(0)),
-            rule.every.unwrap_or(0),
-            rule.first,
-            rule.limit.unwrap_or(0),
-            rule.transmissions,
-            rule.message_bytes.unwrap_or(0),
-            u32::from(blackout),
-        ];
-        let bytes: Vec<u8> = fields.into_iter().flat_map(u32::to_ne_bytes).collect();
+        let raw = RawRule {
+            port: u32::from(rule.port.unwrap_or(0)),
+            every: rule.every.unwrap_or(0),
+            first: rule.first,
+            limit: rule.limit.unwrap_or(0),
+            transmissions: rule.transmissions,
+            message_bytes: rule.message_bytes.unwrap_or(0),
+            blackout: u32::from(blackout),
+        };
         self.map("rules")
-            .update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)
+            .update(&0u32.to_ne_bytes(), raw.as_bytes(), MapFlags::ANY)
             .map_err(bpf("set"))
     }
 
@@ -213,12 +273,16 @@ impl Dropper {
             .expect("the program has the maps named here")
     }
 
-    fn read(&self, map: &str, index: u32) -> Result<Vec<u8>, TestbedError> {
+    fn read<T: FromBytes>(&self, map: &str, index: u32) -> Result<T, TestbedError> {
         let value = self
             .map(map)
             .lookup(&index.to_ne_bytes(), MapFlags::ANY)
             .map_err(bpf("read"))?;
-        Ok(value.expect("an array has every index below its size"))
+        let value = value.expect("an array has every index below its size");
+        T::read_from_bytes(&value).map_err(|_| {
+            let error = io::Error::from(io::ErrorKind::InvalidData);
+            bpf("read")(error.into())
+        })
     }
 }
 
@@ -226,30 +290,47 @@ fn bpf(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> TestbedError {
     move |source| TestbedError::Bpf { operation, source }
 }
 
-fn u32_at(raw: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(std::array::from_fn(|i| raw[at + i]))
-}
-
-fn u64_at(raw: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(std::array::from_fn(|i| raw[at + i]))
-}
-
-/// `struct entry` of the program.
-fn entry(raw: &[u8]) -> DroppedSegment {
-    let end = |address: usize, port: usize| {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(&raw[address..address + 16]);
-        let port = u16::from_ne_bytes([raw[port], raw[port + 1]]);
-        SocketAddr::new(Ipv6Addr::from(octets).to_canonical(), port)
-    };
+fn segment(raw: &RawEntry) -> DroppedSegment {
+    let end = |octets: [u8; 16], port| SocketAddr::new(Ipv6Addr::from(octets).to_canonical(), port);
     DroppedSegment {
-        at: MonoNanos(u64_at(raw, 0)),
-        from: end(8, 40),
-        to: end(24, 42),
-        sequence: u32_at(raw, 44),
-        offset: u32_at(raw, 48),
-        length: u32_at(raw, 52),
-        ordinal: u32_at(raw, 56),
-        transmission: u32_at(raw, 60),
+        at: MonoNanos(raw.time_ns),
+        from: end(raw.flow.source, raw.flow.source_port),
+        to: end(raw.flow.destination, raw.flow.destination_port),
+        sequence: raw.sequence,
+        offset: raw.offset,
+        length: raw.length,
+        ordinal: raw.ordinal,
+        transmission: raw.transmission,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MIRRORS;
+    use slowpath_layout::btf;
+    use slowpath_layout::compile::Clang;
+    use slowpath_layout::mutate::{marked, try_all};
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn a_mirrored_struct_that_differs_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, object) = (
+            folder.path().join("drop.bpf.c"),
+            folder.path().join("drop.o"),
+        );
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bpf/drop.bpf.c");
+        fs::copy(program, &source).unwrap();
+        let clang = Clang::new().include(env!("SLOWPATH_BPF_INCLUDE")).quiet();
+        let structs = marked(&fs::read_to_string(&source).unwrap());
+        let trial = try_all(&source, &structs, || {
+            clang.compile(&source, &object)?;
+            let object = fs::read(&object).map_err(|error| error.to_string())?;
+            btf::check(&object, &[&MIRRORS]).map_err(|error| error.to_string())
+        });
+        let trial = trial.unwrap();
+        assert!(trial.accepted.is_empty(), "{trial:?}");
+        assert_eq!(trial.refused.len(), 3 * MIRRORS.len());
     }
 }

@@ -89,6 +89,14 @@ struct totals {
 	__u64 unrecorded; /* drops that found no room in `victims` or `flows` */
 };
 
+/* Types that drops.rs mirrors: slowpath-layout reads them from the object's BTF. The section is not loaded. */
+#define MIRRORED(kind, name) const kind name *mirrored_##name SEC("mirrored")
+
+MIRRORED(struct, rule);
+MIRRORED(struct, flow_key);
+MIRRORED(struct, entry);
+MIRRORED(struct, totals);
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
