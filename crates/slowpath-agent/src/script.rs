@@ -82,7 +82,7 @@ pub(crate) fn connection(cookie: u64) -> Snapshot {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Logged {
     Problem(ProblemInterval),
-    Summary(ConnectionSummary),
+    Summary(Box<ConnectionSummary>),
     Coverage(Coverage),
     Listener(ListenerInterval),
     Interaction(InteractionInterval),
@@ -117,25 +117,25 @@ impl Script {
         }
     }
 
-    pub(crate) fn summaries(&self) -> Vec<&ConnectionSummary> {
-        let summary = |logged| match logged {
-            &Logged::Summary(ref summary) => Some(summary),
+    pub(crate) fn summaries<'a>(&'a self) -> Vec<&'a ConnectionSummary> {
+        let summary = |logged: &'a Logged| match logged {
+            Logged::Summary(summary) => Some(&**summary),
             _ => None,
         };
         self.log.iter().flatten().filter_map(summary).collect()
     }
 
-    pub(crate) fn problems(&self) -> Vec<&ProblemInterval> {
-        let problem = |logged| match logged {
-            &Logged::Problem(ref interval) => Some(interval),
+    pub(crate) fn problems<'a>(&'a self) -> Vec<&'a ProblemInterval> {
+        let problem = |logged: &'a Logged| match logged {
+            Logged::Problem(interval) => Some(interval),
             _ => None,
         };
         self.log.iter().flatten().filter_map(problem).collect()
     }
 
-    pub(crate) fn coverage(&self) -> Vec<&Coverage> {
-        let coverage = |logged| match logged {
-            &Logged::Coverage(ref coverage) => Some(coverage),
+    pub(crate) fn coverage<'a>(&'a self) -> Vec<&'a Coverage> {
+        let coverage = |logged: &'a Logged| match logged {
+            Logged::Coverage(coverage) => Some(coverage),
             _ => None,
         };
         self.log.iter().flatten().filter_map(coverage).collect()
@@ -160,12 +160,12 @@ impl Host for Script {
             return false;
         }
         if let Record::FirstProblem(summary, _) = record {
-            log.push(Logged::Summary(summary.clone()));
+            log.push(Logged::Summary(Box::new(summary.clone())));
         }
         log.push(match record {
             Record::FirstProblem(_, interval) => Logged::Problem(interval.clone()),
             Record::Problem(interval) => Logged::Problem(interval.clone()),
-            Record::Summary(summary) => Logged::Summary(summary.clone()),
+            Record::Summary(summary) => Logged::Summary(Box::new(summary.clone())),
             Record::Coverage(coverage) => Logged::Coverage(coverage.clone()),
             Record::Listener(interval) => Logged::Listener(interval.clone()),
             Record::Interaction(interval) => Logged::Interaction(interval.clone()),

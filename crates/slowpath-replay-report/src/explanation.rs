@@ -32,7 +32,7 @@ pub fn sums(all: &[ConnectionExplanation]) -> BTreeMap<Category, u64> {
     sums
 }
 
-fn shown<'a>(everything: bool, messages: &'a [Explanation]) -> Vec<&'a Explanation> {
+fn shown(everything: bool, messages: &[Explanation]) -> Vec<&Explanation> {
     let all = messages.iter();
     all.filter(|it| everything || it.category != Category::NotSlow)
         .collect()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reports of recordings, replays and explanations.
 //!
-//! What enters: recordings (files are read with bounds, [`file`], and joined, [`collection`]),
+//! What enters: recordings (files are read with bounds, [`mod@file`], and joined, [`collection`]),
 //! results of [`slowpath_replay`] and [`slowpath_explain`]. What leaves: text and JSON;
 //! captures, `probes.parquet` and `functions.txt` of a replay ([`outputs`]).
 //!

@@ -113,6 +113,6 @@ pub struct Probe {
     pub at: Moment,
     /// The fields that checks cover.
     pub fields: Box<SocketFields>,
-    /// In the order of [`MORE`]; empty if they were not wanted.
+    /// In the order of [`MORE`](slowpath_recording::fields::MORE); empty if they were not wanted.
     pub more: Box<[i64]>,
 }

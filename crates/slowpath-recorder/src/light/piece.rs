@@ -131,9 +131,9 @@ pub(super) struct Piece {
 }
 
 /// A struct, and what follows it.
-fn first<T: FromBytes>(bytes: &[u8]) -> Option<(T, &[u8])>
+fn first<T>(bytes: &[u8]) -> Option<(T, &[u8])>
 where
-    T: zerocopy::KnownLayout + zerocopy::Immutable,
+    T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable,
 {
     T::read_from_prefix(bytes).ok()
 }

@@ -50,7 +50,8 @@ fn connection(random: &mut Random, cookie: u64, begins: WallMicros) -> Connectio
         ),
     };
     // Every third connection is of a tier that cannot measure delayed ACKs.
-    let unmeasured: ProblemSet = (cookie % 3 == 0)
+    let unmeasured: ProblemSet = cookie
+        .is_multiple_of(3)
         .then_some(Problem::DelayedAck)
         .into_iter()
         .collect();
@@ -202,7 +203,7 @@ fn write_hour(
     }
     c.observe_until(random, start + Micros(3_000_000_000));
     // Some live on after their last checkpoint.
-    c.summary.closed = hour + 1 == c.hours.end && c.summary.connection.cookie % 4 != 0;
+    c.summary.closed = hour + 1 == c.hours.end && !c.summary.connection.cookie.is_multiple_of(4);
     log.summary(&c.summary);
 }
 
