@@ -158,7 +158,7 @@ struct Polling {
     /// What is kept of each registered namespace: connections that closed.
     kept: BTreeMap<u32, Vec<ObservedEnd>>,
     findings: Findings,
-    /// What is found run_interactions, run by run: each is a machine of its own.
+    /// The interactions found, run by run: each is a machine of its own.
     run_interactions: Vec<RunInteractions>,
     waiting: Vec<([u32; 2], Answer)>,
 }
