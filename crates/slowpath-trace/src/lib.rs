@@ -22,6 +22,7 @@
 pub mod decode;
 pub mod engine;
 pub mod filter;
+mod frame;
 pub mod live;
 pub mod message;
 pub mod pair;

@@ -1,53 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What lies below IP: link types and their headers, tags, labels.
+//! What lies below IP: the headers of link types, tags, labels.
 
 use super::{DecodeOptions, Other, Place, Undecodable, half, ip, word};
-
-/// How a frame begins, by its capture's link type (the numbers of LINKTYPE_ and, where BSD
-/// systems wrote their own, DLT_).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Link {
-    /// Ethernet.
-    Ethernet,
-    /// BSD loopback: the address family in either byte order.
-    Null,
-    /// IP without anything before it; its first byte shows the version.
-    Raw,
-    /// Linux cooked capture.
-    Sll,
-    /// Linux cooked capture, version 2.
-    Sll2,
-    /// FDDI with IEEE 802.2.
-    Fddi,
-    /// PPP.
-    Ppp,
-    /// PPP or Cisco's HDLC.
-    Hdlc,
-    /// Linux's netfilter log.
-    Nflog,
-    /// Anything else: counted, not decoded.
-    Unsupported(u32),
-}
-
-impl Link {
-    /// The link type with that number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        match number {
-            1 => Link::Ethernet,
-            0 | 108 => Link::Null,
-            // 12 and 14: DLT_RAW of BSD systems; 228 and 229: IPv4 and IPv6 only.
-            12 | 14 | 101 | 228 | 229 => Link::Raw,
-            113 => Link::Sll,
-            276 => Link::Sll2,
-            10 => Link::Fddi,
-            9 => Link::Ppp,
-            50 | 104 => Link::Hdlc,
-            239 => Link::Nflog,
-            other => Link::Unsupported(other),
-        }
-    }
-}
+use crate::frame::Link;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;

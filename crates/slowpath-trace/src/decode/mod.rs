@@ -16,9 +16,9 @@ mod checksum;
 mod ip;
 mod link;
 
-pub use link::Link;
+pub use crate::frame::Link;
 
-use crate::read::Record;
+use crate::frame::Record;
 use crate::segment::{Endpoint, Flags, Segment};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -9,7 +9,7 @@ use super::bpf::{
     LD_LEN, LD_W_ABS, LD_W_IND, LDX_MSH, Program, RET_K,
 };
 use super::parse::{Comparison, Direction, Field, Protocol, Test, Tree};
-use crate::decode::Link;
+use crate::frame::Link;
 
 /// Bytes of a frame that are wanted: all.
 const WHOLE: u32 = 0x4_0000;

@@ -21,7 +21,7 @@ mod parse;
 
 pub use bpf::{Instruction, Program};
 
-use crate::decode::Link;
+use crate::frame::Link;
 use std::sync::Arc;
 
 /// Why an expression is not understood.

@@ -7,8 +7,8 @@
 
 mod ring;
 
-use crate::decode::Link;
 use crate::filter::Filter;
+use crate::frame::Link;
 use crate::read::Input;
 use ring::{Frame, Ring};
 use std::io::{self, Read};

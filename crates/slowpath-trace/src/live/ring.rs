@@ -2,8 +2,8 @@
 //! The ring of AF_PACKET (Documentation/networking/packet_mmap.rst, linux/if_packet.h).
 
 use super::{LiveError, Request};
-use crate::decode::Link;
 use crate::filter::Program;
+use crate::frame::Link;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

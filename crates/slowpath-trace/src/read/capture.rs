@@ -3,8 +3,8 @@
 
 use super::inputs::{Cursor, Input, Inputs, ReadError};
 use super::notes::Notes;
-use super::walk::Record;
-use crate::decode::{DecodeOptions, Link, Other, Place, locate};
+use crate::decode::{DecodeOptions, Other, Place, locate};
+use crate::frame::{Link, Record};
 use crate::segment::{Segment, Timestamp};
 use crate::totals::Totals;
 use std::path::Path;

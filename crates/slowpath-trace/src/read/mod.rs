@@ -28,4 +28,3 @@ pub use notes::{Comment, CommentOn, Gap, Interface, Notes, Skip, SkipReason};
 pub use source::{Source, SourceError};
 
 pub(crate) use inputs::Cursor;
-pub(crate) use walk::Record;

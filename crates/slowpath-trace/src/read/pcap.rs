@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pcap format (draft-ietf-opsawg-pcap): a file header, then records.
 
-use crate::decode::Link;
+use crate::frame::Link;
 
 /// Microseconds, as written by a machine of the other byte order or not.
 const MICROSECONDS: u32 = 0xa1b2_c3d4;

@@ -2,7 +2,7 @@
 //! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks.
 
 use super::notes::{CommentOn, Interface, Notes};
-use crate::decode::Link;
+use crate::frame::Link;
 
 /// Section Header Block; the same in both byte orders.
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;

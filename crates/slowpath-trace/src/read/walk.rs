@@ -4,34 +4,8 @@
 
 use super::notes::{Notes, SkipReason};
 use super::{pcap, pcapng};
-use crate::decode::Link;
+use crate::frame::Record;
 use crate::segment::Timestamp;
-
-/// A frame's place and what its record says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) number: u64,
-    pub(crate) time: Timestamp,
-    /// Where the frame is in the bytes that were shown.
-    pub(crate) start: usize,
-    pub(crate) captured: u32,
-    pub(crate) wire_length: u32,
-    pub(crate) interface: u32,
-    pub(crate) link: Link,
-}
-
-impl Record {
-    /// To be filled.
-    pub(crate) const EMPTY: Record = Record {
-        number: 0,
-        time: Timestamp(0),
-        start: 0,
-        captured: 0,
-        wire_length: 0,
-        interface: 0,
-        link: Link::Raw,
-    };
-}
 
 /// What is at a place.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //! Blocks of pcapng files (draft-ietf-opsawg-pcapng section 3), and pcap's records made into
 //! such.
 
-use crate::read::Record;
+use crate::frame::Record;
 use std::io::{self, Write};
 
 const SECTION: u32 = 0x0a0d_0d0a;

@@ -13,7 +13,8 @@
 
 mod block;
 
-use crate::read::{Inputs, ReadError, Record};
+use crate::frame::Record;
+use crate::read::{Inputs, ReadError};
 use block::{Order, PCAP_HEADER, PcapHeader, Section};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
