@@ -219,14 +219,15 @@ impl Connection {
             rev.wireshark = wireshark::Flow::default();
             reused = true;
         }
-        let shared = &mut self.shared;
         let ledger = &fwd.ledger;
         let flags = wireshark::segment(
             s,
             &options,
-            &mut fwd.wireshark,
-            &mut rev.wireshark,
-            shared,
+            wireshark::Directions {
+                fwd: &mut fwd.wireshark,
+                rev: &mut rev.wireshark,
+                shared: &mut self.shared,
+            },
             || ledger.sent_before(s.time.0),
             reused,
         );

@@ -3,188 +3,12 @@
 //! expectations follow from the RFCs named and from the time line itself.
 
 mod any;
+mod line;
 
 use super::*;
-use crate::segment::{Endpoint, Flags, Segment, Timestamp};
-use std::net::{IpAddr, Ipv4Addr};
+use crate::segment::{Flags, Segment, Timestamp};
+use line::*;
 use std::time::Duration;
-
-const MS: i64 = 1_000_000;
-const MSS: u32 = 1000;
-
-/// A connection observed at one place, with initial sequence numbers near the wrap.
-struct Line {
-    connection: Connection,
-    heard: Heard,
-    frame: u64,
-}
-
-#[derive(Default)]
-struct Heard {
-    last: Option<(Kind, Marks)>,
-    spurious: Vec<Spurious>,
-}
-
-impl Events for Heard {
-    fn event(&mut self, event: &Event<'_>) {
-        self.last = Some((event.kind, event.marks));
-    }
-
-    fn spurious(&mut self, proof: &Spurious) {
-        self.spurious.push(*proof);
-    }
-}
-
-const CLIENT_ISN: u32 = u32::MAX - 5000;
-const SERVER_ISN: u32 = 77;
-
-fn end(last: u8, port: u16) -> Endpoint {
-    Endpoint {
-        address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)),
-        port,
-    }
-}
-
-fn segment<'a>(side: Side, time: i64, flags: u16, options: &'a [u8]) -> Segment<'a> {
-    let (source, destination) = match side {
-        Side::Client => (end(1, 40000), end(2, 80)),
-        Side::Server => (end(2, 80), end(1, 40000)),
-    };
-    Segment {
-        time: Timestamp(1_000_000 * MS + time),
-        frame: 0,
-        source,
-        destination,
-        sequence: 0,
-        acknowledgement: 0,
-        flags: Flags(flags),
-        window: 60000,
-        urgent: 0,
-        length: 0,
-        captured: 0,
-        options,
-        checksum_ok: None,
-        ecn: 0,
-        ttl: 64,
-        ip_id: None,
-        wire_length: 54,
-    }
-}
-
-/// MSS 1000, SACK permitted.
-const OFFER: [u8; 8] = [2, 4, 3, 232, 4, 2, 1, 1];
-
-impl Line {
-    /// A handshake of 10 ms: 8 ms to the server and back, 2 ms to the client and back.
-    fn open() -> Self {
-        Self::open_with(&OFFER)
-    }
-
-    fn open_with(options: &[u8]) -> Self {
-        let first = segment(Side::Client, 0, Flags::SYN, options);
-        let mut line = Line {
-            connection: Connection::new(&first, &Options::default()),
-            heard: Heard::default(),
-            frame: 0,
-        };
-        line.pass(Segment {
-            sequence: CLIENT_ISN,
-            ..first
-        });
-        line.pass(Segment {
-            sequence: SERVER_ISN,
-            acknowledgement: CLIENT_ISN.wrapping_add(1),
-            ..segment(Side::Server, 8 * MS, Flags::SYN | Flags::ACK, options)
-        });
-        line.ack(Side::Client, 10 * MS, 1, &[]);
-        line
-    }
-
-    fn pass(&mut self, segment: Segment<'_>) {
-        self.frame += 1;
-        let segment = Segment {
-            frame: self.frame,
-            ..segment
-        };
-        self.connection.segment_with(&segment, &mut self.heard);
-    }
-
-    fn number(side: Side, relative: u32) -> u32 {
-        match side {
-            Side::Client => CLIENT_ISN.wrapping_add(relative),
-            Side::Server => SERVER_ISN.wrapping_add(relative),
-        }
-    }
-
-    /// Data of the client, acknowledging the handshake only.
-    fn data(&mut self, time: i64, sequence: u32, length: u32) {
-        self.send(Side::Client, time, sequence, length, 1, &[], None);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a header has many fields")]
-    fn send(
-        &mut self,
-        side: Side,
-        time: i64,
-        sequence: u32,
-        length: u32,
-        ack: u32,
-        options: &[u8],
-        ip_id: Option<u16>,
-    ) {
-        self.pass(Segment {
-            sequence: Self::number(side, sequence),
-            acknowledgement: Self::number(side.peer(), ack),
-            length,
-            ip_id,
-            wire_length: 54 + length,
-            ..segment(side, time, Flags::ACK | Flags::PSH, options)
-        });
-    }
-
-    /// A pure ACK from `side`, which has sent nothing but its SYN.
-    fn ack(&mut self, side: Side, time: i64, ack: u32, options: &[u8]) {
-        self.window(side, time, ack, 60000, options);
-    }
-
-    fn window(&mut self, side: Side, time: i64, ack: u32, window: u16, options: &[u8]) {
-        self.pass(Segment {
-            sequence: Self::number(side, 1),
-            acknowledgement: Self::number(side.peer(), ack),
-            window,
-            ..segment(side, time, Flags::ACK, options)
-        });
-    }
-
-    fn last(&self) -> Kind {
-        self.heard.last.expect("a segment has passed").0
-    }
-
-    fn last_marks(&self) -> Marks {
-        self.heard.last.expect("a segment has passed").1
-    }
-
-    fn finish(self) -> ConnectionReport {
-        self.connection.finish()
-    }
-}
-
-/// SACK blocks of the client's data, after two NOPs.
-fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
-    let mut option = vec![1, 1, 5, 2 + 8 * blocks.len() as u8];
-    for (left, right) in blocks {
-        option.extend(Line::number(Side::Client, *left).to_be_bytes());
-        option.extend(Line::number(Side::Client, *right).to_be_bytes());
-    }
-    option
-}
-
-fn timestamps(value: u32, echo: u32) -> Vec<u8> {
-    let mut option = vec![1, 1, 8, 10];
-    option.extend(value.to_be_bytes());
-    option.extend(echo.to_be_bytes());
-    option
-}
 
 #[test]
 fn handshake_gives_one_rtt_of_the_path_and_one_of_each_part() {
@@ -352,7 +176,11 @@ fn timestamps_report_late_from_again() {
         let mut line = Line::open();
         let mut send = |time, sequence, value| {
             let options = timestamps(value, 5);
-            line.send(Side::Client, time, sequence, MSS, 1, &options, None);
+            line.send(
+                Side::Client,
+                time,
+                Payload::new(sequence, MSS).options(&options),
+            );
         };
         send(20 * MS, 1, 99);
         send(21 * MS, 1 + 2 * MSS, 100);
@@ -367,8 +195,8 @@ fn timestamps_report_late_from_again() {
 #[test]
 fn same_frame_twice_is_no_retransmission() {
     let mut line = Line::open();
-    line.send(Side::Client, 20 * MS, 1, MSS, 1, &[], Some(7));
-    line.send(Side::Client, 21 * MS, 1, MSS, 1, &[], Some(7));
+    line.send(Side::Client, 20 * MS, Payload::new(1, MSS).ip_id(7));
+    line.send(Side::Client, 21 * MS, Payload::new(1, MSS).ip_id(7));
     assert_eq!(line.last(), Kind::HardwareDuplicate);
     let d = line.finish().from_client;
     assert_eq!(d.order.hardware_duplicates, 1);
@@ -390,8 +218,8 @@ fn constant_identification_decides_nothing() {
         ip_id: Some(7),
         ..client(20 * MS, 0)
     });
-    line.send(Side::Client, 21 * MS, 1, MSS, 1, &[], Some(7));
-    line.send(Side::Client, 900 * MS, 1, MSS, 1, &[], Some(7));
+    line.send(Side::Client, 21 * MS, Payload::new(1, MSS).ip_id(7));
+    line.send(Side::Client, 900 * MS, Payload::new(1, MSS).ip_id(7));
     assert!(matches!(line.last(), Kind::Retransmission(_)));
     line.ack(Side::Server, 910 * MS, 1 + MSS, &[]);
     for (time, flags) in [(920, 0), (921, Flags::FIN)] {
@@ -419,7 +247,7 @@ fn reset_of_an_earlier_connection_does_not_end_this_one() {
     };
     let mut line = Line {
         connection: Connection::new(&syn(0), &Options::default()),
-        heard: Heard::default(),
+        events: EventLog::default(),
         frame: 0,
     };
     line.pass(syn(0));
@@ -455,8 +283,8 @@ fn dsack_proves_a_retransmission_needless() {
     line.ack(Side::Server, 251 * MS, 1 + MSS, &[]);
     line.ack(Side::Server, 258 * MS, 1 + MSS, &sack(&[(1, 1 + MSS)]));
     assert!(line.last_marks().any(Marks::DSACK));
-    assert_eq!(line.heard.spurious[0].frame, 5);
-    assert_eq!(line.heard.spurious[0].by, Proof::Dsack);
+    assert_eq!(line.events.spurious[0].frame, 5);
+    assert_eq!(line.events.spurious[0].by, Proof::Dsack);
     let report = line.finish();
     assert_eq!(report.from_client.retransmitted.spurious, 1);
     assert_eq!(report.from_server.control.dsacks, 1);
@@ -466,10 +294,18 @@ fn dsack_proves_a_retransmission_needless() {
 #[test]
 fn echo_of_the_first_copy_proves_a_retransmission_needless() {
     let mut line = Line::open();
-    line.send(Side::Client, 20 * MS, 1, MSS, 1, &timestamps(10, 1), None);
-    line.send(Side::Client, 250 * MS, 1, MSS, 1, &timestamps(240, 1), None);
+    line.send(
+        Side::Client,
+        20 * MS,
+        Payload::new(1, MSS).options(&timestamps(10, 1)),
+    );
+    line.send(
+        Side::Client,
+        250 * MS,
+        Payload::new(1, MSS).options(&timestamps(240, 1)),
+    );
     line.ack(Side::Server, 251 * MS, 1 + MSS, &timestamps(2, 10));
-    assert_eq!(line.heard.spurious[0].by, Proof::Eifel);
+    assert_eq!(line.events.spurious[0].by, Proof::Eifel);
     assert_eq!(line.finish().from_client.retransmitted.spurious_eifel, 1);
 }
 
@@ -510,7 +346,7 @@ fn keep_alive_and_its_ack() {
     let mut line = Line::open();
     line.data(20 * MS, 1, MSS);
     line.ack(Side::Server, 28 * MS, 1 + MSS, &[]);
-    line.send(Side::Client, 9000 * MS, MSS, 0, 1, &[], None);
+    line.send(Side::Client, 9000 * MS, Payload::new(MSS, 0));
     assert_eq!(line.last(), Kind::KeepAlive);
     line.ack(Side::Server, 9008 * MS, 1 + MSS, &[]);
     assert_eq!(line.last(), Kind::KeepAliveAck);
@@ -554,9 +390,9 @@ fn acked_and_never_observed_is_the_captures_loss() {
 fn requests_and_responses_take_turns() {
     let mut line = Line::open();
     line.data(20 * MS, 1, 100);
-    line.send(Side::Server, 70 * MS, 1, MSS, 101, &[], None);
-    line.send(Side::Server, 71 * MS, 1 + MSS, 500, 101, &[], None);
-    line.send(Side::Client, 371 * MS, 101, 100, 1501, &[], None);
+    line.send(Side::Server, 70 * MS, Payload::new(1, MSS).ack(101));
+    line.send(Side::Server, 71 * MS, Payload::new(1 + MSS, 500).ack(101));
+    line.send(Side::Client, 371 * MS, Payload::new(101, 100).ack(1501));
     let turns = line.finish().turns;
     assert_eq!((turns.from_client, turns.from_server), (2, 1));
     assert_eq!(turns.server_think.total(), Duration::from_millis(50));

@@ -201,6 +201,14 @@ pub(super) struct Shared {
     on_ethernet: bool,
 }
 
+/// A connection as the rules know it when a segment passes: `fwd` is the direction that the
+/// segment travels in.
+pub(super) struct Directions<'a> {
+    pub fwd: &'a mut Flow,
+    pub rev: &'a mut Flow,
+    pub shared: &'a mut Shared,
+}
+
 fn greater(a: u32, b: u32) -> bool {
     (b.wrapping_sub(a) as i32) < 0
 }
@@ -236,19 +244,18 @@ fn is_on_ethernet(s: &Segment<'_>) -> bool {
     !matches!(s.wire_length, 60 | 64) && s.wire_length.saturating_sub(rest) == ETHERNET_IPV4
 }
 
-/// The flags of one segment; `fwd` is the direction it travels in. `sent_before`: whether
-/// something outstanding of `fwd` was sent at another time, if anything is outstanding. `reused`: it
-/// opens a connection on the 4-tuple of another.
+/// The flags of one segment. `sent_before`: whether something outstanding of its direction was
+/// sent at another time, if anything is outstanding. `reused`: it opens a connection on the
+/// 4-tuple of another.
 #[inline]
 pub(super) fn segment(
     s: &Segment<'_>,
     options: &Parsed,
-    fwd: &mut Flow,
-    rev: &mut Flow,
-    shared: &mut Shared,
+    connection: Directions<'_>,
     sent_before: impl FnOnce() -> Option<bool>,
     reused: bool,
 ) -> Flags {
+    let Directions { fwd, rev, shared } = connection;
     let mut flags = Flags(0);
     let tcp = s.flags;
     if tcp.any(TcpFlags::SYN) {
@@ -266,7 +273,14 @@ pub(super) fn segment(
         rev.base = Some(s.acknowledgement.wrapping_sub(1));
     }
     forward(s, length, fwd, rev, &mut flags);
-    advance(s, length, fwd, rev, shared, sent_before, &mut flags);
+    repeated(
+        s,
+        length,
+        &Directions { fwd, rev, shared },
+        sent_before,
+        &mut flags,
+    );
+    advance(s, length, fwd, flags);
     after(s, options, fwd, rev, shared, &mut flags);
     flags
 }
@@ -354,20 +368,19 @@ fn forward(s: &Segment<'_>, length: u32, fwd: &mut Flow, rev: &mut Flow, flags: 
     }
 }
 
-/// The rules about data sent again, and the bookkeeping of numbers.
+/// The rules about data sent again.
 #[inline]
-fn advance(
+fn repeated(
     s: &Segment<'_>,
     length: u32,
-    fwd: &mut Flow,
-    rev: &Flow,
-    shared: &Shared,
+    connection: &Directions<'_>,
     sent_before: impl FnOnce() -> Option<bool>,
     flags: &mut Flags,
 ) {
+    let Directions { fwd, rev, shared } = connection;
     let now = s.time.0;
     let seq = s.sequence;
-    let counted = u32::from(s.flags.any(TcpFlags::SYN | TcpFlags::FIN));
+    let counted = counted(s);
     let end = seq.wrapping_add(length).wrapping_add(counted);
     if (length > 0 || counted > 0) && !flags.contains(Flag::KeepAlive) {
         let mut behind = fwd.next != 0 && greater(fwd.next, seq);
@@ -397,6 +410,19 @@ fn advance(
             }
         }
     }
+}
+
+/// A SYN or FIN counts as one byte; one with both as well.
+fn counted(s: &Segment<'_>) -> u32 {
+    u32::from(s.flags.any(TcpFlags::SYN | TcpFlags::FIN))
+}
+
+/// The bookkeeping of numbers.
+#[inline]
+fn advance(s: &Segment<'_>, length: u32, fwd: &mut Flow, flags: Flags) {
+    let now = s.time.0;
+    let seq = s.sequence;
+    let end = seq.wrapping_add(length).wrapping_add(counted(s));
     if !flags.contains(Flag::ZeroWindowProbe) {
         if fwd.next == 0 || greater(end, fwd.next) {
             fwd.next = end;
@@ -409,7 +435,7 @@ fn advance(
     fwd.window = u32::from(s.window);
     fwd.last_ack = s.acknowledgement;
     fwd.last_time = now;
-    fwd.last_flags = *flags;
+    fwd.last_flags = flags;
 }
 
 /// What tshark does after the analysis: options, the first RTT, fast open.
