@@ -18,6 +18,7 @@
 
 pub mod app;
 pub mod capture;
+pub mod judgement;
 pub mod packet;
 pub mod plan;
 pub mod random;
@@ -31,7 +32,7 @@ pub mod truth;
 pub mod watch;
 
 mod counters;
-mod crowd;
+mod listener_load;
 mod network;
 
 /// Why a run has no result.

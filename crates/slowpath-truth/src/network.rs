@@ -2,11 +2,13 @@
 //! The network of a run: two hosts, two routers, a bottleneck between these.
 
 use crate::RunError;
-use crate::plan::{Crowd, Loss, Path, Plan};
+use crate::plan::{ListenerLoad, Loss, PathSettings, Plan, Tcp};
 use slowpath_lab::emulator::{Host, INTERFACE, Lab, Options};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use slowpath_testbed::PINNED_SYSCTLS;
+use socket2::{Domain, Socket, Type};
 use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ const BOUND: Duration = Duration::from_millis(5);
 /// Brings it up; `seed` is for what is lost at random.
 pub(crate) fn up(plan: &Plan, seed: u64) -> Result<Lab, RunError> {
     let path = &plan.path;
-    let text = scenario(path, plan.crowd.as_ref(), seed);
+    let text = scenario(path, plan.listener_load.as_ref(), seed);
     let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
     let scenario = Scenario::parse_for(&text, &files, Substrate::Emulator)
         .map_err(|error| RunError::Scenario(format!("{error}: {text}")))?;
@@ -50,7 +52,7 @@ impl Drop for Resident {
 /// A network card at four times the path's rate: it holds segments for the moment that their
 /// transmission takes. A TUN device takes them at once; TCP's small queues then do not work,
 /// nor does the kernel's clock of the send buffer (docs/decisions/0006-testbed.md).
-fn card(lab: &Lab, path: &Path) -> Result<(), RunError> {
+fn card(lab: &Lab, path: &PathSettings) -> Result<(), RunError> {
     let rate = format!("{}kbit", path.rate_kbit * CARD);
     for host in lab.hosts() {
         let limits = ["rate", &rate, "burst", "3100", "limit", "3000000"];
@@ -68,7 +70,7 @@ fn card(lab: &Lab, path: &Path) -> Result<(), RunError> {
 const CARD: u64 = 4;
 
 /// How long a card takes for a segment, nanoseconds.
-pub(crate) fn card_ns(path: &Path, segment: u64) -> u64 {
+pub(crate) fn card_ns(path: &PathSettings, segment: u64) -> u64 {
     // Headers of IPv6 and TCP with timestamps; kbit/s into nanoseconds a bit.
     (segment + 72) * 8 * 1_000_000 / (path.rate_kbit * CARD).max(1)
 }
@@ -90,7 +92,7 @@ fn tool<'a>(
     }
 }
 
-fn scenario(path: &Path, crowd: Option<&Crowd>, seed: u64) -> String {
+fn scenario(path: &PathSettings, load: Option<&ListenerLoad>, seed: u64) -> String {
     let mut text = format!(
         "seed = {seed}\n\
          [topology]\nkind = \"custom\"\nhosts = [\"a\", \"b\"]\nswitches = [\"near\", \"far\"]\n\
@@ -115,7 +117,7 @@ fn scenario(path: &Path, crowd: Option<&Crowd>, seed: u64) -> String {
         };
         let _ = writeln!(text, "\"{name}\" = \"{value}\"");
     }
-    if let Some(crowd) = crowd {
+    if let Some(load) = load {
         let _ = writeln!(
             text,
             "\"net.core.somaxconn\" = \"4096\"\n\
@@ -123,8 +125,8 @@ fn scenario(path: &Path, crowd: Option<&Crowd>, seed: u64) -> String {
              \"net.ipv4.tcp_synack_retries\" = \"5\"\n\
              \"net.ipv4.tcp_syncookies\" = \"{}\"\n\
              \"net.ipv4.tcp_max_syn_backlog\" = \"{}\"",
-            u8::from(crowd.cookies),
-            crowd.most_half_open
+            u8::from(load.cookies),
+            load.most_half_open
         );
     }
     let mut line = String::new();
@@ -158,4 +160,24 @@ const DATA: &str = "at-least = \"140 B\"";
 
 fn share(millionths: u32) -> f64 {
     f64::from(millionths) / 1e6
+}
+
+/// A socket of that address's family, with the plan's options.
+pub(crate) fn socket(address: IpAddr, tcp: &Tcp) -> std::io::Result<Socket> {
+    let domain = Domain::for_address(SocketAddr::new(address, 0));
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    socket.set_tcp_congestion(tcp.control.as_bytes())?;
+    socket.set_tcp_nodelay(tcp.nodelay)?;
+    Ok(socket)
+}
+
+/// The number of the link between the routers.
+pub(crate) fn middle(lab: &Lab) -> u32 {
+    // A link's two lines follow each other.
+    lab.line("near", "far").map_or(0, |line| line / 2)
+}
+
+/// The line on which what b sends comes to a.
+pub(crate) fn far_to_near(lab: &Lab) -> Option<u32> {
+    lab.line("far", "near")
 }

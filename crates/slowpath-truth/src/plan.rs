@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a run is: a path, two sockets, traffic, and what is done to them.
 
-mod crowds;
 mod draws;
 mod further;
 mod injections;
 mod interactions;
+mod listener_loads;
 
 pub use draws::draw;
 pub use injections::{INJECTED, PAIRS};
@@ -64,7 +64,7 @@ impl fmt::Display for Group {
 
 /// The network of a run: `a -- near -- far -- b`. Delay and rate are those of the middle.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Path {
+pub struct PathSettings {
     /// Round-trip time without queues, microseconds.
     pub rtt_us: u64,
     /// Rate, kbit/s.
@@ -90,7 +90,7 @@ pub struct Path {
     pub keep_window: bool,
 }
 
-impl Path {
+impl PathSettings {
     /// Bytes under way when the path is full and its queue empty.
     pub fn bdp(&self) -> u64 {
         self.rate_kbit * self.rtt_us / 8_000
@@ -179,7 +179,7 @@ pub enum Pace {
 
 /// Clients that connect to one listener, instead of a connection that is used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Crowd {
+pub struct ListenerLoad {
     /// How many.
     pub clients: u32,
     /// Between the beginnings of two, microseconds.
@@ -211,7 +211,7 @@ pub struct Relay {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// The network.
-    pub path: Path,
+    pub path: PathSettings,
     /// The sockets.
     pub tcp: Tcp,
     /// The applications.
@@ -223,7 +223,8 @@ pub struct Plan {
     /// How many connections, one after another.
     pub connections: u32,
     /// Clients of a listener, instead.
-    pub crowd: Option<Crowd>,
+    #[serde(rename = "crowd")]
+    pub listener_load: Option<ListenerLoad>,
     /// b passes on what it gets.
     pub relay: Option<Relay>,
 }
@@ -231,7 +232,7 @@ pub struct Plan {
 impl Plan {
     /// The most packets with data that it sends in a second, about.
     pub fn packets_a_second(&self) -> u64 {
-        if self.crowd.is_some() {
+        if self.listener_load.is_some() {
             return 500;
         }
         let full = self.path.rate_kbit * 125 / u64::from(self.tcp.mss + 52);

@@ -3,21 +3,20 @@
 
 use crate::app::{self, End, Log, Span, monotonic, realtime};
 use crate::capture::Capture;
+use crate::judgement::{Class, Judgement, Subject};
 use crate::packet::{Packet, packets};
-use crate::plan::{Path, Plan, Relay, Tcp};
+use crate::plan::{PathSettings, Plan, Relay};
 use crate::relay::{Part, Player};
 use crate::stream::{Captured, Stream};
-use crate::tally::{Class, Judgement, Subject};
 use crate::truth::interactions::{self, Sides};
 use crate::truth::listener::{Accepted, Listening, overflows};
 use crate::truth::{Label, Truth, truths};
 use crate::watch::{Observations, ObservedEnd, Watcher};
-use crate::{RunError, counters, network};
+use crate::{RunError, counters, listener_load, network};
 use slowpath_diagnose::InteractionKind;
 use slowpath_lab::emulator::{Host, Lab};
 use slowpath_model::{FourTuple, Problem};
 use slowpath_switch::fabric::Action;
-use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -37,7 +36,7 @@ pub struct Judged {
     pub opened: bool,
     /// Whether it sent data.
     pub sends: bool,
-    /// What the agent said.
+    /// What the agent reported.
     pub observed: ObservedEnd,
     /// What was the case.
     pub truths: Vec<(Problem, Truth)>,
@@ -141,7 +140,7 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
     let offset = realtime() - monotonic();
     let listener = listen(b, plan)?;
     let mut done = applications(&lab, &listener, plan)?;
-    let said = watcher.collect(namespaces)?;
+    let observations = watcher.collect(namespaces)?;
     if let Some(relayed) = done.relayed.take() {
         done.used.extend(relayed.finish()?);
     }
@@ -168,7 +167,12 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
     for connection in &done.used {
         for side in 0..2 {
             ends.extend(judge(
-                plan, connection, side, namespaces, &wires, &said.ends,
+                plan,
+                connection,
+                side,
+                namespaces,
+                &wires,
+                &observations.ends,
             ));
         }
     }
@@ -189,7 +193,7 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
             local,
             &wires[1],
             &done,
-            &said,
+            &observations,
             namespaces[1],
         ));
     }
@@ -205,17 +209,17 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
 /// The runs of the plan's applications.
 fn applications(lab: &Lab, listener: &TcpListener, plan: &Plan) -> Result<Done, RunError> {
     let mut done = Done::default();
-    if let Some(crowd) = &plan.crowd {
-        let crowded = crate::crowd::crowd(lab, listener, plan, crowd)?;
-        done.accepted.clone_from(&crowded.accepted);
-        done._open.push(Box::new(crowded));
+    if let Some(load) = &plan.listener_load {
+        let loaded = listener_load::run_clients(lab, listener, plan, load)?;
+        done.accepted.clone_from(&loaded.accepted);
+        done._open.push(Box::new(loaded));
         return Ok(done);
     }
     if let Some(through) = &plan.relay {
         return relay(lab, plan, through);
     }
     if plan.path.closed_ms > 0 {
-        lab.apply(&Action::Up(middle(lab), false));
+        lab.apply(&Action::Up(network::middle(lab), false));
     }
     for _ in 0..plan.connections {
         // The last one stays open until the agent has looked at it once more.
@@ -298,21 +302,21 @@ impl Relayed {
     }
 }
 
-/// What the listener turned away, and what was said of that.
+/// What the listener turned away, and what the agent reported of that.
 fn listened(
     plan: &Plan,
     local: SocketAddr,
     wire: &[Packet],
     done: &Done,
-    said: &Observations,
+    observations: &Observations,
     netns: u32,
 ) -> Vec<Judgement> {
-    let crowd = plan.crowd.as_ref();
-    let backlog = u64::from(crowd.map_or(BACKLOG, |crowd| crowd.backlog));
-    let half_open = match crowd {
+    let load = plan.listener_load.as_ref();
+    let backlog = u64::from(load.map_or(BACKLOG, |load| load.backlog));
+    let half_open = match load {
         // The last quarter is for known peers (tcp_conn_request).
-        Some(crowd) if !crowd.cookies => {
-            let most = crowd.most_half_open;
+        Some(load) if !load.cookies => {
+            let most = load.most_half_open;
             backlog.min(u64::from(most - most / 4))
         }
         _ => backlog,
@@ -323,9 +327,9 @@ fn listened(
         accepted: &done.accepted,
         backlog,
         half_open,
-        cookies: crowd.is_none_or(|crowd| crowd.cookies),
+        cookies: load.is_none_or(|load| load.cookies),
     });
-    let mut observed = said.listeners.iter();
+    let mut observed = observations.listeners.iter();
     let observed = observed.find(|l| l.netns == netns && l.local.port() == local.port());
     let judgement = |queue: usize, (problem, truth)| {
         let (rounds, events) = observed.map_or((0, 0), |l| (l.rounds[queue], l.events[queue]));
@@ -423,31 +427,25 @@ fn netns(host: &Host) -> Result<u32, RunError> {
     Ok(inode as u32)
 }
 
-fn address(host: &Host, path: &Path) -> IpAddr {
+fn address(host: &Host, path: &PathSettings) -> IpAddr {
     match path.v6 {
         true => host.ipv6().into(),
         false => host.ipv4().into(),
     }
 }
 
-/// A socket of that address's family, with the plan's options.
-pub(crate) fn socket(address: IpAddr, tcp: &Tcp) -> std::io::Result<Socket> {
-    let domain = Domain::for_address(SocketAddr::new(address, 0));
-    let socket = Socket::new(domain, Type::STREAM, None)?;
-    socket.set_tcp_congestion(tcp.control.as_bytes())?;
-    socket.set_tcp_nodelay(tcp.nodelay)?;
-    Ok(socket)
-}
-
 fn listen(b: &Host, plan: &Plan) -> Result<TcpListener, RunError> {
     let address = address(b, &plan.path);
     let listen = || {
-        let socket = socket(address, &plan.tcp)?;
+        let socket = network::socket(address, &plan.tcp)?;
         if let Some(bytes) = plan.tcp.receive_buffer {
             socket.set_recv_buffer_size(bytes as usize)?;
         }
         socket.bind(&SocketAddr::new(address, 0).into())?;
-        let backlog = plan.crowd.as_ref().map_or(BACKLOG, |crowd| crowd.backlog);
+        let backlog = plan
+            .listener_load
+            .as_ref()
+            .map_or(BACKLOG, |load| load.backlog);
         socket.listen(backlog as i32)?;
         std::io::Result::Ok(TcpListener::from(socket))
     };
@@ -461,7 +459,7 @@ fn listen(b: &Host, plan: &Plan) -> Result<TcpListener, RunError> {
 
 fn connect(a: &Host, to: SocketAddr, plan: &Plan) -> std::io::Result<TcpStream> {
     a.run(|| {
-        let socket = socket(to.ip(), &plan.tcp)?;
+        let socket = network::socket(to.ip(), &plan.tcp)?;
         socket.set_tcp_mss(plan.tcp.mss)?;
         if let Some(bytes) = plan.tcp.send_buffer {
             socket.set_send_buffer_size(bytes as usize)?;
@@ -484,7 +482,7 @@ fn connection(
         let connecting = scope.spawn(|| connect(&lab.hosts()[0], to, plan));
         if plan.path.closed_ms > 0 {
             std::thread::sleep(Duration::from_millis(plan.path.closed_ms));
-            lab.apply(&Action::Up(middle(lab), true));
+            lab.apply(&Action::Up(network::middle(lab), true));
         }
         connecting
             .join()
@@ -531,17 +529,6 @@ fn connection(
     Ok((used, taken, [opened, accepted]))
 }
 
-/// The number of the link between the routers.
-fn middle(lab: &Lab) -> u32 {
-    // A link's two lines follow each other.
-    lab.line("near", "far").map_or(0, |line| line / 2)
-}
-
-/// The line on which what b sends comes to a.
-pub(crate) fn far_to_near(lab: &Lab) -> Option<u32> {
-    lab.line("far", "near")
-}
-
 /// Waits for the end of the run, and cuts the path when the plan says so.
 fn inject(lab: &Lab, plan: &Plan) {
     let began = monotonic();
@@ -549,7 +536,7 @@ fn inject(lab: &Lab, plan: &Plan) {
         let left = (began + ms * 1_000_000).saturating_sub(monotonic());
         std::thread::sleep(Duration::from_nanos(left));
     };
-    let link = middle(lab);
+    let link = network::middle(lab);
     for &(at, length) in &plan.path.cuts_ms {
         wait_until(at);
         lab.apply(&Action::Up(link, false));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table in docs/reference/accuracy.md is what `make check-truth` writes.
 
-use slowpath_truth::tally::{Class, Tally};
+use slowpath_truth::judgement::Class;
+use slowpath_truth::tally::Tally;
 
 #[test]
 fn the_committed_table_has_the_form_and_names_every_problem() {

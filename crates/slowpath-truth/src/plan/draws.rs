@@ -2,7 +2,7 @@
 //! Parameters that every run has, and the runs without an injection.
 
 use super::injections::{healthy, inject};
-use super::{Group, Pace, Path, Plan, Tcp, Traffic};
+use super::{Group, Pace, PathSettings, Plan, Tcp, Traffic};
 use crate::random::RandomStream;
 
 /// RTT without queues, milliseconds.
@@ -49,7 +49,7 @@ pub(super) fn any(random: &mut RandomStream) -> Plan {
     let rtt_ms = random.log_uniform(RTT_MS.0, RTT_MS.1);
     let rate = random.log_uniform(RATE.0, most_rate(mss));
     let mut plan = Plan {
-        path: Path {
+        path: PathSettings {
             rtt_us: (rtt_ms * 1000.0) as u64,
             rate_kbit: (rate * 1000.0) as u64,
             queue_bytes: 0,
@@ -79,7 +79,7 @@ pub(super) fn any(random: &mut RandomStream) -> Plan {
         pace: Pace::Quick,
         length_ms: 0,
         connections: 1,
-        crowd: None,
+        listener_load: None,
         relay: None,
     };
     let factor = random.uniform(1.0, 2.5);

@@ -4,7 +4,7 @@
 
 use super::draws::{any, exchange, most_rate, settle};
 use super::{Group, Loss, Pace, Plan, Traffic};
-use super::{crowds, further, interactions};
+use super::{further, interactions, listener_loads};
 use crate::random::RandomStream;
 use slowpath_model::Problem;
 
@@ -69,8 +69,8 @@ fn one(problem: Problem, plan: &mut Plan, random: &mut RandomStream) {
         Problem::EcnMarked => further::marks(plan, random),
         Problem::ReceiverAppSlow => further::slow_application(plan, random),
         Problem::SynRetransmit => further::opening(plan, random),
-        Problem::AcceptQueueOverflow => crowds::accept(plan, random),
-        Problem::SynQueueOverflow => crowds::half_open(plan, random),
+        Problem::AcceptQueueOverflow => listener_loads::accept(plan, random),
+        Problem::SynQueueOverflow => listener_loads::half_open(plan, random),
     }
 }
 
@@ -291,8 +291,8 @@ pub(super) fn healthy(plan: &Plan) -> Plan {
         *parts = vec![parts.iter().sum()];
     }
     plan.length_ms = plan.length_ms.min(4_000 + 20 * plan.path.rtt_us / 1000);
-    if let Some(crowd) = &mut plan.crowd {
-        crowds::fits(crowd);
+    if let Some(load) = &mut plan.listener_load {
+        listener_loads::fits(load);
     }
     if let Some(relay) = &mut plan.relay {
         (relay.send_buffer, relay.receive_buffer) = (None, None);

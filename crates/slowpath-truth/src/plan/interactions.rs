@@ -2,7 +2,7 @@
 //! What brings interactions about.
 
 use super::injections::{buffer_below_bdp, bulk, lost_requests, slow_reader};
-use super::{Path, Plan, Relay, Traffic};
+use super::{PathSettings, Plan, Relay, Traffic};
 use crate::random::RandomStream;
 use slowpath_diagnose::InteractionKind;
 
@@ -65,7 +65,7 @@ fn relay(plan: &mut Plan, random: &mut RandomStream) {
 }
 
 /// What a relay carries without any limit: a fifth of the path's rate.
-pub(super) fn slow_source(path: &Path) -> Traffic {
+pub(super) fn slow_source(path: &PathSettings) -> Traffic {
     let pause_us = 20_000 + 2 * path.rtt_us;
     let bytes = path.rate_kbit * pause_us / 8_000 / 5;
     Traffic::Messages {

@@ -3,7 +3,7 @@
 
 use super::delayed_ack::{DELAYED, PROMPT};
 use super::{Label, Truth};
-use crate::plan::Path;
+use crate::plan::PathSettings;
 use crate::repair::{Cause, Repair, repairs};
 use crate::stream::{Sent, Stream};
 use slowpath_diagnose::InteractionKind;
@@ -21,7 +21,7 @@ const ENOUGH: u64 = 4;
 /// `problems` is what was the case of its problems.
 pub fn of_end(
     stream: &Stream,
-    path: &Path,
+    path: &PathSettings,
     problems: &[(Problem, Truth)],
 ) -> [(InteractionKind, Truth); 3] {
     let repairs = repairs(stream);
@@ -105,7 +105,7 @@ fn too_few(stream: &Stream, repairs: &[Repair]) -> Truth {
 }
 
 /// The send buffer limits, and held at most less than the path's bandwidth-delay product.
-fn below_bdp(stream: &Stream, path: &Path, problems: &[(Problem, Truth)]) -> Truth {
+fn below_bdp(stream: &Stream, path: &PathSettings, problems: &[(Problem, Truth)]) -> Truth {
     let limited = problems
         .iter()
         .find(|(p, _)| *p == Problem::SendBufferLimited);

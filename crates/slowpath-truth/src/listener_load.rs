@@ -3,8 +3,8 @@
 
 use crate::RunError;
 use crate::app::monotonic;
-use crate::plan::{Crowd, Plan};
-use crate::run::{far_to_near, socket};
+use crate::network::{far_to_near, socket};
+use crate::plan::{ListenerLoad, Plan};
 use crate::truth::listener::Accepted;
 use slowpath_lab::emulator::{Host, Lab};
 use slowpath_switch::fabric::{Action, Impairment, Pick, Share};
@@ -18,25 +18,26 @@ use std::time::Duration;
 /// hundred times as long as a look takes it, and here it finds its way to many namespaces.
 const ROUNDS: Duration = Duration::from_secs(6);
 
-/// What a run leaves: whom the application got, and everybody's sockets, still open.
-pub(crate) struct Crowded {
+/// What a run leaves: the connections that the application accepted, and the sockets of both
+/// sides, still open.
+pub(crate) struct LoadedListener {
     pub(crate) accepted: Vec<Accepted>,
     _accepted: Vec<TcpStream>,
     _clients: Vec<Socket>,
 }
 
-/// Has the clients come, and the application accept them as the plan says.
-pub(crate) fn crowd(
+/// Has the clients connect, and the application accept them as the plan says.
+pub(crate) fn run_clients(
     lab: &Lab,
     listener: &TcpListener,
     plan: &Plan,
-    crowd: &Crowd,
-) -> Result<Crowded, RunError> {
+    load: &ListenerLoad,
+) -> Result<LoadedListener, RunError> {
     let broken = RunError::io("use a listener");
     listener.set_nonblocking(true).map_err(&broken)?;
     let to = listener.local_addr().map_err(&broken)?;
     let mute = |is: bool| {
-        if let Some(line) = far_to_near(lab).filter(|_| crowd.mute_ms > 0) {
+        if let Some(line) = far_to_near(lab).filter(|_| load.mute_ms > 0) {
             let lost = Pick {
                 share: if is { Share::ALL } else { Share::NONE },
                 ..Pick::default()
@@ -57,15 +58,15 @@ pub(crate) fn crowd(
     };
     let (clients, served) = std::thread::scope(|scope| {
         let serving = scope.spawn(|| {
-            until(crowd.idle_ms);
-            serve(listener, crowd, &over)
+            until(load.idle_ms);
+            serve(listener, load, &over)
         });
-        let coming = scope.spawn(|| come(&lab.hosts()[0], to, plan, crowd));
-        until(crowd.mute_ms);
+        let connecting = scope.spawn(|| connect_all(&lab.hosts()[0], to, plan, load));
+        until(load.mute_ms);
         mute(false);
         until(plan.length_ms);
         over.store(true, Ordering::Relaxed);
-        let clients = coming
+        let clients = connecting
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let served = serving
@@ -76,7 +77,7 @@ pub(crate) fn crowd(
     let (accepted, sockets) = served.map_err(&broken)?;
     let clients = clients.map_err(RunError::io("connect"))?;
     std::thread::sleep(ROUNDS);
-    Ok(Crowded {
+    Ok(LoadedListener {
         accepted,
         _accepted: sockets,
         _clients: clients,
@@ -84,9 +85,14 @@ pub(crate) fn crowd(
 }
 
 /// Begins connections, without waiting for any.
-fn come(a: &Host, to: SocketAddr, plan: &Plan, crowd: &Crowd) -> io::Result<Vec<Socket>> {
+fn connect_all(
+    a: &Host,
+    to: SocketAddr,
+    plan: &Plan,
+    load: &ListenerLoad,
+) -> io::Result<Vec<Socket>> {
     let mut clients = Vec::new();
-    for _ in 0..crowd.clients {
+    for _ in 0..load.clients {
         let begin = || {
             let socket = socket(to.ip(), &plan.tcp)?;
             socket.set_nonblocking(true)?;
@@ -96,7 +102,7 @@ fn come(a: &Host, to: SocketAddr, plan: &Plan, crowd: &Crowd) -> io::Result<Vec<
             }
         };
         clients.push(a.run(begin)??);
-        std::thread::sleep(Duration::from_micros(crowd.gap_us));
+        std::thread::sleep(Duration::from_micros(load.gap_us));
     }
     Ok(clients)
 }
@@ -106,7 +112,7 @@ const IN_PROGRESS: i32 = rustix::io::Errno::INPROGRESS.raw_os_error();
 /// Accepts with pauses, and in the end all that is there.
 fn serve(
     listener: &TcpListener,
-    crowd: &Crowd,
+    load: &ListenerLoad,
     over: &AtomicBool,
 ) -> io::Result<(Vec<Accepted>, Vec<TcpStream>)> {
     let (mut accepted, mut sockets) = (Vec::new(), Vec::new());
@@ -118,7 +124,7 @@ fn serve(
                 accepted.push(Accepted { at, peer });
                 sockets.push(socket);
                 if !last {
-                    std::thread::sleep(Duration::from_micros(crowd.pause_us));
+                    std::thread::sleep(Duration::from_micros(load.pause_us));
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listeners with more clients than they have room for.
+//! Listeners with more clients than their queues hold.
 
-use super::{Crowd, Plan};
+use super::{ListenerLoad, Plan};
 use crate::random::RandomStream;
 
 /// More than any run has clients.
 const MANY: u32 = 4_096;
 
-fn crowd(random: &mut RandomStream, backlog: u32, clients: u32) -> Crowd {
-    Crowd {
+fn load(random: &mut RandomStream, backlog: u32, clients: u32) -> ListenerLoad {
+    ListenerLoad {
         clients,
         gap_us: (random.log_uniform(0.1, 10.0) * 1000.0) as u64,
         backlog,
@@ -26,15 +26,15 @@ pub(super) fn accept(plan: &mut Plan, random: &mut RandomStream) {
     let backlog = random.integer(1, 32);
     // A queue of backlog n holds n + 1.
     let clients = 2 * (backlog + 1) + random.integer(6, 24);
-    let mut crowd = crowd(random, backlog, clients);
-    let all_ms = u64::from(crowd.clients) * crowd.gap_us / 1000 + 2 * plan.path.rtt_us / 1000;
+    let mut load = load(random, backlog, clients);
+    let all_ms = u64::from(load.clients) * load.gap_us / 1000 + 2 * plan.path.rtt_us / 1000;
     if random.chance(0.5) {
-        crowd.idle_ms = all_ms + random.integer(300, 2_500) as u64;
+        load.idle_ms = all_ms + random.integer(300, 2_500) as u64;
     } else {
-        crowd.pause_us = 3 * crowd.gap_us.max(2_000) * random.integer(1, 4) as u64;
+        load.pause_us = 3 * load.gap_us.max(2_000) * random.integer(1, 4) as u64;
     }
-    plan.length_ms = crowd.idle_ms + all_ms + 1_500;
-    plan.crowd = Some(crowd);
+    plan.length_ms = load.idle_ms + all_ms + 1_500;
+    plan.listener_load = Some(load);
 }
 
 /// More clients than the SYN queue holds, whose answers are lost until all have come.
@@ -49,20 +49,20 @@ pub(super) fn half_open(plan: &mut Plan, random: &mut RandomStream) {
         }
     };
     let clients = room + 1 + random.integer(4, 24);
-    let mut crowd = crowd(random, backlog, clients);
+    let mut load = load(random, backlog, clients);
     if small {
-        (crowd.most_half_open, crowd.cookies) = (16, false);
+        (load.most_half_open, load.cookies) = (16, false);
     }
-    crowd.gap_us = crowd.gap_us.min(400_000 / u64::from(crowd.clients));
-    let all_ms = u64::from(crowd.clients) * crowd.gap_us / 1000 + 2 * plan.path.rtt_us / 1000;
-    crowd.mute_ms = all_ms + random.integer(300, 2_000) as u64;
-    plan.length_ms = crowd.mute_ms + all_ms + 1_500;
-    plan.crowd = Some(crowd);
+    load.gap_us = load.gap_us.min(400_000 / u64::from(load.clients));
+    let all_ms = u64::from(load.clients) * load.gap_us / 1000 + 2 * plan.path.rtt_us / 1000;
+    load.mute_ms = all_ms + random.integer(300, 2_000) as u64;
+    plan.length_ms = load.mute_ms + all_ms + 1_500;
+    plan.listener_load = Some(load);
 }
 
 /// As many as either queue holds, accepted at once.
-pub(super) fn fits(crowd: &mut Crowd) {
-    let room = crowd.backlog.min(crowd.most_half_open / 4 * 3);
-    crowd.clients = crowd.clients.min(room);
-    (crowd.idle_ms, crowd.pause_us, crowd.mute_ms) = (0, 0, 0);
+pub(super) fn fits(load: &mut ListenerLoad) {
+    let room = load.backlog.min(load.most_half_open / 4 * 3);
+    load.clients = load.clients.min(room);
+    (load.idle_ms, load.pause_us, load.mute_ms) = (0, 0, 0);
 }
