@@ -22,6 +22,7 @@
 
 pub mod anonymise;
 pub mod catalogue;
+mod counters;
 mod family;
 pub mod http;
 pub mod mlab;

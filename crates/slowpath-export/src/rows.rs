@@ -191,11 +191,12 @@ pub fn summary_columns() -> Row {
     summary_or_names(None, &Redaction::NOTHING)
 }
 
-type Of<T> = fn(&T) -> Value;
+/// Makes a cell of a record.
+type CellOf<T> = fn(&T) -> Value;
 
 fn summary_or_names(summary: Option<&ConnectionSummary>, redaction: &Redaction) -> Row {
     let mut cells = Cells::default();
-    let put_all = |cells: &mut Cells, columns: &[(&str, Of<ConnectionSummary>)]| {
+    let put_all = |cells: &mut Cells, columns: &[(&str, CellOf<ConnectionSummary>)]| {
         for (name, of) in columns {
             cells.put(name, summary.map_or(Value::Null, of));
         }

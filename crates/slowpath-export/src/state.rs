@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent's sums and gauges at one moment, and where others find the latest.
 
-use crate::http::HttpCounters;
-use crate::push::PushCounters;
+use crate::counters::{HttpCounters, PushCounters};
 use slowpath_agent::{
     Agent, BudgetState, Feature, FeatureState, Histogram, HostTotals, PollReport, RecorderState,
     WriterStatus,

@@ -2,9 +2,8 @@
 //! What is not known, what became of the log, and the exporters themselves.
 
 use super::{CONNECTION, FLAG, family, flag};
+use crate::counters::{HttpCounters, PushCounters};
 use crate::family::{Family, Kind, Label, Unit, Value};
-use crate::http::HttpCounters;
-use crate::push::PushCounters;
 use crate::state::{LogState, State};
 use slowpath_model::{LossCounters, UnknownOwner};
 

@@ -10,9 +10,8 @@ mod cost;
 mod losses;
 mod recorder;
 
+use crate::counters::{HttpCounters, PushCounters};
 use crate::family::{Family, Kind, Label, Unit, Value};
-use crate::http::HttpCounters;
-use crate::push::PushCounters;
 use crate::state::State;
 use slowpath_agent::{OTHER, ProblemTotals};
 use slowpath_model::{Micros, Problem, Tier};
@@ -112,7 +111,7 @@ fn connections(state: &State, all: &mut Vec<Family>) {
             CONNECTION,
             "slowpath.connections.opened",
             "slowpath_connections_opened_total",
-            "TCP connections opened; absent where the tier cannot tell.",
+            "TCP connections opened; absent where the tier does not report them.",
         )
         .with_all(opened),
     );

@@ -11,10 +11,10 @@ mod client;
 mod request;
 mod server;
 
-pub use request::{Answer, Status};
+pub use crate::counters::{HttpCounters, Status};
+pub use request::Answer;
 pub use server::{Server, ServerError};
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Clients at once.
@@ -28,31 +28,3 @@ pub const MAX_RATE: u32 = 100;
 
 /// Time from the connection to the end of the answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-
-/// What the server counts.
-#[derive(Debug, Default)]
-pub struct HttpCounters {
-    answers: [AtomicU64; Status::ALL.len()],
-    dropped: AtomicU64,
-}
-
-impl HttpCounters {
-    fn answered(&self, status: Status) {
-        self.answers[status as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn dropped_many(&self, count: u64) {
-        self.dropped.fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// Answers by status.
-    pub fn answers(&self) -> impl Iterator<Item = (u16, u64)> {
-        let counts = Status::ALL.into_iter().zip(&self.answers);
-        counts.map(|(status, count)| (status.code(), count.load(Ordering::Relaxed)))
-    }
-
-    /// Clients sent away without an answer.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-}

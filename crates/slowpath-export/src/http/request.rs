@@ -1,63 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the bytes of a request to an answer, without a socket.
 
+use crate::counters::Status;
 use crate::prometheus::Format;
 use std::sync::Arc;
 
 /// Headers that are looked at; a request with more is refused.
 const MAX_HEADERS: usize = 64;
 
-/// How a request is answered.
+/// The page that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-#[repr(u8)]
-pub enum Status {
-    Ok,
-    BadRequest,
-    NotFound,
-    MethodNotAllowed,
-    TooLarge,
-    Unavailable,
-}
-
-impl Status {
-    /// All, by their number.
-    pub const ALL: [Status; 6] = [
-        Status::Ok,
-        Status::BadRequest,
-        Status::NotFound,
-        Status::MethodNotAllowed,
-        Status::TooLarge,
-        Status::Unavailable,
-    ];
-
-    /// The code (RFC 9110 section 15; 431: RFC 6585 section 5).
-    pub fn code(self) -> u16 {
-        match self {
-            Status::Ok => 200,
-            Status::BadRequest => 400,
-            Status::NotFound => 404,
-            Status::MethodNotAllowed => 405,
-            Status::TooLarge => 431,
-            Status::Unavailable => 503,
-        }
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Status::Ok => "OK",
-            Status::BadRequest => "Bad Request",
-            Status::NotFound => "Not Found",
-            Status::MethodNotAllowed => "Method Not Allowed",
-            Status::TooLarge => "Request Header Fields Too Large",
-            Status::Unavailable => "Service Unavailable",
-        }
-    }
-}
-
-/// What a client asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum Page {
     /// The metrics.
     Metrics(Format),
     /// Whether the agent does its work.
@@ -69,7 +22,7 @@ pub(super) enum Wanted {
 /// A request, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    pub(super) wanted: Result<Wanted, Status>,
+    pub(super) page: Result<Page, Status>,
     /// HEAD: the answer's header only.
     pub(super) head: bool,
 }
@@ -77,7 +30,7 @@ pub(super) struct Request {
 impl Request {
     fn refused(status: Status) -> Self {
         Request {
-            wanted: Err(status),
+            page: Err(status),
             head: false,
         }
     }
@@ -108,17 +61,17 @@ impl Request {
             .filter(|h| h.name.eq_ignore_ascii_case("accept"))
             .filter_map(|h| std::str::from_utf8(h.value).ok())
             .collect();
-        let wanted = match path {
-            "/metrics" => Ok(Wanted::Metrics(Format::negotiate(&accepts.join(",")))),
-            "/healthz" => Ok(Wanted::Health),
-            "/" => Ok(Wanted::Index),
+        let page = match path {
+            "/metrics" => Ok(Page::Metrics(Format::negotiate(&accepts.join(",")))),
+            "/healthz" => Ok(Page::Health),
+            "/" => Ok(Page::Index),
             _ => Err(Status::NotFound),
         };
-        let wanted = match request.method {
-            Some("GET" | "HEAD") => wanted,
-            _ => wanted.and(Err(Status::MethodNotAllowed)),
+        let page = match request.method {
+            Some("GET" | "HEAD") => page,
+            _ => page.and(Err(Status::MethodNotAllowed)),
         };
-        Some(Request { wanted, head })
+        Some(Request { page, head })
     }
 }
 
@@ -176,13 +129,13 @@ impl Answer {
 mod tests {
     use super::*;
 
-    fn wanted(request: &str) -> Option<Result<Wanted, Status>> {
-        Request::parse(request.as_bytes()).map(|r| r.wanted)
+    fn page(request: &str) -> Option<Result<Page, Status>> {
+        Request::parse(request.as_bytes()).map(|r| r.page)
     }
 
     #[test]
     fn requests_are_distinguished() {
-        let metrics = |format| Some(Ok(Wanted::Metrics(format)));
+        let metrics = |format| Some(Ok(Page::Metrics(format)));
         for (request, expected) in [
             (
                 "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -197,8 +150,8 @@ mod tests {
                 "GET /metrics HTTP/1.1\r\naccept: text/plain;q=0.1\r\nAccept: application/openmetrics-text\r\n\r\n",
                 metrics(Format::OpenMetrics),
             ),
-            ("GET / HTTP/1.1\r\n\r\n", Some(Ok(Wanted::Index))),
-            ("GET /healthz HTTP/1.1\r\n\r\n", Some(Ok(Wanted::Health))),
+            ("GET / HTTP/1.1\r\n\r\n", Some(Ok(Page::Index))),
+            ("GET /healthz HTTP/1.1\r\n\r\n", Some(Ok(Page::Health))),
             (
                 "GET /metrics/ HTTP/1.1\r\n\r\n",
                 Some(Err(Status::NotFound)),
@@ -213,7 +166,7 @@ mod tests {
             ("GET /metrics HTTP/1.1\r\nHost:", None),
             ("", None),
         ] {
-            assert_eq!(wanted(request), expected, "{request:?}");
+            assert_eq!(page(request), expected, "{request:?}");
         }
         assert!(
             Request::parse(b"HEAD /metrics HTTP/1.1\r\n\r\n")
@@ -225,12 +178,12 @@ mod tests {
     #[test]
     fn a_request_has_a_size() {
         let long = format!("GET /{} ", "a".repeat(super::super::MAX_REQUEST));
-        assert_eq!(wanted(&long), Some(Err(Status::TooLarge)));
+        assert_eq!(page(&long), Some(Err(Status::TooLarge)));
         let many = format!(
             "GET / HTTP/1.1\r\n{}\r\n",
             "a: b\r\n".repeat(MAX_HEADERS + 1)
         );
-        assert_eq!(wanted(&many), Some(Err(Status::TooLarge)));
+        assert_eq!(page(&many), Some(Err(Status::TooLarge)));
     }
 
     #[test]

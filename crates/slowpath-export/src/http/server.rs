@@ -2,9 +2,10 @@
 //! The server's thread: waits for whoever can go on, and makes pages.
 
 use super::client::{Client, Progress};
-use super::request::{Answer, Status, Wanted};
+use super::request::{Answer, Page};
 use super::{MAX_CLIENTS, MAX_RATE, PATIENCE};
 use crate::catalogue;
+use crate::counters::Status;
 use crate::prometheus::{self, Format};
 use crate::state::{Board, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -180,8 +181,8 @@ impl Worker {
             Progress::Waits => false,
             Progress::Done => true,
             Progress::Asks(request) => {
-                let answer = match request.wanted {
-                    Ok(wanted) => self.pages.page(wanted, now),
+                let answer = match request.page {
+                    Ok(page) => self.pages.page(page, now),
                     Err(status) => Answer::refusal(status),
                 };
                 self.pages.board.http.answered(answer.status);
@@ -239,12 +240,12 @@ struct Pages {
 }
 
 impl Pages {
-    fn page(&mut self, wanted: Wanted, now: Instant) -> Answer {
+    fn page(&mut self, page: Page, now: Instant) -> Answer {
         self.renew();
-        match (wanted, &self.state) {
-            (Wanted::Index, _) => Answer::plain(Status::Ok, "slowpath agent: /metrics, /healthz\n"),
+        match (page, &self.state) {
+            (Page::Index, _) => Answer::plain(Status::Ok, "slowpath agent: /metrics, /healthz\n"),
             (_, None) => Answer::plain(Status::Unavailable, "No poll has succeeded yet.\n"),
-            (Wanted::Health, Some((_, left))) => {
+            (Page::Health, Some((_, left))) => {
                 let age = now.saturating_duration_since(*left);
                 if age > self.stale {
                     let text = format!("No poll has succeeded for {} s.\n", age.as_secs());
@@ -253,7 +254,7 @@ impl Pages {
                     Answer::plain(Status::Ok, "ok\n")
                 }
             }
-            (Wanted::Metrics(format), Some((state, _))) => {
+            (Page::Metrics(format), Some((state, _))) => {
                 let made = self.made.iter().find(|(f, _)| *f == format);
                 let body = match made {
                     Some((_, body)) => body.clone(),

@@ -7,7 +7,10 @@
 //! the conventions' `service.name`, `service.version`, `service.instance.id`, `host.name`
 //! and `os.type`.
 
+mod pairs;
 mod protobuf;
+
+pub(crate) use pairs::pairs;
 
 use crate::family::{Family, Kind, Point, Value};
 use protobuf::{Message, text_of};
@@ -48,7 +51,7 @@ impl Resource {
     /// `$OTEL_RESOURCE_ATTRIBUTES`; they go before those that are there.
     #[must_use]
     pub fn with(mut self, list: &str) -> Self {
-        for (key, value) in crate::push::pairs(list) {
+        for (key, value) in pairs(list) {
             match self.attributes.iter_mut().find(|(k, _)| *k == key) {
                 Some((_, old)) => *old = value,
                 None => self.attributes.push((key, value)),

@@ -11,6 +11,7 @@
 //! 3. What will not succeed (any other status) is dropped.
 //! 4. Past [`MAX_BATCHES`] the oldest batch is dropped.
 
+use crate::counters::Outcome;
 use crate::otlp::Batch;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,30 +24,6 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause, also if the collector asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-
-/// What came of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The collector took it, but for so many points.
-    Delivered {
-        /// Points not taken.
-        refused: u64,
-        /// Why not.
-        reason: String,
-    },
-    /// It may take it later.
-    Later {
-        /// When, if it says so.
-        after: Option<Duration>,
-        /// What happened.
-        reason: String,
-    },
-    /// It will not take it.
-    Refused {
-        /// What happened.
-        reason: String,
-    },
-}
 
 /// What waits.
 #[derive(Debug, Default)]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pusher's thread.
 
-use super::{Endpoint, Options, Outcome, Queue, SecurityError, pairs, security};
+use super::{Endpoint, Options, Queue, SecurityError, security};
 use crate::catalogue;
-use crate::otlp::{self, Resource};
+use crate::counters::Outcome;
+use crate::otlp::{self, Resource, pairs};
 use crate::state::Board;
 use flate2::Compression;
 use flate2::write::GzEncoder;
