@@ -2,10 +2,9 @@
 //! The command line.
 
 use crate::lab::Lab;
+use crate::options::{Answering, Observing, Since, duration, since};
 use crate::trace::Trace;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde::Deserialize;
-use slowpath_agent::{Budget, CommandLines, Rules};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -79,77 +78,6 @@ pub enum Command {
     Completions(Completions),
     /// Print the manual page
     Man(Manual),
-}
-
-/// How to look at the kernel.
-#[derive(Clone, Debug, Args)]
-pub struct Observing {
-    /// Mean time between two polls
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = interval)]
-    pub interval: Duration,
-    /// Where statistics come from; auto takes the best this machine allows
-    #[arg(long, value_enum, default_value_t = TierArg::Auto)]
-    pub tier: TierArg,
-    /// Use that many percent of one core, as in 1,2: connections with problems are looked at
-    /// more often, the others more rarely [default: all alike, whatever it costs]
-    #[arg(long, value_name = "LOW,HIGH")]
-    pub cpu_budget: Option<Budget>,
-    /// Rules that say which process, unit or container is which application; docs/reference/owners.md
-    #[arg(long, value_name = "FILE", value_parser = owner_rules)]
-    pub owners: Option<Rules>,
-    /// How much of each command line the log keeps; what is shown live is whole
-    #[arg(long, value_enum, default_value_t = CommandLinesArg::Program)]
-    pub log_command_lines: CommandLinesArg,
-}
-
-/// `--log-command-lines`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CommandLinesArg {
-    /// The program's name only
-    Program,
-    /// Arguments too, but for those that look like secrets
-    NoSecrets,
-    /// All of it
-    Full,
-}
-
-impl From<CommandLinesArg> for CommandLines {
-    fn from(argument: CommandLinesArg) -> Self {
-        match argument {
-            CommandLinesArg::Program => CommandLines::Program,
-            CommandLinesArg::NoSecrets => CommandLines::NoSecrets,
-            CommandLinesArg::Full => CommandLines::Full,
-        }
-    }
-}
-
-/// Reads rules that name applications.
-pub(crate) fn owner_rules(file: &str) -> Result<Rules, String> {
-    let text =
-        std::fs::read_to_string(file).map_err(|e| format!("reading owner rules {file}: {e}"))?;
-    Rules::parse(&text).map_err(|e| e.to_string())
-}
-
-/// `--tier`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
-pub enum TierArg {
-    Auto,
-    Bpf,
-    InetDiag,
-}
-
-/// How to answer.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct Answering {
-    /// Print JSON; docs/reference/cli.md lists the keys
-    #[arg(long)]
-    pub json: bool,
-    /// Exit with status 3 if a problem was found
-    #[arg(long)]
-    pub exit_code: bool,
 }
 
 /// `slowpath up`.
@@ -334,47 +262,6 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
-/// Where a time range begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
-    /// So long before now.
-    Ago(Duration),
-    /// At this moment.
-    At(std::time::SystemTime),
-}
-
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text)
-        .map_err(|e| format!("{e}; write a duration as 500ms, 30s, 10m, 2h or 1h30m"))?;
-    if duration.is_zero() {
-        return Err("must be more than nothing".to_owned());
-    }
-    Ok(duration)
-}
-
-/// Bounds of `--interval`: below, polling costs more than it shows; above, verdicts blur.
-const INTERVALS: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(10)..=Duration::from_secs(3600);
-
-pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    let duration = duration(text)?;
-    if !INTERVALS.contains(&duration) {
-        return Err("must be between 10ms and 1h".to_owned());
-    }
-    Ok(duration)
-}
-
-pub(crate) fn since(text: &str) -> Result<Since, String> {
-    if let Ok(ago) = humantime::parse_duration(text) {
-        return Ok(Since::Ago(ago));
-    }
-    humantime::parse_rfc3339_weak(text)
-        .map(Since::At)
-        .map_err(|_| {
-            "write a duration (10m, 2h, 1d) or a moment in UTC (2026-01-31T12:00:00Z)".to_owned()
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,14 +282,5 @@ mod tests {
         };
         assert_eq!(watch.filter, ["dport", "=", ":443"]);
         assert_eq!(watch.command, ["curl", "-s", "x"]);
-    }
-
-    #[test]
-    fn times_are_durations_or_moments() {
-        assert_eq!(since("10m"), Ok(Since::Ago(Duration::from_secs(600))));
-        assert!(matches!(since("2026-01-31T12:00:00Z"), Ok(Since::At(_))));
-        assert!(since("yesterday").is_err());
-        assert!(duration("0s").is_err());
-        assert!(interval("1ms").is_err());
     }
 }

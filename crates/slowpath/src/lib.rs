@@ -6,7 +6,7 @@
 //! What leaves: text, the full screen, or JSON on standard output; messages on standard
 //! error; an exit status ([`failure`]).
 //!
-//! The modules: [`args`] defines the command line and [`commands`] carries it out; [`machine`]
+//! The modules: [`args`] and [`options`] define the command line and [`commands`] carries it out; [`machine`]
 //! is the agent of this machine as a source of connections; [`session`] is the loop of every
 //! live command, fed by [`events`]; [`watch`], [`why`], [`report`], [`series`] and [`overhead`]
 //! print what `slowpath-views` answers; [`sim`] runs a scenario in the simulator, [`lab`] in
@@ -31,6 +31,7 @@ pub mod lab;
 pub mod machine;
 pub mod manual;
 pub mod netns;
+pub mod options;
 pub mod overhead;
 pub mod progress;
 pub mod queues;

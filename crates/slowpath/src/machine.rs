@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent of this machine as a [`Source`].
 
-use crate::args::{Observing, TierArg};
 use crate::failure::Failure;
 use crate::netns;
+use crate::options::{Observing, TierArg};
 use slowpath_agent::{
     Agent, Config, FinishReport, LiveConnection as AgentConnection, OwnerOptions, TierChoice,
 };

@@ -38,7 +38,7 @@ pub struct Record {
     #[arg(long, value_name = "FILE", default_value = "slowpath.rec")]
     pub out: PathBuf,
     /// Stop after so long; unless given, at Ctrl-C or COMMAND's end
-    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::options::duration)]
     pub duration: Option<Duration>,
     /// Only connections to or from this port (again for more); unless given, all
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]

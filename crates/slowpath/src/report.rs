@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath report`: verdicts over a time range, from the log.
 
-use crate::args::{Answering, GroupArg, Since};
+use crate::args::GroupArg;
 use crate::failure::{Failure, Outcome};
+use crate::options::{Answering, Since};
 use crate::render::{Paint, plural};
 use slowpath_model::{ConnectionId, WallMicros};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, TimeRange};

@@ -2,8 +2,8 @@
 //! `slowpath report --tcp-info`: the verdicts on a series of `tcp_info` that another tool
 //! polled and saved.
 
-use crate::args::Answering;
 use crate::failure::{Failure, Outcome};
+use crate::options::Answering;
 use crate::render::{Paint, plural};
 use slowpath_observe::mlab;
 use slowpath_views::json;

@@ -3,7 +3,7 @@
 
 use super::recording::{Ports, RecordWhat, default_folder};
 use super::values::{Age, LogPlace, PollInterval, Size, as_text};
-use crate::args::{CommandLinesArg, TierArg};
+use crate::options::{CommandLinesArg, TierArg};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use slowpath_agent::Budget;

@@ -55,7 +55,7 @@ impl FromStr for PollInterval {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        crate::args::interval(text).map(PollInterval)
+        crate::options::interval(text).map(PollInterval)
     }
 }
 
@@ -73,7 +73,7 @@ impl FromStr for Age {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        crate::args::duration(text).map(Age)
+        crate::options::duration(text).map(Age)
     }
 }
 

@@ -11,8 +11,8 @@ mod live;
 #[cfg(test)]
 mod tests;
 
-use crate::args::Since;
 use crate::failure::{Failure, Outcome};
+use crate::options::Since;
 use clap::{Args, ValueEnum};
 use slowpath_export::anonymise::Anonymiser;
 use slowpath_export::partition::{Partition, Partitions};
@@ -49,7 +49,7 @@ pub struct Export {
     #[arg(long, value_enum, default_value_t = FormArg::Csv)]
     pub format: FormArg,
     /// How far back: a duration (10m, 2h, 1d) or a moment (2026-01-31T12:00:00Z)
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = crate::args::since)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = crate::options::since)]
     pub since: Since,
     /// Where the log is
     #[arg(long, value_name = "DIR")]
@@ -69,10 +69,10 @@ pub struct Export {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["log", "anonymise", "redact"])]
     pub mlab: Option<PathBuf>,
     /// Time between two looks, with --mlab
-    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = crate::args::interval)]
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = crate::options::interval)]
     pub interval: Duration,
     /// Stop after this time, with --mlab
-    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::options::duration)]
     pub length: Option<Duration>,
 }
 

@@ -31,7 +31,7 @@ pub struct Up {
     #[arg(long)]
     pub name: Option<String>,
     /// Take it down after this time
-    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::options::duration)]
     pub length: Option<Duration>,
     /// Come back when it is up, and leave it to run
     #[arg(long)]
@@ -40,7 +40,7 @@ pub struct Up {
     #[arg(long)]
     pub network_only: bool,
     /// A packet handed over later than this is too late; one of a hundred may be
-    #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = crate::args::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = crate::options::duration)]
     pub bound: Duration,
     /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]

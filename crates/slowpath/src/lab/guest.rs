@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath lab guest`: a command under a guest kernel.
 
-use crate::args::duration;
 use crate::failure::{Failure, Outcome};
+use crate::options::duration;
 use clap::Args;
 use serde_json::json;
 use slowpath_lab::guest::{self, Finished, GuestError, Kernel, MEMORY, Status, Stream};

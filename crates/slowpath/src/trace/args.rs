@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The arguments of `slowpath trace`.
 
-use crate::args::{Answering, duration};
+use crate::options::{Answering, duration};
 use clap::Args;
 use slowpath_trace::report::ConnectionSelector;
 use std::path::PathBuf;
