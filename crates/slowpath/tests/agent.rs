@@ -209,8 +209,8 @@ fn check_prints_what_holds() {
     );
 }
 
-/// The metrics that the service shows, once `wanted` likes them.
-fn metrics(service: &mut Service, wanted: impl Fn(&str) -> bool) -> String {
+/// The metrics that the service shows, once `wanted` likes them. If it never does, the test fails with the samples whose name begins with `about` and what the service printed.
+fn metrics(service: &mut Service, about: &str, wanted: impl Fn(&str) -> bool) -> String {
     let said = service.said();
     let (_, address) = said.split_once("serves http://").unwrap();
     let (address, _) = address.split_once("/metrics").unwrap();
@@ -224,7 +224,11 @@ fn metrics(service: &mut Service, wanted: impl Fn(&str) -> bool) -> String {
         if wanted(&text) {
             return text;
         }
-        assert!(std::time::Instant::now() < end, "{text}");
+        if std::time::Instant::now() >= end {
+            let samples = text.lines().filter(|line| line.starts_with(about));
+            let samples: Vec<&str> = samples.collect();
+            panic!("{samples:#?}\n{}", service.said());
+        }
         // What it tells its manager must not pile up.
         let wait = Some(Duration::from_millis(200));
         service.manager.set_read_timeout(wait).unwrap();
@@ -261,12 +265,14 @@ fn the_problem_of_an_application_is_a_metric_and_stays_one() {
         let found = text.lines().find_map(|l| l.strip_prefix(line))?;
         Some(found.parse().unwrap())
     };
-    let text = metrics(&mut service, |text| of_applications(text) > 0.0);
+    let text = metrics(&mut service, "slowpath_application", |text| {
+        of_applications(text) > 0.0
+    });
     let closed = "slowpath_connections_closed_total ";
     let closed_before = value(&text, closed).unwrap();
     let time_before = of_applications(&text);
     drop((sender, receiver));
-    let text = metrics(&mut service, |text| {
+    let text = metrics(&mut service, "slowpath_connections", |text| {
         value(text, closed) >= Some(closed_before + 1.0)
     });
     assert!(of_applications(&text) >= time_before, "{text}");
@@ -314,7 +320,9 @@ fn a_chosen_connection_is_kept_or_it_is_said_that_nothing_is_recorded() {
     }
     drop((client, server));
     let saved = "slowpath_recorder_saved_total 1";
-    let text = metrics(&mut service, |text| !records || text.contains(saved));
+    let text = metrics(&mut service, "slowpath_recorder", |text| {
+        !records || text.contains(saved)
+    });
     assert_eq!(
         text.contains("slowpath_recorder_running 1"),
         records,
