@@ -24,7 +24,7 @@ pub const MOST_PORTS: usize = 16;
 /// Programs end with it that are the second of two at one function: see `TWICE` in `ring.bpf.h`.
 const SECOND: &str = "_again";
 
-/// CUBIC may be a module that is not loaded, and IPv6 as well, or not be there, as SYN cookies; then nobody uses it.
+/// Programs whose function a kernel may lack: CUBIC and IPv6 may be modules that are not loaded, SYN cookies may not be built in; then no socket uses them.
 const OPTIONAL: [(&str, &str); 13] = [
     ("on_packet_ipv6", "tcp_v6_do_rcv"),
     ("on_packet_ipv6_again", "tcp_v6_do_rcv"),
@@ -123,7 +123,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Sees nothing until [`Recorder::resume`], and does not count it: for measurements of what it costs.
+    /// Records nothing until [`Recorder::resume`], and does not count that as lost: for measurements of its cost.
     pub fn pause(&mut self) {
         self.links.clear();
     }
@@ -154,7 +154,7 @@ impl Recorder {
         self.events.take()
     }
 
-    /// What its programs took so far, if somebody has the kernel measure that ([`slowpath_observe::bpf::enable_statistics`]).
+    /// Time that its programs took so far, if the kernel measures it ([`slowpath_observe::bpf::enable_statistics`]).
     pub fn run_time(&self) -> std::time::Duration {
         run_time(&self.object)
     }
@@ -162,7 +162,7 @@ impl Recorder {
     /// How many events of a socket were lost so far, by its key in the events; none: it is not recorded.
     pub fn lost_of(&self, socket: u64) -> Option<u32> {
         let value = self.ends()?.lookup(&socket.to_ne_bytes(), MapFlags::ANY);
-        let known = wire::Known::read_from_bytes(&value.ok()??).ok()?;
+        let known = wire::TrackedSocket::read_from_bytes(&value.ok()??).ok()?;
         Some(known.lost)
     }
 
@@ -207,11 +207,11 @@ impl Recorder {
     }
 
     /// Sockets that are not recorded, because so many others are (4,096).
-    pub fn unseen(&self) -> u64 {
-        self.counters().unseen
+    pub fn unrecorded(&self) -> u64 {
+        self.counters().unrecorded
     }
 
-    /// Events that only the second of two programs saw.
+    /// Events that only the second of two programs recorded.
     pub fn healed(&self) -> u64 {
         self.counters().healed
     }

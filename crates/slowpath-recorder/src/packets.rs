@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The light recorder: on tracepoints alone, one program a packet, cheap enough to run always.
+//! The light recorder: on tracepoints only, one program a packet, cheap enough to run always.
 //!
 //! What enters is the kernel, by BPF programs that any kernel since Linux 6.3 lets root load (no fentry). What leaves are pieces as bytes, each behind its length;
-//! [`light`](crate::light) knows what they mean. It sees what [`crate::handlers`] sees of packets and of calls that have returned; what lies between it
-//! leaves to inference. What is promised: what is left out is counted ([`Losses`]), with its socket wherever that is known.
+//! [`light`](crate::light) knows what they mean. It records what [`crate::handlers`] records of packets and of calls that have returned, and leaves what
+//! lies between to inference. What is promised: what is left out is counted ([`Losses`]), with its socket wherever that is known.
 
 use crate::handlers::{
     Events, Losses, OpenError, choose, compare, counters, map, prepare, run_time,
 };
-use crate::light::wire::{self as light, FiredTimer};
+use crate::light::wire::{self as light, TimerName};
 use crate::stock::wire as stock;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
@@ -19,18 +19,18 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The programs that tell what is left, attached to nothing, and where they look for it.
+/// The programs that write what has not filled a block, attached to nothing, and the maps that they read.
 const REST: [(&str, &str); 2] = [("rest_of_table", "table"), ("rest_of_sockets", "sockets")];
 
 /// The functions of TCP's timers and small queues; the last has had two names.
-const TIMERS: [(&str, FiredTimer); 7] = [
-    ("tcp_write_timer", FiredTimer::Write),
-    ("tcp_delack_timer", FiredTimer::DelayedAck),
-    ("tcp_keepalive_timer", FiredTimer::Keepalive),
-    ("tcp_pace_kick", FiredTimer::Pacing),
-    ("tcp_compressed_ack_kick", FiredTimer::CompressedAck),
-    ("tcp_tasklet_func", FiredTimer::SmallQueues),
-    ("tcp_tsq_workfn", FiredTimer::SmallQueues),
+const TIMERS: [(&str, TimerName); 7] = [
+    ("tcp_write_timer", TimerName::Write),
+    ("tcp_delack_timer", TimerName::DelayedAck),
+    ("tcp_keepalive_timer", TimerName::Keepalive),
+    ("tcp_pace_kick", TimerName::Pacing),
+    ("tcp_compressed_ack_kick", TimerName::CompressedAck),
+    ("tcp_tasklet_func", TimerName::SmallQueues),
+    ("tcp_tsq_workfn", TimerName::SmallQueues),
 ];
 
 /// Each kernel has one of them: the structure that small queues wait in, and the program that looks at it.
@@ -142,7 +142,7 @@ impl LightRecorder {
         self.timers
     }
 
-    /// What its programs took so far, if somebody has the kernel measure that ([`slowpath_observe::bpf::enable_statistics`]).
+    /// Time that its programs took so far, if the kernel measures it ([`slowpath_observe::bpf::enable_statistics`]).
     pub fn run_time(&self) -> std::time::Duration {
         run_time(&self.object)
     }
@@ -190,12 +190,12 @@ fn functions() -> light::Timers {
             continue;
         };
         let place = match timer {
-            FiredTimer::Write => &mut found.write,
-            FiredTimer::DelayedAck => &mut found.delayed_ack,
-            FiredTimer::Keepalive => &mut found.keepalive,
-            FiredTimer::Pacing => &mut found.pacing,
-            FiredTimer::CompressedAck => &mut found.compressed_ack,
-            FiredTimer::SmallQueues => &mut found.small_queues,
+            TimerName::Write => &mut found.write,
+            TimerName::DelayedAck => &mut found.delayed_ack,
+            TimerName::Keepalive => &mut found.keepalive,
+            TimerName::Pacing => &mut found.pacing,
+            TimerName::CompressedAck => &mut found.compressed_ack,
+            TimerName::SmallQueues => &mut found.small_queues,
         };
         *place = u64::from_str_radix(address.unwrap_or_default(), 16).unwrap_or(0);
     }

@@ -2,7 +2,7 @@
 //! The light recorder's pieces, written by hand after `probes/packets/block.bpf.h`, become runs; what is missing is a gap.
 
 use slowpath_recorder::light::{Joiner, Live};
-use slowpath_recorder::ring::{Joins, Told};
+use slowpath_recorder::ring::{Joins, Update};
 use slowpath_recorder::stock::Host;
 use slowpath_recording::{Connection, Handler, Moment};
 
@@ -61,7 +61,7 @@ fn block(piece: u8, end: u8, serial: u32, data: &[u8]) -> Vec<u8> {
     it
 }
 
-/// `struct seen` of a packet, with all seven words.
+/// `struct packet_event`, with all seven words.
 fn packet(id: u16, next: u16, after: u64, flags: u8, words: [u32; 6]) -> Vec<u8> {
     let mut it = id.to_le_bytes().to_vec();
     it.extend(next.to_le_bytes());
@@ -85,33 +85,33 @@ fn pieces(serial: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     piece(&mut bytes, &opened(0, 77));
     piece(&mut bytes, &opened(1, 900));
-    let mut seen = packet(
+    let mut packets = packet(
         900,
         79,
         20_000,
         OWNED,
         [1_101, 1_001, 1_101, 5_001, 5_001, 1],
     );
-    seen.extend(packet(
+    packets.extend(packet(
         901,
         79,
         40_000,
         DATA,
         [1_101, 1_101, 1_101, 5_001, 5_001, 1],
     ));
-    seen.extend(((BEGUN + 45_000) as u32).to_le_bytes());
-    seen.extend(packet(
+    packets.extend(((BEGUN + 45_000) as u32).to_le_bytes());
+    packets.extend(packet(
         902,
         80,
         90_000,
         0,
         [1_101, 1_101, 1_101, 5_201, 5_201, 1],
     ));
-    piece(&mut bytes, &block(2, 0, serial, &seen));
+    piece(&mut bytes, &block(2, 0, serial, &packets));
     let calls = [called(true, 100, 10_000), called(false, 200, 60_000)].concat();
     piece(&mut bytes, &block(3, 0, 0, &calls));
-    let seen = packet(78, 900, 10_000, 0, [9_001, 9_001, 9_001, 1_001, 1_001, 1]);
-    piece(&mut bytes, &block(2, 1, 0, &seen));
+    let packets = packet(78, 900, 10_000, 0, [9_001, 9_001, 9_001, 1_001, 1_001, 1]);
+    piece(&mut bytes, &block(2, 1, 0, &packets));
     bytes
 }
 
@@ -130,7 +130,7 @@ fn joined(serial: u32) -> Connection {
 fn calls_stand_where_their_bytes_were_moved() {
     let client = &joined(0).ends[0];
     assert_eq!(client.gap, None);
-    let told: Vec<String> = client
+    let runs: Vec<String> = client
         .runs
         .iter()
         .map(|run| match run.handler {
@@ -153,8 +153,8 @@ fn calls_stand_where_their_bytes_were_moved() {
         "receive 200",
         "3",
     ];
-    assert_eq!(told[..wanted.len()], wanted);
-    // The call has read the clock since: what was noted with the packet tells.
+    assert_eq!(runs[..wanted.len()], wanted);
+    // The call has read the clock since: the moment noted with the packet counts.
     let after = client.runs[6].at.0 - BEGUN;
     assert_eq!(after, 45_000);
 }
@@ -187,25 +187,25 @@ fn no_bytes_make_it_panic() {
     }
 }
 
-/// Told as a whole at the end: what the joiner gives, up to a gap.
+/// Reported as a whole at the end: what the joiner gives, up to a gap.
 #[test]
-fn what_is_told_of_one_that_ends_is_what_is_joined() {
+fn what_is_reported_of_a_connection_that_ends_is_what_is_joined() {
     for serial in [0, 1] {
         let mut live = Live::default();
         let mut bytes = pieces(serial);
-        let mut told = Vec::new();
+        let mut updates = Vec::new();
         assert!(live.take(&bytes).expect("pieces") > 4);
-        live.settle(Moment(BEGUN), 0, &mut told);
+        live.settle(Moment(BEGUN), 0, &mut updates);
         let [
-            Told::Opened {
+            Update::Opened {
                 number: 1,
                 addresses,
                 hz: 250,
                 ..
             },
-        ] = told.as_slice()
+        ] = updates.as_slice()
         else {
-            panic!("{told:?}")
+            panic!("{updates:?}")
         };
         let whole = joined(serial);
         assert_eq!(*addresses, whole.addresses);
@@ -216,32 +216,32 @@ fn what_is_told_of_one_that_ends_is_what_is_joined() {
         });
         assert_eq!(live.rest(1), Some(wanted));
         assert!(live.bytes(1) > 0);
-        // Both sockets go; then it is told, and forgotten.
+        // Both sockets go; then the connection is reported, and forgotten.
         bytes.clear();
         piece(&mut bytes, &block(5, 0, 1 + serial, &[]));
         piece(&mut bytes, &block(5, 1, 1, &[]));
         live.take(&bytes).expect("pieces");
-        told.clear();
-        live.settle(Moment(BEGUN), 0, &mut told);
-        assert!(told.is_empty());
-        live.settle(Moment(BEGUN + 3_000 * MS), 0, &mut told);
+        updates.clear();
+        live.settle(Moment(BEGUN), 0, &mut updates);
+        assert!(updates.is_empty());
+        live.settle(Moment(BEGUN + 3_000 * MS), 0, &mut updates);
         assert!(
-            matches!(told.as_slice(), [Told::Closed { number: 1, .. }]),
-            "{told:?}"
+            matches!(updates.as_slice(), [Update::Closed { number: 1, .. }]),
+            "{updates:?}"
         );
         assert!(live.rest(1).is_none() && live.bytes(1) == 0);
     }
-    // One that stays alone is given back.
+    // A socket whose peer never appears is given back.
     let mut live = Live::default();
     let mut bytes = Vec::new();
     piece(&mut bytes, &opened(0, 77));
     live.take(&bytes).expect("a piece");
-    let mut told = Vec::new();
-    live.settle(Moment(BEGUN), 0, &mut told);
-    assert!(told.is_empty());
-    live.settle(Moment(BEGUN + 11_000 * MS), 0, &mut told);
+    let mut updates = Vec::new();
+    live.settle(Moment(BEGUN), 0, &mut updates);
+    assert!(updates.is_empty());
+    live.settle(Moment(BEGUN + 11_000 * MS), 0, &mut updates);
     assert!(
-        matches!(told.as_slice(), [Told::Half { lives: true, .. }]),
-        "{told:?}"
+        matches!(updates.as_slice(), [Update::Half { lives: true, .. }]),
+        "{updates:?}"
     );
 }

@@ -2,7 +2,7 @@
 //! What is joined piece by piece is what is joined at the end.
 
 use proptest::prelude::*;
-use slowpath_recorder::ring::{Joins, Told};
+use slowpath_recorder::ring::{Joins, Update};
 use slowpath_recorder::stock::{Host, Joiner, Live, wire};
 use slowpath_recording::{End, Moment};
 use std::collections::BTreeMap;
@@ -39,11 +39,11 @@ impl Event {
         let jiffies = (self.at / 4_000_000) as u32;
         let jiffies = jiffies.wrapping_sub(300 * 250);
         let mapped = |address| Ipv4Addr::from_bits(address).to_ipv6_mapped().octets();
-        let found = wire::RawFound {
+        let found = wire::RawSocketSettings {
             mtu: 1500,
             usual: wire::UsualSysctls([1500; 12]),
             congestion: *b"cubic\0\0\0\0\0\0\0\0\0\0\0",
-            ..wire::RawFound::new_zeroed()
+            ..wire::RawSocketSettings::new_zeroed()
         };
         let raw = Raw {
             at: self.at,
@@ -155,8 +155,8 @@ fn story(middle: Vec<Event>, losing: Option<usize>) -> Vec<Vec<u8>> {
     events
 }
 
-/// The ends of the connections, put together from what was told.
-fn told(events: &[Vec<u8>], pauses: &[bool]) -> (BTreeMap<u64, [End; 2]>, Vec<[End; 2]>) {
+/// The ends of the connections, assembled from all updates.
+fn assembled(events: &[Vec<u8>], pauses: &[bool]) -> (BTreeMap<u64, [End; 2]>, Vec<[End; 2]>) {
     let mut live = Live::new(true);
     let mut all = Vec::new();
     let mut early = Vec::new();
@@ -176,22 +176,22 @@ fn told(events: &[Vec<u8>], pauses: &[bool]) -> (BTreeMap<u64, [End; 2]>, Vec<[E
     let mut ends: BTreeMap<u64, [End; 2]> = BTreeMap::new();
     for it in all {
         match it {
-            Told::Opened { number, .. } => {
+            Update::Opened { number, .. } => {
                 assert!(ends.insert(number, Default::default()).is_none());
             }
-            Told::Runs { number, end, runs } => {
+            Update::Runs { number, end, runs } => {
                 ends.get_mut(&number).expect("opened")[end]
                     .runs
                     .extend(runs);
             }
-            Told::Closed { number, ends: last } => {
+            Update::Closed { number, ends: last } => {
                 let known = ends.get_mut(&number).expect("opened");
                 for (known, last) in known.iter_mut().zip(last) {
                     let runs = [known.runs.clone(), last.runs.clone()].concat();
                     *known = End { runs, ..last };
                 }
             }
-            Told::Half { .. } | Told::OneSided { .. } | Told::Packets { .. } => {}
+            Update::Half { .. } | Update::OneSided { .. } | Update::Packets { .. } => {}
         }
     }
     (ends, early)
@@ -209,7 +209,7 @@ proptest! {
         joiner.take(&events.concat()).expect("events");
         let whole = joiner.finish(Host { hystart: true, ..Host::default() });
         prop_assert_eq!(whole.recording.connections.len(), 2);
-        let (pieces, early) = told(&events, &pauses);
+        let (pieces, early) = assembled(&events, &pauses);
         for (connection, ends) in whole.recording.connections.iter().zip(pieces.values()) {
             prop_assert_eq!(&connection.ends, ends);
         }
@@ -223,9 +223,9 @@ proptest! {
     }
 }
 
-/// Losses of which nobody knows whose they were end what is told of everything that lives there, where it was last known to be whole.
+/// Losses whose socket is not known end the runs of every open connection there, where they were last known to be complete.
 #[test]
-fn what_was_lost_by_nobody_knows_whom_is_no_run_of_anybody() {
+fn a_loss_of_an_unknown_socket_ends_the_runs_of_all() {
     let middle = |task| Event {
         kind: 2,
         what: 5,
@@ -261,16 +261,16 @@ fn what_was_lost_by_nobody_knows_whom_is_no_run_of_anybody() {
     );
     events.truncate(events.len() - 4);
     let mut live = Live::new(true);
-    let mut told = Vec::new();
+    let mut updates = Vec::new();
     let (before, after) = events.split_at(10 + 16);
     live.take(&before.concat()).expect("events");
-    live.settle(Moment(6 * SECOND), 0, &mut told);
+    live.settle(Moment(6 * SECOND), 0, &mut updates);
     live.take(&after.concat()).expect("events");
-    live.settle(Moment(7 * SECOND), 1, &mut told);
-    let handed: usize = told
+    live.settle(Moment(7 * SECOND), 1, &mut updates);
+    let handed: usize = updates
         .iter()
         .map(|it| match it {
-            Told::Runs {
+            Update::Runs {
                 number: 1,
                 end: 0,
                 runs,
@@ -283,7 +283,7 @@ fn what_was_lost_by_nobody_knows_whom_is_no_run_of_anybody() {
     assert_eq!(handed + client.runs.len(), 4);
     assert_eq!(client.gap, Some(4));
     // Later ones change nothing more.
-    live.settle(Moment(8 * SECOND), 1, &mut told);
+    live.settle(Moment(8 * SECOND), 1, &mut updates);
     assert_eq!(live.rest(1).expect("lives")[0].gap, Some(4));
 }
 
@@ -291,7 +291,7 @@ fn what_was_lost_by_nobody_knows_whom_is_no_run_of_anybody() {
 #[test]
 fn halves_and_handshakes_are_not_kept() {
     let mut live = Live::new(true);
-    let mut told = Vec::new();
+    let mut updates = Vec::new();
     let opened = Event {
         at: SECOND,
         kind: OPEN,
@@ -300,9 +300,9 @@ fn halves_and_handshakes_are_not_kept() {
         ..Event::default()
     };
     live.take(&opened.bytes(0)).expect("an event");
-    live.settle(Moment(SECOND), 0, &mut told);
-    assert!(told.is_empty());
-    // A packet that nobody here has sent.
+    live.settle(Moment(SECOND), 0, &mut updates);
+    assert!(updates.is_empty());
+    // A packet that no socket here has sent.
     let packet = Event {
         at: SECOND,
         kind: 10,
@@ -311,10 +311,10 @@ fn halves_and_handshakes_are_not_kept() {
         ..Event::default()
     };
     live.take(&packet.bytes(0)).expect("an event");
-    live.settle(Moment(SECOND), 0, &mut told);
+    live.settle(Moment(SECOND), 0, &mut updates);
     assert_eq!(
-        told,
-        [Told::Half {
+        updates,
+        [Update::Half {
             socket: 9,
             lives: true
         }]
@@ -329,8 +329,8 @@ fn halves_and_handshakes_are_not_kept() {
         };
         live.take(&asked.bytes(1)).expect("an event");
     }
-    told.clear();
-    live.settle(Moment(2 * SECOND), 0, &mut told);
-    live.settle(Moment(200 * SECOND), 0, &mut told);
-    assert!(told.is_empty());
+    updates.clear();
+    live.settle(Moment(2 * SECOND), 0, &mut updates);
+    live.settle(Moment(200 * SECOND), 0, &mut updates);
+    assert!(updates.is_empty());
 }

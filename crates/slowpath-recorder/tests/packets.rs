@@ -25,9 +25,9 @@ const PACKETS: u8 = 2;
 const CALLS: u8 = 3;
 const GONE: u8 = 5;
 
-/// What was told of a socket.
+/// What was recorded of a socket.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct SocketRecord {
     opened: usize,
     gone: usize,
     /// Results, and whether it sent.
@@ -38,21 +38,21 @@ fn word(piece: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(*piece[at..].first_chunk().unwrap())
 }
 
-/// Adds what these pieces tell; each stands behind its length.
-fn read(mut pieces: &[u8], told: &mut HashMap<u64, Told>, rest: &mut HashSet<u64>) {
+/// Adds what these pieces record; each stands behind its length.
+fn read(mut pieces: &[u8], recorded: &mut HashMap<u64, SocketRecord>, rest: &mut HashSet<u64>) {
     while let Some((length, after)) = pieces.split_first_chunk() {
         let (piece, after) = after.split_at(u32::from_ne_bytes(*length) as usize);
         pieces = after;
         let socket = u64::from_ne_bytes(*piece[16..].first_chunk().unwrap());
         match piece[0] {
-            OPENED => told.entry(socket).or_default().opened += 1,
-            GONE => told.entry(socket).or_default().gone += 1,
+            OPENED => recorded.entry(socket).or_default().opened += 1,
+            GONE => recorded.entry(socket).or_default().gone += 1,
             PACKETS => _ = rest.insert(socket),
             CALLS => {
-                // `struct called`, 12 bytes each, behind the head.
+                // `struct call_event`, 12 bytes each, behind the head.
                 let calls = piece[80..].chunks_exact(12);
                 let calls = calls.map(|it| (word(it, 0) as i32, word(it, 4) >> 24 == 1));
-                told.entry(socket).or_default().calls.extend(calls);
+                recorded.entry(socket).or_default().calls.extend(calls);
             }
             _ => {}
         }
@@ -81,23 +81,25 @@ fn more_sockets_than_places() {
             let mut server = server;
             assert_eq!(server.read(&mut [0]).unwrap(), 0);
         }
-        let (mut told, mut rest) = (HashMap::new(), HashSet::new());
-        let gone = |told: &HashMap<u64, Told>| told.values().filter(|it| it.gone > 0).count();
+        let (mut recorded, mut rest) = (HashMap::new(), HashSet::new());
+        let gone = |recorded: &HashMap<u64, SocketRecord>| {
+            recorded.values().filter(|it| it.gone > 0).count()
+        };
         let begun = Instant::now();
-        while gone(&told) < 2 * CLOSED && begun.elapsed() < PATIENCE {
-            read(&recorder.take().unwrap(), &mut told, &mut rest);
+        while gone(&recorded) < 2 * CLOSED && begun.elapsed() < PATIENCE {
+            read(&recorder.take().unwrap(), &mut recorded, &mut rest);
         }
-        read(&recorder.stop().unwrap(), &mut told, &mut rest);
+        read(&recorder.stop().unwrap(), &mut recorded, &mut rest);
         assert_eq!(recorder.losses().ring, 0);
 
         let ours = |call: (i32, bool), end: Option<(i32, bool)>, gone: usize| {
             let calls: Vec<_> = [Some(call), end].into_iter().flatten().collect();
-            let wanted = Told {
+            let wanted = SocketRecord {
                 opened: 1,
                 gone,
                 calls,
             };
-            let found = told.iter().filter(|(_, it)| **it == wanted);
+            let found = recorded.iter().filter(|(_, it)| **it == wanted);
             let waits = |socket| gone == 1 || rest.contains(socket);
             found.filter(|(socket, _)| waits(*socket)).count()
         };

@@ -2,7 +2,7 @@
 //! The ring's promises: never over its bytes, oldest first, nothing that was asked for goes silently, and what is saved is what was reported.
 
 use proptest::prelude::*;
-use slowpath_recorder::ring::{Joins, Missing, Options, Ring, Saved, Told};
+use slowpath_recorder::ring::{Joins, Missing, Options, Ring, Saved, Update};
 use slowpath_recorder::stock::NotEvents;
 use slowpath_recording::{self as recording, End, Handler, Moment, Origin, Outcome, Run, Settings};
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 /// What a recorder would have said.
 #[derive(Default)]
 struct Script {
-    told: Vec<Told>,
+    updates: Vec<Update>,
     lives: BTreeSet<u64>,
     /// Joined, but not reported.
     rest: BTreeMap<u64, [End; 2]>,
@@ -29,8 +29,8 @@ impl Joins for Joiner {
     fn take(&mut self, _: &[u8]) -> Result<u64, NotEvents> {
         Ok(0)
     }
-    fn settle(&mut self, _: Moment, _: u64, told: &mut Vec<Told>) {
-        told.append(&mut self.0.borrow_mut().told);
+    fn settle(&mut self, _: Moment, _: u64, updates: &mut Vec<Update>) {
+        updates.append(&mut self.0.borrow_mut().updates);
     }
     fn rest(&self, number: u64) -> Option<[End; 2]> {
         let script = self.0.borrow();
@@ -91,7 +91,7 @@ struct Scene {
     script: Rc<RefCell<Script>>,
     random: fastrand::Rng,
     clock: u64,
-    told: BTreeMap<u64, [Vec<Run>; 2]>,
+    reported: BTreeMap<u64, [Vec<Run>; 2]>,
     ended: BTreeSet<u64>,
     asked: BTreeSet<u64>,
     saved: BTreeMap<u64, Saved>,
@@ -107,7 +107,7 @@ impl Scene {
             script,
             random: fastrand::Rng::with_seed(7),
             clock: 0,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             ended: BTreeSet::new(),
             asked: BTreeSet::new(),
             saved: BTreeMap::new(),
@@ -116,11 +116,11 @@ impl Scene {
     }
 
     fn open(&mut self) -> u64 {
-        let number = self.told.len() as u64 + 1;
-        self.told.insert(number, Default::default());
+        let number = self.reported.len() as u64 + 1;
+        self.reported.insert(number, Default::default());
         let mut script = self.script.borrow_mut();
         script.lives.insert(number);
-        script.told.push(Told::Opened {
+        script.updates.push(Update::Opened {
             number,
             addresses: addresses(number),
             settings: Settings::default(),
@@ -135,10 +135,10 @@ impl Scene {
             return;
         }
         let runs = runs(&mut self.random, &mut self.clock, count);
-        let known = self.told.get_mut(&number).expect("opened");
+        let known = self.reported.get_mut(&number).expect("opened");
         known[end].extend(runs.clone());
         let mut script = self.script.borrow_mut();
-        script.told.push(Told::Runs { number, end, runs });
+        script.updates.push(Update::Runs { number, end, runs });
     }
 
     fn close(&mut self, number: u64) {
@@ -147,7 +147,7 @@ impl Scene {
             return;
         }
         self.ended.insert(number);
-        script.told.push(Told::Closed {
+        script.updates.push(Update::Closed {
             number,
             ends: Default::default(),
         });
@@ -164,7 +164,7 @@ impl Scene {
 
     fn take(&mut self, saved: Vec<Saved>) {
         for it in saved {
-            let told = &self.told[&it.number];
+            let reported = &self.reported[&it.number];
             let decoded = recording::decode(&it.file).expect("a recording");
             assert_eq!(decoded.connections.len(), 1);
             let connection = &decoded.connections[0];
@@ -172,14 +172,14 @@ impl Scene {
             assert!(self.asked.contains(&it.number), "it was not asked for");
             assert_eq!(it.reasons, ["Timeout"]);
             assert_eq!(it.ended.is_some(), self.ended.contains(&it.number));
-            for (end, told) in connection.ends.iter().zip(told) {
+            for (end, reported) in connection.ends.iter().zip(reported) {
                 // A file has each 64th check.
                 let plain = |runs: &[Run]| -> Vec<Run> {
                     let mut runs = runs.to_vec();
                     runs.iter_mut().for_each(|run| run.check = None);
                     runs
                 };
-                assert_eq!(plain(&end.runs), plain(told));
+                assert_eq!(plain(&end.runs), plain(reported));
                 assert_eq!(end.gap, None);
             }
             self.saved.insert(it.number, it);
@@ -198,7 +198,7 @@ impl Scene {
         let went = std::mem::take(&mut self.script.borrow_mut().forgotten);
         self.gone.extend(went.iter().copied());
         let held: BTreeSet<u64> = self
-            .told
+            .reported
             .keys()
             .copied()
             .filter(|it| !self.gone.contains(it))
@@ -264,7 +264,7 @@ proptest! {
         };
         let mut scene = Scene::new(options);
         for step in steps {
-            let count = scene.told.len();
+            let count = scene.reported.len();
             let pick = |which: usize| (which % count.max(1)) as u64 + 1;
             match step {
                 Step::Open => { scene.open(); }
@@ -314,7 +314,7 @@ fn one_that_was_asked_for_is_saved_at_its_end_and_not_before() {
 }
 
 #[test]
-fn one_that_lives_on_is_saved_when_patience_ends_with_what_is_not_told_yet() {
+fn one_that_lives_on_is_saved_when_patience_ends_with_what_is_not_reported_yet() {
     let mut scene = Scene::new(ROOMY);
     let number = scene.open();
     scene.runs(number, 0, 10);
@@ -381,24 +381,24 @@ fn who_is_not_there_has_a_reason() {
 }
 
 #[test]
-fn addresses_that_are_used_again_are_told_apart_by_time() {
+fn addresses_that_are_used_again_are_distinguished_by_time() {
     let mut scene = Scene::new(ROOMY);
     let first = scene.open();
     scene.runs(first, 0, 1);
     let between = scene.clock;
     scene.close(first);
     scene.work(ROOMY);
-    scene.told.insert(2, Default::default());
+    scene.reported.insert(2, Default::default());
     let run = runs(&mut scene.random, &mut scene.clock, 1);
-    scene.script.borrow_mut().told.extend([
-        Told::Opened {
+    scene.script.borrow_mut().updates.extend([
+        Update::Opened {
             number: 2,
             addresses: addresses(first),
             settings: Settings::default(),
             hz: 250,
             at: Moment(scene.clock),
         },
-        Told::Runs {
+        Update::Runs {
             number: 2,
             end: 0,
             runs: run,

@@ -61,9 +61,9 @@ proptest! {
     }
 }
 
-/// What an event of the story below tells, beside its kind and its socket: 1 connects, 2 accepts.
+/// An event of the stories below, beside its kind and its socket: 1 connects, 2 accepts.
 #[derive(Default)]
-struct Told {
+struct StoryEvent {
     what: u8,
     owned: bool,
     task: u32,
@@ -75,7 +75,7 @@ struct Told {
     more: u32,
 }
 
-fn told(at: u64, kind: u8, socket: u64, it: Told) -> Vec<u8> {
+fn bytes(at: u64, kind: u8, socket: u64, it: StoryEvent) -> Vec<u8> {
     let server = socket == 2;
     let ports = match server {
         false => [4000, 5000u16],
@@ -105,9 +105,9 @@ fn told(at: u64, kind: u8, socket: u64, it: Told) -> Vec<u8> {
 }
 
 /// The only connection of a story in which everything fits.
-fn told_by(story: Vec<(u8, u64, Told)>) -> Connection {
+fn joined(story: Vec<(u8, u64, StoryEvent)>) -> Connection {
     let events = (1..).zip(story);
-    let events = events.map(|(at, (kind, socket, it))| told(at * 1000, kind, socket, it));
+    let events = events.map(|(at, (kind, socket, it))| bytes(at * 1000, kind, socket, it));
     let joined = join(&events.collect::<Vec<_>>().concat()).expect("events");
     assert_eq!(joined.unplaced, 0);
     let [connection] = &joined.recording.connections[..] else {
@@ -122,17 +122,17 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
     let [call, lock, release, drain, run_end, packet] = [2, 4, 5, 6, 7, 10];
     let [clock, sent, queued, drained, named] = [13, 14, 16, 17, 25];
     let [syn, ack] = [2, 16];
-    let like = |like| Told {
+    let like = |like| StoryEvent {
         like,
-        ..Told::default()
+        ..StoryEvent::default()
     };
-    let waits = |like, what| Told {
+    let waits = |like, what| StoryEvent {
         like,
         what,
         owned: true,
         task: 20,
         flags: ack,
-        ..Told::default()
+        ..StoryEvent::default()
     };
     let story = [
         (OPEN, 1, like(0)),
@@ -143,19 +143,19 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
         (
             REQUEST,
             2,
-            Told {
+            StoryEvent {
                 what: 3,
                 more: 500,
-                ..Told::default()
+                ..StoryEvent::default()
             },
         ),
         (
             packet,
             1,
-            Told {
+            StoryEvent {
                 flags: syn | ack,
                 more: 500,
-                ..Told::default()
+                ..StoryEvent::default()
             },
         ),
         (sent, 1, like(0)),
@@ -163,9 +163,9 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
         (
             run_end,
             1,
-            Told {
+            StoryEvent {
                 what: packet,
-                ..Told::default()
+                ..StoryEvent::default()
             },
         ),
         (OPEN, 2, like(0)),
@@ -173,27 +173,27 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
         (
             clock,
             2,
-            Told {
+            StoryEvent {
                 what: 1,
-                ..Told::default()
+                ..StoryEvent::default()
             },
         ),
         (
             packet,
             2,
-            Told {
+            StoryEvent {
                 what: 1,
                 like: 101,
                 flags: ack,
-                ..Told::default()
+                ..StoryEvent::default()
             },
         ),
         (
             run_end,
             2,
-            Told {
+            StoryEvent {
                 what: packet,
-                ..Told::default()
+                ..StoryEvent::default()
             },
         ),
         (sent, 1, like(0)),
@@ -205,19 +205,19 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
         (
             call,
             2,
-            Told {
+            StoryEvent {
                 what: 5,
                 task: 20,
-                ..Told::default()
+                ..StoryEvent::default()
             },
         ),
         (
             lock,
             2,
-            Told {
+            StoryEvent {
                 owned: true,
                 task: 20,
-                ..Told::default()
+                ..StoryEvent::default()
             },
         ),
         (queued, 2, waits(102, 0)),
@@ -231,7 +231,7 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
         (run_end, 2, waits(0, packet)),
         (drained, 2, waits(0, 0)),
     ];
-    let connection = &told_by(story.into_iter().collect());
+    let connection = &joined(story.into_iter().collect());
     let addresses = ["[fd00::1]:4000", "[fd00::2]:5000"];
     assert_eq!(connection.addresses.map(|it| it.to_string()), addresses);
     let packets = connection.ends[1].runs.iter();
@@ -244,67 +244,67 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
     assert_eq!(packets, [(0, 1), (1, 1), (2, 2), (4, 1)]);
 }
 
-fn like(like: u32) -> Told {
-    Told {
+fn like(like: u32) -> StoryEvent {
+    StoryEvent {
         like,
-        ..Told::default()
+        ..StoryEvent::default()
     }
 }
 
-fn sends(name: u32) -> [(u8, u64, Told); 2] {
+fn sends(name: u32) -> [(u8, u64, StoryEvent); 2] {
     [(14, 1, like(0)), (25, 1, like(name))]
 }
 
 /// The SYN-ACK that looks like this comes to the client.
-fn answered(more: u32) -> [(u8, u64, Told); 2] {
-    let came = Told {
+fn answered(more: u32) -> [(u8, u64, StoryEvent); 2] {
+    let came = StoryEvent {
         flags: 18,
         more,
-        ..Told::default()
+        ..StoryEvent::default()
     };
-    let ended = Told {
+    let ended = StoryEvent {
         what: 10,
-        ..Told::default()
+        ..StoryEvent::default()
     };
     [(10, 1, came), (7, 1, ended)]
 }
 
 /// `enum request` of the probe, and what the listener's queue is like.
-fn asked(what: u8, name: u32, b: u32, more: u32) -> (u8, u64, Told) {
-    let it = Told {
+fn asked(what: u8, name: u32, b: u32, more: u32) -> (u8, u64, StoryEvent) {
+    let it = StoryEvent {
         what,
         b,
         more,
         like: name,
-        ..Told::default()
+        ..StoryEvent::default()
     };
     (REQUEST, 2, it)
 }
 
 /// A packet comes to the server's socket and is handled; `damaged` if its checksum was wrong.
-fn comes(name: u32, damaged: bool) -> [(u8, u64, Told); 3] {
-    let came = Told {
+fn comes(name: u32, damaged: bool) -> [(u8, u64, StoryEvent); 3] {
+    let came = StoryEvent {
         flags: 16,
         like: name,
-        ..Told::default()
+        ..StoryEvent::default()
     };
-    let ended = Told {
+    let ended = StoryEvent {
         what: 10,
         a: damaged.into(),
-        ..Told::default()
+        ..StoryEvent::default()
     };
     [(10, 2, came), (13, 2, like(0)), (7, 2, ended)]
 }
 
-fn opened(socket: u64) -> [(u8, u64, Told); 2] {
+fn opened(socket: u64) -> [(u8, u64, StoryEvent); 2] {
     [(OPEN, socket, like(0)), (SETTINGS, socket, like(0))]
 }
 
 /// The child that the packet makes.
-fn child(name: u32) -> Vec<(u8, u64, Told)> {
-    let begins = Told {
+fn child(name: u32) -> Vec<(u8, u64, StoryEvent)> {
+    let begins = StoryEvent {
         what: 1,
-        ..Told::default()
+        ..StoryEvent::default()
     };
     let [mut came, _, ended] = comes(name, false);
     came.2.what = 1;
@@ -314,7 +314,7 @@ fn child(name: u32) -> Vec<(u8, u64, Told)> {
 }
 
 /// Both ends, after a handshake whose last packet was 101.
-fn connected() -> Vec<(u8, u64, Told)> {
+fn connected() -> Vec<(u8, u64, StoryEvent)> {
     let mut story: Vec<_> = opened(1).into();
     story.extend(sends(100));
     story.extend([asked(0, 100, 0, 0), asked(3, 0, 0, 500)]);
@@ -326,7 +326,7 @@ fn connected() -> Vec<(u8, u64, Told)> {
 
 /// `sk_acceptq_is_full`: a SYN and the last packet of the handshake are dropped; the SYN-ACK is sent again, less often than usual.
 #[test]
-fn what_a_full_accept_queue_did_is_told() {
+fn what_a_full_accept_queue_did_is_recorded() {
     let mut story: Vec<_> = opened(1).into();
     story.extend(sends(100));
     story.push(asked(0, 100, 1, 0));
@@ -339,7 +339,7 @@ fn what_a_full_accept_queue_did_is_told() {
     story.extend(answered(501));
     story.extend(sends(103));
     story.extend(child(103));
-    let connection = told_by(story);
+    let connection = joined(story);
     let runs = connection.ends[1].runs.iter().map(|run| {
         let number = match run.handler {
             Handler::Packet { number, .. } => Some(number),
@@ -366,7 +366,7 @@ fn what_a_full_accept_queue_did_is_told() {
     assert_eq!(connection.ends[1].gap, None);
 }
 
-/// RFC 9293, 3.1: a segment with a wrong checksum is thrown away. Its sequence number may be what is wrong, and then nobody sent it.
+/// RFC 9293, 3.1: a segment with a wrong checksum is dropped. Its sequence number may be what is wrong, and then it matches no packet that was sent.
 #[test]
 fn damaged_packets_are_as_if_lost() {
     let handshake = || {
@@ -376,7 +376,7 @@ fn damaged_packets_are_as_if_lost() {
         story
     };
     let packets = |story| {
-        let [_, server] = told_by(story).ends;
+        let [_, server] = joined(story).ends;
         let runs = server.runs.iter().filter_map(|run| match run.handler {
             Handler::Packet { number, .. } => Some(number),
             _ => None,
@@ -400,26 +400,26 @@ fn timers_of_other_cpus_have_the_lock_when_something_happens_in_them() {
     const TIMER: u8 = 11;
     let [call, lock, release] = [2, 4, 5];
     let timer = || {
-        let it = Told {
+        let it = StoryEvent {
             what: 1,
-            ..Told::default()
+            ..StoryEvent::default()
         };
         (TIMER, 2, it)
     };
     let timer_ends = |owned| {
-        let it = Told {
+        let it = StoryEvent {
             what: TIMER,
             owned,
-            ..Told::default()
+            ..StoryEvent::default()
         };
         (7, 2, it)
     };
     let clock = || (13, 2, like(0));
-    let task = |what, owned| Told {
+    let task = |what, owned| StoryEvent {
         what,
         owned,
         task: 20,
-        ..Told::default()
+        ..StoryEvent::default()
     };
     let stories = [
         // The packet has the lock first; and had it when the timer fired.
@@ -447,7 +447,7 @@ fn timers_of_other_cpus_have_the_lock_when_something_happens_in_them() {
         let mut story = connected();
         story.extend(sends(102));
         story.extend(then);
-        let [_, server] = told_by(story).ends;
+        let [_, server] = joined(story).ends;
         let last = server.runs.iter().skip(2).map(|run| match run.handler {
             Handler::Packet { number, .. } => format!("packet {number}"),
             Handler::Receive { .. } => "call".to_owned(),
@@ -467,11 +467,11 @@ fn timers_of_other_cpus_have_the_lock_when_something_happens_in_them() {
 /// POSIX, `connect`: of a socket that connects asynchronously, once more, it fails or succeeds and sends nothing.
 #[test]
 fn a_connect_that_only_asks_is_a_call_without_effect() {
-    let task = |what, owned| Told {
+    let task = |what, owned| StoryEvent {
         what,
         owned,
         task: 20,
-        ..Told::default()
+        ..StoryEvent::default()
     };
     let mut story: Vec<_> = opened(1).into();
     story.extend([(2, 1, task(1, true)), (14, 1, like(0)), (25, 1, like(100))]);
@@ -482,7 +482,7 @@ fn a_connect_that_only_asks_is_a_call_without_effect() {
     story.push((3, 1, task(1, false)));
     story.extend(sends(101));
     story.extend(child(101));
-    let [client, _] = told_by(story).ends;
+    let [client, _] = joined(story).ends;
     let connects = client
         .runs
         .iter()

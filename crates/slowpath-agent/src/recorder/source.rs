@@ -54,7 +54,7 @@ impl EventSource for handlers::Recorder {
     }
 
     fn refused(&self) -> u64 {
-        handlers::Recorder::unseen(self)
+        handlers::Recorder::unrecorded(self)
     }
 
     fn lost_of(&self, socket: u64) -> Option<u32> {

@@ -4,7 +4,7 @@
 use super::requests::KeepRequest;
 use super::*;
 use slowpath_model::{FourTuple, MonoNanos};
-use slowpath_recorder::ring::{Joins, Told};
+use slowpath_recorder::ring::{Joins, Update};
 use slowpath_recorder::stock::NotEvents;
 use slowpath_recording::{self as recording, End, Handler, Moment, Origin, Run, Settings};
 use std::time::{Duration, Instant};
@@ -38,13 +38,13 @@ impl EventSource for Script {
 
 const ADDRESSES: [&str; 2] = ["10.0.0.1:4000", "10.0.0.2:80"];
 
-struct Joiner(Vec<Told>);
+struct Joiner(Vec<Update>);
 
 impl Joins for Joiner {
     fn take(&mut self, _: &[u8]) -> Result<u64, NotEvents> {
         Ok(0)
     }
-    fn settle(&mut self, _: Moment, _: u64, events: &mut Vec<Told>) {
+    fn settle(&mut self, _: Moment, _: u64, events: &mut Vec<Update>) {
         events.append(&mut self.0);
     }
     fn rest(&self, _: u64) -> Option<[End; 2]> {
@@ -67,23 +67,23 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> OpenRecorder {
         check: Some(1),
     };
     let events = vec![
-        Told::Opened {
+        Update::Opened {
             number: 1,
             addresses: ADDRESSES.map(|it| it.parse().unwrap()),
             settings: Settings::default(),
             hz: 250,
             at: Moment(1_000_000),
         },
-        Told::Runs {
+        Update::Runs {
             number: 1,
             end: 0,
             runs: vec![run],
         },
-        Told::Half {
+        Update::Half {
             socket: 77,
             lives: true,
         },
-        Told::Closed {
+        Update::Closed {
             number: 1,
             ends: Default::default(),
         },

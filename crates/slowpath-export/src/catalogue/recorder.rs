@@ -10,7 +10,7 @@ pub(super) fn recorder(state: &RecorderState, all: &mut Vec<Family>) {
     // Every field: a new one must get its name here.
     let Counts {
         opened,
-        alone,
+        one_sided,
         ended: _,
         forgotten,
         dropped_ended,
@@ -72,7 +72,7 @@ pub(super) fn recorder(state: &RecorderState, all: &mut Vec<Family>) {
             "slowpath.recorder.alone",
             "slowpath_recorder_alone_total",
             "Connections recorded whose other end is on another machine.",
-            alone,
+            one_sided,
         ),
         (
             Kind::Counter,

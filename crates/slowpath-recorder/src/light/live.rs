@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Joining without an end: each connection by itself, reported as a whole when both of its ends are over.
 //!
-//! What its runs were is inferred from all that both ends saw; so nothing is reported before. What is kept meanwhile is what was observed, which counts as the connection's bytes.
+//! Its runs are inferred from all observations of both ends; so nothing is reported before. The observations that are kept meanwhile count as the connection's bytes.
 
-use super::piece::{Called, Fired, Kind, Piece, Seen};
+use super::piece::{CallEvent, Kind, Observation, Piece, TimerEvent};
 use super::side::Side;
 use super::ticks::Ticks;
 use super::{Joiner, addresses};
-use crate::ring::{Joins, Told};
-use crate::stock::{Host, NotEvents, settings};
+use crate::stock::{Host, settings};
+use crate::updates::{Joins, NotEvents, Update};
 use slowpath_recording::{End, Moment};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 /// Closed sockets still report what they have not put into the ring yet.
 const LINGER: u64 = 2_000_000_000;
 /// Both ends are established within a round trip, or the handshake's last packet was lost (RFC 6298, section 2: again after 1, 2, 4 s).
-const ALONE: u64 = 10_000_000_000;
+const PEER_TIMEOUT: u64 = 10_000_000_000;
 
 #[derive(Clone, Default)]
 struct Pair {
@@ -25,19 +25,19 @@ struct Pair {
     addresses: Option<[SocketAddr; 2]>,
     /// Its number once it was reported: 0 before.
     number: u64,
-    /// When it was first looked at, and when both ends had gone: 0 if not yet.
+    /// When [`Live::settle`] first met it, and when both ends had gone: 0 if not yet.
     met: u64,
     gone: u64,
-    /// Events of each end when losses were looked at last.
+    /// Observations of each end when losses were last checked.
     sure: [usize; 2],
 }
 
 impl Pair {
     fn bytes(&self) -> usize {
         let side = |side: &Side| {
-            let seen = side.seen.capacity() * size_of::<Seen>();
-            let calls = side.calls.capacity() * size_of::<Called>();
-            size_of::<Side>() + seen + calls + side.timers.capacity() * size_of::<Fired>()
+            let observed = side.observations.capacity() * size_of::<Observation>();
+            let calls = side.calls.capacity() * size_of::<CallEvent>();
+            size_of::<Side>() + observed + calls + side.timers.capacity() * size_of::<TimerEvent>()
         };
         size_of::<Pair>() + self.joiner.sides.iter().map(side).sum::<usize>()
     }
@@ -48,7 +48,7 @@ impl Pair {
         let joined = joiner.finish(Host::default());
         let mut ends = joined.recording.connections.into_iter().next()?.ends;
         for end in &mut ends {
-            // What comes after is not reported as if all was there.
+            // What comes after a gap is not reported.
             let whole = end.gap.and_then(|gap| usize::try_from(gap).ok());
             end.runs.truncate(whole.unwrap_or(usize::MAX));
         }
@@ -63,14 +63,14 @@ pub struct Live {
     pairs: BTreeMap<u64, Pair>,
     sockets: HashMap<u64, u64>,
     open: HashMap<[SocketAddr; 2], u64>,
-    /// Of connections that were reported, by their number.
-    told: BTreeMap<u64, u64>,
+    /// Keys of reported connections, by their number.
+    reported: BTreeMap<u64, u64>,
     next: u64,
     last: u64,
     ticks: Ticks,
     /// Losses of sockets that are gone, and losses of unknown sockets.
     gone: u64,
-    untold: u64,
+    unattributed: u64,
 }
 
 impl std::fmt::Debug for Live {
@@ -90,7 +90,7 @@ impl Live {
 
     /// Of which connection a piece is; one that opens is put where its other end is.
     fn place(&mut self, piece: &Piece) -> Option<u64> {
-        let Kind::Opened(opened) = &piece.what else {
+        let Kind::Opened(opened) = &piece.content else {
             return self.sockets.get(&piece.socket).copied();
         };
         let addresses = addresses(opened);
@@ -118,7 +118,7 @@ impl Live {
         };
         let lost = pair.joiner.sides.iter().map(|side| u64::from(side.lost));
         self.gone += lost.sum::<u64>();
-        self.told.remove(&pair.number);
+        self.reported.remove(&pair.number);
         if let Some(addresses) = pair.addresses
             && self.open.get(&addresses) == Some(&key)
         {
@@ -140,15 +140,15 @@ impl Live {
     fn doubt(&mut self, lost: u64) {
         let sides = self.pairs.values().flat_map(|pair| &pair.joiner.sides);
         let known: u64 = sides.map(|side| u64::from(side.lost)).sum();
-        let untold = lost.saturating_sub(known + self.gone);
-        let more = untold > self.untold;
-        self.untold = self.untold.max(untold);
+        let unattributed = lost.saturating_sub(known + self.gone);
+        let more = unattributed > self.unattributed;
+        self.unattributed = self.unattributed.max(unattributed);
         for pair in self.pairs.values_mut() {
             for (side, sure) in pair.joiner.sides.iter_mut().zip(&mut pair.sure) {
                 if more && !side.gone {
                     side.cut.get_or_insert(*sure);
                 }
-                *sure = side.seen.len();
+                *sure = side.observations.len();
             }
         }
     }
@@ -160,8 +160,8 @@ impl Joins for Live {
         while !bytes.is_empty() {
             let (piece, rest) = Piece::read(bytes).ok_or(NotEvents)?;
             bytes = rest;
-            match &piece.what {
-                Kind::Fired(fired) => self.ticks.look(fired.at, fired.jiffies),
+            match &piece.content {
+                Kind::Timer(fired) => self.ticks.look(fired.at, fired.jiffies),
                 Kind::Opened(opened) => self.ticks.look(opened.at, opened.jiffies),
                 Kind::Packets { .. } | Kind::Calls(_) => {}
             }
@@ -177,7 +177,7 @@ impl Joins for Live {
         Ok(events)
     }
 
-    fn settle(&mut self, now: Moment, lost: u64, told: &mut Vec<Told>) {
+    fn settle(&mut self, now: Moment, lost: u64, updates: &mut Vec<Update>) {
         self.doubt(lost);
         let mut over = Vec::new();
         for (key, pair) in &mut self.pairs {
@@ -191,7 +191,7 @@ impl Joins for Live {
                 pair.gone = now.0.max(1);
             }
             let (Some(addresses), [a, b]) = (pair.addresses, pair.joiner.sides.as_slice()) else {
-                if gone || now.0.saturating_sub(pair.met) > ALONE {
+                if gone || now.0.saturating_sub(pair.met) > PEER_TIMEOUT {
                     over.push(*key);
                 }
                 continue;
@@ -201,8 +201,8 @@ impl Joins for Live {
                 let found = ends.map(|side| &side.opened.found);
                 self.last += 1;
                 pair.number = self.last;
-                self.told.insert(self.last, *key);
-                told.push(Told::Opened {
+                self.reported.insert(self.last, *key);
+                updates.push(Update::Opened {
                     number: self.last,
                     addresses,
                     settings: settings(found, self.hystart, self.ticks.hz()),
@@ -221,8 +221,8 @@ impl Joins for Live {
             let sockets = pair.map_or(Vec::new(), |pair| pair.sockets.clone());
             let living = self.free(key);
             match ends {
-                Some((number, ends)) => told.push(Told::Closed { number, ends }),
-                None => told.extend(sockets.into_iter().map(|socket| Told::Half {
+                Some((number, ends)) => updates.push(Update::Closed { number, ends }),
+                None => updates.extend(sockets.into_iter().map(|socket| Update::Half {
                     socket,
                     lives: living.contains(&socket),
                 })),
@@ -231,17 +231,20 @@ impl Joins for Live {
     }
 
     fn rest(&self, number: u64) -> Option<[End; 2]> {
-        let pair = self.pairs.get(self.told.get(&number)?)?;
+        let pair = self.pairs.get(self.reported.get(&number)?)?;
         pair.ends(&self.ticks)
     }
 
     fn bytes(&self, number: u64) -> usize {
-        let pair = self.told.get(&number).and_then(|key| self.pairs.get(key));
+        let pair = self
+            .reported
+            .get(&number)
+            .and_then(|key| self.pairs.get(key));
         pair.map_or(0, Pair::bytes)
     }
 
     fn forget(&mut self, number: u64) -> Vec<u64> {
-        let key = self.told.get(&number).copied();
+        let key = self.reported.get(&number).copied();
         key.map_or(Vec::new(), |key| self.free(key))
     }
 }

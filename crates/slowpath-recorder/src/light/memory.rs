@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What packets cost in memory: those that waited in the device as others were sent, and those that waited in the backlog.
+//! The memory of packets: of those that waited in the device as others were sent, and of those that waited in the backlog.
 
 use super::numbers::Numbers;
-use super::piece::{Seen, What, word};
+use super::piece::{Event, Observation, index};
 use super::side::Before;
 use slowpath_recording::{Outcome, Run};
 
@@ -47,41 +47,44 @@ pub(super) fn remember(runs: &mut [(Run, Before)], own: &Numbers) {
 }
 
 /// Of all that was in the backlog with that packet: those between which no call moved anything.
-pub(super) fn backlog(seen: &[Seen], place: usize) -> u32 {
-    let moved = |seen: &Seen| [word::WRITTEN, word::READ].map(|word| seen.words[word]);
-    let with = |other: &&Seen| {
+pub(super) fn backlog(observations: &[Observation], place: usize) -> u32 {
+    let moved =
+        |observed: &Observation| [index::WRITTEN, index::READ].map(|word| observed.words[word]);
+    let with = |other: &&Observation| {
         other.owned
-            && matches!(other.what, What::Packet { .. })
-            && moved(other) == moved(&seen[place])
+            && matches!(other.event, Event::Packet { .. })
+            && moved(other) == moved(&observations[place])
     };
-    let before = seen[..place].iter().rev().take(MOST_WAITING);
+    let before = observations[..place].iter().rev().take(MOST_WAITING);
     let from = place - before.take_while(with).count();
-    let all = seen[from..].iter().take(2 * MOST_WAITING);
+    let all = observations[from..].iter().take(2 * MOST_WAITING);
     let all = from..from + all.take_while(with).count();
-    all.fold(0, |sum, place| sum.saturating_add(memory(seen, place)))
+    all.fold(0, |sum, place| {
+        sum.saturating_add(memory(observations, place))
+    })
 }
 
 /// What a packet of the stack's own costs in memory: its head, and what it carries.
-fn memory(seen: &[Seen], place: usize) -> u32 {
-    let What::Packet { segments, .. } = seen[place].what else {
+fn memory(observations: &[Observation], place: usize) -> u32 {
+    let Event::Packet { segments, .. } = observations[place].event else {
         return 0;
     };
     let received = |place: usize| {
-        let seen = seen.get(place)?;
-        Some(seen.words[word::RECEIVED])
+        let observed = observations.get(place)?;
+        Some(observed.words[index::RECEIVED])
     };
     // Its end counts as a byte (tcp_fin).
     let ends = matches!(
-        seen.get(place + 1),
-        Some(Seen {
-            what: What::State { .. },
+        observations.get(place + 1),
+        Some(Observation {
+            event: Event::State { .. },
             ..
         })
     );
     let moved = received(place + 1).and_then(|next| Some(next.wrapping_sub(received(place)?)));
     let moved = moved.map(|moved| moved.wrapping_sub(ends.into()));
     let carried = match moved {
-        _ if !seen[place].data => 0,
+        _ if !observations[place].data => 0,
         Some(0) if ends => 0,
         Some(moved) if 0 < moved && moved <= MOST_CARRIED => moved,
         _ => u32::from(segments) * SEGMENT,

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the light recorder saw of connections, as a [`Recording`].
+//! Makes a [`Recording`] of what the light recorder observed of connections.
 //!
 //! What enters are the pieces of the probe `packets`. What leaves are the runs of both ends, inferred: packets in their order with their numbers, and calls where the bytes that
-//! they moved say that they were (`telling`); what the recorder saw of the socket stands with each packet ([`Outcome::Observed`](slowpath_recording::Outcome::Observed)), so that a replay
-//! can be compared with it. Small queues, the moments inside a run and what waited in the device are not seen: a replay may part from the recording, and says where.
+//! they moved place them (`inference`). Each packet carries the fields that the recorder read from the socket ([`Outcome::Observed`](slowpath_recording::Outcome::Observed)), so that a replay
+//! can be compared with them. Small queues, the moments inside a run and what waited in the device are not observed: a replay may diverge from the recording, and says where.
 //!
-//! What is promised: whatever the bytes, no panic; pieces that fit nowhere are counted, and an end of which some were lost has a gap there. No I/O, no clocks.
+//! What is promised: whatever the bytes, no panic; pieces that cannot be placed are counted, and an end of which some were lost has a gap there. No I/O, no clocks.
 
+mod inference;
 mod live;
 mod memory;
 mod moments;
 mod numbers;
 mod piece;
 mod side;
-mod telling;
 mod ticks;
 pub(crate) mod wire;
 
 pub use live::Live;
 
-use crate::stock::{Host, Joined, NotEvents, client_first, settings};
+use crate::stock::{Host, Joined, client_first, settings};
+use crate::updates::NotEvents;
 use piece::{Kind, Opened, Piece};
 use side::Side;
 use slowpath_recording::{Connection, MAX_EVENTS, Recording};
@@ -57,24 +58,24 @@ impl Joiner {
         Ok(())
     }
 
-    /// Whether sockets that were seen are still there.
+    /// Whether observed sockets still exist.
     pub fn is_busy(&self) -> bool {
         !self.sockets.is_empty()
     }
 
     fn place(&mut self, piece: Piece) -> bool {
         let known = self.sockets.get(&piece.socket).copied();
-        self.events += match &piece.what {
+        self.events += match &piece.content {
             Kind::Packets { block, .. } => block.list.len() as u64,
             Kind::Calls(block) => block.list.len() as u64,
-            Kind::Fired(_) => u64::from(known.is_some()),
+            Kind::Timer(_) => u64::from(known.is_some()),
             Kind::Opened(_) => 1,
         };
         // As much as a recording's file may hold; what comes then is as if lost.
         if self.events > MAX_EVENTS {
             return false;
         }
-        match piece.what {
+        match piece.content {
             Kind::Opened(opened) => {
                 self.ticks.look(opened.at, opened.jiffies);
                 self.sockets.insert(piece.socket, self.sides.len());
@@ -82,7 +83,7 @@ impl Joiner {
                 return true;
             }
             // Of all sockets, also of those that are not recorded.
-            Kind::Fired(fired) => {
+            Kind::Timer(fired) => {
                 self.ticks.look(fired.at, fired.jiffies);
                 if let Some(place) = known {
                     self.sides[place].fired(fired);
@@ -94,7 +95,7 @@ impl Joiner {
         let Some(side) = known.map(|place| &mut self.sides[place]) else {
             return false;
         };
-        match piece.what {
+        match piece.content {
             Kind::Packets { block, state, gone } => {
                 side.packets(block, state, gone);
                 if gone {
@@ -102,7 +103,7 @@ impl Joiner {
                 }
             }
             Kind::Calls(block) => side.called(block),
-            Kind::Opened(_) | Kind::Fired(_) => {}
+            Kind::Opened(_) | Kind::Timer(_) => {}
         }
         true
     }
@@ -119,9 +120,9 @@ impl Joiner {
             one_sided: Vec::new(),
         };
         joined.recording.origin.hz = self.ticks.hz();
-        // Nobody knows whose they were: of those that have not ended.
-        let told: u64 = self.sides.iter().map(|side| u64::from(side.lost)).sum();
-        if self.events > MAX_EVENTS || host.lost > told {
+        // The socket of a lost event is not known: any that has not ended may lack it.
+        let attributed: u64 = self.sides.iter().map(|side| u64::from(side.lost)).sum();
+        if self.events > MAX_EVENTS || host.lost > attributed {
             for side in self.sides.iter_mut().filter(|side| !side.gone) {
                 side.missing();
             }

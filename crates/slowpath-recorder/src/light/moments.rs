@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a run was, and what its clock read: from what the clock had read before the runs around it.
+//! When a run was, and its readings of the clock: inferred from the last readings before the runs around it.
 
-use super::piece::{Opened, Seen, word};
+use super::piece::{Observation, Opened, index};
 
 /// A clock that was read that much later is not the packet's own, in nanoseconds.
 const MOST_LATE: u64 = 50_000;
@@ -13,12 +13,12 @@ pub(super) enum Clock {
     Read(u64),
     /// It reads it as it begins.
     Packet(Packet),
-    /// It came when no tracepoint fired: sent when its sender had read that, or before.
+    /// A packet that arrived when no tracepoint fired: its sender had sent it when its clock read that, or before.
     Sent(u64),
     /// A call that sends several times: what it read with the first, and with the last of them.
     Several(u64, u64),
     /// A timer was about to run; what it reads is a little later.
-    Fired(u64),
+    TimerEvent(u64),
     /// It reads none.
     Same,
 }
@@ -31,8 +31,8 @@ pub(super) struct Packet {
     pub sent: u64,
     /// What it read first, in whole microseconds: an acknowledgment of something new leaves that.
     pub first: Option<u64>,
-    /// When it came, nearly: of an acknowledgment of all that was sent.
-    pub came: Option<u64>,
+    /// When it arrived, nearly: of an acknowledgment of all that was sent.
+    pub arrived: Option<u64>,
     /// What it read as it sent what had waited for that, nearly.
     pub again: Option<u64>,
 }
@@ -44,30 +44,30 @@ impl Clock {
             Clock::Read(at) | Clock::Several(at, _) | Clock::Packet(Packet { before: at, .. }) => {
                 Some(at)
             }
-            Clock::Sent(_) | Clock::Fired(_) | Clock::Same => None,
+            Clock::Sent(_) | Clock::TimerEvent(_) | Clock::Same => None,
         }
     }
 }
 
 /// Something was sent between the two when nothing was under way: that leaves its own moment where acknowledgments leave theirs (`tcp_rate_skb_sent`).
-fn idle(seen: &Seen, next: &Seen) -> bool {
-    let left = seen.words[word::NEXT].wrapping_sub(next.words[word::ACKNOWLEDGED]) as i32;
-    left <= 0 && next.words[word::NEXT] != seen.words[word::NEXT]
+fn idle(observed: &Observation, next: &Observation) -> bool {
+    let left = observed.words[index::NEXT].wrapping_sub(next.words[index::ACKNOWLEDGED]) as i32;
+    left <= 0 && next.words[index::NEXT] != observed.words[index::NEXT]
 }
 
 /// What TCP's clock read as it began with that packet, in whole microseconds, if the next observation shows it.
-pub(super) fn first(seen: &Seen, next: &Seen) -> Option<u64> {
-    told(seen, next).filter(|_| !idle(seen, next))
+pub(super) fn first(observed: &Observation, next: &Observation) -> Option<u64> {
+    delivered(observed, next).filter(|_| !idle(observed, next))
 }
 
 /// What it read as the first was sent of what was sent between the two when nothing was under way, in whole microseconds.
-pub(super) fn begun(seen: &Seen, next: &Seen) -> Option<u64> {
-    told(seen, next).filter(|_| idle(seen, next))
+pub(super) fn begun(observed: &Observation, next: &Observation) -> Option<u64> {
+    delivered(observed, next).filter(|_| idle(observed, next))
 }
 
-fn told(seen: &Seen, next: &Seen) -> Option<u64> {
-    let low = next.told?;
-    let near = seen.clock / 1000;
+fn delivered(observed: &Observation, next: &Observation) -> Option<u64> {
+    let low = next.delivered?;
+    let near = observed.clock / 1000;
     let since = low.wrapping_sub(near as u32) as i32;
     // What it reported before is not new.
     u64::try_from(since)
@@ -87,7 +87,7 @@ pub(super) fn moment(clocks: &[Clock], place: usize, clock: Clock, delay: u64) -
         Clock::Same => 0,
         Clock::Sent(at) => at.saturating_add(delay),
         Clock::Read(at) | Clock::Several(at, _) => at,
-        Clock::Fired(at) => own.unwrap_or(at).max(at),
+        Clock::TimerEvent(at) => own.unwrap_or(at).max(at),
         Clock::Packet(Packet {
             before,
             first: Some(first),
@@ -98,18 +98,18 @@ pub(super) fn moment(clocks: &[Clock], place: usize, clock: Clock, delay: u64) -
         },
         Clock::Packet(Packet {
             before,
-            came: Some(came),
+            arrived: Some(arrived),
             again: None,
             ..
-        }) => own.unwrap_or(came).max(before),
+        }) => own.unwrap_or(arrived).max(before),
         Clock::Packet(Packet {
             before,
-            came: Some(came),
+            arrived: Some(arrived),
             ..
-        }) => came.max(before),
+        }) => arrived.max(before),
         Clock::Packet(Packet { before, sent, .. }) => {
             let later = later(clocks, place, before);
-            // A call has read the clock since: it came as fast as others, if it was not later.
+            // A call has read the clock since: the packet took as long as others, if it was not later.
             if own.is_none() && sent > 0 && later - before > MOST_LATE {
                 sent.saturating_add(delay).clamp(before, later)
             } else {
@@ -139,14 +139,14 @@ fn later(clocks: &[Clock], place: usize, before: u64) -> u64 {
 }
 
 /// How long a packet of the handshake took to this end.
-pub(super) fn handshake(own: &Opened, theirs: &Opened) -> u64 {
+pub(super) fn handshake(own: &Opened, peer: &Opened) -> u64 {
     match own.end {
         0 => {
-            let there = theirs.clock.saturating_sub(own.clock);
+            let there = peer.clock.saturating_sub(own.clock);
             let both = own.clock.saturating_sub(own.begun);
             both.saturating_sub(there)
         }
-        _ => own.clock.saturating_sub(theirs.clock),
+        _ => own.clock.saturating_sub(peer.clock),
     }
 }
 
@@ -165,15 +165,20 @@ pub(super) fn delay(clocks: &[Clock]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::piece::{WORDS, What};
+    use super::super::piece::{Event, WORDS};
     use super::*;
 
-    fn seen(clock: u64, sent: u32, acknowledged: u32, told: Option<u32>) -> Seen {
+    fn observation(
+        clock: u64,
+        sent: u32,
+        acknowledged: u32,
+        delivered: Option<u32>,
+    ) -> Observation {
         let mut words = [0; WORDS];
-        words[word::NEXT] = sent;
-        words[word::ACKNOWLEDGED] = acknowledged;
-        Seen {
-            what: What::Packet {
+        words[index::NEXT] = sent;
+        words[index::ACKNOWLEDGED] = acknowledged;
+        Observation {
+            event: Event::Packet {
                 id: 0,
                 segments: 1,
                 marked: false,
@@ -185,34 +190,36 @@ mod tests {
             data: false,
             changed: 0,
             words,
-            told,
-            came: None,
-            went: None,
+            delivered,
+            arrived: None,
+            last_sent: None,
         }
     }
 
     /// `tcp_rate_gen` leaves the moment of what it delivered, `tcp_rate_skb_sent` that of what was sent from nothing; one from before the packet is neither.
     #[test]
     fn an_acknowledgment_leaves_its_moment() {
-        let before = seen(5_000_000_123, 2000, 1000, None);
-        let told = |sent, acknowledged, told| first(&before, &seen(0, sent, acknowledged, told));
-        assert_eq!(told(3000, 1500, Some(5_000_020)), Some(5_000_020));
-        assert_eq!(told(2000, 2000, Some(5_000_020)), Some(5_000_020));
-        assert_eq!(told(3000, 2000, Some(5_000_020)), None);
-        assert_eq!(told(3000, 1500, Some(4_999_999)), None);
-        assert_eq!(told(3000, 1500, None), None);
+        let before = observation(5_000_000_123, 2000, 1000, None);
+        let moment = |sent, acknowledged, delivered| {
+            first(&before, &observation(0, sent, acknowledged, delivered))
+        };
+        assert_eq!(moment(3000, 1500, Some(5_000_020)), Some(5_000_020));
+        assert_eq!(moment(2000, 2000, Some(5_000_020)), Some(5_000_020));
+        assert_eq!(moment(3000, 2000, Some(5_000_020)), None);
+        assert_eq!(moment(3000, 1500, Some(4_999_999)), None);
+        assert_eq!(moment(3000, 1500, None), None);
         // The lower half wraps each 71 minutes.
-        let before = seen(((1 << 32) - 1) * 1000, 2000, 1000, None);
-        let wrapped = first(&before, &seen(0, 2000, 1500, Some(4)));
+        let before = observation(((1 << 32) - 1) * 1000, 2000, 1000, None);
+        let wrapped = first(&before, &observation(0, 2000, 1500, Some(4)));
         assert_eq!(wrapped, Some((1 << 32) + 4));
     }
 
-    fn packet(before: u64, sent: u64, first: Option<u64>, came: Option<u64>) -> Clock {
+    fn packet(before: u64, sent: u64, first: Option<u64>, arrived: Option<u64>) -> Clock {
         Clock::Packet(Packet {
             before,
             sent,
             first,
-            came,
+            arrived,
             again: None,
         })
     }
@@ -226,7 +233,7 @@ mod tests {
             Clock::Read(2_000_000),
             packet(2_000_000, 0, None, Some(2_400_000)),
             Clock::Read(2_900_000),
-            Clock::Fired(3_000_000),
+            Clock::TimerEvent(3_000_000),
             packet(3_001_000, 0, None, None),
         ];
         let at = |place: usize| moment(&clocks, place, clocks[place], 400_000);
@@ -250,6 +257,9 @@ mod tests {
         }
         let _ = moment(&clocks, 0, Clock::Sent(u64::MAX), u64::MAX);
         let _ = delay(&clocks);
-        let _ = first(&seen(u64::MAX, 0, 0, None), &seen(0, 0, 0, Some(u32::MAX)));
+        let _ = first(
+            &observation(u64::MAX, 0, 0, None),
+            &observation(0, 0, 0, Some(u32::MAX)),
+        );
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Arrival {
     pub data: bool,
 }
 
-/// What came of one end's packets, as its peer saw it.
+/// One end's packets that arrived, as its peer observed them.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     /// By distance from the first identification: the number, and how many packets were one (merged in the backlog).
@@ -128,7 +128,7 @@ mod tests {
             arrival(22, 2, true),
         ];
         let (_, found) = found(&arrivals, 10);
-        // Seven segments were one packet as far as anybody knows; acknowledgments are two.
+        // Seven segments count as one packet, for lack of knowledge; acknowledgments are two.
         assert_eq!(found, [(1, 1), (3, 1), (4, 2)]);
     }
 

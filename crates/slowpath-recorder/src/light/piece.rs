@@ -2,17 +2,17 @@
 //! The light recorder's pieces, read: from the mirrors of [`super::wire`] to what the joiner works with.
 
 use super::wire::{self, flag};
-use crate::stock::Found;
+use crate::stock::SocketSettings;
 use std::net::{IpAddr, Ipv4Addr};
 use zerocopy::FromBytes;
 
-/// Words of [`wire::Words`].
+/// SocketWords of [`wire::SocketWords`].
 pub(super) const WORDS: usize = 7;
-/// Words of [`wire::State`].
+/// SocketWords of [`wire::State`].
 pub(super) const STATES: usize = 12;
 
-/// Places in [`Words`].
-pub(super) mod word {
+/// Places in [`SocketWords`].
+pub(super) mod index {
     pub const NEXT: usize = 0;
     pub const ACKNOWLEDGED: usize = 1;
     pub const WRITTEN: usize = 2;
@@ -22,7 +22,7 @@ pub(super) mod word {
     pub const WINDOW: usize = 6;
 }
 
-pub(super) type Words = [u32; WORDS];
+pub(super) type SocketWords = [u32; WORDS];
 
 /// A socket that is established.
 #[derive(Clone, Debug)]
@@ -37,14 +37,14 @@ pub(super) struct Opened {
     pub clock: u64,
     pub begun: u64,
     pub jiffies: u32,
-    pub words: Words,
-    pub found: Found,
+    pub words: SocketWords,
+    pub found: SocketSettings,
 }
 
-/// What there is to see when TCP begins with a packet, or goes to another state.
+/// What the socket shows when TCP begins with a packet, or goes to another state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    pub what: What,
+pub(super) struct Observation {
+    pub event: Event,
     /// The identification that the socket's next packet has.
     pub next: u16,
     /// What TCP's clock had read before.
@@ -53,26 +53,26 @@ pub(super) struct Seen {
     pub full: bool,
     /// It has data, or ends them.
     pub data: bool,
-    /// Which of the words are told: those that have changed.
+    /// Which of the words it carries: those that have changed.
     pub changed: u8,
-    pub words: Words,
-    /// When an acknowledgment told last of something new, in microseconds, the lower half; if one may have.
-    pub told: Option<u32>,
-    /// When it came, the lower half; of an acknowledgment of all that was sent.
-    pub came: Option<u32>,
+    pub words: SocketWords,
+    /// When something new was acknowledged last, in microseconds, the lower half; if that may have changed.
+    pub delivered: Option<u32>,
+    /// When it arrived, the lower half; of an acknowledgment of all that was sent.
+    pub arrived: Option<u32>,
     /// What the clock had read when something was sent last, the lower half; it has been read since.
-    pub went: Option<u32>,
+    pub last_sent: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Event {
     Packet { id: u16, segments: u8, marked: bool },
     State { from: u8, to: u8, shutdown: u8 },
 }
 
 /// A timer that was about to run, or what small queues had held back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fired {
+pub(super) struct TimerEvent {
     pub timer: u8,
     pub at: u64,
     pub jiffies: u32,
@@ -84,7 +84,7 @@ pub(super) struct Fired {
 
 /// A call that has returned.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Called {
+pub(super) struct CallEvent {
     pub sent: bool,
     pub result: i32,
     pub flags: u32,
@@ -92,13 +92,13 @@ pub(super) struct Called {
     pub clock: u32,
 }
 
-impl Seen {
+impl Observation {
     /// What the clock had read when something was sent last, or later.
     pub(super) fn sent(&self) -> u64 {
-        match self.went {
+        match self.last_sent {
             None => self.clock,
-            Some(went) => {
-                let since = (self.clock as u32).wrapping_sub(went) as i32;
+            Some(last_sent) => {
+                let since = (self.clock as u32).wrapping_sub(last_sent) as i32;
                 self.clock.wrapping_add_signed(-i64::from(since))
             }
         }
@@ -116,18 +116,18 @@ pub(super) struct Block<T> {
 pub(super) enum Kind {
     Opened(Box<Opened>),
     Packets {
-        block: Block<Seen>,
+        block: Block<Observation>,
         state: [u32; STATES],
         gone: bool,
     },
-    Calls(Block<Called>),
-    Fired(Fired),
+    Calls(Block<CallEvent>),
+    Timer(TimerEvent),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub socket: u64,
-    pub what: Kind,
+    pub content: Kind,
 }
 
 /// A struct, and what follows it.
@@ -155,7 +155,7 @@ impl Piece {
                 let (head, data): (wire::Head, _) = first(it)?;
                 Piece {
                     socket: head.sk,
-                    what: Kind::Packets {
+                    content: Kind::Packets {
                         block: packets(&head, data)?,
                         state: head.state.0,
                         gone: kind == wire::Kind::Gone,
@@ -166,14 +166,14 @@ impl Piece {
                 let (head, data): (wire::Head, _) = first(it)?;
                 Piece {
                     socket: head.sk,
-                    what: Kind::Calls(calls(&head, data)?),
+                    content: Kind::Calls(calls(&head, data)?),
                 }
             }
             wire::Kind::Timer => {
-                let it = wire::Fired::read_from_bytes(it).ok()?;
+                let it = wire::TimerEvent::read_from_bytes(it).ok()?;
                 Piece {
                     socket: it.sk,
-                    what: Kind::Fired(Fired {
+                    content: Kind::Timer(TimerEvent {
                         timer: it.timer,
                         next: it.next,
                         jiffies: it.jiffies,
@@ -204,22 +204,22 @@ fn opened(it: &wire::Opened) -> Piece {
         begun: it.begun,
         jiffies: it.jiffies,
         words: it.words.0,
-        found: Found::from(&it.found),
+        found: SocketSettings::from(&it.found),
     };
     Piece {
         socket: it.sk,
-        what: Kind::Opened(Box::new(opened)),
+        content: Kind::Opened(Box::new(opened)),
     }
 }
 
-fn packets(head: &wire::Head, data: &[u8]) -> Option<Block<Seen>> {
+fn packets(head: &wire::Head, data: &[u8]) -> Option<Block<Observation>> {
     let mut clock = head.clock;
     let mut rest = data.get(..usize::from(head.used))?;
     let mut list = Vec::new();
     while !rest.is_empty() {
-        // Both have the same size, and the same fields but for what they are of.
-        let (it, behind): (wire::Seen, _) = first(rest)?;
-        let (state, _): (wire::Changed, _) = first(rest)?;
+        // A packet and a state have the same size, and differ in a few fields only.
+        let (it, behind): (wire::PacketEvent, _) = first(rest)?;
+        let (state, _): (wire::StateEvent, _) = first(rest)?;
         rest = behind;
         let (changed, flags) = (it.words, it.flags);
         clock = clock.wrapping_add(u64::from(it.clock.wrapping_sub(clock as u32)));
@@ -235,26 +235,26 @@ fn packets(head: &wire::Head, data: &[u8]) -> Option<Block<Seen>> {
             }
             Some(Some(word_of(&mut rest)?))
         };
-        let (told, came, went) = (
-            moment(flag::TOLD)?,
-            moment(flag::TIMED)?,
-            moment(flag::WENT)?,
+        let (delivered, arrived, last_sent) = (
+            moment(flag::DELIVERED)?,
+            moment(flag::ARRIVED)?,
+            moment(flag::LAST_SENT)?,
         );
-        let what = if it.what == wire::STATE {
-            What::State {
+        let event = if it.kind == wire::STATE {
+            Event::State {
                 from: state.from,
                 to: state.to,
                 shutdown: state.shutdown,
             }
         } else {
-            What::Packet {
+            Event::Packet {
                 id: it.id,
                 segments: it.segments.max(1),
                 marked: flags & flag::MARKED != 0,
             }
         };
-        list.push(Seen {
-            what,
+        list.push(Observation {
+            event,
             next: it.next,
             clock,
             owned: flags & flag::OWNED != 0,
@@ -262,9 +262,9 @@ fn packets(head: &wire::Head, data: &[u8]) -> Option<Block<Seen>> {
             data: flags & flag::DATA != 0,
             changed,
             words,
-            told,
-            came,
-            went,
+            delivered,
+            arrived,
+            last_sent,
         });
     }
     Some(Block {
@@ -274,18 +274,18 @@ fn packets(head: &wire::Head, data: &[u8]) -> Option<Block<Seen>> {
     })
 }
 
-fn calls(head: &wire::Head, data: &[u8]) -> Option<Block<Called>> {
+fn calls(head: &wire::Head, data: &[u8]) -> Option<Block<CallEvent>> {
     let data = data.get(..usize::from(head.used))?;
-    let one = |bytes: &[u8]| -> Option<Called> {
-        let one = wire::Called::read_from_bytes(bytes).ok()?;
-        Some(Called {
+    let one = |bytes: &[u8]| -> Option<CallEvent> {
+        let one = wire::CallEvent::read_from_bytes(bytes).ok()?;
+        Some(CallEvent {
             sent: one.flags >> 24 == wire::SENT,
             result: one.result,
             flags: one.flags & 0xff_ffff,
             clock: one.clock,
         })
     };
-    let all = data.chunks_exact(size_of::<wire::Called>());
+    let all = data.chunks_exact(size_of::<wire::CallEvent>());
     Some(Block {
         serial: head.serial,
         lost: head.lost,

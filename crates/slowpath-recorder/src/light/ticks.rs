@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `jiffies` were at a moment: from the few moments at which they were looked at.
+//! The value of `jiffies` at a moment, inferred from the few moments at which they were read.
 
 /// `INITIAL_JIFFIES`: they begin so long before their lower half wraps.
 const BEFORE: u64 = 300;
@@ -12,19 +12,17 @@ pub(super) struct Ticks {
 }
 
 fn nearest(at: u64, jiffies: u32) -> Option<u32> {
-    let apart = |hz: u32| {
+    let off = |hz: u32| {
         let since = u128::from(at) * u128::from(hz) / 1_000_000_000;
         let expected = (since as u32).wrapping_sub(BEFORE as u32 * hz);
         (jiffies.wrapping_sub(expected) as i32).unsigned_abs() / hz
     };
-    let best = [100, 250, 300, 1000]
-        .into_iter()
-        .min_by_key(|hz| apart(*hz));
-    best.filter(|hz| apart(*hz) < 60)
+    let best = [100, 250, 300, 1000].into_iter().min_by_key(|hz| off(*hz));
+    best.filter(|hz| off(*hz) < 60)
 }
 
 impl Ticks {
-    /// They were that then.
+    /// They had that value then.
     pub(super) fn look(&mut self, at: u64, jiffies: u32) {
         self.hz = self.hz.or_else(|| nearest(at, jiffies));
         // The earliest moment in its tick is nearest to the tick itself.
@@ -63,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_look_in_a_tick_tells_the_others() {
+    fn the_earliest_look_in_a_tick_dates_the_others() {
         // 250 a second; ticks at 1,000,003 ms and each 4 ms from there.
         let before = (1_000 * 250u32).wrapping_sub(300 * 250);
         let mut ticks = Ticks::default();

@@ -2,7 +2,7 @@
 //! The mirrors of the light recorder's pieces: `probes/packets/block.bpf.h`, where each field has
 //! its comment. Each comes from the ring behind its length.
 
-use crate::stock::wire::RawFound;
+use crate::stock::wire::RawSocketSettings;
 use slowpath_layout::{Mirror, Struct, enumeration, mirror, words};
 
 /// The C side, from the object's BTF.
@@ -22,7 +22,7 @@ enumeration! {
     }
 }
 
-/// Bits of [`Seen::flags`] and [`Changed::flags`].
+/// Bits of [`PacketEvent::flags`] and [`StateEvent::flags`].
 pub(crate) mod flag {
     use super::layouts::flag;
 
@@ -30,20 +30,20 @@ pub(crate) mod flag {
     pub(crate) const MARKED: u8 = flag::MARKED as u8;
     pub(crate) const FULL: u8 = flag::FULL as u8;
     pub(crate) const DATA: u8 = flag::DATA as u8;
-    pub(crate) const TOLD: u8 = flag::TOLD as u8;
-    pub(crate) const TIMED: u8 = flag::TIMED as u8;
-    pub(crate) const WENT: u8 = flag::WENT as u8;
+    pub(crate) const DELIVERED: u8 = flag::DELIVERED as u8;
+    pub(crate) const ARRIVED: u8 = flag::ARRIVED as u8;
+    pub(crate) const LAST_SENT: u8 = flag::LAST_SENT as u8;
 }
 
-/// [`Changed::what`], where a [`Seen`] has another value.
-pub(crate) const STATE: u8 = layouts::what::STATE as u8;
+/// [`StateEvent::what`], where a [`PacketEvent`] has another value.
+pub(crate) const STATE: u8 = layouts::event_kind::STATE as u8;
 
-/// In the upper byte of [`Called::flags`].
-pub(crate) const SENT: u32 = layouts::called_as::SENT;
+/// In the upper byte of [`CallEvent::flags`].
+pub(crate) const SENT: u32 = layouts::call_direction::SENT;
 
 enumeration! {
-    /// `enum fired_timer`: of [`Fired::timer`].
-    pub(crate) enum FiredTimer: u8 = layouts::fired_timer {
+    /// `enum timer_name`: of [`TimerEvent::timer`].
+    pub(crate) enum TimerName: u8 = layouts::timer_name {
         Write = WRITE_TIMER,
         DelayedAck = DELAYED_ACK_TIMER,
         Keepalive = KEEPALIVE_TIMER,
@@ -54,8 +54,8 @@ enumeration! {
 }
 
 words! {
-    /// `struct words`.
-    pub(crate) struct Words = layouts::WORDS: [u32; 7] = [
+    /// `struct socket_words`.
+    pub(crate) struct SocketWords = layouts::SOCKET_WORDS: [u32; 7] = [
         "snd_nxt",
         "snd_una",
         "write_seq",
@@ -82,19 +82,19 @@ words! {
 }
 
 mirror! {
-    /// `struct seen`: a packet.
-    pub(crate) struct Seen = layouts::SEEN {
+    /// `struct observed`: a packet.
+    pub(crate) struct PacketEvent = layouts::PACKET_EVENT {
         id: u16,
         next: u16,
         clock: u32,
         words: u8,
         segments: u8,
         flags: u8,
-        what: u8,
+        kind: u8,
     }
 
-    /// `struct changed`: another state.
-    pub(crate) struct Changed = layouts::CHANGED {
+    /// `struct state_event`: another state.
+    pub(crate) struct StateEvent = layouts::STATE_EVENT {
         from: u8,
         to: u8,
         next: u16,
@@ -102,18 +102,18 @@ mirror! {
         words: u8,
         shutdown: u8,
         flags: u8,
-        what: u8,
+        kind: u8,
     }
 
-    /// `struct called`: a call that has returned.
-    pub(crate) struct Called = layouts::CALLED {
+    /// `struct call_event`: a call that has returned.
+    pub(crate) struct CallEvent = layouts::CALL_EVENT {
         result: i32,
         flags: u32,
         clock: u32,
     }
 
-    /// `struct fired`: a timer, or small queues.
-    pub(crate) struct Fired = layouts::FIRED {
+    /// `struct timer_event`: a timer, or small queues.
+    pub(crate) struct TimerEvent = layouts::TIMER_EVENT {
         piece: u8,
         timer: u8,
         next: u16,
@@ -151,9 +151,9 @@ mirror! {
         clock: u64,
         begun: u64,
         jiffies: u32,
-        words: Words,
+        words: SocketWords,
         lost: u32,
-        found: RawFound,
+        found: RawSocketSettings,
         pad: u32,
     }
 
@@ -177,12 +177,12 @@ mirror! {
 
 /// All of them, beside those of [`crate::stock::wire`].
 pub(crate) const MIRRORS: [Struct<'static>; 10] = [
-    Words::LAYOUT,
+    SocketWords::LAYOUT,
     State::LAYOUT,
-    Seen::LAYOUT,
-    Changed::LAYOUT,
-    Called::LAYOUT,
-    Fired::LAYOUT,
+    PacketEvent::LAYOUT,
+    StateEvent::LAYOUT,
+    CallEvent::LAYOUT,
+    TimerEvent::LAYOUT,
     Head::LAYOUT,
     Opened::LAYOUT,
     Timers::LAYOUT,

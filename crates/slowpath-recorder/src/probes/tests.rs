@@ -39,7 +39,7 @@ fn a_mirrored_struct_that_differs_is_refused() {
         ("packets/block.bpf.h", 3),
         ("ports.bpf.h", 3),
     ] {
-        // The headers alone: the programs' code has nothing to do with it.
+        // Only the headers: the programs' code has nothing to do with it.
         let include = match header {
             "packets/block.bpf.h" => header,
             _ => "handlers/ring.bpf.h",

@@ -2,7 +2,7 @@
 //! A run that is under way, with what it found.
 
 use super::event::Event;
-use super::sent::Came;
+use super::sent::PacketMatch;
 use slowpath_recording::{Decision, Handler, Moment, Outcome, Reader, Run, TicksAt};
 
 /// A run takes no longer than that.
@@ -15,14 +15,14 @@ pub(super) struct Building {
     /// When it began, by the recorder's clock, which is TCP's.
     pub(super) begun: u64,
     pub(super) sent: u32,
-    /// A packet is on its way to the device, from where others come back before its sending has returned.
+    /// A packet is on its way to the device, from where others return before its sending has returned.
     pub(super) sending: bool,
     pub(super) ticks: u32,
     pub(super) backlog: u32,
     /// What `jiffies` were when the window was changed last, and how often that was another value than before.
     pub(super) window_changed: u32,
     pub(super) window_changes: u32,
-    /// What `jiffies` were for those who noted them, in ticks; told only if they changed during the run.
+    /// The `jiffies` that readers stored, in ticks; recorded only if they changed during the run.
     pub(super) noted: Vec<(TicksAt, u32)>,
 }
 
@@ -78,7 +78,7 @@ impl Building {
     }
 
     /// The packet that came was only a piece of one, or made of several.
-    pub(super) fn came(&mut self, came: Came) {
+    pub(super) fn came(&mut self, came: PacketMatch) {
         self.run.outcomes.extend(came.outcomes(0));
     }
 
@@ -97,7 +97,7 @@ impl Building {
         }
     }
 
-    /// Somebody noted these; perhaps in an earlier run.
+    /// A reader of `jiffies` stored this value; perhaps in an earlier run.
     pub(super) fn note(&mut self, reader: Reader, sent: u32, jiffies: u32) {
         let ticks = jiffies.wrapping_sub(self.run.jiffies);
         if ticks <= MOST_TICKS {
@@ -105,7 +105,7 @@ impl Building {
         }
     }
 
-    /// Somebody may have changed the window.
+    /// Notes whether the window was changed.
     pub(super) fn look_at_window(&mut self, event: &Event) {
         if self.window_changed != event.of.window_changed {
             self.window_changed = event.of.window_changed;
@@ -116,7 +116,7 @@ impl Building {
     pub(super) fn ended(mut self, event: &Event) -> Run {
         self.look_at_window(event);
         self.note(Reader::Received, 0, event.of.received);
-        // Twice, a tick apart: each has the tick of its place (idle and then limited by the application, in one call).
+        // Twice, one tick later: each has the tick of its place (idle and then limited by the application, in one call).
         if self.window_changes < 2 {
             self.note(Reader::WindowChanged, 0, event.of.window_changed);
         }
@@ -129,7 +129,7 @@ impl Building {
             let noted = noted.map(|(at, ticks)| Outcome::Ticks { at, ticks });
             self.run.outcomes.extend(noted);
         }
-        // Of two at one place the later one is seen there.
+        // Of two at one place the later one counts.
         let outcomes = &mut self.run.outcomes;
         outcomes.reverse();
         outcomes.sort_by_key(Outcome::key);

@@ -2,32 +2,32 @@
 //! How an end that accepts begins: without a socket.
 
 use super::event::Event;
-use super::side::{Side, Theirs};
+use super::side::{PeerView, Side};
 use super::wire::Child;
 use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Handler, Moment};
 
 impl Side {
     /// A connection's beginning at the end that accepts: the SYN, then what made the child.
-    pub(super) fn child(&mut self, event: &Event, child: &Child, theirs: Theirs<'_>) {
-        self.met(theirs.sent.is_some() && !theirs.alone);
-        let alone = self.accepts_alone(theirs.request);
-        let asked = alone.unwrap_or_else(|| theirs.request.runs(theirs.sent));
+    pub(super) fn child(&mut self, event: &Event, child: &Child, peer: PeerView<'_>) {
+        self.met(peer.sent.is_some() && !peer.one_sided);
+        let runs = self.accept_one_sided(peer.request);
+        let asked = runs.unwrap_or_else(|| peer.request.runs(peer.sent));
         if let Some(first) = asked.first() {
-            self.runs = self.told_before(first.at, first.jiffies);
+            self.runs = self.inherited_runs(first.at, first.jiffies);
         }
         self.runs.extend(asked);
         self.states = vec![SocketFields::NONE; self.runs.len()];
         // It had begun before the recorder.
-        self.cut |= theirs.request.is_empty();
+        self.cut |= peer.request.is_empty();
         // What it is comes with the packet's own event.
         self.begin(event, Handler::SmallQueue);
         let measured = u64::from(child.round_trip) * 1000;
         if let Some(current) = &mut self.current {
             // Noted as it was made.
             current.run.jiffies = event.of.received;
-            if theirs.request.timed_out() {
-                // How long the handshake took is counted (`tcp_create_openreq_child`), for nobody to see.
+            if peer.request.timed_out() {
+                // The kernel measures how long the handshake took (`tcp_create_openreq_child`), unobserved.
                 current.clocks = 1;
             }
         }

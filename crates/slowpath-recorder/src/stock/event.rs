@@ -21,7 +21,7 @@ pub(super) struct Event {
     pub kind: Kind,
     /// A call has the socket.
     pub owned: bool,
-    pub what: What,
+    pub body: Body,
     /// The state that a check is made from, where the event carries it.
     pub fields: Option<SocketFields>,
     /// With fields: the phase of BBR.
@@ -30,7 +30,7 @@ pub(super) struct Event {
 
 /// What an event has of its own.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum Body {
     /// Nothing, or nothing but fields.
     Plain,
     Opened([SocketAddr; 2]),
@@ -57,7 +57,7 @@ pub(super) enum What {
     Callback {
         flags: u32,
     },
-    Packet(Arrived),
+    Packet(ArrivedPacket),
     Timer(u32),
     Child(wire::Child),
     Sent(wire::Sent),
@@ -65,7 +65,7 @@ pub(super) enum What {
         result: i32,
     },
     Queued(wire::Queued),
-    Settings(Box<Found>),
+    Settings(Box<SocketSettings>),
     AnsweredByReset(wire::AnsweredByReset),
     Named {
         alike: u32,
@@ -77,7 +77,7 @@ pub(super) enum What {
 
 /// A packet that came to a socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
+pub(super) struct ArrivedPacket {
     pub packet: wire::Packet,
     /// It has SYN: its likeness.
     pub syn: Option<u32>,
@@ -90,7 +90,7 @@ pub(super) struct Stub {
     pub jiffies: u32,
     /// As [`super::client_first`] orders them.
     pub addresses: [SocketAddr; 2],
-    pub what: StubEvent,
+    pub event: StubEvent,
 }
 
 /// What it is.
@@ -121,7 +121,7 @@ pub(super) struct Name {
 
 /// What a socket and its namespace are set to, where a replay needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct SocketSettings {
     pub mtu: u32,
     /// In the order of [`wire::UsualSysctls`].
     pub values: [u32; 12],
@@ -132,10 +132,10 @@ pub(crate) struct Found {
     pub segments: Option<bool>,
 }
 
-impl From<&wire::RawFound> for Found {
-    fn from(raw: &wire::RawFound) -> Found {
+impl From<&wire::RawSocketSettings> for SocketSettings {
+    fn from(raw: &wire::RawSocketSettings) -> SocketSettings {
         let name = raw.congestion.split(|byte| *byte == 0).next();
-        Found {
+        SocketSettings {
             mtu: raw.mtu,
             values: raw.usual.0,
             congestion: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
@@ -157,7 +157,7 @@ fn addresses(
     super::client_first(end, own, peer)
 }
 
-impl Arrived {
+impl ArrivedPacket {
     /// By what it is known.
     pub(super) fn name(&self, at: u64) -> Name {
         name(
@@ -214,7 +214,7 @@ impl Report {
 /// `None`: the kind is of a socket.
 fn stub(kind: Kind, bytes: &[u8]) -> Option<Option<Stub>> {
     let read = || {
-        let (of, what) = match kind {
+        let (of, event) = match kind {
             Kind::RequestPacket => {
                 let it: wire::RequestPacket = whole(bytes)?;
                 (it.stub, StubEvent::Packet(it))
@@ -236,7 +236,7 @@ fn stub(kind: Kind, bytes: &[u8]) -> Option<Option<Stub>> {
             at: of.head.at,
             jiffies: of.head.jiffies,
             addresses: addresses(of.head.end, &of.addresses, of.own_port, of.peer_port),
-            what,
+            event,
         })
     };
     matches!(
@@ -248,93 +248,96 @@ fn stub(kind: Kind, bytes: &[u8]) -> Option<Option<Stub>> {
 
 impl Event {
     fn read(kind: Kind, bytes: &[u8]) -> Option<Event> {
-        let (of, what) = match kind {
+        let (of, body) = match kind {
             Kind::Opened => {
                 let it: wire::Opened = whole(bytes)?;
                 let end = it.event.head.end;
                 let both = addresses(end, &it.addresses, it.own_port, it.peer_port);
-                (it.event, What::Opened(both))
+                (it.event, Body::Opened(both))
             }
             Kind::Call => {
                 let it: wire::Call = whole(bytes)?;
-                (it.event, What::Call(it.call))
+                (it.event, Body::Call(it.call))
             }
             Kind::Transfer => {
                 let it: wire::Transfer = whole(bytes)?;
-                (it.event, What::Transfer(it))
+                (it.event, Body::Transfer(it))
             }
             Kind::ShutdownCall => {
                 let it: wire::ShutdownCall = whole(bytes)?;
-                (it.event, What::Shutdown { how: it.how })
+                (it.event, Body::Shutdown { how: it.how })
             }
             Kind::OptionCall => {
                 let it: wire::OptionCall = whole(bytes)?;
-                (it.event, What::OptionCall(it))
+                (it.event, Body::OptionCall(it))
             }
             Kind::CallEnd => {
                 let it: wire::CallEnd = whole(bytes)?;
                 let (call, result) = (it.call, it.result);
-                (it.event, What::CallEnd { call, result })
+                (it.event, Body::CallEnd { call, result })
             }
             Kind::Lock => {
                 let it: wire::Lock = whole(bytes)?;
                 let fragment = it.fragment;
-                (it.event, What::Lock { fragment })
+                (it.event, Body::Lock { fragment })
             }
             Kind::Packet => {
                 let packet: wire::Packet = whole(bytes)?;
-                (packet.event, What::Packet(Arrived { packet, syn: None }))
+                (
+                    packet.event,
+                    Body::Packet(ArrivedPacket { packet, syn: None }),
+                )
             }
             Kind::SynPacket => {
                 let it: wire::SynPacket = whole(bytes)?;
                 let (packet, syn) = (it.packet, Some(it.likeness));
-                (packet.event, What::Packet(Arrived { packet, syn }))
+                (packet.event, Body::Packet(ArrivedPacket { packet, syn }))
             }
             Kind::Timer => {
                 let it: wire::Timer = whole(bytes)?;
-                (it.event, What::Timer(it.timer))
+                (it.event, Body::Timer(it.timer))
             }
             Kind::Child => {
                 let it: wire::Child = whole(bytes)?;
-                (it.event, What::Child(it))
+                (it.event, Body::Child(it))
             }
             Kind::Sent => {
                 let it: wire::Sent = whole(bytes)?;
-                (it.event, What::Sent(it))
+                (it.event, Body::Sent(it))
             }
             Kind::HandedOver => {
                 let it: wire::HandedOver = whole(bytes)?;
                 let result = it.result;
-                (it.event, What::HandedOver { result })
+                (it.event, Body::HandedOver { result })
             }
             Kind::Queued => {
                 let it: wire::Queued = whole(bytes)?;
-                (it.event, What::Queued(it))
+                (it.event, Body::Queued(it))
             }
             Kind::Settings => {
                 let it: wire::Settings = whole(bytes)?;
-                (it.event, What::Settings(Box::new((&it.found).into())))
+                (it.event, Body::Settings(Box::new((&it.found).into())))
             }
             Kind::AnsweredByReset => {
                 let it: wire::AnsweredByReset = whole(bytes)?;
-                (it.event, What::AnsweredByReset(it))
+                (it.event, Body::AnsweredByReset(it))
             }
             Kind::Named => {
                 let it: wire::Named = whole(bytes)?;
                 let alike = it.alike;
-                (it.event, What::Named { alike })
+                (it.event, Body::Named { alike })
             }
             Kind::Options => {
                 let it: wire::Options = whole(bytes)?;
-                (it.event, What::Options(Box::new(it.set)))
+                (it.event, Body::Options(Box::new(it.set)))
             }
             Kind::OtherCall => {
                 let it: wire::OtherCall = whole(bytes)?;
-                (it.event, What::Other(it.other))
+                (it.event, Body::Other(it.other))
             }
             Kind::Metrics => {
                 let it: wire::Metrics = whole(bytes)?;
-                (it.event, What::Metrics(it))
+                (it.event, Body::Metrics(it))
             }
             _ => return Event::with_state(kind, bytes),
         };
@@ -342,7 +345,7 @@ impl Event {
             of,
             kind,
             owned: of.head.owned != 0,
-            what,
+            body,
             fields: None,
             phase: 0,
         })
@@ -350,23 +353,23 @@ impl Event {
 
     /// Those that carry the socket's state, and those that carry nothing.
     fn with_state(kind: Kind, bytes: &[u8]) -> Option<Event> {
-        let (snapshot, what) = match kind {
+        let (snapshot, body) = match kind {
             Kind::OptionEnd => {
                 let it: wire::OptionEnd = whole(bytes)?;
-                (it.snapshot, What::OptionEnd { result: it.result })
+                (it.snapshot, Body::OptionEnd { result: it.result })
             }
             Kind::RunEnd => {
                 let it: wire::RunEnd = whole(bytes)?;
                 let of_packet = it.run == wire::RunName::OfPacket as u32;
                 let damaged = it.damaged != 0;
-                (it.snapshot, What::RunEnd { of_packet, damaged })
+                (it.snapshot, Body::RunEnd { of_packet, damaged })
             }
             Kind::Callback => {
                 let it: wire::Callback = whole(bytes)?;
-                (it.snapshot, What::Callback { flags: it.flags })
+                (it.snapshot, Body::Callback { flags: it.flags })
             }
             Kind::Release | Kind::Drain | Kind::CallbackEnd | Kind::NoRoom => {
-                (whole(bytes)?, What::Plain)
+                (whole(bytes)?, Body::Plain)
             }
             _ => {
                 let of: wire::Event = whole(bytes)?;
@@ -374,7 +377,7 @@ impl Event {
                     of,
                     kind,
                     owned: of.head.owned != 0,
-                    what: What::Plain,
+                    body: Body::Plain,
                     fields: None,
                     phase: 0,
                 });
@@ -387,7 +390,7 @@ impl Event {
             of: snapshot.event,
             kind,
             owned: snapshot.event.head.owned != 0,
-            what,
+            body,
             fields: Some(fields),
             phase: snapshot.phase,
         })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The runs of an end that nothing changes any more: they get their checks and are handed out, while the end lives or when it is over.
+//! The final runs of an end, which nothing changes any more: they get their checks and are handed out, while the end is open or when it is over.
 
 use super::check::{check, mix};
 use super::side::Side;
@@ -7,15 +7,15 @@ use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{End, Handler, NOT_RETURNED, Run};
 
 impl Side {
-    /// Those that are final and were not handed out. What a call returns belongs to its first run, what is merged into a packet to that packet's; and the
-    /// last run tells when one comes that was put off.
+    /// Hands out the runs that are final. What a call returns belongs to its first run, what is merged into a packet to that packet's; and the
+    /// last run stays, because a run that was put off takes its time.
     pub(super) fn settle(&mut self) -> Vec<Run> {
         let open = self.calls.values().filter_map(|call| call.run);
         let open = open.chain(self.merging).min().unwrap_or(usize::MAX);
         let until = open.min(self.count().saturating_sub(1));
-        let count = until.saturating_sub(self.told);
+        let count = until.saturating_sub(self.handed_out);
         self.make_checks(count);
-        self.told += count;
+        self.handed_out += count;
         self.states.drain(..count);
         let runs = self.runs.drain(..count).collect();
         if self.runs.len() * 4 < self.runs.capacity() {
@@ -25,9 +25,9 @@ impl Side {
         runs
     }
 
-    /// Events were lost, and nobody knows which: after the runs there were when that was looked at last.
+    /// Events were lost, and it is not known which: drops the runs after those that were there when losses were last checked.
     pub(super) fn doubt(&mut self) {
-        let sure = self.sure.saturating_sub(self.told);
+        let sure = self.sure.saturating_sub(self.handed_out);
         self.runs.truncate(sure);
         self.states.truncate(sure);
         self.current = None;
@@ -38,8 +38,11 @@ impl Side {
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
         let run = size_of::<Run>() + size_of::<SocketFields>();
-        let apart = self.apart.as_ref().map_or(0, |apart| apart.bytes());
-        size_of::<Side>() + self.runs.capacity() * run + self.packets.bytes() + apart
+        let one_sided = self
+            .one_sided
+            .as_ref()
+            .map_or(0, |one_sided| one_sided.bytes());
+        size_of::<Side>() + self.runs.capacity() * run + self.packets.bytes() + one_sided
     }
 
     fn make_checks(&mut self, count: usize) {
@@ -49,8 +52,8 @@ impl Side {
                 mix(before, outcome.decision().number(), first, second)
             });
             let [kind, mut value, result, mut more] = run.handler.words();
-            if self.apart.is_some() && matches!(run.handler, Handler::Packet { .. }) {
-                // Numbers of an end that is alone are not those of the connection.
+            if self.one_sided.is_some() && matches!(run.handler, Handler::Packet { .. }) {
+                // Packet numbers of a one-sided end are not those of the connection.
                 (value, more) = (0, 0);
             }
             let words = [
@@ -76,7 +79,7 @@ impl Side {
         self.make_checks(self.runs.len());
         let lost = u64::from(self.lost);
         let end = End {
-            gap: (self.cut || self.strange || !self.waiting.is_empty())
+            gap: (self.cut || self.unmatched || !self.waiting.is_empty())
                 .then_some(self.count() as u64),
             lost,
             digest: self.before,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets that come for what is left of a socket: for time wait, or for nobody.
+//! Packets that arrive after the socket has gone: in time wait, or for no socket at all.
 
 use super::event::{Stub, stub_name};
-use super::side::{MARKED, Side, Theirs};
+use super::side::{MARKED, PeerView, Side};
 use super::wire::{Late, LatePacket};
 use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Handler, Moment, Run};
 
 impl Side {
     /// A packet came for what is left of the socket. Whether it fits.
-    pub(super) fn time_wait(&mut self, stub: &Stub, late: &LatePacket, theirs: Theirs<'_>) -> bool {
+    pub(super) fn time_wait(&mut self, stub: &Stub, late: &LatePacket, peer: PeerView<'_>) -> bool {
         let made = Late::from_raw(late.late);
         // A new connection with the same addresses begins.
         if made == Some(Late::Syn) {
@@ -25,7 +25,7 @@ impl Side {
             return false;
         }
         let name = stub_name(stub.at, late.id, late.alike, late.begins);
-        let here = theirs.sent.filter(|_| !self.is_alone());
+        let here = peer.sent.filter(|_| !self.is_one_sided());
         let here = here.and_then(|sent| sent.packet(name, late.acknowledges));
         let number = here.map(|came| came.number);
         let number = number.or_else(|| self.came_late(late, name));

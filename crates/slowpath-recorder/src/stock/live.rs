@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Joining without an end: what has become final of each connection is handed out now and then, and what is over is forgotten.
 //!
-//! What enters: the recorder's events, the time, and what the recorder lost. What leaves: [`Told`]s. What is promised: the runs of a connection that was handed
+//! What enters: the recorder's events, the time, and what the recorder lost. What leaves: [`Update`]s. What is promised: the runs of a connection that was handed
 //! out piece by piece are those that a [`Joiner`] gives at its end; what is kept is bounded by the connections that live.
 
 use super::side::Side;
-use super::{Joiner, NotEvents, Pair, settings};
-use crate::ring::{Joins, Told};
+use super::{Joiner, Pair, settings};
+use crate::updates::{Joins, NotEvents, Update};
 use slowpath_recording::{End, Moment, Packet};
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const HANDSHAKE: u64 = 64_000_000_000;
 /// Handshakes under way at once; further ones push the oldest out.
 const MOST_HANDSHAKES: usize = 4_096;
 
-/// How far a pair of ends has been told.
+/// How far a pair of ends has been reported.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Progress {
     /// Its number; none yet: 0.
@@ -34,9 +34,9 @@ pub struct Live {
     pub(super) hystart: bool,
     pub(super) places: BTreeMap<u64, usize>,
     pub(super) last: u64,
-    /// Losses of sockets that are gone, and those of which nobody knows whose they were.
+    /// Losses of sockets that are gone, and those whose socket is not known.
     gone: u64,
-    untold: u64,
+    unattributed: u64,
 }
 
 impl Live {
@@ -60,14 +60,14 @@ impl Live {
         self.joiner.unplaced
     }
 
-    /// Whether it is a handshake that goes on.
-    fn settle_pair(&mut self, place: usize, now: u64, told: &mut Vec<Told>) -> bool {
+    /// Reports what is final of a pair. Returns whether it is a handshake that goes on.
+    fn settle_pair(&mut self, place: usize, now: u64, updates: &mut Vec<Update>) -> bool {
         let pair = &mut self.joiner.pairs[place];
         let Some(addresses) = pair.addresses else {
             return false;
         };
-        if pair.is_apart() {
-            self.settle_alone(place, now, told);
+        if pair.is_one_sided() {
+            self.settle_one_sided(place, now, updates);
             return false;
         }
         let progress = &mut pair.progress;
@@ -80,14 +80,14 @@ impl Live {
         } = pair
         else {
             let hopeless = |side: &Side| side.gone || side.cut;
-            let alone = pair.ends.iter().flatten().next();
-            let over = match alone {
+            let only = pair.ends.iter().flatten().next();
+            let over = match only {
                 Some(side) => hopeless(side),
                 None => now.saturating_sub(progress.met) > HANDSHAKE,
             };
-            let shakes = alone.is_none();
+            let shakes = only.is_none();
             if over {
-                self.halve(place, told);
+                self.halve(place, updates);
             }
             return shakes && !over;
         };
@@ -99,7 +99,7 @@ impl Live {
             self.last += 1;
             progress.number = self.last;
             self.places.insert(self.last, place);
-            told.push(Told::Opened {
+            updates.push(Update::Opened {
                 number: self.last,
                 addresses,
                 settings: settings::settings([mine, theirs], self.hystart, hz),
@@ -112,7 +112,7 @@ impl Live {
             for (end, side) in [&mut *a, &mut *b].into_iter().enumerate() {
                 let runs = side.settle();
                 if !runs.is_empty() {
-                    told.push(Told::Runs { number, end, runs });
+                    updates.push(Update::Runs { number, end, runs });
                 }
             }
         }
@@ -123,21 +123,21 @@ impl Live {
             progress.gone = now.max(1);
         }
         if number == 0 {
-            self.halve(place, told);
+            self.halve(place, updates);
         } else if now.saturating_sub(progress.gone) >= LINGER {
             if let Some(ends) = self.rest(number) {
-                told.push(Told::Closed { number, ends });
+                updates.push(Update::Closed { number, ends });
             }
             self.free(place);
         }
         false
     }
 
-    pub(super) fn halve(&mut self, place: usize, told: &mut Vec<Told>) {
+    pub(super) fn halve(&mut self, place: usize, updates: &mut Vec<Update>) {
         let pair = &self.joiner.pairs[place];
         for (socket, end) in pair.sockets.iter().zip(&pair.ends) {
             if let Some(side) = end {
-                told.push(Told::Half {
+                updates.push(Update::Half {
                     socket: *socket,
                     lives: !side.gone,
                 });
@@ -198,14 +198,14 @@ impl Joins for Live {
         }
     }
 
-    fn settle(&mut self, now: Moment, lost: u64, told: &mut Vec<Told>) {
+    fn settle(&mut self, now: Moment, lost: u64, updates: &mut Vec<Update>) {
         let ends = self.joiner.pairs.iter_mut();
         let ends = ends.flat_map(|pair| pair.ends.iter_mut().flatten());
         let mut living: Vec<&mut Side> = ends.collect();
         let known: u64 = living.iter().map(|side| u64::from(side.lost)).sum();
-        let untold = lost.saturating_sub(known + self.gone);
-        if untold > self.untold {
-            self.untold = untold;
+        let unattributed = lost.saturating_sub(known + self.gone);
+        if unattributed > self.unattributed {
+            self.unattributed = unattributed;
             for side in living.iter_mut().filter(|side| !side.gone) {
                 side.doubt();
             }
@@ -215,7 +215,7 @@ impl Joins for Live {
         }
         let mut handshakes = Vec::new();
         for place in 0..self.joiner.pairs.len() {
-            if self.settle_pair(place, now.0, told) {
+            if self.settle_pair(place, now.0, updates) {
                 handshakes.push((self.joiner.pairs[place].progress.met, place));
             }
         }
@@ -239,10 +239,14 @@ impl Joins for Live {
         Some([a, b].map(|side| side.clone().end().0))
     }
 
-    fn rest_alone(&self, number: u64) -> Option<(End, [Vec<Packet>; 2])> {
+    fn rest_one_sided(&self, number: u64) -> Option<(End, [Vec<Packet>; 2])> {
         let pair = &self.joiner.pairs[*self.places.get(&number)?];
-        let alone = pair.ends.iter().flatten().find(|side| side.is_alone())?;
-        Some(alone.clone().last())
+        let end = pair
+            .ends
+            .iter()
+            .flatten()
+            .find(|side| side.is_one_sided())?;
+        Some(end.clone().last())
     }
 
     fn bytes(&self, number: u64) -> usize {

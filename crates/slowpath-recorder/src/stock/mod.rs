@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What BPF saw of a stock kernel's connections, as a [`Recording`].
+//! Makes a [`Recording`] of what BPF observed of a stock kernel's connections.
 //!
 //! What enters are the events of the probe `handlers`, in their order. What leaves are the runs of both ends of each connection: calls
 //! cut where they gave the lock away, packets with their numbers, every clock that TCP read, and the memory that the device held. A packet is
@@ -8,57 +8,53 @@
 //! What is promised: whatever the bytes, no panic; events that fit nowhere are counted ([`Joined::unplaced`]), and an end
 //! of which events were lost says so.
 
-mod apart;
 mod bbr;
 mod building;
 mod check;
 mod child;
+mod contention;
 mod damaged;
 mod event;
 mod finals;
 mod late;
+mod likeness;
 mod live;
-mod named;
+mod one_sided;
 mod options;
 mod paced;
 mod request;
 mod sent;
 mod settings;
 mod side;
-mod together;
 pub mod wire;
 
+pub use crate::updates::NotEvents;
 pub use check::{check, mix};
-pub(crate) use event::Found;
+pub(crate) use event::SocketSettings;
 pub use live::Live;
 pub(crate) use settings::settings;
 
-use event::{Event, Report, Stub, StubEvent, What};
+use event::{Body, Event, Report, Stub, StubEvent};
 use request::Request;
-use side::{Side, Theirs};
+use side::{PeerView, Side};
 use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Connection, End, MAX_EVENTS, Moment, Origin, Recording};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use wire::{Kind, Late};
 
-/// What came out.
+/// The result of joining.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// Connections of which both ends were seen, and ends whose other end is on another machine.
+    /// Connections of which both ends were observed, and ends whose other end is on another machine.
     pub recording: Recording,
     /// Events that fit nowhere.
     pub unplaced: u64,
-    /// Connections of which only one end was seen, and too little of that.
+    /// Connections of which only one end was observed, and too little of that.
     pub halves: u64,
     /// The state after each run, by connection and end: what its check was made from.
     pub states: Vec<[Vec<SocketFields>; 2]>,
 }
-
-/// The bytes are cut, or no events of this recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("these are no events of the recorder of stock kernels, or they are cut")]
-pub struct NotEvents;
 
 /// What the events themselves do not say.
 #[derive(Clone, Debug, Default)]
@@ -81,23 +77,23 @@ struct Pair {
 }
 
 impl Pair {
-    /// Its ends, or the only one, have found their peer to be elsewhere.
-    fn is_apart(&self) -> bool {
-        self.ends.iter().flatten().any(Side::is_alone)
+    /// Whether its ends, or the only one, have found their peer to be on another machine.
+    fn is_one_sided(&self) -> bool {
+        self.ends.iter().flatten().any(Side::is_one_sided)
     }
 
-    /// An end, and what it sees of the other one.
-    fn end(&mut self, end: usize) -> Option<(&mut Side, Theirs<'_>)> {
+    /// An end, and what is known of its peer.
+    fn end(&mut self, end: usize) -> Option<(&mut Side, PeerView<'_>)> {
         let (own, other) = match (&mut self.ends, end) {
             ([a, b], 0) => (a, b),
             ([a, b], _) => (b, a),
         };
-        let theirs = Theirs {
+        let peer = PeerView {
             sent: other.as_ref().map(|side| &side.packets),
-            alone: other.as_ref().is_some_and(Side::is_alone),
+            one_sided: other.as_ref().is_some_and(Side::is_one_sided),
             request: &self.request,
         };
-        Some((own.as_mut()?, theirs))
+        Some((own.as_mut()?, peer))
     }
 }
 
@@ -123,15 +119,15 @@ impl std::fmt::Debug for Joiner {
 
 /// Ticks a second: `jiffies` begin 300 s before their lower half wraps (`INITIAL_JIFFIES`).
 fn ticks(at: u64, jiffies: u32) -> Option<u32> {
-    let apart = |hz: u32| {
+    let one_sided = |hz: u32| {
         let since = u128::from(at) * u128::from(hz) / 1_000_000_000;
         let expected = (since as u32).wrapping_sub(300 * hz);
         (jiffies.wrapping_sub(expected) as i32).unsigned_abs() / hz
     };
     let nearest = [100, 250, 300, 1000]
         .into_iter()
-        .min_by_key(|hz| apart(*hz));
-    nearest.filter(|hz| apart(*hz) < 60)
+        .min_by_key(|hz| one_sided(*hz));
+    nearest.filter(|hz| one_sided(*hz) < 60)
 }
 
 /// The two ends' addresses, the one that connected first: `end` is 0 for it.
@@ -169,7 +165,7 @@ impl Joiner {
         Ok(())
     }
 
-    /// Whether sockets that were seen are still there.
+    /// Whether observed sockets still exist.
     pub fn is_busy(&self) -> bool {
         !self.sockets.is_empty()
     }
@@ -198,7 +194,7 @@ impl Joiner {
         }
         let event = match report {
             Report::Socket(event) => event,
-            Report::Stub(stub) => match &stub.what {
+            Report::Stub(stub) => match &stub.event {
                 StubEvent::Late(late) => return self.time_wait(stub, late),
                 _ => {
                     let place = self.pair(stub.addresses, |pair| pair.ends[1].is_some());
@@ -206,20 +202,20 @@ impl Joiner {
                 }
             },
         };
-        match &event.what {
-            What::Opened(addresses) => {
+        match &event.body {
+            Body::Opened(addresses) => {
                 self.opened(event, *addresses);
                 true
             }
-            What::Options(set) => self.options(event, set),
+            Body::Options(set) => self.options(event, set),
             _ => {
                 let Some((place, end)) = self.sockets.get(&event.of.sk).copied() else {
                     return false;
                 };
-                let Some((own, theirs)) = self.pairs[place].end(end) else {
+                let Some((own, peer)) = self.pairs[place].end(end) else {
                     return false;
                 };
-                let fits = own.take(event, theirs);
+                let fits = own.take(event, peer);
                 if event.kind == Kind::Gone {
                     self.sockets.remove(&event.of.sk);
                 }
@@ -246,7 +242,7 @@ impl Joiner {
         }
     }
 
-    /// What a socket was told before it was known.
+    /// Options that a program had set before the socket was recorded.
     fn options(&mut self, event: &Event, set: &wire::Set) -> bool {
         let hz = self.hz.unwrap_or(0);
         let found = self.sockets.get(&event.of.sk);
@@ -262,14 +258,14 @@ impl Joiner {
         if let (1, [Some(theirs), Some(ours)]) = (end, names)
             && theirs != ours
         {
-            // A replay's sockets have that of the end that connects until they are told another one.
+            // A replay's sockets have the congestion control of the end that connects until an option sets another one.
             own.inherited.push(options::set_congestion(&ours));
             if let Some(settings) = &mut own.settings {
                 settings.congestion = theirs;
             }
         }
         if end == 0 {
-            own.runs = own.told_before(Moment(event.at()), event.jiffies());
+            own.runs = own.inherited_runs(Moment(event.at()), event.jiffies());
             own.states = vec![SocketFields::NONE; own.runs.len()];
         }
         true
@@ -283,7 +279,7 @@ impl Joiner {
             .find_map(|(pair, end)| Some((*self.known.get(&pair)?, end)));
         let found = found.and_then(|(place, end)| self.pairs[place].end(end));
         match found {
-            Some((own, theirs)) => own.time_wait(stub, late, theirs),
+            Some((own, peer)) => own.time_wait(stub, late, peer),
             // No socket listens there.
             None => matches!(
                 Late::from_raw(late.late),
@@ -299,20 +295,20 @@ impl Joiner {
             ..Joined::default()
         };
         let full = self.events > MAX_EVENTS;
-        let told = self
+        let ends = self
             .pairs
             .iter()
             .flat_map(|pair| pair.ends.iter().flatten());
-        let told: u64 = told.map(|side| u64::from(side.lost)).sum();
-        // Nobody knows whose they were: of those that have not ended.
-        let untold = host.lost > told || full;
+        let attributed: u64 = ends.map(|side| u64::from(side.lost)).sum();
+        // The socket of a lost event is not known: any that has not ended may lack it.
+        let unattributed = host.lost > attributed || full;
         joined.recording.origin = host.origin;
         if joined.recording.origin.hz == 0 {
             joined.recording.origin.hz = self.hz.unwrap_or(0);
         }
         for pair in self.pairs {
-            if pair.is_apart() && !self.pairs_only {
-                joined.apart(pair, untold, host.hystart);
+            if pair.is_one_sided() && !self.pairs_only {
+                joined.push_one_sided(pair, unattributed, host.hystart);
                 continue;
             }
             let (Some(addresses), [Some(mut a), Some(mut b)]) = (pair.addresses, pair.ends) else {
@@ -326,7 +322,7 @@ impl Joiner {
             let mut states = [Vec::new(), Vec::new()];
             let mut place = 0;
             let ends = [a, b].map(|mut side| {
-                if untold && !side.gone {
+                if unattributed && !side.gone {
                     side.cut();
                 }
                 let (end, fields): (End, _) = side.end();

@@ -5,7 +5,7 @@
 //! first SYN, when they are the listener's.
 
 use super::event::Event;
-use super::side::{Asked, Call, Side};
+use super::side::{Call, CallRequest, Side};
 use super::wire::{Metrics, Set};
 use slowpath_recording::fields::{Field, SocketFields};
 use slowpath_recording::options::{self, Effect, IP, SOCKET, TCP};
@@ -74,7 +74,7 @@ fn seconds_of(retransmissions: u32) -> i64 {
     })
 }
 
-/// What a socket was told before it was known, in ticks where the kernel keeps them.
+/// The options that a program had set before the socket was recorded; times are ticks where the kernel keeps ticks.
 pub(super) fn inherited(set_before: &Set, hz: u32) -> Vec<Handler> {
     let Set {
         locked,
@@ -108,7 +108,7 @@ pub(super) fn inherited(set_before: &Set, hz: u32) -> Vec<Handler> {
         ticks => i64::from(ticks) / i64::from(hz.max(1)),
     };
     let lingers = 1 | (seconds(linger) << 32);
-    // With what makes it differ from a socket that nobody told anything.
+    // Each with what makes it differ from a socket without options.
     let all = [
         (
             locked & LOCKED[0] != 0,
@@ -143,18 +143,20 @@ pub(super) fn inherited(set_before: &Set, hz: u32) -> Vec<Handler> {
         (discovery != 1, (IP, 10), discovery.into()),
         (pingpong != 0, (TCP, 12), 0),
     ];
-    let told = all.into_iter().filter(|(differs, ..)| *differs);
-    told.map(|(_, which, value)| set(which, value)).collect()
+    let set_before = all.into_iter().filter(|(differs, ..)| *differs);
+    set_before
+        .map(|(_, which, value)| set(which, value))
+        .collect()
 }
 
 /// What a call of `setsockopt` asked for.
-fn asked(asked: Asked) -> Option<Handler> {
-    let Asked::Option {
+fn requested(request: CallRequest) -> Option<Handler> {
+    let CallRequest::Option {
         level,
         name,
         value,
         length,
-    } = asked
+    } = request
     else {
         return None;
     };
@@ -186,13 +188,13 @@ fn asked(asked: Asked) -> Option<Handler> {
 impl Call {
     /// What the run of this call is, as it begins.
     pub(super) fn option(&self) -> Handler {
-        asked(self.asked).unwrap_or(options::LOCKED)
+        requested(self.request).unwrap_or(options::LOCKED)
     }
 }
 
 impl Side {
-    /// Runs of what the socket was told before anything happened.
-    pub(super) fn told_before(&self, at: Moment, jiffies: u32) -> Vec<Run> {
+    /// The options that were set before anything happened, as runs.
+    pub(super) fn inherited_runs(&self, at: Moment, jiffies: u32) -> Vec<Run> {
         let run = |handler: &Handler| Run {
             at,
             jiffies,
@@ -203,11 +205,11 @@ impl Side {
         self.inherited.iter().map(run).collect()
     }
 
-    /// Where `sockopt_lock_sock` has `lock_sock_nested` inlined, nobody sees that the call has the lock until it does something with it.
+    /// Where `sockopt_lock_sock` has `lock_sock_nested` inlined, no event shows that the call has the lock until it does something with it.
     pub(super) fn option_locks(&mut self, event: &Event) {
         let call = self.calls.get(&event.of.task);
-        let waits =
-            call.is_some_and(|it| matches!(it.asked, Asked::Option { .. }) && it.run.is_none());
+        let waits = call
+            .is_some_and(|it| matches!(it.request, CallRequest::Option { .. }) && it.run.is_none());
         if waits && event.owned && self.current.is_none() {
             self.lock(event);
         }
@@ -339,12 +341,12 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_nobody_told_anything_has_no_options() {
+    fn a_socket_without_options_has_none() {
         assert_eq!(inherited(&usual(), 250), []);
     }
 
     #[test]
-    fn what_a_socket_was_told_becomes_options() {
+    fn what_was_set_before_becomes_options() {
         let option = |level, name, value| Handler::Option { level, name, value };
         // A receive buffer of 80,000 bytes that was set (SO_RCVBUF doubles), TCP_NODELAY (TCP_NAGLE_OFF), 30 s of keepalive and 5 s of SO_LINGER, all at 250 ticks a second.
         let all = Set {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A reading of the clock that nobody sees. `tcp_tsq_write` reads it, finds it too early to send again what was lost (`tcp_pacing_check`) and sets a
+//! A reading of the clock that no event shows. `tcp_tsq_write` reads it, finds it too early to send again what was lost (`tcp_pacing_check`) and sets a
 //! timer, reads it once more, and sends what is new; `tcp_xmit_retransmit_queue`, before which the recorder looks, is inlined there. Of the first
 //! reading only matters that it was too early, as is when the run began.
 
@@ -11,7 +11,7 @@ use slowpath_recording::{Decision, Handler, Moment, Outcome, TicksAt, Timer};
 /// `TCPF_TSQ_DEFERRED`.
 const SMALL_QUEUE: u32 = 1 << 2;
 
-/// What tells a run in which that happens.
+/// What identifies a run in which that happens.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Paced {
     /// Behind what was sent last.
@@ -64,10 +64,10 @@ impl Side {
         if !(first && by_small_queues && self.paced.again) {
             return;
         }
-        let seen = current.run.at;
-        let begun = current.begun.min(seen.0);
+        let observed = current.run.at;
+        let begun = current.begun.min(observed.0);
         current.run.at = Moment(begun);
-        // What was told from the reading on that was seen.
+        // What was recorded from the observed reading on.
         for outcome in &mut current.run.outcomes {
             if let Outcome::Ticks {
                 at: TicksAt::Done(done),
@@ -81,7 +81,7 @@ impl Side {
         }
         current.run.outcomes.push(Outcome::Clock {
             reading: 1,
-            after: (seen.0 - begun) as u32,
+            after: (observed.0 - begun) as u32,
         });
         current.clocks = 2;
     }

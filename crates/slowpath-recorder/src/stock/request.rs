@@ -22,7 +22,7 @@ struct Step {
     marked: bool,
     /// The likeness of the SYN-ACK.
     answer: Option<u32>,
-    /// Of a packet: nobody more may wait to be accepted. Of the timer: how often a SYN-ACK is sent again, if less often than usual.
+    /// Of a packet: the accept queue is full. Of the timer: how often a SYN-ACK is sent again, if less often than usual.
     queue: u32,
     /// It was answered by a SYN cookie: nothing is kept of it.
     cookie: bool,
@@ -64,7 +64,7 @@ impl Request {
             queue: 0,
             cookie: false,
         };
-        match stub.what {
+        match stub.event {
             StubEvent::Answered(it) => return self.answered(&it),
             StubEvent::Timer { tries } => {
                 step.timer = true;
@@ -132,7 +132,7 @@ impl Request {
     }
 
     /// The runs without a socket. A SYN whose sender is not known was its first.
-    pub(super) fn runs(&self, theirs: Option<&Sent>) -> Vec<Run> {
+    pub(super) fn runs(&self, peer: Option<&Sent>) -> Vec<Run> {
         let run = |step: &Step| Run {
             at: Moment(step.at),
             jiffies: step.jiffies,
@@ -142,7 +142,7 @@ impl Request {
                     deferred: false,
                 }
             } else {
-                let number = theirs.and_then(|theirs| theirs.number(step.name));
+                let number = peer.and_then(|peer| peer.number(step.name));
                 Handler::Packet {
                     number: number.map_or(0, |came| came.number),
                     marked: step.marked,

@@ -2,7 +2,7 @@
 //! An end's own packets, and how its peer's events name them.
 
 use super::event::Name;
-use super::named::Named;
+use super::likeness::Likenesses;
 use slowpath_recording::{Outcome, Packet, Stretch};
 use std::collections::HashMap;
 
@@ -15,24 +15,24 @@ const NUMBER: usize = 17;
 /// Packets that one is cut into at most (`GSO_LEGACY_MAX_SIZE`, in segments of 536 bytes): each has the identification behind the one before.
 const MOST_PIECES: u16 = 122;
 
-/// A packet that came: which of those that were sent, and if it is only a piece of it, so many bytes of it are before; and what it holds, if that is further than one packet or piece does.
+/// Which of the sent packets one that arrived is; if it is only a piece of it, how many bytes of it are before; and what it holds, if that reaches further than one packet or piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Came {
+pub(super) struct PacketMatch {
     pub number: u32,
     pub piece: Option<u32>,
     pub joined: Option<Stretch>,
 }
 
-impl Came {
-    pub(super) fn whole(number: u32) -> Came {
-        Came {
+impl PacketMatch {
+    pub(super) fn whole(number: u32) -> PacketMatch {
+        PacketMatch {
             number,
             piece: None,
             joined: None,
         }
     }
 
-    /// What is told of it besides its number, with its place among those that were merged in the backlog.
+    /// What is recorded of it besides its number, with its place among those that were merged in the backlog.
     pub(super) fn outcomes(self, place: u32) -> impl Iterator<Item = Outcome> {
         let piece = self.piece.map(|offset| Outcome::Piece {
             packet: place,
@@ -46,7 +46,7 @@ impl Came {
     }
 
     pub(super) fn is_whole(self) -> bool {
-        self == Came::whole(self.number)
+        self == PacketMatch::whole(self.number)
     }
 }
 
@@ -81,14 +81,14 @@ pub(super) struct Sent {
     /// Their numbers and sequence numbers, by IP identification.
     numbers: HashMap<u16, Numbered>,
     /// Over IPv6.
-    named: Named,
+    named: Likenesses,
     /// Those that it sent when it had no socket any more.
     after: Vec<After>,
 }
 
 impl Sent {
     /// Over IPv6 each call takes another of those that look the same.
-    pub(super) fn number(&self, name: Name) -> Option<Came> {
+    pub(super) fn number(&self, name: Name) -> Option<PacketMatch> {
         match name.like {
             0 => self
                 .numbers
@@ -100,19 +100,19 @@ impl Sent {
     }
 
     /// Over IPv6; what was copied, or cut and joined again, looks as before.
-    fn alike(&self, name: Name) -> Option<Came> {
+    fn alike(&self, name: Name) -> Option<PacketMatch> {
         let number = self.named.came(name.like, name.at)?;
         let [from, to] = name.stretch;
         let stretch = Stretch::new(to.wrapping_sub(from), 0);
         let own = name.own && from != to;
-        Some(Came {
+        Some(PacketMatch {
             joined: stretch.filter(|_| own),
-            ..Came::whole(number)
+            ..PacketMatch::whole(number)
         })
     }
 
     /// Something on the way cut what was sent as one (`skb_gso_segment`): its head has that one's identification, the others have those behind it.
-    fn piece(&self, name: Name) -> Option<Came> {
+    fn piece(&self, name: Name) -> Option<PacketMatch> {
         let [from, to] = name.stretch;
         (1..MOST_PIECES).find_map(|further| {
             let whole = *self.numbers.get(&name.id.wrapping_sub(further))?;
@@ -123,19 +123,19 @@ impl Sent {
     }
 
     /// What begins in that one, with so many pieces of it before. `None`: it reaches further than what was sent behind it.
-    fn stretch(&self, head: Numbered, name: Name, pieces: u16) -> Option<Came> {
+    fn stretch(&self, head: Numbered, name: Name, pieces: u16) -> Option<PacketMatch> {
         let [from, to] = name.stretch;
         let before = from.wrapping_sub(head.begins);
         let length = to.wrapping_sub(from);
         let whole = before == 0 && length == head.length;
-        // Nobody knows how much of it came, or it is what was sent.
+        // It is not known how much of it arrived, or it is what was sent.
         if from == to || whole && !name.own {
-            return Some(Came::whole(head.number));
+            return Some(PacketMatch::whole(head.number));
         }
         let further = self.further(head, name.id.wrapping_sub(pieces), to)?;
         let joined = Stretch::new(length, further)?;
         let piece = !whole && (further == 0 || before > 0);
-        Some(Came {
+        Some(PacketMatch {
             number: head.number,
             piece: piece.then_some(before),
             joined: (whole || name.several || further > 0).then_some(joined),
@@ -157,7 +157,7 @@ impl Sent {
     }
 
     /// What no socket sends has 0 for an identification, which one of these may have as well.
-    pub(super) fn packet(&self, name: Name, acknowledges: u32) -> Option<Came> {
+    pub(super) fn packet(&self, name: Name, acknowledges: u32) -> Option<PacketMatch> {
         let Name { id, like, .. } = name;
         let [sequence, _] = name.stretch;
         let ours = if like != 0 {
@@ -172,7 +172,7 @@ impl Sent {
         let after = self.after.iter().rfind(|after| {
             unknown && after.begins == sequence && after.acknowledges == acknowledges
         });
-        ours.or(after.map(|after| Came::whole(after.number)))
+        ours.or(after.map(|after| PacketMatch::whole(after.number)))
     }
 
     /// `answers`: SYN-ACKs, which no socket sends.
@@ -190,7 +190,7 @@ impl Sent {
         }
     }
 
-    /// Nobody will ask for more than numbers.
+    /// From now on only numbers are needed.
     pub(super) fn forget(&mut self) {
         self.log = None;
     }
@@ -264,7 +264,7 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
-    use super::{Came, Name, Packet, Sent, Stretch};
+    use super::{Name, Packet, PacketMatch, Sent, Stretch};
 
     fn named(id: u16, from: u32, to: u32) -> Name {
         Name {
@@ -289,17 +289,17 @@ mod tests {
         }
     }
 
-    fn joined(number: u32, piece: Option<u32>, length: u32, further: u32) -> Option<Came> {
+    fn joined(number: u32, piece: Option<u32>, length: u32, further: u32) -> Option<PacketMatch> {
         let joined = Stretch::new(length, further);
-        Some(Came {
+        Some(PacketMatch {
             number,
             piece,
             joined,
         })
     }
 
-    fn whole(number: u32) -> Option<Came> {
-        Some(Came::whole(number))
+    fn whole(number: u32) -> Option<PacketMatch> {
+        Some(PacketMatch::whole(number))
     }
 
     fn packet(id: u16, begins: u32) -> Packet {
@@ -312,7 +312,7 @@ mod tests {
 
     /// RFC 9293, 3.10.7.4: in time wait each segment of the peer is answered by what has been received until then.
     #[test]
-    fn answers_of_time_wait_are_told_apart_by_what_they_acknowledge() {
+    fn answers_of_time_wait_are_distinguished_by_what_they_acknowledge() {
         let mut sent = Sent::new(1);
         sent.sent(packet(7, 1000));
         sent.after(2000, 50, 0);
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(sent.packet(id(0, 2000), 50), whole(1));
     }
 
-    /// Neither time wait nor a reset has a socket that would tell what it looks like.
+    /// Neither time wait nor a reset has a socket that would give its likeness.
     #[test]
     fn over_ipv6_what_no_socket_sends_is_known_by_its_numbers() {
         let mut sent = Sent::new(1);
@@ -361,9 +361,9 @@ mod tests {
         sent.sent(packet(10, 5000));
         let came = |id, from: u32, length| named(id, from, from + length);
         let piece = |before| {
-            Some(Came {
+            Some(PacketMatch {
                 piece: Some(before),
-                ..Came::whole(0)
+                ..PacketMatch::whole(0)
             })
         };
         assert_eq!(sent.packet(came(7, 1000, 4000), 0), whole(0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a recording says of the kernel and the sockets that it was made on.
 
-use super::event::Found;
+use super::event::SocketSettings;
 use slowpath_recording::Settings;
 use slowpath_recording::sysctls::{SEGMENTATION, SYSCTLS, WRITE_BUFFER, WRITE_BUFFERS};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const NAMES: [&str; 9] = [
     "ip_default_ttl",
 ];
 
-/// What every socket has that nobody set: net/ipv4/tcp.c, include/net/tcp.h (`TCP_RTO_MIN`, `TCP_TIMEOUT_INIT`, `TCP_INIT_CWND`,
+/// What every socket has by default: net/ipv4/tcp.c, include/net/tcp.h (`TCP_RTO_MIN`, `TCP_TIMEOUT_INIT`, `TCP_INIT_CWND`,
 /// `TCP_INFINITE_SSTHRESH`).
 const SOCKET: [(&str, &str); 7] = [
     ("rto_min_ns", "200000000"),
@@ -32,7 +32,7 @@ const SOCKET: [(&str, &str); 7] = [
 ];
 
 /// Settings of both ends; `hystart` is the module's parameter of CUBIC.
-pub(crate) fn settings(ends: [&Found; 2], hystart: bool, hz: u32) -> Settings {
+pub(crate) fn settings(ends: [&SocketSettings; 2], hystart: bool, hz: u32) -> Settings {
     let [a, b] = ends;
     let mut accepted = socket(b);
     accepted.insert("reader".to_owned(), "at-once".to_owned());
@@ -43,9 +43,9 @@ pub(crate) fn settings(ends: [&Found; 2], hystart: bool, hz: u32) -> Settings {
     }
 }
 
-/// Settings of an end that is alone: its sysctls and its socket's; `side` 0: it connected.
+/// Settings of a one-sided end: its sysctls and its socket's; `side` 0: it connected.
 pub(crate) fn own(
-    found: &Found,
+    found: &SocketSettings,
     side: usize,
     hystart: bool,
     hz: u32,
@@ -57,7 +57,7 @@ pub(crate) fn own(
 }
 
 /// Of the kernel's own those that are not what it has by itself.
-fn unusual(found: &Found, hz: u32) -> Vec<(String, String)> {
+fn unusual(found: &SocketSettings, hz: u32) -> Vec<(String, String)> {
     let Some((buffers, others)) = found.more.split_first_chunk() else {
         return Vec::new();
     };
@@ -73,7 +73,7 @@ fn unusual(found: &Found, hz: u32) -> Vec<(String, String)> {
     of_buffers.into_iter().chain(others).collect()
 }
 
-fn sysctls(found: &Found, hystart: bool, hz: u32) -> BTreeMap<String, String> {
+fn sysctls(found: &SocketSettings, hystart: bool, hz: u32) -> BTreeMap<String, String> {
     let [values @ .., least, usual, most] = &found.values;
     let named = NAMES.iter().zip(values);
     let named = named.map(|(name, value)| ((*name).to_owned(), value.to_string()));
@@ -88,7 +88,7 @@ fn sysctls(found: &Found, hystart: bool, hz: u32) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn socket(found: &Found) -> BTreeMap<String, String> {
+fn socket(found: &SocketSettings) -> BTreeMap<String, String> {
     let all = SOCKET.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let congestion = ("congestion".to_owned(), found.congestion.clone());
     all.into_iter().chain([congestion]).collect()

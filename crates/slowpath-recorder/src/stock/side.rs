@@ -3,17 +3,17 @@
 //!
 //! 1. A call's run begins when it has the lock, and ends where it gives the lock away; another run of the same call begins where it has the lock again.
 //! 2. Packets from the backlog and work that was put off are runs of their own between them. If the call looked at the backlog without giving the
-//!    lock away, what was queued then tells where.
+//!    lock away, what was queued then says where.
 //! 3. A timer that found the socket in use only leaves a note for whoever gives the lock away: it stands before that one's packets.
 
-use super::apart::Apart;
 use super::bbr::Phase;
 use super::building::Building;
-use super::event::{Arrived, Event, Found, Name, What, queued_name};
+use super::event::{ArrivedPacket, Body, Event, Name, SocketSettings, queued_name};
+use super::one_sided::OneSidedState;
 use super::options::visible;
 use super::paced::Paced;
 use super::request::Request;
-use super::sent::{Came, Sent};
+use super::sent::{PacketMatch, Sent};
 use super::wire::{self, CallName, Kind, TimerName, bit};
 use slowpath_recording::fields::{Field, SocketFields};
 use slowpath_recording::{
@@ -26,7 +26,7 @@ pub(super) const MARKED: u8 = 3;
 
 /// What a call asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asked {
+pub(super) enum CallRequest {
     Connect,
     Accept,
     Send {
@@ -54,34 +54,34 @@ pub(super) enum Asked {
 
 #[derive(Clone, Copy)]
 pub(super) struct Call {
-    pub(super) asked: Asked,
+    pub(super) request: CallRequest,
     /// Its first run.
     pub(super) run: Option<usize>,
 }
 
 /// `None`: no call that this version knows.
-fn asked(what: &What) -> Option<Asked> {
-    Some(match what {
-        What::Call(call) => match CallName::from_raw(*call)? {
-            CallName::Connect => Asked::Connect,
-            CallName::Accept => Asked::Accept,
-            CallName::Close => Asked::Close,
+fn call_request(body: &Body) -> Option<CallRequest> {
+    Some(match body {
+        Body::Call(call) => match CallName::from_raw(*call)? {
+            CallName::Connect => CallRequest::Connect,
+            CallName::Accept => CallRequest::Accept,
+            CallName::Close => CallRequest::Close,
             CallName::Send | CallName::Receive | CallName::Shutdown => return None,
         },
-        What::Transfer(it) => {
+        Body::Transfer(it) => {
             let (bytes, flags) = (it.bytes, it.flags);
             match CallName::from_raw(it.call)? {
-                CallName::Send => Asked::Send {
+                CallName::Send => CallRequest::Send {
                     bytes,
                     flags,
                     first_page: it.first_page,
                 },
-                CallName::Receive => Asked::Receive { bytes, flags },
+                CallName::Receive => CallRequest::Receive { bytes, flags },
                 _ => return None,
             }
         }
-        What::Shutdown { how } => Asked::Shutdown { how: *how },
-        What::OptionCall(it) => Asked::Option {
+        Body::Shutdown { how } => CallRequest::Shutdown { how: *how },
+        Body::OptionCall(it) => CallRequest::Option {
             level: it.level,
             name: it.name,
             value: it.value,
@@ -103,15 +103,15 @@ fn timer(name: u32) -> Option<Timer> {
 
 /// What the other end of a connection has done.
 #[derive(Clone, Copy)]
-pub(super) struct Theirs<'a> {
+pub(super) struct PeerView<'a> {
     pub(super) sent: Option<&'a Sent>,
-    /// It was found to be alone.
-    pub(super) alone: bool,
+    /// It was found to be one-sided.
+    pub(super) one_sided: bool,
     pub(super) request: &'a Request,
 }
 
-impl Theirs<'_> {
-    fn number(self, name: Name) -> Option<Came> {
+impl PeerView<'_> {
+    fn number(self, name: Name) -> Option<PacketMatch> {
         self.sent?.number(name)
     }
 }
@@ -131,9 +131,9 @@ pub(super) struct Side {
     pub(super) runs: Vec<Run>,
     pub(super) states: Vec<SocketFields>,
     /// So many were handed out before them, and the last one's check.
-    pub(super) told: usize,
+    pub(super) handed_out: usize,
     pub(super) before: u32,
-    /// Runs there were when losses were looked at last: those are before any that nobody placed.
+    /// Runs there were when losses were last checked: those are before any loss that cannot be placed.
     pub(super) sure: usize,
     pub(super) current: Option<Building>,
     pub(super) packets: Sent,
@@ -145,7 +145,7 @@ pub(super) struct Side {
     nested: bool,
     drained: Option<SocketFields>,
     pub(super) put_off: Vec<Run>,
-    /// What was told before it has the lock, see `together.rs`.
+    /// Handlers whose event came before they hold the lock, see `contention.rs`.
     pub(super) waiting: VecDeque<Handler>,
     backlog: VecDeque<Queued>,
     /// The run that packets behind it in the backlog were merged into.
@@ -153,15 +153,15 @@ pub(super) struct Side {
     pub(super) gone: bool,
     /// A packet came that no socket had sent: nothing from there on can be replayed.
     pub(super) cut: bool,
-    /// One came that cannot be told, and may turn out to be damaged.
-    pub(super) strange: bool,
+    /// A packet came that matches none that was sent, and may turn out to be damaged.
+    pub(super) unmatched: bool,
     /// Events that the recorder lost.
     pub(super) lost: u32,
-    pub(super) settings: Option<Found>,
+    pub(super) settings: Option<SocketSettings>,
     phase: Phase,
     pub(super) paced: Paced,
     /// Its peer is elsewhere.
-    pub(super) apart: Option<Box<Apart>>,
+    pub(super) one_sided: Option<Box<OneSidedState>>,
     /// Options that were set before the socket was known.
     pub(super) inherited: Vec<Handler>,
 }
@@ -172,7 +172,7 @@ impl Side {
         Side {
             runs: Vec::new(),
             states: Vec::new(),
-            told: 0,
+            handed_out: 0,
             before: 0,
             sure: 0,
             current: None,
@@ -189,12 +189,12 @@ impl Side {
             merging: None,
             gone: false,
             cut: false,
-            strange: false,
+            unmatched: false,
             lost: 0,
             settings: None,
             phase: Phase::default(),
             paced: Paced::default(),
-            apart: None,
+            one_sided: None,
             inherited: Vec::new(),
         }
     }
@@ -237,11 +237,11 @@ impl Side {
 
     /// Runs there are, those that were handed out included.
     pub(super) fn count(&self) -> usize {
-        self.told + self.runs.len()
+        self.handed_out + self.runs.len()
     }
 
     pub(super) fn run_at(&mut self, place: usize) -> Option<&mut Run> {
-        self.runs.get_mut(place.checked_sub(self.told)?)
+        self.runs.get_mut(place.checked_sub(self.handed_out)?)
     }
 
     fn has_lock(&self) -> bool {
@@ -249,7 +249,7 @@ impl Side {
     }
 
     /// Whether it fits.
-    pub(super) fn take(&mut self, event: &Event, theirs: Theirs<'_>) -> bool {
+    pub(super) fn take(&mut self, event: &Event, peer: PeerView<'_>) -> bool {
         if event.of.lost != self.lost {
             self.lost = event.of.lost;
             self.cut = true;
@@ -258,7 +258,7 @@ impl Side {
             self.gone |= event.kind == Kind::Gone;
             return true;
         }
-        if let Some(fits) = self.goes_on_strangely(event) {
+        if let Some(fits) = self.in_unmatched_packet(event) {
             return fits;
         }
         self.has_lock_at_last(event);
@@ -270,39 +270,39 @@ impl Side {
         }
         let zero = SocketFields::NONE;
         let fields = event.fields.as_ref().unwrap_or(&zero);
-        match &event.what {
-            What::Plain => return self.plain(event, fields, theirs),
-            What::Opened(_) | What::Options(_) => {}
-            What::Metrics(metrics) => return self.metrics(metrics),
-            What::Other(other) => self.aside(event, options::other(*other as u8)),
-            What::Settings(found) => self.settings = Some((**found).clone()),
-            What::Call(_) | What::Transfer(_) | What::Shutdown { .. } | What::OptionCall(_) => {
+        match &event.body {
+            Body::Plain => return self.plain(event, fields, peer),
+            Body::Opened(_) | Body::Options(_) => {}
+            Body::Metrics(metrics) => return self.metrics(metrics),
+            Body::Other(other) => self.aside(event, options::other(*other as u8)),
+            Body::Settings(found) => self.settings = Some((**found).clone()),
+            Body::Call(_) | Body::Transfer(_) | Body::Shutdown { .. } | Body::OptionCall(_) => {
                 return self.call(event);
             }
-            What::CallEnd { call, result } => {
+            Body::CallEnd { call, result } => {
                 let Some(ended) = self.calls.remove(&event.of.task) else {
                     // Once more, to see what has become of the first one.
                     return *call == CallName::Connect as u32;
                 };
                 self.returned(ended, visible(*result));
             }
-            What::OptionEnd { result } => {
+            Body::OptionEnd { result } => {
                 let Some(call) = self.calls.remove(&event.of.task) else {
                     return false;
                 };
                 self.option_returned(&call, event, *result);
             }
-            What::Lock { .. } => self.lock(event),
-            What::Callback { flags } => {
+            Body::Lock { .. } => self.lock(event),
+            Body::Callback { flags } => {
                 // After the lock was given away only what was put off is left of the call.
                 self.finish(event, fields);
                 self.begin(event, Handler::Release { flags: *flags });
             }
-            What::Packet(arrived) => return self.packet(event, arrived, theirs),
-            What::RunEnd { of_packet, damaged } => {
+            Body::Packet(arrived) => return self.packet(event, arrived, peer),
+            Body::RunEnd { of_packet, damaged } => {
                 self.run_end(event, *of_packet, *damaged, fields);
             }
-            What::Timer(name) => {
+            Body::Timer(name) => {
                 let Some(timer) = timer(*name) else {
                     return false;
                 };
@@ -310,11 +310,11 @@ impl Side {
                 self.by_itself(event, Handler::Timer { timer, deferred });
             }
             // It has only one beginning.
-            What::Child(_) if self.count() > 0 => return false,
-            What::Child(child) => self.child(event, child, theirs),
-            What::Sent(sent) => self.was_sent(event, sent),
-            What::HandedOver { result } => return self.handed_over(event, *result),
-            What::Queued(queued) => {
+            Body::Child(_) if self.count() > 0 => return false,
+            Body::Child(child) => self.child(event, child, peer),
+            Body::Sent(sent) => self.was_sent(event, sent),
+            Body::HandedOver { result } => return self.handed_over(event, *result),
+            Body::Queued(queued) => {
                 self.backlog.push_back(Queued {
                     name: queued_name(event.at(), queued),
                     merged: queued.bits & bit::MERGED != 0,
@@ -324,8 +324,8 @@ impl Side {
                     current.backlog(event.of.backlog);
                 }
             }
-            What::Named { alike } => self.packets.looks(*alike, event.at()),
-            What::AnsweredByReset(reset) => {
+            Body::Named { alike } => self.packets.looks(*alike, event.at()),
+            Body::AnsweredByReset(reset) => {
                 self.packets
                     .after(reset.begins, reset.acknowledges, self.count());
                 if let Some(current) = &mut self.current {
@@ -337,14 +337,19 @@ impl Side {
     }
 
     /// Of an event that has nothing of its own, or nothing but fields.
-    fn plain(&mut self, event: &Event, fields: &SocketFields, theirs: Theirs<'_>) -> bool {
+    fn plain(&mut self, event: &Event, fields: &SocketFields, peer: PeerView<'_>) -> bool {
         match event.kind {
             Kind::NoRoom => self.aside(event, options::NO_ROOM),
             Kind::Release => {
                 self.finish(event, fields);
                 self.releasing = true;
                 let call = self.calls.get(&event.of.task);
-                let ends = |it: &Call| matches!(it.asked, Asked::Accept | Asked::Shutdown { .. });
+                let ends = |it: &Call| {
+                    matches!(
+                        it.request,
+                        CallRequest::Accept | CallRequest::Shutdown { .. }
+                    )
+                };
                 if call.is_some_and(|call| ends(call) && call.run.is_some()) {
                     self.calls.remove(&event.of.task);
                 }
@@ -354,7 +359,7 @@ impl Side {
                 self.interrupted = false;
             }
             Kind::Drained => {
-                self.merged(self.backlog.len(), theirs);
+                self.merged(self.backlog.len(), peer);
                 self.merging = None;
                 if self.interrupted && self.has_lock() {
                     self.begin(event, Handler::Resume);
@@ -445,12 +450,13 @@ impl Side {
     }
 
     fn call(&mut self, event: &Event) -> bool {
-        let Some(asked) = asked(&event.what) else {
+        let Some(request) = call_request(&event.body) else {
             return false;
         };
-        self.calls.insert(event.of.task, Call { asked, run: None });
+        self.calls
+            .insert(event.of.task, Call { request, run: None });
         // The events of these come from inside.
-        if matches!(asked, Asked::Connect | Asked::Shutdown { .. }) {
+        if matches!(request, CallRequest::Connect | CallRequest::Shutdown { .. }) {
             self.lock(event);
         }
         true
@@ -466,34 +472,36 @@ impl Side {
             // Which call it is may turn out inside of it.
             return self.begin(event, options::LOCKED);
         };
-        let handler = match (call.run, call.asked) {
+        let handler = match (call.run, call.request) {
             (Some(_), _) => Handler::Resume,
-            (_, Asked::Connect) => Handler::Connect,
-            (_, Asked::Accept) => Handler::Accept,
-            (_, Asked::Send { bytes, flags, .. }) => Handler::Send {
+            (_, CallRequest::Connect) => Handler::Connect,
+            (_, CallRequest::Accept) => Handler::Accept,
+            (_, CallRequest::Send { bytes, flags, .. }) => Handler::Send {
                 bytes,
                 flags,
                 result: 0,
             },
-            (_, Asked::Receive { bytes, flags }) => Handler::Receive {
+            (_, CallRequest::Receive { bytes, flags }) => Handler::Receive {
                 bytes,
                 flags,
                 result: 0,
             },
-            (_, Asked::Shutdown { how }) => Handler::Shutdown {
+            (_, CallRequest::Shutdown { how }) => Handler::Shutdown {
                 how: how.wrapping_sub(1) as u8,
             },
-            (_, Asked::Close) => Handler::Close,
-            (_, Asked::Option { .. }) => call.option(),
+            (_, CallRequest::Close) => Handler::Close,
+            (_, CallRequest::Option { .. }) => call.option(),
         };
         let first = call.run.is_none();
         call.run.get_or_insert(place);
         let call = *call;
         self.begin(event, handler);
-        if let (Some(current), Asked::Send { first_page, .. }) = (&mut self.current, call.asked) {
+        if let (Some(current), CallRequest::Send { first_page, .. }) =
+            (&mut self.current, call.request)
+        {
             let file = if first { first_page } else { 0 };
-            let filled = match event.what {
-                What::Lock { fragment } => fragment,
+            let filled = match event.body {
+                Body::Lock { fragment } => fragment,
                 _ => 0,
             };
             let page = Fragment::TaskPage {
@@ -508,25 +516,25 @@ impl Side {
         }
     }
 
-    fn packet(&mut self, event: &Event, arrived: &Arrived, theirs: Theirs<'_>) -> bool {
+    fn packet(&mut self, event: &Event, arrived: &ArrivedPacket, peer: PeerView<'_>) -> bool {
         let packet = &arrived.packet;
         let first = packet.bits & bit::FIRST != 0;
         if !first {
             self.is_overtaken();
         }
-        let name = self.unmerged(event, arrived, theirs);
-        self.met((theirs.sent.is_some() || !theirs.request.is_empty()) && !theirs.alone);
-        let came = self.came(arrived, name).map(Came::whole);
+        let name = self.unmerged(event, arrived, peer);
+        self.met((peer.sent.is_some() || !peer.request.is_empty()) && !peer.one_sided);
+        let came = self.came(arrived, name).map(PacketMatch::whole);
         let came = came.or_else(|| match arrived.syn {
-            Some(like) => Some(Came::whole(theirs.request.answer(like, event.at()))),
-            None => theirs.sent?.packet(name, packet.acknowledges),
+            Some(like) => Some(PacketMatch::whole(peer.request.answer(like, event.at()))),
+            None => peer.sent?.packet(name, packet.acknowledges),
         });
         let Some(came) = came else {
             self.current = None;
             // What waits in the backlog was looked at before, as are all that make a socket.
-            self.strange = !event.owned && !first;
-            self.cut = !self.strange;
-            return self.strange;
+            self.unmatched = !event.owned && !first;
+            self.cut = !self.unmatched;
+            return self.unmatched;
         };
         let handler = Handler::Packet {
             number: came.number,
@@ -568,7 +576,7 @@ impl Side {
     }
 
     /// What the packet was known by before others were merged into it. Those ahead of it in the backlog were part of the packet before.
-    fn unmerged(&mut self, event: &Event, arrived: &Arrived, theirs: Theirs<'_>) -> Name {
+    fn unmerged(&mut self, event: &Event, arrived: &ArrivedPacket, peer: PeerView<'_>) -> Name {
         let name = arrived.name(event.at());
         if !event.owned || arrived.packet.bits & bit::FIRST != 0 {
             return name;
@@ -580,7 +588,7 @@ impl Side {
         let Some(before) = self.backlog.iter().position(own) else {
             return name;
         };
-        self.merged(before, theirs);
+        self.merged(before, peer);
         let queued = self.backlog.pop_front().map_or(name, |it| it.name);
         match queued.stretch {
             [from, to] if from != to => queued,
@@ -592,9 +600,9 @@ impl Side {
     }
 
     /// So many at the head of the backlog were part of the packet before them.
-    fn merged(&mut self, count: usize, theirs: Theirs<'_>) {
+    fn merged(&mut self, count: usize, peer: PeerView<'_>) {
         let queued: Vec<Queued> = self.backlog.drain(..count).collect();
-        if self.merged_alone(queued.iter().map(|it| it.name)) {
+        if self.merged_one_sided(queued.iter().map(|it| it.name)) {
             return;
         }
         let run = self.merging.and_then(|place| self.run_at(place));
@@ -604,7 +612,7 @@ impl Side {
         };
         let mut more = 0;
         for queued in queued {
-            let Some(came) = theirs.number(queued.name) else {
+            let Some(came) = peer.number(queued.name) else {
                 continue;
             };
             let further = came.number.wrapping_sub(*number);

@@ -164,8 +164,8 @@ words! {
 }
 
 mirror! {
-    /// `struct found`: what a socket and its namespace are set to.
-    pub struct RawFound = layouts::FOUND {
+    /// `struct socket_settings`: what a socket and its namespace are set to.
+    pub struct RawSocketSettings = layouts::SOCKET_SETTINGS {
         mtu: u32,
         usual: UsualSysctls,
         congestion: [u8; 16],
@@ -173,8 +173,8 @@ mirror! {
         segments: u32,
     }
 
-    /// `struct known`: what the programs keep of a socket.
-    pub struct Known = layouts::KNOWN {
+    /// `struct tracked_socket`: what the programs keep of a socket.
+    pub struct TrackedSocket = layouts::TRACKED_SOCKET {
         clock: u64,
         congestion: u64,
         lost: u32,
@@ -212,7 +212,7 @@ mirror! {
     pub struct Counters = layouts::COUNTERS {
         lost: u64,
         healed: u64,
-        unseen: u64,
+        unrecorded: u64,
     }
 
     /// `struct set`: of the socket: SO_*, TCP_* and IP_* as they are kept there.
@@ -425,7 +425,7 @@ mirror! {
     /// `struct settings`.
     pub struct Settings = layouts::SETTINGS {
         event: Event,
-        found: RawFound,
+        found: RawSocketSettings,
     }
 
     /// `struct answered_by_reset`.
@@ -521,8 +521,8 @@ pub(crate) const MIRRORS: [Struct<'static>; 40] = [
     Probed::LAYOUT,
     UsualSysctls::LAYOUT,
     FurtherSysctls::LAYOUT,
-    RawFound::LAYOUT,
-    Known::LAYOUT,
+    RawSocketSettings::LAYOUT,
+    TrackedSocket::LAYOUT,
     Chosen::LAYOUT,
     Counters::LAYOUT,
     Set::LAYOUT,

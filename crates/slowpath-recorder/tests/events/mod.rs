@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of the recorder as tests tell them: by few numbers, which the kind's struct gets where it has a field for them.
+//! Events of the recorder as tests write them: by few numbers, which the kind's struct gets where it has a field for them.
 
 use slowpath_recorder::stock::wire::{self, CallName, Kind, Late, RequestName, RunName};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
@@ -53,7 +53,7 @@ pub struct Raw {
     pub state: u8,
     /// Own and the peer's.
     pub addresses: [[u8; 16]; 2],
-    pub found: Option<wire::RawFound>,
+    pub found: Option<wire::RawSocketSettings>,
 }
 
 /// A struct behind its length.
@@ -142,7 +142,7 @@ impl Raw {
             kind::REQUEST | kind::TIME_WAIT => self.of_stub(),
             kind::SETTINGS => behind_length(&wire::Settings {
                 event: self.event(Kind::Settings),
-                found: self.found.unwrap_or(wire::RawFound::new_zeroed()),
+                found: self.found.unwrap_or(wire::RawSocketSettings::new_zeroed()),
             }),
             kind::RELEASE => behind_length(&self.snapshot(Kind::Release)),
             kind::DRAIN => behind_length(&self.snapshot(Kind::Drain)),

@@ -124,7 +124,7 @@ impl Eyes {
             Eyes::All(recorder, joiner) => {
                 let unrecorded = Unrecorded {
                     losses: recorder.losses(),
-                    too_many: recorder.unseen(),
+                    too_many: recorder.unrecorded(),
                     ipv6: 0,
                 };
                 let host = host(unrecorded.losses.total());

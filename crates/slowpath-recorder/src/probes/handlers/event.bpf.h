@@ -275,7 +275,7 @@ struct queued {
 
 struct settings {
 	struct event event;
-	struct found found;
+	struct socket_settings found;
 };
 
 struct answered_by_reset {

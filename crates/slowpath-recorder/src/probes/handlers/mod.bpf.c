@@ -19,7 +19,7 @@ char LICENSE[] SEC("license") = "GPL";
 SEC("fentry/tcp_connect")
 int BPF_PROG(on_connect, struct sock *sk)
 {
-	struct known *known;
+	struct tracked_socket *known;
 
 	if (!is_chosen(READ(sk, sock___rec, __sk_common.skc_num),
 		       __builtin_bswap16(READ(sk, sock___rec, __sk_common.skc_dport))))
@@ -37,7 +37,7 @@ int BPF_PROG(on_connect, struct sock *sk)
 SEC("fexit/inet_csk_accept")
 int BPF_PROG(on_accept, struct sock *listener, struct proto_accept_arg *arg, struct sock *sk)
 {
-	struct known *known = sk ? find(sk) : NULL;
+	struct tracked_socket *known = sk ? find(sk) : NULL;
 
 	if (known)
 		put_call(sk, known, ACCEPT);
@@ -48,7 +48,7 @@ int BPF_PROG(on_accept, struct sock *listener, struct proto_accept_arg *arg, str
 	SEC("fentry/" #function)                                    \
 	int BPF_PROG(begin_##function, struct sock *sk, ##arguments) \
 	{                                                           \
-		struct known *known = find(sk);                     \
+		struct tracked_socket *known = find(sk);                     \
 		if (known)                                          \
 			action;                                     \
 		return 0;                                           \
@@ -58,14 +58,14 @@ struct msghdr___rec {
 	unsigned int msg_flags;
 } __attribute__((preserve_access_index));
 
-static __always_inline void put_transfer(const void *sk, struct known *known, u32 call, u32 bytes,
+static __always_inline void put_transfer(const void *sk, struct tracked_socket *known, u32 call, u32 bytes,
 					 u32 flags, u32 first)
 {
 	PUT(sk, known, transfer, event, TRANSFER, e->call = call, e->bytes = bytes,
 	    e->flags = flags, e->first_page = first);
 }
 
-static __always_inline void put_shutdown(const void *sk, struct known *known, u32 how)
+static __always_inline void put_shutdown(const void *sk, struct tracked_socket *known, u32 how)
 {
 	PUT(sk, known, shutdown_call, event, SHUTDOWN_CALL, e->how = how);
 }
@@ -79,7 +79,7 @@ CALLED(tcp_recvmsg, put_transfer(sk, known, RECEIVE, size, flags, 0), struct msg
 CALLED(tcp_shutdown, put_shutdown(sk, known, how), int how)
 CALLED(tcp_close, put_call(sk, known, CLOSE))
 
-static __always_inline void put_call_end(const void *sk, struct known *known, u32 call, s32 result)
+static __always_inline void put_call_end(const void *sk, struct tracked_socket *known, u32 call, s32 result)
 {
 	PUT(sk, known, call_end, event, CALL_END, e->call = call, e->result = result);
 }
@@ -88,7 +88,7 @@ static __always_inline void put_call_end(const void *sk, struct known *known, u3
 	SEC("fexit/" #function)                                   \
 	int BPF_PROG(end_##function, struct sock *sk, ##arguments) \
 	{                                                         \
-		struct known *known = find(sk);                   \
+		struct tracked_socket *known = find(sk);                   \
 		if (known)                                        \
 			put_call_end(sk, known, what, ret);       \
 		return 0;                                         \
@@ -100,7 +100,7 @@ RETURNED(tcp_recvmsg, RECEIVE, struct msghdr *msg, u64 size, int flags, int *len
 SEC("fexit/tcp_close")
 int BPF_PROG(end_tcp_close, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		put_call_end(sk, known, CLOSE, 0);
@@ -111,7 +111,7 @@ SEC("fexit/inet_stream_connect")
 int BPF_PROG(end_connect, struct socket *socket, void *address, int length, int flags, int ret)
 {
 	struct sock *sk = socket->sk;
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		put_call_end(sk, known, CONNECT, ret);
@@ -121,18 +121,18 @@ int BPF_PROG(end_connect, struct socket *socket, void *address, int length, int 
 SEC("fexit/lock_sock_nested")
 int BPF_PROG(on_lock, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		put_lock(sk, known);
 	return 0;
 }
 
-/* It has the lock again, and takes it where nobody sees: lock_sock_nested() is inlined there. */
+/* It has the lock again, and takes it where no program can attach: lock_sock_nested() is inlined there. */
 SEC("fexit/sk_wait_data")
 int BPF_PROG(after_wait, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		put_lock(sk, known);
@@ -142,7 +142,7 @@ int BPF_PROG(after_wait, struct sock *sk)
 SEC("fentry/release_sock")
 int BPF_PROG(on_release, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		put_state(sk, known, RELEASE);
@@ -152,7 +152,7 @@ int BPF_PROG(on_release, struct sock *sk)
 SEC("fentry/__release_sock")
 int BPF_PROG(on_drain, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		put_state(sk, known, DRAIN);
@@ -162,7 +162,7 @@ int BPF_PROG(on_drain, struct sock *sk)
 SEC("fexit/__release_sock")
 int BPF_PROG(on_drained, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		put(sk, known, DRAINED);
@@ -175,7 +175,7 @@ int BPF_PROG(on_drained, struct sock *sk)
 SEC("fentry/tcp_release_cb")
 int BPF_PROG(on_callback, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 	u32 flags;
 
 	if (!known)
@@ -191,7 +191,7 @@ int BPF_PROG(on_callback, struct sock *sk)
 SEC("fexit/tcp_release_cb")
 int BPF_PROG(after_callback, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known && known->callback) {
 		known->callback = 0;
@@ -209,8 +209,8 @@ int BPF_PROG(on_damaged, const struct sk_buff *skb)
 	return 0;
 }
 
-/* A reset that answers it is sent when its socket has gone already (tcp_done(), which nobody has any more). */
-static __always_inline void handled(const void *sk, struct known *known, const void *skb)
+/* A reset that answers it is sent when its socket has gone already (tcp_done(), after which no process has it). */
+static __always_inline void handled(const void *sk, struct tracked_socket *known, const void *skb)
 {
 	known->receiving = 0;
 	if (known->gone)
@@ -234,7 +234,7 @@ TWICE("fexit/tcp_v6_do_rcv", after_packet_ipv6, RECEIVED, sk,
 SEC("fentry/tcp_add_backlog")
 int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		before_queued(known, skb);
@@ -244,7 +244,7 @@ int BPF_PROG(on_backlog, struct sock *sk, struct sk_buff *skb)
 SEC("fexit/tcp_add_backlog")
 int BPF_PROG(after_backlog, struct sock *sk, struct sk_buff *skb, void *reason, bool dropped)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known && !dropped)
 		PUT(sk, known, queued, event, QUEUED, e->begins = known->queued_begins,
@@ -256,7 +256,7 @@ int BPF_PROG(after_backlog, struct sock *sk, struct sk_buff *skb, void *reason, 
 }
 
 /* How much room there is for a window depends on what waits in the backlog. */
-static __always_inline void window(const void *sk, struct known *known)
+static __always_inline void window(const void *sk, struct tracked_socket *known)
 {
 	if (LOAD(sk, sock___rec, sk_backlog.len) != known->backlog)
 		put(sk, known, WINDOW);
@@ -271,7 +271,7 @@ TWICE("fexit/tcp_write_xmit", after_write, WRITTEN, sk, clock(sk, known), struct
 TWICE("fentry/tcp_xmit_retransmit_queue", before_again, SENDING_AGAIN, sk, clock(sk, known),
       struct sock *sk)
 
-static __always_inline void sent(const void *sk, struct known *known, const void *skb)
+static __always_inline void sent(const void *sk, struct tracked_socket *known, const void *skb)
 {
 	const struct tcp_skb_cb *cb =
 		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
@@ -290,7 +290,7 @@ TWICE("fentry/__tcp_transmit_skb", on_sent, SENDING, sk, sent(sk, known, skb), s
 /* NET_XMIT_CN: the queue has dropped something, of this connection or another one. TCP makes nothing of it but tcp_enter_cwr(). */
 #define CONGESTED 2
 
-static __always_inline void handed_over(const void *sk, struct known *known, int ret)
+static __always_inline void handed_over(const void *sk, struct tracked_socket *known, int ret)
 {
 	PUT(sk, known, handed_over, event, HANDED_OVER,
 	    e->result = ret ? ret : known->slowed ? CONGESTED : 0);
@@ -302,7 +302,7 @@ TWICE("fexit/__tcp_transmit_skb", after_sent, HANDING_OVER, sk, handed_over(sk, 
 BOTH("fentry/tcp_enter_cwr", on_slowed, sk, known->slowed = 1, struct sock *sk)
 
 /* Its header is complete; __tcp_transmit_skb() has made it. */
-static __always_inline void named(const void *sk, struct known *known, const void *skb)
+static __always_inline void named(const void *sk, struct tracked_socket *known, const void *skb)
 {
 	if (known->ipv6)
 		PUT(sk, known, named, event, NAMED, e->alike = alike(skb));
@@ -313,7 +313,7 @@ TWICE("fentry/inet6_csk_xmit", on_named, NAMING, sk, named(sk, known, skb), stru
 
 /* What is to be sent again has not left yet: skb_still_in_host_queue(). */
 
-static __always_inline void busy(const void *sk, struct known *known, int ret)
+static __always_inline void busy(const void *sk, struct tracked_socket *known, int ret)
 {
 	/* A loss probe got that far, even if the window has shrunk (-EAGAIN). */
 	known->sent = 1;
@@ -328,7 +328,7 @@ TWICE("fexit/__tcp_retransmit_skb", after_again, SENT_AGAIN, sk, busy(sk, known,
 SEC("fentry/tcp_send_loss_probe")
 int BPF_PROG(on_probe, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		known->sent = 0;
@@ -338,7 +338,7 @@ int BPF_PROG(on_probe, struct sock *sk)
 SEC("fexit/tcp_send_loss_probe")
 int BPF_PROG(after_probe, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known && !known->sent)
 		put(sk, known, BUSY);
@@ -353,7 +353,7 @@ BOTH("fentry/cubictcp_cong_avoid", before_cubic, sk, known->cubic = bpf_jiffies6
      struct sock *sk)
 
 /* A tick came after its beginning: it is sent at once the sooner the later it is, so that now will do. */
-static __always_inline void delayed_ack(const void *sk, struct known *known)
+static __always_inline void delayed_ack(const void *sk, struct tracked_socket *known)
 {
 	if (!LOAD(sk, inet_connection_sock___rec, icsk_ack.pending))
 		known->delayed_ack = bpf_jiffies64();
@@ -362,7 +362,7 @@ static __always_inline void delayed_ack(const void *sk, struct known *known)
 BOTH("fexit/tcp_send_delayed_ack", after_delayed_ack, sk, delayed_ack(sk, known), struct sock *sk)
 
 /* A tick came between its beginning and what it noted itself. */
-static __always_inline void cubic(const void *sk, struct known *known)
+static __always_inline void cubic(const void *sk, struct tracked_socket *known)
 {
 	const struct bictcp *bic =
 		(const void *)((const char *)sk + OFFSET(inet_connection_sock___rec, icsk_ca_priv));
@@ -386,7 +386,7 @@ BOTH("fexit/cubictcp_cong_avoid", after_cubic, sk, cubic(sk, known), struct sock
 	int BPF_PROG(begin_##function, type *timer)                                            \
 	{                                                                                      \
 		void *sk = (char *)timer - (offset);                                             \
-		struct known *known = find(sk);                                                \
+		struct tracked_socket *known = find(sk);                                                \
 		if (!known)                                                                    \
 			return 0;                                                              \
 		known->inside |= TIMERS << what_;                                              \
@@ -397,7 +397,7 @@ BOTH("fexit/cubictcp_cong_avoid", after_cubic, sk, cubic(sk, known), struct sock
 	int BPF_PROG(end_##function, type *timer)                                              \
 	{                                                                                      \
 		void *sk = (char *)timer - (offset);                                             \
-		struct known *known = find(sk);                                                \
+		struct tracked_socket *known = find(sk);                                                \
 		if (known)                                                                     \
 			leave(sk, known, TIMERS << what_, OF_TIMER);                              \
 		return 0;                                                                      \
@@ -413,7 +413,7 @@ TIMED(tcp_compressed_ack_kick, COMPRESSED_ACK_TIMER, struct hrtimer, OFFSET(tcp_
 	SEC("fexit/" #function)                                                                \
 	int BPF_PROG(handled_##function, struct sock *sk)                                      \
 	{                                                                                      \
-		struct known *known = find(sk);                                                \
+		struct tracked_socket *known = find(sk);                                                \
 		if (known)                                                                     \
 			leave_timer(sk, known, what_);                                         \
 		return 0;                                                                      \
@@ -428,7 +428,7 @@ BOTH("fexit/tcp_send_ack", after_ack, sk, leave_timer(sk, known, COMPRESSED_ACK_
 SEC("fentry/tcp_tsq_handler")
 int BPF_PROG(on_small_queue, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		put(sk, known, SMALL_QUEUE);
@@ -438,7 +438,7 @@ int BPF_PROG(on_small_queue, struct sock *sk)
 SEC("fexit/tcp_tsq_handler")
 int BPF_PROG(after_small_queue, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		put_run_end(sk, known, OF_SMALL_QUEUE, 0);
@@ -476,7 +476,7 @@ static __always_inline void reset(const struct sock *sk, const void *skb)
 {
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 	u8 flags = READ(cb, tcp_skb_cb, tcp_flags);
-	struct known *known = sk ? find(sk) : NULL;
+	struct tracked_socket *known = sk ? find(sk) : NULL;
 	u32 begins = flags & ACK ? READ(cb, tcp_skb_cb, ack_seq) : 0;
 	u32 acknowledges = flags & ACK ? 0 : READ(cb, tcp_skb_cb, end_seq);
 	struct stub it;
@@ -493,7 +493,7 @@ static __always_inline void reset(const struct sock *sk, const void *skb)
 		 acknowledges);
 }
 
-/* A reset without ACK that comes for no socket, where somebody listens (RFC 9293, 3.10.7.2). */
+/* A reset without ACK that comes for no socket, to a port with a listener (RFC 9293, 3.10.7.2). */
 SEC("fentry/tcp_rcv_state_process")
 int BPF_PROG(on_listener, struct sock *sk, struct sk_buff *skb)
 {
@@ -522,7 +522,7 @@ int BPF_PROG(on_reset_ipv6, const struct sock *sk, struct sk_buff *skb)
 SEC("tp_btf/tcp_destroy_sock")
 int BPF_PROG(on_gone, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known && known->receiving)
 		known->gone = 1;

@@ -126,7 +126,7 @@ static __always_inline u32 first_page(const void *msg, u32 flags)
 	       BPF_CORE_READ((struct msghdr___set *)msg, msg_iter.bvec, bv_offset);
 }
 
-static __always_inline void put_lock(const void *sk, struct known *known)
+static __always_inline void put_lock(const void *sk, struct tracked_socket *known)
 {
 	PUT(sk, known, lock, event, LOCK, e->fragment = fragment());
 }
@@ -162,7 +162,7 @@ static __always_inline void find_options(const void *sk, struct set *set)
 }
 
 /* The options that `from` has: the socket itself, or its listener. */
-static __always_inline void put_options(const void *sk, struct known *known, const void *from)
+static __always_inline void put_options(const void *sk, struct tracked_socket *known, const void *from)
 {
 	PUT(sk, known, options, event, OPTIONS, find_options(from, &e->set));
 }
@@ -179,7 +179,7 @@ static __always_inline const void *listener_of(const void *request)
 static __always_inline void set_option(const void *sk, u32 level, u32 name, u64 pointer,
 				       u64 in_kernel, u32 length)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 	u64 value = 0;
 	u32 size = length;
 
@@ -202,7 +202,7 @@ static __always_inline void set_option(const void *sk, u32 level, u32 name, u64 
 
 static __always_inline void option_set(const void *sk, int ret)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		PUT(sk, known, option_end, snapshot.event, OPTION_END,
@@ -236,7 +236,7 @@ SETS(do_ip_setsockopt)
 SEC("fentry/tcp_poll")
 int BPF_PROG(before_poll, struct file *file, struct socket___set *socket)
 {
-	struct known *known = find(READ(socket, socket___set, sk));
+	struct tracked_socket *known = find(READ(socket, socket___set, sk));
 
 	if (known)
 		known->no_space = READ(socket, socket___set, flags) & NO_SPACE;
@@ -247,7 +247,7 @@ SEC("fexit/tcp_poll")
 int BPF_PROG(after_poll, struct file *file, struct socket___set *socket)
 {
 	const void *sk = READ(socket, socket___set, sk);
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known && !known->no_space && READ(socket, socket___set, flags) & NO_SPACE)
 		put_state(sk, known, NO_ROOM);
@@ -261,7 +261,7 @@ int BPF_PROG(after_poll, struct file *file, struct socket___set *socket)
 SEC("fentry/tcp_init_metrics")
 int BPF_PROG(before_metrics, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (!known)
 		return 0;
@@ -276,7 +276,7 @@ int BPF_PROG(before_metrics, struct sock *sk)
 SEC("fexit/tcp_init_metrics")
 int BPF_PROG(after_metrics, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 	u32 timeout, reordering, clamp, threshold;
 
 	if (!known)
@@ -295,7 +295,7 @@ int BPF_PROG(after_metrics, struct sock *sk)
 
 static __always_inline void put_other(const void *sk, u32 other)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		PUT(sk, known, other_call, event, OTHER_CALL, e->other = other);

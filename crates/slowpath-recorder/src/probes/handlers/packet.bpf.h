@@ -118,7 +118,7 @@ static __always_inline u8 bits(const void *skb)
 	return it;
 }
 
-static __always_inline void fill_packet(struct packet *e, struct known *known, const void *skb,
+static __always_inline void fill_packet(struct packet *e, struct tracked_socket *known, const void *skb,
 					u8 first)
 {
 	const struct tcp_skb_cb *cb =
@@ -134,7 +134,7 @@ static __always_inline void fill_packet(struct packet *e, struct known *known, c
 	e->bits = bits(skb) | (first ? FIRST : 0);
 }
 
-static __always_inline void packet(const void *sk, struct known *known, u8 first, const void *skb)
+static __always_inline void packet(const void *sk, struct tracked_socket *known, u8 first, const void *skb)
 {
 	const struct tcp_skb_cb *cb =
 		(const void *)((const char *)skb + bpf_core_field_offset(struct sk_buff___rec, cb));
@@ -150,7 +150,7 @@ static __always_inline void packet(const void *sk, struct known *known, u8 first
 }
 
 /* It may be made smaller, and part of the one before it, on its way into the backlog. */
-static __always_inline void before_queued(struct known *known, const void *skb)
+static __always_inline void before_queued(struct tracked_socket *known, const void *skb)
 {
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
 

@@ -126,7 +126,7 @@ int BPF_PROG(on_answered, struct sock *sk, struct dst_entry *dst, struct request
 SEC("fentry/tcp_synack_rtt_meas")
 int BPF_PROG(on_child, struct sock *sk, struct request_sock *req)
 {
-	struct known *known = NULL;
+	struct tracked_socket *known = NULL;
 
 	/* Without one: it is looked at again, of a SYN-ACK that was sent again. */
 	if (req && is_chosen(READ(sk, sock___rec, __sk_common.skc_num),
@@ -140,7 +140,7 @@ int BPF_PROG(on_child, struct sock *sk, struct request_sock *req)
 SEC("fexit/tcp_synack_rtt_meas")
 int BPF_PROG(on_child_rtt, struct sock *sk, struct request_sock *req)
 {
-	struct known *known = req ? find(sk) : NULL;
+	struct tracked_socket *known = req ? find(sk) : NULL;
 
 	/* The first sample is the smoothed round trip, times eight. */
 	if (known)
@@ -156,7 +156,7 @@ int BPF_PROG(on_cookie, struct sock *sk, struct sk_buff *skb, struct request_soc
 	     struct dst_entry *dst, struct sock *child)
 {
 	const struct tcp_skb_cb *cb = (const void *)((const char *)skb + OFFSET(sk_buff___rec, cb));
-	struct known *known = NULL;
+	struct tracked_socket *known = NULL;
 	struct stub it;
 
 	if (!child) {
@@ -177,7 +177,7 @@ int BPF_PROG(on_cookie, struct sock *sk, struct sk_buff *skb, struct request_soc
 SEC("fentry/tcp_child_process")
 int BPF_PROG(on_first, struct sock *parent, struct sock *sk, struct sk_buff *skb)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (!known)
 		return 0;
@@ -193,7 +193,7 @@ BOTH("fexit/tcp_rcv_state_process", after_first, sk, leave(sk, known, FIRST_PACK
 SEC("fexit/tcp_child_process")
 int BPF_PROG(behind_first, struct sock *parent, struct sock *sk, struct sk_buff *skb)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		leave(sk, known, FIRST_PACKET, OF_PACKET);

@@ -9,7 +9,7 @@
 #define EBUSY 16
 #define BPF_ANY 0
 
-struct known {
+struct tracked_socket {
 	u64 clock;
 	u64 congestion; /* its struct tcp_congestion_ops */
 	u32 lost;
@@ -30,7 +30,7 @@ struct known {
 	u8 receiving; /* a packet is handled */
 	u8 gone; /* by that packet */
 	u8 inside; /* enum inside */
-	u8 slowed; /* the device told TCP to send less */
+	u8 slowed; /* the device made TCP send less */
 	u8 bbr;
 	u8 pad[3];
 	u32 metrics[3]; /* before what earlier connections left is looked at */
@@ -41,7 +41,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, u64);
-	__type(value, struct known);
+	__type(value, struct tracked_socket);
 } ends SEC(".maps");
 
 struct {
@@ -53,27 +53,27 @@ struct {
 struct counters {
 	u64 lost;
 	u64 healed; /* events that only the second of two programs saw, see TWICE */
-	u64 unseen; /* sockets for which there was no room */
+	u64 unrecorded; /* sockets for which there was no room */
 };
 struct counters counters = {};
 
-MIRRORED(struct, known);
+MIRRORED(struct, tracked_socket);
 MIRRORED(struct, counters);
 
-static __always_inline struct known *find(const void *sk)
+static __always_inline struct tracked_socket *find(const void *sk)
 {
 	u64 key = (u64)sk;
 
 	return bpf_map_lookup_elem(&ends, &key);
 }
 
-static __always_inline void lose(struct known *known)
+static __always_inline void lose(struct tracked_socket *known)
 {
 	known->lost++;
 	__sync_fetch_and_add(&counters.lost, 1);
 }
 
-static __always_inline void fill(struct event *e, const void *sk, struct known *known, u8 kind)
+static __always_inline void fill(struct event *e, const void *sk, struct tracked_socket *known, u8 kind)
 {
 	e->head.at = bpf_ktime_get_ns();
 	e->head.jiffies = bpf_jiffies64();
@@ -114,7 +114,7 @@ static __always_inline void fill(struct event *e, const void *sk, struct known *
 	} while (0)
 
 /* One that has nothing of its own. */
-static __always_inline void put(const void *sk, struct known *known, u8 kind)
+static __always_inline void put(const void *sk, struct tracked_socket *known, u8 kind)
 {
 	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
@@ -126,7 +126,7 @@ static __always_inline void put(const void *sk, struct known *known, u8 kind)
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void put_call(const void *sk, struct known *known, u32 call)
+static __always_inline void put_call(const void *sk, struct tracked_socket *known, u32 call)
 {
 	PUT(sk, known, call, event, CALL, e->call = call);
 }
@@ -139,7 +139,7 @@ static __always_inline void put_call(const void *sk, struct known *known, u32 ca
  * Which phase of its cycle BBR is in, of which it draws the first by lot: struct bbr of tcp_bbr.c, a module, as it is since Linux 4.20.
  * Its mode, lt_use_bw and cycle_idx; 0: another congestion control.
  */
-static __always_inline u32 phase(const void *sk, struct known *known)
+static __always_inline u32 phase(const void *sk, struct tracked_socket *known)
 {
 	const void *ops = LOAD(sk, inet_connection_sock___rec, icsk_ca_ops);
 	u32 name = 0, modes, gains;
@@ -157,19 +157,19 @@ static __always_inline u32 phase(const void *sk, struct known *known)
 	return PHASED | (modes & 7) | modes >> 31 << 3 | (gains >> 23 & 7) << 4;
 }
 
-static __always_inline void fill_state(struct snapshot *e, const void *sk, struct known *known)
+static __always_inline void fill_state(struct snapshot *e, const void *sk, struct tracked_socket *known)
 {
 	e->phase = phase(sk, known);
 	look(sk, &e->probed);
 }
 
 /* With the socket's state, and nothing else. */
-static __always_inline void put_state(const void *sk, struct known *known, u8 kind)
+static __always_inline void put_state(const void *sk, struct tracked_socket *known, u8 kind)
 {
 	PUT(sk, known, snapshot, event, kind, fill_state(e, sk, known));
 }
 
-static __always_inline void put_run_end(const void *sk, struct known *known, u32 run, u32 damaged)
+static __always_inline void put_run_end(const void *sk, struct tracked_socket *known, u32 run, u32 damaged)
 {
 	PUT(sk, known, run_end, snapshot.event, RUN_END, fill_state(&e->snapshot, sk, known),
 	    e->run = run, e->damaged = damaged);
@@ -181,7 +181,7 @@ enum inside {
 	TIMERS = 1 << 1, /* and as many behind it as there are */
 };
 
-static __always_inline void leave(const void *sk, struct known *known, u8 inside, u32 run)
+static __always_inline void leave(const void *sk, struct tracked_socket *known, u8 inside, u32 run)
 {
 	if (!(known->inside & inside))
 		return;
@@ -190,13 +190,13 @@ static __always_inline void leave(const void *sk, struct known *known, u8 inside
 }
 
 /* Unless it waits for the lock, and another one does the same. */
-static __always_inline void leave_timer(const void *sk, struct known *known, u8 timer)
+static __always_inline void leave_timer(const void *sk, struct tracked_socket *known, u8 timer)
 {
 	if (!known->receiving && !LOAD(sk, sock___rec, sk_lock.owned))
 		leave(sk, known, TIMERS << timer, OF_TIMER);
 }
 
-static __always_inline void forget(const void *sk, struct known *known)
+static __always_inline void forget(const void *sk, struct tracked_socket *known)
 {
 	u64 key = (u64)sk;
 
@@ -205,7 +205,7 @@ static __always_inline void forget(const void *sk, struct known *known)
 }
 
 /* TCP has read its clock since the last event? */
-static __always_inline void clock(const void *sk, struct known *known)
+static __always_inline void clock(const void *sk, struct tracked_socket *known)
 {
 	u64 now = LOAD(sk, tcp_sock___rec, tcp_clock_cache);
 
@@ -276,17 +276,17 @@ static __always_inline struct stub stub(const void *sk)
 		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);                             \
 	} while (0)
 
-static __always_inline struct known *open(const void *sk, u8 end)
+static __always_inline struct tracked_socket *open(const void *sk, u8 end)
 {
-	struct known fresh = { .end = end, .clock = READ(sk, tcp_sock___rec, tcp_clock_cache) };
+	struct tracked_socket fresh = { .end = end, .clock = READ(sk, tcp_sock___rec, tcp_clock_cache) };
 	u64 key = (u64)sk;
-	struct known *known;
+	struct tracked_socket *known;
 
 	fresh.ipv6 = !is_ipv4(sk);
 	bpf_map_update_elem(&ends, &key, &fresh, BPF_ANY);
 	known = find(sk);
 	if (!known) {
-		__sync_fetch_and_add(&counters.unseen, 1);
+		__sync_fetch_and_add(&counters.unrecorded, 1);
 		return NULL;
 	}
 	PUT(sk, known, opened, event, OPEN, find_addresses(&e->addresses, sk),
@@ -314,18 +314,18 @@ enum twice {
 	NAMING = 1 << 8,
 };
 
-static __always_inline struct known *find_first(const void *sk, enum twice what)
+static __always_inline struct tracked_socket *find_first(const void *sk, enum twice what)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (known)
 		known->handled |= what;
 	return known;
 }
 
-static __always_inline struct known *find_again(const void *sk, enum twice what)
+static __always_inline struct tracked_socket *find_again(const void *sk, enum twice what)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (!known)
 		return NULL;
@@ -341,7 +341,7 @@ static __always_inline struct known *find_again(const void *sk, enum twice what)
 	SEC(section)                                                 \
 	int BPF_PROG(name, ##parameters)                             \
 	{                                                            \
-		struct known *known = find_first(sk, what);          \
+		struct tracked_socket *known = find_first(sk, what);          \
 		if (known)                                           \
 			action;                                      \
 		return 0;                                            \
@@ -349,7 +349,7 @@ static __always_inline struct known *find_again(const void *sk, enum twice what)
 	SEC(section)                                                 \
 	int BPF_PROG(name##_again, ##parameters)                     \
 	{                                                            \
-		struct known *known = find_again(sk, what);          \
+		struct tracked_socket *known = find_again(sk, what);          \
 		if (known)                                           \
 			action;                                      \
 		return 0;                                            \
@@ -360,7 +360,7 @@ static __always_inline struct known *find_again(const void *sk, enum twice what)
 	SEC(section)                                                 \
 	int BPF_PROG(name, ##parameters)                             \
 	{                                                            \
-		struct known *known = find(sk);                      \
+		struct tracked_socket *known = find(sk);                      \
 		if (known)                                           \
 			action;                                      \
 		return 0;                                            \
@@ -368,7 +368,7 @@ static __always_inline struct known *find_again(const void *sk, enum twice what)
 	SEC(section)                                                 \
 	int BPF_PROG(name##_again, ##parameters)                     \
 	{                                                            \
-		struct known *known = find(sk);                      \
+		struct tracked_socket *known = find(sk);                      \
 		if (known)                                           \
 			action;                                      \
 		return 0;                                            \

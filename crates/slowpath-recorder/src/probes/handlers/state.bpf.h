@@ -448,7 +448,7 @@ struct further_sysctls {
 };
 
 /* What a socket and its namespace are set to. */
-struct found {
+struct socket_settings {
 	u32 mtu;
 	struct usual_sysctls usual;
 	char congestion[16];
@@ -458,9 +458,9 @@ struct found {
 
 MIRRORED(struct, usual_sysctls);
 MIRRORED(struct, further_sysctls);
-MIRRORED(struct, found);
+MIRRORED(struct, socket_settings);
 
-static __always_inline void find_settings(const void *sk, struct found *found)
+static __always_inline void find_settings(const void *sk, struct socket_settings *found)
 {
 	const struct net___rec *net = READ(sk, sock___rec, __sk_common.skc_net.net);
 	const struct dst_entry___rec *dst = READ(sk, sock___rec, sk_dst_cache);

@@ -11,17 +11,17 @@
 
 #define EBUSY 16
 
-/* Of what a ring's entry is. */
+/* The kinds of the ring's entries. */
 enum piece {
 	OPENED = 1, /* struct opened */
-	PACKETS,    /* struct block with struct seen, in the order of the socket's lock */
-	CALLS,      /* struct block with struct called; nobody has the lock there */
-	TIMER,      /* struct fired */
+	PACKETS,    /* struct block with struct packet_event, in the order of the socket's lock */
+	CALLS,      /* struct block with struct call_event; no call holds the lock there */
+	TIMER,      /* struct timer_event */
 	GONE,       /* struct block of packets, the last one */
 };
 
-/* Words of a socket, of which each event has those that have changed since the one before, in this order. */
-struct words {
+/* Words of a socket; each event carries those that have changed since the event before, in this order. */
+struct socket_words {
 	u32 snd_nxt;
 	u32 snd_una;
 	u32 write_seq;
@@ -31,21 +31,21 @@ struct words {
 	u32 rcv_wnd;
 };
 
-#define WORDS (sizeof(struct words) / sizeof(u32))
+#define WORDS (sizeof(struct socket_words) / sizeof(u32))
 
-/* A packet, with which TCP was about to begin (tcp_rcv_established). The words follow that have changed; then what its flags say. */
-struct seen {
+/* A packet that TCP was about to process (tcp_rcv_established). The words that have changed follow it; then the moments that its flags name. */
+struct packet_event {
 	u16 id;    /* IP identification */
 	u16 next;  /* identification that the next packet of this socket's own will have */
 	u32 clock; /* TCP's last reading of its clock, lower half */
 	u8 words;  /* which follow: a bit for each */
 	u8 segments;
 	u8 flags; /* enum flag */
-	u8 what;  /* PACKET */
+	u8 kind;  /* PACKET */
 };
 
 /* The state that a socket went to; what follows is the same. */
-struct changed {
+struct state_event {
 	u8 from;
 	u8 to;
 	u16 next;
@@ -53,46 +53,46 @@ struct changed {
 	u8 words;
 	u8 shutdown; /* sk_shutdown */
 	u8 flags;
-	u8 what; /* STATE */
+	u8 kind; /* STATE */
 };
 
-_Static_assert(sizeof(struct seen) == sizeof(struct changed) &&
-		       __builtin_offsetof(struct seen, next) == __builtin_offsetof(struct changed, next) &&
-		       __builtin_offsetof(struct seen, clock) == __builtin_offsetof(struct changed, clock) &&
-		       __builtin_offsetof(struct seen, words) == __builtin_offsetof(struct changed, words) &&
-		       __builtin_offsetof(struct seen, flags) == __builtin_offsetof(struct changed, flags) &&
-		       __builtin_offsetof(struct seen, what) == __builtin_offsetof(struct changed, what),
+_Static_assert(sizeof(struct packet_event) == sizeof(struct state_event) &&
+		       __builtin_offsetof(struct packet_event, next) == __builtin_offsetof(struct state_event, next) &&
+		       __builtin_offsetof(struct packet_event, clock) == __builtin_offsetof(struct state_event, clock) &&
+		       __builtin_offsetof(struct packet_event, words) == __builtin_offsetof(struct state_event, words) &&
+		       __builtin_offsetof(struct packet_event, flags) == __builtin_offsetof(struct state_event, flags) &&
+		       __builtin_offsetof(struct packet_event, kind) == __builtin_offsetof(struct state_event, kind),
 	       "note() fills what both have");
 
 enum flag {
-	OWNED = 1,  /* a call has the lock: it waited in the backlog */
+	OWNED = 1,  /* a call holds the lock: the packet waited in the backlog */
 	MARKED = 2, /* CE */
 	FULL = 4,   /* the send buffer is */
-	DATA = 8,   /* it has some, or ends them */
+	DATA = 8,   /* the packet has some, or ends them */
 	/* Behind the words, in this order, each a moment's lower half: */
-	TOLD = 16,  /* when something new was acknowledged last, in microseconds */
-	TIMED = 32, /* when it came, if it acknowledges all that was sent */
-	WENT = 64,  /* when something was sent last; the clock has been read since */
+	DELIVERED = 16, /* when something new was acknowledged last, in microseconds */
+	ARRIVED = 32,   /* when the packet arrived, if it acknowledges all that was sent */
+	LAST_SENT = 64, /* when something was sent last; the clock has been read since */
 };
 
-enum what {
+enum event_kind {
 	PACKET = 1,
 	STATE,
 };
 
 /* A call that has returned. */
-struct called {
+struct call_event {
 	s32 result;
 	u32 flags; /* MSG_*, the lower 24 bits; then SENT or RECEIVED */
-	u32 clock; /* TCP's last reading of its clock, of what sends that with which it sent, lower half */
+	u32 clock; /* TCP's last reading of its clock; of a call that sends, the reading with which it sent; lower half */
 };
 
-enum called_as {
+enum call_direction {
 	SENT = 1,
 	RECEIVED = 2,
 };
 
-enum fired_timer {
+enum timer_name {
 	WRITE_TIMER,
 	DELAYED_ACK_TIMER,
 	KEEPALIVE_TIMER,
@@ -102,9 +102,9 @@ enum fired_timer {
 };
 
 /* A timer that is about to run, or what small queues held back. */
-struct fired {
+struct timer_event {
 	u8 piece;
-	u8 timer; /* enum fired_timer */
+	u8 timer; /* enum timer_name */
 	u16 next; /* identification that the next packet of the socket's own will have */
 	u32 jiffies;
 	u64 sk;
@@ -126,7 +126,7 @@ struct head {
 };
 
 #define ROOM 960
-#define MOST 52 /* of one event: struct seen and its words, rounded up */
+#define MOST 52 /* of one event: struct packet_event and its words, rounded up */
 
 struct block {
 	struct head head;
@@ -137,7 +137,7 @@ struct block {
 
 struct calls {
 	struct head head;
-	struct called data[MOST_CALLS];
+	struct call_event data[MOST_CALLS];
 };
 
 struct opened {
@@ -152,9 +152,9 @@ struct opened {
 	u64 clock;
 	u64 begun; /* connect() */
 	u32 jiffies;
-	struct words words;
+	struct socket_words words;
 	u32 lost; /* of all, before */
-	struct found found;
+	struct socket_settings found;
 	u32 pad;
 };
 
@@ -182,20 +182,20 @@ struct counters {
 };
 struct counters counters = {};
 
-MIRRORED(struct, seen);
-MIRRORED(struct, changed);
-MIRRORED(struct, called);
-MIRRORED(struct, fired);
+MIRRORED(struct, packet_event);
+MIRRORED(struct, state_event);
+MIRRORED(struct, call_event);
+MIRRORED(struct, timer_event);
 MIRRORED(struct, head);
 MIRRORED(struct, opened);
 MIRRORED(struct, timers);
 MIRRORED(struct, counters);
 MIRRORED(struct, state);
-MIRRORED(struct, words);
+MIRRORED(struct, socket_words);
 MIRRORED(enum, piece);
 MIRRORED(enum, flag);
-MIRRORED(enum, what);
-MIRRORED(enum, called_as);
-MIRRORED(enum, fired_timer);
+MIRRORED(enum, event_kind);
+MIRRORED(enum, call_direction);
+MIRRORED(enum, timer_name);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The light recorder: one program a packet, at the tracepoint where TCP begins with it. It notes which packet it is,
- * and what of the socket has changed since the one before: calls, what they sent and acknowledgments that no
- * tracepoint shows are found between packets by that. Events are gathered with the socket
+ * and which fields of the socket have changed since the one before: they place calls, what calls sent, and
+ * acknowledgments that no tracepoint shows between the packets. Events are gathered with the socket
  * and go into the ring half a kilobyte at a time.
  *
- * The socket's lock orders the packets. A call's return is seen when the lock has been given
- * away, and has a block of its own: where it belongs follows from how much it moved.
+ * The socket's lock orders the packets. A call's return is observed when the lock has been
+ * released, and has a block of its own: how much the call moved says where it belongs.
  */
-#include "known.bpf.h"
+#include "tracked_socket.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 /* One event behind the others; the socket has its lock. */
-static __always_inline void note(struct sock *sk, struct known *known, struct seen seen)
+static __always_inline void note(struct sock *sk, struct tracked_socket *known, struct packet_event event)
 {
 	const struct tcp_sock___rec *tp = KNOWN_AS(tcp_sock___rec, sk);
 	/* The verifier knows that it is one: a plain load. */
@@ -22,7 +22,7 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 	struct head *head = &known->packets.head;
 	u64 clock = tp->tcp_clock_cache;
 	u32 used = head->used;
-	struct seen *at;
+	struct packet_event *at;
 
 	/* A lower half is enough within one block. */
 	if (used > ROOM - MOST || (used && clock - head->clock >= 1U << 31)) {
@@ -32,24 +32,24 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 	if (!used) {
 		head->clock = clock;
 		head->jiffies = bpf_jiffies64();
-		look_at(sk, &head->state);
+		read_state(sk, &head->state);
 	}
 	used &= 1023;
 	if (used > ROOM - MOST)
 		return;
 	at = (void *)(known->packets.data + used);
-	used += sizeof(seen);
-	seen.clock = clock;
-	seen.next = KNOWN_AS(inet_sock___rec, sk)->inet_id.counter;
-	seen.flags |= so->sk_lock.owned ? OWNED : 0;
-	seen.flags |= so->sk_wmem_queued >= so->sk_sndbuf ? FULL : 0;
-#define BIT_OF(name) (1 << __builtin_offsetof(struct words, name) / sizeof(u32))
+	used += sizeof(event);
+	event.clock = clock;
+	event.next = KNOWN_AS(inet_sock___rec, sk)->inet_id.counter;
+	event.flags |= so->sk_lock.owned ? OWNED : 0;
+	event.flags |= so->sk_wmem_queued >= so->sk_sndbuf ? FULL : 0;
+#define BIT_OF(name) (1 << __builtin_offsetof(struct socket_words, name) / sizeof(u32))
 #define WORD(name, value)                                          \
 	do {                                                       \
 		u32 now = (value);                                 \
 		if (now != known->words.name) {                    \
 			known->words.name = now;                   \
-			seen.words |= BIT_OF(name);                \
+			event.words |= BIT_OF(name);               \
 			if (used <= ROOM - 4)                      \
 				*(u32 *)(known->packets.data + used) = now; \
 			used += 4;                                 \
@@ -64,35 +64,35 @@ static __always_inline void note(struct sock *sk, struct known *known, struct se
 	WORD(rcv_wnd, tp->rcv_wnd);
 	/* Back from memory the verifier knows neither, and need not follow each of 128 ways on its own (850,000 instructions of the million it allows). */
 	*(volatile u16 *)&head->used = used;
-	*(volatile u8 *)&at->words = seen.words;
+	*(volatile u8 *)&at->words = event.words;
 	used = *(volatile u16 *)&head->used;
-	seen.words = *(volatile u8 *)&at->words;
+	event.words = *(volatile u8 *)&at->words;
 #define MOMENT(flag, value)                                                \
 	do {                                                               \
-		seen.flags |= (flag);                                      \
+		event.flags |= (flag);                                     \
 		if (used <= ROOM - 4)                                      \
 			*(u32 *)(known->packets.data + used) = (value);    \
 		used += 4;                                                 \
 	} while (0)
-	if (seen.words & BIT_OF(snd_una) || light->sacked_out)
-		MOMENT(TOLD, light->delivered_mstamp);
-	if (seen.flags & TIMED)
-		MOMENT(TIMED, bpf_ktime_get_ns());
+	if (event.words & BIT_OF(snd_una) || light->sacked_out)
+		MOMENT(DELIVERED, light->delivered_mstamp);
+	if (event.flags & ARRIVED)
+		MOMENT(ARRIVED, bpf_ktime_get_ns());
 	/* A call that has read data has read the clock: when the packet before was acknowledged. */
-	if (seen.words & (BIT_OF(snd_nxt) | BIT_OF(copied_seq)) && (u32)light->tcp_wstamp_ns != (u32)clock)
-		MOMENT(WENT, light->tcp_wstamp_ns);
-	*at = seen;
+	if (event.words & (BIT_OF(snd_nxt) | BIT_OF(copied_seq)) && (u32)light->tcp_wstamp_ns != (u32)clock)
+		MOMENT(LAST_SENT, light->tcp_wstamp_ns);
+	*at = event;
 	head->used = used;
 }
 
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(on_packet, struct sock *sk, struct sk_buff___light *skb)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 	const struct tcp_sock___rec *tp = KNOWN_AS(tcp_sock___rec, sk);
 	const struct skb_shared_info___light *shared;
 	const struct tcp_skb_cb *cb;
-	struct seen seen = { .what = PACKET };
+	struct packet_event event = { .kind = PACKET };
 	u32 segments;
 
 	if (!known || !known->open)
@@ -101,19 +101,19 @@ int BPF_PROG(on_packet, struct sock *sk, struct sk_buff___light *skb)
 	cb = KNOWN_AS(tcp_skb_cb,
 		      (char *)skb + bpf_core_field_offset(struct sk_buff___light, cb));
 	segments = shared->gso_segs;
-	seen.id = __builtin_bswap16(KNOWN_AS(iphdr, skb->head + skb->network_header)->id);
-	seen.segments = segments > 255 ? 255 : segments;
-	seen.flags = (cb->ip_dsfield & 3) == 3 ? MARKED : 0;
+	event.id = __builtin_bswap16(KNOWN_AS(iphdr, skb->head + skb->network_header)->id);
+	event.segments = segments > 255 ? 255 : segments;
+	event.flags = (cb->ip_dsfield & 3) == 3 ? MARKED : 0;
 	if (cb->seq != cb->end_seq)
-		seen.flags |= DATA;
-	/* All that was sent is acknowledged: when, nothing tells if new data are sent, which leaves another moment. */
+		event.flags |= DATA;
+	/* All that was sent is acknowledged: when, no field says once new data are sent, which leaves another moment. */
 	if (tp->snd_una != tp->snd_nxt && cb->ack_seq == tp->snd_nxt)
-		seen.flags |= TIMED;
-	note(sk, known, seen);
+		event.flags |= ARRIVED;
+	note(sk, known, event);
 	return 0;
 }
 
-static __always_inline void put_opened(struct sock *sk, struct known *known)
+static __always_inline void put_opened(struct sock *sk, struct tracked_socket *known)
 {
 	struct opened *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
 
@@ -140,7 +140,7 @@ static __always_inline void put_opened(struct sock *sk, struct known *known)
 	it->words.copied_seq = READ(sk, tcp_sock___rec, copied_seq);
 	it->words.wmem_alloc = READ(sk, sock___rec, sk_wmem_alloc.refs.counter);
 	it->words.rcv_wnd = READ(sk, tcp_sock___rec, rcv_wnd);
-	/* What changes from here on is told. */
+	/* Changes from here on are recorded. */
 	known->words = it->words;
 	it->lost = counters.lost;
 	find_settings(sk, &it->found);
@@ -150,7 +150,7 @@ static __always_inline void put_opened(struct sock *sk, struct known *known)
 static __always_inline void meet(struct sock *sk, int from, int to)
 {
 	const struct sock___light *so = KNOWN_AS(sock___light, sk);
-	struct known *known;
+	struct tracked_socket *known;
 	u8 end = to != TCP_SYN_SENT;
 
 	if (so->sk_protocol != IPPROTO_TCP || !is_ipv4(sk))
@@ -170,9 +170,9 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(on_state, struct sock *sk, int from, int to)
 {
 	const struct sock___light *so = KNOWN_AS(sock___light, sk);
-	struct changed changed = { .what = STATE };
-	struct known *known;
-	struct seen seen;
+	struct state_event state = { .kind = STATE };
+	struct tracked_socket *known;
+	struct packet_event event;
 
 	if (to == TCP_SYN_SENT || (from == TCP_SYN_RECV && to == TCP_ESTABLISHED))
 		meet(sk, from, to);
@@ -195,31 +195,31 @@ int BPF_PROG(on_state, struct sock *sk, int from, int to)
 	}
 	if (!known->open)
 		return 0;
-	changed.from = from;
-	changed.to = to;
-	changed.shutdown = so->sk_shutdown;
-	__builtin_memcpy(&seen, &changed, sizeof(seen));
-	note(sk, known, seen);
+	state.from = from;
+	state.to = to;
+	state.shutdown = so->sk_shutdown;
+	__builtin_memcpy(&event, &state, sizeof(event));
+	note(sk, known, event);
 	return 0;
 }
 
-static __always_inline void called(struct sock *sk, int result, int flags, u32 what)
+static __always_inline void called(struct sock *sk, int result, int flags, u32 direction)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 	u32 place;
 
 	if (!known || !known->open)
 		return;
 	place = __sync_fetch_and_add(&known->used, 1);
 	if (place >= MOST_CALLS) {
-		/* Somebody else is emptying it. */
+		/* Another processor is emptying it. */
 		lose(known);
 		return;
 	}
 	known->calls.data[place].result = result;
-	known->calls.data[place].flags = (flags & 0xffffff) | what << 24;
+	known->calls.data[place].flags = (flags & 0xffffff) | direction << 24;
 	known->calls.data[place].clock =
-		what == SENT ? KNOWN_AS(tcp_sock___light, sk)->tcp_wstamp_ns :
+		direction == SENT ? KNOWN_AS(tcp_sock___light, sk)->tcp_wstamp_ns :
 			       KNOWN_AS(tcp_sock___rec, sk)->tcp_clock_cache;
 	if (place == MOST_CALLS - 1) {
 		put_calls(known, MOST_CALLS);
@@ -244,7 +244,7 @@ int BPF_PROG(on_received, struct sock *sk, int result, int flags)
 static __always_inline void fired(const void *timer, u32 offset, u8 which)
 {
 	const void *sk = (const char *)timer - offset;
-	struct fired *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
+	struct timer_event *it = bpf_ringbuf_reserve(&events, sizeof(*it), 0);
 
 	if (!it) {
 		lose(NULL);
@@ -325,7 +325,7 @@ int BPF_PROG(on_work, struct work_struct___light *work)
 }
 
 /* What has not filled a block. */
-static __always_inline void put_rest(struct known *known, u8 piece)
+static __always_inline void put_rest(struct tracked_socket *known, u8 piece)
 {
 	u32 used = known->used;
 
@@ -338,7 +338,7 @@ static __always_inline void put_rest(struct known *known, u8 piece)
 SEC("tp_btf/tcp_destroy_sock")
 int BPF_PROG(on_gone, struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 
 	if (!known)
 		return 0;
@@ -352,7 +352,7 @@ int BPF_PROG(on_gone, struct sock *sk)
 SEC("iter/bpf_map_elem")
 int rest_of_table(struct bpf_iter__bpf_map_elem *it)
 {
-	struct known *known = it->value;
+	struct tracked_socket *known = it->value;
 
 	if (known && known->open)
 		put_rest(known, PACKETS);
@@ -362,7 +362,7 @@ int rest_of_table(struct bpf_iter__bpf_map_elem *it)
 SEC("iter/bpf_sk_storage_map")
 int rest_of_sockets(struct bpf_iter__bpf_sk_storage_map *it)
 {
-	struct known *known = it->value;
+	struct tracked_socket *known = it->value;
 
 	if (known && known->open)
 		put_rest(known, PACKETS);

@@ -81,7 +81,7 @@ struct state {
 	u32 window_clamp;
 };
 
-static __always_inline void look_at(struct sock *sk, struct state *f)
+static __always_inline void read_state(struct sock *sk, struct state *f)
 {
 	const struct tcp_sock___rec *tp = KNOWN_AS(tcp_sock___rec, sk);
 	const struct sock___rec *so = KNOWN_AS(sock___rec, sk);

@@ -4,15 +4,15 @@
  * socket's address: finding it is no call, and reads the line of the cache that is needed anyway. Socket storage, three
  * lines and a call, cost more than all else of a packet; it is for those that find no place.
  */
-#ifndef SLOWPATH_PACKETS_KNOWN_H
-#define SLOWPATH_PACKETS_KNOWN_H
+#ifndef SLOWPATH_PACKETS_TRACKED_SOCKET_H
+#define SLOWPATH_PACKETS_TRACKED_SOCKET_H
 
 #include "block.bpf.h"
 
 /* Of one socket. What each packet and each call needs is in the first line of the cache, up to `clock` of packets' head. */
-struct known {
-	u64 key; /* key_of(); 0: nobody's */
-	struct words words;
+struct tracked_socket {
+	u64 key; /* key_of(); 0: free */
+	struct socket_words words;
 	u8 end;
 	u8 open;
 	u8 stored; /* with the socket, not in the table */
@@ -23,7 +23,7 @@ struct known {
 	struct calls calls;
 } __attribute__((aligned(64)));
 
-_Static_assert(__builtin_offsetof(struct known, packets.head.sk) == 64, "the first line");
+_Static_assert(__builtin_offsetof(struct tracked_socket, packets.head.sk) == 64, "the first line");
 
 #define PLACES_BITS 11
 
@@ -33,17 +33,17 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1 << PLACES_BITS);
 	__type(key, u32);
-	__type(value, struct known);
+	__type(value, struct tracked_socket);
 } table SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct known);
+	__type(value, struct tracked_socket);
 } sockets SEC(".maps");
 
-/* A socket's address as a number: the verifier lets nobody calculate with a pointer, but takes the distance of two for a number. */
+/* A socket's address as a number: the verifier forbids arithmetic on a pointer, but takes the distance of two for a number. */
 static __always_inline u64 key_of(const struct sock *sk)
 {
 	u64 key = (u64)sk - (u64)&counters;
@@ -58,11 +58,11 @@ static __always_inline u32 place_of(u64 key)
 	return key * 0x9e3779b97f4a7c15 >> (64 - PLACES_BITS);
 }
 
-static __always_inline struct known *find(struct sock *sk)
+static __always_inline struct tracked_socket *find(struct sock *sk)
 {
 	u64 key = key_of(sk);
 	u32 place = place_of(key);
-	struct known *known = bpf_map_lookup_elem(&table, &place);
+	struct tracked_socket *known = bpf_map_lookup_elem(&table, &place);
 
 	if (known && known->key == key)
 		return known;
@@ -75,10 +75,10 @@ static __always_inline struct known *find(struct sock *sk)
 	return bpf_sk_storage_get(&sockets, sk, 0, 0);
 }
 
-/* A place for a socket, which nobody else can see yet; as if it had just been made. */
-static __always_inline struct known *take_place(struct sock *sk)
+/* A place for a socket that no other program can find yet; as if it had just been made. */
+static __always_inline struct tracked_socket *take_place(struct sock *sk)
 {
-	struct known *known = find(sk);
+	struct tracked_socket *known = find(sk);
 	u64 key = key_of(sk);
 	u32 place = place_of(key);
 	int i;
@@ -106,7 +106,7 @@ static __always_inline struct known *take_place(struct sock *sk)
 	return known;
 }
 
-static __always_inline void give_back(struct sock *sk, struct known *known)
+static __always_inline void give_back(struct sock *sk, struct tracked_socket *known)
 {
 	known->open = 0;
 	if (known->stored) {
@@ -117,20 +117,20 @@ static __always_inline void give_back(struct sock *sk, struct known *known)
 	}
 }
 
-static __always_inline void lose(struct known *known)
+static __always_inline void lose(struct tracked_socket *known)
 {
 	if (known)
 		__sync_fetch_and_add(&known->lost, 1);
 	__sync_fetch_and_add(&counters.lost, 1);
 }
 
-static __always_inline void put(struct known *known, const void *piece, u64 bytes)
+static __always_inline void put(struct tracked_socket *known, const void *piece, u64 bytes)
 {
 	if (bpf_ringbuf_output(&events, (void *)piece, bytes, BPF_RB_NO_WAKEUP))
 		lose(known);
 }
 
-static __always_inline void put_packets(struct known *known, u8 piece)
+static __always_inline void put_packets(struct tracked_socket *known, u8 piece)
 {
 	struct head *head = &known->packets.head;
 	u32 used = head->used;
@@ -144,7 +144,7 @@ static __always_inline void put_packets(struct known *known, u8 piece)
 	head->used = 0;
 }
 
-static __always_inline void put_calls(struct known *known, u32 count)
+static __always_inline void put_calls(struct tracked_socket *known, u32 count)
 {
 	struct head *head = &known->calls.head;
 
@@ -154,8 +154,8 @@ static __always_inline void put_calls(struct known *known, u32 count)
 	head->end = known->end;
 	head->sk = known->packets.head.sk;
 	head->lost = known->lost;
-	head->used = count * sizeof(struct called);
-	put(known, head, sizeof(*head) + count * sizeof(struct called));
+	head->used = count * sizeof(struct call_event);
+	put(known, head, sizeof(*head) + count * sizeof(struct call_event));
 	head->serial++;
 }
 

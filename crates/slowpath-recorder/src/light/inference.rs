@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One end: between which packets its calls were.
+//! Infers the runs of one end: between which packets its calls were.
 //!
-//! 1. A call that moved bytes was over when they had been moved: before the first packet at whose beginning the socket had that much written, or read.
-//! 2. One that had moved a part of them had begun, and goes on before the next packet at which it has moved more.
-//! 3. A packet that waited in the backlog was looked at by the call that had the lock: at its end, if it had just moved its last byte; else in its midst. A sender whose
-//!    buffer is full gives the lock away; all others look at the backlog with it.
-//! 4. What moved nothing (an end of file, an error) stands before the call that follows it.
-//! 5. A timer stands where the identification of the next packet says, then by time. One that found the lock taken left a note: it, and what the backlog put off, is done when the call gives the
-//!    lock away.
-//! 6. Packets in states for which no tracepoint exists (after the end has closed) are those that its peer sent besides, in their order.
+//! 1. A call that moved bytes ended when they had been moved: before the first packet at whose beginning the socket had that much written, or read.
+//! 2. A call that had moved a part of them had begun; it resumes before the next packet at which it has moved more.
+//! 3. The call that held the lock handled a packet that waited in the backlog: at the call's end, if it had just moved its last byte; else within the call. A sender whose
+//!    buffer is full releases the lock; every other call handles the backlog while it holds the lock.
+//! 4. A call that moved nothing (an end of file, an error) is placed before the call that follows it.
+//! 5. A timer is placed by the identification of the next packet, then by time. A timer that found the lock taken left a note: it, and what the backlog put off, runs when the call
+//!    releases the lock.
+//! 6. Packets in states for which no tracepoint exists (after the end has closed) are the further ones that its peer sent, in their order.
 
 use super::memory;
 use super::moments::{Clock, Packet, again, begun, delay, first, handshake, moment};
 use super::numbers::Numbers;
-use super::piece::{Fired, STATES, Seen, What, word};
+use super::piece::{Event, Observation, STATES, TimerEvent, index};
 use super::side::{Before, Side};
 use super::ticks::Ticks;
 use slowpath_recording::fields::Field;
@@ -32,7 +32,7 @@ mod state {
 /// `SHUTDOWN_MASK`.
 const BOTH: u8 = 3;
 
-/// The fields of the socket that a block begins with (`look_at` of the probe); `None`: it stands with each packet, or only clocks decide it.
+/// The fields of the socket that a block begins with (`read_state` of the probe); `None`: each packet carries it, or only clocks decide it.
 const STATE_FIELDS: [Option<Field>; STATES] = [
     None,
     Some(Field::SendWindow),
@@ -48,18 +48,18 @@ const STATE_FIELDS: [Option<Field>; STATES] = [
     Some(Field::WindowClamp),
 ];
 
-/// What an acknowledgment lets go goes within that time, in nanoseconds.
+/// Data that an acknowledgment permits is sent within that time, in nanoseconds.
 const MOST_AGAIN: u64 = 1_000_000;
 /// `TCPF_ACK_DEFERRED`.
 const ACKNOWLEDGMENT_DEFERRED: u32 = 1 << 6;
 /// Place of `srtt_us` in what a block begins with.
 const SMOOTHED_RTT: usize = 8;
-pub(super) struct Telling<'a> {
+pub(super) struct RunInference<'a> {
     side: &'a Side,
     numbers: Numbers,
     places: std::vec::IntoIter<i64>,
     runs: Vec<(Clock, Handler, Vec<Outcome>)>,
-    /// Of runs at whose beginning the recorder looked, by place.
+    /// The socket's state before runs at whose beginning the recorder read it, by place.
     before: HashMap<usize, (u16, u32)>,
     call: usize,
     written: u32,
@@ -67,59 +67,60 @@ pub(super) struct Telling<'a> {
     /// The call under way has moved so much.
     begun: Option<i32>,
     /// The last value recorded of each field.
-    told: [Option<u32>; Field::COUNT],
+    recorded: [Option<u32>; Field::COUNT],
     last_number: u32,
-    /// When the first packet went of what calls sent before the next look, in microseconds: if nothing was under way.
+    /// When the first packet left of what calls sent before the next observation, in microseconds: if nothing was in flight.
     sent_first: Option<u64>,
-    unseen: Vec<u64>,
+    /// Clocks of state changes by packets for which no tracepoint fired.
+    untraced: Vec<u64>,
     /// Timers that are not among the runs yet.
-    timers: std::slice::Iter<'a, Fired>,
-    /// Of those, what fired while a call had the lock.
-    waiting: Vec<&'a Fired>,
-    /// Notes for when it gives it away (`sk_tsq_flags`).
+    timers: std::slice::Iter<'a, TimerEvent>,
+    /// Of those, timers that fired while a call held the lock.
+    waiting: Vec<&'a TimerEvent>,
+    /// Deferred work for when the call releases the lock (`sk_tsq_flags`).
     put_off: u32,
-    /// How long the handshake's packets took to here.
+    /// How long the handshake's packets took to this end.
     handshake: u64,
-    /// How many packets the other end had sent, and what its clock had read then.
+    /// How many packets the other end had sent, and its last reading of the clock then.
     sent: Vec<(u32, u64)>,
     pub(super) gap: Option<usize>,
 }
 
-impl<'a> Telling<'a> {
+impl<'a> RunInference<'a> {
     /// `first`: the number of the first packet that the tracepoint can report.
     pub(super) fn new(
         side: &'a Side,
-        theirs: &'a Side,
+        peer: &'a Side,
         numbers: Numbers,
         places: Vec<i64>,
         first: u32,
-    ) -> Telling<'a> {
+    ) -> RunInference<'a> {
         let mut most = 0;
-        let (clocks, next): (Vec<u64>, Vec<u16>) = theirs.sent().unzip();
+        let (clocks, next): (Vec<u64>, Vec<u16>) = peer.sent().unzip();
         let totals = numbers.totals(next.into_iter()).zip(clocks);
         let sent = totals.map(|(total, at)| {
             most = total.max(most);
             (most, at)
         });
         let sent: Vec<(u32, u64)> = sent.collect();
-        Telling {
+        RunInference {
             side,
             numbers,
             places: places.into_iter(),
             runs: Vec::new(),
             before: HashMap::new(),
             call: 0,
-            written: side.opened.words[word::WRITTEN],
-            read: side.opened.words[word::READ],
+            written: side.opened.words[index::WRITTEN],
+            read: side.opened.words[index::READ],
             begun: None,
-            told: [None; Field::COUNT],
+            recorded: [None; Field::COUNT],
             last_number: first,
             sent_first: None,
-            unseen: Vec::new(),
+            untraced: Vec::new(),
             timers: side.timers.iter(),
             waiting: Vec::new(),
             put_off: 0,
-            handshake: handshake(&side.opened, &theirs.opened),
+            handshake: handshake(&side.opened, &peer.opened),
             sent,
             gap: None,
         }
@@ -129,7 +130,7 @@ impl<'a> Telling<'a> {
         let waited = matches!(handler, Handler::Packet { backlog: true, .. });
         let by_call = !matches!(handler, Handler::Packet { .. } | Handler::Timer { .. });
         if !waited {
-            self.give_away();
+            self.release();
         }
         self.runs.push((clock, handler, Vec::new()));
         if waited {
@@ -138,14 +139,14 @@ impl<'a> Telling<'a> {
         if by_call {
             for fired in std::mem::take(&mut self.waiting) {
                 self.put_off |= fired.note();
-                let at = Clock::Fired(fired.at);
+                let at = Clock::TimerEvent(fired.at);
                 self.runs.push((at, fired.handler(), Vec::new()));
             }
         }
     }
 
-    /// What was put off while a call had the lock is done when it gives it away.
-    fn give_away(&mut self) {
+    /// Work that was put off while a call held the lock is done when the call releases it.
+    fn release(&mut self) {
         let flags = std::mem::take(&mut self.put_off);
         if flags != 0 {
             self.runs
@@ -163,7 +164,7 @@ impl<'a> Telling<'a> {
         }
     }
 
-    pub(super) fn opening(&mut self, theirs: &Side) {
+    pub(super) fn opening(&mut self, peer: &Side) {
         let opened = &self.side.opened;
         // Each end knows by its first round trip when it had sent its part.
         let first = self
@@ -174,7 +175,7 @@ impl<'a> Telling<'a> {
         let round_trip = u64::from(first.unwrap_or(0) >> 3) * 1000;
         if opened.end != 0 {
             let asked = match round_trip {
-                0 => Clock::Sent(theirs.opened.begun),
+                0 => Clock::Sent(peer.opened.begun),
                 known => Clock::Read(opened.clock.saturating_sub(known)),
             };
             self.push(asked, Self::packet(0, false, false, 1));
@@ -182,9 +183,10 @@ impl<'a> Telling<'a> {
             self.push(Clock::Read(opened.clock), Handler::Accept);
             return;
         }
-        let established = self.side.seen.first();
-        let waited =
-            established.is_some_and(|seen| seen.owned && matches!(seen.what, What::State { .. }));
+        let established = self.side.observations.first();
+        let waited = established.is_some_and(|observed| {
+            observed.owned && matches!(observed.event, Event::State { .. })
+        });
         let begun = match round_trip {
             0 => opened.begun,
             known => opened.clock.saturating_sub(known),
@@ -194,69 +196,74 @@ impl<'a> Telling<'a> {
         self.push(Clock::Read(opened.clock), Handler::Resume);
     }
 
-    pub(super) fn all(&mut self) {
+    /// Infers the runs after the handshake.
+    pub(super) fn infer(&mut self) {
         let side = self.side;
         let mut states = side.states.iter().peekable();
-        for (place, seen) in side.seen.iter().enumerate() {
+        for (place, observed) in side.observations.iter().enumerate() {
             if side.cut == Some(place) {
                 self.gap = Some(self.runs.len());
             }
             let state = states.next_if(|(first, _)| *first == place);
-            match seen.what {
-                What::Packet { marked, .. } => {
-                    self.came(place, marked, state.map(|it| &it.1));
+            match observed.event {
+                Event::Packet { marked, .. } => {
+                    self.packet_arrived(place, marked, state.map(|it| &it.1));
                 }
-                What::State { from, to, shutdown } => self.went(seen, from, to, shutdown),
+                Event::State { from, to, shutdown } => {
+                    self.state_changed(observed, from, to, shutdown)
+                }
             }
         }
-        if side.cut == Some(side.seen.len()) {
+        if side.cut == Some(side.observations.len()) {
             self.gap = Some(self.runs.len());
         }
         self.calls_until(None);
         self.after();
         self.fired_until(u64::MAX, None);
-        self.give_away();
+        self.release();
     }
 
-    fn came(&mut self, place: usize, marked: bool, state: Option<&[u32; STATES]>) {
-        let seen = &self.side.seen[place];
-        let next = self.side.seen.get(place + 1);
+    fn packet_arrived(&mut self, place: usize, marked: bool, state: Option<&[u32; STATES]>) {
+        let observed = &self.side.observations[place];
+        let next = self.side.observations.get(place + 1);
         self.sent_first = place.checked_sub(1).and_then(|before| {
-            let before = &self.side.seen[before];
-            // What waited goes with the packet before.
-            let waited = before.words[word::WRITTEN] != before.words[word::NEXT];
-            begun(before, seen).filter(|_| !waited)
+            let before = &self.side.observations[before];
+            // What waited is sent with the packet before.
+            let waited = before.words[index::WRITTEN] != before.words[index::NEXT];
+            begun(before, observed).filter(|_| !waited)
         });
-        self.calls_until(Some(seen));
+        self.calls_until(Some(observed));
         let found = self.places.next().and_then(|place| self.numbers.get(place));
         let Some((number, merged)) = found else {
             self.gap.get_or_insert(self.runs.len());
             return;
         };
         self.last_number = number + u32::from(merged);
-        let backlog = seen.owned && self.in_backlog(seen);
+        let backlog = observed.owned && self.in_backlog(observed);
         let sent = self.sent_at(number);
-        let waits = seen.words[word::WRITTEN] != seen.words[word::NEXT];
-        let first = next.and_then(|next| first(seen, next));
-        // What fired before it came.
+        let waits = observed.words[index::WRITTEN] != observed.words[index::NEXT];
+        let first = next.and_then(|next| first(observed, next));
+        // Timers that fired before it arrived.
         let until = next.map_or(u64::MAX, |next| next.clock);
-        let noted = seen.came.map(|low| self.full_clock(seen.clock, low));
-        let noted = noted.or_else(|| self.answered(seen, next?));
-        let came = match first {
+        let noted = observed
+            .arrived
+            .map(|low| self.full_clock(observed.clock, low));
+        let noted = noted.or_else(|| self.answered(observed, next?));
+        let arrived = match first {
             Some(first) => first.saturating_mul(1000).saturating_add(999),
             None if noted.is_some() => noted.unwrap_or(until),
             None if sent > 0 => sent.saturating_add(self.handshake),
             None => until,
         };
-        self.fired_until(came.min(until).max(seen.clock), Some(seen.next));
+        self.fired_until(arrived.min(until).max(observed.clock), Some(observed.next));
         let clock = Packet {
-            before: seen.clock,
+            before: observed.clock,
             sent,
             first,
-            came: noted,
+            arrived: noted,
             again: next.filter(|_| waits).and_then(|next| {
-                let begun = begun(seen, next).map(|micros| micros.saturating_mul(1000));
-                // Calls could not send: what went, an acknowledgment let go.
+                let begun = begun(observed, next).map(|micros| micros.saturating_mul(1000));
+                // Calls could not send: an acknowledgment permitted what was sent.
                 let soon = |first: &u64| {
                     next.sent().saturating_sub(first.saturating_mul(1000)) < MOST_AGAIN
                 };
@@ -267,34 +274,34 @@ impl<'a> Telling<'a> {
             Clock::Packet(clock),
             Self::packet(number, marked, backlog, merged),
         );
-        let before = (seen.next, seen.words[word::MEMORY]);
+        let before = (observed.next, observed.words[index::MEMORY]);
         self.before.insert(self.runs.len() - 1, before);
         if backlog {
             self.waited(place);
         }
-        self.tell(seen, state);
+        self.record_state(observed, state);
     }
 
-    /// When the acknowledgment went that the packet made: of what was sent before the next look, if neither a call nor a timer sent it.
-    fn answered(&self, seen: &Seen, next: &Seen) -> Option<u64> {
-        next.went?;
+    /// When the acknowledgment of the packet was sent: if something was sent before the next observation, and neither a call nor a timer sent it.
+    fn answered(&self, observed: &Observation, next: &Observation) -> Option<u64> {
+        next.last_sent?;
         let at = next.sent();
         let calls = self.side.calls.get(self.call..).unwrap_or_default();
         let mut calls = calls.iter().take(4).filter(|call| !call.sent);
-        let wrote = next.words[word::WRITTEN] != seen.words[word::WRITTEN];
+        let wrote = next.words[index::WRITTEN] != observed.words[index::WRITTEN];
         let by_call = wrote || calls.any(|call| call.clock == at as u32);
         let fired = self.timers.as_slice().first();
         let by_timer = fired.is_some_and(|fired| fired.at <= at);
-        let sent = next.next != seen.next && !by_call && !by_timer && at > seen.clock;
+        let sent = next.next != observed.next && !by_call && !by_timer && at > observed.clock;
         sent.then_some(at)
     }
 
-    /// The memory of all that waits in the backlog with it counts until the last of them has been looked at (`__release_sock`), and for the call that has the lock as
-    /// well: most of it came before it had read the clock first.
+    /// The memory of all packets that wait in the backlog with it counts until the last of them has been handled (`__release_sock`), and for the call that holds the lock as
+    /// well: most of them arrived before the call had first read the clock.
     fn waited(&mut self, place: usize) {
         let filled = Outcome::Backlog {
             done: 0,
-            bytes: memory::backlog(&self.side.seen, place),
+            bytes: memory::backlog(&self.side.observations, place),
         };
         let mut runs = self.runs.iter_mut().rev();
         if let Some((_, _, outcomes)) = runs.next() {
@@ -309,21 +316,21 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// What there was before it.
-    fn tell(&mut self, seen: &Seen, state: Option<&[u32; STATES]>) {
-        let words = &seen.words;
-        let acknowledged = words[word::ACKNOWLEDGED];
-        let in_flight = words[word::NEXT].wrapping_sub(acknowledged);
+    /// Records what the socket's fields were before the packet, as far as they have changed since they were last recorded.
+    fn record_state(&mut self, observed: &Observation, state: Option<&[u32; STATES]>) {
+        let words = &observed.words;
+        let acknowledged = words[index::ACKNOWLEDGED];
+        let in_flight = words[index::NEXT].wrapping_sub(acknowledged);
         let mut all = vec![(Field::InFlight, in_flight)];
         all.push((
             Field::Queued,
-            words[word::WRITTEN].wrapping_sub(acknowledged),
+            words[index::WRITTEN].wrapping_sub(acknowledged),
         ));
         all.push((
             Field::Unread,
-            words[word::RECEIVED].wrapping_sub(words[word::READ]),
+            words[index::RECEIVED].wrapping_sub(words[index::READ]),
         ));
-        all.push((Field::ReceiveWindow, words[word::WINDOW]));
+        all.push((Field::ReceiveWindow, words[index::WINDOW]));
         if let Some(state) = state {
             let known = STATE_FIELDS.iter().zip(state);
             all.extend(known.filter_map(|(field, value)| Some(((*field)?, *value))));
@@ -332,9 +339,9 @@ impl<'a> Telling<'a> {
             return;
         };
         for (field, value) in all {
-            let told = &mut self.told[field as usize];
-            if field == Field::InFlight || *told != Some(value) {
-                *told = Some(value);
+            let last = &mut self.recorded[field as usize];
+            if field == Field::InFlight || *last != Some(value) {
+                *last = Some(value);
                 outcomes.push(Outcome::Observed { field, value });
             }
         }
@@ -346,8 +353,8 @@ impl<'a> Telling<'a> {
         last.is_some_and(|last| !matches!(last, Handler::Packet { .. } | Handler::Timer { .. }))
     }
 
-    /// A call has the lock: which, and where it looks at its backlog. Whether there is one.
-    fn in_backlog(&mut self, seen: &Seen) -> bool {
+    /// Finds the call that holds the lock, and where it handles its backlog. Returns whether there is one.
+    fn in_backlog(&mut self, observed: &Observation) -> bool {
         let same_look = matches!(
             self.runs.last(),
             Some((_, Handler::Packet { backlog: true, .. }, _))
@@ -360,23 +367,23 @@ impl<'a> Telling<'a> {
                 return true;
             }
             // One that waits, and has moved nothing.
-            let words = &seen.words;
+            let words = &observed.words;
             let Some(call) = self.side.calls.get(self.call) else {
                 return false;
             };
-            let nothing = words[word::READ] == words[word::RECEIVED];
-            if call.result <= 0 || !(if call.sent { seen.full } else { nothing }) {
+            let nothing = words[index::READ] == words[index::RECEIVED];
+            if call.result <= 0 || !(if call.sent { observed.full } else { nothing }) {
                 return false;
             }
-            self.begin(seen.clock);
+            self.begin(observed.clock);
             self.begun = Some(0);
             return true;
         }
         let sent = self.side.calls.get(self.call).is_some_and(|call| call.sent);
-        if self.is_call() && !(sent && seen.full) {
-            let words = &seen.words;
-            let queued = words[word::WRITTEN].wrapping_sub(words[word::ACKNOWLEDGED]);
-            let unread = words[word::RECEIVED].wrapping_sub(words[word::READ]);
+        if self.is_call() && !(sent && observed.full) {
+            let words = &observed.words;
+            let queued = words[index::WRITTEN].wrapping_sub(words[index::ACKNOWLEDGED]);
+            let unread = words[index::RECEIVED].wrapping_sub(words[index::READ]);
             if let Some((_, _, outcomes)) = self.runs.last_mut() {
                 for (queue, bytes) in [(Queue::Unacknowledged, queued), (Queue::Unread, unread)] {
                     outcomes.push(Outcome::Flush { queue, bytes });
@@ -399,7 +406,7 @@ impl<'a> Telling<'a> {
         read.next().unwrap_or(0)
     }
 
-    /// What fired before that moment, as far as is known. The next packet's identification may have been read then: it counts, too.
+    /// Places the timers that fired before that moment, as far as is known; also by the next packet's identification, where that was read as the timer fired.
     fn fired_until(&mut self, clock: u64, next: Option<u16>) {
         while let Some(fired) = self.timers.as_slice().first() {
             let sent = next.map_or(0, |next| next.wrapping_sub(fired.next) as i16);
@@ -411,13 +418,13 @@ impl<'a> Telling<'a> {
                 self.waiting.push(fired);
                 continue;
             }
-            self.push(Clock::Fired(fired.at), fired.handler());
+            self.push(Clock::TimerEvent(fired.at), fired.handler());
             let before = (fired.next, fired.memory);
             self.before.insert(self.runs.len() - 1, before);
         }
     }
 
-    /// `last`: what it read last of the clock.
+    /// `last`: the call's last reading of the clock.
     fn begin(&mut self, last: u64) {
         let Some(call) = self.side.calls.get(self.call) else {
             return;
@@ -460,14 +467,20 @@ impl<'a> Telling<'a> {
         })
     }
 
-    fn calls_until(&mut self, seen: Option<&Seen>) {
+    fn calls_until(&mut self, observed: Option<&Observation>) {
         while let Some(call) = self.side.calls.get(self.call) {
-            // What it read last, at the latest: packets that waited in the backlog have read the clock since, and found that.
-            let found = seen.map(|seen| if call.sent { seen.sent() } else { seen.clock });
+            // Its last reading at the latest: packets that waited in the backlog have read the clock since, and found that.
+            let found = observed.map(|observed| {
+                if call.sent {
+                    observed.sent()
+                } else {
+                    observed.clock
+                }
+            });
             let near = found.unwrap_or_else(|| self.clock());
             let wanted = call.result.max(0);
-            if let Some(seen) = seen {
-                let (written, read) = (seen.words[word::WRITTEN], seen.words[word::READ]);
+            if let Some(observed) = observed {
+                let (written, read) = (observed.words[index::WRITTEN], observed.words[index::READ]);
                 let moved = match call.sent {
                     true => written.wrapping_sub(self.written),
                     false => read.wrapping_sub(self.read),
@@ -506,46 +519,46 @@ impl<'a> Telling<'a> {
         }
     }
 
-    fn went(&mut self, seen: &Seen, from: u8, to: u8, shutdown: u8) {
+    fn state_changed(&mut self, observed: &Observation, from: u8, to: u8, shutdown: u8) {
         let by_call = matches!(to, state::FIN_WAIT1 | state::LAST_ACK)
             || (to == state::CLOSE
                 && matches!(from, state::ESTABLISHED | state::CLOSE_WAIT)
                 && shutdown == BOTH);
         if by_call {
             let closed = shutdown == BOTH;
-            self.calls_until(if closed { None } else { Some(seen) });
+            self.calls_until(if closed { None } else { Some(observed) });
             let how = 1;
             let handler = match closed {
                 true => Handler::Close,
                 false => Handler::Shutdown { how },
             };
-            self.push(Clock::Read(seen.clock), handler);
+            self.push(Clock::Read(observed.clock), handler);
         } else if !matches!(to, state::ESTABLISHED | state::CLOSE_WAIT)
-            && self.unseen.last() != Some(&seen.clock)
+            && self.untraced.last() != Some(&observed.clock)
         {
-            self.unseen.push(seen.clock);
+            self.untraced.push(observed.clock);
         }
     }
 
-    /// What the other end's clock had read when that packet had been sent; both ends are on one machine, so far. 0: it was not observed since.
+    /// The other end's last reading of the clock when that packet had been sent; both ends are on one machine, so far. 0: it was not observed since.
     fn sent_at(&self, number: u32) -> u64 {
         let place = self.sent.partition_point(|(total, _)| *total <= number);
         self.sent.get(place).map_or(0, |(_, at)| *at)
     }
 
-    /// What came when no tracepoint fired.
+    /// Packets that arrived when no tracepoint fired.
     fn after(&mut self) {
         let total = self.sent.last().map_or(self.last_number, |last| last.0);
         let mut numbers: Vec<u32> = (self.last_number..total).collect();
         // Time wait acknowledges when its socket has gone.
-        while numbers.len() < self.unseen.len() {
+        while numbers.len() < self.untraced.len() {
             numbers.push(numbers.last().map_or(total, |last| last + 1));
         }
-        let without = numbers.len() - self.unseen.len();
+        let without = numbers.len() - self.untraced.len();
         for (place, number) in numbers.into_iter().enumerate() {
             let sent = self.sent_at(number);
             let (clock, at) = match place.checked_sub(without) {
-                Some(place) => (Clock::Read(self.unseen[place]), self.unseen[place]),
+                Some(place) => (Clock::Read(self.untraced[place]), self.untraced[place]),
                 None => (Clock::Sent(sent), sent.saturating_add(self.handshake)),
             };
             self.fired_until(at, None);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ring itself.
+//! The ring: the connections that it holds, and which of them go when space is short.
 
-use super::held::{Held, Rest};
-use super::{Counts, Joins, Missing, Options, Saved, Told};
-use crate::stock::NotEvents;
+use super::connection::{HeldConnection, Rest};
+use super::{Counts, Joins, Missing, Options, Saved, Update};
+use crate::updates::NotEvents;
 use slowpath_recording::{EncodeError, Moment, Origin};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -17,9 +17,9 @@ const FEW: usize = 256;
 /// Connections that went of which it is known why.
 const REMEMBERED: usize = 4_096;
 
-/// Why it is not held any more.
+/// Why a connection is not held any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Went {
+enum Removal {
     Saved,
     Dropped,
     Nonsense,
@@ -31,14 +31,14 @@ pub struct Ring {
     joins: Box<dyn Joins>,
     options: Options,
     origin: Origin,
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldConnection>,
     newest: HashMap<[SocketAddr; 2], u64>,
     /// Those that ended and were not asked for, by when.
     ended: BTreeSet<(Moment, u64)>,
     /// Those that live and were not asked for; numbers are given in the order of opening.
     living: BTreeSet<u64>,
     asked: BTreeSet<u64>,
-    went: VecDeque<([SocketAddr; 2], Went)>,
+    removed: VecDeque<([SocketAddr; 2], Removal)>,
     bytes: usize,
     counts: Counts,
     unwanted: Vec<u64>,
@@ -66,7 +66,7 @@ impl Ring {
             ended: BTreeSet::new(),
             living: BTreeSet::new(),
             asked: BTreeSet::new(),
-            went: VecDeque::new(),
+            removed: VecDeque::new(),
             bytes: 0,
             counts: Counts::default(),
             unwanted: Vec::new(),
@@ -77,13 +77,13 @@ impl Ring {
     /// Takes whole events of the recorder.
     ///
     /// # Errors
-    /// If they are none.
+    /// If the bytes are no whole events of this recorder.
     pub fn take(&mut self, events: &[u8]) -> Result<(), NotEvents> {
         self.counts.events += self.joins.take(events)?;
         Ok(())
     }
 
-    /// Takes no new connections from now on, or takes them again. They are counted, and nothing more is wanted of their sockets.
+    /// Takes no new connections from now on, or takes them again. Refused ones are counted, and no further events of their sockets are wanted.
     pub fn refuse(&mut self, refuses: bool) {
         self.refuses = refuses;
     }
@@ -93,7 +93,7 @@ impl Ring {
         self.joins.sockets()
     }
 
-    /// How many of a socket's events were lost so far; none: it is not recorded any more. To be said when the recorder lost some, before [`Ring::work`].
+    /// States how many of a socket's events were lost so far; `None`: it is not recorded any more. The caller states it when the recorder lost some, before [`Ring::work`].
     pub fn lost(&mut self, socket: u64, events: Option<u32>) {
         self.joins.lost(socket, events);
     }
@@ -113,18 +113,18 @@ impl Ring {
         self.counts
     }
 
-    /// Sockets of which nothing more is wanted, since this was asked last; they live.
+    /// Open sockets of which no further events are wanted, since the last call.
     pub fn unwanted(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.unwanted)
     }
 
-    /// Takes in what has become known, makes room, and gives the recordings that are due. To be called some times a second. `lost`: events that were lost in all.
+    /// Takes in what has become known, makes room, and returns the recordings that are due. To be called some times a second. `lost`: events that were lost in all.
     pub fn work(&mut self, now: Moment, lost: u64) -> Vec<Saved> {
-        let mut told = Vec::new();
+        let mut updates = Vec::new();
         let mut saved = Vec::new();
-        self.joins.settle(now, lost, &mut told);
-        for it in told {
-            self.tell(it, now, &mut saved);
+        self.joins.settle(now, lost, &mut updates);
+        for update in updates {
+            self.apply(update, now, &mut saved);
         }
         for number in self.unended() {
             let joined = self.joins.bytes(number);
@@ -170,13 +170,13 @@ impl Ring {
             self.ask(number, reason, at);
             return Ok(());
         }
-        let went = self.went.iter().rev();
-        let went = went.clone().find(|(pair, _)| is(*pair, addresses));
-        let missing = match went {
-            Some((_, Went::Saved)) => return Ok(()),
-            Some((_, Went::Dropped)) => Missing::Dropped,
-            Some((_, Went::Nonsense)) => Missing::Nonsense,
-            Some((_, Went::Refused)) => Missing::Refused,
+        let mut removed = self.removed.iter().rev();
+        let removal = removed.find(|(pair, _)| is(*pair, addresses));
+        let missing = match removal {
+            Some((_, Removal::Saved)) => return Ok(()),
+            Some((_, Removal::Dropped)) => Missing::Dropped,
+            Some((_, Removal::Nonsense)) => Missing::Nonsense,
+            Some((_, Removal::Refused)) => Missing::Refused,
             None => Missing::Unknown,
         };
         self.counts.missing += 1;
@@ -206,7 +206,7 @@ impl Ring {
             return Some(newest);
         }
         let mut older = self.held.iter().rev();
-        let fits = |held: &Held| is(held.addresses, [a, b]) && held.opened <= at;
+        let fits = |held: &HeldConnection| is(held.addresses, [a, b]) && held.opened <= at;
         older.find_map(|(number, held)| fits(held).then_some(*number))
     }
 
@@ -227,9 +227,9 @@ impl Ring {
         self.recount(number);
     }
 
-    fn tell(&mut self, told: Told, now: Moment, saved: &mut Vec<Saved>) {
-        match told {
-            Told::Opened {
+    fn apply(&mut self, update: Update, now: Moment, saved: &mut Vec<Saved>) {
+        match update {
+            Update::Opened {
                 number,
                 addresses,
                 settings,
@@ -240,35 +240,35 @@ impl Ring {
                     return;
                 }
                 self.origin.hz = hz;
-                let held = Held::new(&self.origin, addresses, settings, at);
+                let held = HeldConnection::new(&self.origin, addresses, settings, at);
                 self.hold(number, addresses, held);
             }
-            Told::OneSided {
+            Update::OneSided {
                 number,
-                alone,
+                one_sided,
                 hz,
                 at,
             } => {
-                if self.refuse_one(number, alone.addresses) {
+                if self.refuse_one(number, one_sided.addresses) {
                     return;
                 }
-                self.counts.alone += 1;
+                self.counts.one_sided += 1;
                 self.origin.hz = hz;
-                let held = Held::alone(&self.origin, &alone, at);
-                self.hold(number, alone.addresses, held);
+                let held = HeldConnection::one_sided(&self.origin, &one_sided, at);
+                self.hold(number, one_sided.addresses, held);
             }
-            Told::Runs { number, .. }
-            | Told::Packets { number, .. }
-            | Told::Closed { number, .. }
+            Update::Runs { number, .. }
+            | Update::Packets { number, .. }
+            | Update::Closed { number, .. }
                 if !self.held.contains_key(&number) => {}
-            Told::Runs { number, end, runs } => {
+            Update::Runs { number, end, runs } => {
                 self.counts.runs += runs.len() as u64;
                 self.edit(number, |held| held.push(end, runs));
             }
-            Told::Packets { number, packets } => {
+            Update::Packets { number, packets } => {
                 self.edit(number, |held| held.packets(&packets));
             }
-            Told::Closed { number, ends } => {
+            Update::Closed { number, ends } => {
                 self.counts.ended += 1;
                 let runs: usize = ends.iter().map(|end| end.runs.len()).sum();
                 self.counts.runs += runs as u64;
@@ -286,7 +286,7 @@ impl Ring {
                     self.ended.insert((now, number));
                 }
             }
-            Told::Half { socket, lives } => {
+            Update::Half { socket, lives } => {
                 self.counts.halves += 1;
                 if lives {
                     self.unwanted.push(socket);
@@ -303,11 +303,16 @@ impl Ring {
         }
         self.counts.refused += 1;
         self.unwanted.extend(self.joins.forget(number));
-        self.remember(addresses, Went::Refused);
+        self.remember(addresses, Removal::Refused);
         true
     }
 
-    fn hold(&mut self, number: u64, addresses: [SocketAddr; 2], held: Result<Held, EncodeError>) {
+    fn hold(
+        &mut self,
+        number: u64,
+        addresses: [SocketAddr; 2],
+        held: Result<HeldConnection, EncodeError>,
+    ) {
         match held {
             Ok(held) => {
                 self.held.insert(number, held);
@@ -319,7 +324,11 @@ impl Ring {
     }
 
     /// Changes what is held of a connection; if that fails it is not held any more.
-    fn edit(&mut self, number: u64, change: impl FnOnce(&mut Held) -> Result<(), EncodeError>) {
+    fn edit(
+        &mut self,
+        number: u64,
+        change: impl FnOnce(&mut HeldConnection) -> Result<(), EncodeError>,
+    ) {
         let Some(held) = self.held.get_mut(&number) else {
             return;
         };
@@ -337,7 +346,7 @@ impl Ring {
     fn nonsense(&mut self, number: u64, addresses: [SocketAddr; 2]) {
         self.counts.nonsense += 1;
         self.remove(number);
-        self.remember(addresses, Went::Nonsense);
+        self.remember(addresses, Removal::Nonsense);
     }
 
     fn recount(&mut self, number: u64) {
@@ -370,7 +379,7 @@ impl Ring {
         for number in self.unended() {
             let counted = |ring: &Ring| ring.held.get(&number).map_or(0, |held| held.counted);
             if counted(self) > share {
-                self.edit(number, Held::flush);
+                self.edit(number, HeldConnection::flush);
             }
             if counted(self) > share {
                 let before = self.counts.dropped_living;
@@ -390,7 +399,7 @@ impl Ring {
                     .get(&number)
                     .is_some_and(|held| held.waiting() >= few)
                 {
-                    self.edit(number, Held::flush);
+                    self.edit(number, HeldConnection::flush);
                 }
             }
         }
@@ -404,7 +413,7 @@ impl Ring {
         }
     }
 
-    /// There is no room for it; if it was asked for, it is saved as far as it is.
+    /// Drops a connection for lack of space; if it was asked for, it is saved as far as it is.
     fn drop(&mut self, number: u64, saved: &mut Vec<Saved>) {
         let Some(held) = self.held.get(&number) else {
             return;
@@ -415,7 +424,7 @@ impl Ring {
                 true => self.counts.dropped_living += 1,
                 false => self.counts.dropped_ended += 1,
             }
-            self.remember(addresses, Went::Dropped);
+            self.remember(addresses, Removal::Dropped);
         } else {
             self.save(number, saved);
             if lives {
@@ -423,7 +432,7 @@ impl Ring {
                 if let Some(saved) = saved.last_mut().filter(|it| it.number == number) {
                     saved.cut_short = true;
                 }
-                self.remember(addresses, Went::Saved);
+                self.remember(addresses, Removal::Saved);
             }
         }
         self.remove(number);
@@ -437,15 +446,15 @@ impl Ring {
         let addresses = held.addresses;
         let over = held.ended.is_some();
         let both = self.joins.rest(number).map(Rest::Both);
-        let alone = || self.joins.rest_alone(number);
-        let rest = both.or_else(|| alone().map(|(end, packets)| Rest::OneSided(end, packets)));
+        let one_sided = || self.joins.rest_one_sided(number);
+        let rest = both.or_else(|| one_sided().map(|(end, packets)| Rest::OneSided(end, packets)));
         match held.save(number, rest.unwrap_or(Rest::Nothing)) {
             Ok(it) => {
                 self.counts.saved += 1;
                 saved.push(it);
                 if over {
                     self.remove(number);
-                    self.remember(addresses, Went::Saved);
+                    self.remember(addresses, Removal::Saved);
                 }
             }
             Err(_) => self.nonsense(number, addresses),
@@ -467,11 +476,11 @@ impl Ring {
         self.unwanted.extend(self.joins.forget(number));
     }
 
-    fn remember(&mut self, addresses: [SocketAddr; 2], went: Went) {
-        if self.went.len() >= REMEMBERED {
-            self.went.pop_front();
+    fn remember(&mut self, addresses: [SocketAddr; 2], removal: Removal) {
+        if self.removed.len() >= REMEMBERED {
+            self.removed.pop_front();
         }
-        self.went.push_back((addresses, went));
+        self.removed.push_back((addresses, removal));
     }
 }
 

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An end whose peer is on another machine: what came is kept by what both ends know of it, and so is what was sent.
+//! An end whose peer is on another machine: packets that arrived are kept by what both ends know of them, and so are those that were sent.
 
-use super::event::{Arrived, Found, Name};
+use super::event::{ArrivedPacket, Name, SocketSettings};
 use super::live::{LINGER, Live};
 use super::request::Request;
 use super::settings;
 use super::side::Side;
 use super::wire::LatePacket;
 use super::{Joined, Pair};
-use crate::ring::{Joins, Told};
+use crate::updates::{Joins, Update};
 use slowpath_recording::{End, Handler, Moment, OneSided, Packet, Run};
 use std::net::SocketAddr;
 
-/// What such an end keeps besides its runs.
+/// What a one-sided end keeps besides its runs.
 #[derive(Clone, Default)]
-pub(super) struct Apart {
-    /// Packets that came and were not handed out, and how many were.
+pub(super) struct OneSidedState {
+    /// Packets that arrived and were not handed out, and how many were.
     pub(super) came: Vec<Packet>,
-    told: u32,
+    handed_out: u32,
     /// Initial sequence numbers: the SYN's and the SYN-ACK's.
     pub(super) initial: [Option<u32>; 2],
 }
@@ -27,7 +27,7 @@ fn identification(name: Name) -> u16 {
     if name.like == 0 { name.id } else { 0 }
 }
 
-/// What tells it apart from others without identification.
+/// What distinguishes it from others without identification.
 fn mark(name: Name, acknowledges: u32) -> u32 {
     match (name.like, name.id) {
         (0, 0) => acknowledges,
@@ -35,11 +35,11 @@ fn mark(name: Name, acknowledges: u32) -> u32 {
     }
 }
 
-impl Apart {
+impl OneSidedState {
     /// Its place among those that came.
     pub(super) fn came(&mut self, packet: Packet) -> u32 {
         self.came.push(packet);
-        self.told + self.came.len() as u32 - 1
+        self.handed_out + self.came.len() as u32 - 1
     }
 
     /// One that was merged in the backlog into the packet of that run: all that is known of it is its name.
@@ -55,14 +55,14 @@ impl Apart {
         });
     }
 
-    /// Its name was damaged. Whether it was still here.
+    /// Drops the last packet, which was damaged. Returns whether it was still here.
     fn forget_last(&mut self) -> bool {
         self.came.pop().is_some()
     }
 
     /// What can be handed out: all but the last one's company.
     pub(super) fn take(&mut self) -> Vec<Packet> {
-        self.told += self.came.len() as u32;
+        self.handed_out += self.came.len() as u32;
         std::mem::take(&mut self.came)
     }
 
@@ -73,32 +73,32 @@ impl Apart {
 
 impl Side {
     /// Its peer is not on this machine.
-    pub(super) fn is_alone(&self) -> bool {
-        self.apart.is_some()
+    pub(super) fn is_one_sided(&self) -> bool {
+        self.one_sided.is_some()
     }
 
     /// From its first packet on it is known whether its peer is here.
     pub(super) fn met(&mut self, peer_is_here: bool) {
-        if self.apart.is_some() {
+        if self.one_sided.is_some() {
             return;
         }
         if peer_is_here {
             self.packets.forget();
         } else {
             let initial = [self.packets.first(), None];
-            self.apart = Some(Box::new(Apart {
+            self.one_sided = Some(Box::new(OneSidedState {
                 initial,
-                ..Apart::default()
+                ..OneSidedState::default()
             }));
         }
     }
 
-    /// A packet that came to one that is alone: its number. `None`: its peer is here.
-    pub(super) fn came(&mut self, arrived: &Arrived, name: Name) -> Option<u32> {
-        let apart = self.apart.as_mut()?;
+    /// Takes a packet that arrived at a one-sided end; returns its number. `None`: its peer is here.
+    pub(super) fn came(&mut self, arrived: &ArrivedPacket, name: Name) -> Option<u32> {
+        let one_sided = self.one_sided.as_mut()?;
         let it = &arrived.packet;
         if arrived.syn.is_some() {
-            apart.initial[1].get_or_insert(it.begins);
+            one_sided.initial[1].get_or_insert(it.begins);
         }
         let packet = Packet {
             id: identification(name),
@@ -107,24 +107,28 @@ impl Side {
             mark: arrived.syn.unwrap_or_else(|| mark(name, it.acknowledges)),
             ..Packet::default()
         };
-        Some(apart.came(packet))
+        Some(one_sided.came(packet))
     }
 
-    /// The packet that came last was damaged, and is none. Whether that is so.
+    /// Drops the packet that arrived last, which was damaged. Returns whether that was possible.
     pub(super) fn forget_last(&mut self) -> bool {
-        self.apart.as_mut().is_none_or(|apart| apart.forget_last())
+        self.one_sided
+            .as_mut()
+            .is_none_or(|one_sided| one_sided.forget_last())
     }
 
-    /// Packets that were merged in the backlog into the one that is handled. Whether it is alone.
-    pub(super) fn merged_alone(&mut self, names: impl Iterator<Item = Name>) -> bool {
-        let place = self.merging.and_then(|place| place.checked_sub(self.told));
-        let Some(apart) = &mut self.apart else {
+    /// Takes packets that were merged in the backlog into the one that is handled. Returns whether the end is one-sided.
+    pub(super) fn merged_one_sided(&mut self, names: impl Iterator<Item = Name>) -> bool {
+        let place = self
+            .merging
+            .and_then(|place| place.checked_sub(self.handed_out));
+        let Some(one_sided) = &mut self.one_sided else {
             return false;
         };
         let run = place.and_then(|place| self.runs.get_mut(place));
         if let Some(Handler::Packet { merged, .. }) = run.map(|run| &mut run.handler) {
             for name in names.take(usize::from(u16::MAX - *merged)) {
-                apart.merged(name);
+                one_sided.merged(name);
                 *merged += 1;
             }
         }
@@ -139,13 +143,13 @@ impl Side {
             mark: mark(name, late.acknowledges),
             ..Packet::default()
         };
-        Some(self.apart.as_mut()?.came(packet))
+        Some(self.one_sided.as_mut()?.came(packet))
     }
 
-    /// The handshake at an end that accepts and is alone.
-    pub(super) fn accepts_alone(&mut self, request: &Request) -> Option<Vec<Run>> {
-        let apart = self.apart.as_mut()?;
-        apart.initial = request.initial;
+    /// The handshake at a one-sided end that accepts.
+    pub(super) fn accept_one_sided(&mut self, request: &Request) -> Option<Vec<Run>> {
+        let one_sided = self.one_sided.as_mut()?;
+        one_sided.initial = request.initial;
         let [asked, answered] = request.initial.map(|it| it.unwrap_or(0));
         let packet = |run, id, begins, length, mark| Packet {
             run,
@@ -162,7 +166,7 @@ impl Side {
                 // An ACK begins behind the SYN.
                 let begins = asked.wrapping_add(u32::from(!asks));
                 let id = identification(name);
-                *number = apart.came(packet(0, id, begins, asks.into(), name.like));
+                *number = one_sided.came(packet(0, id, begins, asks.into(), name.like));
             }
             if let Some(answer) = answer {
                 self.packets
@@ -172,10 +176,10 @@ impl Side {
         Some(runs)
     }
 
-    /// Packets that were not handed out: sent, came. While it lives what may still be merged into another one stays.
+    /// Packets that were not handed out: sent, received. While the end is open, those that may still be merged into another one stay.
     pub(super) fn hand_out(&mut self, all: bool) -> [Vec<Packet>; 2] {
-        let came = match (&mut self.apart, self.merging) {
-            (Some(apart), None) => apart.take(),
+        let came = match (&mut self.one_sided, self.merging) {
+            (Some(one_sided), None) => one_sided.take(),
             _ => Vec::new(),
         };
         [self.packets.take(all), came]
@@ -188,13 +192,13 @@ impl Side {
         (self.end().0, packets)
     }
 
-    /// Its handshake was seen: both initial sequence numbers are known.
+    /// Whether its handshake was observed: both initial sequence numbers are known.
     pub(super) fn is_joinable(&self) -> bool {
-        let initial = self.apart.as_ref().map(|apart| apart.initial);
+        let initial = self.one_sided.as_ref().map(|one_sided| one_sided.initial);
         initial.is_some_and(|both| both.iter().all(Option::is_some))
     }
 
-    /// Who it is, without runs and packets; `None`: the other end was never heard of, or nothing is known of this one.
+    /// The end, without runs and packets; `None`: no packet of the other end was observed, or nothing is known of this one.
     pub(super) fn introduce(
         &self,
         addresses: [SocketAddr; 2],
@@ -202,8 +206,8 @@ impl Side {
         hystart: bool,
         hz: u32,
     ) -> Option<OneSided> {
-        let apart = self.apart.as_ref()?;
-        let found: &Found = self.settings.as_ref()?;
+        let one_sided = self.one_sided.as_ref()?;
+        let found: &SocketSettings = self.settings.as_ref()?;
         if !self.is_joinable() {
             return None;
         }
@@ -211,7 +215,7 @@ impl Side {
         Some(OneSided {
             addresses,
             side,
-            initial: apart.initial,
+            initial: one_sided.initial,
             sysctls,
             socket,
             mtu: found.mtu,
@@ -223,52 +227,52 @@ impl Side {
 }
 
 impl Joined {
-    /// Ends that are alone; of the others nothing can be said.
-    pub(super) fn apart(&mut self, pair: Pair, untold: bool, hystart: bool) {
+    /// Adds a pair's one-sided ends, and counts those of which too little is known.
+    pub(super) fn push_one_sided(&mut self, pair: Pair, unattributed: bool, hystart: bool) {
         let (addresses, hz) = (pair.addresses, self.recording.origin.hz);
         for (side, end) in pair.ends.into_iter().enumerate() {
             let Some(mut end) = end else { continue };
-            let alone = addresses.and_then(|it| end.introduce(it, side, hystart, hz));
-            let Some(mut alone) = alone else {
+            let introduced = addresses.and_then(|it| end.introduce(it, side, hystart, hz));
+            let Some(mut one_sided) = introduced else {
                 self.halves += 1;
                 continue;
             };
-            if untold && !end.gone {
+            if unattributed && !end.gone {
                 end.cut();
             }
-            (alone.end, [alone.sent, alone.came]) = end.last();
-            self.recording.one_sided.push(alone);
+            (one_sided.end, [one_sided.sent, one_sided.came]) = end.last();
+            self.recording.one_sided.push(one_sided);
         }
     }
 }
 
 impl Live {
-    /// One that is alone, at that place among the pairs.
-    pub(super) fn settle_alone(&mut self, place: usize, now: u64, told: &mut Vec<Told>) {
+    /// Reports what is final of a one-sided end, at that place among the pairs.
+    pub(super) fn settle_one_sided(&mut self, place: usize, now: u64, updates: &mut Vec<Update>) {
         let pair = &mut self.joiner.pairs[place];
         let all = pair.ends.iter_mut().enumerate();
         let mut all = all.filter_map(|(side, end)| Some((side, end.as_mut()?)));
         let (Some((side, end)), None, Some(addresses)) = (all.next(), all.next(), pair.addresses)
         else {
-            return self.halve(place, told);
+            return self.halve(place, updates);
         };
         // What was not there at the beginning never comes.
         let hopeless =
             pair.progress.number == 0 && (end.cut || !end.is_joinable() || self.joiner.pairs_only);
         if hopeless {
-            return self.halve(place, told);
+            return self.halve(place, updates);
         }
         if pair.progress.number == 0
             && let Some(hz) = self.joiner.hz
-            && let Some(alone) = end.introduce(addresses, side, self.hystart, hz)
+            && let Some(one_sided) = end.introduce(addresses, side, self.hystart, hz)
         {
             self.last += 1;
             pair.progress.number = self.last;
             self.places.insert(self.last, place);
             let at = end.runs.first().map_or(Moment(now), |run| run.at);
-            told.push(Told::OneSided {
+            updates.push(Update::OneSided {
                 number: self.last,
-                alone: Box::new(alone),
+                one_sided: Box::new(one_sided),
                 hz,
                 at,
             });
@@ -277,18 +281,18 @@ impl Live {
         if number == 0 {
             // Its settings were lost.
             if end.gone {
-                self.halve(place, told);
+                self.halve(place, updates);
             }
             return;
         }
         let runs = end.settle();
         if !runs.is_empty() {
             let end = side;
-            told.push(Told::Runs { number, end, runs });
+            updates.push(Update::Runs { number, end, runs });
         }
         let packets = end.hand_out(false);
         if packets.iter().any(|some| !some.is_empty()) {
-            told.push(Told::Packets { number, packets });
+            updates.push(Update::Packets { number, packets });
         }
         if !end.gone {
             return;
@@ -297,11 +301,11 @@ impl Live {
             pair.progress.gone = now.max(1);
         }
         if now.saturating_sub(pair.progress.gone) >= LINGER {
-            if let Some((end, packets)) = self.rest_alone(number) {
-                told.push(Told::Packets { number, packets });
+            if let Some((end, packets)) = self.rest_one_sided(number) {
+                updates.push(Update::Packets { number, packets });
                 let mut ends: [End; 2] = Default::default();
                 ends[side] = end;
-                told.push(Told::Closed { number, ends });
+                updates.push(Update::Closed { number, ends });
             }
             self.free(place);
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several CPUs: a timer, or what small queues held back, is told before it has the socket's lock, which another one may have or take first.
+//! Several CPUs contend for a socket's lock: the event of a timer, or of what small queues held back, precedes its taking the lock, which another run may hold or take first.
 //!
-//! It has the lock when something happens in it. If a call has the socket by then, it only leaves a note.
+//! It holds the lock from its first further event on. If a call holds the socket by then, it only leaves a note.
 
-use super::event::{Event, What};
+use super::event::{Body, Event};
 use super::side::Side;
 use super::wire::Kind;
 use slowpath_recording::{Handler, Moment, Run};
@@ -11,7 +11,7 @@ use slowpath_recording::{Handler, Moment, Run};
 /// More do not wait for one socket's lock.
 const MOST: usize = 8;
 
-/// Whether it is told when it has not the lock yet.
+/// Whether its event precedes its taking the lock.
 fn comes_by_itself(handler: &Handler) -> bool {
     matches!(handler, Handler::Timer { .. } | Handler::SmallQueue)
 }
@@ -51,7 +51,7 @@ impl Side {
         }
     }
 
-    /// Another one has the lock now: what was told, and nothing happened in, waits for it.
+    /// Another run has the lock now: a timer that was reported, and in which nothing happened, waits for it.
     pub(super) fn is_overtaken(&mut self) {
         let idle =
             |it: &mut super::building::Building| it.done() == 0 && comes_by_itself(&it.run.handler);
@@ -60,12 +60,12 @@ impl Side {
         }
     }
 
-    /// Before an event that is part of a run: one that waited has the lock, if nobody else has.
+    /// Before an event that is part of a run: a timer that waited has the lock, if no other run has.
     pub(super) fn has_lock_at_last(&mut self, event: &Event) {
         let inside = matches!(event.kind, Kind::Clock | Kind::Sent)
             || matches!(
-                event.what,
-                What::RunEnd {
+                event.body,
+                Body::RunEnd {
                     of_packet: false,
                     ..
                 }

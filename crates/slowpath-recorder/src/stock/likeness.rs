@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets over IPv6, which has no identification: known by what they look like.
+//! Packets over IPv6, which has no identification: recognised by their likeness, a number made of TCP header and length.
 //!
-//! Two that look the same have the same TCP header and length: window probes, say, ACKs sent within one millisecond, or without timestamps what is sent again. To whoever gets
-//! them they are the same, but not to the sender, whose memory a packet under way shares. So of these the one that comes is taken to be
-//! that which was under way as long as packets of which there is one alone.
+//! Two packets are alike if they have the same TCP header and length: window probes, say, ACKs sent within one millisecond, or without timestamps what is sent again. To the
+//! receiver they are the same, but not to the sender, whose memory a packet under way shares. So of several alike packets the one that arrives is taken to be
+//! the one whose time under way is nearest to that of unambiguous packets.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 
-/// As many as IPv4 tells apart.
+/// As many as IPv4 distinguishes.
 const MOST: usize = 1 << 16;
 /// Further ones that look the same are not looked through.
 const MOST_ALIKE: usize = 1024;
@@ -25,7 +25,7 @@ struct One {
 
 /// An end's newest packets.
 #[derive(Clone, Default)]
-pub(super) struct Named {
+pub(super) struct Likenesses {
     /// The place of the first of them.
     first: u64,
     all: VecDeque<One>,
@@ -35,7 +35,7 @@ pub(super) struct Named {
     usual: Cell<u64>,
 }
 
-impl Named {
+impl Likenesses {
     /// That many packets were sent before it.
     pub(super) fn sent(&mut self, like: u32, number: u32, at: u64) {
         if self.all.len() == MOST
@@ -85,11 +85,11 @@ impl Named {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Named};
+    use super::{Likenesses, MOST};
 
     #[test]
     fn those_that_look_the_same_come_in_their_order() {
-        let mut named = Named::default();
+        let mut named = Likenesses::default();
         for (like, number) in [(7, 1), (8, 2), (7, 3), (7, 4)] {
             named.sent(like, number, u64::from(number));
         }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_was_sent_again_is_not_what_was_lost() {
         for last in [false, true] {
-            let mut named = Named::default();
+            let mut named = Likenesses::default();
             named.sent(1, 0, 1_000);
             named.sent(7, 1, 2_000);
             assert_eq!(named.came(1, 11_000), Some(0));
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_oldest_are_forgotten() {
-        let mut named = Named::default();
+        let mut named = Likenesses::default();
         for number in 0..=MOST as u32 {
             named.sent(number.max(1), number, 0);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One connection: the file that it will be, as far as it is.
+//! One connection that the ring holds: its recording's file, as far as it is written.
 
 use super::Saved;
 use slowpath_recording::{
@@ -17,33 +17,33 @@ const MOST_REASONS: usize = 16;
 /// The only connection of its file.
 const NUMBER: u32 = 0;
 
-/// A caller asked to keep it.
-pub(super) struct Asked {
+/// A caller's request to keep it.
+pub(super) struct KeepRequest {
     pub(super) reasons: Vec<String>,
     /// When it is to be saved if it lives still; it was not asked for since it was saved: never.
     pub(super) due: Option<Moment>,
     patience: Duration,
 }
 
-/// What was not reported of one that lives.
+/// What was not reported yet of a connection that is open.
 pub(super) enum Rest {
     Nothing,
     Both([End; 2]),
     OneSided(End, [Vec<Packet>; 2]),
 }
 
-pub(super) struct Held {
+pub(super) struct HeldConnection {
     pub(super) addresses: [SocketAddr; 2],
     pub(super) opened: Moment,
     pub(super) ended: Option<Moment>,
-    pub(super) asked: Option<Asked>,
-    /// Bytes that what joins it takes.
+    pub(super) asked: Option<KeepRequest>,
+    /// Bytes that its joiner takes.
     pub(super) joined: usize,
     /// What the ring has counted for it.
     pub(super) counted: usize,
     pub(super) runs: [u64; 2],
     /// Which end it is, if the other is on another machine.
-    alone: Option<usize>,
+    one_sided: Option<usize>,
     gap: Option<(usize, u64)>,
     /// Until it has ended.
     writer: Option<Box<Writer>>,
@@ -54,13 +54,13 @@ pub(super) struct Held {
     pub(super) encoded: u64,
 }
 
-impl Held {
+impl HeldConnection {
     pub(super) fn new(
         origin: &Origin,
         addresses: [SocketAddr; 2],
         settings: Settings,
         opened: Moment,
-    ) -> Result<Held, EncodeError> {
+    ) -> Result<HeldConnection, EncodeError> {
         let (mut writer, mut file) = Writer::new(origin)?;
         let connection = Connection {
             addresses,
@@ -69,20 +69,20 @@ impl Held {
             joint: None,
         };
         writer.open(NUMBER, &connection, &mut file)?;
-        Ok(Held::opened(writer, file, addresses, opened))
+        Ok(HeldConnection::opened(writer, file, addresses, opened))
     }
 
     /// One whose other end is on another machine.
-    pub(super) fn alone(
+    pub(super) fn one_sided(
         origin: &Origin,
-        alone: &OneSided,
+        one_sided: &OneSided,
         opened: Moment,
-    ) -> Result<Held, EncodeError> {
+    ) -> Result<HeldConnection, EncodeError> {
         let (mut writer, mut file) = Writer::new(origin)?;
-        writer.open_one_sided(NUMBER, alone, &mut file)?;
-        Ok(Held {
-            alone: Some(alone.side & 1),
-            ..Held::opened(writer, file, alone.addresses, opened)
+        writer.open_one_sided(NUMBER, one_sided, &mut file)?;
+        Ok(HeldConnection {
+            one_sided: Some(one_sided.side & 1),
+            ..HeldConnection::opened(writer, file, one_sided.addresses, opened)
         })
     }
 
@@ -91,11 +91,11 @@ impl Held {
         mut file: Vec<u8>,
         addresses: [SocketAddr; 2],
         opened: Moment,
-    ) -> Held {
+    ) -> HeldConnection {
         file.shrink_to_fit();
-        Held {
+        HeldConnection {
             addresses,
-            alone: None,
+            one_sided: None,
             opened,
             ended: None,
             asked: None,
@@ -130,7 +130,7 @@ impl Held {
         let reasons = self.asked.iter().flat_map(|asked| &asked.reasons);
         let reasons = reasons.map(|it| size_of::<String>() + it.capacity());
         let file = self.length + self.file.capacity() * size_of::<Vec<u8>>();
-        size_of::<Held>() + file + writer + self.joined + reasons.sum::<usize>()
+        size_of::<HeldConnection>() + file + writer + self.joined + reasons.sum::<usize>()
     }
 
     /// Events that wait to be encoded.
@@ -181,7 +181,7 @@ impl Held {
         let Some(mut writer) = self.writer.take() else {
             return Ok(());
         };
-        self.gap = put(&mut writer, &mut self.runs, ends, self.alone)?;
+        self.gap = put(&mut writer, &mut self.runs, ends, self.one_sided)?;
         self.encoded += writer.held() as u64;
         let mut frames = Vec::new();
         writer.finish(&mut frames)?;
@@ -191,7 +191,7 @@ impl Held {
 
     /// It was asked for.
     pub(super) fn ask(&mut self, reason: &str, now: Moment, patience: Duration) {
-        let asked = self.asked.get_or_insert_with(|| Asked {
+        let asked = self.asked.get_or_insert_with(|| KeepRequest {
             reasons: Vec::new(),
             due: None,
             patience,
@@ -222,11 +222,11 @@ impl Held {
                         writer.packets(NUMBER, way, some)?;
                     }
                     let mut ends: [End; 2] = Default::default();
-                    ends[self.alone.unwrap_or(0)] = end;
+                    ends[self.one_sided.unwrap_or(0)] = end;
                     ends
                 }
             };
-            gap = put(&mut writer, &mut runs, ends, self.alone)?;
+            gap = put(&mut writer, &mut runs, ends, self.one_sided)?;
             writer.finish(&mut file)?;
         }
         if let Some(asked) = &mut self.asked {
@@ -253,10 +253,10 @@ fn put(
     writer: &mut Writer,
     runs: &mut [u64; 2],
     ends: [End; 2],
-    alone: Option<usize>,
+    one_sided: Option<usize>,
 ) -> Result<Option<(usize, u64)>, EncodeError> {
     let mut gap = None;
-    let here = |(place, _): &(usize, End)| alone.is_none_or(|side| side == *place);
+    let here = |(place, _): &(usize, End)| one_sided.is_none_or(|side| side == *place);
     for (place, end) in ends.into_iter().enumerate().filter(here) {
         runs[place] += end.runs.len() as u64;
         for run in end.runs {
