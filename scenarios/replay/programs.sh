@@ -5,7 +5,7 @@
 #
 #   programs.sh DELAY LOSS TIMES
 #
-# It needs slowpath and a program `workload` (programs-serve ADDRESS CONNECTIONS [told|late], programs KIND ADDRESS TIMES). It leaves run.rec, its events and
+# It needs slowpath and a program `workload` (programs-serve ADDRESS CONNECTIONS [options|late], programs KIND ADDRESS TIMES). It leaves run.rec, its events and
 # summary.json in /out.
 set -eu
 ip netns add client
@@ -25,9 +25,9 @@ cat >/tmp/connections <<'END'
 set -eu
 # "both" has two connections each time, "late" nine in all.
 ip netns exec server workload programs-serve 10.0.0.2:5001 $((10 * $1)) >/tmp/ready &
-ip netns exec server workload programs-serve 10.0.0.2:5002 $1 told >/tmp/ready-told &
+ip netns exec server workload programs-serve 10.0.0.2:5002 $1 options >/tmp/ready-options &
 ip netns exec server workload programs-serve 10.0.0.2:5003 9 late >/tmp/ready-late &
-for it in /tmp/ready /tmp/ready-told /tmp/ready-late; do
+for it in /tmp/ready /tmp/ready-options /tmp/ready-late; do
     until grep -q ready $it; do sleep 0.05; done
 done
 for kind in options waiting file reset limits halves both fast refused; do

@@ -145,7 +145,7 @@ impl Collection {
         if all > MOST_NAMED {
             let more = all - MOST_NAMED;
             notes.push(format!(
-                "{more} more ends are alone; slowpath recording dump names them"
+                "{more} more ends are one-sided; slowpath recording dump names them"
             ));
         }
         for (place, short) in &self.joined.short {

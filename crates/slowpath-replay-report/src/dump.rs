@@ -172,7 +172,7 @@ impl Printer<'_> {
         }
         let lost = match lost(end) {
             Some(lost) => format!("{lost} events are missing"),
-            None => "nobody knows how many events are missing".to_owned(),
+            None => "it is unknown how many events are missing".to_owned(),
         };
         let after = end.gap.unwrap_or(0);
         writeln!(

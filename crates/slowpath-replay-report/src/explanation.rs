@@ -95,7 +95,7 @@ fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
         write!(out, " in {:.3} ms", ms(took))?;
     }
     if let Some(single) = it.unimpeded {
-        write!(out, ", alone {:.3} ms", ms(single))?;
+        write!(out, ", unimpeded {:.3} ms", ms(single))?;
     }
     writeln!(out, ": {}", it.category.words())?;
     for wait in &it.waits {

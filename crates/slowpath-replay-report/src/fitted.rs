@@ -96,10 +96,10 @@ pub fn write(
                 Some((run, at)) => {
                     writeln!(
                         out,
-                        "the {name} was seen up to run {run}, {at:.3} ms after the beginning"
+                        "the {name} was observed up to run {run}, {at:.3} ms after the beginning"
                     )?;
                 }
-                None => writeln!(out, "the {name} was never seen")?,
+                None => writeln!(out, "the {name} was never observed")?,
             }
         }
     }

@@ -268,7 +268,11 @@ fn write_sizes(sizes: &Sizes, paint: Paint, out: &mut dyn Write) -> std::io::Res
     table.row(["totals".to_owned(), count(sizes.totals), String::new()]);
     if sizes.packets > 0 {
         let packets = count(sizes.packets);
-        table.row(["packets of ends alone".to_owned(), packets, String::new()]);
+        table.row([
+            "packets of one-sided ends".to_owned(),
+            packets,
+            String::new(),
+        ]);
     }
     for (name, size) in sizes.columns.iter().filter(|(_, size)| size.plain > 0) {
         table.row([(*name).to_owned(), count(size.kept), count(size.plain)]);

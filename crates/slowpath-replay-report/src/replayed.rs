@@ -137,7 +137,7 @@ pub fn write(
     let all: usize = batches.iter().map(|batch| batch.places.len()).sum();
     let alike = all - differing.len();
     let summary = if recording.origin.recorder == TRACEPOINTS {
-        format!("{alike} of {all} connections replayed as far as was seen")
+        format!("{alike} of {all} connections replayed as far as was observed")
     } else {
         format!("{alike} of {all} connections replayed exactly")
     };

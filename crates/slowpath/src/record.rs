@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slowpath record`: connections of this machine as recordings that can be replayed, by BPF alone.
+//! `slowpath record`: connections of this machine as recordings that can be replayed, by BPF only.
 //!
-//! What enters: what the recorder of `slowpath-observe` sees of the kernel. What leaves: a recording's file, whole or not at all, and a summary. A connection is recorded if
+//! What enters: the events of the recorders of `slowpath-recorder`. What leaves: a recording's file, whole or not at all, and a summary. A connection is recorded if
 //! it is opened while the recorder runs: with both ends, if both are on this machine (loopback, namespaces, containers), else this one, which another machine's recording completes.
 
-mod eyes;
+mod recorder;
 
 use crate::command::{self, Output, Running};
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
 use crate::render::{bytes, plural};
 use clap::Args;
-use eyes::{Eyes, Kept, Unrecorded};
+use recorder::{EventsFile, KernelRecorder, Unrecorded};
 use serde_json::json;
 use slowpath_recorder::handlers::MOST_PORTS;
 use slowpath_recorder::stock::{Host, Joined};
@@ -43,8 +43,8 @@ pub struct Record {
     /// Only connections to or from this port (again for more); unless given, all
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,
-    /// By tracepoints alone: cheap enough to run always, but calls and work put off are inferred, and a replay may part from the recording. Where the kernel does not let BPF
-    /// attach to its functions there is nothing else
+    /// Use tracepoints only: cheap enough to run always, but calls and deferred work are inferred, and a replay may diverge from the recording. Where the kernel does not let BPF
+    /// attach to its functions this is the only way
     #[arg(long)]
     pub light: bool,
     /// Leave out connections whose other end is on another machine
@@ -81,8 +81,8 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     }
     // Found out now and not when all is recorded.
     let draft = Draft::new(&args.out)?;
-    let mut eyes = Eyes::open(&args.port, args.light, args.both_ends)?;
-    let recorder = eyes.name();
+    let mut recorder = KernelRecorder::open(&args.port, args.light, args.both_ends)?;
+    let name = recorder.name();
     let (sender, receiver) = events::with_signals()?;
     let mut running = match args.command.is_empty() {
         true => None,
@@ -95,9 +95,9 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     if running.is_none() {
         eprintln!("recording; Ctrl-C ends it");
     }
-    record(args, &mut eyes, &receiver, running.as_mut())?;
-    let (joined, unrecorded) = eyes.finish(|lost| Host {
-        origin: origin(recorder),
+    record(args, &mut recorder, &receiver, running.as_mut())?;
+    let (joined, unrecorded) = recorder.finish(|lost| Host {
+        origin: origin(name),
         hystart: hystart(),
         lost,
     })?;
@@ -117,14 +117,14 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
 
 fn record(
     args: &Record,
-    eyes: &mut Eyes,
+    recorder: &mut KernelRecorder,
     receiver: &Receiver<Event>,
     mut running: Option<&mut Running>,
 ) -> Result<(), Failure> {
     let end = args.duration.map(|duration| Instant::now() + duration);
-    let mut kept = Kept::open(args.events.as_deref())?;
+    let mut events = EventsFile::open(args.events.as_deref())?;
     loop {
-        eyes.take(&mut kept)?;
+        recorder.take(&mut events)?;
         match receiver.recv_timeout(TAKING) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Event::CommandEnded(status)) => {
@@ -144,14 +144,14 @@ fn record(
         running.end(receiver);
     }
     let until = Instant::now() + LINGER;
-    eyes.take(&mut kept)?;
-    while eyes.is_busy() && !args.command.is_empty() && Instant::now() < until {
+    recorder.take(&mut events)?;
+    while recorder.is_busy() && !args.command.is_empty() && Instant::now() < until {
         std::thread::sleep(TAKING);
-        eyes.take(&mut kept)?;
+        recorder.take(&mut events)?;
     }
     if !args.command.is_empty() {
         std::thread::sleep(LAST);
-        eyes.take(&mut kept)?;
+        recorder.take(&mut events)?;
     }
     Ok(())
 }
@@ -169,7 +169,7 @@ fn origin(recorder: &str) -> Origin {
     }
 }
 
-/// Whether CUBIC leaves slow start early; it does unless somebody has changed it.
+/// Whether CUBIC leaves slow start early; it does unless the user has changed it.
 fn hystart() -> bool {
     let value = std::fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart");
     value.map_or(true, |value| value.trim() != "0")
@@ -260,7 +260,7 @@ fn summary(
         bytes(size as u64),
         plural(events as u64, "run"),
         if joined.recording.origin.recorder == TRACEPOINTS {
-            ", by tracepoints alone"
+            ", by tracepoints only"
         } else {
             ""
         },
@@ -271,9 +271,9 @@ fn summary(
             writeln!(out, "{from} to {to}: {reason}")?;
         }
     }
-    let alone = joined.recording.one_sided.len() as u64;
-    if alone > 0 {
-        let ends = plural(alone, "connection");
+    let one_sided = joined.recording.one_sided.len() as u64;
+    if one_sided > 0 {
+        let ends = plural(one_sided, "connection");
         writeln!(
             out,
             "of {ends} the other end is on another machine: slowpath replay takes both machines' recordings"
@@ -285,9 +285,9 @@ fn summary(
             out,
             "left out: {halves}{}, or open before the recorder",
             if joined.recording.origin.recorder == TRACEPOINTS {
-                " with one end elsewhere, which tracepoints alone cannot record"
+                " with one end elsewhere, which needs more than tracepoints"
             } else {
-                " of which the handshake was not seen"
+                " of which the handshake was not observed"
             }
         )?;
     }
@@ -299,7 +299,7 @@ fn summary(
         let sockets = plural(unrecorded.ipv6, "socket");
         writeln!(
             out,
-            "not recorded: {sockets} of IPv6, whose packets tracepoints alone cannot tell apart; without --light, where BPF may attach to functions, they are"
+            "not recorded: {sockets} of IPv6, whose packets tracepoints cannot distinguish; without --light, where BPF may attach to functions, they are"
         )?;
     }
     if unrecorded.losses.total() > 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stock kernel recorded by BPF alone (`slowpath record` inside `slowpath lab guest`), replayed in another one; captures of both ends are the oracle.
+//! A stock kernel recorded by BPF only (`slowpath record` inside `slowpath lab guest`), replayed in another one; captures of both ends are the oracle.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -14,7 +14,7 @@ mod programs;
 #[path = "record_guest/roles.rs"]
 mod roles;
 
-use comparing::{Captured, Found, captured, compare, read};
+use comparing::{Captured, Comparison, captured, compare, read};
 use serde_json::Value;
 use slowpath_lab::guest::Guest;
 use slowpath_lab::virtual_time::{Kernel, SOURCE, version};
@@ -120,9 +120,9 @@ fn keep(test: &str, path: Network, out: &Path) {
     println!("{test}: its events are {}", kept.display());
 }
 
-/// By fentry, and connections of that family; or by tracepoints: what `stock.sh` is told.
+/// By fentry, and connections of that family; or by tracepoints: the argument of `stock.sh`.
 const IPV4: &[&str] = &["--port=5001", "ipv4"];
-/// Without joining what two machines would have recorded, which cannot tell a doubled packet's copies apart.
+/// Without joining what two machines would have recorded, which cannot distinguish a doubled packet's copies.
 const ONE_RECORDER: &[&str] = &["--port=5001", "ipv4", "tcp_no_metrics_save=1"];
 const JOINED: &[&str] = &[
     "--port=5001",
@@ -144,7 +144,7 @@ const LIGHT: &[&str] = &["--light", "ipv4"];
 const LIGHT_MAPPED: &[&str] = &["--light", "mapped"];
 
 /// What the recording of one path's connections and its replay have in common. `None`: it cannot be done here.
-fn measured(test: &str, path: Network, how: &[&str]) -> Option<(Found, Value)> {
+fn measured(test: &str, path: Network, how: &[&str]) -> Option<(Comparison, Value)> {
     let kernel = kernel(test)?;
     let folder = tempfile::tempdir().expect("a folder");
     let [delay, loss, congestion] = path;
@@ -198,8 +198,8 @@ fn fitted(
     recording: &Recording,
     kernel: &Kernel,
     captures: &[Captured; 2],
-    before: &Found,
-) -> Found {
+    before: &Comparison,
+) -> Comparison {
     let folder = tempfile::tempdir().expect("a folder");
     let all: Vec<usize> = (0..recording.connections.len()).collect();
     let options = FitOptions {
@@ -232,7 +232,7 @@ fn fitted(
 }
 
 /// Each end recorded by itself, by another clock, and joined: at least 90 % are as exact. What the others miss no two machines have: both ends are one kernel
-/// here, where the receiver merges what it got only if the sender holds it no more, and clocks that are known to some 50 us do not tell which came first.
+/// here, where the receiver merges what it got only if the sender holds it no more, and clocks that are known to some 50 us do not say which came first.
 fn two_machines(
     test: &str,
     path: Network,
@@ -241,7 +241,7 @@ fn two_machines(
     kernel: &Kernel,
     captures: &[Captured; 2],
 ) {
-    let joined = hosts::apart_and_together(&read(&out.join("events")), whole);
+    let joined = hosts::separate_and_joined(&read(&out.join("events")), whole);
     let found = compare(&joined, kernel, captures);
     println!(
         "{test}: joined of two machines' recordings: {} connections, {} with the same states, {} exact",
@@ -273,7 +273,7 @@ fn connections_of_a_stock_kernel_are_replayed_exactly() {
     is_exact(test, ["10ms", "1%", "cubic"], IPV4);
 }
 
-/// A queue of the sender's own machine that is full (TCP is told, and slows down), and packets that come twice.
+/// A queue of the sender's own machine that is full (TCP learns of it, and slows down), and packets that come twice.
 #[test]
 fn queues_that_overflow_and_packets_that_come_twice() {
     let test = "queues_that_overflow_and_packets_that_come_twice";
@@ -286,7 +286,7 @@ fn queues_that_overflow_and_packets_that_come_twice() {
 fn packets_that_the_receivers_device_joins() {
     let test = "packets_that_the_receivers_device_joins";
     let joined = is_exact(test, ["10ms", "1%", "cubic"], JOINED);
-    // A transfer sends its first ten segments at once (RFC 6928), as pieces of packets that reach netem and leave it together.
+    // A transfer sends its first ten segments at once (RFC 6928), as pieces of packets that reach netem and leave it as one group.
     assert!(joined.is_none_or(|joined| joined >= PAIRS), "{joined:?}");
 }
 
@@ -312,30 +312,36 @@ fn the_agent_keeps_what_is_worth_a_replay() {
     let all = all.map(|entry| entry.expect("an entry").path());
     let (mut kept, mut exact, mut owned, mut six) = (Vec::new(), 0, 0, 0);
     for file in all.filter(|file| file.extension().is_some_and(|it| it == "rec")) {
-        let told: Value =
+        let description: Value =
             serde_json::from_slice(&read(&file.with_extension("json"))).expect("JSON");
         // The path without loss has the other port.
-        let server = told["server"].as_str().expect("an address");
+        let server = description["server"].as_str().expect("an address");
         six += usize::from(server == "[fd00:2::2]:5002");
         assert!(
             ["10.0.2.2:5002", "[fd00:2::2]:5002"].contains(&server),
-            "{told}: {said}"
+            "{description}: {said}"
         );
-        let reasons = told["reasons"].as_array().expect("a list");
+        let reasons = description["reasons"].as_array().expect("a list");
         let lost = |it: &Value| it == "FastRetransmit" || it == "Timeout";
-        assert!(reasons.iter().any(lost), "{told}");
-        let client = &told["owners"]["client"];
-        assert!(client.is_null() || client == "workload", "{told}");
+        assert!(reasons.iter().any(lost), "{description}");
+        let client = &description["owners"]["client"];
+        assert!(client.is_null() || client == "workload", "{description}");
         owned += usize::from(!client.is_null());
-        assert!(told["gap"].is_null() && !told["ended"].is_null(), "{told}");
+        assert!(
+            description["gap"].is_null() && !description["ended"].is_null(),
+            "{description}"
+        );
         let recording = recording::decode(&read(&file)).expect("a recording");
         recording.validate().expect("makes sense");
         assert_eq!(recording.connections.len(), 1);
         let connection = &recording.connections[0];
         let [client, server] = connection.addresses.map(|it| Value::from(it.to_string()));
-        assert_eq!([&client, &server], [&told["client"], &told["server"]]);
+        assert_eq!(
+            [&client, &server],
+            [&description["client"], &description["server"]]
+        );
         let runs = connection.ends.iter().map(|end| end.runs.len() as u64);
-        assert_eq!(Value::from(runs.collect::<Vec<_>>()), told["runs"]);
+        assert_eq!(Value::from(runs.collect::<Vec<_>>()), description["runs"]);
         let recorded = version(&recording.origin.kernel);
         let here = kernel.version().expect("says it");
         if here != recorded {
@@ -356,7 +362,7 @@ fn the_agent_keeps_what_is_worth_a_replay() {
         );
         let difference = again.expect("a replay").results[0].difference.clone();
         exact += usize::from(difference.is_none());
-        kept.push((told["client"].clone(), difference));
+        kept.push((description["client"].clone(), difference));
     }
     let others = kept.iter().filter(|(_, difference)| difference.is_some());
     println!(
@@ -383,8 +389,12 @@ fn a_kernel_that_forbids_functions_is_recorded_by_tracepoints() {
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
         let recording = recording::decode(&read(&file)).expect("a recording");
-        let told = said.contains("(fentry)");
-        assert_eq!(recording.origin.recorder == "tracepoints", told, "{said}");
+        let refused = said.contains("(fentry)");
+        assert_eq!(
+            recording.origin.recorder == "tracepoints",
+            refused,
+            "{said}"
+        );
         return;
     }
     assert_eq!(output.status.code(), Some(1));
@@ -424,7 +434,7 @@ fn bbr_is_replayed_exactly() {
     }
 }
 
-/// Networks of an acceptance test, and settings that nobody has by default.
+/// Networks of an acceptance test, and settings that no host has by default.
 #[test]
 #[ignore = "soak: nine more recordings in the guest, half a minute each"]
 fn other_networks_and_settings() {
@@ -489,11 +499,11 @@ fn other_paths_and_algorithms_over_ipv6() {
     is_exact(test, ["10ms", "1%", "cubic"], MAPPED);
 }
 
-/// By tracepoints alone, the same scenario and one without loss: how many are exact is printed; what is claimed is so, but for a packet that the recorder did not see in time wait.
+/// By tracepoints only, the same scenario and one without loss: how many are exact is printed; what is claimed is so, but for a packet that the recorder did not observe in time wait.
 #[test]
 #[ignore = "soak: three recordings in the guest, half a minute each"]
-fn tracepoints_alone_say_how_far_a_replay_goes() {
-    let test = "tracepoints_alone_say_how_far_a_replay_goes";
+fn tracepoints_only_say_how_far_a_replay_goes() {
+    let test = "tracepoints_only_say_how_far_a_replay_goes";
     for (path, how) in [
         (["10ms", "1%", "cubic"], LIGHT),
         (["10ms", "0%", "cubic"], LIGHT),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! This machine's own kernel recorded by tracepoints alone (`slowpath record --light`), in a network namespace, and replayed in the laboratory's, which is of another version:
-//! how far is told, and nothing else is promised.
+//! This machine's own kernel recorded by tracepoints only (`slowpath record --light`), in a network namespace, and replayed in the laboratory's, which is of another version:
+//! how far is reported, and nothing else is promised.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -166,7 +166,7 @@ fn a_replay_of_tracepoints_says_how_far_it_goes() {
         .filter(|n| found[*n].difference.is_none())
         .collect();
     println!(
-        "{} of {} as far as was seen; {summary}",
+        "{} of {} as far as was observed; {summary}",
         exact.len(),
         found.len()
     );

@@ -192,7 +192,7 @@ fn a_cut_file_is_shown_as_far_as_it_goes_and_named() {
         (&json!(true), &json!(4))
     );
     assert_eq!(info["gaps"][0]["replayable_runs"], 3);
-    assert_eq!(info["gaps"][0]["lost_runs"], Value::Null, "nobody counted");
+    assert_eq!(info["gaps"][0]["lost_runs"], Value::Null, "not counted");
     let dump = slowpath(&["dump"], &file);
     assert!(dump.status.success());
     assert!(
@@ -257,7 +257,7 @@ fn a_recording_with_a_gap_is_not_replayed() {
     assert!(error.contains("run 2: it is before the run"), "{error}");
 }
 
-/// Nobody opened a connection while it ran: that is said, not a complaint about what the file cannot know.
+/// No connection was opened while it ran: the output says that, and does not complain about what the file cannot know.
 #[test]
 fn nothing_was_recorded() {
     let folder = tempfile::tempdir().unwrap();

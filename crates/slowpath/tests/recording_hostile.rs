@@ -60,7 +60,7 @@ fn a_file_larger_than_any_recording_is_not_read() {
     }
 }
 
-/// One is told by its first bytes, not its name.
+/// A recording is recognised by its first bytes, not its name.
 #[test]
 fn other_formats_are_named_with_what_reads_them() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -26,7 +26,7 @@ pub struct Join {
     /// The recording of both ends; what is there is replaced
     #[arg(short, long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Exit with 3 if an end is left alone, or its connection short
+    /// Exit with 3 if an end finds no peer, or its connection short
     #[arg(long)]
     pub exit_code: bool,
     /// Print JSON; docs/reference/cli.md lists the keys

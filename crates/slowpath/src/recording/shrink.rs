@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath recording shrink`: the same, in fewer bytes.
 //!
-//! What enters: a recording with exact times, and a laboratory kernel. What leaves: one whose times are only near, and whose replays have been seen to send the same packets.
+//! What enters: a recording with exact times, and a laboratory kernel. What leaves: one whose times are only near, and whose replays were found to send the same packets.
 
 use crate::failure::Failure;
 use crate::replay;

@@ -20,7 +20,7 @@ pub fn captured(path: &Path) -> Captured {
 
 /// How a recording compares with its replay.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Comparison {
     pub connections: usize,
     /// The state after every run is the same.
     pub states: usize,
@@ -35,7 +35,7 @@ pub struct Found {
     pub joined: usize,
 }
 
-pub fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) -> Found {
+pub fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) -> Comparison {
     let folder = tempfile::tempdir().expect("a folder");
     let all = recording.connections.iter().enumerate();
     let (all, refused): (Vec<_>, Vec<_>) = all
@@ -58,10 +58,10 @@ pub fn compare(recording: &Recording, kernel: &Kernel, runtime: &[Captured; 2]) 
     );
     let again = again.expect("a replay");
     let replayed = headers_of(&again).expect("captures");
-    let mut found = Found {
+    let mut found = Comparison {
         connections: recording.connections.len(),
         others: refused.map(|it| format!("{it:?}")).collect(),
-        ..Found::default()
+        ..Comparison::default()
     };
     for (place, number) in all.iter().enumerate() {
         let connection = &recording.connections[*number];

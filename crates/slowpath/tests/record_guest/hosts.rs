@@ -94,7 +94,7 @@ pub fn by_machine(events: &[u8], machines: [[&str; 2]; 2]) -> [Vec<u8>; 2] {
     found
 }
 
-/// As a machine would have told them whose clock is ahead.
+/// As a machine would have recorded them whose clock is ahead.
 pub fn ahead(events: &mut [u8], by: u64) {
     let mut at = 0;
     while at < events.len() {
@@ -155,7 +155,7 @@ fn kept_by_an_agent(events: &[u8], recording: &Recording) {
     );
     let saved = ring.work(Moment(now + 10_000_000_000), 0);
     assert_eq!(
-        (saved.len(), ring.counts().alone),
+        (saved.len(), ring.counts().one_sided),
         (recording.one_sided.len(), saved.len() as u64)
     );
     for it in saved {
@@ -180,7 +180,7 @@ pub fn recorded(events: &[u8], origin: &recording::Origin) -> Recording {
     assert_eq!((joined.halves, joined.recording.connections.len()), (0, 0));
     let file = recording::encode(&joined.recording).expect("fits");
     println!(
-        "{} ends alone: {} bytes, {} runs, {} packets",
+        "{} one-sided ends: {} bytes, {} runs, {} packets",
         joined.recording.one_sided.len(),
         file.len(),
         joined
@@ -215,7 +215,7 @@ fn numbers(run: &Run) -> Option<(u32, u16, Vec<u32>)> {
 }
 
 /// Both machines' recordings of what `whole` has with both ends.
-pub fn apart_and_together(events: &[u8], whole: &Recording) -> Recording {
+pub fn separate_and_joined(events: &[u8], whole: &Recording) -> Recording {
     let mut machines = by_machine(events, [CLIENT, SERVER]);
     let mut halves = machines.each_ref().map(|it| recorded(it, &whole.origin));
     for (events, recording) in machines.iter().zip(&halves) {

@@ -17,10 +17,10 @@ pub const KINDS: [&str; 11] = [
 ];
 /// The kinds that no replay can do, and why.
 pub const REFUSED: [(&str, &str); 2] = [("refused", "SO_TIMESTAMPING"), ("fast", "TCP_FASTOPEN")];
-/// Connections to a listener that has room for [`TOGETHER`] and one more, and accepts none before some packets were turned away: three times as many.
-pub const LATE: usize = 3 * TOGETHER;
+/// Connections to a listener that has room for [`AT_ONCE`] and one more, and accepts none before some packets were turned away: three times as many.
+pub const LATE: usize = 3 * AT_ONCE;
 /// Fewer than it has room for: Linux answers those by SYN cookies that come while so many others have not been answered yet.
-const TOGETHER: usize = 3;
+const AT_ONCE: usize = 3;
 const TURNED_AWAY: u64 = 5;
 /// Options that are set while connections are open, by level and name (include/uapi/linux/tcp.h, asm-generic/socket.h): what the functions below set.
 pub const SET: [(u16, u16); 10] = [
@@ -194,9 +194,9 @@ fn late(address: SocketAddr, connected: &Barrier) {
 /// Of the second ones the listener does not take the last packet of the handshake, of the third ones not the first one.
 fn all_late(address: SocketAddr) {
     let mut all = Vec::new();
-    for _ in 0..LATE / TOGETHER {
-        let connected = Arc::new(Barrier::new(TOGETHER + 1));
-        all.extend((0..TOGETHER).map(|_| {
+    for _ in 0..LATE / AT_ONCE {
+        let connected = Arc::new(Barrier::new(AT_ONCE + 1));
+        all.extend((0..AT_ONCE).map(|_| {
             let connected = Arc::clone(&connected);
             std::thread::spawn(move || late(address, &connected))
         }));
@@ -321,12 +321,12 @@ fn serve_one(socket: Socket) {
     }
 }
 
-/// The server's side, of so many connections. With `told` the listener has options that its children get from it; with `late` see [`LATE`].
+/// The server's side, of so many connections. With `options` the listener has options that its children get from it; with `late` see [`LATE`].
 pub fn serve(address: &str, connections: usize, how: &str) {
     let listener = fresh();
     let address: SocketAddr = address.parse().expect("an address");
     listener.bind(&SockAddr::from(address)).expect("binds");
-    if how == "told" {
+    if how == "options" {
         listener.set_recv_buffer_size(20_000).expect("sets");
         listener.set_tcp_nodelay(true).expect("sets");
         listener.set_tcp_mss(900).expect("sets");
@@ -335,7 +335,7 @@ pub fn serve(address: &str, connections: usize, how: &str) {
         listener.set_tcp_congestion(b"cubic").expect("sets");
     }
     // Linux lets one more wait.
-    let room = if how == "late" { TOGETHER as i32 } else { 20 };
+    let room = if how == "late" { AT_ONCE as i32 } else { 20 };
     listener.listen(room).expect("listens");
     println!("ready");
     while how == "late" && turned_away() < TURNED_AWAY {

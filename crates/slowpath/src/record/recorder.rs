@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The recorder that this kernel allows: all handlers by their functions' entries and exits, or tracepoints alone.
+//! The recorder that this kernel allows: all handlers by their functions' entries and exits, or tracepoints only.
 
 use super::unwritable;
 use crate::failure::Failure;
@@ -11,9 +11,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// One of them, and what joins its events.
-pub(super) enum Eyes {
-    All(Box<Recorder>, Box<stock::Joiner>),
+/// One of them, and the joiner of its events.
+pub(super) enum KernelRecorder {
+    Handlers(Box<Recorder>, Box<stock::Joiner>),
     Tracepoints(Box<LightRecorder>, Box<light::Joiner>),
 }
 
@@ -22,23 +22,23 @@ pub(super) struct Unrecorded {
     pub(super) losses: Losses,
     /// Sockets, because of others.
     pub(super) too_many: u64,
-    /// Sockets that speak IPv6, of which tracepoints do not tell enough.
+    /// Sockets that speak IPv6, whose packets tracepoints cannot distinguish.
     pub(super) ipv6: u64,
 }
 
-/// Where the raw events go as well, if somebody wants them.
-pub(super) struct Kept<'a>(Option<(&'a Path, File)>);
+/// The file that the raw events also go to, if the user wants one.
+pub(super) struct EventsFile<'a>(Option<(&'a Path, File)>);
 
-impl<'a> Kept<'a> {
+impl<'a> EventsFile<'a> {
     pub(super) fn open(path: Option<&'a Path>) -> Result<Self, Failure> {
         let open = |path| match File::create(path) {
             Ok(file) => Ok((path, file)),
             Err(error) => Err(unwritable(path, &error)),
         };
-        Ok(Kept(path.map(open).transpose()?))
+        Ok(EventsFile(path.map(open).transpose()?))
     }
 
-    fn keep(&mut self, events: &[u8]) -> Result<(), Failure> {
+    fn append(&mut self, events: &[u8]) -> Result<(), Failure> {
         let Some((path, file)) = &mut self.0 else {
             return Ok(());
         };
@@ -51,10 +51,14 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Record(format!("{error:#}"))
 }
 
-impl Eyes {
-    /// The one that sees all, if that is allowed and nobody wants the light one.
+impl KernelRecorder {
+    /// Opens the recorder of all handlers, if the kernel allows it and the user does not want the light one.
     /// Without `both_ends` also ends whose other end is on another machine.
-    pub(super) fn open(ports: &[u16], light: bool, both_ends: bool) -> Result<Eyes, Failure> {
+    pub(super) fn open(
+        ports: &[u16],
+        light: bool,
+        both_ends: bool,
+    ) -> Result<KernelRecorder, Failure> {
         let joiner = match both_ends {
             true => stock::Joiner::default().pairs_only(),
             false => stock::Joiner::default(),
@@ -63,7 +67,12 @@ impl Eyes {
             None
         } else {
             match Recorder::open(ports) {
-                Ok(recorder) => return Ok(Eyes::All(Box::new(recorder), Box::new(joiner))),
+                Ok(recorder) => {
+                    return Ok(KernelRecorder::Handlers(
+                        Box::new(recorder),
+                        Box::new(joiner),
+                    ));
+                }
                 Err(error) => Some(error),
             }
         };
@@ -79,7 +88,10 @@ impl Eyes {
                         "slowpath: /proc/kallsyms hides addresses: TCP's timers are not recorded"
                     );
                 }
-                Ok(Eyes::Tracepoints(Box::new(recorder), Box::default()))
+                Ok(KernelRecorder::Tracepoints(
+                    Box::new(recorder),
+                    Box::default(),
+                ))
             }
             // What is missing for the other one is missing for both.
             (Err(error), refused) => Err(failed(refused.unwrap_or(error))),
@@ -88,21 +100,21 @@ impl Eyes {
 
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Eyes::All(..) => "bpf",
-            Eyes::Tracepoints(..) => slowpath_recording::TRACEPOINTS,
+            KernelRecorder::Handlers(..) => "bpf",
+            KernelRecorder::Tracepoints(..) => slowpath_recording::TRACEPOINTS,
         }
     }
 
-    pub(super) fn take(&mut self, kept: &mut Kept<'_>) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, file: &mut EventsFile<'_>) -> Result<(), Failure> {
         match self {
-            Eyes::All(recorder, joiner) => {
+            KernelRecorder::Handlers(recorder, joiner) => {
                 let events = recorder.take().map_err(failed)?;
-                kept.keep(&events)?;
+                file.append(&events)?;
                 joiner.take(&events).map_err(failed)
             }
-            Eyes::Tracepoints(recorder, joiner) => {
+            KernelRecorder::Tracepoints(recorder, joiner) => {
                 let events = recorder.take().map_err(failed)?;
-                kept.keep(&events)?;
+                file.append(&events)?;
                 joiner.take(&events).map_err(failed)
             }
         }
@@ -110,8 +122,8 @@ impl Eyes {
 
     pub(super) fn is_busy(&self) -> bool {
         match self {
-            Eyes::All(_, joiner) => joiner.is_busy(),
-            Eyes::Tracepoints(_, joiner) => joiner.is_busy(),
+            KernelRecorder::Handlers(_, joiner) => joiner.is_busy(),
+            KernelRecorder::Tracepoints(_, joiner) => joiner.is_busy(),
         }
     }
 
@@ -121,7 +133,7 @@ impl Eyes {
         host: impl FnOnce(u64) -> Host,
     ) -> Result<(Joined, Unrecorded), Failure> {
         match self {
-            Eyes::All(recorder, joiner) => {
+            KernelRecorder::Handlers(recorder, joiner) => {
                 let unrecorded = Unrecorded {
                     losses: recorder.losses(),
                     too_many: recorder.unrecorded(),
@@ -130,7 +142,7 @@ impl Eyes {
                 let host = host(unrecorded.losses.total());
                 Ok((joiner.finish(host), unrecorded))
             }
-            Eyes::Tracepoints(mut recorder, mut joiner) => {
+            KernelRecorder::Tracepoints(mut recorder, mut joiner) => {
                 let rest = recorder.stop().map_err(failed)?;
                 joiner.take(&rest).map_err(failed)?;
                 let unrecorded = Unrecorded {
