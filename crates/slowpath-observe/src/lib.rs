@@ -24,7 +24,7 @@ mod probes;
 pub use probes::Aligned;
 
 pub use slowpath_model::{Feature, FeatureState};
-use slowpath_model::{MonoNanos, Snapshot};
+use slowpath_model::{Holder, MonoNanos, Snapshot};
 
 /// What one poll saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +107,28 @@ pub enum Direction {
     Send,
     /// The application read.
     Receive,
+}
+
+/// A socket and a process that has a descriptor of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketHolder {
+    /// The socket's cookie.
+    pub cookie: u64,
+    /// The process.
+    pub process: Holder,
+    /// Whether the socket listens; otherwise it is a connection.
+    pub listens: bool,
+}
+
+/// Why a socket has no descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnheldReason {
+    /// No process has accepted it yet, or it was closed: its state distinguishes the two.
+    NoSocket,
+    /// It is the kernel's own.
+    Kernel,
+    /// The kernel uses it and no process ever could.
+    NoFile,
 }
 
 /// What one BPF program has cost so far.

@@ -510,7 +510,7 @@ fn owners_are_the_holders_of_the_sockets() {
             let (client, server) = pair("127.0.0.1:0", "127.0.0.1");
             let mut owners = HashMap::new();
             tier.holders(|held| {
-                owners.insert(held.cookie, held.by.pid);
+                owners.insert(held.cookie, held.process.pid);
             })
             .unwrap();
             assert_eq!(owners[&cookie(&client)], std::process::id());

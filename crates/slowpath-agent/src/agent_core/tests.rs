@@ -10,7 +10,7 @@ use slowpath_model::{
     Claim, FeatureState, Holder, ListenCounters, ListenSettings, ListenerId, ListenerSnapshot,
     Owner, Problem, RtoStats, Snapshot, TcpState, Tier, UnknownOwner,
 };
-use slowpath_observe::bpf::Unheld;
+use slowpath_observe::UnheldReason;
 use slowpath_observe::conntrack::Answer;
 use slowpath_observe::listeners::ListenerSighting;
 
@@ -271,7 +271,7 @@ fn an_opener_is_read_once_and_a_scan_names_who_holds_the_socket() {
 fn owners_that_are_unknown_have_their_reason() {
     let mut session = Session::logging();
     session.holders = Err("no /proc".to_owned());
-    session.reasons.unheld.insert(6, Unheld::NoSocket);
+    session.reasons.unheld.insert(6, UnheldReason::NoSocket);
     let half_closed = {
         let mut snapshot = timeouts(7, at(1), 0);
         snapshot.stats.state = TcpState::FinWait1;

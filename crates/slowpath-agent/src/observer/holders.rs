@@ -13,7 +13,7 @@ impl Observer {
         match self {
             Observer::Bpf(tier) => {
                 scan.supported =
-                    tier.holders(|held| scan.add(held.cookie, held.listens, held.by))?;
+                    tier.holders(|held| scan.add(held.cookie, held.listens, held.process))?;
             }
             Observer::InetDiag {
                 inodes, listening, ..

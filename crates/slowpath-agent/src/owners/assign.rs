@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::live_connection::LiveConnection;
 use rustc_hash::{FxHashMap, FxHashSet};
 use slowpath_model::{Claim, Holder, MonoNanos, TcpState, UnknownOwner};
-use slowpath_observe::bpf::Unheld;
+use slowpath_observe::UnheldReason;
 use std::sync::Arc;
 
 /// The processes that hold a socket, each once; nearly always one.
@@ -68,7 +68,7 @@ impl HolderScan {
 /// Why sockets that are not closed have no holder.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
-    pub(crate) unheld: FxHashMap<u64, Unheld>,
+    pub(crate) unheld: FxHashMap<u64, UnheldReason>,
     pub(crate) in_flight: FxHashSet<u64>,
     /// `/proc` shows the processes of the initial pid namespace, and so all.
     pub(crate) initial_pid_namespace: bool,
@@ -77,9 +77,9 @@ pub(crate) struct Reasons {
 impl Reasons {
     fn of(&self, cookie: u64, otherwise: UnknownOwner) -> UnknownOwner {
         match self.unheld.get(&cookie) {
-            Some(Unheld::NoSocket) => UnknownOwner::NotAccepted,
-            Some(Unheld::Kernel) => UnknownOwner::KernelSocket,
-            Some(Unheld::NoFile) => UnknownOwner::NoHolder,
+            Some(UnheldReason::NoSocket) => UnknownOwner::NotAccepted,
+            Some(UnheldReason::Kernel) => UnknownOwner::KernelSocket,
+            Some(UnheldReason::NoFile) => UnknownOwner::NoHolder,
             None if self.in_flight.contains(&cookie) => UnknownOwner::InFlight,
             None => otherwise,
         }

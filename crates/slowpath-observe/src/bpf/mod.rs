@@ -8,21 +8,20 @@
 //! on kernels before 6.2, the poll is a walk over the socket storage instead, which finds
 //! what was missed. No snapshot is copied through a system call.
 
-pub(crate) mod load;
+pub(crate) mod iterator;
 pub(crate) mod mapped;
-pub(crate) mod poll;
+mod poll;
 mod rates;
 mod thin;
 
-pub use crate::probes::owner::{Held, Unheld};
-pub use load::ring;
+pub use crate::probes::load::ring;
 pub use thin::RATE_COUNT;
 
 use crate::probes::connection::{Context, Note, Rates, Record, Shared};
+use crate::probes::load::{Loaded, Maps, load};
 use crate::probes::{self, Loss, Probe};
 use crate::{Feature, FeatureState, ProgramCost, boot_id, monotonic};
 use libbpf_rs::Iter;
-use load::{Loaded, Maps, load};
 use mapped::Mapped;
 use slowpath_model::{LossCounters, Micros};
 use std::any::Any;

@@ -7,12 +7,9 @@ use crate::probes::connection::layouts::record_flag::RECORD_BUSY;
 use crate::probes::connection::{Note, Shared};
 use crate::probes::lifecycle::Closes;
 use crate::{PollReport, Sink, monotonic};
-use libbpf_rs::Iter;
 use rustc_hash::FxHashSet;
 use slowpath_model::MonoNanos;
-use std::io::{self, Read};
 use std::ops::Range;
-use zerocopy::FromBytes;
 
 /// Passes over the sockets that one poll makes at most, when more changed than the area
 /// holds.
@@ -27,6 +24,31 @@ const BATCH: u32 = 512;
 const ANNOUNCED: usize = 8;
 const EXPECTED: usize = 4;
 
+/// What is fixed when a poll begins.
+struct Round {
+    /// The epoch of the list of notes that the poll closes.
+    list_epoch: u32,
+    /// The length of each list, and none of the one that is begun.
+    noted: [u32; 2],
+    /// Notes in the other list that an event on another processor was still writing when that
+    /// list was read.
+    late: Range<u32>,
+    /// Whether the poll walks over every connection.
+    walk: bool,
+}
+
+impl Round {
+    /// The list that the poll closes and reads.
+    fn reading(&self) -> usize {
+        (self.list_epoch & 1) as usize
+    }
+
+    /// The list that events write from now on.
+    fn writing(&self) -> usize {
+        self.reading() ^ 1
+    }
+}
+
 impl BpfTier {
     /// One poll: hands each changed connection, then each closed one, to `sink`.
     ///
@@ -34,92 +56,97 @@ impl BpfTier {
     /// If the kernel cannot be read. Connections handed over until then were read properly,
     /// and later polls report the others.
     pub fn poll(&mut self, sink: &mut impl Sink) -> Result<PollReport, PollError> {
-        let at = monotonic();
         let mut report = PollReport {
-            at,
+            at: monotonic(),
             ..PollReport::default()
         };
-        let reading = (self.epoch & 1) as usize;
-        let writing = reading ^ 1;
-        let mut noted = self.shared.first().noted;
-        // Notes that an event on another processor was still writing when this list was read.
-        let late = self.read_until[writing]..noted[writing].min(self.note_entries);
-        let list_epoch = self.epoch;
-        self.epoch = self.epoch.wrapping_add(1);
-        noted[writing] = 0;
-        let walk = !self.by_notes
-            || std::mem::take(&mut self.walk_next)
-            || noted[reading] > self.note_entries;
+        let round = self.begin_round();
         if let Some(mut waiting) = self.waiting.take() {
-            let late = (writing, late);
-            let done = self.poll_thinned(
-                &mut waiting,
-                list_epoch,
-                late,
-                noted,
-                walk,
-                &mut report,
-                sink,
-            );
+            let done = self.poll_thinned(&mut waiting, round, &mut report, sink);
             self.waiting = Some(waiting);
             done?;
-            self.take_closes(&mut report, sink)?;
-            return Ok(report);
-        }
-        let mut carried = std::mem::take(&mut self.carried);
-        if walk || late.is_empty() {
-            self.begin_poll(at, noted);
         } else {
-            // Those that the list names again are looked at with the others, and those that
-            // are carried over not again.
-            let mut met = FxHashSet::default();
-            self.read_notes(writing, late.clone(), |note| {
-                met.insert(note.cookie);
-            });
-            carried.retain(|note| !met.contains(&note.cookie));
-            self.begin_poll(at, self.shared.first().noted);
-            self.collect(late, writing, list_epoch, true, &mut report, sink)?;
-            self.begin_poll(at, noted);
-        }
-        self.read_until[reading] = noted[reading].min(self.note_entries);
-        if walk {
-            self.walk_all(&mut report, sink)?;
-        } else {
-            let list = 0..self.read_until[reading];
-            self.collect(list, reading, list_epoch, false, &mut report, sink)?;
-            let count = carried.len().min(self.note_entries as usize);
-            self.notes.write(2 * self.note_entries as usize, &carried);
-            self.collect(0..count as u32, 2, list_epoch, true, &mut report, sink)?;
-            report.live = self.shared.first().live;
-            report.visited = report.live;
+            self.poll_changed(round, &mut report, sink)?;
         }
         self.take_closes(&mut report, sink)?;
         Ok(report)
     }
 
-    /// The poll that closes the list of `list_epoch`, looking only at connections that are
-    /// due. `late` are notes in the other list that were still being written when that was
-    /// read.
-    #[allow(clippy::too_many_arguments)]
-    fn poll_thinned(
+    fn begin_round(&mut self) -> Round {
+        let list_epoch = self.epoch;
+        self.epoch = list_epoch.wrapping_add(1);
+        let noted = self.shared.first().noted;
+        let mut round = Round {
+            list_epoch,
+            noted,
+            late: 0..0,
+            walk: false,
+        };
+        let (reading, writing) = (round.reading(), round.writing());
+        round.late = self.read_until[writing]..noted[writing].min(self.note_entries);
+        round.noted[writing] = 0;
+        round.walk = !self.by_notes
+            || std::mem::take(&mut self.walk_next)
+            || noted[reading] > self.note_entries;
+        round
+    }
+
+    /// The poll without thinning: looks at every connection that changed.
+    fn poll_changed(
         &mut self,
-        waiting: &mut Waiting,
-        list_epoch: u32,
-        late: (usize, Range<u32>),
-        noted: [u32; 2],
-        walk: bool,
+        round: Round,
         report: &mut PollReport,
         sink: &mut impl Sink,
     ) -> Result<(), PollError> {
-        let reading = (list_epoch & 1) as usize;
+        let (reading, writing) = (round.reading(), round.writing());
+        let list_epoch = round.list_epoch;
+        let mut carried = std::mem::take(&mut self.carried);
+        if round.walk || round.late.is_empty() {
+            self.begin_poll(report.at, round.noted);
+        } else {
+            // Those that the list names again are looked at with the others, and those that
+            // are carried over not again.
+            let mut met = FxHashSet::default();
+            self.read_notes(writing, round.late.clone(), |note| {
+                met.insert(note.cookie);
+            });
+            carried.retain(|note| !met.contains(&note.cookie));
+            self.begin_poll(report.at, self.shared.first().noted);
+            self.collect(round.late, writing, list_epoch, true, report, sink)?;
+            self.begin_poll(report.at, round.noted);
+        }
+        self.read_until[reading] = round.noted[reading].min(self.note_entries);
+        if round.walk {
+            return self.walk_all(report, sink);
+        }
+        let list = 0..self.read_until[reading];
+        self.collect(list, reading, list_epoch, false, report, sink)?;
+        let count = carried.len().min(self.note_entries as usize);
+        self.notes.write(2 * self.note_entries as usize, &carried);
+        self.collect(0..count as u32, 2, list_epoch, true, report, sink)?;
+        report.live = self.shared.first().live;
+        report.visited = report.live;
+        Ok(())
+    }
+
+    /// The poll with thinning: looks only at connections that are due.
+    fn poll_thinned(
+        &mut self,
+        waiting: &mut Waiting,
+        round: Round,
+        report: &mut PollReport,
+        sink: &mut impl Sink,
+    ) -> Result<(), PollError> {
+        let (reading, writing) = (round.reading(), round.writing());
+        let list_epoch = round.list_epoch;
         let mut due = std::mem::take(&mut self.due);
         due.clear();
-        let was_late = !late.1.is_empty();
-        self.read_notes(late.0, late.1, |note| {
+        let was_late = !round.late.is_empty();
+        self.read_notes(writing, round.late, |note| {
             waiting.add(note, list_epoch, &mut due)
         });
-        self.begin_poll(report.at, noted);
-        let until = noted[reading].min(self.note_entries);
+        self.begin_poll(report.at, round.noted);
+        let until = round.noted[reading].min(self.note_entries);
         self.read_until[reading] = until;
         self.read_notes(reading, 0..until, |note| {
             waiting.add(note, list_epoch, &mut due);
@@ -130,7 +157,7 @@ impl BpfTier {
             let mut met = FxHashSet::default();
             due.retain(|note| met.insert(note.cookie));
         }
-        if walk {
+        if round.walk {
             // It meets all of them, and every busy connection.
             waiting.take_busy(list_epoch, &mut due);
             waiting.forget_busy();
@@ -324,50 +351,6 @@ impl BpfTier {
                 sink.namespace(record.netns_cookie);
                 sink.see(&snapshot);
             }
-        }
-    }
-}
-
-/// Reads an iterator to its end.
-pub(crate) fn drain(iterator: &mut Iter) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    each_part(iterator, |part| bytes.extend_from_slice(part))?;
-    Ok(bytes)
-}
-
-/// Gives each record of an iterator to `each`; memory is that of one read.
-pub(crate) fn each_record<T: FromBytes>(
-    iterator: &mut Iter,
-    mut each: impl FnMut(T),
-) -> io::Result<()> {
-    let mut begun = Vec::new();
-    each_part(iterator, |part| {
-        begun.extend_from_slice(part);
-        let whole = begun.len() - begun.len() % size_of::<T>();
-        let records = begun[..whole].chunks_exact(size_of::<T>());
-        records
-            .filter_map(|r| T::read_from_bytes(r).ok())
-            .for_each(&mut each);
-        begun.drain(..whole);
-    })
-}
-
-/// EAGAIN: the kernel pauses after a million objects (bpf_seq_read).
-pub(crate) fn may_go_on(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-    )
-}
-
-fn each_part(iterator: &mut Iter, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut buffer = [0; 32 * 1024];
-    loop {
-        match iterator.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(n) => each(&buffer[..n]),
-            Err(e) if may_go_on(&e) => {}
-            Err(e) => return Err(e),
         }
     }
 }

@@ -7,13 +7,14 @@
 //! [`connection`]. To add a probe: a folder, and a line in `probes!` below.
 
 use crate::Feature;
-use crate::bpf::load::Attaching;
 use connection::Sums;
+use load::Attaching;
 use slowpath_layout::Struct;
 use slowpath_model::Problem;
 use std::any::Any;
 
 pub(crate) mod connection;
+pub(crate) mod load;
 
 /// Declares the probes' folders and [`ALL`], in the order in which they are loaded.
 macro_rules! probes {

@@ -4,9 +4,9 @@
 //! Without it nothing is known of writes and reads, nor of what data waits for in queues.
 
 use super::connection::{Sums, layouts};
+use super::load::Attaching;
 use super::{Loss, Probe, object};
 use crate::bpf::BpfTier;
-use crate::bpf::load::Attaching;
 use crate::{Call, Direction};
 use layouts::direction::DIRECTION_SEND;
 use libbpf_rs::{Link, RingBuffer};

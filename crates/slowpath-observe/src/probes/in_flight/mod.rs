@@ -3,10 +3,9 @@
 //!
 //! Without it such a socket counts as one that no process holds.
 
-use super::owner::open;
 use super::{Probe, object};
 use crate::bpf::BpfTier;
-use crate::bpf::poll::each_record;
+use crate::bpf::iterator::{each_record, open};
 use crate::namespaces;
 use libbpf_rs::Link;
 use std::sync::Mutex;

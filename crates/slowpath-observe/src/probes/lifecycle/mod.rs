@@ -2,8 +2,8 @@
 //! Opening and closing of connections. Nothing works without it.
 
 use super::connection::Record;
+use super::load::Attaching;
 use super::{Loss, Probe, object};
-use crate::bpf::load::Attaching;
 use libbpf_rs::{Link, RingBuffer};
 use std::any::Any;
 use std::cell::RefCell;

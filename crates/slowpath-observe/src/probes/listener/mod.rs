@@ -5,10 +5,10 @@
 //! Without it listeners come from inet_diag, of the namespaces that it can enter, and nothing
 //! says who called listen(2).
 
+use super::load::Attaching;
 use super::{Probe, object};
-use crate::bpf::load::Attaching;
 use crate::bpf::mapped::Mapped;
-use crate::bpf::poll::drain;
+use crate::bpf::iterator::drain;
 use crate::bpf::{BpfTier, PollError};
 use crate::listeners::{ListenerRound, ListenerSighting};
 use crate::probes::connection::layouts::{self, listener_flag::*};

@@ -3,14 +3,15 @@
 //!
 //! Without it an owner is who opened the connection, as far as that is known.
 
+use super::load::Attaching;
 use super::{Probe, object};
-use crate::bpf::load::Attaching;
-use crate::bpf::poll::each_record;
+use crate::bpf::iterator::{each_record, open};
 use crate::bpf::{BpfTier, PollError};
 use crate::probes::connection::layouts::holder_flag::HOLDER_LISTENS;
 use crate::probes::connection::layouts::unheld_reason::{UNHELD_KERNEL, UNHELD_NO_SOCKET};
 use crate::probes::connection::layouts;
-use libbpf_rs::{Iter, Link};
+use crate::{SocketHolder, UnheldReason};
+use libbpf_rs::Link;
 use slowpath_layout::{Mirror, mirror};
 use slowpath_model::Holder;
 use std::any::Any;
@@ -63,46 +64,24 @@ mirror! {
     }
 }
 
-/// A socket and a process that has a descriptor of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The socket's cookie.
-    pub cookie: u64,
-    /// The process.
-    pub by: Holder,
-    /// Whether the socket listens; otherwise it is a connection.
-    pub listens: bool,
-}
-
-/// Why a socket has no descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unheld {
-    /// No process has accepted it yet, or it was closed: its state tells.
-    NoSocket,
-    /// It is the kernel's own.
-    Kernel,
-    /// The kernel uses it and no process ever could.
-    NoFile,
-}
-
 impl BpfTier {
     /// Who holds which socket: calls `sink` for every descriptor, in every process of this
     /// pid namespace, that is a TCP socket known to the tier. A socket shared by several
     /// processes comes several times, and so does one with several descriptors. Gives
-    /// whether the kernel could tell at all.
+    /// whether the kernel could report holders at all.
     ///
     /// # Errors
     /// If the iterator cannot be read.
-    pub fn holders(&mut self, mut sink: impl FnMut(Held)) -> Result<bool, PollError> {
+    pub fn holders(&mut self, mut sink: impl FnMut(SocketHolder)) -> Result<bool, PollError> {
         let Some(iterators) = self.state::<Iterators>() else {
             return Ok(false);
         };
         let what = "open files";
         let mut iterator = open(&iterators.owners, what)?;
         let read = each_record(&mut iterator, |record: HolderRecord| {
-            sink(Held {
+            sink(SocketHolder {
                 cookie: record.cookie,
-                by: Holder {
+                process: Holder {
                     pid: record.pid,
                     start_ns: record.start_ns,
                     program: record.program,
@@ -120,7 +99,7 @@ impl BpfTier {
     ///
     /// # Errors
     /// If the iterator cannot be read. Without the `owner` feature nothing is found.
-    pub fn unheld(&mut self, mut sink: impl FnMut(u64, Unheld)) -> Result<(), PollError> {
+    pub fn unheld(&mut self, mut sink: impl FnMut(u64, UnheldReason)) -> Result<(), PollError> {
         let Some(iterators) = self.state::<Iterators>() else {
             return Ok(());
         };
@@ -128,16 +107,12 @@ impl BpfTier {
         let mut iterator = open(&iterators.unheld, what)?;
         let read = each_record(&mut iterator, |record: UnheldRecord| {
             let why = match record.reason {
-                UNHELD_NO_SOCKET => Unheld::NoSocket,
-                UNHELD_KERNEL => Unheld::Kernel,
-                _ => Unheld::NoFile,
+                UNHELD_NO_SOCKET => UnheldReason::NoSocket,
+                UNHELD_KERNEL => UnheldReason::Kernel,
+                _ => UnheldReason::NoFile,
             };
             sink(record.cookie, why);
         });
         read.map_err(|source| PollError::Read { what, source })
     }
-}
-
-pub(crate) fn open(link: &Link, what: &'static str) -> Result<Iter, PollError> {
-    Iter::new(link).map_err(|source| PollError::Open { what, source })
 }

@@ -6,7 +6,7 @@
 
 use super::{Probe, object};
 use crate::bpf::BpfTier;
-use crate::bpf::poll::{drain, may_go_on};
+use crate::bpf::iterator::{drain, may_go_on};
 use crate::namespaces;
 use libbpf_rs::{Iter, Link};
 use std::collections::HashSet;

@@ -2,7 +2,7 @@
 //! Snapshots by a walk of the socket storage. Nothing works without it.
 
 use super::{Probe, object};
-use crate::bpf::poll::drain;
+use crate::bpf::iterator::drain;
 use crate::bpf::{BpfTier, PollError};
 use libbpf_rs::{Iter, Link};
 use std::io;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loading probes: each an object of its own, all with the same maps.
 
-use crate::probes::{Probe, connection};
+use super::{Probe, connection};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::any::Any;
 use std::io;
@@ -80,7 +80,7 @@ impl Attaching<'_> {
 
 /// Loads and attaches one probe, with the maps that an earlier probe made. Its mirrored structs
 /// are compared with Rust's once more.
-pub(super) fn load(
+pub(crate) fn load(
     probe: &'static Probe,
     maps: &mut Maps,
     sizes: &[(&str, u32)],
