@@ -10,7 +10,7 @@ use crate::budget::priority::Change;
 use rustc_hash::FxHashMap;
 use slowpath_model::{Capabilities, LossCounters, MonoNanos, Problem, ProblemSet, Snapshot, Tier};
 use slowpath_observe::bpf::{self, BpfTier};
-use slowpath_observe::inet_diag::{self, Elsewhere, InetDiag};
+use slowpath_observe::inet_diag::{self, InetDiag, OtherNamespaces};
 use slowpath_observe::{Call, Feature, FeatureState, PollReport, ProgramCost, Sink, monotonic};
 
 /// Which tier to use.
@@ -60,7 +60,7 @@ pub(crate) enum Observer {
     Bpf(Box<BpfTier>),
     InetDiag {
         tier: Box<InetDiag>,
-        elsewhere: Box<Elsewhere>,
+        other_namespaces: Box<OtherNamespaces>,
         out: Vec<Snapshot>,
         inodes: FxHashMap<u64, u32>,
         /// Those of the listening sockets, as of the latest walk.
@@ -149,7 +149,7 @@ impl Observer {
                 };
                 let observer = Observer::InetDiag {
                     tier: Box::new(tier),
-                    elsewhere: Box::new(Elsewhere::new(options)),
+                    other_namespaces: Box::new(OtherNamespaces::new(options)),
                     out: Vec::new(),
                     inodes: FxHashMap::default(),
                     listening: FxHashMap::default(),
@@ -168,7 +168,7 @@ impl Observer {
             Observer::Bpf(tier) => Ok(tier.poll(sink)?),
             Observer::InetDiag {
                 tier,
-                elsewhere,
+                other_namespaces,
                 out,
                 inodes,
                 ..
@@ -187,11 +187,11 @@ impl Observer {
                 for (snapshot, key) in out.iter().zip(tier.keys()) {
                     hand_over(snapshot, key.inode);
                 }
-                let others = elsewhere.poll(hand_over);
+                let others = other_namespaces.poll(hand_over);
                 Ok(PollReport {
                     at,
-                    visited: report.seen + others.seen,
-                    live: report.seen + others.seen,
+                    visited: report.open + others.open,
+                    live: report.open + others.open,
                     missed: report.dropped + others.dropped,
                     repeats: report.repeated + others.repeated,
                     emitted: report.emitted + others.emitted - report.closed - others.closed,

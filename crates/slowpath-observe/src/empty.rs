@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A BPF program that does nothing, once a packet: what the kernel's own measure of programs books for it is that measure.
+//! A BPF program that does nothing, once a packet: the run time that the kernel measures for it is what measuring costs.
 //!
-//! What leaves is one number, to be taken off what is booked for each run of another program ([`crate::bpf::enable_statistics`]).
+//! What leaves is one number, to be subtracted from the measured time of each run of another program ([`crate::bpf::enable_statistics`]).
 
 use crate::bpf::Programs;
 use crate::probes::object;
@@ -37,7 +37,7 @@ impl Empty {
         })
     }
 
-    /// What is booked for a run, in nanoseconds; `None`: it did not run, or nobody measured.
+    /// Measured time of a run, in nanoseconds; `None` if it did not run, or the kernel did not measure.
     pub fn nanos_per_run(&self) -> Option<f64> {
         let costs = Programs::of(&self.object).costs("empty");
         let cost = costs.first().filter(|cost| cost.runs > 0)?;

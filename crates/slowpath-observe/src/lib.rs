@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Eyes in the kernel: snapshots of TCP connections.
+//! The observer: snapshots of TCP connections, read from the kernel.
 //!
 //! What enters: nothing but the kernel. What leaves: [`slowpath_model::Snapshot`]s of every
 //! connection that changed since the last poll or closed, and counts of what was lost on
@@ -26,7 +26,7 @@ pub use probes::Aligned;
 pub use slowpath_model::{Feature, FeatureState};
 use slowpath_model::{Holder, MonoNanos, Snapshot};
 
-/// What one poll saw.
+/// What one poll met and handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PollReport {
     /// When the poll began.
@@ -159,7 +159,7 @@ pub fn monotonic() -> MonoNanos {
     MonoNanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// The kernel's boot id as a number; 0 where `/proc` does not tell.
+/// The kernel's boot id as a number; 0 where `/proc` does not show it.
 pub fn boot_id() -> u128 {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listening sockets, whichever tier sees them, and what their namespaces count
+//! Listening sockets, whichever tier reads them, and what their namespaces count
 //! (`/proc/net/netstat`).
 //!
 //! A namespace's counters of listening move only while something listens in it. So they
@@ -15,24 +15,24 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// One listener, seen once.
+/// One listener, observed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerSighting {
-    /// What was seen.
+    /// What was observed.
     pub snapshot: ListenerSnapshot,
     /// Its namespace's settings.
     pub settings: ListenSettings,
-    /// What it had dropped when the eyes first met it; `None` where this sighting is the
+    /// What it had dropped when the observer first met it; `None` where this sighting is the
     /// first.
     pub first_drops: Option<u64>,
-    /// The namespace's cookie (`net->net_cookie`, Linux 5.12), which tells namespaces with
-    /// the same inode number apart; 0 where it is not known.
+    /// The namespace's cookie (`net->net_cookie`, Linux 5.12), which distinguishes namespaces
+    /// with the same inode number; 0 where it is not known.
     pub netns_cookie: u64,
     /// Inode number of the socket, where owners are found by it.
     pub inode: Option<u32>,
 }
 
-/// What one round over the listeners saw.
+/// What one round over the listeners found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenerRound {
     /// Listeners that have something to show, or all of them.

@@ -126,7 +126,7 @@ impl Series {
     }
 }
 
-/// Reads a whole series; compression is told by the file's first bytes.
+/// Reads a whole series; the file's first bytes show its compression.
 ///
 /// # Errors
 /// See [`SeriesError`]. Lines that cannot be read are no error, nor is a file that breaks

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Inode number of this process's network namespace; 0 if it cannot be told.
+/// Inode number of this process's network namespace; 0 if it cannot be read.
 pub(crate) fn own_inode() -> u32 {
     fs::metadata("/proc/self/ns/net").map_or(0, |m| m.ino() as u32)
 }
@@ -21,18 +21,18 @@ pub(crate) fn in_each(work: impl Fn() + Sync) -> usize {
     in_new(&mut HashSet::new(), work)
 }
 
-/// The same, but not in the namespaces whose inode numbers are in `seen`, and adds those in
+/// The same, but not in the namespaces whose inode numbers are in `visited`, and adds those in
 /// which it did.
-pub(crate) fn in_new(seen: &mut HashSet<u32>, work: impl Fn() + Sync) -> usize {
+pub(crate) fn in_new(visited: &mut HashSet<u32>, work: impl Fn() + Sync) -> usize {
     let mut refused = 0;
-    if seen.insert(own_inode()) {
+    if visited.insert(own_inode()) {
         work();
     }
     let mut others = Vec::new();
     for path in candidates() {
         // A look at the number is cheaper than opening it.
         match fs::metadata(&path) {
-            Ok(meta) if !seen.insert(meta.ino() as u32) => {}
+            Ok(meta) if !visited.insert(meta.ino() as u32) => {}
             Ok(_) => others.extend(File::open(path)),
             Err(error) => refused += usize::from(error.kind() == io::ErrorKind::PermissionDenied),
         }

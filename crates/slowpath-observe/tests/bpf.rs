@@ -111,9 +111,9 @@ fn only_what_changed_is_emitted() {
 
 /// A sender stuck on a closed window gets no events, but its limited time runs.
 #[test]
-fn limited_time_is_seen_without_events() {
+fn limited_time_is_reported_without_events() {
     with_tier(
-        "limited_time_is_seen_without_events",
+        "limited_time_is_reported_without_events",
         Options::default(),
         |mut tier| {
             let (mut client, server) = pair("127.0.0.1:0", "127.0.0.1");
@@ -222,14 +222,14 @@ fn a_connection_shorter_than_a_poll_leaves_its_record() {
 }
 
 #[test]
-fn five_thousand_at_once_are_all_seen_and_all_finished() {
+fn five_thousand_at_once_are_all_observed_and_all_finished() {
     const COUNT: usize = 5_000;
     let options = Options {
         area: 1_000, // several passes
         ..Options::default()
     };
     with_tier(
-        "five_thousand_at_once_are_all_seen_and_all_finished",
+        "five_thousand_at_once_are_all_observed_and_all_finished",
         options,
         |mut tier| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -332,7 +332,7 @@ fn a_port_reused_at_once_is_another_connection() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();
             let mut port = 0;
-            let mut seen = Vec::new();
+            let mut finished = Vec::new();
             for round in 1..=3u32 {
                 let client = connect_from(port, address);
                 let (server, _) = listener.accept().unwrap();
@@ -357,12 +357,12 @@ fn a_port_reused_at_once_is_another_connection() {
                 drop(client);
                 drop(server);
                 let (_, mut closed) = poll(&mut tier);
-                seen.push(closed.remove(&id).expect("its record"));
+                finished.push(closed.remove(&id).expect("its record"));
             }
-            let ids: HashSet<_> = seen.iter().map(|s| s.id).collect();
-            let tuples: HashSet<_> = seen.iter().map(|s| s.tuple).collect();
+            let ids: HashSet<_> = finished.iter().map(|s| s.id).collect();
+            let tuples: HashSet<_> = finished.iter().map(|s| s.tuple).collect();
             assert_eq!((ids.len(), tuples.len()), (3, 1));
-            let bytes: Vec<_> = seen.iter().map(|s| s.sends.unwrap().bytes).collect();
+            let bytes: Vec<_> = finished.iter().map(|s| s.sends.unwrap().bytes).collect();
             assert_eq!(bytes, [100, 200, 300]);
         },
     );
@@ -398,7 +398,7 @@ fn connect_from(port: u16, address: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn connections_older_than_the_agent_are_seen_in_every_namespace() {
+fn connections_older_than_the_agent_are_found_in_every_namespace() {
     in_fresh_namespace("connections_older_than_the_agent", || {
         let (mut client, mut server) = pair("127.0.0.1:0", "127.0.0.1");
         exchange(&mut client, &mut server, 1_000);
@@ -411,7 +411,7 @@ fn connections_older_than_the_agent_are_seen_in_every_namespace() {
         });
         // The tier is opened in the machine's first namespace, the connection is here.
         let ((living, _), missed) = match opened.join().unwrap() {
-            Ok(seen) => seen,
+            Ok(polled) => polled,
             Err(error) => {
                 println!("SKIPPED connections_older_than_the_agent: {error}");
                 return;
@@ -428,8 +428,8 @@ fn connections_older_than_the_agent_are_seen_in_every_namespace() {
 /// Once its thread has ended, no process and no name leads to the namespace: only the
 /// sockets keep it.
 #[test]
-fn older_connections_in_a_namespace_that_only_they_keep_alive_are_seen() {
-    let test = "older_connections_in_a_namespace_that_only_they_keep_alive_are_seen";
+fn older_connections_in_a_namespace_that_only_they_keep_alive_are_found() {
+    let test = "older_connections_in_a_namespace_that_only_they_keep_alive_are_found";
     let (sender, receiver) = std::sync::mpsc::channel();
     in_fresh_namespace(test, || {
         sender.send(pair("127.0.0.1:0", "127.0.0.1")).unwrap();

@@ -151,8 +151,8 @@ fn with_sockaddr(address: SocketAddr, work: impl FnOnce(*const libc::sockaddr, u
     }
 }
 
-/// Checks both ends: the other end's own address is the real peer, and it is told only
-/// where the socket has another one.
+/// Checks both ends: the other end's own address is the real peer, and it is reported
+/// only where the socket has another one.
 fn both_ends(conntrack: &mut Conntrack, netns: u32, ends: &(TcpStream, TcpStream)) -> [bool; 2] {
     conntrack.begin(monotonic());
     [(&ends.0, &ends.1), (&ends.1, &ends.0)].map(|(near, far)| {
@@ -163,8 +163,8 @@ fn both_ends(conntrack: &mut Conntrack, netns: u32, ends: &(TcpStream, TcpStream
         } else {
             Answer::Same
         };
-        let told = conntrack.real_peer(netns, &tuple(near));
-        assert_eq!(told, expected, "{:?} of {:?}", tuple(near), tuple(far));
+        let answer = conntrack.real_peer(netns, &tuple(near));
+        assert_eq!(answer, expected, "{:?} of {:?}", tuple(near), tuple(far));
         translated
     })
 }
@@ -309,16 +309,16 @@ struct Host {
 impl Host {
     fn start() -> Self {
         let (orders, received) = channel::<Box<dyn FnOnce() + Send>>();
-        let (tell, told) = channel();
+        let (ready, started) = channel();
         let thread = std::thread::spawn(move || {
             enter_namespace().unwrap();
             // SAFETY: no arguments.
-            tell.send((unsafe { libc::gettid() }, netns())).unwrap();
+            ready.send((unsafe { libc::gettid() }, netns())).unwrap();
             for order in received {
                 order();
             }
         });
-        let (id, netns) = told.recv().unwrap();
+        let (id, netns) = started.recv().unwrap();
         Host {
             thread,
             orders,
@@ -328,10 +328,10 @@ impl Host {
     }
 
     fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let (tell, told) = channel();
-        let order = move || drop(tell.send(work()));
+        let (reply, result) = channel();
+        let order = move || drop(reply.send(work()));
         self.orders.send(Box::new(order)).unwrap();
-        told.recv().unwrap()
+        result.recv().unwrap()
     }
 
     /// A link `name` with the addresses `.1` here and `.2` there, of both families.
@@ -365,8 +365,8 @@ impl Host {
 /// A published port of a container, as a host makes it: DNAT to the container, and
 /// masquerade, so that the container sees the host's address.
 #[test]
-fn what_the_host_translates_is_told_at_both_ends() {
-    in_able_namespace("what_the_host_translates_is_told_at_both_ends", || {
+fn what_the_host_translates_is_reported_at_both_ends() {
+    in_able_namespace("what_the_host_translates_is_reported_at_both_ends", || {
         let (client, server) = (Host::start(), Host::start());
         client.link("toclient", 1);
         server.link("toserver", 2);
@@ -402,15 +402,15 @@ fn what_the_host_translates_is_told_at_both_ends() {
                 conntrack.real_peer(client.netns, &tuple(&near)),
                 Answer::Peer(target)
             );
-            // Its namespace is wanted only now, and searches are a second apart.
+            // Its namespace is wanted only now, and searches come a second after one another.
             let mut now = monotonic();
             loop {
                 now = MonoNanos(now.0 + 1_000_000_000);
                 conntrack.begin(now);
                 match conntrack.real_peer(server.netns, &tuple(&far)) {
                     Answer::Later => {}
-                    told => {
-                        assert_eq!(told, Answer::Peer(near.local_addr().unwrap()));
+                    answer => {
+                        assert_eq!(answer, Answer::Peer(near.local_addr().unwrap()));
                         break;
                     }
                 }
@@ -421,8 +421,8 @@ fn what_the_host_translates_is_told_at_both_ends() {
             let (far, _) = listener.accept().unwrap();
             assert_eq!(far.peer_addr().unwrap(), near.local_addr().unwrap());
             for (host, end) in [(&client, &near), (&server, &far)] {
-                let told = conntrack.real_peer(host.netns, &tuple(end));
-                assert_eq!(told, Answer::Same);
+                let answer = conntrack.real_peer(host.netns, &tuple(end));
+                assert_eq!(answer, Answer::Same);
             }
             assert_eq!(conntrack.counts().failed, 0);
         }
@@ -432,16 +432,16 @@ fn what_the_host_translates_is_told_at_both_ends() {
 }
 
 /// A process in a network namespace of its own, ended with this.
-struct Elsewhere(Child);
+struct OtherNamespace(Child);
 
-impl Drop for Elsewhere {
+impl Drop for OtherNamespace {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-impl Elsewhere {
+impl OtherNamespace {
     fn start() -> Self {
         // It says a line once it is there.
         let mut child = Command::new("unshare")
@@ -457,7 +457,7 @@ impl Elsewhere {
         let mut line = [0];
         let stdout = child.stdout.as_mut().unwrap();
         stdout.read_exact(&mut line).unwrap();
-        Elsewhere(child)
+        OtherNamespace(child)
     }
 
     fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
@@ -481,7 +481,7 @@ impl Elsewhere {
 fn other_namespaces_are_asked_themselves_and_let_go() {
     in_able_namespace("other_namespaces_are_asked_themselves_and_let_go", || {
         let mut conntrack = Conntrack::open().unwrap();
-        let there = Elsewhere::start();
+        let there = OtherNamespace::start();
         let mut in_container = Conntrack::open().unwrap().with_host(there.0.id());
         let plan = &PLANS[0];
         let (inode, ends) = there.within(|| {
@@ -499,7 +499,7 @@ fn other_namespaces_are_asked_themselves_and_let_go() {
             (netns(), ends)
         });
         assert_eq!(both_ends(&mut conntrack, inode, &ends), [true, false]);
-        assert_eq!(conntrack.open_elsewhere(), 1);
+        assert_eq!(conntrack.other_namespaces(), 1);
         // As the host of one that is itself in a container: of its own connections, and of
         // those of a namespace that cannot be found.
         for netns in [inode, 1] {
@@ -508,7 +508,7 @@ fn other_namespaces_are_asked_themselves_and_let_go() {
         assert_eq!(in_container.counts().failed, 0);
         drop(there);
         conntrack.begin(MonoNanos(monotonic().0 + 2_000_000_000));
-        assert_eq!(conntrack.open_elsewhere(), 0);
+        assert_eq!(conntrack.other_namespaces(), 0);
     });
 }
 

@@ -6,7 +6,7 @@
 mod sockets;
 
 use slowpath_model::{Micros, Origin, Snapshot, TcpState, Tier};
-use slowpath_observe::inet_diag::{Elsewhere, InetDiag, Options};
+use slowpath_observe::inet_diag::{InetDiag, Options, OtherNamespaces};
 use sockets::{cookie, enter_namespace, in_fresh_namespace, option, pair};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
@@ -158,8 +158,8 @@ fn ipv4_mapped() {
 }
 
 #[test]
-fn full_queues_are_seen_on_both_ends() {
-    in_fresh_namespace("full_queues_are_seen_on_both_ends", || {
+fn full_queues_are_reported_on_both_ends() {
+    in_fresh_namespace("full_queues_are_reported_on_both_ends", || {
         let mut diag = InetDiag::open().unwrap();
         let (mut client, server) = pair("127.0.0.1:0", "127.0.0.1");
         client.set_nonblocking(true).unwrap();
@@ -204,21 +204,21 @@ fn keys_lead_to_the_owner() {
 }
 
 #[test]
-fn listeners_are_no_connections_and_the_end_is_seen_once() {
+fn listeners_are_no_connections_and_the_end_is_reported_once() {
     in_fresh_namespace(
-        "listeners_are_no_connections_and_the_end_is_seen_once",
+        "listeners_are_no_connections_and_the_end_is_reported_once",
         || {
             let mut diag = InetDiag::open().unwrap();
             let _listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let mut out = Vec::new();
             let report = diag.poll(&mut out).unwrap();
-            assert_eq!((report.seen, out.len()), (0, 0));
+            assert_eq!((report.open, out.len()), (0, 0));
 
             let (mut client, mut server) = pair("127.0.0.1:0", "127.0.0.1");
             client.write_all(b"twelve bytes").unwrap();
             server.read_exact(&mut [0; 12]).unwrap();
             let report = diag.poll(&mut out).unwrap();
-            assert_eq!((report.seen, report.emitted, report.closed), (2, 2, 0));
+            assert_eq!((report.open, report.emitted, report.closed), (2, 2, 0));
             assert_eq!(
                 (report.repeated, report.dropped, report.undecodable),
                 (0, 0, 0)
@@ -240,7 +240,7 @@ fn listeners_are_no_connections_and_the_end_is_seen_once() {
 
             out.clear();
             let report = diag.poll(&mut out).unwrap();
-            assert_eq!((report.seen, report.emitted, out.len()), (0, 0, 0));
+            assert_eq!((report.open, report.emitted, out.len()), (0, 0, 0));
         },
     );
 }
@@ -259,7 +259,7 @@ fn quiet_connections_are_left_out_if_so_asked() {
         let mut polls_until_quiet = |out: &mut Vec<Snapshot>| loop {
             out.clear();
             let report = diag.poll(out).unwrap();
-            assert_eq!(report.seen, 4);
+            assert_eq!(report.open, 4);
             if out.is_empty() {
                 break;
             }
@@ -274,8 +274,8 @@ fn quiet_connections_are_left_out_if_so_asked() {
 }
 
 #[test]
-fn many_connections_are_each_seen_once() {
-    in_fresh_namespace("many_connections_are_each_seen_once", || {
+fn many_connections_are_each_reported_once() {
+    in_fresh_namespace("many_connections_are_each_reported_once", || {
         let mut diag = InetDiag::open().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -296,7 +296,7 @@ fn many_connections_are_each_seen_once() {
         expected.sort();
         assert_eq!(cookies, expected);
         assert_eq!(
-            (report.seen, report.repeated, report.dropped),
+            (report.open, report.repeated, report.dropped),
             (3_000, 0, 0)
         );
         assert!(
@@ -318,7 +318,7 @@ fn what_exceeds_the_table_is_counted() {
         let _second = pair("[::1]:0", "[::1]");
         let mut out = Vec::new();
         let report = diag.poll(&mut out).unwrap();
-        assert_eq!((report.seen, report.emitted, report.dropped), (4, 4, 1));
+        assert_eq!((report.open, report.emitted, report.dropped), (4, 4, 1));
     });
 }
 
@@ -369,13 +369,13 @@ fn churn_hides_no_connection() {
             for _ in 0..100 {
                 out.clear();
                 diag.poll(&mut out).unwrap();
-                let mut seen = HashSet::new();
+                let mut reported = HashSet::new();
                 for snapshot in &out {
-                    assert!(seen.insert(snapshot.id.cookie), "once a poll");
+                    assert!(reported.insert(snapshot.id.cookie), "once a poll");
                     let is_steady = cookies.contains(&snapshot.id.cookie);
                     assert!(!(is_steady && snapshot.closed), "alive, yet called closed");
                 }
-                assert!(cookies.is_subset(&seen));
+                assert!(cookies.is_subset(&reported));
             }
             polling.store(false, Ordering::Relaxed);
             assert!(churn.join().unwrap() > 0);
@@ -394,7 +394,7 @@ fn other_namespaces_are_found_followed_and_let_go() {
             ..Options::default()
         };
         let own = std::fs::metadata("/proc/thread-self/ns/net").unwrap();
-        let mut elsewhere = Elsewhere::new(options);
+        let mut others = OtherNamespaces::new(options);
         let (sockets, opened) = channel();
         let (end, ended) = channel::<()>();
         // A namespace of a process of its own: threads' namespaces are no way to be found.
@@ -423,29 +423,29 @@ fn other_namespaces_are_found_followed_and_let_go() {
             drop(pair);
         });
         let (client, server) = opened.recv().unwrap();
-        let mut seen = HashMap::new();
-        elsewhere.poll(|s, inode| {
+        let mut inodes = HashMap::new();
+        others.poll(|s, inode| {
             if s.id.netns == there {
-                seen.insert(s.id.cookie, inode);
+                inodes.insert(s.id.cookie, inode);
             }
         });
-        assert!(seen.len() == 2 && seen.contains_key(&client) && seen.contains_key(&server));
-        assert!(seen.values().all(|inode| *inode != 0));
-        assert!(elsewhere.looks_into(there));
+        assert!(inodes.len() == 2 && inodes.contains_key(&client) && inodes.contains_key(&server));
+        assert!(inodes.values().all(|inode| *inode != 0));
+        assert!(others.looks_into(there));
 
         // The process goes, the connection stays: it is still followed.
         child.kill().unwrap();
         child.wait().unwrap();
-        elsewhere.search_next();
-        let report = elsewhere.poll(|_, _| {});
-        assert!(report.seen >= 2 && elsewhere.looks_into(there));
+        others.search_next();
+        let report = others.poll(|_, _| {});
+        assert!(report.open >= 2 && others.looks_into(there));
 
         // The connection goes, too, and with it the namespace.
         end.send(()).unwrap();
         holder.join().unwrap();
         let mut closed = HashSet::new();
-        while elsewhere.looks_into(there) {
-            elsewhere.poll(|s, _| {
+        while others.looks_into(there) {
+            others.poll(|s, _| {
                 if s.closed && s.id.netns == there {
                     closed.insert(s.id.cookie);
                 }

@@ -16,13 +16,13 @@ use std::net::TcpStream;
 
 /// What a poll hands over, with the time until which nothing had changed.
 #[derive(Default)]
-struct Looks {
+struct PolledSnapshots {
     until: MonoNanos,
     of: HashMap<u64, (Snapshot, MonoNanos)>,
     closed: HashMap<u64, Snapshot>,
 }
 
-impl Sink for Looks {
+impl Sink for PolledSnapshots {
     fn unchanged_until(&mut self, at: MonoNanos) {
         self.until = at;
     }
@@ -38,10 +38,10 @@ impl Sink for Looks {
     }
 }
 
-fn poll(tier: &mut BpfTier) -> (MonoNanos, Looks) {
-    let mut looks = Looks::default();
-    let report = tier.poll(&mut looks).unwrap();
-    (report.at, looks)
+fn poll(tier: &mut BpfTier) -> (MonoNanos, PolledSnapshots) {
+    let mut polled = PolledSnapshots::default();
+    let report = tier.poll(&mut polled).unwrap();
+    (report.at, polled)
 }
 
 /// Runs `body` in a fresh namespace with a tier that collects notes and with one that walks.
@@ -119,12 +119,12 @@ fn looks_at_each_connection_are_poisson() {
             for (client, server) in &mut pairs {
                 exchange(client, server);
             }
-            let (_, looks) = poll(&mut tier);
+            let (_, polled) = poll(&mut tier);
             let mut number = [0; 2];
             for (i, cookie) in cookies.iter().enumerate() {
                 let group = i / (PAIRS / 2);
                 now[i] -= (1.0 - random.f64()).ln();
-                if looks.of.contains_key(cookie) {
+                if polled.of.contains_key(cookie) {
                     number[group] += 1;
                     if let Some(before) = last.insert(*cookie, now[i]) {
                         waits_of[i].push(now[i] - before);
@@ -190,8 +190,8 @@ fn what_was_passed_over_comes_later_and_whole() {
                 exchange(&mut client, &mut server);
                 let mut late = 0;
                 let (snapshot, until) = loop {
-                    let (_, mut looks) = poll(&mut tier);
-                    if let Some(look) = looks.of.remove(&id) {
+                    let (_, mut polled) = poll(&mut tier);
+                    if let Some(look) = polled.of.remove(&id) {
                         break look;
                     }
                     if late == 1 {
@@ -258,15 +258,15 @@ fn a_close_is_reported_by_the_next_poll_whatever_the_rate() {
                 .unwrap();
         }
         drop(pairs);
-        let (_, looks) = poll(&mut tier);
+        let (_, polled) = poll(&mut tier);
         for cookie in &cookies {
-            let last = &looks.closed[cookie];
+            let last = &polled.closed[cookie];
             assert_eq!(last.sends.map(|s| s.bytes), Some(1), "walk {walk}");
         }
         // Their notes find nothing any more.
         for _ in 0..2_048 {
-            let (_, looks) = poll(&mut tier);
-            assert!(cookies.iter().all(|c| !looks.of.contains_key(c)));
+            let (_, polled) = poll(&mut tier);
+            assert!(cookies.iter().all(|c| !polled.of.contains_key(c)));
         }
     });
 }

@@ -127,13 +127,13 @@ impl Observer {
             Observer::Bpf(tier) => Ok(tier.listeners(all)?.map(|round| Walk::of(round, None))),
             Observer::InetDiag {
                 tier,
-                elsewhere,
+                other_namespaces,
                 listening,
                 ..
             } => {
                 let (round, counters) = tier.listeners()?;
                 let mut walk = Walk::of(round, counters);
-                elsewhere.listeners(|round, counters| walk.add(round, counters));
+                other_namespaces.listeners(|round, counters| walk.add(round, counters));
                 let live = walk.sightings.iter().filter(|s| !s.snapshot.closed);
                 *listening = live
                     .filter_map(|s| Some((s.snapshot.id.cookie, s.inode?)))

@@ -376,7 +376,7 @@ pub fn enable_statistics() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: a descriptor that the call above made and nobody else owns.
+    // SAFETY: a descriptor that the call above made and that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -448,7 +448,7 @@ impl Programs {
         Programs(owned.collect())
     }
 
-    /// Nanoseconds that they ran while the kernel booked it.
+    /// Nanoseconds that they ran while the kernel measured run time.
     pub fn nanos(&self) -> u64 {
         let infos = self.0.iter().filter_map(|program| info(program.as_fd()));
         infos.map(|info| info.run_time_ns).sum()

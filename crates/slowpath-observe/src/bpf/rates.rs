@@ -97,8 +97,8 @@ impl BpfTier {
 
     fn change_rate(&mut self, cookie: u64, change: impl FnOnce(u8) -> u8) {
         self.rates.update(|r| {
-            // SAFETY: `r` points to the mapped value, the place is within it, and nobody
-            // but this process writes it.
+            // SAFETY: `r` points to the mapped value, the slot is within it, and only
+            // this process writes it.
             unsafe {
                 let slot = (&raw mut (*r).slots).cast::<u8>().add(place(cookie));
                 let old = slot.read_volatile();

@@ -72,17 +72,17 @@ fn a_probe_that_does_not_load_is_a_missing_feature() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let local = client.local_addr().unwrap();
-        let mut seen = None;
+        let mut snapshot = None;
         tier.poll(&mut |s: &Snapshot| {
             if s.tuple.local == local {
-                seen = Some(s.clone());
+                snapshot = Some(s.clone());
             }
         })
         .unwrap();
-        let seen = seen.expect("still seen");
-        assert_eq!(seen.stats.rtt_sums.is_some(), name != "segment");
-        assert_eq!(seen.stats.recovery.is_some(), name != "recovery");
-        assert_eq!(seen.sends.is_some(), name != "calls");
+        let snapshot = snapshot.expect("still observed");
+        assert_eq!(snapshot.stats.rtt_sums.is_some(), name != "segment");
+        assert_eq!(snapshot.stats.recovery.is_some(), name != "recovery");
+        assert_eq!(snapshot.sends.is_some(), name != "calls");
     }
 }
 

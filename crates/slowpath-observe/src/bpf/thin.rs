@@ -3,8 +3,8 @@
 //!
 //! Polls come at Poisson times; each looks at a connection with a probability of its own,
 //! whatever came before, so the looks at one connection are a thinned Poisson process,
-//! which is Poisson again, at the rate of the polls times that probability. Nobody throws
-//! dice at each poll: a probability that is the same every time and knows no past means
+//! which is Poisson again, at the rate of the polls times that probability. No poll draws
+//! a random number for each connection: a probability that is the same every time and knows no past means
 //! that the polls passed over are geometrically distributed, whenever one begins to count.
 //! So the first event after a look draws that number in the kernel
 //! (`draw_gap` in `connection.bpf.h`), notes the poll that is due, and the connection costs

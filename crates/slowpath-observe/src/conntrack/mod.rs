@@ -13,7 +13,7 @@
 //! remote). **The peer's packets are those of the other tuple: the real peer is its
 //! source**, and its destination is what the peer takes this end for.
 //!
-//! | translation, seen from | socket (local, remote) is | real peer |
+//! | translation, end | socket (local, remote) is | real peer |
 //! |---|---|---|
 //! | DNAT or redirect, the client | `original` | the reply's source: the server reached |
 //! | DNAT or redirect, the server | `reply` | the original's source: the remote itself |
@@ -21,20 +21,20 @@
 //! | SNAT or masquerade, the server | `reply` | the original's source: the client |
 //! | none, either | either | the remote itself |
 //!
-//! Where the real peer is the remote itself, nothing is told.
+//! Where the real peer is the remote itself, none is reported.
 //!
 //! # Which namespace is asked
 //! Its own, in which sockets are translated by the hooks `output` and `input`; then, for the
 //! addresses that this gave, those in which a host translates for its containers: the one
 //! that slowpath runs in and, where slowpath is in a container itself, the first process's
-//! ([`Conntrack::with_host`]). So both ends of a published port and of a service are told on
-//! the host. Only the own one, if one address is a loopback's: those stay in their
+//! ([`Conntrack::with_host`]). So on the host both ends of a published port and of a service have
+//! their real peer. Only the own one, if one address is a loopback's: those stay in their
 //! namespace. Others on the way (a router in a namespace of its own) are not asked.
 //!
 //! # What is promised
 //! A namespace whose `nf_conntrack_count` is 0 is asked nothing. Nothing is guessed: no entry
 //! with exactly the socket's addresses, no real peer; entries in zones other than 0 are
-//! not found. At most [`MAX_PLACES`] namespaces are kept open, and let go within
+//! not found. At most [`MAX_NAMESPACES`] namespaces are kept open, and let go within
 //! [`SEARCHES`] once the name or process by which they were found is gone. Asking needs
 //! CAP_NET_ADMIN, other namespaces CAP_SYS_ADMIN (setns). To look whether it may ask it
 //! asks once at the start; the kernel then loads `nf_conntrack_netlink` if only
@@ -67,7 +67,7 @@ use wire::Tuple;
 pub const SEARCHES: Micros = Micros(1_000_000);
 
 /// Namespaces that are kept open, besides the own one.
-pub const MAX_PLACES: usize = 1_024;
+pub const MAX_NAMESPACES: usize = 1_024;
 
 /// A namespace that was not found, or may not be entered, is looked for again after that.
 const FORGET: Micros = Micros(10_000_000);
@@ -84,7 +84,7 @@ pub enum OpenError {
     /// No netlink socket for netfilter.
     #[error("opening a netfilter netlink socket: {0}; is CONFIG_NETFILTER_NETLINK in this kernel?")]
     Socket(#[source] io::Error),
-    /// The kernel answers nobody without the capability.
+    /// The kernel answers no process without the capability.
     #[error("conntrack answers only with CAP_NET_ADMIN")]
     Permission,
     /// The kernel does not know the question.
@@ -99,19 +99,19 @@ pub enum OpenError {
 
 /// One namespace.
 #[derive(Debug)]
-struct Place {
+struct Namespace {
     count: File,
     socket: ConntrackSocket,
-    /// Whether it has entries, as seen in this round.
+    /// Whether it has entries, as read in this round.
     tracks: Option<bool>,
     /// By which it was found; `None` of the own one and the host's.
     path: Option<PathBuf>,
 }
 
-impl Place {
+impl Namespace {
     /// Of the calling thread's namespace.
     fn open(path: Option<PathBuf>) -> Result<Self, OpenError> {
-        Ok(Place {
+        Ok(Namespace {
             count: File::open(COUNT).map_err(OpenError::Count)?,
             socket: ConntrackSocket::open().map_err(OpenError::Socket)?,
             tracks: None,
@@ -120,7 +120,7 @@ impl Place {
     }
 
     fn tracks(&mut self) -> bool {
-        let Place { count, tracks, .. } = self;
+        let Namespace { count, tracks, .. } = self;
         *tracks.get_or_insert_with(|| {
             let mut text = [0; 16];
             count
@@ -154,9 +154,9 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Conntrack {
     own: u32,
-    here: Place,
-    host: Option<(u32, Place)>,
-    elsewhere: FxHashMap<u32, Place>,
+    here: Namespace,
+    host: Option<(u32, Namespace)>,
+    others: FxHashMap<u32, Namespace>,
     /// Namespaces that the next search is for.
     wanted: FxHashSet<u32>,
     /// Namespaces that a search did not find or could not enter.
@@ -174,11 +174,11 @@ impl Conntrack {
     /// # Errors
     /// See [`OpenError`]; nothing is left behind.
     pub fn open() -> Result<Self, OpenError> {
-        let mut here = Place::open(None)?;
-        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let mut here = Namespace::open(None)?;
+        let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let nothing = Tuple {
-            source: nobody,
-            destination: nobody,
+            source: unspecified,
+            destination: unspecified,
         };
         here.socket
             .ask(&nothing)
@@ -192,7 +192,7 @@ impl Conntrack {
             own: fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino() as u32),
             here,
             host: None,
-            elsewhere: FxHashMap::default(),
+            others: FxHashMap::default(),
             wanted: FxHashSet::default(),
             absent: FxHashSet::default(),
             next_search: MonoNanos(0),
@@ -212,12 +212,12 @@ impl Conntrack {
         if let (Some(file), Some(inode)) = (file, inode.filter(|i| *i != self.own)) {
             let opened = Mutex::new(None);
             namespaces::within(&[file], |_| {
-                if let (Ok(mut opened), Ok(place)) = (opened.lock(), Place::open(None)) {
-                    *opened = Some(place);
+                if let (Ok(mut opened), Ok(namespace)) = (opened.lock(), Namespace::open(None)) {
+                    *opened = Some(namespace);
                 }
             });
-            let place = opened.into_inner().ok().flatten();
-            self.host = place.map(|place| (inode, place));
+            let namespace = opened.into_inner().ok().flatten();
+            self.host = namespace.map(|namespace| (inode, namespace));
         }
         self
     }
@@ -232,8 +232,8 @@ impl Conntrack {
         if now >= self.next_check {
             self.next_check = now + SEARCHES;
             // An open socket keeps its namespace alive, with all its devices.
-            self.elsewhere.retain(|inode, place| {
-                let path = place.path.as_deref();
+            self.others.retain(|inode, namespace| {
+                let path = namespace.path.as_deref();
                 path.is_some_and(|path| inode_of(path) == Some(*inode))
             });
         }
@@ -241,8 +241,8 @@ impl Conntrack {
             self.next_forget = now + FORGET;
             self.absent.clear();
         }
-        for place in self.elsewhere.values_mut() {
-            place.tracks = None;
+        for namespace in self.others.values_mut() {
+            namespace.tracks = None;
         }
     }
 
@@ -251,8 +251,8 @@ impl Conntrack {
         let mut beyond = *socket;
         let host = self.host.as_ref().map(|(inode, _)| *inode);
         if netns != self.own && host != Some(netns) {
-            if !self.elsewhere.contains_key(&netns) && !self.absent.contains(&netns) {
-                if self.wanted.len() < MAX_PLACES {
+            if !self.others.contains_key(&netns) && !self.absent.contains(&netns) {
+                if self.wanted.len() < MAX_NAMESPACES {
                     self.wanted.insert(netns);
                 }
                 if self.now < self.next_search {
@@ -260,8 +260,8 @@ impl Conntrack {
                 }
                 self.search();
             }
-            if let Some(place) = self.elsewhere.get_mut(&netns) {
-                translate(place, &mut beyond, &mut self.counts);
+            if let Some(namespace) = self.others.get_mut(&netns) {
+                translate(namespace, &mut beyond, &mut self.counts);
             }
             if beyond.local.ip().is_loopback() || beyond.remote.ip().is_loopback() {
                 return answer(socket, &beyond);
@@ -271,10 +271,10 @@ impl Conntrack {
             translate(&mut self.here, &mut beyond, &mut self.counts);
         }
         let inside = [beyond.local, beyond.remote].map(|end| end.ip().is_loopback());
-        if let Some((inode, place)) = &mut self.host
+        if let Some((inode, namespace)) = &mut self.host
             && (*inode == netns || inside == [false; 2])
         {
-            translate(place, &mut beyond, &mut self.counts);
+            translate(namespace, &mut beyond, &mut self.counts);
         }
         answer(socket, &beyond)
     }
@@ -285,8 +285,8 @@ impl Conntrack {
     }
 
     /// Namespaces kept open besides the own one.
-    pub fn open_elsewhere(&self) -> usize {
-        self.elsewhere.len()
+    pub fn other_namespaces(&self) -> usize {
+        self.others.len()
     }
 
     /// Looks for the namespaces that are wanted.
@@ -301,7 +301,7 @@ impl Conntrack {
             };
             if !wanted.contains(&inode)
                 || paths.contains_key(&inode)
-                || self.elsewhere.len() + paths.len() >= MAX_PLACES
+                || self.others.len() + paths.len() >= MAX_NAMESPACES
             {
                 continue;
             }
@@ -315,17 +315,16 @@ impl Conntrack {
             let inode = file.metadata().map(|m| m.ino() as u32);
             if let (Ok(inode), Ok(mut found)) = (inode, found.lock())
                 && let Some(path) = paths.get(&inode)
-                && let Ok(place) = Place::open(Some(path.clone()))
+                && let Ok(namespace) = Namespace::open(Some(path.clone()))
             {
-                found.push((inode, place));
+                found.push((inode, namespace));
             }
         });
-        self.elsewhere
-            .extend(found.into_inner().unwrap_or_default());
-        if self.absent.len() >= MAX_PLACES {
+        self.others.extend(found.into_inner().unwrap_or_default());
+        if self.absent.len() >= MAX_NAMESPACES {
             self.absent.clear();
         }
-        let open = &self.elsewhere;
+        let open = &self.others;
         self.absent
             .extend(wanted.into_iter().filter(|w| !open.contains_key(w)));
         let ended = crate::monotonic();
@@ -339,12 +338,12 @@ fn inode_of(path: &Path) -> Option<u32> {
 }
 
 /// Puts the addresses beyond what the namespace translates into `socket`.
-fn translate(place: &mut Place, socket: &mut FourTuple, counts: &mut Counts) {
-    if !place.tracks() {
+fn translate(namespace: &mut Namespace, socket: &mut FourTuple, counts: &mut Counts) {
+    if !namespace.tracks() {
         return;
     }
     counts.asked += 1;
-    match place.socket.ask(&Tuple::sent_by(socket)) {
+    match namespace.socket.ask(&Tuple::sent_by(socket)) {
         Ok(Some(entry)) => *socket = entry.beyond(socket).unwrap_or(*socket),
         Ok(None) => {}
         Err(_) => counts.failed += 1,

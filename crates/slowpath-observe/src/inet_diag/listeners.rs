@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listening sockets in the netlink tier: a dump of the listening hash alone, and of
+//! Listening sockets in the netlink tier: a dump of only the listening hash, and of
 //! half-open connections when the namespace's counters say that they were too many.
 
 use super::wire::{Family, SocketRecord};
@@ -16,12 +16,12 @@ const LISTEN: u8 = 10;
 /// Listeners of one round; further ones are left out and counted.
 const MAX_LISTENERS: usize = 65_536;
 
-/// Walks this close together belong to one round: the later one replaces the earlier.
+/// Walks within this time belong to one round: the later one replaces the earlier.
 const SAME_ROUND: Micros = Micros(500_000);
 
 impl InetDiag {
-    /// One round over the listeners of this namespace, and its counters. Listeners are
-    /// told apart by their cookies; what only BPF sees of them is `None`. The length of a
+    /// One round over the listeners of this namespace, and its counters. Cookies
+    /// distinguish listeners; what only BPF reads of them is `None`. The length of a
     /// SYN queue is known in rounds in which the counters show that one was full, of
     /// listeners that share their address with no other.
     ///
@@ -33,7 +33,7 @@ impl InetDiag {
             ..ListenerRound::default()
         };
         let settings = self.listen_settings;
-        let place = self.table.place();
+        let scope = self.table.scope();
         for family in self.families() {
             self.socket.dump_states(family, 1 << LISTEN, |record, at| {
                 if record.header.state != LISTEN {
@@ -44,7 +44,7 @@ impl InetDiag {
                     return;
                 }
                 round.sightings.push(ListenerSighting {
-                    snapshot: snapshot(record, at, place.boot_id, place.netns),
+                    snapshot: snapshot(record, at, scope.boot_id, scope.netns),
                     settings,
                     first_drops: None,
                     netns_cookie: 0,

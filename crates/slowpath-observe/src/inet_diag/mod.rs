@@ -9,11 +9,11 @@
 //! What is promised: a connection is emitted once a poll, whatever the dump repeats; one
 //! that a dump skipped is looked up by itself before it is taken for closed; one that
 //! closed gives a last snapshot with the statistics of the last poll that saw it. A
-//! connection that lives and dies between two polls is never seen; a new one that its
-//! first dump skips is seen a poll later.
+//! connection that lives and dies between two polls is never observed; a new one that
+//! its first dump skips is observed a poll later.
 
-mod elsewhere;
 mod listeners;
+mod other_namespaces;
 mod raw;
 pub(crate) mod socket;
 mod table;
@@ -21,7 +21,7 @@ mod table;
 mod tests;
 pub mod wire;
 
-pub use elsewhere::{Elsewhere, ElsewhereReport};
+pub use other_namespaces::{OtherNamespaces, OtherNamespacesReport};
 pub use raw::{RawDump, RawSocket};
 pub use socket::DumpError as PollError;
 pub use table::SocketKey;
@@ -30,7 +30,7 @@ use crate::listeners::{OpenNetstat, own_settings};
 use slowpath_model::{ListenCounters, ListenSettings, Micros, MonoNanos, Snapshot};
 use socket::DiagSocket;
 use std::{fs, io, mem};
-use table::{Place, Table};
+use table::{Scope, Table};
 use thiserror::Error;
 use wire::Family;
 
@@ -69,7 +69,7 @@ pub enum OpenError {
     /// The first exchange failed otherwise.
     #[error(transparent)]
     Probe(PollError),
-    /// The network namespace cannot be told.
+    /// The network namespace cannot be read.
     #[error("reading {NETNS}: {0}; is /proc mounted?")]
     Netns(#[source] io::Error),
 }
@@ -81,7 +81,7 @@ const NETNS: &str = "/proc/thread-self/ns/net";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpReport {
     /// Connections found open, each counted once.
-    pub seen: u64,
+    pub open: u64,
     /// Snapshots emitted, last ones included.
     pub emitted: u64,
     /// Last snapshots emitted.
@@ -91,7 +91,7 @@ pub struct DumpReport {
     pub interrupted: u64,
     /// Whether the last repetition was interrupted too: connections may be missing.
     pub incomplete: bool,
-    /// Records of a connection that the poll had already seen.
+    /// Records of a connection that the poll had already met.
     pub repeated: u64,
     /// Connections that the dump skipped and a look-up found.
     pub skipped: u64,
@@ -133,7 +133,7 @@ impl InetDiag {
     /// # Errors
     /// See [`OpenError`]; nothing is left behind.
     pub fn with_options(options: Options) -> Result<Self, OpenError> {
-        let place = Place {
+        let scope = Scope {
             boot_id: crate::boot_id(),
             netns: netns().map_err(OpenError::Netns)?,
         };
@@ -147,7 +147,7 @@ impl InetDiag {
         })?;
         Ok(InetDiag {
             socket,
-            table: Table::new(place, options.changed_only, options.max_sockets),
+            table: Table::new(scope, options.changed_only, options.max_sockets),
             v6: true,
             netstat: OpenNetstat::open(),
             listen_settings: own_settings(),
@@ -191,7 +191,7 @@ impl InetDiag {
                 other => other?,
             }
         }
-        let before = table.counts.seen;
+        let before = table.counts.open;
         for id in table.missing() {
             socket.lookup(&id, |record, at| {
                 if record.header.id.cookie() == id.cookie() {
@@ -199,11 +199,11 @@ impl InetDiag {
                 }
             })?;
         }
-        report.skipped = table.counts.seen - before;
+        report.skipped = table.counts.open - before;
         table.finish(out);
 
         let counts = mem::take(&mut table.counts);
-        report.seen = counts.seen;
+        report.open = counts.open;
         report.emitted = counts.emitted;
         report.closed = counts.closed;
         report.repeated = counts.repeated;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was seen: finds repeats, changes and ends of connections among the sockets of one
+//! What was observed: finds repeats, changes and ends of connections among the sockets of one
 //! poll after the other. No I/O.
 
 use super::wire::{CongestionName, SocketId, SocketRecord};
@@ -18,17 +18,17 @@ pub struct SocketKey {
     pub congestion: CongestionName,
 }
 
-/// Where and how to count: fixed for the life of a table.
+/// Whose connections a table holds: fixed for its life.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Scope {
     pub boot_id: u128,
     pub netns: u32,
 }
 
-/// What a poll saw so far.
+/// What a poll met so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    pub seen: u64,
+    pub open: u64,
     pub emitted: u64,
     pub closed: u64,
     pub repeated: u64,
@@ -37,7 +37,7 @@ pub(super) struct Counts {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownSocket {
     socket: SocketId,
     key: SocketKey,
     snapshot: Snapshot,
@@ -48,10 +48,10 @@ struct Known {
 /// The connections of the last poll, by cookie.
 #[derive(Debug)]
 pub(super) struct Table {
-    place: Place,
+    scope: Scope,
     changed_only: bool,
     max_sockets: usize,
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, KnownSocket>,
     poll: u64,
     pub counts: Counts,
     /// Parallel to what this poll emitted.
@@ -59,9 +59,9 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub fn new(place: Place, changed_only: bool, max_sockets: usize) -> Self {
+    pub fn new(scope: Scope, changed_only: bool, max_sockets: usize) -> Self {
         Table {
-            place,
+            scope,
             changed_only,
             max_sockets,
             known: HashMap::new(),
@@ -71,9 +71,9 @@ impl Table {
         }
     }
 
-    /// Where and how this table counts.
-    pub fn place(&self) -> Place {
-        self.place
+    /// Whose connections this table holds.
+    pub fn scope(&self) -> Scope {
+        self.scope
     }
 
     /// Begins a poll.
@@ -112,7 +112,7 @@ impl Table {
                 // accept(2) gives the socket its inode and changes nothing else.
                 let accepted = key.inode != 0 && known.key.inode != key.inode;
                 let changed = accepted || change_key(&known.snapshot.stats) != change_key(&stats);
-                known.snapshot = snapshot(self.place, &socket, stats, at);
+                known.snapshot = snapshot(self.scope, &socket, stats, at);
                 known.socket = socket;
                 // A socket that no process holds any more keeps its last owner's inode.
                 if key.inode != 0 {
@@ -125,23 +125,23 @@ impl Table {
                 self.counts.dropped += 1;
                 true
             }
-            Entry::Vacant(place) => {
-                place.insert(Known {
+            Entry::Vacant(entry) => {
+                entry.insert(KnownSocket {
                     socket,
                     key,
-                    snapshot: snapshot(self.place, &socket, stats, at),
+                    snapshot: snapshot(self.scope, &socket, stats, at),
                     poll: self.poll,
                 });
                 true
             }
         };
-        self.counts.seen += 1;
+        self.counts.open += 1;
         if changed || !self.changed_only {
-            self.emit(snapshot(self.place, &socket, stats, at), key, out);
+            self.emit(snapshot(self.scope, &socket, stats, at), key, out);
         }
     }
 
-    /// The connections of the last poll that this one has not seen.
+    /// The connections of the last poll that this one has not met.
     pub fn missing(&self) -> Vec<SocketId> {
         self.known
             .values()
@@ -150,7 +150,7 @@ impl Table {
             .collect()
     }
 
-    /// Ends the connections of the last poll that this one has not seen.
+    /// Ends the connections of the last poll that this one has not met.
     pub fn finish(&mut self, out: &mut Vec<Snapshot>) {
         let poll = self.poll;
         let ended = self.known.extract_if(|_, known| known.poll != poll);
@@ -173,8 +173,8 @@ impl Table {
 }
 
 /// What differs if anything happened to a connection: bytes and segments in both
-/// directions, the state, what the applications queued or read, and the time busy, which
-/// alone grows while a connection waits with data outstanding.
+/// directions, the state, what the applications queued or read, and the time busy, the
+/// only one that grows while a connection waits with data outstanding.
 fn change_key(stats: &TcpStats) -> impl PartialEq {
     (
         (stats.state, stats.busy.map(|Micros(us)| us)),
@@ -184,11 +184,11 @@ fn change_key(stats: &TcpStats) -> impl PartialEq {
     )
 }
 
-fn snapshot(place: Place, socket: &SocketId, stats: TcpStats, at: MonoNanos) -> Snapshot {
+fn snapshot(scope: Scope, socket: &SocketId, stats: TcpStats, at: MonoNanos) -> Snapshot {
     Snapshot {
         id: ConnectionId {
-            boot_id: place.boot_id,
-            netns: place.netns,
+            boot_id: scope.boot_id,
+            netns: scope.netns,
             cookie: socket.cookie(),
             start: MonoNanos(0),
         },

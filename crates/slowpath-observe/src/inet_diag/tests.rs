@@ -2,12 +2,12 @@
 //! Parser and table, without a kernel: bytes are built here by hand from the uapi headers.
 
 use super::socket::DiagSocket;
-use super::table::{Place, Table};
+use super::table::{Scope, Table};
 use super::wire::*;
 use proptest::prelude::*;
 use slowpath_model::{MonoNanos, Snapshot};
 
-const PLACE: Place = Place {
+const SCOPE: Scope = Scope {
     boot_id: 0xb007,
     netns: 7,
 };
@@ -277,7 +277,7 @@ struct Poll {
 impl Poll {
     fn new(changed_only: bool, max_sockets: usize) -> Self {
         Poll {
-            table: Table::new(PLACE, changed_only, max_sockets),
+            table: Table::new(SCOPE, changed_only, max_sockets),
             out: Vec::new(),
         }
     }
@@ -335,7 +335,7 @@ fn only_what_changed_is_emitted_if_so_asked() {
         [(1, 5, false), (2, 6, false)]
     );
     assert_eq!(poll.of(2, &[(1, 1, 5), (2, 1, 6)]), []);
-    assert_eq!(poll.table.counts.seen, 2);
+    assert_eq!(poll.table.counts.open, 2);
     assert_eq!(poll.of(3, &[(1, 1, 5), (2, 1, 7)]), [(2, 7, false)]);
     assert_eq!(
         poll.of(4, &[(1, 8, 5), (2, 1, 7)]),
@@ -358,7 +358,7 @@ fn repeats_and_what_is_no_connection_are_passed_over() {
         [(1, 5, false)]
     );
     assert_eq!(poll.table.counts.repeated, 1);
-    assert_eq!(poll.table.counts.seen, 1);
+    assert_eq!(poll.table.counts.open, 1);
 
     // TIME_WAIT's second half is reported as FIN_WAIT2 without tcp_info.
     let bare = diag_msg(2, 5, v4([10, 0, 0, 1]), v4([10, 0, 0, 2]), 9);

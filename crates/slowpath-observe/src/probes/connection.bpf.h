@@ -22,7 +22,7 @@ struct calls {
 	u32 histogram[BUCKETS];
 };
 
-/* Bits of connection.ack: what the segment last seen by tcp_probe could tell. */
+/* Bits of connection.ack: what the segment that tcp_probe met last could show. */
 #define ACK_LONE 1 /* a pure ACK for the only segment in flight, and not the rest of a burst */
 #define ACK_HELD 2 /* and unsent data or a blocked writer waited for it */
 #define ACK_CROWD 4 /* one of several segments in flight */
@@ -47,10 +47,10 @@ struct waits {
 	u32 syn_wait_ms;
 	u32 few_losses; /* timers that expired with too little in flight, and nothing unsent */
 	u32 late_after_loss; /* delayed ACKs of what a timer sent again */
-	/* not for user space: what was seen last, and which episode is open */
-	u32 seen_reord;
-	u32 seen_ce;
-	u32 seen_una;
+	/* not for user space: what was read last, and which episode is open */
+	u32 last_reord;
+	u32 last_ce;
+	u32 last_una;
 	u32 burst_start;
 	u32 burst_bytes;
 	u8 zero_open;
@@ -80,15 +80,15 @@ struct caller {
 
 struct connection {
 	/*
-	 * poll: the poll that the latest note is for, when last met by a walk, what that walk
-	 * saw, and the poll before the latest note: until then nothing had changed
+	 * poll: the poll that the latest note is for, when last met by a walk, what the last
+	 * snapshot was made of, and the poll before the latest note: until then nothing had changed
 	 */
 	u32 marked;
 	u32 epoch;
-	u32 seen_segments;
-	u32 seen_calls;
+	u32 copied_segments;
+	u32 copied_calls;
 	u64 since_ns;
-	u8 seen_state;
+	u8 copied_state;
 	u8 origin;
 	u8 suspect; /* calls that may still be logged */
 	u8 ca_state;
@@ -229,7 +229,7 @@ struct record {
 
 /*
  * Knobs and counters, shared with user space through a mapped page. What every event
- * reads has cache lines of its own, apart from what is written often.
+ * reads has cache lines of its own, separate from what is written often.
  */
 struct shared {
 	/* written by user space before a poll */
@@ -460,8 +460,8 @@ static __always_inline u32 rtt_sample(u32 old, u32 new)
 }
 
 /*
- * Whether the ACK last seen gave a sample, and which. A sample that equals the smoothed
- * RTT changes neither it nor a mean deviation below 4; then the advance of snd_una tells.
+ * Whether the latest ACK gave a sample, and which. A sample that equals the smoothed
+ * RTT changes neither it nor a mean deviation below 4; then the advance of snd_una shows it.
  */
 static __always_inline u32 pending_sample(const struct connection *c, u32 srtt, u32 mdev, u32 una)
 {

@@ -62,7 +62,7 @@ struct tcp_sock___listen {
 struct listener {
 	u64 cookie;
 	u32 pid; /* who called listen(2); 0 if that was before the agent */
-	u32 base_drops; /* when it was first seen */
+	u32 base_drops; /* when it was first met */
 	u32 drops; /* when it was last copied */
 	u32 shown; /* copied at least once */
 	char command[16];

@@ -38,8 +38,8 @@ static __always_inline void give_storage(struct sock *sk, struct tcp_sock *tp, s
 	c->rtt_min_us = tp->rtt_min.s[0].v;
 	c->ca_state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
 	c->ca_since_ns = s->now_ns;
-	c->waits.seen_reord = tp->reord_seen;
-	c->waits.seen_ce = tp->delivered_ce;
+	c->waits.last_reord = tp->reord_seen;
+	c->waits.last_ce = tp->delivered_ce;
 	c->sends.min = c->receives.min = ~0u;
 	__sync_fetch_and_add(&s->seeded, 1);
 	__sync_fetch_and_add(&s->live, 1);

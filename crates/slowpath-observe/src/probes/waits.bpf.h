@@ -44,7 +44,7 @@ static __always_inline u32 wait_of(struct tcp_sock *tp, const struct connection 
 
 /*
  * An event: what had waited since the event before is counted. `called` is what the call
- * that just ended has added, so that only older data counts. Each segment event tells what
+ * that just ended has added, so that only older data counts. Each segment event shows what
  * held until it, since only segments received and calls change that, but for timers.
  */
 static __always_inline void count_wait(struct connection *c, struct tcp_sock *tp, u32 now,

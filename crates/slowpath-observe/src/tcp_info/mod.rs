@@ -16,7 +16,7 @@ pub use raw::{KNOWN_LENGTH, RawTcpInfo};
 use slowpath_model::{CaState, Micros, RtoStats, TcpState, TcpStats};
 use thiserror::Error;
 
-/// `TCP_INFINITE_SSTHRESH` (`include/net/tcp.h`): no loss seen yet.
+/// `TCP_INFINITE_SSTHRESH` (`include/net/tcp.h`): no loss met yet.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// Length in bytes of the part that must be there: up to and including
@@ -189,7 +189,7 @@ impl TcpInfo {
             pacing_rate: raw.tcpi_pacing_rate.filter(|rate| *rate != u64::MAX),
             // tcp_compute_delivery_rate gives 0 while there is no sample.
             delivery_rate: raw.tcpi_delivery_rate.filter(|rate| *rate != 0),
-            // The bit and tcpi_delivery_rate came together in 4.9; before, it was padding.
+            // The bit and tcpi_delivery_rate both came in 4.9; before, it was padding.
             app_limited: raw
                 .tcpi_delivery_rate
                 .and(raw.tcpi_flags)

@@ -180,6 +180,6 @@ layout! {
     272 tcpi_received_ce_bytes: u32,
     /// Why AccECN fell back.
     276 tcpi_accecn_fail_mode: u16,
-    /// Whether the AccECN option was seen.
+    /// Whether the AccECN option was met.
     278 tcpi_accecn_opt_seen: u16,
 }

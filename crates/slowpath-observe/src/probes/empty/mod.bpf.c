@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Does nothing: what the kernel books for it is the booking itself. */
+/* Does nothing: the run time that the kernel measures for it is the cost of measuring. */
 #include "../kernel.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -3,7 +3,7 @@
  * TCP sockets on their way through a Unix socket (SCM_RIGHTS): walks the messages that
  * wait in the Unix sockets of the namespace of whoever opens the iterator (iter/unix,
  * Linux 5.15; bpf_loop, 5.17). The lists may change meanwhile: loads are bpf_probe_read_kernel's, which
- * cannot fault, and a socket found by mistake is one that nobody asks about.
+ * cannot fault, and a socket found by mistake is one that no query asks about.
  */
 #include "../connection.bpf.h"
 

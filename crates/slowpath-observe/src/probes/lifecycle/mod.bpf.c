@@ -20,7 +20,7 @@ static __always_inline bool is_subflow(struct sock *sk)
 
 /*
  * connect(2), and sendto(2) with MSG_FASTOPEN, run in their caller. The kernel's own
- * sockets are nobody's, but for the subflows of MPTCP, which belong to whoever holds the
+ * sockets belong to no process, but for the subflows of MPTCP, which belong to whoever holds the
  * MPTCP socket: the first is opened by connect(2), further ones by a worker.
  */
 static __always_inline void note_opener(struct connection *c, struct sock *sk)
@@ -39,7 +39,7 @@ static __always_inline void note_opener(struct connection *c, struct sock *sk)
 }
 
 /*
- * close(2) and shutdown(2) run in their caller too. They name nobody; but if the caller is
+ * close(2) and shutdown(2) run in their caller too. They name no owner; but if the caller is
  * not the opener, the opener has handed the connection on, and so has whoever a look named
  * if it is not the caller. The opener itself may have turned to another program. A subflow
  * is closed by whom it may concern.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The look: walks every descriptor of every process, threads with tables of their own
- * included, and tells which process holds which TCP socket (iter/task_file, Linux 5.8;
- * bpf_sock_from_file, 5.11). Sockets that nobody was found to hold are looked at by the
- * other two programs: whether somebody has accepted them or has closed them (a walk over
+ * The walk over owners: reads every descriptor of every process, threads with tables of their own
+ * included, and reports which process holds which TCP socket (iter/task_file, Linux 5.8;
+ * bpf_sock_from_file, 5.11). Sockets that no process was found to hold are looked at by the
+ * other two programs: whether a process has accepted them or has closed them (a walk over
  * the storage), and whether a message on a Unix socket carries them (iter/unix, 5.15).
  */
 #include "../owner.bpf.h"

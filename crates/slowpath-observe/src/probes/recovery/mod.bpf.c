@@ -6,7 +6,7 @@
  */
 #include "../connection.bpf.h"
 
-/* Duplicate ACKs that tell of a loss: TCP_FASTRETRANS_THRESH, include/net/tcp.h */
+/* Duplicate ACKs that indicate a loss: TCP_FASTRETRANS_THRESH, include/net/tcp.h */
 #define DUPLICATES 3
 
 /* An episode ended: whose was its time? */
@@ -17,7 +17,7 @@ static __always_inline void leave(struct connection *c, struct tcp_sock *tp, u8 
 
 	if (old == CA_CWR) {
 		/* local congestion (tcp_enter_cwr) leads here, too, without a mark */
-		if (ce != c->waits.seen_ce) {
+		if (ce != c->waits.last_ce) {
 			c->waits.cwr_ns += spent;
 			c->waited = 1;
 		}
@@ -29,16 +29,16 @@ static __always_inline void leave(struct connection *c, struct tcp_sock *tp, u8 
 		 * the hole is still there (tcp_packet_delayed). Nothing was late then.
 		 */
 		bool undone = old == CA_RECOVERY && !tp->undo_marker &&
-			      tp->snd_una != c->waits.seen_una;
+			      tp->snd_una != c->waits.last_una;
 
-		if (reord != c->waits.seen_reord || undone) {
+		if (reord != c->waits.last_reord || undone) {
 			c->waits.reordering_ns += spent;
-			c->waits.spurious += reord == c->waits.seen_reord;
+			c->waits.spurious += reord == c->waits.last_reord;
 			c->waited = 1;
 		}
 	}
-	c->waits.seen_reord = reord;
-	c->waits.seen_ce = ce;
+	c->waits.last_reord = reord;
+	c->waits.last_ce = ce;
 	if (c->waits.burst_open && old >= CA_RECOVERY) {
 		c->waits.burst_ns += spent;
 		c->waits.burst_open = new >= CA_RECOVERY;
@@ -90,13 +90,13 @@ int BPF_PROG(recovery, struct sock *sk, u8 ca_state)
 	jiffies = (u32)bpf_jiffies64();
 	if (ca_state == CA_RECOVERY) {
 		c->fast_recoveries++;
-		c->waits.seen_una = tp->snd_una;
+		c->waits.last_una = tp->snd_una;
 		enter_in_burst(c, tp, jiffies);
 	} else {
 		struct shared *s = shared_page();
 
 		c->loss_entries++;
-		/* RFC 5681 3.2: three segments after the lost one tell of it */
+		/* RFC 5681 3.2: three segments after the lost one indicate it */
 		if (tp->packets_out <= DUPLICATES && tp->write_seq == tp->snd_nxt &&
 		    sk->__sk_common.skc_state != TCP_SYN_SENT) {
 			c->waits.few_losses++;

@@ -43,7 +43,7 @@ impl BpfTier {
     /// first time, each is a connection that had been missed.
     ///
     /// Two ways: a walk in each network namespace that a process or a name under
-    /// `/run/netns` leads to, once in its life, since what opens later is seen when it
+    /// `/run/netns` leads to, once in its life, since what opens later is met when it
     /// opens; and each time all open files, so that the cost does not grow with empty
     /// namespaces. Only a connection that is older than the tier, held by no process, and in
     /// a namespace to which no way leads, is not found.
@@ -73,7 +73,7 @@ impl BpfTier {
             Ok(1..) => return None,
             // The kernel pauses after a million files (bpf_seq_read).
             Err(e) if may_go_on(&e) => return None,
-            // What was seen until an error is seeded.
+            // What was met until an error is seeded.
             Ok(0) | Err(_) => {}
         }
         let seeded = self.shared.first().seeded.wrapping_sub(*before);

@@ -2,14 +2,14 @@
 /*
  * RTT samples, from tcp_probe: it fires on entry to tcp_rcv_established, before the
  * segment is processed, so each event accounts for the sample that the segment before it
- * gave, and notes what this segment's sample could mean. It also tells what unsent data
+ * gave, and notes what this segment's sample could mean. It also counts what unsent data
  * has waited for until now, and how long data that was received has not been read.
  */
 #include "../connection.bpf.h"
 
 /*
  * Whether this ACK came after a silence as long as a delay less some queueing. The last segment of a
- * burst is alone when its ACK comes, and was behind the others in their queues: its sample
+ * burst is the only one in flight when its ACK comes, and was behind the others in their queues: its sample
  * is long, the ACK before it came just now, and no receiver waited for anything.
  */
 static __always_inline bool after_silence(struct tcp_sock *tp, u32 now)
@@ -21,8 +21,8 @@ static __always_inline bool after_silence(struct tcp_sock *tp, u32 now)
 }
 
 /*
- * An ACK while what a timer sent again is in flight, alone (tcp_packets_in_flight): was it
- * delayed? Its RTT sample does not tell: a receiver that had the data already echoes an older
+ * An ACK while only what a timer sent again is in flight (tcp_packets_in_flight): was it
+ * delayed? Its RTT sample does not show it: a receiver that had the data already echoes an older
  * timestamp, at once.
  */
 static __always_inline void count_repair(struct connection *c, struct tcp_sock *tp,

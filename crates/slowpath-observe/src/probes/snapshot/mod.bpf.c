@@ -43,7 +43,7 @@ int snapshot(struct bpf_iter__bpf_sk_storage_map *ctx)
 	state = sk->__sk_common.skc_state;
 	segments = tp->segs_in + tp->segs_out;
 	calls = (u32)(c->sends.count + c->receives.count);
-	if (segments == c->seen_segments && calls == c->seen_calls && state == c->seen_state &&
+	if (segments == c->copied_segments && calls == c->copied_calls && state == c->copied_state &&
 	    !BPF_CORE_READ_BITFIELD(tp, chrono_type) && !s->emit_all) {
 		c->epoch = s->epoch;
 		s->visited++;
@@ -63,9 +63,9 @@ int snapshot(struct bpf_iter__bpf_sk_storage_map *ctx)
 	s->area_used = index + 1;
 	s->visited++;
 	c->epoch = s->epoch;
-	c->seen_segments = segments;
-	c->seen_calls = calls;
-	c->seen_state = state;
+	c->copied_segments = segments;
+	c->copied_calls = calls;
+	c->copied_state = state;
 	copy_calls(r, c);
 	fill(r, sk, tp, c, s->now_ns, s->late_margin_us);
 	r->connection = (u64)c;

@@ -2,16 +2,16 @@
 //! The other network namespaces: a netlink socket in each, found and dropped as they come
 //! and go.
 //!
-//! A dump answers for the namespace of its socket alone, and looks through the hash table of
+//! A dump answers only for the namespace of its socket, and looks through the hash table of
 //! all of them: one of an empty namespace costs as much as half a thousand connections. So
 //! a namespace is dumped only if its own count of TCP sockets
 //! (`/proc/net/sockstat`, kept open) is not zero, each family by itself.
 //!
 //! A socket keeps its namespace alive. So one whose namespace no process and no name under
-//! `/run/netns` leads to any more is closed as soon as nothing is seen in there: until then
-//! somebody holds connections, or they are about to end.
+//! `/run/netns` leads to any more is closed as soon as no connection is found in there: until then
+//! a process holds connections, or they are about to end.
 //!
-//! Not seen: namespaces to which no such way leads when they are looked for, and those that
+//! Not observed: namespaces to which no such way leads when they are looked for, and those that
 //! this process may not enter.
 
 use super::{DumpReport, InetDiag, Options};
@@ -77,48 +77,48 @@ fn count(text: &str, label: &str) -> Option<u64> {
 }
 
 #[derive(Debug)]
-struct Place {
+struct OtherNamespace {
     tier: InetDiag,
     gauge: Gauge,
     /// A process or a name leads there.
     reachable: bool,
     /// Connections at the last poll.
-    seen: u64,
+    open: u64,
 }
 
 /// Every network namespace but the one of the thread that made it.
 #[derive(Debug)]
-pub struct Elsewhere {
+pub struct OtherNamespaces {
     own: u32,
     options: Options,
-    places: FxHashMap<u32, Place>,
+    namespaces: FxHashMap<u32, OtherNamespace>,
     next_search: MonoNanos,
 }
 
-impl Elsewhere {
+impl OtherNamespaces {
     /// Nothing is known yet: the first poll looks for namespaces.
     pub fn new(options: Options) -> Self {
-        Elsewhere {
+        OtherNamespaces {
             own: super::netns().unwrap_or_default(),
             options,
-            places: FxHashMap::default(),
+            namespaces: FxHashMap::default(),
             next_search: MonoNanos(0),
         }
     }
 
     /// Namespaces looked into.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.namespaces.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.namespaces.is_empty()
     }
 
     /// Whether the namespace with that inode number is looked into.
     pub fn looks_into(&self, netns: u32) -> bool {
-        self.places.contains_key(&netns)
+        self.namespaces.contains_key(&netns)
     }
 
     /// Has the next poll look for namespaces that came or went.
@@ -128,7 +128,7 @@ impl Elsewhere {
 
     /// Polls each namespace that has sockets: hands its snapshots to `each`, with the inode
     /// number of the socket. One that cannot be read is left out and counted in `failed`.
-    pub fn poll(&mut self, mut each: impl FnMut(&Snapshot, u32)) -> ElsewhereReport {
+    pub fn poll(&mut self, mut each: impl FnMut(&Snapshot, u32)) -> OtherNamespacesReport {
         let started = crate::monotonic();
         if started >= self.next_search {
             self.search();
@@ -136,38 +136,38 @@ impl Elsewhere {
             let rest = Micros(100 * ended.since(started).0);
             self.next_search = ended + rest.max(SEARCHES);
         }
-        let mut report = ElsewhereReport::default();
+        let mut report = OtherNamespacesReport::default();
         let mut out = Vec::new();
-        for place in self.places.values_mut() {
-            let (v4, v6) = place.gauge.read();
-            if !v4 && !v6 && place.seen == 0 {
+        for namespace in self.namespaces.values_mut() {
+            let (v4, v6) = namespace.gauge.read();
+            if !v4 && !v6 && namespace.open == 0 {
                 continue;
             }
             out.clear();
-            match place.tier.poll_families(v4, v6, &mut out) {
+            match namespace.tier.poll_families(v4, v6, &mut out) {
                 Ok(dump) => {
-                    place.seen = dump.seen;
+                    namespace.open = dump.open;
                     report.add(&dump);
                 }
                 Err(_) => report.failed += 1,
             }
-            for (snapshot, key) in out.iter().zip(place.tier.keys()) {
+            for (snapshot, key) in out.iter().zip(namespace.tier.keys()) {
                 each(snapshot, key.inode);
             }
         }
-        self.places
-            .retain(|_, place| place.reachable || place.seen > 0);
-        report.namespaces = self.places.len() as u64;
+        self.namespaces
+            .retain(|_, namespace| namespace.reachable || namespace.open > 0);
+        report.namespaces = self.namespaces.len() as u64;
         report
     }
 
     /// One round over the listeners of each namespace that has sockets: hands it to `each`
     /// with the namespace's counters. One that cannot be read is left out.
     pub fn listeners(&mut self, mut each: impl FnMut(ListenerRound, Option<ListenCounters>)) {
-        for place in self.places.values_mut() {
-            let (v4, v6) = place.gauge.read();
+        for namespace in self.namespaces.values_mut() {
+            let (v4, v6) = namespace.gauge.read();
             if (v4 || v6)
-                && let Ok((round, counters)) = place.tier.listeners()
+                && let Ok((round, counters)) = namespace.tier.listeners()
             {
                 each(round, counters);
             }
@@ -175,8 +175,8 @@ impl Elsewhere {
     }
 
     fn search(&mut self) {
-        for place in self.places.values_mut() {
-            place.reachable = false;
+        for namespace in self.namespaces.values_mut() {
+            namespace.reachable = false;
         }
         let mut found: HashSet<u32> = HashSet::from([self.own]);
         let mut new = Vec::new();
@@ -187,58 +187,58 @@ impl Elsewhere {
             if !found.insert(inode) {
                 continue;
             }
-            if let Some(place) = self.places.get_mut(&inode) {
-                place.reachable = true;
-            } else if self.places.len() + new.len() < MAX {
+            if let Some(namespace) = self.namespaces.get_mut(&inode) {
+                namespace.reachable = true;
+            } else if self.namespaces.len() + new.len() < MAX {
                 new.extend(File::open(path));
             }
         }
-        let places = Mutex::new(Vec::new());
+        let opened = Mutex::new(Vec::new());
         namespaces::within(&new, |file| {
             let inode = file.metadata().map(|m| m.ino() as u32);
-            if let (Ok(inode), Ok(tier), Ok(gauge), Ok(mut places)) = (
+            if let (Ok(inode), Ok(tier), Ok(gauge), Ok(mut opened)) = (
                 inode,
                 InetDiag::with_options(self.options),
                 Gauge::open(),
-                places.lock(),
+                opened.lock(),
             ) {
-                places.push((inode, tier, gauge));
+                opened.push((inode, tier, gauge));
             }
         });
-        for (inode, tier, gauge) in places.into_inner().unwrap_or_default() {
-            let place = Place {
+        for (inode, tier, gauge) in opened.into_inner().unwrap_or_default() {
+            let namespace = OtherNamespace {
                 tier,
                 gauge,
                 reachable: true,
-                seen: 0,
+                open: 0,
             };
-            self.places.insert(inode, place);
+            self.namespaces.insert(inode, namespace);
         }
     }
 }
 
 /// What one poll of the other namespaces did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ElsewhereReport {
+pub struct OtherNamespacesReport {
     /// Namespaces looked into, the empty ones included.
     pub namespaces: u64,
     /// Namespaces that could not be read.
     pub failed: u64,
     /// The sums of [`DumpReport`].
-    pub seen: u64,
+    pub open: u64,
     /// Snapshots emitted, last ones included.
     pub emitted: u64,
     /// Last snapshots emitted.
     pub closed: u64,
-    /// Records of connections that the poll had already seen.
+    /// Records of connections that the poll had already met.
     pub repeated: u64,
     /// Connections not remembered.
     pub dropped: u64,
 }
 
-impl ElsewhereReport {
+impl OtherNamespacesReport {
     fn add(&mut self, dump: &DumpReport) {
-        self.seen += dump.seen;
+        self.open += dump.open;
         self.emitted += dump.emitted;
         self.closed += dump.closed;
         self.repeated += dump.repeated;
