@@ -31,8 +31,10 @@ impl fmt::Debug for KeepFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeepRequest {
     pub(crate) tuple: FourTuple,
-    /// When it was last observed.
+    /// When it was last observed: if it lives, when that poll began, and it may have opened since.
     pub(crate) at: MonoNanos,
+    /// It had not closed by then.
+    pub(crate) lives: bool,
     /// None: only its owner is reported.
     pub(crate) reasons: Vec<&'static str>,
     /// The owner of this end.
@@ -88,6 +90,7 @@ impl KeepRequests {
         self.asks.push(KeepRequest {
             tuple: connection.snapshot.tuple,
             at: connection.snapshot.at,
+            lives: !connection.snapshot.closed,
             reasons,
             owner: connection.owner.name().map(|name| name.to_string()),
         });

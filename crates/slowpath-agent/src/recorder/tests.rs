@@ -7,6 +7,7 @@ use slowpath_model::{FourTuple, MonoNanos};
 use slowpath_recorder::ring::{Joins, Update};
 use slowpath_recorder::stock::NotEvents;
 use slowpath_recording::{self as recording, End, Handler, Moment, Origin, Run, Settings};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Two connections open at once; the first has ended, of the second's socket nothing more is wanted.
@@ -38,14 +39,17 @@ impl EventSource for Script {
 
 const ADDRESSES: [&str; 2] = ["10.0.0.1:4000", "10.0.0.2:80"];
 
-struct Joiner(Vec<Update>);
+/// What becomes known, once its gate is open.
+struct Joiner(Vec<Update>, Arc<AtomicBool>);
 
 impl Joins for Joiner {
     fn take(&mut self, _: &[u8]) -> Result<u64, NotEvents> {
         Ok(0)
     }
     fn settle(&mut self, _: Moment, _: u64, events: &mut Vec<Update>) {
-        events.append(&mut self.0);
+        if self.1.load(Ordering::Acquire) {
+            events.append(&mut self.0);
+        }
     }
     fn rest(&self, _: u64) -> Option<[End; 2]> {
         None
@@ -58,7 +62,7 @@ impl Joins for Joiner {
     }
 }
 
-fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> OpenRecorder {
+fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>, gate: Arc<AtomicBool>) -> OpenRecorder {
     let run = Run {
         at: Moment(1_000_000),
         jiffies: 1,
@@ -94,7 +98,7 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> OpenRecorder {
             fails,
             ..Script::default()
         }),
-        joins: Box::new(Joiner(events)),
+        joins: Box::new(Joiner(events, gate)),
         programs: Default::default(),
         // The epoch of the recorded clock: 2026-01-02 03:04:05 UTC.
         origin: Origin {
@@ -105,6 +109,14 @@ fn opened(fails: bool, forgotten: Arc<Mutex<Vec<u64>>>) -> OpenRecorder {
 }
 
 fn start(folder: &std::path::Path, fails: bool) -> (Recorder, Arc<Mutex<Vec<u64>>>) {
+    start_gated(folder, fails, Arc::new(AtomicBool::new(true)))
+}
+
+fn start_gated(
+    folder: &std::path::Path,
+    fails: bool,
+    gate: Arc<AtomicBool>,
+) -> (Recorder, Arc<Mutex<Vec<u64>>>) {
     let forgotten = Arc::default();
     let shared = Arc::clone(&forgotten);
     let options = RecordOptions {
@@ -112,7 +124,7 @@ fn start(folder: &std::path::Path, fails: bool) -> (Recorder, Arc<Mutex<Vec<u64>
         folder: folder.to_owned(),
         folder_bytes: 1 << 20,
         wanted: KeepFilter::new(|_| true),
-        open: Box::new(move || Ok(opened(fails, shared))),
+        open: Box::new(move || Ok(opened(fails, shared, gate))),
     };
     (Recorder::start(options, None).unwrap().0, forgotten)
 }
@@ -129,6 +141,7 @@ fn ask(local: &str, remote: &str, reasons: Vec<&'static str>) -> KeepRequest {
     KeepRequest {
         tuple: FourTuple::new(local.parse().unwrap(), remote.parse().unwrap()),
         at: MonoNanos(u64::MAX),
+        lives: false,
         reasons,
         owner: Some("nginx".to_owned()),
     }
@@ -172,6 +185,38 @@ fn what_is_asked_for_is_a_file_with_its_reasons_and_what_is_not_there_has_one() 
     );
     assert_eq!(state.ring_connections, 0);
     assert!(recorder.finish().0.is_empty());
+}
+
+#[test]
+fn a_living_connection_is_kept_once_the_recorder_knows_it() {
+    let place = tempfile::tempdir().unwrap();
+    let gate = Arc::new(AtomicBool::new(false));
+    let (recorder, _) = start_gated(place.path(), false, Arc::clone(&gate));
+    let [client, server] = ADDRESSES;
+    // Observed by a poll that began before the connection opened.
+    recorder.keep(vec![KeepRequest {
+        at: MonoNanos(0),
+        lives: true,
+        ..ask(client, server, vec!["chosen"])
+    }]);
+    // That one waits is known once a later request was answered.
+    recorder.keep(vec![ask("10.9.9.9:1", "10.9.9.9:2", vec!["Timeout"])]);
+    let mut kept = Vec::new();
+    wait(|| {
+        kept.extend(recorder.kept());
+        !kept.is_empty()
+    });
+    assert!(kept[0].file.is_err());
+    assert_eq!(kept[0].addresses[0], "10.9.9.9:1".parse().unwrap());
+    gate.store(true, Ordering::Release);
+    wait(|| {
+        kept.extend(recorder.kept());
+        kept.len() == 2
+    });
+    assert!(kept[1].file.is_ok(), "{kept:?}");
+    assert_eq!(kept[1].reasons, ["chosen"]);
+    let counts = recorder.state().counts;
+    assert_eq!((counts.saved, counts.missing), (1, 1));
 }
 
 #[test]

@@ -25,6 +25,11 @@ const WORKING: u64 = 200_000_000;
 pub(super) const MAX_REPORTED: usize = 1_024;
 /// Connections of which the owner is known, until they are kept.
 const MOST_OWNERS: usize = 4_096;
+/// How long a connection that lives may take until the recorder knows it: the client's is polled from its SYN on, which may be sent again after 1, 2 and 4 s (RFC 6298,
+/// section 2), and the recorder knows it once its handshake is complete.
+const HANDSHAKE: u64 = 10_000_000_000;
+/// Requests that wait for that; further ones are answered at once.
+const MAX_WAITING: usize = 4_096;
 /// Over that time the share of CPU is measured.
 const MEASURED: u64 = 5_000_000_000;
 
@@ -43,6 +48,8 @@ pub(super) struct Work {
     state: Arc<Mutex<RecorderState>>,
     /// By an end's address and its peer's.
     owners: HashMap<[SocketAddr; 2], String>,
+    /// Requests for connections that live and that the ring does not know yet, with when that is final.
+    waiting: VecDeque<(u64, KeepRequest)>,
     lost: u64,
     failed: u64,
     worked: u64,
@@ -70,6 +77,7 @@ impl Work {
             reports,
             state,
             owners: HashMap::new(),
+            waiting: VecDeque::new(),
             lost: 0,
             failed: 0,
             worked: 0,
@@ -97,6 +105,9 @@ impl Work {
         };
         // What can be said still is.
         let _ = self.step(true);
+        for (_, ask) in std::mem::take(&mut self.waiting) {
+            self.keep(&ask);
+        }
         for saved in self.ring.finish() {
             self.write(&saved);
         }
@@ -121,6 +132,7 @@ impl Work {
         for saved in self.ring.work(Moment(at), lost) {
             self.write(&saved);
         }
+        self.keep_waiting(at);
         for socket in self.ring.unwanted() {
             self.source.forget(socket);
         }
@@ -149,8 +161,15 @@ impl Work {
     fn fulfil(&mut self, wish: RecorderCommand) {
         match wish {
             RecorderCommand::Keep(asks) => {
+                let now = monotonic().0;
                 for ask in asks {
-                    self.keep(&ask);
+                    let addresses = [ask.tuple.local, ask.tuple.remote];
+                    let known = !ask.lives || self.ring.knows(addresses, Moment(now));
+                    if known || self.waiting.len() >= MAX_WAITING {
+                        self.keep(&ask);
+                    } else {
+                        self.waiting.push_back((now.saturating_add(HANDSHAKE), ask));
+                    }
                 }
             }
             RecorderCommand::KeepAll(reason) => {
@@ -160,12 +179,26 @@ impl Work {
         }
     }
 
+    /// Keeps those that the ring knows by now; of those that have waited long enough it is reported that they are missing.
+    fn keep_waiting(&mut self, now: u64) {
+        for (until, ask) in std::mem::take(&mut self.waiting) {
+            let addresses = [ask.tuple.local, ask.tuple.remote];
+            if now >= until || self.ring.knows(addresses, Moment(now)) {
+                self.keep(&ask);
+            } else {
+                self.waiting.push_back((until, ask));
+            }
+        }
+    }
+
     fn keep(&mut self, ask: &KeepRequest) {
         let addresses = [ask.tuple.local, ask.tuple.remote];
+        // One that lives may have opened after the poll that observed it had begun.
+        let at = if ask.lives { monotonic().0 } else { ask.at.0 };
         let mut missing = None;
         for reason in &ask.reasons {
             // Once is enough to report that it is not there.
-            missing = self.ring.keep(addresses, Moment(ask.at.0), reason).err();
+            missing = self.ring.keep(addresses, Moment(at), reason).err();
             if missing.is_some() {
                 break;
             }

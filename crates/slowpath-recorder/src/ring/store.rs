@@ -183,6 +183,12 @@ impl Ring {
         Err(missing)
     }
 
+    /// Whether a connection with these addresses, in either order, was open by then: it is held, or it is known why not.
+    pub fn knows(&self, addresses: [SocketAddr; 2], at: Moment) -> bool {
+        self.find(addresses, at).is_some()
+            || self.removed.iter().any(|(pair, _)| is(*pair, addresses))
+    }
+
     /// Keeps every connection that is held; gives their number.
     pub fn keep_all(&mut self, at: Moment, reason: &str) -> usize {
         let all: Vec<u64> = self.held.keys().copied().collect();
