@@ -24,7 +24,7 @@ Examples:
   slowpath explain run.rec                          every slow message, and what it waited for
   slowpath explain run.rec --connection 4 --all     all messages of one connection
   slowpath explain run.rec --json
-A message is slow if it took more than twice as long as alone on its path. docs/reference/explain.md has the categories and the rules.")]
+A message is slow if it took more than twice as long as it would by itself on its path. docs/reference/explain.md has the categories and the rules.")]
 pub struct Explain {
     /// The recording
     pub file: PathBuf,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent as a service: what it tells systemd, reloads, its end, its log.
+//! The agent as a service: what it reports to systemd, reloads, its end, its log.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -229,7 +229,7 @@ fn metrics(service: &mut Service, about: &str, wanted: impl Fn(&str) -> bool) ->
             let samples: Vec<&str> = samples.collect();
             panic!("{samples:#?}\n{}", service.said());
         }
-        // What it tells its manager must not pile up.
+        // What it reports to its manager must not pile up.
         let wait = Some(Duration::from_millis(200));
         service.manager.set_read_timeout(wait).unwrap();
         while service.manager.recv(&mut [0; 4096]).is_ok() {}

@@ -127,7 +127,7 @@ fn hold() {
 
 /// What the command sees of it.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct Observation {
     tier: String,
     features: BTreeSet<String>,
     /// The old connection in the other namespace.
@@ -162,7 +162,11 @@ impl Program {
     }
 
     /// Runs it as a user with these capabilities and no others, or as root with all.
-    fn see(&self, capabilities: Option<&[String]>, holder: &Holder) -> Result<Seen, String> {
+    fn observe(
+        &self,
+        capabilities: Option<&[String]>,
+        holder: &Holder,
+    ) -> Result<Observation, String> {
         let mut command = Command::new("setpriv");
         if let Some(capabilities) = capabilities {
             let mut set = "-all".to_owned();
@@ -193,7 +197,7 @@ impl Program {
             .filter(|l| l["local"] == end.as_str() && l["netns"] == holder.netns)
             .collect();
         let pid = holder.child.id();
-        Ok(Seen {
+        Ok(Observation {
             tier: capabilities["tier"].as_str().unwrap().to_owned(),
             features: capabilities["features"]
                 .as_array()
@@ -217,16 +221,16 @@ impl Program {
 }
 
 /// A holder, a program and what root sees; or why not.
-fn prepare(test: &str) -> Option<(Holder, Program, Seen)> {
+fn prepare(test: &str) -> Option<(Holder, Program, Observation)> {
     let Some(holder) = Holder::start() else {
         println!("SKIPPED {test}: cannot start a process in a fresh network namespace");
         return None;
     };
     let program = Program::new();
-    match program.see(None, &holder) {
-        Ok(seen) if seen.tier == "bpf" => Some((holder, program, seen)),
-        Ok(seen) => {
-            println!("SKIPPED {test}: root gets the {} tier only", seen.tier);
+    match program.observe(None, &holder) {
+        Ok(observed) if observed.tier == "bpf" => Some((holder, program, observed)),
+        Ok(observed) => {
+            println!("SKIPPED {test}: root gets the {} tier only", observed.tier);
             None
         }
         Err(error) => {
@@ -244,7 +248,7 @@ fn the_units_capabilities_show_all_that_root_sees() {
     };
     assert!(root.connection && root.process, "{root:?}");
     let unit = of_the_unit("CapabilityBoundingSet");
-    assert_eq!(program.see(Some(&unit), &holder), Ok(root));
+    assert_eq!(program.observe(Some(&unit), &holder), Ok(root));
 }
 
 #[test]
@@ -256,27 +260,29 @@ fn without_one_of_them_something_is_missing() {
     let unit = of_the_unit("CapabilityBoundingSet");
     for left_out in &unit {
         let rest: Vec<String> = unit.iter().filter(|c| *c != left_out).cloned().collect();
-        let seen = program.see(Some(&rest), &holder).unwrap();
-        println!("without {left_out}: {seen:?}");
+        let observed = program.observe(Some(&rest), &holder).unwrap();
+        println!("without {left_out}: {observed:?}");
         match left_out.as_str() {
-            "BPF" | "PERFMON" => assert_eq!(seen.tier, "inet_diag"),
+            "BPF" | "PERFMON" => assert_eq!(observed.tier, "inet_diag"),
             "SYS_PTRACE" => {
-                assert!(root.owner.contains("executable") && !seen.owner.contains("executable"));
+                assert!(
+                    root.owner.contains("executable") && !observed.owner.contains("executable")
+                );
             }
-            other => panic!("nobody says what CAP_{other} is for"),
+            other => panic!("no test says what CAP_{other} is for"),
         }
         if left_out == "SYS_PTRACE" {
-            assert!(seen.connection && seen.process && seen.features == root.features);
+            assert!(observed.connection && observed.process && observed.features == root.features);
         }
     }
 }
 
 #[test]
-fn without_any_the_own_namespace_is_seen() {
-    let Some((holder, program, _)) = prepare("without_any_the_own_namespace_is_seen") else {
+fn without_any_the_own_namespace_is_observed() {
+    let Some((holder, program, _)) = prepare("without_any_the_own_namespace_is_observed") else {
         return;
     };
-    let seen = program.see(Some(&[]), &holder).unwrap();
-    assert_eq!(seen.tier, "inet_diag");
-    assert!(seen.features.contains("snapshot") && !seen.connection);
+    let observed = program.observe(Some(&[]), &holder).unwrap();
+    assert_eq!(observed.tier, "inet_diag");
+    assert!(observed.features.contains("snapshot") && !observed.connection);
 }

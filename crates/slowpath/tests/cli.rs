@@ -177,8 +177,8 @@ fn why_names_the_receiver_of_a_process_and_of_a_peer() {
 }
 
 #[test]
-fn a_watch_of_a_command_keeps_streams_and_statuses_apart() {
-    const TEST: &str = "a_watch_of_a_command_keeps_streams_and_statuses_apart";
+fn a_watch_of_a_command_keeps_streams_and_statuses_separate() {
+    const TEST: &str = "a_watch_of_a_command_keeps_streams_and_statuses_separate";
     let command = "echo from the command; exit 7";
     let output = run(&["watch", "--json", "--", "sh", "-c", command]);
     if nothing_allowed(TEST, &output) {
@@ -238,9 +238,9 @@ fn up_closes_its_log_on_sigterm_and_report_reads_it() {
     let port = flow.server.port().to_string();
     let mut out = std::io::BufReader::new(up.stdout.take().unwrap());
     let mut line = String::new();
-    let mut seen = 0;
-    while seen < 3 && std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0 {
-        seen += usize::from(line.contains(&format!(":{port}\"")));
+    let mut lines = 0;
+    while lines < 3 && std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0 {
+        lines += usize::from(line.contains(&format!(":{port}\"")));
         line.clear();
     }
     terminate(&up);
@@ -250,7 +250,7 @@ fn up_closes_its_log_on_sigterm_and_report_reads_it() {
     if nothing_allowed(TEST, &output) {
         return;
     }
-    assert_eq!(seen, 3, "{}", text(&output.stderr));
+    assert_eq!(lines, 3, "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(rest.contains("\"type\":\"summary\""));
 

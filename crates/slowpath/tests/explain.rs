@@ -7,17 +7,17 @@ use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
 use std::path::Path;
 
-/// What the command said, and how it ended.
-struct Said {
+/// What the command printed, and how it ended.
+struct CommandResult {
     status: Option<i32>,
     out: String,
     error: String,
 }
 
-fn slowpath(arguments: &[&str]) -> Said {
+fn slowpath(arguments: &[&str]) -> CommandResult {
     let ended = command::slowpath(arguments);
     let [out, error] = [ended.stdout, ended.stderr].map(|bytes| command::text(&bytes));
-    Said {
+    CommandResult {
         status: ended.status.code(),
         out,
         error,
@@ -46,7 +46,7 @@ fn story(test: &str, folder: &Path) -> Option<String> {
     Some(recording)
 }
 
-/// The short flow of the story: its last packets are lost, nobody tells, and the ACK of the retransmission is delayed.
+/// The short flow of the story: its last packets are lost, no duplicate ACK reports it, and the ACK of the retransmission is delayed.
 const SHORT: &str = "4";
 const SHORT_BYTES: u64 = 30_000;
 
@@ -56,16 +56,16 @@ fn the_short_flow_is_explained() {
     let Some(recording) = story("the_short_flow_is_explained", folder.path()) else {
         return;
     };
-    let told = json(&["explain", &recording, "--connection", SHORT, "--json"]);
-    let connections = told["connections"].as_array().unwrap();
-    assert_eq!(connections.len(), 1, "{told}");
+    let answer = json(&["explain", &recording, "--connection", SHORT, "--json"]);
+    let connections = answer["connections"].as_array().unwrap();
+    assert_eq!(connections.len(), 1, "{answer}");
     let messages = connections[0]["messages"].as_array().unwrap();
-    assert_eq!(messages.len(), 1, "{told}");
+    assert_eq!(messages.len(), 1, "{answer}");
     let message = &messages[0];
     assert_eq!(message["category"], "timeout");
     assert_eq!(message["end"], "client");
     assert_eq!(message["bytes"], SHORT_BYTES);
-    assert_eq!(told["categories"]["timeout"], 1);
+    assert_eq!(answer["categories"]["timeout"], 1);
     let waits = message["waits"].as_array().unwrap();
     let causes: Vec<&str> = waits
         .iter()
@@ -75,7 +75,7 @@ fn the_short_flow_is_explained() {
     for cause in ["tail_drops", "delayed_ack_after_timeout", "timeout_backoff"] {
         assert!(causes.contains(&cause), "no {cause} in {causes:?}");
     }
-    // The waits are part of what the message took, and it took longer than alone.
+    // The waits are part of what the message took, and it took longer than its unimpeded time.
     let number = |value: &Value| value.as_f64().unwrap();
     let waited: f64 = waits.iter().map(|wait| number(&wait["milliseconds"])).sum();
     let took = number(&message["milliseconds"]);
@@ -176,20 +176,20 @@ fn what_if_a_probe_had_been_sent() {
 
     let first = ["replay", &recording, "--connection", SHORT];
     let said = |more: &[&str]| slowpath(&[&first[..], more].concat()).out;
-    let told = said(&["--set", "tcp_early_retrans=3", "--continue"]);
+    let printed = said(&["--set", "tcp_early_retrans=3", "--continue"]);
     for part in [
         "what the network would have answered is not known",
         "SIMULATED from there, nothing of it was recorded or replayed",
         "by itself on an empty path",
     ] {
-        assert!(told.contains(part), "no '{part}' in: {told}");
+        assert!(printed.contains(part), "no '{part}' in: {printed}");
     }
     assert!(said(&["--set", "tcp_early_retrans=0"]).contains("nothing changes"));
-    let told = said(&["--set", "congestion=bbr", "--continue"]);
+    let printed = said(&["--set", "congestion=bbr", "--continue"]);
     assert!(
-        told.contains("nothing changes")
-            || told.contains("slowpath-netsim has no congestion control 'bbr'"),
-        "{told}"
+        printed.contains("nothing changes")
+            || printed.contains("slowpath-netsim has no congestion control 'bbr'"),
+        "{printed}"
     );
 }
 

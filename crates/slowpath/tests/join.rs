@@ -78,7 +78,7 @@ fn ends(initial: [u32; 2]) -> [OneSided; 2] {
     })
 }
 
-fn write(folder: &Path, name: &str, alone: OneSided) -> PathBuf {
+fn write(folder: &Path, name: &str, end: OneSided) -> PathBuf {
     let recording = Recording {
         origin: Origin {
             kernel: "6.12.117".to_owned(),
@@ -87,7 +87,7 @@ fn write(folder: &Path, name: &str, alone: OneSided) -> PathBuf {
             recorder: "bpf".to_owned(),
         },
         connections: Vec::new(),
-        one_sided: vec![alone],
+        one_sided: vec![end],
     };
     let path = folder.join(name);
     std::fs::write(&path, encode(&recording).expect("short")).expect("writes");
@@ -123,9 +123,9 @@ fn two_recordings_become_one() {
         "--exit-code",
     ]);
     assert_eq!(code, Some(0), "{out} {err}");
-    let told: Value = serde_json::from_str(&out).expect("JSON");
+    let answer: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(
-        (&told["joined"], &told["alone"]),
+        (&answer["joined"], &answer["alone"]),
         (&1.into(), &Value::Array(Vec::new()))
     );
     let joined = decode(&std::fs::read(&both).expect("reads")).expect("a recording");
@@ -144,15 +144,15 @@ fn two_recordings_become_one() {
         (-1_000_000_000, Some(1_000_000))
     );
     let (code, out, _) = said(&["recording", "info", to, "--json"]);
-    let told: Value = serde_json::from_str(&out).expect("JSON");
+    let answer: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(
-        (code, &told["joined"], &told["ends_alone"]),
+        (code, &answer["joined"], &answer["ends_alone"]),
         (Some(0), &1.into(), &0.into())
     );
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused_by_name() {
+fn ends_of_different_connections_are_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let [client, server] = ends([5, 900]);
     let [_, other] = ends([5, 901]);

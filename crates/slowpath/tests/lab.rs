@@ -103,11 +103,11 @@ fn a_network_is_up_until_it_is_taken_down() {
     );
     assert_eq!(text(&echo.stdout), "10.0.0.2 fd00:510:0:ff::1\n");
     assert_eq!(echo.status.code(), Some(7));
-    let nobody = exec(&name, "middle", &["true"]);
-    assert_eq!(nobody.status.code(), Some(1));
+    let refused = exec(&name, "middle", &["true"]);
+    assert_eq!(refused.status.code(), Some(1));
     assert!(
-        text(&nobody.stderr).contains("left-0, right-0"),
-        "{nobody:?}"
+        text(&refused.stderr).contains("left-0, right-0"),
+        "{refused:?}"
     );
     let status = slowpath(&["lab", "status", "--json"]);
     assert!(text(&status.stdout).contains(&name), "{status:?}");
@@ -132,7 +132,7 @@ fn a_killed_emulator_leaves_nothing_behind() {
     let inside = exec(&name, "left-0", &["readlink", "/proc/self/ns/net"]);
     let namespace = text(&inside.stdout).trim().to_owned();
     assert!(namespace.starts_with("net:["), "{inside:?}");
-    // A daemon in the host, which nobody waits for.
+    // A daemon in the host, which no one waits for.
     let daemon = [
         "sh",
         "-c",
@@ -202,7 +202,7 @@ fn a_run_that_was_late_fails() {
             .find(|network| network["name"] == name);
         own.and_then(|network| network["report"]["lateness"]["packets"].as_u64())
     };
-    // The datagrams, and perhaps the ICMP errors about them: nobody listens there.
+    // The datagrams, and perhaps the ICMP errors about them: no socket listens there.
     while arrived() < Some(10) {
         std::thread::yield_now();
     }
@@ -214,8 +214,8 @@ fn a_run_that_was_late_fails() {
     );
 }
 
-/// A command that will run as nobody.
-fn as_nobody(program: &str) -> Option<Command> {
+/// A command that will run as an unprivileged user.
+fn as_unprivileged_user(program: &str) -> Option<Command> {
     // SAFETY: geteuid takes no argument and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return None;
@@ -240,17 +240,19 @@ fn public_scenario() -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn whoever_may_not_is_told_the_way_out() {
-    let Some(mut command) = as_nobody(env!("CARGO_BIN_EXE_slowpath")) else {
-        println!("SKIPPED without privileges: needs root to become nobody");
+fn a_refusal_for_want_of_privileges_names_the_way_out() {
+    let Some(mut command) = as_unprivileged_user(env!("CARGO_BIN_EXE_slowpath")) else {
+        println!("SKIPPED without privileges: needs root to become an unprivileged user");
         return;
     };
     let file = public_scenario();
-    command.args(["lab", "up", path(&file), "--name", &name("nobody")]);
+    command.args(["lab", "up", path(&file), "--name", &name("unprivileged")]);
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            println!("SKIPPED without privileges: nobody cannot run the command: {error}");
+            println!(
+                "SKIPPED without privileges: an unprivileged user cannot run the command: {error}"
+            );
             return;
         }
     };
@@ -265,8 +267,8 @@ fn whoever_may_not_is_told_the_way_out() {
 #[test]
 fn a_user_namespace_is_enough() {
     let test = "in a user namespace";
-    let Some(mut command) = as_nobody("unshare") else {
-        println!("SKIPPED {test}: needs root to become nobody");
+    let Some(mut command) = as_unprivileged_user("unshare") else {
+        println!("SKIPPED {test}: needs root to become an unprivileged user");
         return;
     };
     let file = public_scenario();

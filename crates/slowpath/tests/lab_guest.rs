@@ -116,7 +116,7 @@ fn slowpath_watches_a_command_under_another_kernel() {
             assert_eq!(feature["active"], true, "{feature}");
         }
     }
-    let told: u64 = lines
+    let printed: u64 = lines
         .iter()
         .filter(|line| {
             line["local"]
@@ -125,7 +125,7 @@ fn slowpath_watches_a_command_under_another_kernel() {
         })
         .filter_map(|line| line["evidence"]["retransmitted_segments"].as_u64())
         .sum();
-    assert_eq!(told, counted, "{said}");
+    assert_eq!(printed, counted, "{said}");
 }
 
 #[test]

@@ -237,7 +237,7 @@ fn a_killed_run_leaves_no_process() {
     let bulk = "[[workload]]\nkind = 'bulk'\nfrom = ['left-*']\nto = ['right-*']\n";
     let endless = folder.path().join("endless.toml");
     std::fs::write(&endless, format!("{network}{bulk}")).expect("writes");
-    // As soon as the kernel is there, which may have told nobody yet with whom it is to die; and while it tries out ptrace on a process of its own.
+    // As soon as the kernel is there, which may not have reported yet with which process it is to die; and while it tries out ptrace on a process of its own.
     let moments: [fn(u32) -> bool; 2] = [|_| true, |kernel| !children(kernel).is_empty()];
     for moment in moments {
         killed_at(moment, &endless, folder.path());

@@ -116,9 +116,9 @@ fn queues_that_were_worked_out_by_hand() {
     ];
     let output = run(&captures, &topology, &[&ADDRESSES[..], &files].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["type"], "queues");
-    assert_eq!(told["origin_unix_ns"], ORIGIN * 1_000);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["type"], "queues");
+    assert_eq!(answer["origin_unix_ns"], ORIGIN * 1_000);
     for (key, expected) in [
         ("captures", 3),
         ("packets", 18),
@@ -129,12 +129,12 @@ fn queues_that_were_worked_out_by_hand() {
         ("unmatched", 0),
         ("elsewhere", 0),
     ] {
-        assert_eq!(told[key], expected, "{key}: {told}");
+        assert_eq!(answer[key], expected, "{key}: {answer}");
     }
-    assert_eq!(told["hosts_without_capture"], Value::Array(Vec::new()));
+    assert_eq!(answer["hosts_without_capture"], Value::Array(Vec::new()));
     // A full queue is not more than a full queue.
-    assert_eq!(told["findings"], Value::Array(Vec::new()));
-    let queue = &told["queues"][0];
+    assert_eq!(answer["findings"], Value::Array(Vec::new()));
+    let queue = &answer["queues"][0];
     assert_eq!(
         (&queue["switch"], &queue["neighbour"]),
         (&"s".into(), &"c".into())
@@ -200,12 +200,12 @@ fn errors_name_the_file_and_the_way_out() {
         run(&captures, &folder.path().join("no.toml"), &[]),
         &["no.toml", "No such file"],
     );
-    // One capture alone: all its packets have both addresses.
-    let alone = folder.path().join("alone");
-    fs::create_dir(&alone).unwrap();
-    fs::copy(captures.join("a.pcap"), alone.join("a.pcap")).unwrap();
+    // A single capture: all its packets have both addresses.
+    let single = folder.path().join("single");
+    fs::create_dir(&single).unwrap();
+    fs::copy(captures.join("a.pcap"), single.join("a.pcap")).unwrap();
     refused(
-        run(&alone, &topology, &[]),
+        run(&single, &topology, &[]),
         &["capture of 'a'", "say --address a=ADDRESS"],
     );
     for (said, why) in [
@@ -261,9 +261,9 @@ fn damaged_captures_never_panic() {
         let said = text(&output.stderr);
         match output.status.code() {
             Some(0) => {
-                let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+                let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
                 // What the senders' captures show is sent, whatever the receiver's says.
-                assert!(told["packets"].as_u64().unwrap() >= 18, "{told}");
+                assert!(answer["packets"].as_u64().unwrap() >= 18, "{answer}");
                 outcomes[0] += 1;
             }
             Some(1 | 2) => {
@@ -300,16 +300,16 @@ fn the_black_hole_is_found() {
     let lab: Value = serde_json::from_slice(&lab.stdout).unwrap();
     let output = run(&out, Path::new(scenario), &["--json", "--exit-code"]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     // Every drop of the laboratory's switch has its place. What was under way when the run ended is lost, too, for who has the captures only.
     let packets = &lab["packets"];
-    assert_eq!(told["dropped"], packets["dropped"], "{packets}");
+    assert_eq!(answer["dropped"], packets["dropped"], "{packets}");
     let count = |value: &Value| value.as_u64().unwrap();
     assert!(
-        count(&told["nowhere"]) <= count(&packets["in_network"]),
-        "{told}"
+        count(&answer["nowhere"]) <= count(&packets["in_network"]),
+        "{answer}"
     );
-    let found = &told["findings"][0];
+    let found = &answer["findings"][0];
     assert_eq!(
         found["name"],
         "dynamic threshold fell because another queue filled"
@@ -329,6 +329,6 @@ fn the_black_hole_is_found() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let from_replay: Value = serde_json::from_slice(&output.stdout).unwrap();
     for key in ["dropped", "packets", "lost", "findings", "origin_unix_ns"] {
-        assert_eq!(from_replay[key], told[key], "{key}");
+        assert_eq!(from_replay[key], answer[key], "{key}");
     }
 }

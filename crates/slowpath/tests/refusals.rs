@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 /// Runs the command as a user without any privilege; `None` if this test may not.
-fn as_nobody(test: &str, arguments: &[&str]) -> Option<Output> {
+fn as_unprivileged_user(test: &str, arguments: &[&str]) -> Option<Output> {
     // The binary may lie where only its owner can reach it.
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -48,7 +48,7 @@ fn text(output: &Output) -> String {
 #[test]
 fn without_root_the_next_tier_is_used_and_named() {
     let test = "without_root_the_next_tier_is_used_and_named";
-    let Some(output) = as_nobody(test, &["watch", "--lines", "--for", "300ms"]) else {
+    let Some(output) = as_unprivileged_user(test, &["watch", "--lines", "--for", "300ms"]) else {
         return;
     };
     let said = text(&output);
@@ -61,9 +61,10 @@ fn without_root_the_next_tier_is_used_and_named() {
 }
 
 #[test]
-fn without_root_bpf_alone_is_an_error_that_names_the_way_out() {
-    let test = "without_root_bpf_alone_is_an_error_that_names_the_way_out";
-    let Some(output) = as_nobody(test, &["watch", "--tier", "bpf", "--for", "300ms"]) else {
+fn without_root_only_bpf_is_an_error_that_names_the_way_out() {
+    let test = "without_root_only_bpf_is_an_error_that_names_the_way_out";
+    let Some(output) = as_unprivileged_user(test, &["watch", "--tier", "bpf", "--for", "300ms"])
+    else {
         return;
     };
     let said = text(&output);
@@ -76,7 +77,7 @@ fn an_unwritable_log_is_an_error_that_names_it() {
     let test = "an_unwritable_log_is_an_error_that_names_it";
     for directory in ["/proc/slowpath", "/dev/null/log"] {
         let arguments = ["up", "--lines", "--for", "300ms", "--log", directory];
-        let Some(output) = as_nobody(test, &arguments) else {
+        let Some(output) = as_unprivileged_user(test, &arguments) else {
             return;
         };
         let said = text(&output);

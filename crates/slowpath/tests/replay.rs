@@ -74,7 +74,7 @@ fn what_was_recorded_is_replayed() {
     assert_eq!(&probes[..4], b"PAR1");
     variables(&recording, Path::new(&out));
     // What the kernel did with the answer to the SYN: tcp_v4_do_rcv, tcp_rcv_state_process, an acknowledgment.
-    let told = json(&[
+    let answer = json(&[
         "replay",
         &recording,
         "--connection",
@@ -86,7 +86,7 @@ fn what_was_recorded_is_replayed() {
         "--json",
         "--quiet",
     ]);
-    assert_eq!(told["exact"], 1);
+    assert_eq!(answer["exact"], 1);
     let functions = fs::read_to_string(Path::new(&out).join("functions.txt")).unwrap();
     assert!(functions.starts_with("client run 1, "), "{functions}");
     for name in ["tcp_rcv_state_process", "tcp_send_ack"] {
@@ -119,14 +119,17 @@ fn what_was_recorded_is_replayed() {
     ] {
         assert!(said.contains(part), "no '{part}' in: {said}");
     }
-    let told = slowpath(&["replay", &altered, "--quiet", "--json"]);
-    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-    let state = &told["diverged"][0]["state"];
-    assert_eq!(told["exact"], 3, "{told}");
-    assert!(state["client"]["snd_cwnd"].as_u64().unwrap() > 0, "{told}");
+    let output = slowpath(&["replay", &altered, "--quiet", "--json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let state = &answer["diverged"][0]["state"];
+    assert_eq!(answer["exact"], 3, "{answer}");
+    assert!(
+        state["client"]["snd_cwnd"].as_u64().unwrap() > 0,
+        "{answer}"
+    );
     assert!(
         state["server"]["bytes_received"].as_u64().is_some(),
-        "{told}"
+        "{answer}"
     );
     let explained = slowpath(&["explain", &altered, "--connection", "3"]);
     assert!(

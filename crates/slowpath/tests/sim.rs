@@ -165,9 +165,9 @@ fn the_summary_and_the_report_follow_from_the_tables() {
     let said = json(&scenario("incast.toml"), &all);
     let html = fs::read_to_string(&page).unwrap();
     let drawn = in_page(&html);
-    let mut told = said.clone();
-    told.as_object_mut().unwrap().remove("type");
-    assert_eq!(drawn["summary"], told);
+    let mut summary = said.clone();
+    summary.as_object_mut().unwrap().remove("type");
+    assert_eq!(drawn["summary"], summary);
 
     let table = |name: &str| rows(&out.join(format!("{name}.parquet")));
     let (about, flows) = table("flows");

@@ -153,7 +153,7 @@ fn totals_are_tsharks() {
             };
             assert_eq!(*ours, said.lines().count() as u64, "{name}: {filter}");
         }
-        // tshark's number of conversations, and the segments of all together.
+        // tshark's number of conversations, and the segments of all of them.
         let connections = objects.iter().filter(|o| o["type"] == "connection");
         let packets = connections.clone().map(|c| c["packets"].as_u64().unwrap());
         assert_eq!(

@@ -170,14 +170,14 @@ fn times_skipped(capture: &Value) -> u64 {
     skipped.values().filter_map(|s| s["times"].as_u64()).sum()
 }
 
-/// Cut at every byte: whole records count, and one that is not whole is told.
+/// Cut at every byte: whole records count, and one that is not whole is reported.
 #[test]
 fn files_cut_at_every_byte() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("cut");
     let segments = &transfer(1, MSS)[..4];
     for (whole, name) in [(pcap(segments), "pcap"), (pcapng(segments, 0), "pcapng")] {
-        let mut seen = Vec::new();
+        let mut counted = Vec::new();
         for length in 0..=whole.len() {
             std::fs::write(&path, &whole[..length]).expect("is written");
             let output = run(&path, &["--json"]);
@@ -188,9 +188,9 @@ fn files_cut_at_every_byte() {
                     let first = capture.lines().next().expect("the capture");
                     let first: Value = serde_json::from_str(first).expect("is JSON");
                     let packets = first["packets"].as_u64().expect("a number");
-                    seen.push((packets, times_skipped(&first)));
+                    counted.push((packets, times_skipped(&first)));
                 }
-                // Too little to tell what it is.
+                // Too little to recognise its format.
                 Some(1) => {
                     assert!(said.contains("cut"), "{name} at {length}: {said}");
                     assert!(length < 28, "{name} at {length}: {said}");
@@ -198,11 +198,11 @@ fn files_cut_at_every_byte() {
                 other => panic!("{name} at {length}: {other:?} {said}"),
             }
         }
-        assert!(seen.is_sorted_by_key(|s| s.0), "{name}");
-        assert_eq!(seen.last(), Some(&(4, 0)), "{name}");
-        // Each cut is told, but those between two records or blocks: 5 in a pcap; in a pcapng
+        assert!(counted.is_sorted_by_key(|s| s.0), "{name}");
+        assert_eq!(counted.last(), Some(&(4, 0)), "{name}");
+        // Each cut is reported, but those between two records or blocks: 5 in a pcap; in a pcapng
         // the two headers, four packets and the statistics.
-        let clean = seen.iter().filter(|s| s.1 == 0).count();
+        let clean = counted.iter().filter(|s| s.1 == 0).count();
         assert_eq!(clean, if name == "pcap" { 5 } else { 7 }, "{name}");
     }
 }
@@ -224,7 +224,7 @@ fn absurd_lengths() {
             segments.len() - 1,
             "{length}: {capture}"
         );
-        // An ACK or a segment is missing in the capture: nobody sent anything again.
+        // An ACK or a segment is missing in the capture: no end sent anything again.
         assert_eq!(connection["from_client"]["retransmitted_packets"], 0);
     }
 }
@@ -265,7 +265,7 @@ fn one_direction_only() {
         for side in [here, gone] {
             assert_eq!(connection[side]["retransmitted_packets"], 0, "{connection}");
         }
-        // Nothing is claimed of what was not seen.
+        // Nothing is claimed of what the capture lacks.
         let said = connection.to_string();
         assert!(!said.contains("\"problem\":"), "{said}");
     }
@@ -283,7 +283,7 @@ fn segments_longer_than_64_kib() {
     assert_eq!(sent["capture_lost_bytes"], 0);
 }
 
-/// What the capture lost is the capture's loss: nobody sent it again, and it was acknowledged.
+/// What the capture lost is the capture's loss: the sender did not send it again, and it was acknowledged.
 #[test]
 fn what_the_capture_dropped_is_not_lost() {
     let mut segments = transfer(100, MSS);
@@ -292,9 +292,9 @@ fn what_the_capture_dropped_is_not_lost() {
         let number = s.sequence.saturating_sub(1) / MSS;
         s.length == 0 || !(30..35).contains(&number)
     });
-    for (bytes, told) in [(pcap(&segments), None), (pcapng(&segments, 5), Some(5))] {
+    for (bytes, drops) in [(pcap(&segments), None), (pcapng(&segments, 5), Some(5))] {
         let (capture, connection) = one(&bytes);
-        assert_eq!(capture["capture_drops"].as_u64(), told, "{capture}");
+        assert_eq!(capture["capture_drops"].as_u64(), drops, "{capture}");
         let sent = &connection["from_client"];
         assert_eq!(sent["capture_lost_bytes"], 5 * MSS, "{sent}");
         assert_eq!(sent["retransmitted_packets"], 0, "{sent}");
@@ -310,10 +310,10 @@ fn what_the_capture_dropped_is_not_lost() {
     );
 }
 
-/// A packet that a finding names in a block that can have no comment: it is told, and the
+/// A packet that a finding names in a block that can have no comment: it is reported, and the
 /// capture is written all the same.
 #[test]
-fn a_packet_without_room_for_a_comment_is_told() {
+fn a_packet_without_room_for_a_comment_is_reported() {
     let mut segments = transfer(20, MSS);
     // A segment is lost and repaired by the retransmission timer, 400 ms later.
     let lost = segments[23];
@@ -331,14 +331,14 @@ fn a_packet_without_room_for_a_comment_is_told() {
     );
     // Options with a length past the block's end, in every packet: no room for another.
     let broken = with_damaged_options(&bytes);
-    for (bytes, told) in [(bytes, false), (broken, true)] {
+    for (bytes, reported) in [(bytes, false), (broken, true)] {
         std::fs::write(&from, bytes).expect("is written");
         let output = run(&from, &["--annotate", to.to_str().expect("is text")]);
         text(&output);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(
             said.contains("could not be given a comment"),
-            told,
+            reported,
             "{said}"
         );
         let (written, _) = objects(&std::fs::read(&to).expect("is written"));

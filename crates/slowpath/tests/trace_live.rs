@@ -179,10 +179,10 @@ fn what_the_kernel_drops_is_counted() {
     capture.signal(libc::SIGCONT);
     capture.signal(libc::SIGINT);
     let objects = capture.objects();
-    let seen = objects[0]["udp"]["packets"].as_u64().expect("a number");
+    let captured = objects[0]["udp"]["packets"].as_u64().expect("a number");
     let lost = objects[0]["capture_drops"].as_u64().expect("a number");
     assert!(lost > 0, "{}", objects[0]);
-    assert_eq!(seen + lost, DATAGRAMS, "{}", objects[0]);
+    assert_eq!(captured + lost, DATAGRAMS, "{}", objects[0]);
 }
 
 #[test]
@@ -203,17 +203,17 @@ fn what_is_not_allowed_says_what_it_needs() {
     if skipped(TEST, &[]) {
         return;
     }
-    const NOBODY: u32 = 65_534;
+    const UNPRIVILEGED: u32 = 65_534;
     let program = env!("CARGO_BIN_EXE_slowpath");
     let mut command = Command::new(program);
     command
         .args(["trace", "--interface", "lo"])
-        .uid(NOBODY)
-        .gid(NOBODY);
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED);
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            println!("SKIPPED {TEST}: nobody may not run {program}: {error}");
+            println!("SKIPPED {TEST}: an unprivileged user may not run {program}: {error}");
             return;
         }
     };

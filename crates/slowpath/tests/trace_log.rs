@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath trace --log`: `slowpath up` watches real transfers whose problem is injected while
-//! their packets are captured; both must tell the same.
+//! their packets are captured; both must report the same.
 
 mod path;
 
@@ -62,7 +62,7 @@ fn up(log: &str) -> Option<Child> {
         .stderr(Stdio::piped())
         .spawn()
         .expect("starts");
-    // A connection with something to tell: data waits for a receiver that does not read.
+    // A connection with findings: data waits for a receiver that does not read.
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let address = listener.local_addr().expect("is bound");
     let mut stuck = TcpStream::connect(address).expect("connects");
@@ -71,7 +71,7 @@ fn up(log: &str) -> Option<Child> {
     while stuck.write(&[0; 65_536]).is_ok() {}
     let mut line = String::new();
     let mut out = BufReader::new(up.stdout.take().expect("is a pipe"));
-    // Its first line tells that it runs; the rest must not fill the pipe.
+    // Its first line reports that it runs; the rest must not fill the pipe.
     out.read_line(&mut line).expect("is read");
     std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
     if line.is_empty() {
@@ -140,8 +140,8 @@ const CASES: [Case; 2] = [
 ];
 
 #[test]
-fn counters_and_packets_tell_the_same() {
-    const TEST: &str = "counters_and_packets_tell_the_same";
+fn counters_and_packets_report_the_same() {
+    const TEST: &str = "counters_and_packets_report_the_same";
     if skipped(TEST, &[]) {
         return;
     }
@@ -237,7 +237,7 @@ fn agree(case: &Case, capture: &str, log: &str, dropped: Option<usize>) {
     );
 }
 
-/// Logs that have nothing of the capture, or are damaged: each is told apart.
+/// Logs that have nothing of the capture, or are damaged: each has its own message.
 fn mismatches(folder: &Path, capture: &str, log: &str) {
     let copy = |name: &str| {
         let path = folder.join(name);
@@ -266,7 +266,7 @@ fn mismatches(folder: &Path, capture: &str, log: &str) {
     std::fs::write(&other, bytes).expect("is written");
     assert!(note(&text(&other), log).contains("the log of another host"));
 
-    // The client's log alone, and a capture behind a translator of its address.
+    // The client's log only, and a capture behind a translator of its address.
     let reader = LogReader::open(Path::new(log)).expect("opens");
     let partial = text(&folder.join("partial"));
     let host = HostIdentity {
@@ -321,7 +321,7 @@ fn slowpath_port(capture: &[u8]) -> [u8; 2] {
     [capture[at], capture[at + 1]]
 }
 
-/// Every file of the log overwritten in its middle: told, and no failure.
+/// Every file of the log overwritten in its middle: reported, and no failure.
 fn damaged(folder: &Path, capture: &str, log: &str) {
     let broken = folder.join("broken");
     let status = Command::new("cp").arg("-r").arg(log).arg(&broken).status();
@@ -339,6 +339,6 @@ fn damaged(folder: &Path, capture: &str, log: &str) {
     }
     let broken = broken.to_str().expect("is text");
     let text = trace(&[capture, "--log", broken]);
-    let told = text.contains("was not read") || text.contains("damaged stretch");
-    assert!(told, "{text}");
+    let reported = text.contains("was not read") || text.contains("damaged stretch");
+    assert!(reported, "{text}");
 }

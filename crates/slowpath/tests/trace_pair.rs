@@ -237,9 +237,9 @@ fn a_translated_connection_is_found_by_its_sequence_numbers() {
             network.exchange(upload(BYTES));
         });
         assert_eq!(network.counted(Side::A), 2);
-        let seen = trace(&[&far, "--json"]);
-        assert!(seen.contains(&format!("\"{OUTSIDE}:400")), "{seen}");
-        assert!(!seen.contains(CLIENT), "{seen}");
+        let listed = trace(&[&far, "--json"]);
+        assert!(listed.contains(&format!("\"{OUTSIDE}:400")), "{listed}");
+        assert!(!listed.contains(CLIENT), "{listed}");
         let dropped = dropper.dropped().expect("is read");
         let said = trace(&[&near, "--pair", &far, "--json"]);
         let pairs: Vec<Value> = (said.lines())

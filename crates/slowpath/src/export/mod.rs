@@ -43,8 +43,8 @@ pub struct Export {
     #[arg(value_name = "FILTER", conflicts_with = "mlab")]
     pub filter: Vec<String>,
     /// Which table
-    #[arg(long, value_enum, default_value_t = Which::Intervals)]
-    pub table: Which,
+    #[arg(long, value_enum, default_value_t = TableArg::Intervals)]
+    pub table: TableArg,
     /// How rows are written
     #[arg(long, value_enum, default_value_t = FormArg::Csv)]
     pub format: FormArg,
@@ -78,7 +78,7 @@ pub struct Export {
 
 /// `--table`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Which {
+pub enum TableArg {
     /// Intervals in which a connection had a problem
     Intervals,
     /// The latest summary of each connection
@@ -100,12 +100,12 @@ pub enum FormArg {
 
 pub use live::mlab;
 
-/// Connections of which words are kept at once: about 100 MB.
+/// Connections whose texts are kept at once: about 100 MB.
 const AT_ONCE: usize = 1 << 17;
 
-/// What of a connection stands beside its intervals.
+/// What the rows of a connection's intervals repeat of the connection.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownConnection {
     standing: (bool, u64, WallMicros),
     tuple: FourTuple,
     owner: Owner,
@@ -152,10 +152,10 @@ pub fn run(
     };
     let out = io::BufWriter::new(out);
     let (report, wrote) = match args.table {
-        Which::Intervals => job.intervals(out),
-        Which::Connections => job.connections(out),
-        Which::Coverage => job.coverage(out),
-        Which::Listeners => job.listeners(out),
+        TableArg::Intervals => job.intervals(out),
+        TableArg::Connections => job.connections(out),
+        TableArg::Coverage => job.coverage(out),
+        TableArg::Listeners => job.listeners(out),
     }
     .map_err(store)?;
     wrote?;
@@ -233,8 +233,8 @@ impl Job<'_> {
         &self,
         part: &mut Partition,
         left: &mut Partitions,
-    ) -> Result<HashMap<ConnectionId, Known>, StoreError> {
-        let mut known: HashMap<ConnectionId, Known> = HashMap::new();
+    ) -> Result<HashMap<ConnectionId, KnownConnection>, StoreError> {
+        let mut known: HashMap<ConnectionId, KnownConnection> = HashMap::new();
         self.reader.each_summary(self.range, |summary| {
             let standing = standing(&summary);
             let id = summary.connection;
@@ -242,7 +242,7 @@ impl Job<'_> {
             if !part.has(&id) || old.is_some_and(|old| old > standing) {
                 return;
             }
-            let latest = Known {
+            let latest = KnownConnection {
                 standing,
                 selected: selects_summary(self.filter, &summary),
                 tuple: summary.tuple,
@@ -295,7 +295,7 @@ impl Job<'_> {
             let mut known = self.known(&mut part, &mut left)?;
             report = self.reader.each_summary(self.range, |summary| {
                 let id = summary.connection;
-                let latest = |k: &Known| k.selected && k.standing == standing(&summary);
+                let latest = |k: &KnownConnection| k.selected && k.standing == standing(&summary);
                 if known.get(&id).is_some_and(latest) {
                     known.remove(&id);
                     sink.give(|| rows::summary(&summary, &self.redaction));

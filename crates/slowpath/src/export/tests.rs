@@ -30,7 +30,7 @@ fn log(directory: &Path) {
 }
 
 /// The lines of a table, without the first, in any order; `at_once` connections are kept.
-fn lines(directory: &Path, table: Which, at_once: usize) -> BTreeSet<String> {
+fn lines(directory: &Path, table: TableArg, at_once: usize) -> BTreeSet<String> {
     let args = Export {
         filter: Vec::new(),
         table,
@@ -54,7 +54,7 @@ fn lines(directory: &Path, table: Which, at_once: usize) -> BTreeSet<String> {
     };
     let mut out = Vec::new();
     let done = match table {
-        Which::Intervals => job.intervals(&mut out),
+        TableArg::Intervals => job.intervals(&mut out),
         _ => job.connections(&mut out),
     };
     let (report, wrote) = done.unwrap();
@@ -72,8 +72,8 @@ fn in_parts_it_says_the_same() {
     let directory = tempfile::tempdir().unwrap();
     log(directory.path());
     for (table, rows) in [
-        (Which::Intervals, 2 * CONNECTIONS + 1),
-        (Which::Connections, CONNECTIONS),
+        (TableArg::Intervals, 2 * CONNECTIONS + 1),
+        (TableArg::Connections, CONNECTIONS),
     ] {
         let whole = lines(directory.path(), table, AT_ONCE);
         assert_eq!(whole.len() as u64, rows);

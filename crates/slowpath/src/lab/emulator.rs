@@ -4,7 +4,7 @@
 use crate::failure::{Failure, Outcome};
 use clap::Args;
 use serde_json::json;
-use slowpath_lab::emulator::control::{self, PendingQuestion, Question, Status as Known};
+use slowpath_lab::emulator::control::{self, PendingQuestion, Question, Status as NetworkStatus};
 use slowpath_lab::emulator::{Lab, Options, Report};
 use slowpath_netsim::scenario::{Scenario, Substrate};
 use std::io::{BufRead, BufReader, ErrorKind, Write, stdout};
@@ -45,14 +45,14 @@ pub struct Up {
     /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
-    /// Tell the process that started this one when the network is up
+    /// Send the process that started this one a line when the network is up
     #[arg(long, hide = true)]
     pub announce: bool,
 }
 
 /// Which network.
 #[derive(Debug, Args)]
-pub struct Which {
+pub struct NetworkArg {
     /// The network; needed if several are up
     #[arg(long = "name", short = 'n')]
     pub name: Option<String>,
@@ -66,7 +66,7 @@ The exit status is the command's.")]
 pub struct Exec {
     /// Which network
     #[command(flatten)]
-    pub which: Which,
+    pub which: NetworkArg,
     /// The host
     pub host: String,
     /// What to run there
@@ -143,12 +143,12 @@ pub(super) fn up(args: &Up) -> Result<Outcome, Failure> {
     let length = args.length.or(own);
     let end = length.and_then(|length| Instant::now().checked_add(length));
 
-    let status = Known::of(&name, &lab, &lab.report());
+    let status = NetworkStatus::of(&name, &lab, &lab.report());
     say_up(args, &status)?;
     let asked = wait(&lab, &name, &woken, end);
-    let hosts = Known::of(&name, &lab, &Report::default());
+    let hosts = NetworkStatus::of(&name, &lab, &Report::default());
     let report = lab.down();
-    let status = Known {
+    let status = NetworkStatus {
         complaint: report.complaint(),
         report: serde_json::to_value(&report).unwrap_or_default(),
         ..hosts
@@ -189,14 +189,16 @@ fn wait(
             Ok(Wake::PendingQuestion(asked)) if asked.question == Question::Down => {
                 return Some(asked);
             }
-            Ok(Wake::PendingQuestion(asked)) => asked.answer(&Known::of(name, lab, &lab.report())),
+            Ok(Wake::PendingQuestion(asked)) => {
+                asked.answer(&NetworkStatus::of(name, lab, &lab.report()))
+            }
             Ok(Wake::Stop) | Err(_) => return None,
         }
     }
 }
 
 /// Says that the network is up, to a person or to the process that waits for it.
-fn say_up(args: &Up, status: &Known) -> Result<(), Failure> {
+fn say_up(args: &Up, status: &NetworkStatus) -> Result<(), Failure> {
     let mut out = stdout().lock();
     if args.announce {
         writeln!(out, "{}", serde_json::to_string(status).map_err(failed)?)?;
@@ -223,7 +225,7 @@ fn say_up(args: &Up, status: &Known) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-fn write_hosts(out: &mut impl Write, status: &Known) -> Result<(), Failure> {
+fn write_hosts(out: &mut impl Write, status: &NetworkStatus) -> Result<(), Failure> {
     writeln!(out, "{}, process {}", status.name, status.pid)?;
     let hosts = status
         .hosts
@@ -257,7 +259,7 @@ fn write_hosts(out: &mut impl Write, status: &Known) -> Result<(), Failure> {
     Ok(())
 }
 
-fn say_down(status: &Known, json: bool) -> Result<(), Failure> {
+fn say_down(status: &NetworkStatus, json: bool) -> Result<(), Failure> {
     let mut out = stdout().lock();
     if json {
         writeln!(out, "{}", json!({ "type": "lab_down", "network": status }))?;
@@ -267,7 +269,7 @@ fn say_down(status: &Known, json: bool) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-fn write_report(out: &mut impl Write, status: &Known) -> Result<(), Failure> {
+fn write_report(out: &mut impl Write, status: &NetworkStatus) -> Result<(), Failure> {
     let report = &status.report;
     let number = |way: &str| {
         report
@@ -328,7 +330,7 @@ fn write_report(out: &mut impl Write, status: &Known) -> Result<(), Failure> {
 }
 
 /// A run that cannot be trusted is a failure.
-fn judge(status: &Known) -> Result<Outcome, Failure> {
+fn judge(status: &NetworkStatus) -> Result<Outcome, Failure> {
     match &status.complaint {
         None => Ok(Outcome::Done),
         Some(complaint) => Err(Failure::Lab(format!("{}: {complaint}", status.name))),
@@ -362,7 +364,7 @@ fn detach(args: &Up) -> Result<Outcome, Failure> {
         let code = child.wait()?.code().unwrap_or(1);
         return Ok(Outcome::Command(u8::try_from(code).unwrap_or(1)));
     }
-    let status: Known = serde_json::from_str(&line).map_err(failed)?;
+    let status: NetworkStatus = serde_json::from_str(&line).map_err(failed)?;
     let mut out = stdout().lock();
     if args.json {
         writeln!(out, "{}", json!({ "type": "lab_up", "network": status }))?;
@@ -375,7 +377,7 @@ fn detach(args: &Up) -> Result<Outcome, Failure> {
 }
 
 /// The network of that name, or the only one.
-fn find(name: Option<&String>, question: Question) -> Result<Known, Failure> {
+fn find(name: Option<&String>, question: Question) -> Result<NetworkStatus, Failure> {
     let name = match name {
         Some(name) => name.clone(),
         None => {
@@ -461,7 +463,7 @@ fn code(status: ExitStatus) -> u8 {
 }
 
 /// `@NAME` and `@6:NAME` as addresses; any other word as it is.
-fn addressed(word: &str, status: &Known) -> String {
+fn addressed(word: &str, status: &NetworkStatus) -> String {
     let Some(name) = word.strip_prefix('@') else {
         return word.to_owned();
     };

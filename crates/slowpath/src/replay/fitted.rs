@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings by tracepoints alone: what was inferred otherwise so that replays go further, and how far was seen.
+//! Light recordings, by tracepoints only: what was inferred otherwise so that replays go further, and how far the recorder observed.
 
 use super::Replay;
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use slowpath_replay::{FitOptions, Fitted};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Fits a light recording, unless nobody wants that. `None`: it is as it was recorded.
+/// Fits a light recording, unless the arguments say not to. `None`: it is as it was recorded.
 pub(super) fn fit(
     args: &Replay,
     kernel: &Kernel,

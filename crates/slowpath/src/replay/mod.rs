@@ -67,10 +67,10 @@ pub struct Replay {
     /// What if a setting had been another? Up to the first packet that differs (again for more)
     #[arg(long, value_name = "NAME=VALUE", value_parser = what_if::setting, conflicts_with_all = ["out", "gdb"])]
     pub set: Vec<Altered>,
-    /// Behind that packet, simulate the message that was under way, alone on its path: no replay, and marked so
+    /// After that packet, simulate the message that was under way, by itself on its path: no replay, and marked so
     #[arg(long = "continue", requires = "set")]
     pub go_on: bool,
-    /// Of a recording by tracepoints alone: replay what was inferred as it was inferred. Without this, where a replay parts from what was seen, what was inferred before is inferred otherwise
+    /// Replay a light recording (by tracepoints only) as it was inferred first. Without this, where a replay differs from what was observed, what was inferred before is inferred otherwise
     #[arg(long)]
     pub no_fit: bool,
     /// Bytes of each packet that is written
@@ -209,7 +209,7 @@ fn compare_versions(args: &Replay, kernel: &Kernel, recording: &Recording) {
     }
     if light {
         eprintln!(
-            "recorded by tracepoints alone: calls and work put off are inferred, and a replay is compared with what the recorder saw of the sockets: it is not exact"
+            "recorded by tracepoints only: calls and deferred work are inferred, and a replay is compared with what the recorder observed of the sockets: it is not exact"
         );
     }
     let recorded = virtual_time::version(&origin.kernel);
@@ -220,7 +220,7 @@ fn compare_versions(args: &Replay, kernel: &Kernel, recording: &Recording) {
     }
 }
 
-/// Those that were asked for; without that all that can be replayed, and the others are told.
+/// Those that were asked for; without that all that can be replayed, and the others are reported.
 fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {
     let connections = &recording.connections;
     let all = connections.len();
@@ -252,12 +252,12 @@ fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {
             0 => String::new(),
             others => format!(" (and {others} others; slowpath recording info lists them)"),
         };
-        let told = format!("connection {number}: {reason}{others}");
+        let left_out = format!("connection {number}: {reason}{others}");
         let chosen: Vec<usize> = (0..all).filter(|n| refused(*n).is_none()).collect();
         if chosen.is_empty() {
-            return Err(failed(told));
+            return Err(failed(left_out));
         }
-        eprintln!("slowpath: left out of {}: {told}", args.file.display());
+        eprintln!("slowpath: left out of {}: {left_out}", args.file.display());
         return Ok(chosen);
     }
     Ok((0..all).collect())
@@ -275,12 +275,12 @@ fn probed(args: &Replay) -> Result<Vec<Probed>, Failure> {
     let names = args.probe.iter().map(|name| name.trim());
     let variables = fields::variables(names.clone());
     let variables = variables.map_err(|error| Failure::Usage(error.to_string()))?;
-    let mut seen = BTreeSet::new();
+    let mut taken = BTreeSet::new();
     let columns = names.zip(variables).map(|(name, variable)| Probed {
         name: name.to_owned(),
         variable,
     });
-    Ok(columns.filter(|it| seen.insert(it.name.clone())).collect())
+    Ok(columns.filter(|it| taken.insert(it.name.clone())).collect())
 }
 
 fn replay(
@@ -328,22 +328,22 @@ fn replay(
     let begun = Instant::now();
     let mut done: Vec<Option<Result<Batch, Failure>>> = Vec::new();
     done.resize_with(batches.len(), || None);
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, finished_batches) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(batches.len()) {
-            let (tell, next, one) = (tell.clone(), &next, &one);
+            let (sender, next, one) = (sender.clone(), &next, &one);
             let count = batches.len();
             scope.spawn(move || {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= count || tell.send((number, one(number))).is_err() {
+                    if number >= count || sender.send((number, one(number))).is_err() {
                         return;
                     }
                 }
             });
         }
-        drop(tell);
-        for (finished, (number, batch)) in told.iter().enumerate() {
+        drop(sender);
+        for (finished, (number, batch)) in finished_batches.iter().enumerate() {
             done[number] = Some(batch);
             if let Some(progress) = &mut progress {
                 let elapsed = begun.elapsed();
@@ -356,7 +356,7 @@ fn replay(
     done.into_iter().flatten().collect()
 }
 
-/// Runs that somebody wants to look at are there.
+/// Runs for a debugger are there.
 fn there_is(asked: &Stretch, number: usize, recording: &Recording) -> Result<(), Failure> {
     let end = end_name(asked.end);
     let runs = recording.connections[number].ends[usize::from(asked.end & 1)]

@@ -134,7 +134,7 @@ impl Network {
         assert!(nft.wait().expect("ends").success(), "{rules}");
     }
 
-    /// Packets that the router's only counting rule has seen.
+    /// Packets that the router's only counting rule has counted.
     pub fn counted(&self, side: Side) -> u64 {
         let mut nft = self.router(side).command("nft").expect("enters");
         let output = nft.args(["list", "ruleset"]).output().expect("nft runs");
