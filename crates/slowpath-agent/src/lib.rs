@@ -13,6 +13,8 @@
 //! verdicts, records) decides; [`Agent`] is the loop around it that reads the clocks, the
 //! kernel and `/proc`, and writes the log. Tests drive the core in virtual time.
 //!
+//! [`service`] runs an agent without a terminal: lines for the journal, reports to systemd.
+//!
 //! What is promised: polls at Poisson times, so that sampled values see time averages
 //! (SNAP section 2.1); one thread polls, classifies and spools, another makes Parquet
 //! segments; a connection that opened and closed between two polls has its record; what
@@ -43,6 +45,7 @@ mod recorder;
 #[cfg(test)]
 mod script;
 mod scripted_agent;
+pub mod service;
 mod summaries;
 mod tracker;
 

@@ -53,6 +53,14 @@ pub struct LiveConnection {
 }
 
 impl LiveConnection {
+    /// The problems of its latest verdict.
+    pub fn problems(&self) -> ProblemSet {
+        let latest = self.latest.iter();
+        latest
+            .flat_map(|verdict| verdict.findings.iter().map(|finding| finding.problem))
+            .collect()
+    }
+
     /// A connection that poll number `poll` met first, as it was before.
     pub(crate) fn new(
         before: Snapshot,

@@ -3,6 +3,7 @@
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
+pub(crate) use slowpath_agent::service::{duration, interval};
 use slowpath_agent::{Budget, CommandLines, Rules};
 use std::time::Duration;
 
@@ -84,27 +85,6 @@ pub enum Since {
     Ago(Duration),
     /// At this moment.
     At(std::time::SystemTime),
-}
-
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text)
-        .map_err(|e| format!("{e}; write a duration as 500ms, 30s, 10m, 2h or 1h30m"))?;
-    if duration.is_zero() {
-        return Err("must be more than nothing".to_owned());
-    }
-    Ok(duration)
-}
-
-/// Bounds of `--interval`: below, polling costs more than it shows; above, verdicts blur.
-const INTERVALS: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(10)..=Duration::from_secs(3600);
-
-pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    let duration = duration(text)?;
-    if !INTERVALS.contains(&duration) {
-        return Err("must be between 10ms and 1h".to_owned());
-    }
-    Ok(duration)
 }
 
 pub(crate) fn since(text: &str) -> Result<Since, String> {

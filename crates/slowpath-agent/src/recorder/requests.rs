@@ -2,7 +2,7 @@
 //! Which connections the agent asks for, and why.
 
 use crate::live_connection::LiveConnection;
-use slowpath_model::{FourTuple, MonoNanos, ProblemSet};
+use slowpath_model::{FourTuple, MonoNanos, Precedence, Problem, ProblemSet, Stage};
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,9 +15,19 @@ const MOST: usize = 4_096;
 pub struct KeepFilter(Arc<dyn Fn(&LiveConnection) -> bool + Send + Sync>);
 
 impl KeepFilter {
-    /// Those.
+    /// Those that `wanted` selects.
     pub fn new(wanted: impl Fn(&LiveConnection) -> bool + Send + Sync + 'static) -> Self {
         KeepFilter(Arc::new(wanted))
+    }
+
+    /// None.
+    pub fn none() -> Self {
+        KeepFilter::new(|_| false)
+    }
+
+    /// Those with a problem that someone other than the sending application has to act on.
+    pub fn problems() -> Self {
+        KeepFilter::new(|live| live.problems().iter().any(is_suspicious))
     }
 }
 
@@ -25,6 +35,11 @@ impl fmt::Debug for KeepFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("KeepFilter").finish_non_exhaustive()
     }
+}
+
+/// Whether a problem makes a connection worth a replay: the sending application's own pace is none, nor is what nothing explains.
+fn is_suspicious(problem: Problem) -> bool {
+    problem.stage() != Stage::SenderApp && problem.precedence() != Precedence::Residue
 }
 
 /// One that is asked for.

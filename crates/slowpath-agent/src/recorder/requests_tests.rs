@@ -86,3 +86,17 @@ fn one_that_is_chosen_needs_no_problem_and_one_that_is_not_is_never_asked_for() 
     assert!(late[0].is_empty());
     assert_eq!(reasons(&late)[1], ["chosen"]);
 }
+
+/// The paper of SNAP has the sending application's own pace as the class of those that have no problem.
+#[test]
+fn the_applications_pace_and_what_nothing_explains_are_not_suspicious() {
+    use Problem::*;
+    let not: Vec<Problem> = Problem::ALL
+        .into_iter()
+        .filter(|it| !is_suspicious(*it))
+        .collect();
+    assert_eq!(
+        not,
+        [SenderAppLimited, CongestionWindowLimited, SmallWrites]
+    );
+}

@@ -5,6 +5,7 @@
 use super::settings::Effective;
 use crate::clock;
 use crate::failure::Failure;
+use slowpath_agent::service::MetricsExport;
 use slowpath_agent::{Agent, PollReport};
 use slowpath_export::http::Server;
 use slowpath_export::otlp::Resource;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// States are left on the board this far apart at least.
+/// The shortest time between two states that are left on the board.
 const PUBLISH_EVERY: Duration = Duration::from_millis(950);
 
 /// The exporters that are asked for.
@@ -41,8 +42,8 @@ impl Exporters {
         }
     }
 
-    /// Starts, moves and ends what `wanted` asks for beyond or short of `before`; says what
-    /// it did.
+    /// Starts, moves and ends what `wanted` asks for beyond or short of `before`; gives a line
+    /// about each thing that it did.
     ///
     /// # Errors
     /// When the server or a thread cannot be had; the other exporter is as wanted then.
@@ -52,7 +53,7 @@ impl Exporters {
         before: Option<&Effective>,
         wanted: &Effective,
     ) -> Result<Vec<String>, Failure> {
-        let mut said = Vec::new();
+        let mut done = Vec::new();
         if wanted.metrics.is_some() || wanted.otlp.is_some() {
             agent.keep_host_totals(wanted.metrics_applications);
         }
@@ -70,9 +71,9 @@ impl Exporters {
                     self.board.clone(),
                 );
                 self.pusher = Some(pusher.map_err(|e| Failure::Export(e.to_string()))?);
-                said.push(format!("pushes metrics to {endpoint}"));
+                done.push(format!("pushes metrics to {endpoint}"));
             } else if ended {
-                said.push("pushes metrics no more".to_owned());
+                done.push("pushes metrics no more".to_owned());
             }
         }
         let served = |s: &Effective| s.metrics.map(|address| (address, s.interval));
@@ -83,17 +84,25 @@ impl Exporters {
             if let Some(address) = wanted.metrics {
                 let server = Server::start(address, self.board.clone(), wanted.interval)
                     .map_err(|e| Failure::Export(e.to_string()))?;
-                said.push(format!("serves http://{}/metrics", server.address()));
+                done.push(format!("serves http://{}/metrics", server.address()));
                 self.server = Some(server);
             } else if ended {
-                said.push("serves metrics no more".to_owned());
+                done.push("serves metrics no more".to_owned());
             }
         }
-        Ok(said)
+        Ok(done)
     }
 
-    /// A poll succeeded and took so long.
-    pub(super) fn polled(&mut self, agent: &Agent, report: &PollReport, took: Duration) {
+    fn publish(&mut self, agent: &Agent) {
+        if let Some(state) = State::of(agent, &self.polls, VERSION, self.started, clock::now()) {
+            self.published = Some(Instant::now());
+            self.board.publish(state);
+        }
+    }
+}
+
+impl MetricsExport for Exporters {
+    fn polled(&mut self, agent: &Agent, report: &PollReport, took: Duration) {
         self.polls.add(report, took);
         if self
             .published
@@ -103,30 +112,21 @@ impl Exporters {
         }
     }
 
-    /// A poll failed.
-    pub(super) fn failed(&mut self) {
+    fn poll_failed(&mut self) {
         self.polls.failed += 1;
     }
 
-    /// What went wrong with the last push, if anything.
-    pub(super) fn trouble(&self) -> Option<String> {
+    fn push_error(&self) -> Option<String> {
         self.board.push.last_trouble()
     }
 
-    fn publish(&mut self, agent: &Agent) {
-        if let Some(state) = State::of(agent, &self.polls, VERSION, self.started, clock::now()) {
-            self.published = Some(Instant::now());
-            self.board.publish(state);
-        }
-    }
-
     /// Leaves the last state and ends; what can be pushed is pushed.
-    pub(super) fn finish(mut self, agent: &Agent) {
+    fn finish(mut self, agent: &Agent) {
         self.publish(agent);
     }
 }
 
-/// What OpenTelemetry's variables for exporters say: the one for metrics alone, or else the
+/// What OpenTelemetry's variables for exporters say: the one for metrics only, or else the
 /// one for everything.
 fn options() -> Result<Options, Failure> {
     let variable = |name: &str| {
@@ -152,7 +152,7 @@ fn options() -> Result<Options, Failure> {
 
 fn resource(started: WallMicros) -> Resource {
     let host = slowpath_agent::host_name();
-    // Tells the runs of a host apart.
+    // Distinguishes the runs of a host.
     let instance = format!("{host}-{}-{}", std::process::id(), started.0);
     let attributes = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
     Resource::new(&host, VERSION, &instance).with(&attributes)

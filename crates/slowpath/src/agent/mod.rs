@@ -3,7 +3,8 @@
 //!
 //! What enters: a configuration file and options ([`Settings`]: every key of the file is
 //! also an option, and the option wins), signals, and what systemd says in the environment.
-//! What leaves: the log, and the agent's own life as lines on standard error.
+//! What leaves: the log, and the agent's own life as lines on standard error
+//! ([`slowpath_agent::service`]).
 //!
 //! What is promised: SIGTERM and SIGINT end it with the log closed and nothing lost;
 //! SIGUSR1 keeps what is recorded;
@@ -12,17 +13,13 @@
 //! which then changes nothing.
 
 mod exporters;
-mod journal;
-mod notify;
 mod recording;
 mod service;
 mod settings;
-mod values;
 
-pub use recording::{Ports, RecordWhat};
+pub use recording::RecordSelection;
 pub use service::run;
 pub use settings::{Effective, Settings, SettingsError};
-pub use values::{Age, LogPlace, PollInterval, Size};
 
 use clap::Args;
 use std::path::PathBuf;

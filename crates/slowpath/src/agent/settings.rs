@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The settings of an agent: the keys of its file, which are also its options.
 
-use super::recording::{Ports, RecordWhat, default_folder};
-use super::values::{Age, LogPlace, PollInterval, Size, as_text};
+use super::recording::{RecordSelection, default_folder};
 use crate::options::{CommandLinesArg, TierArg};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use slowpath_agent::Budget;
+use slowpath_agent::service::{Age, LogPlace, PollInterval, Ports, Size, as_text};
 use slowpath_export::push::Endpoint;
 use std::fs;
 use std::io;
@@ -68,7 +68,7 @@ pub struct Settings {
     /// what is held at SIGUSR1; a filter as in watch, those [default: none]
     #[arg(long, value_name = "WHICH")]
     #[serde(deserialize_with = "as_text")]
-    pub record: Option<RecordWhat>,
+    pub record: Option<RecordSelection>,
     /// Record only connections to or from these ports, as in 80,443 [default: all]
     #[arg(long, value_name = "PORTS")]
     #[serde(deserialize_with = "as_text")]
@@ -191,7 +191,7 @@ impl Settings {
             metrics_applications: self.metrics_applications.unwrap_or(100).into(),
             otlp: self.otlp,
             otlp_interval: self.otlp_interval.unwrap_or(Age(Duration::from_secs(60))),
-            record: self.record.unwrap_or(RecordWhat::None),
+            record: self.record.unwrap_or(RecordSelection::None),
             record_ports: self.record_ports,
             record_ring: self.record_ring.unwrap_or(Size(64 << 20)),
             record_age: self.record_age.unwrap_or(Age(Duration::from_secs(600))),
@@ -222,7 +222,7 @@ pub struct Effective {
     pub metrics_applications: usize,
     pub otlp: Option<Endpoint>,
     pub otlp_interval: Age,
-    pub record: RecordWhat,
+    pub record: RecordSelection,
     pub record_ports: Option<Ports>,
     pub record_to: Option<PathBuf>,
     pub record_ring: Size,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lines on standard error, as the journal likes them.
+//! Lines on standard error, in the form that the journal reads.
 
 use std::io::Write;
 
@@ -11,28 +11,28 @@ enum Level {
 }
 
 /// Writes lines; where standard error is the journal, each with its level
-/// (sd-daemon(3), "<6>"). What cannot be written is not missed.
+/// (sd-daemon(3), "<6>"). A line that cannot be written is dropped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Journal {
+pub struct Journal {
     levels: bool,
 }
 
 impl Journal {
     /// For this process's standard error.
-    pub(super) fn of_this_process() -> Self {
+    pub fn of_this_process() -> Self {
         Journal {
             levels: std::env::var("JOURNAL_STREAM")
                 .is_ok_and(|stream| standard_error().is_some_and(|own| own == stream)),
         }
     }
 
-    /// Something a person may want to know.
-    pub(super) fn say(self, text: &str) {
+    /// Writes something that an administrator may want to know.
+    pub fn say(self, text: &str) {
         self.line(Level::Information, text);
     }
 
-    /// Something a person may want to mend.
-    pub(super) fn warn(self, text: &str) {
+    /// Writes something that an administrator may want to mend.
+    pub fn warn(self, text: &str) {
         self.line(Level::Warning, text);
     }
 
@@ -49,9 +49,6 @@ impl Journal {
 
 /// `DEVICE:INODE` of standard error, as systemd.exec(5) puts it into `$JOURNAL_STREAM`.
 fn standard_error() -> Option<String> {
-    // SAFETY: a zeroed stat is a valid one to be written over.
-    let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a stat that lives until the call returns.
-    let done = unsafe { libc::fstat(libc::STDERR_FILENO, &mut status) };
-    (done == 0).then(|| format!("{}:{}", status.st_dev, status.st_ino))
+    let status = rustix::fs::fstat(std::io::stderr()).ok()?;
+    Some(format!("{}:{}", status.st_dev, status.st_ino))
 }

@@ -1,20 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The values of settings: the same text in the file and on the command line.
+//! The values of an agent's settings: the same text in the configuration file and on the
+//! command line.
 
 use serde::{Deserialize, Deserializer};
+use slowpath_recorder::handlers::MOST_PORTS;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Reads a value of the file as the command line would.
-pub(super) fn as_text<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+/// Reads a value of the file as the command line does (serde's `deserialize_with`).
+///
+/// # Errors
+/// When it is no text, or [`FromStr`] refuses it.
+pub fn as_text<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: fmt::Display>,
 {
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// A length of time that is not zero, as `500ms` or `1h30m`.
+///
+/// # Errors
+/// What is wrong with it, and how to write it.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|e| format!("{e}; write a duration as 500ms, 30s, 10m, 2h or 1h30m"))?;
+    if duration.is_zero() {
+        return Err("must be more than nothing".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Bounds of `--interval`: below, polling costs more than it shows; above, verdicts blur.
+const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(3600);
+
+/// A time between two polls, from 10 ms to 1 h.
+///
+/// # Errors
+/// What is wrong with it, and how to write it.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if !INTERVALS.contains(&duration) {
+        return Err("must be between 10ms and 1h".to_owned());
+    }
+    Ok(duration)
 }
 
 /// Where the log is kept.
@@ -55,7 +89,7 @@ impl FromStr for PollInterval {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        crate::options::interval(text).map(PollInterval)
+        interval(text).map(PollInterval)
     }
 }
 
@@ -73,7 +107,7 @@ impl FromStr for Age {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        crate::options::duration(text).map(Age)
+        duration(text).map(Age)
     }
 }
 
@@ -133,6 +167,33 @@ impl fmt::Display for Size {
     }
 }
 
+/// Ports, as in `80,443`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports(pub Vec<u16>);
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+        let ports: Option<Vec<u16>> = text.split(',').map(port).collect();
+        match ports {
+            None => Err("write ports as 80,443".to_owned()),
+            Some(ports) if ports.len() > MOST_PORTS => {
+                Err(format!("at most {MOST_PORTS} ports can be recorded"))
+            }
+            Some(ports) => Ok(Ports(ports)),
+        }
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ports: Vec<String> = self.0.iter().map(u16::to_string).collect();
+        f.write_str(&ports.join(","))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,5 +232,14 @@ mod tests {
             Ok(LogPlace::Directory(PathBuf::from("./none")))
         );
         assert!("".parse::<LogPlace>().is_err());
+    }
+
+    #[test]
+    fn ports_are_numbers() {
+        assert_eq!("80, 443".parse(), Ok(Ports(vec![80, 443])));
+        for wrong in ["", "0", "http", "80,", "65536"] {
+            assert!(wrong.parse::<Ports>().is_err(), "{wrong}");
+        }
+        assert!(["1"; 17].join(",").parse::<Ports>().is_err());
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a service tells systemd: sd_notify(3) over the socket in `$NOTIFY_SOCKET`.
+//! What a service reports to systemd: sd_notify(3) over the socket in `$NOTIFY_SOCKET`.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
-/// How long a full queue of the manager is waited for.
+/// How long a report waits while the manager's queue is full.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Tells systemd, or nobody.
+/// Reports to systemd; does nothing where no `$NOTIFY_SOCKET` is set.
 #[derive(Debug)]
-pub(super) struct Notifier {
+pub struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     alive: Option<Instant>,
@@ -20,7 +20,7 @@ pub(super) struct Notifier {
 
 impl Notifier {
     /// For this process's environment.
-    pub(super) fn of_this_process() -> Self {
+    pub fn of_this_process() -> Self {
         let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
         // sd_watchdog_enabled(3): the variable may be meant for another process.
         let mine = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -43,32 +43,32 @@ impl Notifier {
 
     /// How often [`Notifier::alive`] has to be called at least, if at all: half the time
     /// after which systemd takes the service for dead.
-    pub(super) fn alive_every(&self) -> Option<Duration> {
+    pub fn alive_every(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 
-    /// Started, or reloaded.
-    pub(super) fn ready(&self) {
+    /// Reports that the service has started, or has been reloaded.
+    pub fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// The configuration is being read again; `now` is on the monotonic clock.
-    pub(super) fn reloading(&self, now: Duration) {
+    /// Reports that the configuration is being read again; `now` is on the monotonic clock.
+    pub fn reloading(&self, now: Duration) {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
     }
 
-    /// The end begins.
-    pub(super) fn stopping(&self) {
+    /// Reports that the service is stopping.
+    pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// One line about the present state.
-    pub(super) fn status(&self, text: &str) {
+    /// Reports one line about the present state.
+    pub fn status(&self, text: &str) {
         self.send(&format!("STATUS={text}"));
     }
 
-    /// Not dead; said four times in the watchdog's time at most.
-    pub(super) fn alive(&mut self, now: Instant) {
+    /// Reports to the watchdog, at most four times in its time; without a watchdog does nothing.
+    pub fn alive(&mut self, now: Instant) {
         let due = |last: Instant, time: Duration| now.duration_since(last) >= time / 4;
         if let Some(time) = self.watchdog
             && self.alive.is_none_or(|last| due(last, time))
@@ -80,7 +80,7 @@ impl Notifier {
 
     fn send(&self, text: &str) {
         if let Some((socket, address)) = &self.socket {
-            // Nobody has to listen.
+            // The manager need not listen.
             let _ = socket.send_to_addr(text.as_bytes(), address);
         }
     }
