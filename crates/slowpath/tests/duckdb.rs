@@ -91,29 +91,32 @@ fn grouped(report: &Value) -> &Vec<Value> {
     array(&report["by"], "groups")
 }
 
+/// The values of these keys.
+fn cells<const N: usize>(of: &Value, keys: [&str; N]) -> Vec<Value> {
+    keys.map(|key| of[key].clone()).to_vec()
+}
+
+/// A row for each key of an object: the key and its count.
+fn counts(of: &Value) -> Vec<Vec<Value>> {
+    object(of)
+        .map(|(name, count)| vec![json!(name), count.clone()])
+        .collect()
+}
+
 /// What `slowpath report` answers to the questions that one report answers.
 fn expected(log: &Path) -> BTreeMap<&'static str, Vec<Vec<Value>>> {
     let since = ["--since", "3d", "--by"];
     let by = |what| report(log, &[&since[..], &[what]].concat());
     let (peers, hosts, applications) = (by("peer"), by("host"), by("application"));
     let coverage = &peers["coverage"];
-    let counts = |counts: &Value| {
-        object(counts)
-            .map(|(n, c)| vec![json!(n), c.clone()])
-            .collect()
-    };
     let by_peer = grouped(&peers).iter().flat_map(|group| {
         problems(group)
             .map(|(name, sums)| vec![group["name"].clone(), json!(name), sums["time_us"].clone()])
     });
     let slowed = array(&peers, "problem_connections").iter().flat_map(|c| {
         problems(c).map(|(name, sums)| {
-            let ends = [c["local"].clone(), c["remote"].clone(), json!(name)];
-            [
-                &ends[..],
-                &[sums["time_us"].clone(), sums["events"].clone()],
-            ]
-            .concat()
+            let ends = cells(c, ["local", "remote"]);
+            [ends, vec![json!(name)], cells(sums, ["time_us", "events"])].concat()
         })
     });
     let delayed = array(&peers, "table")
@@ -122,20 +125,13 @@ fn expected(log: &Path) -> BTreeMap<&'static str, Vec<Vec<Value>>> {
     let delayed = delayed.expect("every problem has a row");
     let listeners = array(&peers, "listeners").iter().flat_map(|l| {
         object(&l["problems"]).map(|(name, sums)| {
-            vec![
-                l["local"].clone(),
-                json!(name),
-                sums["intervals"].clone(),
-                sums["time_us"].clone(),
-                sums["events"].clone(),
-            ]
+            let sums = cells(sums, ["intervals", "time_us", "events"]);
+            [vec![l["local"].clone(), json!(name)], sums].concat()
         })
     });
-    let interactions = array(&peers, "interactions").iter().map(|i| {
-        ["interaction", "local", "remote", "time_us", "rounds"]
-            .map(|k| i[k].clone())
-            .to_vec()
-    });
+    let interactions = array(&peers, "interactions")
+        .iter()
+        .map(|i| cells(i, ["interaction", "local", "remote", "time_us", "rounds"]));
     BTreeMap::from([
         ("time of each problem by peer", by_peer.collect()),
         (
@@ -158,16 +154,12 @@ fn expected(log: &Path) -> BTreeMap<&'static str, Vec<Vec<Value>>> {
             "bytes of each application",
             grouped(&applications)
                 .iter()
-                .map(|g| vec![g["name"].clone(), g["bytes"].clone()])
+                .map(|g| cells(g, ["name", "bytes"]))
                 .collect(),
         ),
         (
             "what the agent observed",
-            vec![
-                ["polls", "time_us", "sockets", "missed"]
-                    .map(|k| coverage[k].clone())
-                    .to_vec(),
-            ],
+            vec![cells(coverage, ["polls", "time_us", "sockets", "missed"])],
         ),
         (
             "what could not be measured",
@@ -185,11 +177,7 @@ fn expected(log: &Path) -> BTreeMap<&'static str, Vec<Vec<Value>>> {
             "time observed at each address of this host",
             grouped(&hosts)
                 .iter()
-                .map(|g| {
-                    ["name", "connections", "observed_us"]
-                        .map(|k| g[k].clone())
-                        .to_vec()
-                })
+                .map(|g| cells(g, ["name", "connections", "observed_us"]))
                 .collect(),
         ),
     ])

@@ -73,41 +73,52 @@ fn what_was_recorded_is_replayed() {
     let probes = fs::read(Path::new(&out).join("probes.parquet")).unwrap();
     assert_eq!(&probes[..4], b"PAR1");
     variables(&recording, Path::new(&out));
+    functions_of_a_run_are_listed(&recording, &out);
+    a_missing_event_diverges(&recording, &at("altered.rec"));
+    // Broken in the middle: never a replay of something else.
+    let mut bytes = fs::read(&recording).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    let broken = at("broken.rec");
+    fs::write(&broken, bytes).unwrap();
+    let failed = slowpath(&["replay", &broken, "--quiet", "--exit-code"]);
+    assert_ne!(failed.status.code(), Some(0), "{}", text(&failed.stdout));
+    what_is_not_there_is_refused(&recording, &out);
+}
+
+/// `--functions` lists the kernel functions of one run, of one connection only.
+fn functions_of_a_run_are_listed(recording: &str, out: &str) {
     // What the kernel did with the answer to the SYN: tcp_v4_do_rcv, tcp_rcv_state_process, an acknowledgment.
     let answer = json(&[
         "replay",
-        &recording,
+        recording,
         "--connection",
         "3",
         "--out",
-        &out,
+        out,
         "--functions",
         "client:1",
         "--json",
         "--quiet",
     ]);
     assert_eq!(answer["exact"], 1);
-    let functions = fs::read_to_string(Path::new(&out).join("functions.txt")).unwrap();
+    let functions = fs::read_to_string(Path::new(out).join("functions.txt")).unwrap();
     assert!(functions.starts_with("client run 1, "), "{functions}");
     for name in ["tcp_rcv_state_process", "tcp_send_ack"] {
         assert!(functions.contains(&format!(" {name}\n")), "{functions}");
     }
-    let wrong = slowpath(&[
-        "replay",
-        &recording,
-        "--out",
-        &out,
-        "--functions",
-        "client:1",
-    ]);
+    let wrong = slowpath(&["replay", recording, "--out", out, "--functions", "client:1"]);
     assert_eq!(wrong.status.code(), Some(2), "more than one connection");
+}
+
+/// A recording without one of its events, written to `altered`: its replay reports where it diverges.
+fn a_missing_event_diverges(recording: &str, altered: &str) {
     // An event less, as a file says it: where it is noticed, and both ends' state there.
-    let mut less = recording::decode(&fs::read(&recording).unwrap()).unwrap();
+    let mut less = recording::decode(&fs::read(recording).unwrap()).unwrap();
     less.connections.truncate(4);
     less.connections[3].ends[0].runs.remove(8);
-    let altered = at("altered.rec");
-    fs::write(&altered, recording::encode(&less).unwrap()).unwrap();
-    let differs = slowpath(&["replay", &altered, "--quiet", "--exit-code"]);
+    fs::write(altered, recording::encode(&less).unwrap()).unwrap();
+    let differs = slowpath(&["replay", altered, "--quiet", "--exit-code"]);
     assert_eq!(differs.status.code(), Some(3), "{}", text(&differs.stderr));
     let said = text(&differs.stdout);
     for part in [
@@ -119,7 +130,7 @@ fn what_was_recorded_is_replayed() {
     ] {
         assert!(said.contains(part), "no '{part}' in: {said}");
     }
-    let output = slowpath(&["replay", &altered, "--quiet", "--json"]);
+    let output = slowpath(&["replay", altered, "--quiet", "--json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let state = &answer["diverged"][0]["state"];
     assert_eq!(answer["exact"], 3, "{answer}");
@@ -131,28 +142,24 @@ fn what_was_recorded_is_replayed() {
         state["server"]["bytes_received"].as_u64().is_some(),
         "{answer}"
     );
-    let explained = slowpath(&["explain", &altered, "--connection", "3"]);
+    let explained = slowpath(&["explain", altered, "--connection", "3"]);
     assert!(
         text(&explained.stdout).contains("cannot be explained: its replay is not exact"),
         "{}",
         text(&explained.stdout)
     );
-    // Broken in the middle: never a replay of something else.
-    let mut bytes = fs::read(&recording).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 0x10;
-    let broken = at("broken.rec");
-    fs::write(&broken, bytes).unwrap();
-    let failed = slowpath(&["replay", &broken, "--quiet", "--exit-code"]);
-    assert_ne!(failed.status.code(), Some(0), "{}", text(&failed.stdout));
-    let unknown = slowpath(&["replay", &recording, "--connection", "9999"]);
+}
+
+/// Connections, variables and runs that a recording does not have.
+fn what_is_not_there_is_refused(recording: &str, out: &str) {
+    let unknown = slowpath(&["replay", recording, "--connection", "9999"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(
         text(&unknown.stderr).contains("9999"),
         "{}",
         text(&unknown.stderr)
     );
-    let unknown = slowpath(&["replay", &recording, "--out", &out, "--probe", "cwnd,cwmd"]);
+    let unknown = slowpath(&["replay", recording, "--out", out, "--probe", "cwnd,cwmd"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(
         text(&unknown.stderr).contains("'cwmd' is none of what can be probed: state, ")
@@ -161,10 +168,10 @@ fn what_was_recorded_is_replayed() {
         text(&unknown.stderr)
     );
     for beyond in [["--functions", "server:99999"], ["--gdb", "client:99999"]] {
-        let mut all = vec!["replay", &recording, "--connection", "3"];
+        let mut all = vec!["replay", recording, "--connection", "3"];
         all.extend(beyond);
         if beyond[0] == "--functions" {
-            all.extend(["--out", &out]);
+            all.extend(["--out", out]);
         }
         let beyond = slowpath(&all);
         assert_eq!(beyond.status.code(), Some(2));

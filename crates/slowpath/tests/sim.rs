@@ -146,6 +146,191 @@ fn in_page(html: &str) -> Value {
     serde_json::from_str(data).unwrap()
 }
 
+/// What a run of the simulator answered, and the tables that the answers follow from.
+struct RunOutput {
+    /// What `--json` printed.
+    said: Value,
+    /// The data in the report's page.
+    drawn: Value,
+    tables: PathBuf,
+    /// When the run ended, ps.
+    end: i64,
+}
+
+impl RunOutput {
+    fn table(&self, name: &str) -> Vec<HashMap<String, Value>> {
+        rows(&self.tables.join(format!("{name}.parquet"))).1
+    }
+
+    /// The workloads of `--json`.
+    fn workloads(&self) -> &[Value] {
+        self.said["workloads"].as_array().unwrap()
+    }
+
+    fn seconds(&self) -> f64 {
+        self.end as f64 / 1e12
+    }
+
+    /// Packets of the whole run.
+    fn packets_agree(&self) {
+        let counts = self.table("counts");
+        let count = |what: &str| total(&counts, what);
+        let packets = &self.said["packets"];
+        for (key, what) in [
+            ("sent", "packets_sent"),
+            ("delivered", "packets_delivered"),
+            ("dropped", "packets_dropped"),
+            ("in_network", "packets_in_network"),
+            ("hops", "packet_hops"),
+        ] {
+            assert_eq!(packets[key], count(what), "{key}");
+        }
+        assert!(
+            packets["dropped"].as_i64().unwrap() > 0,
+            "an incast that drops"
+        );
+    }
+
+    /// Flows, queries and their completion times of each workload.
+    fn workloads_agree(&self) {
+        let (flows, queries) = (self.table("flows"), self.table("queries"));
+        for (number_of, workload) in self.workloads().iter().enumerate() {
+            let name = workload["name"].as_str().unwrap();
+            let mine: Vec<_> = flows.iter().filter(|row| row["workload"] == name).collect();
+            assert_eq!(workload["flows"], mine.len());
+            let sum = |column| -> i64 { mine.iter().map(|row| number(row, column)).sum() };
+            assert_eq!(workload["retransmissions"], sum("retransmissions"));
+            assert_eq!(workload["timeouts"], sum("timeouts"));
+            let goodput = sum("arrived_bytes") as f64 * 8.0 / self.seconds();
+            let said_goodput = workload["goodput_bits_per_second"].as_f64().unwrap();
+            assert!((said_goodput / goodput - 1.0).abs() < 1e-9);
+            let done = |rows: &[&HashMap<String, Value>]| -> Vec<i64> {
+                let done = rows.iter().filter(|row| row.contains_key("completion_ps"));
+                done.map(|row| number(row, "completion_ps")).collect()
+            };
+            let asked: Vec<_> = queries
+                .iter()
+                .filter(|row| row["workload"] == name)
+                .collect();
+            assert_eq!(workload["queries"], asked.len());
+            self.distribution_agrees(number_of, "fct", &done(&mine));
+            self.distribution_agrees(number_of, "qct", &done(&asked));
+            for row in mine {
+                let switches = row["path"].as_str().unwrap().split(" > ").count();
+                assert!(
+                    [1, 3, 5].contains(&switches),
+                    "a fat-tree's ways: {switches}"
+                );
+            }
+        }
+    }
+
+    /// Completion times (`key`: fct or qct) of a workload, ps: percentiles and curve.
+    fn distribution_agrees(&self, number_of: usize, key: &str, times: &[i64]) {
+        let workload = &self.workloads()[number_of];
+        if times.is_empty() {
+            assert!(workload[key].is_null());
+            return;
+        }
+        for (share, column) in [(0.5, "p50_us"), (0.95, "p95_us"), (0.99, "p99_us")] {
+            assert_eq!(
+                workload[key][column],
+                percentile(times, share),
+                "{key} {column}"
+            );
+        }
+        // The curve's points lie on the distribution of the table.
+        let curves = self.drawn["charts"][key].as_array().unwrap();
+        let curve = curves.iter().find(|c| c["workload"] == number_of).unwrap();
+        for point in curve["points"].as_array().unwrap() {
+            let (us, share) = (point[0].as_f64().unwrap(), point[1].as_f64().unwrap());
+            let below = times.iter().filter(|t| **t as f64 / 1e6 <= us).count();
+            assert!(below as f64 / times.len() as f64 >= share - 1e-12);
+            assert!(times.iter().any(|t| *t as f64 / 1e6 == us));
+        }
+    }
+
+    /// Load, drops, detours and marks of links.
+    fn links_agree(&self) {
+        let links = self.table("links");
+        let load = |row: &HashMap<String, Value>| {
+            number(row, "bytes") as f64 * 8.0
+                / (number(row, "rate_bits_per_second") as f64 * self.seconds())
+        };
+        let hottest = links.iter().map(load).fold(0.0, f64::max);
+        let said_load = self.said["hottest_link"]["load_share"].as_f64().unwrap();
+        assert!((said_load - hottest).abs() < 1e-9, "{said_load} {hottest}");
+        let groups = self.drawn["charts"]["links"].as_array().unwrap().iter();
+        let cells = groups.flat_map(|g| g["rows"].as_array().unwrap());
+        let cells: Vec<&Value> = cells.flat_map(|r| r["cells"].as_array().unwrap()).collect();
+        assert_eq!(cells.len(), links.len());
+        for (key, column) in [
+            ("drops", "dropped"),
+            ("detours", "detoured"),
+            ("marks", "marked"),
+        ] {
+            let drawn: i64 = cells.iter().map(|cell| cell[key].as_i64().unwrap()).sum();
+            assert_eq!(
+                drawn,
+                links.iter().map(|row| number(row, column)).sum::<i64>(),
+                "{key}"
+            );
+        }
+    }
+
+    /// Events over time add up to the counts, in the table and in the charts.
+    fn events_agree(&self) {
+        let events = self.table("events");
+        for (column, kind, key) in [
+            ("dropped", "drops", "packets_dropped"),
+            ("marked", "marks", "packets_marked"),
+        ] {
+            let charts = self.drawn["charts"]["events"].as_array().unwrap();
+            let chart = charts.iter().find(|chart| chart["kind"] == kind).unwrap();
+            for (label, workload) in self.workloads().iter().enumerate() {
+                let mine = events
+                    .iter()
+                    .filter(|row| row["workload"] == workload["name"]);
+                let sum: i64 = mine.map(|row| number(row, column)).sum();
+                assert_eq!(workload[key], sum, "{kind}");
+                let bars = chart["workloads"][label].as_array().unwrap();
+                assert_eq!(
+                    bars.iter().map(|bar| bar.as_i64().unwrap()).sum::<i64>(),
+                    sum
+                );
+            }
+        }
+    }
+
+    /// The mean of a queue over time, from its samples.
+    fn queues_agree(&self) {
+        let samples = self.table("queues");
+        for queue in self.said["queues"].as_array().unwrap() {
+            let mine = samples.iter().filter(|row| {
+                row["switch"] == queue["switch"] && row["neighbour"] == queue["neighbour"]
+            });
+            let (mut area, mut from, mut packets, mut most) = (0.0, 0, 0, 0);
+            for row in mine {
+                area += (number(row, "time_ps") - from) as f64 * packets as f64;
+                (from, packets) = (number(row, "time_ps"), number(row, "packets"));
+                most = most.max(packets);
+            }
+            area += (self.end - from) as f64 * packets as f64;
+            let mean = queue["mean_packets"].as_f64().unwrap();
+            assert!((mean - area / self.end as f64).abs() < 1e-9);
+            assert_eq!(queue["max_packets"], most);
+        }
+    }
+}
+
+/// A count of the whole run.
+fn total(counts: &[HashMap<String, Value>], what: &str) -> i64 {
+    let found = counts
+        .iter()
+        .find(|row| row.get("workload").is_none() && row["what"] == what);
+    number(found.unwrap(), "count")
+}
+
 /// What JSON and the report say, computed again from the tables.
 #[test]
 fn the_summary_and_the_report_follow_from_the_tables() {
@@ -169,8 +354,7 @@ fn the_summary_and_the_report_follow_from_the_tables() {
     summary.as_object_mut().unwrap().remove("type");
     assert_eq!(drawn["summary"], summary);
 
-    let table = |name: &str| rows(&out.join(format!("{name}.parquet")));
-    let (about, flows) = table("flows");
+    let (about, _) = rows(&out.join("flows.parquet"));
     assert_eq!(about["slowpath.seed"], "1");
     assert_eq!(about["slowpath.schema_version"], "1");
     assert_eq!(about["slowpath.table"], "sim.flows");
@@ -180,144 +364,18 @@ fn the_summary_and_the_report_follow_from_the_tables() {
     second["scenario"] = said["scenario"].clone();
     assert_eq!(second, said);
 
-    let (_, counts) = table("counts");
-    let count = |workload: Option<&str>, what: &str| {
-        let found = counts.iter().find(|row| {
-            row.get("workload").and_then(Value::as_str) == workload && row["what"] == what
-        });
-        number(found.unwrap(), "count")
+    let (_, counts) = rows(&out.join("counts.parquet"));
+    let output = RunOutput {
+        said,
+        drawn,
+        tables: out,
+        end: total(&counts, "end_ps"),
     };
-    let end = count(None, "end_ps");
-    let packets = &said["packets"];
-    for (key, what) in [
-        ("sent", "packets_sent"),
-        ("delivered", "packets_delivered"),
-        ("dropped", "packets_dropped"),
-        ("in_network", "packets_in_network"),
-        ("hops", "packet_hops"),
-    ] {
-        assert_eq!(packets[key], count(None, what), "{key}");
-    }
-    assert!(
-        packets["dropped"].as_i64().unwrap() > 0,
-        "an incast that drops"
-    );
-
-    let (_, queries) = table("queries");
-    for (number_of, workload) in said["workloads"].as_array().unwrap().iter().enumerate() {
-        let name = workload["name"].as_str().unwrap();
-        let mine: Vec<_> = flows.iter().filter(|row| row["workload"] == name).collect();
-        assert_eq!(workload["flows"], mine.len());
-        let sum = |column| -> i64 { mine.iter().map(|row| number(row, column)).sum() };
-        assert_eq!(workload["retransmissions"], sum("retransmissions"));
-        assert_eq!(workload["timeouts"], sum("timeouts"));
-        let goodput = sum("arrived_bytes") as f64 * 8.0 / (end as f64 / 1e12);
-        let said_goodput = workload["goodput_bits_per_second"].as_f64().unwrap();
-        assert!((said_goodput / goodput - 1.0).abs() < 1e-9);
-        let done = |rows: &[&HashMap<String, Value>]| -> Vec<i64> {
-            let done = rows.iter().filter(|row| row.contains_key("completion_ps"));
-            done.map(|row| number(row, "completion_ps")).collect()
-        };
-        let asked: Vec<_> = queries
-            .iter()
-            .filter(|row| row["workload"] == name)
-            .collect();
-        assert_eq!(workload["queries"], asked.len());
-        for (times, key) in [(done(&mine), "fct"), (done(&asked), "qct")] {
-            if times.is_empty() {
-                assert!(workload[key].is_null());
-                continue;
-            }
-            for (share, column) in [(0.5, "p50_us"), (0.95, "p95_us"), (0.99, "p99_us")] {
-                assert_eq!(
-                    workload[key][column],
-                    percentile(&times, share),
-                    "{key} {column}"
-                );
-            }
-            // The curve's points lie on the distribution of the table.
-            let curves = drawn["charts"][key].as_array().unwrap();
-            let curve = curves.iter().find(|c| c["workload"] == number_of).unwrap();
-            for point in curve["points"].as_array().unwrap() {
-                let (us, share) = (point[0].as_f64().unwrap(), point[1].as_f64().unwrap());
-                let below = times.iter().filter(|t| **t as f64 / 1e6 <= us).count();
-                assert!(below as f64 / times.len() as f64 >= share - 1e-12);
-                assert!(times.iter().any(|t| *t as f64 / 1e6 == us));
-            }
-        }
-        for row in mine {
-            let switches = row["path"].as_str().unwrap().split(" > ").count();
-            assert!(
-                [1, 3, 5].contains(&switches),
-                "a fat-tree's ways: {switches}"
-            );
-        }
-    }
-
-    let (_, links) = table("links");
-    let load = |row: &HashMap<String, Value>| {
-        number(row, "bytes") as f64 * 8.0
-            / (number(row, "rate_bits_per_second") as f64 * (end as f64 / 1e12))
-    };
-    let hottest = links.iter().map(load).fold(0.0, f64::max);
-    let said_load = said["hottest_link"]["load_share"].as_f64().unwrap();
-    assert!((said_load - hottest).abs() < 1e-9, "{said_load} {hottest}");
-    let groups = drawn["charts"]["links"].as_array().unwrap().iter();
-    let cells = groups.flat_map(|g| g["rows"].as_array().unwrap());
-    let cells: Vec<&Value> = cells.flat_map(|r| r["cells"].as_array().unwrap()).collect();
-    assert_eq!(cells.len(), links.len());
-    for (key, column) in [
-        ("drops", "dropped"),
-        ("detours", "detoured"),
-        ("marks", "marked"),
-    ] {
-        let drawn: i64 = cells.iter().map(|cell| cell[key].as_i64().unwrap()).sum();
-        assert_eq!(
-            drawn,
-            links.iter().map(|row| number(row, column)).sum::<i64>(),
-            "{key}"
-        );
-    }
-
-    // Events over time add up to the counts, in the table and in the charts.
-    let (_, events) = table("events");
-    for (column, kind, key) in [
-        ("dropped", "drops", "packets_dropped"),
-        ("marked", "marks", "packets_marked"),
-    ] {
-        let charts = drawn["charts"]["events"].as_array().unwrap();
-        let chart = charts.iter().find(|chart| chart["kind"] == kind).unwrap();
-        for (label, workload) in said["workloads"].as_array().unwrap().iter().enumerate() {
-            let mine = events
-                .iter()
-                .filter(|row| row["workload"] == workload["name"]);
-            let sum: i64 = mine.map(|row| number(row, column)).sum();
-            assert_eq!(workload[key], sum, "{kind}");
-            let bars = chart["workloads"][label].as_array().unwrap();
-            assert_eq!(
-                bars.iter().map(|bar| bar.as_i64().unwrap()).sum::<i64>(),
-                sum
-            );
-        }
-    }
-
-    // The mean of a queue over time, from its samples.
-    let (_, samples) = table("queues");
-    for queue in said["queues"].as_array().unwrap() {
-        let mine = samples.iter().filter(|row| {
-            row["switch"] == queue["switch"] && row["neighbour"] == queue["neighbour"]
-        });
-        let (mut area, mut from, mut packets, mut most) = (0.0, 0, 0, 0);
-        for row in mine {
-            area += (number(row, "time_ps") - from) as f64 * packets as f64;
-            (from, packets) = (number(row, "time_ps"), number(row, "packets"));
-            most = most.max(packets);
-        }
-        area += (end - from) as f64 * packets as f64;
-        let mean = queue["mean_packets"].as_f64().unwrap();
-        assert!((mean - area / end as f64).abs() < 1e-9);
-        assert_eq!(queue["max_packets"], most);
-    }
+    output.packets_agree();
+    output.workloads_agree();
+    output.links_agree();
+    output.events_agree();
+    output.queues_agree();
 }
 
 #[test]

@@ -63,6 +63,55 @@ fn selected_by_ss(filter: &str) -> Option<BTreeSet<FourTuple>> {
     )
 }
 
+/// Filters that hold for any ports.
+const FILTERS: &[&str] = &[
+    "dst 127.0.0.1",
+    "dst 127.0.0.0/8",
+    "dst 127/8",
+    "dst 127.0/16",
+    "src [::1]",
+    "src [::1/128]",
+    "dst ::1/128",
+    "dst 0.0.0.0/0",
+    "dst 0.0.0.0/1",
+    "dst *",
+    "dst any",
+    "not dst 127.0.0.1",
+    "dst 10.0.0.0/8",
+    "dport = :*",
+    "dport <= :*",
+    "dport >= :1024",
+    "sport lt 1024",
+    "autobound",
+];
+
+/// Filters in which A, B and C stand for ports of clients, S and T for ports of servers.
+const PORT_FILTERS: &[&str] = &[
+    "sport = :A",
+    "dport :A",
+    "dport A",
+    "dport != :A",
+    "dport neq A",
+    "sport > :A",
+    "sport < :A",
+    "sport ge A",
+    "sport le A",
+    "dst 127.0.0.1:S",
+    "dst :S",
+    "dst *:S",
+    "src [::1]:T",
+    "dst 0.0.0.0/0:S",
+    "dst = 127.0.0.0/8:S",
+    "sport = :A or sport = :B",
+    "sport = :A or sport = :B and dport = :T",
+    "dport = :T and sport = :A or sport = :C",
+    "sport = :A or ( sport = :B and dport = :S )",
+    "( sport = :A or dport = :A ) and not src [::1]",
+    "not sport = :A dst 127.0.0.1",
+    "! ( sport = :A | dport = :A ) && dst 127.0.0.1",
+    "not not sport = :A",
+];
+
 #[test]
 fn filters_select_what_ss_selects() {
     const TEST: &str = "filters_select_what_ss_selects";
@@ -79,61 +128,14 @@ fn filters_select_what_ss_selects() {
     let server = |i: usize| sockets[i].0.peer_addr().unwrap().port();
     let (a, b, c) = (port(0), port(1), port(2));
     let (s, t) = (server(0), server(1));
-    let mut filters: Vec<String> = [
-        "dst 127.0.0.1",
-        "dst 127.0.0.0/8",
-        "dst 127/8",
-        "dst 127.0/16",
-        "src [::1]",
-        "src [::1/128]",
-        "dst ::1/128",
-        "dst 0.0.0.0/0",
-        "dst 0.0.0.0/1",
-        "dst *",
-        "dst any",
-        "not dst 127.0.0.1",
-        "dst 10.0.0.0/8",
-        "dport = :*",
-        "dport <= :*",
-        "dport >= :1024",
-        "sport lt 1024",
-        "autobound",
-    ]
-    .map(str::to_owned)
-    .into();
-    for text in [
-        "sport = :A",
-        "dport :A",
-        "dport A",
-        "dport != :A",
-        "dport neq A",
-        "sport > :A",
-        "sport < :A",
-        "sport ge A",
-        "sport le A",
-        "dst 127.0.0.1:S",
-        "dst :S",
-        "dst *:S",
-        "src [::1]:T",
-        "dst 0.0.0.0/0:S",
-        "dst = 127.0.0.0/8:S",
-        "sport = :A or sport = :B",
-        "sport = :A or sport = :B and dport = :T",
-        "dport = :T and sport = :A or sport = :C",
-        "sport = :A or ( sport = :B and dport = :S )",
-        "( sport = :A or dport = :A ) and not src [::1]",
-        "not sport = :A dst 127.0.0.1",
-        "! ( sport = :A | dport = :A ) && dst 127.0.0.1",
-        "not not sport = :A",
-    ] {
-        let text = [("A", a), ("B", b), ("C", c), ("S", s), ("T", t)]
-            .iter()
-            .fold(text.to_owned(), |text, (name, port)| {
-                text.replace(name, &port.to_string())
-            });
-        filters.push(text);
-    }
-    for text in filters {
+    let ports = [("A", a), ("B", b), ("C", c), ("S", s), ("T", t)];
+    let with_ports = PORT_FILTERS.iter().map(|text| {
+        ports.iter().fold((*text).to_owned(), |text, (name, port)| {
+            text.replace(name, &port.to_string())
+        })
+    });
+    let fixed = FILTERS.iter().map(|text| (*text).to_owned());
+    for text in fixed.chain(with_ports) {
         let ss = selected_by_ss(&text).unwrap_or_else(|| panic!("ss cannot read `{text}`"));
         let filter = Filter::parse(&text, &SystemNames::default()).unwrap();
         let ours: BTreeSet<FourTuple> = tuples
