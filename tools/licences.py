@@ -27,9 +27,11 @@ ALLOWED_WITH = {("Apache-2.0", "LLVM-exception")}
 BANNED = {
     "openssl-sys": "a C library of its own age on every machine; rustls does the same",
     "native-tls": "brings openssl-sys; use rustls",
+    "arrow": "a third of the build; slowpath-table reads and writes Parquet by columns",
+    "arrow-array": "a third of the build; slowpath-table reads and writes Parquet by columns",
     "cmake": "a build tool a newcomer lacks; choose a crate or feature that needs only a C compiler",
     "datafusion": "its optimised build takes 15 minutes on two cores",
-    "polars": "its optimised build takes minutes; the log's kernels need only Arrow",
+    "polars": "its optimised build takes minutes; the log's views need only rows",
     "chrono-tz": "a time-zone database in the binary; records are in UTC",
     "failure": "unmaintained; errors are enums with thiserror",
     "anyhow": "errors here are enums that name operation and object; use thiserror",
@@ -41,7 +43,7 @@ BANNED_ONLY_DIRECTLY = {"anyhow", "lazy_static", "once_cell", "chrono-tz"}
 
 # Costly to build, or two versions of their types are incompatible.
 ONE_VERSION = re.compile(
-    r"^(arrow(-.*)?|parquet|clap(_.*)?|ratatui(-.*)?|crossterm|tokio|hyper|libbpf-(rs|sys|cargo)"
+    r"^(parquet|clap(_.*)?|ratatui(-.*)?|crossterm|tokio|hyper|libbpf-(rs|sys|cargo)"
     r"|zstd(-s.*)?|syn|serde(_.*)?|regex(-.*)?|rustls|nix|proptest)$")
 
 # name: (series that may stand side by side, why).

@@ -3,23 +3,13 @@
 //!
 //! The same rows give the same file, byte for byte.
 
-use arrow_array::builder::{Int64Builder, StringBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
-use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use slowpath_table::{Column, Kind, ParquetError, Settings, Writer};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The version of the columns and their meaning. Any change but a new column at the end raises it.
 pub const SCHEMA_VERSION: u16 = 1;
-/// Rows that are held in memory until they are encoded.
-const BATCH: usize = 1 << 16;
 /// Results are written once and read many times, but a run should not wait for them.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -74,11 +64,14 @@ impl From<Option<u64>> for Value<'_> {
     }
 }
 
-/// A column of rows that are not encoded yet.
-#[derive(Debug)]
-enum Column {
-    Int(Int64Builder),
-    Text(StringBuilder),
+impl<'a> From<Value<'a>> for slowpath_table::Value<'a> {
+    fn from(value: Value<'a>) -> Self {
+        match value {
+            Value::Null => slowpath_table::Value::Null,
+            Value::Int(number) => slowpath_table::Value::Int(number.cast_signed()),
+            Value::Text(text) => slowpath_table::Value::Text(text),
+        }
+    }
 }
 
 /// The columns of a table: name, and whether it holds numbers ([`NUMBER`], [`TEXT`]).
@@ -91,10 +84,7 @@ pub const TEXT: bool = false;
 /// A table being written.
 #[derive(Debug)]
 pub struct Table {
-    writer: ArrowWriter<File>,
-    schema: Arc<Schema>,
-    columns: Vec<Column>,
-    rows: usize,
+    writer: Writer,
 }
 
 impl Table {
@@ -114,32 +104,15 @@ impl Table {
             path: path.clone(),
             error,
         })?;
+        let column = |&(name, is_number): &(&str, bool)| {
+            Column::new(name, if is_number { Kind::Int64 } else { Kind::Text })
+        };
+        let columns = columns.iter().map(column).collect();
         let encode = || -> Result<(), ParquetError> {
-            let field = |&(name, is_number): &(&str, bool)| {
-                let kind = if is_number {
-                    DataType::Int64
-                } else {
-                    DataType::Utf8
-                };
-                Field::new(name, kind, true)
-            };
-            let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
-            let options = ArrowWriterOptions::new()
-                .with_properties(properties(table, metadata)?)
-                .with_skip_arrow_metadata(true);
-            let new = |&(_, is_number): &(&str, bool)| match is_number {
-                true => Column::Int(Int64Builder::new()),
-                false => Column::Text(StringBuilder::new()),
-            };
-            let mut table = Table {
-                writer: ArrowWriter::try_new_with_options(file, schema.clone(), options)?,
-                schema,
-                columns: columns.iter().map(new).collect(),
-                rows: 0,
-            };
+            let writer = Writer::new(file, columns, &settings(table, metadata))?;
+            let mut table = Table { writer };
             fill(&mut table)?;
-            table.flush()?;
-            table.writer.close().map(|_| ())
+            table.writer.close()
         };
         encode().map_err(|error| TableError::Write { path, error })
     }
@@ -149,40 +122,11 @@ impl Table {
     /// # Errors
     /// Rows cannot be encoded or written.
     pub fn row<const N: usize>(&mut self, values: [Value<'_>; N]) -> Result<(), ParquetError> {
-        for (column, value) in self.columns.iter_mut().zip(values) {
-            match column {
-                Column::Int(builder) => builder.append_option(match value {
-                    Value::Int(number) => Some(number.cast_signed()),
-                    _ => None,
-                }),
-                Column::Text(builder) => builder.append_option(match value {
-                    Value::Text(text) => Some(text),
-                    _ => None,
-                }),
-            }
-        }
-        self.rows += 1;
-        if self.rows == BATCH {
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), ParquetError> {
-        self.rows = 0;
-        let finish = |column: &mut Column| -> ArrayRef {
-            match column {
-                Column::Int(builder) => Arc::new(builder.finish()),
-                Column::Text(builder) => Arc::new(builder.finish()),
-            }
-        };
-        let arrays = self.columns.iter_mut().map(finish).collect();
-        let batch = RecordBatch::try_new(self.schema.clone(), arrays)?;
-        self.writer.write(&batch)
+        self.writer.row(values.map(Into::into))
     }
 }
 
-fn properties(table: &str, metadata: Metadata<'_>) -> Result<WriterProperties, ParquetError> {
+fn settings(table: &str, metadata: Metadata<'_>) -> Settings {
     let producer = format!("slowpath {}", env!("CARGO_PKG_VERSION"));
     let pairs = [
         ("slowpath.schema_version", SCHEMA_VERSION.to_string()),
@@ -192,10 +136,10 @@ fn properties(table: &str, metadata: Metadata<'_>) -> Result<WriterProperties, P
         ("slowpath.scenario", metadata.text.to_owned()),
         ("slowpath.seed", metadata.seed.to_string()),
     ];
-    let pairs = pairs.map(|(key, value)| KeyValue::new(key.to_owned(), value));
-    Ok(WriterProperties::builder()
-        .set_created_by(producer)
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-        .set_key_value_metadata(Some(pairs.to_vec()))
-        .build())
+    Settings {
+        producer,
+        metadata: pairs.map(|(key, value)| (key.to_owned(), value)).to_vec(),
+        zstd_level: ZSTD_LEVEL,
+        ..Settings::default()
+    }
 }

@@ -4,11 +4,11 @@
 use super::summary::{ENDLESS, LinkUse, links, workload_of_query};
 use super::table::Value::{Int, Null, Text};
 use super::table::{Columns, Metadata, NUMBER, TEXT, Table, TableError};
-use parquet::errors::ParquetError;
 use slowpath_netsim::results::{FlowRecord, Results};
 use slowpath_netsim::scenario::Scenario;
 use slowpath_netsim::topology::Node;
 use slowpath_switch::DropReason;
+use slowpath_table::ParquetError;
 use std::path::Path;
 
 /// Columns of `flows.parquet`.

@@ -3,23 +3,16 @@
 
 use crate::replayed::Batch;
 use crate::{SIDES, end_name};
-use arrow_array::builder::{Int64Builder, StringBuilder, UInt32Builder, UInt64Builder};
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
-use parquet::arrow::arrow_writer::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
 use slowpath_recording::fields::{FLAG, Variable};
 use slowpath_recording::{Connection, Recording};
 use slowpath_replay::relabel;
 use slowpath_replay::{FIRST_PORT, Probe};
+use slowpath_table::{Column, Kind, Settings, Value, Writer};
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::write;
 use std::fs::File;
 use std::io::{BufWriter, Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// A file or folder that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -28,8 +21,6 @@ pub struct OutputError(pub String);
 
 /// Captures, by end.
 const NAMES: [&str; 2] = ["client.pcapng", "server.pcapng"];
-/// Rows that are held in memory until they are encoded.
-const ROWS: usize = 1 << 15;
 /// Begins the names of folders that go with their process.
 const PASSING: &str = "slowpath-replay-";
 
@@ -194,81 +185,64 @@ fn probes(
     batches: &[Batch],
     probed: &[Probed],
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let mut fields = vec![
-        Field::new("connection", DataType::UInt32, false),
-        Field::new("end", DataType::Utf8, false),
-        Field::new("run", DataType::UInt64, false),
-        Field::new("time_ns", DataType::UInt64, false),
+    let mut columns = vec![
+        Column::new("connection", Kind::UInt32).required(),
+        Column::new("end", Kind::Text).required(),
+        Column::new("run", Kind::UInt64).required(),
+        Column::new("time_ns", Kind::UInt64).required(),
     ];
-    fields.extend(probed.iter().map(|it| match it.variable {
-        Variable::Checked(_) => Field::new(&it.name, DataType::UInt32, false),
-        Variable::More(place) => Field::new(&it.name, DataType::Int64, place == FLAG),
+    columns.extend(probed.iter().map(|it| match it.variable {
+        Variable::Checked(_) => Column::new(&it.name, Kind::UInt32).required(),
+        Variable::More(place) => {
+            let column = Column::new(&it.name, Kind::Int64);
+            if place == FLAG {
+                column
+            } else {
+                column.required()
+            }
+        }
     }));
-    let schema = Arc::new(Schema::new(fields));
-    let properties = WriterProperties::builder()
-        .set_created_by(format!("slowpath {}", env!("CARGO_PKG_VERSION")))
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-        .build();
-    let file = File::create(path)?;
-    let mut writer = ArrowWriter::try_new(file, schema.clone(), Some(properties))?;
+    let settings = Settings {
+        producer: format!("slowpath {}", env!("CARGO_PKG_VERSION")),
+        zstd_level: 3,
+        ..Settings::default()
+    };
+    let mut writer = Writer::new(File::create(path)?, columns, &settings)?;
     for batch in batches {
-        for rows in batch.replayed.probes.chunks(ROWS) {
-            let rows = Rows {
-                batch,
-                rows,
-                recording,
-            };
-            writer.write(&rows.encode(&schema, probed)?)?;
+        for probe in &batch.replayed.probes {
+            writer.row(row(recording, batch, probe, probed))?;
         }
     }
     writer.close()?;
     Ok(())
 }
 
-struct Rows<'a> {
-    batch: &'a Batch,
-    rows: &'a [Probe],
-    recording: &'a Recording,
-}
-
-impl Rows<'_> {
-    fn encode(&self, schema: &Arc<Schema>, probed: &[Probed]) -> Result<RecordBatch, ParquetError> {
-        let mut connection = UInt32Builder::new();
-        let mut end = StringBuilder::new();
-        let mut run = UInt64Builder::new();
-        let mut time = UInt64Builder::new();
-        for probe in self.rows {
-            let place = self.batch.places.get(probe.connection as usize);
-            connection.append_value(place.map_or(u32::MAX, |place| *place as u32));
-            end.append_value(end_name(probe.end));
-            run.append_value(probe.run);
-            let connection = place.and_then(|place| self.recording.connections.get(*place));
-            let at = connection.map_or(probe.at, |it| it.moment(probe.end.into(), probe.at));
-            time.append_value(at.0.saturating_add_signed(self.recording.origin.epoch));
+/// The row of a run of a handler.
+fn row<'a>(
+    recording: &Recording,
+    batch: &Batch,
+    probe: &'a Probe,
+    probed: &'a [Probed],
+) -> impl Iterator<Item = Value<'a>> {
+    let place = batch.places.get(probe.connection as usize);
+    let connection = place.and_then(|place| recording.connections.get(*place));
+    let at = connection.map_or(probe.at, |it| it.moment(probe.end.into(), probe.at));
+    let at = at.0.saturating_add_signed(recording.origin.epoch);
+    let number = place.map_or(u32::MAX, |place| *place as u32);
+    let head = [
+        Value::UInt(number.into()),
+        Value::Text(end_name(probe.end)),
+        Value::UInt(probe.run),
+        Value::UInt(at),
+    ];
+    let values = probed.iter().map(|it| match it.variable {
+        Variable::Checked(field) => Value::UInt(probe.fields[field].into()),
+        Variable::More(place) => {
+            // No acknowledgment was looked at: there are no flags of one.
+            let there = |value: &i64| place != FLAG || *value != 0;
+            let value = probe.more.get(place).copied().filter(there);
+            value.map_or(Value::Null, Value::Int)
         }
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(connection.finish()),
-            Arc::new(end.finish()),
-            Arc::new(run.finish()),
-            Arc::new(time.finish()),
-        ];
-        for it in probed {
-            columns.push(match it.variable {
-                Variable::Checked(field) => {
-                    let mut values = UInt32Builder::new();
-                    values.extend(self.rows.iter().map(|probe| Some(probe.fields[field])));
-                    Arc::new(values.finish())
-                }
-                Variable::More(place) => {
-                    let mut values = Int64Builder::new();
-                    let value = |probe: &Probe| probe.more.get(place).copied();
-                    // No acknowledgment was looked at: there are no flags of one.
-                    let there = |value: &i64| place != FLAG || *value != 0;
-                    values.extend(self.rows.iter().map(|probe| value(probe).filter(there)));
-                    Arc::new(values.finish())
-                }
-            });
-        }
-        Ok(RecordBatch::try_new(schema.clone(), columns)?)
-    }
+    });
+    head.into_iter().chain(values)
 }

@@ -77,11 +77,11 @@ pub(crate) fn convert(
     drop(parsed.records);
     let mut renames = Vec::new();
     for (table, rows) in tables {
-        if rows.count == 0 {
+        if rows.count() == 0 {
             continue;
         }
         if table == layout::INTERVALS {
-            converted.rows = rows.count;
+            converted.rows = rows.count();
         }
         let name = format!("{table}-{}.parquet", header.segment);
         let temporary = partition.join(format!(".{name}.tmp"));

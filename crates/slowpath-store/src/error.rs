@@ -25,7 +25,7 @@ pub enum StoreError {
         /// On what.
         path: PathBuf,
         /// What the library said.
-        source: parquet::errors::ParquetError,
+        source: slowpath_table::ParquetError,
     },
     /// A Parquet file that this version cannot read.
     #[error("cannot read {}: {reason}", path.display())]
@@ -53,7 +53,7 @@ impl StoreError {
     pub(crate) fn parquet(
         operation: &'static str,
         path: &Path,
-    ) -> impl FnOnce(parquet::errors::ParquetError) -> StoreError + use<> {
+    ) -> impl FnOnce(slowpath_table::ParquetError) -> StoreError + use<> {
         let path = path.to_owned();
         move |source| StoreError::Parquet {
             operation,

@@ -27,9 +27,9 @@ pub(crate) fn tables(
         host: parsed.header.host.host.clone(),
     };
     let mut connections = Connections::new();
-    let mut coverage = Rows::new(columns(COVERAGE).to_vec());
-    let mut listeners = Rows::new(columns(LISTENERS).to_vec());
-    let mut interactions = Rows::new(columns(INTERACTIONS).to_vec());
+    let mut coverage = Rows::new(COVERAGE, columns(COVERAGE).to_vec());
+    let mut listeners = Rows::new(LISTENERS, columns(LISTENERS).to_vec());
+    let mut interactions = Rows::new(INTERACTIONS, columns(INTERACTIONS).to_vec());
     for record in &parsed.records {
         pieces.row();
         match record {
@@ -114,8 +114,8 @@ fn merge(parsed: &Parsed, limit: Micros, pieces: &mut Pieces<'_>) -> Vec<Logged>
 fn problem_rows(mut logged: Vec<Logged>, origin: &Origin, pieces: &mut Pieces<'_>) -> (Rows, Rows) {
     // All rows of one poll have the same end; like findings next to each other pack best.
     logged.sort_by_cached_key(|l| (l.interval.end, l.problems().bits(), l.interval.connection));
-    let mut intervals = Rows::new(columns(INTERVALS).to_vec());
-    let mut problems = Rows::new(columns(PROBLEMS).to_vec());
+    let mut intervals = Rows::new(INTERVALS, columns(INTERVALS).to_vec());
+    let mut problems = Rows::new(PROBLEMS, columns(PROBLEMS).to_vec());
     let mut row = origin.row();
     let head = row.len();
     for (number, logged) in (0..).zip(&logged) {
@@ -142,7 +142,7 @@ fn connection_rows(
     origin: &Origin,
     pieces: &mut Pieces<'_>,
 ) -> Rows {
-    let mut rows = Rows::new(columns(CONNECTIONS).to_vec());
+    let mut rows = Rows::new(CONNECTIONS, columns(CONNECTIONS).to_vec());
     let mut row = origin.row();
     let head = row.len();
     for (id, summary) in connections {

@@ -6,28 +6,12 @@ use crate::column::{Column, Kind, round};
 use crate::layout::{CONNECTIONS, COVERAGE, INTERVALS, PROBLEMS};
 use crate::schema::is_measured;
 use crate::{SCHEMA_VERSION, StoreError};
-use arrow_array::builder::{
-    BooleanBuilder, Int64Builder, ListBuilder, StringBuilder, TimestampMicrosecondBuilder,
-};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, TimestampMicrosecondType};
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, Field, Schema, TimeUnit};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
-};
-use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions, compute_leaves};
-use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
 use slowpath_model::{Problem, ProblemSet, WallMicros};
-use std::collections::HashMap;
+use slowpath_table::{
+    self as file, Encoding, ParquetError, Reader, Settings, Statistics, Value, encode,
+};
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Key of the schema version in a file's metadata.
 const KEY_SCHEMA: &str = "slowpath.schema_version";
@@ -49,13 +33,13 @@ pub(crate) struct About {
     pub boot_id: u128,
 }
 
-fn arrow_type(kind: Kind) -> DataType {
+fn type_of(kind: Kind) -> file::Kind {
     match kind {
-        Kind::Exact | Kind::Rounded(_) => DataType::Int64,
-        Kind::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        Kind::Flag => DataType::Boolean,
-        Kind::Word(_) | Kind::Text => DataType::Utf8,
-        Kind::Problems => DataType::List(Arc::new(Field::new("element", DataType::Utf8, true))),
+        Kind::Exact | Kind::Rounded(_) => file::Kind::Int64,
+        Kind::Time => file::Kind::Timestamp,
+        Kind::Flag => file::Kind::Bool,
+        Kind::Word(_) | Kind::Text => file::Kind::Text,
+        Kind::Problems => file::Kind::TextList,
     }
 }
 
@@ -64,97 +48,54 @@ fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// A column in the making.
-enum Builder {
-    Int(Int64Builder),
-    Time(TimestampMicrosecondBuilder),
-    Flag(BooleanBuilder),
-    Text(StringBuilder),
-    Problems(ListBuilder<StringBuilder>),
-}
-
-impl Builder {
-    fn new(kind: Kind) -> Self {
-        match kind {
-            Kind::Exact | Kind::Rounded(_) => Builder::Int(Int64Builder::new()),
-            Kind::Time => Builder::Time(TimestampMicrosecondBuilder::new().with_timezone("UTC")),
-            Kind::Flag => Builder::Flag(BooleanBuilder::new()),
-            Kind::Word(_) | Kind::Text => Builder::Text(StringBuilder::new()),
-            Kind::Problems => Builder::Problems(
-                ListBuilder::new(StringBuilder::new()).with_field(Field::new(
-                    "element",
-                    DataType::Utf8,
-                    true,
-                )),
-            ),
+/// A cell as its column has it in a file.
+fn value(kind: Kind, cell: &Cell) -> Value<'_> {
+    match (kind, cell) {
+        (Kind::Exact, Cell::Int(n)) => Value::Int(signed(*n)),
+        (Kind::Rounded(bits), Cell::Int(n)) => Value::Int(signed(round(*n, bits))),
+        (Kind::Time, Cell::Int(n)) => Value::Time(n.cast_signed()),
+        (Kind::Flag, Cell::Int(n)) => Value::Bool(*n != 0),
+        (Kind::Word(names), Cell::Int(n)) => {
+            let name = usize::try_from(*n).ok().and_then(|n| names.get(n));
+            name.map_or(Value::Null, |name| Value::Text(name))
         }
-    }
-
-    fn append(&mut self, kind: Kind, cell: &Cell) {
-        let number = match cell {
-            Cell::Int(n) => Some(*n),
-            _ => None,
-        };
-        match self {
-            Builder::Int(builder) => builder.append_option(number.map(|n| match kind {
-                Kind::Rounded(bits) => signed(round(n, bits)),
-                _ => signed(n),
-            })),
-            Builder::Time(builder) => builder.append_option(number.map(u64::cast_signed)),
-            Builder::Flag(builder) => builder.append_option(number.map(|n| n != 0)),
-            Builder::Text(builder) => builder.append_option(match (cell, kind) {
-                (Cell::Text(text), _) => Some(text.as_str()),
-                (Cell::Int(n), Kind::Word(names)) => {
-                    usize::try_from(*n).ok().and_then(|n| names.get(n).copied())
-                }
-                _ => None,
-            }),
-            Builder::Problems(builder) => {
-                for problem in ProblemSet::from_bits(number.unwrap_or(0) as u32).iter() {
-                    builder.values().append_value(problem.name());
-                }
-                builder.append(number.is_some());
-            }
+        (Kind::Word(_) | Kind::Text, Cell::Text(text)) => Value::Text(text),
+        (Kind::Problems, Cell::Int(bits)) => {
+            let problems = ProblemSet::from_bits(*bits as u32);
+            Value::List(problems.iter().map(Problem::name).collect())
         }
-    }
-
-    fn finish(mut self) -> ArrayRef {
-        match &mut self {
-            Builder::Int(builder) => Arc::new(builder.finish()),
-            Builder::Time(builder) => Arc::new(builder.finish()),
-            Builder::Flag(builder) => Arc::new(builder.finish()),
-            Builder::Text(builder) => Arc::new(builder.finish()),
-            Builder::Problems(builder) => Arc::new(builder.finish()),
-        }
+        _ => Value::Null,
     }
 }
 
 /// Rows in the making.
 pub(crate) struct Rows {
     columns: Vec<Column>,
-    builders: Vec<Builder>,
-    /// How many.
-    pub count: u64,
+    rows: file::Rows,
     /// Earliest beginning and latest end among them.
     pub span: (WallMicros, WallMicros),
 }
 
 impl Rows {
-    pub(crate) fn new(columns: Vec<Column>) -> Self {
+    /// No rows of a table with these columns.
+    pub(crate) fn new(table: &str, columns: Vec<Column>) -> Self {
+        let stored = columns.iter().map(|c| stored(table, c)).collect();
         Rows {
-            builders: columns.iter().map(|c| Builder::new(c.kind)).collect(),
+            rows: file::Rows::new(stored),
             columns,
-            count: 0,
             span: (WallMicros(i64::MAX), WallMicros(i64::MIN)),
         }
     }
 
+    /// How many.
+    pub(crate) fn count(&self) -> u64 {
+        self.rows.count() as u64
+    }
+
     /// Appends a row; cells that it lacks are null.
     pub(crate) fn push(&mut self, row: &[Cell]) {
-        for (i, (builder, column)) in self.builders.iter_mut().zip(&self.columns).enumerate() {
-            builder.append(column.kind, row.get(i).unwrap_or(&Cell::Null));
-        }
-        self.count += 1;
+        let cells = self.columns.iter().zip(row);
+        self.rows.push(cells.map(|(c, cell)| value(c.kind, cell)));
     }
 
     pub(crate) fn widen(&mut self, from: WallMicros, to: WallMicros) {
@@ -168,16 +109,14 @@ impl Rows {
 fn encoding(table: &str, column: &Column) -> Option<Encoding> {
     match (table, column.name) {
         // Runs of equal values, of which zstd makes less than of dictionary positions.
-        (INTERVALS | PROBLEMS, "start_time" | "end_time" | "duration_us") => Some(Encoding::PLAIN),
-        (PROBLEMS, "time_us") => Some(Encoding::PLAIN),
-        (INTERVALS | PROBLEMS, "interval") => Some(Encoding::DELTA_BINARY_PACKED),
+        (INTERVALS | PROBLEMS, "start_time" | "end_time" | "duration_us") => Some(Encoding::Plain),
+        (PROBLEMS, "time_us") => Some(Encoding::Plain),
+        (INTERVALS | PROBLEMS, "interval") => Some(Encoding::Delta),
         // Almost every row has a value of its own.
-        (CONNECTIONS, "cookie" | "start_ns" | "first_observed") => {
-            Some(Encoding::DELTA_BINARY_PACKED)
-        }
-        (CONNECTIONS, "connection_id") => Some(Encoding::PLAIN),
-        (CONNECTIONS, _) if is_measured(column) => Some(Encoding::PLAIN),
-        (COVERAGE, "start_time" | "end_time") => Some(Encoding::DELTA_BINARY_PACKED),
+        (CONNECTIONS, "cookie" | "start_ns" | "first_observed") => Some(Encoding::Delta),
+        (CONNECTIONS, "connection_id") => Some(Encoding::Plain),
+        (CONNECTIONS, _) if is_measured(column) => Some(Encoding::Plain),
+        (COVERAGE, "start_time" | "end_time") => Some(Encoding::Delta),
         _ => None,
     }
 }
@@ -193,52 +132,45 @@ fn dictionary_bytes(table: &str, column: &str) -> Option<usize> {
     }
 }
 
-fn properties(
-    columns: &[Column],
-    span: (WallMicros, WallMicros),
-    about: &About,
-) -> Result<WriterProperties, ParquetError> {
-    let pair = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
-    let mut properties = WriterProperties::builder()
-        .set_created_by(format!("slowpath {}", env!("CARGO_PKG_VERSION")))
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-        .set_statistics_enabled(EnabledStatistics::None)
-        .set_offset_index_disabled(true)
-        .set_dictionary_page_size_limit(8 << 20)
-        .set_data_page_row_count_limit(1 << 20)
-        .set_data_page_size_limit(8 << 20)
-        .set_key_value_metadata(Some(vec![
-            pair(KEY_SCHEMA, SCHEMA_VERSION.to_string()),
-            pair(
-                "slowpath.producer",
-                format!("slowpath {}", env!("CARGO_PKG_VERSION")),
-            ),
-            pair("slowpath.table", about.table.to_owned()),
-            pair("slowpath.segment", about.segment.clone()),
-            pair("slowpath.host", about.host.clone()),
-            pair("slowpath.boot_id", format!("{:032x}", about.boot_id)),
-            pair(KEY_LOOKED_FOR, looked_for()),
-            pair(KEY_FROM, span.0.0.to_string()),
-            pair(KEY_TO, span.1.0.to_string()),
-        ]));
-    for column in columns {
-        let path = ColumnPath::from(column.name);
-        if column.kind == Kind::Time {
-            properties =
-                properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk);
-        }
-        if let Some(encoding) = encoding(about.table, column) {
-            properties = properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_data_page_row_count_limit(path.clone(), SLICE)
-                .set_column_encoding(path, encoding);
-        } else if let Some(bytes) = dictionary_bytes(about.table, column.name) {
-            properties = properties
-                .set_column_dictionary_page_size_limit(path.clone(), bytes)
-                .set_column_data_page_row_count_limit(path, SLICE);
-        }
+/// A column as files store it.
+fn stored(table: &str, column: &Column) -> file::Column {
+    let mut stored = file::Column::new(column.name, type_of(column.kind));
+    stored.statistics = match column.kind {
+        Kind::Time => Statistics::Groups,
+        _ => Statistics::None,
+    };
+    if let Some(encoding) = encoding(table, column) {
+        stored.encoding = encoding;
+        stored.page_rows = Some(SLICE);
+    } else if let Some(bytes) = dictionary_bytes(table, column.name) {
+        stored.encoding = Encoding::Dictionary(Some(bytes));
+        stored.page_rows = Some(SLICE);
     }
-    Ok(properties.build())
+    stored
+}
+
+fn settings(span: (WallMicros, WallMicros), about: &About) -> Settings {
+    let producer = format!("slowpath {}", env!("CARGO_PKG_VERSION"));
+    let pairs = [
+        (KEY_SCHEMA, SCHEMA_VERSION.to_string()),
+        ("slowpath.producer", producer.clone()),
+        ("slowpath.table", about.table.to_owned()),
+        ("slowpath.segment", about.segment.clone()),
+        ("slowpath.host", about.host.clone()),
+        ("slowpath.boot_id", format!("{:032x}", about.boot_id)),
+        (KEY_LOOKED_FOR, looked_for()),
+        (KEY_FROM, span.0.0.to_string()),
+        (KEY_TO, span.1.0.to_string()),
+    ];
+    Settings {
+        producer,
+        metadata: pairs.map(|(key, value)| (key.to_owned(), value)).to_vec(),
+        zstd_level: ZSTD_LEVEL,
+        without_page_index: true,
+        page_rows: Some(1 << 20),
+        page_bytes: Some(8 << 20),
+        dictionary_bytes: Some(8 << 20),
+    }
 }
 
 fn looked_for() -> String {
@@ -248,9 +180,6 @@ fn looked_for() -> String {
         .collect();
     names.join(",")
 }
-
-/// Rows of a row group; a spool of the usual size has a tenth of them.
-const GROUP: usize = 1 << 20;
 
 /// Rows of a column that are encoded at once, and of a page where there is no dictionary:
 /// zstd takes 15 ms for a page of `end`, and took 0.2 s for all of a 16 MiB spool. Pages cost
@@ -268,58 +197,16 @@ pub(crate) fn write(
     about: &About,
     rest: &mut dyn FnMut(),
 ) -> Result<(), StoreError> {
-    let Rows {
-        columns,
-        builders,
-        span,
-        count,
-    } = rows;
+    let settings = settings(rows.span, about);
     let file = File::create(path).map_err(StoreError::io("create", path))?;
-    let encode = || -> Result<File, ParquetError> {
-        let fields: Vec<Field> = columns
-            .iter()
-            .map(|c| Field::new(c.name, arrow_type(c.kind), true))
-            .collect();
-        let schema = Arc::new(Schema::new(fields));
-        let options = ArrowWriterOptions::new()
-            .with_properties(properties(&columns, span, about)?)
-            .with_skip_arrow_metadata(true);
-        let (mut writer, groups) =
-            ArrowWriter::try_new_with_options(file, schema.clone(), options)?
-                .into_serialized_writer()?;
-        let mut arrays = Vec::with_capacity(builders.len());
-        for builder in builders {
-            arrays.push(builder.finish());
-            rest();
-        }
-        for (number, from) in (0..count as usize).step_by(GROUP).enumerate() {
-            let to = (count as usize).min(from + GROUP);
-            let mut group = writer.next_row_group()?;
-            let encoders = groups.create_column_writers(number)?;
-            for ((field, array), mut encoder) in schema.fields().iter().zip(&arrays).zip(encoders) {
-                for at in (from..to).step_by(SLICE) {
-                    let slice = array.slice(at, SLICE.min(to - at));
-                    for leaf in compute_leaves(field, &slice)? {
-                        encoder.write(&leaf)?;
-                    }
-                    rest();
-                }
-                encoder.close()?.append_to_row_group(&mut group)?;
-                rest();
-            }
-            group.close()?;
-        }
-        writer.into_inner()
-    };
-    let file = encode().map_err(StoreError::parquet("write", path))?;
+    let file = encode(file, rows.rows, &settings, SLICE, rest);
+    let file = file.map_err(StoreError::parquet("write", path))?;
     file.sync_all().map_err(StoreError::io("flush", path))
 }
 
 /// A file opened for reading, its metadata read.
 pub(crate) struct Table {
-    file: File,
-    metadata: ArrowReaderMetadata,
-    pairs: HashMap<String, String>,
+    file: Reader,
     /// The schema version that it was written in.
     pub version: u16,
 }
@@ -331,18 +218,9 @@ pub(crate) fn open(path: &Path) -> Result<Table, StoreError> {
         reason,
     };
     let file = File::open(path).map_err(StoreError::io("open", path))?;
-    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-        .map_err(StoreError::parquet("read", path))?;
-    let pairs: HashMap<String, String> = metadata
-        .metadata()
-        .file_metadata()
-        .key_value_metadata()
-        .into_iter()
-        .flatten()
-        .filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)))
-        .collect();
-    let version: u16 = pairs
-        .get(KEY_SCHEMA)
+    let file = Reader::new(file).map_err(StoreError::parquet("read", path))?;
+    let version: u16 = file
+        .metadata(KEY_SCHEMA)
         .and_then(|v| v.parse().ok())
         .ok_or_else(|| unreadable("it carries no schema version of slowpath".to_owned()))?;
     if version > SCHEMA_VERSION {
@@ -351,18 +229,13 @@ pub(crate) fn open(path: &Path) -> Result<Table, StoreError> {
              it with the slowpath that wrote it"
         )));
     }
-    Ok(Table {
-        file,
-        metadata,
-        pairs,
-        version,
-    })
+    Ok(Table { file, version })
 }
 
 impl Table {
     /// Earliest beginning and latest end among the rows; everything, where not stated.
     pub(crate) fn span(&self) -> (WallMicros, WallMicros) {
-        let time = |key| self.pairs.get(key).and_then(|v| v.parse().ok());
+        let time = |key| self.file.metadata(key).and_then(|v| v.parse().ok());
         (
             WallMicros(time(KEY_FROM).unwrap_or(i64::MIN)),
             WallMicros(time(KEY_TO).unwrap_or(i64::MAX)),
@@ -371,7 +244,7 @@ impl Table {
 
     /// Problems of connections that the rules of the file's version do not look for.
     pub(crate) fn not_looked_for(&self) -> ProblemSet {
-        let names = self.pairs.get(KEY_LOOKED_FOR).map_or("", String::as_str);
+        let names = self.file.metadata(KEY_LOOKED_FOR).unwrap_or("");
         let looked_for: ProblemSet = names.split(',').filter_map(Problem::from_name).collect();
         ProblemSet::of_connections()
             .iter()
@@ -387,85 +260,49 @@ impl Table {
         columns: &[Column],
         mut each: impl FnMut(&mut [Cell]),
     ) -> Result<(), StoreError> {
-        let failed = |e| StoreError::parquet("read", path)(e);
-        let version = self.version;
-        let wanted = ProjectionMask::columns(
-            self.metadata.parquet_schema(),
-            columns.iter().map(|c| c.name_in(version)),
-        );
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file, self.metadata)
-            .with_projection(wanted)
-            .with_batch_size(4096)
-            .build()
-            .map_err(failed)?;
-        let mut row = Vec::new();
-        for batch in reader {
-            let batch = batch.map_err(|e| failed(e.into()))?;
-            let arrays: Vec<Option<&ArrayRef>> = columns
-                .iter()
-                .map(|c| batch.column_by_name(c.name_in(version)))
-                .collect();
-            for i in 0..batch.num_rows() {
-                row.clear();
-                row.extend(
-                    arrays
-                        .iter()
-                        .zip(columns)
-                        .map(|(array, column)| array.map_or(Cell::Null, |a| cell(a, column, i))),
-                );
-                each(&mut row);
+        let names: Vec<&str> = columns.iter().map(|c| c.name_in(self.version)).collect();
+        let mut cells = Vec::with_capacity(columns.len());
+        let mut read = || -> Result<(), ParquetError> {
+            let mut rows = self.file.rows(&names)?;
+            while rows.advance()? {
+                cells.clear();
+                for (place, column) in columns.iter().enumerate() {
+                    cells.push(cell(column.kind, rows.value(place)?));
+                }
+                each(&mut cells);
             }
+            Ok(())
+        };
+        read().map_err(StoreError::parquet("read", path))
+    }
+}
+
+/// A value of a column; null too if the file has it in another type than expected.
+fn cell(kind: Kind, value: Value<'_>) -> Cell {
+    match (kind, value) {
+        (Kind::Exact | Kind::Rounded(_), Value::Int(n)) | (Kind::Time, Value::Time(n)) => {
+            Cell::Int(n.cast_unsigned())
         }
-        Ok(())
+        (Kind::Flag, Value::Bool(flag)) => Cell::Int(u64::from(flag)),
+        (Kind::Word(names), Value::Text(text)) => {
+            let number = names.iter().position(|name| *name == text);
+            number.map_or(Cell::Null, |number| Cell::Int(number as u64))
+        }
+        (Kind::Text, Value::Text(text)) => Cell::Text(text.to_owned()),
+        // A number in version 1.
+        (Kind::Problems, Value::Int(bits)) => Cell::Int(bits.cast_unsigned()),
+        (Kind::Problems, Value::List(names)) => {
+            let set: ProblemSet = names.into_iter().filter_map(Problem::from_name).collect();
+            Cell::Int(set.bits().into())
+        }
+        _ => Cell::Null,
     }
-}
-
-/// One value; null too if the column is of another type than expected.
-fn cell(array: &ArrayRef, column: &Column, i: usize) -> Cell {
-    if array.is_null(i) {
-        return Cell::Null;
-    }
-    let value = match column.kind {
-        Kind::Exact | Kind::Rounded(_) => array
-            .as_primitive_opt::<Int64Type>()
-            .map(|a| Cell::Int(a.value(i).cast_unsigned())),
-        Kind::Time => array
-            .as_primitive_opt::<TimestampMicrosecondType>()
-            .map(|a| Cell::Int(a.value(i).cast_unsigned())),
-        Kind::Flag => array
-            .as_boolean_opt()
-            .map(|a| Cell::Int(u64::from(a.value(i)))),
-        Kind::Word(names) => array.as_string_opt::<i32>().and_then(|a| {
-            let n = names.iter().position(|name| *name == a.value(i))?;
-            Some(Cell::Int(n as u64))
-        }),
-        Kind::Text => array
-            .as_string_opt::<i32>()
-            .map(|a| Cell::Text(a.value(i).to_owned())),
-        Kind::Problems => problem_set(array, i),
-    };
-    value.unwrap_or(Cell::Null)
-}
-
-/// A set of problems: a list of names, or a number in version 1.
-fn problem_set(array: &ArrayRef, i: usize) -> Option<Cell> {
-    if let Some(bits) = array.as_primitive_opt::<Int64Type>() {
-        return Some(Cell::Int(bits.value(i).cast_unsigned()));
-    }
-    let lists = array.as_list_opt::<i32>()?;
-    let names = lists.values().as_string_opt::<i32>()?;
-    let offsets = lists.value_offsets();
-    let set: ProblemSet = (offsets[i]..offsets[i + 1])
-        .filter_map(|at| Problem::from_name(names.value(usize::try_from(at).ok()?)))
-        .collect();
-    Some(Cell::Int(set.bits().into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::column::{flag, number, text, time};
-    use arrow_array::RecordBatch;
 
     /// 20,000 rows are five slices of each column, which then are one chunk with the same
     /// pages as if the library had been given all rows at once.
@@ -478,7 +315,7 @@ mod tests {
             flag("closed", ""),
         ];
         let rows = || {
-            let mut rows = Rows::new(columns.clone());
+            let mut rows = Rows::new(INTERVALS, columns.clone());
             for i in 0..20_000_u64 {
                 let writes = if i % 7 == 0 {
                     Cell::Null
@@ -501,22 +338,13 @@ mod tests {
         let path = dir.path().join("sliced");
         let mut rests = 0;
         write(&path, rows(), &about, &mut || rests += 1).unwrap();
-        assert_eq!(rests, 4 + 4 * (5 + 1), "after each array, slice and chunk");
+        assert_eq!(rests, 4 * (5 + 1), "after each slice and chunk");
 
         let whole = rows();
-        let fields: Vec<Field> = columns
-            .iter()
-            .map(|c| Field::new(c.name, arrow_type(c.kind), true))
-            .collect();
-        let schema = Arc::new(Schema::new(fields));
-        let options = ArrowWriterOptions::new()
-            .with_properties(properties(&columns, whole.span, &about).unwrap())
-            .with_skip_arrow_metadata(true);
-        let mut writer =
-            ArrowWriter::try_new_with_options(Vec::new(), schema.clone(), options).unwrap();
-        let arrays = whole.builders.into_iter().map(Builder::finish).collect();
-        let batch = RecordBatch::try_new(schema, arrays).unwrap();
-        writer.write(&batch).unwrap();
-        assert!(std::fs::read(&path).unwrap() == writer.into_inner().unwrap());
+        let settings = settings(whole.span, &about);
+        let at_once = dir.path().join("whole");
+        let file = File::create(&at_once).unwrap();
+        encode(file, whole.rows, &settings, 20_000, &mut || ()).unwrap();
+        assert!(std::fs::read(&path).unwrap() == std::fs::read(&at_once).unwrap());
     }
 }

@@ -3,14 +3,11 @@
 
 mod command;
 
-use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt32Type};
 use command::{slowpath, text};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
 use slowpath_recording as recording;
+use slowpath_table::{self as table, Reader};
 use std::fs;
 use std::path::Path;
 
@@ -181,21 +178,19 @@ fn what_is_not_there_is_refused(recording: &str, out: &str) {
 }
 
 /// A column of `probes.parquet`, of the end that sends the answer.
-fn column(batches: &[RecordBatch], name: &str) -> Vec<Option<i64>> {
+fn column(probes: &Reader, name: &str) -> Vec<Option<i64>> {
+    assert!(probes.columns().contains(&name), "no column {name}");
+    let mut rows = probes.rows(&["end", name]).unwrap();
     let mut values = Vec::new();
-    for batch in batches {
-        let ends = batch.column_by_name("end").unwrap().as_string::<i32>();
-        let column = batch.column_by_name(name);
-        let column = column.unwrap_or_else(|| panic!("no column {name}"));
-        let numbers: Vec<Option<i64>> = match column.as_primitive_opt::<UInt32Type>() {
-            Some(numbers) => numbers.iter().map(|it| it.map(i64::from)).collect(),
-            None => column.as_primitive::<Int64Type>().iter().collect(),
-        };
-        let rows = numbers.into_iter().zip(ends);
-        values.extend(
-            rows.filter(|(_, end)| *end == Some("client"))
-                .map(|(value, _)| value),
-        );
+    while rows.advance().unwrap() {
+        if rows.value(0).unwrap() == table::Value::Text("client") {
+            values.push(match rows.value(1).unwrap() {
+                table::Value::Null => None,
+                table::Value::UInt(number) => Some(i64::try_from(number).unwrap()),
+                table::Value::Int(number) => Some(number),
+                other => panic!("{name}: {other:?}"),
+            });
+        }
     }
     values
 }
@@ -219,9 +214,8 @@ fn variables(recording: &str, out: &Path) {
     ]);
     assert_eq!(one["exact"], 1);
     let file = fs::File::open(Path::new(&folder).join("probes.parquet")).unwrap();
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
-    let batches: Vec<RecordBatch> = reader.build().unwrap().map(|it| it.unwrap()).collect();
-    let of = |name: &str| column(&batches, name);
+    let probes = Reader::new(file).unwrap();
+    let of = |name: &str| column(&probes, name);
     assert_eq!(of("cwnd"), of("snd_cwnd"));
     // TCP_INIT_CWND, TCP_INFINITE_SSTHRESH and the default of tcp_reordering (include/net/tcp.h).
     let (cwnd, ssthresh, reordering) = (of("cwnd"), of("ssthresh"), of("reordering"));

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath sim` from end to end: exact times, tables, the report, errors.
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_array::{Array, RecordBatch};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
+use slowpath_table::{self as table, Reader};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -101,28 +98,30 @@ fn the_same_seed_gives_the_same_bytes() {
 
 /// A table's columns; what is null is left out of the map of its row.
 fn rows(path: &Path) -> (HashMap<String, String>, Vec<HashMap<String, Value>>) {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
-    let metadata = reader.metadata().file_metadata().key_value_metadata();
-    let metadata = metadata.unwrap().iter();
-    let metadata = metadata.map(|pair| (pair.key.clone(), pair.value.clone().unwrap()));
-    let metadata = metadata.collect();
+    let reader = Reader::new(File::open(path).unwrap()).unwrap();
+    let keys = [
+        "slowpath.schema_version",
+        "slowpath.table",
+        "slowpath.scenario",
+        "slowpath.seed",
+    ];
+    let value = |key: &str| (key.to_owned(), reader.metadata(key).unwrap().to_owned());
+    let metadata = keys.map(value).into();
+    let columns = reader.columns();
+    let mut read = reader.rows(&columns).unwrap();
     let mut rows = Vec::new();
-    for batch in reader.build().unwrap() {
-        let batch: RecordBatch = batch.unwrap();
-        for row in 0..batch.num_rows() {
-            let mut values = HashMap::new();
-            for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-                if column.is_null(row) {
-                    continue;
-                }
-                let value = match column.as_primitive_opt::<Int64Type>() {
-                    Some(numbers) => Value::from(numbers.value(row)),
-                    None => Value::from(column.as_string::<i32>().value(row)),
-                };
-                values.insert(field.name().clone(), value);
-            }
-            rows.push(values);
+    while read.advance().unwrap() {
+        let mut values = HashMap::new();
+        for (place, name) in columns.iter().enumerate() {
+            let value = match read.value(place).unwrap() {
+                table::Value::Null => continue,
+                table::Value::Int(number) => Value::from(number),
+                table::Value::Text(text) => Value::from(text),
+                other => panic!("{name}: {other:?}"),
+            };
+            values.insert((*name).to_owned(), value);
         }
+        rows.push(values);
     }
     (metadata, rows)
 }
