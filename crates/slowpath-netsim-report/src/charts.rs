@@ -105,12 +105,12 @@ pub struct Row {
     /// Their node, or the switch of their hosts.
     pub name: String,
     /// The links.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<LinkCell>,
 }
 
 /// A link in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Cell {
+pub struct LinkCell {
     /// From, if it is not the row's node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
@@ -287,9 +287,9 @@ fn groups(topology: &Topology, results: &Results) -> Vec<Group> {
     groups
 }
 
-fn cell(topology: &Topology, link: &LinkUse, end: u64) -> Cell {
+fn cell(topology: &Topology, link: &LinkUse, end: u64) -> LinkCell {
     let is_host = matches!(link.from, Node::Host(_));
-    Cell {
+    LinkCell {
         from: is_host.then(|| topology.name(link.from).to_owned()),
         to: topology.name(link.to).to_owned(),
         load: link.load(end),

@@ -111,7 +111,7 @@ pub enum CaptureError {
     },
     /// A capture's packets do not show its host's address.
     #[error(
-        "cannot tell which address of the capture of '{0}' is its own: say --address {0}=ADDRESS"
+        "cannot determine which address of the capture of '{0}' is its own: say --address {0}=ADDRESS"
     )]
     Address(String),
 }

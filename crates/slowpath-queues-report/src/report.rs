@@ -74,7 +74,7 @@ pub struct Queue {
 
 /// Something that is more than a full queue.
 #[derive(Clone, Debug, Serialize)]
-pub struct Found {
+pub struct QueueFinding {
     /// The finding's name.
     pub name: &'static str,
     /// The finding in a sentence.
@@ -127,7 +127,7 @@ pub struct Report {
     /// Hosts without a capture.
     pub hosts_without_capture: Vec<String>,
     /// What is more than a full queue.
-    pub findings: Vec<Found>,
+    pub findings: Vec<QueueFinding>,
     /// The queues, those that dropped most first.
     pub queues: Vec<Queue>,
 }
@@ -174,7 +174,9 @@ impl Report {
             }
         };
         let mut all: Vec<Queue> = queues.iter().map(of).collect();
-        let findings = findings.iter().filter_map(|finding| found(finding, &all));
+        let findings = findings
+            .iter()
+            .filter_map(|finding| queue_finding(finding, &all));
         let findings = findings.collect();
         all.sort_by_key(|queue| {
             let (dropped, bytes) = (queue.dropped, queue.max_bytes);
@@ -283,7 +285,7 @@ impl Report {
     }
 }
 
-fn found(finding: &Finding, queues: &[Queue]) -> Option<Found> {
+fn queue_finding(finding: &Finding, queues: &[Queue]) -> Option<QueueFinding> {
     let Finding::ThresholdFell {
         queue,
         filled,
@@ -313,7 +315,7 @@ fn found(finding: &Finding, queues: &[Queue]) -> Option<Found> {
         kib(other.0),
         kib(other.1),
     );
-    Some(Found {
+    Some(QueueFinding {
         name: "dynamic threshold fell because another queue filled",
         text,
         switch: own_queue.switch.clone(),

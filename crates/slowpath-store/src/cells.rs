@@ -7,7 +7,7 @@ use slowpath_model::{CaState, Micros, MonoNanos, Origin, ProblemSet, TcpState, T
 
 /// One value of one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Cell {
+pub(crate) enum CellValue {
     /// Not known.
     Null,
     /// A number, an enum's number, a flag (0 or 1) or, as its two's complement, a time.
@@ -19,7 +19,7 @@ pub(crate) enum Cell {
 /// A value that occupies one or more cells of a row.
 pub(crate) trait Flat: Sized {
     /// Appends one cell for each column.
-    fn put(&self, row: &mut Vec<Cell>);
+    fn put(&self, row: &mut Vec<CellValue>);
     /// Takes as many cells as `put` appends; `None` if they cannot be such a value.
     fn take(row: &mut Row<'_>) -> Option<Self>;
 }
@@ -33,28 +33,28 @@ pub(crate) trait Columns: Flat {
 /// The cells of a row, first to last. Past its end everything is null: columns that a later
 /// schema appended.
 pub(crate) struct Row<'a> {
-    cells: &'a [Cell],
+    cells: &'a [CellValue],
 }
 
 impl<'a> Row<'a> {
-    pub(crate) fn new(cells: &'a [Cell]) -> Self {
+    pub(crate) fn new(cells: &'a [CellValue]) -> Self {
         Row { cells }
     }
 
-    pub(crate) fn next(&mut self) -> &'a Cell {
+    pub(crate) fn next(&mut self) -> &'a CellValue {
         match self.cells.split_first() {
             Some((first, rest)) => {
                 self.cells = rest;
                 first
             }
-            None => &Cell::Null,
+            None => &CellValue::Null,
         }
     }
 
     /// Whether the next `width` cells are all null; skips them if so.
     pub(crate) fn skip_nulls(&mut self, width: usize) -> bool {
         let width = width.min(self.cells.len());
-        let null = self.cells[..width].iter().all(|c| *c == Cell::Null);
+        let null = self.cells[..width].iter().all(|c| *c == CellValue::Null);
         if null {
             self.cells = &self.cells[width..];
         }
@@ -65,12 +65,12 @@ impl<'a> Row<'a> {
 macro_rules! flat_integers {
     ($($type:ty),*) => {$(
         impl Flat for $type {
-            fn put(&self, row: &mut Vec<Cell>) {
-                row.push(Cell::Int(u64::from(*self)));
+            fn put(&self, row: &mut Vec<CellValue>) {
+                row.push(CellValue::Int(u64::from(*self)));
             }
             fn take(row: &mut Row<'_>) -> Option<Self> {
                 match row.next() {
-                    Cell::Int(n) => <$type>::try_from(*n).ok(),
+                    CellValue::Int(n) => <$type>::try_from(*n).ok(),
                     _ => None,
                 }
             }
@@ -80,25 +80,25 @@ macro_rules! flat_integers {
 flat_integers!(u16, u64);
 
 impl Flat for bool {
-    fn put(&self, row: &mut Vec<Cell>) {
-        row.push(Cell::Int(u64::from(*self)));
+    fn put(&self, row: &mut Vec<CellValue>) {
+        row.push(CellValue::Int(u64::from(*self)));
     }
     fn take(row: &mut Row<'_>) -> Option<Self> {
         match row.next() {
-            Cell::Int(0) => Some(false),
-            Cell::Int(1) => Some(true),
+            CellValue::Int(0) => Some(false),
+            CellValue::Int(1) => Some(true),
             _ => None,
         }
     }
 }
 
 impl Flat for String {
-    fn put(&self, row: &mut Vec<Cell>) {
-        row.push(Cell::Text(self.clone()));
+    fn put(&self, row: &mut Vec<CellValue>) {
+        row.push(CellValue::Text(self.clone()));
     }
     fn take(row: &mut Row<'_>) -> Option<Self> {
         match row.next() {
-            Cell::Text(text) => Some(text.clone()),
+            CellValue::Text(text) => Some(text.clone()),
             _ => None,
         }
     }
@@ -107,7 +107,7 @@ impl Flat for String {
 macro_rules! flat_by_conversion {
     ($($type:ty, $inner:ty, |$value:ident| $to:expr, |$raw:ident| $from:expr;)*) => {$(
         impl Flat for $type {
-            fn put(&self, row: &mut Vec<Cell>) {
+            fn put(&self, row: &mut Vec<CellValue>) {
                 let $value = self;
                 let inner: $inner = $to;
                 inner.put(row);
@@ -136,10 +136,10 @@ flat_by_conversion! {
 macro_rules! flat_options {
     ($($type:ty),*) => {$(
         impl Flat for Option<$type> {
-            fn put(&self, row: &mut Vec<Cell>) {
+            fn put(&self, row: &mut Vec<CellValue>) {
                 match self {
                     Some(value) => value.put(row),
-                    None => row.push(Cell::Null),
+                    None => row.push(CellValue::Null),
                 }
             }
             fn take(row: &mut Row<'_>) -> Option<Self> {
@@ -160,7 +160,7 @@ macro_rules! flat_struct {
     ($type:ty $(, without $($left:ident),*)?;
      $($field:ident => $how:ident($($args:tt)*) $(.$with:ident($($with_args:tt)*))*;)*) => {
         impl $crate::cells::Flat for $type {
-            fn put(&self, row: &mut Vec<$crate::cells::Cell>) {
+            fn put(&self, row: &mut Vec<$crate::cells::CellValue>) {
                 let Self { $($field,)* $($($left: _),*)? } = self;
                 $($crate::cells::Flat::put($field, row);)*
             }
@@ -194,12 +194,12 @@ pub(crate) use flat_struct;
 macro_rules! flat_group {
     ($type:ty) => {
         impl $crate::cells::Flat for Option<$type> {
-            fn put(&self, row: &mut Vec<$crate::cells::Cell>) {
+            fn put(&self, row: &mut Vec<$crate::cells::CellValue>) {
                 match self {
                     Some(value) => $crate::cells::Flat::put(value, row),
                     None => {
                         let width = $crate::cells::columns_of::<$type>().len();
-                        row.extend(std::iter::repeat_n($crate::cells::Cell::Null, width));
+                        row.extend(std::iter::repeat_n($crate::cells::CellValue::Null, width));
                     }
                 }
             }

@@ -14,7 +14,7 @@ use crate::layout;
 use crate::pieces::Pieces;
 use crate::segment::tables;
 use crate::spool::{self, HeaderError, Parsed};
-use crate::table::{self, About};
+use crate::table::{self, Provenance};
 use slowpath_model::Micros;
 use std::fs;
 use std::io::{self, Read as _};
@@ -85,13 +85,13 @@ pub(crate) fn convert(
         }
         let name = format!("{table}-{}.parquet", header.segment);
         let temporary = partition.join(format!(".{name}.tmp"));
-        let about = About {
+        let provenance = Provenance {
             table,
             segment: header.segment.clone(),
             host: header.host.host.clone(),
             boot_id: header.host.boot_id,
         };
-        if let Err(e) = table::write(&temporary, rows, &about, &mut || pieces.done()) {
+        if let Err(e) = table::write(&temporary, rows, &provenance, &mut || pieces.done()) {
             // Others need the space; the next attempt writes it anew.
             let _ = fs::remove_file(&temporary);
             return Err(e);

@@ -2,7 +2,7 @@
 //! Interactions as rows. A row names both its connections whole: they may have no problem of
 //! their own, and so no other row.
 
-use crate::cells::{Cell, Flat, Row};
+use crate::cells::{CellValue, Flat, Row};
 use crate::column::{Column, bytes, number, rate, segments, text, time, us, word};
 use slowpath_model::{
     ConnectionId, FourTuple, InteractionEvidence, InteractionInterval, InteractionKind, MonoNanos,
@@ -95,7 +95,7 @@ pub(crate) const COLUMNS: [Column; 41] = [
 ];
 
 impl Flat for InteractionInterval {
-    fn put(&self, row: &mut Vec<Cell>) {
+    fn put(&self, row: &mut Vec<CellValue>) {
         let InteractionInterval {
             kind,
             connection,
@@ -109,12 +109,12 @@ impl Flat for InteractionInterval {
             rounds,
             evidence,
         } = self;
-        row.push(Cell::Text(format!("{:032x}", connection.boot_id)));
+        row.push(CellValue::Text(format!("{:032x}", connection.boot_id)));
         put_connection(connection, tuple, row);
         owner.pid().put(row);
         owner.command().map(|c| c.to_string()).put(row);
         put_connection(cause, cause_tuple, row);
-        row.push(Cell::Int(*kind as u64));
+        row.push(CellValue::Int(*kind as u64));
         connections.put(row);
         end.put(row);
         duration.put(row);
@@ -150,7 +150,7 @@ impl Flat for InteractionInterval {
     }
 }
 
-fn put_connection(id: &ConnectionId, tuple: &FourTuple, row: &mut Vec<Cell>) {
+fn put_connection(id: &ConnectionId, tuple: &FourTuple, row: &mut Vec<CellValue>) {
     id.netns.put(row);
     id.cookie.put(row);
     id.start.put(row);
@@ -252,9 +252,12 @@ impl Numbers {
         numbers
     }
 
-    fn put(&self, row: &mut Vec<Cell>) {
+    fn put(&self, row: &mut Vec<CellValue>) {
         self.counts.iter().for_each(|n| n.put(row));
-        row.push(self.flow.map_or(Cell::Null, |flow| Cell::Int(flow as u64)));
+        row.push(
+            self.flow
+                .map_or(CellValue::Null, |flow| CellValue::Int(flow as u64)),
+        );
         let problem = self.limited_by.map(|problem| problem.name().to_owned());
         problem.put(row);
         self.share_ppm.put(row);

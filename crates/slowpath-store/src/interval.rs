@@ -2,7 +2,7 @@
 //! Problem intervals as rows of the spool and of version 1, and the merging of contiguous
 //! intervals.
 
-use crate::cells::{Cell, Flat, Row, columns_of};
+use crate::cells::{CellValue, Flat, Row, columns_of};
 use crate::column::{Column, number, problems, time, us};
 use crate::rows::{FIRST, PROBLEM_EVENTS, PROBLEM_TIME};
 use slowpath_model::{
@@ -56,7 +56,7 @@ fn events_by_evidence(problem: Problem, deltas: &Deltas) -> Option<u64> {
 
 impl Logged {
     /// Appends the cells of [`columns`].
-    pub(crate) fn put(&self, row: &mut Vec<Cell>) {
+    pub(crate) fn put(&self, row: &mut Vec<CellValue>) {
         let ProblemInterval {
             connection: _,
             end,

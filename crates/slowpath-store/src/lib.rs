@@ -39,18 +39,18 @@ mod rows;
 mod schema;
 mod segment;
 pub mod spool;
-mod standing;
 mod stats;
+mod summary_rank;
 mod table;
 mod version1;
 mod writer;
 
 pub use error::{OpenError, StoreError};
 pub use options::{CpuShare, HostIdentity, Options, Retention};
-pub use reader::{IntervalFilter, LogReader, Read, ReadReport, TimeRange};
+pub use reader::{IntervalFilter, LogReader, ReadReport, ReadRows, TimeRange};
 pub use retention::{Retained, retain};
 pub use schema::describe;
-pub use standing::standing;
+pub use summary_rank::summary_rank;
 pub use writer::{LogWriter, WriterStatus};
 
 /// Version of the tables' schema: which columns there are and what they mean. Appending a

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Listener intervals as rows. A row names its listener whole: there are few of them.
 
-use crate::cells::{Cell, Flat, Row, TIER_NAMES};
+use crate::cells::{CellValue, Flat, Row, TIER_NAMES};
 use crate::column::{Column, flag, number, problems, segments, text, time, us, word};
 use slowpath_model::{
     Finding, ListenCounters, ListenSettings, ListenerDeltas, ListenerId, ListenerInterval, Owner,
@@ -90,7 +90,7 @@ pub(crate) const COLUMNS: [Column; 30] = [
 const PROBLEMS: [Problem; 2] = [Problem::AcceptQueueOverflow, Problem::SynQueueOverflow];
 
 impl Flat for ListenerInterval {
-    fn put(&self, row: &mut Vec<Cell>) {
+    fn put(&self, row: &mut Vec<CellValue>) {
         let ListenerInterval {
             listener,
             local,
@@ -102,7 +102,7 @@ impl Flat for ListenerInterval {
             unmeasured,
             deltas,
         } = self;
-        row.push(Cell::Text(format!("{:032x}", listener.boot_id)));
+        row.push(CellValue::Text(format!("{:032x}", listener.boot_id)));
         listener.netns.put(row);
         listener.cookie.put(row);
         local.ip().to_string().put(row);

@@ -2,7 +2,7 @@
 //! Owners as cells. Process id and command stood in the first schema, in the middle of the
 //! row; what is known besides was appended.
 
-use crate::cells::{Cell, Columns, Flat, Row};
+use crate::cells::{CellValue, Columns, Flat, Row};
 use crate::column::{Column, number, text, word};
 use slowpath_model::{
     Cgroup, CgroupSource, Container, Owner, Ownership, Process, ProcessStart, UnknownOwner,
@@ -18,7 +18,7 @@ const SOURCE_NAMES: &[&str] = &["process", "socket"];
 pub(crate) type Head = (Option<u32>, Option<String>);
 
 /// The first cells of an owner.
-pub(crate) fn put_head(owner: &Owner, row: &mut Vec<Cell>) {
+pub(crate) fn put_head(owner: &Owner, row: &mut Vec<CellValue>) {
     owner.pid().put(row);
     string(owner.command()).put(row);
 }
@@ -66,7 +66,7 @@ pub(crate) fn columns(into: &mut Vec<Column>) {
 }
 
 /// The cells that were appended.
-pub(crate) fn put_rest(owner: &Owner, row: &mut Vec<Cell>) {
+pub(crate) fn put_rest(owner: &Owner, row: &mut Vec<CellValue>) {
     let process = owner.process();
     owner.why_unknown().map(|r| r as u64).put(row);
     process.and_then(|p| p.start).map(|s| s.0).put(row);
@@ -140,7 +140,7 @@ fn take_text(row: &mut Row<'_>) -> Option<Option<Arc<str>>> {
 }
 
 impl Flat for Option<SocketAddr> {
-    fn put(&self, row: &mut Vec<Cell>) {
+    fn put(&self, row: &mut Vec<CellValue>) {
         self.map(|a| a.ip().to_string()).put(row);
         self.map(|a| u32::from(a.port())).put(row);
     }
@@ -177,7 +177,7 @@ const COUNT_NAMES: [&str; UnknownOwner::ALL.len()] = [
 ];
 
 impl Flat for UnknownOwners {
-    fn put(&self, row: &mut Vec<Cell>) {
+    fn put(&self, row: &mut Vec<CellValue>) {
         for reason in UnknownOwner::ALL {
             self.of(reason).put(row);
         }

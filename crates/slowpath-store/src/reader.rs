@@ -13,7 +13,7 @@ use crate::layout::{
 use crate::rows::IDENTITY;
 use crate::schema::{self, INTERACTION, TIMED, connection_number};
 use crate::spool::{self, HeaderError, Record};
-use crate::standing::supersedes;
+use crate::summary_rank::supersedes;
 use crate::{StoreError, table, version1};
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, Finding, InteractionInterval, ListenerInterval,
@@ -84,7 +84,7 @@ pub struct ReadReport {
 
 /// Rows, and what could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read<T> {
+pub struct ReadRows<T> {
     /// The rows.
     pub rows: Vec<T>,
     /// What is missing from them.
@@ -163,11 +163,11 @@ impl LogReader {
         &self,
         range: TimeRange,
         filter: &IntervalFilter,
-    ) -> Result<Read<ProblemInterval>, StoreError> {
+    ) -> Result<ReadRows<ProblemInterval>, StoreError> {
         let mut rows = Vec::new();
         let report = self.each_interval(range, filter, |interval| rows.push(interval))?;
         rows.sort_by_key(|i| (i.end, i.connection));
-        Ok(Read { rows, report })
+        Ok(ReadRows { rows, report })
     }
 
     /// The latest summary of each connection that was observed in `range`, by when they
@@ -175,7 +175,7 @@ impl LogReader {
     ///
     /// # Errors
     /// A directory that cannot be listed. Files that cannot be read are reported.
-    pub fn connections(&self, range: TimeRange) -> Result<Read<ConnectionSummary>, StoreError> {
+    pub fn connections(&self, range: TimeRange) -> Result<ReadRows<ConnectionSummary>, StoreError> {
         let mut latest: BTreeMap<ConnectionId, ConnectionSummary> = BTreeMap::new();
         let report =
             self.each_summary(range, |summary| match latest.get_mut(&summary.connection) {
@@ -187,12 +187,12 @@ impl LogReader {
             })?;
         let mut rows: Vec<_> = latest.into_values().collect();
         rows.sort_by_key(|s| (s.first_observed, s.connection));
-        Ok(Read { rows, report })
+        Ok(ReadRows { rows, report })
     }
 
     /// Gives every summary of connections that were observed in `range` to `each`, segment
     /// by segment; memory stays that of one segment. Of a connection there may be several:
-    /// the one of the greatest [`standing`](crate::standing) replaces the others.
+    /// the one of the greatest [rank](crate::summary_rank) replaces the others.
     ///
     /// # Errors
     /// A directory that cannot be listed. Files that cannot be read are reported.
@@ -241,7 +241,7 @@ impl LogReader {
     ///
     /// # Errors
     /// A directory that cannot be listed. Files that cannot be read are reported.
-    pub fn coverage(&self, range: TimeRange) -> Result<Read<Coverage>, StoreError> {
+    pub fn coverage(&self, range: TimeRange) -> Result<ReadRows<Coverage>, StoreError> {
         let mut rows = Vec::new();
         let mut give = |record: Coverage| {
             if range.meets(record.end - record.duration, record.end) {
@@ -270,7 +270,7 @@ impl LogReader {
             },
         )?;
         rows.sort_by_key(|c| c.end);
-        Ok(Read { rows, report })
+        Ok(ReadRows { rows, report })
     }
 
     /// The intervals in which a listener had a problem that have a part in `range`, by their
@@ -278,11 +278,11 @@ impl LogReader {
     ///
     /// # Errors
     /// A directory that cannot be listed. Files that cannot be read are reported.
-    pub fn listeners(&self, range: TimeRange) -> Result<Read<ListenerInterval>, StoreError> {
+    pub fn listeners(&self, range: TimeRange) -> Result<ReadRows<ListenerInterval>, StoreError> {
         let mut rows = Vec::new();
         let report = self.each_listener(range, |interval| rows.push(interval))?;
         rows.sort_by_key(|i| (i.end, i.listener));
-        Ok(Read { rows, report })
+        Ok(ReadRows { rows, report })
     }
 
     /// Gives each of these intervals to `each`, segment by segment and not in the order of
@@ -323,7 +323,10 @@ impl LogReader {
     ///
     /// # Errors
     /// A directory that cannot be listed. Files that cannot be read are reported.
-    pub fn interactions(&self, range: TimeRange) -> Result<Read<InteractionInterval>, StoreError> {
+    pub fn interactions(
+        &self,
+        range: TimeRange,
+    ) -> Result<ReadRows<InteractionInterval>, StoreError> {
         let mut rows = Vec::new();
         let mut give = |found: InteractionInterval| {
             if range.meets(found.end - found.duration, found.end) {
@@ -345,7 +348,7 @@ impl LogReader {
         };
         self.files(INTERACTIONS, range, &spooled, &mut report, wanted)?;
         rows.sort_by_key(|i| (i.end, i.kind, i.connection));
-        Ok(Read { rows, report })
+        Ok(ReadRows { rows, report })
     }
 
     /// Gives every record of every spool to `each`; returns the segments read.

@@ -5,7 +5,7 @@
 //! Cells may be appended, at the end of a row; every other change needs a new
 //! [`SCHEMA_VERSION`](crate::SCHEMA_VERSION).
 
-use crate::cells::{Cell, Columns, Flat, ORIGIN_NAMES, Row, TIER_NAMES};
+use crate::cells::{CellValue, Columns, Flat, ORIGIN_NAMES, Row, TIER_NAMES};
 use crate::column::{Column, bytes, flag, number, problems, text, time, us, word};
 use crate::owner_rows;
 use slowpath_model::{
@@ -31,8 +31,8 @@ pub(crate) const IDENTITY: [Column; 4] = [
 ];
 
 impl Flat for ConnectionId {
-    fn put(&self, row: &mut Vec<Cell>) {
-        row.push(Cell::Text(format!("{:032x}", self.boot_id)));
+    fn put(&self, row: &mut Vec<CellValue>) {
+        row.push(CellValue::Text(format!("{:032x}", self.boot_id)));
         self.netns.put(row);
         self.cookie.put(row);
         self.start.put(row);
@@ -49,7 +49,7 @@ impl Flat for ConnectionId {
 }
 
 impl Flat for FourTuple {
-    fn put(&self, row: &mut Vec<Cell>) {
+    fn put(&self, row: &mut Vec<CellValue>) {
         for end in [self.local, self.remote] {
             end.ip().to_string().put(row);
             u32::from(end.port()).put(row);
@@ -157,7 +157,7 @@ impl SummaryBody {
         columns
     }
 
-    pub(crate) fn put(summary: &ConnectionSummary, row: &mut Vec<Cell>) {
+    pub(crate) fn put(summary: &ConnectionSummary, row: &mut Vec<CellValue>) {
         let ConnectionSummary {
             connection: _,
             tuple,
@@ -188,7 +188,7 @@ impl SummaryBody {
         closed.put(row);
         observed.put(row);
         polls.put(row);
-        let put = |times: &[Micros], events: &[u64], row: &mut Vec<Cell>| {
+        let put = |times: &[Micros], events: &[u64], row: &mut Vec<CellValue>| {
             times.iter().for_each(|t| t.put(row));
             events.iter().for_each(|n| n.put(row));
         };

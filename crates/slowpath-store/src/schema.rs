@@ -5,7 +5,7 @@
 //! listeners and interactions have the columns of their record; intervals, problems and
 //! connections are described here.
 
-use crate::cells::{Cell, Flat, Row, columns_of};
+use crate::cells::{CellValue, Flat, Row, columns_of};
 use crate::column::{Column, Kind, flag, number, problems, text, time, us, word};
 use crate::interval::{Logged, order};
 use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS};
@@ -214,16 +214,21 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// An empty row of this segment.
-    pub(crate) fn row(&self) -> Vec<Cell> {
+    pub(crate) fn row(&self) -> Vec<CellValue> {
         vec![
-            Cell::Text(self.segment.clone()),
-            Cell::Text(self.host.clone()),
+            CellValue::Text(self.segment.clone()),
+            CellValue::Text(self.host.clone()),
         ]
     }
 }
 
 /// Appends the cells of an interval's row after the origin's.
-pub(crate) fn put_interval(number: u64, connection: u64, logged: &Logged, row: &mut Vec<Cell>) {
+pub(crate) fn put_interval(
+    number: u64,
+    connection: u64,
+    logged: &Logged,
+    row: &mut Vec<CellValue>,
+) {
     put_key(number, connection, &logged.interval, row);
     logged.polls.put(row);
     logged.interval.unmeasured.put(row);
@@ -236,18 +241,18 @@ pub(crate) fn put_problem(
     connection: u64,
     interval: &ProblemInterval,
     finding: &Finding,
-    row: &mut Vec<Cell>,
+    row: &mut Vec<CellValue>,
 ) {
     put_key(number, connection, interval, row);
-    row.push(Cell::Int(finding.problem as u64));
+    row.push(CellValue::Int(finding.problem as u64));
     let receives = finding.problem == Problem::ReceiverAppSlow;
-    row.push(Cell::Int(u64::from(receives)));
+    row.push(CellValue::Int(u64::from(receives)));
     finding.share.time_of(interval.duration).put(row);
     matches!(finding.share, Share::Measured(_)).put(row);
     finding.events.put(row);
 }
 
-fn put_key(number: u64, connection: u64, interval: &ProblemInterval, row: &mut Vec<Cell>) {
+fn put_key(number: u64, connection: u64, interval: &ProblemInterval, row: &mut Vec<CellValue>) {
     number.put(row);
     connection.put(row);
     (interval.end - interval.duration).put(row);
@@ -322,7 +327,7 @@ pub(crate) fn put_connection(
     number: u64,
     id: &ConnectionId,
     summary: Option<&ConnectionSummary>,
-    row: &mut Vec<Cell>,
+    row: &mut Vec<CellValue>,
 ) {
     number.put(row);
     id.put(row);
@@ -334,12 +339,12 @@ pub(crate) fn put_connection(
 }
 
 /// A problem that was never measured has no known time: the zero is none.
-fn hide_unmeasured(summary: &ConnectionSummary, body: &mut [Cell]) {
+fn hide_unmeasured(summary: &ConnectionSummary, body: &mut [CellValue]) {
     for problem in summary.unmeasured.iter() {
         let i = problem as usize;
         if summary.problem_time[i] == Micros::ZERO && summary.problem_events[i] == 0 {
             for at in [TIME_AT[i], EVENTS_AT[i]] {
-                body[at] = Cell::Null;
+                body[at] = CellValue::Null;
             }
         }
     }
@@ -360,20 +365,20 @@ pub(crate) fn connection_cells() -> &'static [Column] {
 }
 
 /// Takes the cells of [`connection_cells`]; nothing if the row states the identity only.
-pub(crate) fn take_connection(cells: &[Cell]) -> Option<Option<ConnectionSummary>> {
+pub(crate) fn take_connection(cells: &[CellValue]) -> Option<Option<ConnectionSummary>> {
     let id = ConnectionId::take(&mut Row::new(cells))?;
     let stated = &cells[IDENTITY.len()..];
-    if stated[0] == Cell::Null {
+    if stated[0] == CellValue::Null {
         return Some(None);
     }
-    let mut body = vec![Cell::Null; SummaryBody::columns().len()];
+    let mut body = vec![CellValue::Null; SummaryBody::columns().len()];
     for (i, cell) in SUMMARY_ORDER.iter().zip(stated) {
         body[*i] = cell.clone();
     }
     // Not measured, or not counted. The others may be missing: a later version added them.
     for at in TIME_AT[..FIRST].iter().chain(&EVENTS_AT[..FIRST]) {
-        if body[*at] == Cell::Null {
-            body[*at] = Cell::Int(0);
+        if body[*at] == CellValue::Null {
+            body[*at] = CellValue::Int(0);
         }
     }
     SummaryBody::take(id, &mut Row::new(&body)).map(Some)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rows of a segment's tables, from its records.
 
-use crate::cells::{Cell, Flat};
+use crate::cells::{CellValue, Flat};
 use crate::interval::Logged;
 use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS};
 use crate::pieces::Pieces;
 use crate::schema::{self, Origin, columns, connection_number};
 use crate::spool::{Parsed, Record};
-use crate::standing::supersedes;
+use crate::summary_rank::supersedes;
 use crate::table::Rows;
 use slowpath_model::{ConnectionId, ConnectionSummary, Micros, ProblemInterval, WallMicros};
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ pub(crate) fn tables(
 }
 
 /// The beginning of a row about a stretch of time.
-fn timed(rows: &mut Rows, origin: &Origin, end: WallMicros, duration: Micros) -> Vec<Cell> {
+fn timed(rows: &mut Rows, origin: &Origin, end: WallMicros, duration: Micros) -> Vec<CellValue> {
     let start = end - duration;
     rows.widen(start, end);
     let mut row = origin.row();
@@ -81,7 +81,7 @@ fn timed(rows: &mut Rows, origin: &Origin, end: WallMicros, duration: Micros) ->
     row
 }
 
-fn push(rows: &mut Rows, mut row: Vec<Cell>, rest: impl FnOnce(&mut Vec<Cell>)) {
+fn push(rows: &mut Rows, mut row: Vec<CellValue>, rest: impl FnOnce(&mut Vec<CellValue>)) {
     rest(&mut row);
     rows.push(&row);
 }

@@ -27,7 +27,7 @@
 //! numbers as LEB128, times zigzag, strings with their length. Columns appended by a later
 //! version are ignored, columns that an earlier version lacks are null.
 
-use crate::cells::{Cell, Flat, Row, columns_of};
+use crate::cells::{CellValue, Flat, Row, columns_of};
 use crate::column::{Column, Kind};
 use crate::interval::{self, Logged};
 use crate::rows::{IDENTITY, SummaryBody};
@@ -159,15 +159,15 @@ fn clip(text: &str, bytes: usize) -> &str {
 
 /// Encodes records for one host; keeps its scratch space.
 pub(crate) struct Encoder {
-    boot: Cell,
-    row: Vec<Cell>,
+    boot: CellValue,
+    row: Vec<CellValue>,
     payload: Vec<u8>,
 }
 
 impl Encoder {
     pub(crate) fn new(boot_id: u128) -> Self {
         Encoder {
-            boot: Cell::Text(format!("{boot_id:032x}")),
+            boot: CellValue::Text(format!("{boot_id:032x}")),
             row: Vec::new(),
             payload: Vec::new(),
         }
@@ -223,7 +223,7 @@ impl Encoder {
     /// The header has the host's own boot id.
     fn leave_out_boot(&mut self) {
         if self.row[0] == self.boot {
-            self.row[0] = Cell::Null;
+            self.row[0] = CellValue::Null;
         }
     }
 
@@ -249,19 +249,19 @@ fn checksum(kind: u8, length: [u8; 2], payload: &[u8]) -> u32 {
     crc.finalize()
 }
 
-fn encode_row(columns: &[Column], row: &[Cell], out: &mut Vec<u8>) {
+fn encode_row(columns: &[Column], row: &[CellValue], out: &mut Vec<u8>) {
     leb128(row.len() as u64, out);
     let bits = out.len();
     out.resize(bits + row.len().div_ceil(8), 0);
     for (i, (cell, column)) in row.iter().zip(columns).enumerate() {
         match cell {
-            Cell::Null => continue,
-            Cell::Int(n) if column.kind == Kind::Time => {
+            CellValue::Null => continue,
+            CellValue::Int(n) if column.kind == Kind::Time => {
                 let n = n.cast_signed();
                 leb128(((n << 1) ^ (n >> 63)).cast_unsigned(), out);
             }
-            Cell::Int(n) => leb128(*n, out),
-            Cell::Text(text) => {
+            CellValue::Int(n) => leb128(*n, out),
+            CellValue::Text(text) => {
                 let text = clip(text, 1024);
                 leb128(text.len() as u64, out);
                 out.extend(text.as_bytes());
@@ -321,20 +321,20 @@ impl<'a> Bytes<'a> {
     }
 }
 
-fn decode_row(columns: &[Column], payload: &[u8]) -> Option<Vec<Cell>> {
+fn decode_row(columns: &[Column], payload: &[u8]) -> Option<Vec<CellValue>> {
     let mut bytes = Bytes(payload);
     let count = usize::try_from(bytes.leb128()?).ok()?;
     let present = bytes.take(count.div_ceil(8))?;
-    let mut row = vec![Cell::Null; columns.len()];
+    let mut row = vec![CellValue::Null; columns.len()];
     for (i, (cell, column)) in row.iter_mut().zip(columns).enumerate().take(count) {
         if present[i / 8] & 1 << (i % 8) == 0 {
             continue;
         }
         let n = bytes.leb128()?;
         *cell = match column.kind {
-            Kind::Text => Cell::Text(bytes.text(usize::try_from(n).ok()?)?),
-            Kind::Time => Cell::Int((n >> 1) ^ (n & 1).wrapping_neg()),
-            _ => Cell::Int(n),
+            Kind::Text => CellValue::Text(bytes.text(usize::try_from(n).ok()?)?),
+            Kind::Time => CellValue::Int((n >> 1) ^ (n & 1).wrapping_neg()),
+            _ => CellValue::Int(n),
         };
     }
     Some(row)
@@ -380,9 +380,9 @@ fn decode(kind: u8, payload: &[u8], header: &Header) -> Payload {
 }
 
 /// Puts the host's boot id where the record left it out.
-fn own<'a>(cells: &'a mut [Cell], header: &Header) -> Row<'a> {
-    if let Some(boot @ Cell::Null) = cells.first_mut() {
-        *boot = Cell::Text(format!("{:032x}", header.host.boot_id));
+fn own<'a>(cells: &'a mut [CellValue], header: &Header) -> Row<'a> {
+    if let Some(boot @ CellValue::Null) = cells.first_mut() {
+        *boot = CellValue::Text(format!("{:032x}", header.host.boot_id));
     }
     Row::new(cells)
 }
@@ -425,7 +425,7 @@ fn parse_header(file: &[u8]) -> Result<(Header, usize), HeaderError> {
 }
 
 /// Whether a record stands at the beginning of `bytes`.
-enum At<'a> {
+enum RecordStart<'a> {
     Record {
         kind: u8,
         payload: &'a [u8],
@@ -435,11 +435,11 @@ enum At<'a> {
     Nothing,
 }
 
-fn record_at<'a>(file: &'a [u8], effort: &mut usize) -> At<'a> {
+fn record_at<'a>(file: &'a [u8], effort: &mut usize) -> RecordStart<'a> {
     let mut bytes = Bytes(file);
     let marked = file.len().min(MARK.len());
     if file[..marked] != MARK[..marked] {
-        return At::Nothing;
+        return RecordStart::Nothing;
     }
     let mut frame = || {
         let _mark: [u8; 2] = bytes.array()?;
@@ -450,14 +450,14 @@ fn record_at<'a>(file: &'a [u8], effort: &mut usize) -> At<'a> {
         Some((length, crc, kind, payload))
     };
     let Some((length, crc, kind, payload)) = frame() else {
-        return At::Torn;
+        return RecordStart::Torn;
     };
     // A fuzzer cannot make checksums: it tries what lies behind them.
     if cfg!(fuzzing) || checksum(kind, length, payload) == crc {
-        At::Record { kind, payload }
+        RecordStart::Record { kind, payload }
     } else {
         *effort = effort.saturating_sub(payload.len());
-        At::Nothing
+        RecordStart::Nothing
     }
 }
 
@@ -494,7 +494,7 @@ pub fn parse_each(file: &[u8], mut each: impl FnMut(Record)) -> Result<Parsed, H
     let mut torn = None;
     while at < file.len() {
         match record_at(&file[at..], &mut effort) {
-            At::Record { kind, payload } => {
+            RecordStart::Record { kind, payload } => {
                 if damage > 0 {
                     parsed.corrupt += 1;
                     parsed.corrupt_bytes += damage;
@@ -509,7 +509,7 @@ pub fn parse_each(file: &[u8], mut each: impl FnMut(Record)) -> Result<Parsed, H
                 at += FRAME + payload.len();
             }
             other => {
-                if matches!(other, At::Torn) && torn.is_none() {
+                if matches!(other, RecordStart::Torn) && torn.is_none() {
                     torn = Some(at);
                 }
                 if effort == 0 {

@@ -157,7 +157,7 @@ fn columns_of_a_later_version_are_ignored_and_missing_ones_are_null() {
     let mut longer = row.clone();
     for _ in 0..9 {
         columns.push(crate::column::number("added", "by a later version"));
-        longer.push(Cell::Int(u64::MAX));
+        longer.push(CellValue::Int(u64::MAX));
     }
     let mut payload = Vec::new();
     encode_row(&columns, &longer, &mut payload);
@@ -166,7 +166,7 @@ fn columns_of_a_later_version_are_ignored_and_missing_ones_are_null() {
     let mut payload = Vec::new();
     encode_row(&INTERVAL[..10], &row[..10], &mut payload);
     let mut shorter = row[..10].to_vec();
-    shorter.resize(INTERVAL.len(), Cell::Null);
+    shorter.resize(INTERVAL.len(), CellValue::Null);
     assert_eq!(decode_row(&INTERVAL, &payload), Some(shorter));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables of cells to and from Parquet files.
 
-use crate::cells::Cell;
+use crate::cells::CellValue;
 use crate::column::{Column, Kind, round};
 use crate::layout::{CONNECTIONS, COVERAGE, INTERVALS, PROBLEMS};
 use crate::schema::is_measured;
@@ -24,9 +24,9 @@ const KEY_LOOKED_FOR: &str = "slowpath.looked_for";
 /// zstd level; what higher ones cost and gain is in `docs/decisions/0034-log-schema-2.md`.
 const ZSTD_LEVEL: i32 = 12;
 
-/// What a file says of itself.
+/// What a file's metadata states of its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct About {
+pub(crate) struct Provenance {
     pub table: &'static str,
     pub segment: String,
     pub host: String,
@@ -49,18 +49,18 @@ fn signed(n: u64) -> i64 {
 }
 
 /// A cell as its column has it in a file.
-fn value(kind: Kind, cell: &Cell) -> Value<'_> {
+fn value(kind: Kind, cell: &CellValue) -> Value<'_> {
     match (kind, cell) {
-        (Kind::Exact, Cell::Int(n)) => Value::Int(signed(*n)),
-        (Kind::Rounded(bits), Cell::Int(n)) => Value::Int(signed(round(*n, bits))),
-        (Kind::Time, Cell::Int(n)) => Value::Time(n.cast_signed()),
-        (Kind::Flag, Cell::Int(n)) => Value::Bool(*n != 0),
-        (Kind::Word(names), Cell::Int(n)) => {
+        (Kind::Exact, CellValue::Int(n)) => Value::Int(signed(*n)),
+        (Kind::Rounded(bits), CellValue::Int(n)) => Value::Int(signed(round(*n, bits))),
+        (Kind::Time, CellValue::Int(n)) => Value::Time(n.cast_signed()),
+        (Kind::Flag, CellValue::Int(n)) => Value::Bool(*n != 0),
+        (Kind::Word(names), CellValue::Int(n)) => {
             let name = usize::try_from(*n).ok().and_then(|n| names.get(n));
             name.map_or(Value::Null, |name| Value::Text(name))
         }
-        (Kind::Word(_) | Kind::Text, Cell::Text(text)) => Value::Text(text),
-        (Kind::Problems, Cell::Int(bits)) => {
+        (Kind::Word(_) | Kind::Text, CellValue::Text(text)) => Value::Text(text),
+        (Kind::Problems, CellValue::Int(bits)) => {
             let problems = ProblemSet::from_bits(*bits as u32);
             Value::List(problems.iter().map(Problem::name).collect())
         }
@@ -93,7 +93,7 @@ impl Rows {
     }
 
     /// Appends a row; cells that it lacks are null.
-    pub(crate) fn push(&mut self, row: &[Cell]) {
+    pub(crate) fn push(&mut self, row: &[CellValue]) {
         let cells = self.columns.iter().zip(row);
         self.rows.push(cells.map(|(c, cell)| value(c.kind, cell)));
     }
@@ -149,15 +149,15 @@ fn stored(table: &str, column: &Column) -> file::Column {
     stored
 }
 
-fn settings(span: (WallMicros, WallMicros), about: &About) -> Settings {
+fn settings(span: (WallMicros, WallMicros), provenance: &Provenance) -> Settings {
     let producer = format!("slowpath {}", env!("CARGO_PKG_VERSION"));
     let pairs = [
         (KEY_SCHEMA, SCHEMA_VERSION.to_string()),
         ("slowpath.producer", producer.clone()),
-        ("slowpath.table", about.table.to_owned()),
-        ("slowpath.segment", about.segment.clone()),
-        ("slowpath.host", about.host.clone()),
-        ("slowpath.boot_id", format!("{:032x}", about.boot_id)),
+        ("slowpath.table", provenance.table.to_owned()),
+        ("slowpath.segment", provenance.segment.clone()),
+        ("slowpath.host", provenance.host.clone()),
+        ("slowpath.boot_id", format!("{:032x}", provenance.boot_id)),
         (KEY_LOOKED_FOR, looked_for()),
         (KEY_FROM, span.0.0.to_string()),
         (KEY_TO, span.1.0.to_string()),
@@ -194,10 +194,10 @@ const SLICE: usize = 4_096;
 pub(crate) fn write(
     path: &Path,
     rows: Rows,
-    about: &About,
+    provenance: &Provenance,
     rest: &mut dyn FnMut(),
 ) -> Result<(), StoreError> {
-    let settings = settings(rows.span, about);
+    let settings = settings(rows.span, provenance);
     let file = File::create(path).map_err(StoreError::io("create", path))?;
     let file = encode(file, rows.rows, &settings, SLICE, rest);
     let file = file.map_err(StoreError::parquet("write", path))?;
@@ -258,7 +258,7 @@ impl Table {
         self,
         path: &Path,
         columns: &[Column],
-        mut each: impl FnMut(&mut [Cell]),
+        mut each: impl FnMut(&mut [CellValue]),
     ) -> Result<(), StoreError> {
         let names: Vec<&str> = columns.iter().map(|c| c.name_in(self.version)).collect();
         let mut cells = Vec::with_capacity(columns.len());
@@ -278,24 +278,24 @@ impl Table {
 }
 
 /// A value of a column; null too if the file has it in another type than expected.
-fn cell(kind: Kind, value: Value<'_>) -> Cell {
+fn cell(kind: Kind, value: Value<'_>) -> CellValue {
     match (kind, value) {
         (Kind::Exact | Kind::Rounded(_), Value::Int(n)) | (Kind::Time, Value::Time(n)) => {
-            Cell::Int(n.cast_unsigned())
+            CellValue::Int(n.cast_unsigned())
         }
-        (Kind::Flag, Value::Bool(flag)) => Cell::Int(u64::from(flag)),
+        (Kind::Flag, Value::Bool(flag)) => CellValue::Int(u64::from(flag)),
         (Kind::Word(names), Value::Text(text)) => {
             let number = names.iter().position(|name| *name == text);
-            number.map_or(Cell::Null, |number| Cell::Int(number as u64))
+            number.map_or(CellValue::Null, |number| CellValue::Int(number as u64))
         }
-        (Kind::Text, Value::Text(text)) => Cell::Text(text.to_owned()),
+        (Kind::Text, Value::Text(text)) => CellValue::Text(text.to_owned()),
         // A number in version 1.
-        (Kind::Problems, Value::Int(bits)) => Cell::Int(bits.cast_unsigned()),
+        (Kind::Problems, Value::Int(bits)) => CellValue::Int(bits.cast_unsigned()),
         (Kind::Problems, Value::List(names)) => {
             let set: ProblemSet = names.into_iter().filter_map(Problem::from_name).collect();
-            Cell::Int(set.bits().into())
+            CellValue::Int(set.bits().into())
         }
-        _ => Cell::Null,
+        _ => CellValue::Null,
     }
 }
 
@@ -318,17 +318,17 @@ mod tests {
             let mut rows = Rows::new(INTERVALS, columns.clone());
             for i in 0..20_000_u64 {
                 let writes = if i % 7 == 0 {
-                    Cell::Null
+                    CellValue::Null
                 } else {
-                    Cell::Int(i * i)
+                    CellValue::Int(i * i)
                 };
-                let text = Cell::Text(format!("{}", i % 300));
-                rows.push(&[Cell::Int(i / 3), text, writes, Cell::Int(i % 2)]);
+                let text = CellValue::Text(format!("{}", i % 300));
+                rows.push(&[CellValue::Int(i / 3), text, writes, CellValue::Int(i % 2)]);
                 rows.widen(WallMicros(i as i64), WallMicros(i as i64));
             }
             rows
         };
-        let about = About {
+        let provenance = Provenance {
             table: INTERVALS,
             segment: "one".to_owned(),
             host: "here".to_owned(),
@@ -337,11 +337,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sliced");
         let mut rests = 0;
-        write(&path, rows(), &about, &mut || rests += 1).unwrap();
+        write(&path, rows(), &provenance, &mut || rests += 1).unwrap();
         assert_eq!(rests, 4 * (5 + 1), "after each slice and chunk");
 
         let whole = rows();
-        let settings = settings(whole.span, &about);
+        let settings = settings(whole.span, &provenance);
         let at_once = dir.path().join("whole");
         let file = File::create(&at_once).unwrap();
         encode(file, whole.rows, &settings, 20_000, &mut || ()).unwrap();

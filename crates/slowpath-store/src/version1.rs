@@ -6,7 +6,7 @@
 //! spool's records.
 
 use crate::StoreError;
-use crate::cells::{Cell, Flat, Row};
+use crate::cells::{CellValue, Flat, Row};
 use crate::column::{Column, number};
 use crate::interval::{self, Logged};
 use crate::layout::{CONNECTIONS, TableFile};
@@ -19,10 +19,10 @@ use std::collections::HashMap;
 const KEY: Column = number("connection", "number within the segment");
 
 /// Stored where the value is not known although other columns imply one; read as -1.
-const NOT_KNOWN: Cell = Cell::Int(u64::MAX);
+const NOT_KNOWN: CellValue = CellValue::Int(u64::MAX);
 
 /// The connections of an intervals file's segment and their MSS, by their number.
-type Connections = HashMap<u64, (ConnectionId, Cell)>;
+type Connections = HashMap<u64, (ConnectionId, CellValue)>;
 
 /// Gives the intervals of a file to `each`, `None` for a row that makes no sense.
 pub(crate) fn intervals(
@@ -35,7 +35,7 @@ pub(crate) fn intervals(
     let inferred = Inferred::of_intervals(&columns[1..]);
     table.rows(&file.path, &columns, |cells| {
         let connection = match cells[0] {
-            Cell::Int(key) => connections.get(&key),
+            CellValue::Int(key) => connections.get(&key),
             _ => None,
         };
         each(connection.and_then(|(id, mss)| {
@@ -56,10 +56,10 @@ pub(crate) fn summaries(
     let inferred = Inferred::of_connections(&columns[body..]);
     table.rows(&file.path, &columns, |cells| {
         // A connection that had problems and no summary in this segment.
-        if cells[body] == Cell::Null {
+        if cells[body] == CellValue::Null {
             return;
         }
-        inferred.fill_in(&mut cells[body..], &Cell::Null);
+        inferred.fill_in(&mut cells[body..], &CellValue::Null);
         let mut row = Row::new(cells);
         let id = ConnectionId::take(&mut row);
         each(id.and_then(|id| SummaryBody::take(id, &mut row)));
@@ -161,31 +161,33 @@ impl Inferred {
         }
     }
 
-    fn infer(&self, rule: &Rule, row: &[Cell], of_connection: &Cell) -> Cell {
+    fn infer(&self, rule: &Rule, row: &[CellValue], of_connection: &CellValue) -> CellValue {
         let time = |problem: Problem| &row[self.times[problem as usize]];
         let unmeasured = |problem| match row[self.unmeasured] {
-            Cell::Int(bits) => ProblemSet::from_bits(bits as u32).contains(problem),
+            CellValue::Int(bits) => ProblemSet::from_bits(bits as u32).contains(problem),
             _ => false,
         };
         match rule {
             Rule::Same(other) => row[*other].clone(),
             Rule::Sum(a, b) => match (&row[*a], &row[*b]) {
-                (Cell::Int(a), Cell::Int(b)) => Cell::Int(a.saturating_add(*b)),
-                _ => Cell::Null,
+                (CellValue::Int(a), CellValue::Int(b)) => CellValue::Int(a.saturating_add(*b)),
+                _ => CellValue::Null,
             },
             Rule::TimeOf(problem) => match (time(*problem), &row[self.duration]) {
-                (Cell::Int(time), Cell::Int(duration)) => Cell::Int(*time.min(duration)),
-                _ if unmeasured(*problem) => Cell::Null,
-                _ => Cell::Int(0),
+                (CellValue::Int(time), CellValue::Int(duration)) => {
+                    CellValue::Int(*time.min(duration))
+                }
+                _ if unmeasured(*problem) => CellValue::Null,
+                _ => CellValue::Int(0),
             },
             Rule::OnceWith(problem) => match time(*problem) {
-                Cell::Int(_) => Cell::Int(1),
-                _ if unmeasured(*problem) => Cell::Null,
-                _ => Cell::Int(0),
+                CellValue::Int(_) => CellValue::Int(1),
+                _ if unmeasured(*problem) => CellValue::Null,
+                _ => CellValue::Int(0),
             },
             Rule::Rest(observed) => {
-                let number = |cell: &Cell| match cell {
-                    Cell::Int(n) => *n,
+                let number = |cell: &CellValue| match cell {
+                    CellValue::Int(n) => *n,
                     _ => 0,
                 };
                 let others = Problem::ALL[1..]
@@ -193,19 +195,19 @@ impl Inferred {
                     .filter(|p| p.precedence() != Precedence::Detail)
                     .map(|p| number(time(*p)))
                     .fold(0, u64::saturating_add);
-                Cell::Int(number(&row[*observed]).saturating_sub(others))
+                CellValue::Int(number(&row[*observed]).saturating_sub(others))
             }
             Rule::OfConnection => of_connection.clone(),
         }
     }
 
     /// Puts in what the other columns imply.
-    fn fill_in(&self, row: &mut [Cell], of_connection: &Cell) {
+    fn fill_in(&self, row: &mut [CellValue], of_connection: &CellValue) {
         for (column, rule) in &self.rules {
-            if row[*column] == Cell::Null {
+            if row[*column] == CellValue::Null {
                 row[*column] = self.infer(rule, row, of_connection);
             } else if row[*column] == NOT_KNOWN {
-                row[*column] = Cell::Null;
+                row[*column] = CellValue::Null;
             }
         }
     }

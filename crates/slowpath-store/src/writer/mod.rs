@@ -6,10 +6,10 @@
 //! ([`mod@finish`]), so that neither a slow disk nor a conversion delays the polling or
 //! the next batch.
 
-mod aside;
 mod finish;
 mod inbox;
 mod pacing;
+mod unreadable_spools;
 mod write;
 
 use crate::spool::Encoder;
@@ -132,7 +132,7 @@ impl LogWriter {
         for hour in layout::hours(dir)? {
             crate::convert::sweep(&hour)?;
         }
-        aside::take_back(dir)?;
+        unreadable_spools::take_back(dir)?;
         let left = layout::spools(dir)?;
         let shared = Arc::new(Shared::default());
         {

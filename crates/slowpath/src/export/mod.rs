@@ -20,7 +20,7 @@ use slowpath_export::redaction::Redaction;
 use slowpath_export::rows;
 use slowpath_export::table::{Form, Row, Table};
 use slowpath_model::{ConnectionId, FourTuple, Owner, TcpState, WallMicros};
-use slowpath_store::{IntervalFilter, LogReader, ReadReport, StoreError, TimeRange, standing};
+use slowpath_store::{IntervalFilter, LogReader, ReadReport, StoreError, TimeRange, summary_rank};
 use slowpath_views::filter::{Filter, Subject};
 use slowpath_views::selection::selects_summary;
 use std::collections::HashMap;
@@ -106,7 +106,7 @@ const AT_ONCE: usize = 1 << 17;
 /// What the rows of a connection's intervals repeat of the connection.
 #[derive(Clone, Debug)]
 struct KnownConnection {
-    standing: (bool, u64, WallMicros),
+    rank: (bool, u64, WallMicros),
     tuple: FourTuple,
     owner: Owner,
     real_peer: Option<SocketAddr>,
@@ -236,14 +236,14 @@ impl Job<'_> {
     ) -> Result<HashMap<ConnectionId, KnownConnection>, StoreError> {
         let mut known: HashMap<ConnectionId, KnownConnection> = HashMap::new();
         self.reader.each_summary(self.range, |summary| {
-            let standing = standing(&summary);
+            let rank = summary_rank(&summary);
             let id = summary.connection;
-            let old = known.get(&id).map(|k| k.standing);
-            if !part.has(&id) || old.is_some_and(|old| old > standing) {
+            let old = known.get(&id).map(|k| k.rank);
+            if !part.has(&id) || old.is_some_and(|old| old > rank) {
                 return;
             }
             let latest = KnownConnection {
-                standing,
+                rank,
                 selected: selects_summary(self.filter, &summary),
                 tuple: summary.tuple,
                 owner: summary.owner,
@@ -295,7 +295,7 @@ impl Job<'_> {
             let mut known = self.known(&mut part, &mut left)?;
             report = self.reader.each_summary(self.range, |summary| {
                 let id = summary.connection;
-                let latest = |k: &KnownConnection| k.selected && k.standing == standing(&summary);
+                let latest = |k: &KnownConnection| k.selected && k.rank == summary_rank(&summary);
                 if known.get(&id).is_some_and(latest) {
                     known.remove(&id);
                     sink.give(|| rows::summary(&summary, &self.redaction));

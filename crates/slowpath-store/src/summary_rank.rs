@@ -5,10 +5,10 @@ use slowpath_model::{ConnectionSummary, WallMicros};
 
 /// Whether `new` replaces `old`, a summary of the same connection.
 pub(crate) fn supersedes(new: &ConnectionSummary, old: &ConnectionSummary) -> bool {
-    standing(new) >= standing(old)
+    summary_rank(new) >= summary_rank(old)
 }
 
-/// Of several summaries of a connection the one with the greatest standing holds.
-pub fn standing(summary: &ConnectionSummary) -> (bool, u64, WallMicros) {
+/// Of several summaries of a connection the one with the greatest rank holds.
+pub fn summary_rank(summary: &ConnectionSummary) -> (bool, u64, WallMicros) {
     (summary.closed, summary.polls, summary.last_observed)
 }
