@@ -10,12 +10,12 @@
 mod records;
 
 use records::{BOOT, HOUR, MIDNIGHT, Random};
-use serde_json::json;
+use serde_json::{Value, json};
 use slowpath_model::{Micros, WallMicros};
 use slowpath_store::{HostIdentity, LogWriter, Options, SCHEMA_VERSION};
 use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = PathBuf::from(
@@ -36,53 +36,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut log = LogWriter::open(&dir, host, options)?;
     let mut random = Random(20_261_121);
-    let (mut intervals, mut connections, mut coverage) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rows = Expected::default();
     for segment in 0..3 {
-        let now = WallMicros(MIDNIGHT + segment * HOUR);
-        log.tick(now);
-        for i in 0..12 {
-            let mut interval = random.interval(now + Micros(1_000_000 * i));
-            interval.connection.cookie = 100 * segment as u64 + i;
-            log.problem(&interval);
-            intervals.push(json!({
-                "cookie": interval.connection.cookie,
-                "end": interval.end.0,
-                "duration": interval.duration.0,
-                "problems": interval.findings.iter().map(|f| f.problem.name()).collect::<Vec<_>>(),
-                "events": interval.findings.iter().map(|f| f.events).collect::<Vec<_>>(),
-                "timeouts": interval.deltas.timeouts,
-                "retransmitted": interval.deltas.retransmitted,
-                "send_mss": interval.deltas.send_mss,
-            }));
-        }
-        for i in 0..4 {
-            let mut id = random.connection(10);
-            id.cookie = 100 * segment as u64 + i;
-            let summary = random.summary(id, now);
-            log.summary(&summary);
-            connections.push(json!({
-                "cookie": id.cookie,
-                "local": summary.tuple.local.to_string(),
-                "remote": summary.tuple.remote.to_string(),
-                "command": summary.owner.command(),
-                "last_seen": summary.last_observed.0,
-                "observed": summary.observed.0,
-                "problem_time": summary.problem_time.map(|t| t.0),
-                "problem_events": summary.problem_events,
-                "retransmitted": summary.stats.retransmitted,
-                "closed": summary.closed,
-            }));
-        }
-        for i in 0..2 {
-            let record = random.coverage(now + Micros(i));
-            log.coverage(&record);
-            coverage.push(json!({
-                "end": record.end.0,
-                "polls": record.polls,
-                "records_dropped": record.losses.records_dropped,
-                "cpu": record.cpu.0,
-            }));
-        }
+        write_segment(&mut log, segment, &mut random, &mut rows);
         if !log.sync() {
             return Err(format!("{:?}", log.status().last_error).into());
         }
@@ -90,7 +46,80 @@ fn main() -> Result<(), Box<dyn Error>> {
     while log.status().segments_converted < 2 {
         std::thread::yield_now();
     }
-    // As a killed writer leaves it: the last segment in its spool only.
+    close_as_killed(log, &dir)?;
+    let expected = json!({
+        "schema_version": SCHEMA_VERSION,
+        "intervals": rows.intervals,
+        "connections": rows.connections,
+        "coverage": rows.coverage,
+    });
+    fs::write(
+        dir.join("expected.json"),
+        serde_json::to_string_pretty(&expected)? + "\n",
+    )?;
+    println!("wrote {}", dir.display());
+    Ok(())
+}
+
+/// Rows that a reader should find.
+#[derive(Default)]
+struct Expected {
+    intervals: Vec<Value>,
+    connections: Vec<Value>,
+    coverage: Vec<Value>,
+}
+
+/// Writes the records of a segment, which is also an hour.
+fn write_segment(log: &mut LogWriter, segment: i64, random: &mut Random, rows: &mut Expected) {
+    let now = WallMicros(MIDNIGHT + segment * HOUR);
+    log.tick(now);
+    for i in 0..12 {
+        let mut interval = random.interval(now + Micros(1_000_000 * i));
+        interval.connection.cookie = 100 * segment as u64 + i;
+        log.problem(&interval);
+        rows.intervals.push(json!({
+            "cookie": interval.connection.cookie,
+            "end": interval.end.0,
+            "duration": interval.duration.0,
+            "problems": interval.findings.iter().map(|f| f.problem.name()).collect::<Vec<_>>(),
+            "events": interval.findings.iter().map(|f| f.events).collect::<Vec<_>>(),
+            "timeouts": interval.deltas.timeouts,
+            "retransmitted": interval.deltas.retransmitted,
+            "send_mss": interval.deltas.send_mss,
+        }));
+    }
+    for i in 0..4 {
+        let mut id = random.connection(10);
+        id.cookie = 100 * segment as u64 + i;
+        let summary = random.summary(id, now);
+        log.summary(&summary);
+        rows.connections.push(json!({
+            "cookie": id.cookie,
+            "local": summary.tuple.local.to_string(),
+            "remote": summary.tuple.remote.to_string(),
+            "command": summary.owner.command(),
+            "last_seen": summary.last_observed.0,
+            "observed": summary.observed.0,
+            "problem_time": summary.problem_time.map(|t| t.0),
+            "problem_events": summary.problem_events,
+            "retransmitted": summary.stats.retransmitted,
+            "closed": summary.closed,
+        }));
+    }
+    for i in 0..2 {
+        let record = random.coverage(now + Micros(i));
+        log.coverage(&record);
+        rows.coverage.push(json!({
+            "end": record.end.0,
+            "polls": record.polls,
+            "records_dropped": record.losses.records_dropped,
+            "cpu": record.cpu.0,
+        }));
+    }
+}
+
+/// Leaves the log as a killed writer does: the last segment in its spool only.
+fn close_as_killed(log: LogWriter, dir: &Path) -> Result<(), Box<dyn Error>> {
     let spool = fs::read_dir(dir.join("spool"))?
         .next()
         .ok_or("the last segment has a spool")??
@@ -100,16 +129,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::remove_dir_all(dir.join("date=2026-11-21/hour=02"))?;
     fs::write(&spool, bytes)?;
     fs::remove_file(dir.join("lock"))?;
-    let expected = json!({
-        "schema_version": SCHEMA_VERSION,
-        "intervals": intervals,
-        "connections": connections,
-        "coverage": coverage,
-    });
-    fs::write(
-        dir.join("expected.json"),
-        serde_json::to_string_pretty(&expected)? + "\n",
-    )?;
-    println!("wrote {}", dir.display());
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! made by `cargo run -p slowpath-store --example fixture` of its time.
 
 use serde_json::{Value, json};
+use slowpath_model::{ConnectionSummary, ProblemInterval};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, SCHEMA_VERSION, TimeRange};
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,9 +26,31 @@ fn by_cookie(rows: &Value) -> BTreeMap<u64, &Value> {
         .collect()
 }
 
-fn read(dir: &Path, expected: &Value) {
-    let reader = LogReader::open(dir).unwrap();
+/// An interval as `expected.json` has it.
+fn interval_row(interval: &ProblemInterval) -> Value {
+    json!({
+        "problems": interval.findings.iter().map(|f| f.problem.name()).collect::<Vec<_>>(),
+        "events": interval.findings.iter().map(|f| f.events).collect::<Vec<_>>(),
+        "timeouts": interval.deltas.timeouts,
+        "retransmitted": interval.deltas.retransmitted,
+        "send_mss": interval.deltas.send_mss,
+    })
+}
 
+/// A row's problems with their events; two whose times round to the same may change places.
+fn sorted_problems(row: &Value) -> Vec<String> {
+    let lists = ["problems", "events"].map(|l| row[l].as_array().unwrap().clone());
+    let [problems, events] = lists;
+    let mut pairs: Vec<_> = problems
+        .into_iter()
+        .zip(events)
+        .map(|p| format!("{p:?}"))
+        .collect();
+    pairs.sort();
+    pairs
+}
+
+fn check_intervals(reader: &LogReader, expected: &Value) {
     let read = reader
         .intervals(TimeRange::ALL, &IntervalFilter::default())
         .unwrap();
@@ -36,26 +59,8 @@ fn read(dir: &Path, expected: &Value) {
     assert_eq!(read.rows.len(), written.len());
     for interval in &read.rows {
         let want = written[&interval.connection.cookie];
-        let got = json!({
-            "problems": interval.findings.iter().map(|f| f.problem.name()).collect::<Vec<_>>(),
-            "events": interval.findings.iter().map(|f| f.events).collect::<Vec<_>>(),
-            "timeouts": interval.deltas.timeouts,
-            "retransmitted": interval.deltas.retransmitted,
-            "send_mss": interval.deltas.send_mss,
-        });
-        // Two problems whose times round to the same may change places.
-        let sorted = |row: &Value| {
-            let lists = ["problems", "events"].map(|l| row[l].as_array().unwrap().clone());
-            let [problems, events] = lists;
-            let mut pairs: Vec<_> = problems
-                .into_iter()
-                .zip(events)
-                .map(|p| format!("{p:?}"))
-                .collect();
-            pairs.sort();
-            pairs
-        };
-        assert_eq!(sorted(&got), sorted(want));
+        let got = interval_row(interval);
+        assert_eq!(sorted_problems(&got), sorted_problems(want));
         for name in ["timeouts", "retransmitted", "send_mss"] {
             assert_eq!(got[name], want[name], "{name}");
         }
@@ -66,31 +71,33 @@ fn read(dir: &Path, expected: &Value) {
             assert!(got.abs_diff(want[name].as_i64().unwrap()) <= 256, "{name}");
         }
     }
+}
 
-    // The table came later.
-    let read = reader.interactions(TimeRange::ALL).unwrap();
-    clean(&read.report);
-    assert_eq!(read.rows, []);
+/// A summary as `expected.json` has it.
+fn summary_row(summary: &ConnectionSummary) -> Value {
+    json!({
+        "cookie": summary.connection.cookie,
+        "local": summary.tuple.local.to_string(),
+        "remote": summary.tuple.remote.to_string(),
+        "command": summary.owner.command(),
+        "last_seen": summary.last_observed.0,
+        "observed": summary.observed.0,
+        "problem_time": summary.problem_time.map(|t| t.0),
+        "problem_events": summary.problem_events,
+        "retransmitted": summary.stats.retransmitted,
+        "closed": summary.closed,
+    })
+}
 
+fn check_connections(reader: &LogReader, expected: &Value) {
     let read = reader.connections(TimeRange::ALL).unwrap();
     clean(&read.report);
     let written = by_cookie(&expected["connections"]);
     assert_eq!(read.rows.len(), written.len());
     for summary in &read.rows {
-        let cookie = summary.connection.cookie;
-        let got = json!({
-            "cookie": cookie,
-            "local": summary.tuple.local.to_string(),
-            "remote": summary.tuple.remote.to_string(),
-            "command": summary.owner.command(),
-            "last_seen": summary.last_observed.0,
-            "observed": summary.observed.0,
-            "problem_time": summary.problem_time.map(|t| t.0),
-            "problem_events": summary.problem_events,
-            "retransmitted": summary.stats.retransmitted,
-            "closed": summary.closed,
-        });
-        for (name, want) in written[&cookie].as_object().unwrap() {
+        let got = summary_row(summary);
+        let want = written[&summary.connection.cookie];
+        for (name, want) in want.as_object().unwrap() {
             let got = &got[name];
             // Problems that a later version added come after those there were.
             match (got.as_array(), want.as_array()) {
@@ -99,7 +106,9 @@ fn read(dir: &Path, expected: &Value) {
             }
         }
     }
+}
 
+fn check_coverage(reader: &LogReader, expected: &Value) {
     let read = reader.coverage(TimeRange::ALL).unwrap();
     clean(&read.report);
     let got: Vec<Value> = read
@@ -117,6 +126,17 @@ fn read(dir: &Path, expected: &Value) {
     assert_eq!(Value::Array(got), expected["coverage"]);
 }
 
+fn check(dir: &Path, expected: &Value) {
+    let reader = LogReader::open(dir).unwrap();
+    check_intervals(&reader, expected);
+    // The table came later.
+    let read = reader.interactions(TimeRange::ALL).unwrap();
+    clean(&read.report);
+    assert_eq!(read.rows, []);
+    check_connections(&reader, expected);
+    check_coverage(&reader, expected);
+}
+
 #[test]
 fn every_released_version_is_read() {
     let released = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/released");
@@ -126,7 +146,7 @@ fn every_released_version_is_read() {
         let expected: Value =
             serde_json::from_str(&fs::read_to_string(dir.join("expected.json")).unwrap()).unwrap();
         println!("{}", dir.display());
-        read(&dir, &expected);
+        check(&dir, &expected);
         versions.push(expected["schema_version"].as_u64().unwrap());
     }
     versions.sort_unstable();

@@ -250,29 +250,9 @@ impl Random {
     }
 
     fn stats(&mut self) -> TcpStats {
-        use TcpState::*;
         TcpStats {
-            state: self.one(&[
-                Established,
-                SynSent,
-                SynReceived,
-                FinWait1,
-                FinWait2,
-                TimeWait,
-                Close,
-                CloseWait,
-                LastAck,
-                Listen,
-                Closing,
-                NewSynReceived,
-            ]),
-            ca_state: self.one(&[
-                CaState::Open,
-                CaState::Disorder,
-                CaState::Cwr,
-                CaState::Recovery,
-                CaState::Loss,
-            ]),
+            state: self.one(&STATES),
+            ca_state: self.one(&CA_STATES),
             bytes_sent: self.maybe(Self::number),
             bytes_acked: self.number(),
             bytes_received: self.number(),
@@ -374,3 +354,26 @@ impl Random {
         }
     }
 }
+
+const STATES: [TcpState; 12] = [
+    TcpState::Established,
+    TcpState::SynSent,
+    TcpState::SynReceived,
+    TcpState::FinWait1,
+    TcpState::FinWait2,
+    TcpState::TimeWait,
+    TcpState::Close,
+    TcpState::CloseWait,
+    TcpState::LastAck,
+    TcpState::Listen,
+    TcpState::Closing,
+    TcpState::NewSynReceived,
+];
+
+const CA_STATES: [CaState; 5] = [
+    CaState::Open,
+    CaState::Disorder,
+    CaState::Cwr,
+    CaState::Recovery,
+    CaState::Loss,
+];
