@@ -59,105 +59,64 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
 const HOUR: i64 = 3_600_000_000;
 const COVERAGE_EVERY: i64 = 10_000_000;
 
+/// A midnight, so that simulated hours are whole ones.
+const BEGAN: WallMicros = WallMicros(1_795_219_200_000_000);
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = arguments()?;
     println!("seed {}", arguments.seed);
     let scratch = tempfile::tempdir()?;
     let dir = arguments.keep.as_deref().unwrap_or(scratch.path());
-    let mut random = Random(arguments.seed);
     let host = HostIdentity {
         host: "volume".to_owned(),
-        boot_id: 0x5f3c_9a01_77e2_4bd1_8c55_3e01_9f2b_6d70,
+        boot_id: BOOT,
     };
     let options = Options {
         segment_bytes: u64::MAX,
         ..Options::default()
     };
-    let mut log = LogWriter::open(dir, host.clone(), options)?;
-
-    // A midnight, so that simulated hours are whole ones.
-    let began = WallMicros(1_795_219_200_000_000);
-    let end = began.0 + arguments.hours as i64 * HOUR;
-    let mut cookie = 1_000;
-    let mut open = |random: &mut Random, now: WallMicros| {
-        cookie += 1 + random.exponential(3.0) as u64;
-        let mono = (now.0 - began.0) as u64 + 86_400_000_000;
-        Connection::new(random, host.boot_id, cookie, now, mono)
+    let mut simulation = Simulation {
+        random: Random(arguments.seed),
+        log: LogWriter::open(dir, host, options)?,
+        arguments: &arguments,
+        cookie: 1_000,
+        connections: Vec::new(),
+        intervals: 0,
+        polls: 0,
     };
-    let mut connections: Vec<Connection> = (0..arguments.connections)
-        .map(|_| open(&mut random, began))
-        .collect();
-    log.tick(began);
-    for connection in &mut connections {
-        log.summary(connection.checkpoint(&mut random, began, false));
-    }
-    let mut now = began;
-    let mut covered = began;
-    let mut intervals = 0u64;
-    let mut polls = 0u64;
     let working = Instant::now();
-    loop {
-        let length = random.exponential(500_000.0) as u64 + 1_000;
-        let next = WallMicros(now.0 + length as i64);
-        let hour_ends = next.0.div_euclid(HOUR) != now.0.div_euclid(HOUR);
-        if hour_ends || next.0 >= end {
-            // In turns, so that every hour has as many checkpoints.
-            let turn = now.0.div_euclid(HOUR) as u64 % arguments.checkpoint;
-            for connection in connections
-                .iter_mut()
-                .filter(|c| c.summary.connection.cookie % arguments.checkpoint == turn)
-            {
-                log.summary(connection.checkpoint(&mut random, now, false));
-            }
-            assert!(log.sync(), "{:?}", log.status().last_error);
-        }
-        if next.0 >= end {
-            break;
-        }
-        now = next;
-        log.tick(now);
-        if hour_ends {
-            // A real hour is long enough for this.
-            log.sync();
-            while log.status().segments_waiting > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        polls += 1;
-        for connection in &mut connections {
-            if random.chance(arguments.percent / 100.0) {
-                let interval = connection.trouble(&mut random, now, length);
-                // As the agent does.
-                if connection.logged_in == log.segment() {
-                    log.problem(&interval);
-                } else {
-                    connection.logged_in = log.segment();
-                    let summary = connection.checkpoint(&mut random, now, false);
-                    log.problem_of(summary, &interval);
-                }
-                intervals += 1;
-            }
-            if random.chance(arguments.turnover / 100.0 * length as f64 / HOUR as f64) {
-                log.summary(connection.checkpoint(&mut random, now, true));
-                *connection = open(&mut random, now);
-                log.summary(connection.checkpoint(&mut random, now, false));
-            }
-        }
-        if now.0 - covered.0 >= COVERAGE_EVERY {
-            let stretch = (now.0 - covered.0) as u64;
-            log.coverage(&coverage(&mut random, now, stretch, arguments.connections));
-            covered = now;
-        }
-        if polls.is_multiple_of(256) {
-            assert!(log.sync(), "{:?}", log.status().last_error);
-        }
-    }
+    simulation.run();
+    let Simulation {
+        log,
+        intervals,
+        polls,
+        ..
+    } = simulation;
     let spooled = log.status().spool_bytes;
     let handed = working.elapsed();
     let status = log.close();
     assert_eq!(status.records_dropped, 0);
     assert_eq!(status.last_error, None);
+    println!(
+        "{} polls, {intervals} problem intervals in {} hours; spool still open {spooled} bytes; \
+         {:.1} s to hand over, {:.1} s in all",
+        polls,
+        arguments.hours,
+        handed.as_secs_f64(),
+        working.elapsed().as_secs_f64()
+    );
+    print_volume(dir, &arguments, intervals, status.rows_converted)
+}
 
+const BOOT: u128 = 0x5f3c_9a01_77e2_4bd1_8c55_3e01_9f2b_6d70;
+
+/// Prints what the tables take on disk.
+fn print_volume(
+    dir: &Path,
+    arguments: &Arguments,
+    intervals: u64,
+    rows: u64,
+) -> Result<(), Box<dyn Error>> {
     let mut tables = std::collections::BTreeMap::<String, (u64, u64)>::new();
     visit(dir, &mut |path, bytes| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -169,14 +128,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     let total: u64 = tables.values().map(|t| t.1).sum();
     let days = arguments.hours as f64 / 24.0;
-    println!(
-        "{} polls, {intervals} problem intervals in {} hours; spool still open {spooled} bytes; \
-         {:.1} s to hand over, {:.1} s in all",
-        polls,
-        arguments.hours,
-        handed.as_secs_f64(),
-        working.elapsed().as_secs_f64()
-    );
     for (table, (files, bytes)) in &tables {
         println!(
             "{table}: {files} files, {bytes} bytes, {:.2} MB a day, {:.2} bytes an interval",
@@ -185,12 +136,118 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     println!(
-        "{{\"mb_per_day\":{:.2},\"bytes_per_interval\":{:.2},\"rows\":{}}}",
+        "{{\"mb_per_day\":{:.2},\"bytes_per_interval\":{:.2},\"rows\":{rows}}}",
         total as f64 / 1e6 / days,
         total as f64 / intervals as f64,
-        status.rows_converted
     );
     Ok(())
+}
+
+/// A host in simulated time.
+struct Simulation<'a> {
+    arguments: &'a Arguments,
+    random: Random,
+    log: LogWriter,
+    /// The latest connection's.
+    cookie: u64,
+    connections: Vec<Connection>,
+    intervals: u64,
+    polls: u64,
+}
+
+/// A connection that opens then.
+fn open(cookie: &mut u64, random: &mut Random, now: WallMicros) -> Connection {
+    *cookie += 1 + random.exponential(3.0) as u64;
+    let mono = (now.0 - BEGAN.0) as u64 + 86_400_000_000;
+    Connection::new(random, BOOT, *cookie, now, mono)
+}
+
+impl Simulation<'_> {
+    fn run(&mut self) {
+        let end = BEGAN.0 + self.arguments.hours as i64 * HOUR;
+        for _ in 0..self.arguments.connections {
+            let connection = open(&mut self.cookie, &mut self.random, BEGAN);
+            self.connections.push(connection);
+        }
+        self.log.tick(BEGAN);
+        for connection in &mut self.connections {
+            self.log
+                .summary(connection.checkpoint(&mut self.random, BEGAN, false));
+        }
+        let mut now = BEGAN;
+        let mut covered = BEGAN;
+        loop {
+            let length = self.random.exponential(500_000.0) as u64 + 1_000;
+            let next = WallMicros(now.0 + length as i64);
+            let hour_ends = next.0.div_euclid(HOUR) != now.0.div_euclid(HOUR);
+            if hour_ends || next.0 >= end {
+                self.checkpoint(now);
+            }
+            if next.0 >= end {
+                break;
+            }
+            now = next;
+            self.log.tick(now);
+            if hour_ends {
+                // A real hour is long enough for this.
+                self.log.sync();
+                while self.log.status().segments_waiting > 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            self.poll(now, length);
+            if now.0 - covered.0 >= COVERAGE_EVERY {
+                let stretch = (now.0 - covered.0) as u64;
+                let sockets = self.arguments.connections;
+                self.log
+                    .coverage(&coverage(&mut self.random, now, stretch, sockets));
+                covered = now;
+            }
+            if self.polls.is_multiple_of(256) {
+                assert!(self.log.sync(), "{:?}", self.log.status().last_error);
+            }
+        }
+    }
+
+    /// Checkpoints of the connections whose turn it is: every hour has as many.
+    fn checkpoint(&mut self, now: WallMicros) {
+        let turns = self.arguments.checkpoint;
+        let turn = now.0.div_euclid(HOUR) as u64 % turns;
+        for connection in &mut self.connections {
+            if connection.summary.connection.cookie % turns == turn {
+                self.log
+                    .summary(connection.checkpoint(&mut self.random, now, false));
+            }
+        }
+        assert!(self.log.sync(), "{:?}", self.log.status().last_error);
+    }
+
+    /// A poll: problems of some connections, and some that close while others open.
+    fn poll(&mut self, now: WallMicros, length: u64) {
+        self.polls += 1;
+        let (random, log) = (&mut self.random, &mut self.log);
+        let percent = self.arguments.percent / 100.0;
+        let turnover = self.arguments.turnover / 100.0 * length as f64 / HOUR as f64;
+        for connection in &mut self.connections {
+            if random.chance(percent) {
+                let interval = connection.trouble(random, now, length);
+                // As the agent does.
+                if connection.logged_in == log.segment() {
+                    log.problem(&interval);
+                } else {
+                    connection.logged_in = log.segment();
+                    let summary = connection.checkpoint(random, now, false);
+                    log.problem_of(summary, &interval);
+                }
+                self.intervals += 1;
+            }
+            if random.chance(turnover) {
+                log.summary(connection.checkpoint(random, now, true));
+                *connection = open(&mut self.cookie, random, now);
+                log.summary(connection.checkpoint(random, now, false));
+            }
+        }
+    }
 }
 
 fn visit(dir: &Path, each: &mut impl FnMut(&Path, u64)) -> std::io::Result<()> {

@@ -147,6 +147,277 @@ impl Connection {
         end: WallMicros,
         length: u64,
     ) -> ProblemInterval {
+        let events = Events::draw(random, length);
+        let Events {
+            sndbuf,
+            rwnd,
+            recoveries,
+            timeouts,
+            delayed,
+            ..
+        } = events;
+        let sent = random.size(self.rate * length as f64 / 500_000.0, 1.0) + 1;
+        let mss = u64::from(self.summary.stats.send_mss);
+        let retransmitted = recoveries
+            + timeouts
+            + if recoveries > 0 {
+                random.exponential(3.0) as u64
+            } else {
+                0
+            };
+        let srtt = random.lognormal(self.base_rtt * 1.3, 0.3) as u64 + 20;
+        let samples = sent / (2 * mss) + 1;
+        let rtt_sum = random.lognormal((samples * srtt) as f64, 0.2) as u64 + 40_000 * delayed;
+        let window = if rwnd > 0 {
+            random.below(self.rwnd / 4)
+        } else if random.chance(0.6) {
+            self.rwnd
+        } else {
+            self.rwnd - random.below(self.rwnd / 3)
+        };
+        let findings = events.findings(random, srtt, length);
+        for finding in &findings {
+            let i = finding.problem as usize;
+            self.summary.problem_time[i] += finding.share.time_of(Micros(length));
+            self.summary.problem_events[i] += finding.events.unwrap_or(1);
+        }
+        // Without retransmissions.
+        let new = sent.saturating_sub(retransmitted * mss).max(1);
+        let (written, queue) = self.written_and_queued(random, sent, new, sndbuf);
+        ProblemInterval {
+            connection: self.summary.connection,
+            end,
+            duration: Micros(length),
+            findings,
+            unmeasured: ProblemSet::EMPTY,
+            deltas: Deltas {
+                bytes_sent: Some(sent),
+                bytes_acked: Some(sent - random.below(sent / 4 + 1)),
+                bytes_received: Some(random.size(self.rate / 10.0, 1.5)),
+                retransmitted: Some(retransmitted),
+                fast_recoveries: Some(recoveries),
+                timeouts: Some(timeouts),
+                rtt_sum: Some(Micros(rtt_sum)),
+                rtt_count: Some(samples),
+                delayed_acks: Some(delayed),
+                busy: Some(Micros(events.busy)),
+                rwnd_limited: Some(Micros(rwnd)),
+                sndbuf_limited: Some(Micros(sndbuf)),
+                bytes_written: Some(written),
+                writes: Some((written as f64 / self.write) as u64 + 1),
+                bytes_read: Some(random.size(self.rate / 10.0, 1.5)),
+                reads: Some(random.size(5.0, 1.0)),
+                cwnd: if timeouts > 0 {
+                    1 + random.below(10) as u32
+                } else {
+                    random.size(20.0, 1.0) as u32 + 2
+                },
+                send_window: Some(window as u32),
+                send_queue: queue as u32,
+                receive_queue: if random.chance(0.05) {
+                    random.size(2_000.0, 1.0) as u32
+                } else {
+                    0
+                },
+                srtt: Some(Micros(srtt)),
+                baseline_rtt: Some(Micros(self.base_rtt as u64)),
+                send_mss: self.summary.stats.send_mss,
+                send_buffer: self.summary.stats.send_buffer,
+                ..Deltas::default()
+            },
+        }
+    }
+
+    /// The summary as it would be now.
+    pub fn checkpoint(
+        &mut self,
+        random: &mut Random,
+        now: WallMicros,
+        closed: bool,
+    ) -> &ConnectionSummary {
+        let summary = &mut self.summary;
+        let age = (now.0 - summary.first_observed.0) as u64;
+        let polls = age / 500_000 + 1;
+        let sent = random.size(self.rate * polls as f64, 0.2);
+        let mss = u64::from(summary.stats.send_mss);
+        let received = random.size(self.rate * polls as f64 / 10.0, 0.5);
+        let segments = sent / mss + random.below(sent / mss + 2);
+        let rtt = random.lognormal(self.base_rtt * 1.3, 0.3) as u64 + 20;
+        let [_, sndbuf, _, _, _, rwnd, ..] = summary.problem_time;
+        let [_, _, recoveries, timeouts, ..] = summary.problem_events;
+        let retransmitted = recoveries * 3 + timeouts + random.below(3);
+        let busy = random.below(age + 1) / 4_000 * 4_000 + sndbuf.0 + rwnd.0;
+        let writes = (sent as f64 / self.write) as u64 + 1;
+        let queue = if random.chance(0.5) {
+            0
+        } else {
+            random.size(8_000.0, 1.5) as u32
+        };
+        summary.last_observed = now;
+        summary.closed = closed;
+        summary.observed = Micros(age);
+        summary.polls = polls;
+        summary.problem_time[0] =
+            Micros(age.saturating_sub(summary.problem_time[1..].iter().map(|t| t.0).sum()));
+        summary.bytes_written = Some(sent + u64::from(queue));
+        summary.writes = Some(writes);
+        summary.bytes_read = Some(received);
+        summary.reads = Some(received / 1_000 + random.below(received / 1_000 + 2));
+        let totals = Totals {
+            sent,
+            received,
+            segments,
+            retransmitted,
+            rtt,
+            busy,
+            queue,
+        };
+        self.summary.stats = self.stats(random, &totals);
+        &self.summary
+    }
+
+    /// The statistics after such totals.
+    fn stats(&self, random: &mut Random, totals: &Totals) -> TcpStats {
+        let Totals {
+            sent,
+            received,
+            segments,
+            retransmitted,
+            rtt,
+            busy,
+            queue,
+        } = *totals;
+        let mss = u64::from(self.summary.stats.send_mss);
+        let samples = segments / 2 + 1;
+        let [_, sndbuf, recovery, timeout, _, rwnd, ..] = self.summary.problem_time;
+        let [_, _, recoveries, timeouts, ..] = self.summary.problem_events;
+        let cwnd = random.size(20.0, 1.0) as u32 + 2;
+        TcpStats {
+            state: if self.summary.closed {
+                TcpState::Close
+            } else {
+                TcpState::Established
+            },
+            bytes_sent: Some(sent + retransmitted * mss),
+            bytes_acked: sent + 1,
+            bytes_received: received,
+            bytes_retransmitted: Some(retransmitted * mss),
+            segments_out: segments + received / mss,
+            segments_in: samples + random.below(segments + 1),
+            data_segments_out: segments,
+            data_segments_in: received / mss + random.below(received / mss + 2),
+            retransmitted,
+            delivered: Some(segments - random.below(3).min(segments)),
+            reordering_events: Some(u64::from(random.chance(0.05))),
+            out_of_order_in: Some(if random.chance(0.1) {
+                random.size(5.0, 1.0)
+            } else {
+                0
+            }),
+            in_flight: queue.div_ceil(mss as u32),
+            cwnd,
+            ssthresh: (retransmitted > 2).then(|| cwnd / 2 + random.below(10) as u32),
+            send_window: Some(self.rwnd as u32),
+            receive_window: Some(random.size(100_000.0, 0.7) as u32),
+            srtt: Some(Micros(rtt)),
+            rttvar: Micros(rtt / 2 + random.below(rtt)),
+            min_rtt: Some(Micros(self.base_rtt as u64)),
+            rto: Micros(200_000 + (rtt / 1_000 + 1) * 4_000),
+            pacing_rate: Some(u64::from(cwnd) * mss * 2_000_000 / rtt),
+            delivery_rate: Some(
+                random.size(u64::from(cwnd) as f64 * mss as f64 * 1e6 / rtt as f64, 0.5),
+            ),
+            app_limited: Some(random.chance(0.7)),
+            busy: Some(Micros(busy)),
+            rwnd_limited: Some(rwnd),
+            sndbuf_limited: Some(sndbuf),
+            unsent: if queue > 50_000 { queue / 2 } else { 0 },
+            send_queue: queue,
+            send_memory: Some(queue.div_ceil(mss as u32) * 2_304),
+            rtt_sums: Some(self.rtt_sums(random, samples, rtt)),
+            recovery: Some(RecoveryStats {
+                fast_recoveries: recoveries,
+                recovery_time: recovery,
+                loss_entries: timeouts,
+                loss_time: timeout,
+                rto_wait: Micros(timeout.0 / 2),
+            }),
+            rto_stats: Some(RtoStats {
+                timeouts,
+                recoveries: timeouts,
+                time: Micros(timeout.0 / 1_000 * 1_000),
+            }),
+            ..self.summary.stats
+        }
+    }
+
+    fn rtt_sums(&self, random: &mut Random, samples: u64, rtt: u64) -> RttSums {
+        let delayed = self.summary.problem_time[4];
+        let delays = self.summary.problem_events[4];
+        RttSums {
+            sum: Micros(samples * rtt),
+            count: samples,
+            lifetime_min: Some(Micros(self.base_rtt as u64)),
+            lone_sum: Micros(samples / 3 * rtt + delays * 40_000),
+            lone_count: samples / 3 + delays,
+            late_sum: Micros(delays * 40_000 + random.below(delays * 4_000 + 1)),
+            late_count: delays,
+            held_sum: Micros(delayed.0 / 3),
+            held_count: delays / 3,
+        }
+    }
+
+    /// Bytes written in an interval, and queued at its end. Where the queue drains between
+    /// polls, what was written is what was sent, but for retransmissions; a bulk sender's queue
+    /// grows or shrinks meanwhile.
+    fn written_and_queued(
+        &self,
+        random: &mut Random,
+        sent: u64,
+        new: u64,
+        sndbuf: u64,
+    ) -> (u64, u64) {
+        let drained = sndbuf == 0 && random.chance(0.5);
+        let written = if drained {
+            new
+        } else {
+            random.size(new as f64, 0.3)
+        };
+        let queue = if sndbuf > 0 {
+            u64::from(self.summary.stats.send_buffer.unwrap_or(0)) / 2 - random.below(20_000)
+        } else if drained && random.chance(0.7) {
+            0
+        } else {
+            random.size(sent as f64 / 8.0, 1.0)
+        };
+        (written, queue)
+    }
+}
+
+/// What a connection did up to a checkpoint: bytes, segments, microseconds.
+struct Totals {
+    sent: u64,
+    received: u64,
+    segments: u64,
+    retransmitted: u64,
+    rtt: u64,
+    busy: u64,
+    queue: u32,
+}
+
+/// What happens in an interval with a problem, or two: microseconds and counts.
+struct Events {
+    problems: ProblemSet,
+    busy: u64,
+    sndbuf: u64,
+    rwnd: u64,
+    recoveries: u64,
+    timeouts: u64,
+    delayed: u64,
+}
+
+impl Events {
+    fn draw(random: &mut Random, length: u64) -> Self {
         let mut problems = ProblemSet::EMPTY;
         for _ in 0..=u8::from(random.chance(0.15)) {
             problems.insert(Problem::ALL[1 + random.weighted(&[30.0, 20.0, 15.0, 20.0, 15.0])]);
@@ -191,27 +462,29 @@ impl Connection {
         } else {
             0
         };
-        let sent = random.size(self.rate * length as f64 / 500_000.0, 1.0) + 1;
-        let mss = u64::from(self.summary.stats.send_mss);
-        let retransmitted = recoveries
-            + timeouts
-            + if recoveries > 0 {
-                random.exponential(3.0) as u64
-            } else {
-                0
-            };
-        let srtt = random.lognormal(self.base_rtt * 1.3, 0.3) as u64 + 20;
-        let samples = sent / (2 * mss) + 1;
-        let rtt_sum = random.lognormal((samples * srtt) as f64, 0.2) as u64 + 40_000 * delayed;
-        let window = if rwnd > 0 {
-            random.below(self.rwnd / 4)
-        } else if random.chance(0.6) {
-            self.rwnd
-        } else {
-            self.rwnd - random.below(self.rwnd / 3)
-        };
+        Events {
+            problems,
+            busy,
+            sndbuf,
+            rwnd,
+            recoveries,
+            timeouts,
+            delayed,
+        }
+    }
+
+    /// The problems' times and events, longest first.
+    fn findings(&self, random: &mut Random, srtt: u64, length: u64) -> Vec<Finding> {
+        let Events {
+            sndbuf,
+            rwnd,
+            recoveries,
+            timeouts,
+            delayed,
+            ..
+        } = *self;
         let mut findings = Vec::new();
-        for problem in problems.iter() {
+        for problem in self.problems.iter() {
             let time = match problem {
                 Problem::SendBufferLimited => sndbuf,
                 Problem::ReceiverWindowLimited => rwnd,
@@ -233,176 +506,7 @@ impl Connection {
             });
         }
         findings.sort_by_key(|f| std::cmp::Reverse(f.share.time_of(Micros(length))));
-        for finding in &findings {
-            let i = finding.problem as usize;
-            self.summary.problem_time[i] += finding.share.time_of(Micros(length));
-            self.summary.problem_events[i] += finding.events.unwrap_or(1);
-        }
-        // Where the queue drains between polls, what was written is what was sent, but for
-        // retransmissions; a bulk sender's queue grows or shrinks meanwhile.
-        let new = sent.saturating_sub(retransmitted * mss).max(1);
-        let drained = sndbuf == 0 && random.chance(0.5);
-        let written = if drained {
-            new
-        } else {
-            random.size(new as f64, 0.3)
-        };
-        let queue = if sndbuf > 0 {
-            u64::from(self.summary.stats.send_buffer.unwrap_or(0)) / 2 - random.below(20_000)
-        } else if drained && random.chance(0.7) {
-            0
-        } else {
-            random.size(sent as f64 / 8.0, 1.0)
-        };
-        ProblemInterval {
-            connection: self.summary.connection,
-            end,
-            duration: Micros(length),
-            findings,
-            unmeasured: ProblemSet::EMPTY,
-            deltas: Deltas {
-                bytes_sent: Some(sent),
-                bytes_acked: Some(sent - random.below(sent / 4 + 1)),
-                bytes_received: Some(random.size(self.rate / 10.0, 1.5)),
-                retransmitted: Some(retransmitted),
-                fast_recoveries: Some(recoveries),
-                timeouts: Some(timeouts),
-                rtt_sum: Some(Micros(rtt_sum)),
-                rtt_count: Some(samples),
-                delayed_acks: Some(delayed),
-                busy: Some(Micros(busy)),
-                rwnd_limited: Some(Micros(rwnd)),
-                sndbuf_limited: Some(Micros(sndbuf)),
-                bytes_written: Some(written),
-                writes: Some((written as f64 / self.write) as u64 + 1),
-                bytes_read: Some(random.size(self.rate / 10.0, 1.5)),
-                reads: Some(random.size(5.0, 1.0)),
-                cwnd: if timeouts > 0 {
-                    1 + random.below(10) as u32
-                } else {
-                    random.size(20.0, 1.0) as u32 + 2
-                },
-                send_window: Some(window as u32),
-                send_queue: queue as u32,
-                receive_queue: if random.chance(0.05) {
-                    random.size(2_000.0, 1.0) as u32
-                } else {
-                    0
-                },
-                srtt: Some(Micros(srtt)),
-                baseline_rtt: Some(Micros(self.base_rtt as u64)),
-                send_mss: self.summary.stats.send_mss,
-                send_buffer: self.summary.stats.send_buffer,
-                ..Deltas::default()
-            },
-        }
-    }
-
-    /// The summary as it would be now.
-    pub fn checkpoint(
-        &mut self,
-        random: &mut Random,
-        now: WallMicros,
-        closed: bool,
-    ) -> &ConnectionSummary {
-        let summary = &mut self.summary;
-        let age = (now.0 - summary.first_observed.0) as u64;
-        let polls = age / 500_000 + 1;
-        let sent = random.size(self.rate * polls as f64, 0.2);
-        let mss = u64::from(summary.stats.send_mss);
-        let received = random.size(self.rate * polls as f64 / 10.0, 0.5);
-        let segments = sent / mss + random.below(sent / mss + 2);
-        let samples = segments / 2 + 1;
-        let rtt = random.lognormal(self.base_rtt * 1.3, 0.3) as u64 + 20;
-        let [_, sndbuf, recovery, timeout, delayed, rwnd, ..] = summary.problem_time;
-        let [_, _, recoveries, timeouts, delays, ..] = summary.problem_events;
-        let retransmitted = recoveries * 3 + timeouts + random.below(3);
-        let busy = random.below(age + 1) / 4_000 * 4_000 + sndbuf.0 + rwnd.0;
-        let writes = (sent as f64 / self.write) as u64 + 1;
-        let queue = if random.chance(0.5) {
-            0
-        } else {
-            random.size(8_000.0, 1.5) as u32
-        };
-        summary.last_observed = now;
-        summary.closed = closed;
-        summary.observed = Micros(age);
-        summary.polls = polls;
-        summary.problem_time[0] =
-            Micros(age.saturating_sub(summary.problem_time[1..].iter().map(|t| t.0).sum()));
-        summary.bytes_written = Some(sent + u64::from(queue));
-        summary.writes = Some(writes);
-        summary.bytes_read = Some(received);
-        summary.reads = Some(received / 1_000 + random.below(received / 1_000 + 2));
-        let cwnd = random.size(20.0, 1.0) as u32 + 2;
-        summary.stats = TcpStats {
-            state: if closed {
-                TcpState::Close
-            } else {
-                TcpState::Established
-            },
-            bytes_sent: Some(sent + retransmitted * mss),
-            bytes_acked: sent + 1,
-            bytes_received: received,
-            bytes_retransmitted: Some(retransmitted * mss),
-            segments_out: segments + received / mss,
-            segments_in: samples + random.below(segments + 1),
-            data_segments_out: segments,
-            data_segments_in: received / mss + random.below(received / mss + 2),
-            retransmitted,
-            delivered: Some(segments - random.below(3).min(segments)),
-            reordering_events: Some(u64::from(random.chance(0.05))),
-            out_of_order_in: Some(if random.chance(0.1) {
-                random.size(5.0, 1.0)
-            } else {
-                0
-            }),
-            in_flight: queue.div_ceil(mss as u32),
-            cwnd,
-            ssthresh: (retransmitted > 2).then(|| cwnd / 2 + random.below(10) as u32),
-            send_window: Some(self.rwnd as u32),
-            receive_window: Some(random.size(100_000.0, 0.7) as u32),
-            srtt: Some(Micros(rtt)),
-            rttvar: Micros(rtt / 2 + random.below(rtt)),
-            min_rtt: Some(Micros(self.base_rtt as u64)),
-            rto: Micros(200_000 + (rtt / 1_000 + 1) * 4_000),
-            pacing_rate: Some(u64::from(cwnd) * mss * 2_000_000 / rtt),
-            delivery_rate: Some(
-                random.size(u64::from(cwnd) as f64 * mss as f64 * 1e6 / rtt as f64, 0.5),
-            ),
-            app_limited: Some(random.chance(0.7)),
-            busy: Some(Micros(busy)),
-            rwnd_limited: Some(rwnd),
-            sndbuf_limited: Some(sndbuf),
-            unsent: if queue > 50_000 { queue / 2 } else { 0 },
-            send_queue: queue,
-            send_memory: Some(queue.div_ceil(mss as u32) * 2_304),
-            rtt_sums: Some(RttSums {
-                sum: Micros(samples * rtt),
-                count: samples,
-                lifetime_min: Some(Micros(self.base_rtt as u64)),
-                lone_sum: Micros(samples / 3 * rtt + delays * 40_000),
-                lone_count: samples / 3 + delays,
-                late_sum: Micros(delays * 40_000 + random.below(delays * 4_000 + 1)),
-                late_count: delays,
-                held_sum: Micros(delayed.0 / 3),
-                held_count: delays / 3,
-            }),
-            recovery: Some(RecoveryStats {
-                fast_recoveries: recoveries,
-                recovery_time: recovery,
-                loss_entries: timeouts,
-                loss_time: timeout,
-                rto_wait: Micros(timeout.0 / 2),
-            }),
-            rto_stats: Some(RtoStats {
-                timeouts,
-                recoveries: timeouts,
-                time: Micros(timeout.0 / 1_000 * 1_000),
-            }),
-            ..summary.stats
-        };
-        summary
+        findings
     }
 }
 
