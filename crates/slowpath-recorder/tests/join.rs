@@ -64,17 +64,8 @@ fn addresses(translated: bool) -> [SocketAddr; 2] {
     [(client, 40_000).into(), ([10, 0, 0, 2], 80).into()]
 }
 
-/// So many packets each way after the handshake.
-fn scene(seed: u64, packets: usize) -> Scene {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let initial = [random.u32(..), random.u32(..)];
-    let mut talking = initial.map(|next| Conversation {
-        id: random.u16(..),
-        next,
-        sent: Vec::new(),
-        runs: BTreeMap::new(),
-        ways: Vec::new(),
-    });
+/// Packets of both ends through the network: the handshake, then so many. The runs that send are noted with each end.
+fn converse(talking: &mut [Conversation; 2], packets: usize, random: &mut fastrand::Rng) {
     // At least a millisecond either way; later packets overtake.
     let mut at = 1_000 * MS;
     let base = [random.u64(1..20), random.u64(1..20)];
@@ -131,113 +122,141 @@ fn scene(seed: u64, packets: usize) -> Scene {
         let came = (0..times).map(way).collect();
         it.ways.push(Way { sent: at, came });
     }
-    // What came, in its order; the handshake's packets are runs that send as well.
-    let mut ends = [Vec::new(), Vec::new()];
-    let mut lists: [Vec<Packet>; 2] = Default::default();
-    for end in 0..2 {
-        let [own, other] = match &mut talking {
-            [a, b] if end == 0 => [a, b],
-            [a, b] => [b, a],
-        };
-        let mut arrivals: Vec<(u64, u32)> = Vec::new();
-        for (number, way) in (0..).zip(&other.ways) {
-            arrivals.extend(way.came.iter().map(|at| (*at, number)));
+}
+
+/// The run that handles a group of packets, all but the first of them merged.
+fn merged_run(at: u64, group: &[u32]) -> Run {
+    let number = group[0];
+    let mut it = run(at, packet_run(number));
+    let mut count = 1;
+    for other in &group[1..] {
+        let further = other.wrapping_sub(number);
+        if it.outcomes.is_empty() && further == u32::from(count) {
+            count += 1;
+        } else {
+            it.outcomes.push(Outcome::Merged {
+                place: it.outcomes.len() as u32,
+                further,
+            });
         }
-        arrivals.sort_unstable();
-        let mut place = 0;
-        while let Some((at, number)) = arrivals.get(place).copied() {
-            // Those of the handshake came to the runs that answer them.
-            let first = number == 0 && place == 0;
-            let mut group = vec![number];
-            while let Some((_, next)) = arrivals.get(place + group.len())
-                && !first
-                && random.usize(0..5) == 0
-                && other.sent[*next as usize].begins == {
-                    let last = other.sent[group[group.len() - 1] as usize];
-                    last.begins.wrapping_add(last.length)
-                }
-            {
-                group.push(*next);
-            }
-            place += group.len();
-            // Handled when the last one has come.
-            let at = arrivals[place - 1].0.max(at);
-            let mut it = run(at, packet_run(number));
-            let mut count = 1;
-            for other in &group[1..] {
-                let further = other.wrapping_sub(number);
-                if it.outcomes.is_empty() && further == u32::from(count) {
-                    count += 1;
-                } else {
-                    it.outcomes.push(Outcome::Merged {
-                        place: it.outcomes.len() as u32,
-                        further,
-                    });
-                }
-            }
-            if let Handler::Packet {
-                merged, backlog, ..
-            } = &mut it.handler
-            {
-                *merged = count;
-                *backlog = group.len() > 1;
-            }
-            let head = other.sent[number as usize];
-            let length = group.iter().map(|it| other.sent[*it as usize].length).sum();
-            lists[end].push(Packet { length, ..head });
-            let merged = group[1..].iter().map(|it| other.sent[*it as usize]);
-            lists[end].extend(merged.map(|it| Packet {
-                id: it.id,
-                length: 0,
-                mark: 0,
-                ..head
-            }));
-            if !first {
-                own.runs.insert((at, 1 + place as u64), it);
-            }
-        }
-        ends[end] = own.runs.values().cloned().collect();
     }
-    let sent = talking.map(|it| {
-        let place = |at: u64| it.runs.keys().position(|key| *key == (at, 0));
-        let packets = it.sent.iter().zip(&it.ways);
-        let packets = packets.map(|(packet, way)| Packet {
-            run: place(way.sent).expect("a run sent it") as u64,
-            ..*packet
-        });
-        packets.collect::<Vec<_>>()
+    if let Handler::Packet {
+        merged, backlog, ..
+    } = &mut it.handler
+    {
+        *merged = count;
+        *backlog = group.len() > 1;
+    }
+    it
+}
+
+/// What came to an end, in its order; the handshake's packets are runs that send as well.
+fn arrive(own: &mut Conversation, other: &Conversation, random: &mut fastrand::Rng) -> Vec<Packet> {
+    let mut arrivals: Vec<(u64, u32)> = Vec::new();
+    for (number, way) in (0..).zip(&other.ways) {
+        arrivals.extend(way.came.iter().map(|at| (*at, number)));
+    }
+    arrivals.sort_unstable();
+    let mut list = Vec::new();
+    let mut place = 0;
+    while let Some((at, number)) = arrivals.get(place).copied() {
+        // Those of the handshake came to the runs that answer them.
+        let first = number == 0 && place == 0;
+        let mut group = vec![number];
+        while let Some((_, next)) = arrivals.get(place + group.len())
+            && !first
+            && random.usize(0..5) == 0
+            && other.sent[*next as usize].begins == {
+                let last = other.sent[group[group.len() - 1] as usize];
+                last.begins.wrapping_add(last.length)
+            }
+        {
+            group.push(*next);
+        }
+        place += group.len();
+        // Handled when the last one has come.
+        let at = arrivals[place - 1].0.max(at);
+        let it = merged_run(at, &group);
+        let head = other.sent[number as usize];
+        let length = group.iter().map(|it| other.sent[*it as usize].length).sum();
+        list.push(Packet { length, ..head });
+        let merged = group[1..].iter().map(|it| other.sent[*it as usize]);
+        list.extend(merged.map(|it| Packet {
+            id: it.id,
+            length: 0,
+            mark: 0,
+            ..head
+        }));
+        if !first {
+            own.runs.insert((at, 1 + place as u64), it);
+        }
+    }
+    list
+}
+
+/// The packets that an end sent, with their runs.
+fn sent_packets(it: &Conversation) -> Vec<Packet> {
+    let place = |at: u64| it.runs.keys().position(|key| *key == (at, 0));
+    let packets = it.sent.iter().zip(&it.ways);
+    let packets = packets.map(|(packet, way)| Packet {
+        run: place(way.sent).expect("a run sent it") as u64,
+        ..*packet
     });
-    let whole = ends.map(|runs| End {
+    packets.collect()
+}
+
+/// What one machine knows: its own packets and those that came, numbered as they came.
+fn one_machine(whole: &End, side: usize, sent: Vec<Packet>, came: Vec<Packet>) -> OneSided {
+    let mut end = whole.clone();
+    let mut next = 0;
+    for run in &mut end.runs {
+        if let Handler::Packet { number, merged, .. } = &mut run.handler {
+            let more = run.outcomes.len() as u16;
+            run.outcomes.clear();
+            *number = next;
+            *merged += more;
+            next += u32::from(*merged);
+        }
+    }
+    assert_eq!(next as usize, came.len());
+    OneSided {
+        addresses: addresses(false),
+        side,
+        initial: [None; 2],
+        sysctls: BTreeMap::new(),
+        socket: BTreeMap::new(),
+        mtu: 1_500,
+        end,
+        sent,
+        came: came.into_iter().map(|it| Packet { run: 0, ..it }).collect(),
+    }
+}
+
+/// So many packets each way after the handshake.
+fn scene(seed: u64, packets: usize) -> Scene {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let initial = [random.u32(..), random.u32(..)];
+    let mut talking = initial.map(|next| Conversation {
+        id: random.u16(..),
+        next,
+        sent: Vec::new(),
+        runs: BTreeMap::new(),
+        ways: Vec::new(),
+    });
+    converse(&mut talking, packets, &mut random);
+    let [client, server] = &mut talking;
+    let to_client = arrive(client, server, &mut random);
+    let to_server = arrive(server, client, &mut random);
+    let whole = talking.each_ref().map(|it| End {
         digest: 77,
-        runs,
+        runs: it.runs.values().cloned().collect(),
         ..End::default()
     });
-    let [to_client, to_server] = lists;
-    let [sent_by_client, sent_by_server] = sent;
-    let one = |side: usize, sent, came: Vec<Packet>| {
-        let mut end = whole[side].clone();
-        let mut next = 0;
-        for run in &mut end.runs {
-            if let Handler::Packet { number, merged, .. } = &mut run.handler {
-                let more = run.outcomes.len() as u16;
-                run.outcomes.clear();
-                *number = next;
-                *merged += more;
-                next += u32::from(*merged);
-            }
-        }
-        assert_eq!(next as usize, came.len());
-        OneSided {
-            addresses: addresses(side == 1 && seed.is_multiple_of(3)),
-            side,
-            initial: initial.map(Some),
-            sysctls: BTreeMap::new(),
-            socket: BTreeMap::new(),
-            mtu: 1_500,
-            end,
-            sent,
-            came: came.into_iter().map(|it| Packet { run: 0, ..it }).collect(),
-        }
+    let [sent_by_client, sent_by_server] = talking.each_ref().map(sent_packets);
+    let one = |side: usize, sent, came| OneSided {
+        addresses: addresses(side == 1 && seed.is_multiple_of(3)),
+        initial: initial.map(Some),
+        ..one_machine(&whole[side], side, sent, came)
     };
     let one_sided = [
         one(0, sent_by_client, to_client),

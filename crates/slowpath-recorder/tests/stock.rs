@@ -120,12 +120,7 @@ fn joined(story: Vec<(u8, u64, StoryEvent)>) -> Connection {
 #[test]
 fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
     let [call, lock, release, drain, run_end, packet] = [2, 4, 5, 6, 7, 10];
-    let [clock, sent, queued, drained, named] = [13, 14, 16, 17, 25];
-    let [syn, ack] = [2, 16];
-    let like = |like| StoryEvent {
-        like,
-        ..StoryEvent::default()
-    };
+    let [queued, drained, ack] = [16, 17, 16];
     let waits = |like, what| StoryEvent {
         like,
         what,
@@ -134,92 +129,25 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
         flags: ack,
         ..StoryEvent::default()
     };
-    let story = [
-        (OPEN, 1, like(0)),
-        (SETTINGS, 1, like(0)),
-        (sent, 1, like(0)),
-        (named, 1, like(100)),
-        (REQUEST, 2, like(100)),
-        (
-            REQUEST,
-            2,
-            StoryEvent {
-                what: 3,
-                more: 500,
-                ..StoryEvent::default()
-            },
-        ),
-        (
-            packet,
-            1,
-            StoryEvent {
-                flags: syn | ack,
-                more: 500,
-                ..StoryEvent::default()
-            },
-        ),
-        (sent, 1, like(0)),
-        (named, 1, like(101)),
-        (
-            run_end,
-            1,
-            StoryEvent {
-                what: packet,
-                ..StoryEvent::default()
-            },
-        ),
-        (OPEN, 2, like(0)),
-        (SETTINGS, 2, like(0)),
-        (
-            clock,
-            2,
-            StoryEvent {
-                what: 1,
-                ..StoryEvent::default()
-            },
-        ),
-        (
-            packet,
-            2,
-            StoryEvent {
-                what: 1,
-                like: 101,
-                flags: ack,
-                ..StoryEvent::default()
-            },
-        ),
-        (
-            run_end,
-            2,
-            StoryEvent {
-                what: packet,
-                ..StoryEvent::default()
-            },
-        ),
-        (sent, 1, like(0)),
-        (named, 1, like(102)),
-        (sent, 1, like(0)),
-        (named, 1, like(103)),
-        (sent, 1, like(0)),
-        (named, 1, like(104)),
-        (
-            call,
-            2,
-            StoryEvent {
-                what: 5,
-                task: 20,
-                ..StoryEvent::default()
-            },
-        ),
-        (
-            lock,
-            2,
-            StoryEvent {
-                owned: true,
-                task: 20,
-                ..StoryEvent::default()
-            },
-        ),
+    let task = |what, owned| StoryEvent {
+        what,
+        owned,
+        task: 20,
+        ..StoryEvent::default()
+    };
+    let mut story: Vec<_> = opened(1).into();
+    story.extend(sends(100));
+    story.extend([asked(0, 100, 0, 0), asked(3, 0, 0, 500)]);
+    // The run that the SYN-ACK begins sends the ACK.
+    let [came, ended] = answered(500);
+    story.push(came);
+    story.extend(sends(101));
+    story.push(ended);
+    story.extend(child(101));
+    story.extend([102, 103, 104].into_iter().flat_map(sends));
+    story.extend([
+        (call, 2, task(5, false)),
+        (lock, 2, task(0, true)),
         (queued, 2, waits(102, 0)),
         (queued, 2, waits(103, 1)),
         (queued, 2, waits(104, 0)),
@@ -230,8 +158,8 @@ fn what_was_merged_in_the_backlog_is_known_over_ipv6() {
         (packet, 2, waits(104, 0)),
         (run_end, 2, waits(0, packet)),
         (drained, 2, waits(0, 0)),
-    ];
-    let connection = &joined(story.into_iter().collect());
+    ]);
+    let connection = &joined(story);
     let addresses = ["[fd00::1]:4000", "[fd00::2]:5000"];
     assert_eq!(connection.addresses.map(|it| it.to_string()), addresses);
     let packets = connection.ends[1].runs.iter();

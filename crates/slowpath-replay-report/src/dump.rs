@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every event of a recording.
 
-use crate::{SIDES, ends, info, one_sided};
+use crate::{SIDES, ends, info, lost, one_sided};
 use serde_json::{Map, Value, json};
 use slowpath_recording::{Connection, End, Handler, Origin, Recording, Run};
 use slowpath_text::{Paint, plain};
@@ -209,11 +209,6 @@ impl Printer<'_> {
         }
         Ok(())
     }
-}
-
-/// How many are known to be lost; `None` where there is a gap and no one counted.
-pub fn lost(end: &End) -> Option<u64> {
-    (end.gap.is_none() || end.lost > 0).then_some(end.lost)
 }
 
 fn words(run: &Run) -> String {

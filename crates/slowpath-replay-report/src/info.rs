@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much a recording holds of what.
 
-use crate::dump::lost;
-use crate::{SIDES, ends, one_sided};
+use crate::{SIDES, ends, lost, one_sided};
 use serde_json::{Value, json};
 use slowpath_model::WallMicros;
 use slowpath_recording::{Damage, Decoded, End, Origin, Recording, Sizes, VERSION};

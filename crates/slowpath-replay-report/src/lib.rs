@@ -22,7 +22,7 @@ pub mod replayed;
 pub mod shrunk;
 pub mod what_if;
 
-use slowpath_recording::Connection;
+use slowpath_recording::{Connection, End};
 
 /// Names of the two ends.
 pub const SIDES: [&str; 2] = ["client", "server"];
@@ -35,4 +35,9 @@ fn ends(connection: &Connection) -> String {
 /// The name of an end: 0 the client, 1 the server.
 pub fn end_name(end: u8) -> &'static str {
     SIDES.get(usize::from(end)).copied().unwrap_or("?")
+}
+
+/// How many events of an end are known to be lost; `None`: it has a gap, and they were not counted.
+fn lost(end: &End) -> Option<u64> {
+    (end.gap.is_none() || end.lost > 0).then_some(end.lost)
 }

@@ -4,7 +4,6 @@
 use super::event::Event;
 use super::side::{PeerView, Side};
 use super::wire::Child;
-use slowpath_recording::fields::SocketFields;
 use slowpath_recording::{Handler, Moment};
 
 impl Side {
@@ -13,11 +12,12 @@ impl Side {
         self.met(peer.sent.is_some() && !peer.one_sided);
         let runs = self.accept_one_sided(peer.request);
         let asked = runs.unwrap_or_else(|| peer.request.runs(peer.sent));
-        if let Some(first) = asked.first() {
-            self.runs = self.inherited_runs(first.at, first.jiffies);
-        }
-        self.runs.extend(asked);
-        self.states = vec![SocketFields::NONE; self.runs.len()];
+        let mut runs = match asked.first() {
+            Some(first) => self.inherited_runs(first.at, first.jiffies),
+            None => std::mem::take(&mut self.log.runs),
+        };
+        runs.extend(asked);
+        self.log.begin(runs);
         // It had begun before the recorder.
         self.cut |= peer.request.is_empty();
         // What it is comes with the packet's own event.

@@ -246,98 +246,137 @@ fn stub(kind: Kind, bytes: &[u8]) -> Option<Option<Stub>> {
     .then(read)
 }
 
+/// What a program does with the socket: calls, their returns, and when they have the lock.
+fn call(kind: Kind, bytes: &[u8]) -> Option<(wire::Event, Body)> {
+    Some(match kind {
+        Kind::Call => {
+            let it: wire::Call = whole(bytes)?;
+            (it.event, Body::Call(it.call))
+        }
+        Kind::Transfer => {
+            let it: wire::Transfer = whole(bytes)?;
+            (it.event, Body::Transfer(it))
+        }
+        Kind::ShutdownCall => {
+            let it: wire::ShutdownCall = whole(bytes)?;
+            (it.event, Body::Shutdown { how: it.how })
+        }
+        Kind::OptionCall => {
+            let it: wire::OptionCall = whole(bytes)?;
+            (it.event, Body::OptionCall(it))
+        }
+        Kind::CallEnd => {
+            let it: wire::CallEnd = whole(bytes)?;
+            let (call, result) = (it.call, it.result);
+            (it.event, Body::CallEnd { call, result })
+        }
+        Kind::Lock => {
+            let it: wire::Lock = whole(bytes)?;
+            let fragment = it.fragment;
+            (it.event, Body::Lock { fragment })
+        }
+        Kind::OtherCall => {
+            let it: wire::OtherCall = whole(bytes)?;
+            (it.event, Body::Other(it.other))
+        }
+        _ => return None,
+    })
+}
+
+/// Packets that the socket sends, receives or queues.
+fn packet(kind: Kind, bytes: &[u8]) -> Option<(wire::Event, Body)> {
+    Some(match kind {
+        Kind::Packet => {
+            let packet: wire::Packet = whole(bytes)?;
+            (
+                packet.event,
+                Body::Packet(ArrivedPacket { packet, syn: None }),
+            )
+        }
+        Kind::SynPacket => {
+            let it: wire::SynPacket = whole(bytes)?;
+            let (packet, syn) = (it.packet, Some(it.likeness));
+            (packet.event, Body::Packet(ArrivedPacket { packet, syn }))
+        }
+        Kind::Child => {
+            let it: wire::Child = whole(bytes)?;
+            (it.event, Body::Child(it))
+        }
+        Kind::Sent => {
+            let it: wire::Sent = whole(bytes)?;
+            (it.event, Body::Sent(it))
+        }
+        Kind::HandedOver => {
+            let it: wire::HandedOver = whole(bytes)?;
+            let result = it.result;
+            (it.event, Body::HandedOver { result })
+        }
+        Kind::Queued => {
+            let it: wire::Queued = whole(bytes)?;
+            (it.event, Body::Queued(it))
+        }
+        Kind::AnsweredByReset => {
+            let it: wire::AnsweredByReset = whole(bytes)?;
+            (it.event, Body::AnsweredByReset(it))
+        }
+        Kind::Named => {
+            let it: wire::Named = whole(bytes)?;
+            let alike = it.alike;
+            (it.event, Body::Named { alike })
+        }
+        _ => return None,
+    })
+}
+
+/// What the socket is, what it is set to, and its timers.
+fn socket(kind: Kind, bytes: &[u8]) -> Option<(wire::Event, Body)> {
+    Some(match kind {
+        Kind::Opened => {
+            let it: wire::Opened = whole(bytes)?;
+            let end = it.event.head.end;
+            let both = addresses(end, &it.addresses, it.own_port, it.peer_port);
+            (it.event, Body::Opened(both))
+        }
+        Kind::Settings => {
+            let it: wire::Settings = whole(bytes)?;
+            (it.event, Body::Settings(Box::new((&it.found).into())))
+        }
+        Kind::Options => {
+            let it: wire::Options = whole(bytes)?;
+            (it.event, Body::Options(Box::new(it.set)))
+        }
+        Kind::Timer => {
+            let it: wire::Timer = whole(bytes)?;
+            (it.event, Body::Timer(it.timer))
+        }
+        Kind::Metrics => {
+            let it: wire::Metrics = whole(bytes)?;
+            (it.event, Body::Metrics(it))
+        }
+        _ => return None,
+    })
+}
+
 impl Event {
     fn read(kind: Kind, bytes: &[u8]) -> Option<Event> {
         let (of, body) = match kind {
-            Kind::Opened => {
-                let it: wire::Opened = whole(bytes)?;
-                let end = it.event.head.end;
-                let both = addresses(end, &it.addresses, it.own_port, it.peer_port);
-                (it.event, Body::Opened(both))
-            }
-            Kind::Call => {
-                let it: wire::Call = whole(bytes)?;
-                (it.event, Body::Call(it.call))
-            }
-            Kind::Transfer => {
-                let it: wire::Transfer = whole(bytes)?;
-                (it.event, Body::Transfer(it))
-            }
-            Kind::ShutdownCall => {
-                let it: wire::ShutdownCall = whole(bytes)?;
-                (it.event, Body::Shutdown { how: it.how })
-            }
-            Kind::OptionCall => {
-                let it: wire::OptionCall = whole(bytes)?;
-                (it.event, Body::OptionCall(it))
-            }
-            Kind::CallEnd => {
-                let it: wire::CallEnd = whole(bytes)?;
-                let (call, result) = (it.call, it.result);
-                (it.event, Body::CallEnd { call, result })
-            }
-            Kind::Lock => {
-                let it: wire::Lock = whole(bytes)?;
-                let fragment = it.fragment;
-                (it.event, Body::Lock { fragment })
-            }
-            Kind::Packet => {
-                let packet: wire::Packet = whole(bytes)?;
-                (
-                    packet.event,
-                    Body::Packet(ArrivedPacket { packet, syn: None }),
-                )
-            }
-            Kind::SynPacket => {
-                let it: wire::SynPacket = whole(bytes)?;
-                let (packet, syn) = (it.packet, Some(it.likeness));
-                (packet.event, Body::Packet(ArrivedPacket { packet, syn }))
-            }
-            Kind::Timer => {
-                let it: wire::Timer = whole(bytes)?;
-                (it.event, Body::Timer(it.timer))
-            }
-            Kind::Child => {
-                let it: wire::Child = whole(bytes)?;
-                (it.event, Body::Child(it))
-            }
-            Kind::Sent => {
-                let it: wire::Sent = whole(bytes)?;
-                (it.event, Body::Sent(it))
-            }
-            Kind::HandedOver => {
-                let it: wire::HandedOver = whole(bytes)?;
-                let result = it.result;
-                (it.event, Body::HandedOver { result })
-            }
-            Kind::Queued => {
-                let it: wire::Queued = whole(bytes)?;
-                (it.event, Body::Queued(it))
-            }
-            Kind::Settings => {
-                let it: wire::Settings = whole(bytes)?;
-                (it.event, Body::Settings(Box::new((&it.found).into())))
-            }
-            Kind::AnsweredByReset => {
-                let it: wire::AnsweredByReset = whole(bytes)?;
-                (it.event, Body::AnsweredByReset(it))
-            }
-            Kind::Named => {
-                let it: wire::Named = whole(bytes)?;
-                let alike = it.alike;
-                (it.event, Body::Named { alike })
-            }
-            Kind::Options => {
-                let it: wire::Options = whole(bytes)?;
-                (it.event, Body::Options(Box::new(it.set)))
-            }
-            Kind::OtherCall => {
-                let it: wire::OtherCall = whole(bytes)?;
-                (it.event, Body::Other(it.other))
-            }
-            Kind::Metrics => {
-                let it: wire::Metrics = whole(bytes)?;
-                (it.event, Body::Metrics(it))
+            Kind::Call
+            | Kind::Transfer
+            | Kind::ShutdownCall
+            | Kind::OptionCall
+            | Kind::CallEnd
+            | Kind::Lock
+            | Kind::OtherCall => call(kind, bytes)?,
+            Kind::Packet
+            | Kind::SynPacket
+            | Kind::Child
+            | Kind::Sent
+            | Kind::HandedOver
+            | Kind::Queued
+            | Kind::AnsweredByReset
+            | Kind::Named => packet(kind, bytes)?,
+            Kind::Opened | Kind::Settings | Kind::Options | Kind::Timer | Kind::Metrics => {
+                socket(kind, bytes)?
             }
             _ => return Event::with_state(kind, bytes),
         };

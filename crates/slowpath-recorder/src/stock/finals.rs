@@ -12,24 +12,15 @@ impl Side {
     pub(super) fn settle(&mut self) -> Vec<Run> {
         let open = self.calls.values().filter_map(|call| call.run);
         let open = open.chain(self.merging).min().unwrap_or(usize::MAX);
-        let until = open.min(self.count().saturating_sub(1));
-        let count = until.saturating_sub(self.handed_out);
+        let until = open.min(self.log.count().saturating_sub(1));
+        let count = until.saturating_sub(self.log.handed_out);
         self.make_checks(count);
-        self.handed_out += count;
-        self.states.drain(..count);
-        let runs = self.runs.drain(..count).collect();
-        if self.runs.len() * 4 < self.runs.capacity() {
-            self.runs.shrink_to(self.runs.len() * 2);
-            self.states.shrink_to(self.states.len() * 2);
-        }
-        runs
+        self.log.hand_out(count)
     }
 
     /// Events were lost, and it is not known which: drops the runs after those that were there when losses were last checked.
     pub(super) fn doubt(&mut self) {
-        let sure = self.sure.saturating_sub(self.handed_out);
-        self.runs.truncate(sure);
-        self.states.truncate(sure);
+        self.log.drop_unsure();
         self.current = None;
         self.merging = None;
         self.cut = true;
@@ -42,11 +33,11 @@ impl Side {
             .one_sided
             .as_ref()
             .map_or(0, |one_sided| one_sided.bytes());
-        size_of::<Side>() + self.runs.capacity() * run + self.packets.bytes() + one_sided
+        size_of::<Side>() + self.log.runs.capacity() * run + self.packets.bytes() + one_sided
     }
 
     fn make_checks(&mut self, count: usize) {
-        for (run, fields) in self.runs.iter_mut().zip(&self.states).take(count) {
+        for (run, fields) in self.log.runs.iter_mut().zip(&self.log.states).take(count) {
             let decisions = run.outcomes.iter().fold(0, |before, outcome| {
                 let [first, second] = outcome.numbers();
                 mix(before, outcome.decision().number(), first, second)
@@ -66,8 +57,8 @@ impl Side {
                 decisions,
                 more,
             ];
-            self.before = check(words, fields, self.before);
-            run.check = Some(self.before);
+            self.log.last_check = check(words, fields, self.log.last_check);
+            run.check = Some(self.log.last_check);
         }
     }
 
@@ -76,16 +67,16 @@ impl Side {
         for call in std::mem::take(&mut self.calls).into_values() {
             self.returned(call, NOT_RETURNED);
         }
-        self.make_checks(self.runs.len());
+        self.make_checks(self.log.runs.len());
         let lost = u64::from(self.lost);
         let end = End {
             gap: (self.cut || self.unmatched || !self.waiting.is_empty())
-                .then_some(self.count() as u64),
+                .then_some(self.log.count() as u64),
             lost,
-            digest: self.before,
-            runs: self.runs,
+            digest: self.log.last_check,
+            runs: self.log.runs,
             ..End::default()
         };
-        (end, self.states)
+        (end, self.log.states)
     }
 }

@@ -16,7 +16,7 @@ impl Side {
             return true;
         }
         // A program that has not closed its socket yet still has one; nothing changes in it.
-        let state = match self.states.last() {
+        let state = match self.log.states.last() {
             _ if self.gone => SocketFields::NONE,
             Some(state) => *state,
             None => return false,
@@ -46,12 +46,11 @@ impl Side {
             outcomes: Vec::new(),
             check: None,
         };
-        let place = self.count() + usize::from(self.current.is_some()) + self.put_off.len();
+        let place = self.log.count() + usize::from(self.current.is_some()) + self.put_off.len();
         if self.current.is_some() {
             self.put_off.push(run);
         } else {
-            self.runs.push(run);
-            self.states.push(state);
+            self.log.push(run, state);
         }
         match made {
             Some(Late::Ack | Late::NoSocketReset) => {

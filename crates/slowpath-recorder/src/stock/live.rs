@@ -94,7 +94,7 @@ impl Live {
         if let (0, Some(mine), Some(theirs), Some(hz)) =
             (progress.number, &a.settings, &b.settings, self.joiner.hz)
         {
-            let first = a.runs.first().into_iter().chain(b.runs.first());
+            let first = a.log.runs.first().into_iter().chain(b.log.runs.first());
             let at = first.map(|run| run.at).min().unwrap_or(Moment(now));
             self.last += 1;
             progress.number = self.last;
@@ -211,7 +211,7 @@ impl Joins for Live {
             }
         }
         for side in living {
-            side.sure = side.count();
+            side.log.sure = side.log.count();
         }
         let mut handshakes = Vec::new();
         for place in 0..self.joiner.pairs.len() {

@@ -8,8 +8,10 @@
 //! What is promised: whatever the bytes, no panic; events that fit nowhere are counted ([`Joined::unplaced`]), and an end
 //! of which events were lost says so.
 
+mod arrival;
 mod bbr;
 mod building;
+mod call;
 mod check;
 mod child;
 mod contention;
@@ -23,6 +25,7 @@ mod one_sided;
 mod options;
 mod paced;
 mod request;
+mod run_log;
 mod sent;
 mod settings;
 mod side;
@@ -265,8 +268,8 @@ impl Joiner {
             }
         }
         if end == 0 {
-            own.runs = own.inherited_runs(Moment(event.at()), event.jiffies());
-            own.states = vec![SocketFields::NONE; own.runs.len()];
+            let runs = own.inherited_runs(Moment(event.at()), event.jiffies());
+            own.log.begin(runs);
         }
         true
     }

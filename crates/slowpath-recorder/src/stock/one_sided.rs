@@ -119,13 +119,10 @@ impl Side {
 
     /// Takes packets that were merged in the backlog into the one that is handled. Returns whether the end is one-sided.
     pub(super) fn merged_one_sided(&mut self, names: impl Iterator<Item = Name>) -> bool {
-        let place = self
-            .merging
-            .and_then(|place| place.checked_sub(self.handed_out));
         let Some(one_sided) = &mut self.one_sided else {
             return false;
         };
-        let run = place.and_then(|place| self.runs.get_mut(place));
+        let run = self.merging.and_then(|place| self.log.run_at(place));
         if let Some(Handler::Packet { merged, .. }) = run.map(|run| &mut run.handler) {
             for name in names.take(usize::from(u16::MAX - *merged)) {
                 one_sided.merged(name);
@@ -269,7 +266,7 @@ impl Live {
             self.last += 1;
             pair.progress.number = self.last;
             self.places.insert(self.last, place);
-            let at = end.runs.first().map_or(Moment(now), |run| run.at);
+            let at = end.log.runs.first().map_or(Moment(now), |run| run.at);
             updates.push(Update::OneSided {
                 number: self.last,
                 one_sided: Box::new(one_sided),

@@ -4,8 +4,9 @@
 //! Options that were set before the recorder knew the socket are runs at its beginning: of the end that connects before it does, of the other one before the
 //! first SYN, when they are the listener's.
 
+use super::call::{Call, CallRequest};
 use super::event::Event;
-use super::side::{Call, CallRequest, Side};
+use super::side::Side;
 use super::wire::{Metrics, Set};
 use slowpath_recording::fields::{Field, SocketFields};
 use slowpath_recording::options::{self, Effect, IP, SOCKET, TCP};
@@ -217,7 +218,7 @@ impl Side {
 
     /// What a call returned belongs to its first run.
     pub(super) fn returned(&mut self, call: Call, returned: i32) {
-        let run = call.run.and_then(|place| self.run_at(place));
+        let run = call.run.and_then(|place| self.log.run_at(place));
         if let Some(Handler::Send { result, .. } | Handler::Receive { result, .. }) =
             run.map(|run| &mut run.handler)
         {
@@ -250,7 +251,7 @@ impl Side {
         };
         match call.run {
             Some(place) => {
-                if let Some(run) = self.run_at(place) {
+                if let Some(run) = self.log.run_at(place) {
                     run.handler = handler;
                 }
             }
@@ -298,8 +299,8 @@ impl Side {
         if self.current.is_some() {
             self.put_off.push(run);
         } else {
-            self.runs.push(run);
-            self.states.push(event.fields.unwrap_or(SocketFields::NONE));
+            let state = event.fields.unwrap_or(SocketFields::NONE);
+            self.log.push(run, state);
         }
     }
 }

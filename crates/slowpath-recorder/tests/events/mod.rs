@@ -311,19 +311,24 @@ impl Raw {
                 | kind::BUSY
                 | kind::WINDOW),
                 _,
-            ) => behind_length(&self.event(match plain {
-                kind::SMALL_QUEUE => Kind::SmallQueue,
-                kind::CLOCK => Kind::Clock,
-                kind::DRAINED => Kind::Drained,
-                kind::GONE => Kind::Gone,
-                kind::BUSY => Kind::Busy,
-                _ => Kind::Window,
-            })),
+            ) => behind_length(&self.event(plain_kind(plain))),
             _ => behind_length(&wire::Named {
                 event: self.event(Kind::Named),
                 alike: self.like,
                 pad: 0,
             }),
         }
+    }
+}
+
+/// The kind of an event that has nothing of its own.
+fn plain_kind(kind: u8) -> Kind {
+    match kind {
+        kind::SMALL_QUEUE => Kind::SmallQueue,
+        kind::CLOCK => Kind::Clock,
+        kind::DRAINED => Kind::Drained,
+        kind::GONE => Kind::Gone,
+        kind::BUSY => Kind::Busy,
+        _ => Kind::Window,
     }
 }
