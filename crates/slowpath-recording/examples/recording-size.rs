@@ -120,7 +120,8 @@ fn recording(log: &PacketLog, mode: Mode) -> Recording {
     }
 }
 
-fn end(own: &Stream, other: &Stream, mode: Mode) -> End {
+/// Runs of the packets that came, and of the reader that takes their data.
+fn received(other: &Stream) -> Vec<(u64, Handler)> {
     let mut runs: Vec<(u64, Handler)> = Vec::new();
     let mut came = 0;
     let mut unread = 0u32;
@@ -154,6 +155,12 @@ fn end(own: &Stream, other: &Stream, mode: Mode) -> End {
             }
         }
     }
+    runs
+}
+
+/// Calls that send: one a message.
+fn calls(own: &Stream) -> Vec<(u64, Handler)> {
+    let mut runs = Vec::new();
     let mut last = None;
     for (sent, bytes, _) in &own.packets {
         if *bytes > DATA && last.is_none_or(|last| sent - last > PAUSE) {
@@ -168,17 +175,11 @@ fn end(own: &Stream, other: &Stream, mode: Mode) -> End {
             last = Some(*sent);
         }
     }
-    runs.sort_by_key(|(at, _)| *at);
-    let runs: Vec<Run> = (0..)
-        .zip(runs)
-        .map(|(place, (at, handler))| Run {
-            at: Moment(at),
-            jiffies: (4_000 + at * HZ / 1_000_000_000) as u32,
-            handler,
-            outcomes: Vec::new(),
-            check: Some(fastrand(at + place) as u32),
-        })
-        .collect();
+    runs
+}
+
+/// When packets were sent, sampled; `None`: every run has its time.
+fn samples(own: &Stream, mode: Mode) -> Option<Sent> {
     let times = own.packets.iter().map(|packet| packet.0);
     let samples = match mode {
         Mode::EveryRun => None,
@@ -195,14 +196,30 @@ fn end(own: &Stream, other: &Stream, mode: Mode) -> End {
             Some(samples)
         }
     };
-    let sent = samples.map(|samples| Sent {
+    samples.map(|samples| Sent {
         threshold: DEFAULT_THRESHOLD,
         samples,
-    });
+    })
+}
+
+fn end(own: &Stream, other: &Stream, mode: Mode) -> End {
+    let mut runs = received(other);
+    runs.extend(calls(own));
+    runs.sort_by_key(|(at, _)| *at);
+    let runs: Vec<Run> = (0..)
+        .zip(runs)
+        .map(|(place, (at, handler))| Run {
+            at: Moment(at),
+            jiffies: (4_000 + at * HZ / 1_000_000_000) as u32,
+            handler,
+            outcomes: Vec::new(),
+            check: Some(fastrand(at + place) as u32),
+        })
+        .collect();
     End {
         digest: fastrand(runs.len() as u64) as u32,
         runs,
-        sent,
+        sent: samples(own, mode),
         ..End::default()
     }
 }

@@ -9,9 +9,9 @@
 //! each direction at either end (`sent`: only at the end that sent them, where what was damaged later has not come to a capture yet); **claimed exact with other headers**, which must never be; diverged; refused by name. The last line counts them.
 
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
-use slowpath_recording as recording;
 use slowpath_recording::headers::{self, Header, Pair};
-use slowpath_replay::{ReplayOptions, batches, headers_of, replay};
+use slowpath_recording::{self as recording, Connection};
+use slowpath_replay::{ReplayOptions, ReplayResult, batches, headers_of, replay};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
@@ -21,6 +21,69 @@ type Captured = BTreeMap<Pair, Vec<Header>>;
 fn captured(path: &Path) -> Result<Captured, Box<dyn Error>> {
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(headers::read(&bytes)?)
+}
+
+/// How many connections are what; headers that were compared, and those of them with other timestamps.
+#[derive(Default)]
+struct Tally {
+    exact: usize,
+    wrong: usize,
+    diverged: usize,
+    refused: usize,
+    same: usize,
+    timestamps: usize,
+}
+
+impl Tally {
+    /// Compares a replayed connection with the captures of the runtime.
+    fn compare(
+        &mut self,
+        (number, connection): (usize, &Connection),
+        runtime: &[Captured; 2],
+        (result, replayed): (&ReplayResult, &[Vec<Header>; 2]),
+        sent_only: bool,
+    ) {
+        let there = runtime.each_ref().map(|end| {
+            let found = end.get(&connection.addresses);
+            found.map(Vec::as_slice).unwrap_or_default()
+        });
+        let here = replayed.each_ref().map(Vec::as_slice);
+        let mut others = Vec::new();
+        let ways = headers::ways(there, here).into_iter();
+        for way in ways.filter(|way| !sent_only || way.forward == (way.end == 0)) {
+            self.same += way.comparison.same;
+            self.timestamps += way.comparison.timestamps;
+            if !way.is_exact() {
+                others.push(format!("   {way}"));
+            }
+        }
+        let runs = connection.ends.each_ref().map(|end| end.runs.len());
+        match &result.difference {
+            None if others.is_empty() => self.exact += 1,
+            None => {
+                self.wrong += 1;
+                println!(
+                    "{number}: CLAIMED EXACT, other headers; {runs:?} runs, {:?}",
+                    connection.addresses
+                );
+                println!("{}", others.join("\n"));
+            }
+            Some(difference) => {
+                self.diverged += 1;
+                let run = connection.ends[usize::from(difference.end)]
+                    .runs
+                    .get(difference.run as usize);
+                println!(
+                    "{number}: diverged at {difference:?} of {runs:?} runs, headers {}: {run:?}",
+                    if others.is_empty() {
+                        "the same"
+                    } else {
+                        "differ"
+                    }
+                );
+            }
+        }
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,14 +99,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         captured(&folder.join("server.pcap"))?,
     ];
     let kernel = Kernel::find(SOURCE, HZ)?;
-    let (mut exact, mut wrong, mut diverged, mut refused) = (0, 0, 0, 0);
-    let (mut same, mut timestamps) = (0, 0);
+    let mut tally = Tally::default();
     let mut chosen = Vec::new();
     for (number, connection) in recording.connections.iter().enumerate() {
         match connection.replayable() {
             Ok(()) => chosen.push(number),
             Err(reason) => {
-                refused += 1;
+                tally.refused += 1;
                 println!("{number}: refused: {reason}");
             }
         }
@@ -65,50 +127,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         )?;
         let replayed = headers_of(&again)?;
         for (place, number) in batch.iter().enumerate() {
-            let connection = &recording.connections[*number];
-            let there = runtime.each_ref().map(|end| {
-                let found = end.get(&connection.addresses);
-                found.map(Vec::as_slice).unwrap_or_default()
-            });
-            let here = replayed[place].each_ref().map(Vec::as_slice);
-            let mut others = Vec::new();
-            let ways = headers::ways(there, here).into_iter();
-            for way in ways.filter(|way| !sent_only || way.forward == (way.end == 0)) {
-                same += way.comparison.same;
-                timestamps += way.comparison.timestamps;
-                if !way.is_exact() {
-                    others.push(format!("   {way}"));
-                }
-            }
-            let runs = connection.ends.each_ref().map(|end| end.runs.len());
-            match &again.results[place].difference {
-                None if others.is_empty() => exact += 1,
-                None => {
-                    wrong += 1;
-                    println!(
-                        "{number}: CLAIMED EXACT, other headers; {runs:?} runs, {:?}",
-                        connection.addresses
-                    );
-                    println!("{}", others.join("\n"));
-                }
-                Some(difference) => {
-                    diverged += 1;
-                    let run = connection.ends[usize::from(difference.end)]
-                        .runs
-                        .get(difference.run as usize);
-                    println!(
-                        "{number}: diverged at {difference:?} of {runs:?} runs, headers {}: {run:?}",
-                        if others.is_empty() {
-                            "the same"
-                        } else {
-                            "differ"
-                        }
-                    );
-                }
-            }
+            tally.compare(
+                (*number, &recording.connections[*number]),
+                &runtime,
+                (&again.results[place], &replayed[place]),
+                sent_only,
+            );
         }
     }
     let all = recording.connections.len();
+    let Tally {
+        exact,
+        wrong,
+        diverged,
+        refused,
+        same,
+        timestamps,
+    } = tally;
     println!(
         "{all} connections: {exact} exact, {wrong} claimed exact with other headers, {diverged} diverged, {refused} refused; {same} headers, {timestamps} with other timestamps"
     );

@@ -6,9 +6,9 @@
 //! ```
 
 use slowpath_lab::virtual_time::{HZ, Kernel, SOURCE};
-use slowpath_recorder::stock::{Host, Joiner};
+use slowpath_recorder::stock::{Host, Joined, Joiner};
 use slowpath_recording::Origin;
-use slowpath_replay::{ReplayOptions, replay};
+use slowpath_replay::{ReplayOptions, Replayed, replay};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -62,35 +62,41 @@ fn main() -> Result<(), Box<dyn Error>> {
         .filter(|it| it.difference.is_none())
         .count();
     println!("{exact} of {} exact", again.results.len());
-    for (place, result) in again.results.iter().enumerate() {
-        let connection = &joined.recording.connections[chosen[place]];
-        let runs = connection.ends.each_ref().map(|end| end.runs.len());
-        println!("{}: {runs:?} runs, {result:?}", chosen[place]);
-        let Some(difference) = &result.difference else {
-            continue;
-        };
-        let (end, run) = (usize::from(difference.end), difference.run as usize);
-        let runs = &connection.ends[end].runs;
-        for (number, run) in runs.iter().enumerate().skip(run.saturating_sub(3)).take(6) {
-            println!("  {number} {run:?}");
-        }
-        let found = again.probes.iter().find(|probe| {
-            (
-                probe.connection as usize,
-                usize::from(probe.end),
-                probe.run as usize,
-            ) == (place, end, run)
-        });
-        let wanted = joined.states[chosen[place]][end].get(run);
-        if let (Some(found), Some(wanted)) = (found, wanted) {
-            for (field, wanted) in wanted.iter() {
-                let (name, found) = (field.name(), found.fields[field]);
-                if found != wanted {
-                    println!("  {name}: {wanted} recorded, {found} here");
-                }
-            }
-        }
+    for (place, number) in chosen.iter().enumerate() {
+        show(&joined, &again, place, *number);
     }
     std::fs::remove_dir_all(&folder)?;
     Ok(())
+}
+
+/// Shows what came of a connection: where it went another way, what ran there, and which fields differ.
+fn show(joined: &Joined, again: &Replayed, place: usize, connection_number: usize) {
+    let result = &again.results[place];
+    let connection = &joined.recording.connections[connection_number];
+    let runs = connection.ends.each_ref().map(|end| end.runs.len());
+    println!("{connection_number}: {runs:?} runs, {result:?}");
+    let Some(difference) = &result.difference else {
+        return;
+    };
+    let (end, run) = (usize::from(difference.end), difference.run as usize);
+    let runs = &connection.ends[end].runs;
+    for (number, run) in runs.iter().enumerate().skip(run.saturating_sub(3)).take(6) {
+        println!("  {number} {run:?}");
+    }
+    let found = again.probes.iter().find(|probe| {
+        (
+            probe.connection as usize,
+            usize::from(probe.end),
+            probe.run as usize,
+        ) == (place, end, run)
+    });
+    let wanted = joined.states[connection_number][end].get(run);
+    if let (Some(found), Some(wanted)) = (found, wanted) {
+        for (field, wanted) in wanted.iter() {
+            let (name, found) = (field.name(), found.fields[field]);
+            if found != wanted {
+                println!("  {name}: {wanted} recorded, {found} here");
+            }
+        }
+    }
 }

@@ -223,9 +223,7 @@ fn summary(
     size: usize,
 ) -> Result<(), Failure> {
     let connections = &joined.recording.connections;
-    let whole = connections.iter().filter(|it| it.replayable().is_ok());
-    let whole = whole.count() as u64;
-    let events: usize = connections
+    let runs: usize = connections
         .iter()
         .flat_map(|it| &it.ends)
         .chain(joined.recording.one_sided.iter().map(|it| &it.end))
@@ -233,14 +231,15 @@ fn summary(
         .sum();
     let out = &mut stdout().lock();
     if args.json {
+        let whole = connections.iter().filter(|it| it.replayable().is_ok());
         let value = json!({
             "file": args.out,
             "recorder": joined.recording.origin.recorder,
             "bytes": size,
             "connections": connections.len(),
-            "replayable": whole,
+            "replayable": whole.count(),
             "ends_alone": joined.recording.one_sided.len(),
-            "runs": events,
+            "runs": runs,
             "one_end_only": joined.halves,
             "lost_events": unrecorded.losses.ring,
             "missed_programs": unrecorded.losses.missed,
@@ -251,15 +250,14 @@ fn summary(
         writeln!(out, "{value}")?;
         return Ok(());
     }
-    let all = connections.len() as u64;
     writeln!(
         out,
         "{}: {} in {}, {} of handlers{}",
         args.out.display(),
-        plural(all, "connection"),
+        plural(connections.len() as u64, "connection"),
         bytes(size as u64),
-        plural(events as u64, "run"),
-        if joined.recording.origin.recorder == TRACEPOINTS {
+        plural(runs as u64, "run"),
+        if is_light(joined) {
             ", by tracepoints only"
         } else {
             ""
@@ -271,6 +269,21 @@ fn summary(
             writeln!(out, "{from} to {to}: {reason}")?;
         }
     }
+    write_left_out(joined, unrecorded, out)?;
+    Ok(())
+}
+
+/// Whether only tracepoints were used.
+fn is_light(joined: &Joined) -> bool {
+    joined.recording.origin.recorder == TRACEPOINTS
+}
+
+/// Says which ends are one-sided, and what was not recorded.
+fn write_left_out(
+    joined: &Joined,
+    unrecorded: &Unrecorded,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     let one_sided = joined.recording.one_sided.len() as u64;
     if one_sided > 0 {
         let ends = plural(one_sided, "connection");
@@ -284,7 +297,7 @@ fn summary(
         writeln!(
             out,
             "left out: {halves}{}, or open before the recorder",
-            if joined.recording.origin.recorder == TRACEPOINTS {
+            if is_light(joined) {
                 " with one end elsewhere, which needs more than tracepoints"
             } else {
                 " of which the handshake was not observed"

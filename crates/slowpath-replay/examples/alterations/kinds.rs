@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ways to alter a connection's recording.
 
-use slowpath_recording::{Connection, Decision, Handler, Outcome, Run, Timer, alter};
+use slowpath_recording::{Connection, Decision, Handler, Outcome, Run, Settings, Timer, alter};
+use std::collections::BTreeMap;
 
 /// Numbers that only look random (Knuth, MMIX).
 pub struct Random(pub u64);
@@ -313,6 +314,29 @@ fn tails(whole: &Connection, side: usize, random: &mut Random, found: &mut Alter
     }
 }
 
+/// Another value of a setting: of several the last one is another.
+fn another(name: &str, value: &str) -> String {
+    let (before, last) = value.rsplit_once(' ').unwrap_or(("", value));
+    let next = match last.parse::<u64>() {
+        Ok(0) => "1".to_owned(),
+        Ok(1) => "0".to_owned(),
+        Ok(number) => (number / 2).to_string(),
+        Err(_) if name == "congestion" => {
+            if value == "cubic" { "reno" } else { "cubic" }.to_owned()
+        }
+        Err(_) => format!("{value}x"),
+    };
+    format!("{before} {next}").trim().to_owned()
+}
+
+/// The settings of one kind of an end: the socket's, or sysctls.
+fn settings_of(settings: &mut Settings, socket: bool, end: usize) -> &mut BTreeMap<String, String> {
+    match socket {
+        false => &mut settings.sysctls[end],
+        true => &mut settings.socket[end],
+    }
+}
+
 fn settings(whole: &Connection, side: usize, random: &mut Random, found: &mut Alterations) {
     let mut put = |what: &str, of: &str, change: &dyn Fn(&mut Connection)| {
         let mut other = whole.clone();
@@ -336,10 +360,7 @@ fn settings(whole: &Connection, side: usize, random: &mut Random, found: &mut Al
             let with = |value: Option<String>| {
                 move |other: &mut Connection| {
                     for end in 0..2 {
-                        let map = match socket {
-                            false => &mut other.settings.sysctls[end],
-                            true => &mut other.settings.socket[end],
-                        };
+                        let map = settings_of(&mut other.settings, socket, end);
                         if !map.contains_key(name) {
                             continue;
                         }
@@ -350,36 +371,14 @@ fn settings(whole: &Connection, side: usize, random: &mut Random, found: &mut Al
                     }
                 }
             };
-            let other = value
-                .rsplit_once(' ')
-                .map_or(("", value.as_str()), |(a, b)| (a, b));
-            let next = match other.1.parse::<u64>() {
-                Ok(0) => "1".to_owned(),
-                Ok(1) => "0".to_owned(),
-                Ok(number) => (number / 2).to_string(),
-                Err(_) if name == "congestion" => {
-                    if value == "cubic" { "reno" } else { "cubic" }.to_owned()
-                }
-                Err(_) => format!("{value}x"),
-            };
-            let next = format!("{} {next}", other.0).trim().to_owned();
+            let next = another(name, value);
             put("other at both ends", &title, &with(Some(next.clone())));
             put("gone at both ends", &title, &with(None));
             put("other at one end", &title, &|it| {
-                let map = if socket {
-                    &mut it.settings.socket[side]
-                } else {
-                    &mut it.settings.sysctls[side]
-                };
-                map.insert(name.clone(), next.clone());
+                settings_of(&mut it.settings, socket, side).insert(name.clone(), next.clone());
             });
             put("gone at one end", &title, &|it| {
-                let map = if socket {
-                    &mut it.settings.socket[side]
-                } else {
-                    &mut it.settings.sysctls[side]
-                };
-                map.remove(name);
+                settings_of(&mut it.settings, socket, side).remove(name);
             });
         }
     }

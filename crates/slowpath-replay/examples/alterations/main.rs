@@ -46,19 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let whole = decode(&std::fs::read(file)?)?;
     let kernel = Kernel::find(SOURCE, whole.origin.hz)?;
     let folder = std::env::temp_dir().join(format!("alterations.{}", std::process::id()));
-    let replayable: Vec<usize> = {
-        let all: Vec<usize> = (0..whole.connections.len()).collect();
-        let there = all
-            .into_iter()
-            .filter(|it| whole.connections[*it].replayable().is_ok());
-        let there: Vec<usize> = there.collect();
-        let (fates, _) = fates(&kernel, &whole, &there, &folder)?;
-        let exact = there
-            .iter()
-            .zip(&fates)
-            .filter(|(_, fate)| **fate == Fate::Unnoticed);
-        exact.map(|(place, _)| *place).collect()
-    };
+    let replayable = exact_unaltered(&kernel, &whole, &folder)?;
     println!(
         "{} of {} connections are exact unaltered",
         replayable.len(),
@@ -79,8 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             of,
         }));
     }
-    let mut table: BTreeMap<String, BTreeMap<(bool, Fate), usize>> = BTreeMap::new();
-    let mut reported: BTreeMap<String, usize> = BTreeMap::new();
+    let mut tally = Tally::default();
     for part in altered.chunks(AT_ONCE) {
         let recording = Recording {
             origin: whole.origin.clone(),
@@ -92,63 +79,111 @@ fn main() -> Result<(), Box<dyn Error>> {
                 false => recording.clone(),
                 true => decode(&encode(&recording)?)?,
             };
-            let valid = |place: &usize| {
-                let one = Recording {
-                    origin: recording.origin.clone(),
-                    connections: vec![recording.connections[*place].clone()],
-                    one_sided: Vec::new(),
-                };
-                one.validate().is_ok() && recording.connections[*place].replayable().is_ok()
-            };
-            let chosen: Vec<usize> = (0..part.len()).filter(valid).collect();
-            let (found, reasons) = fates(&kernel, &recording, &chosen, &folder)?;
-            let mut all = vec![Fate::Refused; part.len()];
-            for (place, fate) in chosen.iter().zip(found) {
-                let kept = recording.connections[*place] != whole.connections[part[*place].of];
-                all[*place] = match fate {
-                    Fate::Unnoticed if !kept => Fate::NotKept,
-                    fate => fate,
-                };
-            }
-            for (number, (it, fate)) in part.iter().zip(&all).enumerate() {
-                let name = it.kind.name();
-                *table
-                    .entry(name.clone())
-                    .or_default()
-                    .entry((from_file, *fate))
-                    .or_default() += 1;
-                let times = reported.entry(name).or_default();
-                if *fate == Fate::Unnoticed && *times < 6 {
-                    *times += 1;
-                    println!(
-                        "unnoticed (file: {from_file}): {:?} of connection {} ({number})",
-                        it.kind, it.of
-                    );
-                }
-            }
+            let (fates, reasons) = fates_of(&kernel, &recording, &whole, part, &folder)?;
+            tally.add(part, &fates, from_file);
             for (reason, count) in reasons {
                 println!("kernel: {reason}: {count}");
             }
         }
     }
-    println!(
-        "{:60} {:>6} {:>6} {:>6} {:>6} | file {:>6} {:>6} {:>6} {:>6}",
-        "alteration", "refus", "diverg", "same", "UNNOT", "refus", "diverg", "same", "UNNOT"
-    );
-    for (name, fates) in &table {
-        let of = |file: bool, fate: Fate| fates.get(&(file, fate)).copied().unwrap_or(0);
-        let row = |file: bool| {
-            let row = [
-                Fate::Refused,
-                Fate::Diverged,
-                Fate::NotKept,
-                Fate::Unnoticed,
-            ];
-            row.map(|fate| format!("{:>6}", of(file, fate))).join(" ")
-        };
-        println!("{name:60} {} | file {}", row(false), row(true));
-    }
+    tally.print();
     Ok(())
+}
+
+/// The connections whose replay is exact as they are.
+fn exact_unaltered(
+    kernel: &Kernel,
+    whole: &Recording,
+    folder: &Path,
+) -> Result<Vec<usize>, Box<dyn Error>> {
+    let there =
+        (0..whole.connections.len()).filter(|it| whole.connections[*it].replayable().is_ok());
+    let there: Vec<usize> = there.collect();
+    let (fates, _) = fates(kernel, whole, &there, folder)?;
+    let exact = there
+        .iter()
+        .zip(&fates)
+        .filter(|(_, fate)| **fate == Fate::Unnoticed);
+    Ok(exact.map(|(place, _)| *place).collect())
+}
+
+/// What became of each altered connection of a recording, and why kernels failed.
+fn fates_of(
+    kernel: &Kernel,
+    recording: &Recording,
+    whole: &Recording,
+    part: &[Altered],
+    folder: &Path,
+) -> Result<Fates, Box<dyn Error>> {
+    let valid = |place: &usize| {
+        let one = Recording {
+            origin: recording.origin.clone(),
+            connections: vec![recording.connections[*place].clone()],
+            one_sided: Vec::new(),
+        };
+        one.validate().is_ok() && recording.connections[*place].replayable().is_ok()
+    };
+    let chosen: Vec<usize> = (0..part.len()).filter(valid).collect();
+    let (found, reasons) = fates(kernel, recording, &chosen, folder)?;
+    let mut all = vec![Fate::Refused; part.len()];
+    for (place, fate) in chosen.iter().zip(found) {
+        let kept = recording.connections[*place] != whole.connections[part[*place].of];
+        all[*place] = match fate {
+            Fate::Unnoticed if !kept => Fate::NotKept,
+            fate => fate,
+        };
+    }
+    Ok((all, reasons))
+}
+
+/// How often each alteration had which fate, from memory and from a file.
+#[derive(Default)]
+struct Tally {
+    table: BTreeMap<String, BTreeMap<(bool, Fate), usize>>,
+    /// How often an alteration was reported as unnoticed.
+    reported: BTreeMap<String, usize>,
+}
+
+impl Tally {
+    fn add(&mut self, part: &[Altered], fates: &[Fate], from_file: bool) {
+        for (number, (it, fate)) in part.iter().zip(fates).enumerate() {
+            let name = it.kind.name();
+            *self
+                .table
+                .entry(name.clone())
+                .or_default()
+                .entry((from_file, *fate))
+                .or_default() += 1;
+            let times = self.reported.entry(name).or_default();
+            if *fate == Fate::Unnoticed && *times < 6 {
+                *times += 1;
+                println!(
+                    "unnoticed (file: {from_file}): {:?} of connection {} ({number})",
+                    it.kind, it.of
+                );
+            }
+        }
+    }
+
+    fn print(&self) {
+        println!(
+            "{:60} {:>6} {:>6} {:>6} {:>6} | file {:>6} {:>6} {:>6} {:>6}",
+            "alteration", "refus", "diverg", "same", "UNNOT", "refus", "diverg", "same", "UNNOT"
+        );
+        for (name, fates) in &self.table {
+            let of = |file: bool, fate: Fate| fates.get(&(file, fate)).copied().unwrap_or(0);
+            let row = |file: bool| {
+                let row = [
+                    Fate::Refused,
+                    Fate::Diverged,
+                    Fate::NotKept,
+                    Fate::Unnoticed,
+                ];
+                row.map(|fate| format!("{:>6}", of(file, fate))).join(" ")
+            };
+            println!("{name:60} {} | file {}", row(false), row(true));
+        }
+    }
 }
 
 /// What became of some, and why kernels failed, how often.

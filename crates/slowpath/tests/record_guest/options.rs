@@ -36,6 +36,43 @@ fn option(run: &Run) -> Option<(u16, u16)> {
     }
 }
 
+/// Connections that lack an option of these, or set it to another value, each kind of option thrice; and all options that these set.
+fn without_and_with_other_options(
+    recording: &Recording,
+    exact: Vec<usize>,
+) -> (Recording, BTreeSet<(u16, u16)>) {
+    let mut set = BTreeSet::new();
+    let mut altered = Recording {
+        origin: recording.origin.clone(),
+        ..Recording::default()
+    };
+    for place in exact {
+        let connection = &recording.connections[place];
+        for end in 0..2 {
+            for (run, it) in connection.ends[end].runs.iter().enumerate() {
+                let Some(which) = option(it) else { continue };
+                // Each kind of option thrice.
+                set.insert(which);
+                let same = |it: &recording::Connection| {
+                    let all = it.ends.iter().flat_map(|end| &end.runs);
+                    all.filter(|it| option(it) == Some(which)).count()
+                };
+                if altered.connections.iter().map(same).sum::<usize>() > 3 {
+                    continue;
+                }
+                let mut without = connection.clone();
+                without.ends[end].runs.remove(run);
+                let mut other = connection.clone();
+                if let Handler::Option { value, .. } = &mut other.ends[end].runs[run].handler {
+                    *value += 2;
+                }
+                altered.connections.extend([without, other]);
+            }
+        }
+    }
+    (altered, set)
+}
+
 /// At least 95 % of what is not refused is exact; what is refused is so by name; each option that was set is in the recording; one that is another or not there is noticed.
 #[test]
 fn what_programs_do_with_sockets_is_replayed() {
@@ -92,36 +129,9 @@ fn what_programs_do_with_sockets_is_replayed() {
     }
     assert!(others.len() * 20 <= chosen.len(), "{others:?}");
 
-    let mut set = BTreeSet::new();
-    let mut altered = Recording {
-        origin: recording.origin.clone(),
-        ..Recording::default()
-    };
     let exact = chosen.iter().zip(&found).filter(|(_, it)| it.is_none());
-    for (place, _) in exact {
-        let connection = &recording.connections[*place];
-        for end in 0..2 {
-            for (run, it) in connection.ends[end].runs.iter().enumerate() {
-                let Some(which) = option(it) else { continue };
-                // Each kind of option thrice.
-                set.insert(which);
-                let same = |it: &recording::Connection| {
-                    let all = it.ends.iter().flat_map(|end| &end.runs);
-                    all.filter(|it| option(it) == Some(which)).count()
-                };
-                if altered.connections.iter().map(same).sum::<usize>() > 3 {
-                    continue;
-                }
-                let mut without = connection.clone();
-                without.ends[end].runs.remove(run);
-                let mut other = connection.clone();
-                if let Handler::Option { value, .. } = &mut other.ends[end].runs[run].handler {
-                    *value += 2;
-                }
-                altered.connections.extend([without, other]);
-            }
-        }
-    }
+    let exact: Vec<usize> = exact.map(|(place, _)| *place).collect();
+    let (altered, set) = without_and_with_other_options(&recording, exact);
     for which in SET {
         assert!(set.contains(&which), "{which:?} of {set:?}");
     }
