@@ -44,35 +44,35 @@ pub struct Cli {
 pub enum Command {
     /// Watch this machine and keep a log: the main job
     Up(Up),
-    /// Live verdicts on connections, or on one command's
+    /// Show live verdicts on connections, or on those of one command
     Watch(Watch),
     /// Watch this machine as a service: a log, no terminal
     Agent(crate::agent::Agent),
-    /// One answer: what limits this process or peer
+    /// Give one answer: what limits this process or peer
     Why(Why),
-    /// Verdicts over a time range, from the log
+    /// Show verdicts over a time range, from the log
     Report(Report),
-    /// The log as tables for other tools: CSV, JSON lines
+    /// Print the log as tables for other tools: CSV, JSON lines
     Export(crate::export::Export),
-    /// What the packets of a capture say: verdicts, time-sequence graphs
+    /// Analyse a packet capture: verdicts, time-sequence graphs
     Trace(Box<Trace>),
-    /// What monitoring costs on this very machine
+    /// Measure what monitoring costs on this machine
     Overhead(Overhead),
     /// Run a scenario in the packet-level simulator
     Sim(Sim),
-    /// The queues of switches, from the packets of hosts: who filled them, where packets were dropped
+    /// Reconstruct the queues of switches from the packets of hosts: who filled them, where packets were dropped
     Queues(Box<crate::queues::Queues>),
-    /// Networks to command: in real time, in virtual time, in a guest kernel
+    /// Run networks for experiments: in real time, in virtual time, in a guest kernel
     #[command(subcommand)]
     Lab(Lab),
     /// Record connections of this machine for replay, by BPF
     Record(crate::record::Record),
-    /// Recorded connections once more, on real Linux TCP, each by itself
+    /// Run recorded connections again, each by itself, on real Linux TCP
     Replay(crate::replay::Replay),
-    /// Look into a recording
+    /// Show, join and shrink recordings
     #[command(subcommand)]
     Recording(crate::recording::Recorded),
-    /// Why messages of recorded connections were slow
+    /// Say why messages of recorded connections were slow
     Explain(crate::explain::Explain),
     /// Print a completion script for a shell
     Completions(Completions),
@@ -125,7 +125,7 @@ pub struct Watch {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub answering: Answering,
-    /// Run this command and look at its connections only, until it ends; its own exit
+    /// Run this command and show its connections only, until it ends; its own exit
     /// status is reported, not passed on
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -143,7 +143,7 @@ Targets:
 pub struct Why {
     /// A process id, a process name, `HOST[:PORT]` or `:PORT`
     pub target: String,
-    /// How long to look
+    /// How long to observe
     #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub length: Duration,
     #[command(flatten)]
@@ -167,7 +167,7 @@ pub struct Report {
     /// Where the log is
     #[arg(long, value_name = "DIR", conflicts_with = "tcp_info")]
     pub log: Option<PathBuf>,
-    /// Add a table with one line for each of these
+    /// Add a table with one line for each of these groups
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "tcp_info")]
     pub by: Option<GroupArg>,
     /// Instead of the log, a series of tcp_info that another tool saved
@@ -220,13 +220,13 @@ docs/reference/simulator.md describes the scenario file, the tables and the repo
 pub struct Sim {
     /// The scenario, a TOML file
     pub scenario: PathBuf,
-    /// Decides everything random, instead of the file's own seed
+    /// Seed of everything random, instead of the file's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: Option<u64>,
     /// Change a value of the scenario, or add it: switch.buffer='50 packets'
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Write flows, queries, queues, links and counts there, as Parquet files
+    /// Write flows, queries, queues, links and counts into this directory, as Parquet files
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write a report with plots, one file that needs nothing else
@@ -247,7 +247,7 @@ Examples:
   slowpath man | man -l -
   slowpath man --pages /usr/local/share/man/man1")]
 pub struct Manual {
-    /// Write a page a command into this directory instead
+    /// Write one page per command into this directory instead
     #[arg(long, value_name = "DIR")]
     pub pages: Option<PathBuf>,
 }

@@ -28,19 +28,19 @@ A message is slow if it took more than twice as long as it would by itself on it
 pub struct Explain {
     /// The recording
     pub file: PathBuf,
-    /// Those of further machines, of connections with one end on each; or folders of recordings
+    /// Recordings by other machines, for connections with one end on each; or folders of recordings
     #[arg(value_name = "FILE")]
     pub more: Vec<PathBuf>,
-    /// Only these, by their number from 0 (again for more)
+    /// Only the connection with this number, from 0 (repeat for more)
     #[arg(long, value_name = "N")]
     pub connection: Vec<usize>,
-    /// Messages that were not slow, too
+    /// Show messages that were not slow, too
     #[arg(long)]
     pub all: bool,
-    /// Do not try causes by further replays
+    /// Do not confirm causes by further replays
     #[arg(long)]
     pub quick: bool,
-    /// Exit with 3 if a message was slow
+    /// Exit with status 3 if a message was slow
     #[arg(long)]
     pub exit_code: bool,
     /// Print JSON; docs/reference/cli.md lists the keys

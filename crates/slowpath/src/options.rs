@@ -16,14 +16,14 @@ pub struct Observing {
     /// Where statistics come from; auto takes the best this machine allows
     #[arg(long, value_enum, default_value_t = TierArg::Auto)]
     pub tier: TierArg,
-    /// Use that many percent of one core, as in 1,2: connections with problems are looked at
-    /// more often, the others more rarely [default: all alike, whatever it costs]
+    /// Use between LOW and HIGH percent of one core, as in 1,2: connections with problems are
+    /// polled more often, the others less often [default: all alike, whatever it costs]
     #[arg(long, value_name = "LOW,HIGH")]
     pub cpu_budget: Option<Budget>,
-    /// Rules that say which process, unit or container is which application; docs/reference/owners.md
+    /// Rules that name applications by process, unit or container; docs/reference/owners.md
     #[arg(long, value_name = "FILE", value_parser = owner_rules)]
     pub owners: Option<Rules>,
-    /// How much of each command line the log keeps; what is shown live is whole
+    /// How much of each command line the log keeps; live views show all of it
     #[arg(long, value_enum, default_value_t = CommandLinesArg::Program)]
     pub log_command_lines: CommandLinesArg,
 }
@@ -34,7 +34,7 @@ pub struct Observing {
 pub enum CommandLinesArg {
     /// The program's name only
     Program,
-    /// Arguments too, but for those that look like secrets
+    /// Arguments too, except those that look like secrets
     NoSecrets,
     /// All of it
     Full,

@@ -27,19 +27,19 @@ answer rests on.")]
 pub struct Queues {
     /// Where the captures of the hosts are
     pub captures: PathBuf,
-    /// The network: a scenario file, of which the rest is left aside
+    /// A scenario file that describes the network; its other sections are ignored
     #[arg(long, value_name = "FILE")]
     pub topology: PathBuf,
-    /// How far the clocks of hosts are from each other at most
+    /// The largest difference between the clocks of hosts
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = humantime::parse_duration)]
     pub clock_error: Duration,
-    /// How far times in the captures are from when packets were sent, at most
+    /// The largest difference between a time in a capture and when the packet was sent
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = humantime::parse_duration)]
     pub time_error: Duration,
     /// Which address a host has, where the captures do not show it; may be given again
     #[arg(long, value_name = "HOST=ADDRESS")]
     pub address: Vec<String>,
-    /// Write queues and drops there, as Parquet files
+    /// Write queues and drops into this directory, as Parquet files
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write a page with plots, one file that needs nothing else
@@ -48,7 +48,7 @@ pub struct Queues {
     /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
-    /// Exit status 3 if something is found beside full queues
+    /// Exit with status 3 if something other than full queues is found
     #[arg(long)]
     pub exit_code: bool,
 }

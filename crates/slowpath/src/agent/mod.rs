@@ -30,18 +30,18 @@ use std::path::PathBuf;
 Examples:
   slowpath agent --config /etc/slowpath/agent.toml
   slowpath agent --log /var/lib/slowpath --interval 1s --retention-age 30d
-  slowpath agent --config agent.toml --check     say whether the file is good, and what holds
+  slowpath agent --config agent.toml --check     check the file and print what would hold
   slowpath agent --record problems               keep recordings of connections with problems
   slowpath agent --record 'dport = :5432 and problem = Timeout' --record-to /var/tmp/recordings
 
-Each key of the file is an option without its dashes; an option goes before the file.
-SIGHUP re-reads the file; SIGUSR1 keeps the recordings of all connections that are held.
+Each key of the file is an option without its dashes; an option wins over the file.
+SIGHUP re-reads the file; SIGUSR1 writes every recording that the ring holds to a file.
 docs/reference/agent.md describes the keys.")]
 pub struct Agent {
     /// Read the configuration from this file (TOML)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print the configuration that would hold, and stop
+    /// Print the configuration that would hold, and exit
     #[arg(long)]
     pub check: bool,
     #[command(flatten)]

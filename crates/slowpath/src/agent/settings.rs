@@ -18,7 +18,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where to keep the log; none keeps none [default: as slowpath up]
+    /// Where to keep the log, or none [default: as slowpath up]
     #[arg(long, value_name = "DIR")]
     #[serde(deserialize_with = "as_text")]
     pub log: Option<LogPlace>,
@@ -29,23 +29,23 @@ pub struct Settings {
     /// Where statistics come from; auto takes the best this machine allows [default: auto]
     #[arg(long, value_enum)]
     pub tier: Option<TierArg>,
-    /// Use that many percent of one core, as in 1,2: connections with problems are looked at
-    /// more often, the others more rarely [default: all alike, whatever it costs]
+    /// Use between LOW and HIGH percent of one core, as in 1,2: connections with problems are
+    /// polled more often, the others less often [default: all alike, whatever it costs]
     #[arg(long, value_name = "LOW,HIGH")]
     #[serde(deserialize_with = "as_text")]
     pub cpu_budget: Option<Budget>,
-    /// Rules that say which process, unit or container is which application; docs/reference/owners.md
+    /// Rules that name applications by process, unit or container; docs/reference/owners.md
     /// [default: none]
     #[arg(long, value_name = "FILE")]
     pub owners: Option<PathBuf>,
     /// How much of each command line the log keeps [default: program]
     #[arg(long, value_enum)]
     pub log_command_lines: Option<CommandLinesArg>,
-    /// Delete the oldest hours of a log that is larger [default: 1GiB]
+    /// Delete the oldest hours of a log that is larger than this [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     #[serde(deserialize_with = "as_text")]
     pub retention_size: Option<Size>,
-    /// Delete the hours of the log that are older [default: never]
+    /// Delete the hours of the log that are older than this [default: never]
     #[arg(long, value_name = "DURATION")]
     #[serde(deserialize_with = "as_text")]
     pub retention_age: Option<Age>,
@@ -64,8 +64,9 @@ pub struct Settings {
     #[arg(long, value_name = "DURATION")]
     #[serde(deserialize_with = "as_text")]
     pub otlp_interval: Option<Age>,
-    /// Record connections into a ring, by BPF, and keep those that are worth a replay: problems, those with one; asked,
-    /// what is held at SIGUSR1; a filter as in watch, those [default: none]
+    /// Record connections into a ring in memory, by BPF, and keep some as files: `problems` keeps those with a
+    /// problem; `asked` keeps all that the ring holds when SIGUSR1 comes; a filter as in watch keeps those
+    /// that it selects [default: none]
     #[arg(long, value_name = "WHICH")]
     #[serde(deserialize_with = "as_text")]
     pub record: Option<RecordSelection>,
@@ -76,7 +77,7 @@ pub struct Settings {
     /// Where recordings are kept [default: recordings in the log's directory]
     #[arg(long, value_name = "DIR")]
     pub record_to: Option<PathBuf>,
-    /// Bytes that the ring may take in memory [default: 64MiB]
+    /// Memory that the ring may take [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     #[serde(deserialize_with = "as_text")]
     pub record_ring: Option<Size>,
@@ -84,7 +85,7 @@ pub struct Settings {
     #[arg(long, value_name = "DURATION")]
     #[serde(deserialize_with = "as_text")]
     pub record_age: Option<Age>,
-    /// Delete the oldest recordings when those that are kept are larger [default: 256MiB]
+    /// Delete the oldest recordings when all that are kept take more than this [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     #[serde(deserialize_with = "as_text")]
     pub record_size: Option<Size>,

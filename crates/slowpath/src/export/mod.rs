@@ -61,14 +61,14 @@ pub struct Export {
     /// out what --redact leaves out
     #[arg(long)]
     pub anonymise: bool,
-    /// 16 bytes that make two anonymised exports alike; by default each has a key of its own
+    /// A file of 16 bytes: exports with the same key can be joined; by default each has its own key
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     pub key_file: Option<PathBuf>,
-    /// Instead of the log: save what the kernel says of each connection of this network
-    /// namespace from now on there, a file each, as M-Lab's tcp-info does
+    /// Instead of reading the log, save what the kernel reports of each connection of this
+    /// network namespace from now on: one file per connection, as M-Lab's tcp-info does
     #[arg(long, value_name = "DIR", conflicts_with_all = ["log", "anonymise", "redact"])]
     pub mlab: Option<PathBuf>,
-    /// Time between two looks, with --mlab
+    /// Time between two polls, with --mlab
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = crate::options::interval)]
     pub interval: Duration,
     /// Stop after this time, with --mlab
@@ -83,7 +83,7 @@ pub enum TableArg {
     Intervals,
     /// The latest summary of each connection
     Connections,
-    /// What was looked at, and what was missed
+    /// What was observed, and what was missed
     Coverage,
     /// Intervals in which a listener turned connections away
     Listeners,

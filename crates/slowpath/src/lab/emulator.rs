@@ -33,13 +33,13 @@ pub struct Up {
     /// Take it down after this time
     #[arg(long = "for", value_name = "DURATION", value_parser = crate::options::duration)]
     pub length: Option<Duration>,
-    /// Come back when it is up, and leave it to run
+    /// Return when the network is up, and leave it running
     #[arg(long)]
     pub detach: bool,
-    /// Take only the network of a file, and leave aside who sends what, how long, by which TCP
+    /// Use only the network of the file; ignore its workloads, duration and TCP settings
     #[arg(long)]
     pub network_only: bool,
-    /// A packet handed over later than this is too late; one of a hundred may be
+    /// The run fails if more than one packet of a hundred is delivered later than this
     #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = crate::options::duration)]
     pub bound: Duration,
     /// Print JSON; docs/reference/cli.md lists the keys

@@ -41,25 +41,25 @@ pub struct Guest {
     /// A variable of COMMAND's environment
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// Write what COMMAND leaves in /out there
+    /// Write what COMMAND leaves in /out into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Memory of the guest in MiB
     #[arg(long, value_name = "MIB", default_value_t = MEMORY)]
     pub memory: u32,
-    /// Stop COMMAND after so long; what it wrote to /out until then still comes out
+    /// Stop COMMAND after this time; what it wrote to /out until then still comes out
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// COMMAND on a terminal; without COMMAND, a shell
+    /// Run COMMAND on a terminal; without COMMAND, a shell
     #[arg(long, conflicts_with = "json")]
     pub shell: bool,
-    /// Another kernel image
+    /// Use this kernel image instead
     #[arg(long, value_name = "IMAGE")]
     pub kernel: Option<PathBuf>,
-    /// Its folder of modules, with modules.dep
+    /// The directory of that kernel's modules, with modules.dep
     #[arg(long, value_name = "DIR", requires = "kernel")]
     pub modules: Option<PathBuf>,
-    /// More words for the kernel's command line
+    /// Append to the kernel's command line
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     pub append: Option<String>,
     /// Print how it went as JSON; COMMAND's output then goes to standard error

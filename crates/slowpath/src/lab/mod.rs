@@ -15,11 +15,11 @@ use clap::Subcommand;
 /// What the laboratory does.
 #[derive(Debug, Subcommand)]
 pub enum Lab {
-    /// Bring a scenario's network up: a namespace a host, in real time
+    /// Bring up a scenario's network in real time: one network namespace per host
     Up(emulator::Up),
     /// Run a command in a host of a network that is up
     Exec(emulator::Exec),
-    /// The networks that are up
+    /// Show the networks that are up
     Status(emulator::Status),
     /// Take a network down
     Down(emulator::Down),

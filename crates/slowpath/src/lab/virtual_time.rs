@@ -30,13 +30,13 @@ Examples:
 pub struct Virtual {
     /// The scenario, a TOML file
     pub scenario: PathBuf,
-    /// Decides everything random, instead of the file's own seed
+    /// Seed of everything random, instead of the file's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: Option<u64>,
     /// Change a value of the scenario, or add it: switch.buffer='50 packets'
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Write captures, tcp_info and events there, and the tables of slowpath sim
+    /// Write captures, tcp_info, events and the tables of slowpath sim into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Record TCP's handlers at both ends of every connection, for slowpath replay
@@ -51,7 +51,7 @@ pub struct Virtual {
     /// Bytes of each packet that captures keep; 0: no captures
     #[arg(long, value_name = "BYTES", default_value_t = 120, value_parser = clap::value_parser!(u32).range(..=1600))]
     pub snap: u32,
-    /// From one tcp_info to the next
+    /// Time between two tcp_info
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = humantime::parse_duration)]
     pub info_every: Duration,
     /// Timer ticks a second of the kernel: 100, 250, 300 or 1000

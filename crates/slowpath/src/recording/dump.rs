@@ -21,10 +21,10 @@ docs/reference/recording-format.md says what each event means.")]
 pub struct Dump {
     /// The recording
     pub file: PathBuf,
-    /// Only the connection with that number, from 0
+    /// Only the connection with this number, from 0
     #[arg(long, value_name = "N")]
     pub connection: Option<u32>,
-    /// Only that end
+    /// Only this end
     #[arg(long, value_enum)]
     pub end: Option<Side>,
     /// Print JSON, an object a line; docs/reference/cli.md lists the keys

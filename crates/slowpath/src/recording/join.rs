@@ -17,16 +17,16 @@ Examples:
   slowpath recording join client.rec server.rec --out both.rec
   slowpath recording join /var/lib/slowpath/collected --out all.rec      every *.rec in that folder
   slowpath replay both.rec
-Two ends belong collection if both saw the same initial sequence numbers; addresses may have been translated on the way. Ends whose other end is in none of the
-files are named, and the exit code is 3 with --exit-code.")]
+Two ends are one connection if both have the same initial sequence numbers; addresses may have been translated on the way. Ends whose other end is in none of the
+files are named, and with --exit-code the exit status is 3.")]
 pub struct Join {
     /// Recordings of the machines, or folders of recordings
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The recording of both ends; what is there is replaced
+    /// Write the joined recording to this file, replacing it
     #[arg(short, long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Exit with 3 if an end finds no peer, or its connection short
+    /// Exit with status 3 if an end stays one-sided, or a connection is joined only in part
     #[arg(long)]
     pub exit_code: bool,
     /// Print JSON; docs/reference/cli.md lists the keys

@@ -16,13 +16,13 @@ use std::io::Write;
 /// What to do with a recording.
 #[derive(Debug, Subcommand)]
 pub enum Recorded {
-    /// Every event of a recording
+    /// Print every event of a recording
     Dump(dump::Dump),
-    /// How much a recording holds, of what, and what is missing
+    /// Summarise what a recording holds and what is missing
     Info(info::Info),
-    /// Recordings of several machines as one: connections with an end in each
+    /// Join recordings by several machines: connections with one end in each
     Join(join::Join),
-    /// The same recording in fewer bytes: times only near the true ones, replays proven the same
+    /// Write a recording in fewer bytes: times are rounded, and replays prove that the rest is unchanged
     Shrink(shrink::Shrink),
 }
 

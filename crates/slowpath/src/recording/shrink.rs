@@ -22,13 +22,13 @@ Examples:
   slowpath recording shrink run.rec small.rec
   slowpath recording shrink run.rec small.rec --within 1
   slowpath recording info small.rec
-`make lab-kernel` builds the kernel first. Each connection is replayed with its new times before they are written; one that would go another way keeps its true ones.")]
+`make lab-kernel` builds the kernel first. Each connection is replayed with its new times before they are written; one whose replay changes keeps its true times.")]
 pub struct Shrink {
     /// The recording, with exact times
     pub file: PathBuf,
     /// The smaller one
     pub to: PathBuf,
-    /// No time is further from the true one, in microseconds
+    /// The most that a time may differ from the true one, in microseconds
     #[arg(long, value_name = "US", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub within: u32,
     /// Print JSON; docs/reference/cli.md lists the keys

@@ -34,8 +34,8 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   slowpath lab virtual scenarios/replay/exact.toml --record run.rec
-  slowpath replay run.rec                           is every connection as it was?
-  slowpath replay client.rec server.rec             connections between two machines, each recorded its end
+  slowpath replay run.rec                           does every connection behave as recorded?
+  slowpath replay client.rec server.rec             connections between two machines that each recorded one end
   slowpath replay run.rec --connection 7 --out seven
   slowpath replay run.rec --connection 7 --out seven --probe cwnd,ssthresh,reordering,flag
   slowpath replay run.rec --connection 7 --out seven --functions server:92-95
@@ -46,13 +46,13 @@ Examples:
 pub struct Replay {
     /// The recording
     pub file: PathBuf,
-    /// Those of further machines, of connections with one end on each; or folders of recordings
+    /// Recordings by other machines, for connections with one end on each; or folders of recordings
     #[arg(value_name = "FILE")]
     pub more: Vec<PathBuf>,
-    /// Only these, by their number from 0 (again for more)
+    /// Only the connection with this number, from 0 (repeat for more)
     #[arg(long, value_name = "N")]
     pub connection: Vec<usize>,
-    /// Write client.pcapng and server.pcapng there, and probes.parquet
+    /// Write client.pcapng, server.pcapng and probes.parquet into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Variables of the sockets after every run, to probes.parquet: 'all', or names with commas between (cwnd,ssthresh,flag,...; a wrong one lists them)
@@ -64,25 +64,25 @@ pub struct Replay {
     /// Start gdb on the kernel and stop before a run: client:183
     #[arg(long, value_name = "END:RUN", value_parser = stretch, conflicts_with_all = ["out", "json"])]
     pub gdb: Option<Stretch>,
-    /// What if a setting had been another? Up to the first packet that differs (again for more)
+    /// Replay with another setting, up to the first packet that differs (repeat for more)
     #[arg(long, value_name = "NAME=VALUE", value_parser = what_if::setting, conflicts_with_all = ["out", "gdb"])]
     pub set: Vec<Altered>,
-    /// After that packet, simulate the message that was under way, by itself on its path: no replay, and marked so
+    /// From that packet on, simulate the message in flight by itself on its path; marked as simulated, not replayed
     #[arg(long = "continue", requires = "set")]
     pub go_on: bool,
-    /// Replay a light recording (by tracepoints only) as it was inferred first. Without this, where a replay differs from what was observed, what was inferred before is inferred otherwise
+    /// Replay a light recording (by tracepoints only) exactly as inferred. Without this, where a replay differs from what was observed, other inferences are tried
     #[arg(long)]
     pub no_fit: bool,
-    /// Bytes of each packet that is written
+    /// Bytes to write of each packet
     #[arg(long, value_name = "BYTES", default_value_t = 120, value_parser = clap::value_parser!(u32).range(40..=1600))]
     pub snap: u32,
-    /// Kernels at a time; unless given, as many as there are processors
+    /// Kernels to run at a time; unless given, as many as there are processors
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Of the kernels' random numbers; the outcome does not depend on it
+    /// Seed of the kernels' random numbers; the outcome does not depend on it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: u64,
-    /// Exit with 3 if a replay differs
+    /// Exit with status 3 if a replay differs
     #[arg(long)]
     pub exit_code: bool,
     /// Print JSON; docs/reference/cli.md lists the keys

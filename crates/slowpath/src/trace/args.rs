@@ -34,7 +34,7 @@ pub struct Trace {
     /// Capture on this interface instead of reading files
     #[arg(long, value_name = "IF")]
     pub interface: Option<String>,
-    /// Stop the capture after this time; else Ctrl-C stops it
+    /// Stop the capture after this time; without it, at Ctrl-C
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Only packets that this pcap-filter expression selects
@@ -43,22 +43,22 @@ pub struct Trace {
     /// Only this connection: its number, or A:PORT-B:PORT
     #[arg(long, value_name = "CONNECTION")]
     pub connection: Option<ConnectionSelector>,
-    /// Connections listed and drawn
+    /// How many connections to list and draw
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Everything that is known about each of them
+    /// Print every figure of each of them
     #[arg(long, conflicts_with = "csv")]
     pub long: bool,
-    /// Print comma-separated values, a line each connection
+    /// Print comma-separated values, one line per connection
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// Write a page with the graphs: zoom, hover, findings that lead to their place
+    /// Write one HTML page with zoomable graphs, in which each finding leads to its packets
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write a drawing of the worst connection, or of the one chosen
+    /// Write the graph of the worst connection, or of the chosen one, as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Write graphs for xplot into this folder, named as tcptrace -G names them
+    /// Write graphs for xplot into this directory, named as tcptrace -G names them
     #[arg(long, value_name = "DIR")]
     pub xpl: Option<PathBuf>,
     /// Write the capture as pcapng with comments on the packets that decided a finding
@@ -67,7 +67,7 @@ pub struct Trace {
     /// Write one connection's packets as pcapng
     #[arg(long, num_args = 2, value_names = ["CONNECTION", "FILE"])]
     pub extract: Option<Vec<String>>,
-    /// Put the counters of this slowpath log of the same time beside the packets
+    /// Compare with the counters of the same time in this slowpath log
     #[arg(long, value_name = "DIR")]
     pub log: Option<PathBuf>,
     /// The other end's capture of the same connections
