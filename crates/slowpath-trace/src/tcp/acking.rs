@@ -25,14 +25,14 @@ pub(super) fn acknowledge(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flo
         fwd.tally.pure_acks += 1;
     }
     let echo = step.options.timestamps.map(|t| t.1);
-    if let (Some(echo), Some((value, sent))) = (echo, rev.timed)
+    if let (Some(echo), Some((value, sent))) = (echo, rev.rtt.timed)
         && echo != 0
         && echo.wrapping_sub(value) as i32 >= 0
     {
-        rev.timed = None;
+        rev.rtt.timed = None;
         let rtt = step.now.saturating_sub(sent);
-        rev.rtt_timestamps.add(rtt);
-        rev.shorter(rtt);
+        rev.rtt.timestamps.add(rtt);
+        rev.rtt.shorter(rtt);
     }
 
     let mut forgotten = 0;
@@ -50,32 +50,32 @@ pub(super) fn acknowledge(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flo
     } else {
         selective(step, fwd, rev, ack)
     };
-    let advances = ack > rev.acked;
+    let advances = ack > rev.send.acked;
     if advances {
         advance(step, fwd, rev, ack, &done, pure);
     } else if pure {
         without_news(step, fwd, rev, ack, news);
-    } else if ack < rev.acked {
+    } else if ack < rev.send.acked {
         rev.report().acks.old += 1;
     }
     if news && !advances {
         rev.report().acks.duplicate_by_sack += 1;
     }
-    rev.ack_time = step.now;
-    rev.peer_ack = if step.has(Flags::RST) {
-        rev.peer_ack
+    rev.acks.time = step.now;
+    rev.acks.last = if step.has(Flags::RST) {
+        rev.acks.last
     } else {
         ack
     };
-    if !rev.data_acked && (!rev.syn || ack != rev.origin + 1) {
-        rev.data_acked = true;
+    if !rev.acks.data_acked && (!rev.syn || ack != rev.send.origin + 1) {
+        rev.acks.data_acked = true;
     }
 }
 
 /// RTT samples: see [`Ledger`](super::ledger::Ledger).
 #[inline]
 fn samples(step: &mut Step<'_, '_>, rev: &mut Flow, ack: u64, done: &Acknowledged) {
-    rev.tally.cumulative += done.segments - u32::from(done.exact.is_some());
+    rev.tally.peer_acks.cumulative += done.segments - u32::from(done.exact.is_some());
     let Some(exact) = done.exact else { return };
     let rtt = step.now.saturating_sub(exact.sent.time).max(0);
     if exact.overtaken {
@@ -83,19 +83,11 @@ fn samples(step: &mut Step<'_, '_>, rev: &mut Flow, ack: u64, done: &Acknowledge
     } else if exact.sent.copies > 0 {
         rev.report().rtt.ambiguous.add(rtt);
     } else {
-        rev.rtt_acked.add(rtt);
-        let size = exact.sent.length;
-        if size > rev.full_size {
-            rev.full_size = size;
-            rev.rtt_full_size = super::samples::Samples::default();
-        }
-        if size == rev.full_size {
-            rev.rtt_full_size.add(rtt);
-        }
-        if rev.syn && ack == rev.origin + 1 && rev.syns == 1 {
+        rev.rtt.acknowledged(rtt, exact.sent.length);
+        if rev.syn && ack == rev.send.origin + 1 && rev.syns == 1 {
             rev.report().rtt.handshake = Some(Duration::from_nanos(rtt as u64));
         }
-        rev.smooth(rtt);
+        rev.rtt.smooth(rtt);
         step.rtt = Some(rtt);
     }
 }
@@ -104,18 +96,18 @@ fn samples(step: &mut Step<'_, '_>, rev: &mut Flow, ack: u64, done: &Acknowledge
 #[inline]
 fn repeats(step: &Step<'_, '_>, fwd: &Flow, rev: &mut Flow, ack: u64, done: &Acknowledged) {
     if done.repeats
-        && ack == fwd.last_ack
+        && ack == fwd.receive.last_ack
         && step.s.length == 0
-        && step.window == fwd.window
-        && rev.tally.owin_smallest > 0
+        && step.window == fwd.receive.window
+        && rev.tally.owin.smallest > 0
     {
-        rev.repeats += 1;
-        let third = rev.repeats == 4;
+        rev.acks.repeats += 1;
+        let third = rev.acks.repeats == 4;
         let acks = &mut rev.report().acks;
         acks.duplicate_tcptrace += 1;
         acks.triple += u64::from(third);
     } else {
-        rev.repeats = 1;
+        rev.acks.repeats = 1;
     }
 }
 
@@ -129,12 +121,12 @@ fn advance(
     done: &Acknowledged,
     pure: bool,
 ) {
-    let new = ack - rev.acked;
+    let new = ack - rev.send.acked;
     let mss = rev.full_segment(fwd);
-    rev.acked = ack;
-    rev.duplicates = 0;
+    rev.send.acked = ack;
+    rev.acks.duplicates = 0;
     rev.end_burst(mss);
-    if ack > rev.next {
+    if ack > rev.send.next {
         acked_unobserved(step, rev, ack);
     }
     if rev.lossy {
@@ -143,15 +135,15 @@ fn advance(
     if done.segments == 0 || step.has(Flags::SYN) {
         return;
     }
-    rev.tally.advancing += 1;
+    rev.tally.peer_acks.advancing += 1;
     let delay = step
         .now
         .saturating_sub(done.last_sent)
-        .saturating_sub(rev.rtt_min);
+        .saturating_sub(rev.rtt.shortest);
     if new > 2 * mss {
-        rev.tally.stretch += 1;
+        rev.tally.peer_acks.stretch += 1;
         step.marks.set(Marks::STRETCH_ACK);
-    } else if new < 2 * mss && rev.rtt_min > 0 {
+    } else if new < 2 * mss && rev.rtt.shortest > 0 {
         let held = done
             .exact
             .is_some_and(|e| !e.overtaken && e.sent.copies == 0);
@@ -161,17 +153,17 @@ fn advance(
             acks.delay.add(delay);
             step.marks.set(Marks::DELAYED_ACK);
         } else {
-            rev.tally.immediate += 1;
+            rev.tally.peer_acks.immediate += 1;
         }
     }
-    if ack >= rev.next {
-        rev.tally.drained += 1;
-        let held = step.now.saturating_sub(rev.data_time);
-        rev.drained_small = pure
-            && rev.data_time != 0
-            && u64::from(rev.data_length) < mss
+    if ack >= rev.send.next {
+        rev.tally.peer_acks.drained += 1;
+        let held = step.now.saturating_sub(rev.last.data_time);
+        rev.acks.drained_small = pure
+            && rev.last.data_time != 0
+            && u64::from(rev.last.data_length) < mss
             && held >= step.limits.delayed_ack;
-        if rev.drained_small {
+        if rev.acks.drained_small {
             rev.rare().drained = (step.now, held);
         }
     }
@@ -181,8 +173,8 @@ fn advance(
 #[cold]
 fn acked_unobserved(step: &mut Step<'_, '_>, rev: &mut Flow, ack: u64) {
     let probe_end = rev.rare.as_ref().map_or(0, |r| r.probe_end);
-    let start = rev.next.max(probe_end.min(ack));
-    rev.next = ack;
+    let start = rev.send.next.max(probe_end.min(ack));
+    rev.send.next = ack;
     if !rev.observed || start >= ack {
         return;
     }
@@ -244,29 +236,29 @@ fn without_news(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow, ack: u6
     if step.kind != Kind::Ack {
         return;
     }
-    if ack < rev.acked {
+    if ack < rev.send.acked {
         rev.report().acks.old += 1;
         return;
     }
-    if !fwd.observed || ack != fwd.last_ack {
+    if !fwd.observed || ack != fwd.receive.last_ack {
         return;
     }
-    let same_window = step.window == fwd.window;
-    if rev.probing && step.window == 0 {
+    let same_window = step.window == fwd.receive.window;
+    if rev.last.probe && step.window == 0 {
         step.kind = Kind::ZeroWindowProbeAck;
         fwd.report().window.probe_acks += 1;
-    } else if rev.keep_alive {
+    } else if rev.last.keep_alive {
         step.kind = Kind::KeepAliveAck;
         fwd.report().control.keep_alive_acks += 1;
-    } else if (same_window || news) && rev.next > rev.acked {
+    } else if (same_window || news) && rev.send.next > rev.send.acked {
         step.kind = Kind::DuplicateAck;
-        rev.duplicates = rev.duplicates.saturating_add(1);
-        step.duplicate = rev.duplicates;
-        let run = rev.duplicates;
+        rev.acks.duplicates = rev.acks.duplicates.saturating_add(1);
+        step.duplicate = rev.acks.duplicates;
+        let run = rev.acks.duplicates;
         let a = &mut rev.report().acks;
         a.duplicate += u64::from(same_window);
         a.longest_run = a.longest_run.max(run);
-        if rev.duplicates == 3 {
+        if rev.acks.duplicates == 3 {
             rev.rare().asked = step.now;
         }
     } else if !same_window {
@@ -282,7 +274,7 @@ fn selective(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow, ack: u64) 
     let control = &mut fwd.report().control;
     control.sacks += 1;
     control.most_sack_blocks = control.most_sack_blocks.max(blocks.len() as u8);
-    let near = |n: u32| unwrap(rev.next, n);
+    let near = |n: u32| unwrap(rev.send.next, n);
     let mut placed = [(0, 0); 4];
     for (to, (left, right)) in placed.iter_mut().zip(blocks) {
         *to = (near(*left), near(*right));
@@ -299,7 +291,7 @@ fn selective(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow, ack: u64) 
         step.marks.set(Marks::DSACK);
         reported_duplicate(step, rev, left, right);
     }
-    let next = rev.next;
+    let next = rev.send.next;
     let rare = rev.rare();
     let mut new = 0;
     for (left, right) in &placed[usize::from(duplicate)..] {
@@ -341,59 +333,62 @@ pub(super) fn advertise(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow)
         let both = fwd.offered.window_scale.is_some() && rev.offered.window_scale.is_some();
         // At most 65,535 << 14.
         let size = window as u32;
-        let t = &mut fwd.tally;
+        let t = &mut fwd.tally.windows;
         t.advertised += 1;
-        t.window_largest = t.window_largest.max(size);
-        if size > 0 && both && !syn && !fwd.scaled {
-            fwd.scaled = true;
-            t.window_smallest = size;
-            t.window_largest = size;
-            t.begin_mean(fwd.report.get_or_insert_default());
-        } else if size > 0 && (t.window_smallest == 0 || size < t.window_smallest) {
-            t.window_smallest = size;
+        t.largest = t.largest.max(size);
+        if size > 0 && both && !syn && !fwd.receive.scaled {
+            fwd.receive.scaled = true;
+            t.smallest = size;
+            t.largest = size;
+            t.begin_mean(&mut fwd.report.get_or_insert_default().window);
+        } else if size > 0 && (t.smallest == 0 || size < t.smallest) {
+            t.smallest = size;
         }
-        t.window_sum += window;
-        t.in_mean += 1;
+        t.sum += window;
+        t.counted += 1;
     }
     if let Some(ack) = step.ack {
         edge(step, fwd, rev, ack);
-        fwd.last_ack = ack;
+        fwd.receive.last_ack = ack;
     }
-    fwd.window = window;
+    fwd.receive.window = window;
 }
 
 /// How far the other side may send now.
 #[inline]
 fn edge(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow, ack: u64) {
     let edge = ack.saturating_add(step.window);
-    if edge > fwd.edge {
-        fwd.edge = edge;
-        if rev.filled != 0 {
-            let waited = step.now.saturating_sub(rev.filled);
+    if edge > fwd.receive.edge {
+        fwd.receive.edge = edge;
+        if rev.send.filled != 0 {
+            let waited = step.now.saturating_sub(rev.send.filled);
             rev.report().window.filled_time.add(waited);
-            rev.filled = 0;
+            rev.send.filled = 0;
         }
-    } else if edge < fwd.edge && ack >= rev.acked {
+    } else if edge < fwd.receive.edge && ack >= rev.send.acked {
         // Rounding to the scale moves it by less than one unit (RFC 7323 section 2.4).
-        if fwd.edge - edge > 1 << fwd.shift && !step.has(Flags::SYN | Flags::FIN) {
+        if fwd.receive.edge - edge > 1 << fwd.receive.shift && !step.has(Flags::SYN | Flags::FIN) {
             fwd.report().window.shrunk += 1;
             step.marks.set(Marks::SHRUNK);
         }
-        fwd.edge = edge;
+        fwd.receive.edge = edge;
     }
     if step.window == 0 {
         fwd.report().window.zero += 1;
         step.marks.set(Marks::ZERO_WINDOW);
-        if !fwd.closed && !step.has(Flags::FIN) {
-            fwd.closed = true;
+        if !fwd.receive.closed && !step.has(Flags::FIN) {
+            fwd.receive.closed = true;
             fwd.report().window.closed += 1;
             fwd.rare().closed = step.now;
         }
     } else {
-        if fwd.closed {
+        if fwd.receive.closed {
             opened(step, fwd);
         }
-        if rev.tally.largest > 0 && step.window < rev.full_segment(fwd) && !step.has(Flags::SYN) {
+        if rev.tally.data.largest > 0
+            && step.window < rev.full_segment(fwd)
+            && !step.has(Flags::SYN)
+        {
             fwd.report().window.silly += 1;
             step.marks.set(Marks::SILLY);
         }
@@ -402,7 +397,7 @@ fn edge(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow, ack: u64) {
 
 #[cold]
 fn opened(step: &Step<'_, '_>, fwd: &mut Flow) {
-    fwd.closed = false;
+    fwd.receive.closed = false;
     let since = fwd.rare().closed;
     fwd.report()
         .window
@@ -413,31 +408,31 @@ fn opened(step: &Step<'_, '_>, fwd: &mut Flow) {
 impl Flow {
     /// The connection's last segment was at `end`: what was still going on is over.
     pub(super) fn close(&mut self, end: i64) {
-        if self.closed {
+        if self.receive.closed {
             let since = self.rare().closed;
             let time = end.saturating_sub(since);
             self.report().window.closed_time.add(time);
         }
-        if self.filled != 0 {
-            let time = end.saturating_sub(self.filled);
+        if self.send.filled != 0 {
+            let time = end.saturating_sub(self.send.filled);
             self.report().window.filled_time.add(time);
         }
         self.spill();
-        let (syn, origin, rare) = (self.syn, self.origin, self.rare.take());
+        let (syn, origin, rare) = (self.syn, self.send.origin, self.rare.take());
         let r = self.report.get_or_insert_default();
         r.offered = self.offered;
         if self.observed {
             r.timing.first = Some(Timestamp(self.first_time));
-            r.timing.last = Some(Timestamp(self.last_time));
+            r.timing.last = Some(Timestamp(self.last.time));
         }
         if r.data.packets > 0 {
             r.timing.first_data = Some(Timestamp(self.first_data));
-            r.timing.last_data = Some(Timestamp(self.data_time));
+            r.timing.last_data = Some(Timestamp(self.last.data_time));
         }
-        r.rtt.acked = self.rtt_acked;
-        r.rtt.full_size = self.rtt_full_size;
-        r.rtt.timestamps = self.rtt_timestamps;
-        let mut end = self.acked;
+        r.rtt.acked = self.rtt.acked;
+        r.rtt.full_size = self.rtt.of_full_size;
+        r.rtt.timestamps = self.rtt.timestamps;
+        let mut end = self.send.acked;
         if let Some(rare) = rare {
             r.order.unexplained_gap_bytes = rare.gaps.iter().map(|g| g.end - g.start).sum();
             if syn && rare.fin > 0 {
@@ -453,10 +448,10 @@ impl Flow {
             .saturating_sub(origin + 1)
             .saturating_sub(r.order.capture_lost_bytes)
             .min(r.data.unique_bytes);
-        if self.srtt > 0 {
+        if self.rtt.smoothed > 0 {
             let nanos = |n: i64| Some(Duration::from_nanos(u64::try_from(n).unwrap_or(0)));
-            r.rtt.smoothed = nanos(self.srtt);
-            r.rtt.variation = nanos(self.rttvar);
+            r.rtt.smoothed = nanos(self.rtt.smoothed);
+            r.rtt.variation = nanos(self.rtt.variation);
         }
     }
 }

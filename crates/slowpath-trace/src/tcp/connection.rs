@@ -244,19 +244,19 @@ impl Connection {
         } else if self.handshake.ack.is_none() {
             self.handshake.third(s, side);
         }
-        let start = fwd.position(s.sequence, u32::from(!syn));
+        let start = fwd.send.position(s.sequence, u32::from(!syn));
         let data_end = start + u64::from(s.length) + u64::from(syn);
         let ack = s.flags.any(Flags::ACK).then(|| {
-            let position = rev.position(s.acknowledgement, 1);
+            let position = rev.send.position(s.acknowledgement, 1);
             if !rev.observed {
-                rev.next = rev.next.max(position);
+                rev.send.next = rev.send.next.max(position);
             }
             position
         });
         let window = if syn {
             u64::from(s.window)
         } else if ack.is_some() {
-            u64::from(s.window) << fwd.shift
+            u64::from(s.window) << fwd.receive.shift
         } else {
             0
         };
@@ -305,7 +305,7 @@ impl Connection {
             step.marks.set(Marks::TURN);
         }
         fwd.observed = true;
-        fwd.last_time = step.now;
+        fwd.last.time = step.now;
         if E::WANTED {
             report(&step, flags, fwd, rev, events);
         }
@@ -367,7 +367,7 @@ impl Connection {
         let [client, server] = &self.flows;
         let fins = [client, server].map(|f| f.fins);
         match (self.reset, fins) {
-            (Some(Side::Server), _) if client.syn && !server.syn && server.data_time == 0 => {
+            (Some(Side::Server), _) if client.syn && !server.syn && server.last.data_time == 0 => {
                 Ending::Refused
             }
             (Some(side), _) => Ending::Reset(side),
@@ -399,7 +399,7 @@ fn answers(s: &Segment<'_>, fwd: &Flow, rev: &Flow) -> bool {
     s.flags.any(Flags::ACK)
         && !fwd.syn
         && rev.syn
-        && s.acknowledgement.wrapping_sub(1) == rev.origin as u32
+        && s.acknowledgement.wrapping_sub(1) == rev.send.origin as u32
 }
 
 /// A SYN: what it offers, and what both agree on.
@@ -427,7 +427,7 @@ fn opening(
         }
         handshake.simultaneous |= rev.syn && side == Side::Server;
     }
-    if fwd.known && fwd.origin as u32 != s.sequence {
+    if fwd.send.known && fwd.send.origin as u32 != s.sequence {
         fwd.restart(s.sequence);
     }
     fwd.syn = true;
@@ -446,7 +446,8 @@ fn opening(
             };
         }
         (true, _) if handshake.fast_open == FastOpen::Sent => {
-            let beyond = rev.known && s.acknowledgement.wrapping_sub(rev.origin as u32) > 1;
+            let beyond =
+                rev.send.known && s.acknowledgement.wrapping_sub(rev.send.origin as u32) > 1;
             handshake.fast_open = if beyond {
                 FastOpen::Accepted
             } else {
@@ -483,15 +484,15 @@ fn agree(side: Side, fwd: &mut Flow, rev: &mut Flow, handshake: &mut Handshake) 
     handshake.window_scaling = match (a.window_scale, b.window_scale) {
         (Some(a), Some(b)) => {
             // RFC 7323 section 2.3: more than 14 is 14.
-            (fwd.shift, rev.shift) = (a.min(14), b.min(14));
+            (fwd.receive.shift, rev.receive.shift) = (a.min(14), b.min(14));
             let (client, server) = match side {
-                Side::Client => (fwd.shift, rev.shift),
-                Side::Server => (rev.shift, fwd.shift),
+                Side::Client => (fwd.receive.shift, rev.receive.shift),
+                Side::Server => (rev.receive.shift, fwd.receive.shift),
             };
             Scaling::On { client, server }
         }
         _ => {
-            (fwd.shift, rev.shift) = (0, 0);
+            (fwd.receive.shift, rev.receive.shift) = (0, 0);
             Scaling::Off
         }
     };
@@ -509,7 +510,7 @@ fn report<E: Events>(
     let mut blocks = [(0, 0); 4];
     let sack = step.options.sack();
     for (block, (left, right)) in blocks.iter_mut().zip(sack) {
-        let near = |n| rev.relative(super::flow::unwrap(rev.next, n));
+        let near = |n| rev.send.relative(super::flow::unwrap(rev.send.next, n));
         *block = (near(*left), near(*right));
     }
     let window = (step.ack.is_some() || s.flags.any(Flags::SYN)).then_some(step.window);
@@ -521,15 +522,15 @@ fn report<E: Events>(
         marks: step.marks,
         wireshark,
         flags: s.flags,
-        sequence: fwd.relative(step.start),
-        end: fwd.relative(step.end),
+        sequence: fwd.send.relative(step.start),
+        end: fwd.send.relative(step.end),
         length: s.length,
-        acknowledgement: step.ack.map(|a| rev.relative(a)),
+        acknowledgement: step.ack.map(|a| rev.send.relative(a)),
         window,
         window_edge: step
             .ack
-            .map(|a| rev.relative(a.saturating_add(step.window))),
-        flight: fwd.flight(),
+            .map(|a| rev.send.relative(a.saturating_add(step.window))),
+        flight: fwd.send.flight(),
         rtt: step
             .rtt
             .map(|r| Duration::from_nanos(u64::try_from(r).unwrap_or(0))),

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is remembered of one direction while the connection is open. The fields that every
-//! segment touches stand first; what is rare is behind a pointer.
+//! What is remembered of one direction while the connection is open; what is rare is behind a
+//! pointer.
 
 use super::event::Cause;
+use super::frames::FrameHistory;
 use super::ledger::Ledger;
 use super::ranges::Ranges;
 use super::report::{Direction, Dropped, Offered};
-use super::samples::Samples;
+use super::rtt::RttState;
 use super::tally::Tally;
 use super::wireshark;
-use crate::segment::Segment;
 
 /// Positions start one wrap up, so that numbers before the first are positive too.
 const FIRST_WRAP: u64 = 1 << 32;
@@ -20,108 +20,116 @@ pub(super) const GAPS: usize = 256;
 /// Retransmissions that a later DSACK or timestamp may prove needless.
 pub(super) const RESENT: usize = 64;
 
-/// Frames compared for hardware duplicates, as many as tcptrace remembers.
-const FRAMES: usize = 8;
-
 /// One direction: what a side sent, and what is known of the ACKs for it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
-    /// The sequence numbers have an origin.
-    pub known: bool,
     /// This side has sent a segment.
     pub observed: bool,
     /// Its SYN was observed.
     pub syn: bool,
-    /// The other side acknowledged data, or no SYN shows whether.
-    pub data_acked: bool,
-    /// This side's windows are scaled, and one above zero was observed.
-    pub scaled: bool,
-    /// This side's last window was zero.
-    pub closed: bool,
-    /// The last segment of this side was a keep-alive.
-    pub keep_alive: bool,
-    /// The last segment of this side was a zero-window probe.
-    pub probing: bool,
-    /// Nothing in flight since an ACK without data, all before having been small.
-    pub drained_small: bool,
     /// This side has sent FIN.
     pub fins: bool,
     /// There are gaps, SACK blocks or retransmissions that an ACK may pass.
     pub lossy: bool,
     /// SYNs of this side, as far as they fit.
     pub syns: u8,
-    /// Shift of this side's windows.
-    pub shift: u8,
-    /// How far this side's IP identification can be trusted to count.
-    pub id_trust: u8,
-    /// IP identification of the last segment.
-    pub id: u16,
+    /// When this side sent first, and first data.
+    pub first_time: i64,
+    pub first_data: i64,
+    /// What this side has sent.
+    pub send: SendState,
+    /// What it acknowledged and lets the other side send.
+    pub receive: ReceiveState,
+    /// ACKs of this side's data by the other.
+    pub acks: AckState,
+    /// This side's last segments.
+    pub last: LastSegment,
+    /// RTT of its data.
+    pub rtt: RttState,
+    /// What the SYN offered.
+    pub offered: Offered,
+    /// What every segment changes.
+    pub tally: Tally,
+    /// What tshark's rules know.
+    pub wireshark: wireshark::Flow,
+    /// The segments.
+    pub ledger: Ledger,
+    /// The last frames.
+    pub frames: FrameHistory,
+    /// What is rare.
+    pub rare: Option<Box<Rare>>,
+    /// The figures, but for those in `tally` and the RTT samples here.
+    pub report: Option<Box<Direction>>,
+}
+
+/// The send sequence space of a side (RFC 9293 section 3.3.1) and its bursts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SendState {
+    /// The sequence numbers have an origin.
+    pub known: bool,
     /// Sequence number 0 as a position.
     pub origin: u64,
     /// One past the highest number sent.
     pub next: u64,
     /// When `next` moved last.
     pub next_time: i64,
-    /// When this side sent first, and first data.
-    pub first_time: i64,
-    pub first_data: i64,
     /// Highest acknowledgement of this side's data.
     pub acked: u64,
-    /// The last acknowledgement, or the SYN before any.
-    pub peer_ack: u64,
-    /// When an ACK of this side's data came last.
-    pub ack_time: i64,
-    /// Duplicate ACKs in a row, RFC 5681.
-    pub duplicates: u32,
-    /// ACKs of the end of the acknowledged range, as tcptrace counts them.
-    pub repeats: u32,
+    /// Bytes since an idle time, until the next ACK; `u64::MAX`: no burst.
+    pub burst: u64,
+    /// When the other side's window was filled; 0: it is not.
+    pub filled: i64,
+}
+
+/// What a side acknowledges and the windows that it advertises.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReceiveState {
+    /// This side's windows are scaled, and one above zero was observed.
+    pub scaled: bool,
+    /// This side's last window was zero.
+    pub closed: bool,
+    /// Shift of this side's windows.
+    pub shift: u8,
     /// This side's last acknowledgement number as a position, 0 before the first.
     pub last_ack: u64,
     /// How far this side lets the other send: a position of the other's.
     pub edge: u64,
     /// The last window, scaled.
     pub window: u64,
+}
+
+/// The other side's ACKs of a side's data.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AckState {
+    /// The other side acknowledged data, or no SYN shows whether.
+    pub data_acked: bool,
+    /// Nothing in flight since an ACK without data, all before having been small.
+    pub drained_small: bool,
+    /// Duplicate ACKs in a row, RFC 5681.
+    pub duplicates: u32,
+    /// ACKs of the end of the acknowledged range, as tcptrace counts them.
+    pub repeats: u32,
+    /// The last acknowledgement, or the SYN before any.
+    pub last: u64,
+    /// When an ACK of this side's data came last.
+    pub time: i64,
+}
+
+/// The last segment of a side and its last data.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastSegment {
+    /// It was a keep-alive.
+    pub keep_alive: bool,
+    /// It was a zero-window probe.
+    pub probe: bool,
     /// When this side sent last.
-    pub last_time: i64,
+    pub time: i64,
     /// When this side sent data last.
     pub data_time: i64,
-    /// Its payload.
+    /// Payload of that data.
     pub data_length: u32,
     /// The last timestamp value.
     pub tsval: u32,
-    /// A timestamp value waiting for its echo, and when it was first observed.
-    pub timed: Option<(u32, i64)>,
-    /// RFC 6298's smoothed RTT and variation, ns; 0 before the first sample.
-    pub srtt: i64,
-    pub rttvar: i64,
-    /// Shortest RTT by ACK or timestamp, ns; 0 before the first.
-    pub rtt_min: i64,
-    /// The full size so far for `Rtt::full_size`.
-    pub full_size: u32,
-    pub rtt_acked: Samples,
-    pub rtt_full_size: Samples,
-    pub rtt_timestamps: Samples,
-    /// What the SYN offered.
-    pub offered: Offered,
-    /// What every segment changes.
-    pub tally: Tally,
-    /// Outstanding window: the last and its time.
-    pub owin: (u64, i64),
-    /// Bytes since an idle time, until the next ACK; `u64::MAX`: no burst.
-    pub burst: u64,
-    /// When the other side's window was filled; 0: it is not.
-    pub filled: i64,
-    /// What tshark's rules know.
-    pub wireshark: wireshark::Flow,
-    /// The segments.
-    pub ledger: Ledger,
-    /// The last frames.
-    pub frames: [u64; FRAMES],
-    pub frame_index: u8,
-    /// What is rare.
-    pub rare: Option<Box<Rare>>,
-    /// The figures, but for those in `tally` and the RTT samples here.
-    pub report: Option<Box<Direction>>,
 }
 
 /// State of directions with losses, gaps, SACK.
@@ -179,7 +187,7 @@ pub(super) struct Resent {
     pub spurious: bool,
 }
 
-impl Flow {
+impl SendState {
     /// The position of a sequence number near what was sent. The first one observed gets the
     /// relative number `first`.
     #[inline]
@@ -198,20 +206,28 @@ impl Flow {
         position.wrapping_sub(self.origin) as i64
     }
 
+    /// Bytes sent and not acknowledged.
+    #[inline]
+    pub(super) fn flight(&self) -> u64 {
+        self.next.saturating_sub(self.acked)
+    }
+}
+
+impl Flow {
     /// A SYN with another number than expected: sequence numbers start anew, above all
     /// that was observed.
     #[cold]
     pub(super) fn restart(&mut self, number: u32) -> u64 {
-        let floor = self.ledger.top().max(self.next).max(FIRST_WRAP);
+        let floor = self.ledger.top().max(self.send.next).max(FIRST_WRAP);
         let mut position = unwrap(floor, number);
         if position < floor {
             position += FIRST_WRAP;
         }
-        self.known = true;
-        self.origin = position;
-        self.next = position;
-        self.acked = position;
-        self.edge = 0;
+        self.send.known = true;
+        self.send.origin = position;
+        self.send.next = position;
+        self.send.acked = position;
+        self.receive.edge = 0;
         if let Some(rare) = &mut self.rare {
             rare.gaps.clear();
         }
@@ -232,12 +248,6 @@ impl Flow {
         self.rare.get_or_insert_default()
     }
 
-    /// Bytes sent and not acknowledged.
-    #[inline]
-    pub(super) fn flight(&self) -> u64 {
-        self.next.saturating_sub(self.acked)
-    }
-
     /// The right edge of the highest SACK block, or 0.
     pub(super) fn sacked_above(&self, position: u64) -> u64 {
         self.rare
@@ -245,63 +255,6 @@ impl Flow {
             .filter(|r| !r.sacked.is_empty())
             .map_or(0, |r| r.sacked.covered(position, u64::MAX))
     }
-
-    /// Whether the frame was among the last ones already, the same in its identification and
-    /// in what TCP's header says; remembers it. A sender that gives other frames the same identification
-    /// does not distinguish frames by it: what it sends again is no duplicate.
-    #[inline]
-    pub(super) fn captured_twice(&mut self, s: &Segment<'_>, id: u16) -> bool {
-        if id == 0 || s.sequence == 0 {
-            return false;
-        }
-        let key = frame_key(s, id);
-        if self.frames.contains(&key) {
-            return self.distinguishes(key);
-        }
-        self.frames[usize::from(self.frame_index) % FRAMES] = key;
-        self.frame_index = self.frame_index.wrapping_add(1);
-        false
-    }
-
-    #[cold]
-    fn distinguishes(&self, key: u64) -> bool {
-        (self.frames.iter()).all(|frame| *frame == key || frame >> 48 != key >> 48)
-    }
-
-    /// Adds an RTT sample by RFC 6298 section 2.
-    #[inline]
-    pub(super) fn smooth(&mut self, rtt: i64) {
-        let rtt = rtt.max(0);
-        if self.srtt == 0 {
-            self.srtt = rtt.max(1);
-            self.rttvar = rtt / 2;
-        } else {
-            self.rttvar += ((self.srtt - rtt).abs() - self.rttvar) / 4;
-            self.srtt = (self.srtt + (rtt - self.srtt) / 8).max(1);
-        }
-        self.shorter(rtt);
-    }
-
-    /// Keeps the shortest RTT. One that the clock cannot distinguish from nothing is known to be short.
-    #[inline]
-    pub(super) fn shorter(&mut self, rtt: i64) {
-        let rtt = rtt.max(1);
-        if self.rtt_min == 0 || rtt < self.rtt_min {
-            self.rtt_min = rtt;
-        }
-    }
-}
-
-/// A frame's identification, and 48 bits of a hash of its numbers, flags, window and length.
-#[inline]
-fn frame_key(s: &Segment<'_>, id: u16) -> u64 {
-    // The first digits of pi and of e: any odd numbers do.
-    const SALTS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0xadf8_5458_a2bb_4a9b];
-    let numbers = u64::from(s.sequence) << 32 | u64::from(s.acknowledgement);
-    let rest = u64::from(s.length) << 32 | u64::from(s.flags.0) << 16 | u64::from(s.window);
-    let product = u128::from(numbers ^ SALTS[0]) * u128::from(rest ^ SALTS[1]);
-    let hash = (product >> 64) as u64 ^ product as u64;
-    u64::from(id) << 48 | hash >> 16
 }
 
 /// The position nearest to `reference` with these low 32 bits.

@@ -90,20 +90,20 @@ pub(super) fn late(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, gap: Opt
             return judged(own.wrapping_sub(opened) as i32 > 0);
         }
         if let (Some((before, opened)), Some(own)) = (gap.ids, step.s.ip_id)
-            && fwd.id_trust >= ID_TRUST
+            && fwd.frames.id_trust >= ID_TRUST
             && own != opened
         {
             let window = opened.wrapping_sub(before);
             return judged(own.wrapping_sub(before) > window);
         }
     }
-    let since = gap.map_or(fwd.next_time, |g| g.opened);
+    let since = gap.map_or(fwd.send.next_time, |g| g.opened);
     let elapsed = step.now.saturating_sub(since);
-    let turnaround = rev.rtt_min;
+    let turnaround = rev.rtt.shortest;
     if elapsed < turnaround {
         return Late::Reordered;
     }
-    if fwd.duplicates >= DUPLICATES || fwd.sacked_above(step.end) > 0 {
+    if fwd.acks.duplicates >= DUPLICATES || fwd.sacked_above(step.end) > 0 {
         return Late::Resent;
     }
     step.marks.set(Marks::AMBIGUOUS);
@@ -127,9 +127,9 @@ pub(super) fn cause(
         return Cause::Fin;
     }
     let now = step.now;
-    let turnaround = rev.rtt_min;
-    let path = fwd.srtt.saturating_add(turnaround);
-    let shortest = fwd.rtt_min.saturating_add(turnaround);
+    let turnaround = rev.rtt.shortest;
+    let path = fwd.rtt.smoothed.saturating_add(turnaround);
+    let shortest = fwd.rtt.shortest.saturating_add(turnaround);
     let mss = fwd.full_segment(rev);
     let sacked = fwd.sacked_above(step.end);
     let (recovery, timeout, last_cause) = fwd
@@ -137,14 +137,14 @@ pub(super) fn cause(
         .as_ref()
         .map_or((0, 0, None), |r| (r.recovery, r.timeout, r.cause));
 
-    let since_ack = now.saturating_sub(fwd.ack_time);
+    let since_ack = now.saturating_sub(fwd.acks.time);
     let clocked = since_ack <= turnaround + turnaround / 2 + HOST_NANOS;
-    let silence = now.saturating_sub(fwd.data_time);
+    let silence = now.saturating_sub(fwd.last.data_time);
     let since_sent = last_sent.map_or(silence, |sent| now.saturating_sub(sent));
     let in_recovery = step.start < recovery;
     let signalled =
-        fwd.duplicates >= DUPLICATES || sacked >= u64::from(DUPLICATES) * mss || in_recovery;
-    let hinted = fwd.duplicates > 0 || sacked > 0;
+        fwd.acks.duplicates >= DUPLICATES || sacked >= u64::from(DUPLICATES) * mss || in_recovery;
+    let hinted = fwd.acks.duplicates > 0 || sacked > 0;
 
     // Where the sender is near, what comes right after an ACK comes of it.
     let backed_off = copies > 1
@@ -152,7 +152,7 @@ pub(super) fn cause(
         && since_sent >= path.saturating_mul(2).max(RTO_MIN_NANOS);
     let silent = silence >= path.max(HOST_NANOS);
     if silent && (!clocked || backed_off) {
-        let last = step.end >= fwd.next && step.start > fwd.acked;
+        let last = step.end >= fwd.send.next && step.start > fwd.send.acked;
         let probe = last && !signalled && silence < path.saturating_add(RTO_MIN_NANOS);
         let by_sack = (in_recovery || sacked > 0)
             && since_ack <= path.saturating_mul(2).saturating_add(RACK_TICKS)

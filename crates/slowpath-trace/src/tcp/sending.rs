@@ -33,7 +33,7 @@ pub(super) fn count(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     t.wire_bytes += u64::from(s.wire_length);
     t.codepoints[usize::from(s.ecn & 3)] += 1;
     if fwd.observed {
-        t.silence = t.silence.max(step.now.saturating_sub(fwd.last_time));
+        t.silence = t.silence.max(step.now.saturating_sub(fwd.last.time));
     } else {
         fwd.first_time = step.now;
     }
@@ -46,16 +46,16 @@ pub(super) fn count(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     if step.ack.is_some() {
         fwd.tally.acks += 1;
     }
-    fwd.probing = false;
-    fwd.keep_alive = false;
+    fwd.last.probe = false;
+    fwd.last.keep_alive = false;
 }
 
 #[inline]
 fn count_data(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     let s = step.s;
-    let t = &mut fwd.tally;
-    t.data_packets += 1;
-    t.data_bytes += u64::from(s.length);
+    let t = &mut fwd.tally.data;
+    t.packets += 1;
+    t.bytes += u64::from(s.length);
     if t.largest == 0 {
         t.smallest = s.length;
         fwd.first_data = step.now;
@@ -105,7 +105,7 @@ pub(super) fn numbers(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
     if step.start == step.end {
         return without_data(step, fwd, rev, twice);
     }
-    if rev.window == 0 && rev.observed && !step.has(Flags::SYN) {
+    if rev.receive.window == 0 && rev.observed && !step.has(Flags::SYN) {
         return probe(step, fwd);
     }
     let mut forgotten = 0;
@@ -116,21 +116,21 @@ pub(super) fn numbers(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
     if forgotten > 0 {
         fwd.rare().dropped.segments += forgotten;
     }
-    if recorded.observed > 0 || recorded.before_observed || step.start < fwd.next {
+    if recorded.observed > 0 || recorded.before_observed || step.start < fwd.send.next {
         behind(step, fwd, rev, recorded, twice);
     } else {
         ahead(step, fwd);
         step.new_bytes = u64::from(s.length);
-        fwd.tally.unique_bytes += step.new_bytes;
+        fwd.tally.data.unique_bytes += step.new_bytes;
     }
-    if step.end > fwd.next && !step.has(Flags::RST) {
-        fwd.next = step.end;
-        fwd.next_time = step.now;
+    if step.end > fwd.send.next && !step.has(Flags::RST) {
+        fwd.send.next = step.end;
+        fwd.send.next_time = step.now;
     }
     if step.has(Flags::SYN) {
         // Nothing is acknowledged yet: as if the other side had asked for the SYN.
-        fwd.peer_ack = step.start;
-        rev.last_ack = step.start;
+        fwd.acks.last = step.start;
+        rev.receive.last_ack = step.start;
     }
     if step.has(Flags::FIN) {
         fwd.rare().fin = step.end;
@@ -139,8 +139,8 @@ pub(super) fn numbers(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
         if step.kind == Kind::Data {
             new_data(step, fwd, rev);
         }
-        fwd.data_time = step.now;
-        fwd.data_length = s.length;
+        fwd.last.data_time = step.now;
+        fwd.last.data_length = s.length;
     }
 }
 
@@ -156,25 +156,19 @@ impl Step<'_, '_> {
 fn identified(step: &Step<'_, '_>, fwd: &mut Flow) -> bool {
     let s = step.s;
     if let Some((tsval, _)) = step.options.timestamps
-        && (tsval != fwd.tsval || !fwd.observed)
+        && (tsval != fwd.last.tsval || !fwd.observed)
     {
-        fwd.tsval = tsval;
-        if fwd.timed.is_none() {
-            fwd.timed = Some((tsval, step.now));
+        fwd.last.tsval = tsval;
+        if fwd.rtt.timed.is_none() {
+            fwd.rtt.timed = Some((tsval, step.now));
         }
     }
     let Some(id) = s.ip_id else { return false };
-    let twice = fwd.captured_twice(s, id);
+    let twice = fwd.frames.captured_twice(s, id);
     if twice {
         fwd.report().order.hardware_duplicates += 1;
     } else {
-        // A counter steps forward, by few.
-        let step = id.wrapping_sub(fwd.id);
-        fwd.id_trust = match step {
-            1..=1024 => fwd.id_trust.saturating_add(1),
-            _ => fwd.id_trust / 4,
-        };
-        fwd.id = id;
+        fwd.frames.follow(id);
     }
     twice
 }
@@ -189,12 +183,12 @@ fn without_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, twice: bool
         step.kind = Kind::HardwareDuplicate;
     }
     if !fwd.observed {
-        fwd.next = fwd.next.max(step.start);
-    } else if step.start > fwd.next {
+        fwd.send.next = fwd.send.next.max(step.start);
+    } else if step.start > fwd.send.next {
         gap(step, fwd);
-        fwd.next = step.start;
-        fwd.next_time = step.now;
-    } else if step.start + 1 == fwd.next && fwd.acked >= fwd.next {
+        fwd.send.next = step.start;
+        fwd.send.next_time = step.now;
+    } else if step.start + 1 == fwd.send.next && fwd.send.acked >= fwd.send.next {
         below_next(step, fwd, rev);
     }
 }
@@ -203,14 +197,14 @@ fn without_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, twice: bool
 /// side is asked whether it is there, or whether its window is open.
 #[cold]
 fn below_next(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow) {
-    if rev.observed && rev.window == 0 {
+    if rev.observed && rev.receive.window == 0 {
         step.kind = Kind::ZeroWindowProbe;
         fwd.report().window.empty_probes += 1;
-        fwd.probing = true;
+        fwd.last.probe = true;
     } else {
         step.kind = Kind::KeepAlive;
         fwd.report().control.keep_alives += 1;
-        fwd.keep_alive = true;
+        fwd.last.keep_alive = true;
     }
 }
 
@@ -219,11 +213,11 @@ fn below_next(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow) {
 #[cold]
 fn probe(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     step.kind = Kind::ZeroWindowProbe;
-    fwd.probing = true;
+    fwd.last.probe = true;
     let w = &mut fwd.report().window;
     w.probes += 1;
     w.probe_bytes += u64::from(step.s.length);
-    fwd.data_time = step.now;
+    fwd.last.data_time = step.now;
     let end = step.end;
     let rare = fwd.rare();
     rare.probe_end = rare.probe_end.max(end);
@@ -235,7 +229,7 @@ fn probe(step: &mut Step<'_, '_>, fwd: &mut Flow) {
 /// New numbers at the end.
 #[inline]
 fn ahead(step: &mut Step<'_, '_>, fwd: &mut Flow) {
-    if fwd.observed && step.start > fwd.next {
+    if fwd.observed && step.start > fwd.send.next {
         gap(step, fwd);
     }
     step.kind = if step.has(Flags::SYN) {
@@ -257,7 +251,7 @@ fn gap(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     let start = fwd
         .rare
         .as_ref()
-        .map_or(fwd.next, |r| r.probe_end.max(fwd.next));
+        .map_or(fwd.send.next, |r| r.probe_end.max(fwd.send.next));
     if start >= step.start || step.has(Flags::RST) {
         return;
     }
@@ -273,7 +267,7 @@ fn gap(step: &mut Step<'_, '_>, fwd: &mut Flow) {
         ids: step
             .s
             .ip_id
-            .filter(|_| fwd.id_trust >= 2)
+            .filter(|_| fwd.frames.id_trust >= 2)
             .map(|id| (id.wrapping_sub(1024), id)),
         tsval: step.options.timestamps.map(|t| t.0),
     };
@@ -295,7 +289,7 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
     let control = u64::from(syn && fwd.syns > 1) + u64::from(fin && fwd.report().control.fins > 1);
     let repeated = recorded.observed.saturating_sub(control);
     step.new_bytes = u64::from(s.length).saturating_sub(repeated);
-    fwd.tally.unique_bytes += step.new_bytes;
+    fwd.tally.data.unique_bytes += step.new_bytes;
 
     step.not_next = recorded.observed > 0 || recorded.before_observed;
     let r = fwd.report();
@@ -308,7 +302,7 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
             r.retransmitted.interval.add(step.now.saturating_sub(sent));
         }
     }
-    if step.end <= fwd.acked {
+    if step.end <= fwd.send.acked {
         step.marks.set(Marks::ALREADY_ACKED);
     }
     if twice {
@@ -316,7 +310,7 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
         return;
     }
     let keep_alive = s.length == 1 && !syn && !fin;
-    if keep_alive && step.start + 1 == fwd.next && fwd.acked >= fwd.next {
+    if keep_alive && step.start + 1 == fwd.send.next && fwd.send.acked >= fwd.send.next {
         return below_next(step, fwd, rev);
     }
     let opened = fill(fwd, step.start, step.end);
@@ -351,7 +345,9 @@ fn resent(
 ) {
     let cause = retransmission::cause(step, fwd, rev, recorded.copies, last_sent);
     step.kind = Kind::Retransmission(cause);
-    let silence = step.now.saturating_sub(fwd.data_time.max(fwd.ack_time));
+    let silence = step
+        .now
+        .saturating_sub(fwd.last.data_time.max(fwd.acks.time));
     let r = &mut fwd.report().retransmitted;
     r.packets += 1;
     r.bytes += match recorded.observed {
@@ -373,7 +369,7 @@ fn resent(
         Cause::Fin => r.fins += 1,
         Cause::Unexplained => r.unexplained += 1,
     }
-    let (next, acked) = (fwd.next.max(step.end), fwd.acked);
+    let (next, acked) = (fwd.send.next.max(step.end), fwd.send.acked);
     let rare = fwd.rare();
     match cause {
         Cause::Fast => rare.recovery = next,
@@ -436,14 +432,14 @@ fn new_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
     if length > mss && rev.offered.mss.is_some() {
         fwd.report().data.super_segments += 1;
     }
-    let before = step.start.saturating_sub(fwd.acked);
-    if before == 0 || step.start <= fwd.acked + 1 {
+    let before = step.start.saturating_sub(fwd.send.acked);
+    if before == 0 || step.start <= fwd.send.acked + 1 {
         after_pause(step, fwd, rev, mss);
     }
-    if fwd.burst != u64::MAX {
-        fwd.burst += length;
+    if fwd.send.burst != u64::MAX {
+        fwd.send.burst += length;
     }
-    let edge = rev.edge;
+    let edge = rev.receive.edge;
     if edge != 0 && rev.window_is_known(fwd) {
         // Not even another full segment fits.
         if step.data_end == edge
@@ -451,8 +447,8 @@ fn new_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
         {
             step.marks.set(Marks::WINDOW_FULL);
             fwd.report().window.filled += 1;
-            if fwd.filled == 0 {
-                fwd.filled = step.now;
+            if fwd.send.filled == 0 {
+                fwd.send.filled = step.now;
             }
             if length < mss && step.data_end == edge {
                 fwd.report().window.silly_segments += 1;
@@ -471,15 +467,15 @@ fn new_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
 
 /// The first data after everything was acknowledged.
 fn after_pause(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, mss: u64) {
-    if fwd.drained_small {
-        fwd.drained_small = false;
-        let turnaround = rev.rtt_min;
+    if fwd.acks.drained_small {
+        fwd.acks.drained_small = false;
+        let turnaround = rev.rtt.shortest;
         if let Some(rare) = &fwd.rare {
             let (drained, held) = rare.drained;
             let waited = step.now.saturating_sub(drained);
             if waited <= HOST_NANOS + turnaround + turnaround / 4
                 && held >= step.limits.delayed_ack
-                && rev.data_time < fwd.data_time
+                && rev.last.data_time < fwd.last.data_time
             {
                 step.marks.set(Marks::NAGLE);
                 fwd.report().flight.nagle_stalls += 1;
@@ -487,15 +483,17 @@ fn after_pause(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, mss: u64) {
             }
         }
     }
-    if fwd.data_time == 0 {
+    if fwd.last.data_time == 0 {
         return;
     }
-    let idle = step.now.saturating_sub(fwd.data_time.max(fwd.ack_time));
+    let idle = step
+        .now
+        .saturating_sub(fwd.last.data_time.max(fwd.acks.time));
     if idle >= step.limits.idle {
         step.marks.set(Marks::AFTER_IDLE);
         fwd.report().timing.idle.add(idle);
-        fwd.burst = 0;
-    } else if fwd.burst != u64::MAX {
+        fwd.send.burst = 0;
+    } else if fwd.send.burst != u64::MAX {
         fwd.end_burst(mss);
     }
 }
@@ -506,7 +504,7 @@ impl Flow {
     #[inline]
     pub(super) fn full_segment(&self, rev: &Flow) -> u64 {
         let Some(mss) = rev.offered.mss else {
-            return match self.tally.largest {
+            return match self.tally.data.largest {
                 0 => DEFAULT_MSS,
                 largest => u64::from(largest),
             };
@@ -526,13 +524,13 @@ impl Flow {
     /// An ACK ends a burst.
     #[inline]
     pub(super) fn end_burst(&mut self, mss: u64) {
-        if self.burst > BURST_SEGMENTS * mss && self.burst != u64::MAX {
-            let burst = self.burst;
+        if self.send.burst > BURST_SEGMENTS * mss && self.send.burst != u64::MAX {
+            let burst = self.send.burst;
             let flight = &mut self.report().flight;
             flight.idle_bursts += 1;
             flight.largest_burst = flight.largest_burst.max(burst);
         }
-        self.burst = u64::MAX;
+        self.send.burst = u64::MAX;
     }
 }
 
@@ -540,11 +538,11 @@ impl Flow {
 #[inline]
 pub(super) fn outstanding(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow) {
     let length = u64::from(step.s.length);
-    let flight = fwd.flight();
+    let flight = fwd.send.flight();
     if rev.observed {
         fwd.tally.flight = fwd.tally.flight.max(flight);
     }
-    if length > 0 && !fwd.data_acked && !step.observed_before() {
+    if length > 0 && !fwd.acks.data_acked && !step.observed_before() {
         let initial = &mut fwd.report().data.initial_window;
         initial.0 += length;
         initial.1 += 1;
@@ -552,21 +550,9 @@ pub(super) fn outstanding(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow) {
     if step.has(Flags::SYN) || step.not_next {
         return;
     }
-    let owin = match fwd.peer_ack {
+    let owin = match fwd.acks.last {
         0 => length,
         ack => (step.start + length + 1).saturating_sub(ack),
     };
-    let t = &mut fwd.tally;
-    t.owin_largest = t.owin_largest.max(owin);
-    if owin > 0 && (t.owin_smallest == 0 || owin < t.owin_smallest) {
-        t.owin_smallest = owin;
-    }
-    t.owin_sum += owin;
-    t.owins += 1;
-    let (last, since) = fwd.owin;
-    if since != 0 {
-        let time = step.now.saturating_sub(since).max(0) as u64;
-        t.owin_time += u128::from(last) * u128::from(time);
-    }
-    fwd.owin = (owin, step.now);
+    fwd.tally.owin.add(owin, step.now);
 }
