@@ -160,14 +160,14 @@ impl Flow {
         let sender = self.sender;
         let nanos = |n: i64| Duration::from_nanos(u64::try_from(n).unwrap_or(0));
         let counts = Counts {
-            fast_recoveries: sender.fast_recoveries,
-            timeouts: sender.timeouts,
-            probes: sender.probes,
-            delayed_acks: sender.delayed_acks,
-            small_writes: sender.small_writes,
-            most_in_flight: u64::try_from(sender.most_in_flight).unwrap_or(0),
+            fast_recoveries: sender.counts.fast_recoveries,
+            timeouts: sender.counts.timeouts,
+            probes: sender.counts.probes,
+            delayed_acks: sender.counts.delayed_acks,
+            small_writes: sender.counts.small_writes,
+            most_in_flight: u64::try_from(sender.counts.most_in_flight).unwrap_or(0),
             full_segment: u64::try_from(sender.full_segment()).unwrap_or(1),
-            window: sender.window,
+            window: sender.window(),
             path_rtt: sender.path_rtt().map(nanos),
             windows_unknown: sender.windows_unknown(),
         };

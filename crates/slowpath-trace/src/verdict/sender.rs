@@ -45,11 +45,13 @@
 //! 12. Everything else: *SenderApp*.
 
 mod pieces;
+mod state;
 
 use super::limit::{Limit, Line};
 use super::plateau::Plateau;
 use crate::segment::{Flags, Timestamp};
 use crate::tcp::{Cause, Event, Kind, Marks, Moment};
+use state::{Counts, LastData, ReceiverWindow, Repair, RoundTrips, Sequence};
 use std::collections::VecDeque;
 
 /// An ACK is late that comes later than one in time by this: [`crate::tcp::Options::delayed_ack`].
@@ -75,7 +77,7 @@ const START: Moment = Moment {
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum PieceKind {
     Known(Limit),
     Zero,
     Idle,
@@ -91,12 +93,12 @@ enum What {
 struct Piece {
     from: Moment,
     to: Moment,
-    what: What,
+    kind: PieceKind,
 }
 
 /// A segment of the other side, until it reaches the sender.
 #[derive(Clone, Copy, Debug)]
-struct Coming {
+struct Incoming {
     effect: Moment,
     acknowledges: Option<i64>,
     window: Option<(u64, i64)>,
@@ -132,53 +134,18 @@ pub(crate) struct Sender {
     pieces: Vec<Piece>,
     /// Up to here there are pieces.
     at: Moment,
-    coming: VecDeque<Coming>,
-    /// From here to the sender and back.
-    turn: Option<i64>,
-    /// From here to the receiver and back.
-    rtt: Option<i64>,
-    /// Smoothed RTT from here, RFC 6298.
-    srtt: i64,
-    sack: bool,
-    /// The last retransmission's cause.
-    judged: Cause,
-    /// Duplicate ACKs or SACK blocks since the last advance.
-    signalled: bool,
+    incoming: VecDeque<Incoming>,
     opening: bool,
     closed: bool,
-    full: i64,
-    known_full: bool,
-    begun: bool,
-    next: i64,
-    acked: i64,
-    edge: Option<i64>,
-    zero: bool,
-    /// The windows make no sense: their scale is not known.
-    unscaled: bool,
-    last_data: Moment,
-    last_small: bool,
-    last_pushed: bool,
+    rtt: RoundTrips,
+    repair: Repair,
+    sequence: Sequence,
+    window: ReceiverWindow,
+    last: LastData,
     last_release: Moment,
     sign_of_life: Moment,
-    recovery: Option<i64>,
-    timeout: Option<i64>,
-    probe: Option<i64>,
-    /// Up to here something was sent again.
-    resent: i64,
-    fin: Option<i64>,
-    /// The closed window was probed.
-    probed: bool,
-    /// The receiver sent data since the last data.
-    answered: bool,
     plateau: Plateau,
-    pub(super) fast_recoveries: u64,
-    pub(super) timeouts: u64,
-    pub(super) probes: u64,
-    pub(super) delayed_acks: u64,
-    pub(super) held_acks: u64,
-    pub(super) small_writes: u64,
-    pub(super) most_in_flight: i64,
-    pub(super) window: Option<u64>,
+    pub(super) counts: Counts,
 }
 
 impl Sender {
@@ -188,44 +155,18 @@ impl Sender {
             keep: keep.max(1),
             pieces: Vec::new(),
             at: START,
-            coming: VecDeque::new(),
-            turn: None,
-            rtt: None,
-            srtt: 0,
-            sack: false,
-            judged: Cause::Unexplained,
-            signalled: false,
+            incoming: VecDeque::new(),
             opening: false,
             closed: false,
-            full: 536,
-            known_full: false,
-            begun: false,
-            next: 0,
-            acked: 0,
-            edge: None,
-            zero: false,
-            unscaled: false,
-            last_data: START,
-            last_small: false,
-            last_pushed: false,
+            rtt: RoundTrips::default(),
+            repair: Repair::new(),
+            sequence: Sequence::new(),
+            window: ReceiverWindow::default(),
+            last: LastData::new(),
             last_release: START,
             sign_of_life: START,
-            recovery: None,
-            timeout: None,
-            probe: None,
-            resent: i64::MIN,
-            fin: None,
-            probed: false,
-            answered: false,
             plateau: Plateau::default(),
-            fast_recoveries: 0,
-            timeouts: 0,
-            probes: 0,
-            delayed_acks: 0,
-            held_acks: 0,
-            small_writes: 0,
-            most_in_flight: 0,
-            window: None,
+            counts: Counts::default(),
         }
     }
 
@@ -234,7 +175,7 @@ impl Sender {
     pub(super) fn prefetch(&self) {
         self.line.prefetch();
         crate::engine::prefetch(self.pieces.as_ptr().cast());
-        if let Some(first) = self.coming.front() {
+        if let Some(first) = self.incoming.front() {
             crate::engine::prefetch(std::ptr::from_ref(first).cast());
         }
     }
@@ -249,34 +190,39 @@ impl Sender {
 
     /// Payload of a full segment.
     pub(super) fn full_segment(&self) -> i64 {
-        self.full
+        self.sequence.full
     }
 
     /// The shortest round trip of the whole path.
     pub(crate) fn path_rtt(&self) -> Option<i64> {
-        Some(self.rtt?.saturating_add(self.turn.unwrap_or(0)))
+        self.rtt.path()
     }
 
     /// From here to the sender and back, 0 if it is not known.
     pub(crate) fn turn(&self) -> i64 {
-        self.turn.unwrap_or(0)
+        self.rtt.turn.unwrap_or(0)
+    }
+
+    /// The window that the receiver advertised last, bytes.
+    pub(super) fn window(&self) -> Option<u64> {
+        self.window.size
     }
 
     /// The windows of the receiver cannot be read.
     pub(super) fn windows_unknown(&self) -> bool {
-        self.unscaled
+        self.window.unscaled
     }
 
     /// The handshake showed the size of full segments, and whether there is SACK.
     pub(super) fn agreed(&mut self, full_segment: i64, sack: bool) {
-        self.full = full_segment.max(1);
-        self.known_full = true;
-        self.sack = sack;
+        self.sequence.full = full_segment.max(1);
+        self.sequence.known_full = true;
+        self.repair.sack = sack;
     }
 
     /// Why the last retransmission was sent, by rule 7.
     pub(crate) fn judged(&self) -> Cause {
-        self.judged
+        self.repair.cause
     }
 
     /// The first segment of the connection, of either side.
@@ -306,24 +252,25 @@ impl Sender {
     /// The receiver sent a segment.
     pub(crate) fn received(&mut self, event: &Event<'_>, now: Moment) {
         if let Some(rtt) = event.rtt {
-            let rtt = shorter(&mut self.rtt, rtt);
-            self.srtt = match self.srtt {
-                0 => rtt,
-                srtt => srtt + (rtt - srtt) / 8,
-            };
+            self.rtt.sample(rtt);
         }
         // A DSACK block reports an unneeded copy, not of a loss.
         let needless = usize::from(event.marks.any(Marks::DSACK));
-        self.signalled |= event.duplicate > 0 && needless == 0 || event.sack.len() > needless;
-        if event.acknowledgement.is_some_and(|ack| ack > self.acked) && event.sack.is_empty() {
-            self.signalled = false;
+        self.repair.signalled |=
+            event.duplicate > 0 && needless == 0 || event.sack.len() > needless;
+        if event
+            .acknowledgement
+            .is_some_and(|ack| ack > self.sequence.acked)
+            && event.sack.is_empty()
+        {
+            self.repair.signalled = false;
         }
         let pure = event.length == 0 && !event.flags.any(Flags::SYN | Flags::FIN | Flags::RST);
         let effect = Moment {
             frame: now.frame,
             time: Timestamp(now.time.0.saturating_add(self.turn())),
         };
-        let coming = Coming {
+        let segment = Incoming {
             effect,
             acknowledges: event.acknowledgement,
             window: event.window.zip(event.window_edge),
@@ -334,85 +281,75 @@ impl Sender {
         };
         if self.turn() == 0 {
             self.arrive(now);
-            if self.coming.is_empty() {
-                return self.apply(&coming);
+            if self.incoming.is_empty() {
+                return self.apply(&segment);
             }
         }
-        if self.coming.len() >= PENDING
-            && let Some(first) = self.coming.pop_front()
+        if self.incoming.len() >= PENDING
+            && let Some(first) = self.incoming.pop_front()
         {
             self.apply(&first);
         }
-        self.coming.push_back(coming);
+        self.incoming.push_back(segment);
     }
 
     /// Everything sent is acknowledged at last, and later than by an ACK in time. This finds
     /// ACKs of two full segments and more, which no receiver should keep back.
     fn is_late(&self, event: &Event<'_>, now: Moment) -> bool {
-        let (Some(ack), Some(rtt)) = (event.acknowledgement, self.rtt) else {
+        let (Some(ack), Some(rtt)) = (event.acknowledgement, self.rtt.receiver) else {
             return false;
         };
-        let resent = self.recovery.is_some() || self.timeout.is_some() || self.probe.is_some();
-        ack == self.next
-            && ack > self.acked
-            && self.begun
-            && !resent
-            && self.last_data != START
-            && passed(self.last_data, now) >= rtt.saturating_add(LATE)
+        ack == self.sequence.next
+            && ack > self.sequence.acked
+            && self.sequence.begun
+            && !self.repair.is_under_way()
+            && self.last.time != START
+            && passed(self.last.time, now) >= rtt.saturating_add(LATE)
     }
 
     /// Takes what has reached the sender by now.
     fn arrive(&mut self, now: Moment) {
-        while let Some(first) = self.coming.front()
+        while let Some(first) = self.incoming.front()
             && first.effect.time <= now.time
         {
             let first = *first;
-            self.coming.pop_front();
+            self.incoming.pop_front();
             self.apply(&first);
         }
     }
 
-    fn apply(&mut self, coming: &Coming) {
+    fn apply(&mut self, segment: &Incoming) {
         let now = Moment {
-            frame: coming.effect.frame,
-            time: coming.effect.time.max(self.at.time),
+            frame: segment.effect.frame,
+            time: segment.effect.time.max(self.at.time),
         };
         self.advance(now);
         let mut reported = false;
-        if let Some(ack) = coming.acknowledges
-            && self.begun
-            && ack > self.acked
+        if let Some(ack) = segment.acknowledges
+            && self.sequence.begun
+            && ack > self.sequence.acked
         {
-            if let Some(late) = coming.late {
+            if let Some(late) = segment.late {
                 self.kept_back(now, ack, late);
             }
-            self.acked = ack;
-            self.next = self.next.max(ack);
-            // What was sent again beyond it is still under way: Linux enters recovery anew
-            // (`tcp_time_to_recover`: `lost_out`).
-            if self.resent > ack && self.recovery.is_some_and(|until| ack >= until) {
-                self.recovery = Some(self.next);
-            }
-            for until in [&mut self.recovery, &mut self.timeout, &mut self.probe] {
-                if until.is_some_and(|u| ack >= u) {
-                    *until = None;
-                }
-            }
-            self.closed |= self.fin.is_some_and(|fin| ack >= fin);
+            self.sequence.acked = ack;
+            self.sequence.next = self.sequence.next.max(ack);
+            self.repair.acknowledged(ack, self.sequence.next);
+            self.closed |= self.sequence.fin.is_some_and(|fin| ack >= fin);
             reported = true;
-            let (acked, next, full) = (self.acked, self.next, self.full);
+            let (acked, next, full) = (self.sequence.acked, self.sequence.next, self.sequence.full);
             if let Some(since) = self.plateau.acknowledged(now.time.0, acked, next, full) {
                 self.line
                     .relabel(Timestamp(since), Limit::CongestionWindow, Limit::SendBuffer);
             }
         }
-        if let Some((window, edge)) = coming.window {
-            reported |= self.edge.is_none_or(|old| edge > old);
-            self.edge = Some(edge);
-            self.zero = window == 0;
-            self.window = Some(window);
+        if let Some((window, edge)) = segment.window {
+            reported |= self.window.edge.is_none_or(|old| edge > old);
+            self.window.edge = Some(edge);
+            self.window.zero = window == 0;
+            self.window.size = Some(window);
         }
-        self.answered |= coming.payload;
+        self.last.answered |= segment.payload;
         if reported {
             self.last_release = now;
         }
@@ -422,17 +359,21 @@ impl Sender {
     /// The sender sent a segment. For new data: whether a message may begin with it.
     pub(crate) fn sent(&mut self, event: &Event<'_>, now: Moment) -> Option<Sent> {
         if let Some(rtt) = event.rtt {
-            shorter(&mut self.turn, rtt);
+            self.rtt.sample_turn(rtt);
         }
         self.arrive(now);
         self.advance(now);
         if event.flags.any(Flags::FIN) {
-            self.fin = Some(self.fin.map_or(event.end, |fin| fin.max(event.end)));
+            self.sequence.fin = Some(
+                self.sequence
+                    .fin
+                    .map_or(event.end, |fin| fin.max(event.end)),
+            );
         }
-        if !self.begun && event.end > event.sequence {
-            self.begun = true;
-            self.next = event.sequence;
-            self.acked = self.acked.max(event.sequence);
+        if !self.sequence.begun && event.end > event.sequence {
+            self.sequence.begun = true;
+            self.sequence.next = event.sequence;
+            self.sequence.acked = self.sequence.acked.max(event.sequence);
         }
         match event.kind {
             Kind::Retransmission(cause) => {
@@ -440,16 +381,16 @@ impl Sender {
                 None
             }
             Kind::ZeroWindowProbe => {
-                self.probed = true;
+                self.window.probed = true;
                 None
             }
             Kind::Data => Some(self.data(event, now)),
             Kind::OutOfOrder => {
-                self.last_data = now;
+                self.last.time = now;
                 None
             }
             _ => {
-                self.next = self.next.max(event.end);
+                self.sequence.next = self.sequence.next.max(event.end);
                 None
             }
         }
@@ -457,45 +398,54 @@ impl Sender {
 
     fn data(&mut self, event: &Event<'_>, now: Moment) -> Sent {
         let length = i64::from(event.length);
-        if !self.known_full {
-            self.full = self.full.max(length.min(9_000));
+        if !self.sequence.known_full {
+            self.sequence.full = self.sequence.full.max(length.min(9_000));
         }
         // It sends beyond what it may: it knows of a later window.
-        while self.edge.is_some_and(|e| event.end > e + 1)
-            && let Some(first) = self.coming.pop_front()
+        while self.window.edge.is_some_and(|e| event.end > e + 1)
+            && let Some(first) = self.incoming.pop_front()
         {
             let sooner = passed(first.effect, now).saturating_add(self.turn());
-            self.turn = Some(sooner.clamp(0, self.turn()));
-            self.apply(&Coming {
+            self.rtt.turn = Some(sooner.clamp(0, self.turn()));
+            self.apply(&Incoming {
                 effect: now,
                 ..first
             });
         }
-        if self.edge.is_some_and(|e| event.end > e.saturating_add(1)) && !self.zero {
-            self.unscaled = true;
+        if self
+            .window
+            .edge
+            .is_some_and(|e| event.end > e.saturating_add(1))
+            && !self.window.zero
+        {
+            self.window.unscaled = true;
         }
-        let small = length < self.full && !event.marks.any(Marks::SILLY | Marks::WINDOW_FULL);
-        let idle = self.acked >= self.next;
-        let flight = self.next - self.acked;
+        let small =
+            length < self.sequence.full && !event.marks.any(Marks::SILLY | Marks::WINDOW_FULL);
+        let idle = self.sequence.acked >= self.sequence.next;
+        let flight = self.sequence.in_flight();
         let prompt = self.is_prompt(now);
-        let begins = idle && (!prompt || self.answered);
+        let begins = idle && (!prompt || self.last.answered);
         self.settle(Next::Data { small, flight }, now);
         if begins {
             self.plateau.dry();
         }
-        self.next = self.next.max(event.end);
-        let flight = self.next - self.acked;
-        self.most_in_flight = self.most_in_flight.max(flight);
-        let room = self.edge.is_none_or(|e| e - self.next >= 2 * self.full);
-        let full = length >= self.full;
-        let (time, next) = (now.time.0, self.next);
+        self.sequence.next = self.sequence.next.max(event.end);
+        let flight = self.sequence.in_flight();
+        self.counts.most_in_flight = self.counts.most_in_flight.max(flight);
+        let room = self
+            .window
+            .edge
+            .is_none_or(|e| e - self.sequence.next >= 2 * self.sequence.full);
+        let full = length >= self.sequence.full;
+        let (time, next) = (now.time.0, self.sequence.next);
         self.plateau.sent(time, next, flight, full, room);
-        self.last_data = now;
-        self.last_small = small;
-        self.last_pushed = event.flags.any(Flags::PSH);
+        self.last.time = now;
+        self.last.small = small;
+        self.last.pushed = event.flags.any(Flags::PSH);
         self.sign_of_life = now;
-        self.answered = false;
-        self.probed = false;
+        self.last.answered = false;
+        self.window.probed = false;
         Sent { begins, at: now }
     }
 
@@ -504,47 +454,47 @@ impl Sender {
             Cause::Timeout if self.is_probe(event, now) => Cause::TailLossProbe,
             cause => cause,
         };
-        self.judged = cause;
-        self.resent = self.resent.max(event.end);
-        let reached = self.next.max(event.end);
-        self.next = reached;
+        self.repair.cause = cause;
+        self.repair.resent = self.repair.resent.max(event.end);
+        let reached = self.sequence.next.max(event.end);
+        self.sequence.next = reached;
         match cause {
             Cause::Timeout => {
                 self.settle(Next::Timer, now);
-                self.timeouts += 1;
-                self.timeout = Some(reached);
-                self.recovery = None;
-                self.probe = None;
+                self.counts.timeouts += 1;
+                self.repair.timeout = Some(reached);
+                self.repair.recovery = None;
+                self.repair.probe = None;
             }
             Cause::TailLossProbe => {
                 self.settle(Next::Probe, now);
-                self.probes += 1;
-                self.probe = Some(reached);
+                self.counts.probes += 1;
+                self.repair.probe = Some(reached);
             }
             Cause::Fast => {
                 self.settle(Next::Repair, now);
-                if self.recovery.is_none() {
-                    self.fast_recoveries += 1;
-                    self.recovery = Some(reached);
+                if self.repair.recovery.is_none() {
+                    self.counts.fast_recoveries += 1;
+                    self.repair.recovery = Some(reached);
                 }
-                self.probe = None;
+                self.repair.probe = None;
             }
             Cause::AfterTimeout | Cause::Unexplained => self.settle(Next::Repair, now),
             Cause::Handshake | Cause::Fin => return,
         }
         self.plateau.lost(now.time.0);
-        self.last_data = now;
+        self.last.time = now;
         self.sign_of_life = now;
     }
 
     /// The connection's last segment was at `end`.
     pub(crate) fn finish(&mut self, end: Moment) {
-        while let Some(first) = self.coming.pop_front() {
+        while let Some(first) = self.incoming.pop_front() {
             let effect = Moment {
                 frame: first.effect.frame,
                 time: first.effect.time.min(end.time),
             };
-            self.apply(&Coming { effect, ..first });
+            self.apply(&Incoming { effect, ..first });
         }
         self.advance(end);
         self.settle(Next::Nothing, end);
@@ -559,10 +509,4 @@ impl Sender {
 /// Nanoseconds from one moment to another.
 fn passed(from: Moment, to: Moment) -> i64 {
     to.time.0.saturating_sub(from.time.0)
-}
-
-fn shorter(least: &mut Option<i64>, rtt: std::time::Duration) -> i64 {
-    let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
-    *least = Some(least.map_or(rtt, |l| l.min(rtt)));
-    rtt
 }

@@ -3,25 +3,25 @@
 //! next, what it waited for in them, by rules 7 to 12.
 
 use super::super::limit::{Interval, Limit};
-use super::{Next, PIECES, PROBE_WAIT, PROMPT, Piece, START, Sender, What, passed};
+use super::{Next, PIECES, PROBE_WAIT, PROMPT, Piece, PieceKind, START, Sender, passed};
 use crate::segment::Timestamp;
 use crate::tcp::{Event, Moment};
 
 impl Sender {
     /// An ACK was kept back: the flight since an ACK in time would have come is late.
     pub(super) fn kept_back(&mut self, now: Moment, ack: i64, late: i64) {
-        let lone = ack - self.acked < 2 * self.full;
+        let lone = ack - self.sequence.acked < 2 * self.sequence.full;
         let Some(path) = self.path_rtt() else { return };
-        if self.last_data == START {
+        if self.last.time == START {
             return;
         }
-        let since = self.last_data.time.0.saturating_add(path);
+        let since = self.last.time.time.0.saturating_add(path);
         if now.time.0.saturating_sub(since) < late {
             return;
         }
-        self.delayed_acks += 1;
+        self.counts.delayed_acks += 1;
         let since = Moment {
-            frame: self.last_data.frame,
+            frame: self.last.time.frame,
             time: Timestamp(since),
         };
         self.split(since);
@@ -29,8 +29,8 @@ impl Sender {
             if piece.from.time < since.time {
                 break;
             }
-            if piece.what == What::Flight {
-                piece.what = What::Late { lone };
+            if piece.kind == PieceKind::Flight {
+                piece.kind = PieceKind::Late { lone };
             }
         }
     }
@@ -49,30 +49,31 @@ impl Sender {
         }
     }
 
-    fn what(&self) -> What {
-        let under_way = self.next - self.acked;
+    fn kind(&self) -> PieceKind {
+        let under_way = self.sequence.in_flight();
         if self.closed {
-            What::Known(Limit::Closed)
+            PieceKind::Known(Limit::Closed)
         } else if self.opening {
-            What::Known(Limit::Opening)
-        } else if self.timeout.is_some() {
-            What::Known(Limit::Timeout)
-        } else if self.recovery.is_some() {
-            What::Known(Limit::Recovery)
-        } else if self.probe.is_some() {
-            What::Known(Limit::TailLossProbe)
-        } else if self.zero {
-            What::Zero
+            PieceKind::Known(Limit::Opening)
+        } else if self.repair.timeout.is_some() {
+            PieceKind::Known(Limit::Timeout)
+        } else if self.repair.recovery.is_some() {
+            PieceKind::Known(Limit::Recovery)
+        } else if self.repair.probe.is_some() {
+            PieceKind::Known(Limit::TailLossProbe)
+        } else if self.window.zero {
+            PieceKind::Zero
         } else if under_way <= 0 {
-            What::Idle
-        } else if !self.unscaled
+            PieceKind::Idle
+        } else if !self.window.unscaled
             && self
+                .window
                 .edge
-                .is_some_and(|e| e.saturating_sub(self.next) < self.full)
+                .is_some_and(|e| e.saturating_sub(self.sequence.next) < self.sequence.full)
         {
-            What::Full
+            PieceKind::Full
         } else {
-            What::Flight
+            PieceKind::Flight
         }
     }
 
@@ -84,11 +85,11 @@ impl Sender {
         let piece = Piece {
             from: self.at,
             to,
-            what: self.what(),
+            kind: self.kind(),
         };
         self.at = to;
         match self.pieces.last_mut() {
-            Some(last) if last.what == piece.what => last.to = to,
+            Some(last) if last.kind == piece.kind => last.to = to,
             _ => self.pieces.push(piece),
         }
         if self.pieces.len() > PIECES {
@@ -98,28 +99,25 @@ impl Sender {
 
     /// Rule 7.
     pub(super) fn is_probe(&self, event: &Event<'_>, now: Moment) -> bool {
-        let first = self.probe.is_none()
-            && self.timeout.is_none()
-            && self.recovery.is_none()
-            && event.sequence >= self.resent;
-        let path = self.srtt.saturating_add(self.turn());
+        let first = !self.repair.is_under_way() && event.sequence >= self.repair.resent;
+        let path = self.rtt.smoothed.saturating_add(self.turn());
         let longest = path.saturating_mul(2).saturating_add(PROBE_WAIT);
         let waited = passed(self.sign_of_life, now);
-        let last = event.end >= self.next;
-        self.sack
+        let last = event.end >= self.sequence.next;
+        self.repair.sack
             && first
             && last
-            && !self.signalled
+            && !self.repair.signalled
             && waited <= longest.saturating_add(longest / 4)
     }
 
     fn since_release(&self, now: Moment) -> Option<i64> {
-        let released = self.last_release.time >= self.last_data.time && self.last_release != START;
+        let released = self.last_release.time >= self.last.time.time && self.last_release != START;
         released.then(|| passed(self.last_release, now))
     }
 
     pub(super) fn is_prompt(&self, now: Moment) -> bool {
-        let held = passed(self.last_data, self.last_release);
+        let held = passed(self.last.time, self.last_release);
         let slack = (held / 4).clamp(PROMPT.0, PROMPT.1) + self.turn() / 8;
         self.since_release(now).is_some_and(|since| since <= slack)
     }
@@ -142,27 +140,29 @@ impl Sender {
         let mut small = false;
         for piece in &pieces {
             let waited = piece.from.time >= self.sign_of_life.time;
-            let limit = match (piece.what, next) {
-                (What::Known(Limit::Recovery | Limit::TailLossProbe), Next::Timer) if waited => {
+            let limit = match (piece.kind, next) {
+                (PieceKind::Known(Limit::Recovery | Limit::TailLossProbe), Next::Timer)
+                    if waited =>
+                {
                     Limit::Timeout
                 }
-                (What::Known(limit), _) => limit,
+                (PieceKind::Known(limit), _) => limit,
                 (_, Next::Timer) if waited => Limit::Timeout,
                 (_, Next::Probe) if waited => Limit::TailLossProbe,
-                (What::Zero, _) if self.probed || soon => Limit::ZeroWindow,
-                (What::Full, _) if soon => Limit::ReceiverWindow,
-                (What::Late { lone }, _) => {
-                    if prompt && !self.answered {
+                (PieceKind::Zero, _) if self.window.probed || soon => Limit::ZeroWindow,
+                (PieceKind::Full, _) if soon => Limit::ReceiverWindow,
+                (PieceKind::Late { lone }, _) => {
+                    if prompt && !self.last.answered {
                         held = true;
                         Limit::DelayedAck
-                    } else if lone && !self.answered {
+                    } else if lone && !self.last.answered {
                         Limit::DelayedAck
                     } else {
                         Limit::SenderApp
                     }
                 }
-                (What::Flight, _) => flight,
-                (What::Zero | What::Full | What::Idle, _) => Limit::SenderApp,
+                (PieceKind::Flight, _) => flight,
+                (PieceKind::Zero | PieceKind::Full | PieceKind::Idle, _) => Limit::SenderApp,
             };
             small |= limit == Limit::SmallWrites;
             let interval = Interval {
@@ -172,8 +172,8 @@ impl Sender {
             };
             self.line.push(interval, self.keep);
         }
-        self.held_acks += u64::from(held);
-        self.small_writes += u64::from(small);
+        self.counts.held_acks += u64::from(held);
+        self.counts.small_writes += u64::from(small);
         pieces.clear();
         self.pieces = pieces;
     }
@@ -189,24 +189,24 @@ impl Sender {
             Next::Data { small, flight } if prompt => {
                 if flight > 0 {
                     network
-                } else if self.answered {
+                } else if self.last.answered {
                     Limit::SenderApp
-                } else if small && self.last_small {
+                } else if small && self.last.small {
                     Limit::SmallWrites
                 } else {
                     network
                 }
             }
             Next::Data { flight, .. } => {
-                let more = !self.last_small && !self.last_pushed;
-                let high = !self.last_small && 2 * flight >= self.plateau.recent();
+                let more = !self.last.small && !self.last.pushed;
+                let high = !self.last.small && 2 * flight >= self.plateau.recent();
                 if flight > 0 && (more || high) {
                     network
                 } else {
                     Limit::SenderApp
                 }
             }
-            Next::Repair if !self.last_small => network,
+            Next::Repair if !self.last.small => network,
             _ => Limit::SenderApp,
         }
     }

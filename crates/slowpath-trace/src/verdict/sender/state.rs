@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is remembered of a sender, by what changes at once.
+
+use super::START;
+use crate::tcp::{Cause, Moment};
+use std::time::Duration;
+
+/// Round trips from the place of capture, ns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RoundTrips {
+    /// The shortest from here to the sender and back.
+    pub(super) turn: Option<i64>,
+    /// The shortest from here to the receiver and back.
+    pub(super) receiver: Option<i64>,
+    /// Smoothed RTT from here to the receiver, RFC 6298; 0 before the first sample.
+    pub(super) smoothed: i64,
+}
+
+/// Losses and their repair. Positions that end a state are one past what was sent when it began.
+#[derive(Clone, Debug)]
+pub(super) struct Repair {
+    pub(super) sack: bool,
+    /// The last retransmission's cause.
+    pub(super) cause: Cause,
+    /// Duplicate ACKs or SACK blocks since the last advance.
+    pub(super) signalled: bool,
+    pub(super) recovery: Option<i64>,
+    pub(super) timeout: Option<i64>,
+    pub(super) probe: Option<i64>,
+    /// Up to here something was sent again.
+    pub(super) resent: i64,
+}
+
+/// The sender's sequence numbers, relative, and the size of a full segment.
+#[derive(Clone, Debug)]
+pub(super) struct Sequence {
+    /// Something that takes sequence numbers was sent.
+    pub(super) begun: bool,
+    pub(super) next: i64,
+    pub(super) acked: i64,
+    /// One past the FIN.
+    pub(super) fin: Option<i64>,
+    /// Payload of a full segment.
+    pub(super) full: i64,
+    /// The handshake showed it.
+    pub(super) known_full: bool,
+}
+
+/// The window that the receiver advertised last, as far as the sender knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReceiverWindow {
+    pub(super) edge: Option<i64>,
+    pub(super) zero: bool,
+    /// The windows make no sense: their scale is not known.
+    pub(super) unscaled: bool,
+    /// The closed window was probed.
+    pub(super) probed: bool,
+    /// Bytes.
+    pub(super) size: Option<u64>,
+}
+
+/// The last data that was sent.
+#[derive(Clone, Debug)]
+pub(super) struct LastData {
+    pub(super) time: Moment,
+    pub(super) small: bool,
+    pub(super) pushed: bool,
+    /// The receiver sent data since.
+    pub(super) answered: bool,
+}
+
+/// What a verdict counts.
+#[derive(Clone, Debug, Default)]
+pub(in crate::verdict) struct Counts {
+    pub(in crate::verdict) fast_recoveries: u64,
+    pub(in crate::verdict) timeouts: u64,
+    pub(in crate::verdict) probes: u64,
+    pub(in crate::verdict) delayed_acks: u64,
+    pub(in crate::verdict) held_acks: u64,
+    pub(in crate::verdict) small_writes: u64,
+    /// Bytes.
+    pub(in crate::verdict) most_in_flight: i64,
+}
+
+impl RoundTrips {
+    /// The shortest round trip of the whole path.
+    pub(super) fn path(&self) -> Option<i64> {
+        Some(self.receiver?.saturating_add(self.turn.unwrap_or(0)))
+    }
+
+    /// An RTT to the receiver.
+    pub(super) fn sample(&mut self, rtt: Duration) {
+        let rtt = shorter(&mut self.receiver, rtt);
+        self.smoothed = match self.smoothed {
+            0 => rtt,
+            srtt => srtt + (rtt - srtt) / 8,
+        };
+    }
+
+    /// An RTT to the sender.
+    pub(super) fn sample_turn(&mut self, rtt: Duration) {
+        shorter(&mut self.turn, rtt);
+    }
+}
+
+impl Repair {
+    pub(super) fn new() -> Self {
+        Repair {
+            sack: false,
+            cause: Cause::Unexplained,
+            signalled: false,
+            recovery: None,
+            timeout: None,
+            probe: None,
+            resent: i64::MIN,
+        }
+    }
+
+    /// Something was sent again and is not yet acknowledged with all that was sent before it.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.recovery.is_some() || self.timeout.is_some() || self.probe.is_some()
+    }
+
+    /// Everything before `ack` has arrived; `next` is one past everything sent.
+    pub(super) fn acknowledged(&mut self, ack: i64, next: i64) {
+        // What was sent again beyond it is still under way: Linux enters recovery anew
+        // (`tcp_time_to_recover`: `lost_out`).
+        if self.resent > ack && self.recovery.is_some_and(|until| ack >= until) {
+            self.recovery = Some(next);
+        }
+        for until in [&mut self.recovery, &mut self.timeout, &mut self.probe] {
+            if until.is_some_and(|u| ack >= u) {
+                *until = None;
+            }
+        }
+    }
+}
+
+impl Sequence {
+    pub(super) fn new() -> Self {
+        Sequence {
+            begun: false,
+            next: 0,
+            acked: 0,
+            fin: None,
+            full: 536,
+            known_full: false,
+        }
+    }
+
+    /// Bytes sent and not acknowledged.
+    pub(super) fn in_flight(&self) -> i64 {
+        self.next - self.acked
+    }
+}
+
+impl LastData {
+    pub(super) fn new() -> Self {
+        LastData {
+            time: START,
+            small: false,
+            pushed: false,
+            answered: false,
+        }
+    }
+}
+
+fn shorter(least: &mut Option<i64>, rtt: Duration) -> i64 {
+    let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
+    *least = Some(least.map_or(rtt, |l| l.min(rtt)));
+    rtt
+}
