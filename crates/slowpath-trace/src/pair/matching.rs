@@ -2,7 +2,9 @@
 //! Which segment is which, and what became of each.
 
 use super::clock::{self, Clock};
-use super::{COMPARED, Delays, LOST, Likeness, Lost, PairError, Paired, Passed, Path, Recording};
+use super::{
+    COMPARED, Delays, LOST, Likeness, Lost, PairError, Paired, Passed, Recording, Transit,
+};
 use crate::segment::Flags;
 use crate::tcp::Side;
 use std::collections::HashMap;
@@ -226,8 +228,8 @@ pub(super) fn pair(
         likeness,
         first_is_client,
         clock,
-        from_client: path(&client, by_id[0], &clock, Side::Client, near_span, far_span),
-        from_server: path(&server, by_id[1], &clock, Side::Server, far_span, near_span),
+        from_client: transit(&client, by_id[0], &clock, Side::Client, near_span, far_span),
+        from_server: transit(&server, by_id[1], &clock, Side::Server, far_span, near_span),
     })
 }
 
@@ -252,14 +254,14 @@ fn shifted(points: &[(i64, i64)], start: i64, turned: bool) -> Vec<(i64, i64)> {
 }
 
 /// What became of one side's segments.
-fn path(
+fn transit(
     sides: &Sides<'_>,
     by_id: bool,
     clock: &Clock,
     side: Side,
     sent_span: (i64, i64),
     came_span: (i64, i64),
-) -> Path {
+) -> Transit {
     // Everything on the client's clock.
     let at_sender = |s: &Passed| match side {
         Side::Client => s.time.0,
@@ -270,7 +272,68 @@ fn path(
         Side::Server => s.time.0,
     };
     let slack = i64::try_from(clock.uncertainty.as_nanos()).unwrap_or(i64::MAX);
-    // By position near the sender: where it arrived.
+    let (arrival, used) = arrivals(sides, by_id, slack, at_sender, at_receiver);
+    let mut transit = Transit {
+        sent: sides.sent.len() as u64,
+        arrived: arrival.iter().flatten().count() as u64,
+        rejoined: 0,
+        lost: Vec::new(),
+        lost_count: 0,
+        lost_bytes: 0,
+        outside: 0,
+        unsent: 0,
+        reordered: 0,
+        most_overtaken: 0,
+        delays: delays(sides, &arrival, at_sender, at_receiver),
+    };
+    order(&arrival, &mut transit);
+    // When it should have come: at the edges of the other recording nothing is lost.
+    let nanos = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+    let (quick, slow) = transit
+        .delays
+        .map_or((0, 0), |d| (nanos(d.least), nanos(d.high)));
+    let mut pieces = Pieces::new(sides, &used, at_receiver);
+    for (index, s) in sides.sent.iter().enumerate() {
+        if arrival[index].is_some() {
+            continue;
+        }
+        let time = at_sender(s);
+        let start = s.sequence.wrapping_sub(sides.bases[0][s.side as usize]);
+        let missing = pieces.take(start, s.length, time.saturating_sub(slack));
+        if s.length > 0 && missing == 0 {
+            transit.arrived += 1;
+            transit.rejoined += 1;
+        } else if time.saturating_add(quick) < came_span.0
+            || time.saturating_add(slow) > came_span.1
+        {
+            transit.outside += 1;
+        } else {
+            transit.lost_count += 1;
+            transit.lost_bytes += u64::from(missing);
+            if transit.lost.len() < LOST {
+                transit.lost.push(Lost {
+                    frame: s.frame,
+                    time: s.time,
+                    sequence: start,
+                    length: s.length,
+                    bytes: missing,
+                });
+            }
+        }
+    }
+    transit.unsent = pieces.left(sent_span);
+    transit
+}
+
+/// Where each segment of the sender's recording is in the receiver's, and which of the receiver's
+/// are one of them. No segment arrives sooner than `slack`, ns, before it was sent.
+fn arrivals(
+    sides: &Sides<'_>,
+    by_id: bool,
+    slack: i64,
+    at_sender: impl Fn(&Passed) -> i64,
+    at_receiver: impl Fn(&Passed) -> i64,
+) -> (Vec<Option<usize>>, Vec<bool>) {
     let mut arrival: Vec<Option<usize>> = vec![None; sides.sent.len()];
     let mut used = vec![false; sides.came.len()];
     for (mut sent, came) in sides.groups(by_id).into_values() {
@@ -287,56 +350,7 @@ fn path(
             }
         }
     }
-    let mut path = Path {
-        sent: sides.sent.len() as u64,
-        arrived: arrival.iter().flatten().count() as u64,
-        rejoined: 0,
-        lost: Vec::new(),
-        lost_count: 0,
-        lost_bytes: 0,
-        outside: 0,
-        unsent: 0,
-        reordered: 0,
-        most_overtaken: 0,
-        delays: delays(sides, &arrival, at_sender, at_receiver),
-    };
-    order(&arrival, &mut path);
-    // When it should have come: at the edges of the other recording nothing is lost.
-    let nanos = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
-    let (quick, slow) = path
-        .delays
-        .map_or((0, 0), |d| (nanos(d.least), nanos(d.high)));
-    let mut pieces = Pieces::new(sides, &used, at_receiver);
-    for (index, s) in sides.sent.iter().enumerate() {
-        if arrival[index].is_some() {
-            continue;
-        }
-        let time = at_sender(s);
-        let start = s.sequence.wrapping_sub(sides.bases[0][s.side as usize]);
-        let missing = pieces.take(start, s.length, time.saturating_sub(slack));
-        if s.length > 0 && missing == 0 {
-            path.arrived += 1;
-            path.rejoined += 1;
-        } else if time.saturating_add(quick) < came_span.0
-            || time.saturating_add(slow) > came_span.1
-        {
-            path.outside += 1;
-        } else {
-            path.lost_count += 1;
-            path.lost_bytes += u64::from(missing);
-            if path.lost.len() < LOST {
-                path.lost.push(Lost {
-                    frame: s.frame,
-                    time: s.time,
-                    sequence: start,
-                    length: s.length,
-                    bytes: missing,
-                });
-            }
-        }
-    }
-    path.unsent = pieces.left(sent_span);
-    path
+    (arrival, used)
 }
 
 fn delays(
@@ -369,7 +383,7 @@ fn delays(
 }
 
 /// RFC 4737: a segment is reordered if one that was sent later came before it.
-fn order(arrival: &[Option<usize>], path: &mut Path) {
+fn order(arrival: &[Option<usize>], transit: &mut Transit) {
     let mut by_arrival: Vec<(usize, usize)> = arrival
         .iter()
         .enumerate()
@@ -381,11 +395,11 @@ fn order(arrival: &[Option<usize>], path: &mut Path) {
     for (place, (_, sent)) in by_arrival.iter().enumerate() {
         match latest.last() {
             Some(&top) if *sent < by_arrival[top].1 => {
-                path.reordered += 1;
+                transit.reordered += 1;
                 // The extent: back to the first arrival that was sent later.
                 let first = latest.partition_point(|i| by_arrival[*i].1 < *sent);
                 let extent = latest.get(first).map_or(0, |i| place - i);
-                path.most_overtaken = path.most_overtaken.max(extent as u64);
+                transit.most_overtaken = transit.most_overtaken.max(extent as u64);
             }
             _ => latest.push(place),
         }

@@ -7,7 +7,7 @@
 //! differ, with bounds.
 //!
 //! What is promised: no clock, no I/O; every segment of both recordings is accounted for
-//! once ([`Path`]); a one-way time comes with what it may be wrong by.
+//! once ([`Transit`]); a one-way time comes with what it may be wrong by.
 //!
 //! **Is it the same connection** ([`pair`]), the first that fits: the same addresses and
 //! ports; the same initial sequence numbers of both sides (addresses were translated); of the
@@ -106,7 +106,7 @@ pub struct Delays {
 
 /// What happened between the two places to the segments of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct Transit {
     /// Segments in the sender's recording.
     pub sent: u64,
     /// Of these, in the other as well.
@@ -135,7 +135,7 @@ pub struct Path {
 /// Lost segments listed of a direction.
 pub const LOST: usize = 1 << 14;
 
-impl Path {
+impl Transit {
     /// The part of the segments that was lost, of those that could arrive.
     #[must_use]
     pub fn loss_rate(&self) -> f64 {
@@ -157,15 +157,15 @@ pub struct Paired {
     /// The clock of the recording nearer to the server, against the other's.
     pub clock: Clock,
     /// What the client sent.
-    pub from_client: Path,
+    pub from_client: Transit,
     /// What the server sent.
-    pub from_server: Path,
+    pub from_server: Transit,
 }
 
 impl Paired {
     /// What `side` sent.
     #[must_use]
-    pub fn sent_by(&self, side: Side) -> &Path {
+    pub fn sent_by(&self, side: Side) -> &Transit {
         match side {
             Side::Client => &self.from_client,
             Side::Server => &self.from_server,

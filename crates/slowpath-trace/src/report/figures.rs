@@ -111,6 +111,7 @@ pub fn figures(report: &ConnectionReport, side: Side) -> Vec<Row> {
     packets(&mut rows, d);
     repairs(&mut rows, d);
     round_trips(&mut rows, d);
+    acks(&mut rows, d);
     windows(&mut rows, d);
     timing(&mut rows, d, report.duration());
     for flag in Flag::ALL {
@@ -185,7 +186,7 @@ fn repairs(rows: &mut Rows, d: &Direction) {
     figures! { rows,
         "retransmitted_packets", "packets sent again": count(r.packets);
         "retransmitted_bytes", "bytes sent again": count(r.bytes);
-        "seen_before_packets", "of them seen here before": count(r.observed_before);
+        "seen_before_packets", "of them observed here before": count(r.observed_before);
         "seen_before_bytes", "their bytes": count(r.observed_before_bytes);
         "lost_before_here", "first copy lost before here": count(r.lost_before_here);
         "fast_retransmissions", "fast retransmissions": count(r.fast);
@@ -221,8 +222,8 @@ fn repairs(rows: &mut Rows, d: &Direction) {
     figures! { rows,
         "timeout_wait_us", "time waited for timeouts": Value::Time(r.timeout_wait.total());
         "out_of_order", "out of order": count(o.out_of_order);
-        "before_seen", "before data seen earlier": count(o.before_observed);
-        "ambiguous_order", "told by the clock alone": count(o.ambiguous);
+        "before_seen", "before data observed earlier": count(o.before_observed);
+        "ambiguous_order", "decided only by the clock": count(o.ambiguous);
         "late_max_us", "latest out of order": time(o.lateness.longest());
         "gaps", "gaps": count(o.gaps);
         "gap_bytes", "bytes of gaps": count(o.gap_bytes);
@@ -234,7 +235,7 @@ fn repairs(rows: &mut Rows, d: &Direction) {
 }
 
 fn round_trips(rows: &mut Rows, d: &Direction) {
-    let (r, a) = (&d.rtt, &d.acks);
+    let r = &d.rtt;
     let names = ["samples", "shortest", "mean", "longest", "deviation"];
     rows.samples(
         [
@@ -306,6 +307,12 @@ fn round_trips(rows: &mut Rows, d: &Direction) {
         "rtt_variation_us", "its variation": time(r.variation);
         "acks_after_loss", "ACKs after a loss": count(r.after_loss);
         "acked_cumulatively", "packets acknowledged with later ones": count(r.cumulative);
+    }
+}
+
+fn acks(rows: &mut Rows, d: &Direction) {
+    let a = &d.acks;
+    figures! { rows,
         "advancing_acks", "ACKs of new data": count(a.advancing);
         "duplicate_acks", "duplicate ACKs": count(a.duplicate);
         "triple_duplicate_acks", "third duplicates": count(a.triple);

@@ -7,7 +7,7 @@ use super::figures::micros;
 use super::selector::end;
 use super::{CaptureReport, RankedConnection};
 use crate::engine::{self, Progress};
-use crate::pair::{Delays, Likeness, PairError, Paired, Path, Recorder, Recording, pair};
+use crate::pair::{Delays, Likeness, PairError, Paired, Recorder, Recording, Transit, pair};
 use crate::read::{Inputs, ReadError};
 use crate::segment::{Endpoint, Flags, Segment};
 use crate::tcp::Side;
@@ -203,7 +203,7 @@ fn by(likeness: Likeness) -> &'static str {
 
 /// One object a connection.
 pub fn json(both: &PairedConnection) -> Value {
-    let path = |path: &Path| {
+    let path = |path: &Transit| {
         let delays = path.delays.map(|d| {
             json!({
                 "count": d.count,

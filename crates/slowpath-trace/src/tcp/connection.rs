@@ -100,7 +100,58 @@ pub(super) struct Step<'s, 'p> {
     pub spurious: Option<(u64, Proof)>,
 }
 
-impl Step<'_, '_> {
+impl<'s, 'p> Step<'s, 'p> {
+    /// The segment as positions of the direction in which it travels, `fwd`, and of the other.
+    #[inline]
+    fn new(
+        s: &'s Segment<'p>,
+        options: Parsed,
+        mut limits: Limits,
+        side: Side,
+        fwd: &mut Flow,
+        rev: &mut Flow,
+    ) -> Self {
+        let syn = s.flags.any(Flags::SYN);
+        let start = fwd.send.position(s.sequence, u32::from(!syn));
+        let data_end = start + u64::from(s.length) + u64::from(syn);
+        let ack = s.flags.any(Flags::ACK).then(|| {
+            let position = rev.send.position(s.acknowledgement, 1);
+            if !rev.observed {
+                rev.send.next = rev.send.next.max(position);
+            }
+            position
+        });
+        let window = if syn {
+            u64::from(s.window)
+        } else if ack.is_some() {
+            u64::from(s.window) << fwd.receive.shift
+        } else {
+            0
+        };
+        if !rev.observed {
+            limits.outstanding = limits.outstanding.min(OUTSTANDING_ONE_SIDED);
+        }
+        Step {
+            s,
+            options,
+            limits,
+            now: s.time.0,
+            start,
+            data_end,
+            end: data_end + u64::from(s.flags.any(Flags::FIN)),
+            ack,
+            window,
+            side,
+            kind: Kind::Ack,
+            marks: Marks::default(),
+            rtt: None,
+            duplicate: 0,
+            new_bytes: 0,
+            not_next: false,
+            spurious: None,
+        }
+    }
+
     pub(super) fn has(&self, flags: u16) -> bool {
         self.s.flags.any(flags)
     }
@@ -204,33 +255,8 @@ impl Connection {
         };
         self.clock(s);
         let options = Parsed::read(s.options);
-        let [client, server] = &mut self.flows;
-        let (fwd, rev) = match side {
-            Side::Client => (client, server),
-            Side::Server => (server, client),
-        };
-        let mut reused = std::mem::take(&mut self.announce_reuse);
-        if s.flags.0 & (Flags::SYN | Flags::ACK) == Flags::SYN
-            && fwd.wireshark.base().is_some_and(|base| base != s.sequence)
-        {
-            // tshark's next connection begins here, whatever the engine says.
-            self.shared = wireshark::Shared::default();
-            fwd.wireshark = wireshark::Flow::default();
-            rev.wireshark = wireshark::Flow::default();
-            reused = true;
-        }
-        let ledger = &fwd.ledger;
-        let flags = wireshark::segment(
-            s,
-            &options,
-            wireshark::Directions {
-                fwd: &mut fwd.wireshark,
-                rev: &mut rev.wireshark,
-                shared: &mut self.shared,
-            },
-            || ledger.sent_before(s.time.0),
-            reused,
-        );
+        let flags = self.wireshark(s, &options, side);
+        let (fwd, rev) = directions(&mut self.flows, side);
         if !flags.is_empty() {
             flags.count(&mut fwd.report().wireshark);
         }
@@ -244,47 +270,10 @@ impl Connection {
         } else if self.handshake.ack.is_none() {
             self.handshake.third(s, side);
         }
-        let start = fwd.send.position(s.sequence, u32::from(!syn));
-        let data_end = start + u64::from(s.length) + u64::from(syn);
-        let ack = s.flags.any(Flags::ACK).then(|| {
-            let position = rev.send.position(s.acknowledgement, 1);
-            if !rev.observed {
-                rev.send.next = rev.send.next.max(position);
-            }
-            position
-        });
-        let window = if syn {
-            u64::from(s.window)
-        } else if ack.is_some() {
-            u64::from(s.window) << fwd.receive.shift
-        } else {
-            0
-        };
-        let mut step = Step {
-            s,
-            options,
-            limits: self.limits,
-            now: s.time.0,
-            start,
-            data_end,
-            end: data_end + u64::from(s.flags.any(Flags::FIN)),
-            ack,
-            window,
-            side,
-            kind: Kind::Ack,
-            marks: Marks::default(),
-            rtt: None,
-            duplicate: 0,
-            new_bytes: 0,
-            not_next: false,
-            spurious: None,
-        };
+        let mut step = Step::new(s, options, self.limits, side, fwd, rev);
         if s.checksum_ok == Some(false) {
             self.bad_checksums += 1;
             step.marks.set(Marks::BAD_CHECKSUM);
-        }
-        if !rev.observed {
-            step.limits.outstanding = step.limits.outstanding.min(OUTSTANDING_ONE_SIDED);
         }
         sending::count(&mut step, fwd);
         sending::numbers(&mut step, fwd, rev);
@@ -309,6 +298,34 @@ impl Connection {
         if E::WANTED {
             report(&step, flags, fwd, rev, events);
         }
+    }
+
+    /// tshark's flags of the segment.
+    #[inline]
+    fn wireshark(&mut self, s: &Segment<'_>, options: &Parsed, side: Side) -> wireshark::Flags {
+        let (fwd, rev) = directions(&mut self.flows, side);
+        let mut reused = std::mem::take(&mut self.announce_reuse);
+        if s.flags.0 & (Flags::SYN | Flags::ACK) == Flags::SYN
+            && fwd.wireshark.base().is_some_and(|base| base != s.sequence)
+        {
+            // tshark's next connection begins here, whatever the engine says.
+            self.shared = wireshark::Shared::default();
+            fwd.wireshark = wireshark::Flow::default();
+            rev.wireshark = wireshark::Flow::default();
+            reused = true;
+        }
+        let ledger = &fwd.ledger;
+        wireshark::segment(
+            s,
+            options,
+            wireshark::Directions {
+                fwd: &mut fwd.wireshark,
+                rev: &mut rev.wireshark,
+                shared: &mut self.shared,
+            },
+            || ledger.sent_before(s.time.0),
+            reused,
+        )
     }
 
     #[inline]
@@ -377,6 +394,16 @@ impl Connection {
             (None, _) if client.syn && !server.observed => Ending::Unanswered,
             (None, _) => Ending::Open,
         }
+    }
+}
+
+/// The direction in which a segment of `side` travels, and the other.
+#[inline]
+fn directions(flows: &mut [Flow; 2], side: Side) -> (&mut Flow, &mut Flow) {
+    let [client, server] = flows;
+    match side {
+        Side::Client => (client, server),
+        Side::Server => (server, client),
     }
 }
 
@@ -498,7 +525,7 @@ fn agree(side: Side, fwd: &mut Flow, rev: &mut Flow, handshake: &mut Handshake) 
     };
 }
 
-/// Tells a sink about a segment.
+/// Reports a segment to a sink.
 fn report<E: Events>(
     step: &Step<'_, '_>,
     wireshark: wireshark::Flags,
