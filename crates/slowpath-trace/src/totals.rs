@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a capture holds, TCP or not: every frame is counted once.
 
-use crate::decode::{IP_TCP, Other, Undecodable};
+use crate::decode::{IP_TCP, NotTcp, Undecodable};
 use std::collections::BTreeMap;
 
 /// Frames and their bytes on the wire.
@@ -69,14 +69,14 @@ impl Totals {
         self.ip[usize::from(IP_TCP)].add(wire_length);
     }
 
-    pub(crate) fn other(&mut self, other: Other, wire_length: u32) {
+    pub(crate) fn other(&mut self, other: NotTcp, wire_length: u32) {
         let count = match other {
-            Other::Ip(protocol) => &mut self.ip[usize::from(protocol)],
-            Other::EtherType(number) => self.ether_types.entry(number).or_default(),
-            Other::Llc => &mut self.llc,
-            Other::LaterFragment => &mut self.later_fragments,
-            Other::LinkType(number) => self.link_types.entry(number).or_default(),
-            Other::Undecodable(reason) => &mut self.undecodable[reason as usize],
+            NotTcp::Ip(protocol) => &mut self.ip[usize::from(protocol)],
+            NotTcp::EtherType(number) => self.ether_types.entry(number).or_default(),
+            NotTcp::Llc => &mut self.llc,
+            NotTcp::LaterFragment => &mut self.later_fragments,
+            NotTcp::LinkType(number) => self.link_types.entry(number).or_default(),
+            NotTcp::Undecodable(reason) => &mut self.undecodable[reason as usize],
         };
         count.add(wire_length);
     }

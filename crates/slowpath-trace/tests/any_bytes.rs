@@ -12,9 +12,9 @@ use slowpath_trace::segment::Segment;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-struct Nothing;
+struct NullFollower;
 
-impl slowpath_trace::engine::Follow for Nothing {
+impl slowpath_trace::engine::Follow for NullFollower {
     type Report = ();
 
     fn segment(&mut self, segment: &Segment<'_>) {
@@ -42,7 +42,7 @@ fn survives(bytes: Vec<u8>, threads: usize) -> Result<(), TestCaseError> {
     let result = run(
         Inputs::new(vec![input]).expect("there is one"),
         &options,
-        |_, _| Nothing,
+        |_, _| NullFollower,
         |_| finished += 1,
         |progress| {
             frames = progress.frames;

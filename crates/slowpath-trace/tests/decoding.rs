@@ -4,7 +4,7 @@
 mod frames;
 
 use frames::{ACK, USUAL, ethernet, ipv4, ipv4_fragment, ipv6, menagerie, tcp, timed, udp};
-use slowpath_trace::decode::{DecodeOptions, Other, Undecodable};
+use slowpath_trace::decode::{DecodeOptions, NotTcp, Undecodable};
 use slowpath_trace::read::{Capture, Input, Inputs};
 use slowpath_trace::totals::Totals;
 use std::io::Cursor;
@@ -12,9 +12,9 @@ use std::io::Cursor;
 const ENDS: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 
 /// What comes of one frame: where from, sequence number, length, payload captured.
-type Found = Result<(String, u32, u32, u32), Other>;
+type DecodeResult = Result<(String, u32, u32, u32), NotTcp>;
 
-fn decode(link: u32, frame: &[u8], wire: u32, options: DecodeOptions) -> (Found, Totals) {
+fn decode(link: u32, frame: &[u8], wire: u32, options: DecodeOptions) -> (DecodeResult, Totals) {
     let bytes = USUAL.pcap(link, &[(1_700_000_000_000_000_000, frame.to_vec(), wire)]);
     let input = Input::Stream("made".to_owned(), Box::new(Cursor::new(bytes)));
     let inputs = Inputs::new(vec![input]).expect("there is one");
@@ -27,7 +27,7 @@ fn decode(link: u32, frame: &[u8], wire: u32, options: DecodeOptions) -> (Found,
     (found, capture.totals().clone())
 }
 
-fn plain(link: u32, frame: &[u8]) -> Found {
+fn plain(link: u32, frame: &[u8]) -> DecodeResult {
     decode(link, frame, frame.len() as u32, DecodeOptions::default()).0
 }
 
@@ -35,7 +35,7 @@ fn segment() -> Vec<u8> {
     tcp(1234, 80, 42, ACK, b"twelve bytes")
 }
 
-fn four(from: &str) -> Found {
+fn four(from: &str) -> DecodeResult {
     Ok((from.to_owned(), 42, 12, 12))
 }
 
@@ -76,7 +76,7 @@ fn every_link_type() {
         assert_eq!(plain(link, &behind(&head4, &v4)), four(FOUR), "{link}");
         assert_eq!(plain(link, &behind(&head6, &v6)), four(SIX), "{link}");
     }
-    assert_eq!(plain(105, &v4), Err(Other::LinkType(105)));
+    assert_eq!(plain(105, &v4), Err(NotTcp::LinkType(105)));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn tags_labels_and_sessions() {
         assert_eq!(plain(1, &frame), four(FOUR));
     }
     let nested = [[0, 1, 0x81, 0]; 40].concat();
-    let deep = Err(Other::Undecodable(Undecodable::Nesting));
+    let deep = Err(NotTcp::Undecodable(Undecodable::Nesting));
     assert_eq!(plain(1, &ethernet(0x8100, &nested)), deep);
 }
 
@@ -121,14 +121,14 @@ fn ipv6_extensions() {
     assert_eq!(plain(1, &chain(&[&upto.concat(), &first])), four(SIX));
     assert_eq!(
         plain(1, &chain(&[&upto.concat(), &later])),
-        Err(Other::LaterFragment)
+        Err(NotTcp::LaterFragment)
     );
     // No next header, and one of a later protocol.
     let none = ethernet(0x86dd, &ipv6(59, [1, 2], &[]));
-    assert_eq!(plain(1, &none), Err(Other::Ip(59)));
+    assert_eq!(plain(1, &none), Err(NotTcp::Ip(59)));
     // An extension longer than the packet.
     let long = [6, 200, 0, 0, 0, 0, 0, 0];
-    let cut = Err(Other::Undecodable(Undecodable::IpLength));
+    let cut = Err(NotTcp::Undecodable(Undecodable::IpLength));
     assert_eq!(plain(1, &chain(&[&long])), cut);
 }
 
@@ -143,9 +143,9 @@ fn lengths_are_those_of_ip() {
     let cut = |n| decode(1, &whole[..n], whole.len() as u32, options).0;
     assert_eq!(cut(60), Ok((FOUR.to_owned(), 42, 12, 6)));
     assert_eq!(cut(54), Ok((FOUR.to_owned(), 42, 12, 0)));
-    assert_eq!(cut(53), Err(Other::Undecodable(Undecodable::TcpHeaderCut)));
-    assert_eq!(cut(33), Err(Other::Undecodable(Undecodable::IpHeaderCut)));
-    assert_eq!(cut(13), Err(Other::Undecodable(Undecodable::LinkHeader)));
+    assert_eq!(cut(53), Err(NotTcp::Undecodable(Undecodable::TcpHeaderCut)));
+    assert_eq!(cut(33), Err(NotTcp::Undecodable(Undecodable::IpHeaderCut)));
+    assert_eq!(cut(13), Err(NotTcp::Undecodable(Undecodable::LinkHeader)));
     // Segmentation offload: IP's length is 0, the frame's stands in, past 64 KiB too.
     for (packet, ip_header, at) in [
         (ipv4(6, ENDS, &segment()), 20, 2),
@@ -162,17 +162,17 @@ fn lengths_are_those_of_ip() {
     // The header is there although IP says that it is a byte shorter: no payload.
     assert_eq!(plain(1, &short), Ok((FOUR.to_owned(), 42, 0, 0)));
     let cut_short = decode(1, &short[..53], 66, options).0;
-    assert_eq!(cut_short, Err(Other::Undecodable(Undecodable::IpLength)));
+    assert_eq!(cut_short, Err(NotTcp::Undecodable(Undecodable::IpLength)));
     let mut header = whole.clone();
     header[46] = 0x40;
     assert_eq!(
         plain(1, &header),
-        Err(Other::Undecodable(Undecodable::TcpHeader))
+        Err(NotTcp::Undecodable(Undecodable::TcpHeader))
     );
     header[46] = 0xf0;
     assert_eq!(
         plain(1, &header),
-        Err(Other::Undecodable(Undecodable::TcpHeader))
+        Err(NotTcp::Undecodable(Undecodable::TcpHeader))
     );
 }
 
@@ -198,7 +198,7 @@ fn tunnels_on_request() {
         (4, inner.clone()),
     ] {
         let frame = ethernet(0x0800, &ipv4(protocol, outer, &carried));
-        assert_eq!(plain(1, &frame), Err(Other::Ip(protocol)));
+        assert_eq!(plain(1, &frame), Err(NotTcp::Ip(protocol)));
         let (found, totals) = decode(1, &frame, frame.len() as u32, all);
         assert_eq!(found, four(FOUR));
         assert_eq!(totals.tcp().frames, 1);
@@ -206,7 +206,7 @@ fn tunnels_on_request() {
     // A tunnel in a tunnel in a tunnel.
     let deep = (0..40).fold(inner, |inner, _| ipv4(4, outer, &inner));
     let (found, _) = decode(101, &deep, deep.len() as u32, all);
-    assert_eq!(found, Err(Other::Undecodable(Undecodable::Nesting)));
+    assert_eq!(found, Err(NotTcp::Undecodable(Undecodable::Nesting)));
 }
 
 #[test]
@@ -286,5 +286,5 @@ fn the_first_fragment_counts_by_its_own_length() {
     let first = ethernet(0x0800, &ipv4_fragment(6, ENDS, 0x2000, &segment()));
     assert_eq!(plain(1, &first), four(FOUR));
     let later = ethernet(0x0800, &ipv4_fragment(6, ENDS, 0x2003, &segment()));
-    assert_eq!(plain(1, &later), Err(Other::LaterFragment));
+    assert_eq!(plain(1, &later), Err(NotTcp::LaterFragment));
 }

@@ -247,7 +247,7 @@ fn progress_comes_to_the_end_and_can_stop() {
         },
     );
     assert!(summary.expect("it reads").complete);
-    let last = last.expect("progress was told");
+    let last = last.expect("progress was reported");
     assert_eq!((last.bytes, last.total), (size, Some(size)));
     // A stream without an end: it ends because it is stopped.
     let endless = Endless {

@@ -50,7 +50,7 @@ fn far(t: &Timeline) -> Recording {
 }
 
 fn paired(one: &Recording, other: &Recording) -> Paired {
-    pair(one, other).expect("they belong together")
+    pair(one, other).expect("they record the same connection")
 }
 
 #[test]

@@ -10,7 +10,7 @@ use slowpath_testbed::{
 };
 use slowpath_trace::engine::Follow;
 use slowpath_trace::tcp::{self, Side};
-use slowpath_trace::verdict::{Judged, Limit, Options, Place, Trial};
+use slowpath_trace::verdict::{Judged, Limit, Options, Trial, VantagePoint};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -113,8 +113,14 @@ fn check(name: &str) {
     }
     if scenario.link.delay_ms > 0 {
         // A delay line between the two: each capture is at its end.
-        assert_eq!(sender.verdicts.vantage.place, Place::At(Side::Client));
-        assert_eq!(receiver.verdicts.vantage.place, Place::At(Side::Server));
+        assert_eq!(
+            sender.verdicts.vantage.place,
+            VantagePoint::At(Side::Client)
+        );
+        assert_eq!(
+            receiver.verdicts.vantage.place,
+            VantagePoint::At(Side::Server)
+        );
     }
 }
 

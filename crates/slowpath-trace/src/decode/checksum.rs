@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TCP checksums (RFC 9293 section 3.1, RFC 8200 section 8.1).
 
-use super::{Addresses, IP_TCP, Place};
+use super::{Addresses, IP_TCP, TcpLocation};
 
 /// Whether the checksum is right. `None`: not all was captured, the IP header leaves no room for
 /// the field, or the sender left it to its
 /// network card: then the field holds the sum of the pseudo-header only (Linux,
 /// `tcp_v4_send_check` with CHECKSUM_PARTIAL).
-pub(super) fn verify(place: Place, data: &[u8]) -> Option<bool> {
+pub(super) fn verify(place: TcpLocation, data: &[u8]) -> Option<bool> {
     let tcp = place.tcp();
     let segment = data.get(tcp..tcp.checked_add(place.length() as usize)?)?;
     let reported = u16::from_be_bytes([*segment.get(16)?, *segment.get(17)?]);

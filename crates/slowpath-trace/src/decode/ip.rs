@@ -2,14 +2,14 @@
 //! IPv4, IPv6 with its extension headers, and what tunnels in them.
 
 use super::link::Descent;
-use super::{Found, IP_TCP, Other, Place, Undecodable, half, word};
+use super::{Headers, IP_TCP, NotTcp, TcpLocation, Undecodable, half, word};
 
 /// UDP ports of VXLAN (RFC 7348; 8472 before, and still Linux's default) and Geneve (RFC 8926).
 const VXLAN: [u16; 2] = [4789, 8472];
 const GENEVE: u16 = 6081;
 
-pub(super) const CUT: Other = Other::Undecodable(Undecodable::IpHeaderCut);
-const SHORT: Other = Other::Undecodable(Undecodable::IpLength);
+pub(super) const CUT: NotTcp = NotTcp::Undecodable(Undecodable::IpHeaderCut);
+const SHORT: NotTcp = NotTcp::Undecodable(Undecodable::IpLength);
 
 impl Descent<'_> {
     /// Bytes of the frame from there on, by its length on the wire.
@@ -17,7 +17,7 @@ impl Descent<'_> {
         self.wire_length.saturating_sub(at as u32)
     }
 
-    pub(super) fn ipv4(&mut self, ip: usize) -> Result<Place, Other> {
+    pub(super) fn ipv4(&mut self, ip: usize) -> Result<TcpLocation, NotTcp> {
         let header = self
             .data
             .get(ip..)
@@ -25,13 +25,13 @@ impl Descent<'_> {
         let Some(header) = header else {
             // The first byte may be there and wrong: then it is not the snap length's fault.
             return Err(match self.data.get(ip) {
-                Some(first) if first >> 4 != 4 => Other::Undecodable(Undecodable::IpHeader),
+                Some(first) if first >> 4 != 4 => NotTcp::Undecodable(Undecodable::IpHeader),
                 _ => CUT,
             });
         };
         let header_length = u32::from(header[0] & 15) * 4;
         if header[0] >> 4 != 4 || header_length < 20 {
-            return Err(Other::Undecodable(Undecodable::IpHeader));
+            return Err(NotTcp::Undecodable(Undecodable::IpHeader));
         }
         let total = match u16::from_be_bytes([header[2], header[3]]) {
             // Segmentation offload, or BIG TCP: longer than the field can say.
@@ -41,9 +41,9 @@ impl Descent<'_> {
         let length = total.checked_sub(header_length).ok_or(SHORT)?;
         let fragment = u16::from_be_bytes([header[6], header[7]]);
         if fragment & 0x1fff != 0 {
-            return Err(Other::LaterFragment);
+            return Err(NotTcp::LaterFragment);
         }
-        let carried = Found {
+        let carried = Headers {
             ip,
             tcp: ip + header_length as usize,
             length,
@@ -53,22 +53,22 @@ impl Descent<'_> {
         self.carried(header[9], carried)
     }
 
-    pub(super) fn ipv6(&mut self, ip: usize) -> Result<Place, Other> {
+    pub(super) fn ipv6(&mut self, ip: usize) -> Result<TcpLocation, NotTcp> {
         let header = self
             .data
             .get(ip..)
             .and_then(|rest| rest.first_chunk::<40>());
         let Some(header) = header else {
             return Err(match self.data.get(ip) {
-                Some(first) if first >> 4 != 6 => Other::Undecodable(Undecodable::IpHeader),
+                Some(first) if first >> 4 != 6 => NotTcp::Undecodable(Undecodable::IpHeader),
                 _ => CUT,
             });
         };
         if header[0] >> 4 != 6 {
-            return Err(Other::Undecodable(Undecodable::IpHeader));
+            return Err(NotTcp::Undecodable(Undecodable::IpHeader));
         }
         let mut protocol = header[6];
-        let mut carried = Found {
+        let mut carried = Headers {
             ip,
             tcp: ip + 40,
             length: match u16::from_be_bytes([header[4], header[5]]) {
@@ -95,7 +95,7 @@ impl Descent<'_> {
                     let [next, _] = self.two(carried.tcp)?;
                     let fragment = half(self.data, carried.tcp + 2).ok_or(CUT)?;
                     if fragment & 0xfff8 != 0 {
-                        return Err(Other::LaterFragment);
+                        return Err(NotTcp::LaterFragment);
                     }
                     carried.first_fragment = fragment & 1 != 0;
                     (next, 8)
@@ -109,18 +109,18 @@ impl Descent<'_> {
         }
     }
 
-    fn two(&self, at: usize) -> Result<[u8; 2], Other> {
+    fn two(&self, at: usize) -> Result<[u8; 2], NotTcp> {
         let rest = self.data.get(at..).and_then(|rest| rest.first_chunk());
         rest.copied().ok_or(CUT)
     }
 
     /// What an IP packet carries: of anything but TCP, only where it begins matters.
-    fn carried(&mut self, protocol: u8, found: Found) -> Result<Place, Other> {
+    fn carried(&mut self, protocol: u8, found: Headers) -> Result<TcpLocation, NotTcp> {
         if protocol == IP_TCP {
-            return Place::new(self.data, found);
+            return TcpLocation::new(self.data, found);
         }
         let at = found.tcp;
-        let as_it_is = Err(Other::Ip(protocol));
+        let as_it_is = Err(NotTcp::Ip(protocol));
         if !self.options.tunnels {
             return as_it_is;
         }
@@ -136,7 +136,7 @@ impl Descent<'_> {
     }
 
     /// GRE (RFC 2784, RFC 2890). `None`: nothing that is looked into.
-    fn gre(&mut self, at: usize) -> Option<Result<Place, Other>> {
+    fn gre(&mut self, at: usize) -> Option<Result<TcpLocation, NotTcp>> {
         const CHECKSUM: u16 = 0x8000;
         const ROUTING: u16 = 0x4000;
         const KEY: u16 = 0x2000;
@@ -151,7 +151,7 @@ impl Descent<'_> {
         self.tunnelled(protocol, at + 4 + 4 * fields)
     }
 
-    fn udp(&mut self, at: usize) -> Option<Result<Place, Other>> {
+    fn udp(&mut self, at: usize) -> Option<Result<TcpLocation, NotTcp>> {
         let port = half(self.data, at + 2)?;
         let inside = at + 8;
         if VXLAN.contains(&port) {
@@ -170,7 +170,7 @@ impl Descent<'_> {
         None
     }
 
-    fn tunnelled(&mut self, protocol: u16, at: usize) -> Option<Result<Place, Other>> {
+    fn tunnelled(&mut self, protocol: u16, at: usize) -> Option<Result<TcpLocation, NotTcp>> {
         if let Err(deep) = self.deeper() {
             return Some(Err(deep));
         }

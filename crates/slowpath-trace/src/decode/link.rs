@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What lies below IP: the headers of link types, tags, labels.
 
-use super::{DecodeOptions, Other, Place, Undecodable, half, ip, word};
+use super::{DecodeOptions, NotTcp, TcpLocation, Undecodable, half, ip, word};
 use crate::frame::Link;
 
 const IPV4: u16 = 0x0800;
@@ -20,11 +20,14 @@ pub(super) struct Descent<'a> {
     pub(super) depth: u32,
 }
 
-type Found = Result<Place, Other>;
+const SHORT: NotTcp = NotTcp::Undecodable(Undecodable::LinkHeader);
 
-const SHORT: Other = Other::Undecodable(Undecodable::LinkHeader);
-
-pub(super) fn locate(link: Link, data: &[u8], wire_length: u32, options: DecodeOptions) -> Found {
+pub(super) fn locate(
+    link: Link,
+    data: &[u8],
+    wire_length: u32,
+    options: DecodeOptions,
+) -> Result<TcpLocation, NotTcp> {
     let mut descent = Descent {
         data,
         wire_length,
@@ -41,32 +44,36 @@ pub(super) fn locate(link: Link, data: &[u8], wire_length: u32, options: DecodeO
         // Where frames are Cisco's HDLC, captures say PPP too.
         Link::Ppp | Link::Hdlc => descent.hdlc(),
         Link::Nflog => descent.nflog(),
-        Link::Unsupported(number) => Err(Other::LinkType(number)),
+        Link::Unsupported(number) => Err(NotTcp::LinkType(number)),
     }
 }
 
 impl Descent<'_> {
     /// Counts a header; an error past the deepest.
-    pub(super) fn deeper(&mut self) -> Result<(), Other> {
+    pub(super) fn deeper(&mut self) -> Result<(), NotTcp> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(Other::Undecodable(Undecodable::Nesting));
+            return Err(NotTcp::Undecodable(Undecodable::Nesting));
         }
         Ok(())
     }
 
-    pub(super) fn ethernet(&mut self, at: usize) -> Found {
+    pub(super) fn ethernet(&mut self, at: usize) -> Result<TcpLocation, NotTcp> {
         self.protocol_at(at + 12, at + 14)
     }
 
     /// The EtherType, or 802.3 length, is at one place, and what it names at the other.
-    fn protocol_at(&mut self, field: usize, next: usize) -> Found {
+    fn protocol_at(&mut self, field: usize, next: usize) -> Result<TcpLocation, NotTcp> {
         let protocol = half(self.data, field).ok_or(SHORT)?;
         self.protocol(protocol, next)
     }
 
     /// What an EtherType names lies at `at`.
-    pub(super) fn protocol(&mut self, mut protocol: u16, mut at: usize) -> Found {
+    pub(super) fn protocol(
+        &mut self,
+        mut protocol: u16,
+        mut at: usize,
+    ) -> Result<TcpLocation, NotTcp> {
         loop {
             match protocol {
                 IPV4 => return self.ipv4(at),
@@ -120,22 +127,22 @@ impl Descent<'_> {
                 // 802.3: a length and not a type. 1 and 4 are what Linux's cooked captures
                 // say of 802.3 and 802.2.
                 0..=1500 => return self.llc(at),
-                other => return Err(Other::EtherType(other)),
+                other => return Err(NotTcp::EtherType(other)),
             }
         }
     }
 
     /// MPLS does not say what it carries.
-    fn below_labels(&mut self, at: usize, protocol: u16) -> Found {
+    fn below_labels(&mut self, at: usize, protocol: u16) -> Result<TcpLocation, NotTcp> {
         match self.data.get(at).map(|first| first >> 4) {
             Some(4) => self.ipv4(at),
             Some(6) => self.ipv6(at),
-            _ => Err(Other::EtherType(protocol)),
+            _ => Err(NotTcp::EtherType(protocol)),
         }
     }
 
     /// IEEE 802.2.
-    fn llc(&mut self, at: usize) -> Found {
+    fn llc(&mut self, at: usize) -> Result<TcpLocation, NotTcp> {
         let Some(&[to, from, control]) = self.data.get(at..).and_then(|r| r.first_chunk()) else {
             return Err(SHORT);
         };
@@ -145,20 +152,20 @@ impl Descent<'_> {
                 self.protocol_at(at + 6, at + 8)
             }
             (6, 6, 3) => self.ipv4(at + 3),
-            _ => Err(Other::Llc),
+            _ => Err(NotTcp::Llc),
         }
     }
 
-    fn fddi(&mut self) -> Found {
+    fn fddi(&mut self) -> Result<TcpLocation, NotTcp> {
         match self.data.first() {
             // Frames of LLC, asynchronous, of any priority.
             Some(control) if control & 0xf0 == 0x50 => self.llc(13),
-            Some(_) => Err(Other::Llc),
+            Some(_) => Err(NotTcp::Llc),
             None => Err(SHORT),
         }
     }
 
-    fn null(&mut self) -> Found {
+    fn null(&mut self) -> Result<TcpLocation, NotTcp> {
         if self.data.len() < 4 {
             return Err(SHORT);
         }
@@ -167,11 +174,11 @@ impl Descent<'_> {
             2 => self.ipv4(4),
             // NetBSD and OpenBSD, FreeBSD, Darwin; Linux.
             24 | 28 | 30 | 10 => self.ipv6(4),
-            family => Err(Other::EtherType(family as u16)),
+            family => Err(NotTcp::EtherType(family as u16)),
         }
     }
 
-    fn ppp(&mut self, at: usize) -> Found {
+    fn ppp(&mut self, at: usize) -> Result<TcpLocation, NotTcp> {
         // Address and control may be left out (RFC 1661, RFC 1662).
         let at = if half(self.data, at) == Some(0xff03) {
             at + 2
@@ -190,11 +197,11 @@ impl Descent<'_> {
             0x57 => self.ipv6(next),
             // MPLS.
             0x281 => self.protocol(0x8847, next),
-            other => Err(Other::EtherType(other)),
+            other => Err(NotTcp::EtherType(other)),
         }
     }
 
-    fn hdlc(&mut self) -> Found {
+    fn hdlc(&mut self) -> Result<TcpLocation, NotTcp> {
         match self.data.first() {
             Some(0x0f | 0x8f) => self.protocol_at(2, 4),
             Some(_) => self.ppp(0),
@@ -204,7 +211,7 @@ impl Descent<'_> {
 
     /// LINKTYPE_NFLOG: family, version, resource; then attributes of length and type, in the
     /// capturing host's byte order, of which number 9 is the packet.
-    fn nflog(&mut self) -> Found {
+    fn nflog(&mut self) -> Result<TcpLocation, NotTcp> {
         const PAYLOAD: u16 = 9;
         let mut at = 4;
         // Others come first, each once: more than these are none.
@@ -225,11 +232,11 @@ impl Descent<'_> {
         Err(SHORT)
     }
 
-    pub(super) fn ip(&mut self, at: usize) -> Found {
+    pub(super) fn ip(&mut self, at: usize) -> Result<TcpLocation, NotTcp> {
         match self.data.get(at).map(|first| first >> 4) {
             Some(4) => self.ipv4(at),
             Some(6) => self.ipv6(at),
-            Some(_) => Err(Other::Undecodable(Undecodable::IpHeader)),
+            Some(_) => Err(NotTcp::Undecodable(Undecodable::IpHeader)),
             None => Err(ip::CUT),
         }
     }

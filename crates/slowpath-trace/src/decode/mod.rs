@@ -4,7 +4,7 @@
 //! What enters: the captured bytes of a frame, its link type and its length on the wire.
 //!
 //! What leaves: the place of the TCP header and the length of what follows by the IP header,
-//! from which [`Segment`] is made; or [`Other`], which says what else it is, or why that is not known.
+//! from which [`Segment`] is made; or [`NotTcp`], which says what else it is, or why that is not known.
 //!
 //! What is promised: any bytes are decided on, in bounded time, without allocation. Lengths
 //! are those of the IP header, so that neither Ethernet's padding nor a short snap length
@@ -37,7 +37,7 @@ pub struct DecodeOptions {
 
 /// What a frame is that is not TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Other {
+pub enum NotTcp {
     /// Another protocol over IP, by its number.
     Ip(u8),
     /// Another protocol, by its EtherType.
@@ -100,15 +100,15 @@ impl std::fmt::Display for Undecodable {
 
 /// Where a frame's TCP is: in one word, because millions a second are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u64);
+pub(crate) struct TcpLocation(u64);
 
 /// Offsets have so many bits; no headers are that long.
 const OFFSET_BITS: u32 = 15;
 const OFFSET: u64 = (1 << OFFSET_BITS) - 1;
 
-/// What a [`Place`] is made of.
+/// What a [`TcpLocation`] is made of.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct Headers {
     /// Of the IP header in the frame.
     ip: usize,
     /// Of the TCP header in the frame.
@@ -134,7 +134,7 @@ pub(crate) fn locate(
     data: &[u8],
     wire_length: u32,
     options: DecodeOptions,
-) -> Result<Place, Other> {
+) -> Result<TcpLocation, NotTcp> {
     // The common case at a stroke: Ethernet, IPv4 without options or fragments, TCP.
     if link == Link::Ethernet
         && let Some(head) = data.first_chunk::<54>()
@@ -145,9 +145,9 @@ pub(crate) fn locate(
     {
         let length = u32::from(u16::from_be_bytes([head[16], head[17]]));
         if length >= 40 {
-            return Place::new(
+            return TcpLocation::new(
                 data,
-                Found {
+                Headers {
                     ip: 14,
                     tcp: 34,
                     length: length - 20,
@@ -171,32 +171,32 @@ fn word(data: &[u8], at: usize) -> u32 {
     bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-impl Place {
+impl TcpLocation {
     /// To be filled.
-    pub(crate) const EMPTY: Place = Place(0);
+    pub(crate) const EMPTY: TcpLocation = TcpLocation(0);
 
     /// If the TCP header is there and can be right.
     #[inline]
-    fn new(data: &[u8], found: Found) -> Result<Self, Other> {
-        let Found {
+    fn new(data: &[u8], found: Headers) -> Result<Self, NotTcp> {
+        let Headers {
             ip, tcp, length, ..
         } = found;
         if data.len() < tcp + TCP_HEADER {
-            return Err(Other::Undecodable(match length < TCP_HEADER as u32 {
+            return Err(NotTcp::Undecodable(match length < TCP_HEADER as u32 {
                 true => Undecodable::IpLength,
                 false => Undecodable::TcpHeaderCut,
             }));
         }
         if tcp > OFFSET as usize {
-            return Err(Other::Undecodable(Undecodable::Nesting));
+            return Err(NotTcp::Undecodable(Undecodable::Nesting));
         }
         let header = usize::from(data[tcp + 12] >> 4) * 4;
         if header < TCP_HEADER || header > length as usize && data.len() < tcp + header {
-            return Err(Other::Undecodable(Undecodable::TcpHeader));
+            return Err(NotTcp::Undecodable(Undecodable::TcpHeader));
         }
         let flags = u64::from(found.ipv6) | u64::from(found.first_fragment) << 1;
         let offsets = (ip as u64) << OFFSET_BITS | tcp as u64;
-        Ok(Place(u64::from(length) << 32 | offsets << 2 | flags))
+        Ok(TcpLocation(u64::from(length) << 32 | offsets << 2 | flags))
     }
 
     fn ip(self) -> usize {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What distinguishes one connection's frames from another's, and hashes of it.
 
-use crate::decode::{Addresses, Place};
+use crate::decode::{Addresses, TcpLocation};
 use crate::segment::Endpoint;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -48,7 +48,7 @@ impl Key {
 
     /// The key of a frame, and whether its sender is the lower of the two ends.
     #[inline]
-    pub(super) fn of(place: Place, data: &[u8]) -> (Self, bool) {
+    pub(super) fn of(place: TcpLocation, data: &[u8]) -> (Self, bool) {
         let (source, destination) = place.ports(data);
         match place.addresses(data) {
             Addresses::V4(from, to) => {

@@ -21,7 +21,7 @@ pub(super) struct Step {
 
 /// What is known of a side's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Known {
+enum NumberSource {
     #[default]
     Nothing,
     /// Its first segment was no SYN.
@@ -36,7 +36,7 @@ struct Direction {
     initial: u32,
     /// The sequence number after the highest that was observed.
     next: u32,
-    known: Known,
+    known: NumberSource,
     syns: u8,
     finished: bool,
 }
@@ -68,18 +68,18 @@ impl Life {
             self.reset = false;
         }
         let direction = &mut self.directions[usize::from(segment.from_low)];
-        let first = direction.known == Known::Nothing;
+        let first = direction.known == NumberSource::Nothing;
         if first {
-            direction.known = Known::Segment;
+            direction.known = NumberSource::Segment;
             direction.initial = segment.sequence.wrapping_sub(1);
         }
         let mut end = segment.sequence.wrapping_add(segment.length);
         if segment.flags.any(Flags::SYN | Flags::FIN | Flags::RST) {
             if segment.flags.any(Flags::SYN) {
-                if direction.known != Known::Syn || !segment.flags.any(Flags::ACK) {
+                if direction.known != NumberSource::Syn || !segment.flags.any(Flags::ACK) {
                     direction.initial = segment.sequence;
                 }
-                direction.known = Known::Syn;
+                direction.known = NumberSource::Syn;
                 direction.syns = direction.syns.saturating_add(1);
                 end = end.wrapping_add(1);
             }
@@ -99,8 +99,8 @@ impl Life {
         let side = usize::from(segment.from_low);
         let (this, other) = (&self.directions[side], &self.directions[1 - side]);
         segment.flags.any(Flags::ACK)
-            && this.known != Known::Syn
-            && other.known == Known::Syn
+            && this.known != NumberSource::Syn
+            && other.known == NumberSource::Syn
             && other.initial == segment.acknowledgement.wrapping_sub(1)
     }
 
@@ -124,16 +124,18 @@ impl Life {
         let sequence = segment.sequence;
         let direction = &self.directions[usize::from(segment.from_low)];
         // Its SYN again, or late.
-        if direction.known != Known::Nothing && direction.initial == sequence
+        if direction.known != NumberSource::Nothing && direction.initial == sequence
             || self.answers(segment)
         {
             return false;
         }
         let outside = match direction.known {
-            Known::Nothing => true,
+            NumberSource::Nothing => true,
             // The SYN of a connection whose data came first.
-            Known::Segment => sequence.wrapping_add(1) != direction.next,
-            Known::Syn => after(sequence, direction.next) || after(direction.initial, sequence),
+            NumberSource::Segment => sequence.wrapping_add(1) != direction.next,
+            NumberSource::Syn => {
+                after(sequence, direction.next) || after(direction.initial, sequence)
+            }
         };
         let [a, b] = &self.directions;
         let ending = self.reset || a.finished || b.finished;

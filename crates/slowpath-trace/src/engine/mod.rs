@@ -33,7 +33,7 @@ use crate::tcp::{Connection, ConnectionReport};
 use crate::totals::Totals;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// Shards; more than there are workers, so that they can be divided among them.
@@ -246,7 +246,7 @@ where
         let (sender, receiver) = sync_channel(2 * threads);
         let mut workers = Vec::new();
         for (number, cursor) in cursors.into_iter().enumerate() {
-            let place = worker::Place {
+            let assignment = worker::Assignment {
                 number,
                 workers: threads,
                 stop: &stop,
@@ -260,28 +260,20 @@ where
             };
             let sender = sender.clone();
             workers.push(scope.spawn(move || {
-                let _guard = StopOnPanic(place.stop);
-                let result = worker::work(cursor, &place, &rules, options, &sender);
+                let _guard = StopOnPanic(assignment.stop);
+                let result = worker::work(cursor, &assignment, &rules, options, &sender);
                 if result.is_err() {
-                    place.stop.store(true, Ordering::Relaxed);
+                    assignment.stop.store(true, Ordering::Relaxed);
                 }
                 result
             }));
         }
         drop(sender);
-        loop {
-            match receiver.recv_timeout(REPORT_EVERY) {
-                Ok(finished) => {
-                    let finished: Vec<Finished<F::Report>> = finished;
-                    finished.into_iter().for_each(&mut each);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
+        deliver(&receiver, &mut each, || {
             if progress(reported()).is_break() {
                 stop.store(true, Ordering::Relaxed);
             }
-        }
+        });
         workers
             .into_iter()
             .map(|worker| match worker.join() {
@@ -291,20 +283,39 @@ where
             .collect::<Vec<_>>()
     });
     let complete = !stop.load(Ordering::Relaxed);
-    let mut parts = results
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter();
-    let Some(mut summary) = parts.next() else {
-        return Err(ReadError::Nothing);
-    };
+    let parts = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut summary = merged(parts).ok_or(ReadError::Nothing)?;
+    summary.complete = complete;
+    let _ = progress(reported());
+    Ok(summary)
+}
+
+/// Hands over the connections that the workers send, until all workers are done; calls `report`
+/// after each batch, and every [`REPORT_EVERY`] without one.
+fn deliver<R>(
+    receiver: &Receiver<Vec<Finished<R>>>,
+    mut each: impl FnMut(Finished<R>),
+    mut report: impl FnMut(),
+) {
+    loop {
+        match receiver.recv_timeout(REPORT_EVERY) {
+            Ok(finished) => finished.into_iter().for_each(&mut each),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        report();
+    }
+}
+
+/// The workers' summaries as one; `None`: there were no workers.
+fn merged(parts: Vec<Summary>) -> Option<Summary> {
+    let mut parts = parts.into_iter();
+    let mut summary = parts.next()?;
     for part in parts {
         summary.totals.merge(&part.totals);
         summary.connections += part.connections;
         summary.evicted += part.evicted;
         summary.hurried += part.hurried;
     }
-    summary.complete = complete;
-    let _ = progress(reported());
-    Ok(summary)
+    Some(summary)
 }

@@ -5,7 +5,7 @@ use super::backlog::Packed;
 use super::key::{Key, KeyHasher};
 use super::open::{Connections, Label, Rules};
 use super::{Began, Finished, Follow, Options, SHARDS, Summary};
-use crate::decode::{self, DecodeOptions, Other, locate};
+use crate::decode::{self, DecodeOptions, NotTcp, locate};
 use crate::filter::Filter;
 use crate::frame::Record;
 use crate::read::{Cursor, ReadError};
@@ -22,8 +22,8 @@ const STAGES: usize = 3;
 /// Finished connections handed over at once.
 const HAND_OVER: usize = 64;
 
-/// Which worker it is.
-pub(super) struct Place<'a> {
+/// A worker's number and what it shares with the others.
+pub(super) struct Assignment<'a> {
     pub(super) number: usize,
     pub(super) workers: usize,
     pub(super) stop: &'a AtomicBool,
@@ -46,7 +46,7 @@ impl Batch {
 /// A segment of a batch.
 struct Pending {
     record: Record,
-    place: decode::Place,
+    place: decode::TcpLocation,
     from_low: bool,
     label: Label,
     packed: Packed,
@@ -56,7 +56,7 @@ impl Pending {
     /// To be filled.
     const EMPTY: Pending = Pending {
         record: Record::EMPTY,
-        place: decode::Place::EMPTY,
+        place: decode::TcpLocation::EMPTY,
         from_low: false,
         label: Label::EMPTY,
         packed: Packed::EMPTY,
@@ -67,7 +67,7 @@ type Sender<F> = SyncSender<Vec<Finished<<F as Follow>::Report>>>;
 
 pub(super) fn work<F, B>(
     mut cursor: Cursor,
-    place: &Place<'_>,
+    assignment: &Assignment<'_>,
     rules: &Rules<'_, B>,
     options: &Options,
     sender: &Sender<F>,
@@ -78,9 +78,9 @@ where
 {
     let mut worker = Worker {
         connections: Connections::<F>::new(),
-        mine: std::array::from_fn(|shard| shard % place.workers == place.number),
-        others: place.number as u64,
-        workers: place.workers as u64,
+        mine: std::array::from_fn(|shard| shard % assignment.workers == assignment.number),
+        others: assignment.number as u64,
+        workers: assignment.workers as u64,
         batches: [Batch::EMPTY; STAGES],
         newest: 0,
         totals: Totals::default(),
@@ -92,10 +92,10 @@ where
     while cursor.refill()? {
         worker.piece(&mut cursor, rules);
         worker.hand_over(sender, HAND_OVER);
-        if place.number == 0 {
-            place.frames.store(cursor.frames(), Ordering::Relaxed);
+        if assignment.number == 0 {
+            assignment.frames.store(cursor.frames(), Ordering::Relaxed);
         }
-        if place.stop.load(Ordering::Relaxed) {
+        if assignment.stop.load(Ordering::Relaxed) {
             break;
         }
     }
@@ -158,7 +158,7 @@ impl<F: Follow> Worker<'_, F> {
     }
 
     #[cold]
-    fn other(&mut self, other: Other, record: &Record) {
+    fn other(&mut self, other: NotTcp, record: &Record) {
         if record.number % self.workers == self.others {
             self.totals.other(other, record.wire_length);
         }

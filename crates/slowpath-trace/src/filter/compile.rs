@@ -41,7 +41,7 @@ pub(super) fn compile(tree: &Tree, link: Link) -> Program {
 
 /// An instruction, by its distance from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place(usize);
+struct Label(usize);
 
 struct Maker {
     reversed: Vec<Instruction>,
@@ -50,7 +50,7 @@ struct Maker {
 
 /// Where a header is.
 #[derive(Clone, Copy)]
-enum At {
+enum HeaderOffset {
     /// From the frame's beginning.
     Fixed(u32),
     /// Behind the IPv4 header whose length is in X.
@@ -58,28 +58,28 @@ enum At {
 }
 
 impl Maker {
-    fn put(&mut self, code: u16, k: u32) -> Place {
+    fn put(&mut self, code: u16, k: u32) -> Label {
         self.reversed.push(Instruction {
             code,
             jt: 0,
             jf: 0,
             k,
         });
-        Place(self.reversed.len() - 1)
+        Label(self.reversed.len() - 1)
     }
 
     /// How many instructions lie between the next one that is put and that place.
-    fn distance(&self, to: Place) -> usize {
+    fn distance(&self, to: Label) -> usize {
         self.reversed.len() - 1 - to.0
     }
 
-    fn jump_always(&mut self, to: Place) -> Place {
+    fn jump_always(&mut self, to: Label) -> Label {
         let distance = self.distance(to) as u32;
         self.put(JA, distance)
     }
 
     /// A place near enough for a conditional jump.
-    fn near(&mut self, to: Place) -> Place {
+    fn near(&mut self, to: Label) -> Label {
         // One more instruction may come between.
         if self.distance(to) < usize::from(u8::MAX) {
             return to;
@@ -88,12 +88,12 @@ impl Maker {
     }
 
     /// Jumps by A.
-    fn test(&mut self, code: u16, k: u32, yes: Place, no: Place) -> Place {
+    fn test(&mut self, code: u16, k: u32, yes: Label, no: Label) -> Label {
         let yes = self.near(yes);
         let no = self.near(no);
         let (jt, jf) = (self.distance(yes) as u8, self.distance(no) as u8);
         self.reversed.push(Instruction { code, jt, jf, k });
-        Place(self.reversed.len() - 1)
+        Label(self.reversed.len() - 1)
     }
 
     fn load_and_test(
@@ -102,14 +102,14 @@ impl Maker {
         at: u32,
         test: u16,
         k: u32,
-        yes: Place,
-        no: Place,
-    ) -> Place {
+        yes: Label,
+        no: Label,
+    ) -> Label {
         self.test(test, k, yes, no);
         self.put(load, at)
     }
 
-    fn tree(&mut self, tree: &Tree, yes: Place, no: Place) -> Place {
+    fn tree(&mut self, tree: &Tree, yes: Label, no: Label) -> Label {
         match tree {
             Tree::All => yes,
             Tree::Test(test, tags) => self.one(test, 4 * tags, yes, no),
@@ -148,7 +148,7 @@ impl Maker {
         }
     }
 
-    fn ether_type(&mut self, number: u16, shift: u32, yes: Place, no: Place) -> Place {
+    fn ether_type(&mut self, number: u16, shift: u32, yes: Label, no: Label) -> Label {
         if let Some(at) = self.type_at() {
             return self.load_and_test(LD_H_ABS, at + shift, JEQ_K, number.into(), yes, no);
         }
@@ -165,7 +165,7 @@ impl Maker {
         self.put(LD_B_ABS, network)
     }
 
-    fn one(&mut self, test: &Test, shift: u32, yes: Place, no: Place) -> Place {
+    fn one(&mut self, test: &Test, shift: u32, yes: Label, no: Label) -> Label {
         match *test {
             Test::Protocol(protocol) => self.protocol(protocol, shift, yes, no),
             Test::IpProtocol(version, number) => self.ip_protocol(version, number, shift, yes, no),
@@ -193,7 +193,7 @@ impl Maker {
         }
     }
 
-    fn protocol(&mut self, protocol: Protocol, shift: u32, yes: Place, no: Place) -> Place {
+    fn protocol(&mut self, protocol: Protocol, shift: u32, yes: Label, no: Label) -> Label {
         match protocol {
             Protocol::Ether => yes,
             Protocol::Ip => self.ether_type(IPV4, shift, yes, no),
@@ -215,9 +215,9 @@ impl Maker {
         version: Option<Protocol>,
         number: u8,
         shift: u32,
-        yes: Place,
-        no: Place,
-    ) -> Place {
+        yes: Label,
+        no: Label,
+    ) -> Label {
         const FRAGMENT: u32 = 44;
         let network = self.network() + shift;
         let number = u32::from(number);
@@ -240,10 +240,10 @@ impl Maker {
     fn directed(
         &mut self,
         direction: Direction,
-        yes: Place,
-        no: Place,
-        mut test: impl FnMut(&mut Self, bool, Place, Place) -> Place,
-    ) -> Place {
+        yes: Label,
+        no: Label,
+        mut test: impl FnMut(&mut Self, bool, Label, Label) -> Label,
+    ) -> Label {
         match direction {
             Direction::Source => test(self, true, yes, no),
             Direction::Destination => test(self, false, yes, no),
@@ -258,7 +258,7 @@ impl Maker {
         }
     }
 
-    fn address4(&mut self, at: u32, (address, mask): (u32, u32), yes: Place, no: Place) -> Place {
+    fn address4(&mut self, at: u32, (address, mask): (u32, u32), yes: Label, no: Label) -> Label {
         self.test(JEQ_K, address, yes, no);
         if mask != u32::MAX {
             self.put(AND_K, mask);
@@ -271,9 +271,9 @@ impl Maker {
         at: u32,
         address: [u32; 4],
         mask: [u32; 4],
-        yes: Place,
-        no: Place,
-    ) -> Place {
+        yes: Label,
+        no: Label,
+    ) -> Label {
         let mut next = yes;
         for part in (0..4).rev().filter(|part| mask[*part] != 0) {
             let word = (address[part], mask[part]);
@@ -288,9 +288,9 @@ impl Maker {
         direction: Direction,
         net: (u32, u32),
         shift: u32,
-        yes: Place,
-        no: Place,
-    ) -> Place {
+        yes: Label,
+        no: Label,
+    ) -> Label {
         let network = self.network() + shift;
         let all = [
             (Protocol::Rarp, RARP, [14, 24]),
@@ -317,15 +317,15 @@ impl Maker {
         direction: Direction,
         range: (u16, u16),
         shift: u32,
-        yes: Place,
-        no: Place,
-    ) -> Place {
+        yes: Label,
+        no: Label,
+    ) -> Label {
         let network = self.network() + shift;
-        let begin = self.ports_at(At::Fixed(network + 40), direction, range, yes, no);
+        let begin = self.ports_at(HeaderOffset::Fixed(network + 40), direction, range, yes, no);
         self.transport(over, begin, no);
         let six = self.put(LD_B_ABS, network + 6);
         let six = self.ether_type(IPV6, shift, six, no);
-        let begin = self.ports_at(At::Behind(network), direction, range, yes, no);
+        let begin = self.ports_at(HeaderOffset::Behind(network), direction, range, yes, no);
         let begin = self.behind_ipv4(network, begin, no);
         self.transport(over, begin, no);
         let four = self.put(LD_B_ABS, network + 9);
@@ -333,14 +333,14 @@ impl Maker {
     }
 
     /// X becomes the header's length, if this is the first fragment.
-    fn behind_ipv4(&mut self, network: u32, then: Place, no: Place) -> Place {
+    fn behind_ipv4(&mut self, network: u32, then: Label, no: Label) -> Label {
         debug_assert_eq!(self.distance(then), 0, "it must come next");
         let length = self.put(LDX_MSH, network);
         self.load_and_test(LD_H_ABS, network + 6, JSET_K, 0x1fff, no, length)
     }
 
     /// A is the protocol over IP.
-    fn transport(&mut self, over: Option<u8>, yes: Place, no: Place) -> Place {
+    fn transport(&mut self, over: Option<u8>, yes: Label, no: Label) -> Label {
         match over {
             Some(number) => self.test(JEQ_K, number.into(), yes, no),
             None => TRANSPORTS.iter().fold(no, |no, number| {
@@ -351,12 +351,12 @@ impl Maker {
 
     fn ports_at(
         &mut self,
-        at: At,
+        at: HeaderOffset,
         direction: Direction,
         (from, to): (u16, u16),
-        yes: Place,
-        no: Place,
-    ) -> Place {
+        yes: Label,
+        no: Label,
+    ) -> Label {
         self.directed(direction, yes, no, |maker, source, yes, no| {
             if from == to {
                 maker.test(JEQ_K, from.into(), yes, no);
@@ -366,8 +366,8 @@ impl Maker {
             }
             let offset = if source { 0 } else { 2 };
             match at {
-                At::Fixed(at) => maker.put(LD_H_ABS, at + offset),
-                At::Behind(at) => maker.put(LD_H_IND, at + offset),
+                HeaderOffset::Fixed(at) => maker.put(LD_H_ABS, at + offset),
+                HeaderOffset::Behind(at) => maker.put(LD_H_IND, at + offset),
             }
         })
     }
@@ -376,9 +376,9 @@ impl Maker {
         &mut self,
         direction: Direction,
         address: [u8; 6],
-        yes: Place,
-        no: Place,
-    ) -> Place {
+        yes: Label,
+        no: Label,
+    ) -> Label {
         if self.link != Link::Ethernet {
             return no;
         }
@@ -392,7 +392,7 @@ impl Maker {
         })
     }
 
-    fn vlan(&mut self, id: Option<u16>, shift: u32, yes: Place, no: Place) -> Place {
+    fn vlan(&mut self, id: Option<u16>, shift: u32, yes: Label, no: Label) -> Label {
         let Some(at) = self.type_at() else {
             return no;
         };
@@ -409,27 +409,27 @@ impl Maker {
         self.put(LD_H_ABS, at + shift)
     }
 
-    fn field(&mut self, field: &Field, shift: u32, yes: Place, no: Place) -> Place {
+    fn field(&mut self, field: &Field, shift: u32, yes: Label, no: Label) -> Label {
         let network = self.network() + shift;
         match field.of {
-            Protocol::Ether => self.compare(field, At::Fixed(0), yes, no),
+            Protocol::Ether => self.compare(field, HeaderOffset::Fixed(0), yes, no),
             Protocol::Over(ICMP6) => {
-                let begin = self.compare(field, At::Fixed(network + 40), yes, no);
+                let begin = self.compare(field, HeaderOffset::Fixed(network + 40), yes, no);
                 self.ip_protocol(Some(Protocol::Ip6), ICMP6, shift, begin, no)
             }
             Protocol::Over(number) => {
-                let begin = self.compare(field, At::Behind(network), yes, no);
+                let begin = self.compare(field, HeaderOffset::Behind(network), yes, no);
                 let begin = self.behind_ipv4(network, begin, no);
                 self.ip_protocol(Some(Protocol::Ip), number, shift, begin, no)
             }
             protocol => {
-                let begin = self.compare(field, At::Fixed(network), yes, no);
+                let begin = self.compare(field, HeaderOffset::Fixed(network), yes, no);
                 self.protocol(protocol, shift, begin, no)
             }
         }
     }
 
-    fn compare(&mut self, field: &Field, at: At, yes: Place, no: Place) -> Place {
+    fn compare(&mut self, field: &Field, at: HeaderOffset, yes: Label, no: Label) -> Label {
         let (code, yes, no) = match field.comparison {
             Comparison::Equal => (JEQ_K, yes, no),
             Comparison::NotEqual => (JEQ_K, no, yes),
@@ -442,7 +442,7 @@ impl Maker {
         if let Some(mask) = field.mask {
             self.put(AND_K, mask);
         }
-        let fixed = matches!(at, At::Fixed(_));
+        let fixed = matches!(at, HeaderOffset::Fixed(_));
         let load = match (field.size, fixed) {
             (1, true) => LD_B_ABS,
             (1, false) => LD_B_IND,
@@ -451,7 +451,7 @@ impl Maker {
             (_, true) => LD_W_ABS,
             (_, false) => LD_W_IND,
         };
-        let (At::Fixed(at) | At::Behind(at)) = at;
+        let (HeaderOffset::Fixed(at) | HeaderOffset::Behind(at)) = at;
         self.put(load, at + field.offset)
     }
 }

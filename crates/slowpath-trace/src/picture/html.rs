@@ -82,7 +82,7 @@ fn connection(drawn: &Drawn<'_>) -> String {
     if recording.joined > 0 {
         let _ = write!(
             note,
-            " {} are drawn together with their neighbours.",
+            " {} are drawn as one with their neighbours.",
             recording.joined
         );
     }

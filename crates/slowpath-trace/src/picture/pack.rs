@@ -53,7 +53,7 @@ pub(super) const MARKS: [&str; 20] = [
     "fills the window",
     "after a gap",
     "acknowledges data not captured",
-    "reordered or sent again: only the clock tells",
+    "reordered or sent again: only the clock decides",
     "was already acknowledged",
     "first copy lost before here",
     "delayed ACK",

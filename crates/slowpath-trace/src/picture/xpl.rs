@@ -200,9 +200,9 @@ impl fmt::Display for Label<'_> {
 }
 
 /// A time as xplot's `timeval` has it.
-struct At(Timestamp);
+struct Timeval(Timestamp);
 
-impl fmt::Display for At {
+impl fmt::Display for Timeval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.0.0.div_euclid(1000);
         let (seconds, fraction) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
@@ -221,11 +221,11 @@ impl Plot<'_> {
     }
 
     fn mark(&mut self, sign: &str, at: Timestamp, y: impl fmt::Display) -> io::Result<()> {
-        writeln!(self.out, "{sign} {} {y}", At(at))
+        writeln!(self.out, "{sign} {} {y}", Timeval(at))
     }
 
     fn text(&mut self, at: Timestamp, y: impl fmt::Display, text: &str) -> io::Result<()> {
-        writeln!(self.out, "atext {} {y}\n{text}", At(at))
+        writeln!(self.out, "atext {} {y}\n{text}", Timeval(at))
     }
 
     fn line<Y: fmt::Display>(
@@ -234,7 +234,7 @@ impl Plot<'_> {
         to: (Timestamp, Y),
     ) -> io::Result<()> {
         let ((t0, y0), (t1, y1)) = (from, to);
-        writeln!(self.out, "line {} {y0} {} {y1}", At(t0), At(t1))
+        writeln!(self.out, "line {} {y0} {} {y1}", Timeval(t0), Timeval(t1))
     }
 
     /// A line through points.
@@ -248,7 +248,7 @@ impl Plot<'_> {
         let mut last = None;
         for point in points {
             match last {
-                None => writeln!(self.out, "rtext {} {}\n{name}", At(point.0), point.1)?,
+                None => writeln!(self.out, "rtext {} {}\n{name}", Timeval(point.0), point.1)?,
                 Some(last) => self.line(last, point)?,
             }
             self.mark("dot", point.0, point.1)?;
@@ -392,7 +392,7 @@ fn round_trips(series: &Series<'_>, plot: &mut Plot<'_>) -> io::Result<()> {
 }
 
 /// Segments in the moving mean, as many as tcptrace takes.
-const TOGETHER: usize = 10;
+const AVERAGED: usize = 10;
 
 fn throughput(series: &Series<'_>, plot: &mut Plot<'_>) -> io::Result<()> {
     let data: Vec<&Point> = series.sent().filter(|p| p.length > 0).collect();
@@ -406,7 +406,7 @@ fn throughput(series: &Series<'_>, plot: &mut Plot<'_>) -> io::Result<()> {
             plot.mark("dot", at, rate)?;
         }
     }
-    let groups = data.chunks(TOGETHER).zip(data.chunks(TOGETHER).skip(1));
+    let groups = data.chunks(AVERAGED).zip(data.chunks(AVERAGED).skip(1));
     let moving = groups.filter_map(|(before, now)| {
         let bytes = now.iter().map(|p| p.length).sum();
         rate(before.last()?, bytes, now.last()?)
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn times_before_the_epoch_have_a_fraction_above_zero() {
-        assert_eq!(At(Timestamp(1_500_000_999)).to_string(), "1.500000");
-        assert_eq!(At(Timestamp(-1)).to_string(), "-1.999999");
+        assert_eq!(Timeval(Timestamp(1_500_000_999)).to_string(), "1.500000");
+        assert_eq!(Timeval(Timestamp(-1)).to_string(), "-1.999999");
     }
 }

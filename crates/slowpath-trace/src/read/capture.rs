@@ -3,7 +3,7 @@
 
 use super::inputs::{Cursor, Input, Inputs, ReadError};
 use super::notes::Notes;
-use crate::decode::{DecodeOptions, Other, Place, locate};
+use crate::decode::{DecodeOptions, NotTcp, TcpLocation, locate};
 use crate::frame::{Link, Record};
 use crate::segment::{Segment, Timestamp};
 use crate::totals::Totals;
@@ -35,7 +35,7 @@ pub struct Capture {
 pub struct Packet<'a> {
     record: Record,
     data: &'a [u8],
-    found: Result<Place, Other>,
+    found: Result<TcpLocation, NotTcp>,
     options: DecodeOptions,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// What it is instead.
-    pub fn segment(&self) -> Result<Segment<'a>, Other> {
+    pub fn segment(&self) -> Result<Segment<'a>, NotTcp> {
         let place = self.found?;
         Ok(place.segment(&self.record, self.data, self.options))
     }

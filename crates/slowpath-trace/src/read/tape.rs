@@ -197,7 +197,7 @@ impl Reel {
                     piece.buffer.copy_within(at..piece.filled, 0);
                     piece.go_on(piece.filled - at, at_least, source)?;
                 }
-                // Somebody still looks at it.
+                // Another reader still uses it.
                 None => self.piece = self.piece.next(at, at_least, source)?,
             },
             Supply::Shared { tape, number } => {

@@ -5,7 +5,7 @@
 use super::RankedConnection;
 use crate::segment::Endpoint;
 use crate::tcp::Side;
-use crate::verdict::{DirectionVerdict, Limit, Losses, Observed, Origin, Place, Vantage};
+use crate::verdict::{DirectionVerdict, Limit, Losses, Observed, Origin, Vantage, VantagePoint};
 use slowpath_diagnose::{Actor, Advice, AdviceContext};
 use slowpath_model::{ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Problem};
 use slowpath_text::{evidence, percent, plural};
@@ -90,9 +90,9 @@ pub fn losses(losses: &Losses) -> Option<String> {
         Origin::NoLoss => return None,
         Origin::Congestion => "the RTT varies much: congestion",
         Origin::Fault => "the RTT varies little: suspect a fault (a link, a card, a policer)",
-        Origin::Unclear => "the RTT's variation tells neither congestion nor a fault",
-        Origin::TooFewLosses => "too few to tell congestion from a fault",
-        Origin::TooFewSamples => "too few RTT samples to tell congestion from a fault",
+        Origin::Unclear => "the RTT's variation shows neither congestion nor a fault",
+        Origin::TooFewLosses => "too few to distinguish congestion from a fault",
+        Origin::TooFewSamples => "too few RTT samples to distinguish congestion from a fault",
     };
     let micros = |t: Option<Duration>| t.map(Micros::from);
     let range = match (micros(losses.least_rtt), micros(losses.high_rtt)) {
@@ -118,10 +118,10 @@ pub fn vantage(vantage: &Vantage, client: Endpoint, server: Endpoint) -> String 
     };
     let at = |end: Endpoint, name: &str| format!("captured at the {name}, {}{ways}", end.address);
     match vantage.place {
-        Place::At(Side::Client) => at(client, "client"),
-        Place::At(Side::Server) => at(server, "server"),
-        Place::Between => format!("captured between the ends{ways}"),
-        Place::Unknown => format!("the packets do not tell where they were captured{ways}"),
+        VantagePoint::At(Side::Client) => at(client, "client"),
+        VantagePoint::At(Side::Server) => at(server, "server"),
+        VantagePoint::Between => format!("captured between the ends{ways}"),
+        VantagePoint::Unknown => format!("the packets do not show where they were captured{ways}"),
     }
 }
 

@@ -166,7 +166,7 @@ fn too_soon_for_a_retransmission_is_reordering() {
     let d = line.finish().from_client;
     assert_eq!(d.order.gaps, 1);
     assert_eq!((d.order.out_of_order, d.retransmitted.packets), (1, 0));
-    assert_eq!(d.order.ambiguous, 1, "by the clock alone");
+    assert_eq!(d.order.ambiguous, 1, "by the clock only");
 }
 
 /// RFC 7323 timestamps show which was sent first.

@@ -277,15 +277,15 @@ impl Trial {
             Side::Server
         };
         self.judge.segment(side, s);
-        let mut both = Both(&mut self.judge, other);
+        let mut both = Tee(&mut self.judge, other);
         self.connection.segment_with(s, &mut both);
     }
 }
 
 /// Two sinks at once.
-struct Both<'a, A, B>(&'a mut A, &'a mut B);
+struct Tee<'a, A, B>(&'a mut A, &'a mut B);
 
-impl<A: Events, B: Events> Events for Both<'_, A, B> {
+impl<A: Events, B: Events> Events for Tee<'_, A, B> {
     const WANTED: bool = A::WANTED || B::WANTED;
 
     fn event(&mut self, event: &Event<'_>) {

@@ -34,6 +34,6 @@ pub use findings::{DirectionVerdict, Observation, Observed};
 pub use judge::{Judge, Judged, Options, Trial, Verdicts};
 pub use limit::{Interval, Limit, Line, Shares};
 pub use loss::{Losses, Origin};
-pub use vantage::{Basis, Place, Vantage};
+pub use vantage::{Basis, Vantage, VantagePoint};
 
 pub(crate) use sender::{Sender, Sent};

@@ -36,7 +36,7 @@ const INITIAL_TTL: [u8; 3] = [64, 128, 255];
 
 /// Where the capture was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum VantagePoint {
     /// At that side's host.
     At(Side),
     /// Between the two.
@@ -62,7 +62,7 @@ pub enum Basis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vantage {
     /// The place.
-    pub place: Place,
+    pub place: VantagePoint,
     /// What shows it.
     pub basis: Basis,
     /// Shortest time from here to the client and back.
@@ -87,7 +87,7 @@ impl Vantage {
     /// Whether what this side sends is observed before any part of the path can lose it.
     #[must_use]
     pub fn is_sender(&self, side: Side) -> bool {
-        self.place == Place::At(side)
+        self.place == VantagePoint::At(side)
     }
 }
 
@@ -144,32 +144,32 @@ impl Gathered {
         }
     }
 
-    fn place(&self, super_segments: [u64; 2]) -> (Place, Basis) {
+    fn place(&self, super_segments: [u64; 2]) -> (VantagePoint, Basis) {
         const SIDES: [Side; 2] = [Side::Client, Side::Server];
         for side in SIDES {
             let (checked, wrong) = self.checksums[side as usize];
             let (_, others) = self.checksums[side.peer() as usize];
             if checked >= CHECKED && 2 * wrong > checked && others == 0 {
-                return (Place::At(side), Basis::Checksums);
+                return (VantagePoint::At(side), Basis::Checksums);
             }
         }
         let [Some(client), Some(server)] = self.halves else {
-            return (Place::Unknown, Basis::Nothing);
+            return (VantagePoint::Unknown, Basis::Nothing);
         };
         let path = client + server;
         if path < SHORT_PATH {
             return match super_segments {
-                [0, 0] => (Place::Unknown, Basis::Nothing),
-                [_, 0] => (Place::At(Side::Client), Basis::SuperSegments),
-                [0, _] => (Place::At(Side::Server), Basis::SuperSegments),
-                _ => (Place::Unknown, Basis::Nothing),
+                [0, 0] => (VantagePoint::Unknown, Basis::Nothing),
+                [_, 0] => (VantagePoint::At(Side::Client), Basis::SuperSegments),
+                [0, _] => (VantagePoint::At(Side::Server), Basis::SuperSegments),
+                _ => (VantagePoint::Unknown, Basis::Nothing),
             };
         }
         for (side, half) in SIDES.into_iter().zip([client, server]) {
             if half * NEAR <= path {
-                return (Place::At(side), Basis::Halves);
+                return (VantagePoint::At(side), Basis::Halves);
             }
         }
-        (Place::Between, Basis::Halves)
+        (VantagePoint::Between, Basis::Halves)
     }
 }

@@ -17,7 +17,7 @@ use slowpath_trace::message::Category;
 use slowpath_trace::segment::{Flags, Segment, Timestamp};
 use slowpath_trace::tcp::{self, Side};
 use slowpath_trace::verdict::{
-    Basis, DirectionVerdict, Judged, Limit, Observation, Options, Origin, Place, Trial, join,
+    Basis, DirectionVerdict, Judged, Limit, Observation, Options, Origin, Trial, VantagePoint, join,
 };
 use std::time::Duration;
 
@@ -64,9 +64,9 @@ fn the_place_of_capture_is_inferred() {
     t.data(40_000, 1, 200);
     t.ack(40_000 + RTT, 201);
     let [sender, middle, receiver] = everywhere(&t).map(|(_, j)| j.verdicts.vantage);
-    assert_eq!(sender.place, Place::At(Side::Client));
-    assert_eq!(middle.place, Place::Between);
-    assert_eq!(receiver.place, Place::At(Side::Server));
+    assert_eq!(sender.place, VantagePoint::At(Side::Client));
+    assert_eq!(middle.place, VantagePoint::Between);
+    assert_eq!(receiver.place, VantagePoint::At(Side::Server));
     assert_eq!(middle.basis, Basis::Halves);
     // Half way both halves are 10 ms; the handshake's 20 µs are the client's own.
     assert_eq!(middle.to_server, Some(Duration::from_millis(10)));
@@ -83,7 +83,7 @@ fn checksums_left_to_the_card_report_the_host() {
             .checksum_ok = Some(true);
     }
     let vantage = t.judge().verdicts.vantage;
-    assert_eq!(vantage.place, Place::At(Side::Client));
+    assert_eq!(vantage.place, VantagePoint::At(Side::Client));
     assert_eq!(vantage.basis, Basis::Checksums);
     assert_eq!(vantage.checksums, [(4, 4), (4, 0)]);
 }
@@ -93,7 +93,7 @@ fn a_short_path_does_not_report_the_place() {
     let mut t = Timeline::handshake(60, 30);
     t.data(1_000, 1, 200);
     t.ack(1_060, 201);
-    assert_eq!(t.judge().verdicts.vantage.place, Place::Unknown);
+    assert_eq!(t.judge().verdicts.vantage.place, VantagePoint::Unknown);
 }
 
 /// Ten messages of three segments, one every 100 ms: the network is needed for one round trip each.
@@ -366,7 +366,7 @@ fn a_syn_sent_again_is_reported() {
         .iter()
         .find(|o| o.observation == Observation::SynRetransmit)
         .copied()
-        .expect("told");
+        .expect("observed");
     assert_eq!(observed.events, Some(1));
     assert_eq!(observed.time, Some(Duration::from_secs(1)));
     is_about("opening", time(&judged, Limit::Opening), 1_020.02);

@@ -101,7 +101,7 @@ fn after(a: u32, b: u32) -> bool {
 
 /// What tcptrace knows of one side when a SYN comes, and what was sent.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct SideState {
     syn: u32,
     syns: u32,
     fins: u32,
@@ -120,7 +120,7 @@ pub fn connections(
     theirs: usize,
     shift: impl Fn(&Endpoint) -> u32,
 ) -> Option<Rule> {
-    let mut sides = [Known::default(); 2];
+    let mut sides = [SideState::default(); 2];
     let low = passed.iter().map(|p| p.from).min()?;
     let mut begun = 0;
     let mut last = None;
@@ -153,7 +153,7 @@ pub fn connections(
         }
         if begins {
             begun += 1;
-            sides = [Known::default(); 2];
+            sides = [SideState::default(); 2];
         }
         last = Some(p.time);
         let this = &mut sides[index];

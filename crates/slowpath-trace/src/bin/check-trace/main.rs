@@ -444,7 +444,11 @@ fn describe(report: &ConnectionReport, side: Side) -> String {
     )
 }
 
-fn against_tshark(observed: &[Analysed], said: &tshark::Said, found: &mut Vec<Difference>) -> u64 {
+fn against_tshark(
+    observed: &[Analysed],
+    said: &tshark::TsharkOutput,
+    found: &mut Vec<Difference>,
+) -> u64 {
     let mut ours: BTreeMap<u64, (&Analysed, wireshark::Flags)> = BTreeMap::new();
     for s in observed {
         ours.extend(s.flags.iter().map(|(frame, flags)| (*frame, (s, *flags))));

@@ -14,7 +14,7 @@ pub type Flagged = BTreeMap<u64, Vec<Flag>>;
 
 /// What tshark says of a capture.
 #[derive(Default)]
-pub struct Said {
+pub struct TsharkOutput {
     /// The flagged frames.
     pub flagged: Flagged,
     /// All frames with TCP, but for those whose header is none: shorter than TCP's.
@@ -24,7 +24,7 @@ pub struct Said {
 }
 
 /// Runs tshark's two-pass analysis. `Ok(None)`: it is not installed.
-pub fn run(capture: &Path) -> Result<Option<Said>, String> {
+pub fn run(capture: &Path) -> Result<Option<TsharkOutput>, String> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-2", "-r"]).arg(capture);
     // Reassembly of what TCP carries changes nothing in the analysis and costs time.
@@ -41,7 +41,7 @@ pub fn run(capture: &Path) -> Result<Option<Said>, String> {
         Err(error) => return Err(format!("tshark: {error}")),
     };
     let text = String::from_utf8_lossy(&output.stdout);
-    let mut said = Said::default();
+    let mut said = TsharkOutput::default();
     for line in text.lines() {
         let mut fields = line.split('\t');
         let frame = fields.next().and_then(|f| f.parse::<u64>().ok());

@@ -44,7 +44,7 @@ class Levels {
     });
   }
 
-  // The list to draw where `count` of its places are seen on so many pixels.
+  // The list to draw where `count` of its places are visible on so many pixels.
   of(count, pixels) {
     let level = this.list;
     BUCKETS.forEach((size, n) => { if (this.levels[n] && count / size >= pixels * 2) level = this.levels[n]; });
@@ -76,7 +76,7 @@ function made(c, name, make) {
   return kept.get(name);
 }
 
-// One side's list as it is to be drawn, by a value called `name`, where it is seen on so many pixels.
+// One side's list as it is to be drawn, by a value called `name`, where it is visible on so many pixels.
 function thinned(c, list, name, value, view, pixels) {
   const count = firstAt(c, list, view.x1) - firstAt(c, list, view.x0);
   if (count < pixels * 2 * BUCKETS[0]) return list;
@@ -97,8 +97,8 @@ class Painter {
     return thinned(this.c, list, name, value, this.view, this.p.width);
   }
 
-  // The places of `list` that are seen, with one more on either side.
-  seen(list) {
+  // The places of `list` that are visible, with one more on either side.
+  visible(list) {
     const from = firstAt(this.c, list, this.view.x0), to = firstAt(this.c, list, this.view.x1);
     return [Math.max(0, from - 1), Math.min(list.length, to + 1)];
   }
@@ -160,7 +160,7 @@ class Painter {
   // A line that goes level to each next point and then up or down; a column that holds many
   // points is one stroke from its lowest to its highest.
   steps(all, name, value, color, width) {
-    const list = this.thin(all, name, value), g = this.g, [from, to] = this.seen(list);
+    const list = this.thin(all, name, value), g = this.g, [from, to] = this.visible(list);
     g.strokeStyle = color;
     g.lineWidth = width || 1.2;
     g.beginPath();
@@ -212,7 +212,7 @@ class Painter {
   }
 
   data(sent) {
-    const c = this.c, g = this.g, seen = this.seen(sent), count = seen[1] - seen[0];
+    const c = this.c, g = this.g, visible = this.visible(sent), count = visible[1] - visible[0];
     const dense = count > this.p.width * 1.5;
     const plain = [], arrows = [], again = [], late = [], other = [], letters = [], diamonds = [];
     const free = this.once(11, 9);
@@ -234,7 +234,7 @@ class Painter {
       column = NaN;
     }
     const list = far ? made(c, "signed" + this.side, () => sent.filter((i) => !this.plain(i))) : sent;
-    const [from, to] = this.seen(list);
+    const [from, to] = this.visible(list);
     for (let k = from; k < to; k++) {
       const i = list[k], kind = this.names.classes[c.kind[i]];
       if (c.end[i] <= c.seq[i] && kind !== "reset") continue;
@@ -310,7 +310,7 @@ class Painter {
   acknowledgements(acks) {
     const c = this.c, g = this.g, drawn = MARK.ece | MARK.zero;
     acks = made(c, "signs" + this.side, () => acks.filter((i) => c.duplicate[i] || c.sackAt[i + 1] > c.sackAt[i] || c.marks[i] & drawn));
-    const [from, to] = this.seen(acks);
+    const [from, to] = this.visible(acks);
     const ticked = [], blocks = [], letters = [];
     const free = this.once(3, 3), freeLetter = this.once(11, 9);
     for (let k = from; k < to; k++) {
@@ -405,9 +405,9 @@ class Painter {
     this.p = panel;
     let most = 1;
     const flights = this.thin(sent, "flight", flight), windows = this.thin(acks, "window", window);
-    for (let [k, to] = this.seen(flights); k < to; k++) most = Math.max(most, c.flight[flights[k]]);
+    for (let [k, to] = this.visible(flights); k < to; k++) most = Math.max(most, c.flight[flights[k]]);
     let least = Infinity, largest = 0;
-    for (let [k, to] = this.seen(windows); k < to; k++) {
+    for (let [k, to] = this.visible(windows); k < to; k++) {
       const v = window(windows[k]);
       if (!(v >= 0)) continue;
       least = Math.min(least, v);
@@ -430,7 +430,7 @@ class Painter {
   roundTrips(panel) {
     this.p = panel;
     const c = this.c, g = this.g, acks = this.thin(c.sent[1 - this.side], "rtt", (i) => c.rtt[i]);
-    const [from, to] = this.seen(acks);
+    const [from, to] = this.visible(acks);
     let most = 0;
     for (let k = from; k < to; k++) if (c.rtt[acks[k]] > most) most = c.rtt[acks[k]];
     this.begin(panel, 0, (most || 1e-3) * 1.15, "RTT", true, (v) => duration(v));

@@ -51,10 +51,10 @@ function fit(view) {
     const list = thinned(c, all, name, value, view, 1000), [from, to] = span(list);
     for (let k = from; k < to; k++) visit(list[k]);
   };
-  const seen = (i) => inside(i) && c.end[i] > c.seq[i], sent = c.sent[side], acks = c.sent[1 - side];
+  const visible = (i) => inside(i) && c.end[i] > c.seq[i], sent = c.sent[side], acks = c.sent[1 - side];
   const data = (value) => (i) => (c.end[i] > c.seq[i] ? value[i] : NaN);
-  each(sent, "seq", data(c.seq), (i) => { if (seen(i)) low = Math.min(low, c.seq[i]); });
-  each(sent, "end", data(c.end), (i) => { if (seen(i)) high = Math.max(high, c.end[i]); });
+  each(sent, "seq", data(c.seq), (i) => { if (visible(i)) low = Math.min(low, c.seq[i]); });
+  each(sent, "end", data(c.end), (i) => { if (visible(i)) high = Math.max(high, c.end[i]); });
   each(acks, "ack", (i) => c.ack[i], (i) => {
     if (!(c.ack[i] === c.ack[i])) return;
     low = Math.min(low, c.ack[i]);
@@ -388,8 +388,8 @@ function other(by) {
 }
 
 const KEYS = {
-  "ArrowRight": (e) => (e.shiftKey ? move((state.view.x1 - state.view.x0) / 8) : step(1, seenHere)),
-  "ArrowLeft": (e) => (e.shiftKey ? move(-(state.view.x1 - state.view.x0) / 8) : step(-1, seenHere)),
+  "ArrowRight": (e) => (e.shiftKey ? move((state.view.x1 - state.view.x0) / 8) : step(1, visibleHere)),
+  "ArrowLeft": (e) => (e.shiftKey ? move(-(state.view.x1 - state.view.x0) / 8) : step(-1, visibleHere)),
   "ArrowUp": () => move(0, (state.view.y1 - state.view.y0) / 8),
   "ArrowDown": () => move(0, -(state.view.y1 - state.view.y0) / 8),
   "+": () => zoom(0.6, centre()), "=": () => zoom(0.6, centre()), "-": () => zoom(1 / 0.6, centre()),
@@ -397,7 +397,7 @@ const KEYS = {
   "d": () => direction(1 - state.side), "t": turnTheme, "?": () => byId("keys").showModal(),
   "[": () => other(-1), "]": () => other(1), "Escape": () => { state.band = null; point(-1); },
 };
-function seenHere(i) { return state.c.side[i] !== state.side || state.c.end[i] > state.c.seq[i]; }
+function visibleHere(i) { return state.c.side[i] !== state.side || state.c.end[i] > state.c.seq[i]; }
 function centre() {
   const i = state.point, v = state.view;
   return i >= 0 && state.c.time[i] >= v.x0 && state.c.time[i] <= v.x1 ? state.c.time[i] : undefined;

@@ -8,7 +8,7 @@ use super::super::figures::micros;
 use super::super::phrases::{advise, part, total};
 use crate::message::{Category, Message};
 use crate::tcp::Side;
-use crate::verdict::{Basis, DirectionVerdict, Limit, Origin, Place, Vantage};
+use crate::verdict::{Basis, DirectionVerdict, Limit, Origin, Vantage, VantagePoint};
 use serde_json::{Map, Value, json};
 use slowpath_model::ProblemSet;
 use slowpath_text::evidence::json as evidence;
@@ -139,9 +139,9 @@ pub fn vantage(v: &Vantage) -> Value {
     let time = |t: Option<Duration>| t.map(micros);
     json!({
         "place": match v.place {
-            Place::At(side) => name(side),
-            Place::Between => "between",
-            Place::Unknown => "unknown",
+            VantagePoint::At(side) => name(side),
+            VantagePoint::Between => "between",
+            VantagePoint::Unknown => "unknown",
         },
         "told_by": match v.basis {
             Basis::Checksums => "checksums",
