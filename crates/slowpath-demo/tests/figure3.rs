@@ -172,6 +172,28 @@ fn observe(count: usize) -> Option<([Observed; 2], i64)> {
             FourTuple::new(opened.local_addr().expect("is bound"), to)
         })
         .collect();
+    let [first, second] = poll_while_sending(&mut agent, netns, pairs, &tuples, count);
+    assert_eq!(capture.stop().expect("stops").lost, 0);
+    let mut packets = oracle(&file);
+    let mut observed = |snapshots, tuple| Observed {
+        snapshots,
+        packets: packets.remove(tuple).expect("was captured"),
+    };
+    Some((
+        [observed(first, &tuples[0]), observed(second, &tuples[1])],
+        ahead,
+    ))
+}
+
+/// Sends over both connections, with every fourth ACK of the second sent at once, and gives the
+/// snapshots of each.
+fn poll_while_sending(
+    agent: &mut Agent,
+    netns: u32,
+    pairs: Vec<(TcpStream, TcpStream)>,
+    tuples: &[FourTuple],
+    count: usize,
+) -> [Vec<Snapshot>; 2] {
     let mut snapshots: [Vec<Snapshot>; 2] = [Vec::new(), Vec::new()];
     std::thread::scope(|scope| {
         let mut senders = Vec::new();
@@ -203,17 +225,7 @@ fn observe(count: usize) -> Option<([Observed; 2], i64)> {
         // Closing the sending ends lets the receivers return.
         drop(senders.into_iter().map(|s| s.join()).collect::<Vec<_>>());
     });
-    assert_eq!(capture.stop().expect("stops").lost, 0);
-    let mut packets = oracle(&file);
-    let [first, second] = snapshots;
-    let mut observed = |snapshots, tuple| Observed {
-        snapshots,
-        packets: packets.remove(tuple).expect("was captured"),
-    };
-    Some((
-        [observed(first, &tuples[0]), observed(second, &tuples[1])],
-        ahead,
-    ))
+    snapshots
 }
 
 /// One point of the figure.

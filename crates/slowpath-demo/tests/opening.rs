@@ -27,6 +27,20 @@ fn live(agent: &Agent, netns: u32) -> Option<LiveConnection> {
     all.find(|c| c.snapshot.id.netns == netns).cloned()
 }
 
+/// Polls as the agent wants to until `done`, with patience since `began`.
+fn poll_until(agent: &mut Agent, began: Instant, done: impl Fn() -> bool) {
+    while !done() {
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::sleep(agent.until_next_poll());
+        agent.poll().expect("polls");
+    }
+}
+
+/// SYNs and ACKs: what opens a connection.
+fn dropped_by(dropper: &Dropper) -> u64 {
+    dropper.totals().expect("reads").dropped_without_data
+}
+
 fn check_once(what: &str, deaf: Side) {
     let mut agent = match Agent::start(Config {
         interval: Duration::from_millis(200),
@@ -63,24 +77,15 @@ fn check_once(what: &str, deaf: Side) {
                 .expect("enters")
                 .expect("connects")
         });
-        let dropped = || dropper.totals().expect("reads").dropped_without_data;
-        while dropped() == 0 {
-            assert!(began.elapsed() < PATIENCE);
-            std::thread::sleep(agent.until_next_poll());
-            agent.poll().expect("polls");
-        }
+        poll_until(&mut agent, began, || dropped_by(&dropper) > 0);
         dropper.set_blackout(false).expect("lets through");
-        while !opening.is_finished() {
-            assert!(began.elapsed() < PATIENCE);
-            std::thread::sleep(agent.until_next_poll());
-            agent.poll().expect("polls");
-        }
+        poll_until(&mut agent, began, || opening.is_finished());
         let opened = opening.join().expect("connects");
         (opened, listener.accept().expect("accepts").0)
     });
     let took = began.elapsed();
     agent.poll().expect("polls");
-    let dropped = dropper.totals().expect("reads").dropped_without_data;
+    let dropped = dropped_by(&dropper);
 
     let number = |side| testbed.namespace(side).inode().expect("has a number");
     let client = live(&agent, number(Side::A)).expect("is live");

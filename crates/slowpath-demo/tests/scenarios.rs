@@ -3,11 +3,14 @@
 //! dominating verdict is the injected one, its counts of events are those computed from the
 //! dropped packets, and a healthy connection on a link of its own stays SenderAppLimited.
 
-use slowpath_agent::{Agent, Config};
+use slowpath_agent::{Agent, Config, LiveConnection};
 use slowpath_demo::{find, watch};
 use slowpath_diagnose::Thresholds;
 use slowpath_model::Problem;
-use slowpath_testbed::{Family, Need, Role, Scenario, Side, attempts, missing_requirements};
+use slowpath_testbed::{
+    DroppedSegment, Expectation, Family, Need, Role, Running, Scenario, Side, attempts,
+    missing_requirements,
+};
 
 fn check(scenario: &Scenario) {
     let what = format!(
@@ -63,6 +66,30 @@ fn check_once(what: &str, scenario: &Scenario) {
         }
     }
     println!("{what}, at the receiver: {:?}", receiver.totals);
+    check_counts(what, expect, injected, &outcome.dropped);
+    assert_eq!(
+        injected.owner.pid(),
+        Some(running.connection(Role::Injected, Side::A).pid),
+        "{what}"
+    );
+    check_control(what, &agent, &running, &thresholds);
+    let losses = agent.losses();
+    assert_eq!(
+        (losses.storage_failed, losses.closes_dropped),
+        (0, 0),
+        "{what}"
+    );
+    running.finish().expect("closes");
+}
+
+/// Events and retransmissions against what the packets that were dropped cause.
+fn check_counts(
+    what: &str,
+    expect: &Expectation,
+    injected: &LiveConnection,
+    dropped: &[DroppedSegment],
+) {
+    let totals = &injected.totals;
     let events = |problem: Problem| totals.problem_events[problem as usize];
     for (count, observed, name) in [
         (
@@ -78,23 +105,18 @@ fn check_once(what: &str, scenario: &Scenario) {
         ),
     ] {
         if let Some(count) = count {
-            assert_eq!(
-                observed,
-                count.of(&outcome.dropped),
-                "{what}: {name}, {count:?}"
-            );
+            assert_eq!(observed, count.of(dropped), "{what}: {name}, {count:?}");
         }
     }
-    assert_eq!(
-        injected.owner.pid(),
-        Some(running.connection(Role::Injected, Side::A).pid),
-        "{what}"
-    );
+}
+
+/// The healthy connection on a link of its own, at both ends.
+fn check_control(what: &str, agent: &Agent, running: &Running, thresholds: &Thresholds) {
     for side in [Side::A, Side::B] {
         let control = running.connection(Role::Control, side);
-        let control = find(&agent, &running, control).expect("it is live");
+        let control = find(agent, running, control).expect("it is live");
         assert_eq!(
-            control.totals.dominating(&thresholds),
+            control.totals.dominating(thresholds),
             Problem::SenderAppLimited,
             "{what}: control {side:?}: {:?}",
             control.totals
@@ -102,13 +124,6 @@ fn check_once(what: &str, scenario: &Scenario) {
         let events: u64 = control.totals.problem_events.iter().sum();
         assert_eq!(events, 0, "{what}: control {side:?}");
     }
-    let losses = agent.losses();
-    assert_eq!(
-        (losses.storage_failed, losses.closes_dropped),
-        (0, 0),
-        "{what}"
-    );
-    running.finish().expect("closes");
 }
 
 macro_rules! scenarios {

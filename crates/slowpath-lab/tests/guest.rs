@@ -72,6 +72,26 @@ fn compile_fentry(folder: &Path) -> PathBuf {
     object
 }
 
+/// Output and exit status, files of all kinds, a network with a delay, and what a BPF program needs.
+const SHOWS_EVERYTHING: &str = "
+    echo $GREETING; echo to stderr >&2
+    cat /proc/sys/net/ipv4/tcp_available_congestion_control
+    cp /srv/noise /out/copy
+    mkdir /out/below; echo text >/out/below/script; chmod 750 /out/below/script
+    ln -s below/script /out/link; mkfifo /out/fifo
+    ip netns add a; ip netns add b
+    ip link add va netns a type veth peer name vb netns b
+    ip -n a addr add 10.9.0.1/24 dev va; ip -n a link set va up
+    ip -n b addr add 10.9.0.2/24 dev vb; ip -n b link set vb up
+    ip netns exec b probe accept 10.9.0.2:5201 &
+    tc -n a qdisc add dev va root netem delay 20ms
+    ip netns exec a probe connect 10.9.0.2:5201 10
+    probe congestion dctcp
+    probe kprobe tcp_v4_connect
+    bpftool prog load /srv/fentry.o /sys/fs/bpf/fentry
+    probe fentry /sys/fs/bpf/fentry
+    exit 42";
+
 /// What the host's kernel may lack, output, exit status and files, in one boot.
 #[test]
 fn a_command_finds_what_it_needs_and_its_results_come_out() {
@@ -87,33 +107,15 @@ fn a_command_finds_what_it_needs_and_its_results_come_out() {
     let bytes = noise(10_000_000);
     fs::write(folder.path().join("noise"), &bytes).expect("writes");
     let out = folder.path().join("out");
-    let output = script(
-        "echo $GREETING; echo to stderr >&2
-         cat /proc/sys/net/ipv4/tcp_available_congestion_control
-         cp /srv/noise /out/copy
-         mkdir /out/below; echo text >/out/below/script; chmod 750 /out/below/script
-         ln -s below/script /out/link; mkfifo /out/fifo
-         ip netns add a; ip netns add b
-         ip link add va netns a type veth peer name vb netns b
-         ip -n a addr add 10.9.0.1/24 dev va; ip -n a link set va up
-         ip -n b addr add 10.9.0.2/24 dev vb; ip -n b link set vb up
-         ip netns exec b probe accept 10.9.0.2:5201 &
-         tc -n a qdisc add dev va root netem delay 20ms
-         ip netns exec a probe connect 10.9.0.2:5201 10
-         probe congestion dctcp
-         probe kprobe tcp_v4_connect
-         bpftool prog load /srv/fentry.o /sys/fs/bpf/fentry
-         probe fentry /sys/fs/bpf/fentry
-         exit 42",
-    )
-    .env("GREETING", "to stdout")
-    .tools(TOOLS)
-    .file(fentry, "/srv/fentry.o")
-    .file(folder.path().join("noise"), "/srv/noise")
-    .out(&out)
-    .timeout(Duration::from_secs(120))
-    .run()
-    .unwrap_or_else(|error| panic!("{error}"));
+    let output = script(SHOWS_EVERYTHING)
+        .env("GREETING", "to stdout")
+        .tools(TOOLS)
+        .file(fentry, "/srv/fentry.o")
+        .file(folder.path().join("noise"), "/srv/noise")
+        .out(&out)
+        .timeout(Duration::from_secs(120))
+        .run()
+        .unwrap_or_else(|error| panic!("{error}"));
 
     let finished = &output.finished;
     assert_eq!(finished.status, Status::Exited(42), "{}", said(&output));

@@ -143,69 +143,116 @@ pub fn sender(packets: &[Packet], sender: SocketAddr, cwnd: u32) -> Account {
         .max()
         .unwrap_or(0);
 
-    let mut account = Account::default();
-    // All relative to the initial sequence number.
-    let (mut unacknowledged, mut next, mut edge) = (1u32, 1u32, 0u32);
+    let mut progress = Progress {
+        account: Account::default(),
+        largest,
+        cwnd,
+        unacknowledged: 1,
+        next: 1,
+        edge: 0,
+        repaired: false,
+        closed: Duration::ZERO,
+        open: Duration::ZERO,
+        until_answer: None,
+        data_sent_at: first.at,
+    };
     let mut before = first.at;
-    let mut repaired = false;
-    // Since new data was sent last.
-    let mut closed = Duration::ZERO;
-    let mut open = Duration::ZERO;
-    let mut until_answer = None;
-    let mut data_sent_at = first.at;
     for p in &mine {
         let passed = p.at.saturating_sub(before);
-        let in_flight = next - unacknowledged;
-        if edge.saturating_sub(next) < largest {
-            closed += passed;
-        } else if in_flight > 0 {
-            open += passed;
-        }
+        progress.wait(passed);
         if p.from == sender {
-            let begin = p.sequence.wrapping_sub(origin);
-            if p.length > 0 {
-                account.segments += 1;
-                let end = begin + p.length;
-                if begin < next {
-                    account.retransmitted += 1;
-                    if begin == unacknowledged && passed >= TIMER_SILENCE {
-                        if end == next && !repaired {
-                            account.late_probes += 1;
-                        } else {
-                            account.timeouts += 1;
-                        }
-                    }
-                    repaired = true;
-                } else {
-                    account.window_closed += closed;
-                    account.buffer_full_most += open;
-                    account.buffer_full_least += until_answer.unwrap_or_default();
-                    next = end;
-                    data_sent_at = p.at;
-                    (closed, open, until_answer) = (Duration::ZERO, Duration::ZERO, None);
-                }
-            }
+            progress.sent(p, p.sequence.wrapping_sub(origin), passed);
         } else {
-            // The capture is behind the queueing discipline, which may hold two segments
-            // that TCP has sent (TCP small queues).
-            if until_answer.is_none() {
-                let room = in_flight > 0
-                    && in_flight + 2 * largest < cwnd.saturating_mul(largest)
-                    && edge.saturating_sub(next) >= largest;
-                until_answer = Some(if room {
-                    p.at.saturating_sub(data_sent_at)
-                } else {
-                    Duration::ZERO
-                });
-            }
-            let acknowledged = p.acknowledged.wrapping_sub(origin);
-            if acknowledged > unacknowledged {
-                unacknowledged = acknowledged;
-                repaired = false;
-            }
-            edge = edge.max(acknowledged + p.window);
+            progress.answered(p, p.acknowledged.wrapping_sub(origin));
         }
         before = p.at;
     }
-    account
+    progress.account
+}
+
+/// How far a sender has come, packet by packet. Numbers are relative to the initial sequence
+/// number.
+struct Progress {
+    account: Account,
+    /// Bytes of the largest segment sent.
+    largest: u32,
+    /// Segments: the congestion window at the end.
+    cwnd: u32,
+    unacknowledged: u32,
+    next: u32,
+    /// The right edge of the window announced last.
+    edge: u32,
+    /// Something was retransmitted since the last acknowledgement that advanced.
+    repaired: bool,
+    /// Since new data was sent last: time with the window closed, and with it open and
+    /// something in flight.
+    closed: Duration,
+    open: Duration,
+    /// From the newest data to the first packet of the receiver after it, if the send buffer
+    /// certainly was full.
+    until_answer: Option<Duration>,
+    data_sent_at: Duration,
+}
+
+impl Progress {
+    fn in_flight(&self) -> u32 {
+        self.next - self.unacknowledged
+    }
+
+    fn wait(&mut self, passed: Duration) {
+        if self.edge.saturating_sub(self.next) < self.largest {
+            self.closed += passed;
+        } else if self.in_flight() > 0 {
+            self.open += passed;
+        }
+    }
+
+    /// A packet of the sender that begins with that number, so long after the packet before it.
+    fn sent(&mut self, p: &Packet, begin: u32, passed: Duration) {
+        if p.length == 0 {
+            return;
+        }
+        self.account.segments += 1;
+        let end = begin + p.length;
+        if begin < self.next {
+            self.account.retransmitted += 1;
+            if begin == self.unacknowledged && passed >= TIMER_SILENCE {
+                if end == self.next && !self.repaired {
+                    self.account.late_probes += 1;
+                } else {
+                    self.account.timeouts += 1;
+                }
+            }
+            self.repaired = true;
+        } else {
+            self.account.window_closed += self.closed;
+            self.account.buffer_full_most += self.open;
+            self.account.buffer_full_least += self.until_answer.unwrap_or_default();
+            self.next = end;
+            self.data_sent_at = p.at;
+            (self.closed, self.open, self.until_answer) = (Duration::ZERO, Duration::ZERO, None);
+        }
+    }
+
+    /// A packet of the receiver that acknowledges all before that number.
+    fn answered(&mut self, p: &Packet, acknowledged: u32) {
+        // The capture is behind the queueing discipline, which may hold two segments
+        // that TCP has sent (TCP small queues).
+        if self.until_answer.is_none() {
+            let in_flight = self.in_flight();
+            let room = in_flight > 0
+                && in_flight + 2 * self.largest < self.cwnd.saturating_mul(self.largest)
+                && self.edge.saturating_sub(self.next) >= self.largest;
+            self.until_answer = Some(if room {
+                p.at.saturating_sub(self.data_sent_at)
+            } else {
+                Duration::ZERO
+            });
+        }
+        if acknowledged > self.unacknowledged {
+            self.unacknowledged = acknowledged;
+            self.repaired = false;
+        }
+        self.edge = self.edge.max(acknowledged + p.window);
+    }
 }

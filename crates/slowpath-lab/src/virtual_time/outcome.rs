@@ -200,17 +200,7 @@ pub(super) fn read(
     } else {
         None
     };
-    let conservation = Conservation {
-        sent: summary.sent + summary.copied,
-        delivered: summary.delivered,
-        dropped: summary.dropped,
-        in_network: summary.inside,
-        hops: summary.lines.iter().map(|line| line.0).sum(),
-        path_lengths: summary.lines.iter().map(|line| line.0).sum(),
-    };
-    if !conservation.holds() || summary.sent != summary.host_packets {
-        return Err(RunError::Conservation(conservation.to_string()));
-    }
+    let conservation = conservation(&summary)?;
     let mut results = Results {
         queries: queries(plan, &flows),
         flows,
@@ -227,20 +217,8 @@ pub(super) fn read(
         results.labels[label].sent = summary.sent_by_tag[label];
         results.labels[label].detoured_packets = summary.detoured_by_tag[label];
     }
-    let stretch = stretch(plan.until);
-    results.stretch = stretch;
-    let ways = Ways::new(plan);
-    let mut of_packets = Vec::new();
-    for event in reported {
-        match event {
-            EventRecord::Queue(sample) => results.queues.push(sample),
-            EventRecord::Packet(event, label) => {
-                let port = ways.port(plan, &event);
-                count(&event, label, port, &mut results, &mut ports);
-                of_packets.push(event);
-            }
-        }
-    }
+    results.stretch = stretch(plan.until);
+    let events = count_all(plan, reported, &mut results, &mut ports);
     for sample in &results.queues {
         if let Some(port) = ports.get_mut(&(sample.switch, sample.port)) {
             port.most_packets = port.most_packets.max(Some(sample.packets));
@@ -249,7 +227,7 @@ pub(super) fn read(
     results.ports = ports.into_values().collect();
     Ok(Run {
         results,
-        events: of_packets,
+        events,
         series,
         carried_by: plan.carried_by.clone(),
         captures,
@@ -259,6 +237,24 @@ pub(super) fn read(
         virtual_time: Span(summary.end),
         wall,
     })
+}
+
+/// Where all packets are; an error if some are missing, or of those that sockets sent not all
+/// came to the network.
+fn conservation(summary: &Summary) -> Result<Conservation, RunError> {
+    let conservation = Conservation {
+        sent: summary.sent + summary.copied,
+        delivered: summary.delivered,
+        dropped: summary.dropped,
+        in_network: summary.inside,
+        hops: summary.lines.iter().map(|line| line.0).sum(),
+        path_lengths: summary.lines.iter().map(|line| line.0).sum(),
+    };
+    if conservation.holds() && summary.sent == summary.host_packets {
+        Ok(conservation)
+    } else {
+        Err(RunError::Conservation(conservation.to_string()))
+    }
 }
 
 /// The kernel names captures by number; people by host.
@@ -480,6 +476,28 @@ impl Ways {
         let switch = self.0.get(number as usize)?.as_ref()?;
         Some((id, switch.next_port(Destination(to), u64::from(key))?))
     }
+}
+
+/// Counts all events and keeps the samples of queues; gives the events of packets.
+fn count_all(
+    plan: &Plan,
+    reported: Vec<EventRecord>,
+    results: &mut Results,
+    ports: &mut Ports,
+) -> Vec<Event> {
+    let ways = Ways::new(plan);
+    let mut of_packets = Vec::new();
+    for event in reported {
+        match event {
+            EventRecord::Queue(sample) => results.queues.push(sample),
+            EventRecord::Packet(event, label) => {
+                let port = ways.port(plan, &event);
+                count(&event, label, port, results, ports);
+                of_packets.push(event);
+            }
+        }
+    }
+    of_packets
 }
 
 fn count(

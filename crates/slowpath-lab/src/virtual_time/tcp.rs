@@ -222,48 +222,15 @@ fn ecn(kinds: &[TcpConfig]) -> Result<u32, Refusal> {
     Ok(u32::from(classic))
 }
 
+fn refuse<T>(key: &str, reason: &str) -> Result<T, Refusal> {
+    Err(Refusal::new(format!("tcp.{key}"), reason))
+}
+
 fn read(tcp: &TcpConfig, algorithm: Option<&str>, hz: u32) -> Result<(Kind, Shared), Refusal> {
-    let refuse = |key: &str, reason: &str| Err(Refusal::new(format!("tcp.{key}"), reason));
     let tick = Span(1_000_000_000_000 / u64::from(hz.max(1)));
-    let (recovery, reordering) = match tcp.loss_detection {
-        LossDetection::Rack => (1, 3),
-        LossDetection::DuplicateAcks(threshold) => (0, threshold),
-        LossDetection::TimeoutOnly => {
-            return refuse(
-                "loss-detection",
-                "Linux detects losses by acknowledgments too",
-            );
-        }
-    };
-    if !tcp.proportional_rate_reduction {
-        return refuse("proportional-rate-reduction", "Linux always reduces so");
-    }
-    if !tcp.limited_transmit {
-        return refuse("limited-transmit", "Linux always does it");
-    }
-    if tcp.slow_start_limit.is_some() {
-        return refuse("slow-start-limit", "Linux has none");
-    }
-    if tcp.rto_estimator != RtoEstimator::Linux {
-        return refuse("rto-estimator", "Linux has its own");
-    }
-    if tcp.rto_max != RTO_MAX {
-        return refuse("rto-max", "Linux's is 120 s");
-    }
-    if tcp.handshake && tcp.rto_initial != RTO_INITIAL {
-        return refuse(
-            "rto-initial",
-            "Linux's is 1 s for a connection that begins with a handshake",
-        );
-    }
-    let accepted_rto_min = tcp.receiver_rto_min.unwrap_or(tcp.rto_min);
-    if tcp.rto_min.min(accepted_rto_min) < tick {
-        let reason = format!(
-            "Linux counts it in ticks, of which this kernel has {hz} a second: \
-             another may have up to 1,000 (make lab-kernel LAB_HZ=1000, --hz 1000)"
-        );
-        return refuse("rto-min", &reason);
-    }
+    let (recovery, reordering) = loss_detection(tcp)?;
+    check_window(tcp)?;
+    check_timeouts(tcp, tick, hz)?;
     if matches!(tcp.delayed_ack, DelayedAck::Fixed(_)) {
         return refuse(
             "delayed-ack",
@@ -278,37 +245,8 @@ fn read(tcp: &TcpConfig, algorithm: Option<&str>, hz: u32) -> Result<(Kind, Shar
         _ if timestamps => 0,
         header => header - HEADERS,
     };
-    if !tcp.frto {
-        return refuse(
-            "frto",
-            "the laboratory's Linux always looks for spurious timeouts",
-        );
-    }
-    if tcp.sack && !tcp.dsack_undo {
-        return refuse("dsack-undo", "Linux cannot switch only this off");
-    }
-    if tcp.kernel_tick.is_some_and(|wanted| wanted != tick) {
-        let reason = format!("this kernel has {hz} ticks a second");
-        return refuse("kernel-tick", &reason);
-    }
-    if tcp.mss < 88 {
-        return refuse("mss", "Linux's is 88 bytes at least (TCP_MIN_MSS)");
-    }
-    let algorithm = match (algorithm, tcp.algorithm) {
-        (Some(name), _) => match ALGORITHMS.iter().find(|known| **known == name) {
-            Some(known) => *known,
-            None => {
-                let reason = format!("'{name}' is none of {}", ALGORITHMS.join(", "));
-                return Err(Refusal::new("congestion control", reason));
-            }
-        },
-        (None, Algorithm::NewReno) => "reno",
-        (None, Algorithm::Cubic { .. }) => "cubic",
-        (None, Algorithm::Dctcp) => "dctcp",
-        (None, Algorithm::Fixed) => {
-            return refuse("algorithm", "Linux has no window that never changes");
-        }
-    };
+    check_kernel(tcp, tick, hz)?;
+    let algorithm = congestion_control(tcp, algorithm)?;
     let (receive_window, autotuned) = match tcp.receive_window {
         ReceiveWindow::Fixed(bytes) => (bytes, None),
         ReceiveWindow::Autotuned { initial, max } => (0, Some([doubled(initial), doubled(max)])),
@@ -324,7 +262,7 @@ fn read(tcp: &TcpConfig, algorithm: Option<&str>, hz: u32) -> Result<(Kind, Shar
     let kind = Kind {
         algorithm: algorithm.to_owned(),
         rto_min: tcp.rto_min,
-        accepted_rto_min,
+        accepted_rto_min: accepted_rto_min(tcp),
         rto_initial: tcp.rto_initial,
         initial_window: tcp.initial_window,
         initial_ssthresh: tcp.initial_ssthresh,
@@ -345,6 +283,98 @@ fn read(tcp: &TcpConfig, algorithm: Option<&str>, hz: u32) -> Result<(Kind, Shar
         autotuned,
     };
     Ok((kind, shared))
+}
+
+/// `tcp_recovery` and `tcp_reordering`.
+fn loss_detection(tcp: &TcpConfig) -> Result<(u32, u32), Refusal> {
+    match tcp.loss_detection {
+        LossDetection::Rack => Ok((1, 3)),
+        LossDetection::DuplicateAcks(threshold) => Ok((0, threshold)),
+        LossDetection::TimeoutOnly => refuse(
+            "loss-detection",
+            "Linux detects losses by acknowledgments too",
+        ),
+    }
+}
+
+/// What Linux does with its congestion window, whatever the congestion control.
+fn check_window(tcp: &TcpConfig) -> Result<(), Refusal> {
+    if !tcp.proportional_rate_reduction {
+        return refuse("proportional-rate-reduction", "Linux always reduces so");
+    }
+    if !tcp.limited_transmit {
+        return refuse("limited-transmit", "Linux always does it");
+    }
+    if tcp.slow_start_limit.is_some() {
+        return refuse("slow-start-limit", "Linux has none");
+    }
+    Ok(())
+}
+
+/// The smallest retransmission timeout of the end that accepts.
+fn accepted_rto_min(tcp: &TcpConfig) -> Span {
+    tcp.receiver_rto_min.unwrap_or(tcp.rto_min)
+}
+
+fn check_timeouts(tcp: &TcpConfig, tick: Span, hz: u32) -> Result<(), Refusal> {
+    if tcp.rto_estimator != RtoEstimator::Linux {
+        return refuse("rto-estimator", "Linux has its own");
+    }
+    if tcp.rto_max != RTO_MAX {
+        return refuse("rto-max", "Linux's is 120 s");
+    }
+    if tcp.handshake && tcp.rto_initial != RTO_INITIAL {
+        return refuse(
+            "rto-initial",
+            "Linux's is 1 s for a connection that begins with a handshake",
+        );
+    }
+    if tcp.rto_min.min(accepted_rto_min(tcp)) < tick {
+        let reason = format!(
+            "Linux counts it in ticks, of which this kernel has {hz} a second: \
+             another may have up to 1,000 (make lab-kernel LAB_HZ=1000, --hz 1000)"
+        );
+        return refuse("rto-min", &reason);
+    }
+    Ok(())
+}
+
+/// What the laboratory's kernel cannot be asked to do otherwise.
+fn check_kernel(tcp: &TcpConfig, tick: Span, hz: u32) -> Result<(), Refusal> {
+    if !tcp.frto {
+        return refuse(
+            "frto",
+            "the laboratory's Linux always looks for spurious timeouts",
+        );
+    }
+    if tcp.sack && !tcp.dsack_undo {
+        return refuse("dsack-undo", "Linux cannot switch only this off");
+    }
+    if tcp.kernel_tick.is_some_and(|wanted| wanted != tick) {
+        let reason = format!("this kernel has {hz} ticks a second");
+        return refuse("kernel-tick", &reason);
+    }
+    if tcp.mss < 88 {
+        return refuse("mss", "Linux's is 88 bytes at least (TCP_MIN_MSS)");
+    }
+    Ok(())
+}
+
+/// Linux's name of the congestion control; `name` replaces the scenario's.
+fn congestion_control(tcp: &TcpConfig, name: Option<&str>) -> Result<&'static str, Refusal> {
+    match (name, tcp.algorithm) {
+        (Some(name), _) => match ALGORITHMS.iter().find(|known| **known == name) {
+            Some(known) => Ok(*known),
+            None => {
+                let reason = format!("'{name}' is none of {}", ALGORITHMS.join(", "));
+                Err(Refusal::new("congestion control", reason))
+            }
+        },
+        (None, Algorithm::NewReno) => Ok("reno"),
+        (None, Algorithm::Cubic { .. }) => Ok("cubic"),
+        (None, Algorithm::Dctcp) => Ok("dctcp"),
+        (None, Algorithm::Fixed) => refuse("algorithm", "Linux has no window that never changes"),
+    }
 }
 
 #[cfg(test)]

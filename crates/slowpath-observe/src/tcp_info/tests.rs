@@ -127,8 +127,8 @@ fn bytes_past_the_known_struct_are_ignored() {
     assert_eq!(TcpInfo::read(&longer), TcpInfo::read(&counting()));
 }
 
-#[test]
-fn values_come_from_their_offsets_in_their_units() {
+/// A struct of values that all differ, by their offsets in the kernel's header.
+fn distinct_values() -> Vec<u8> {
     let mut bytes = vec![0; KNOWN_LENGTH];
     put(&mut bytes, 0, &[1, 3, 2, 5, 4]);
     put(&mut bytes, 8, &204_000u32.to_ne_bytes());
@@ -161,6 +161,12 @@ fn values_come_from_their_offsets_in_their_units() {
     put(&mut bytes, 240, &6u16.to_ne_bytes());
     put(&mut bytes, 242, &2u16.to_ne_bytes());
     put(&mut bytes, 244, &1_500u32.to_ne_bytes());
+    bytes
+}
+
+#[test]
+fn values_come_from_their_offsets_in_their_units() {
+    let bytes = distinct_values();
     let memory = SocketMemory {
         receive_buffer: 1,
         send_buffer: 2,

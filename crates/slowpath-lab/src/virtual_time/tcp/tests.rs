@@ -32,104 +32,63 @@ fn a_header_of_52_bytes_is_one_with_timestamps() {
     assert_eq!(read.kinds[0].framing, 0);
 }
 
+fn linux_but(change: impl FnOnce(&mut TcpConfig)) -> TcpConfig {
+    let mut tcp = TcpConfig::linux();
+    change(&mut tcp);
+    tcp
+}
+
 #[test]
 fn what_linux_does_otherwise_is_named() {
-    let base = TcpConfig::linux;
     for (key, tcp) in [
         (
             "tcp.algorithm",
-            TcpConfig {
-                algorithm: Algorithm::Fixed,
-                ..base()
-            },
+            linux_but(|tcp| tcp.algorithm = Algorithm::Fixed),
         ),
         ("tcp.proportional-rate-reduction", TcpConfig::rfc_newreno()),
         (
             "tcp.limited-transmit",
-            TcpConfig {
-                limited_transmit: false,
-                ..base()
-            },
+            linux_but(|tcp| tcp.limited_transmit = false),
         ),
-        (
-            "tcp.frto",
-            TcpConfig {
-                frto: false,
-                ..base()
-            },
-        ),
-        (
-            "tcp.dsack-undo",
-            TcpConfig {
-                dsack_undo: false,
-                ..base()
-            },
-        ),
+        ("tcp.frto", linux_but(|tcp| tcp.frto = false)),
+        ("tcp.dsack-undo", linux_but(|tcp| tcp.dsack_undo = false)),
         (
             "tcp.kernel-tick",
-            TcpConfig {
-                kernel_tick: Some(Span::from_millis(1)),
-                ..base()
-            },
+            linux_but(|tcp| tcp.kernel_tick = Some(Span::from_millis(1))),
         ),
         (
             "tcp.slow-start-limit",
-            TcpConfig {
-                slow_start_limit: Some(2),
-                ..base()
-            },
+            linux_but(|tcp| tcp.slow_start_limit = Some(2)),
         ),
         (
             "tcp.rto-estimator",
-            TcpConfig {
-                rto_estimator: RtoEstimator::Rfc6298,
-                ..base()
-            },
+            linux_but(|tcp| tcp.rto_estimator = RtoEstimator::Rfc6298),
         ),
         (
             "tcp.rto-max",
-            TcpConfig {
-                rto_max: Span::from_secs(60),
-                ..base()
-            },
+            linux_but(|tcp| tcp.rto_max = Span::from_secs(60)),
         ),
         // A tick at 250 Hz is 4 ms.
         (
             "tcp.rto-min",
-            TcpConfig {
-                rto_min: Span::from_millis(3),
-                ..base()
-            },
+            linux_but(|tcp| tcp.rto_min = Span::from_millis(3)),
         ),
-        (
-            "tcp.header",
-            TcpConfig {
-                header: 20,
-                ..base()
-            },
-        ),
-        ("tcp.mss", TcpConfig { mss: 87, ..base() }),
+        ("tcp.header", linux_but(|tcp| tcp.header = 20)),
+        ("tcp.mss", linux_but(|tcp| tcp.mss = 87)),
         (
             "tcp.loss-detection",
-            TcpConfig {
-                loss_detection: LossDetection::TimeoutOnly,
-                ..base()
-            },
+            linux_but(|tcp| tcp.loss_detection = LossDetection::TimeoutOnly),
         ),
         (
             "tcp.delayed-ack",
-            TcpConfig {
-                delayed_ack: DelayedAck::Fixed(Span::from_millis(200)),
-                ..base()
-            },
+            linux_but(|tcp| tcp.delayed_ack = DelayedAck::Fixed(Span::from_millis(200))),
         ),
         (
             "tcp.rto-initial",
-            TcpConfig {
-                handshake: true,
-                rto_initial: Span::from_secs(3),
-                ..base()
-            },
+            linux_but(|tcp| {
+                tcp.handshake = true;
+                tcp.rto_initial = Span::from_secs(3);
+            }),
         ),
     ] {
         assert_eq!(kinds(tcp).expect_err(key).key, key);
