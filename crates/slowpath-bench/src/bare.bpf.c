@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The least that a program on the same tracepoints can do: count its events in an array.
- * What the probes cost is compared with this.
+ * What the probes cost is compared with this. Nothing of it is shared with Rust.
  */
 typedef unsigned int __u32;
 typedef unsigned long long __u64;

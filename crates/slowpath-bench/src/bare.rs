@@ -2,6 +2,8 @@
 //! The bare counting program that events are compared with.
 
 use libbpf_rs::{Link, Object, ObjectBuilder};
+use slowpath_layout::btf;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 #[repr(C, align(8))]
@@ -19,8 +21,9 @@ impl Bare {
     /// Loads and attaches it.
     ///
     /// # Errors
-    /// What libbpf says.
+    /// If it shares a struct with Rust, which has no mirror of any; otherwise what libbpf says.
     pub fn attach() -> Result<Self, libbpf_rs::Error> {
+        btf::check(&OBJECT.0, &[]).map_err(io::Error::other)?;
         let object = ObjectBuilder::default().open_memory(&OBJECT.0)?.load()?;
         let links = object
             .progs_mut()
@@ -50,5 +53,31 @@ impl Bare {
                 };
                 (runs + info.run_cnt, nanos + info.run_time_ns)
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OBJECT;
+    use slowpath_layout::btf::{self, LayoutError};
+    use slowpath_layout::compile::Clang;
+    use std::fs;
+    use std::path::Path;
+
+    /// The program's own map is the kernel's affair: it passes as it is, and is refused as soon
+    /// as it marks a struct that Rust is to read.
+    #[test]
+    fn a_shared_struct_without_a_mirror_is_refused() {
+        btf::check(&OBJECT.0, &[]).unwrap();
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bare.bpf.c");
+        let shared = "struct totals {\n\t__u64 sends;\n\t__u64 receives;\n};\n\
+            const struct totals *mirrored_totals __attribute__((section(\"mirrored\"), used));\n";
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("bare.bpf.c");
+        let object = folder.path().join("bare.bpf.o");
+        fs::write(&source, fs::read_to_string(program).unwrap() + shared).unwrap();
+        Clang::new().compile(&source, &object).unwrap();
+        let refused = btf::check(&fs::read(&object).unwrap(), &[]);
+        assert_eq!(refused, Err(LayoutError::NoMirror("totals".into())));
     }
 }
