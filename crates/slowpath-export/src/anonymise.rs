@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses and names made unrecognisable, with a key.
+//! Replaces addresses and names by unrecognisable ones, with a key.
 //!
 //! What enters: a key of 128 bits and an address or a name. What leaves: another address or
 //! name, the same for the same key.
@@ -7,7 +7,7 @@
 //! What is promised: two addresses that share their first n bits, and no more, do so
 //! afterwards (Xu, Fan, Ammar and Moon: "Prefix-preserving IP address anonymization", ICNP
 //! 2002, section 3, with SipHash-2-4 as the pseudorandom function): racks stay racks. The
-//! map is one to one. Who knows some of the addresses knows the prefixes that others share
+//! map is one to one. Anyone who knows some of the addresses learns which prefixes others share
 //! with them: an anonymised export hides hosts from strangers, not from insiders.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

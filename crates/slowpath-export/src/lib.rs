@@ -15,7 +15,7 @@
 //! - A counter never goes down while the process lives; a connection that closes leaves
 //!   what it had in the sums.
 //! - What is not known has no sample; it is never 0.
-//! - No client of [`http`], slow, mad or many, makes the agent wait or take more memory
+//! - No client of [`http`], slow, broken or one of many, makes the agent wait or take more memory
 //!   than [`http::MAX_CLIENTS`] times a request and a response.
 //!
 //! What it never does: judge, poll, or touch the log.

@@ -5,7 +5,7 @@
 //! A file is `YYYY/MM/DD/UUID.00000.jsonl.zst`; its first line is
 //! `{"Timestamp", "Metadata": {"UUID", "Sequence", "StartTime"}}`, every other one
 //! `{"Timestamp", "RawIDM", "Attributes"}`, the attributes at the place of their number.
-//! A look that finds nothing changed but the ages of the last segments leaves no line.
+//! A poll that finds nothing changed but the ages of the last segments leaves no line.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

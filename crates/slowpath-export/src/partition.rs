@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Partitions of all connections, small enough to keep one at a time in memory. A partition
-//! that proves too large is halved; its other half comes later.
+//! that proves too large is halved; the other half is read later.
 
 use slowpath_model::ConnectionId;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's sums and gauges at one moment, and where others find the latest.
+//! The agent's sums and gauges at one moment, and the board on which exporters find the latest.
 
 use crate::counters::{HttpCounters, PushCounters};
 use slowpath_agent::{

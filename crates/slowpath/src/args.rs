@@ -100,7 +100,7 @@ pub struct Up {
     pub lines: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub looking: Observing,
+    pub observing: Observing,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub answering: Answering,
@@ -121,7 +121,7 @@ pub struct Watch {
     pub lines: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub looking: Observing,
+    pub observing: Observing,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub answering: Answering,
@@ -148,7 +148,7 @@ pub struct Why {
     pub length: Duration,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub looking: Observing,
+    pub observing: Observing,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub answering: Answering,
@@ -201,7 +201,7 @@ pub struct Overhead {
     pub length: Duration,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub looking: Observing,
+    pub observing: Observing,
     /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The wall clock, which views take as an argument.
+//! Reads the wall clock for the views, which take the time as an argument.
 
 use slowpath_model::WallMicros;
 use std::time::SystemTime;

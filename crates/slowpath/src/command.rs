@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Running the command that a watch is about.
+//! Runs the command of `slowpath watch -- COMMAND`.
 
 use crate::events::Event;
 use crate::failure::Failure;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the command line to the commands, and from their end to an exit status.
+//! Carries out the command line, and turns the result into an exit status.
 
 use crate::args::{Cli, Command, Overhead, Report, Sim, Up, Watch, Why};
 use crate::clock;
@@ -91,7 +91,7 @@ fn run_up(args: Up) -> Result<Outcome, Failure> {
         log: Some(directory.clone()),
         ..watch::Options::default()
     };
-    let mut machine = Machine::start(&args.looking, Some(&directory), history(&options))?;
+    let mut machine = Machine::start(&args.observing, Some(&directory), history(&options))?;
     let outcome = watch::run(&mut machine, options);
     let finished = machine.finish();
     let outcome = outcome?;
@@ -122,13 +122,13 @@ fn run_watch(args: Watch) -> Result<Outcome, Failure> {
         command: args.command,
         log: None,
     };
-    let mut machine = Machine::start(&args.looking, None, history(&options))?;
+    let mut machine = Machine::start(&args.observing, None, history(&options))?;
     watch::run(&mut machine, options)
 }
 
 fn run_why(args: &Why) -> Result<Outcome, Failure> {
     let target = why::target(&args.target)?;
-    let mut machine = Machine::start(&args.looking, None, 0)?;
+    let mut machine = Machine::start(&args.observing, None, 0)?;
     let (_sender, events) = events::with_signals()?;
     let options = why::Options {
         length: args.length,
@@ -141,7 +141,7 @@ fn run_why(args: &Why) -> Result<Outcome, Failure> {
 }
 
 fn run_overhead(args: &Overhead) -> Result<Outcome, Failure> {
-    let mut machine = Machine::start(&args.looking, None, 0)?;
+    let mut machine = Machine::start(&args.observing, None, 0)?;
     let (_sender, events) = events::with_signals()?;
     let paint = Paint::for_stdout();
     let out = &mut stdout().lock();

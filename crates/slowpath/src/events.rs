@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything a live view can be woken by, in one channel.
+//! Everything that wakes a live view, in one channel.
 
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slowpath explain`: why messages of recorded connections were slow.
 //!
-//! Each connection is replayed, what came out is asked for waits and their causes, and causes are tried by replaying once more without them.
+//! Each connection is replayed, its waits and their causes are found in the result, and causes are confirmed by replaying once more without them.
 
 use crate::failure::{Failure, Outcome};
 use crate::replay::{NOTHING, files, read};

@@ -46,20 +46,20 @@ impl From<Outcome> for ExitCode {
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The filter is none.
+    /// The filter cannot be parsed.
     #[error("cannot read the filter: {0}")]
     Filter(#[from] FilterError),
     /// An argument that only the command itself can judge.
     #[error("{0}")]
     Usage(String),
     /// The agent does not start.
-    #[error("cannot start looking at connections: {0}")]
+    #[error("cannot start observing connections: {0}")]
     Start(String),
     /// An exporter does not start.
     #[error("{0}")]
     Export(String),
     /// A poll failed.
-    #[error("cannot look at connections: {0}")]
+    #[error("cannot observe connections: {0}")]
     Poll(#[from] SourceError),
     /// The log cannot be read.
     #[error("cannot read the log in {directory}: {reason}")]
@@ -77,7 +77,7 @@ pub enum Failure {
         /// Why.
         reason: String,
     },
-    /// A saved series gives no verdict.
+    /// A saved series cannot be judged.
     #[error("cannot judge the series: {0}")]
     Series(String),
     /// A scenario cannot be run.
@@ -119,7 +119,7 @@ pub enum Failure {
         /// Why.
         error: io::Error,
     },
-    /// What was asked about is not there.
+    /// The thing that the arguments name does not exist.
     #[error("{0}")]
     NotFound(String),
     /// The output or the terminal refuses.

@@ -4,7 +4,7 @@
 //! The kernel forgets who started a process once its parent has ended, and short processes
 //! come and go between polls. So this process becomes the reaper of its orphaned descendants
 //! (`PR_SET_CHILD_SUBREAPER`), and a thread walks `/proc/PID/task/TID/children` (or, on
-//! kernels without it, every `/proc/PID/stat`) many times a second and remembers all it met.
+//! kernels without it, every `/proc/PID/stat`) many times a second and remembers every process that it found.
 
 use slowpath_views::selection::ProcessSet;
 use std::collections::BTreeSet;

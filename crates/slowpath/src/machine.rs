@@ -27,20 +27,24 @@ impl Machine {
     ///
     /// # Errors
     /// [`Failure::Start`] with what the agent says.
-    pub fn start(looking: &Observing, log: Option<&Path>, history: usize) -> Result<Self, Failure> {
+    pub fn start(
+        observing: &Observing,
+        log: Option<&Path>,
+        history: usize,
+    ) -> Result<Self, Failure> {
         let config = Config {
-            interval: looking.interval,
+            interval: observing.interval,
             log: log.map(Path::to_owned),
-            tier: match looking.tier {
+            tier: match observing.tier {
                 TierArg::Auto => TierChoice::Auto,
                 TierArg::Bpf => TierChoice::Bpf,
                 TierArg::InetDiag => TierChoice::InetDiag,
             },
             history,
-            budget: looking.cpu_budget,
+            budget: observing.cpu_budget,
             owners: OwnerOptions {
-                rules: looking.owners.clone().unwrap_or_default(),
-                log_command_lines: looking.log_command_lines.into(),
+                rules: observing.owners.clone().unwrap_or_default(),
+                log_command_lines: observing.log_command_lines.into(),
             },
             ..Config::default()
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of this machine's network namespaces, looked up now and then.
+//! Names of this machine's network namespaces, looked up periodically.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -7,7 +7,7 @@ pub(crate) use slowpath_agent::service::{duration, interval};
 use slowpath_agent::{Budget, CommandLines, Rules};
 use std::time::Duration;
 
-/// How to look at the kernel.
+/// How to observe connections.
 #[derive(Clone, Debug, Args)]
 pub struct Observing {
     /// Mean time between two polls

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slowpath report --tcp-info`: the verdicts on a series of `tcp_info` that another tool
+//! `slowpath report --tcp-info`: verdicts on a series of `tcp_info` that another tool
 //! polled and saved.
 
 use crate::failure::{Failure, Outcome};

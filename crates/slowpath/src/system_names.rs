@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking up the names that filters and targets may contain, on this machine.
+//! Looks up the names that filters and targets may contain, on this machine.
 
 use slowpath_views::filter::Names;
 use std::net::{IpAddr, ToSocketAddrs};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slowpath why`: looks for a while, then gives one answer.
+//! `slowpath why`: observes for a while, then gives one answer.
 
 use crate::clock;
 use crate::failure::{Failure, Outcome};

@@ -123,7 +123,7 @@ fn ready(service: &mut Service, test: &str) -> bool {
     }
     let text = said(&service.output());
     assert!(
-        text.contains("cannot start looking at connections"),
+        text.contains("cannot start observing connections"),
         "{text}"
     );
     println!("SKIPPED {test}: {text}");

@@ -34,7 +34,7 @@ fn objects(bytes: &[u8]) -> Vec<Value> {
 /// Whether the output says that this machine allows no tier; the test then is skipped.
 fn nothing_allowed(test: &str, output: &Output) -> bool {
     let said = text(&output.stderr);
-    let refused = said.contains("cannot start looking at connections");
+    let refused = said.contains("cannot start observing connections");
     if refused {
         println!("SKIPPED {test}: {said}");
     }

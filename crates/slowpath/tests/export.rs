@@ -91,7 +91,7 @@ fn every_form_of_every_table_says_the_same() {
     ]);
     drop((sender, receiver));
     let said = text(up.stderr);
-    if said.contains("cannot start looking at connections") {
+    if said.contains("cannot start observing connections") {
         println!("SKIPPED {TEST}: {said}");
         return;
     }
@@ -240,7 +240,7 @@ fn mlab_series_are_saved_and_judged() {
     }
     let output = saving.wait_with_output().unwrap();
     let said = text(output.stderr);
-    if said.contains("cannot start looking at connections") {
+    if said.contains("cannot start observing connections") {
         println!("SKIPPED {TEST}: {said}");
         return;
     }

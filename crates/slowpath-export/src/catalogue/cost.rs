@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What slowpath itself takes: polls, its CPU budget, its process.
+//! What slowpath itself costs: polls, its CPU budget, its process.
 
 use super::{FLAG, family, flag, seconds};
 use crate::family::{Family, Kind, Label, Unit, Value};

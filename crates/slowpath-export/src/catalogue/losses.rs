@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is not known, what became of the log, and the exporters themselves.
+//! What the agent does not know, how the log is written, and the exporters themselves.
 
 use super::{CONNECTION, FLAG, family, flag};
 use crate::counters::{HttpCounters, PushCounters};

@@ -3,8 +3,8 @@
 //!
 //! Names follow OpenTelemetry; the Prometheus name is what OpenTelemetry's translation
 //! ("Prometheus and OpenMetrics Compatibility") makes of them, dots to underscores, then
-//! unit, then `_total`: a query fits both ways. Only the `process` metrics have in each
-//! world the name that this world gives them.
+//! unit, then `_total`: one query fits both. Only the `process` metrics have in each system
+//! the name that its conventions give them.
 
 mod cost;
 mod losses;

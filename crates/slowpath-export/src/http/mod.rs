@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's own small server: one thread, no client of which can hold it up.
+//! The agent's own small HTTP server: one thread, which no client can block.
 //!
 //! Everything is bounded: clients at once ([`MAX_CLIENTS`]), bytes of a request
 //! ([`MAX_REQUEST`]), the time a client may take ([`PATIENCE`]), clients accepted in a
-//! second ([`MAX_RATE`]; further ones wait in the kernel's queue). When all places are
-//! taken, the client that has been there longest goes. A page is made once for each state
-//! of the agent and shared by all who read it.
+//! second ([`MAX_RATE`]; further ones wait in the kernel's queue). When all are in use, the
+//! server disconnects the oldest client. It renders a page once for each state of the agent,
+//! and all clients share it.
 
 mod client;
 mod request;

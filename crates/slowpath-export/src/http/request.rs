@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the bytes of a request to an answer, without a socket.
+//! Parses requests and formats answers, without a socket.
 
 use crate::counters::Status;
 use crate::prometheus::Format;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The server's thread: waits for whoever can go on, and makes pages.
+//! The server's thread: waits until clients are ready, and renders pages.
 
 use super::client::{Client, Progress};
 use super::request::{Answer, Page};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pushes metrics to an OpenTelemetry collector, over HTTP, now and then.
+//! Pushes metrics to an OpenTelemetry collector periodically, over HTTP.
 //!
-//! What waits is bounded (`queue`): while a collector is away, batches wait with growing
-//! pauses between attempts; when too many wait, the oldest goes and its points are counted.
-//! Nothing is lost by that but resolution: sums are cumulative.
+//! The queue is bounded (`queue`): while a collector is unreachable, batches wait with growing
+//! pauses between attempts; when too many wait, the oldest is dropped and its points are
+//! counted. That loses resolution only: sums are cumulative.
 
 mod endpoint;
 mod queue;

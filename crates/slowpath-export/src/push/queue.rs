@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What waits to be pushed and when to try: pure, with time as an argument.
+//! The batches that wait to be pushed, and when to try: pure, with time as an argument.
 //!
 //! The rules (OTLP/HTTP, "Failures" and "Throttling"):
 //!

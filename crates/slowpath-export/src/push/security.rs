@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS for pushes: rustls with ring, and the certificates of the authorities that count.
+//! TLS for pushes: rustls with ring, and the certificates of the authorities to trust.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who shows the agent's sums to others: the server for Prometheus, the pusher for
-//! OpenTelemetry.
+//! Exporters of the agent's sums: the server for Prometheus, the pusher for OpenTelemetry.
 
 use super::settings::Effective;
 use crate::clock;

@@ -7,10 +7,9 @@
 //! ([`slowpath_agent::service`]).
 //!
 //! What is promised: SIGTERM and SIGINT end it with the log closed and nothing lost;
-//! SIGUSR1 keeps what is recorded;
-//! SIGHUP re-reads the file, applies what can be changed while it runs and says what
-//! cannot; a configuration that is wrong is refused with file and line, also on a reload,
-//! which then changes nothing.
+//! SIGUSR1 keeps what is recorded; SIGHUP re-reads the file, applies what can be changed while
+//! the agent runs and reports what cannot; a wrong configuration is refused with file and
+//! line, also on a reload, which then changes nothing.
 
 mod exporters;
 mod recording;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slowpath export --mlab`: looks at the sockets of this network namespace again and again
-//! and saves what the kernel says.
+//! `slowpath export --mlab`: polls the sockets of this network namespace and saves what the
+//! kernel reports.
 
 use crate::clock;
 use crate::events::{self, Event};

@@ -2,9 +2,9 @@
 //! `slowpath export`: the log as tables for other tools.
 //!
 //! What enters: the log's records, one after the other. What leaves: CSV or JSON lines on
-//! standard output. Records pass through; of a bounded number of connections at a time a few
-//! words are kept in memory, to put addresses and owner beside intervals, and to give only
-//! the latest summary. Where there are more connections, the log is read once for each part
+//! standard output. Records are streamed; for a bounded number of connections at a time,
+//! addresses and owner are kept in memory, to put them beside intervals and to give only the
+//! latest summary. Where there are more connections, the log is read once for each part
 //! of them ([`slowpath_export::partition`]).
 
 mod live;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slowpath lab`: networks to command.
+//! `slowpath lab`: networks for experiments.
 //!
 //! What enters: scenario files, and commands to run in their hosts. What leaves: a network
 //! of namespaces in real time ([`emulator`]), captures and tables of Linux TCP in virtual

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slowpath replay`: recorded connections once more, on real Linux TCP.
+//! `slowpath replay`: runs recorded connections again, on real Linux TCP.
 //!
-//! Each connection is replayed by itself on a laboratory kernel, several kernels at a time. Written down, if asked for: the packets of both ends
+//! Each connection is replayed by itself on a laboratory kernel, several kernels at a time. On request it writes the packets of both ends
 //! with the recorded addresses and times, and the state of the sockets after every run of a handler.
 
 mod debug;

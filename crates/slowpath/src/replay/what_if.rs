@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A replay with a setting changed, up to the first packet that is not as it was.
+//! A replay with a setting changed, up to the first packet that differs from the recording.
 
 use super::Replay;
 use crate::failure::{Failure, Outcome};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The full screen: its state, its keys, and how it is drawn. It knows no terminal.
+//! The full screen: its state, its keys, and how it is drawn, without a terminal.
 
 use super::detail;
 use crate::clock;
