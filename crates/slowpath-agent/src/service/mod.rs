@@ -11,6 +11,7 @@
 //!
 //! What it never does: read arguments, choose exit statuses, talk to a network.
 
+pub mod configuration;
 mod journal;
 mod notifier;
 mod recorder_report;

@@ -18,7 +18,7 @@ mod settings;
 
 pub use recording::RecordSelection;
 pub use service::run;
-pub use settings::{Effective, Settings, SettingsError};
+pub use settings::{Effective, Settings};
 
 use clap::Args;
 use std::path::PathBuf;

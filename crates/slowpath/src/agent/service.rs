@@ -9,7 +9,7 @@ use crate::options::{TierArg, owner_rules};
 use crate::up;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use slowpath_agent::service::{Journal, Request, Service};
+use slowpath_agent::service::{Journal, Request, Service, configuration};
 use slowpath_agent::{Agent, Config, OwnerOptions, Retention, Rules, TierChoice};
 use slowpath_views::source::SourceError;
 use std::io::Write;
@@ -36,7 +36,7 @@ pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
     let config = config(&settings)?;
     if args.check {
         let mut out = std::io::stdout().lock();
-        for line in settings.lines() {
+        for line in settings.entries().lines() {
             writeln!(out, "{line}")?;
         }
         return Ok(Outcome::Done);
@@ -69,7 +69,7 @@ pub fn run(args: &super::Agent) -> Result<Outcome, Failure> {
 /// The file's settings under the options.
 fn read(args: &super::Agent) -> Result<Effective, Failure> {
     let file = match &args.config {
-        Some(file) => Settings::read(file).map_err(|e| Failure::Usage(e.to_string()))?,
+        Some(file) => configuration::read(file).map_err(|e| Failure::Usage(e.to_string()))?,
         None => Settings::default(),
     };
     let settings = args.settings.clone().or(file);
@@ -166,13 +166,12 @@ impl Configuration<'_> {
         exporters: &mut Exporters,
         journal: Journal,
     ) {
-        let changed = self.settings.differences(&wanted);
+        let entries = wanted.entries();
+        let changed = self.settings.entries().differences(&entries);
         let (now, later): (Vec<_>, Vec<_>) =
             changed.into_iter().partition(|k| RELOADABLE.contains(k));
         for key in &now {
-            let entries = wanted.entries();
-            let value = entries.iter().find(|(k, _)| k == key);
-            let value = value.map_or("not set", |(_, value)| value);
+            let value = entries.value(key).unwrap_or("not set");
             journal.say(&format!("reloaded: {key} = {value}"));
         }
         agent.set_interval(wanted.interval);

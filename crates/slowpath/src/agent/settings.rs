@@ -6,12 +6,11 @@ use crate::options::{CommandLinesArg, TierArg};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use slowpath_agent::Budget;
+use slowpath_agent::service::configuration::Entries;
 use slowpath_agent::service::{Age, LogPlace, PollInterval, Ports, Size, as_text};
 use slowpath_export::push::Endpoint;
-use std::fs;
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a file or the command line says; what neither says has its default.
@@ -91,55 +90,7 @@ pub struct Settings {
     pub record_size: Option<Size>,
 }
 
-/// Why a file gives no settings.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// It cannot be read.
-    #[error("cannot read the configuration {}: {source}", file.display())]
-    Read {
-        /// Which.
-        file: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// It says something that means nothing.
-    #[error("the configuration is wrong at {}:{line}: {reason}; docs/reference/agent.md lists the keys", file.display())]
-    Wrong {
-        /// Which.
-        file: PathBuf,
-        /// Where, from 1.
-        line: usize,
-        /// Why.
-        reason: String,
-    },
-}
-
 impl Settings {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// See [`SettingsError`].
-    pub fn read(file: &Path) -> Result<Self, SettingsError> {
-        let text = fs::read_to_string(file).map_err(|source| SettingsError::Read {
-            file: file.to_owned(),
-            source,
-        })?;
-        Self::parse(&text).map_err(|(line, reason)| SettingsError::Wrong {
-            file: file.to_owned(),
-            line,
-            reason,
-        })
-    }
-
-    /// The settings in `text`, or the line and what is wrong in it.
-    fn parse(text: &str) -> Result<Self, (usize, String)> {
-        toml::from_str(text).map_err(|error| {
-            let place = error.span().map_or(0, |s| s.start).min(text.len());
-            let line = text.as_bytes()[..place].iter().filter(|b| **b == b'\n');
-            (line.count() + 1, error.message().to_owned())
-        })
-    }
-
     /// These, and where they say nothing, `others`.
     #[must_use]
     pub fn or(self, others: Settings) -> Self {
@@ -233,7 +184,7 @@ pub struct Effective {
 
 impl Effective {
     /// Each key with its value, as in the file; keys without a value are not there.
-    pub fn entries(&self) -> Vec<(&'static str, String)> {
+    pub fn entries(&self) -> Entries {
         let log = self.log.clone().map_or(LogPlace::None, LogPlace::Directory);
         let mut entries = vec![
             ("log", log.to_string()),
@@ -261,44 +212,18 @@ impl Effective {
         entries.push(("record-ring", self.record_ring.to_string()));
         entries.push(("record-age", self.record_age.to_string()));
         entries.push(("record-size", self.record_size.to_string()));
-        entries
-    }
-
-    /// The file that says this.
-    pub fn lines(&self) -> Vec<String> {
-        // A JSON string is a basic string of TOML.
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        self.entries()
-            .into_iter()
-            .map(|(key, value)| match value.parse::<u64>() {
-                Ok(number) => format!("{key} = {number}"),
-                Err(_) => format!("{key} = {}", quoted(&value)),
-            })
-            .collect()
-    }
-
-    /// The keys whose value differs in `other`.
-    pub fn differences(&self, other: &Effective) -> Vec<&'static str> {
-        let (mine, others) = (self.entries(), other.entries());
-        let mut keys: Vec<&'static str> = mine.iter().chain(&others).map(|(k, _)| *k).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys.retain(|key| {
-            let value = |entries: &[(&'static str, String)]| {
-                entries
-                    .iter()
-                    .find(|(k, _)| k == key)
-                    .map(|(_, v)| v.clone())
-            };
-            value(&mine) != value(&others)
-        });
-        keys
+        Entries(entries)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use slowpath_agent::service::configuration;
+
+    fn parse(text: &str) -> Result<Settings, (usize, String)> {
+        configuration::parse(text)
+    }
 
     const EVERY_KEY: &str = "\
 log = \"/var/lib/slowpath\"
@@ -323,9 +248,9 @@ record-size = \"1GiB\"
 
     #[test]
     fn a_file_says_what_it_was_made_of() {
-        let settings = Settings::parse(EVERY_KEY).unwrap();
+        let settings = parse(EVERY_KEY).unwrap();
         let effective = settings.effective(None).unwrap();
-        assert_eq!(effective.lines().join("\n") + "\n", EVERY_KEY);
+        assert_eq!(effective.entries().lines().join("\n") + "\n", EVERY_KEY);
         assert_eq!(effective.interval, Duration::from_millis(250));
         assert_eq!(effective.tier, TierArg::InetDiag);
     }
@@ -353,7 +278,7 @@ record-size = \"1GiB\"
             log: Some(LogPlace::None),
             ..Settings::default()
         };
-        let file = Settings::parse(EVERY_KEY).unwrap();
+        let file = parse(EVERY_KEY).unwrap();
         let effective = options.or(file).effective(None).unwrap();
         assert_eq!(effective.log, None);
         assert_eq!(effective.retention_size, Size(2 << 30));
@@ -376,7 +301,7 @@ record-size = \"1GiB\"
             ("record = \"some\"", 1, "neither none"),
             ("record-ports = \"http\"", 1, "80,443"),
         ] {
-            let (at, reason) = Settings::parse(text).unwrap_err();
+            let (at, reason) = parse(text).unwrap_err();
             assert_eq!(at, line, "{text:?}: {reason}");
             assert!(reason.contains(words), "{text:?}: {reason}");
         }
@@ -392,17 +317,20 @@ record-size = \"1GiB\"
 
     #[test]
     fn differences_are_named() {
-        let before = Settings::parse(EVERY_KEY).unwrap().effective(None).unwrap();
+        let before = parse(EVERY_KEY).unwrap().effective(None).unwrap();
         let mut after = before.clone();
         after.interval = Duration::from_secs(1);
         after.retention_age = None;
-        assert_eq!(before.differences(&after), ["interval", "retention-age"]);
+        assert_eq!(
+            before.entries().differences(&after.entries()),
+            ["interval", "retention-age"]
+        );
     }
 
     #[test]
     fn the_example_shows_every_key_with_its_default() {
         let example = include_str!("../../../../packaging/agent.toml");
-        Settings::parse(example).unwrap();
+        parse(example).unwrap();
         let uncommented: String = example
             .lines()
             .map(|l| {
@@ -415,7 +343,7 @@ record-size = \"1GiB\"
         let table: toml::Table = uncommented.parse().unwrap();
         let every: toml::Table = EVERY_KEY.parse().unwrap();
         assert!(table.keys().eq(every.keys()), "{table:?}");
-        let shown = Settings::parse(&uncommented).unwrap().effective(None);
+        let shown = parse(&uncommented).unwrap().effective(None);
         let mut default = Settings::default()
             .effective(Some(PathBuf::from("/var/lib/slowpath")))
             .unwrap();
