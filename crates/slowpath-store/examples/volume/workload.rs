@@ -168,13 +168,7 @@ impl Connection {
         let srtt = random.lognormal(self.base_rtt * 1.3, 0.3) as u64 + 20;
         let samples = sent / (2 * mss) + 1;
         let rtt_sum = random.lognormal((samples * srtt) as f64, 0.2) as u64 + 40_000 * delayed;
-        let window = if rwnd > 0 {
-            random.below(self.rwnd / 4)
-        } else if random.chance(0.6) {
-            self.rwnd
-        } else {
-            self.rwnd - random.below(self.rwnd / 3)
-        };
+        let window = self.send_window(random, rwnd > 0);
         let findings = events.findings(random, srtt, length);
         for finding in &findings {
             let i = finding.problem as usize;
@@ -364,6 +358,17 @@ impl Connection {
             late_count: delays,
             held_sum: Micros(delayed.0 / 3),
             held_count: delays / 3,
+        }
+    }
+
+    /// The peer's window at the end of an interval in which it limited the connection or not.
+    fn send_window(&self, random: &mut Random, limited: bool) -> u64 {
+        if limited {
+            random.below(self.rwnd / 4)
+        } else if random.chance(0.6) {
+            self.rwnd
+        } else {
+            self.rwnd - random.below(self.rwnd / 3)
         }
     }
 
