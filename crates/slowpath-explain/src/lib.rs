@@ -110,8 +110,8 @@ impl Explanation {
 
     /// How many times its unimpeded time it took.
     pub fn slowdown(&self) -> Option<f64> {
-        let one_sided = self.unimpeded?.as_secs_f64();
-        (one_sided > 0.0).then(|| Some(self.message.duration()?.as_secs_f64() / one_sided))?
+        let unimpeded = self.unimpeded?.as_secs_f64();
+        (unimpeded > 0.0).then(|| Some(self.message.duration()?.as_secs_f64() / unimpeded))?
     }
 }
 

@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..Options::default()
     };
     let origin = || Origin {
-        recorder: "bpf".to_owned(),
+        recorder: "bpf".into(),
         ..Origin::default()
     };
     let mut ring = Ring::new(Box::new(Live::new(true)), origin(), options);

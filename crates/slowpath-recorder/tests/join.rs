@@ -269,7 +269,7 @@ fn file(one_sided: impl IntoIterator<Item = OneSided>) -> Recording {
     let recording = Recording {
         origin: Origin {
             hz: 250,
-            recorder: "bpf".to_owned(),
+            recorder: "bpf".into(),
             kernel: "6.12.0".to_owned(),
             epoch: 0,
         },

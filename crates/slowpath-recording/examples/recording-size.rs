@@ -113,7 +113,7 @@ fn recording(log: &PacketLog, mode: Mode) -> Recording {
             kernel: "6.12.95".to_owned(),
             hz: HZ as u32,
             epoch: 1_700_000_000_000_000_000,
-            recorder: "laboratory".to_owned(),
+            recorder: "laboratory".into(),
         },
         connections: connections.collect(),
         one_sided: Vec::new(),

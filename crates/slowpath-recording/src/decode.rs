@@ -114,7 +114,7 @@ fn origin(header: &[u8]) -> Result<Origin, Nonsense> {
     let mut bytes = Bytes::new(header, "the origin");
     let origin = Origin {
         kernel: bytes.text()?,
-        recorder: bytes.text()?,
+        recorder: bytes.text()?.into(),
         hz: bytes.narrow()?,
         epoch: bytes.signed()?,
     };

@@ -88,7 +88,7 @@ fn long(what: &str) -> EncodeError {
 fn origin(origin: &Origin) -> Vec<u8> {
     let mut out = Vec::new();
     put_text(&mut out, &origin.kernel);
-    put_text(&mut out, &origin.recorder);
+    put_text(&mut out, origin.recorder.name());
     put(&mut out, origin.hz.into());
     put_signed(&mut out, origin.epoch);
     out

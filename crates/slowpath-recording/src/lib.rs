@@ -29,6 +29,7 @@ mod one_sided;
 mod one_sided_frames;
 pub mod options;
 mod outcome;
+mod recorder_kind;
 pub mod sampling;
 pub mod sysctls;
 mod validate;
@@ -47,6 +48,7 @@ pub use outcome::{
     Decision, Fragment, Metric, Outcome, QUEUE_COOKIE, QUEUE_FULL, Queue, Reader, Refused, Stretch,
     TicksAt,
 };
+pub use recorder_kind::RecorderKind;
 pub use validate::{Impossible, Invalid, Unreplayable};
 pub use writer::Writer;
 
@@ -74,12 +76,9 @@ pub struct Origin {
     pub hz: u32,
     /// What to add to a [`Moment`] for nanoseconds since 1970-01-01 UTC.
     pub epoch: i64,
-    /// The recorder: `laboratory`, `bpf` or `tracepoints`.
-    pub recorder: String,
+    /// The recorder.
+    pub recorder: RecorderKind,
 }
-
-/// [`Origin::recorder`] of the light recorder.
-pub const TRACEPOINTS: &str = "tracepoints";
 
 /// Nanoseconds of the recorded host's monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,9 @@
 //! The file's own structure has been checked when it was decoded. Here it is about what the values mean, so that a replayer never waits for what cannot come and
 //! never takes memory for what cannot be.
 
-use super::{Connection, Decision, End, Handler, OneSided, Outcome, Recording, Run, options};
+use super::{
+    Connection, Decision, End, Handler, OneSided, Outcome, RecorderKind, Recording, Run, options,
+};
 use std::collections::BTreeMap;
 
 /// Bytes that one call moves at most: `MAX_RW_COUNT` of `include/linux/fs.h`, with pages of 4 KiB.
@@ -200,7 +202,7 @@ impl Recording {
             .iter()
             .enumerate()
             .try_for_each(|(place, connection)| connection.validate(place))?;
-        if self.origin.recorder != crate::TRACEPOINTS {
+        if self.origin.recorder != RecorderKind::Tracepoints {
             let mut connections = self.connections.iter().enumerate();
             connections.try_for_each(|(place, connection)| connection.is_exact(place))?;
         }

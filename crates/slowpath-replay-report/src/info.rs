@@ -52,7 +52,7 @@ fn each(bytes: u64, of: u64) -> Option<f64> {
 
 /// Where it comes from, in a line.
 pub fn origin(origin: &Origin) -> String {
-    let (recorder, kernel) = (plain(&origin.recorder), plain(&origin.kernel));
+    let (recorder, kernel) = (plain(origin.recorder.name()), plain(&origin.kernel));
     format!(
         "recorded by {recorder} on Linux {kernel} at {} ticks a second, format {VERSION}",
         origin.hz
@@ -64,7 +64,7 @@ pub fn origin_json(origin: &Origin) -> Value {
     json!({
         "type": "recording",
         "format": VERSION,
-        "recorder": origin.recorder,
+        "recorder": origin.recorder.name(),
         "kernel": origin.kernel,
         "hz": origin.hz,
         "epoch_ns": origin.epoch,

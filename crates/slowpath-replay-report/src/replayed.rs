@@ -3,7 +3,7 @@
 
 use crate::end_name;
 use serde_json::json;
-use slowpath_recording::{Recording, TRACEPOINTS};
+use slowpath_recording::{RecorderKind, Recording};
 use slowpath_replay::{Difference, Probe, ReplayResult, Replayed};
 use slowpath_text::{Paint, count};
 use std::io::Write;
@@ -136,7 +136,7 @@ pub fn write(
 ) -> std::io::Result<()> {
     let all: usize = batches.iter().map(|batch| batch.places.len()).sum();
     let alike = all - differing.len();
-    let summary = if recording.origin.recorder == TRACEPOINTS {
+    let summary = if recording.origin.recorder == RecorderKind::Tracepoints {
         format!("{alike} of {all} connections replayed as far as was observed")
     } else {
         format!("{alike} of {all} connections replayed exactly")

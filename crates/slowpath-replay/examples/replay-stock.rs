@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         kernel: SOURCE.to_owned(),
         hz: HZ,
         epoch: 0,
-        recorder: "bpf".to_owned(),
+        recorder: "bpf".into(),
     };
     let mut joiner = Joiner::default();
     joiner.take(&std::fs::read(file)?)?;

@@ -7,13 +7,10 @@ use slowpath_explain::{self as explain, Explanation, Facts, State, Unexplained};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_lab::virtual_time::Progress;
 use slowpath_lab::virtual_time::RunError;
-use slowpath_recording::Recording;
 use slowpath_recording::headers::{self, CaptureError, Header};
+use slowpath_recording::{RecorderKind, Recording};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// The recorder whose hosts have one clock.
-pub(crate) const ONE_KERNEL: &str = "laboratory";
 
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +116,8 @@ pub fn explain(
             connection: &recording.connections[number],
             headers: [&headers[place][0], &headers[place][1]],
             states: [state(0), state(1)],
-            one_clock: recording.origin.recorder == ONE_KERNEL,
+            // Only its hosts have one clock.
+            one_clock: recording.origin.recorder == RecorderKind::Laboratory,
         };
         let explained = explain::explain(&facts);
         explained.map_err(|error| ExplainError::Unexplained { number, error })

@@ -2,13 +2,12 @@
 //! What the light recorder saw of sockets, compared with a replay: its recordings have no checks, but before each packet some fields of the socket.
 
 use super::result::{Difference, DifferenceKind, Probe, Result};
-use slowpath_recording::TRACEPOINTS;
-use slowpath_recording::{Connection, Outcome, Recording};
+use slowpath_recording::{Connection, Outcome, RecorderKind, Recording};
 use std::collections::HashMap;
 
 /// Whether it was recorded so.
 pub(crate) fn is_light(recording: &Recording) -> bool {
-    recording.origin.recorder == TRACEPOINTS
+    recording.origin.recorder == RecorderKind::Tracepoints
 }
 
 /// Gives each result the first difference, if it is before the one that the kernel found.

@@ -17,7 +17,9 @@ use slowpath_lab::virtual_time::wire::{
 };
 use slowpath_lab::virtual_time::{Progress, machine};
 use slowpath_recording::fields::{MORE, SocketFields};
-use slowpath_recording::{Connection, Decision, Moment, Outcome, Recording, Unreplayable};
+use slowpath_recording::{
+    Connection, Decision, Moment, Outcome, RecorderKind, Recording, Unreplayable,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -237,7 +239,7 @@ fn prepare<'a>(
 
 /// Recorded on a stock kernel, whose calls wait and which has queues.
 fn follows(recording: &Recording) -> bool {
-    recording.origin.recorder == "bpf" || observed::is_light(recording)
+    recording.origin.recorder == RecorderKind::Bpf || observed::is_light(recording)
 }
 
 fn make_plan(

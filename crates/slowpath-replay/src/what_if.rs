@@ -6,14 +6,14 @@
 //! what the network would have done with another packet was not recorded.
 
 use super::continuation::{Continued, NotContinued, continued};
-use super::explained::{ExplainError, ONE_KERNEL, headers_of};
+use super::explained::{ExplainError, headers_of};
 use super::replay::{ReplayError, ReplayOptions, replay};
 use super::script::CHANGE;
 use slowpath_explain::message_state;
 use slowpath_explain::{Change, Departure, Facts, State, Trial};
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_recording::headers::Header;
-use slowpath_recording::{Connection, Handler, Recording, Run};
+use slowpath_recording::{Connection, Handler, RecorderKind, Recording, Run};
 use std::path::Path;
 
 /// What is changed.
@@ -169,7 +169,7 @@ impl<'a> WhatIf<'a> {
             connection: &connection,
             headers: [&headers[0], &headers[1]],
             states: [&states[0], &states[1]],
-            one_clock: self.recording.origin.recorder == ONE_KERNEL,
+            one_clock: self.recording.origin.recorder == RecorderKind::Laboratory,
         };
         let from = message_state(&facts, departure.at).map_err(NotContinued::from)?;
         Ok(continued(from, &changed.settings)?)

@@ -102,7 +102,7 @@ fn what_is_fitted_goes_further_and_the_rest_is_as_it_was() {
     }
     // The exact recorder's stay as they are.
     let mut exact = recording.clone();
-    exact.origin.recorder = "bpf".to_owned();
+    exact.origin.recorder = "bpf".into();
     let untouched = fitted(&kernel, &exact, 20_000);
     assert_eq!((untouched.replays, untouched.changes.len()), (0, 0));
     assert_eq!(untouched.recording, exact);

@@ -15,8 +15,7 @@ use recorder::{EventsFile, KernelRecorder, Unrecorded};
 use serde_json::json;
 use slowpath_recorder::handlers::MOST_PORTS;
 use slowpath_recorder::stock::{Host, Joined};
-use slowpath_recording::TRACEPOINTS;
-use slowpath_recording::{self as recording, Origin};
+use slowpath_recording::{self as recording, Origin, RecorderKind};
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -82,7 +81,7 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     // Found out now and not when all is recorded.
     let draft = Draft::new(&args.out)?;
     let mut recorder = KernelRecorder::open(&args.port, args.light, args.both_ends)?;
-    let name = recorder.name();
+    let kind = recorder.kind();
     let (sender, receiver) = events::with_signals()?;
     let mut running = match args.command.is_empty() {
         true => None,
@@ -97,7 +96,7 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
     }
     record(args, &mut recorder, &receiver, running.as_mut())?;
     let (joined, unrecorded) = recorder.finish(|lost| Host {
-        origin: origin(name),
+        origin: origin(kind),
         hystart: hystart(),
         lost,
     })?;
@@ -156,7 +155,7 @@ fn record(
     Ok(())
 }
 
-fn origin(recorder: &str) -> Origin {
+fn origin(recorder: RecorderKind) -> Origin {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_nanos() as i64);
@@ -165,7 +164,7 @@ fn origin(recorder: &str) -> Origin {
         // The events say it.
         hz: 0,
         epoch: now - slowpath_observe::monotonic().0 as i64,
-        recorder: recorder.to_owned(),
+        recorder,
     }
 }
 
@@ -234,7 +233,7 @@ fn summary(
         let whole = connections.iter().filter(|it| it.replayable().is_ok());
         let value = json!({
             "file": args.out,
-            "recorder": joined.recording.origin.recorder,
+            "recorder": joined.recording.origin.recorder.name(),
             "bytes": size,
             "connections": connections.len(),
             "replayable": whole.count(),
@@ -275,7 +274,7 @@ fn summary(
 
 /// Whether only tracepoints were used.
 fn is_light(joined: &Joined) -> bool {
-    joined.recording.origin.recorder == TRACEPOINTS
+    joined.recording.origin.recorder == RecorderKind::Tracepoints
 }
 
 /// Says which ends are one-sided, and what was not recorded.

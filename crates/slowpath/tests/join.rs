@@ -84,7 +84,7 @@ fn write(folder: &Path, name: &str, end: OneSided) -> PathBuf {
             kernel: "6.12.117".to_owned(),
             hz: 250,
             epoch: 0,
-            recorder: "bpf".to_owned(),
+            recorder: "bpf".into(),
         },
         connections: Vec::new(),
         one_sided: vec![end],

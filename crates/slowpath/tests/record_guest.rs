@@ -18,7 +18,7 @@ use comparing::{Captured, Comparison, captured, compare, read};
 use serde_json::Value;
 use slowpath_lab::guest::Guest;
 use slowpath_lab::virtual_time::{Kernel, SOURCE, version};
-use slowpath_recording::{self as recording, Recording};
+use slowpath_recording::{self as recording, RecorderKind, Recording};
 use slowpath_replay::{FitOptions, ReplayOptions, fit, replay};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -391,7 +391,7 @@ fn a_kernel_that_forbids_functions_is_recorded_by_tracepoints() {
         let recording = recording::decode(&read(&file)).expect("a recording");
         let refused = said.contains("(fentry)");
         assert_eq!(
-            recording.origin.recorder == "tracepoints",
+            recording.origin.recorder == RecorderKind::Tracepoints,
             refused,
             "{said}"
         );

@@ -68,7 +68,7 @@ fn recording() -> Recording {
             hz: 250,
             // 2026-01-02T03:04:05Z, so that 5 ms later is that and 5 ms.
             epoch: 1_767_323_045_000_000_000,
-            recorder: "laboratory".to_owned(),
+            recorder: "laboratory".into(),
         },
         connections: vec![Connection {
             addresses: [([10, 0, 0, 1], 40_000).into(), ([10, 0, 0, 2], 80).into()],

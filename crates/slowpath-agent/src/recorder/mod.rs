@@ -23,6 +23,7 @@ use folder::Folder;
 use slowpath_model::Micros;
 use slowpath_observe::bpf::Programs;
 use slowpath_recorder::ring::{Counts, Options};
+use slowpath_recording::RecorderKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -75,8 +76,8 @@ pub struct KeptRecording {
 /// How the recorder is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecorderState {
-    /// The kernel's recorder, as recordings name it.
-    pub recorder: String,
+    /// The kernel's recorder.
+    pub recorder: RecorderKind,
     /// Bytes in the ring.
     pub ring_bytes: u64,
     /// How many it may hold.

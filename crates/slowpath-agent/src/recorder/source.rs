@@ -6,7 +6,7 @@ use slowpath_recorder::handlers;
 use slowpath_recorder::packets::LightRecorder;
 use slowpath_recorder::ring::Joins;
 use slowpath_recorder::{light, stock};
-use slowpath_recording::Origin;
+use slowpath_recording::{Origin, RecorderKind};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A recorder.
@@ -98,12 +98,12 @@ pub fn kernel(ports: &[u16]) -> Result<OpenRecorder, String> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_nanos() as i64);
-    let (source, joins, programs, name): (Box<dyn EventSource>, Box<dyn Joins>, _, _) =
+    let (source, joins, programs, kind): (Box<dyn EventSource>, Box<dyn Joins>, _, _) =
         match handlers::Recorder::open(ports) {
             Ok(recorder) => {
                 let programs = recorder.programs();
                 let joins = Box::new(stock::Live::new(hystart));
-                (Box::new(recorder), joins, programs, "bpf")
+                (Box::new(recorder), joins, programs, RecorderKind::Bpf)
             }
             Err(refused) => {
                 // What is missing for this one is missing for both.
@@ -114,7 +114,7 @@ pub fn kernel(ports: &[u16]) -> Result<OpenRecorder, String> {
                     Box::new(recorder),
                     joins,
                     programs,
-                    slowpath_recording::TRACEPOINTS,
+                    RecorderKind::Tracepoints,
                 )
             }
         };
@@ -127,7 +127,7 @@ pub fn kernel(ports: &[u16]) -> Result<OpenRecorder, String> {
             // Connections say it.
             hz: 0,
             epoch: now - slowpath_observe::monotonic().0 as i64,
-            recorder: name.to_owned(),
+            recorder: kind,
         },
     })
 }

@@ -259,7 +259,7 @@ impl Work {
             "gap": gap,
             "cut_short": saved.cut_short,
             "kernel": self.origin.kernel,
-            "recorder": self.origin.recorder,
+            "recorder": self.origin.recorder.name(),
         });
         let file = self
             .folder

@@ -7,7 +7,7 @@ use super::tcp::{Kind, Sysctls};
 use super::wire::{ACK_AT_ONCE, FORMAT, RawRecording, Reader};
 use slowpath_netsim::tcp::Reading;
 use slowpath_recording::{
-    Connection, Decision, End, Moment, Origin, Outcome, Recording, Run, Settings,
+    Connection, Decision, End, Moment, Origin, Outcome, RecorderKind, Recording, Run, Settings,
 };
 use slowpath_switch::Span;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Option<Recording> {
             kernel: super::kernel::SOURCE.to_owned(),
             hz,
             epoch: EPOCH_NS as i64 - origin as i64,
-            recorder: "laboratory".to_owned(),
+            recorder: RecorderKind::Laboratory,
         },
         connections,
         one_sided: Vec::new(),

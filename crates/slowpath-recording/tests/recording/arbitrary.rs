@@ -162,7 +162,7 @@ fn origin() -> impl Strategy<Value = Origin> {
             kernel,
             hz,
             epoch,
-            recorder,
+            recorder: recorder.into(),
         }
     })
 }

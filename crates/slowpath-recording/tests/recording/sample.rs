@@ -95,7 +95,7 @@ pub fn bulk(packets: u32) -> Recording {
             kernel: "6.12.95".to_owned(),
             hz: 250,
             epoch: 1_700_000_000_000_000_000,
-            recorder: "laboratory".to_owned(),
+            recorder: "laboratory".into(),
         },
         connections: vec![Connection {
             addresses: [([10, 0, 0, 1], 40_000).into(), ([10, 0, 0, 2], 80).into()],

@@ -5,6 +5,7 @@ use super::settings::Effective;
 use crate::system_names::SystemNames;
 use slowpath_agent::service::Journal;
 use slowpath_agent::{Agent, KeepFilter, RecordOptions, RecorderState, kernel, ring};
+use slowpath_recording::RecorderKind;
 use slowpath_views::filter::{Filter, Subject};
 use std::fmt;
 use std::path::PathBuf;
@@ -109,7 +110,7 @@ pub(super) fn start(agent: &mut Agent, settings: &Effective, journal: Journal) {
                 },
                 folder.display()
             ));
-            let light = |state: &RecorderState| state.recorder == slowpath_recording::TRACEPOINTS;
+            let light = |state: &RecorderState| state.recorder == RecorderKind::Tracepoints;
             if agent.recorder().as_ref().is_some_and(light) {
                 journal.say("this kernel does not let BPF attach to its functions (fentry): it records by tracepoints, and a replay may part from that");
             }

@@ -7,6 +7,7 @@ use slowpath_recorder::handlers::{Losses, Recorder};
 use slowpath_recorder::packets::LightRecorder;
 use slowpath_recorder::stock::{Host, Joined};
 use slowpath_recorder::{light, stock};
+use slowpath_recording::RecorderKind;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -98,10 +99,10 @@ impl KernelRecorder {
         }
     }
 
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn kind(&self) -> RecorderKind {
         match self {
-            KernelRecorder::Handlers(..) => "bpf",
-            KernelRecorder::Tracepoints(..) => slowpath_recording::TRACEPOINTS,
+            KernelRecorder::Handlers(..) => RecorderKind::Bpf,
+            KernelRecorder::Tracepoints(..) => RecorderKind::Tracepoints,
         }
     }
 

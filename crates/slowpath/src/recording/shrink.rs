@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::replay;
 use clap::Args;
 use slowpath_lab::virtual_time::{self, Kernel};
-use slowpath_recording::encode;
+use slowpath_recording::{RecorderKind, encode};
 use slowpath_replay::{ShrinkOptions, shrink};
 use slowpath_replay_report::{outputs, shrunk};
 use slowpath_text::Paint;
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Shrink, paint: Paint, out: &mut dyn Write) -> Result<()
         reason,
     };
     let before = std::fs::metadata(&args.file).map_err(|error| failed(error.to_string()))?;
-    if recording.origin.recorder != "laboratory" {
+    if recording.origin.recorder != RecorderKind::Laboratory {
         let reason =
             "recorded by BPF on a stock kernel: only recordings of the laboratory can be shrunk";
         return Err(failed(reason.to_owned()));

@@ -6,8 +6,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use slowpath_lab::virtual_time::Kernel;
 use slowpath_model::Micros;
-use slowpath_recording::Recording;
-use slowpath_recording::TRACEPOINTS;
+use slowpath_recording::{RecorderKind, Recording};
 use slowpath_replay::{FitOptions, Fitted};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ pub(super) fn fit(
     chosen: &[usize],
     folder: &Path,
 ) -> Result<Option<Fitted>, Failure> {
-    if args.no_fit || recording.origin.recorder != TRACEPOINTS {
+    if args.no_fit || recording.origin.recorder != RecorderKind::Tracepoints {
         return Ok(None);
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

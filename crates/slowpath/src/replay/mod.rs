@@ -14,9 +14,8 @@ use clap::Args;
 use serde_json::json;
 use slowpath_lab::virtual_time::{self, Kernel, RunError};
 use slowpath_model::Micros;
-use slowpath_recording::Recording;
-use slowpath_recording::TRACEPOINTS;
 use slowpath_recording::fields::{self, Variable};
+use slowpath_recording::{RecorderKind, Recording};
 use slowpath_replay::{Altered, ReplayError, ReplayOptions, Stretch};
 use slowpath_replay_report::fitted as fitted_report;
 use slowpath_replay_report::outputs::{self, Probed};
@@ -164,7 +163,7 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
         }
     }
     let differing = replayed::differing(&batches);
-    let light = recording.origin.recorder == TRACEPOINTS;
+    let light = recording.origin.recorder == RecorderKind::Tracepoints;
     let alike = chosen.len() - differing.len();
     let out = &mut stdout().lock();
     if args.json {
@@ -203,8 +202,8 @@ pub fn run(args: &Replay) -> Result<Outcome, Failure> {
 /// Another version of Linux may do something else: say so, before a replay does.
 fn compare_versions(args: &Replay, kernel: &Kernel, recording: &Recording) {
     let origin = &recording.origin;
-    let light = origin.recorder == TRACEPOINTS;
-    if !(light || origin.recorder == "bpf") || args.quiet {
+    let light = origin.recorder == RecorderKind::Tracepoints;
+    if !(light || origin.recorder == RecorderKind::Bpf) || args.quiet {
         return;
     }
     if light {
