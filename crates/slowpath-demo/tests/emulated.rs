@@ -80,14 +80,14 @@ fn connect(lab: &Lab, receive_buffer: Option<usize>) -> Pair {
 }
 
 /// What the agent found, and what the network did.
-struct Found {
+struct EmulatedRun {
     dominating: Problem,
     totals: Totals,
     retransmitted: u64,
     report: Report,
 }
 
-impl Found {
+impl EmulatedRun {
     fn events(&self, problem: Problem) -> u64 {
         self.totals.problem_events[problem as usize]
     }
@@ -100,7 +100,7 @@ fn watch(
     text: &str,
     receive_buffer: Option<usize>,
     work: impl FnOnce(&Lab, &TcpStream, &TcpStream) + Send,
-) -> Option<Found> {
+) -> Option<EmulatedRun> {
     let files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
     let scenario = Scenario::parse_for(text, &files, Substrate::Emulator).expect("possible");
     let lab = match Lab::up(&scenario, &Options::default()) {
@@ -146,7 +146,7 @@ fn watch(
         .connections()
         .find(|c| c.snapshot.id.netns == netns && c.snapshot.tuple == pair.tuple)
         .expect("it is live");
-    let found = Found {
+    let found = EmulatedRun {
         dominating: live.totals.dominating(&Thresholds::default()),
         totals: live.totals,
         retransmitted: live.snapshot.stats.retransmitted,

@@ -165,7 +165,7 @@ const fn same(a: &str, b: &str) -> bool {
     i == a.len() && i == b.len()
 }
 
-/// A message put together while constants are evaluated; what does not fit is left out.
+/// A message joined from its parts while constants are evaluated; what does not fit is left out.
 struct Text {
     bytes: [u8; 256],
     used: usize,

@@ -29,7 +29,7 @@ use std::time::Duration;
 pub const FIRST_PORT: u16 = 10_000;
 /// What one kernel replays.
 const MOST: usize = u16::MAX as usize - FIRST_PORT as usize;
-/// `LAB_TOLD_RUN`.
+/// `LAB_ACCOUNT_RUN`.
 const REPORTED_RUN: u8 = 255;
 
 /// How it is replayed; nothing of it may change the outcome.
@@ -168,7 +168,7 @@ pub fn replay(
             });
         }
     }
-    let (path, bytes) = slowpath_lab::virtual_time::take(folder, "told.bin")?;
+    let (path, bytes) = slowpath_lab::virtual_time::take(folder, "account.bin")?;
     let reported = reported(&bytes, count).ok_or(RunError::Garbled(path))?;
     let (_, functions) = slowpath_lab::virtual_time::take(folder, "functions.txt")?;
     Ok(Replayed {

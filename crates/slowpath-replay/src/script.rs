@@ -90,16 +90,16 @@ pub(crate) fn script(
         None => [u32::MAX; 2],
     };
     let runs = &reported.unwrap_or(&nothing).runs;
-    let (report, [stop_connection, stop_side]) = (of(reported), of(stop));
+    let ([traced_connection, traced_side], [stop_connection, stop_side]) = (of(reported), of(stop));
     out.put(&RawScript {
         magic: MAGIC,
         version: FORMAT,
         connections: connections.len() as u32,
         records: count,
-        told_connection: report[0],
-        told_side: report[1],
-        told_first: runs.start,
-        told_end: runs.end,
+        traced_connection,
+        traced_side,
+        traced_first: runs.start,
+        traced_end: runs.end,
         stop_connection,
         stop_side,
         stop_run: stop.unwrap_or(&nothing).runs.start,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What each run of a replay decided, sent and left, in a few numbers (told.bin): by these two
- * replays are compared whose clocks differ a little.
+ * What each run of a replay decided, sent and left, in a few numbers (account.bin): they
+ * compare two replays whose clocks differ a little.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -14,21 +14,21 @@
 #include "lab.h"
 #include "replay.h"
 
-static struct lab_file told_file;
+static struct lab_file account;
 
-int lab_tell_open(void)
+int lab_account_open(void)
 {
-	return lab_open(&told_file, "told.bin", SZ_256K);
+	return lab_open(&account, "account.bin", SZ_256K);
 }
 
-void lab_tell_close(void)
+void lab_account_close(void)
 {
-	lab_close(&told_file);
+	lab_close(&account);
 }
 
-void lab_tell(u8 decision, bool needed, u32 first, u32 second)
+void lab_account_decision(u8 decision, bool needed, u32 first, u32 second)
 {
-	struct lab_done told = {
+	struct lab_done done = {
 		.connection = replay.connection,
 		.end = replay.run->end,
 		.decision = decision,
@@ -37,8 +37,8 @@ void lab_tell(u8 decision, bool needed, u32 first, u32 second)
 		.second = second,
 	};
 
-	if (lab.plan.flags & LAB_TELL)
-		lab_put(&told_file, &told, sizeof(told));
+	if (lab.plan.flags & LAB_ACCOUNT)
+		lab_put(&account, &done, sizeof(done));
 }
 
 u32 slowpath_compared(u32 natural)
@@ -54,12 +54,12 @@ u32 slowpath_compared(u32 natural)
 		replay.decisions++;
 		replay.left--;
 	}
-	lab_tell(LAB_DECISION_COMPARISON, decided != natural, before, decided);
+	lab_account_decision(LAB_DECISION_COMPARISON, decided != natural, before, decided);
 	return decided;
 }
 
 /* Headers as they are whatever the first sequence numbers, addresses, ports and clocks. */
-void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number)
+void lab_account_packet(const struct sk_buff *skb, bool reply, u32 number)
 {
 	const struct iphdr *ip = ip_hdr(skb);
 	const struct ipv6hdr *ipv6 = ip->version == 6 ? ipv6_hdr(skb) : NULL;
@@ -70,7 +70,7 @@ void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number)
 
 	if (!number)
 		replay.first[reply] = sequence;
-	if (!(lab.plan.flags & LAB_TELL))
+	if (!(lab.plan.flags & LAB_ACCOUNT))
 		return;
 	mixed = jhash_3words(skb->len | (u32)traffic_class << 24, sequence - replay.first[reply],
 			     tcp->ack ? ntohl(tcp->ack_seq) - replay.first[!reply] : 0, mixed);
@@ -91,10 +91,10 @@ void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number)
 	replay.packets = mixed;
 }
 
-void lab_tell_run(const struct lab_run_record *record, u32 check)
+void lab_account_run(const struct lab_run_record *record, u32 check)
 {
 	struct sock *sk = lab_end_socket(record->connection, record->end);
 
-	if (lab.plan.flags & LAB_TELL)
-		lab_tell(LAB_TOLD_RUN, false, check, lab_effect(sk, replay.packets));
+	if (lab.plan.flags & LAB_ACCOUNT)
+		lab_account_decision(LAB_ACCOUNT_RUN, false, check, lab_effect(sk, replay.packets));
 }

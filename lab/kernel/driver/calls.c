@@ -19,12 +19,12 @@
 void lab_find_page(struct caller *caller)
 {
 	struct page_frag *own = &current->task_frag;
-	u32 told = 0, offset, size;
+	u32 fragment = 0, offset, size;
 
-	lab_told(LAB_DECISION_FRAGMENT, 0, &told);
-	offset = (u16)told;
-	size = told >> 16;
-	if (own->page && told && own->offset == offset && own->size == size &&
+	lab_recorded(LAB_DECISION_FRAGMENT, 0, &fragment);
+	offset = (u16)fragment;
+	size = fragment >> 16;
+	if (own->page && fragment && own->offset == offset && own->size == size &&
 	    page_ref_count(own->page) > 1)
 		return;
 	if (caller->kept)
@@ -33,7 +33,7 @@ void lab_find_page(struct caller *caller)
 	if (own->page)
 		put_page(own->page);
 	own->page = NULL;
-	if (!told || size > LARGEST_PAGE || offset > size)
+	if (!fragment || size > LARGEST_PAGE || offset > size)
 		return;
 	own->page = alloc_pages(GFP_KERNEL | __GFP_COMP, get_order(size));
 	if (!own->page)
@@ -74,7 +74,7 @@ static int set_option(struct caller *caller)
 	int error;
 
 	if (!socket && accepts && !sk) {
-		caller->told = true;
+		caller->listener_has_options = true;
 		socket = lab_listener(1, lab.connections[replay.connection].kind);
 	} else if (!socket && !accepts) {
 		error = lab_bind_connection(replay.connection, &sender->from);
@@ -109,7 +109,7 @@ static int send_pages(struct caller *caller, struct socket *socket)
 	u32 offset = 0;
 	int used, sent;
 
-	lab_told(LAB_DECISION_FRAGMENT, 1, &offset);
+	lab_recorded(LAB_DECISION_FRAGMENT, 1, &offset);
 	if (offset >= PAGE_SIZE)
 		return -EINVAL;
 	/* Behind what was sent before, or in another page. */

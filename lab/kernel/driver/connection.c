@@ -96,7 +96,7 @@ int lab_receive(struct lab_sender *sender, u32 bytes)
 	struct sock *sk = sender->to->sk;
 	int read;
 
-	/* As on_data(): nobody else has the socket meanwhile. */
+	/* As on_data(): no other code has the socket meanwhile. */
 	local_bh_disable();
 	lab_run_begin(sender - lab.senders, 1, LAB_RUN_RECEIVE, 0, bytes, 0);
 	bh_lock_sock(sk);

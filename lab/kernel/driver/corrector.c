@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The corrector: a replayed end gets the packets that the other has sent as the network had
- * dealt with them. What nobody is to get is dropped, what came late or twice is kept, what was
+ * dealt with them. What no end is to get is dropped, what came late or twice is kept, what was
  * cut is cut, and what was made one of several is made one by the kernel's own GRO.
  */
 #include <linux/tcp.h>
@@ -13,7 +13,7 @@
 #include "lab.h"
 #include "replay.h"
 
-/* The socket's memory is free at once, and nobody is told of it: the recording does that. */
+/* The socket's memory is free at once, and no writer is woken by it: the recording says when one is. */
 static void leave_socket(struct sk_buff *skb)
 {
 	struct sock *sk = skb->sk;
@@ -33,7 +33,7 @@ void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number
 
 	leave_socket(skb);
 	if (connection == replay.connection && !lab.clearing)
-		lab_tell_packet(skb, reply, number);
+		lab_account_packet(skb, reply, number);
 	if (lab.clearing || connection != replay.connection || number >= to->packets ||
 	    !to->uses[number] || !to->held[number] != !further) {
 		/* Lost on the way, or of no use to anybody. */
@@ -46,7 +46,7 @@ void lab_replay_sent(struct sk_buff *skb, u32 connection, bool reply, u32 number
 }
 
 /* What is said of the packet with that place among those of the run. */
-static bool is_told(const struct lab_run_record *record, u32 decision, u32 place, u32 *value)
+static bool is_recorded(const struct lab_run_record *record, u32 decision, u32 place, u32 *value)
 {
 	u32 i;
 
@@ -89,7 +89,7 @@ static u32 begins(struct replay_end *end, u32 number)
 	return end->begins[number];
 }
 
-/* Of what was cut the piece that begins there; those that are left are held together. NULL: it is not there, or no more. */
+/* Of what was cut the piece that begins there; the others stay held as one list. NULL: it is not there, or no more. */
 static struct sk_buff *find_piece(struct replay_end *end, u32 number, u32 sequence)
 {
 	struct sk_buff **at = &end->held[number], *piece;
@@ -135,7 +135,7 @@ static u32 sequence_numbers(const struct sk_buff *skb)
 	return skb->len - skb_transport_offset(skb) - tcp_hdrlen(skb) + tcp->syn + tcp->fin;
 }
 
-/* What the device's NAPI would be: nobody polls it. */
+/* What the device's NAPI would be: it is never polled. */
 static struct napi_struct joiner;
 
 static int nothing_to_poll(struct napi_struct *napi, int budget)
@@ -146,7 +146,7 @@ static int nothing_to_poll(struct napi_struct *napi, int budget)
 void lab_join_begin(void)
 {
 	netif_napi_add(lab.hosts[0].dev, &joiner, nothing_to_poll);
-	/* What is complete waits there until somebody takes it (gro_normal_one()). */
+	/* What is complete waits there until it is taken (gro_normal_one()). */
 	net_hotdata.gro_normal_batch = INT_MAX;
 }
 
@@ -202,7 +202,7 @@ static struct sk_buff *join(struct replay_end *end, const struct lab_came *came,
 
 /*
  * The packet that is delivered; what is still needed is kept. Of one that the network had doubled
- * a copy came before the packet itself unless their sizes tell otherwise: either may have been lost.
+ * a copy came before the packet itself unless their sizes show otherwise: either may have been lost.
  */
 static struct sk_buff *take(struct replay_end *end, const struct lab_run_record *record, u32 number)
 {
@@ -230,7 +230,7 @@ static struct sk_buff *take(struct replay_end *end, const struct lab_run_record 
 	return copy;
 }
 
-/* All of what was sent as one, whose bytes nobody else has any more: it had been copied, not cut. */
+/* All of what was sent as one, whose bytes no other packet shares any more: it had been copied, not cut. */
 static bool is_copy(const struct sk_buff *skb, u32 length)
 {
 	return skb && skb_is_gso(skb) && !skb_cloned(skb) && sequence_numbers(skb) == length;
@@ -241,8 +241,8 @@ static struct sk_buff *gather(struct replay_end *end, const struct lab_run_recor
 {
 	const struct sk_buff *held = end->held[came->number];
 	u32 before = 0, length = 0;
-	bool piece = is_told(record, LAB_DECISION_PIECE, came->place, &before);
-	bool several = is_told(record, LAB_DECISION_JOINED, came->place, &length);
+	bool piece = is_recorded(record, LAB_DECISION_PIECE, came->place, &before);
+	bool several = is_recorded(record, LAB_DECISION_JOINED, came->place, &length);
 
 	length = LAB_JOINED_LENGTH(length);
 	if (several && !is_copy(held, length))
@@ -264,7 +264,7 @@ static void deliver(const struct lab_run_record *record, const struct lab_came *
 		return;
 	}
 	if (!is_as_large(skb, record)) {
-		/* Somebody on the way had it copied, to write into it (skb_unshare()). */
+		/* On the way it was copied, to be written into (skb_unshare()). */
 		struct sk_buff *copy = skb_copy(skb, GFP_ATOMIC);
 
 		if (copy && is_as_large(copy, record))
@@ -297,7 +297,7 @@ bool lab_next_packet(const struct lab_run_record *record, struct lab_came *came)
 			came->number = record->value + it->result;
 		}
 		came->last = came->number;
-		if (is_told(record, LAB_DECISION_JOINED, came->place, &stretch))
+		if (is_recorded(record, LAB_DECISION_JOINED, came->place, &stretch))
 			came->last += LAB_JOINED_FURTHER(stretch);
 		came->looked_at++;
 		return true;

@@ -23,7 +23,7 @@
 #include "lab.h"
 #include "script.h"
 
-/* A line on the console at least every so many packets: somebody watches. */
+/* A line on the console at least every so many packets, for the user who watches. */
 #define SAY_EVERY 65536
 
 /* What is remembered of a packet on its way. */
@@ -56,9 +56,9 @@ static struct sk_buff *take(const struct slowpath_packet *packet)
 	return pskb_copy(skb, GFP_ATOMIC);
 }
 
-static void on_delivered(const struct slowpath_fabric_event *told)
+static void on_delivered(const struct slowpath_fabric_event *event)
 {
-	struct sk_buff *skb = take(&told->packet);
+	struct sk_buff *skb = take(&event->packet);
 
 	lab.delivered++;
 	lab.inside--;
@@ -66,20 +66,20 @@ static void on_delivered(const struct slowpath_fabric_event *told)
 		lab.failed = true;
 		return;
 	}
-	carried(skb)->destination = told->node;
-	carried(skb)->ttl = told->packet.ttl;
-	carried(skb)->marked = told->packet.ecn == INET_ECN_CE;
-	carried(skb)->corrupted = told->flags & SLOWPATH_FABRIC_WAS_CORRUPTED;
+	carried(skb)->destination = event->node;
+	carried(skb)->ttl = event->packet.ttl;
+	carried(skb)->marked = event->packet.ecn == INET_ECN_CE;
+	carried(skb)->corrupted = event->flags & SLOWPATH_FABRIC_WAS_CORRUPTED;
 	__skb_queue_tail(&lab.arrived, skb);
 }
 
-static void on_dropped(const struct slowpath_fabric_event *told)
+static void on_dropped(const struct slowpath_fabric_event *event)
 {
-	struct sk_buff *skb = skb_of(&told->packet);
+	struct sk_buff *skb = skb_of(&event->packet);
 
 	lab.dropped++;
 	lab.inside--;
-	lab_event(told, LAB_DROPPED);
+	lab_event(event, LAB_DROPPED);
 	if (carried(skb)->copies)
 		carried(skb)->copies--;
 	else
@@ -88,13 +88,13 @@ static void on_dropped(const struct slowpath_fabric_event *told)
 
 /* The device has taken the packet from memory: its socket may count it as sent (TCP small
  * queues). */
-static void on_line(const struct slowpath_fabric_event *told)
+static void on_line(const struct slowpath_fabric_event *event)
 {
-	struct lab_host *host = &lab.hosts[told->node];
+	struct lab_host *host = &lab.hosts[event->node];
 
 	host->sent++;
-	host->sent_bytes += told->packet.bytes;
-	skb_orphan(skb_of(&told->packet));
+	host->sent_bytes += event->packet.bytes;
+	skb_orphan(skb_of(&event->packet));
 }
 
 static bool is_watched(u32 node, u16 port)
@@ -107,36 +107,36 @@ static bool is_watched(u32 node, u16 port)
 	return false;
 }
 
-static void on_event(void *context, const struct slowpath_fabric_event *told)
+static void on_event(void *context, const struct slowpath_fabric_event *event)
 {
-	switch (told->kind) {
+	switch (event->kind) {
 	case SLOWPATH_FABRIC_DELIVERED:
-		on_delivered(told);
+		on_delivered(event);
 		break;
 	case SLOWPATH_FABRIC_DROPPED:
-		on_dropped(told);
+		on_dropped(event);
 		break;
 	case SLOWPATH_FABRIC_COPIED:
-		carried(skb_of(&told->packet))->copies++;
+		carried(skb_of(&event->packet))->copies++;
 		lab.inside++;
 		break;
 	case SLOWPATH_FABRIC_DEQUEUED:
-		if (!(told->node & SLOWPATH_FABRIC_SWITCH))
-			on_line(told);
+		if (!(event->node & SLOWPATH_FABRIC_SWITCH))
+			on_line(event);
 		fallthrough;
 	case SLOWPATH_FABRIC_ENQUEUED:
-		if (!lab.plan.sample_every && is_watched(told->node, told->port))
-			lab_event(told, LAB_QUEUE);
+		if (!lab.plan.sample_every && is_watched(event->node, event->port))
+			lab_event(event, LAB_QUEUE);
 		break;
 	case SLOWPATH_FABRIC_MARKED:
 		lab.marked++;
-		lab_event(told, LAB_MARKED);
+		lab_event(event, LAB_MARKED);
 		break;
 	case SLOWPATH_FABRIC_DETOURED:
-		if (!carried(skb_of(&told->packet))->detoured)
-			lab.detoured_by_tag[told->packet.tag % LAB_TAGS]++;
-		carried(skb_of(&told->packet))->detoured = true;
-		lab_event(told, LAB_DETOURED);
+		if (!carried(skb_of(&event->packet))->detoured)
+			lab.detoured_by_tag[event->packet.tag % LAB_TAGS]++;
+		carried(skb_of(&event->packet))->detoured = true;
+		lab_event(event, LAB_DETOURED);
 		break;
 	}
 }

@@ -54,7 +54,7 @@ struct sock *lab_follow_socket(u8 end)
 		else if (sk)
 			sock_gen_put(sk);
 	}
-	/* What is left of one that has ended is nobody's state. */
+	/* What is left of one that has ended is no state to compare. */
 	if (caller->sk && sock_flag(caller->sk, SOCK_DEAD) && caller->sk->sk_state == TCP_CLOSE)
 		return NULL;
 	return caller->sk;
@@ -83,7 +83,7 @@ static bool is_as_recorded(const struct caller *caller)
 
 	if (caller->call->kind == LAB_RUN_OPTION)
 		return !caller->result;
-	/* What it returned is not recorded: it does the same if nobody is there any more. */
+	/* What it returned is not recorded: it does the same if the other end is gone. */
 	if (caller->call->kind == LAB_RUN_SHUTDOWN && caller->result == -ENOTCONN)
 		return true;
 	/* Nothing says here when a signal came: such a call ends as at its time limit. */
@@ -236,14 +236,14 @@ void slowpath_give(struct sock *sk)
 	fill(caller);
 }
 
-/* What is not acknowledged and not read tells where the recorded call looked. */
+/* What is not acknowledged and not read shows where the recorded call looked. */
 static bool looks_now(struct caller *caller, const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 sent, unread;
 
-	return end_of(caller)->under_way && lab_told(LAB_DECISION_FLUSH, 0, &sent) &&
-	       lab_told(LAB_DECISION_FLUSH, 1, &unread) && sent == tp->write_seq - tp->snd_una &&
+	return end_of(caller)->under_way && lab_recorded(LAB_DECISION_FLUSH, 0, &sent) &&
+	       lab_recorded(LAB_DECISION_FLUSH, 1, &unread) && sent == tp->write_seq - tp->snd_una &&
 	       unread == tp->rcv_nxt - tp->copied_seq;
 }
 
@@ -275,7 +275,7 @@ void slowpath_fill(struct sock *sk, bool again)
 		if (!next || !(is_for_backlog(next) || is_put_off(next)))
 			return;
 		/* A receiver looks whenever it has enough; at its end a call always does. */
-		if (lab_told(LAB_DECISION_FLUSH, 1, &unread) && !looks_now(caller, sk))
+		if (lab_recorded(LAB_DECISION_FLUSH, 1, &unread) && !looks_now(caller, sk))
 			return;
 		lab_finish_run(end_of(caller));
 	}
@@ -498,11 +498,11 @@ void lab_follow_end(void)
 		}
 	}
 	slowpath_following = false;
-	if (lab_callers[1].told && lab_listen_again(1, lab.connections[replay.connection].kind)) {
+	if (lab_callers[1].listener_has_options && lab_listen_again(1, lab.connections[replay.connection].kind)) {
 		pr_err("slowpath-lab: the host that accepts cannot listen again\n");
 		lab.failed = true;
 	}
-	lab_callers[1].told = false;
+	lab_callers[1].listener_has_options = false;
 	for (number = 0; number < 2; number++) {
 		struct caller *caller = &lab_callers[number];
 

@@ -22,7 +22,7 @@ struct caller {
 	bool giving;
 	u64 file; /* how far files were sent */
 	struct page *kept; /* the page of its next data, as if other sockets had some in it as well */
-	bool told; /* the listener has options that are this connection's */
+	bool listener_has_options; /* the listener has options that are this connection's */
 	int result;
 	void *buffer;
 	size_t room;

@@ -11,7 +11,7 @@
 #define DEEPEST 64
 
 static struct lab_file out;
-static bool telling;
+static bool writing;
 static u32 depth;
 
 void __cyg_profile_func_enter(void *function, void *site) __attribute__((no_instrument_function));
@@ -22,7 +22,7 @@ void __cyg_profile_func_enter(void *function, void *site)
 	char line[DEEPEST * 2 + 160];
 	int length;
 
-	if (likely(!telling))
+	if (likely(!writing))
 		return;
 	if (depth++ >= DEEPEST)
 		return;
@@ -32,7 +32,7 @@ void __cyg_profile_func_enter(void *function, void *site)
 
 void __cyg_profile_func_exit(void *function, void *site)
 {
-	if (unlikely(telling) && depth)
+	if (unlikely(writing) && depth)
 		depth--;
 }
 
@@ -50,12 +50,12 @@ void lab_functions_begin(const struct lab_run_record *record, u64 run)
 
 	lab_put(&out, line, length);
 	depth = 0;
-	telling = true;
+	writing = true;
 }
 
 void lab_functions_end(void)
 {
-	telling = false;
+	writing = false;
 }
 
 void lab_functions_close(void)

@@ -58,7 +58,7 @@ struct lab_sender {
 	u32 check[2];   /* of the recorder, by end */
 	u32 sent[2];    /* packets, by end */
 	u64 moment[2];  /* of the recorder's last run, by end */
-	u32 together[2]; /* runs of that moment */
+	u32 same_moment[2]; /* runs of that moment */
 	struct list_head ready;
 	/* Writes in pieces, of its only flow. */
 	struct timerqueue_node again;
@@ -141,7 +141,7 @@ void *lab_read_array(int fd, void *piece, size_t count, size_t size, int *error)
 void *lab_piece(void);
 int lab_open_capture(struct lab_host *host);
 void lab_capture(struct lab_host *host, const struct sk_buff *skb, bool partial);
-void lab_event(const struct slowpath_fabric_event *told, u8 kind);
+void lab_event(const struct slowpath_fabric_event *source, u8 kind);
 int lab_write_results(u64 end);
 
 /* address.c */

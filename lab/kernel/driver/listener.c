@@ -18,7 +18,7 @@ static void sent_again_less_often(struct sock *sk, const struct lab_run_record *
 	inet_csk(sk)->icsk_syn_retries = usual;
 }
 
-static void nobody_more_may_wait(struct sock *sk, const struct lab_run_record *record,
+static void with_full_queue(struct sock *sk, const struct lab_run_record *record,
 				 void (*run)(const struct lab_run_record *record))
 {
 	u32 waiting = sk->sk_ack_backlog;
@@ -44,16 +44,16 @@ void lab_run_with_queue(const struct lab_run_record *record,
 {
 	const u32 kind = lab.connections[replay.connection].kind;
 	struct sock *sk;
-	u32 told;
+	u32 recorded;
 
 	if (!lab.following || !record->end ||
-	    !lab_told(LAB_DECISION_REFUSED, LAB_LISTENER, &told))
+	    !lab_recorded(LAB_DECISION_REFUSED, LAB_LISTENER, &recorded))
 		return run(record);
 	sk = lab_listener(1, kind)->sk;
 	if (record->kind == LAB_RUN_REQUEST_TIMER)
-		sent_again_less_often(sk, record, told, run);
-	else if (told == LAB_QUEUE_COOKIE)
+		sent_again_less_often(sk, record, recorded, run);
+	else if (recorded == LAB_QUEUE_COOKIE)
 		answered_by_cookie(sk, record, run);
 	else
-		nobody_more_may_wait(sk, record, run);
+		with_full_queue(sk, record, run);
 }

@@ -43,7 +43,7 @@ static int __init lab_main(void)
 
 	error = lab_read_plan();
 	if (error == -ENOENT)
-		/* Somebody starts this kernel for something else. */
+		/* This kernel was started for something else. */
 		return 0;
 	if (!error)
 		error = lab_make_hosts();

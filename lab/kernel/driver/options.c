@@ -2,7 +2,7 @@
 /*
  * Options of the sockets of a recording that is followed: each is set as the recording says. One
  * that was set before there was a socket is the listener's; the next connection gets a listener
- * that nobody told anything.
+ * without any options.
  */
 #include <linux/net.h>
 #include <linux/tcp.h>
@@ -46,19 +46,19 @@ void slowpath_metrics(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 value;
 
-	if (lab_told(LAB_DECISION_METRICS, 0, &value)) {
+	if (lab_recorded(LAB_DECISION_METRICS, 0, &value)) {
 		inet_csk(sk)->icsk_rto = value;
-		/* Without a sample of the handshake its default is taken only if nobody had left one. */
+		/* Without a sample of the handshake its default is taken only if none had left one. */
 		if (!tp->srtt_us && value != TCP_TIMEOUT_FALLBACK) {
 			tp->mdev_us = jiffies_to_usecs(TCP_TIMEOUT_INIT);
 			tp->mdev_max_us = tp->rttvar_us = 0;
 		}
 	}
-	if (lab_told(LAB_DECISION_METRICS, 1, &value))
+	if (lab_recorded(LAB_DECISION_METRICS, 1, &value))
 		tp->reordering = value;
-	if (lab_told(LAB_DECISION_METRICS, 2, &value))
+	if (lab_recorded(LAB_DECISION_METRICS, 2, &value))
 		tp->snd_ssthresh = value;
-	if (lab_told(LAB_DECISION_METRICS, 3, &value))
+	if (lab_recorded(LAB_DECISION_METRICS, 3, &value))
 		tp->snd_cwnd_clamp = value;
 }
 

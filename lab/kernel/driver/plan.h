@@ -14,9 +14,9 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
-#define LAB_VERSION 13
+#define LAB_VERSION 14
 /* What these files look like: a digest of all that is compared, which the build of slowpath-lab says. */
-#define LAB_LAYOUT 0x9c13b89du
+#define LAB_LAYOUT 0x137d4abdu
 /* What files name as their version: a kernel and a program that were built from other headers refuse each other's. */
 #define LAB_FORMAT (LAB_LAYOUT ^ LAB_VERSION)
 #define LAB_NEVER U64_MAX
@@ -38,8 +38,8 @@ enum lab_plan_flag {
 	LAB_FOLLOW = BIT(6),
 	/* A replay goes on with another state, and timers that were not recorded fire: only packets are compared, by who reads the captures. */
 	LAB_WHAT_IF = BIT(7),
-	/* What each run of a replay left is written to told.bin. */
-	LAB_TELL = BIT(8),
+	/* What each run of a replay left is written to account.bin. */
+	LAB_ACCOUNT = BIT(8),
 	/* With LAB_PROBE: for each record of probes.bin the variables of fields.h are written to more.bin, 8 bytes each. */
 	LAB_PROBE_MORE = BIT(9),
 };

@@ -226,31 +226,31 @@ void lab_capture(struct lab_host *host, const struct sk_buff *skb, bool partial)
 	lab.captured++;
 }
 
-void lab_event(const struct slowpath_fabric_event *told, u8 kind)
+void lab_event(const struct slowpath_fabric_event *source, u8 kind)
 {
 	struct lab_event event = {
-		.at = lab_scenario_time(told->at),
-		.node = told->node,
-		.port = told->port,
+		.at = lab_scenario_time(source->at),
+		.node = source->node,
+		.port = source->port,
 		.kind = kind,
-		.packets = told->depth.packets,
-		.bytes = told->depth.bytes,
+		.packets = source->depth.packets,
+		.bytes = source->depth.bytes,
 		.connection = U32_MAX,
 	};
 
 	if (!(lab.plan.flags & LAB_EVENTS))
 		return;
 	if (kind == LAB_DROPPED)
-		event.cause = told->cause;
+		event.cause = source->cause;
 	else if (kind == LAB_DETOURED)
-		event.cause = told->to;
+		event.cause = source->to;
 	if (kind != LAB_QUEUE) {
-		const struct sk_buff *skb = (const void *)(uintptr_t)told->packet.handle;
+		const struct sk_buff *skb = (const void *)(uintptr_t)source->packet.handle;
 
 		event.connection = skb->mark >> 1;
 		event.reply = skb->mark & 1;
-		event.tag = told->packet.tag;
-		event.length = told->packet.bytes;
+		event.tag = source->packet.tag;
+		event.length = source->packet.bytes;
 	}
 	lab_put(&lab.events, &event, sizeof(event));
 }
@@ -279,7 +279,7 @@ int lab_write_results(u64 end)
 	if (lab.fabric) {
 		slowpath_fabric_counts(lab.fabric, &counts);
 	} else {
-		/* What the process dropped it does not tell. */
+		/* The process does not report what it dropped. */
 		counts.sent = lab.host_packets;
 		counts.delivered = lab.delivered;
 		counts.dropped = counts.sent - counts.delivered;

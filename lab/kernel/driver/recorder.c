@@ -150,7 +150,7 @@ static void put(struct lab_run_record *record)
 	lab.recorded++;
 }
 
-/* At one moment the end that connected comes first unless it is told that it did not. */
+/* At one moment the end that connected comes first unless it is recorded that it did not. */
 static void note_order(struct under_way *it)
 {
 	struct lab_sender *sender = &lab.senders[it->record.connection];
@@ -158,15 +158,15 @@ static void note_order(struct under_way *it)
 	u8 end = order.end;
 
 	if (sender->moment[end] != order.at)
-		sender->together[end] = 0;
+		sender->same_moment[end] = 0;
 	sender->moment[end] = order.at;
-	sender->together[end]++;
-	if (end || !sender->together[1] || sender->moment[1] != order.at)
+	sender->same_moment[end]++;
+	if (end || !sender->same_moment[1] || sender->moment[1] != order.at)
 		return;
 	order.kind = LAB_RUN_DECISION;
 	order.decision = LAB_DECISION_ORDER;
 	order.value = 0;
-	order.result = sender->together[1];
+	order.result = sender->same_moment[1];
 	it->decisions = lab_mix(it->decisions, &order);
 	put(&order);
 }

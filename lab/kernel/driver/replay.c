@@ -18,7 +18,7 @@
 #include "lab.h"
 #include "replay.h"
 
-/* A line on the console at least every so many runs: somebody watches. */
+/* A line on the console at least every so many runs, for the user who watches. */
 #define SAY_EVERY 65536
 
 /* More of one connection are not replayed. */
@@ -45,7 +45,7 @@ u32 lab_replay_decide(u32 decision, u32 natural)
 		return 0;
 	replay.decisions++;
 	replay.left--;
-	lab_tell(decision, true, before, next->result);
+	lab_account_decision(decision, true, before, next->result);
 	return next->result;
 }
 
@@ -146,7 +146,7 @@ static void send(const struct lab_run_record *record)
 void lab_begin_run(const struct lab_run_record *record)
 {
 	struct replay_end *end = &replay.ends[record->end];
-	bool told;
+	bool traced;
 
 	/* The lower half is known: the nearest that fits. */
 	end->jiffies += (s32)(record->jiffies - (u32)end->jiffies);
@@ -161,11 +161,11 @@ void lab_begin_run(const struct lab_run_record *record)
 	slowpath_ack_flag = 0;
 	memset(replay.decided, 0, sizeof(replay.decided));
 	if (end->moment != record->at)
-		end->together = 0;
+		end->same_moment = 0;
 	end->moment = record->at;
-	end->together++;
+	end->same_moment++;
 	if (replay.left && replay.decisions->decision == LAB_DECISION_ORDER) {
-		lab_tell(LAB_DECISION_ORDER, true, 0, replay.decisions->result);
+		lab_account_decision(LAB_DECISION_ORDER, true, 0, replay.decisions->result);
 		replay.decisions++;
 		replay.left--;
 	}
@@ -174,11 +174,11 @@ void lab_begin_run(const struct lab_run_record *record)
 	if (replay.connection == script.stop_connection && record->end == script.stop_side &&
 	    end->runs == script.stop_run)
 		slowpath_replay_stop(record, lab_end_socket(replay.connection, record->end));
-	told = replay.connection == script.told_connection && record->end == script.told_side &&
-	       end->runs >= script.told_first && end->runs < script.told_end;
-	if (told)
+	traced = replay.connection == script.traced_connection && record->end == script.traced_side &&
+	       end->runs >= script.traced_first && end->runs < script.traced_end;
+	if (traced)
 		lab_functions_begin(record, end->runs);
-	replay.told = told;
+	replay.traced = traced;
 }
 
 void lab_finish_run(struct replay_end *end)
@@ -190,9 +190,9 @@ void lab_finish_run(struct replay_end *end)
 	if (!record)
 		return;
 	end->under_way = NULL;
-	if (replay.told)
+	if (replay.traced)
 		lab_functions_end();
-	replay.told = false;
+	replay.traced = false;
 	if (replay.left)
 		lab_diverge(LAB_DIVERGED_DECISION, record->end, replay.decisions->decision,
 			    replay.left);
@@ -207,7 +207,7 @@ void lab_finish_run(struct replay_end *end)
 	if (record->decision != LAB_RUN_UNCHECKED && (u8)check != (u8)record->check)
 		lab_diverge(LAB_DIVERGED_STATE, record->end, (u8)record->check, (u8)check);
 	end->check = check;
-	lab_tell_run(record, check);
+	lab_account_run(record, check);
 	if (lab.plan.flags & LAB_PROBE || replay.result.status != LAB_EXACT)
 		probe(record, record->end);
 	end->next = lab_behind(record);
@@ -295,7 +295,7 @@ static bool accepted_comes_first(void)
 {
 	const struct replay_end *accepted = &replay.ends[1];
 	const struct lab_run_record *next = replay.ends[0].next;
-	u32 done = accepted->moment == next->at ? accepted->together : 0;
+	u32 done = accepted->moment == next->at ? accepted->same_moment : 0;
 
 	return next->decisions && next[1].decision == LAB_DECISION_ORDER && done < next[1].result;
 }
@@ -480,7 +480,7 @@ int lab_replay(void)
 	if (!error && lab.plan.flags & LAB_PROBE_MORE)
 		error = lab_open(&more, "more.bin", SZ_256K);
 	if (!error)
-		error = lab_tell_open();
+		error = lab_account_open();
 	if (!error)
 		error = lab_make_connections();
 	if (!error)
@@ -494,7 +494,7 @@ int lab_replay(void)
 	lab_close(&probes);
 	if (lab.plan.flags & LAB_PROBE_MORE)
 		lab_close(&more);
-	lab_tell_close();
+	lab_account_close();
 	lab_functions_close();
 	return error;
 }

@@ -18,7 +18,7 @@ struct replay_end {
 	u64 clock;
 	bool unnumbered;
 	u64 moment;   /* of the last run */
-	u32 together; /* runs of that moment */
+	u32 same_moment; /* runs of that moment */
 	u32 sent; /* before the run under way */
 	/* Packets that this end is to get, by their number. */
 	u32 packets;
@@ -36,7 +36,7 @@ struct replay {
 	u32 left;
 	u32 clocks; /* read so far */
 	u32 compared; /* so far */
-	bool told;  /* its functions are written down */
+	bool traced; /* its functions are written down */
 	u32 packets; /* that it sent, mixed */
 	u32 first[2]; /* sequence numbers of SYN and SYN-ACK */
 	u32 decided[SLOWPATH_DECISIONS];
@@ -68,16 +68,16 @@ bool lab_is_first(const struct replay_end *end);
 void lab_deliver_held(const struct lab_run_record *record);
 void lab_join_begin(void);
 /* What the recording of a stock kernel says of the run under way. */
-bool lab_told(u32 decision, u32 before, u32 *value);
+bool lab_recorded(u32 decision, u32 before, u32 *value);
 /* Whose socket it is; LAB_NOTHING: of none that is followed. */
 u32 lab_follow_end_of(const struct sock *sk);
 bool lab_follow_put_off(const struct lab_run_record *record, struct sock *sk);
 /* What a run decided; the packets it sent; what it left. */
-int lab_tell_open(void);
-void lab_tell_close(void);
-void lab_tell(u8 decision, bool needed, u32 first, u32 second);
-void lab_tell_packet(const struct sk_buff *skb, bool reply, u32 number);
-void lab_tell_run(const struct lab_run_record *record, u32 check);
+int lab_account_open(void);
+void lab_account_close(void);
+void lab_account_decision(u8 decision, bool needed, u32 first, u32 second);
+void lab_account_packet(const struct sk_buff *skb, bool reply, u32 number);
+void lab_account_run(const struct lab_run_record *record, u32 check);
 /* sk: that of the connection, if it has one yet. */
 int lab_set_option(const struct lab_run_record *record, struct socket *socket, struct sock *sk);
 /* With the queue of the listener as it was. */

@@ -56,7 +56,7 @@ enum lab_run_flag {
 enum lab_following_decision {
 	LAB_DECISION_CLOCK = 6,  /* what TCP's clock read the next time: ns after the run's */
 	LAB_DECISION_TICKS = 7,  /* jiffies after the run's: from so many clocks and packets on, or of one reader (LAB_READER) */
-	LAB_DECISION_MEMORY = 8, /* sk_wmem_alloc after so many packets of the run; 1 if not told */
+	LAB_DECISION_MEMORY = 8, /* sk_wmem_alloc after so many packets of the run; 1 if not recorded */
 	LAB_DECISION_FLUSH = 9,  /* the call looked at the backlog when so much was queued */
 	LAB_DECISION_MERGED = 11, /* this much further one more packet is merged in the backlog */
 	LAB_DECISION_COMPARISON = 12, /* what the run's comparison of clocks with that number gave */
@@ -66,7 +66,7 @@ enum lab_following_decision {
 	LAB_DECISION_REFUSED = 17, /* what the device's queue made of the packet after so many of the run: NET_XMIT_*, or an error */
 	LAB_DECISION_PIECE = 18, /* the packet was cut on the way: the bytes before this piece of it */
 	LAB_DECISION_JOINED = 19, /* it has bytes of its own, of one or several that follow each other: LAB_JOINED_* */
-	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not told */
+	LAB_DECISION_BACKLOG = 10, /* sk_backlog.len from so many clocks and packets on; 0 if not recorded */
 };
 
 /* Whose jiffies, in LAB_DECISION_TICKS; with the packets sent before by the run. */
@@ -116,10 +116,10 @@ struct lab_script {
 	__le64 records;
 	/* Runs whose functions are written to functions.txt: of one end, from first up to and
 	 * without end; and the run at which slowpath_replay_stop() is called. */
-	__le32 told_connection;    /* LAB_NOTHING: none */
-	__le32 told_side;
-	__le64 told_first;
-	__le64 told_end;
+	__le32 traced_connection;  /* LAB_NOTHING: none */
+	__le32 traced_side;
+	__le64 traced_first;
+	__le64 traced_end;
 	__le32 stop_connection;    /* LAB_NOTHING: none */
 	__le32 stop_side;
 	__le64 stop_run;
@@ -143,7 +143,7 @@ enum lab_replay_status {
 	LAB_DIVERGED_STATE = 1,    /* the check differs */
 	LAB_DIVERGED_RESULT = 2,   /* a call returned something else */
 	LAB_DIVERGED_TIMER = 3,    /* a timer that is not armed fired */
-	LAB_DIVERGED_PACKET = 4,   /* a packet came that nobody sent */
+	LAB_DIVERGED_PACKET = 4,   /* a packet came that no end sent */
 	LAB_DIVERGED_DECISION = 5, /* a decision was not asked for */
 	LAB_DIVERGED_DIGEST = 6,   /* all runs are as they were, and more or fewer than there were */
 	LAB_DIVERGED_CALL = 7,     /* a call that cannot be made here */
@@ -161,18 +161,18 @@ struct lab_replayed {
 	__le64 packets[2]; /* sent */
 };
 
-/* told.bin: after each run, and before it what it decided. */
+/* account.bin: after each run, and before it what it decided. */
 struct lab_done {
 	__le32 connection;
 	__u8 end;
-	__u8 decision; /* LAB_TOLD_RUN: what follows is of the run */
-	__u8 needed;   /* without being told, something else would have been decided */
+	__u8 decision; /* LAB_ACCOUNT_RUN: what follows is of the run */
+	__u8 needed;   /* without the recording, something else would have been decided */
 	__u8 reserved;
 	__le32 first;  /* the run's check; of a decision how often it was decided before */
 	__le32 second; /* mixed from the packets it sent and the state it left, without clocks; what was decided */
 };
 
-#define LAB_TOLD_RUN 255
+#define LAB_ACCOUNT_RUN 255
 
 /* What is looked at after each run, see look() in replay.c for the order. */
 #define LAB_PROBED 40

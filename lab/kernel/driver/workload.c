@@ -130,7 +130,7 @@ static void read_again(struct timerqueue_node *node)
 }
 
 /* The state of every sender that has something to do. */
-static void tell_info(s64 now)
+static void write_info(s64 now)
 {
 	struct tcp_info info;
 	struct lab_series head = { .at = now, .length = sizeof(info) };
@@ -285,7 +285,7 @@ int lab_run(u64 *end)
 			read_again(read);
 		lab_serve_ready();
 		if (next_info <= now) {
-			tell_info(next_info);
+			write_info(next_info);
 			next_info += lab.plan.info_every;
 		}
 		if (next_sample <= now) {

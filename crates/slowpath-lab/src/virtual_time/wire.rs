@@ -47,7 +47,7 @@ pub const FOLLOW: u32 = layouts::lab_plan_flag::LAB_FOLLOW;
 /// Something about the connections is not as it was.
 pub const WHAT_IF: u32 = layouts::lab_plan_flag::LAB_WHAT_IF;
 /// What each run left is written.
-pub const REPORT: u32 = layouts::lab_plan_flag::LAB_TELL;
+pub const REPORT: u32 = layouts::lab_plan_flag::LAB_ACCOUNT;
 /// With [`PROBE`]: further variables of the socket.
 pub const PROBE_MORE: u32 = layouts::lab_plan_flag::LAB_PROBE_MORE;
 
@@ -245,10 +245,10 @@ mirror! {
         version: u32,
         connections: u32,
         records: u64,
-        told_connection: u32,
-        told_side: u32,
-        told_first: u64,
-        told_end: u64,
+        traced_connection: u32,
+        traced_side: u32,
+        traced_first: u64,
+        traced_end: u64,
         stop_connection: u32,
         stop_side: u32,
         stop_run: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the recording of a stock kernel tells TCP of the run under way: clocks, jiffies, and what
+ * What TCP takes from the recording of a stock kernel for the run under way: clocks, jiffies, and what
  * was in the device's queue and in the backlog.
  */
 #include <net/slowpath_lab.h>
@@ -9,7 +9,7 @@
 #include "replay.h"
 
 /* What the recording says of the run under way. */
-bool lab_told(u32 decision, u32 before, u32 *value)
+bool lab_recorded(u32 decision, u32 before, u32 *value)
 {
 	const struct lab_run_record *run = replay.run;
 	u32 i;
@@ -30,7 +30,7 @@ u64 slowpath_next_clock(void)
 	if (!replay.run || !slowpath_replay_ns)
 		return ktime_get_ns();
 	/* The first reading is the run's own time. */
-	if (replay.clocks && lab_told(LAB_DECISION_CLOCK, replay.clocks, &later))
+	if (replay.clocks && lab_recorded(LAB_DECISION_CLOCK, replay.clocks, &later))
 		slowpath_replay_ns = replay.run->at + later;
 	replay.clocks++;
 	return slowpath_replay_ns;
@@ -44,7 +44,7 @@ static u32 sent_by_run(void)
 }
 
 /* What stands for the largest count that is not beyond what the run has done. */
-static u32 told_last(u32 decision)
+static u32 recorded_last(u32 decision)
 {
 	const struct lab_run_record *run = replay.run;
 	u32 done = replay.clocks + sent_by_run(), last = 0, value = 0, i;
@@ -65,9 +65,9 @@ unsigned long slowpath_recorded_jiffies(enum slowpath_reader reader)
 	if (!replay.run || !slowpath_replay_jiffies)
 		return slowpath_replay_jiffies ?: jiffies;
 	if (!reader ||
-	    !lab_told(LAB_DECISION_TICKS,
+	    !lab_recorded(LAB_DECISION_TICKS,
 		  LAB_READER(reader, reader == SLOWPATH_SENT ? sent_by_run() : 0), &later))
-		later = told_last(LAB_DECISION_TICKS);
+		later = recorded_last(LAB_DECISION_TICKS);
 	return replay.ends[replay.run->end].jiffies + later;
 }
 
@@ -77,7 +77,7 @@ unsigned int slowpath_recorded_memory(struct sock *sk)
 
 	if (!replay.run || lab_follow_end_of(sk) != replay.run->end)
 		return refcount_read(&sk->sk_wmem_alloc);
-	lab_told(LAB_DECISION_MEMORY, sent_by_run(), &memory);
+	lab_recorded(LAB_DECISION_MEMORY, sent_by_run(), &memory);
 	return memory;
 }
 
@@ -85,7 +85,7 @@ unsigned int slowpath_recorded_backlog(struct sock *sk)
 {
 	if (!replay.run || lab_follow_end_of(sk) != replay.run->end)
 		return READ_ONCE(sk->sk_backlog.len);
-	return told_last(LAB_DECISION_BACKLOG);
+	return recorded_last(LAB_DECISION_BACKLOG);
 }
 
 /* What the queue of the device said of the packet that is being sent: 0 if it took it. */
@@ -94,7 +94,7 @@ int lab_follow_refused(bool reply, u32 number)
 	u32 refused = 0;
 
 	if (lab.following && replay.run && replay.run->end == reply)
-		lab_told(LAB_DECISION_REFUSED, number - replay.ends[reply].sent, &refused);
+		lab_recorded(LAB_DECISION_REFUSED, number - replay.ends[reply].sent, &refused);
 	return refused;
 }
 
@@ -103,16 +103,16 @@ u32 lab_follow_decide(u32 decision, u32 natural)
 	u32 busy = 0;
 
 	if (decision == SLOWPATH_RANDOM) {
-		/* At most once a run; 0 where nothing is told. */
-		lab_told(decision, 0, &busy);
+		/* At most once a run; 0 where nothing is recorded. */
+		lab_recorded(decision, 0, &busy);
 		return busy;
 	}
 	/* The device had less when the packet was sent than when the run began. */
 	if ((decision == SLOWPATH_SMALL_QUEUE || decision == SLOWPATH_AUTOCORK) && natural &&
-	    replay.run && lab_told(SLOWPATH_SMALL_QUEUE, sent_by_run(), &busy))
+	    replay.run && lab_recorded(SLOWPATH_SMALL_QUEUE, sent_by_run(), &busy))
 		return 0;
 	if (decision != SLOWPATH_HOST_QUEUE || !replay.run)
 		return natural;
-	lab_told(decision, sent_by_run(), &busy);
+	lab_recorded(decision, sent_by_run(), &busy);
 	return busy;
 }
