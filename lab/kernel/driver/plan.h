@@ -16,7 +16,7 @@
 #define LAB_MAGIC 0x42414c50534c5053ULL /* "SPLSPLAB" */
 #define LAB_VERSION 14
 /* What these files look like: a digest of all that is compared, which the build of slowpath-lab says. */
-#define LAB_LAYOUT 0x137d4abdu
+#define LAB_LAYOUT 0x408c7012u
 /* What files name as their version: a kernel and a program that were built from other headers refuse each other's. */
 #define LAB_FORMAT (LAB_LAYOUT ^ LAB_VERSION)
 #define LAB_NEVER U64_MAX
@@ -161,6 +161,22 @@ struct lab_event {
 	__u8 tag;
 	__u8 reply;        /* from the receiver to the sender */
 	__le16 length;     /* of the packet */
+};
+
+/* /proc/slowpath-lab, with LAB_THROUGH_PROCESS: before each packet. The first eight are those of
+ * struct slowpath_packet; of a packet that is written only destination, ttl, ecn and length count. */
+struct lab_packet_head {
+	__le64 handle;
+	__le64 flow;
+	__le32 bytes;
+	__le32 destination;
+	__u8 class_;
+	__u8 ttl;
+	__u8 ecn;
+	__u8 tag;
+	__le32 reserved;
+	__le32 host;       /* that sends it */
+	__le32 length;     /* of the IP packet behind this */
 };
 
 /* series.bin: lab_series, then that many bytes of struct tcp_info. */

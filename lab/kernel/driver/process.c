@@ -15,21 +15,23 @@ static DECLARE_COMPLETION(opened);
 static DECLARE_WAIT_QUEUE_HEAD(waiting);
 static struct sk_buff_head outgoing;
 
-/* Before each packet that is read. Before one that is written, destination only counts. */
-struct packet_head {
-	struct slowpath_packet packet;
-	u32 host;
-	u32 length;
-};
-
 void lab_process_send(struct sk_buff *skb, u32 host, const struct slowpath_packet *packet)
 {
-	struct packet_head *head = (struct packet_head *)skb->cb;
+	struct lab_packet_head *head = (struct lab_packet_head *)skb->cb;
 
 	BUILD_BUG_ON(sizeof(*head) > sizeof(skb->cb));
-	head->packet = *packet;
-	head->host = host;
-	head->length = skb->len;
+	*head = (struct lab_packet_head){
+		.handle = packet->handle,
+		.flow = packet->flow,
+		.bytes = packet->bytes,
+		.destination = packet->destination,
+		.class_ = packet->class_,
+		.ttl = packet->ttl,
+		.ecn = packet->ecn,
+		.tag = packet->tag,
+		.host = host,
+		.length = skb->len,
+	};
 	skb_orphan(skb);
 	__skb_queue_tail(&outgoing, skb);
 	wake_up_interruptible(&waiting);
@@ -38,7 +40,7 @@ void lab_process_send(struct sk_buff *skb, u32 host, const struct slowpath_packe
 static ssize_t lab_read(struct file *file, char __user *to, size_t room, loff_t *at)
 {
 	struct sk_buff *skb;
-	struct packet_head head;
+	struct lab_packet_head head;
 	struct iov_iter iter;
 	int error;
 
@@ -47,7 +49,7 @@ static ssize_t lab_read(struct file *file, char __user *to, size_t room, loff_t 
 	local_bh_enable();
 	if (!skb)
 		return -EAGAIN;
-	head = *(struct packet_head *)skb->cb;
+	head = *(struct lab_packet_head *)skb->cb;
 	error = -EMSGSIZE;
 	if (room >= sizeof(head) + skb->len) {
 		error = copy_to_user(to, &head, sizeof(head)) ? -EFAULT : 0;
@@ -62,14 +64,15 @@ static ssize_t lab_read(struct file *file, char __user *to, size_t room, loff_t 
 
 static ssize_t lab_write(struct file *file, const char __user *from, size_t length, loff_t *at)
 {
-	struct packet_head head;
+	struct slowpath_packet packet = {};
+	struct lab_packet_head head;
 	struct sk_buff *skb;
 
 	if (length < sizeof(head) + sizeof(struct iphdr))
 		return -EINVAL;
 	if (copy_from_user(&head, from, sizeof(head)))
 		return -EFAULT;
-	if (head.packet.destination >= lab.plan.hosts || head.length != length - sizeof(head))
+	if (head.destination >= lab.plan.hosts || head.length != length - sizeof(head))
 		return -EINVAL;
 	skb = alloc_skb(head.length + NET_SKB_PAD, GFP_KERNEL);
 	if (!skb)
@@ -80,8 +83,11 @@ static ssize_t lab_write(struct file *file, const char __user *from, size_t leng
 		return -EFAULT;
 	}
 	skb_reset_network_header(skb);
+	packet.destination = head.destination;
+	packet.ttl = head.ttl;
+	packet.ecn = head.ecn;
 	local_bh_disable();
-	lab_deliver(skb, &head.packet);
+	lab_deliver(skb, &packet);
 	local_bh_enable();
 	return length;
 }

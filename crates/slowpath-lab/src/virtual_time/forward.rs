@@ -5,7 +5,7 @@
 //! It reads packets from the driver's file, holds the same switch model as the driver does
 //! otherwise, and writes them back at their time: `lab/kernel/driver/process.c`.
 
-use super::wire::{MAGIC, Reader};
+use super::wire::{MAGIC, RawPacketHead, RawPlan, Reader};
 use slowpath_switch::fabric::{Delivered, Dropped, Fabric, Plan, Sink};
 use slowpath_switch::{Header, Time};
 use std::fs::{File, OpenOptions};
@@ -13,11 +13,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use zerocopy::IntoBytes;
 
-/// `struct packet_head`: `struct slowpath_packet`, host, length.
-const HEAD: usize = 40;
-/// The longest IP packet behind it.
-const ROOM: usize = HEAD + 65_535;
+/// The longest IP packet behind its head.
+const ROOM: usize = size_of::<RawPacketHead>() + 65_535;
 
 /// Bytes of packets that are inside, by handle.
 #[derive(Default)]
@@ -93,7 +92,7 @@ pub fn forward(plan: &Path) -> io::Result<()> {
         if !out.arrived.is_empty() {
             for packet in std::mem::take(&mut out.arrived) {
                 let bytes = &mut out.carried.packets[packet.handle as usize];
-                write_head(bytes, &packet);
+                write_head(bytes, &packet).ok_or_else(invalid)?;
                 file.write_all(bytes)?;
                 out.carried.free.push(packet.handle as usize);
             }
@@ -110,37 +109,35 @@ pub fn forward(plan: &Path) -> io::Result<()> {
 
 /// The network's plan, at the end of the file.
 fn network_of(bytes: &[u8]) -> Option<&[u8]> {
-    /// Offset of its length in `struct lab_plan`.
-    const LENGTH: usize = 136;
-    let mut from = Reader(bytes);
-    if from.u64()? != MAGIC {
+    let plan: RawPlan = Reader(bytes).get()?;
+    if plan.magic != MAGIC {
         return None;
     }
-    let length = Reader(bytes.get(LENGTH..)?).u64()? as usize;
-    bytes.get(bytes.len().checked_sub(length)?..)
+    bytes.get(bytes.len().checked_sub(plan.fabric as usize)?..)
 }
 
 fn head(bytes: &[u8]) -> Option<(u32, Header)> {
-    let mut from = Reader(bytes);
+    let head: RawPacketHead = Reader(bytes).get()?;
     let header = Header {
-        handle: from.u64()?,
-        flow: from.u64()?,
-        bytes: from.u32()?,
-        destination: from.u32()?,
-        class: from.u8()?,
-        ttl: from.u8()?,
-        ecn: from.u8()?,
-        tag: from.u8()?,
+        handle: head.handle,
+        flow: head.flow,
+        bytes: head.bytes,
+        destination: head.destination,
+        class: head.class_,
+        ttl: head.ttl,
+        ecn: head.ecn,
+        tag: head.tag,
     };
-    let mut from = Reader(bytes.get(32..)?);
-    Some((from.u32()?, header))
+    Some((head.host, header))
 }
 
-/// What the driver reads of a head: destination, time to live, mark.
-fn write_head(bytes: &mut [u8], packet: &Header) {
-    bytes[20..24].copy_from_slice(&packet.destination.to_le_bytes());
-    bytes[25] = packet.ttl;
-    bytes[26] = packet.ecn;
+/// What the driver reads of a head: destination, time to live, mark. `None` if the bytes hold none.
+fn write_head(bytes: &mut [u8], packet: &Header) -> Option<()> {
+    let mut head: RawPacketHead = Reader(bytes).get()?;
+    head.destination = packet.destination;
+    head.ttl = packet.ttl;
+    head.ecn = packet.ecn;
+    head.write_to_prefix(bytes).ok()
 }
 
 fn mount_proc() -> io::Result<()> {

@@ -186,6 +186,21 @@ mirror! {
         length: u16,
     }
 
+    /// `struct lab_packet_head` of plan.h.
+    pub struct RawPacketHead = layouts::LAB_PACKET_HEAD {
+        handle: u64,
+        flow: u64,
+        bytes: u32,
+        destination: u32,
+        class_: u8,
+        ttl: u8,
+        ecn: u8,
+        tag: u8,
+        reserved: u32,
+        host: u32,
+        length: u32,
+    }
+
     /// `struct lab_series` of plan.h.
     pub struct RawSeries = layouts::LAB_SERIES {
         at: u64,

@@ -14,6 +14,7 @@ MIRRORED(struct, lab_flow);
 MIRRORED(struct, lab_watch);
 MIRRORED(struct, lab_result);
 MIRRORED(struct, lab_event);
+MIRRORED(struct, lab_packet_head);
 MIRRORED(struct, lab_series);
 MIRRORED(struct, lab_summary);
 MIRRORED(enum, lab_plan_flag);

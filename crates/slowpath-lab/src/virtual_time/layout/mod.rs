@@ -8,7 +8,7 @@ use slowpath_layout::{Mirror, Struct, btf};
 use std::fs;
 use std::path::Path;
 
-const MIRRORS: [Struct<'static>; 16] = [
+const MIRRORS: [Struct<'static>; 17] = [
     RawPlan::LAYOUT,
     RawKind::LAYOUT,
     RawConnection::LAYOUT,
@@ -16,6 +16,7 @@ const MIRRORS: [Struct<'static>; 16] = [
     RawWatch::LAYOUT,
     RawResult::LAYOUT,
     RawEvent::LAYOUT,
+    RawPacketHead::LAYOUT,
     RawSeries::LAYOUT,
     RawSummary::LAYOUT,
     RawRun::LAYOUT,
