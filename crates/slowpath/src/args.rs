@@ -95,7 +95,7 @@ pub struct Up {
     /// Stop after this time
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub length: Option<Duration>,
-    /// Lines instead of the full screen
+    /// Print lines instead of drawing the full screen
     #[arg(long)]
     pub lines: bool,
     #[command(flatten)]
@@ -108,15 +108,21 @@ pub struct Up {
 
 /// `slowpath watch`.
 #[derive(Debug, Args)]
-#[command(after_help = FILTER_HELP)]
+#[command(after_help = format!("\
+Examples:
+  slowpath watch dport = :443
+  slowpath watch --lines --for 1m process nginx
+  slowpath watch -- curl -sO https://example.org/file
+
+{FILTER_HELP}"))]
 pub struct Watch {
-    /// Which connections, as an ss expression
+    /// Which connections, as a filter of ss(8)
     #[arg(value_name = "FILTER")]
     pub filter: Vec<String>,
     /// Stop after this time
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub length: Option<Duration>,
-    /// Lines instead of the full screen
+    /// Print lines instead of drawing the full screen
     #[arg(long)]
     pub lines: bool,
     #[command(flatten)]
@@ -134,6 +140,10 @@ pub struct Watch {
 /// `slowpath why`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Examples:
+  slowpath why nginx
+  slowpath why db.example.org:5432 --for 10s
+
 Targets:
   1234                 a process id
   10.0.0.1:5432        a peer; [2001:db8::1]:443 for IPv6; db.example.org:postgresql by name
@@ -156,9 +166,15 @@ pub struct Why {
 
 /// `slowpath report`.
 #[derive(Debug, Args)]
-#[command(after_help = FILTER_HELP)]
+#[command(after_help = format!("\
+Examples:
+  slowpath report --since 1h --by application
+  slowpath report problem Timeout and dst 10.0.0.0/8
+  slowpath report --tcp-info series.jsonl.zst
+
+{FILTER_HELP}"))]
 pub struct Report {
-    /// Which connections, as an ss expression
+    /// Which connections, as a filter of ss(8)
     #[arg(value_name = "FILTER", conflicts_with = "tcp_info")]
     pub filter: Vec<String>,
     /// How far back: a duration (10m, 2h, 1d) or a moment (2026-01-31T12:00:00Z)
@@ -170,7 +186,7 @@ pub struct Report {
     /// Add a table with one line for each of these groups
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "tcp_info")]
     pub by: Option<GroupArg>,
-    /// Instead of the log, a series of tcp_info that another tool saved
+    /// Instead of the log, judge a series of tcp_info that another tool saved
     #[arg(long, value_name = "FILE")]
     pub tcp_info: Option<PathBuf>,
     #[command(flatten)]
@@ -192,6 +208,9 @@ pub enum GroupArg {
 /// `slowpath overhead`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Example:
+  slowpath overhead --for 30s --cpu-budget 1,2
+
 The cost of each BPF program is the kernel's own count (the switch sysctl
 kernel.bpf_stats_enabled, turned on for the time of the measurement only; it adds
 about 20 ns to each run).")]

@@ -21,8 +21,8 @@ Examples:
   slowpath queues run --topology scenarios/replay/black-hole.toml --html queues.html
   slowpath queues captures --topology rack.toml --clock-error 5us --out tables --json
   slowpath queues captures --topology rack.toml --address web1=10.1.0.7 --address db=10.1.0.9
-A capture (pcap, pcapng) is named after its host, or its interface is; or they are the two of
-slowpath replay RECORDING --out DIR. docs/reference/queues.md says what the
+A capture (pcap, pcapng) or its interface is named after its host; or the captures are the two
+that slowpath replay RECORDING --out DIR wrote. docs/reference/queues.md says what the
 answer rests on.")]
 pub struct Queues {
     /// Where the captures of the hosts are
@@ -36,7 +36,7 @@ pub struct Queues {
     /// The largest difference between a time in a capture and when the packet was sent
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = humantime::parse_duration)]
     pub time_error: Duration,
-    /// Which address a host has, where the captures do not show it; may be given again
+    /// The address of a host, where the captures do not show it (repeat for more)
     #[arg(long, value_name = "HOST=ADDRESS")]
     pub address: Vec<String>,
     /// Write queues and drops into this directory, as Parquet files

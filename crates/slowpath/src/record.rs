@@ -28,18 +28,18 @@ Examples:
   slowpath record --port 5432                          until Ctrl-C, to slowpath.rec
   slowpath record --for 30s --port 80 --port 443 --out web.rec
   slowpath record --out test.rec -- ./run-the-test     while a command runs
-  slowpath replay test.rec                             then: is each as it was?
-  slowpath replay client.rec server.rec                two machines' recordings: connections between them
-Recorded are connections that are opened meanwhile, of those to other machines this end; with --light those over IPv4 with both ends here. It needs root and a kernel that lets BPF attach to its
+  slowpath replay test.rec                             then: does each behave as recorded?
+  slowpath replay client.rec server.rec                connections between two machines that each recorded one end
+It records connections that are opened while it runs; of those to other machines, this end. With --light it records only connections over IPv4 with both ends here. It needs root and a kernel that lets BPF attach to its
 functions; docs/reference/replay.md says which kernels can be replayed.")]
 pub struct Record {
-    /// The recording; what is there is replaced at the end
+    /// Write the recording to this file, replacing it at the end
     #[arg(long, value_name = "FILE", default_value = "slowpath.rec")]
     pub out: PathBuf,
-    /// Stop after so long; unless given, at Ctrl-C or COMMAND's end
+    /// Stop after this time; without it, at Ctrl-C or at COMMAND's end
     #[arg(long = "for", value_name = "DURATION", value_parser = crate::options::duration)]
     pub duration: Option<Duration>,
-    /// Only connections to or from this port (again for more); unless given, all
+    /// Only connections to or from this port (repeat for more); without it, all
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,
     /// Use tracepoints only: cheap enough to run always, but calls and deferred work are inferred, and a replay may diverge from the recording. Where the kernel does not let BPF
@@ -55,7 +55,7 @@ pub struct Record {
     /// Keep the recorder's raw events as well, for the example replay-stock of slowpath-lab
     #[arg(long, value_name = "FILE", hide = true)]
     pub events: Option<PathBuf>,
-    /// Record while this runs
+    /// Record while this command runs
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

@@ -39,13 +39,13 @@ Examples:
   slowpath export --anonymise --key-file key --since 1d > to-share.csv
 The filter is that of slowpath report. docs/reference/export.md lists the columns.")]
 pub struct Export {
-    /// Which connections, as an ss expression
+    /// Which connections, as a filter of ss(8)
     #[arg(value_name = "FILTER", conflicts_with = "mlab")]
     pub filter: Vec<String>,
-    /// Which table
+    /// Which table to print
     #[arg(long, value_enum, default_value_t = TableArg::Intervals)]
     pub table: TableArg,
-    /// How rows are written
+    /// The format of rows
     #[arg(long, value_enum, default_value_t = FormArg::Csv)]
     pub format: FormArg,
     /// How far back: a duration (10m, 2h, 1d) or a moment (2026-01-31T12:00:00Z)
@@ -94,7 +94,7 @@ pub enum TableArg {
 pub enum FormArg {
     /// Comma-separated values
     Csv,
-    /// A JSON object a line
+    /// One JSON object per line
     Jsonl,
 }
 

@@ -61,6 +61,9 @@ pub struct NetworkArg {
 /// `slowpath lab exec`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Example:
+  slowpath lab exec a -- ping -c 3 @b
+
 In the command, @NAME stands for the IPv4 address of a host or router, @6:NAME for its IPv6 address.
 The exit status is the command's.")]
 pub struct Exec {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 /// `slowpath recording shrink`.
 #[derive(Debug, Args)]
-#[command(after_help = "\\
+#[command(after_help = "\
 Examples:
   slowpath lab virtual scenarios/replay/exact.toml --record run.rec
   slowpath recording shrink run.rec small.rec
