@@ -2,7 +2,8 @@
 //! The numbers behind a problem, in words and as JSON.
 
 use crate::{bytes, plural};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use slowpath_model::{Deltas, Micros, Problem, Stage};
 
 /// The statistics that speak for `problem`, most significant first; statistics that were not
@@ -140,38 +141,114 @@ pub const fn stage(problem: Problem) -> &'static str {
     }
 }
 
-fn micros(time: Option<Micros>) -> Value {
-    time.map_or(Value::Null, |t| json!(t.0))
+/// The statistics as they leave: units in the keys, null for what was not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// Those that cover the interval or, in sums, the whole time.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Those that are as they were last.
+    #[serde(flatten)]
+    pub gauges: Gauges,
 }
 
-/// The statistics as JSON: units in the keys, `null` for what was not measured.
+/// What was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// SentBytes: payload bytes sent.
+    pub bytes_sent: Option<u64>,
+    /// Payload bytes acknowledged.
+    pub bytes_acked: Option<u64>,
+    /// Payload bytes received.
+    pub bytes_received: Option<u64>,
+    /// Segments retransmitted for whatever reason.
+    pub retransmitted_segments: Option<u64>,
+    /// #FastRetrans: entries to fast recovery.
+    pub fast_recoveries: Option<u64>,
+    /// #Timeout: expirations of the retransmission timer.
+    pub timeouts: Option<u64>,
+    /// SumRTT.
+    pub rtt_sum_us: Option<u64>,
+    /// #SampleRTT.
+    pub rtt_count: Option<u64>,
+    /// Delayed ACKs.
+    pub delayed_acks: Option<u64>,
+    /// Time with data outstanding.
+    pub busy_us: Option<u64>,
+    /// RwinLimitTime.
+    pub rwnd_limited_us: Option<u64>,
+    /// Time limited by the send buffer.
+    pub sndbuf_limited_us: Option<u64>,
+    /// WriteBytes.
+    pub bytes_written: Option<u64>,
+    /// Send calls.
+    pub writes: Option<u64>,
+    /// ReadBytes.
+    pub bytes_read: Option<u64>,
+    /// Receive calls.
+    pub reads: Option<u64>,
+}
+
+/// What was last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Gauges {
+    /// Cwin at the end, segments.
+    pub cwnd_segments: u32,
+    /// Rwin at the end, bytes.
+    pub send_window_bytes: Option<u32>,
+    /// CurAppWQueue at the end, bytes.
+    pub send_queue_bytes: u32,
+    /// Bytes received and not read at the end.
+    pub receive_queue_bytes: u32,
+    /// Smoothed RTT at the end.
+    pub srtt_us: Option<u64>,
+    /// The RTT baseline used for delayed ACKs.
+    pub baseline_rtt_us: Option<u64>,
+    /// Sending MSS, bytes.
+    pub send_mss_bytes: u32,
+    /// Send-buffer limit, bytes of truesize.
+    pub send_buffer_bytes: Option<u32>,
+}
+
+impl From<&Deltas> for Evidence {
+    fn from(d: &Deltas) -> Self {
+        Evidence {
+            counters: Counters {
+                bytes_sent: d.bytes_sent,
+                bytes_acked: d.bytes_acked,
+                bytes_received: d.bytes_received,
+                retransmitted_segments: d.retransmitted,
+                fast_recoveries: d.fast_recoveries,
+                timeouts: d.timeouts,
+                rtt_sum_us: d.rtt_sum.map(|t| t.0),
+                rtt_count: d.rtt_count,
+                delayed_acks: d.delayed_acks,
+                busy_us: d.busy.map(|t| t.0),
+                rwnd_limited_us: d.rwnd_limited.map(|t| t.0),
+                sndbuf_limited_us: d.sndbuf_limited.map(|t| t.0),
+                bytes_written: d.bytes_written,
+                writes: d.writes,
+                bytes_read: d.bytes_read,
+                reads: d.reads,
+            },
+            gauges: Gauges {
+                cwnd_segments: d.cwnd,
+                send_window_bytes: d.send_window,
+                send_queue_bytes: d.send_queue,
+                receive_queue_bytes: d.receive_queue,
+                srtt_us: d.srtt.map(|t| t.0),
+                baseline_rtt_us: d.baseline_rtt.map(|t| t.0),
+                send_mss_bytes: d.send_mss,
+                send_buffer_bytes: d.send_buffer,
+            },
+        }
+    }
+}
+
+/// The statistics as JSON, keys in alphabetical order.
 pub fn json(d: &Deltas) -> Value {
-    json!({
-        "bytes_sent": d.bytes_sent,
-        "bytes_acked": d.bytes_acked,
-        "bytes_received": d.bytes_received,
-        "retransmitted_segments": d.retransmitted,
-        "fast_recoveries": d.fast_recoveries,
-        "timeouts": d.timeouts,
-        "rtt_sum_us": micros(d.rtt_sum),
-        "rtt_count": d.rtt_count,
-        "delayed_acks": d.delayed_acks,
-        "busy_us": micros(d.busy),
-        "rwnd_limited_us": micros(d.rwnd_limited),
-        "sndbuf_limited_us": micros(d.sndbuf_limited),
-        "bytes_written": d.bytes_written,
-        "writes": d.writes,
-        "bytes_read": d.bytes_read,
-        "reads": d.reads,
-        "cwnd_segments": d.cwnd,
-        "send_window_bytes": d.send_window,
-        "send_queue_bytes": d.send_queue,
-        "receive_queue_bytes": d.receive_queue,
-        "srtt_us": micros(d.srtt),
-        "baseline_rtt_us": micros(d.baseline_rtt),
-        "send_mss_bytes": d.send_mss,
-        "send_buffer_bytes": d.send_buffer,
-    })
+    // Serialising to a value fails for maps without string keys only.
+    serde_json::to_value(Evidence::from(d)).unwrap_or_default()
 }
 
 #[cfg(test)]

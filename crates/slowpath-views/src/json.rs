@@ -15,6 +15,7 @@ use slowpath_model::{
     CgroupSource, ConnectionId, Finding, FourTuple, IntervalVerdict, LossCounters, Micros, Origin,
     Owner, Problem, ProblemSet, Share, TcpState, Tier, UnknownOwner, UnknownOwners, WallMicros,
 };
+pub use slowpath_text::evidence::Evidence;
 pub use slowpath_text::wall;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -211,18 +212,6 @@ impl FindingEntry {
             coarse: finding.share == Share::Coarse,
             events: finding.events,
         }
-    }
-}
-
-/// The numbers behind a verdict. Counters cover the interval or, in sums, the whole time;
-/// gauges are as they were last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Evidence(Value);
-
-impl From<&slowpath_model::Deltas> for Evidence {
-    fn from(deltas: &slowpath_model::Deltas) -> Self {
-        Evidence(slowpath_text::evidence::json(deltas))
     }
 }
 

@@ -3,17 +3,13 @@
 //! capture.
 
 use super::capture::moment;
-use super::csv::name;
-use super::figures::micros;
-use super::json::problems;
 use super::selector::end;
 use super::{CaptureReport, RankedConnection};
 use crate::segment::{Endpoint, Timestamp};
 use crate::tcp::{Direction, Side};
 use crate::verdict::join::{Joined, Row, is_same, join};
-use serde_json::{Map, Value, json};
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, Coverage, Micros, Problem, ProblemInterval, WallMicros,
+    ConnectionId, ConnectionSummary, Coverage, Micros, ProblemInterval, WallMicros,
 };
 use slowpath_text::wall;
 use slowpath_text::{Columns, Paint, plural};
@@ -57,20 +53,20 @@ pub struct Lifetime {
 /// One figure of both.
 pub struct Figure {
     /// Its key in JSON.
-    key: &'static str,
+    pub(super) key: &'static str,
     /// Its name for a person.
     name: &'static str,
     /// By `tcp_info`; `None`: the kernel does not count it.
-    counters: Option<u64>,
+    pub(super) counters: Option<u64>,
     /// By the packets.
-    packets: u64,
+    pub(super) packets: u64,
     /// The share by which the log may have rounded it (docs/reference/log-format.md, "Rounding").
     rounding: f64,
 }
 
 impl Figure {
     /// Whether both are the same as far as the log shows.
-    fn agrees(&self) -> Option<bool> {
+    pub(super) fn agrees(&self) -> Option<bool> {
         let (a, b) = (self.counters? as f64, self.packets as f64);
         Some((a - b).abs() <= self.rounding * a.max(b))
     }
@@ -352,76 +348,4 @@ fn one(
         writeln!(out, "{line}")?;
     }
     Ok(())
-}
-
-/// One object a connection, and one for what is missing.
-pub fn json(log: &LogComparison) -> Vec<Value> {
-    let notes = (!log.notes.is_empty()).then(|| json!({"type": "log_notes", "notes": log.notes}));
-    notes
-        .into_iter()
-        .chain(log.connections.iter().map(object))
-        .collect()
-}
-
-fn object(counted: &ConnectionCounters) -> Value {
-    let rows: Vec<Value> = (counted.joined.rows.iter())
-        .map(|row| {
-            let packets = by_problem(|p| p.is_of_snap().then(|| micros(row.packets.of_problem(p))));
-            let counters: Map<String, Value> = (row.counters.iter())
-                .map(|f| {
-                    let length = row.to.0.saturating_sub(row.from.0).max(0) as u64 / 1000;
-                    (
-                        f.problem.name().to_owned(),
-                        json!(f.share.time_of(Micros(length)).0),
-                    )
-                })
-                .collect();
-            json!({
-                "from": moment(row.from),
-                "to": moment(row.to),
-                "captured_us": micros(row.covered),
-                "counters_us": counters,
-                "packets_us": packets,
-                "by_counters": row.by_counters().name(),
-                "by_packets": row.by_packets().name(),
-                "agrees": row.agrees(),
-                "unmeasured": problems(row.unmeasured),
-                "delayed_acks": row.delayed_acks.0,
-                "delayed_ack_samples": row.delayed_acks.1,
-            })
-        })
-        .collect();
-    let lifetime = &counted.lifetime;
-    let figures: Map<String, Value> = (lifetime.figures.iter())
-        .map(|f| {
-            let both = json!({
-                "counters": f.counters,
-                "packets": f.packets,
-                "agrees": f.agrees(),
-            });
-            (f.key.to_owned(), both)
-        })
-        .collect();
-    let counters = counted.joined.counters;
-    json!({
-        "type": "log",
-        "connection": counted.number,
-        "side": name(counted.side),
-        "netns": lifetime.netns,
-        "first_seen": wall(lifetime.observed.0),
-        "last_seen": wall(lifetime.observed.1),
-        "closed": lifetime.closed,
-        "figures": figures,
-        "counters_us": by_problem(|p| counters.map(|c| c[p as usize].0 as f64)),
-        "packets_us": by_problem(|p| {
-            p.is_of_snap().then_some(counted.joined.packets[p as usize].0 as f64)
-        }),
-        "intervals": rows,
-    })
-}
-
-fn by_problem(time: impl Fn(Problem) -> Option<f64>) -> Map<String, Value> {
-    (Problem::ALL.into_iter())
-        .map(|p| (p.name().to_owned(), json!(time(p))))
-        .collect()
 }

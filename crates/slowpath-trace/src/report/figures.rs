@@ -4,7 +4,7 @@
 
 use crate::tcp::wireshark::Flag;
 use crate::tcp::{ConnectionReport, Direction, Samples, Side};
-use serde_json::{Value as Json, json};
+use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -24,17 +24,6 @@ pub enum Value {
 }
 
 impl Value {
-    /// As a JSON value: times in microseconds.
-    pub fn json(&self) -> Json {
-        match self {
-            Value::Count(n) => json!(n),
-            Value::Time(t) => json!(micros(*t)),
-            Value::Flag(yes) => json!(yes),
-            Value::Rate(rate) => json!(rate),
-            Value::Unknown => Json::Null,
-        }
-    }
-
     /// As text, nothing for what is unknown.
     pub fn text(&self) -> String {
         match self {
@@ -43,6 +32,19 @@ impl Value {
             Value::Flag(yes) => yes.to_string(),
             Value::Rate(rate) => format!("{rate:.1}"),
             Value::Unknown => String::new(),
+        }
+    }
+}
+
+/// As a JSON value: times in microseconds.
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Value::Count(n) => to.serialize_u64(*n),
+            Value::Time(t) => to.serialize_f64(micros(*t)),
+            Value::Flag(yes) => to.serialize_bool(*yes),
+            Value::Rate(rate) => to.serialize_f64(*rate),
+            Value::Unknown => to.serialize_none(),
         }
     }
 }
@@ -106,14 +108,18 @@ impl Rows {
 
 /// All figures of the data that `side` sent.
 pub fn figures(report: &ConnectionReport, side: Side) -> Vec<Row> {
-    let d = report.sent_by(side);
+    of_direction(report.sent_by(side), report.duration())
+}
+
+/// All figures of a direction of a connection that took `whole`.
+pub(super) fn of_direction(d: &Direction, whole: Duration) -> Vec<Row> {
     let mut rows = Rows(Vec::with_capacity(128));
     packets(&mut rows, d);
     repairs(&mut rows, d);
     round_trips(&mut rows, d);
     acks(&mut rows, d);
     windows(&mut rows, d);
-    timing(&mut rows, d, report.duration());
+    timing(&mut rows, d, whole);
     for flag in Flag::ALL {
         let key = format!("tcp_analysis_{}", flag.name());
         rows.add(key, flag.name(), count(d.wireshark(flag)));

@@ -3,15 +3,13 @@
 
 use super::analysis::Selected;
 use super::csv::name;
-use super::figures::micros;
 use super::selector::end;
 use super::{CaptureReport, RankedConnection};
 use crate::engine::{self, Progress};
-use crate::pair::{Delays, Likeness, PairError, Paired, Recorder, Recording, Transit, pair};
+use crate::pair::{Delays, Likeness, PairError, Paired, Recorder, Recording, pair};
 use crate::read::{Inputs, ReadError};
 use crate::segment::{Endpoint, Flags, Segment};
 use crate::tcp::Side;
-use serde_json::{Value, json};
 use slowpath_model::Micros;
 use slowpath_text::{Columns, Paint, plural};
 use std::collections::{BTreeMap, BTreeSet};
@@ -193,59 +191,11 @@ fn one(paired: &Paired, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn by(likeness: Likeness) -> &'static str {
+/// By what two connections are one, in words.
+pub(super) fn by(likeness: Likeness) -> &'static str {
     match likeness {
         Likeness::FourTuple => "addresses and ports",
         Likeness::SequenceNumbers => "initial sequence numbers",
         Likeness::Lengths => "lengths and IP identifications",
-    }
-}
-
-/// One object a connection.
-pub fn json(both: &PairedConnection) -> Value {
-    let path = |path: &Transit| {
-        let delays = path.delays.map(|d| {
-            json!({
-                "count": d.count,
-                "least_us": micros(d.least),
-                "median_us": micros(d.median),
-                "p95_us": micros(d.high),
-                "most_us": micros(d.most),
-            })
-        });
-        json!({
-            "sent": path.sent,
-            "arrived": path.arrived,
-            "rejoined": path.rejoined,
-            "lost": path.lost_count,
-            "lost_bytes": path.lost_bytes,
-            "loss_rate": path.loss_rate(),
-            "lost_frames": path.lost.iter().map(|l| l.frame).collect::<Vec<_>>(),
-            "outside": path.outside,
-            "receiver_only": path.unsent,
-            "reordered": path.reordered,
-            "most_overtaken": path.most_overtaken,
-            "one_way": delays,
-        })
-    };
-    match &both.paired {
-        Err(error) => json!({
-            "type": "pair",
-            "connection": both.number,
-            "error": error.to_string(),
-        }),
-        Ok(p) => json!({
-            "type": "pair",
-            "connection": both.number,
-            "error": null,
-            "paired_by": by(p.likeness),
-            "first_is_client": p.first_is_client,
-            "server_clock_ahead_us": p.clock.offset as f64 / 1000.0,
-            "server_clock_uncertainty_us": micros(p.clock.uncertainty),
-            "drift_ppm": p.clock.drift_ppm,
-            "drift_uncertainty_ppm": p.clock.drift_uncertainty_ppm,
-            "from_client": path(&p.from_client),
-            "from_server": path(&p.from_server),
-        }),
     }
 }

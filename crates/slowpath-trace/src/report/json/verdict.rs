@@ -6,155 +6,317 @@ use super::super::capture::moment;
 use super::super::csv::name;
 use super::super::figures::micros;
 use super::super::phrases::{advise, part, total};
-use crate::message::{Category, Message};
+use super::{optional, problems};
+use crate::message::{Category, Cause, Message, Messages};
 use crate::tcp::Side;
-use crate::verdict::{Basis, DirectionVerdict, Limit, Origin, Vantage, VantagePoint};
-use serde_json::{Map, Value, json};
-use slowpath_model::ProblemSet;
-use slowpath_text::evidence::json as evidence;
-use std::time::Duration;
+use crate::verdict::{
+    Basis, DelayedAcks, DirectionVerdict, Limit, Losses, Origin, Vantage, VantagePoint,
+};
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
+use slowpath_diagnose::Actor;
+use slowpath_model::{Finding, Problem};
+use slowpath_text::evidence::Evidence;
+use std::collections::BTreeMap;
+
+/// What to do about a finding.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct AdviceOutput {
+    /// Who has to act.
+    #[cfg_attr(test, schemars(schema_with = "super::schema::actor"))]
+    who: Actor,
+    /// The same by name.
+    act: String,
+    /// What to do, in a few sentences.
+    what: String,
+    /// Where the advice comes from.
+    source: &'static str,
+}
+
+/// A problem that was found.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct FindingOutput {
+    #[cfg_attr(test, schemars(schema_with = "super::schema::problem"))]
+    problem: &'static str,
+    /// Share of the time observed, 0 to 1.
+    share: f64,
+    time_us: f64,
+    /// How often it happened; null for problems that have a duration only.
+    events: Option<u64>,
+    /// The first packet that shows it.
+    first_frame: Option<u64>,
+    /// The last packet that shows it.
+    last_frame: Option<u64>,
+    advice: Option<AdviceOutput>,
+}
+
+/// Something else that was observed.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct ObservationOutput {
+    name: &'static str,
+    time_us: Option<f64>,
+    events: Option<u64>,
+}
+
+/// Losses, and whether congestion or a fault caused them.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct LossesOutput {
+    /// `none`, `congestion`, `fault`, `unclear`, `too_few_losses` or `too_few_samples`.
+    origin: &'static str,
+    lost_segments: u64,
+    sent_segments: u64,
+    /// Lost of sent, 0 to 1.
+    rate: f64,
+    very_lossy: bool,
+    rtt_samples: u64,
+    rtt_least_us: Option<f64>,
+    rtt_percentile_95_us: Option<f64>,
+    /// Of the RTT.
+    rtt_variation: Option<f64>,
+}
+
+/// ACKs that the receiver held back.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct DelayedAcksOutput {
+    samples: usize,
+    delayed: usize,
+    /// Delayed of samples, 0 to 1.
+    share: Option<f64>,
+    /// The RTT without delay.
+    baseline_us: Option<f64>,
+    samples_forgotten: u64,
+}
+
+/// Why a message took long.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct CauseOutput {
+    category: &'static str,
+    time_us: f64,
+    events: u64,
+    first_frame: u64,
+    last_frame: u64,
+}
+
+/// All bytes between two idle points.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct MessageOutput {
+    /// When its first segment was captured, RFC 3339 in UTC.
+    start: String,
+    first_frame: u64,
+    last_frame: u64,
+    /// The ACK of its last byte was captured.
+    complete: bool,
+    duration_us: f64,
+    bytes: u64,
+    /// Most time first.
+    causes: Vec<CauseOutput>,
+}
+
+/// All messages of a direction.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct MessagesOutput {
+    count: u64,
+    bytes: u64,
+    time_us: f64,
+    /// How many had a cause of each category.
+    with_cause: BTreeMap<&'static str, u64>,
+    /// In the order of their beginning.
+    slowest: Vec<MessageOutput>,
+}
 
 /// What limited the data of one side.
-pub fn verdict(ranked: &RankedConnection, side: Side) -> Value {
-    let v = ranked.verdict(side);
-    let shares = v.line.shares();
-    let limits: Map<String, Value> = (Limit::ALL.into_iter())
-        .map(|limit| (limit.name().to_owned(), json!(micros(shares.of(limit)))))
-        .collect();
-    let findings: Vec<Value> = (v.findings.iter())
-        .map(|finding| {
-            let time = shares.of_problem(finding.problem);
-            let proof = v.proof(finding.problem);
-            let advice = advise(ranked, side, finding.problem);
-            json!({
-                "problem": finding.problem.name(),
-                "share": part(v, time),
-                "time_us": micros(time),
-                "events": finding.events,
-                "first_frame": proof.map(|(from, _)| from.frame),
-                "last_frame": proof.map(|(_, to)| to.frame),
-                "advice": advice.map(|(act, advice)| json!({
-                    "who": advice.who, "act": act, "what": advice.what, "source": advice.source,
-                })),
-            })
-        })
-        .collect();
-    let observed: Vec<Value> = (v.observed.iter())
-        .map(|other| {
-            json!({
-                "name": other.observation.name(),
-                "time_us": other.time.map(micros),
-                "events": other.events,
-            })
-        })
-        .collect();
-    json!({
-        "observed_us": micros(total(v)),
-        "dominating": v.dominating.name(),
-        "findings": findings,
-        "unmeasured": problems(v.unmeasured),
-        "inferred": problems(v.inferred),
-        "evidence": evidence(&v.deltas),
-        "limits_us": limits,
-        "intervals_forgotten": v.line.dropped(),
-        "observed": observed,
-        "losses": losses(v),
-        "delayed_acks": delayed_acks(v),
-        "messages": messages(v),
-    })
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(super) struct VerdictOutput {
+    observed_us: f64,
+    /// The problem that took most time; `SenderAppLimited` if there are no findings.
+    #[cfg_attr(test, schemars(schema_with = "super::schema::problem"))]
+    dominating: &'static str,
+    findings: Vec<FindingOutput>,
+    /// Problems that the packets of this direction cannot decide.
+    unmeasured: Vec<&'static str>,
+    /// Problems that are inferred.
+    inferred: Vec<&'static str>,
+    /// The numbers behind it.
+    #[cfg_attr(test, schemars(schema_with = "super::schema::evidence"))]
+    evidence: Evidence,
+    /// Time by what the sender waited for.
+    limits_us: BTreeMap<&'static str, f64>,
+    /// Intervals of the limits that were forgotten to bound memory.
+    intervals_forgotten: u64,
+    observed: Vec<ObservationOutput>,
+    losses: LossesOutput,
+    delayed_acks: DelayedAcksOutput,
+    messages: MessagesOutput,
 }
 
-fn losses(v: &DirectionVerdict) -> Value {
-    let time = |t: Option<Duration>| t.map(micros);
-    let losses = &v.losses;
-    json!({
-        "origin": match losses.origin {
-            Origin::NoLoss => "none",
-            Origin::Congestion => "congestion",
-            Origin::Fault => "fault",
-            Origin::Unclear => "unclear",
-            Origin::TooFewLosses => "too_few_losses",
-            Origin::TooFewSamples => "too_few_samples",
-        },
-        "lost_segments": losses.lost,
-        "sent_segments": losses.sent,
-        "rate": losses.rate(),
-        "very_lossy": losses.is_very_lossy(),
-        "rtt_samples": losses.samples,
-        "rtt_least_us": time(losses.least_rtt),
-        "rtt_percentile_95_us": time(losses.high_rtt),
-        "rtt_variation": losses.variation(),
-    })
+/// Where the capture was taken.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(super) struct VantageOutput {
+    /// `client`, `server`, `between` or `unknown`.
+    place: &'static str,
+    /// What decided: `checksums`, `round_trip_halves`, `super_segments` or `nothing`.
+    #[serde(rename = "told_by")]
+    basis: &'static str,
+    /// Shortest round trip from here to the client.
+    to_client_us: Option<f64>,
+    /// Shortest round trip from here to the server.
+    to_server_us: Option<f64>,
 }
 
-fn delayed_acks(v: &DirectionVerdict) -> Value {
-    let acks = &v.delayed_acks;
-    json!({
-        "samples": acks.waits.len(),
-        "delayed": acks.waits.iter().filter(|w| w.delayed).count(),
-        "share": acks.share(),
-        "baseline_us": acks.baseline.map(micros),
-        "samples_forgotten": acks.dropped,
-    })
+impl FindingOutput {
+    fn of(ranked: &RankedConnection, side: Side, finding: &Finding) -> Self {
+        let v = ranked.verdict(side);
+        let problem: Problem = finding.problem;
+        let time = v.line.shares().of_problem(problem);
+        let proof = v.proof(problem);
+        let advice = advise(ranked, side, problem);
+        FindingOutput {
+            problem: problem.name(),
+            share: part(v, time),
+            time_us: micros(time),
+            events: finding.events,
+            first_frame: proof.map(|(from, _)| from.frame),
+            last_frame: proof.map(|(_, to)| to.frame),
+            advice: advice.map(|(act, advice)| AdviceOutput {
+                who: advice.who,
+                act,
+                what: advice.what,
+                source: advice.source,
+            }),
+        }
+    }
 }
 
-fn messages(v: &DirectionVerdict) -> Value {
-    let messages = &v.messages;
-    let categories: Map<String, Value> = (Category::ALL.into_iter())
-        .map(|c| (c.name().to_owned(), json!(messages.with(c))))
-        .collect();
-    let message = |m: &Message| {
-        let causes: Vec<Value> = (m.causes.iter())
-            .map(|c| {
-                json!({
-                    "category": c.category.name(),
-                    "time_us": micros(c.time),
-                    "events": c.events,
-                    "first_frame": c.first.frame,
-                    "last_frame": c.last.frame,
-                })
-            })
-            .collect();
-        json!({
-            "start": moment(m.start.time),
-            "first_frame": m.start.frame,
-            "last_frame": m.end.frame,
-            "complete": m.complete,
-            "duration_us": micros(m.duration()),
-            "bytes": m.bytes,
-            "causes": causes,
-        })
-    };
-    json!({
-        "count": messages.count,
-        "bytes": messages.bytes,
-        "time_us": micros(messages.time),
-        "with_cause": categories,
-        "slowest": messages.slowest.iter().map(message).collect::<Vec<_>>(),
-    })
+impl VerdictOutput {
+    pub(super) fn of(ranked: &RankedConnection, side: Side) -> Self {
+        let v: &DirectionVerdict = ranked.verdict(side);
+        let shares = v.line.shares();
+        let findings = v.findings.iter();
+        let observed = v.observed.iter().map(|other| ObservationOutput {
+            name: other.observation.name(),
+            time_us: optional(other.time),
+            events: other.events,
+        });
+        VerdictOutput {
+            observed_us: micros(total(v)),
+            dominating: v.dominating.name(),
+            findings: findings
+                .map(|finding| FindingOutput::of(ranked, side, finding))
+                .collect(),
+            unmeasured: problems(v.unmeasured),
+            inferred: problems(v.inferred),
+            evidence: Evidence::from(&v.deltas),
+            limits_us: Limit::ALL
+                .into_iter()
+                .map(|limit| (limit.name(), micros(shares.of(limit))))
+                .collect(),
+            intervals_forgotten: v.line.dropped(),
+            observed: observed.collect(),
+            losses: LossesOutput::of(&v.losses),
+            delayed_acks: DelayedAcksOutput::of(&v.delayed_acks),
+            messages: MessagesOutput::of(&v.messages),
+        }
+    }
 }
 
-/// Where the capture was made.
-pub fn vantage(v: &Vantage) -> Value {
-    let time = |t: Option<Duration>| t.map(micros);
-    json!({
-        "place": match v.place {
-            VantagePoint::At(side) => name(side),
-            VantagePoint::Between => "between",
-            VantagePoint::Unknown => "unknown",
-        },
-        "told_by": match v.basis {
-            Basis::Checksums => "checksums",
-            Basis::Halves => "round_trip_halves",
-            Basis::SuperSegments => "super_segments",
-            Basis::Nothing => "nothing",
-        },
-        "to_client_us": time(v.to_client),
-        "to_server_us": time(v.to_server),
-    })
+impl LossesOutput {
+    fn of(losses: &Losses) -> Self {
+        LossesOutput {
+            origin: match losses.origin {
+                Origin::NoLoss => "none",
+                Origin::Congestion => "congestion",
+                Origin::Fault => "fault",
+                Origin::Unclear => "unclear",
+                Origin::TooFewLosses => "too_few_losses",
+                Origin::TooFewSamples => "too_few_samples",
+            },
+            lost_segments: losses.lost,
+            sent_segments: losses.sent,
+            rate: losses.rate(),
+            very_lossy: losses.is_very_lossy(),
+            rtt_samples: losses.samples,
+            rtt_least_us: optional(losses.least_rtt),
+            rtt_percentile_95_us: optional(losses.high_rtt),
+            rtt_variation: losses.variation(),
+        }
+    }
 }
 
-/// The names of the problems.
-pub fn problems(set: ProblemSet) -> Value {
-    set.iter().map(|problem| json!(problem.name())).collect()
+impl DelayedAcksOutput {
+    fn of(acks: &DelayedAcks) -> Self {
+        DelayedAcksOutput {
+            samples: acks.waits.len(),
+            delayed: acks.waits.iter().filter(|w| w.delayed).count(),
+            share: acks.share(),
+            baseline_us: optional(acks.baseline),
+            samples_forgotten: acks.dropped,
+        }
+    }
+}
+
+impl MessagesOutput {
+    fn of(messages: &Messages) -> Self {
+        MessagesOutput {
+            count: messages.count,
+            bytes: messages.bytes,
+            time_us: micros(messages.time),
+            with_cause: Category::ALL
+                .into_iter()
+                .map(|category| (category.name(), messages.with(category)))
+                .collect(),
+            slowest: messages.slowest.iter().map(MessageOutput::of).collect(),
+        }
+    }
+}
+
+impl MessageOutput {
+    fn of(message: &Message) -> Self {
+        let cause = |cause: &Cause| CauseOutput {
+            category: cause.category.name(),
+            time_us: micros(cause.time),
+            events: cause.events,
+            first_frame: cause.first.frame,
+            last_frame: cause.last.frame,
+        };
+        MessageOutput {
+            start: moment(message.start.time),
+            first_frame: message.start.frame,
+            last_frame: message.end.frame,
+            complete: message.complete,
+            duration_us: micros(message.duration()),
+            bytes: message.bytes,
+            causes: message.causes.iter().map(cause).collect(),
+        }
+    }
+}
+
+impl VantageOutput {
+    pub(super) fn of(v: &Vantage) -> Self {
+        VantageOutput {
+            place: match v.place {
+                VantagePoint::At(side) => name(side),
+                VantagePoint::Between => "between",
+                VantagePoint::Unknown => "unknown",
+            },
+            basis: match v.basis {
+                Basis::Checksums => "checksums",
+                Basis::Halves => "round_trip_halves",
+                Basis::SuperSegments => "super_segments",
+                Basis::Nothing => "nothing",
+            },
+            to_client_us: optional(v.to_client),
+            to_server_us: optional(v.to_server),
+        }
+    }
 }
