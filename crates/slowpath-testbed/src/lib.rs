@@ -27,6 +27,7 @@ mod counters;
 mod delay;
 mod drops;
 mod error;
+pub mod json_schema;
 mod link;
 mod netns;
 mod offload;

@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The JSON schemas in `docs/schema/`, compared with the types that serialise.
+//! The JSON schemas in `docs/schema/`, compared with the types that serialise, and outputs
+//! compared with the schemas; the tests of other modules compare theirs too.
 
-use crate::interactions::InteractionOutput;
-use crate::json::{Evidence, VerdictOutput};
+use crate::interactions::{FoundInteraction, InteractionOutput};
+use crate::json::{Evidence, VerdictOutput, value};
 use crate::listeners::ListenerOutput;
-use crate::overhead::OverheadOutput;
+use crate::overhead::{Cost, OverheadOutput};
 use crate::report::ReportOutput;
+use crate::scripted::{ScriptedSource, at, finding, id, seconds};
 use crate::series::SeriesOutput;
+use crate::source::ProgramCost;
 use crate::watch::SummaryOutput;
 use crate::why::WhyOutput;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use slowpath_diagnose::Actor;
-use slowpath_model::{Deltas, Problem, Stage, TcpState, Tier};
+use slowpath_diagnose::{Actor, Advice, Interaction};
+use slowpath_model::{
+    Deltas, FourTuple, InteractionEvidence, InteractionKind, ListenerDeltas, ListenerId,
+    ListenerInterval, Owner, Problem, ProblemSet, Share, Stage, TcpState, Tier,
+};
+use slowpath_testbed::json_schema::violations;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A string that is one of these as they serialise.
 fn one_of<T: Serialize>(values: &[T]) -> Schema {
@@ -60,7 +67,7 @@ pub fn actor(_: &mut SchemaGenerator) -> Schema {
 
 /// Every statistic is a number; those that may not be measured are null in an empty set.
 pub fn evidence(_: &mut SchemaGenerator) -> Schema {
-    let empty = crate::json::value(&Evidence::from(&Deltas::default()));
+    let empty = value(&Evidence::from(&Deltas::default()));
     let property = |(key, value): (&String, &Value)| {
         let kind = match value {
             Value::Null => json!(["integer", "null"]),
@@ -78,12 +85,22 @@ pub fn evidence(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "required": required, "properties": properties})
 }
 
+fn committed(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+    folder.join(format!("{name}.json"))
+}
+
+/// Asserts that an output obeys its published schema.
+pub fn conforms(name: &str, output: &Value) {
+    let schema = serde_json::from_slice(&fs::read(committed(name)).unwrap()).unwrap();
+    let found = violations(&schema, output);
+    assert!(found.is_empty(), "{name}: {output}: {found:#?}");
+}
+
 /// Compares the schema of `T` with the committed one, or writes it where the environment
 /// variable `WRITE_SCHEMAS` is set.
 fn published<T: JsonSchema>(name: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/schema")
-        .join(format!("{name}.json"));
+    let path = committed(name);
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let schema = settings.into_generator().into_root_schema_for::<T>();
     let schema = serde_json::to_string_pretty(&schema).unwrap() + "\n";
@@ -109,4 +126,81 @@ fn schemas_are_those_of_the_types() {
     published::<ReportOutput>("report");
     published::<SeriesOutput>("tcp-info");
     published::<OverheadOutput>("overhead");
+}
+
+#[test]
+fn a_listeners_output_obeys_its_schema() {
+    let interval = ListenerInterval {
+        listener: ListenerId {
+            boot_id: 1,
+            netns: 4_026_531_840,
+            cookie: 7,
+        },
+        local: "10.0.0.1:80".parse().unwrap(),
+        owner: Owner::named(1, "server"),
+        tier: Tier::Bpf,
+        end: at(1),
+        duration: seconds(1),
+        findings: vec![finding(Problem::AcceptQueueOverflow, Share::Coarse)],
+        unmeasured: ProblemSet::EMPTY.with(Problem::SynQueueOverflow),
+        deltas: ListenerDeltas::default(),
+    };
+    conforms("listener", &value(&ListenerOutput::of(&interval, 2)));
+}
+
+#[test]
+fn an_interactions_output_obeys_its_schema() {
+    let tuple = FourTuple::new(
+        "10.0.0.1:4000".parse().unwrap(),
+        "10.0.0.2:80".parse().unwrap(),
+    );
+    let found = FoundInteraction {
+        interaction: Interaction {
+            kind: InteractionKind::SendBufferBelowBdp,
+            connections: vec![id(1)],
+            evidence: InteractionEvidence::SendBufferBelowBdp {
+                capacity_bytes: 8_192,
+                send_buffer_bytes: 16_384,
+                bandwidth_low: 2_000_000,
+                bandwidth_high: 3_000_000,
+                min_rtt_us: 10_000,
+                product_low_bytes: 20_000,
+                product_high_bytes: 30_000,
+                average_write_bytes: None,
+            },
+            advice: Advice {
+                who: Actor::SenderDeveloper,
+                what: "raise SO_SNDBUF".to_owned(),
+                source: "tcp(7)",
+            },
+        },
+        members: vec![(id(1), tuple, Owner::named(1, "a"))],
+        polls: 3,
+    };
+    conforms("interaction", &value(&found.output(at(0))));
+}
+
+#[test]
+fn the_overheads_output_obeys_its_schema() {
+    let cost = Cost {
+        elapsed: seconds(10),
+        polls: 20,
+        sockets: 2,
+        emitted: 40,
+        agent: seconds(1),
+        programs: vec![ProgramCost {
+            probe: "snapshot",
+            program: "snapshot".to_owned(),
+            runs: 20,
+            nanos: 5_000,
+            within_polls: true,
+        }],
+        uncounted: None,
+    };
+    let output = value(&cost.output(&ScriptedSource::new(vec![])));
+    conforms("overhead", &output);
+    let mut broken = output;
+    broken["programs"][0]["runs"] = json!("20");
+    let schema = serde_json::from_slice(&fs::read(committed("overhead")).unwrap()).unwrap();
+    assert_eq!(violations(&schema, &broken).len(), 1);
 }

@@ -298,6 +298,9 @@ mod tests {
         let judged = judge(&series).unwrap();
         let mut objects: Vec<_> = judged.verdicts().map(|v| json::value(&v)).collect();
         objects.push(json::value(&judged.output(&series)));
+        crate::schema::conforms("verdict", &objects[0]);
+        crate::schema::conforms("verdict", &objects[1]);
+        crate::schema::conforms("tcp-info", &objects[2]);
         assert_eq!(objects.len(), 3);
         assert_eq!(objects[0]["time"], "1970-01-01T00:00:01.000000Z");
         assert_eq!(objects[1]["dominating"], "ReceiverWindowLimited");

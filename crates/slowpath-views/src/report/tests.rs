@@ -40,6 +40,7 @@ fn the_table_is_of_the_connections_selected() {
         Some([75.0, 75.0, 50.0, 25.0, 25.0])
     );
     let json = crate::json::value(&report.output());
+    crate::schema::conforms("report", &json);
     assert_eq!(json["owners"]["applications"], json!({"a": 2, "b": 2}));
     assert_eq!(json["table"][3]["problem"], "Timeout");
     assert_eq!(json["table"][3]["connections_percent"][0], 75.0);
@@ -226,6 +227,7 @@ fn interactions_are_added_up_by_their_connections() {
     let both = options(0, 100, "");
     let report = Report::of(records.clone(), &both);
     let json = crate::json::value(&report.output());
+    crate::schema::conforms("report", &json);
     let list = json["interactions"].as_array().unwrap();
     let figures: Vec<_> = list.iter().map(|i| (&i["time_us"], &i["rounds"])).collect();
     assert_eq!(

@@ -425,6 +425,7 @@ mod tests {
         assert!(text.contains("lost: 3 final records"));
         assert!(text.contains("curl[1]") && !text.contains("ssh[2]"));
         let json = json::value(&closing.output(source.capabilities(), &losses, WallMicros(0)));
+        crate::schema::conforms("summary", &json);
         // Half of one of two intervals.
         assert_eq!(json["problems"]["ReceiverWindowLimited"]["share"], 0.25);
         assert_eq!(json["worst"][0]["dominating"], "ReceiverWindowLimited");

@@ -98,6 +98,7 @@ fn several_connections_are_weighed_by_time() {
     assert!(text.contains("2 connections") && text.contains("worst connections"));
     assert!(text.contains("45% of the time"), "{text}");
     let json = crate::json::value(&answer.output(&ScriptedSource::new(vec![]), NOW));
+    crate::schema::conforms("why", &json);
     assert_eq!(json["connections"].as_array().unwrap().len(), 2);
     assert_eq!(json["connections"][0]["local"], "10.0.0.1:4000");
     assert_eq!(json["stage"], "receiver");
@@ -150,6 +151,7 @@ fn a_peer_behind_translation_is_found_by_its_own_address_and_shown() {
     let shown = "10.0.0.1:4000 -> 10.0.0.2:873 (real peer 10.1.0.7:8080)";
     assert!(text(&answer).contains(shown), "{}", text(&answer));
     let json = crate::json::value(&answer.output(&ScriptedSource::new(vec![]), NOW));
+    crate::schema::conforms("why", &json);
     assert_eq!(json["connections"][0]["real_peer"], "10.1.0.7:8080");
 }
 

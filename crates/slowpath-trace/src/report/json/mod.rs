@@ -2,7 +2,7 @@
 //! JSON: one object a line: the capture, each connection, then the counters of a log and the
 //! results of pairing.
 //!
-//! Every line is a [`TraceOutput`]; `docs/schema/trace.json` is its schema.
+//! Every line is a `TraceOutput`; `docs/schema/trace.json` is its schema.
 
 mod capture;
 mod connection;
