@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every event of a recording.
 
+use crate::output::{
+    ArgumentsOutput, ConnectionOutput, EndOutput, OutcomeOutput, RunOutput, SampleOutput, value,
+};
 use crate::{SIDES, ends, info, lost, one_sided};
-use serde_json::{Map, Value, json};
-use slowpath_recording::{Connection, End, Handler, Origin, Recording, Run};
+use slowpath_recording::{Connection, End, Handler, Origin, Outcome, Recording, Run};
 use slowpath_text::{Paint, plain};
 use std::io::Write;
 
@@ -81,16 +83,16 @@ impl Printer<'_> {
         let settings = &connection.settings;
         if self.json {
             let [client, server] = connection.addresses.map(|address| address.to_string());
-            let line = json!({
-                "type": "recorded_connection",
-                "connection": number,
-                "client": client,
-                "server": server,
-                "sysctls": settings.sysctls,
-                "socket": settings.socket,
-                "mtu_bytes": settings.mtu,
-            });
-            return writeln!(self.out, "{line}");
+            let line = ConnectionOutput {
+                kind: "recorded_connection",
+                connection: number,
+                client,
+                server,
+                sysctls: &settings.sysctls,
+                socket: &settings.socket,
+                mtu_bytes: settings.mtu,
+            };
+            return writeln!(self.out, "{}", value(&line));
         }
         let title = format!("connection {number}: {}", ends(connection));
         writeln!(self.out, "\n{}", self.paint.bold(&title))?;
@@ -117,8 +119,8 @@ impl Printer<'_> {
             }
             let timed = end.sent.is_none();
             if self.json {
-                let line = run_json(connection, side, number, run, timed);
-                writeln!(self.out, "{line}")?;
+                let line = run_output(connection, side, number, run, timed);
+                writeln!(self.out, "{}", value(&line))?;
                 continue;
             }
             let since = run.at.0.wrapping_sub(start) as i64 as f64 / 1e9;
@@ -141,18 +143,18 @@ impl Printer<'_> {
         }
         self.samples(connection, side, end)?;
         if self.json {
-            let line = json!({
-                "type": "end",
-                "connection": connection,
-                "end": side,
-                "runs": end.runs.len(),
-                "replayable_runs": end.gap.unwrap_or(end.runs.len() as u64),
-                "gap": end.gap.is_some(),
-                "lost_runs": lost(end),
-                "digest": end.digest,
-                "within_ns": end.within,
-            });
-            return writeln!(self.out, "{line}");
+            let line = EndOutput {
+                kind: "end",
+                connection,
+                end: side,
+                runs: end.runs.len(),
+                replayable_runs: end.gap.unwrap_or(end.runs.len() as u64),
+                gap: end.gap.is_some(),
+                lost_runs: lost(end),
+                digest: end.digest,
+                within_ns: end.within,
+            };
+            return writeln!(self.out, "{}", value(&line));
         }
         let count = end.runs.len();
         let within = match end.within {
@@ -181,24 +183,24 @@ impl Printer<'_> {
         )
     }
 
-    fn samples(&mut self, connection: usize, side: &str, end: &End) -> std::io::Result<()> {
+    fn samples(&mut self, connection: usize, side: &'static str, end: &End) -> std::io::Result<()> {
         let Some(sent) = &end.sent else {
             return Ok(());
         };
         for sample in &sent.samples {
             let (packets, nanos) = (sample.step.denominator.get(), sample.step.numerator);
             if self.json {
-                let line = json!({
-                    "type": "sample",
-                    "connection": connection,
-                    "end": side,
-                    "packet": sample.index,
-                    "sent_ns": sample.time,
-                    "step_ns": nanos,
-                    "step_packets": packets,
-                    "threshold_ns": sent.threshold,
-                });
-                writeln!(self.out, "{line}")?;
+                let line = SampleOutput {
+                    kind: "sample",
+                    connection,
+                    end: side,
+                    packet: sample.index,
+                    sent_ns: sample.time,
+                    step_ns: nanos,
+                    step_packets: packets,
+                    threshold_ns: sent.threshold,
+                };
+                writeln!(self.out, "{}", value(&line))?;
                 continue;
             }
             let (index, time) = (sample.index, sample.time);
@@ -261,19 +263,37 @@ fn words(run: &Run) -> String {
     text
 }
 
-fn run_json(connection: usize, side: &str, number: usize, run: &Run, timed: bool) -> Value {
-    let mut line = Map::new();
-    let mut put = |key: &str, value: Value| {
-        line.insert(key.to_owned(), value);
+fn run_output(
+    connection: usize,
+    side: &'static str,
+    number: usize,
+    run: &Run,
+    timed: bool,
+) -> RunOutput {
+    let outcome = |outcome: &Outcome| {
+        let [before, value] = outcome.numbers();
+        OutcomeOutput {
+            decision: outcome.decision().name(),
+            before,
+            value,
+        }
     };
-    put("type", json!("run"));
-    put("connection", json!(connection));
-    put("end", json!(side));
-    put("run", json!(number));
-    put("at_ns", json!(timed.then_some(run.at.0)));
-    put("jiffies", json!(run.jiffies));
-    put("handler", json!(run.handler.name()));
-    match &run.handler {
+    RunOutput {
+        kind: "run",
+        connection,
+        end: side,
+        run: number,
+        at_ns: timed.then_some(run.at.0),
+        jiffies: run.jiffies,
+        handler: run.handler.name(),
+        arguments: arguments(&run.handler),
+        outcomes: run.outcomes.iter().map(outcome).collect(),
+        check: run.check,
+    }
+}
+
+fn arguments(handler: &Handler) -> ArgumentsOutput {
+    match *handler {
         Handler::Send {
             bytes,
             flags,
@@ -283,51 +303,40 @@ fn run_json(connection: usize, side: &str, number: usize, run: &Run, timed: bool
             bytes,
             flags,
             result,
-        } => {
-            put("asked_bytes", json!(bytes));
-            put("flags", json!(flags));
-            put("result", json!(result));
-        }
-        Handler::Begin { fresh } => put("fresh", json!(fresh)),
-        Handler::Shutdown { how } => put("how", json!(how)),
-        Handler::Option { level, name, value } => {
-            put("level", json!(level));
-            put("option", json!(name));
-            put("value", json!(value));
-        }
+        } => ArgumentsOutput::Transfer {
+            asked_bytes: bytes,
+            flags,
+            result,
+        },
+        Handler::Begin { fresh } => ArgumentsOutput::Begin { fresh },
+        Handler::Shutdown { how } => ArgumentsOutput::Shutdown { how },
+        Handler::Option { level, name, value } => ArgumentsOutput::Option {
+            level,
+            option: name,
+            value,
+        },
         Handler::Packet {
             number,
             marked,
             backlog,
             merged,
             truesize,
-        } => {
-            put("packet", json!(number));
-            put("marked", json!(marked));
-            put("backlog", json!(backlog));
-            put("merged", json!(merged));
-            put("truesize_bytes", json!(truesize));
-        }
-        Handler::Timer { timer, deferred } => {
-            put("timer", json!(timer.name()));
-            put("deferred", json!(deferred));
-        }
-        Handler::Release { flags } => put("flags", json!(flags)),
+        } => ArgumentsOutput::Packet {
+            packet: number,
+            marked,
+            backlog,
+            merged,
+            truesize_bytes: truesize,
+        },
+        Handler::Timer { timer, deferred } => ArgumentsOutput::Timer {
+            timer: timer.name(),
+            deferred,
+        },
+        Handler::Release { flags } => ArgumentsOutput::Release { flags },
         Handler::Connect
         | Handler::Accept
         | Handler::Resume
         | Handler::Close
-        | Handler::SmallQueue => {}
+        | Handler::SmallQueue => ArgumentsOutput::Nothing {},
     }
-    let outcome = |outcome: &slowpath_recording::Outcome| {
-        let [before, value] = outcome.numbers();
-        json!({
-            "decision": outcome.decision().name(),
-            "before": before,
-            "value": value,
-        })
-    };
-    put("outcomes", run.outcomes.iter().map(outcome).collect());
-    put("check", json!(run.check));
-    line.into()
 }

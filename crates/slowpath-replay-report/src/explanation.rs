@@ -2,7 +2,10 @@
 //! Why messages of recorded connections were slow.
 
 use crate::end_name;
-use serde_json::{Value, json};
+use crate::output::{
+    CauseOutput, ExplainedOutput, ExplanationOutput, MessageOutput, WaitOutput, value,
+};
+use serde_json::Value;
 use slowpath_explain::{Category, Explanation, Link, Wait};
 use slowpath_recording::Recording;
 use slowpath_text::{Paint, plural};
@@ -121,61 +124,57 @@ fn message_text(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
 
 /// The explanations as JSON; slow messages only, unless `everything`.
 pub fn json(everything: bool, recording: &Recording, all: &[ConnectionExplanation]) -> Value {
-    let connections: Vec<Value> = all
-        .iter()
-        .map(|one| {
-            let [client, server] = recording.connections[one.number].addresses;
-            let mut value = json!({
-                "connection": one.number,
-                "client": client.to_string(),
-                "server": server.to_string(),
-            });
-            match &one.messages {
-                Ok(messages) => {
-                    let shown = shown(everything, messages);
-                    value["messages"] = shown.into_iter().map(message_json).collect();
-                }
-                Err(reason) => value["error"] = reason.as_str().into(),
-            }
-            value
-        })
-        .collect();
-    let sums = sums(all);
-    let sums: serde_json::Map<String, Value> = sums
-        .into_iter()
-        .map(|(category, count)| (category.name().to_owned(), count.into()))
-        .collect();
-    json!({ "categories": sums, "connections": connections })
-}
-
-fn message_json(it: &Explanation) -> Value {
-    json!({
-        "end": end_name(it.message.end),
-        "message": it.message.number,
-        "first_byte": it.message.bytes.start,
-        "bytes": it.message.bytes.end - it.message.bytes.start,
-        "begun_ns": it.message.begun.0,
-        "milliseconds": it.message.duration().map(ms),
-        "alone_milliseconds": it.unimpeded.map(ms),
-        "slowdown": it.slowdown(),
-        "category": it.category.name(),
-        "bytes_sent_again": it.sent_again,
-        "waits": it.waits.iter().map(wait_json).collect::<Vec<_>>(),
+    let one = |one: &ConnectionExplanation| {
+        let [client, server] = recording.connections[one.number].addresses;
+        let messages = one.messages.as_ref();
+        ExplainedOutput {
+            connection: one.number,
+            client: client.to_string(),
+            server: server.to_string(),
+            messages: messages
+                .ok()
+                .map(|all| shown(everything, all).into_iter().map(message).collect()),
+            error: messages.err().cloned(),
+        }
+    };
+    let sums = sums(all).into_iter();
+    value(&ExplanationOutput {
+        categories: sums.map(|(it, count)| (it.name(), count)).collect(),
+        connections: all.iter().map(one).collect(),
     })
 }
 
-fn wait_json(wait: &Wait) -> Value {
-    json!({
-        "for": wait.waited.name(),
-        "from_ns": wait.from.0,
-        "milliseconds": ms(wait.duration()),
-        "run": wait.run,
-        "late": wait.late,
-        "confirmed": wait.confirmed,
-        "causes": wait.links.iter().map(link_json).collect::<Vec<_>>(),
-    })
+fn message(it: &Explanation) -> MessageOutput {
+    MessageOutput {
+        end: end_name(it.message.end),
+        message: it.message.number,
+        first_byte: it.message.bytes.start,
+        bytes: it.message.bytes.end - it.message.bytes.start,
+        begun_ns: it.message.begun.0,
+        milliseconds: it.message.duration().map(ms),
+        alone_milliseconds: it.unimpeded.map(ms),
+        slowdown: it.slowdown(),
+        category: it.category.name(),
+        bytes_sent_again: it.sent_again,
+        waits: it.waits.iter().map(wait).collect(),
+    }
 }
 
-fn link_json(link: &Link) -> Value {
-    json!({ "cause": link.name(), "text": link.to_string() })
+fn wait(it: &Wait) -> WaitOutput {
+    WaitOutput {
+        waited_for: it.waited.name(),
+        from_ns: it.from.0,
+        milliseconds: ms(it.duration()),
+        run: it.run,
+        late: it.late,
+        confirmed: it.confirmed,
+        causes: it.links.iter().map(cause).collect(),
+    }
+}
+
+fn cause(link: &Link) -> CauseOutput {
+    CauseOutput {
+        cause: link.name(),
+        text: link.to_string(),
+    }
 }

@@ -3,7 +3,8 @@
 //! how far the recorder observed.
 
 use crate::end_name;
-use serde_json::{Value, json};
+use crate::output::{ChangeOutput, FittedOutput, ObservedOutput, ObservedRunOutput, value};
+use serde_json::Value;
 use slowpath_recording::{Connection, Outcome, Recording};
 use slowpath_replay::Fitted;
 use slowpath_replay::fit::{Alteration, Change};
@@ -26,16 +27,15 @@ fn observed_until(connection: &Connection) -> [Option<(usize, f64)>; 2] {
 pub fn observed_json(recording: &Recording, chosen: &[usize]) -> Value {
     let one = |number: &usize| {
         let connection = recording.connections.get(*number)?;
-        let mut value = json!({ "connection": number });
-        for (end, observed) in (0..).zip(observed_until(connection)) {
-            value[end_name(end)] = observed.map_or(
-                Value::Null,
-                |(run, milliseconds)| json!({ "run": run, "milliseconds": milliseconds }),
-            );
-        }
-        Some(value)
+        let run = |(run, milliseconds)| ObservedRunOutput { run, milliseconds };
+        let [client, server] = observed_until(connection).map(|it| it.map(run));
+        Some(ObservedOutput {
+            connection: *number,
+            client,
+            server,
+        })
     };
-    chosen.iter().filter_map(one).collect()
+    value(&chosen.iter().filter_map(one).collect::<Vec<_>>())
 }
 
 /// Which of it was fitted.
@@ -45,20 +45,16 @@ fn is_of(change: &Change) -> Option<u64> {
 
 /// The changes as JSON.
 pub fn json(fit: &Fitted) -> Value {
-    let change = |it: &Change| {
-        json!({
-            "end": end_name(it.place.end),
-            "run": is_of(it),
-            "what": it.what.to_string(),
-        })
+    let change = |it: &Change| ChangeOutput {
+        end: end_name(it.place.end),
+        run: is_of(it),
+        what: it.what.to_string(),
     };
-    let one = |(number, changes): &(usize, Vec<Change>)| {
-        json!({
-            "connection": number,
-            "changes": changes.iter().map(change).collect::<Value>(),
-        })
+    let one = |(number, changes): &(usize, Vec<Change>)| FittedOutput {
+        connection: *number,
+        changes: changes.iter().map(change).collect(),
     };
-    fit.changes.iter().map(one).collect()
+    value(&fit.changes.iter().map(one).collect::<Vec<_>>())
 }
 
 /// Writes the changes, and how far the recorder observed a single connection.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much a recording holds of what.
 
+use crate::output::{
+    ColumnOutput, DamageOutput, GapOutput, InfoOutput, OriginOutput, SizesOutput, value,
+};
 use crate::{SIDES, ends, lost, one_sided};
-use serde_json::{Value, json};
+use serde_json::Value;
 use slowpath_model::WallMicros;
-use slowpath_recording::{Damage, Decoded, End, Origin, Recording, Sizes, VERSION};
+use slowpath_recording::{Damage, Decoded, End, Origin, Recording, Size, Sizes, VERSION};
 use slowpath_text::{Columns, Paint, bytes as size, count, plain, wall};
 use std::io::Write;
 
@@ -61,14 +64,18 @@ pub fn origin(origin: &Origin) -> String {
 
 /// Where it comes from, as JSON.
 pub fn origin_json(origin: &Origin) -> Value {
-    json!({
-        "type": "recording",
-        "format": VERSION,
-        "recorder": origin.recorder.name(),
-        "kernel": origin.kernel,
-        "hz": origin.hz,
-        "epoch_ns": origin.epoch,
-    })
+    value(&origin_output(origin))
+}
+
+fn origin_output(origin: &Origin) -> OriginOutput {
+    OriginOutput {
+        kind: "recording",
+        format: VERSION,
+        recorder: origin.recorder.name().to_owned(),
+        kernel: origin.kernel.clone(),
+        hz: origin.hz,
+        epoch_ns: origin.epoch,
+    }
 }
 
 /// When the first event was, by the wall clock.
@@ -129,61 +136,53 @@ fn gaps(recording: &Recording) -> impl Iterator<Item = (usize, usize, &End)> {
 pub fn json(whole: &Decoded, sizes: &Sizes) -> Value {
     let Decoded { recording, damage } = whole;
     let counted = Counted::of(recording);
-    let gaps: Vec<Value> = gaps(recording)
-        .map(|(connection, place, end)| {
-            json!({
-                "connection": connection,
-                "end": SIDES[place],
-                "replayable_runs": end.gap,
-                "lost_runs": lost(end),
-            })
-        })
-        .collect();
-    let columns: serde_json::Map<String, Value> = sizes
-        .columns
-        .iter()
-        .map(|(name, size)| {
-            (
-                (*name).to_owned(),
-                json!({"plain_bytes": size.plain, "bytes": size.kept}),
-            )
-        })
-        .collect();
-    let mut line = origin_json(&recording.origin);
-    let more = json!({
-        "began": began(recording),
-        "connections": recording.connections.len(),
-        "ends_alone": recording.one_sided.len(),
-        "joined": recording.connections.iter().filter(|it| it.joint.is_some()).count(),
-        "runs": counted.runs,
-        "outcomes": counted.outcomes,
-        "samples": counted.samples,
-        "near_runs": counted.near,
-        "bytes": sizes.file,
-        "bytes_per_run": each(sizes.file, counted.runs),
-        "frames": sizes.frames,
-        "possible": recording.validate().is_ok(),
-        "impossible": recording.validate().err().map(|reason| reason.to_string()),
-        "gaps": gaps,
-        "damage": {
-            "cut": damage.cut,
-            "stretches": damage.stretches,
-            "bytes": damage.bytes,
-            "missing_frames": damage.missing,
-            "repeated_frames": damage.repeated,
-            "unknown_frames": damage.unknown,
-            "orphans": damage.orphans,
-        },
-        "framing_bytes": sizes.framing,
-        "connections_bytes": sizes.connections,
-        "totals_bytes": sizes.totals,
-        "packets_bytes": sizes.packets,
-        "columns": columns,
+    let gaps = gaps(recording).map(|(connection, place, end)| GapOutput {
+        connection,
+        end: SIDES[place],
+        replayable_runs: end.gap,
+        lost_runs: lost(end),
     });
-    if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
-        line.extend(more);
-    }
-    line
+    let column = |size: &Size| ColumnOutput {
+        plain_bytes: size.plain,
+        bytes: size.kept,
+    };
+    let columns = sizes.columns.iter();
+    let impossible = recording.validate().err();
+    value(&InfoOutput {
+        origin: origin_output(&recording.origin),
+        began: began(recording),
+        connections: recording.connections.len(),
+        ends_alone: recording.one_sided.len(),
+        joined: (recording.connections.iter())
+            .filter(|it| it.joint.is_some())
+            .count(),
+        runs: counted.runs,
+        outcomes: counted.outcomes,
+        samples: counted.samples,
+        near_runs: counted.near,
+        sizes: SizesOutput {
+            bytes: sizes.file,
+            bytes_per_run: each(sizes.file, counted.runs),
+            frames: sizes.frames,
+            framing_bytes: sizes.framing,
+            connections_bytes: sizes.connections,
+            totals_bytes: sizes.totals,
+            packets_bytes: sizes.packets,
+            columns: columns.map(|(name, size)| (*name, column(size))).collect(),
+        },
+        possible: impossible.is_none(),
+        impossible: impossible.map(|reason| reason.to_string()),
+        gaps: gaps.collect(),
+        damage: DamageOutput {
+            cut: damage.cut,
+            stretches: damage.stretches,
+            bytes: damage.bytes,
+            missing_frames: damage.missing,
+            repeated_frames: damage.repeated,
+            unknown_frames: damage.unknown,
+            orphans: damage.orphans,
+        },
+    })
 }
 
 /// Writes it as text.

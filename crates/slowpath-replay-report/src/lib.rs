@@ -17,6 +17,7 @@ pub mod file;
 pub mod fitted;
 pub mod info;
 pub mod one_sided;
+mod output;
 pub mod outputs;
 pub mod replayed;
 pub mod shrunk;

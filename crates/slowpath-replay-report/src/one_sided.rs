@@ -3,7 +3,7 @@
 //! other end's recording.
 
 use crate::SIDES;
-use serde_json::{Value, json};
+use crate::output::{PacketOutput, RecordedEndOutput, value};
 use slowpath_recording::{OneSided, Packet, Recording};
 use slowpath_text::{Paint, plain};
 use std::io::{self, Write};
@@ -31,18 +31,18 @@ pub fn title(
     let side = SIDES[single.side & 1];
     if json {
         let [client, server] = single.addresses.map(|address| address.to_string());
-        let line = json!({
-            "type": "recorded_end",
-            "connection": number,
-            "end": side,
-            "client": client,
-            "server": server,
-            "initial_sequence_numbers": single.initial,
-            "sysctls": single.sysctls,
-            "socket": single.socket,
-            "mtu_bytes": single.mtu,
-        });
-        return writeln!(out, "{line}");
+        let line = RecordedEndOutput {
+            kind: "recorded_end",
+            connection: number,
+            end: side,
+            client,
+            server,
+            initial_sequence_numbers: single.initial,
+            sysctls: &single.sysctls,
+            socket: &single.socket,
+            mtu_bytes: single.mtu,
+        };
+        return writeln!(out, "{}", value(&line));
     }
     let title = format!("end {number}: {}", name(single));
     writeln!(out, "\n{}", paint.bold(&title))?;
@@ -72,7 +72,19 @@ pub fn packets(
     for (way, all) in [("sent", &single.sent), ("came", &single.came)] {
         for (place, packet) in all.iter().enumerate() {
             if json {
-                writeln!(out, "{}", packet_json(number, side, way, place, packet))?;
+                let line = PacketOutput {
+                    kind: "packet",
+                    connection: number,
+                    end: side,
+                    way,
+                    packet: place,
+                    run: packet.run,
+                    identification: packet.id,
+                    begins: packet.begins,
+                    length: packet.length,
+                    mark: packet.mark,
+                };
+                writeln!(out, "{}", value(&line))?;
                 continue;
             }
             let Packet {
@@ -94,21 +106,6 @@ pub fn packets(
         }
     }
     Ok(())
-}
-
-fn packet_json(number: usize, side: &str, way: &str, place: usize, packet: &Packet) -> Value {
-    json!({
-        "type": "packet",
-        "connection": number,
-        "end": side,
-        "way": way,
-        "packet": place,
-        "run": packet.run,
-        "identification": packet.id,
-        "begins": packet.begins,
-        "length": packet.length,
-        "mark": packet.mark,
-    })
 }
 
 /// A note on one-sided recordings, and what they need; `None`: there are none.

@@ -2,7 +2,7 @@
 //! Replays compared with their recording.
 
 use crate::end_name;
-use serde_json::json;
+use crate::output::{DivergenceOutput, ExactRunsOutput, value};
 use slowpath_recording::{RecorderKind, Recording};
 use slowpath_replay::{Difference, Probe, ReplayResult, Replayed};
 use slowpath_text::{Paint, count};
@@ -65,26 +65,27 @@ impl Differing<'_> {
     /// As a JSON object.
     pub fn json(&self, recording: &Recording) -> serde_json::Value {
         let connection = &recording.connections[self.connection];
-        let mut state = serde_json::Map::new();
-        for probe in &self.state {
-            let fields: serde_json::Map<_, _> = probe
-                .fields
-                .iter()
-                .map(|(field, value)| (field.name().to_owned(), value.into()))
-                .collect();
-            state.insert(end_name(probe.end).to_owned(), fields.into());
-        }
-        json!({
-            "connection": self.connection,
-            "client": connection.addresses[0].to_string(),
-            "server": connection.addresses[1].to_string(),
-            "end": end_name(self.difference.end),
-            "run": self.difference.run,
-            "how": self.difference.how.to_string(),
-            "expected": self.difference.expected,
-            "found": self.difference.found,
-            "exact_runs": {"client": self.runs[0], "server": self.runs[1]},
-            "state": state,
+        let fields = |probe: &Probe| {
+            let fields = probe.fields.iter();
+            fields.map(|(field, value)| (field.name(), value)).collect()
+        };
+        let state = self.state.iter();
+        value(&DivergenceOutput {
+            connection: self.connection,
+            client: connection.addresses[0].to_string(),
+            server: connection.addresses[1].to_string(),
+            end: end_name(self.difference.end),
+            run: self.difference.run,
+            how: self.difference.how.to_string(),
+            expected: self.difference.expected,
+            found: self.difference.found,
+            exact_runs: ExactRunsOutput {
+                client: self.runs[0],
+                server: self.runs[1],
+            },
+            state: state
+                .map(|probe| (end_name(probe.end), fields(probe)))
+                .collect(),
         })
     }
 

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A recording with fewer bytes, compared with the original.
 
-use serde_json::json;
+use crate::output::{ShrunkOutput, WithinOutput, value};
 use slowpath_replay::Shrunk;
 use slowpath_text::{Paint, bytes, plural};
 use std::io::Write;
 
 /// As a JSON object; `sizes` in bytes, before and after.
 pub fn json(light: &Shrunk, [before, after]: [u64; 2]) -> serde_json::Value {
-    let within: Vec<_> = light
+    let within = light
         .within
         .iter()
-        .map(|(bound, connections)| json!({"within_ns": bound, "connections": connections}))
-        .collect();
-    json!({
-        "type": "shrunk_recording",
-        "bytes_before": before,
-        "bytes": after,
-        "connections": light.recording.connections.len(),
-        "within": within,
-        "left_as_they_are": light.untouched,
-        "replays": light.replays,
-        "wall_seconds": light.wall.as_secs_f64(),
+        .map(|(bound, connections)| WithinOutput {
+            within_ns: *bound,
+            connections: *connections,
+        });
+    value(&ShrunkOutput {
+        kind: "shrunk_recording",
+        bytes_before: before,
+        bytes: after,
+        connections: light.recording.connections.len(),
+        within: within.collect(),
+        left_as_they_are: &light.untouched,
+        replays: light.replays,
+        wall_seconds: light.wall.as_secs_f64(),
     })
 }
 

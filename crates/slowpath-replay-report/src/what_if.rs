@@ -2,7 +2,10 @@
 //! Replays with a setting changed, up to the first packet that differs.
 
 use crate::end_name;
-use serde_json::{Value, json};
+use crate::output::{
+    AnswerOutput, DepartureOutput, HeaderOutput, SimulatedOutput, SimulationOutput, value,
+};
+use serde_json::Value;
 use slowpath_recording::headers::Header;
 use slowpath_recording::{Moment, Recording};
 use slowpath_replay::Answer;
@@ -60,24 +63,29 @@ pub fn simulation_text(simulated: &Simulated, out: &mut dyn Write) -> io::Result
 pub fn simulation_json(simulated: &Simulated) -> Value {
     let it = match simulated {
         Ok(it) => it,
-        Err(reason) => return json!({ "simulated": false, "reason": reason }),
+        Err(reason) => {
+            return value(&SimulationOutput::Refused {
+                simulated: false,
+                reason,
+            });
+        }
     };
     let from = &it.from;
-    json!({
-        "simulated": true,
-        "simulator": "slowpath-netsim",
-        "assumes": "no other traffic, no loss, the path and the window as recorded",
-        "end": end_name(from.message.end),
-        "message": from.message.number,
-        "bytes": from.left,
-        "window": from.window,
-        "slow_start_threshold": from.threshold,
-        "round_trip_milliseconds": ms(from.path.round_trip),
-        "rate_bits_per_second": from.path.rate.map(|rate| rate.saturating_mul(8)),
-        "milliseconds": ms(it.took),
-        "message_milliseconds": ms(it.message()),
-        "recorded_message_milliseconds": from.message.duration().map(ms),
-    })
+    value(&SimulationOutput::Simulated(SimulatedOutput {
+        simulated: true,
+        simulator: "slowpath-netsim",
+        assumes: "no other traffic, no loss, the path and the window as recorded",
+        end: end_name(from.message.end),
+        message: from.message.number,
+        bytes: from.left,
+        window: from.window,
+        slow_start_threshold: from.threshold,
+        round_trip_milliseconds: ms(from.path.round_trip),
+        rate_bits_per_second: from.path.rate.map(|rate| rate.saturating_mul(8)),
+        milliseconds: ms(it.took),
+        message_milliseconds: ms(it.message()),
+        recorded_message_milliseconds: from.message.duration().map(ms),
+    }))
 }
 
 /// Since the connection began.
@@ -180,32 +188,32 @@ pub fn write(
     Ok(())
 }
 
-fn header_json(header: Option<&Header>) -> Value {
-    header.map_or(Value::Null, |it| {
-        json!({
-            "at_ns": it.at.0,
-            "sequence": it.sequence,
-            "acknowledgment": it.acknowledgment,
-            "flags": it.flags,
-            "window": it.window,
-            "bytes": it.payload,
-            "ecn": it.ecn,
-            "sack": it.sack,
-            "options": it.options.iter().map(|(kind, _)| *kind).collect::<Vec<u8>>(),
-        })
-    })
+fn header(it: &Header) -> HeaderOutput<'_> {
+    HeaderOutput {
+        at_ns: it.at.0,
+        sequence: it.sequence,
+        acknowledgment: it.acknowledgment,
+        flags: it.flags,
+        window: it.window,
+        bytes: it.payload,
+        ecn: it.ecn,
+        sack: &it.sack,
+        options: it.options.iter().map(|(kind, _)| *kind).collect(),
+    }
 }
 
 /// An answer as JSON.
 pub fn answer_json(recording: &Recording, number: usize, answer: &Answer) -> Value {
-    let departure = answer.departure.map(|it| {
-        json!({
-            "end": end_name(it.end),
-            "packet": it.packet,
-            "milliseconds": since(recording, number, answer),
-            "was": header_json(answer.was.as_ref()),
-            "now": header_json(answer.is.as_ref()),
-        })
+    let departure = answer.departure.map(|it| DepartureOutput {
+        end: end_name(it.end),
+        packet: it.packet,
+        milliseconds: since(recording, number, answer),
+        was: answer.was.as_ref().map(header),
+        now: answer.is.as_ref().map(header),
     });
-    json!({ "connection": number, "same_packets": answer.same, "departure": departure })
+    value(&AnswerOutput {
+        connection: number,
+        same_packets: answer.same,
+        departure,
+    })
 }
