@@ -3,15 +3,13 @@
 """Measures the structure of the workspace and compares it with its limits.
 
     tools/house.sh            check; print every figure; exit 1 when a limit is exceeded
-    tools/house.sh --left     check, and list what is over a limit and allowed for now
     tools/house.sh --write    check, and write the figures into ARCHITECTURE.md
 
 Measured: dependencies from a lower crate to a higher one (the order is in
 tools/house.toml); import cycles between files of different modules; functions longer than
 80 lines; structs with more than 20 fields; functions with more than 6 parameters besides
 `self`; dependencies that a crate must not have; lines of each crate. tools/house.toml lists
-the exceptions, each with its reason, and at most 10 of a kind; and, where the tree is not yet
-within a limit, how many it has now: more fail, and fewer must be written down.
+the exceptions, each with its reason, and at most 10 of a kind.
 """
 
 import json
@@ -301,26 +299,16 @@ class Check:
 
     def __init__(self, settings):
         self.settings = settings
-        self.figures, self.complaints, self.excess = [], [], []
+        self.figures, self.complaints = [], []
 
     def figure(self, name, found, limit):
         self.figures.append((name, found, limit))
 
-    def limited(self, kind, name, rows):
-        """Rows are complaints, but for as many as the list of what is left allows."""
-        left = self.settings["left"].get(kind, 0)
-        self.excess += rows
-        if len(rows) > left:
-            self.complaints += rows
-            self.complaints.append(f"{name}: {len(rows)}, and tools/house.toml allows {left}")
-        elif len(rows) < left:
-            self.complaints.append(f"{name}: {len(rows)} are left: write it into tools/house.toml")
-
     def excepted(self, kind, name, rows):
         """Rows (key, description) are over a limit; some are excepted with a reason."""
         reasons = self.settings.get(kind, {})
-        self.limited(kind, name, [f"{description}: over the limit and not in tools/house.toml"
-                                  for key, description in rows if key not in reasons])
+        self.complaints += [f"{description}: over the limit and not in tools/house.toml"
+                            for key, description in rows if key not in reasons]
         keys = {key for key, _ in rows}
         for key in sorted(set(reasons) - keys):
             self.complaints.append(f"tools/house.toml: {kind}: {key} is within the limit now: remove it")
@@ -352,8 +340,8 @@ def check_files(check):
     cycles = [cycle for folder in sorted((ROOT / "crates").iterdir())
               if (folder / "src").is_dir() for cycle in Crate(folder).cycles()]
     name = "import cycles between files of different modules"
-    check.limited("import-cycles", name, [
-        "files of different modules import one another: " + ", ".join(cycle) for cycle in cycles])
+    check.complaints += [
+        "files of different modules import one another: " + ", ".join(cycle) for cycle in cycles]
     check.figure(name, len(cycles), "0")
     long, wide, many = [], [], []
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.rs"], cwd=ROOT,
@@ -413,7 +401,7 @@ def main():
     for name, limit in sorted(settings["max-lines"].items()):
         lines = dict((row[0], row[1]) for row in count_lines()).get(name, 0)
         check.figure(f"lines of source in `{name}`", f"{lines:,}", f"{limit:,}")
-        if lines > max(limit, check.settings["left"].get(name, 0)):
+        if lines > limit:
             check.complaints.append(f"{name}: {lines:,} lines of source, {limit:,} at most")
     text = report(check, count_lines())
     print(text)
@@ -427,8 +415,6 @@ def main():
         path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
     elif limits(written) != limits(text):
         check.complaints.append("ARCHITECTURE.md: the figures are old: run tools/house.sh --write")
-    if "--left" in sys.argv[1:]:
-        print("\n".join(check.excess))
     for complaint in check.complaints:
         print(complaint)
     return 1 if check.complaints else 0

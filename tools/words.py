@@ -4,7 +4,6 @@
 
     tools/words.py [PATH ...]           list each; status 1 if there is any
     tools/words.py --count [PATH ...]   count them by crate or folder; status 0
-    tools/words.py --most N             count them; status 1 if there are more than N
 
 A word counts in any case, in prose and inside identifiers (`told_by` and `ToldBy` both
 hold `told`). Types and modules also must not have the names of the second table; there
@@ -120,7 +119,6 @@ def print_counts(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", action="store_true")
-    parser.add_argument("--most", type=int, metavar="N")
     parser.add_argument("paths", nargs="*", metavar="PATH")
     given = parser.parse_args()
     glossary = Glossary((ROOT / GLOSSARY).read_text())
@@ -128,14 +126,14 @@ def main():
     for path, text in tracked(given.paths):
         for number, word, instead in glossary.findings(path, text):
             found[group(path)][word] += 1
-            if not given.count and given.most is None:
+            if not given.count:
                 print(f"{path}:{number}: {word}: say {instead}")
     if given.count:
         print_counts(found)
         return 0
     total = sum(words.total() for words in found.values())
-    print(f"words: {total} found, {given.most or 0} allowed")
-    return 1 if total > (given.most or 0) else 0
+    print(f"words: {total} found, 0 allowed")
+    return 1 if total else 0
 
 
 if __name__ == "__main__":
