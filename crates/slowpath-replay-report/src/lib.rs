@@ -20,6 +20,8 @@ pub mod one_sided;
 mod output;
 pub mod outputs;
 pub mod replayed;
+#[cfg(test)]
+mod schema;
 pub mod shrunk;
 pub mod what_if;
 

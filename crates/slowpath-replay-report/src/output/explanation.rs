@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why messages were slow, and what a changed setting would have done.
 
+#[cfg(test)]
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Why messages were slow.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ExplanationOutput {
     /// Messages of each category.
     pub categories: BTreeMap<&'static str, u64>,
@@ -15,6 +18,7 @@ pub(crate) struct ExplanationOutput {
 
 /// A connection's messages.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ExplainedOutput {
     /// Its number.
     pub connection: usize,
@@ -32,6 +36,7 @@ pub(crate) struct ExplainedOutput {
 
 /// A message.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct MessageOutput {
     /// The end that sent it.
     pub end: &'static str,
@@ -59,6 +64,7 @@ pub(crate) struct MessageOutput {
 
 /// A wait of a message.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct WaitOutput {
     /// What it waited for.
     #[serde(rename = "for")]
@@ -79,6 +85,7 @@ pub(crate) struct WaitOutput {
 
 /// A cause of a wait.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct CauseOutput {
     /// Its name.
     pub cause: &'static str,
@@ -88,6 +95,7 @@ pub(crate) struct CauseOutput {
 
 /// What a changed setting would have done to a connection.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct AnswerOutput<'a> {
     /// Its number.
     pub connection: usize,
@@ -99,6 +107,7 @@ pub(crate) struct AnswerOutput<'a> {
 
 /// The first packet that differs.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct DepartureOutput<'a> {
     /// The end that sends it.
     pub end: &'static str,
@@ -114,6 +123,7 @@ pub(crate) struct DepartureOutput<'a> {
 
 /// A TCP header.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct HeaderOutput<'a> {
     /// When it was sent.
     pub at_ns: u64,
@@ -138,6 +148,7 @@ pub(crate) struct HeaderOutput<'a> {
 /// The rest of a message, simulated; or why not.
 #[derive(Serialize)]
 #[serde(untagged)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) enum SimulationOutput<'a> {
     /// It was simulated.
     Simulated(SimulatedOutput),
@@ -152,6 +163,7 @@ pub(crate) enum SimulationOutput<'a> {
 
 /// The rest of a message, simulated.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct SimulatedOutput {
     /// True.
     pub simulated: bool,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The objects that this crate's reports print as JSON. The keys are those of
-//! `docs/reference/cli.md`.
+//! The objects that this crate's reports print as JSON. `docs/schema/` publishes their schemas; the
+//! keys are those of `docs/reference/cli.md`.
 
 mod explanation;
 mod recording;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a recording holds.
 
+#[cfg(test)]
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Where a recording was made.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct OriginOutput {
     /// `recording`.
     #[serde(rename = "type")]
@@ -24,6 +27,7 @@ pub(crate) struct OriginOutput {
 
 /// A connection with both ends.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ConnectionOutput<'a> {
     /// `recorded_connection`.
     #[serde(rename = "type")]
@@ -44,6 +48,7 @@ pub(crate) struct ConnectionOutput<'a> {
 
 /// A one-sided end.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct RecordedEndOutput<'a> {
     /// `recorded_end`.
     #[serde(rename = "type")]
@@ -68,6 +73,7 @@ pub(crate) struct RecordedEndOutput<'a> {
 
 /// A packet by which a one-sided end is joined with its peer.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct PacketOutput {
     /// `packet`.
     #[serde(rename = "type")]
@@ -94,6 +100,7 @@ pub(crate) struct PacketOutput {
 
 /// A run of a handler.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct RunOutput {
     /// `run`.
     #[serde(rename = "type")]
@@ -122,6 +129,7 @@ pub(crate) struct RunOutput {
 /// What a handler was called with.
 #[derive(Serialize)]
 #[serde(untagged)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) enum ArgumentsOutput {
     /// `send` and `receive`.
     Transfer {
@@ -182,6 +190,7 @@ pub(crate) enum ArgumentsOutput {
 
 /// A decision of a run.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct OutcomeOutput {
     /// Its name.
     pub decision: &'static str,
@@ -193,6 +202,7 @@ pub(crate) struct OutcomeOutput {
 
 /// A sample of the times at which an end sent its packets.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct SampleOutput {
     /// `sample`.
     #[serde(rename = "type")]
@@ -215,6 +225,7 @@ pub(crate) struct SampleOutput {
 
 /// The end of an end.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct EndOutput {
     /// `end`.
     #[serde(rename = "type")]
@@ -239,6 +250,7 @@ pub(crate) struct EndOutput {
 
 /// What a recording's file holds.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct InfoOutput {
     /// Where it was made.
     #[serde(flatten)]
@@ -274,6 +286,7 @@ pub(crate) struct InfoOutput {
 
 /// Where a file's bytes go.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct SizesOutput {
     /// The file's size.
     pub bytes: u64,
@@ -295,6 +308,7 @@ pub(crate) struct SizesOutput {
 
 /// An end of which something is missing.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct GapOutput {
     /// The connection's number.
     pub connection: usize,
@@ -308,6 +322,7 @@ pub(crate) struct GapOutput {
 
 /// What is damaged of a file.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct DamageOutput {
     /// The recorder did not end it, or it was cut.
     pub cut: bool,
@@ -327,6 +342,7 @@ pub(crate) struct DamageOutput {
 
 /// What a column takes.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ColumnOutput {
     /// Before compression.
     pub plain_bytes: u64,
@@ -336,6 +352,7 @@ pub(crate) struct ColumnOutput {
 
 /// A recording with fewer bytes, compared with the original.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ShrunkOutput<'a> {
     /// `shrunk_recording`.
     #[serde(rename = "type")]
@@ -358,6 +375,7 @@ pub(crate) struct ShrunkOutput<'a> {
 
 /// Connections whose times have one bound.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct WithinOutput {
     /// The largest error of a time; 0: exact.
     pub within_ns: u32,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How replays compare with their recording.
 
+#[cfg(test)]
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// How far the light recorder observed a connection.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ObservedOutput {
     /// Its number.
     pub connection: usize,
@@ -17,6 +20,7 @@ pub(crate) struct ObservedOutput {
 
 /// The last observed run of an end.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ObservedRunOutput {
     /// Its number.
     pub run: usize,
@@ -26,6 +30,7 @@ pub(crate) struct ObservedRunOutput {
 
 /// What was fitted of a connection.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct FittedOutput {
     /// Its number.
     pub connection: usize,
@@ -35,6 +40,7 @@ pub(crate) struct FittedOutput {
 
 /// A change to what was inferred.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ChangeOutput {
     /// `client` or `server`.
     pub end: &'static str,
@@ -46,6 +52,7 @@ pub(crate) struct ChangeOutput {
 
 /// A connection whose replay diverged.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct DivergenceOutput {
     /// Its number.
     pub connection: usize,
@@ -71,6 +78,7 @@ pub(crate) struct DivergenceOutput {
 
 /// Runs of each end that are exact.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct ExactRunsOutput {
     /// Of the client.
     pub client: u64,
