@@ -7,13 +7,15 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 SLOWPATH = $(TARGET_DIR)/release/slowpath
 
 .DEFAULT_GOAL := help
+# Captures with labels that say what is wrong in each.
+LABELS ?= $(wildcard ../shared/captures/verdicts/labels.json)
 # What another tool is compared on; other people's captures and workloads stand beside the clone.
 CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packets/*.pcapng)
 # The laboratory kernel: the version of linux-source, and ticks a second (100, 250, 300, 1000).
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-sim check-butterfly check-queues black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-sim check-butterfly check-queues black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +75,9 @@ check-trace: ## our analysis of captures against tcptrace's and tshark's, frame 
 	@tools/need.sh rust build
 	@tools/need.sh --try test
 	@$(CARGO) run --release --locked -p slowpath-trace --bin check-trace -- $(CAPTURES) $(FILES)
+
+check-verdicts: build ## verdicts of `slowpath trace` on captures with labels; the last line is JSON
+	@tools/check_verdicts.py $(SLOWPATH) $(LABELS)
 
 check-truth: ## precision and recall of every verdict on random real TCP (root, 20 min); the last line is JSON
 	@tools/need.sh rust build
