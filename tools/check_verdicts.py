@@ -41,17 +41,17 @@ class Finding(collections.namedtuple("Finding", "problem sender ms")):
         return f"{self.problem}{sender}{time}"
 
 
+def finding_of(output, sender):
+    """A finding of the JSON output, whose `time_us` may be absent or null."""
+    time = output.get("time_us")
+    return Finding(output["problem"], sender, None if time is None else time / 1e3)
+
+
 def findings(connection):
-    """What is reported of a connection."""
-    found = []
-    for end in ("client", "server"):
-        for finding in (connection.get(f"{end}_verdict") or {}).get("findings", []):
-            time = finding.get("time_us")
-            found.append(Finding(finding["problem"], connection[end], None if time is None else time / 1e3))
-    for failure in connection.get("failures") or []:
-        time = failure.get("time_us")
-        found.append(Finding(failure["problem"], failure.get("from"), None if time is None else time / 1e3))
-    return found
+    """What is reported of a connection: problems of each direction, then failures."""
+    found = [finding_of(output, connection[end]) for end in ("client", "server")
+             for output in (connection.get(f"{end}_verdict") or {}).get("findings", [])]
+    return found + [finding_of(output, output.get("from")) for output in connection.get("failures") or []]
 
 
 def analysed(slowpath, capture):
@@ -103,7 +103,7 @@ def is_false(finding, label, capture):
 
 
 class Score:
-    """Counts over all captures: pairs of (right, of so many)."""
+    """Counts over all captures: pairs of (right, total)."""
 
     def __init__(self):
         self.counts = {name: [0, 0] for name in (
@@ -174,7 +174,7 @@ class Score:
 
 def main():
     if len(sys.argv) < 3:
-        sys.exit(__doc__)
+        sys.exit("check_verdicts.py: no labels.json to score: make check-verdicts LABELS=FILE...")
     slowpath, score = sys.argv[1], Score()
     for labels in map(Path, sys.argv[2:]):
         for label in json.loads(labels.read_text())["captures"]:
