@@ -8,7 +8,7 @@ SLOWPATH = $(TARGET_DIR)/release/slowpath
 
 .DEFAULT_GOAL := help
 # Captures with labels that say what is wrong in each.
-LABELS ?= $(wildcard ../shared/captures/verdicts/labels.json)
+LABELS ?= $(wildcard ../shared/captures/verdicts/labels.json) captures/labels.json
 # What another tool is compared on; other people's captures and workloads stand beside the clone.
 CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packets/*.pcapng)
 # The laboratory kernel: the version of linux-source, and ticks a second (100, 250, 300, 1000).

@@ -172,13 +172,23 @@ class Score:
         return {"captures": self.captures, **rates}
 
 
+def labelled(labels):
+    """The captures of a labels.json with their paths; those that are not there are named and left out."""
+    for label in json.loads(labels.read_text())["captures"]:
+        capture = labels.parent / label["file"]
+        if capture.exists():
+            yield label, capture
+        else:
+            print(f"{label['file']}: absent, left out")
+
+
 def main():
     if len(sys.argv) < 3:
         sys.exit("check_verdicts.py: no labels.json to score: make check-verdicts LABELS=FILE...")
     slowpath, score = sys.argv[1], Score()
     for labels in map(Path, sys.argv[2:]):
-        for label in json.loads(labels.read_text())["captures"]:
-            headline, found = analysed(slowpath, labels.parent / label["file"])
+        for label, capture in labelled(labels):
+            headline, found = analysed(slowpath, capture)
             wrong = score.capture(label, headline, found)
             print(f"{label['file']} ({label['kind']}): {'as labelled' if not wrong else ''}")
             for line in wrong:

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of tools/check_verdicts.py."""
 
+import contextlib
+import io
+import json
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -84,6 +88,16 @@ class CheckVerdicts(unittest.TestCase):
                   "failures": [{"problem": "Reset", "from": CLIENT}]}
         self.assertEqual(check_verdicts.findings(report),
                          [Finding("Timeout", SERVER, 1.5), Finding("Reset", CLIENT, None)])
+
+    def test_a_capture_that_is_not_there_is_named_and_left_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            labels, there = Path(folder, "labels.json"), Path(folder, "there.pcap")
+            there.touch()
+            labels.write_text(json.dumps({"captures": [{"file": "../absent.pcap"}, {"file": "there.pcap"}]}))
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                found = list(check_verdicts.labelled(labels))
+        self.assertEqual(found, [({"file": "there.pcap"}, there)])
+        self.assertEqual(printed.getvalue(), "../absent.pcap: absent, left out\n")
 
 
 if __name__ == "__main__":
