@@ -112,11 +112,9 @@ impl Follow for Ranked<'_> {
     fn finish(self) -> Outcome {
         let judged = self.trial.finish();
         let rank = rank(&judged, self.first_frame);
-        let both = [Side::Client, Side::Server];
-        let found = |s: &Side| !judged.verdicts.sent_by(*s).findings.is_empty();
         Outcome {
             rank,
-            troubled: both.iter().any(found),
+            troubled: judged.verdicts.is_troubled(),
             judged: (self.worst.takes(rank)).then(|| Box::new(judged)),
         }
     }

@@ -20,7 +20,7 @@ pub use selector::ConnectionSelector;
 
 use crate::engine::{Finished, Summary};
 use crate::tcp::{ConnectionReport, Side};
-use crate::verdict::{DirectionVerdict, Judged};
+use crate::verdict::{DirectionVerdict, Judged, TraceFinding};
 
 /// A connection with its number.
 pub struct RankedConnection {
@@ -41,10 +41,21 @@ impl RankedConnection {
         self.finished.report.verdicts.sent_by(side)
     }
 
+    /// What was found, worst first.
+    pub fn findings(&self) -> &[TraceFinding] {
+        &self.finished.report.verdicts.findings
+    }
+
+    /// What was found about the data of one side, worst first.
+    pub fn findings_of(&self, side: Side) -> impl Iterator<Item = &TraceFinding> {
+        let of_side = move |f: &&TraceFinding| f.from == Some(side);
+        let findings = self.findings().iter().filter(of_side);
+        findings.filter(|f| !f.problem.is_of_connection())
+    }
+
     /// Whether any problem was found.
     pub fn troubled(&self) -> bool {
-        let both = [Side::Client, Side::Server];
-        both.iter().any(|s| !self.verdict(*s).findings.is_empty())
+        self.finished.report.verdicts.is_troubled()
     }
 
     /// The side whose data had more trouble; of two without any, the one that sent more.

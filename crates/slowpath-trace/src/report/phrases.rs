@@ -5,7 +5,9 @@
 use super::RankedConnection;
 use crate::segment::Endpoint;
 use crate::tcp::Side;
-use crate::verdict::{DirectionVerdict, Limit, Losses, Observed, Origin, Vantage, VantagePoint};
+use crate::verdict::{
+    DirectionVerdict, Limit, Losses, Observed, Origin, TraceFinding, Vantage, VantagePoint,
+};
 use slowpath_diagnose::{Actor, Advice, AdviceContext};
 use slowpath_model::{ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Problem};
 use slowpath_text::{evidence, percent, plural};
@@ -141,9 +143,10 @@ fn socket(end: Endpoint) -> SocketAddr {
     SocketAddr::new(end.address, end.port)
 }
 
-/// What to do about a problem, and who should.
-pub fn advise(ranked: &RankedConnection, side: Side, problem: Problem) -> Option<(String, Advice)> {
+/// What to do about a finding, and who should.
+pub fn advise(ranked: &RankedConnection, found: &TraceFinding) -> Option<(String, Advice)> {
     let report = ranked.report();
+    let (problem, side) = (found.problem.live()?, found.from?);
     let verdict = ranked.verdict(side);
     let finding = verdict.finding(problem)?;
     let length = u64::try_from(total(verdict).as_nanos()).unwrap_or(u64::MAX);

@@ -182,7 +182,9 @@ fn finding_points(ranked: &RankedConnection, side: Side, headline: Option<Proble
                     ),
                 ));
             }
-            if let Some((who, advice)) = phrases::advise(ranked, side, problem) {
+            let found = ranked.findings_of(side);
+            let mut found = found.filter(|f| f.problem.live() == Some(problem));
+            if let Some((who, advice)) = found.next().and_then(|f| phrases::advise(ranked, f)) {
                 points.push(("act", who));
                 points.push(("advice", advice.what));
                 points.push(("after", advice.source.to_owned()));

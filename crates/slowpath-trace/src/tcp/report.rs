@@ -299,6 +299,14 @@ pub struct Data {
     pub small_segments: u64,
 }
 
+impl Data {
+    /// Payload that the other side had not acknowledged when the capture ended.
+    #[must_use]
+    pub fn undelivered(&self) -> u64 {
+        self.unique_bytes.saturating_sub(self.acked_bytes)
+    }
+}
+
 /// Flags and segments without payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Control {

@@ -108,9 +108,12 @@ impl DirectionVerdict {
     /// The frames that decided a finding: beginning and end of its longest interval.
     #[must_use]
     pub fn proof(&self, problem: Problem) -> Option<(Moment, Moment)> {
-        let limits = Limit::ALL.into_iter();
-        limits
-            .filter(|l| l.problem() == Some(problem))
+        self.proof_of(|limit| limit.problem() == Some(problem))
+    }
+
+    /// The same of some limits.
+    pub(super) fn proof_of(&self, of: impl Fn(Limit) -> bool) -> Option<(Moment, Moment)> {
+        (Limit::ALL.into_iter().filter(|l| of(*l)))
             .filter_map(|l| self.line.longest(l))
             .max_by_key(|i| i.duration())
             // An interval's begin may be known from a later frame than its end.

@@ -4,13 +4,17 @@
 use super::agreed::Agreed;
 use super::delayed::Oracle;
 use super::findings::{self, Counts, DirectionVerdict};
+use super::limit::between;
 use super::loss::Losses;
+use super::opening::Opening;
+use super::problem::TraceFinding;
+use super::ranking::{self, Evidence};
 use super::sender::Sender;
 use super::spread::Spread;
 use super::vantage::{Gathered, Vantage};
 use crate::engine::Follow;
 use crate::message::Collector;
-use crate::segment::{Flags, Segment, Timestamp};
+use crate::segment::{Flags, Segment};
 use crate::tcp::{
     self, Connection, ConnectionReport, Event, Events, Kind, Marks, Moment, Side, Spurious,
 };
@@ -47,6 +51,8 @@ pub struct Verdicts {
     pub from_client: DirectionVerdict,
     /// What limited the server's data.
     pub from_server: DirectionVerdict,
+    /// What was found in both directions and of the connection, worst first.
+    pub findings: Vec<TraceFinding>,
 }
 
 impl Verdicts {
@@ -57,6 +63,12 @@ impl Verdicts {
             Side::Client => &self.from_client,
             Side::Server => &self.from_server,
         }
+    }
+
+    /// Whether anything was found that something waited for, or that failed.
+    #[must_use]
+    pub fn is_troubled(&self) -> bool {
+        self.findings.iter().any(|f| !f.problem.is_harmless())
     }
 }
 
@@ -75,8 +87,6 @@ struct Flow {
     oracle: Oracle,
     messages: Collector,
     spread: Spread,
-    /// When its first and its last SYN were sent.
-    syns: Option<(Timestamp, Timestamp)>,
 }
 
 /// Judges one connection from what its [`Connection`] reports of each segment. Give it
@@ -86,6 +96,7 @@ pub struct Judge {
     flows: [Flow; 2],
     gathered: Gathered,
     agreed: Agreed,
+    evidence: Evidence,
     now: Moment,
     begun: bool,
     opened: bool,
@@ -100,12 +111,12 @@ impl Judge {
             oracle: Oracle::new(options.waits),
             messages: Collector::new(options.messages),
             spread: Spread::default(),
-            syns: None,
         };
         Judge {
             flows: [flow(), flow()],
             gathered: Gathered::default(),
             agreed: Agreed::default(),
+            evidence: Evidence::default(),
             now: Moment::default(),
             begun: false,
             opened: false,
@@ -146,16 +157,26 @@ impl Judge {
         }
         let vantage = self.gathered.judge(report);
         let [client, server] = self.flows;
-        Verdicts {
+        let opening = &self.evidence.opening;
+        let mut verdicts = Verdicts {
             vantage,
-            from_client: client.verdict(report, Side::Client, end),
-            from_server: server.verdict(report, Side::Server, end),
-        }
+            from_client: client.verdict(report, Side::Client, end, opening),
+            from_server: server.verdict(report, Side::Server, end, opening),
+            findings: Vec::new(),
+        };
+        verdicts.findings = ranking::findings(report, &verdicts, &self.evidence);
+        verdicts
     }
 }
 
 impl Flow {
-    fn verdict(self, report: &ConnectionReport, side: Side, end: Moment) -> DirectionVerdict {
+    fn verdict(
+        self,
+        report: &ConnectionReport,
+        side: Side,
+        end: Moment,
+        opening: &Opening,
+    ) -> DirectionVerdict {
         let messages = self.messages.finish(end, &self.sender);
         let sender = self.sender;
         let nanos = |n: i64| Duration::from_nanos(u64::try_from(n).unwrap_or(0));
@@ -173,8 +194,8 @@ impl Flow {
         };
         let line = sender.into_line();
         let found = findings::findings(&line, &counts);
-        let syn_wait = self.syns.map_or(Duration::ZERO, |(first, last)| {
-            Duration::from_nanos(super::limit::between(first, last))
+        let syn_wait = opening.of(side).map_or(Duration::ZERO, |attempt| {
+            Duration::from_nanos(between(attempt.first.time, attempt.last.time))
         });
         let buffer = found
             .iter()
@@ -219,10 +240,7 @@ impl Events for Judge {
             fwd.sender.opened(now);
             rev.sender.opened(now);
         }
-        if event.flags.any(Flags::SYN) {
-            let first = fwd.syns.map_or(now.time, |(first, _)| first);
-            fwd.syns = Some((first, now.time));
-        }
+        self.evidence.segment(event, now);
         if let Some(rtt) = event.rtt {
             self.gathered.answered(event.side, rtt);
             if !event.marks.any(Marks::DELAYED_ACK) {

@@ -8,7 +8,8 @@
 //! What leaves: [`Verdicts`]. Of each direction a [`Line`]: what its sender waited for,
 //! moment by moment; [`Finding`](slowpath_model::Finding)s with the words, thresholds and evidence of the
 //! classifier of live connections (`slowpath-diagnose`), so that both can stand side by side
-//! ([`join`](mod@join)); what that classifier has no word for ([`Observed`]); where losses come from
+//! ([`join`](mod@join)); of the connection [`TraceFinding`]s, the worst of both directions first, in
+//! the words of [`TraceProblem`]; what that classifier has no word for ([`Observed`]); where losses come from
 //! ([`Losses`]); delayed ACKs by the oracle's rule ([`DelayedAcks`]); and
 //! [`messages`](crate::message). And where the capture was made ([`Vantage`]).
 //!
@@ -24,7 +25,10 @@ pub mod join;
 mod judge;
 mod limit;
 mod loss;
+mod opening;
 mod plateau;
+mod problem;
+mod ranking;
 mod sender;
 mod spread;
 mod vantage;
@@ -34,6 +38,7 @@ pub use findings::{DirectionVerdict, Observation, Observed};
 pub use judge::{Judge, Judged, Options, Trial, Verdicts};
 pub use limit::{Interval, Limit, Line, Shares};
 pub use loss::{Losses, Origin};
+pub use problem::{TraceFinding, TraceProblem};
 pub use vantage::{Basis, Vantage, VantagePoint};
 
 pub(crate) use sender::{Sender, Sent};

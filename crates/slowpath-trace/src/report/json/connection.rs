@@ -7,7 +7,7 @@ use super::super::csv::name;
 use super::super::figures::{self, figures, micros};
 use super::super::selector::end;
 use super::optional;
-use super::verdict::{VantageOutput, VerdictOutput};
+use super::verdict::{FailureOutput, VantageOutput, VerdictOutput};
 use crate::tcp::{ConnectionReport, Ending, Scaling, Side};
 #[cfg(test)]
 use schemars::JsonSchema;
@@ -84,6 +84,8 @@ pub(super) struct ConnectionOutput {
     #[serde(flatten)]
     forgotten: Forgotten,
     vantage: VantageOutput,
+    /// What was wrong with the connection itself: never opened, opened late, or cut.
+    failures: Vec<FailureOutput>,
     /// What limited the client's data.
     client_verdict: VerdictOutput,
     /// What limited the server's data.
@@ -149,6 +151,7 @@ impl ConnectionOutput {
                 forgotten_ranges: r.dropped.ranges,
             },
             vantage: VantageOutput::of(&ranked.finished.report.verdicts.vantage),
+            failures: FailureOutput::all(ranked),
             client_verdict: VerdictOutput::of(ranked, Side::Client),
             server_verdict: VerdictOutput::of(ranked, Side::Server),
             from_client: side(Side::Client),

@@ -5,6 +5,7 @@
 use super::super::figures::{self, Value as Figure};
 use super::TraceOutput;
 use crate::tcp::Direction;
+use crate::verdict::TraceProblem;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -23,6 +24,10 @@ fn one_of<T: Serialize>(values: &[T]) -> Schema {
 
 pub fn problem(_: &mut SchemaGenerator) -> Schema {
     one_of(&Problem::ALL.map(Problem::name))
+}
+
+pub fn trace_problem(_: &mut SchemaGenerator) -> Schema {
+    one_of(&TraceProblem::ALL.map(TraceProblem::name))
 }
 
 pub fn actor(_: &mut SchemaGenerator) -> Schema {

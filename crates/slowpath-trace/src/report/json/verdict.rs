@@ -5,18 +5,19 @@ use super::super::RankedConnection;
 use super::super::capture::moment;
 use super::super::csv::name;
 use super::super::figures::micros;
-use super::super::phrases::{advise, part, total};
+use super::super::phrases::{advise, total};
+use super::super::selector::end;
 use super::{optional, problems};
 use crate::message::{Category, Cause, Message, Messages};
 use crate::tcp::Side;
 use crate::verdict::{
-    Basis, DelayedAcks, DirectionVerdict, Limit, Losses, Origin, Vantage, VantagePoint,
+    Basis, DelayedAcks, DirectionVerdict, Limit, Losses, Origin, TraceFinding, TraceProblem,
+    Vantage, VantagePoint,
 };
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use slowpath_diagnose::Actor;
-use slowpath_model::{Finding, Problem};
 use slowpath_text::evidence::Evidence;
 use std::collections::BTreeMap;
 
@@ -39,11 +40,12 @@ struct AdviceOutput {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 struct FindingOutput {
-    #[cfg_attr(test, schemars(schema_with = "super::schema::problem"))]
+    #[cfg_attr(test, schemars(schema_with = "super::schema::trace_problem"))]
     problem: &'static str,
     /// Share of the time observed, 0 to 1.
     share: f64,
-    time_us: f64,
+    /// What it cost; null: packets do not show a time.
+    time_us: Option<f64>,
     /// How often it happened; null for problems that have a duration only.
     events: Option<u64>,
     /// The first packet that shows it.
@@ -51,6 +53,20 @@ struct FindingOutput {
     /// The last packet that shows it.
     last_frame: Option<u64>,
     advice: Option<AdviceOutput>,
+}
+
+/// What was wrong with the connection, or with its handshake.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(super) struct FailureOutput {
+    #[serde(flatten)]
+    finding: FindingOutput,
+    /// Who sent the SYN that waited or the RST; null: the connection.
+    from: Option<String>,
+    /// Of a reset: bytes that the client had sent and that were not acknowledged.
+    undelivered_from_client_bytes: Option<u64>,
+    /// Of a reset: bytes that the server had sent and that were not acknowledged.
+    undelivered_from_server_bytes: Option<u64>,
 }
 
 /// Something else that was observed.
@@ -175,20 +191,15 @@ pub(super) struct VantageOutput {
 }
 
 impl FindingOutput {
-    fn of(ranked: &RankedConnection, side: Side, finding: &Finding) -> Self {
-        let v = ranked.verdict(side);
-        let problem: Problem = finding.problem;
-        let time = v.line.shares().of_problem(problem);
-        let proof = v.proof(problem);
-        let advice = advise(ranked, side, problem);
+    fn of(ranked: &RankedConnection, finding: &TraceFinding) -> Self {
         FindingOutput {
-            problem: problem.name(),
-            share: part(v, time),
-            time_us: micros(time),
+            problem: finding.problem.name(),
+            share: finding.share,
+            time_us: optional(finding.time),
             events: finding.events,
-            first_frame: proof.map(|(from, _)| from.frame),
-            last_frame: proof.map(|(_, to)| to.frame),
-            advice: advice.map(|(act, advice)| AdviceOutput {
+            first_frame: finding.frames.map(|(from, _)| from.frame),
+            last_frame: finding.frames.map(|(_, to)| to.frame),
+            advice: advise(ranked, finding).map(|(act, advice)| AdviceOutput {
                 who: advice.who,
                 act,
                 what: advice.what,
@@ -198,11 +209,36 @@ impl FindingOutput {
     }
 }
 
+impl FailureOutput {
+    /// All of a connection, worst first.
+    pub(super) fn all(ranked: &RankedConnection) -> Vec<Self> {
+        let findings = ranked.findings().iter();
+        let of_connection = findings.filter(|f| f.problem.is_of_connection());
+        of_connection
+            .map(|f| FailureOutput::of(ranked, f))
+            .collect()
+    }
+
+    fn of(ranked: &RankedConnection, finding: &TraceFinding) -> Self {
+        let r = ranked.report();
+        let undelivered = |side| {
+            let reset = finding.problem == TraceProblem::Reset;
+            reset.then(|| r.sent_by(side).data.undelivered())
+        };
+        FailureOutput {
+            finding: FindingOutput::of(ranked, finding),
+            from: finding.from.map(|side| end(r.endpoint(side))),
+            undelivered_from_client_bytes: undelivered(Side::Client),
+            undelivered_from_server_bytes: undelivered(Side::Server),
+        }
+    }
+}
+
 impl VerdictOutput {
     pub(super) fn of(ranked: &RankedConnection, side: Side) -> Self {
         let v: &DirectionVerdict = ranked.verdict(side);
         let shares = v.line.shares();
-        let findings = v.findings.iter();
+        let findings = ranked.findings_of(side);
         let observed = v.observed.iter().map(|other| ObservationOutput {
             name: other.observation.name(),
             time_us: optional(other.time),
@@ -212,7 +248,7 @@ impl VerdictOutput {
             observed_us: micros(total(v)),
             dominating: v.dominating.name(),
             findings: findings
-                .map(|finding| FindingOutput::of(ranked, side, finding))
+                .map(|finding| FindingOutput::of(ranked, finding))
                 .collect(),
             unmeasured: problems(v.unmeasured),
             inferred: problems(v.inferred),

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was found in both directions of a connection, worst first.
+//!
+//! 1. The problems of the live classifier that a direction has (`findings.rs`).
+//! 2. *ZeroWindow* from 1 % of the time, as `ReceiverWindowLimited`, which includes it.
+//! 3. *TailLossProbe* if one cost time: it repairs a loss, and losses count whenever they
+//!    happen.
+//! 4. *Reordering* if segments overtook each other. Nothing waited for it.
+//! 5. *SynRetransmit* of a SYN that was answered in the end: from its first copy to the
+//!    answer, or to its last copy.
+
+use super::limit::{Limit, between};
+use super::opening::{Opening, Reply};
+use super::problem::{TraceFinding, TraceProblem};
+use super::{DirectionVerdict, Verdicts};
+use crate::tcp::{ConnectionReport, Event, Kind, Moment, Side};
+use slowpath_diagnose::Thresholds;
+use std::time::Duration;
+
+/// What the line of a direction does not show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Evidence {
+    pub(super) opening: Opening,
+    /// The first and the last segment of each side that were overtaken.
+    pub(super) overtaken: [Option<(Moment, Moment)>; 2],
+}
+
+impl Evidence {
+    /// A segment of the connection.
+    #[inline]
+    pub(super) fn segment(&mut self, event: &Event<'_>, now: Moment) {
+        self.opening.segment(event, now);
+        if event.kind == Kind::OutOfOrder {
+            let overtaken = &mut self.overtaken[event.side as usize];
+            *overtaken = Some((overtaken.map_or(now, |(first, _)| first), now));
+        }
+    }
+}
+
+/// All findings of a connection.
+pub(super) fn findings(
+    report: &ConnectionReport,
+    verdicts: &Verdicts,
+    evidence: &Evidence,
+) -> Vec<TraceFinding> {
+    let mut found = Vec::new();
+    for side in [Side::Client, Side::Server] {
+        let verdict = verdicts.sent_by(side);
+        of_live(verdict, side, &mut found);
+        of_line(verdict, side, &mut found);
+        let events = report.sent_by(side).order.out_of_order;
+        if events > 0 {
+            found.push(TraceFinding {
+                problem: TraceProblem::Reordering,
+                from: Some(side),
+                time: None,
+                share: 0.0,
+                events: Some(events),
+                frames: evidence.overtaken[side as usize],
+            });
+        }
+        found.extend(syn_retransmit(report, &evidence.opening, side));
+    }
+    found.sort_by_key(TraceFinding::rank);
+    found
+}
+
+fn of_live(verdict: &DirectionVerdict, side: Side, found: &mut Vec<TraceFinding>) {
+    let shares = verdict.line.shares();
+    for finding in &verdict.findings {
+        let Some(problem) = TraceProblem::of_live(finding.problem) else {
+            continue;
+        };
+        let time = shares.of_problem(finding.problem);
+        found.push(TraceFinding {
+            problem,
+            from: Some(side),
+            time: Some(time),
+            share: part(time, shares.total()),
+            events: finding.events,
+            frames: verdict.proof(finding.problem),
+        });
+    }
+}
+
+fn of_line(verdict: &DirectionVerdict, side: Side, found: &mut Vec<TraceFinding>) {
+    let shares = verdict.line.shares();
+    let least = Thresholds::default().min_share;
+    for (problem, limit, least) in [
+        (TraceProblem::ZeroWindow, Limit::ZeroWindow, least),
+        (TraceProblem::TailLossProbe, Limit::TailLossProbe, 0.0),
+    ] {
+        let time = shares.of(limit);
+        let share = part(time, shares.total());
+        if time > Duration::ZERO && share >= least {
+            found.push(TraceFinding {
+                problem,
+                from: Some(side),
+                time: Some(time),
+                share,
+                events: None,
+                frames: verdict.proof_of(|l| l == limit),
+            });
+        }
+    }
+}
+
+fn syn_retransmit(
+    report: &ConnectionReport,
+    opening: &Opening,
+    side: Side,
+) -> Option<TraceFinding> {
+    let attempt = opening.of(side).filter(|a| a.copies > 0)?;
+    let answered = matches!(attempt.reply, Some((_, Reply::Accepted)));
+    // A SYN-ACK answers, whatever becomes of it.
+    if !answered && side == Side::Client {
+        return None;
+    }
+    let time = Duration::from_nanos(between(attempt.first.time, attempt.end().time));
+    Some(TraceFinding {
+        problem: TraceProblem::SynRetransmit,
+        from: Some(side),
+        time: Some(time),
+        share: part(time, report.duration()),
+        events: Some(attempt.copies),
+        frames: Some((attempt.first, attempt.end())),
+    })
+}
+
+/// A time's part of another, in 0..=1.
+pub(super) fn part(time: Duration, of: Duration) -> f64 {
+    if of.is_zero() {
+        return 0.0;
+    }
+    (time.as_secs_f64() / of.as_secs_f64()).min(1.0)
+}
