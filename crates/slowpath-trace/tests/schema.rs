@@ -31,6 +31,7 @@ fn check(capture: impl Fn() -> Inputs, other: Inputs) -> Vec<String> {
         live_drops: None,
         connections: analysis.connections,
         troubled: analysis.troubled,
+        artefacts: analysis.artefacts,
     };
     let log = LogComparison {
         connections: Vec::new(),

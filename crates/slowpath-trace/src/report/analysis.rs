@@ -2,7 +2,7 @@
 //! Passes over a capture: one that ranks its connections, one that records those to be drawn,
 //! one that collects a connection's frames.
 
-use super::RankedConnection;
+use super::{Artefacts, RankedConnection};
 use crate::engine::{self, Began, Finished, Follow, Progress, Summary};
 use crate::picture::{Recorder, Recording};
 use crate::read::{Inputs, ReadError};
@@ -26,6 +26,8 @@ pub struct Analysis {
     pub connections: Vec<RankedConnection>,
     /// Whether any connection had a problem, kept or not.
     pub troubled: bool,
+    /// What the capturing did to the packets of all connections, kept or not.
+    pub artefacts: Artefacts,
 }
 
 /// A connection as the engine begins it.
@@ -95,6 +97,7 @@ struct Ranked<'a> {
 struct Outcome {
     rank: Rank,
     troubled: bool,
+    artefacts: Artefacts,
     judged: Option<Box<Judged>>,
 }
 
@@ -115,6 +118,7 @@ impl Follow for Ranked<'_> {
         Outcome {
             rank,
             troubled: judged.verdicts.is_troubled(),
+            artefacts: Artefacts::of(&judged.report),
             judged: (self.worst.takes(rank)).then(|| Box::new(judged)),
         }
     }
@@ -130,6 +134,7 @@ pub fn analyse(
     let mut kept: Vec<(Rank, Finished<Box<Judged>>)> = Vec::new();
     let mut firsts = Vec::new();
     let mut troubled = false;
+    let mut artefacts = Artefacts::default();
     let worst = Worst {
         keep,
         ranks: Mutex::default(),
@@ -144,6 +149,7 @@ pub fn analyse(
         },
         |finished: Finished<Outcome>| {
             troubled |= finished.report.troubled;
+            artefacts += finished.report.artefacts;
             firsts.push(finished.first_frame);
             let rank = finished.report.rank;
             if let Some(finished) = finished.filter_map(|outcome| outcome.judged) {
@@ -168,6 +174,7 @@ pub fn analyse(
         summary,
         connections: connections.collect(),
         troubled,
+        artefacts,
     })
 }
 

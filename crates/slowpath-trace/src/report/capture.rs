@@ -83,6 +83,7 @@ pub fn notes(report: &CaptureReport) -> Vec<String> {
             plural(lost, "packet")
         ));
     }
+    lines.extend(report.artefacts.lines());
     if notes.clock_went_back > 0 {
         lines.push(format!(
             "the capture's clock went back {}, by {} at most",

@@ -236,7 +236,7 @@ fn repairs(rows: &mut Rows, d: &Direction) {
         "capture_losses", "times the capture lost data": count(o.capture_losses);
         "capture_lost_bytes", "bytes the capture lost": count(o.capture_lost_bytes);
         "unexplained_gap_bytes", "bytes of gaps, unexplained": count(o.unexplained_gap_bytes);
-        "captured_twice", "packets captured twice": count(o.hardware_duplicates);
+        "captured_twice", "packets captured twice": count(o.captured_twice);
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`CaptureReport`] into text or JSON.
 
 pub mod analysis;
+mod artefacts;
 pub mod capture;
 pub mod counters;
 pub mod csv;
@@ -16,6 +17,7 @@ pub mod remarks;
 mod selector;
 pub mod table;
 
+pub use artefacts::Artefacts;
 pub use selector::ConnectionSelector;
 
 use crate::engine::{Finished, Summary};
@@ -84,6 +86,8 @@ pub struct CaptureReport {
     pub count: u64,
     /// Packets that the kernel lost of a capture on an interface.
     pub live_drops: Option<u64>,
+    /// What the capturing did to the packets of all connections.
+    pub artefacts: Artefacts,
     /// Those kept, worst first.
     pub connections: Vec<RankedConnection>,
     /// Whether any connection that was chosen has a problem.

@@ -82,6 +82,11 @@ fn samples(step: &mut Step<'_, '_>, rev: &mut Flow, ack: u64, done: &Acknowledge
         rev.report().rtt.after_loss += 1;
     } else if exact.sent.copies > 0 {
         rev.report().rtt.ambiguous.add(rtt);
+        if let Some(sent) = rev.sent_once(&exact.sent) {
+            let rtt = step.now.saturating_sub(sent).max(0);
+            rev.rtt.smooth(rtt);
+            step.rtt = Some(rtt);
+        }
     } else {
         rev.rtt.acknowledged(rtt, exact.sent.length);
         if rev.syn && ack == rev.send.origin + 1 && rev.syns == 1 {
@@ -144,10 +149,7 @@ fn advance(
         rev.tally.peer_acks.stretch += 1;
         step.marks.set(Marks::STRETCH_ACK);
     } else if new < 2 * mss && rev.rtt.shortest > 0 {
-        let held = done
-            .exact
-            .is_some_and(|e| !e.overtaken && e.sent.copies == 0);
-        if held && delay >= step.limits.delayed_ack {
+        if step.rtt.is_some() && delay >= step.limits.delayed_ack {
             let acks = &mut rev.report().acks;
             acks.delayed += 1;
             acks.delay.add(delay);

@@ -4,18 +4,22 @@
 
 use super::event::Cause;
 use super::frames::FrameHistory;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Sent};
 use super::ranges::Ranges;
 use super::report::{Direction, Dropped, Offered};
 use super::rtt::RttState;
 use super::tally::Tally;
 use super::wireshark;
+use std::collections::VecDeque;
 
 /// Positions start one wrap up, so that numbers before the first are positive too.
 const FIRST_WRAP: u64 = 1 << 32;
 
 /// Gaps waited for at a time.
 pub(super) const GAPS: usize = 256;
+
+/// Outstanding segments that were captured twice, and for which an RTT is known nevertheless.
+const COPIES: usize = 256;
 
 /// Retransmissions that a later DSACK or timestamp may prove needless.
 pub(super) const RESENT: usize = 64;
@@ -143,6 +147,8 @@ pub(super) struct Rare {
     pub lost: Ranges,
     /// Late retransmissions that may prove needless.
     pub resent: Vec<Resent>,
+    /// Outstanding segments that were captured twice.
+    pub copies: VecDeque<Copies>,
     /// Recovery from a loss ends with the ACK of this.
     pub recovery: u64,
     /// And recovery from a timeout.
@@ -173,6 +179,16 @@ pub(super) struct Gap {
     pub ids: Option<(u16, u16)>,
     /// Timestamp value of the segment after it.
     pub tsval: Option<u32>,
+}
+
+/// A segment that was captured more than once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copies {
+    pub end: u64,
+    /// When the first copy was captured.
+    pub sent: i64,
+    /// How many came after it.
+    pub count: u16,
 }
 
 /// A retransmission.
@@ -242,6 +258,32 @@ impl Flow {
     /// Brings the report up to date.
     pub(super) fn spill(&mut self) {
         self.tally.spill(self.report.get_or_insert_default());
+    }
+
+    /// The outstanding segment that ends at `end`, last captured at `sent`, was captured again.
+    #[cold]
+    pub(super) fn copied(&mut self, end: u64, sent: i64) {
+        let copies = &mut self.rare().copies;
+        if let Some(known) = copies.iter_mut().rev().find(|c| c.end == end) {
+            known.count = known.count.saturating_add(1);
+            return;
+        }
+        if copies.len() >= COPIES {
+            copies.pop_front();
+        }
+        let count = 1;
+        copies.push_back(Copies { end, sent, count });
+    }
+
+    /// When an acknowledged segment was sent, if all its copies were captured and not sent.
+    #[cold]
+    pub(super) fn sent_once(&mut self, sent: &Sent) -> Option<i64> {
+        let copies = &mut self.rare.as_mut()?.copies;
+        while copies.front().is_some_and(|c| c.end < sent.end()) {
+            copies.pop_front();
+        }
+        let known = copies.iter().find(|c| c.end == sent.end())?;
+        (known.count == sent.copies).then_some(known.sent)
     }
 
     pub(super) fn rare(&mut self) -> &mut Rare {

@@ -2,15 +2,21 @@
 //! The last frames of one direction: whether one was captured twice, and whether the sender's IP
 //! identification counts.
 
+use super::options::Parsed;
 use crate::segment::Segment;
 
 /// Frames compared for hardware duplicates, as many as tcptrace remembers.
 const FRAMES: usize = 8;
 
+/// Times are kept in units of 2^10 ns and wrap after 73 minutes, in which more than eight frames pass
+/// or other numbers.
+const TIME_SHIFT: u32 = 10;
+
 /// The last frames that a side sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FrameHistory {
     recent: [u64; FRAMES],
+    times: [u32; FRAMES],
     index: u8,
     /// How far this side's IP identification can be trusted to count.
     pub id_trust: u8,
@@ -18,27 +24,54 @@ pub(super) struct FrameHistory {
     id: u16,
 }
 
+/// A frame that repeats one of the last in what TCP's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Repeat {
+    /// Its IP identification, not zero, is the same as well, and no other frame has that one.
+    pub identified: bool,
+    /// Nanoseconds since the first, to a microsecond.
+    pub elapsed: i64,
+}
+
 impl FrameHistory {
-    /// Whether the frame was among the last ones already, the same in its identification and
-    /// in what TCP's header says; remembers it. A sender that gives other frames the same identification
-    /// does not distinguish frames by it: what it sends again is no duplicate.
+    /// Whether the frame repeats one of the last; remembers it. A sender that gives other
+    /// frames the same identification does not distinguish frames by it: what it sends again
+    /// is no duplicate.
     #[inline]
-    pub(super) fn captured_twice(&mut self, s: &Segment<'_>, id: u16) -> bool {
-        if id == 0 || s.sequence == 0 {
-            return false;
-        }
-        let key = frame_key(s, id);
+    pub(super) fn repeats(&mut self, s: &Segment<'_>, options: &Parsed) -> Option<Repeat> {
+        let key = frame_key(s, options);
+        let now = (s.time.0 >> TIME_SHIFT) as u32;
         if self.recent.contains(&key) {
-            return self.distinguishes(key);
+            return self.repeated(key, now);
         }
-        self.recent[usize::from(self.index) % FRAMES] = key;
+        let index = usize::from(self.index) % FRAMES;
+        self.recent[index] = key;
+        self.times[index] = now;
         self.index = self.index.wrapping_add(1);
-        false
+        None
     }
 
     #[cold]
-    fn distinguishes(&self, key: u64) -> bool {
-        (self.recent.iter()).all(|frame| *frame == key || frame >> 48 != key >> 48)
+    fn repeated(&self, key: u64, now: u32) -> Option<Repeat> {
+        let id = key >> 48;
+        if id != 0 && (self.recent.iter()).any(|f| *f != key && f >> 48 == id) {
+            return None;
+        }
+        let index = self.recent.iter().position(|f| *f == key)?;
+        let elapsed = now.wrapping_sub(self.times[index]) as i32;
+        Some(Repeat {
+            identified: id != 0,
+            elapsed: i64::from(elapsed).abs() << TIME_SHIFT,
+        })
+    }
+
+    /// The frame was sent again: its next copy is compared with this one.
+    #[cold]
+    pub(super) fn sent_again(&mut self, s: &Segment<'_>, options: &Parsed) {
+        let key = frame_key(s, options);
+        if let Some(index) = self.recent.iter().position(|f| *f == key) {
+            self.times[index] = (s.time.0 >> TIME_SHIFT) as u32;
+        }
     }
 
     /// Follows the IP identification of a frame that was not captured twice.
@@ -54,14 +87,29 @@ impl FrameHistory {
     }
 }
 
-/// A frame's identification, and 48 bits of a hash of its numbers, flags, window and length.
+/// A frame's identification, and 48 bits of a hash of its numbers, flags, window and length;
+/// without an identification, of its timestamps and SACK blocks as well.
 #[inline]
-fn frame_key(s: &Segment<'_>, id: u16) -> u64 {
-    // The first digits of pi and of e: any odd numbers do.
-    const SALTS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0xadf8_5458_a2bb_4a9b];
+fn frame_key(s: &Segment<'_>, options: &Parsed) -> u64 {
     let numbers = u64::from(s.sequence) << 32 | u64::from(s.acknowledgement);
     let rest = u64::from(s.length) << 32 | u64::from(s.flags.0) << 16 | u64::from(s.window);
-    let product = u128::from(numbers ^ SALTS[0]) * u128::from(rest ^ SALTS[1]);
-    let hash = (product >> 64) as u64 ^ product as u64;
+    let mut hash = mix(numbers, rest);
+    let id = s.ip_id.unwrap_or(0);
+    if id == 0 {
+        if let Some((value, echo)) = options.timestamps {
+            hash ^= mix(u64::from(value) << 32 | u64::from(echo), rest);
+        }
+        for (left, right) in options.sack() {
+            hash = mix(hash, u64::from(*left) << 32 | u64::from(*right));
+        }
+    }
     u64::from(id) << 48 | hash >> 16
+}
+
+#[inline]
+fn mix(a: u64, b: u64) -> u64 {
+    // The first digits of pi and of e: any odd numbers do.
+    const SALTS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0xadf8_5458_a2bb_4a9b];
+    let product = u128::from(a ^ SALTS[0]) * u128::from(b ^ SALTS[1]);
+    (product >> 64) as u64 ^ product as u64
 }

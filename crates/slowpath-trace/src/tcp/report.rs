@@ -406,8 +406,11 @@ pub struct Order {
     pub capture_losses: u64,
     /// Gaps neither filled nor acknowledged at the end: lost on the way or in the capture.
     pub unexplained_gap_bytes: u64,
-    /// Frames captured twice: same IP identification, sequence number and length.
+    /// Frames with the IP identification, numbers, flags, window and length of an earlier one, however
+    /// much later: tcptrace's count.
     pub hardware_duplicates: u64,
+    /// Frames captured twice, as far as they can be distinguished from those sent again.
+    pub captured_twice: u64,
 }
 
 /// RTT as ACKs show it.

@@ -9,9 +9,19 @@
 //!
 //! **Rules for any repeated segment**, the first that fits:
 //!
-//! 1. *Hardware duplicate*: the IP identification, not zero, the sequence number and the
-//!    length of one of the last eight segments of the direction. The frame was captured or
-//!    delivered twice.
+//! 1. *Hardware duplicate* ([`captured_twice`]): numbers, flags, window and length of one of
+//!    the last eight segments of the direction. The frame was captured or delivered twice:
+//!    by two interfaces, a mirror port, or before and after a router. Either
+//!    - it has the same IP identification, not zero, which no other of them has, and comes
+//!      before any timer would send it again (Linux's TCP_RTO_MIN); or
+//!    - it has no identification (IPv6; zero where RFC 6864 section 4.1 allows any value),
+//!      and the same timestamps and SACK blocks. Then it also has to come sooner than the sender
+//!      can have heard of a loss: no ACK that signals one passed since the first copy. With timestamps,
+//!      which a sender renews (RFC 7323 section 3.2), Linux's TCP_RTO_MIN is the bound as
+//!      before; without, [`COPY_NANOS`]. An ACK without data repeats all numbers where it
+//!      reports another lost segment: it is known for a copy only within [`COPY_NANOS`], if
+//!      both agreed on SACK, whose blocks would differ, and it has blocks or other segments
+//!      were captured twice; a reset only if others were.
 //! 2. *Keep-alive or zero-window probe*: at most one byte just before the next number,
 //!    everything acknowledged (RFC 9293 sections 3.8.4 and 3.8.6.1); any data while the
 //!    window is closed.
@@ -50,6 +60,7 @@
 use super::connection::Step;
 use super::event::{Cause, Marks};
 use super::flow::{Flow, Gap};
+use super::frames::Repeat;
 use crate::segment::Flags;
 
 /// Wireshark's reordering threshold where no RTT is known.
@@ -65,6 +76,11 @@ const RTO_MIN_NANOS: i64 = 200_000_000;
 /// ticks of 4 ms.
 const RACK_TICKS: i64 = 12_000_000;
 
+/// A second interface's delay of a frame: 1.2 ms for 1,500 bytes at 10 Mbit/s, and the interrupts of
+/// two cards, below a millisecond. No timer that sends again is as short (Linux's least for tail
+/// loss probes: two ticks, TCP_TIMEOUT_MIN).
+const COPY_NANOS: i64 = 2_000_000;
+
 /// Duplicate ACKs that signal a loss (RFC 5681 section 3.2).
 const DUPLICATES: u32 = 3;
 
@@ -78,6 +94,29 @@ pub(super) enum Late {
     Reordered,
     /// Its first copy was lost before it came here.
     Resent,
+}
+
+/// Rule 1.
+pub(super) fn captured_twice(step: &Step<'_, '_>, fwd: &Flow, rev: &Flow, repeat: Repeat) -> bool {
+    if repeat.identified {
+        return repeat.elapsed < RTO_MIN_NANOS;
+    }
+    if step.start == step.end {
+        let copies = |flow: &Flow| {
+            let report = flow.report.as_ref();
+            report.is_some_and(|r| r.order.captured_twice > 0)
+        };
+        return repeat.elapsed < COPY_NANOS
+            && (fwd.offered.sack && rev.offered.sack || step.has(Flags::RST))
+            && (!step.options.sack().is_empty() || copies(fwd) || copies(rev));
+    }
+    let bound = match step.options.timestamps {
+        Some(_) => RTO_MIN_NANOS,
+        None => COPY_NANOS,
+    };
+    let signalled = fwd.acks.duplicates > 0 || fwd.sacked_above(step.end) > 0;
+    let since_ack = step.now.saturating_sub(fwd.acks.time);
+    repeat.elapsed < bound && !(signalled && since_ack < repeat.elapsed)
 }
 
 /// Rule 4.

@@ -4,6 +4,7 @@
 use super::connection::Step;
 use super::event::{Cause, Kind, Marks};
 use super::flow::{Flow, GAPS, Gap, RESENT, Resent};
+use super::frames::Repeat;
 use super::ledger::Recorded;
 use super::retransmission::{self, Late};
 use crate::segment::Flags;
@@ -101,12 +102,16 @@ pub(super) fn numbers(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
     if s.ecn == 3 {
         step.marks.set(Marks::CE);
     }
-    let twice = identified(step, fwd);
+    let twice = identified(step, fwd, rev);
     if step.start == step.end {
         return without_data(step, fwd, rev, twice);
     }
     if rev.receive.window == 0 && rev.observed && !step.has(Flags::SYN) {
-        return probe(step, fwd);
+        probe(step, fwd);
+        if twice {
+            step.kind = Kind::HardwareDuplicate;
+        }
+        return;
     }
     let mut forgotten = 0;
     let limit = step.limits.outstanding;
@@ -153,7 +158,7 @@ impl Step<'_, '_> {
 
 /// Whether the frame was captured twice; follows IP identification and timestamps.
 #[inline]
-fn identified(step: &Step<'_, '_>, fwd: &mut Flow) -> bool {
+fn identified(step: &Step<'_, '_>, fwd: &mut Flow, rev: &Flow) -> bool {
     let s = step.s;
     if let Some((tsval, _)) = step.options.timestamps
         && (tsval != fwd.last.tsval || !fwd.observed)
@@ -163,12 +168,28 @@ fn identified(step: &Step<'_, '_>, fwd: &mut Flow) -> bool {
             fwd.rtt.timed = Some((tsval, step.now));
         }
     }
-    let Some(id) = s.ip_id else { return false };
-    let twice = fwd.frames.captured_twice(s, id);
-    if twice {
-        fwd.report().order.hardware_duplicates += 1;
-    } else {
+    if let Some(repeat) = fwd.frames.repeats(s, &step.options) {
+        return repeated(step, fwd, rev, repeat);
+    }
+    if let Some(id) = s.ip_id {
         fwd.frames.follow(id);
+    }
+    false
+}
+
+/// A frame that repeats one of the last: captured twice, or sent again.
+#[cold]
+fn repeated(step: &Step<'_, '_>, fwd: &mut Flow, rev: &Flow, repeat: Repeat) -> bool {
+    if repeat.identified && step.s.sequence != 0 {
+        fwd.report().order.hardware_duplicates += 1;
+    } else if let Some(id) = step.s.ip_id {
+        fwd.frames.follow(id);
+    }
+    let twice = retransmission::captured_twice(step, fwd, rev, repeat);
+    if twice {
+        fwd.report().order.captured_twice += 1;
+    } else {
+        fwd.frames.sent_again(step.s, &step.options);
     }
     twice
 }
@@ -307,6 +328,9 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
     }
     if twice {
         step.kind = Kind::HardwareDuplicate;
+        if let Some(sent) = recorded.last_sent {
+            fwd.copied(step.end, sent);
+        }
         return;
     }
     let keep_alive = s.length == 1 && !syn && !fin;

@@ -206,6 +206,124 @@ fn same_frame_twice_is_no_retransmission() {
     );
 }
 
+/// A mirror port on a path with IPv6, or with identifications of 0 (RFC 6864): everything
+/// comes twice, the copy a millisecond later. The RTT is from the first copy.
+#[test]
+fn copies_without_identification_are_known_by_content() {
+    for id in [None, Some(0)] {
+        let mut line = Line::open();
+        let send = |line: &mut Line, time, sequence| {
+            let payload = Payload::new(sequence, MSS);
+            line.send(
+                Side::Client,
+                time,
+                match id {
+                    Some(id) => payload.ip_id(id),
+                    None => payload,
+                },
+            );
+            line.last()
+        };
+        assert_eq!(send(&mut line, 20 * MS, 1), Kind::Data);
+        assert_eq!(send(&mut line, 21 * MS, 1), Kind::HardwareDuplicate);
+        let with_sack = sack(&[(1 + 2 * MSS, 1 + 3 * MSS)]);
+        line.ack(Side::Server, 30 * MS, 1 + MSS, &[]);
+        assert_eq!(send(&mut line, 31 * MS, 1 + MSS), Kind::Data);
+        assert_eq!(send(&mut line, 31 * MS, 1 + 2 * MSS), Kind::Data);
+        line.ack(Side::Server, 40 * MS, 1 + MSS, &with_sack);
+        assert_eq!(line.last(), Kind::DuplicateAck);
+        line.ack(Side::Server, 41 * MS, 1 + MSS, &with_sack);
+        assert_eq!(line.last(), Kind::HardwareDuplicate);
+        let report = line.finish();
+        let d = &report.from_client;
+        assert_eq!(d.retransmitted.packets, 0);
+        assert_eq!(
+            (d.order.captured_twice, d.order.hardware_duplicates),
+            (1, 0)
+        );
+        assert_eq!(report.from_server.order.captured_twice, 1);
+    }
+}
+
+/// Sent again: after a timer (1 s for a SYN, RFC 6298 section 2.1), with another timestamp
+/// (RFC 7323), or when the sender can have heard of a loss.
+#[test]
+fn what_was_sent_again_was_not_captured_twice() {
+    let again = |elapsed: i64, values: [u32; 2], signalled: bool| {
+        let mut line = Line::open();
+        let send = |line: &mut Line, time, value| {
+            let options = timestamps(value, 5);
+            let data = Payload::new(1, MSS);
+            let options: &[u8] = if value == 0 { &[] } else { &options };
+            line.send(Side::Client, time, data.options(options));
+            line.last() != Kind::HardwareDuplicate
+        };
+        send(&mut line, 20 * MS, values[0]);
+        line.data(20 * MS + 1, 1 + MSS, MSS);
+        if signalled {
+            let block = sack(&[(1 + MSS, 1 + 2 * MSS)]);
+            line.ack(Side::Server, 20 * MS + MS / 2, 1, &block);
+        }
+        send(&mut line, 20 * MS + elapsed, values[1])
+    };
+    assert!(
+        again(3 * MS, [0, 0], false),
+        "no timestamps, no mirror is so late"
+    );
+    assert!(!again(MS, [0, 0], false));
+    assert!(again(MS, [0, 0], true), "the loss was signalled");
+    assert!(again(100 * MS, [7, 107], false), "another timestamp");
+    assert!(!again(100 * MS, [7, 7], false), "the same");
+    assert!(
+        again(300 * MS, [7, 7], false),
+        "a coarse clock, and a timer"
+    );
+}
+
+/// A router that passes a frame on leaves its identification and numbers; a SYN after a second is
+/// another one, whatever its identification.
+#[test]
+fn identification_counts_before_a_timer_only() {
+    for (later, twice) in [(85, true), (1000, false)] {
+        let mut line = Line::open();
+        line.send(Side::Client, 20 * MS, Payload::new(1, MSS).ip_id(7));
+        let copy = Payload::new(1, MSS).ip_id(7);
+        line.send(Side::Client, (20 + later) * MS, copy);
+        assert_eq!(line.last() == Kind::HardwareDuplicate, twice);
+        let order = line.finish().from_client.order;
+        assert_eq!(order.captured_twice, u64::from(twice));
+        assert_eq!(order.hardware_duplicates, 1, "tcptrace's count");
+    }
+}
+
+/// Without SACK a duplicate ACK repeats the one before: nothing but the identification distinguishes them.
+#[test]
+fn duplicate_acks_without_sack_are_no_copies() {
+    let mut line = Line::open_with(&[2, 4, 3, 232]);
+    for n in 0..4 {
+        line.data(20 * MS, 1 + n * MSS, MSS);
+    }
+    line.ack(Side::Server, 28 * MS, 1 + MSS, &[]);
+    line.ack(Side::Server, 28 * MS + 1, 1 + MSS, &[]);
+    assert_eq!(line.last(), Kind::DuplicateAck);
+}
+
+/// Everything twice: each copy 0.1 ms after its first. An ACK gives the RTT of what was sent once.
+#[test]
+fn round_trips_are_known_where_every_frame_was_captured_twice() {
+    let mut line = Line::open();
+    for n in 0..10 {
+        let (time, sequence) = (i64::from(20 + 10 * n) * MS, 1 + n * MSS);
+        for later in [0, MS / 10] {
+            line.data(time + later, sequence, MSS);
+        }
+        for later in [8 * MS, 8 * MS + MS / 10] {
+            line.ack(Side::Server, time + later, sequence + MSS, &[]);
+        }
+    }
+    assert_eq!(line.events.rtts, vec![8 * MS; 10]);
+}
+
 /// A sender whose identification does not count: the FIN, and data sent again, are no duplicates.
 #[test]
 fn constant_identification_decides_nothing() {

@@ -122,7 +122,11 @@ impl Gathered {
     pub(super) fn judge(mut self, report: &ConnectionReport) -> Vantage {
         let handshake = &report.handshake;
         let passed = |from: Timestamp, to: Timestamp| Duration::from_nanos(between(from, to));
-        if report.from_client.control.syns == 1 && report.from_server.control.syns == 1 {
+        let sent_once = |side| {
+            let sent = report.sent_by(side);
+            sent.control.syns > 0 && sent.retransmitted.syns == 0
+        };
+        if sent_once(Side::Client) && sent_once(Side::Server) {
             if let (Some(syn), Some(syn_ack)) = (handshake.syn, handshake.syn_ack) {
                 self.answered(Side::Server, passed(syn.time, syn_ack.time));
             }

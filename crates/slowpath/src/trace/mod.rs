@@ -140,6 +140,7 @@ fn choose(args: &Trace, source: &Source, analysis: Analysis) -> Result<CaptureRe
         summary,
         mut connections,
         mut troubled,
+        artefacts,
     } = analysis;
     if let Some(which) = args.connection {
         connections.retain(|n| which.selects(n.number, n.report().client, n.report().server));
@@ -157,6 +158,7 @@ fn choose(args: &Trace, source: &Source, analysis: Analysis) -> Result<CaptureRe
         live_drops: source.counters.as_ref().map(|c| c.dropped()),
         count: summary.connections,
         summary,
+        artefacts,
         connections,
         troubled,
     })

@@ -85,6 +85,12 @@ pub(super) struct CaptureOutput {
     skipped: BTreeMap<String, SkippedOutput>,
     /// Packets that the capture lost by its own account.
     capture_drops: Option<u64>,
+    /// Packets captured more than once: copies, without the first.
+    captured_twice: u64,
+    /// ACKs of data that was never captured.
+    acks_of_uncaptured_data: u64,
+    /// Bytes of that data.
+    uncaptured_bytes: u64,
     /// Packets with an earlier time than the one before them.
     clock_went_back: u64,
     /// Connections given up while they were open, for want of memory.
@@ -145,6 +151,9 @@ impl CaptureOutput {
             protocols: ProtocolsOutput::of(&s.totals),
             skipped: SkipReason::ALL.into_iter().map(skipped).collect(),
             capture_drops: report.live_drops.or(s.notes.capture_drops()),
+            captured_twice: report.artefacts.captured_twice,
+            acks_of_uncaptured_data: report.artefacts.uncaptured,
+            uncaptured_bytes: report.artefacts.uncaptured_bytes,
             clock_went_back: s.notes.clock_went_back,
             evicted_connections: s.evicted,
             complete: s.complete,

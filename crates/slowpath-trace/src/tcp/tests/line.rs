@@ -19,11 +19,18 @@ pub(super) struct Line {
 pub(super) struct EventLog {
     pub(super) last: Option<(Kind, Marks)>,
     pub(super) spurious: Vec<Spurious>,
+    /// RTTs of the client's data.
+    pub(super) rtts: Vec<i64>,
 }
 
 impl Events for EventLog {
     fn event(&mut self, event: &Event<'_>) {
         self.last = Some((event.kind, event.marks));
+        if let (Some(rtt), Side::Server, false) =
+            (event.rtt, event.side, event.flags.any(Flags::SYN))
+        {
+            self.rtts.push(rtt.as_nanos() as i64);
+        }
     }
 
     fn spurious(&mut self, proof: &Spurious) {
