@@ -134,6 +134,7 @@ pub(super) struct Counts {
     pub timeouts: u64,
     pub probes: u64,
     pub delayed_acks: u64,
+    pub held_acks: u64,
     pub small_writes: u64,
     pub most_in_flight: u64,
     pub full_segment: u64,
@@ -154,7 +155,7 @@ pub(super) fn findings(line: &Line, counts: &Counts) -> Vec<Finding> {
             Problem::SenderAppLimited => continue,
             Problem::FastRetransmit => Some(counts.fast_recoveries),
             Problem::Timeout => Some(counts.timeouts),
-            Problem::DelayedAck => Some(counts.delayed_acks),
+            Problem::DelayedAck => Some(counts.held_acks),
             _ => None,
         };
         // As in slowpath-diagnose: losses count whenever they happened, durations from 1 %.

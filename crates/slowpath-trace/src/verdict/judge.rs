@@ -185,6 +185,7 @@ impl Flow {
             timeouts: sender.counts.timeouts,
             probes: sender.counts.probes,
             delayed_acks: sender.counts.delayed_acks,
+            held_acks: sender.counts.held_acks,
             small_writes: sender.counts.small_writes,
             most_in_flight: u64::try_from(sender.counts.most_in_flight).unwrap_or(0),
             full_segment: u64::try_from(sender.full_segment()).unwrap_or(1),

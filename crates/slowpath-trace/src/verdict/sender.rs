@@ -17,8 +17,9 @@
 //! 5. *Zero*: the window is closed. *Idle*: nothing is under way. *Full*: less than one
 //!    full segment fits in the window. *Flight*: the rest.
 //! 6. *Late*, of a flight: from when an ACK in time would have had its effect until the
-//!    effect of one that was kept back (a pure ACK, 25 ms later than one in time). A full
-//!    window stays *Full*: it is the window that an ACK in time would not have opened.
+//!    effect of one that was kept back ([`lateness`]) and acknowledges all that was sent until
+//!    then: with more under way, other ACKs were due in time. A full window stays *Full*: it is
+//!    the window that an ACK in time would not have opened.
 //!
 //! **What it was limited by**, known when the sender sends next. *Prompt*: it sends within a
 //! quarter of the wait after the last ACK or window update that showed something new (200 µs at least,
@@ -32,11 +33,12 @@
 //!    for it probes in the states Open and CWR only (`tcp_schedule_loss_probe`).
 //!    [`tcp`](crate::tcp) calls it a timeout, as the wire by itself cannot decide.
 //! 8. Zero: *ZeroWindow* if the window was probed, or data follows its opening promptly or
-//!    within a round trip; otherwise *SenderApp*. Full: *ReceiverWindow* likewise.
-//! 9. Late: *DelayedAck* if the next data was prompt, or if the receiver sent no data
-//!    meanwhile (a one-way stream, where every delayed ACK counts, as in SNAP) and less
-//!    than two full segments were acknowledged. In an exchange the sender waits for the
-//!    answer: *SenderApp*.
+//!    within a round trip, and it had been waiting: the receiver sent no data meanwhile that the
+//!    application may have answered, or a full segment without PSH was sent last. Otherwise
+//!    *SenderApp*. Full: *ReceiverWindow* likewise, without the probe.
+//! 9. Late: *DelayedAck* if the next data came promptly, or within [`HOST`], an eighth of the
+//!    turn, and what the smoothed turn is longer than the shortest, and the receiver sent no data meanwhile: the late ACK let it go. Otherwise *SenderApp*: nothing waited for that ACK. (SNAP counts
+//!    every late ACK of a stream; that count stays in the evidence.)
 //! 10. Flight, prompt, everything acknowledged, no data came back, a small segment before
 //!     and a small one now: *SmallWrites*. With data that came back: *SenderApp*, a turn.
 //! 11. Flight, prompt otherwise; or not prompt with a full segment without PSH before
@@ -44,6 +46,7 @@
 //!     under way: *CongestionWindow*, or *SendBuffer* where there is a [plateau](super::plateau).
 //! 12. Everything else: *SenderApp*.
 
+mod lateness;
 mod pieces;
 mod state;
 
@@ -51,14 +54,16 @@ use super::limit::{Limit, Line};
 use super::plateau::Plateau;
 use crate::segment::{Flags, Timestamp};
 use crate::tcp::{Cause, Event, Kind, Marks, Moment};
+use lateness::Lateness;
 use state::{Counts, LastData, ReceiverWindow, Repair, RoundTrips, Sequence};
 use std::collections::VecDeque;
 
-/// An ACK is late that comes later than one in time by this: [`crate::tcp::Options::delayed_ack`].
-const LATE: i64 = 25_000_000;
-
 /// Bounds of what is prompt, ns.
 const PROMPT: (i64, i64) = (200_000, 1_000_000);
+
+/// A host's own time between an ACK that it waited for and the data that this lets go, ns: one
+/// tick of a clock of milliseconds at both ends.
+const HOST: i64 = 2_000_000;
 
 /// ACKs on their way to the sender.
 const PENDING: usize = 1024;
@@ -83,10 +88,7 @@ enum PieceKind {
     Idle,
     Full,
     Flight,
-    /// Of less than two full segments, or not.
-    Late {
-        lone: bool,
-    },
+    Late,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +105,7 @@ struct Incoming {
     acknowledges: Option<i64>,
     window: Option<(u64, i64)>,
     payload: bool,
-    /// It was kept back, by so much.
+    /// It was kept back, by so much, ns.
     late: Option<i64>,
 }
 
@@ -138,6 +140,7 @@ pub(crate) struct Sender {
     opening: bool,
     closed: bool,
     rtt: RoundTrips,
+    lateness: Lateness,
     repair: Repair,
     sequence: Sequence,
     window: ReceiverWindow,
@@ -159,6 +162,7 @@ impl Sender {
             opening: false,
             closed: false,
             rtt: RoundTrips::default(),
+            lateness: Lateness::default(),
             repair: Repair::new(),
             sequence: Sequence::new(),
             window: ReceiverWindow::default(),
@@ -265,7 +269,7 @@ impl Sender {
         {
             self.repair.signalled = false;
         }
-        let pure = event.length == 0 && !event.flags.any(Flags::SYN | Flags::FIN | Flags::RST);
+        let late = self.lateness(event, now);
         let effect = Moment {
             frame: now.frame,
             time: Timestamp(now.time.0.saturating_add(self.turn())),
@@ -275,9 +279,7 @@ impl Sender {
             acknowledges: event.acknowledgement,
             window: event.window.zip(event.window_edge),
             payload: event.length > 0,
-            late: (pure && event.marks.any(Marks::DELAYED_ACK))
-                .then_some(LATE)
-                .or_else(|| (pure && self.is_late(event, now)).then_some(LATE)),
+            late,
         };
         if self.turn() == 0 {
             self.arrive(now);
@@ -293,18 +295,23 @@ impl Sender {
         self.incoming.push_back(segment);
     }
 
-    /// Everything sent is acknowledged at last, and later than by an ACK in time. This finds
-    /// ACKs of two full segments and more, which no receiver should keep back.
-    fn is_late(&self, event: &Event<'_>, now: Moment) -> bool {
-        let (Some(ack), Some(rtt)) = (event.acknowledgement, self.rtt.receiver) else {
-            return false;
-        };
-        ack == self.sequence.next
-            && ack > self.sequence.acked
-            && self.sequence.begun
-            && !self.repair.is_under_way()
-            && self.last.time != START
-            && passed(self.last.time, now) >= rtt.saturating_add(LATE)
+    /// Rule 6: by how much an ACK was kept back, ns.
+    fn lateness(&mut self, event: &Event<'_>, now: Moment) -> Option<i64> {
+        let ack = event.acknowledgement.filter(|_| self.sequence.begun)?;
+        let base = self.rtt.receiver?;
+        // What was sent long enough ago to have arrived, a timer's ACK covers.
+        let all = ack >= self.sequence.next || passed(self.last.time, now) < base;
+        let pure = event.length == 0 && !event.flags.any(Flags::SYN | Flags::FIN | Flags::RST);
+        let waits = pure && all && !self.repair.is_under_way() && self.last.time != START;
+        self.lateness.acknowledged(&lateness::Acknowledged {
+            at: now.time.0,
+            from: self.sequence.acked,
+            ack,
+            rtt: event.rtt.map(|rtt| i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX)),
+            base,
+            sent: self.sequence.next,
+            waits,
+        })
     }
 
     /// Takes what has reached the sender by now.
@@ -315,6 +322,24 @@ impl Sender {
             let first = *first;
             self.incoming.pop_front();
             self.apply(&first);
+        }
+    }
+
+    /// The sender's next data comes when an ACK that was kept back, of all that was sent, is about
+    /// to take effect: turns differ.
+    fn arrive_early(&mut self, now: Moment) {
+        if let Some(first) = self.incoming.front()
+            && first.late.is_some()
+            && first.acknowledges.is_some_and(|a| a >= self.sequence.next)
+            && passed(now, first.effect) <= self.turn() / 8
+        {
+            let first = *first;
+            self.incoming.pop_front();
+            let effect = Moment {
+                time: now.time,
+                ..first.effect
+            };
+            self.apply(&Incoming { effect, ..first });
         }
     }
 
@@ -329,8 +354,10 @@ impl Sender {
             && self.sequence.begun
             && ack > self.sequence.acked
         {
-            if let Some(late) = segment.late {
-                self.kept_back(now, ack, late);
+            if let Some(late) = segment.late
+                && ack >= self.sequence.next
+            {
+                self.kept_back(now, late);
             }
             self.sequence.acked = ack;
             self.sequence.next = self.sequence.next.max(ack);
@@ -362,6 +389,9 @@ impl Sender {
             self.rtt.sample_turn(rtt);
         }
         self.arrive(now);
+        if event.kind == Kind::Data {
+            self.arrive_early(now);
+        }
         self.advance(now);
         if event.flags.any(Flags::FIN) {
             self.sequence.fin = Some(
@@ -401,25 +431,7 @@ impl Sender {
         if !self.sequence.known_full {
             self.sequence.full = self.sequence.full.max(length.min(9_000));
         }
-        // It sends beyond what it may: it knows of a later window.
-        while self.window.edge.is_some_and(|e| event.end > e + 1)
-            && let Some(first) = self.incoming.pop_front()
-        {
-            let sooner = passed(first.effect, now).saturating_add(self.turn());
-            self.rtt.turn = Some(sooner.clamp(0, self.turn()));
-            self.apply(&Incoming {
-                effect: now,
-                ..first
-            });
-        }
-        if self
-            .window
-            .edge
-            .is_some_and(|e| event.end > e.saturating_add(1))
-            && !self.window.zero
-        {
-            self.window.unscaled = true;
-        }
+        self.exceeds_window(event.end, now);
         let small =
             length < self.sequence.full && !event.marks.any(Marks::SILLY | Marks::WINDOW_FULL);
         let idle = self.sequence.acked >= self.sequence.next;
@@ -447,6 +459,33 @@ impl Sender {
         self.last.answered = false;
         self.window.probed = false;
         Sent { begins, at: now }
+    }
+
+    /// It sends beyond what it may: it knows of a window that is still on its way to it by our
+    /// reckoning, so that it is nearer than that (if the handshake showed the windows' scale);
+    /// or else the scale is unknown.
+    fn exceeds_window(&mut self, end: i64, now: Moment) {
+        let exceeds = |edge: Option<i64>| edge.is_some_and(|e| end > e.saturating_add(1));
+        if !exceeds(self.window.edge) {
+            return;
+        }
+        let on_its_way = |i: &Incoming| i.window.is_some_and(|(_, edge)| !exceeds(Some(edge)));
+        if !self.window.unscaled && self.incoming.iter().any(on_its_way) {
+            while exceeds(self.window.edge)
+                && let Some(first) = self.incoming.pop_front()
+            {
+                if self.sequence.known_full {
+                    let sooner = passed(first.effect, now).saturating_add(self.turn());
+                    self.rtt.turn = Some(sooner.clamp(0, self.turn()));
+                }
+                self.apply(&Incoming {
+                    effect: now,
+                    ..first
+                });
+            }
+        } else if !self.window.zero {
+            self.window.unscaled = true;
+        }
     }
 
     fn again(&mut self, event: &Event<'_>, cause: Cause, now: Moment) {

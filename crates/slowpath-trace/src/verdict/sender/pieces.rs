@@ -3,26 +3,20 @@
 //! next, what it waited for in them, by rules 7 to 12.
 
 use super::super::limit::{Interval, Limit};
-use super::{Next, PIECES, PROBE_WAIT, PROMPT, Piece, PieceKind, START, Sender, passed};
+use super::{HOST, Next, PIECES, PROBE_WAIT, PROMPT, Piece, PieceKind, START, Sender, passed};
 use crate::segment::Timestamp;
 use crate::tcp::{Event, Moment};
 
 impl Sender {
     /// An ACK was kept back: the flight since an ACK in time would have come is late.
-    pub(super) fn kept_back(&mut self, now: Moment, ack: i64, late: i64) {
-        let lone = ack - self.sequence.acked < 2 * self.sequence.full;
-        let Some(path) = self.path_rtt() else { return };
+    pub(super) fn kept_back(&mut self, now: Moment, late: i64) {
         if self.last.time == START {
-            return;
-        }
-        let since = self.last.time.time.0.saturating_add(path);
-        if now.time.0.saturating_sub(since) < late {
             return;
         }
         self.counts.delayed_acks += 1;
         let since = Moment {
             frame: self.last.time.frame,
-            time: Timestamp(since),
+            time: Timestamp(now.time.0.saturating_sub(late)),
         };
         self.split(since);
         for piece in self.pieces.iter_mut().rev() {
@@ -30,7 +24,7 @@ impl Sender {
                 break;
             }
             if piece.kind == PieceKind::Flight {
-                piece.kind = PieceKind::Late { lone };
+                piece.kind = PieceKind::Late;
             }
         }
     }
@@ -128,12 +122,19 @@ impl Sender {
             self.split(self.sign_of_life);
         }
         let prompt = matches!(next, Next::Data { .. }) && self.is_prompt(now);
+        let waited = !self.last.answered || !self.last.small && !self.last.pushed;
         let soon = matches!(next, Next::Data { .. })
+            && waited
             && (prompt
                 || self
                     .since_release(now)
                     .zip(self.path_rtt())
                     .is_some_and(|(since, path)| since <= path));
+        let let_go = !self.last.answered
+            && matches!(next, Next::Data { .. })
+            && self
+                .since_release(now)
+                .is_some_and(|since| prompt || since <= HOST + self.turn() / 8 + self.rtt.jitter());
         let flight = self.flight_limit(next, prompt);
         let mut pieces = std::mem::take(&mut self.pieces);
         let mut held = false;
@@ -151,16 +152,11 @@ impl Sender {
                 (_, Next::Probe) if waited => Limit::TailLossProbe,
                 (PieceKind::Zero, _) if self.window.probed || soon => Limit::ZeroWindow,
                 (PieceKind::Full, _) if soon => Limit::ReceiverWindow,
-                (PieceKind::Late { lone }, _) => {
-                    if prompt && !self.last.answered {
-                        held = true;
-                        Limit::DelayedAck
-                    } else if lone && !self.last.answered {
-                        Limit::DelayedAck
-                    } else {
-                        Limit::SenderApp
-                    }
+                (PieceKind::Late, _) if let_go => {
+                    held = true;
+                    Limit::DelayedAck
                 }
+                (PieceKind::Late, _) => Limit::SenderApp,
                 (PieceKind::Flight, _) => flight,
                 (PieceKind::Zero | PieceKind::Full | PieceKind::Idle, _) => Limit::SenderApp,
             };

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(super) struct RoundTrips {
     /// The shortest from here to the sender and back.
     pub(super) turn: Option<i64>,
+    /// From here to the sender and back, smoothed as in RFC 6298; 0 before the first sample.
+    smoothed_turn: i64,
     /// The shortest from here to the receiver and back.
     pub(super) receiver: Option<i64>,
     /// Smoothed RTT from here to the receiver, RFC 6298; 0 before the first sample.
@@ -99,7 +101,18 @@ impl RoundTrips {
 
     /// An RTT to the sender.
     pub(super) fn sample_turn(&mut self, rtt: Duration) {
-        shorter(&mut self.turn, rtt);
+        let turn = shorter(&mut self.turn, rtt);
+        self.smoothed_turn = match self.smoothed_turn {
+            0 => turn,
+            smoothed => smoothed + (turn - smoothed) / 8,
+        };
+    }
+
+    /// What turns are longer than the shortest, by a half of it at most, ns: more is the time of
+    /// an application that answers.
+    pub(super) fn jitter(&self) -> i64 {
+        let turn = self.turn.unwrap_or(0);
+        self.smoothed_turn.saturating_sub(turn).clamp(0, turn / 2)
     }
 }
 

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether an ACK was kept back, compared with what the path was like at that time.
+//!
+//! An ACK in time comes one least RTT after the segment that it acknowledges, and not sooner
+//! after the ACK before it than the bottleneck takes for the bytes between both. What it comes
+//! later is its *excess*. The excess of an ACK that nobody kept back is the path's: *service*,
+//! the time that the bottleneck takes for its bytes, and *queue*, other people's packets.
+//!
+//! 1. *Service* of so many bytes: the shortest a byte of the last [`SAMPLES`] ACKs that were in
+//!    time, at least [`HOST`] an ACK, twice (queues vary); but no more than what the least RTT
+//!    leaves: it carried a SYN or an ACK of [`HEADERS`] bytes, so that the bottleneck takes
+//!    no longer than (bytes + headers) ÷ headers · least RTT. That bound alone counts before
+//!    the first sample.
+//! 2. *Queue*: the least excess of the last [`QUEUES`] ACKs in time that came to an idle path.
+//! 3. An ACK *waited* whose excess is service, queue and [`LATE`] at least: half way, and more,
+//!    to the shortest delayed-ACK timer in use (Linux, 40 ms, TCP_DELACK_MIN).
+//! 4. It was kept back only if it is pure, covers all that can have arrived (a timer's ACK does,
+//!    RFC 5681 section 4.2), and waited no longer than [`LONGEST`] (RFC 1122 section 4.2.3.2: "less
+//!    than 0.5 seconds", and the slack of a host's timer).
+
+/// ACKs in time whose service is remembered.
+const SAMPLES: usize = 16;
+
+/// ACKs in time to an idle path whose excess is remembered.
+const QUEUES: usize = 4;
+
+/// An ACK is late that comes later than one in time by this, ns:
+/// [`crate::tcp::Options::delayed_ack`].
+const LATE: i64 = 25_000_000;
+
+/// The longest that a receiver may keep an ACK back, ns, and a tenth.
+const LONGEST: i64 = 550_000_000;
+
+/// A host's own time to answer, ns.
+const HOST: i64 = 1_000_000;
+
+/// Bytes of the IP and TCP headers, without options.
+const HEADERS: i64 = 40;
+
+/// What an ACK says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acknowledged {
+    /// When it passed, ns.
+    pub at: i64,
+    /// What is known to have been acknowledged before.
+    pub from: i64,
+    pub ack: i64,
+    /// Since the segment that it acknowledges exactly, ns.
+    pub rtt: Option<i64>,
+    /// The least RTT so far, ns.
+    pub base: i64,
+    /// One past the last byte sent.
+    pub sent: i64,
+    /// It may have been kept back: rule 4.
+    pub waits: bool,
+}
+
+/// Follows the ACKs of one direction's data.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lateness {
+    acked: i64,
+    /// When that was acknowledged, ns.
+    acked_at: i64,
+    /// More was under way then.
+    continued: bool,
+    /// Picoseconds a byte.
+    service: [i64; SAMPLES],
+    services: usize,
+    queue: [i64; QUEUES],
+    queues: usize,
+}
+
+impl Lateness {
+    /// By how much the ACK was kept back, ns.
+    pub(super) fn acknowledged(&mut self, a: &Acknowledged) -> Option<i64> {
+        let bytes = a.ack - self.acked.max(a.from);
+        if bytes <= 0 {
+            return None;
+        }
+        let (idle, before) = (!self.continued, self.acked_at);
+        self.acked = a.ack;
+        self.acked_at = a.at;
+        self.continued = a.sent > a.ack;
+        let due = a.at.saturating_sub(a.rtt?).saturating_add(a.base);
+        let excess = a.at.saturating_sub(if idle { due } else { due.max(before) });
+        let service = self.service(bytes, a.base);
+        let expected = service.saturating_add(self.queue());
+        if excess >= expected.saturating_add(LATE) {
+            return (a.waits && excess <= expected.saturating_add(LONGEST)).then_some(excess - expected);
+        }
+        self.sample(bytes, excess, idle);
+        None
+    }
+
+    fn sample(&mut self, bytes: i64, excess: i64, idle: bool) {
+        let service = excess.max(HOST).saturating_mul(1_000) / (bytes + HEADERS);
+        self.service[self.services % SAMPLES] = service;
+        self.services += 1;
+        if idle {
+            self.queue[self.queues % QUEUES] = excess;
+            self.queues += 1;
+        }
+    }
+
+    /// Rule 1.
+    fn service(&self, bytes: i64, base: i64) -> i64 {
+        let bytes = bytes + HEADERS;
+        let bound = (base / HEADERS).saturating_mul(bytes);
+        let known = &self.service[..self.services.min(SAMPLES)];
+        let least = known.iter().min();
+        least.map_or(bound, |s| bound.min(s.saturating_mul(2 * bytes) / 1_000))
+    }
+
+    /// Rule 2.
+    fn queue(&self) -> i64 {
+        let known = &self.queue[..self.queues.min(QUEUES)];
+        known.iter().copied().min().unwrap_or(0)
+    }
+}
