@@ -96,6 +96,8 @@ pub(super) struct Step<'s, 'p> {
     /// Some of its numbers were observed before, or it starts before observed ones and ends before
     /// their end.
     pub not_next: bool,
+    /// When data that was sent again, or what jumped over it, was last sent.
+    pub sent_before: Option<i64>,
     /// Something was proved spurious: frame and how.
     pub spurious: Option<(u64, Proof)>,
 }
@@ -148,6 +150,7 @@ impl<'s, 'p> Step<'s, 'p> {
             duplicate: 0,
             new_bytes: 0,
             not_next: false,
+            sent_before: None,
             spurious: None,
         }
     }
@@ -563,6 +566,7 @@ fn report<E: Events>(
             .map(|r| Duration::from_nanos(u64::try_from(r).unwrap_or(0))),
         duplicate: step.duplicate,
         sack: &blocks[..sack.len()],
+        sent_before: step.sent_before.map(Timestamp),
     });
     if let Some((frame, by)) = step.spurious {
         events.spurious(&Spurious {

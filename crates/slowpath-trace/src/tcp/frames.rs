@@ -12,6 +12,9 @@ const FRAMES: usize = 8;
 /// or other numbers.
 const TIME_SHIFT: u32 = 10;
 
+/// Identifications from this on are at most 64 behind the last one's.
+const OVERTAKEN: u16 = u16::MAX - 63;
+
 /// The last frames that a side sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FrameHistory {
@@ -77,10 +80,11 @@ impl FrameHistory {
     /// Follows the IP identification of a frame that was not captured twice.
     #[inline]
     pub(super) fn follow(&mut self, id: u16) {
-        // A counter steps forward, by few.
+        // A counter steps forward, by few; a frame that was overtaken is a few steps back.
         let step = id.wrapping_sub(self.id);
         self.id_trust = match step {
             1..=1024 => self.id_trust.saturating_add(1),
+            OVERTAKEN.. => return,
             _ => self.id_trust / 4,
         };
         self.id = id;

@@ -49,7 +49,8 @@
 //!    signalled or hinted at by SACK; the last ACK is no older than that timer waits (twice the
 //!    path RTT: the RTT and a reordering window of at most one more; and [`RACK_TICKS`]); this
 //!    data was last sent less than an RTO before (shortest RTT + 200 ms).
-//! 8. *Timeout* (RFC 6298): not clocked; or sent again before and silent since for two path
+//! 8. *Timeout* (RFC 6298): not sooner than the shortest retransmission timer after it was last
+//!    sent; and not clocked, or sent again before and silent since for two path
 //!    RTTs and 200 ms, if the sender is more than 2 ms away, so that ACKs pass by chance. A lone
 //!    outstanding segment is called so too, although some stacks probe with it: the wire
 //!    cannot decide.
@@ -71,6 +72,10 @@ const HOST_NANOS: i64 = 2_000_000;
 
 /// Linux's TCP_RTO_MIN (include/net/tcp.h); RFC 6298 section 2.4 has one second.
 const RTO_MIN_NANOS: i64 = 200_000_000;
+
+/// The shortest retransmission timer in use: 10 ms, which data centres set ("minRTO 10ms", DIBS
+/// section 5.3 and its peers; Windows takes 20 ms and more).
+const SHORTEST_RTO_NANOS: i64 = 10_000_000;
 
 /// Linux sets RACK's timer two ticks late and in whole ticks (`tcp_rack_mark_lost`): three
 /// ticks of 4 ms.
@@ -200,8 +205,10 @@ pub(super) fn cause(
             Cause::TailLossProbe
         } else if by_sack {
             Cause::Fast
-        } else {
+        } else if since_sent >= SHORTEST_RTO_NANOS {
             Cause::Timeout
+        } else {
+            Cause::Unexplained
         };
     }
     if step.start < timeout {

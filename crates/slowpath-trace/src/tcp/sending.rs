@@ -356,6 +356,7 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
         }
     }
     let last_sent = recorded.last_sent.or(opened.map(|g| g.opened));
+    step.sent_before = last_sent;
     resent(step, fwd, rev, recorded, last_sent);
 }
 

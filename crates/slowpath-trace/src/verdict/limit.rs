@@ -310,17 +310,26 @@ impl Line {
         *longest = Some(longest.map_or(oldest, |l| longer(l, oldest)));
     }
 
-    /// Says `after` of what was `before` from a time on.
-    pub(super) fn relabel(&mut self, since: Timestamp, before: Limit, after: Limit) {
-        let first = self.marks.partition_point(|mark| mark.time < since.0);
-        let tail = self.marks.split_off(first);
-        let mut moved = 0;
+    /// Says `after` of what was any of `before` from a moment on.
+    pub(super) fn relabel(&mut self, since: Moment, before: &[Limit], after: Limit) {
+        let first = self.marks.partition_point(|mark| mark.time < since.time.0);
+        let mut tail = self.marks.split_off(first);
+        if let Some(spanning) = self.marks.back()
+            && before.contains(&spanning.limit())
+            && since.time < self.end.time
+            && tail.front().is_none_or(|mark| mark.time > since.time.0)
+        {
+            tail.push_front(Mark::new(since, spanning.limit()));
+        }
         for (index, mark) in tail.iter().enumerate() {
             let mut limit = mark.limit();
-            if limit == before {
+            if before.contains(&limit) {
                 let next = tail.get(index + 1);
                 let to = next.map_or(self.end.time, |next| Timestamp(next.time));
-                moved += between(Timestamp(mark.time), to);
+                let moved = between(Timestamp(mark.time), to);
+                let from = &mut self.shares.0[limit as usize];
+                *from = from.saturating_sub(moved);
+                self.shares.add(after, moved);
                 limit = after;
             }
             let same = |mark: &Mark| mark.limit() == limit;
@@ -328,9 +337,6 @@ impl Line {
                 self.marks.push_back(Mark::new(mark.from(), limit));
             }
         }
-        let from = &mut self.shares.0[before as usize];
-        *from = from.saturating_sub(moved);
-        self.shares.add(after, moved);
     }
 
     /// The connection began at `first`, before what was first observed of it, if its clock went

@@ -16,6 +16,8 @@
 //! 4. Three of four segments were full: an application that writes little at a time keeps a
 //!    constant amount under way too.
 //! 5. The sender never ran dry in it.
+//! 6. As a whole: if the mean of its last [`ROUNDS`] rounds exceeds that of its first by more
+//!    than two segments, it was additive increase, however slow, and no plateau at all.
 //!
 //! What else looks like this: an application that keeps a fixed number of full segments
 //! under way, and a congestion control that does not grow (BBR between two probes, on a path
@@ -40,6 +42,15 @@ struct Round {
     pressed: bool,
 }
 
+/// What a round changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// There is a plateau, since then (ns).
+    Found(i64),
+    /// What was called a plateau since then (ns) was none.
+    Revoked(i64),
+}
+
 /// Follows the rounds of one direction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plateau {
@@ -52,6 +63,8 @@ pub(super) struct Plateau {
     /// Since when the rounds differ by little.
     since: Option<i64>,
     holds: bool,
+    /// Most under way in its first rounds, summed.
+    first: i64,
     /// Most under way in any round.
     recent: i64,
 }
@@ -73,14 +86,14 @@ impl Plateau {
         self.recent = self.recent.max(flight);
     }
 
-    /// Something was acknowledged. Returns since when there is a plateau, when one is found.
+    /// Something was acknowledged.
     pub(super) fn acknowledged(
         &mut self,
         now: i64,
         acked: i64,
         next: i64,
         mss: i64,
-    ) -> Option<i64> {
+    ) -> Option<Change> {
         if self.until == 0 || acked < self.until {
             return None;
         }
@@ -93,11 +106,21 @@ impl Plateau {
             most: next.saturating_sub(acked),
             ..Round::default()
         };
-        let known = &self.rounds[..self.count.min(ROUNDS)];
+        let known = self.rounds;
+        let known = &known[..self.count.min(ROUNDS)];
         self.recent = known.iter().map(|r| r.most).max().unwrap_or(0);
-        let was = self.holds;
+        let (was, since) = (self.holds, self.since);
         self.holds = self.is_plateau(now, mss);
-        if self.holds && !was { self.since } else { None }
+        let sum = known.iter().map(|r| r.most).sum::<i64>();
+        if self.holds && !was {
+            self.first = sum;
+            return self.since.map(Change::Found);
+        }
+        if was && sum - self.first > 2 * mss * ROUNDS as i64 {
+            self.restart();
+            return since.map(Change::Revoked);
+        }
+        None
     }
 
     fn is_plateau(&mut self, now: i64, mss: i64) -> bool {

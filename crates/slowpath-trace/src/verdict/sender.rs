@@ -26,7 +26,8 @@
 //! 1 ms at most; and an eighth of the turn): that ACK let it go.
 //!
 //! 7. A timer's retransmission: everything since the last sign of life (data sent, an
-//!    ACK's effect) was *Timeout*; a probe's: *TailLossProbe*. The first one of the last
+//!    ACK's effect), or since its data was due, one RTT after it was last sent (or after what
+//!    came in its place), if that was before, was *Timeout*; a probe's: *TailLossProbe*. The first one of the last
 //!    segment sent, with SACK and no sign of a loss, is a probe as long as it comes within
 //!    2 · SRTT + 200 ms (RFC 8985 section 7.2, and a quarter for slow clocks): Linux then
 //!    always probes before its timer; not where that segment had been sent again already,
@@ -51,7 +52,7 @@ mod pieces;
 mod state;
 
 use super::limit::{Limit, Line};
-use super::plateau::Plateau;
+use super::plateau::{Change, Plateau};
 use crate::segment::{Flags, Timestamp};
 use crate::tcp::{Cause, Event, Kind, Marks, Moment};
 use lateness::Lateness;
@@ -302,15 +303,18 @@ impl Sender {
         // What was sent long enough ago to have arrived, a timer's ACK covers.
         let all = ack >= self.sequence.next || passed(self.last.time, now) < base;
         let pure = event.length == 0 && !event.flags.any(Flags::SYN | Flags::FIN | Flags::RST);
-        let waits = pure && all && !self.repair.is_under_way() && self.last.time != START;
         self.lateness.acknowledged(&lateness::Acknowledged {
             at: now.time.0,
             from: self.sequence.acked,
             ack,
-            rtt: event.rtt.map(|rtt| i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX)),
+            rtt: event
+                .rtt
+                .map(|rtt| i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX)),
             base,
             sent: self.sequence.next,
-            waits,
+            full: self.sequence.full,
+            all,
+            pure: pure && !self.repair.is_under_way() && self.last.time != START,
         })
     }
 
@@ -364,11 +368,11 @@ impl Sender {
             self.repair.acknowledged(ack, self.sequence.next);
             self.closed |= self.sequence.fin.is_some_and(|fin| ack >= fin);
             reported = true;
-            let (acked, next, full) = (self.sequence.acked, self.sequence.next, self.sequence.full);
-            if let Some(since) = self.plateau.acknowledged(now.time.0, acked, next, full) {
-                self.line
-                    .relabel(Timestamp(since), Limit::CongestionWindow, Limit::SendBuffer);
-            }
+            self.judge_plateau(now);
+        } else if let Some(ack) = segment.acknowledges
+            && self.repair.is_under_way()
+        {
+            self.repair.acknowledged(ack, self.sequence.next);
         }
         if let Some((window, edge)) = segment.window {
             reported |= self.window.edge.is_none_or(|old| edge > old);
@@ -381,6 +385,24 @@ impl Sender {
             self.last_release = now;
         }
         self.sign_of_life = now;
+    }
+
+    /// Something was acknowledged: is there a plateau, was there none?
+    fn judge_plateau(&mut self, now: Moment) {
+        let Sequence {
+            acked, next, full, ..
+        } = self.sequence;
+        let change = self.plateau.acknowledged(now.time.0, acked, next, full);
+        let (since, before, after) = match change {
+            None => return,
+            Some(Change::Found(since)) => (since, Limit::CongestionWindow, Limit::SendBuffer),
+            Some(Change::Revoked(since)) => (since, Limit::SendBuffer, Limit::CongestionWindow),
+        };
+        let since = Moment {
+            frame: now.frame,
+            time: Timestamp(since),
+        };
+        self.line.relabel(since, &[before], after);
     }
 
     /// The sender sent a segment. For new data: whether a message may begin with it.
@@ -499,6 +521,7 @@ impl Sender {
         self.sequence.next = reached;
         match cause {
             Cause::Timeout => {
+                self.overdue_since(event);
                 self.settle(Next::Timer, now);
                 self.counts.timeouts += 1;
                 self.repair.timeout = Some(reached);
@@ -521,9 +544,36 @@ impl Sender {
             Cause::AfterTimeout | Cause::Unexplained => self.settle(Next::Repair, now),
             Cause::Handshake | Cause::Fin => return,
         }
+        // All of it had arrived: nothing is repaired.
+        self.repair.acknowledged(self.sequence.acked, reached);
         self.plateau.lost(now.time.0);
         self.last.time = now;
         self.sign_of_life = now;
+    }
+
+    /// A timer ran out: the time since its data was due is the timer's, whatever else was sent.
+    fn overdue_since(&mut self, event: &Event<'_>) {
+        // What was acknowledged here is no longer known, but of the last data.
+        let last = (event.end >= self.sequence.next && self.last.time != START)
+            .then_some(self.last.time.time);
+        let (Some(sent), Some(path)) = (event.sent_before.or(last), self.path_rtt()) else {
+            return;
+        };
+        let due = Moment {
+            frame: event.frame,
+            time: Timestamp(sent.0.saturating_add(path)),
+        };
+        if due.time >= self.sign_of_life.time || self.repair.timeout.is_some() {
+            return;
+        }
+        self.sign_of_life = due;
+        let other = [
+            Limit::SenderApp,
+            Limit::CongestionWindow,
+            Limit::SendBuffer,
+            Limit::SmallWrites,
+        ];
+        self.line.relabel(due, &other, Limit::Timeout);
     }
 
     /// The connection's last segment was at `end`.

@@ -10,12 +10,13 @@
 //!    time, at least [`HOST`] an ACK, twice (queues vary); but no more than what the least RTT
 //!    leaves: it carried a SYN or an ACK of [`HEADERS`] bytes, so that the bottleneck takes
 //!    no longer than (bytes + headers) ÷ headers · least RTT. That bound alone counts before
-//!    the first sample.
+//!    the first sample. None for more than two full segments at once: a receiver acknowledges
+//!    every second (RFC 5681 section 4.2), so that they came at once.
 //! 2. *Queue*: the least excess of the last [`QUEUES`] ACKs in time that came to an idle path.
 //! 3. An ACK *waited* whose excess is service, queue and [`LATE`] at least: half way, and more,
 //!    to the shortest delayed-ACK timer in use (Linux, 40 ms, TCP_DELACK_MIN).
-//! 4. It was kept back only if it is pure, covers all that can have arrived (a timer's ACK does,
-//!    RFC 5681 section 4.2), and waited no longer than [`LONGEST`] (RFC 1122 section 4.2.3.2: "less
+//! 4. It was kept back only if it is pure, covers all that can have arrived (a timer's ACK does;
+//!    any other ACK shows the path), and waited no longer than [`LONGEST`] (RFC 1122 section 4.2.3.2: "less
 //!    than 0.5 seconds", and the slack of a host's timer).
 
 /// ACKs in time whose service is remembered.
@@ -51,8 +52,12 @@ pub(super) struct Acknowledged {
     pub base: i64,
     /// One past the last byte sent.
     pub sent: i64,
-    /// It may have been kept back: rule 4.
-    pub waits: bool,
+    /// Payload of a full segment.
+    pub full: i64,
+    /// It covers all that can have arrived.
+    pub all: bool,
+    /// It is pure, and nothing is being repaired.
+    pub pure: bool,
 }
 
 /// Follows the ACKs of one direction's data.
@@ -63,8 +68,8 @@ pub(super) struct Lateness {
     acked_at: i64,
     /// More was under way then.
     continued: bool,
-    /// Picoseconds a byte.
-    service: [i64; SAMPLES],
+    /// Excess, ns, and bytes with their headers.
+    service: [(i64, i64); SAMPLES],
     services: usize,
     queue: [i64; QUEUES],
     queues: usize,
@@ -82,19 +87,21 @@ impl Lateness {
         self.acked_at = a.at;
         self.continued = a.sent > a.ack;
         let due = a.at.saturating_sub(a.rtt?).saturating_add(a.base);
-        let excess = a.at.saturating_sub(if idle { due } else { due.max(before) });
-        let service = self.service(bytes, a.base);
-        let expected = service.saturating_add(self.queue());
-        if excess >= expected.saturating_add(LATE) {
-            return (a.waits && excess <= expected.saturating_add(LONGEST)).then_some(excess - expected);
+        let excess =
+            a.at.saturating_sub(if idle { due } else { due.max(before) });
+        if excess >= LATE && a.all {
+            let (in_time, queue) = (self.in_time(a, bytes), self.queue());
+            if excess >= in_time.saturating_add(queue).saturating_add(LATE) {
+                let late = excess - queue - self.least(bytes, 0).unwrap_or(0);
+                return (a.pure && late <= LONGEST).then_some(late);
+            }
         }
         self.sample(bytes, excess, idle);
         None
     }
 
     fn sample(&mut self, bytes: i64, excess: i64, idle: bool) {
-        let service = excess.max(HOST).saturating_mul(1_000) / (bytes + HEADERS);
-        self.service[self.services % SAMPLES] = service;
+        self.service[self.services % SAMPLES] = (excess, bytes + HEADERS);
         self.services += 1;
         if idle {
             self.queue[self.queues % QUEUES] = excess;
@@ -103,12 +110,22 @@ impl Lateness {
     }
 
     /// Rule 1.
-    fn service(&self, bytes: i64, base: i64) -> i64 {
-        let bytes = bytes + HEADERS;
-        let bound = (base / HEADERS).saturating_mul(bytes);
+    fn in_time(&self, a: &Acknowledged, bytes: i64) -> i64 {
+        if bytes > 2 * a.full {
+            return 0;
+        }
+        let bound = (a.base / HEADERS).saturating_mul(bytes + HEADERS);
+        let least = self.least(bytes, HOST);
+        least.map_or(bound, |least| bound.min(least.saturating_mul(2)))
+    }
+
+    /// The shortest service of so many bytes, no sample counting as shorter than `floor`.
+    fn least(&self, bytes: i64, floor: i64) -> Option<i64> {
         let known = &self.service[..self.services.min(SAMPLES)];
-        let least = known.iter().min();
-        least.map_or(bound, |s| bound.min(s.saturating_mul(2 * bytes) / 1_000))
+        let services = known
+            .iter()
+            .map(|(excess, of)| (*excess).max(floor).saturating_mul(bytes + HEADERS) / of);
+        services.min()
     }
 
     /// Rule 2.
