@@ -34,3 +34,44 @@ fn a_late_ack_of_a_full_window_is_the_windows() {
     // Of the 20 times 60 ms; nothing followed the last.
     assert!((full - 19.0 * 0.060).abs() < 0.002, "{full} s");
 }
+
+/// A loopback device: an MSS of 65,495 and windows of 65,535. A sender does not wait for room for
+/// more than half of the largest window (RFC 9293 section 3.8.6.2.1): a request of 512 bytes
+/// leaves enough, whatever the MSS.
+#[test]
+fn a_window_of_one_segment_is_no_limit_to_small_ones() {
+    let mut t = Timeline::handshake(60, 30);
+    t.mss = Some(65_495);
+    for m in 0..20 {
+        let (at, first) = (1_000 + 1_000 * i64::from(m), 1 + m * 512);
+        t.data(at, first, 512);
+        t.ack(at + 20, first + 512);
+    }
+    for line in &mut t.lines {
+        line.window = 65_535;
+    }
+    let judged = t.judge();
+    let verdict = &judged.verdicts.from_client;
+    assert!(verdict.finding(Problem::ReceiverWindowLimited).is_none());
+    let shares = verdict.line.shares();
+    assert!(shares.of(Limit::ReceiverWindow).is_zero());
+}
+
+/// The same with as much as the window takes, and an ACK 20 ms later: that is a limit.
+#[test]
+fn a_window_of_one_segment_is_a_limit_when_it_is_full() {
+    let mut t = Timeline::handshake(20_000, 30);
+    t.mss = Some(65_495);
+    for m in 0..20 {
+        let (at, first) = (100_000 + 20_000 * i64::from(m), 1 + m * 65_000);
+        t.data(at, first, 32_500);
+        t.data(at + 10, first + 32_500, 32_500);
+        t.ack(at + 19_990, first + 65_000);
+    }
+    for line in &mut t.lines {
+        line.window = 65_535;
+    }
+    let judged = t.judge();
+    let verdict = &judged.verdicts.from_client;
+    assert_eq!(verdict.dominating, Problem::ReceiverWindowLimited);
+}

@@ -389,6 +389,7 @@ fn edge(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow, ack: u64) {
         }
         if rev.tally.data.largest > 0
             && step.window < rev.full_segment(fwd)
+            && step.window < u64::from(fwd.tally.windows.largest / 2)
             && !step.has(Flags::SYN)
         {
             fwd.report().window.silly += 1;

@@ -493,7 +493,7 @@ pub struct Window {
     pub updates: u64,
     /// The right edge moved left (RFC 9293 section 3.8.6: strongly discouraged).
     pub shrunk: u64,
-    /// Windows above zero but below the MSS, while data arrived.
+    /// Windows above zero but below the MSS and half of the largest, while data arrived.
     pub silly: u64,
     /// Probes of the *other* side's closed window sent by this side.
     pub probes: u64,

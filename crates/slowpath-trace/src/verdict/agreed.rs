@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the two SYNs agree on, as far as judges need it.
 
+use super::size::Payloads;
 use crate::segment::Segment;
 use crate::tcp::Side;
 
@@ -27,8 +28,8 @@ pub(super) struct Agreed([Offer; 2]);
 
 impl Agreed {
     /// A SYN of `side`. Once both are known: the payload of full segments of client and
-    /// server, which is the other side's MSS less timestamps, and whether there is SACK.
-    pub(super) fn syn(&mut self, side: Side, s: &Segment<'_>) -> Option<([i64; 2], bool)> {
+    /// server, less timestamps, and whether there is SACK.
+    pub(super) fn syn(&mut self, side: Side, s: &Segment<'_>) -> Option<([Payloads; 2], bool)> {
         let offer = &mut self.0[side as usize];
         let mut rest = s.options;
         while let [kind, tail @ ..] = rest {
@@ -55,10 +56,10 @@ impl Agreed {
         } else {
             0
         };
-        let full = |peer: u16| (i64::from(peer) - options).max(1);
-        Some((
-            [full(server.mss?), full(client.mss?)],
-            client.sack && server.sack,
-        ))
+        let [client_takes, server_takes] =
+            [client.mss?, server.mss?].map(|mss| (i64::from(mss) - options).max(1));
+        let likely = client_takes.min(server_takes);
+        let payloads = [server_takes, client_takes].map(|most| Payloads { likely, most });
+        Some((payloads, client.sack && server.sack))
     }
 }

@@ -127,10 +127,10 @@ impl Judge {
     pub fn segment(&mut self, side: Side, s: &Segment<'_>) {
         self.gathered.segment(side, s);
         if s.flags.any(Flags::SYN)
-            && let Some((full, sack)) = self.agreed.syn(side, s)
+            && let Some((payloads, sack)) = self.agreed.syn(side, s)
         {
-            for (flow, full) in self.flows.iter_mut().zip(full) {
-                flow.sender.agreed(full, sack);
+            for (flow, payloads) in self.flows.iter_mut().zip(payloads) {
+                flow.sender.agreed(payloads, sack);
             }
         }
     }

@@ -30,6 +30,7 @@ mod plateau;
 mod problem;
 mod ranking;
 mod sender;
+mod size;
 mod spread;
 mod vantage;
 

@@ -53,6 +53,7 @@ mod state;
 
 use super::limit::{Limit, Line};
 use super::plateau::{Change, Plateau};
+use super::size::Payloads;
 use crate::segment::{Flags, Timestamp};
 use crate::tcp::{Cause, Event, Kind, Marks, Moment};
 use lateness::Lateness;
@@ -219,9 +220,9 @@ impl Sender {
     }
 
     /// The handshake showed the size of full segments, and whether there is SACK.
-    pub(super) fn agreed(&mut self, full_segment: i64, sack: bool) {
-        self.sequence.full = full_segment.max(1);
-        self.sequence.known_full = true;
+    pub(super) fn agreed(&mut self, payloads: Payloads, sack: bool) {
+        self.sequence.size.agreed(payloads);
+        self.sequence.full = self.sequence.size.full();
         self.repair.sack = sack;
     }
 
@@ -379,6 +380,10 @@ impl Sender {
             self.window.edge = Some(edge);
             self.window.zero = window == 0;
             self.window.size = Some(window);
+            if self.sequence.size.is_larger(window) {
+                self.sequence.size.window(window);
+                self.sequence.full = self.sequence.size.full();
+            }
         }
         self.last.answered |= segment.payload;
         if reported {
@@ -450,8 +455,9 @@ impl Sender {
 
     fn data(&mut self, event: &Event<'_>, now: Moment) -> Sent {
         let length = i64::from(event.length);
-        if !self.sequence.known_full {
-            self.sequence.full = self.sequence.full.max(length.min(9_000));
+        if self.sequence.size.shows_more(length) {
+            self.sequence.size.sent(length);
+            self.sequence.full = self.sequence.size.full();
         }
         self.exceeds_window(event.end, now);
         let small =
@@ -496,7 +502,7 @@ impl Sender {
             while exceeds(self.window.edge)
                 && let Some(first) = self.incoming.pop_front()
             {
-                if self.sequence.known_full {
+                if self.sequence.size.by_handshake() {
                     let sooner = passed(first.effect, now).saturating_add(self.turn());
                     self.rtt.turn = Some(sooner.clamp(0, self.turn()));
                 }

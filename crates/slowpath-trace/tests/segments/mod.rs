@@ -12,8 +12,8 @@ use slowpath_trace::verdict::{Judged, Options, Trial};
 /// Bytes of a full segment: MSS 1,012 less 12 for timestamps, without which numbers are round.
 pub const FULL: u32 = 1_000;
 
-/// A SYN's options: MSS 1,000, SACK permitted, window scale 0.
-const SYN_OPTIONS: &[u8] = &[2, 4, 0x03, 0xe8, 4, 2, 3, 3, 0];
+/// A SYN's options after the MSS: SACK permitted, window scale 0.
+const SYN_OPTIONS: &[u8] = &[4, 2, 3, 3, 0];
 
 /// One segment, numbers relative: 0 is the SYN.
 #[derive(Clone, Debug)]
@@ -53,6 +53,8 @@ pub fn endpoint(side: Side) -> Endpoint {
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     pub lines: Vec<Line>,
+    /// The MSS that both offer, if it is not 1,000.
+    pub mss: Option<u16>,
 }
 
 impl Timeline {
@@ -115,6 +117,8 @@ impl Timeline {
         for (index, line) in lines.into_iter().enumerate() {
             let mut options = Vec::new();
             if line.flags & Flags::SYN != 0 {
+                let [high, low] = self.mss.unwrap_or(1_000).to_be_bytes();
+                options.extend_from_slice(&[2, 4, high, low]);
                 options.extend_from_slice(SYN_OPTIONS);
             }
             if !line.sack.is_empty() {

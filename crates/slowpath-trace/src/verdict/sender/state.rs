@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is remembered of a sender, by what changes at once.
 
+use super::super::size::SegmentSize;
 use super::START;
 use crate::tcp::{Cause, Moment};
 use std::time::Duration;
@@ -42,10 +43,9 @@ pub(super) struct Sequence {
     pub(super) acked: i64,
     /// One past the FIN.
     pub(super) fin: Option<i64>,
-    /// Payload of a full segment.
+    /// Payload of a full segment, by `size`.
     pub(super) full: i64,
-    /// The handshake showed it.
-    pub(super) known_full: bool,
+    pub(super) size: SegmentSize,
 }
 
 /// The window that the receiver advertised last, as far as the sender knows.
@@ -156,8 +156,8 @@ impl Sequence {
             next: 0,
             acked: 0,
             fin: None,
-            full: 536,
-            known_full: false,
+            full: SegmentSize::new().full(),
+            size: SegmentSize::new(),
         }
     }
 
