@@ -50,6 +50,9 @@ pub trait Follow: Send {
     /// A segment of the connection, of either direction; the first one too.
     fn segment(&mut self, segment: &Segment<'_>);
 
+    /// Nothing more of the connection was captured up to that time. Comes after the last segment.
+    fn silent_until(&mut self, _time: Timestamp) {}
+
     /// The connection is over.
     fn finish(self) -> Self::Report;
 

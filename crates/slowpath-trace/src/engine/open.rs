@@ -13,7 +13,7 @@ use super::key::{Key, KeyHasher};
 use super::life::Life;
 use super::table::Table;
 use super::{Began, Ended, Finished, Follow, SHARDS};
-use crate::segment::{Endpoint, Segment};
+use crate::segment::{Endpoint, Segment, Timestamp};
 use std::collections::VecDeque;
 
 /// Slots are allocated by so many and never move.
@@ -288,7 +288,8 @@ impl<F: Follow> Connections<F> {
                 }
                 return;
             }
-            self.finish(number, if late { Ended::Closed } else { Ended::Reused });
+            let ended = if late { Ended::Closed } else { Ended::Reused };
+            self.finish(number, ended, now);
         }
         let began = found.map_or(Began::Fresh, |_| Began::OnReusedPorts);
         self.begin(label, packed, began, rules);
@@ -303,7 +304,7 @@ impl<F: Follow> Connections<F> {
         rules: &Rules<'_, B>,
     ) {
         if self.shards[usize::from(label.shard)].open >= rules.bound {
-            self.make_room(label.shard);
+            self.make_room(label.shard, packed.time());
         }
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
@@ -414,7 +415,7 @@ impl<F: Follow> Connections<F> {
             if due > now {
                 self.shards[list].closing.push_back((due, reference));
             } else {
-                self.finish(reference.0, Ended::Closed);
+                self.finish(reference.0, Ended::Closed, now);
             }
         }
         let next = self.shards[list].closing.front();
@@ -424,7 +425,7 @@ impl<F: Follow> Connections<F> {
     /// Ends one connection: the one that is closed for longest; if none is closed, one that had no
     /// segment for long (the second chance algorithm).
     #[cold]
-    fn make_room(&mut self, shard: u8) {
+    fn make_room(&mut self, shard: u8, now: i64) {
         let list = usize::from(shard);
         while let Some((_, reference)) = self.shards[list].closing.pop_front() {
             let Some(slot) = self.there(reference) else {
@@ -432,7 +433,7 @@ impl<F: Follow> Connections<F> {
             };
             if slot.life.closed() {
                 self.tally.hurried += 1;
-                self.finish(reference.0, Ended::Closed);
+                self.finish(reference.0, Ended::Closed, now);
                 return;
             }
             slot.closing = false;
@@ -445,19 +446,20 @@ impl<F: Follow> Connections<F> {
                 self.shards[list].order.push_back(reference);
             } else {
                 self.tally.evicted += 1;
-                self.finish(reference.0, Ended::Evicted);
+                self.finish(reference.0, Ended::Evicted, now);
                 return;
             }
         }
     }
 
-    fn finish(&mut self, number: u32, ended: Ended) {
+    /// Ends a connection of which nothing came up to `now`.
+    fn finish(&mut self, number: u32, ended: Ended, now: i64) {
         self.follow(number);
         let Some(chunk) = self.chunks.get_mut(number as usize / CHUNK) else {
             return;
         };
         let within = number as usize % CHUNK;
-        let (Some(slot), Some(followed)) = (
+        let (Some(slot), Some(mut followed)) = (
             chunk.slots[within].take(),
             chunk.followed.get_mut(within).and_then(Option::take),
         ) else {
@@ -465,6 +467,7 @@ impl<F: Follow> Connections<F> {
         };
         self.table.remove(slot.tag, number);
         self.free.push(number);
+        followed.follow.silent_until(Timestamp(now));
         self.out.push(Finished {
             first_frame: followed.first_frame,
             last_frame: slot.last_frame,
@@ -492,7 +495,7 @@ impl<F: Follow> Connections<F> {
     }
 
     /// The end of the capture: ends some of what is left. `false`: nothing was left.
-    pub(super) fn finish_some(&mut self) -> bool {
+    pub(super) fn finish_some(&mut self, now: i64) -> bool {
         let Some(last) = self.chunks.len().checked_sub(1) else {
             return false;
         };
@@ -505,7 +508,7 @@ impl<F: Follow> Connections<F> {
                 } else {
                     Ended::Capture
                 };
-                self.finish(number, ended);
+                self.finish(number, ended, now);
             }
         }
         self.chunks.pop();

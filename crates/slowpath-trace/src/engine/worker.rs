@@ -101,7 +101,8 @@ where
     }
     let notes = cursor.notes().clone();
     drop(cursor);
-    while worker.connections.finish_some() {
+    let end = worker.last.map_or(i64::MIN, |last| last.0);
+    while worker.connections.finish_some(end) {
         worker.hand_over(sender, HAND_OVER);
     }
     worker.hand_over(sender, 1);

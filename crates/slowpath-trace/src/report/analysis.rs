@@ -6,7 +6,7 @@ use super::{Artefacts, RankedConnection};
 use crate::engine::{self, Began, Finished, Follow, Progress, Summary};
 use crate::picture::{Recorder, Recording};
 use crate::read::{Inputs, ReadError};
-use crate::segment::Segment;
+use crate::segment::{Segment, Timestamp};
 use crate::tcp::{Connection, Options, Side};
 use crate::verdict::{self, Judged, Trial};
 use std::cmp::Reverse;
@@ -112,6 +112,10 @@ impl Follow for Ranked<'_> {
         self.trial.prefetch();
     }
 
+    fn silent_until(&mut self, time: Timestamp) {
+        self.trial.silent_until(time);
+    }
+
     fn finish(self) -> Outcome {
         let judged = self.trial.finish();
         let rank = rank(&judged, self.first_frame);
@@ -192,6 +196,12 @@ impl<F: Follow> Follow for Selected<F> {
     fn segment(&mut self, segment: &Segment<'_>) {
         if let Selected::Follow(follower) = self {
             follower.segment(segment);
+        }
+    }
+
+    fn silent_until(&mut self, time: Timestamp) {
+        if let Selected::Follow(follower) = self {
+            follower.silent_until(time);
         }
     }
 

@@ -14,7 +14,7 @@ use super::spread::Spread;
 use super::vantage::{Gathered, Vantage};
 use crate::engine::Follow;
 use crate::message::Collector;
-use crate::segment::{Flags, Segment};
+use crate::segment::{Flags, Segment, Timestamp};
 use crate::tcp::{
     self, Connection, ConnectionReport, Event, Events, Kind, Marks, Moment, Side, Spurious,
 };
@@ -98,6 +98,7 @@ pub struct Judge {
     agreed: Agreed,
     evidence: Evidence,
     now: Moment,
+    silent_until: Option<Timestamp>,
     begun: bool,
     opened: bool,
 }
@@ -118,6 +119,7 @@ impl Judge {
             agreed: Agreed::default(),
             evidence: Evidence::default(),
             now: Moment::default(),
+            silent_until: None,
             begun: false,
             opened: false,
         }
@@ -147,6 +149,11 @@ impl Judge {
         }
     }
 
+    /// Nothing more of the connection was captured up to that time.
+    pub fn silent_until(&mut self, time: Timestamp) {
+        self.silent_until = Some(time);
+    }
+
     /// The connection is over.
     #[must_use]
     pub fn finish(mut self, report: &ConnectionReport) -> Verdicts {
@@ -158,13 +165,14 @@ impl Judge {
         let vantage = self.gathered.judge(report);
         let [client, server] = self.flows;
         let opening = &self.evidence.opening;
+        let silent_until = self.silent_until.unwrap_or(end.time);
         let mut verdicts = Verdicts {
             vantage,
             from_client: client.verdict(report, Side::Client, end, opening),
             from_server: server.verdict(report, Side::Server, end, opening),
             findings: Vec::new(),
         };
-        verdicts.findings = ranking::findings(report, &verdicts, &self.evidence);
+        verdicts.findings = ranking::findings(report, &verdicts, &self.evidence, silent_until);
         verdicts
     }
 }
@@ -332,6 +340,10 @@ impl Follow for Trial {
             flow.sender.prefetch();
             flow.spread.prefetch();
         }
+    }
+
+    fn silent_until(&mut self, time: Timestamp) {
+        self.judge.silent_until(time);
     }
 
     fn finish(self) -> Judged {

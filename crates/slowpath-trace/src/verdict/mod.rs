@@ -20,6 +20,7 @@
 
 mod agreed;
 mod delayed;
+mod failure;
 mod findings;
 pub mod join;
 mod judge;

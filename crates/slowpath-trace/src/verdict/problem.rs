@@ -20,7 +20,7 @@ pub enum TraceProblem {
     Reset,
     /// A SYN or its answer had to be sent again.
     SynRetransmit,
-    /// The handshake took a second or more although nothing was sent again.
+    /// The handshake took 3 s or more although nothing was sent again.
     SlowHandshake,
     /// The receiver's window was closed; part of `ReceiverWindowLimited`.
     ZeroWindow,

@@ -6,13 +6,14 @@
 //! 3. *TailLossProbe* if one cost time: it repairs a loss, and losses count whenever they
 //!    happen.
 //! 4. *Reordering* if segments overtook each other. Nothing waited for it.
-//! 5. *SynRetransmit* of a SYN that was answered in the end: from its first copy to the
-//!    answer, or to its last copy.
+//! 5. What was wrong with the connection itself (`failure.rs`).
 
-use super::limit::{Limit, between};
-use super::opening::{Opening, Reply};
+use super::failure::{self, Resets};
+use super::limit::Limit;
+use super::opening::Opening;
 use super::problem::{TraceFinding, TraceProblem};
 use super::{DirectionVerdict, Verdicts};
+use crate::segment::Timestamp;
 use crate::tcp::{ConnectionReport, Event, Kind, Moment, Side};
 use slowpath_diagnose::Thresholds;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Evidence {
     pub(super) opening: Opening,
+    pub(super) resets: Resets,
     /// The first and the last segment of each side that were overtaken.
     pub(super) overtaken: [Option<(Moment, Moment)>; 2],
 }
@@ -30,6 +32,7 @@ impl Evidence {
     #[inline]
     pub(super) fn segment(&mut self, event: &Event<'_>, now: Moment) {
         self.opening.segment(event, now);
+        self.resets.segment(event, now);
         if event.kind == Kind::OutOfOrder {
             let overtaken = &mut self.overtaken[event.side as usize];
             *overtaken = Some((overtaken.map_or(now, |(first, _)| first), now));
@@ -37,11 +40,12 @@ impl Evidence {
     }
 }
 
-/// All findings of a connection.
+/// All findings of a connection. `silent_until`: up to when nothing more of it was captured.
 pub(super) fn findings(
     report: &ConnectionReport,
     verdicts: &Verdicts,
     evidence: &Evidence,
+    silent_until: Timestamp,
 ) -> Vec<TraceFinding> {
     let mut found = Vec::new();
     for side in [Side::Client, Side::Server] {
@@ -59,8 +63,11 @@ pub(super) fn findings(
                 frames: evidence.overtaken[side as usize],
             });
         }
-        found.extend(syn_retransmit(report, &evidence.opening, side));
     }
+    let Evidence {
+        opening, resets, ..
+    } = evidence;
+    found.extend(failure::failures(report, opening, resets, silent_until));
     found.sort_by_key(TraceFinding::rank);
     found
 }
@@ -103,28 +110,6 @@ fn of_line(verdict: &DirectionVerdict, side: Side, found: &mut Vec<TraceFinding>
             });
         }
     }
-}
-
-fn syn_retransmit(
-    report: &ConnectionReport,
-    opening: &Opening,
-    side: Side,
-) -> Option<TraceFinding> {
-    let attempt = opening.of(side).filter(|a| a.copies > 0)?;
-    let answered = matches!(attempt.reply, Some((_, Reply::Accepted)));
-    // A SYN-ACK answers, whatever becomes of it.
-    if !answered && side == Side::Client {
-        return None;
-    }
-    let time = Duration::from_nanos(between(attempt.first.time, attempt.end().time));
-    Some(TraceFinding {
-        problem: TraceProblem::SynRetransmit,
-        from: Some(side),
-        time: Some(time),
-        share: part(time, report.duration()),
-        events: Some(attempt.copies),
-        frames: Some((attempt.first, attempt.end())),
-    })
 }
 
 /// A time's part of another, in 0..=1.

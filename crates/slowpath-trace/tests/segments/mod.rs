@@ -12,6 +12,9 @@ use slowpath_trace::verdict::{Judged, Options, Trial};
 /// Bytes of a full segment: MSS 1,012 less 12 for timestamps, without which numbers are round.
 pub const FULL: u32 = 1_000;
 
+/// When timelines begin, in nanoseconds.
+const START: i64 = 1_700_000_000_000_000_000;
+
 /// A SYN's options after the MSS: SACK permitted, window scale 0.
 const SYN_OPTIONS: &[u8] = &[4, 2, 3, 3, 0];
 
@@ -84,6 +87,11 @@ impl Timeline {
         t
     }
 
+    /// A segment without data.
+    pub fn bare(&mut self, at_us: i64, side: Side, sequence: u32, ack: u32, flags: u16) {
+        self.push(at_us, side, sequence, 0, ack, flags);
+    }
+
     /// The client sends data; the first byte is number 1.
     pub fn data(&mut self, at_us: i64, sequence: u32, length: u32) -> &mut Line {
         let push = if length < FULL { Flags::PSH } else { 0 };
@@ -131,7 +139,7 @@ impl Timeline {
                 }
             }
             take(&Segment {
-                time: Timestamp(1_700_000_000_000_000_000 + line.at_us * 1_000),
+                time: Timestamp(START + line.at_us * 1_000),
                 frame: index as u64 + 1,
                 source: endpoint(line.side),
                 destination: endpoint(line.side.peer()),
@@ -153,13 +161,22 @@ impl Timeline {
     }
 
     pub fn judge(&self) -> Judged {
+        self.judge_until(None)
+    }
+
+    /// Of a capture that goes on until that time, without more of the connection.
+    pub fn judge_until(&self, end_us: impl Into<Option<i64>>) -> Judged {
         let mut trial: Option<Trial> = None;
         self.feed(|s| {
             trial
                 .get_or_insert_with(|| Trial::new(s, &tcp::Options::default(), &Options::default()))
                 .segment(s);
         });
-        trial.expect("there are segments").finish()
+        let mut trial = trial.expect("there are segments");
+        if let Some(end_us) = end_us.into() {
+            trial.silent_until(Timestamp(START + end_us * 1_000));
+        }
+        trial.finish()
     }
 
     /// The same observed elsewhere: the client's segments pass there later by `client_us`, the server's
