@@ -264,6 +264,99 @@ fn what_is_no_capture_is_refused() {
     assert_eq!(read_one(USUAL.pcap(1, &[])).0, []);
 }
 
+/// The message names the format, and the tool that makes a pcapng of it.
+#[test]
+fn other_formats_are_named_with_their_converter() {
+    let erf = |kind: u8| {
+        // 2020-01-01, 64 bytes of record for 46 on the wire.
+        let mut record = vec![0, 0, 0, 0];
+        record.extend(1_577_836_800u32.to_le_bytes());
+        record.extend([kind, 4, 0, 64, 0, 0, 0, 46]);
+        record.resize(64, 0);
+        record
+    };
+    let cases: [(Vec<u8>, &str, &str); 9] = [
+        (
+            b"snoop\0\0\0\0\0\0\x02\0\0\0\x04".to_vec(),
+            "snoop",
+            "editcap",
+        ),
+        (b"GMBU\0\x02\x01\0".to_vec(), "Network Monitor", "editcap"),
+        (b"iptrace 2.0\0\0\0".to_vec(), "AIX iptrace", "editcap"),
+        (erf(2), "ERF", "editcap"),
+        (b"\x1c\0\x01\xac\0\x02\0\x04".to_vec(), "Ixia", "editcap"),
+        (b"BZh91AY&SY".to_vec(), "bzip2", "bunzip2"),
+        (b"\xfd7zXZ\0\0\x04".to_vec(), "xz", "unxz"),
+        (b"\x04\x22\x4d\x18\x64\x40".to_vec(), "lz4", "unlz4"),
+        (b"PK\x03\x04\x14\0".to_vec(), "zip", "unzip"),
+    ];
+    for (begins, format, tool) in cases {
+        // Shorter than a pcap's header, and longer.
+        for length in [begins.len(), 4_000.max(begins.len())] {
+            let mut bytes = begins.clone();
+            bytes.resize(length, 0);
+            let error = read(vec![stream(Cursor::new(bytes))]).expect_err(format);
+            assert!(matches!(error, ReadError::OtherFormat { .. }), "{format}");
+            let message = error.to_string();
+            assert!(
+                message.contains(format) && message.contains(tool),
+                "{message}"
+            );
+        }
+    }
+    let text = read(vec![stream(Cursor::new(erf(b'0')))]);
+    assert!(matches!(text, Err(ReadError::NotACapture { .. })));
+}
+
+/// Whatever is wrong with the first record, those after it count.
+#[test]
+fn a_damaged_first_record_is_skipped() {
+    let frames = sample(100);
+    let header = USUAL.pcap(1, &[]).len();
+    let second = USUAL.pcap(1, &frames[..1]).len();
+    // The captured length: beyond any frame, and beyond the file.
+    for length in [u32::MAX, 0x00f0_0000] {
+        let mut file = USUAL.pcap(1, &frames);
+        file[header + 8..header + 12].copy_from_slice(&length.to_le_bytes());
+        let (found, notes) = read_one(file);
+        assert_eq!(found, frames[1..]);
+        let lost = (second - header) as u64;
+        assert_eq!(skipped(&notes), [(0, 0), (1, lost), (0, 0), (0, 0)]);
+    }
+    let head = [
+        USUAL.section(&[]),
+        USUAL.interface(1, 0, &USUAL.option(9, &[9])),
+    ]
+    .concat();
+    let block = |f: &Timed| USUAL.packet(0, f.0, &f.1, f.2, &[]);
+    for at in [4, block(&frames[0]).len() - 4] {
+        let mut file = head.clone();
+        file.extend(frames.iter().flat_map(block));
+        file[head.len() + at] ^= 1;
+        let (found, notes) = read_one(file);
+        assert_eq!(found, frames[1..]);
+        let lost = block(&frames[0]).len() as u64;
+        assert_eq!(skipped(&notes), [(0, 0), (1, lost), (0, 0), (0, 0)]);
+    }
+}
+
+/// The second of two captures, taken two days later, begins with a damaged record.
+#[test]
+fn a_damaged_first_record_of_a_later_file_is_skipped() {
+    let frames = sample(50);
+    let mut later = frames.clone();
+    for (time, ..) in &mut later {
+        *time += 2 * 86_400_000_000_000;
+    }
+    let header = USUAL.pcap(1, &[]).len();
+    let mut second = USUAL.pcap(1, &later);
+    second[header + 8..header + 12].copy_from_slice(&u32::MAX.to_le_bytes());
+    let inputs = [USUAL.pcap(1, &frames), second];
+    let inputs = inputs.map(|bytes| stream(Cursor::new(bytes)));
+    let (found, _) = read(inputs.into()).expect("both read");
+    assert_eq!(found, [&frames[..], &later[1..]].concat());
+}
+
 /// Gives a byte at a time, as a slow pipe may.
 struct Dripping(Cursor<Vec<u8>>);
 

@@ -60,11 +60,14 @@ fn wrong_usage_is_2() {
         &["x.pcap", "--duration", "1s"],
         &["--interface", "lo", "x.pcap"],
         &["x.pcap", "--extract", "1"],
+        &["x.pcap", "--top", "0"],
     ] {
         let output = trace(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
+    let none = text(&trace(&["x.pcap", "--top", "0"]).stderr);
+    assert!(none.contains("give 1 or more"), "{none}");
     let help = trace(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
     assert!(text(&help.stdout).contains("slowpath trace ring.pcapng --html ring.html"));
@@ -75,11 +78,15 @@ fn what_cannot_be_read_is_1_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let none = folder.path().join("none.pcap");
     std::fs::write(&none, "this is no capture, but long enough to look at").unwrap();
+    let snoop = folder.path().join("solaris.snoop");
+    std::fs::write(&snoop, "snoop\0\0\0\0\0\0\u{2}\0\0\0\u{4}").unwrap();
+    let snoop = snoop.to_str().unwrap();
     let (none, folder) = (none.to_str().unwrap(), folder.path().to_str().unwrap());
     for (arguments, wanted) in [
         (&["/nosuch/file.pcap"][..], "/nosuch/file.pcap"),
         (&[folder], "directory"),
         (&[none], "neither a pcap nor a pcapng"),
+        (&[snoop], "in the format of snoop"),
         (&["--interface", "nosuch0"], "nosuch0"),
     ] {
         let output = trace(arguments);

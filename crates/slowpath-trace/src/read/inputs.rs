@@ -2,6 +2,7 @@
 //! Which captures are read, and each reader's place in them.
 
 use super::compressed::{Compression, Condition, Counting, MAGIC, decompress};
+use super::foreign::Foreign;
 use super::notes::{Notes, SkipReason};
 use super::pcap::FILE_HEADER;
 use super::tape::{Piece, Reel, Source, Tape};
@@ -39,6 +40,14 @@ pub enum ReadError {
     NotACapture {
         /// Which input.
         what: String,
+    },
+    /// It is something else that can be converted.
+    #[error("{what} is {format}")]
+    OtherFormat {
+        /// Which input.
+        what: String,
+        /// What it is, and what converts it.
+        format: Foreign,
     },
     /// Nothing to read.
     #[error("no capture was given")]
@@ -400,7 +409,11 @@ impl Cursor {
             self.walker.notes.skip(SkipReason::Compressed, 0);
         }
         if self.walker.is_no_capture() {
-            return Err(ReadError::NotACapture { what: self.name() });
+            let what = self.name();
+            return Err(match self.walker.foreign() {
+                Some(format) => ReadError::OtherFormat { what, format },
+                None => ReadError::NotACapture { what },
+            });
         }
         self.walker.next_file();
         self.shared.leave(self.input);

@@ -14,6 +14,7 @@
 
 mod capture;
 mod compressed;
+mod foreign;
 mod inputs;
 mod notes;
 mod pcap;
@@ -23,6 +24,7 @@ mod tape;
 mod walk;
 
 pub use capture::{Capture, Packet, open};
+pub use foreign::Foreign;
 pub use inputs::{Input, Inputs, ReadError};
 pub use notes::{Comment, CommentOn, Gap, Interface, Notes, Skip, SkipReason};
 pub use source::{Source, SourceError};

@@ -119,12 +119,13 @@ impl Header {
     }
 
     /// Whether a record may begin here, as far as the bytes show: used to find the next one
-    /// after damage. Three headers in a row must make sense, near each other in time.
-    pub(super) fn plausible(&self, data: &[u8], last_time: i64) -> bool {
+    /// after damage. Three headers in a row must make sense, near each other in time and near the
+    /// last record before, if there was one.
+    pub(super) fn plausible(&self, data: &[u8], last_time: Option<i64>) -> bool {
         const IN_A_ROW: usize = 3;
         /// Seconds between records beside damage.
         const NEAR: i64 = 86_400;
-        let mut near = last_time / 1_000_000_000;
+        let mut near = last_time.map(|time| time / 1_000_000_000);
         let mut rest = data;
         for found in 0..IN_A_ROW {
             let Some(bytes) = rest.first_chunk() else {
@@ -136,13 +137,13 @@ impl Header {
             let seconds = i64::from(header.seconds);
             let fraction = header.time - seconds * 1_000_000_000;
             if fraction >= 1_000_000_000
-                || (seconds - near).abs() > NEAR
+                || near.is_some_and(|near| (seconds - near).abs() > NEAR)
                 || header.captured == 0
                 || header.wire_length > LONGEST
             {
                 return false;
             }
-            near = seconds;
+            near = Some(seconds);
             let Some(after) = rest.get(self.record_header + header.captured as usize..) else {
                 return found > 0;
             };

@@ -2,6 +2,7 @@
 //! From bytes to records, without I/O: the caller shows the bytes from where the walker
 //! stands, and the walker says what is there.
 
+use super::foreign::Foreign;
 use super::notes::{Notes, SkipReason};
 use super::{pcap, pcapng};
 use crate::frame::Record;
@@ -23,8 +24,8 @@ enum Format {
     Unknown,
     Pcap(pcap::Header),
     Pcapng(pcapng::Section),
-    /// What began is no capture.
-    Neither,
+    /// What began is no capture, but perhaps something known.
+    Neither(Option<Foreign>),
 }
 
 /// What is needed to look for the next good record.
@@ -38,6 +39,8 @@ pub(crate) struct Walker {
     time: i64,
     interfaces: u32,
     searching: bool,
+    /// Frames before this file.
+    before: u64,
     pub(crate) notes: Notes,
 }
 
@@ -49,6 +52,7 @@ impl Walker {
             time: i64::MIN,
             interfaces: 0,
             searching: false,
+            before: 0,
             notes: Notes::default(),
         }
     }
@@ -60,6 +64,7 @@ impl Walker {
         }
         self.format = Format::Unknown;
         self.searching = false;
+        self.before = self.frames;
     }
 
     /// Frames so far.
@@ -69,7 +74,15 @@ impl Walker {
 
     /// Whether the file turned out to be no capture at all.
     pub(crate) fn is_no_capture(&self) -> bool {
-        matches!(self.format, Format::Neither | Format::Unknown)
+        matches!(self.format, Format::Neither(_) | Format::Unknown)
+    }
+
+    /// What it is instead.
+    pub(crate) fn foreign(&self) -> Option<Foreign> {
+        match self.format {
+            Format::Neither(foreign) => foreign,
+            _ => None,
+        }
     }
 
     /// What is at the beginning of `data`, which lies at `at` of the bytes that `record` will
@@ -243,7 +256,7 @@ impl Walker {
     fn beside_records(&mut self, data: &[u8], last: bool) -> Result<Step, usize> {
         match &self.format {
             Format::Unknown => self.begin(data, last),
-            Format::Neither => Ok(self.pass_all(data)),
+            Format::Neither(_) => Ok(self.pass_all(data)),
             Format::Pcap(_) | Format::Pcapng(_) => {
                 if data.len() < SEARCH && !last {
                     return Err(SEARCH);
@@ -251,9 +264,11 @@ impl Walker {
                 if data.is_empty() {
                     return Err(1);
                 }
+                // Before the first record nothing says when it was captured.
+                let near = (self.frames > self.before).then_some(self.time);
                 let found = match &self.format {
                     Format::Pcap(header) => {
-                        (0..data.len()).find(|at| header.plausible(&data[*at..], self.time))
+                        (0..data.len()).find(|at| header.plausible(&data[*at..], near))
                     }
                     Format::Pcapng(section) => {
                         (0..data.len()).find(|at| section.plausible(&data[*at..]))
@@ -285,7 +300,7 @@ impl Walker {
     fn begin(&mut self, data: &[u8], last: bool) -> Result<Step, usize> {
         let Some(bytes) = data.first_chunk::<{ pcap::FILE_HEADER }>() else {
             if last && !data.is_empty() {
-                self.format = Format::Neither;
+                self.format = Format::Neither(Foreign::of(data));
             }
             return Err(pcap::FILE_HEADER);
         };
@@ -296,13 +311,13 @@ impl Walker {
         if pcapng::Section::read(data, self.interfaces).is_some() {
             return match self.section(data) {
                 Ok(Step::Pass(_)) if self.searching => {
-                    self.format = Format::Neither;
+                    self.format = Format::Neither(None);
                     Ok(Step::Pass(1))
                 }
                 other => other,
             };
         }
-        self.format = Format::Neither;
+        self.format = Format::Neither(Foreign::of(data));
         Ok(Step::Pass(data.len()))
     }
 }

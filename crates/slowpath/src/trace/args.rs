@@ -44,7 +44,7 @@ pub struct Trace {
     #[arg(long, value_name = "CONNECTION")]
     pub connection: Option<ConnectionSelector>,
     /// How many connections to list and draw
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one)]
     pub top: usize,
     /// Print every figure of each of them
     #[arg(long, conflicts_with = "csv")]
@@ -79,4 +79,12 @@ pub struct Trace {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub answering: Answering,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("nothing would be listed; give 1 or more".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}; give 1 or more")),
+    }
 }
