@@ -2,7 +2,7 @@
 //! From a line to findings, in the words and the form of the classifier of live connections.
 
 use super::limit::{Limit, Line};
-use super::{DelayedAcks, Losses};
+use super::{DelayedAcks, Losses, Think};
 use crate::message::Messages;
 use crate::tcp::{ConnectionReport, Moment, Side};
 use slowpath_diagnose::Thresholds;
@@ -96,6 +96,8 @@ pub struct DirectionVerdict {
     pub delayed_acks: DelayedAcks,
     /// Messages.
     pub messages: Messages,
+    /// What this side's application took to answer.
+    pub think: Think,
 }
 
 impl DirectionVerdict {

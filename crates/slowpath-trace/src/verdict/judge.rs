@@ -11,6 +11,7 @@ use super::problem::TraceFinding;
 use super::ranking::{self, Evidence};
 use super::sender::Sender;
 use super::spread::Spread;
+use super::think::Think;
 use super::vantage::{Gathered, Vantage};
 use crate::engine::Follow;
 use crate::message::Collector;
@@ -87,6 +88,7 @@ struct Flow {
     oracle: Oracle,
     messages: Collector,
     spread: Spread,
+    think: Think,
 }
 
 /// Judges one connection from what its [`Connection`] reports of each segment. Give it
@@ -101,6 +103,8 @@ pub struct Judge {
     silent_until: Option<Timestamp>,
     begun: bool,
     opened: bool,
+    /// When the handshake ended, if it was captured.
+    handshake: Option<Moment>,
 }
 
 impl Judge {
@@ -112,6 +116,7 @@ impl Judge {
             oracle: Oracle::new(options.waits),
             messages: Collector::new(options.messages),
             spread: Spread::default(),
+            think: Think::default(),
         };
         Judge {
             flows: [flow(), flow()],
@@ -122,6 +127,7 @@ impl Judge {
             silent_until: None,
             begun: false,
             opened: false,
+            handshake: None,
         }
     }
 
@@ -223,6 +229,7 @@ impl Flow {
             losses: Losses::judge(report.sent_by(side), &self.spread),
             delayed_acks: self.oracle.finish(),
             messages,
+            think: self.think,
             findings: found,
             line,
         }
@@ -246,6 +253,7 @@ impl Events for Judge {
         };
         if !self.opened && !event.flags.any(Flags::SYN | Flags::RST) {
             self.opened = true;
+            self.handshake = Some(now);
             fwd.sender.opened(now);
             rev.sender.opened(now);
         }
@@ -258,6 +266,12 @@ impl Events for Judge {
         }
         if event.kind == Kind::HardwareDuplicate {
             return;
+        }
+        if event.marks.any(Marks::TURN)
+            && let Some(asked) = rev.sender.waits_for_answer(self.handshake)
+            && fwd.sender.window() != Some(0)
+        {
+            fwd.think.answered(asked, now, fwd.sender.turn());
         }
         let sent = fwd.sender.sent(event, now);
         fwd.oracle.sent(event, now);

@@ -33,6 +33,7 @@ mod ranking;
 mod sender;
 mod size;
 mod spread;
+mod think;
 mod vantage;
 
 pub use delayed::{DelayedAcks, Wait};
@@ -41,6 +42,7 @@ pub use judge::{Judge, Judged, Options, Trial, Verdicts};
 pub use limit::{Interval, Limit, Line, Shares};
 pub use loss::{Losses, Origin};
 pub use problem::{TraceFinding, TraceProblem};
+pub use think::Think;
 pub use vantage::{Basis, Vantage, VantagePoint};
 
 pub(crate) use sender::{Sender, Sent};

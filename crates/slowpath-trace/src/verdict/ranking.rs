@@ -6,13 +6,15 @@
 //! 3. *TailLossProbe* if one cost time: it repairs a loss, and losses count whenever they
 //!    happen.
 //! 4. *Reordering* if segments overtook each other. Nothing waited for it.
-//! 5. What was wrong with the connection itself (`failure.rs`).
+//! 5. *SenderAppLimited* of the server if its application kept the client waiting for a
+//!    second or more (`think.rs`).
+//! 6. What was wrong with the connection itself (`failure.rs`).
 
 use super::failure::{self, Resets};
 use super::limit::Limit;
 use super::opening::Opening;
 use super::problem::{TraceFinding, TraceProblem};
-use super::{DirectionVerdict, Verdicts};
+use super::{DirectionVerdict, Think, Verdicts};
 use crate::segment::Timestamp;
 use crate::tcp::{ConnectionReport, Event, Kind, Moment, Side};
 use slowpath_diagnose::Thresholds;
@@ -52,6 +54,9 @@ pub(super) fn findings(
         let verdict = verdicts.sent_by(side);
         of_live(verdict, side, &mut found);
         of_line(verdict, side, &mut found);
+        if side == Side::Server {
+            found.extend(think(verdict, side));
+        }
         let events = report.sent_by(side).order.out_of_order;
         if events > 0 {
             found.push(TraceFinding {
@@ -110,6 +115,18 @@ fn of_line(verdict: &DirectionVerdict, side: Side, found: &mut Vec<TraceFinding>
             });
         }
     }
+}
+
+fn think(verdict: &DirectionVerdict, side: Side) -> Option<TraceFinding> {
+    let think = Some(verdict.think).filter(Think::is_long)?;
+    Some(TraceFinding {
+        problem: TraceProblem::SenderAppLimited,
+        from: Some(side),
+        time: Some(think.time),
+        share: part(think.time, verdict.line.shares().total()),
+        events: Some(think.waits),
+        frames: think.longest.map(|(_, from, to)| (from, to)),
+    })
 }
 
 /// A time's part of another, in 0..=1.

@@ -209,6 +209,21 @@ impl Sender {
         self.rtt.turn.unwrap_or(0)
     }
 
+    /// Since when this side has waited for an answer: its last data, or the end of the handshake.
+    /// `None` if it was not acknowledged yet.
+    pub(super) fn waits_for_answer(&self, handshake: Option<Moment>) -> Option<Moment> {
+        if self.last.time == START {
+            return handshake;
+        }
+        let all = |ack: i64| ack >= self.sequence.next;
+        let on_its_way = || {
+            self.incoming
+                .iter()
+                .any(|i| i.acknowledges.is_some_and(all))
+        };
+        (all(self.sequence.acked) || on_its_way()).then_some(self.last.time)
+    }
+
     /// The window that the receiver advertised last, bytes.
     pub(super) fn window(&self) -> Option<u64> {
         self.window.size
