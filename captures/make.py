@@ -26,7 +26,7 @@ import recipes
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = [sys.executable, str(HERE / "programs.py")]
-SNAP = 96  # bytes: all headers, no content
+SNAP = 112  # bytes: all headers, also of IPv6 in a cooked capture
 MOST_BYTES = 60_000  # of one file
 PORT = 8080
 # One recipe takes no longer than this, whatever happens.

@@ -117,7 +117,7 @@ class Direction:
 
 class Path(threading.Thread):
     """Carries the frames of two TAP devices. `judge(packet)` says what befalls a segment:
-    None (nothing), "drop", "twice", or seconds that it is late."""
+    None (nothing), "drop", "twice", "mark" (CE), or seconds that it is late."""
 
     def __init__(self, taps, forward, back, judge=None, offload=False):
         super().__init__(daemon=True)
@@ -167,7 +167,7 @@ class Path(threading.Thread):
         left = way.leave(now, frame[self.skip:])
         if left is None:
             return []
-        when, carried = left[0], frame[:self.skip] + left[1]
+        when, carried = left[0], frame[:self.skip] + (marked(left[1]) if fate == "mark" else left[1])
         late = fate if isinstance(fate, float) else 0.0
         return [(when + late, carried)] * (2 if fate == "twice" else 1)
 

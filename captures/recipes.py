@@ -115,11 +115,14 @@ WAITS = [
     Recipe("write-write-read-veth", None, SMALL, SMALL_SERVER),
     Recipe("write-write-read-20ms", 20, SMALL, SMALL_SERVER),
     Recipe("write-write-read-ipv6-2ms", 2, SMALL, SMALL_SERVER, six=True, at=("server",)),
+    Recipe("write-write-read-between-20ms", 20, SMALL, SMALL_SERVER, router=True, at=("router",)),
     Recipe("answer-in-parts-2ms", 2, PARTS, PARTS_SERVER),
     Recipe("answer-in-parts-80ms", 80, PARTS, PARTS_SERVER, at=("server",)),
     Recipe("nagle-80ms", 80, [["repeat", 120, [["send", 70], ["sleep", 0.01]]], ["close"]], read_all()),
     Recipe("nagle-ipv6-20ms", 20, [["repeat", 150, [["send", 50], ["sleep", 0.004]]], ["close"]], read_all(), six=True, at=("server",)),
     Recipe("zero-window-20ms", 20, upload(500_000), [["before", "rcvbuf", 40_000], ["receive", 100_000], ["sleep", 3], ["drain"], ["close"]], rate=2e7),
+    Recipe("zero-window-between-ipv6-20ms", 20, fetch(300_000, 180, ("rcvbuf", 40_000))[:-2] + [["receive", 80_000], ["sleep", 1.4], ["receive", 220_000], ["close"]],
+           serve(300_000), rate=2e7, router=True, at=("router",), six=True),
     Recipe("zero-window-short-2ms", 2, upload(400_000),
            [["before", "rcvbuf", 40_000], ["repeat", 3, [["receive", 60_000], ["sleep", 0.6]]], ["drain"], ["close"]], rate=4e7, at=("server",)),
     Recipe("zero-window-loopback", 0, upload(1_500_000), [["receive", 200_000], ["sleep", 1.2], ["drain"], ["close"]]),
@@ -144,7 +147,8 @@ LOSSES = [
     Recipe("loss-offload-20ms", 20, upload(900_000), read_all(), judge=lose(9), offload=True),
     Recipe("tail-loss-probe-20ms", 20, fetch(20_000), serve(20_000), judge=lose(14, forward=False)),
     Recipe("tail-loss-timer-20ms", 20, fetch(20_000), serve(20_000), judge=lose(14, forward=False), sysctls=NO_TLP),
-    Recipe("tail-of-three-timer-20ms", 20, fetch(20_000), serve(20_000), judge=lose(12, 13, 14, forward=False), sysctls=NO_TLP, at=("server",)),
+    Recipe("tail-of-three-timer-20ms", 20, fetch(20_000), serve(20_000), judge=lose(12, 13, 14, forward=False), sysctls=NO_TLP, at=BOTH),
+    Recipe("twice-with-loss-ipv6-20ms", 20, fetch(90_000), serve(90_000), rate=8e6, judge=lose(30, forward=False), router=True, at=("router",), device="any", six=True),
     Recipe("tail-loss-ipv6-80ms", 80, fetch(30_000), serve(30_000), judge=lose(20, 21, 22, forward=False), six=True, at=("server",)),
     Recipe("request-lost-2ms", 2, fetch(3000), serve(3000), judge=lose(1), sysctls=NO_TLP, at=("server", "client")),
     Recipe("timer-chain-20ms", 20, fetch(5000), serve(5000), judge=lose(1, copies=4), sysctls=NO_TLP),
@@ -167,6 +171,8 @@ LATE = [["before", "nodelay", 1], ["repeat", 10, [["send", 100], ["receive", 100
 LATE_SERVER = [["before", "nodelay", 1], ["repeat", 10, [["receive", 100], ["send", 100], ["receive", 120]]], ["drain"], ["close"]]
 PARCELS = [["before", "nodelay", 1], ["repeat", 8, [["send", 100], ["receive", 100], ["send", 7240], ["sleep", 0.24]]], ["close"]]
 PARCELS_SERVER = [["before", "nodelay", 1], ["repeat", 8, [["receive", 100], ["send", 100], ["receive", 7240]]], ["drain"], ["close"]]
+THOUGHT = [["before", "nodelay", 1], ["repeat", 6, [["send", 200], ["receive", 900]]], ["close"]]
+THINKER = [["before", "nodelay", 1], ["repeat", 6, [["receive", 200], ["sleep", 0.15], ["send", 900]]], ["drain"], ["close"]]
 TYPED = [["repeat", 12, [["send", 1], ["receive", 1], ["sleep", 0.21]]], ["send", 1], ["receive", 400], ["close"]]
 ECHO = [["repeat", 12, [["receive", 1], ["send", 1]]], ["receive", 1], ["send", 400], ["drain"], ["close"]]
 PAGES = [["repeat", 4, [["send", 350], ["receive", 12_000], ["sleep", 1.4]]], ["close"]]
@@ -198,6 +204,11 @@ QUIET = [
     Recipe("deep-queue-ipv6-80ms", 80, fetch(300_000), serve(300_000), rate=1e6, six=True),
     Recipe("marked-reno-20ms", 20, upload(900_000, RENO), read_all(RENO), rate=6e6, mark=15_000, sysctls=ECN, at=BOTH),
     Recipe("marked-cubic-80ms", 80, fetch(700_000), serve(700_000), rate=6e6, mark=40_000, sysctls=ECN),
+    Recipe("additive-reno-80ms", 80, upload(1_200_000, RENO), read_all(RENO), judge=lose(70, fate="mark"), sysctls=ECN, at=BOTH),
+    Recipe("plateau-cubic-80ms", 80, upload(1_500_000), read_all(), judge=lose(150, fate="mark"), sysctls=ECN),
+    Recipe("satellite-600ms", 600, fetch(60_000), serve(60_000), at=BOTH),
+    Recipe("short-think-2ms", 2, THOUGHT, THINKER, at=BOTH),
+    Recipe("short-think-ipv6-80ms", 80, THOUGHT, THINKER, six=True),
     Recipe("keepalive-20ms", 20, [*KEEPALIVE, ["send", 100], ["receive", 100], ["sleep", 4.5], ["close"]], [["receive", 100], ["send", 100], ["drain"], ["close"]]),
     Recipe("idle-then-more-80ms", 80, [["send", 100], ["receive", 5000], ["sleep", 3.2], ["send", 100], ["receive", 5000], ["close"]],
            [["receive", 100], ["send", 5000], ["receive", 100], ["send", 5000], ["drain"], ["close"]], at=("server",)),
@@ -219,6 +230,8 @@ QUIET = [
     Recipe("small-segments-20ms", 20, fetch(80_000), serve(80_000), rate=4e6, mtu=576),
     Recipe("one-sided-80ms", 80, upload(120_000), read_all(), rate=8e6, where="tcp and src host 192.0.2.10"),
     Recipe("frames-twice-20ms", 20, fetch(100_000), serve(100_000), rate=8e6, router=True, at=("router",), device="any"),
+    Recipe("frames-twice-ipv6-20ms", 20, upload(90_000), read_all(), rate=8e6, router=True, at=("router",), device="any", six=True),
+    Recipe("acks-only-20ms", 20, upload(150_000), read_all(), rate=1e7, where="tcp and src host 192.0.2.20"),
     Recipe("duplicated-2ms", 2, upload(100_000), read_all(), rate=1e7, judge=lose(20, 40, 60, fate="twice"), at=("server",)),
     Recipe("between-80ms", 80, fetch(150_000), serve(150_000), rate=1e7, router=True, at=("router",)),
     Recipe("bbr-20ms", 20, upload(500_000, BBR), read_all(), rate=1e7),
