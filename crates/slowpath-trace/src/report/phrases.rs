@@ -6,7 +6,7 @@ use super::RankedConnection;
 use crate::segment::Endpoint;
 use crate::tcp::Side;
 use crate::verdict::{
-    DirectionVerdict, Limit, Losses, Observed, Origin, TraceFinding, Vantage, VantagePoint,
+    Basis, DirectionVerdict, Limit, Losses, Observed, Origin, TraceFinding, Vantage, VantagePoint,
 };
 use slowpath_diagnose::{Actor, Advice, AdviceContext};
 use slowpath_model::{ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Problem};
@@ -86,8 +86,8 @@ pub fn numbers(verdict: &DirectionVerdict, problem: Problem) -> String {
     phrases.join(", ")
 }
 
-/// The origin of losses, if there were any.
-pub fn losses(losses: &Losses) -> Option<String> {
+/// The origin of the losses of what `side` sent, if there were any; RTTs are those of the path.
+pub fn losses(losses: &Losses, vantage: &Vantage, side: Side) -> Option<String> {
     let judged = match losses.origin {
         Origin::NoLoss => return None,
         Origin::Congestion => "the RTT varies much: congestion",
@@ -96,13 +96,21 @@ pub fn losses(losses: &Losses) -> Option<String> {
         Origin::TooFewLosses => "too few to distinguish congestion from a fault",
         Origin::TooFewSamples => "too few RTT samples to distinguish congestion from a fault",
     };
-    let micros = |t: Option<Duration>| t.map(Micros::from);
-    let range = match (micros(losses.least_rtt), micros(losses.high_rtt)) {
-        (Some(least), Some(high)) => format!(", RTT {least} to {high} (95th percentile)"),
+    let range = match [losses.least_rtt, losses.high_rtt].map(|t| vantage.of_path(side, t)) {
+        [Some(least), Some(high)] => {
+            let [least, high] = [least, high].map(Micros::from);
+            format!(", RTT {least} to {high} (95th percentile)")
+        }
         _ => String::new(),
     };
+    let place = match (losses.before, losses.after) {
+        (0, _) if vantage.is_sender(side) => String::new(),
+        (before, after) => {
+            format!(", {before} before this capture point, {after} after it (or their ACKs)")
+        }
+    };
     Some(format!(
-        "{} of {} lost ({:.2} %){range}; {judged}",
+        "{} of {} lost ({:.2} %){place}{range}; {judged}",
         losses.lost,
         plural(losses.sent, "segment"),
         losses.rate() * 100.0
@@ -111,20 +119,40 @@ pub fn losses(losses: &Losses) -> Option<String> {
 
 /// Where the capture was made.
 pub fn vantage(vantage: &Vantage, client: Endpoint, server: Endpoint) -> String {
-    let ways = [vantage.to_client, vantage.to_server].map(|t| t.map(Micros::from));
-    let ways = match ways {
-        [Some(client), Some(server)] => {
-            format!(" ({client} to the client and back, {server} to the server and back)")
-        }
-        _ => String::new(),
+    let ends = |side: Side| match side {
+        Side::Client => ("client", client.address),
+        Side::Server => ("server", server.address),
     };
-    let at = |end: Endpoint, name: &str| format!("captured at the {name}, {}{ways}", end.address);
-    match vantage.place {
-        VantagePoint::At(Side::Client) => at(client, "client"),
-        VantagePoint::At(Side::Server) => at(server, "server"),
-        VantagePoint::Between => format!("captured between the ends{ways}"),
-        VantagePoint::Unknown => format!("the packets do not show where they were captured{ways}"),
+    if let Some(side) = vantage.one_sided {
+        let (name, address) = ends(side);
+        return format!(
+            "only what the {name}, {address}, sent was captured: when data arrived there and ACKs came back is not known"
+        );
     }
+    let mut text = match vantage.place {
+        VantagePoint::At(side) => {
+            let (name, address) = ends(side);
+            format!("captured at the {name}, {address}")
+        }
+        VantagePoint::Between => "captured between the ends".to_owned(),
+        VantagePoint::Unknown => "the packets do not show where they were captured".to_owned(),
+    };
+    text += match vantage.basis {
+        Basis::Checksums => ", whose network card computes its checksums later",
+        Basis::Unpadded => ", whose short frames are not padded yet",
+        Basis::SuperSegments => ", whose segments are not cut yet, or joined already",
+        Basis::Halves | Basis::Nothing => "",
+    };
+    if let Some(side) = vantage.private {
+        text += &format!(", in the private network of the {}", ends(side).0);
+    }
+    let halves = [vantage.to_client, vantage.to_server, vantage.path()];
+    if let [Some(client), Some(server), Some(path)] = halves.map(|t| t.map(Micros::from)) {
+        text += &format!(
+            "; path RTT {path} at least: {client} to the client and back, {server} to the server and back"
+        );
+    }
+    text
 }
 
 /// Another observation, in a few words.

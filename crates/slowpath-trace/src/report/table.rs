@@ -7,7 +7,7 @@ use super::selector::end;
 use super::{CaptureReport, RankedConnection, capture};
 use crate::message::Category;
 use crate::tcp::Side;
-use crate::verdict::{DirectionVerdict, Limit};
+use crate::verdict::Limit;
 use slowpath_model::{Micros, Problem};
 use slowpath_text::{Columns, Paint, bit_rate, bytes, percent, wrapped};
 use std::io::{self, Write};
@@ -94,6 +94,7 @@ fn row(ranked: &RankedConnection) -> [String; 10] {
         "-".to_owned()
     };
     let headline = headline(ranked.verdict(side));
+    let vantage = &ranked.finished.report.verdicts.vantage;
     [
         ranked.number.to_string(),
         headline.name.to_owned(),
@@ -102,7 +103,7 @@ fn row(ranked: &RankedConnection) -> [String; 10] {
         headline.events.map_or(String::new(), |e| e.to_string()),
         bytes(d.data.bytes),
         rate,
-        time(d.rtt.acked.mean()),
+        time(vantage.of_path(side, d.rtt.acked.mean())),
         d.retransmitted.packets.to_string(),
         format!(
             "{} -> {}",
@@ -146,7 +147,7 @@ fn explain(ranked: &RankedConnection, paint: Paint, out: &mut dyn Write) -> io::
     let painted = headline.problem.unwrap_or(Problem::SenderAppLimited);
     writeln!(out, "  {}", paint.problem(painted, &limited))?;
     let mut points = finding_points(ranked, side, headline.problem);
-    points.extend(other_points(verdict));
+    points.extend(other_points(ranked, side));
     let vantage = &ranked.finished.report.verdicts.vantage;
     points.push(("", phrases::vantage(vantage, r.client, r.server)));
     for (head, text) in points {
@@ -199,9 +200,11 @@ fn finding_points(ranked: &RankedConnection, side: Side, headline: Option<Proble
 }
 
 /// Losses, other observations, slow messages, what could not be measured.
-fn other_points(verdict: &DirectionVerdict) -> Vec<Point> {
+fn other_points(ranked: &RankedConnection, side: Side) -> Vec<Point> {
+    let verdict = ranked.verdict(side);
+    let vantage = &ranked.finished.report.verdicts.vantage;
     let mut points = Vec::new();
-    points.extend(phrases::losses(&verdict.losses).map(|text| ("losses", text)));
+    points.extend(phrases::losses(&verdict.losses, vantage, side).map(|text| ("losses", text)));
     let others: Vec<String> = (verdict.observed.iter())
         .map(|other| phrases::observed(verdict, other))
         .collect();

@@ -394,7 +394,9 @@ impl Connection {
             (None, [true, true]) => Ending::Closed,
             (None, [true, false]) => Ending::HalfClosed(Side::Client),
             (None, [false, true]) => Ending::HalfClosed(Side::Server),
-            (None, _) if client.syn && !server.observed => Ending::Unanswered,
+            (None, _) if client.syn && !server.observed && !client.acks_something() => {
+                Ending::Unanswered
+            }
             (None, _) => Ending::Open,
         }
     }

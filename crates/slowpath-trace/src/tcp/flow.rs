@@ -290,6 +290,12 @@ impl Flow {
         self.rare.get_or_insert_default()
     }
 
+    /// This side acknowledged something, so the other has sent it; after [`spill`](Self::spill).
+    pub(super) fn acks_something(&self) -> bool {
+        let report = self.report.as_ref();
+        report.is_some_and(|r| r.control.acks > 0)
+    }
+
     /// The right edge of the highest SACK block, or 0.
     pub(super) fn sacked_above(&self, position: u64) -> u64 {
         self.rare

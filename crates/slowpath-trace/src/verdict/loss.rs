@@ -7,7 +7,9 @@
 //! the packet drop rate is high, and the RTT variance is low, network faults are more
 //! likely." It has no numbers for *high*. Here they are, and where they come from:
 //!
-//! 1. *Lost*: segments sent again, less those proved needless, SYNs left out.
+//! 1. *Lost*: segments sent again, less those proved needless, SYNs left out. *Before here*: of
+//!    these, those that left a gap here, which a later copy filled. *After here*: the others,
+//!    whose first copy was captured; it, or the ACK for it, was lost on its way from here.
 //! 2. *None*: nothing was lost. *Too few losses*: less than [`FEWEST_LOSSES`]. *Too few
 //!    samples*: less than [`FEWEST_SAMPLES`] RTTs, of which the largest would be the 95th
 //!    percentile.
@@ -67,6 +69,10 @@ pub struct Losses {
     pub origin: Origin,
     /// Segments lost, as far as retransmissions show.
     pub lost: u64,
+    /// Of these, lost before the place of capture.
+    pub before: u64,
+    /// And after it, or their ACKs.
+    pub after: u64,
     /// Segments with payload sent, lost ones included.
     pub sent: u64,
     /// RTT samples.
@@ -81,9 +87,13 @@ impl Losses {
     pub(super) fn judge(direction: &Direction, spread: &Spread) -> Self {
         let resent = &direction.retransmitted;
         let control = resent.syns + resent.fins + resent.spurious;
+        let lost = resent.packets.saturating_sub(control);
+        let before = resent.lost_before_here.min(lost);
         let mut losses = Losses {
             origin: Origin::NoLoss,
-            lost: resent.packets.saturating_sub(control),
+            lost,
+            before,
+            after: lost - before,
             sent: direction.data.packets,
             samples: spread.count(),
             least_rtt: spread.least(),

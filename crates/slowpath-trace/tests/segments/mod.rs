@@ -32,6 +32,8 @@ pub struct Line {
     pub sack: Vec<(u32, u32)>,
     pub ttl: u8,
     pub checksum_ok: Option<bool>,
+    /// Bytes on the wire, if the frame is padded.
+    pub wire_length: Option<u32>,
 }
 
 pub fn initial(side: Side) -> u32 {
@@ -75,6 +77,7 @@ impl Timeline {
             sack: Vec::new(),
             ttl: 60,
             checksum_ok: None,
+            wire_length: None,
         });
     }
 
@@ -155,7 +158,7 @@ impl Timeline {
                 ecn: 0,
                 ttl: line.ttl,
                 ip_id: line.ip_id,
-                wire_length: 54 + line.length,
+                wire_length: line.wire_length.unwrap_or(54 + line.length),
             });
         }
     }

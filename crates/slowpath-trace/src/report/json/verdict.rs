@@ -85,6 +85,10 @@ struct LossesOutput {
     /// `none`, `congestion`, `fault`, `unclear`, `too_few_losses` or `too_few_samples`.
     origin: &'static str,
     lost_segments: u64,
+    /// Of these, lost before the place of capture: they left a gap here.
+    lost_before_capture: u64,
+    /// Of these, captured and lost after it, or their ACKs.
+    lost_after_capture: u64,
     sent_segments: u64,
     /// Lost of sent, 0 to 1.
     rate: f64,
@@ -181,13 +185,19 @@ pub(super) struct VerdictOutput {
 pub(super) struct VantageOutput {
     /// `client`, `server`, `between` or `unknown`.
     place: &'static str,
-    /// What decided: `checksums`, `round_trip_halves`, `super_segments` or `nothing`.
+    /// What decided: `checksums`, `unpadded_frames`, `round_trip_halves`, `super_segments` or `nothing`.
     #[serde(rename = "told_by")]
     basis: &'static str,
     /// Shortest round trip from here to the client.
     to_client_us: Option<f64>,
     /// Shortest round trip from here to the server.
     to_server_us: Option<f64>,
+    /// Shortest round trip of the whole path: both.
+    path_us: Option<f64>,
+    /// `client` or `server`: only what that side sent was captured.
+    one_sided: Option<&'static str>,
+    /// `client` or `server`: the capture was made on that side of an address translator.
+    private_network_of: Option<&'static str>,
 }
 
 impl FindingOutput {
@@ -278,6 +288,8 @@ impl LossesOutput {
                 Origin::TooFewSamples => "too_few_samples",
             },
             lost_segments: losses.lost,
+            lost_before_capture: losses.before,
+            lost_after_capture: losses.after,
             sent_segments: losses.sent,
             rate: losses.rate(),
             very_lossy: losses.is_very_lossy(),
@@ -347,12 +359,16 @@ impl VantageOutput {
             },
             basis: match v.basis {
                 Basis::Checksums => "checksums",
+                Basis::Unpadded => "unpadded_frames",
                 Basis::Halves => "round_trip_halves",
                 Basis::SuperSegments => "super_segments",
                 Basis::Nothing => "nothing",
             },
             to_client_us: optional(v.to_client),
             to_server_us: optional(v.to_server),
+            path_us: optional(v.path()),
+            one_sided: v.one_sided.map(name),
+            private_network_of: v.private.map(name),
         }
     }
 }
