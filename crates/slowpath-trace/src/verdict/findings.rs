@@ -145,6 +145,11 @@ pub(super) struct Counts {
     pub windows_unknown: bool,
 }
 
+/// Round trips that a window may be full before it limits: hosts offer little at first and more
+/// with what arrives (Linux: ten segments, and two more for each, `tcp_grow_window`), so that one
+/// or two are part of any slow start.
+const PASSING: u32 = 3;
+
 /// Findings, largest share first.
 pub(super) fn findings(line: &Line, counts: &Counts) -> Vec<Finding> {
     let shares = line.shares();
@@ -163,7 +168,10 @@ pub(super) fn findings(line: &Line, counts: &Counts) -> Vec<Finding> {
         // As in slowpath-diagnose: losses count whenever they happened, durations from 1 %.
         let counted = matches!(problem, Problem::FastRetransmit | Problem::Timeout)
             && events.is_some_and(|e| e > 0);
-        if counted || time > Duration::ZERO && time >= least {
+        let passing = problem == Problem::ReceiverWindowLimited
+            && shares.of(Limit::ZeroWindow) < least
+            && counts.path_rtt.is_some_and(|rtt| time < rtt * PASSING);
+        if counted || time > Duration::ZERO && time >= least && !passing {
             found.push(Finding {
                 problem,
                 share: Share::Measured(Micros::from(time)),

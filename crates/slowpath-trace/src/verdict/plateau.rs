@@ -16,7 +16,11 @@
 //! 4. Three of four segments were full: an application that writes little at a time keeps a
 //!    constant amount under way too.
 //! 5. The sender never ran dry in it.
-//! 6. As a whole: if the mean of its last [`ROUNDS`] rounds exceeds that of its first by more
+//! 6. The path was not full, or it would have been the limit: captured at the sender, no round's
+//!    least RTT exceeds the connection's by a quarter (and a host's time) or more, which is a
+//!    standing queue; elsewhere, where a bottleneck's even flow looks constant, each round passed
+//!    in a burst and was silent for half of its time at least.
+//! 7. As a whole: if the mean of its last [`ROUNDS`] rounds exceeds that of its first by more
 //!    than two segments, it was additive increase, however slow, and no plateau at all.
 //!
 //! What else looks like this: an application that keeps a fixed number of full segments
@@ -29,6 +33,9 @@ const ROUNDS: usize = 8;
 /// Least length of a plateau, ns: below it a host's own scheduling is a limit.
 const SHORTEST: i64 = 100_000_000;
 
+/// A host's own time to answer, ns.
+const HOST: i64 = 1_000_000;
+
 /// Least length after a loss, ns.
 const AFTER_LOSS: i64 = 2_714_000_000;
 
@@ -38,8 +45,33 @@ struct Round {
     most: i64,
     full: u32,
     segments: u32,
-    /// The window had no room for more.
+    /// The window had no room for more, or the path.
     pressed: bool,
+    /// The last data, the longest time between two, and the least RTT, ns; 0: none.
+    last: i64,
+    gap: i64,
+    rtt: i64,
+}
+
+impl Round {
+    /// Rule 6: the path had room for more in this round, which ended at `end`.
+    fn had_room(&self, end: i64, path: &Path) -> bool {
+        if path.turn <= path.receiver {
+            return self.rtt <= path.receiver + path.receiver / 4 + HOST;
+        }
+        let gap = self.gap.max(end.saturating_sub(self.last));
+        2 * gap >= end.saturating_sub(self.began)
+    }
+}
+
+/// The path as it looks from here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    /// Shortest time to the sender and back, and to the receiver and back, ns.
+    pub turn: i64,
+    pub receiver: i64,
+    /// Payload of a full segment.
+    pub full: i64,
 }
 
 /// What a round changed.
@@ -79,11 +111,21 @@ impl Plateau {
                 ..Round::default()
             };
         }
+        if self.current.last > 0 {
+            self.current.gap = self.current.gap.max(now.saturating_sub(self.current.last));
+        }
+        self.current.last = now;
         self.current.most = self.current.most.max(flight);
         self.current.segments += 1;
         self.current.full += u32::from(full);
         self.current.pressed |= !room;
         self.recent = self.recent.max(flight);
+    }
+
+    /// An RTT to the receiver, ns.
+    pub(super) fn rtt(&mut self, rtt: i64) {
+        let least = &mut self.current.rtt;
+        *least = if *least == 0 { rtt } else { rtt.min(*least) };
     }
 
     /// Something was acknowledged.
@@ -92,11 +134,13 @@ impl Plateau {
         now: i64,
         acked: i64,
         next: i64,
-        mss: i64,
+        path: &Path,
     ) -> Option<Change> {
         if self.until == 0 || acked < self.until {
             return None;
         }
+        let mss = path.full;
+        self.current.pressed |= !self.current.had_room(now, path);
         self.rounds[self.count % ROUNDS] = self.current;
         self.count += 1;
         self.until = next.max(acked + 1);

@@ -26,8 +26,9 @@
 //! 1 ms at most; and an eighth of the turn): that ACK let it go.
 //!
 //! 7. A timer's retransmission: everything since the last sign of life (data sent, an
-//!    ACK's effect), or since its data was due, one RTT after it was last sent (or after what
-//!    came in its place), if that was before, was *Timeout*; a probe's: *TailLossProbe*. The first one of the last
+//!    ACK's effect), or since its data was due, if that was before, was *Timeout*: one RTT after
+//!    it was last sent (or after what came in its place), but not before what precedes it was
+//!    acknowledged; a probe's: *TailLossProbe*. The first one of the last
 //!    segment sent, with SACK and no sign of a loss, is a probe as long as it comes within
 //!    2 · SRTT + 200 ms (RFC 8985 section 7.2, and a quarter for slow clocks): Linux then
 //!    always probes before its timer; not where that segment had been sent again already,
@@ -52,7 +53,7 @@ mod pieces;
 mod state;
 
 use super::limit::{Limit, Line};
-use super::plateau::{Change, Plateau};
+use super::plateau::{Change, Path, Plateau};
 use super::size::Payloads;
 use crate::segment::{Flags, Timestamp};
 use crate::tcp::{Cause, Event, Kind, Marks, Moment};
@@ -149,6 +150,8 @@ pub(crate) struct Sender {
     last: LastData,
     last_release: Moment,
     sign_of_life: Moment,
+    /// When something was acknowledged last.
+    advanced: Moment,
     plateau: Plateau,
     pub(super) counts: Counts,
 }
@@ -171,6 +174,7 @@ impl Sender {
             last: LastData::new(),
             last_release: START,
             sign_of_life: START,
+            advanced: START,
             plateau: Plateau::default(),
             counts: Counts::default(),
         }
@@ -273,7 +277,11 @@ impl Sender {
     /// The receiver sent a segment.
     pub(crate) fn received(&mut self, event: &Event<'_>, now: Moment) {
         if let Some(rtt) = event.rtt {
-            self.rtt.sample(rtt);
+            let rtt = self.rtt.sample(rtt);
+            self.plateau.rtt(rtt);
+        }
+        if event.marks.any(Marks::ECE) {
+            self.plateau.lost(now.time.0);
         }
         // A DSACK block reports an unneeded copy, not of a loss.
         let needless = usize::from(event.marks.any(Marks::DSACK));
@@ -327,6 +335,7 @@ impl Sender {
                 .rtt
                 .map(|rtt| i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX)),
             base,
+            path: base.saturating_add(self.turn()),
             sent: self.sequence.next,
             full: self.sequence.full,
             all,
@@ -346,12 +355,12 @@ impl Sender {
     }
 
     /// The sender's next data comes when an ACK that was kept back, of all that was sent, is about
-    /// to take effect: turns differ.
+    /// to take effect, within what clocks and the shortest turn may be wrong.
     fn arrive_early(&mut self, now: Moment) {
         if let Some(first) = self.incoming.front()
             && first.late.is_some()
             && first.acknowledges.is_some_and(|a| a >= self.sequence.next)
-            && passed(now, first.effect) <= self.turn() / 8
+            && passed(now, first.effect) <= PROMPT.0 + self.turn() / 64
         {
             let first = *first;
             self.incoming.pop_front();
@@ -379,6 +388,7 @@ impl Sender {
             {
                 self.kept_back(now, late);
             }
+            self.advanced = now;
             self.sequence.acked = ack;
             self.sequence.next = self.sequence.next.max(ack);
             self.repair.acknowledged(ack, self.sequence.next);
@@ -412,7 +422,12 @@ impl Sender {
         let Sequence {
             acked, next, full, ..
         } = self.sequence;
-        let change = self.plateau.acknowledged(now.time.0, acked, next, full);
+        let path = Path {
+            turn: self.turn(),
+            receiver: self.rtt.receiver.unwrap_or(0),
+            full,
+        };
+        let change = self.plateau.acknowledged(now.time.0, acked, next, &path);
         let (since, before, after) = match change {
             None => return,
             Some(Change::Found(since)) => (since, Limit::CongestionWindow, Limit::SendBuffer),
@@ -582,7 +597,7 @@ impl Sender {
         };
         let due = Moment {
             frame: event.frame,
-            time: Timestamp(sent.0.saturating_add(path)),
+            time: Timestamp(sent.0.saturating_add(path)).max(self.advanced.time),
         };
         if due.time >= self.sign_of_life.time || self.repair.timeout.is_some() {
             return;

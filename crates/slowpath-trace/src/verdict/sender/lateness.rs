@@ -14,7 +14,10 @@
 //!    every second (RFC 5681 section 4.2), so that they came at once.
 //! 2. *Queue*: the least excess of the last [`QUEUES`] ACKs in time that came to an idle path.
 //! 3. An ACK *waited* whose excess is service, queue and [`LATE`] at least: half way, and more,
-//!    to the shortest delayed-ACK timer in use (Linux, 40 ms, TCP_DELACK_MIN).
+//!    to the shortest delayed-ACK timer in use (Linux, 40 ms, TCP_DELACK_MIN); and service, queue
+//!    and four times the mean deviation of the excess of ACKs in time, as a retransmission timer
+//!    allows for an RTT that varies (RFC 6298 section 2), and a quarter of the path's RTT, by which
+//!    RTTs vary without losses ([`super::super::loss`]).
 //! 4. It was kept back only if it is pure, covers all that can have arrived (a timer's ACK does;
 //!    any other ACK shows the path), and waited no longer than [`LONGEST`] (RFC 1122 section 4.2.3.2: "less
 //!    than 0.5 seconds", and the slack of a host's timer).
@@ -50,6 +53,8 @@ pub(super) struct Acknowledged {
     pub rtt: Option<i64>,
     /// The least RTT so far, ns.
     pub base: i64,
+    /// The least RTT of the whole path, ns.
+    pub path: i64,
     /// One past the last byte sent.
     pub sent: i64,
     /// Payload of a full segment.
@@ -73,6 +78,9 @@ pub(super) struct Lateness {
     services: usize,
     queue: [i64; QUEUES],
     queues: usize,
+    /// Of the excess of ACKs in time, ns.
+    mean: i64,
+    deviation: i64,
 }
 
 impl Lateness {
@@ -91,7 +99,8 @@ impl Lateness {
             a.at.saturating_sub(if idle { due } else { due.max(before) });
         if excess >= LATE && a.all {
             let (in_time, queue) = (self.in_time(a, bytes), self.queue());
-            if excess >= in_time.saturating_add(queue).saturating_add(LATE) {
+            let late = LATE.max(self.deviation.saturating_mul(4)).max(a.path / 4);
+            if excess >= in_time.saturating_add(queue).saturating_add(late) {
                 let late = excess - queue - self.least(bytes, 0).unwrap_or(0);
                 return (a.pure && late <= LONGEST).then_some(late);
             }
@@ -103,6 +112,8 @@ impl Lateness {
     fn sample(&mut self, bytes: i64, excess: i64, idle: bool) {
         self.service[self.services % SAMPLES] = (excess, bytes + HEADERS);
         self.services += 1;
+        self.deviation += ((excess - self.mean).abs() - self.deviation) / 4;
+        self.mean += (excess - self.mean) / 8;
         if idle {
             self.queue[self.queues % QUEUES] = excess;
             self.queues += 1;

@@ -90,13 +90,14 @@ impl RoundTrips {
         Some(self.receiver?.saturating_add(self.turn.unwrap_or(0)))
     }
 
-    /// An RTT to the receiver.
-    pub(super) fn sample(&mut self, rtt: Duration) {
+    /// An RTT to the receiver; gives it in ns.
+    pub(super) fn sample(&mut self, rtt: Duration) -> i64 {
         let rtt = shorter(&mut self.receiver, rtt);
         self.smoothed = match self.smoothed {
             0 => rtt,
             srtt => srtt + (rtt - srtt) / 8,
         };
+        rtt
     }
 
     /// An RTT to the sender.
