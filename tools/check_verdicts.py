@@ -41,10 +41,15 @@ class Finding(collections.namedtuple("Finding", "problem sender ms")):
         return f"{self.problem}{sender}{time}"
 
 
+def end_of(text):
+    """An end as the labels write it: IPv6 addresses without brackets, as tshark prints them."""
+    return text.replace("[", "").replace("]", "") if text else text
+
+
 def finding_of(output, sender):
     """A finding of the JSON output, whose `time_us` may be absent or null."""
     time = output.get("time_us")
-    return Finding(output["problem"], sender, None if time is None else time / 1e3)
+    return Finding(output["problem"], end_of(sender), None if time is None else time / 1e3)
 
 
 def findings(connection):

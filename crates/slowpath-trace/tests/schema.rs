@@ -32,6 +32,7 @@ fn check(capture: impl Fn() -> Inputs, other: Inputs) -> Vec<String> {
         connections: analysis.connections,
         troubled: analysis.troubled,
         artefacts: analysis.artefacts,
+        overview: analysis.overview,
     };
     let log = LogComparison {
         connections: Vec::new(),

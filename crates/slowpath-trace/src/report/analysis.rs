@@ -2,6 +2,7 @@
 //! Passes over a capture: one that ranks its connections, one that records those to be drawn,
 //! one that collects a connection's frames.
 
+use super::overview::{Digest, Overview};
 use super::{Artefacts, RankedConnection};
 use crate::engine::{self, Began, Finished, Follow, Progress, Summary};
 use crate::picture::{Recorder, Recording};
@@ -28,6 +29,8 @@ pub struct Analysis {
     pub troubled: bool,
     /// What the capturing did to the packets of all connections, kept or not.
     pub artefacts: Artefacts,
+    /// What all connections amount to, kept or not.
+    pub overview: Overview,
 }
 
 /// A connection as the engine begins it.
@@ -50,15 +53,18 @@ pub fn trouble(judged: &Judged, side: Side) -> Duration {
     times.sum()
 }
 
-/// What connections are ranked by, the worst first: the time they had problems, then their
+/// What connections are ranked by, the worst first: what their worst problem cost, then their
 /// data, then their first frame.
 type Rank = (Reverse<Option<Duration>>, Reverse<u64>, u64);
 
-fn rank(judged: &Judged, first_frame: u64) -> Rank {
+fn rank(judged: &Judged, digest: &Digest, first_frame: u64) -> Rank {
     let both = [Side::Client, Side::Server];
-    let worst = both.iter().map(|s| trouble(judged, *s)).max();
     let bytes = both.iter().map(|s| judged.report.sent_by(*s).data.bytes);
-    (Reverse(worst), Reverse(bytes.sum::<u64>()), first_frame)
+    (
+        Reverse(digest.cost()),
+        Reverse(bytes.sum::<u64>()),
+        first_frame,
+    )
 }
 
 /// The ranks of the worst connections so far. Workers ask it, so that what is not among
@@ -98,6 +104,7 @@ struct Outcome {
     rank: Rank,
     troubled: bool,
     artefacts: Artefacts,
+    digest: Digest,
     judged: Option<Box<Judged>>,
 }
 
@@ -118,9 +125,11 @@ impl Follow for Ranked<'_> {
 
     fn finish(self) -> Outcome {
         let judged = self.trial.finish();
-        let rank = rank(&judged, self.first_frame);
+        let digest = Digest::of(&judged, self.first_frame);
+        let rank = rank(&judged, &digest, self.first_frame);
         Outcome {
             rank,
+            digest,
             troubled: judged.verdicts.is_troubled(),
             artefacts: Artefacts::of(&judged.report),
             judged: (self.worst.takes(rank)).then(|| Box::new(judged)),
@@ -139,6 +148,7 @@ pub fn analyse(
     let mut firsts = Vec::new();
     let mut troubled = false;
     let mut artefacts = Artefacts::default();
+    let mut overview = Overview::default();
     let worst = Worst {
         keep,
         ranks: Mutex::default(),
@@ -154,6 +164,7 @@ pub fn analyse(
         |finished: Finished<Outcome>| {
             troubled |= finished.report.troubled;
             artefacts += finished.report.artefacts;
+            overview.add(&finished.report.digest);
             firsts.push(finished.first_frame);
             let rank = finished.report.rank;
             if let Some(finished) = finished.filter_map(|outcome| outcome.judged) {
@@ -170,6 +181,7 @@ pub fn analyse(
     kept.sort_unstable_by_key(|(rank, _)| *rank);
     kept.truncate(keep);
     let number = |first: u64| firsts.partition_point(|f| *f < first) as u64 + 1;
+    overview.number(number);
     let connections = kept.into_iter().map(|(_, finished)| RankedConnection {
         number: number(finished.first_frame),
         finished,
@@ -179,6 +191,7 @@ pub fn analyse(
         connections: connections.collect(),
         troubled,
         artefacts,
+        overview,
     })
 }
 

@@ -4,9 +4,10 @@
 use super::CaptureReport;
 use super::capture::moment;
 use super::figures::{figures, micros};
+use super::phrases;
 use super::selector::end;
 use crate::tcp::Side;
-use crate::verdict::Limit;
+use crate::verdict::{Limit, TraceProblem};
 use std::io::{self, Write};
 
 /// Writes a header and the connections.
@@ -28,6 +29,7 @@ pub fn write(report: &CaptureReport, out: &mut dyn Write) -> io::Result<()> {
                 .map(|(field, _)| format!("{prefix}_{}", field.key)),
         );
     }
+    header.extend(["problem", "failures"].map(str::to_owned));
     writeln!(out, "{}", header.join(","))?;
     for ranked in &report.connections {
         let r = ranked.report();
@@ -45,6 +47,12 @@ pub fn write(report: &CaptureReport, out: &mut dyn Write) -> io::Result<()> {
             cells.extend(Limit::ALL.map(|l| micros(shares.of(l)).to_string()));
             cells.extend(figures(r, side).iter().map(|(_, value)| value.text()));
         }
+        let found = ranked.findings().iter();
+        let failures = found.filter(|f| f.problem.is_of_connection());
+        let failures: Vec<&str> = failures.map(|f| f.problem.name()).collect();
+        let worst = phrases::worst(ranked).problem;
+        cells.push(worst.map_or("", TraceProblem::name).to_owned());
+        cells.push(failures.join(" "));
         writeln!(out, "{}", cells.join(","))?;
     }
     Ok(())

@@ -4,13 +4,16 @@
 //! [`analysis`] ranks connections by the time they had problems. Everything else turns a
 //! [`CaptureReport`] into text or JSON.
 
+mod advice;
 pub mod analysis;
 mod artefacts;
 pub mod capture;
 pub mod counters;
 pub mod csv;
 pub mod figures;
+pub mod headline;
 pub mod json;
+pub mod overview;
 pub mod pairing;
 mod phrases;
 pub mod remarks;
@@ -18,6 +21,7 @@ mod selector;
 pub mod table;
 
 pub use artefacts::Artefacts;
+pub use overview::Overview;
 pub use selector::ConnectionSelector;
 
 use crate::engine::{Finished, Summary};
@@ -90,6 +94,8 @@ pub struct CaptureReport {
     pub artefacts: Artefacts,
     /// Those kept, worst first.
     pub connections: Vec<RankedConnection>,
+    /// What they amount to, kept or not.
+    pub overview: Overview,
     /// Whether any connection that was chosen has a problem.
     pub troubled: bool,
 }

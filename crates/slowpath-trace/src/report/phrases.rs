@@ -3,27 +3,29 @@
 //! point, advice.
 
 use super::RankedConnection;
+use super::selector::end;
 use crate::segment::Endpoint;
 use crate::tcp::Side;
 use crate::verdict::{
-    Basis, DirectionVerdict, Limit, Losses, Observed, Origin, TraceFinding, Vantage, VantagePoint,
+    Basis, DirectionVerdict, Limit, Losses, Observed, Origin, TraceFinding, TraceProblem, Vantage,
+    VantagePoint,
 };
-use slowpath_diagnose::{Actor, Advice, AdviceContext};
-use slowpath_model::{ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Problem};
-use slowpath_text::{evidence, percent, plural};
-use std::net::SocketAddr;
+use slowpath_model::{Micros, Problem};
+use slowpath_text::{bytes, percent, plural};
 use std::time::Duration;
 
-/// What limited a direction.
-pub struct Headline {
-    /// The problem's name, or the limit's where none of the six problems was found.
+/// What is wrong with a connection, or what limited it.
+pub struct Worst {
+    /// The problem's name, or the limit's where none was found.
     pub name: &'static str,
     /// The problem, if one was found.
-    pub problem: Option<Problem>,
+    pub problem: Option<TraceProblem>,
+    /// Whose data it is about.
+    pub side: Side,
     /// Its part of the connection's time.
     pub share: f64,
-    /// Its time.
-    pub time: Duration,
+    /// Its time; `None`: it has none.
+    pub time: Option<Duration>,
     /// How often, for what can be counted.
     pub events: Option<u64>,
 }
@@ -43,43 +45,136 @@ pub fn part(verdict: &DirectionVerdict, time: Duration) -> f64 {
     }
 }
 
-/// What limited a direction most.
-pub fn headline(verdict: &DirectionVerdict) -> Headline {
-    let shares = verdict.line.shares();
-    if let Some(worst) = verdict.findings.first() {
-        let time = shares.of_problem(worst.problem);
-        return Headline {
+/// The worst finding of both directions, or what limited the direction with more data most.
+pub fn worst(ranked: &RankedConnection) -> Worst {
+    let side = ranked.worst_side();
+    if let Some(worst) = ranked
+        .findings()
+        .first()
+        .filter(|f| !f.problem.is_harmless())
+    {
+        return Worst {
             name: worst.problem.name(),
             problem: Some(worst.problem),
-            share: part(verdict, time),
-            time,
+            side: match worst.problem {
+                problem if problem.is_failure() => Side::Client,
+                _ => worst.from.unwrap_or(side),
+            },
+            share: worst.share,
+            time: worst.time,
             events: worst.events,
         };
     }
+    let verdict = ranked.verdict(side);
+    let shares = verdict.line.shares();
     let idle = [Limit::Opening, Limit::Closed];
     let limits = Limit::ALL.into_iter().filter(|l| !idle.contains(l));
     let largest = limits.max_by_key(|l| (shares.of(*l), std::cmp::Reverse(*l)));
     let largest = largest.unwrap_or(Limit::SenderApp);
     let time = shares.of(largest);
-    Headline {
+    Worst {
         name: largest.name(),
         problem: None,
+        side,
         share: part(verdict, time),
-        time,
+        time: Some(time),
         events: None,
     }
+}
+
+/// What is wrong with a connection, as a sentence.
+pub fn limited(worst: &Worst) -> String {
+    let Worst { name, share, .. } = worst;
+    let share = percent(*share);
+    let Some(problem) = worst.problem else {
+        return format!("{name}, {share} of the time; no problem found");
+    };
+    match (problem.live(), worst.time) {
+        _ if problem.is_failure() => format!("Failed: {name}"),
+        (Some(live), Some(_)) if !problem.is_of_connection() => {
+            let stage = slowpath_text::evidence::stage(live);
+            format!("Limited by {stage}: {name}, {share} of the time")
+        }
+        (_, Some(_)) => format!("Limited by the network: {name}, {share} of the time"),
+        (_, None) => name.to_string(),
+    }
+}
+
+/// The numbers behind a finding.
+pub fn evidence(ranked: &RankedConnection, finding: &TraceFinding) -> String {
+    let r = ranked.report();
+    let time = finding.time.map(Micros::from);
+    let during = time.map_or(String::new(), |t| format!(" in {t}"));
+    let times = |noun: &str| plural(finding.events.unwrap_or(0), noun);
+    match finding.problem {
+        TraceProblem::Unanswered => format!("{}{during}, nothing came back", times("SYN")),
+        TraceProblem::Refused => format!("{} in answer to the SYN{during}", times("RST")),
+        TraceProblem::Reset => {
+            let by = finding.from.map_or(r.server, |side| r.endpoint(side));
+            let lost = [Side::Client, Side::Server].map(|s| r.sent_by(s).data.undelivered());
+            format!(
+                "RST from {}; not acknowledged: {} of the client's data, {} of the server's",
+                end(by),
+                bytes(lost[0]),
+                bytes(lost[1])
+            )
+        }
+        TraceProblem::SynRetransmit => format!("sent again {}{during}", times("time")),
+        TraceProblem::SlowHandshake => match time {
+            Some(time) => format!("{time} from SYN to ACK, nothing sent again"),
+            None => "nothing sent again".to_owned(),
+        },
+        TraceProblem::Reordering => {
+            format!(
+                "{} overtaken by later ones, nothing waited for it",
+                times("segment")
+            )
+        }
+        TraceProblem::TailLossProbe => {
+            let side = finding.from.unwrap_or(Side::Client);
+            let probes = r.sent_by(side).retransmitted.tail_loss_probes;
+            plural(probes.max(1), "tail loss probe")
+        }
+        TraceProblem::ZeroWindow => {
+            let side = finding.from.unwrap_or(Side::Client).peer();
+            let closed = r.sent_by(side).window.closed;
+            format!(
+                "{} closed its window {}",
+                end(r.endpoint(side)),
+                plural(closed, "time")
+            )
+        }
+        problem => match (problem.live(), finding.from) {
+            (Some(live), Some(side)) => numbers(ranked.verdict(side), live),
+            _ => String::new(),
+        },
+    }
+}
+
+/// The packets that show a finding, and the time between them.
+pub fn frames(finding: &TraceFinding) -> Option<String> {
+    let (from, to) = finding.frames?;
+    if from.frame == to.frame {
+        return Some(format!("packet {}", from.frame));
+    }
+    // The frame that shows the beginning may have come after the one that shows the end.
+    let between = from.time.0.abs_diff(to.time.0) / 1000;
+    let (from, to) = (from.frame, to.frame);
+    Some(format!("packets {from} to {to}, {}", Micros(between)))
 }
 
 /// The numbers behind a problem.
 pub fn numbers(verdict: &DirectionVerdict, problem: Problem) -> String {
     let interval = Micros::from(total(verdict));
-    let mut phrases = evidence::of(problem, &verdict.deltas, interval);
+    let mut phrases = slowpath_text::evidence::of(problem, &verdict.deltas, interval);
     for text in &mut phrases {
         // Packets show what was under way; the congestion window was at least that.
         if let Some(rest) = text.strip_prefix("congestion window ") {
             *text = format!("in flight at most {rest}");
         }
     }
+    // What packets do not show, or what is nothing, is no evidence.
+    phrases.retain(|text| text != "0 B in it" && !text.starts_with("in flight at most 0 "));
     if verdict.inferred.contains(problem) {
         phrases.push("inferred: packets do not show the buffer".to_owned());
     }
@@ -165,42 +260,4 @@ pub fn observed(verdict: &DirectionVerdict, other: &Observed) -> String {
         text += &format!(" {}", plural(events, "time"));
     }
     text
-}
-
-fn socket(end: Endpoint) -> SocketAddr {
-    SocketAddr::new(end.address, end.port)
-}
-
-/// What to do about a finding, and who should.
-pub fn advise(ranked: &RankedConnection, found: &TraceFinding) -> Option<(String, Advice)> {
-    let report = ranked.report();
-    let (problem, side) = (found.problem.live()?, found.from?);
-    let verdict = ranked.verdict(side);
-    let finding = verdict.finding(problem)?;
-    let length = u64::try_from(total(verdict).as_nanos()).unwrap_or(u64::MAX);
-    let interval = IntervalVerdict {
-        connection: ConnectionId {
-            boot_id: 0,
-            netns: 0,
-            cookie: ranked.number,
-            start: MonoNanos(0),
-        },
-        from: MonoNanos(0),
-        to: MonoNanos(length),
-        dominating: verdict.dominating,
-        findings: verdict.findings.clone(),
-        unmeasured: verdict.unmeasured,
-        deltas: verdict.deltas,
-    };
-    let context = AdviceContext {
-        min_rtt: verdict.deltas.baseline_rtt,
-        ..AdviceContext::default()
-    };
-    let advice = slowpath_diagnose::advise(finding, &interval, &context);
-    let ends = [side, side.peer()].map(|s| socket(report.endpoint(s)));
-    let who = match advice.who {
-        Actor::HostOperator => format!("the operator of {}", ends[0].ip()),
-        who => slowpath_text::who(who, None, Some(FourTuple::new(ends[0], ends[1]))),
-    };
-    Some((who, advice))
 }

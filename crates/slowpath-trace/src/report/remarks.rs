@@ -2,13 +2,15 @@
 //! Remarks on a connection for graphs and annotated captures: each finding with the packets
 //! that show it.
 
-use super::phrases::{headline, numbers, observed, part};
+use super::phrases::{self, evidence, observed};
 use super::{CaptureReport, RankedConnection};
 use crate::message::Message;
 use crate::picture::{Recording, Remark};
 use crate::segment::Timestamp;
 use crate::tcp::{Kind, Marks, Side};
-use crate::verdict::{DirectionVerdict, Interval, Limit, Observation, Observed};
+use crate::verdict::{
+    DirectionVerdict, Interval, Limit, Observation, Observed, TraceFinding, TraceProblem,
+};
 use crate::write::Comments;
 use slowpath_model::Micros;
 use slowpath_text::percent;
@@ -36,11 +38,19 @@ fn longest_stretches(verdict: &DirectionVerdict, limits: impl Fn(Limit) -> bool)
 /// The remarks on a connection, those on the worse direction first. With a `recording` of its
 /// packets, observations without a time refer to the first packet that shows them.
 pub fn remarks(ranked: &RankedConnection, recording: Option<&Recording>) -> Vec<Remark> {
-    let main = ranked.worst_side();
     let mut remarks = Vec::new();
+    for finding in ranked.findings() {
+        on_finding(ranked, finding, &mut remarks);
+    }
+    let main = phrases::worst(ranked).side;
     for side in [main, main.peer()] {
-        on_findings(ranked.verdict(side), side, &mut remarks);
-        for other in &ranked.verdict(side).observed {
+        let found = |o: &&Observed| {
+            let findings = ranked.findings().iter().filter(|f| f.from == Some(side));
+            !findings
+                .into_iter()
+                .any(|f| f.problem.name() == o.observation.name())
+        };
+        for other in ranked.verdict(side).observed.iter().filter(found) {
             on_observation(ranked, side, other, recording, &mut remarks);
         }
         on_messages(ranked.verdict(side), side, &mut remarks);
@@ -48,18 +58,35 @@ pub fn remarks(ranked: &RankedConnection, recording: Option<&Recording>) -> Vec<
     remarks
 }
 
-fn on_findings(verdict: &DirectionVerdict, side: Side, remarks: &mut Vec<Remark>) {
-    for finding in &verdict.findings {
-        let problem = finding.problem;
-        let time = verdict.line.shares().of_problem(problem);
-        let text = format!(
-            "{problem} {} ({}): {}",
-            percent(part(verdict, time)),
-            Micros::from(time),
-            numbers(verdict, problem)
-        );
-        let stretches = longest_stretches(verdict, |l| l.problem() == Some(problem));
-        on_stretches(remarks, side, problem.name(), &text, &stretches);
+fn on_finding(ranked: &RankedConnection, finding: &TraceFinding, remarks: &mut Vec<Remark>) {
+    let problem = finding.problem;
+    let time = finding.time.map_or(String::new(), |time| {
+        format!(" {} ({})", percent(finding.share), Micros::from(time))
+    });
+    let text = format!("{problem}{time}: {}", evidence(ranked, finding));
+    let limits = |limit: Limit| match problem {
+        TraceProblem::ZeroWindow => limit == Limit::ZeroWindow,
+        TraceProblem::TailLossProbe => limit == Limit::TailLossProbe,
+        // Their times are not on the line.
+        _ if problem.is_of_connection() => false,
+        TraceProblem::Reordering | TraceProblem::SenderAppLimited => false,
+        _ => limit.problem().is_some() && limit.problem() == problem.live(),
+    };
+    let side = finding.from.unwrap_or(Side::Client);
+    let stretches = longest_stretches(ranked.verdict(side), limits);
+    if !stretches.is_empty() {
+        return on_stretches(remarks, side, problem.name(), &text, &stretches);
+    }
+    if let Some((from, to)) = finding.frames {
+        let mut frames = vec![to.frame, from.frame];
+        frames.dedup();
+        remarks.push(Remark {
+            text,
+            side: finding.from,
+            from: from.time.min(to.time),
+            to: from.time.max(to.time),
+            frames,
+        });
     }
 }
 
@@ -175,8 +202,11 @@ fn on_packet(
 
 /// What limits a connection, in a few words.
 pub fn title(ranked: &RankedConnection) -> String {
-    let headline = headline(ranked.verdict(ranked.worst_side()));
-    format!("{} {}", headline.name, percent(headline.share))
+    let worst = phrases::worst(ranked);
+    match worst.time {
+        Some(_) => format!("{} {}", worst.name, percent(worst.share)),
+        None => worst.name.to_owned(),
+    }
 }
 
 /// The remarks as comments on packets.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The list of connections as text, with what limits the worst and every figure on request.
 
+use super::advice::advise;
 use super::figures::{Value, figures};
-use super::phrases::{self, headline, part};
 use super::selector::end;
-use super::{CaptureReport, RankedConnection, capture};
+use super::{CaptureReport, RankedConnection, capture, headline, phrases};
 use crate::message::Category;
 use crate::tcp::Side;
-use crate::verdict::Limit;
+use crate::verdict::{Limit, Observation, TraceFinding, TraceProblem};
 use slowpath_model::{Micros, Problem};
 use slowpath_text::{Columns, Paint, bit_rate, bytes, percent, wrapped};
 use std::io::{self, Write};
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// Connections about which the first screen says more.
 const EXPLAINED: usize = 3;
+
+/// Lines about failures that are alike.
+const GROUPS: usize = 4;
 
 /// Columns of text.
 const WIDTH: usize = 100;
@@ -38,6 +41,7 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     writeln!(out, "{}", paint.bold(&capture::line(report)))?;
+    first_lines(report, paint, out)?;
     for line in capture::notes(report) {
         writeln!(out, "{}", paint.dim(&line))?;
     }
@@ -83,9 +87,30 @@ pub fn write(
     Ok(())
 }
 
+/// The headline, who has to act, failures that are alike, what else is worth a note.
+fn first_lines(report: &CaptureReport, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
+    if report.connections.is_empty() {
+        return Ok(());
+    }
+    let headline = headline::headline(report);
+    for (i, line) in wrapped(&headline.text, WIDTH).into_iter().enumerate() {
+        let indent = if i == 0 { "" } else { "  " };
+        writeln!(out, "{indent}{}", paint.bold(&line))?;
+    }
+    if let Some((who, _)) = headline.advice {
+        writeln!(out, "  act: {who}")?;
+    }
+    let failures = headline::failures(report, GROUPS);
+    for line in failures.into_iter().chain(headline::remarks(report)) {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}
+
 fn row(ranked: &RankedConnection) -> [String; 10] {
     let r = ranked.report();
-    let side = ranked.worst_side();
+    let worst = phrases::worst(ranked);
+    let side = worst.side;
     let d = r.sent_by(side);
     let seconds = r.duration().as_secs_f64();
     let rate = if seconds > 0.0 {
@@ -93,14 +118,15 @@ fn row(ranked: &RankedConnection) -> [String; 10] {
     } else {
         "-".to_owned()
     };
-    let headline = headline(ranked.verdict(side));
     let vantage = &ranked.finished.report.verdicts.vantage;
     [
         ranked.number.to_string(),
-        headline.name.to_owned(),
-        percent(headline.share),
-        Micros::from(headline.time).to_string(),
-        headline.events.map_or(String::new(), |e| e.to_string()),
+        worst.name.to_owned(),
+        worst.time.map_or(String::new(), |_| percent(worst.share)),
+        worst
+            .time
+            .map_or(String::new(), |t| Micros::from(t).to_string()),
+        worst.events.map_or(String::new(), |e| e.to_string()),
         bytes(d.data.bytes),
         rate,
         time(vantage.of_path(side, d.rtt.acked.mean())),
@@ -117,14 +143,12 @@ fn time(t: Option<Duration>) -> String {
     t.map_or("-".to_owned(), |t| Micros::from(t).to_string())
 }
 
-/// What limits a connection, the evidence, and advice.
+/// What is wrong with a connection in either direction, the evidence, and advice.
 fn explain(ranked: &RankedConnection, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
     let r = ranked.report();
-    let side = ranked.worst_side();
-    let verdict = ranked.verdict(side);
-    let headline = headline(verdict);
+    let worst = phrases::worst(ranked);
+    let side = worst.side;
     writeln!(out)?;
-    let by = headline.problem.map_or("", slowpath_text::evidence::stage);
     let title = format!(
         "#{} {} -> {}",
         ranked.number,
@@ -132,21 +156,14 @@ fn explain(ranked: &RankedConnection, paint: Paint, out: &mut dyn Write) -> io::
         end(r.endpoint(side.peer()))
     );
     writeln!(out, "{}", paint.bold(&title))?;
-    let limited = match headline.problem {
-        Some(_) => format!(
-            "Limited by {by}: {}, {} of the time",
-            headline.name,
-            percent(headline.share)
-        ),
-        None => format!(
-            "{}, {} of the time; no problem found",
-            headline.name,
-            percent(headline.share)
-        ),
-    };
-    let painted = headline.problem.unwrap_or(Problem::SenderAppLimited);
-    writeln!(out, "  {}", paint.problem(painted, &limited))?;
-    let mut points = finding_points(ranked, side, headline.problem);
+    let painted = worst.problem.and_then(TraceProblem::live);
+    let painted = painted.unwrap_or(Problem::SenderAppLimited);
+    writeln!(
+        out,
+        "  {}",
+        paint.problem(painted, &phrases::limited(&worst))
+    )?;
+    let mut points = finding_points(ranked, side);
     points.extend(other_points(ranked, side));
     let vantage = &ranked.finished.report.verdicts.vantage;
     points.push(("", phrases::vantage(vantage, r.client, r.server)));
@@ -162,39 +179,33 @@ fn explain(ranked: &RankedConnection, paint: Paint, out: &mut dyn Write) -> io::
 /// A line's heading and its text.
 type Point = (&'static str, String);
 
-/// The evidence of each finding, and advice on the headline.
-fn finding_points(ranked: &RankedConnection, side: Side, headline: Option<Problem>) -> Vec<Point> {
-    let verdict = ranked.verdict(side);
+/// The evidence of each finding, and advice on the first. `side`: whose data the title is about.
+fn finding_points(ranked: &RankedConnection, side: Side) -> Vec<Point> {
     let mut points = Vec::new();
-    for finding in &verdict.findings {
-        let problem = finding.problem;
-        let numbers = phrases::numbers(verdict, problem);
-        if Some(problem) == headline {
-            points.push(("evidence", numbers));
-            if let Some((from, to)) = verdict.proof(problem) {
-                let longest = to.time.0.saturating_sub(from.time.0).max(0) as u64 / 1000;
-                points.push((
-                    "see",
-                    format!(
-                        "packets {} to {}, {}",
-                        from.frame,
-                        to.frame,
-                        Micros(longest)
-                    ),
-                ));
-            }
-            let found = ranked.findings_of(side);
-            let mut found = found.filter(|f| f.problem.live() == Some(problem));
-            if let Some((who, advice)) = found.next().and_then(|f| phrases::advise(ranked, f)) {
+    for (i, finding) in ranked.findings().iter().enumerate() {
+        let evidence = phrases::evidence(ranked, finding);
+        if i == 0 && !finding.problem.is_harmless() {
+            points.push(("evidence", evidence));
+            points.extend(phrases::frames(finding).map(|text| ("see", text)));
+            if let Some((who, advice)) = advise(ranked, finding) {
                 points.push(("act", who));
                 points.push(("advice", advice.what));
                 points.push(("after", advice.source.to_owned()));
             }
-        } else {
-            let time = verdict.line.shares().of_problem(problem);
-            let share = percent(part(verdict, time));
-            points.push(("also", format!("{problem}, {share} of the time: {numbers}")));
+            continue;
         }
+        let other_way = match finding.from {
+            Some(from) if from != side && !finding.problem.is_of_connection() => {
+                format!(" of what {} sent", end(ranked.report().endpoint(from)))
+            }
+            _ => String::new(),
+        };
+        let time = finding.time.map_or(String::new(), |time| {
+            format!(", {} ({})", percent(finding.share), Micros::from(time))
+        });
+        let head = if other_way.is_empty() { "also" } else { "back" };
+        let problem = finding.problem;
+        points.push((head, format!("{problem}{other_way}{time}: {evidence}")));
     }
     points
 }
@@ -205,7 +216,15 @@ fn other_points(ranked: &RankedConnection, side: Side) -> Vec<Point> {
     let vantage = &ranked.finished.report.verdicts.vantage;
     let mut points = Vec::new();
     points.extend(phrases::losses(&verdict.losses, vantage, side).map(|text| ("losses", text)));
+    let found = |observation: Observation| {
+        let named = |f: &TraceFinding| {
+            f.problem.name() == observation.name() && f.from == Some(side)
+                || f.problem.is_failure() && observation == Observation::SynRetransmit
+        };
+        ranked.findings().iter().any(named)
+    };
     let others: Vec<String> = (verdict.observed.iter())
+        .filter(|other| !found(other.observation))
         .map(|other| phrases::observed(verdict, other))
         .collect();
     if !others.is_empty() {
@@ -226,7 +245,8 @@ fn other_points(ranked: &RankedConnection, side: Side) -> Vec<Point> {
             ),
         ));
     }
-    if !verdict.unmeasured.is_empty() {
+    let failed = ranked.findings().iter().any(|f| f.problem.is_failure());
+    if !verdict.unmeasured.is_empty() && !failed {
         let names: Vec<&str> = verdict.unmeasured.iter().map(Problem::name).collect();
         points.push(("", format!("could not measure: {}", names.join(", "))));
     }

@@ -184,8 +184,13 @@ pub(super) fn findings(line: &Line, counts: &Counts) -> Vec<Finding> {
     found
 }
 
-/// Problems that need what this capture does not have.
-pub(super) fn unmeasured(report: &ConnectionReport, side: Side, counts: &Counts) -> ProblemSet {
+/// Problems that need what this capture does not have, and that were not found for all that.
+pub(super) fn unmeasured(
+    report: &ConnectionReport,
+    side: Side,
+    counts: &Counts,
+    found: &[Finding],
+) -> ProblemSet {
     let mut set = ProblemSet::EMPTY;
     if report.sent_by(side.peer()).packets == 0 || report.sent_by(side).packets == 0 {
         for problem in &Problem::ALL[1..Problem::OF_SNAP] {
@@ -198,7 +203,9 @@ pub(super) fn unmeasured(report: &ConnectionReport, side: Side, counts: &Counts)
     if counts.path_rtt.is_none() && report.sent_by(side).data.packets > 0 {
         set.insert(Problem::DelayedAck);
     }
-    set
+    let found = |problem: &Problem| found.iter().any(|f| f.problem == *problem);
+    let missing = set.iter().filter(|problem| !found(problem));
+    missing.fold(ProblemSet::EMPTY, ProblemSet::with)
 }
 
 /// The evidence.

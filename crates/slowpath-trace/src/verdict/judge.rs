@@ -219,7 +219,7 @@ impl Flow {
             dominating: found
                 .first()
                 .map_or(Problem::SenderAppLimited, |f| f.problem),
-            unmeasured: findings::unmeasured(report, side, &counts),
+            unmeasured: findings::unmeasured(report, side, &counts, &found),
             inferred: match buffer {
                 true => ProblemSet::EMPTY.with(Problem::SendBufferLimited),
                 false => ProblemSet::EMPTY,

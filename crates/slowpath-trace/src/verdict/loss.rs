@@ -117,9 +117,7 @@ impl Losses {
             return Origin::TooFewSamples;
         }
         match self.variation() {
-            Some(v) if v >= HIGH && high.saturating_sub(least) >= SHORTEST_QUEUE => {
-                Origin::Congestion
-            }
+            Some(v) if is_queue(v, least, high) => Origin::Congestion,
             Some(v) if v <= LOW => Origin::Fault,
             _ => Origin::Unclear,
         }
@@ -140,10 +138,25 @@ impl Losses {
         self.rate() >= VERY_LOSSY
     }
 
+    /// Whether the RTT varies as queues make it vary (rule 4), losses or not.
+    #[must_use]
+    pub fn is_queueing(&self) -> bool {
+        let (Some(least), Some(high)) = (self.least_rtt, self.high_rtt) else {
+            return false;
+        };
+        let variation = self.variation();
+        self.samples >= FEWEST_SAMPLES && variation.is_some_and(|v| is_queue(v, least, high))
+    }
+
     /// (95th percentile − least) ÷ least of the RTT; `None` without samples.
     #[must_use]
     pub fn variation(&self) -> Option<f64> {
         let (least, high) = (self.least_rtt?.as_secs_f64(), self.high_rtt?.as_secs_f64());
         (least > 0.0).then(|| (high - least) / least)
     }
+}
+
+/// Rule 4's congestion.
+fn is_queue(variation: f64, least: Duration, high: Duration) -> bool {
+    variation >= HIGH && high.saturating_sub(least) >= SHORTEST_QUEUE
 }

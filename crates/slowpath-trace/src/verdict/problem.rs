@@ -133,7 +133,7 @@ impl TraceProblem {
             )
     }
 
-    /// It is worth knowing, but nothing waited for it.
+    /// It is worth knowing, but nothing was wrong: no time was lost, or the sender chose so.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(self, TraceProblem::SmallWrites | TraceProblem::Reordering)

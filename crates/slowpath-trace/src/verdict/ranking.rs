@@ -2,19 +2,21 @@
 //! What was found in both directions of a connection, worst first.
 //!
 //! 1. The problems of the live classifier that a direction has (`findings.rs`).
-//! 2. *ZeroWindow* from 1 % of the time, as `ReceiverWindowLimited`, which includes it.
+//! 2. *ZeroWindow* from 1 % of the time, as `ReceiverWindowLimited`, which includes it; first
+//!    if the window was closed for half of the time that it was full.
 //! 3. *TailLossProbe* if one cost time: it repairs a loss, and losses count whenever they
 //!    happen.
-//! 4. *Reordering* if segments overtook each other. Nothing waited for it.
-//! 5. *SenderAppLimited* of the server if its application kept the client waiting for a
+//! 4. *SmallWrites* from 1 % of the time.
+//! 5. *Reordering* if segments overtook each other. Nothing waited for it.
+//! 6. *SenderAppLimited* of the server if its application kept the client waiting for a
 //!    second or more (`think.rs`).
-//! 6. What was wrong with the connection itself (`failure.rs`).
+//! 7. What was wrong with the connection itself (`failure.rs`).
 
 use super::failure::{self, Resets};
 use super::limit::Limit;
 use super::opening::Opening;
 use super::problem::{TraceFinding, TraceProblem};
-use super::{DirectionVerdict, Think, Verdicts};
+use super::{DirectionVerdict, Observation, Think, Verdicts};
 use crate::segment::Timestamp;
 use crate::tcp::{ConnectionReport, Event, Kind, Moment, Side};
 use slowpath_diagnose::Thresholds;
@@ -74,7 +76,26 @@ pub(super) fn findings(
     } = evidence;
     found.extend(failure::failures(report, opening, resets, silent_until));
     found.sort_by_key(TraceFinding::rank);
+    closed_first(&mut found);
     found
+}
+
+/// Where a window was closed for most of the time that it was full, that is what to say first.
+fn closed_first(found: &mut [TraceFinding]) {
+    for side in [Side::Client, Side::Server] {
+        let of_side = |problem| {
+            let is = move |f: &TraceFinding| f.problem == problem && f.from == Some(side);
+            found.iter().position(is)
+        };
+        let full = of_side(TraceProblem::ReceiverWindowLimited);
+        let closed = of_side(TraceProblem::ZeroWindow);
+        if let (Some(full), Some(closed)) = (full, closed)
+            && full < closed
+            && found[full].time <= found[closed].time.map(|time| time * 2)
+        {
+            found[full..=closed].rotate_right(1);
+        }
+    }
 }
 
 fn of_live(verdict: &DirectionVerdict, side: Side, found: &mut Vec<TraceFinding>) {
@@ -101,6 +122,7 @@ fn of_line(verdict: &DirectionVerdict, side: Side, found: &mut Vec<TraceFinding>
     for (problem, limit, least) in [
         (TraceProblem::ZeroWindow, Limit::ZeroWindow, least),
         (TraceProblem::TailLossProbe, Limit::TailLossProbe, 0.0),
+        (TraceProblem::SmallWrites, Limit::SmallWrites, least),
     ] {
         let time = shares.of(limit);
         let share = part(time, shares.total());
@@ -110,7 +132,10 @@ fn of_line(verdict: &DirectionVerdict, side: Side, found: &mut Vec<TraceFinding>
                 from: Some(side),
                 time: Some(time),
                 share,
-                events: None,
+                events: match problem {
+                    TraceProblem::SmallWrites => observed(verdict, Observation::SmallWrites),
+                    _ => None,
+                },
                 frames: verdict.proof_of(|l| l == limit),
             });
         }
@@ -127,6 +152,12 @@ fn think(verdict: &DirectionVerdict, side: Side) -> Option<TraceFinding> {
         events: Some(think.waits),
         frames: think.longest.map(|(_, from, to)| (from, to)),
     })
+}
+
+/// How often that was observed.
+fn observed(verdict: &DirectionVerdict, observation: Observation) -> Option<u64> {
+    let mut observed = verdict.observed.iter();
+    observed.find(|o| o.observation == observation)?.events
 }
 
 /// A time's part of another, in 0..=1.

@@ -25,7 +25,7 @@ use slowpath_trace::read::Source;
 use slowpath_trace::report::analysis::{self, Analysis};
 use slowpath_trace::report::table::ListOptions;
 use slowpath_trace::report::{
-    CaptureReport, RankedConnection, counters, csv, json, pairing, table,
+    CaptureReport, Overview, RankedConnection, counters, csv, json, pairing, table,
 };
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -141,10 +141,12 @@ fn choose(args: &Trace, source: &Source, analysis: Analysis) -> Result<CaptureRe
         mut connections,
         mut troubled,
         artefacts,
+        mut overview,
     } = analysis;
     if let Some(which) = args.connection {
         connections.retain(|n| which.selects(n.number, n.report().client, n.report().server));
         troubled = connections.iter().any(RankedConnection::troubled);
+        overview = Overview::of(&connections);
         if connections.is_empty() {
             return Err(TraceError::NoConnection {
                 which: which.to_string(),
@@ -159,6 +161,7 @@ fn choose(args: &Trace, source: &Source, analysis: Analysis) -> Result<CaptureRe
         count: summary.connections,
         summary,
         artefacts,
+        overview,
         connections,
         troubled,
     })

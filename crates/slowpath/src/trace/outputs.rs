@@ -8,13 +8,18 @@ use slowpath_text::plural;
 use slowpath_trace::engine;
 use slowpath_trace::picture::{Drawn, Recording, Remark, html, svg, xpl};
 use slowpath_trace::read::Source;
-use slowpath_trace::report::{CaptureReport, ConnectionSelector, analysis, capture, remarks};
+use slowpath_trace::report::{
+    CaptureReport, ConnectionSelector, analysis, capture, headline, remarks,
+};
 use slowpath_trace::tcp::Side;
 use slowpath_trace::write::{self, Comments, Written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+/// Groups of failed connections named on a page.
+const FAILURES: usize = 8;
 
 /// Whether the capture is read more than once.
 pub fn read_twice(args: &Trace) -> bool {
@@ -113,8 +118,12 @@ fn draw(
         })
         .collect();
     if let Some(path) = &args.html {
+        let mut summary = vec![capture::line(report)];
+        summary.push(headline::headline(report).text);
+        summary.extend(headline::failures(report, FAILURES));
+        summary.extend(headline::remarks(report));
         create(path, |out| {
-            html::write(&report.name, &capture::line(report), &drawn, out)
+            html::write(&report.name, &summary.join(" · "), &drawn, out)
         })?;
     }
     if let (Some(path), Some(first)) = (&args.svg, drawn.first()) {

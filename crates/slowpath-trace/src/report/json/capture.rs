@@ -3,9 +3,16 @@
 
 use super::super::CaptureReport;
 use super::super::capture::{moment, span};
+use super::super::csv::name;
+use super::super::headline::{headline, remarks};
+use super::super::overview::FailureGroup;
+use super::super::selector::end;
+use super::optional;
+use super::verdict::AdviceOutput;
 use crate::decode::Undecodable;
 use crate::read::SkipReason;
 use crate::totals::{Count, Totals};
+use crate::verdict::TraceProblem;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -62,6 +69,89 @@ struct ProtocolsOutput {
     undecodable: Counts,
 }
 
+/// What is said first of the capture.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct HeadlineOutput {
+    /// The worst problem of both directions of all connections; `none`: nothing to report.
+    #[cfg_attr(test, schemars(schema_with = "super::schema::headline_problem"))]
+    problem: &'static str,
+    /// The same as a sentence.
+    text: String,
+    /// What it cost in the worst connection; null: nothing, or not known.
+    time_us: Option<f64>,
+    /// That time's part of the connection's, 0 to 1.
+    share: Option<f64>,
+    /// How many connections have it.
+    connections: u64,
+    /// The number of the worst.
+    connection: Option<u64>,
+    /// Whose data, SYN or RST it is about; null: the connection.
+    from: Option<String>,
+    first_frame: Option<u64>,
+    last_frame: Option<u64>,
+    advice: Option<AdviceOutput>,
+    /// What else is worth a note: a queue on the path, segments that overtook each other.
+    notes: Vec<String>,
+    /// The part of the connections' time in which no side had anything to send, 0 to 1.
+    idle_share: f64,
+}
+
+impl HeadlineOutput {
+    fn of(report: &CaptureReport) -> Self {
+        let headline = headline(report);
+        let finding = headline.worst.map(|worst| worst.finding);
+        let frames = finding.and_then(|f| f.frames);
+        HeadlineOutput {
+            problem: headline.problem.map_or("none", TraceProblem::name),
+            time_us: optional(headline.time()),
+            share: finding.map(|f| f.share),
+            connections: headline.connections,
+            connection: headline.worst.map(|worst| worst.number),
+            from: headline.from().map(end),
+            first_frame: frames.map(|(from, _)| from.frame),
+            last_frame: frames.map(|(_, to)| to.frame),
+            advice: headline.advice.map(AdviceOutput::from),
+            text: headline.text,
+            notes: remarks(report),
+            idle_share: report.overview.idle(),
+        }
+    }
+}
+
+/// Connections that failed alike.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct FailureGroupOutput {
+    /// `Unanswered`, `Refused` or `Reset`.
+    #[cfg_attr(test, schemars(schema_with = "super::schema::trace_problem"))]
+    problem: &'static str,
+    connections: u64,
+    /// The server's address.
+    server: String,
+    /// Its port; null: several.
+    port: Option<u64>,
+    /// Who sent the SYN or the RST: `client` or `server`.
+    from: Option<&'static str>,
+    /// The first of them.
+    connection: u64,
+    first_frame: u64,
+}
+
+impl From<&FailureGroup> for FailureGroupOutput {
+    fn from(group: &FailureGroup) -> Self {
+        FailureGroupOutput {
+            problem: group.kind.problem.name(),
+            connections: group.connections,
+            server: group.kind.server.to_string(),
+            port: group.port.map(u64::from),
+            from: group.kind.from.map(name),
+            connection: group.number,
+            first_frame: group.first_frame,
+        }
+    }
+}
+
 /// The capture: `{"type": "capture"}`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
@@ -79,6 +169,11 @@ pub(super) struct CaptureOutput {
     bytes: u64,
     /// TCP connections.
     connections: u64,
+    headline: HeadlineOutput,
+    /// Connections that failed, by how and to which server; most first.
+    failures: Vec<FailureGroupOutput>,
+    /// Failed connections that are in none of them, for want of memory.
+    failures_not_grouped: u64,
     #[serde(flatten)]
     protocols: ProtocolsOutput,
     /// By the reason why they could not be read.
@@ -148,6 +243,11 @@ impl CaptureOutput {
             packets: all.frames,
             bytes: all.bytes,
             connections: s.connections,
+            headline: HeadlineOutput::of(report),
+            failures: (report.overview.failures().iter())
+                .map(FailureGroupOutput::from)
+                .collect(),
+            failures_not_grouped: report.overview.ungrouped,
             protocols: ProtocolsOutput::of(&s.totals),
             skipped: SkipReason::ALL.into_iter().map(skipped).collect(),
             capture_drops: report.live_drops.or(s.notes.capture_drops()),

@@ -30,6 +30,11 @@ pub fn trace_problem(_: &mut SchemaGenerator) -> Schema {
     one_of(&TraceProblem::ALL.map(TraceProblem::name))
 }
 
+pub fn headline_problem(_: &mut SchemaGenerator) -> Schema {
+    let problems = TraceProblem::ALL.map(TraceProblem::name);
+    one_of(&[&["none"], &problems[..]].concat())
+}
+
 pub fn actor(_: &mut SchemaGenerator) -> Schema {
     one_of(&[
         Actor::SenderDeveloper,

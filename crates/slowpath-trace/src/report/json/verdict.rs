@@ -2,10 +2,11 @@
 //! Verdicts as JSON.
 
 use super::super::RankedConnection;
+use super::super::advice::advise;
 use super::super::capture::moment;
 use super::super::csv::name;
 use super::super::figures::micros;
-use super::super::phrases::{advise, total};
+use super::super::phrases::total;
 use super::super::selector::end;
 use super::{optional, problems};
 use crate::message::{Category, Cause, Message, Messages};
@@ -17,14 +18,14 @@ use crate::verdict::{
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
-use slowpath_diagnose::Actor;
+use slowpath_diagnose::{Actor, Advice};
 use slowpath_text::evidence::Evidence;
 use std::collections::BTreeMap;
 
 /// What to do about a finding.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
-struct AdviceOutput {
+pub(super) struct AdviceOutput {
     /// Who has to act.
     #[cfg_attr(test, schemars(schema_with = "super::schema::actor"))]
     who: Actor,
@@ -34,6 +35,17 @@ struct AdviceOutput {
     what: String,
     /// Where the advice comes from.
     source: &'static str,
+}
+
+impl From<(String, Advice)> for AdviceOutput {
+    fn from((act, advice): (String, Advice)) -> Self {
+        AdviceOutput {
+            who: advice.who,
+            act,
+            what: advice.what,
+            source: advice.source,
+        }
+    }
 }
 
 /// A problem that was found.
@@ -209,12 +221,7 @@ impl FindingOutput {
             events: finding.events,
             first_frame: finding.frames.map(|(from, _)| from.frame),
             last_frame: finding.frames.map(|(_, to)| to.frame),
-            advice: advise(ranked, finding).map(|(act, advice)| AdviceOutput {
-                who: advice.who,
-                act,
-                what: advice.what,
-                source: advice.source,
-            }),
+            advice: advise(ranked, finding).map(AdviceOutput::from),
         }
     }
 }
