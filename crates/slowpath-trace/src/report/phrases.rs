@@ -7,11 +7,11 @@ use super::selector::end;
 use crate::segment::Endpoint;
 use crate::tcp::Side;
 use crate::verdict::{
-    Basis, DirectionVerdict, Limit, Losses, Observed, Origin, TraceFinding, TraceProblem, Vantage,
-    VantagePoint,
+    Basis, DirectionVerdict, Limit, Losses, Observed, Origin, PathRate, TraceFinding, TraceProblem,
+    Vantage, VantagePoint,
 };
 use slowpath_model::{Micros, Problem};
-use slowpath_text::{bytes, percent, plural};
+use slowpath_text::{bit_rate, bytes, percent, plural};
 use std::time::Duration;
 
 /// What is wrong with a connection, or what limited it.
@@ -210,6 +210,29 @@ pub fn losses(losses: &Losses, vantage: &Vantage, side: Side) -> Option<String> 
         plural(losses.sent, "segment"),
         losses.rate() * 100.0
     ))
+}
+
+/// A queue shorter than this is a host's own.
+const SHORTEST_QUEUE: Duration = Duration::from_millis(1);
+
+/// What the path delivered, if that is known.
+pub fn path(path: &PathRate) -> Option<String> {
+    let mut text = format!(
+        "delivered at most {}",
+        bit_rate(path.bytes_per_second? as f64)
+    );
+    if let (Some(least), Some(high)) = (path.least_rtt, path.high_rtt) {
+        let [least, high] = [least, high].map(Micros::from);
+        text += &format!(" over a round trip, RTT {least} to {high} (95th percentile)");
+    }
+    if let (Some(queue), Some(queued)) = (path.queue(), path.queued_bytes())
+        && queue >= path.least_rtt.unwrap_or_default()
+        && queue >= SHORTEST_QUEUE
+    {
+        let queue = Micros::from(queue);
+        text += &format!(": up to {queue}, {}, in queues", bytes(queued));
+    }
+    Some(text)
 }
 
 /// Where the capture was made.

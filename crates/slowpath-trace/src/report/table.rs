@@ -216,6 +216,7 @@ fn other_points(ranked: &RankedConnection, side: Side) -> Vec<Point> {
     let vantage = &ranked.finished.report.verdicts.vantage;
     let mut points = Vec::new();
     points.extend(phrases::losses(&verdict.losses, vantage, side).map(|text| ("losses", text)));
+    points.extend(phrases::path(&verdict.path).map(|text| ("path", text)));
     let found = |observation: Observation| {
         let named = |f: &TraceFinding| {
             f.problem.name() == observation.name() && f.from == Some(side)

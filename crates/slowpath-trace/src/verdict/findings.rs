@@ -2,7 +2,7 @@
 //! From a line to findings, in the words and the form of the classifier of live connections.
 
 use super::limit::{Limit, Line};
-use super::{DelayedAcks, Losses, Think};
+use super::{DelayedAcks, Losses, PathRate, Think};
 use crate::message::Messages;
 use crate::tcp::{ConnectionReport, Moment, Side};
 use slowpath_diagnose::Thresholds;
@@ -92,6 +92,8 @@ pub struct DirectionVerdict {
     pub observed: Vec<Observed>,
     /// Where losses come from.
     pub losses: Losses,
+    /// What the path delivered.
+    pub path: PathRate,
     /// Delayed ACKs, by the oracle's rule.
     pub delayed_acks: DelayedAcks,
     /// Messages.

@@ -9,6 +9,7 @@ use super::loss::Losses;
 use super::opening::Opening;
 use super::problem::TraceFinding;
 use super::ranking::{self, Evidence};
+use super::rate::Delivery;
 use super::sender::Sender;
 use super::spread::Spread;
 use super::think::Think;
@@ -88,6 +89,7 @@ struct Flow {
     oracle: Oracle,
     messages: Collector,
     spread: Spread,
+    delivery: Delivery,
     think: Think,
 }
 
@@ -116,6 +118,7 @@ impl Judge {
             oracle: Oracle::new(options.waits),
             messages: Collector::new(options.messages),
             spread: Spread::default(),
+            delivery: Delivery::default(),
             think: Think::default(),
         };
         Judge {
@@ -174,8 +177,8 @@ impl Judge {
         let silent_until = self.silent_until.unwrap_or(end.time);
         let mut verdicts = Verdicts {
             vantage,
-            from_client: client.verdict(report, Side::Client, end, opening),
-            from_server: server.verdict(report, Side::Server, end, opening),
+            from_client: client.verdict(report, (Side::Client, &vantage), end, opening),
+            from_server: server.verdict(report, (Side::Server, &vantage), end, opening),
             findings: Vec::new(),
         };
         verdicts.findings = ranking::findings(report, &verdicts, &self.evidence, silent_until);
@@ -187,7 +190,7 @@ impl Flow {
     fn verdict(
         self,
         report: &ConnectionReport,
-        side: Side,
+        (side, vantage): (Side, &Vantage),
         end: Moment,
         opening: &Opening,
     ) -> DirectionVerdict {
@@ -227,6 +230,7 @@ impl Flow {
             deltas: findings::deltas(report, side, &line, &counts),
             observed: findings::observed(report, side, &line, &counts, syn_wait),
             losses: Losses::judge(report.sent_by(side), &self.spread),
+            path: self.delivery.finish(side, vantage, &self.spread),
             delayed_acks: self.oracle.finish(),
             messages,
             think: self.think,
@@ -260,7 +264,9 @@ impl Events for Judge {
         self.evidence.segment(event, now);
         if let Some(rtt) = event.rtt {
             self.gathered.answered(event.side, rtt);
-            if !event.marks.any(Marks::DELAYED_ACK) {
+            // With more under way the next segment would have let go an ACK that was kept back
+            // (RFC 9293 section 3.8.6.3): the delay is a queue's.
+            if !event.marks.any(Marks::DELAYED_ACK) || rev.delivery.is_more_under_way(event) {
                 rev.spread.add(rtt);
             }
         }
@@ -274,9 +280,11 @@ impl Events for Judge {
             fwd.think.answered(asked, now, fwd.sender.turn());
         }
         let sent = fwd.sender.sent(event, now);
+        fwd.delivery.sent(event, now, sent, &fwd.sender);
         fwd.oracle.sent(event, now);
         fwd.messages.sent(event, now, sent, &fwd.sender);
         rev.sender.received(event, now);
+        rev.delivery.received(event, now, &rev.sender);
         rev.oracle.received(event, now);
         rev.messages.received(event, now, &rev.sender);
         if event.kind == Kind::Reset {

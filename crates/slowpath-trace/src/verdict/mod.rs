@@ -30,6 +30,7 @@ mod opening;
 mod plateau;
 mod problem;
 mod ranking;
+mod rate;
 mod sender;
 mod size;
 mod spread;
@@ -42,6 +43,7 @@ pub use judge::{Judge, Judged, Options, Trial, Verdicts};
 pub use limit::{Interval, Limit, Line, Shares};
 pub use loss::{Losses, Origin};
 pub use problem::{TraceFinding, TraceProblem};
+pub use rate::PathRate;
 pub use think::Think;
 pub use vantage::{Basis, Vantage, VantagePoint};
 

@@ -12,8 +12,8 @@ use super::{optional, problems};
 use crate::message::{Category, Cause, Message, Messages};
 use crate::tcp::Side;
 use crate::verdict::{
-    Basis, DelayedAcks, DirectionVerdict, Limit, Losses, Origin, TraceFinding, TraceProblem,
-    Vantage, VantagePoint,
+    Basis, DelayedAcks, DirectionVerdict, Limit, Losses, Origin, PathRate, TraceFinding,
+    TraceProblem, Vantage, VantagePoint,
 };
 #[cfg(test)]
 use schemars::JsonSchema;
@@ -112,6 +112,18 @@ struct LossesOutput {
     rtt_variation: Option<f64>,
 }
 
+/// What the path delivered: the highest rate over a round trip in which the application did not
+/// limit it, and the RTT of the path.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct PathOutput {
+    bytes_per_second: Option<u64>,
+    rtt_least_us: Option<f64>,
+    rtt_percentile_95_us: Option<f64>,
+    /// In queues, at that rate and that RTT.
+    queued_bytes: Option<u64>,
+}
+
 /// ACKs that the receiver held back.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
@@ -187,6 +199,7 @@ pub(super) struct VerdictOutput {
     intervals_forgotten: u64,
     observed: Vec<ObservationOutput>,
     losses: LossesOutput,
+    path: PathOutput,
     delayed_acks: DelayedAcksOutput,
     messages: MessagesOutput,
 }
@@ -277,6 +290,7 @@ impl VerdictOutput {
             intervals_forgotten: v.line.dropped(),
             observed: observed.collect(),
             losses: LossesOutput::of(&v.losses),
+            path: PathOutput::of(&v.path),
             delayed_acks: DelayedAcksOutput::of(&v.delayed_acks),
             messages: MessagesOutput::of(&v.messages),
         }
@@ -304,6 +318,17 @@ impl LossesOutput {
             rtt_least_us: optional(losses.least_rtt),
             rtt_percentile_95_us: optional(losses.high_rtt),
             rtt_variation: losses.variation(),
+        }
+    }
+}
+
+impl PathOutput {
+    fn of(path: &PathRate) -> Self {
+        PathOutput {
+            bytes_per_second: path.bytes_per_second,
+            rtt_least_us: optional(path.least_rtt),
+            rtt_percentile_95_us: optional(path.high_rtt),
+            queued_bytes: path.queued_bytes(),
         }
     }
 }
