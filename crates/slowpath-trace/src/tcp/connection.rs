@@ -568,6 +568,7 @@ fn report<E: Events>(
             .map(|r| Duration::from_nanos(u64::try_from(r).unwrap_or(0))),
         duplicate: step.duplicate,
         sack: &blocks[..sack.len()],
+        timestamps: step.options.timestamps,
         sent_before: step.sent_before.map(Timestamp),
     });
     if let Some((frame, by)) = step.spurious {

@@ -39,7 +39,8 @@
 //!    application may have answered, or a full segment without PSH was sent last. Otherwise
 //!    *SenderApp*. Full: *ReceiverWindow* likewise, without the probe.
 //! 9. Late: *DelayedAck* if the next data came promptly, or within [`HOST`], an eighth of the
-//!    turn, and what the smoothed turn is longer than the shortest, and the receiver sent no data meanwhile: the late ACK let it go. Otherwise *SenderApp*: nothing waited for that ACK. (SNAP counts
+//!    turn, and what the smoothed turn is longer than the shortest, unless its timestamp shows
+//!    that it left before (RFC 7323 section 4.3: TSecr), and the receiver sent no data meanwhile: the late ACK let it go. Otherwise *SenderApp*: nothing waited for that ACK. (SNAP counts
 //!    every late ACK of a stream; that count stays in the evidence.)
 //! 10. Flight, prompt, everything acknowledged, no data came back, a small segment before
 //!     and a small one now: *SmallWrites*. With data that came back: *SenderApp*, a turn.
@@ -110,12 +111,20 @@ struct Incoming {
     payload: bool,
     /// It was kept back, by so much, ns.
     late: Option<i64>,
+    /// Its TSval.
+    stamp: Option<u32>,
 }
 
 /// What the sender sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    Data { small: bool, flight: i64 },
+    /// New data: less than a full segment; so much was under way; it may have left after the last
+    /// release (its timestamp does not exclude it).
+    Data {
+        small: bool,
+        flight: i64,
+        after: bool,
+    },
     Timer,
     Probe,
     Repair,
@@ -149,6 +158,8 @@ pub(crate) struct Sender {
     window: ReceiverWindow,
     last: LastData,
     last_release: Moment,
+    /// TSval of that ACK.
+    released_by: Option<u32>,
     sign_of_life: Moment,
     /// When something was acknowledged last.
     advanced: Moment,
@@ -173,6 +184,7 @@ impl Sender {
             window: ReceiverWindow::default(),
             last: LastData::new(),
             last_release: START,
+            released_by: None,
             sign_of_life: START,
             advanced: START,
             plateau: Plateau::default(),
@@ -305,6 +317,7 @@ impl Sender {
             window: event.window.zip(event.window_edge),
             payload: event.length > 0,
             late,
+            stamp: event.timestamps.map(|t| t.0),
         };
         if self.turn() == 0 {
             self.arrive(now);
@@ -355,14 +368,16 @@ impl Sender {
     }
 
     /// The sender's next data comes when an ACK that was kept back, of all that was sent, is about
-    /// to take effect, within what clocks and the shortest turn may be wrong.
-    fn arrive_early(&mut self, now: Moment) {
-        if let Some(first) = self.incoming.front()
-            && first.late.is_some()
-            && first.acknowledges.is_some_and(|a| a >= self.sequence.next)
-            && passed(now, first.effect) <= PROMPT.0 + self.turn() / 64
-        {
-            let first = *first;
+    /// to take effect: its timestamp shows whether the ACK had arrived; without one, turns and
+    /// clocks may be wrong by as little as that.
+    fn arrive_early(&mut self, event: &Event<'_>, now: Moment) {
+        let Some(first) = self.incoming.front().copied() else {
+            return;
+        };
+        let near = passed(now, first.effect) <= PROMPT.0 + self.turn() / 64;
+        let arrived = echoes(event, first.stamp).unwrap_or(near);
+        let all = first.acknowledges.is_some_and(|a| a >= self.sequence.next);
+        if arrived && first.late.is_some() && all {
             self.incoming.pop_front();
             let effect = Moment {
                 time: now.time,
@@ -413,6 +428,7 @@ impl Sender {
         self.last.answered |= segment.payload;
         if reported {
             self.last_release = now;
+            self.released_by = segment.stamp;
         }
         self.sign_of_life = now;
     }
@@ -447,7 +463,7 @@ impl Sender {
         }
         self.arrive(now);
         if event.kind == Kind::Data {
-            self.arrive_early(now);
+            self.arrive_early(event, now);
         }
         self.advance(now);
         if event.flags.any(Flags::FIN) {
@@ -496,7 +512,13 @@ impl Sender {
         let flight = self.sequence.in_flight();
         let prompt = self.is_prompt(now);
         let begins = idle && (!prompt || self.last.answered);
-        self.settle(Next::Data { small, flight }, now);
+        let after = echoes(event, self.released_by).unwrap_or(true);
+        let next = Next::Data {
+            small,
+            flight,
+            after,
+        };
+        self.settle(next, now);
         if begins {
             self.plateau.dry();
         }
@@ -629,6 +651,13 @@ impl Sender {
     pub(super) fn begin_at(&mut self, first: Moment) {
         self.line.begin_at(first, self.at);
     }
+}
+
+/// Whether a segment's TSecr is that of another with this TSval or of a later one, so that the other
+/// had arrived when it left; `None` without timestamps.
+fn echoes(event: &Event<'_>, stamp: Option<u32>) -> Option<bool> {
+    let (_, echo) = event.timestamps?;
+    Some(echo.wrapping_sub(stamp?).cast_signed() >= 0)
 }
 
 /// Nanoseconds from one moment to another.

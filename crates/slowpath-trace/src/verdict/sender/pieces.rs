@@ -131,7 +131,7 @@ impl Sender {
                     .zip(self.path_rtt())
                     .is_some_and(|(since, path)| since <= path));
         let let_go = !self.last.answered
-            && matches!(next, Next::Data { .. })
+            && matches!(next, Next::Data { after: true, .. })
             && self
                 .since_release(now)
                 .is_some_and(|since| prompt || since <= HOST + self.turn() / 8 + self.rtt.jitter());
@@ -182,7 +182,7 @@ impl Sender {
             Limit::CongestionWindow
         };
         match next {
-            Next::Data { small, flight } if prompt => {
+            Next::Data { small, flight, .. } if prompt => {
                 if flight > 0 {
                     network
                 } else if self.last.answered {
