@@ -70,9 +70,14 @@ def analysed(slowpath, capture):
     return (head or {}).get("problem", NONE), found
 
 
+def end(name):
+    """An end as labels name it, which may leave out the brackets of an IPv6 address."""
+    return name and name.replace("[", "").replace("]", "")
+
+
 def fits(finding, required):
     return finding.problem in required["any"] and (
-        required["from"] is None or finding.sender in (None, required["from"]))
+        required["from"] is None or end(finding.sender) in (None, end(required["from"])))
 
 
 def time_range(required):
@@ -90,7 +95,7 @@ def entry_is(entry, finding):
     if isinstance(entry, str):
         return entry == finding.problem
     word = entry.get("problem") or entry.get("word")
-    return word == finding.problem and entry.get("from") in (None, finding.sender)
+    return word == finding.problem and end(entry.get("from")) in (None, end(finding.sender))
 
 
 def is_false(finding, label, capture):

@@ -42,7 +42,7 @@
 //!    turn, and what the smoothed turn is longer than the shortest, unless its timestamp shows
 //!    that it left before (RFC 7323 section 4.3: TSecr), and the receiver sent no data meanwhile: the late ACK let it go. Otherwise *SenderApp*: nothing waited for that ACK. (SNAP counts
 //!    every late ACK of a stream; that count stays in the evidence.)
-//! 10. Flight, prompt, everything acknowledged, no data came back, a small segment before
+//! 10. Flight, let go by an ACK as in rule 9, everything acknowledged, a small segment before
 //!     and a small one now: *SmallWrites*. With data that came back: *SenderApp*, a turn.
 //! 11. Flight, prompt otherwise; or not prompt with a full segment without PSH before
 //!     (Linux sets PSH where its queue ends), or with half of what the last rounds had
@@ -160,6 +160,8 @@ pub(crate) struct Sender {
     last_release: Moment,
     /// TSval of that ACK.
     released_by: Option<u32>,
+    /// What it echoes follows the ACKs.
+    echoes_acks: bool,
     sign_of_life: Moment,
     /// When something was acknowledged last.
     advanced: Moment,
@@ -185,6 +187,7 @@ impl Sender {
             last: LastData::new(),
             last_release: START,
             released_by: None,
+            echoes_acks: false,
             sign_of_life: START,
             advanced: START,
             plateau: Plateau::default(),
@@ -367,17 +370,16 @@ impl Sender {
         }
     }
 
-    /// The sender's next data comes when an ACK that was kept back, of all that was sent, is about
-    /// to take effect: its timestamp shows whether the ACK had arrived; without one, turns and
+    /// The sender's next data comes when an ACK of all that was sent is about to take effect: its timestamp shows whether the ACK had arrived; without one, turns and
     /// clocks may be wrong by as little as that.
     fn arrive_early(&mut self, event: &Event<'_>, now: Moment) {
         let Some(first) = self.incoming.front().copied() else {
             return;
         };
         let near = passed(now, first.effect) <= PROMPT.0 + self.turn() / 64;
-        let arrived = echoes(event, first.stamp).unwrap_or(near);
+        let arrived = self.had_arrived(event, first.stamp).unwrap_or(near);
         let all = first.acknowledges.is_some_and(|a| a >= self.sequence.next);
-        if arrived && first.late.is_some() && all {
+        if arrived && all {
             self.incoming.pop_front();
             let effect = Moment {
                 time: now.time,
@@ -385,6 +387,16 @@ impl Sender {
             };
             self.apply(&Incoming { effect, ..first });
         }
+    }
+
+    /// Whether what had this TSval had arrived when a segment left; `None` without timestamps, or
+    /// if this sender never echoed a later one than that of the handshake (old stacks do not take
+    /// them from ACKs without data).
+    fn had_arrived(&mut self, event: &Event<'_>, stamp: Option<u32>) -> Option<bool> {
+        let (_, echo) = event.timestamps?;
+        let arrived = echo.wrapping_sub(stamp?).cast_signed() >= 0;
+        self.echoes_acks |= arrived && self.last_release != START;
+        (arrived || self.echoes_acks).then_some(arrived)
     }
 
     fn apply(&mut self, segment: &Incoming) {
@@ -512,7 +524,7 @@ impl Sender {
         let flight = self.sequence.in_flight();
         let prompt = self.is_prompt(now);
         let begins = idle && (!prompt || self.last.answered);
-        let after = echoes(event, self.released_by).unwrap_or(true);
+        let after = self.had_arrived(event, self.released_by).unwrap_or(true);
         let next = Next::Data {
             small,
             flight,
@@ -651,13 +663,6 @@ impl Sender {
     pub(super) fn begin_at(&mut self, first: Moment) {
         self.line.begin_at(first, self.at);
     }
-}
-
-/// Whether a segment's TSecr is that of another with this TSval or of a later one, so that the other
-/// had arrived when it left; `None` without timestamps.
-fn echoes(event: &Event<'_>, stamp: Option<u32>) -> Option<bool> {
-    let (_, echo) = event.timestamps?;
-    Some(echo.wrapping_sub(stamp?).cast_signed() >= 0)
 }
 
 /// Nanoseconds from one moment to another.

@@ -135,7 +135,15 @@ impl Sender {
             && self
                 .since_release(now)
                 .is_some_and(|since| prompt || since <= HOST + self.turn() / 8 + self.rtt.jitter());
-        let flight = self.flight_limit(next, prompt);
+        let flight = match next {
+            // Nagle's rule lets a small segment go with the ACK of the small one before.
+            Next::Data {
+                small: true,
+                flight: 0,
+                ..
+            } if let_go && self.last.small => Limit::SmallWrites,
+            _ => self.flight_limit(next, prompt),
+        };
         let mut pieces = std::mem::take(&mut self.pieces);
         let mut held = false;
         let mut small = false;
@@ -182,13 +190,11 @@ impl Sender {
             Limit::CongestionWindow
         };
         match next {
-            Next::Data { small, flight, .. } if prompt => {
+            Next::Data { flight, .. } if prompt => {
                 if flight > 0 {
                     network
                 } else if self.last.answered {
                     Limit::SenderApp
-                } else if small && self.last.small {
-                    Limit::SmallWrites
                 } else {
                     network
                 }
