@@ -8,8 +8,8 @@
 //! 1. A sample runs from one ACK of new data to another, a round trip later at least (section 2.1:
 //!    "the volume of data delivered over the interval"). It has [`SEGMENTS`] full segments
 //!    at least: an ACK acknowledges two, so that its ends are uncertain by two.
-//! 2. *Application-limited* (section 3.3): a small segment with PSH emptied the queue of the sender and nothing
-//!    followed within a quarter of a round trip; or data began when nothing was under way and no
+//! 2. *Application-limited* (section 3.3): a small segment with PSH emptied the queue of the sender, nothing
+//!    followed within a quarter of a round trip, and no ACK let go what followed; or data began when nothing was under way and no
 //!    ACK had let it go. Samples in which that happened do not count.
 //! 3. Nor do those with a retransmission, a duplicate ACK or SACK: the ACK that fills a hole acknowledges
 //!    what had arrived long before.
@@ -90,6 +90,8 @@ pub(super) struct Delivery {
     sent: Meter,
     /// The highest acknowledged number.
     reached: i64,
+    /// When something was acknowledged last, ns.
+    answered: i64,
     /// One past the highest that was sent.
     next: i64,
     /// The next ACK that begins a sample is above this.
@@ -118,7 +120,8 @@ impl Delivery {
         let late = self
             .emptied
             .take()
-            .is_some_and(|at| now.saturating_sub(at) > self.least(sender).0 / 4);
+            .is_some_and(|at| now.saturating_sub(at) > self.least(sender).0 / 4)
+            && now.saturating_sub(self.answered) > sender.turn() + sender.turn() / 4 + SHORTEST;
         if late || sent.is_none_or(|sent| sent.begins) {
             self.interrupt(event.sequence);
         }
@@ -149,6 +152,7 @@ impl Delivery {
             && ack > self.reached
         {
             self.reached = ack;
+            self.answered = now.time.0;
             if ack > self.resume {
                 let least = self.least(sender);
                 self.acked.reached(now.time.0, ack, least);
