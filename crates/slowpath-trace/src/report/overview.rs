@@ -46,7 +46,7 @@ pub struct Transfer {
     pub bytes: u64,
     /// Bytes a second while there was something to send.
     pub rate: f64,
-    /// The least RTT and its 95th percentile, if they show a queue.
+    /// The least RTT of the path and its 95th percentile, if they show a queue.
     pub queue: Option<(Duration, Duration)>,
 }
 
@@ -85,11 +85,11 @@ fn counts(judged: &Judged, finding: &TraceFinding) -> bool {
 fn transfer(report: &ConnectionReport, verdict: &DirectionVerdict, side: Side) -> Option<Transfer> {
     let data = &report.sent_by(side).data;
     let busy = busy(verdict).as_secs_f64();
-    let losses = &verdict.losses;
+    let (losses, path) = (&verdict.losses, &verdict.path);
     (data.unique_bytes > 0 && busy > 0.0).then(|| Transfer {
         bytes: data.unique_bytes,
         rate: data.unique_bytes as f64 / busy,
-        queue: (losses.least_rtt.zip(losses.high_rtt)).filter(|_| losses.is_queueing()),
+        queue: (path.least_rtt.zip(path.high_rtt)).filter(|_| losses.is_queueing()),
     })
 }
 
