@@ -293,12 +293,13 @@ fn selective(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow, ack: u64) 
         step.marks.set(Marks::DSACK);
         reported_duplicate(step, rev, left, right);
     }
-    let next = rev.send.next;
+    // An ACK that was overtaken reports what is acknowledged by now.
+    let (next, acked) = (rev.send.next, rev.send.acked);
     let rare = rev.rare();
     let mut new = 0;
     for (left, right) in &placed[usize::from(duplicate)..] {
         if left < right && *left >= ack && *right <= next {
-            let inserted = rare.sacked.insert(*left, *right, SACKED);
+            let inserted = rare.sacked.insert((*left).max(acked), *right, SACKED);
             rare.dropped.ranges += u64::from(inserted.forgotten > 0);
             new += inserted.new;
         }

@@ -284,7 +284,9 @@ impl Connection {
             acking::acknowledge(&mut step, fwd, rev);
         }
         if step.has(Flags::RST) {
-            step.kind = Kind::Reset;
+            if step.kind != Kind::HardwareDuplicate {
+                step.kind = Kind::Reset;
+            }
             self.reset = self.reset.or_else(|| {
                 let both = fwd.fins && rev.fins;
                 (!both).then_some(side)

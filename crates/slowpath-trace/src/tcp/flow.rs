@@ -286,6 +286,12 @@ impl Flow {
         (known.count == sent.copies).then_some(known.sent)
     }
 
+    /// How often the outstanding segment that ends at `end` was captured again.
+    pub(super) fn captured_again(&self, end: u64) -> u16 {
+        let copies = self.rare.iter().flat_map(|r| &r.copies);
+        copies.filter(|c| c.end == end).map(|c| c.count).sum()
+    }
+
     pub(super) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }

@@ -51,7 +51,9 @@
 //!    data was last sent less than an RTO before (shortest RTT + 200 ms).
 //! 8. *Timeout* (RFC 6298): not sooner than the shortest retransmission timer after it was last
 //!    sent; and not clocked, or sent again before and silent since for two path
-//!    RTTs and 200 ms, if the sender is more than 2 ms away, so that ACKs pass by chance. A lone
+//!    RTTs and 200 ms, if the sender is more than 2 ms away, so that ACKs pass by chance. Where
+//!    nothing of the other side was captured, its ACKs may have asked for it: not sooner than
+//!    200 ms (Linux's TCP_RTO_MIN), and never a probe. A lone
 //!    outstanding segment is called so too, although some stacks probe with it: the wire
 //!    cannot decide.
 //! 9. *After a timeout*: below what was sent when the timer ran out, without another
@@ -182,7 +184,7 @@ pub(super) fn cause(
         .map_or((0, 0, None), |r| (r.recovery, r.timeout, r.cause));
 
     let since_ack = now.saturating_sub(fwd.acks.time);
-    let clocked = since_ack <= turnaround + turnaround / 2 + HOST_NANOS;
+    let clocked = since_ack.saturating_sub(turnaround) <= turnaround / 2 + HOST_NANOS;
     let silence = now.saturating_sub(fwd.last.data_time);
     let since_sent = last_sent.map_or(silence, |sent| now.saturating_sub(sent));
     let in_recovery = step.start < recovery;
@@ -201,11 +203,16 @@ pub(super) fn cause(
         let by_sack = (in_recovery || sacked > 0)
             && since_ack <= path.saturating_mul(2).saturating_add(RACK_TICKS)
             && since_sent < shortest.saturating_add(RTO_MIN_NANOS);
-        return if probe {
+        // ACKs that were not captured may have asked for it.
+        let shortest_rto = match rev.observed {
+            true => SHORTEST_RTO_NANOS,
+            false => RTO_MIN_NANOS,
+        };
+        return if probe && rev.observed {
             Cause::TailLossProbe
         } else if by_sack {
             Cause::Fast
-        } else if since_sent >= SHORTEST_RTO_NANOS {
+        } else if since_sent >= shortest_rto {
             Cause::Timeout
         } else {
             Cause::Unexplained

@@ -197,11 +197,11 @@ fn repeated(step: &Step<'_, '_>, fwd: &mut Flow, rev: &Flow, repeat: Repeat) -> 
 /// A segment without data, SYN and FIN.
 #[inline]
 fn without_data(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, twice: bool) {
-    if step.has(Flags::RST) {
-        return;
-    }
     if twice {
         step.kind = Kind::HardwareDuplicate;
+    }
+    if step.has(Flags::RST) {
+        return;
     }
     if !fwd.observed {
         fwd.send.next = fwd.send.next.max(step.start);
@@ -368,7 +368,8 @@ fn resent(
     recorded: Recorded,
     last_sent: Option<i64>,
 ) {
-    let cause = retransmission::cause(step, fwd, rev, recorded.copies, last_sent);
+    let again = recorded.copies - fwd.captured_again(step.end).min(recorded.copies);
+    let cause = retransmission::cause(step, fwd, rev, again, last_sent);
     step.kind = Kind::Retransmission(cause);
     let silence = step
         .now

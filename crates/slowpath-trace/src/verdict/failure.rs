@@ -53,6 +53,8 @@ pub(super) struct Resets {
     latest: [Option<Moment>; 2],
     /// Of each side that sent RSTs: the other side's segment before the first, and the RST.
     first: [Option<(Option<Moment>, Moment)>; 2],
+    /// How many each side sent.
+    count: [u64; 2],
 }
 
 impl Resets {
@@ -61,6 +63,7 @@ impl Resets {
     pub(super) fn segment(&mut self, event: &Event<'_>, now: Moment) {
         self.latest[event.side as usize] = Some(now);
         if event.kind == Kind::Reset {
+            self.count[event.side as usize] += 1;
             let before = self.latest[event.side.peer() as usize];
             let first = &mut self.first[event.side as usize];
             *first = first.or(Some((before, now)));
@@ -107,7 +110,7 @@ pub(super) fn failures(
             from: Some(side),
             time: None,
             share: 0.0,
-            events: Some(report.sent_by(side).control.resets),
+            events: Some(resets.count[side as usize]),
             frames: resets.frames(side),
         });
     }

@@ -56,7 +56,7 @@ pub(super) fn findings(
         let verdict = verdicts.sent_by(side);
         of_live(verdict, side, &mut found);
         of_line(verdict, side, &mut found);
-        if side == Side::Server {
+        if side == Side::Server && !report.is_one_sided() {
             found.extend(think(verdict, side));
         }
         let events = report.sent_by(side).order.out_of_order;

@@ -33,7 +33,8 @@
 //!    2 · SRTT + 200 ms (RFC 8985 section 7.2, and a quarter for slow clocks): Linux then
 //!    always probes before its timer; not where that segment had been sent again already,
 //!    for it probes in the states Open and CWR only (`tcp_schedule_loss_probe`).
-//!    [`tcp`](crate::tcp) calls it a timeout, as the wire by itself cannot decide.
+//!    [`tcp`](crate::tcp) calls it a timeout, as the wire by itself cannot decide. Where no ACK
+//!    was captured that is all: when the repair arrived is not known.
 //! 8. Zero: *ZeroWindow* if the window was probed, or data follows its opening promptly or
 //!    within a round trip, and it had been waiting: the receiver sent no data meanwhile that the
 //!    application may have answered, or a full segment without PSH was sent last. Otherwise
@@ -616,6 +617,7 @@ impl Sender {
         }
         // All of it had arrived: nothing is repaired.
         self.repair.acknowledged(self.sequence.acked, reached);
+        self.repair.over_unless(self.window.edge.is_some());
         self.plateau.lost(now.time.0);
         self.last.time = now;
         self.sign_of_life = now;

@@ -135,6 +135,14 @@ impl Repair {
         self.recovery.is_some() || self.timeout.is_some() || self.probe.is_some()
     }
 
+    /// Unless ACKs were captured: when what was sent again arrived is not known, nor whether
+    /// anything waited for it.
+    pub(super) fn over_unless(&mut self, acks: bool) {
+        if !acks {
+            (self.recovery, self.timeout, self.probe) = (None, None, None);
+        }
+    }
+
     /// Everything before `ack` has arrived; `next` is one past everything sent.
     pub(super) fn acknowledged(&mut self, ack: i64, next: i64) {
         // What was sent again beyond it is still under way: Linux enters recovery anew
