@@ -2,13 +2,15 @@
 //! How often slowpath is right.
 //!
 //! What enters: a seed. What leaves: for each problem, precision and recall of the agent's
-//! verdicts on real Linux TCP over emulated paths with random parameters (`make check-truth`,
-//! docs/reference/accuracy.md).
+//! verdicts on real Linux TCP over emulated paths with random parameters; and for each problem that
+//! packets show, how often the agent, `slowpath trace` and the truth agree ([`agreement`]; `make
+//! check-truth`, docs/reference/accuracy.md).
 //!
 //! ```text
 //! seed ─► plan (random) ─► run: network, sockets, applications ─► captures at both ends, accounts
-//!                             │                                   └─► stream ─► truth ─┐
-//!                             └─► the agent (one for all runs) ─► findings ────────────┴─► tally
+//!                             │                                   ├─► trace ────────────┐
+//!                             │                                   └─► stream ─► truth ──┼─► agreement
+//!                             └─► the agent (one for all runs) ─► findings ─────────────┴─► tally
 //! ```
 //!
 //! What is promised: what is true comes from what was injected, from packets captured at both
@@ -16,6 +18,7 @@
 //! or the counters that it reads. A run that the machine disturbed (a late emulator, lost
 //! capture) is run again and counted.
 
+pub mod agreement;
 pub mod app;
 pub mod capture;
 pub mod judgement;
@@ -28,6 +31,7 @@ pub mod run;
 pub mod schedule;
 pub mod stream;
 pub mod tally;
+pub mod trace;
 pub mod truth;
 pub mod watch;
 
@@ -55,6 +59,9 @@ pub enum RunError {
     /// A capture did not start.
     #[error("capturing packets: {0}")]
     Capture(String),
+    /// A capture cannot be judged.
+    #[error("judging a capture: {0}")]
+    Trace(#[from] slowpath_trace::read::ReadError),
     /// The agent failed.
     #[error("the agent: {0}")]
     Agent(String),

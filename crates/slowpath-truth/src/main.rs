@@ -6,6 +6,7 @@ use serde_json::json;
 use slowpath_diagnose::InteractionKind;
 use slowpath_model::Problem;
 use slowpath_testbed::{Need, missing_requirements};
+use slowpath_truth::agreement::{Agreements, Comparison};
 use slowpath_truth::judgement::Class;
 use slowpath_truth::plan::{Group, INJECTED, INTERACTIONS, OF_LISTENERS, PAIRS};
 use slowpath_truth::relay;
@@ -14,15 +15,16 @@ use slowpath_truth::schedule::{Done, Job, Limits, Runs};
 use slowpath_truth::tally::{Tally, Verdict};
 use slowpath_truth::watch::Watch;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Measures how often slowpath's verdicts are right: random connections on real Linux TCP over
-/// emulated paths, each problem injected, judged by one agent, and compared with what packets
-/// at both ends and the applications themselves say. Needs root.
+/// emulated paths, each problem injected, judged by one agent and by `slowpath trace`, and
+/// compared with what packets at both ends and the applications themselves say. Needs root.
 ///
-/// The last line is one JSON object: {class: {runs, precision, recall, ...}, "pairs": {...}}.
+/// The last line is one JSON object: {class: {runs, precision, recall, ...}, "pairs": {...},
+/// "trace": {class: {decided, agree, ...}}, "trace_agreement": the least of its classes}.
 ///
 /// Examples:
 ///   check-truth                              everything, 30 runs a class, about 20 minutes
@@ -98,23 +100,39 @@ fn check(arguments: &Arguments) -> Result<(), AnyError> {
     };
     let mut progress = Progress::new(jobs.len());
     let runs = Runs::start(jobs, seed, &watch.watcher(), limits)?;
-    let mut tally = Tally::default();
+    let mut sums = Sums::default();
     for done in runs {
         progress.step();
-        take(&mut tally, &done, arguments, seed)?;
+        sums.take(&done, arguments, seed)?;
     }
     progress.end();
+    let Sums { tally, agreements } = sums;
     let table = format!(
-        "`make check-truth`, seed {seed}, Linux {}.\n\n{}",
+        "`make check-truth`, seed {seed}, Linux {}.\n\n{}\n{BESIDE}\n\n{}",
         release(),
-        tally.table()
+        tally.table(),
+        agreements.table(),
     );
     println!("\n{table}");
     if let Some(path) = &arguments.write {
         write_table(path, &table)?;
     }
-    println!("{}", tally.json());
+    let mut json = tally.json();
+    if let Some(object) = json.as_object_mut() {
+        agreements.add_to(object);
+    }
+    println!("{json}");
     Ok(())
+}
+
+/// What comes between the two tables.
+const BESIDE: &str = "Live classifier, `slowpath trace` on the same runs' captures, and oracle ([below](#live-trace-and-oracle)):";
+
+/// What all runs gave.
+#[derive(Default)]
+struct Sums {
+    tally: Tally,
+    agreements: Agreements,
 }
 
 /// The runs, those of all groups mixed so that heavy ones do not meet.
@@ -172,50 +190,68 @@ fn jobs(arguments: &Arguments) -> Result<Vec<Job>, AnyError> {
     Ok(jobs)
 }
 
-fn take(tally: &mut Tally, done: &Done, arguments: &Arguments, seed: u64) -> Result<(), AnyError> {
-    tally.disturbed += u64::from(done.disturbed);
-    let Job { group, number } = done.job;
-    let outcome = match &done.result {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            tally.failed += 1;
-            println!("no result: {group} {number}: {error}");
-            return Ok(());
-        }
-    };
-    let disagreements = tally.add(group, outcome);
-    for (judgement, verdict) in &disagreements {
-        let verdict = match verdict {
-            Verdict::Wrong => "wrong",
-            Verdict::Missed => "missed",
+impl Sums {
+    fn take(&mut self, done: &Done, arguments: &Arguments, seed: u64) -> Result<(), AnyError> {
+        let Sums { tally, agreements } = self;
+        tally.disturbed += u64::from(done.disturbed);
+        let Job { group, number } = done.job;
+        let outcome = match &done.result {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                tally.failed += 1;
+                println!("no result: {group} {number}: {error}");
+                return Ok(());
+            }
         };
-        println!(
-            "{verdict}: {} at {} of '{group}' {number}: found {} us, {} events; truth {:?}",
-            judgement.class, judgement.of, judgement.time_us, judgement.events, judgement.truth,
-        );
-    }
-    if arguments.json {
-        for (end, judged) in outcome.ends.iter().enumerate() {
-            println!("{}", line(done, end, judged, outcome));
-        }
-        for judgement in &outcome.others {
-            let plan = &done.plan;
+        let disagreements = tally.add(group, outcome);
+        for (judgement, verdict) in &disagreements {
+            let verdict = match verdict {
+                Verdict::Wrong => "wrong",
+                Verdict::Missed => "missed",
+            };
             println!(
-                "{}",
-                json!({"group": group.to_string(), "number": number, "of": judgement.of.to_string(),
-                "class": judgement.class.name(), "truth": judgement.truth, "found": judgement.found,
-                "events": judgement.events, "plan": plan, "kernel": outcome.counters[1]})
+                "{verdict}: {} at {} of '{group}' {number}: found {} us, {} events; truth {:?}",
+                judgement.class, judgement.of, judgement.time_us, judgement.events, judgement.truth,
             );
         }
-    }
-    if let Some(folder) = &arguments.keep
-        && (!disagreements.is_empty() || arguments.only.is_some())
-    {
-        std::fs::create_dir_all(folder)?;
-        for (end, pcap) in ["a", "b"].iter().zip(&outcome.captures) {
-            let name = format!("{seed}-{group}-{number}-{end}.pcap").replace(' ', "_");
-            std::fs::write(folder.join(name), pcap)?;
+        let mut differ = 0;
+        for (end, judged) in outcome.ends.iter().enumerate() {
+            for comparison in Comparison::of_end(end, judged) {
+                if let Some(disagreement) = agreements.add(seed, done.job, &comparison) {
+                    differ += 1;
+                    println!("differ: {disagreement}");
+                }
+            }
         }
+        if arguments.json {
+            for (end, judged) in outcome.ends.iter().enumerate() {
+                println!("{}", line(done, end, judged, outcome));
+            }
+            for judgement in &outcome.others {
+                let plan = &done.plan;
+                println!(
+                    "{}",
+                    json!({"group": group.to_string(), "number": number, "of": judgement.of.to_string(),
+                "class": judgement.class.name(), "truth": judgement.truth, "found": judgement.found,
+                "events": judgement.events, "plan": plan, "kernel": outcome.counters[1]})
+                );
+            }
+        }
+        if let Some(folder) = &arguments.keep
+            && (!disagreements.is_empty() || differ > 0 || arguments.only.is_some())
+        {
+            keep(folder, &format!("{seed}-{group}-{number}"), outcome)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes both captures of a run into a folder.
+fn keep(folder: &Path, run: &str, outcome: &Outcome) -> Result<(), AnyError> {
+    std::fs::create_dir_all(folder)?;
+    for (host, pcap) in ["a", "b"].iter().zip(&outcome.captures) {
+        let name = format!("{run}-{host}.pcap").replace(' ', "_");
+        std::fs::write(folder.join(name), pcap)?;
     }
     Ok(())
 }
@@ -228,6 +264,7 @@ fn line(done: &Done, end: usize, judged: &Judged, outcome: &Outcome) -> serde_js
             "found": judged.found(*problem),
             "time_us": totals.problem_time[*problem as usize].0,
             "events": totals.problem_events[*problem as usize],
+            "trace": judged.traced.iter().find(|(p, _)| p == problem).map(|(_, verdict)| verdict),
         });
         (problem.name().to_owned(), found)
     });
@@ -258,7 +295,7 @@ fn release() -> String {
 }
 
 /// Replaces what stands between the two comments.
-fn write_table(path: &std::path::Path, table: &str) -> Result<(), AnyError> {
+fn write_table(path: &Path, table: &str) -> Result<(), AnyError> {
     const BEGIN: &str = "<!-- check-truth: begin -->\n";
     const END: &str = "<!-- check-truth: end -->";
     let text = std::fs::read_to_string(path)?;

@@ -8,9 +8,10 @@ use crate::packet::{Packet, packets};
 use crate::plan::{PathSettings, Plan, Relay};
 use crate::relay::{Part, Player};
 use crate::stream::{Captured, Stream};
+use crate::trace::{self, TraceVerdict};
 use crate::truth::interactions::{self, Sides};
 use crate::truth::listener::{Accepted, Listening, overflows};
-use crate::truth::{Label, Truth, truths};
+use crate::truth::{Label, Truth, hidden, truths};
 use crate::watch::{Observations, ObservedEnd, Watcher};
 use crate::{RunError, counters, listener_load, network};
 use slowpath_diagnose::InteractionKind;
@@ -42,6 +43,8 @@ pub struct Judged {
     pub truths: Vec<(Problem, Truth)>,
     /// And which interactions.
     pub interactions: Vec<(InteractionKind, Truth)>,
+    /// What `slowpath trace` says of what it sent.
+    pub traced: Vec<(Problem, TraceVerdict)>,
 }
 
 impl Judged {
@@ -163,17 +166,16 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
         packets
     };
     let wires = [read(&captures[0]), read(&captures[1])];
+    let traces = [trace::judge(&captures[0])?, trace::judge(&captures[1])?];
     let mut ends = Vec::new();
     for connection in &done.used {
         for side in 0..2 {
-            ends.extend(judge(
-                plan,
-                connection,
-                side,
+            let hosts = Hosts {
                 namespaces,
-                &wires,
-                &observations.ends,
-            ));
+                wires: &wires,
+                traces: &traces,
+            };
+            ends.extend(judge(plan, connection, side, &hosts, &observations.ends));
         }
     }
     if ends.len() < 2 * done.used.len() {
@@ -375,14 +377,25 @@ fn passed_on(plan: &Plan, ends: &[Judged]) -> Judgement {
     }
 }
 
+/// What a and b have, once a run is over.
+struct Hosts<'a> {
+    namespaces: [u32; 2],
+    wires: &'a [Vec<Packet>; 2],
+    traces: &'a [Vec<slowpath_trace::verdict::Judged>; 2],
+}
+
 fn judge(
     plan: &Plan,
     connection: &Used,
     side: usize,
-    namespaces: [u32; 2],
-    wires: &[Vec<Packet>; 2],
+    hosts: &Hosts<'_>,
     observed: &[ObservedEnd],
 ) -> Option<Judged> {
+    let Hosts {
+        namespaces,
+        wires,
+        traces,
+    } = hosts;
     let tuple = match side {
         0 => connection.opened,
         _ => connection.opened.reversed(),
@@ -412,7 +425,9 @@ fn judge(
     let ours = direction(side, tuple.local, tuple.remote)?;
     let theirs = direction(1 - side, tuple.remote, tuple.local)?;
     let truths = truths(&ours, &theirs);
+    let (near, far) = (&traces[host(side)], &traces[host(1 - side)]);
     Some(Judged {
+        traced: trace::of_end(near, far, tuple, hidden(&ours, &truths)),
         opened: side == 0,
         sends: !ours.sent.is_empty(),
         observed: observed.clone(),

@@ -16,7 +16,7 @@ mod writes;
 
 use crate::stream::{State, Stream};
 use serde::Serialize;
-use slowpath_model::Problem;
+use slowpath_model::{Problem, ProblemSet};
 
 /// Whether a problem was there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -141,15 +141,44 @@ pub fn truths(stream: &Stream, back: &Stream) -> Vec<(Problem, Truth)> {
         (Problem::ReceiverAppSlow, receiver::slow_application(back)),
         (Problem::SynRetransmit, network::opening(stream)),
     ];
-    // The application is the limit when nothing else is.
-    let any = |label| truths.iter().any(|(_, truth)| truth.label == label);
-    let label = if any(Label::True) {
+    let label = application(truths.iter().map(|(_, truth)| truth.label));
+    truths.insert(0, (Problem::SenderAppLimited, Truth::labelled(label)));
+    truths
+}
+
+/// The application is the limit when nothing else is.
+fn application(others: impl Iterator<Item = Label> + Clone) -> Label {
+    let any = |label| others.clone().any(|other| other == label);
+    if any(Label::True) {
         Label::False
     } else if any(Label::Undecided) {
         Label::Undecided
     } else {
         Label::True
+    }
+}
+
+/// Problems of which packets do not show what decides about them at this end: `SmallWrites` by the
+/// number of writes, and `SenderAppLimited` where only such a problem, or `ReceiverAppSlow`,
+/// excludes it. `truths` are those of the same stream.
+pub fn hidden(stream: &Stream, truths: &[(Problem, Truth)]) -> ProblemSet {
+    let held = writes::held_back(stream).label;
+    let mut hidden = ProblemSet::EMPTY.with(Problem::ReceiverAppSlow);
+    let differs = |problem, label| {
+        truths
+            .iter()
+            .any(|(p, t)| *p == problem && t.label != label)
     };
-    truths.insert(0, (Problem::SenderAppLimited, Truth::labelled(label)));
-    truths
+    if differs(Problem::SmallWrites, held) {
+        hidden.insert(Problem::SmallWrites);
+    }
+    let shown = truths.iter().filter_map(|(problem, truth)| match problem {
+        Problem::SenderAppLimited | Problem::ReceiverAppSlow => None,
+        Problem::SmallWrites => Some(held),
+        _ => Some(truth.label),
+    });
+    if differs(Problem::SenderAppLimited, application(shown)) {
+        hidden.insert(Problem::SenderAppLimited);
+    }
+    hidden
 }

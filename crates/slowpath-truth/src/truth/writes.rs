@@ -14,6 +14,18 @@ const WRITE: u64 = 4_000;
 /// that came back, where writes are at most a quarter of a segment. The rest of a round trip
 /// whose ACK was delayed is doubtful: it is either's.
 pub(super) fn small_writes(stream: &Stream) -> Truth {
+    let (held, doubtful) = held(stream);
+    Truth::lasting(stream, held + spared(stream) * WRITE, doubtful)
+}
+
+/// The part of it that packets show: what Nagle's algorithm held.
+pub(super) fn held_back(stream: &Stream) -> Truth {
+    let (held, doubtful) = held(stream);
+    Truth::lasting(stream, held, doubtful)
+}
+
+/// For how long Nagle's algorithm held something, and for how long it is doubtful, nanoseconds.
+fn held(stream: &Stream) -> (u64, u64) {
     let delays = delays(stream);
     let cycles: Vec<Span> = delays.iter().map(|(cycle, _)| *cycle).collect();
     let waits: Vec<Span> = delays.iter().map(|(_, wait)| *wait).collect();
@@ -25,14 +37,18 @@ pub(super) fn small_writes(stream: &Stream) -> Truth {
             doubtful += within.saturating_sub(overlap(&waits, span));
         }
     }
+    (held, doubtful)
+}
+
+/// Writes beyond the segments that their bytes need.
+fn spared(stream: &Stream) -> u64 {
     let writes = stream.written.len() as u64;
     let bytes = stream.written.last().map_or(0, |step| step.total);
-    let mut spared = 0;
-    if writes > 0 && stream.mss > 0 && bytes / writes <= stream.mss / 4 {
-        let back = stream.heard.iter().filter(|h| h.data).count() as u64;
-        spared = writes.saturating_sub(bytes / stream.mss + back);
+    if writes == 0 || stream.mss == 0 || bytes / writes > stream.mss / 4 {
+        return 0;
     }
-    Truth::lasting(stream, held + spared * WRITE, doubtful)
+    let back = stream.heard.iter().filter(|h| h.data).count() as u64;
+    writes.saturating_sub(bytes / stream.mss + back)
 }
 
 /// How much of a span lies within others.
