@@ -176,7 +176,12 @@ pub fn numbers(verdict: &DirectionVerdict, problem: Problem) -> String {
     // What packets do not show, or what is nothing, is no evidence.
     phrases.retain(|text| text != "0 B in it" && !text.starts_with("in flight at most 0 "));
     if verdict.inferred.contains(problem) {
-        phrases.push("inferred: packets do not show the buffer".to_owned());
+        phrases.push(match problem {
+            Problem::Timeout => {
+                "inferred: frames are missing by their IP identification".to_owned()
+            }
+            _ => "inferred: packets do not show the buffer".to_owned(),
+        });
     }
     phrases.join(", ")
 }

@@ -570,6 +570,7 @@ fn report<E: Events>(
             .map(|r| Duration::from_nanos(u64::try_from(r).unwrap_or(0))),
         duplicate: step.duplicate,
         sack: &blocks[..sack.len()],
+        missing: s.ip_id.map_or(0, |_| fwd.frames.missing),
         timestamps: step.options.timestamps,
         sent_before: step.sent_before.map(Timestamp),
     });

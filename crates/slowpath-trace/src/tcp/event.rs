@@ -74,6 +74,8 @@ pub struct Event<'a> {
     pub duplicate: u32,
     /// SACK blocks, of the other side's data.
     pub sack: &'a [(i64, i64)],
+    /// Frames of its sender that are missing before it, by IP identifications that count one by one.
+    pub missing: u16,
     /// TSval and TSecr (RFC 7323).
     pub timestamps: Option<(u32, u32)>,
     /// Of data sent again: when it was last sent, or if it was not captured then, when data after

@@ -15,6 +15,13 @@ const TIME_SHIFT: u32 = 10;
 /// Identifications from this on are at most 64 behind the last one's.
 const OVERTAKEN: u16 = u16::MAX - 63;
 
+/// Steps of one after which a sender counts its frames of this connection, as Linux does (RFC 6864
+/// allows anything).
+const ONE_BY_ONE: u8 = 8;
+
+/// Steps up to this are frames that did not come here; larger ones are another counter.
+const FEW: u16 = 16;
+
 /// The last frames that a side sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FrameHistory {
@@ -25,6 +32,10 @@ pub(super) struct FrameHistory {
     pub id_trust: u8,
     /// IP identification of the last segment.
     id: u16,
+    /// Frames whose identification was one more than that of the frame before, in a row.
+    one_by_one: u8,
+    /// Identifications left out before the last frame by a sender that counts one by one.
+    pub missing: u16,
 }
 
 /// A frame that repeats one of the last in what TCP's header says.
@@ -82,6 +93,15 @@ impl FrameHistory {
     pub(super) fn follow(&mut self, id: u16) {
         // A counter steps forward, by few; a frame that was overtaken is a few steps back.
         let step = id.wrapping_sub(self.id);
+        self.missing = 0;
+        if step == 1 {
+            self.one_by_one = self.one_by_one.saturating_add(1);
+        } else {
+            if self.one_by_one >= ONE_BY_ONE && (2..=FEW).contains(&step) {
+                self.missing = step - 1;
+            }
+            self.one_by_one = 0;
+        }
         self.id_trust = match step {
             1..=1024 => self.id_trust.saturating_add(1),
             OVERTAKEN.. => return,

@@ -210,23 +210,29 @@ impl Flow {
             path_rtt: sender.path_rtt().map(nanos),
             windows_unknown: sender.windows_unknown(),
         };
+        let timers = sender.counts.timeouts;
+        let all_inferred = timers > 0 && timers == sender.counts.inferred_timeouts;
         let line = sender.into_line();
         let found = findings::findings(&line, &counts);
         let syn_wait = opening.of(side).map_or(Duration::ZERO, |attempt| {
             Duration::from_nanos(between(attempt.first.time, attempt.last.time))
         });
-        let buffer = found
+        let mut inferred = ProblemSet::EMPTY;
+        if found
             .iter()
-            .any(|f| f.problem == Problem::SendBufferLimited);
+            .any(|f| f.problem == Problem::SendBufferLimited)
+        {
+            inferred.insert(Problem::SendBufferLimited);
+        }
+        if all_inferred {
+            inferred.insert(Problem::Timeout);
+        }
         DirectionVerdict {
             dominating: found
                 .first()
                 .map_or(Problem::SenderAppLimited, |f| f.problem),
             unmeasured: findings::unmeasured(report, side, &counts, &found),
-            inferred: match buffer {
-                true => ProblemSet::EMPTY.with(Problem::SendBufferLimited),
-                false => ProblemSet::EMPTY,
-            },
+            inferred,
             deltas: findings::deltas(report, side, &line, &counts),
             observed: findings::observed(report, side, &line, &counts, syn_wait),
             losses: Losses::judge(report.sent_by(side), &self.spread),

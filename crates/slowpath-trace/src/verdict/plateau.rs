@@ -5,7 +5,7 @@
 //! Round by round (a round ends when what was sent last at its beginning is acknowledged),
 //! the most that was under way. It is a plateau when all of these hold:
 //!
-//! 1. [`ROUNDS`] rounds in a row, and [`SHORTEST`] at least, differ by at most two
+//! 1. [`ROUNDS`] rounds in a row, and [`SHORTEST`] at least, differ by at most [`LEVEL`]
 //!    segments. A congestion window in use grows by a segment a round (RFC 5681 section
 //!    3.1), CUBIC's by 3 · (1 − 0.7) ÷ (1 + 0.7) = 0.53 at least where it follows Reno (RFC
 //!    9438 section 4.3): by four in eight rounds.
@@ -29,6 +29,9 @@
 
 /// Rounds of a plateau.
 const ROUNDS: usize = 8;
+
+/// Segments by which its rounds may differ: fewer than any congestion window grows in them.
+const LEVEL: i64 = 3;
 
 /// Least length of a plateau, ns: below it a host's own scheduling is a limit.
 const SHORTEST: i64 = 100_000_000;
@@ -176,7 +179,7 @@ impl Plateau {
         let least = self.rounds.iter().map(|r| r.most).min().unwrap_or(0);
         let sum = |of: fn(&Round) -> u32| self.rounds.iter().map(of).sum::<u32>();
         let (full, segments) = (sum(|r| r.full), sum(|r| r.segments));
-        let level = most - least <= 2 * mss && least >= 2 * mss;
+        let level = most - least <= LEVEL * mss && least >= 2 * mss;
         if !level || self.rounds.iter().any(|r| r.pressed) || full * 4 < segments * 3 {
             self.since = None;
             return false;

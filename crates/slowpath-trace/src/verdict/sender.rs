@@ -49,6 +49,10 @@
 //!     (Linux sets PSH where its queue ends), or with half of what the last rounds had
 //!     under way: *CongestionWindow*, or *SendBuffer* where there is a [plateau](super::plateau).
 //! 12. Everything else: *SenderApp*.
+//! 13. New data that comes 200 ms (Linux's least retransmission timer) after the last sign of
+//!     life, after a full segment without PSH, before which a frame is missing by IP
+//!     identifications that count one by one: its first copy was lost before this place, and a
+//!     timer, or a probe, sent it again. Before it: *Timeout*, inferred.
 
 mod lateness;
 mod pieces;
@@ -531,7 +535,13 @@ impl Sender {
             flight,
             after,
         };
-        self.settle(next, now);
+        if self.is_repeat_of_missing(event, now) {
+            self.settle(Next::Timer, now);
+            self.counts.timeouts += 1;
+            self.counts.inferred_timeouts += 1;
+        } else {
+            self.settle(next, now);
+        }
         if begins {
             self.plateau.dry();
         }
@@ -552,6 +562,15 @@ impl Sender {
         self.last.answered = false;
         self.window.probed = false;
         Sent { begins, at: now }
+    }
+
+    /// Rule 13.
+    fn is_repeat_of_missing(&self, event: &Event<'_>, now: Moment) -> bool {
+        event.missing > 0
+            && !event.marks.any(Marks::GAP)
+            && !self.last.small
+            && !self.last.pushed
+            && passed(self.sign_of_life, now) >= PROBE_WAIT
     }
 
     /// It sends beyond what it may: it knows of a window that is still on its way to it by our

@@ -76,6 +76,8 @@ pub(super) struct LastData {
 pub(in crate::verdict) struct Counts {
     pub(in crate::verdict) fast_recoveries: u64,
     pub(in crate::verdict) timeouts: u64,
+    /// Of these, by missing IP identifications only.
+    pub(in crate::verdict) inferred_timeouts: u64,
     pub(in crate::verdict) probes: u64,
     pub(in crate::verdict) delayed_acks: u64,
     pub(in crate::verdict) held_acks: u64,
