@@ -6,6 +6,7 @@ mod segments;
 
 use frames::{ACK, RST, SYN, USUAL, ethernet, ipv4, tcp, udp};
 use segments::{FULL, Timeline};
+use slowpath_model::Problem;
 use slowpath_trace::engine;
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::report::analysis::{self, Analysis};
@@ -296,4 +297,41 @@ fn reordering_is_no_headline() {
     assert_eq!(found, [TraceProblem::Reordering]);
     assert_eq!(worst(&[(&judged, 1)]), None);
     assert!(!judged.verdicts.is_troubled());
+}
+
+/// A window of 4,000 bytes limits; later the receiver announces 60,000. Advice speaks of the 4,000.
+#[test]
+fn advice_is_about_the_window_that_limited() {
+    let mut t = Timeline::handshake(20_000, 20);
+    for line in &mut t.lines {
+        line.window = 4_000;
+    }
+    let mut next = 1;
+    for m in 0..10 {
+        let at = 40_000 + m * 20_100;
+        for i in 0..4 {
+            t.data(at + i64::from(i) * 10, next + i * FULL, FULL);
+        }
+        next += 4 * FULL;
+        t.ack(at + 20_040, next).window = 4_000;
+    }
+    t.data(300_000, next, FULL);
+    t.ack(320_000, next + FULL).window = 60_000;
+    let judged = t.judge();
+    let verdict = &judged.verdicts.from_client;
+    assert!(verdict.finding(Problem::ReceiverWindowLimited).is_some());
+    assert_eq!(verdict.deltas.send_window, Some(4_000));
+}
+
+/// Only one side was captured: what its packets show is not among what could not be measured.
+#[test]
+fn what_was_found_was_measured() {
+    let mut t = Timeline::handshake(20_000, 20);
+    t.data(40_000, 1, FULL);
+    t.data(40_000 + SECOND, 1, FULL);
+    t.lines.retain(|line| line.side == Client);
+    let verdict = t.judge().verdicts.from_client;
+    assert!(verdict.finding(Problem::Timeout).is_some());
+    assert!(!verdict.unmeasured.contains(Problem::Timeout));
+    assert!(verdict.unmeasured.contains(Problem::DelayedAck));
 }

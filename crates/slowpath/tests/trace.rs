@@ -57,6 +57,7 @@ fn wrong_usage_is_2() {
         &["x.pcap", "--connection", "10.0.0.1-10.0.0.2"],
         &["x.pcap", "--filter", "tcp prt 80"],
         &["x.pcap", "--json", "--csv"],
+        &["x.pcap", "--top", "0"],
         &["x.pcap", "--duration", "1s"],
         &["--interface", "lo", "x.pcap"],
         &["x.pcap", "--extract", "1"],
@@ -245,6 +246,51 @@ fn the_first_screen_says_who_is_limited_by_what() {
     // A normal exchange ends with 0.
     if let Some(capture) = shared("packets/tcp_handshake.pcapng") {
         assert_eq!(trace(&[&capture, "--exit-code"]).status.code(), Some(0));
+    }
+}
+
+/// Three SYNs in 9 s without an answer, and three that are each answered by a RST.
+#[test]
+fn failed_connections_are_problems_in_every_form() {
+    for (name, problem, frames) in [
+        ("verdicts/ftpclientdenied.pcap", "Unanswered", [1, 3]),
+        ("verdicts/nowebaccess2.pcapng", "Refused", [3, 8]),
+    ] {
+        let Some(capture) = shared(name) else {
+            return;
+        };
+        let output = trace(&[&capture, "--exit-code"]);
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        let said = text(&output.stdout);
+        let headline = said.lines().nth(1).unwrap_or_default();
+        assert!(headline.starts_with(problem), "{said}");
+        assert!(said.contains("act"), "{said}");
+        let lines = objects(&trace(&[&capture, "--json"]));
+        assert_eq!(lines[0]["headline"]["problem"], problem);
+        assert_eq!(lines[0]["failures"][0]["connections"], 1);
+        let failure = &lines[1]["failures"][0];
+        assert_eq!(failure["problem"], problem);
+        assert_eq!(failure["first_frame"], frames[0]);
+        assert_eq!(failure["last_frame"], frames[1]);
+        let csv = text(&trace(&[&capture, "--csv"]).stdout);
+        let ending = format!("{problem},{problem}");
+        assert!(csv.lines().nth(1).unwrap().ends_with(&ending), "{csv}");
+        let page =
+            std::env::temp_dir().join(format!("slowpath-{}-{problem}.html", std::process::id()));
+        let path = page.to_str().unwrap();
+        assert!(trace(&[&capture, "--html", path]).status.success());
+        let written = std::fs::read_to_string(&page).unwrap();
+        std::fs::remove_file(&page).unwrap();
+        assert!(
+            written.contains(&format!("{problem}: connection #1")),
+            "{name}"
+        );
+    }
+    // One connection is selected: the headline is about it.
+    if let Some(capture) = shared("verdicts/synscan.pcapng") {
+        let lines = objects(&trace(&[&capture, "--json", "--connection", "12"]));
+        assert_eq!(lines[0]["headline"]["problem"], "Refused");
+        assert_eq!(lines[0]["headline"]["connection"], 12);
     }
 }
 

@@ -61,8 +61,8 @@ fn busy(verdict: &DirectionVerdict) -> Duration {
 /// Less often is an accident of one moment, as with losses (`loss.rs`).
 const HABIT: u64 = 3;
 
-/// Whether a finding is worth a headline: failures are, and of what costs time 1 % of the time
-/// that data was to be sent. Small writes are only as a habit that takes most of that time; what
+/// Whether a finding is worth a headline: failures are, losses that cost any time, and of what else
+/// costs time 1 % of the time that data was to be sent. Small writes are only as a habit that takes most of that time; what
 /// costs nothing is not.
 fn counts(judged: &Judged, finding: &TraceFinding) -> bool {
     if finding.problem.is_of_connection() || finding.problem == TraceProblem::SenderAppLimited {
@@ -75,7 +75,7 @@ fn counts(judged: &Judged, finding: &TraceFinding) -> bool {
     let share = time.as_secs_f64() / busy.max(f64::MIN_POSITIVE);
     match finding.problem {
         TraceProblem::Timeout | TraceProblem::TailLossProbe | TraceProblem::FastRetransmit => {
-            time > Duration::ZERO && share >= LEAST_SHARE
+            time > Duration::ZERO
         }
         TraceProblem::SmallWrites => finding.events >= Some(HABIT) && share > 0.5,
         problem => !problem.is_harmless() && time >= SHORTEST && share >= LEAST_SHARE,

@@ -206,7 +206,7 @@ impl Flow {
             small_writes: sender.counts.small_writes,
             most_in_flight: u64::try_from(sender.counts.most_in_flight).unwrap_or(0),
             full_segment: u64::try_from(sender.full_segment()).unwrap_or(1),
-            window: sender.window(),
+            window: sender.limiting_window(),
             path_rtt: sender.path_rtt().map(nanos),
             windows_unknown: sender.windows_unknown(),
         };

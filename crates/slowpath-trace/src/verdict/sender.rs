@@ -253,6 +253,21 @@ impl Sender {
         self.window.size
     }
 
+    /// The window that held the sender back, bytes: 0 if it was closed for longer than it was full;
+    /// the last if it did neither.
+    pub(super) fn limiting_window(&self) -> Option<u64> {
+        let shares = self.line.shares();
+        let full = shares.of(Limit::ReceiverWindow);
+        let closed = shares.of(Limit::ZeroWindow);
+        if closed > full {
+            Some(0)
+        } else if !full.is_zero() {
+            Some(self.window.full)
+        } else {
+            self.window.size
+        }
+    }
+
     /// The windows of the receiver cannot be read.
     pub(super) fn windows_unknown(&self) -> bool {
         self.window.unscaled

@@ -82,6 +82,9 @@ impl Sender {
             kind: self.kind(),
         };
         self.at = to;
+        if piece.kind == PieceKind::Full {
+            self.window.was_full(self.sequence.acked);
+        }
         match self.pieces.last_mut() {
             Some(last) if last.kind == piece.kind => last.to = to,
             _ => self.pieces.push(piece),

@@ -59,6 +59,16 @@ pub(super) struct ReceiverWindow {
     pub(super) probed: bool,
     /// Bytes.
     pub(super) size: Option<u64>,
+    /// The largest that was full.
+    pub(super) full: u64,
+}
+
+impl ReceiverWindow {
+    /// It has no room for another segment; `acked`: where it begins.
+    pub(super) fn was_full(&mut self, acked: i64) {
+        let size = self.edge.map_or(0, |edge| edge.saturating_sub(acked));
+        self.full = self.full.max(u64::try_from(size).unwrap_or(0));
+    }
 }
 
 /// The last data that was sent.
