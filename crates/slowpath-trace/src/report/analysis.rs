@@ -3,6 +3,7 @@
 //! one that collects a connection's frames.
 
 use super::overview::{Digest, Overview};
+use super::translated::{Opened, Translated};
 use super::{Artefacts, RankedConnection};
 use crate::engine::{self, Began, Finished, Follow, Progress, Summary};
 use crate::picture::{Recorder, Recording};
@@ -104,6 +105,7 @@ struct Outcome {
     rank: Rank,
     troubled: bool,
     artefacts: Artefacts,
+    opened: Option<Opened>,
     digest: Digest,
     judged: Option<Box<Judged>>,
 }
@@ -132,6 +134,11 @@ impl Follow for Ranked<'_> {
             digest,
             troubled: judged.verdicts.is_troubled(),
             artefacts: Artefacts::of(&judged.report),
+            opened: Opened::of(
+                &judged.report,
+                judged.verdicts.vantage.initial,
+                self.first_frame,
+            ),
             judged: (self.worst.takes(rank)).then(|| Box::new(judged)),
         }
     }
@@ -148,6 +155,7 @@ pub fn analyse(
     let mut firsts = Vec::new();
     let mut troubled = false;
     let mut artefacts = Artefacts::default();
+    let mut translated = Translated::default();
     let mut overview = Overview::default();
     let worst = Worst {
         keep,
@@ -164,6 +172,7 @@ pub fn analyse(
         |finished: Finished<Outcome>| {
             troubled |= finished.report.troubled;
             artefacts += finished.report.artefacts;
+            translated.add(finished.report.opened);
             overview.add(&finished.report.digest);
             firsts.push(finished.first_frame);
             let rank = finished.report.rank;
@@ -182,6 +191,7 @@ pub fn analyse(
     kept.truncate(keep);
     let number = |first: u64| firsts.partition_point(|f| *f < first) as u64 + 1;
     overview.number(number);
+    artefacts.translated(&translated.pairs(), number);
     let connections = kept.into_iter().map(|(_, finished)| RankedConnection {
         number: number(finished.first_frame),
         finished,

@@ -14,6 +14,10 @@ pub struct Artefacts {
     pub uncaptured: u64,
     /// Bytes of that data.
     pub uncaptured_bytes: u64,
+    /// Connections that are another one as well, on the other side of a translator.
+    pub captured_on_both_sides: u64,
+    /// The numbers of the first two that are one.
+    pub both_sides: Option<(u64, u64)>,
 }
 
 impl Artefacts {
@@ -27,9 +31,17 @@ impl Artefacts {
                 captured_twice: order.captured_twice,
                 uncaptured: order.capture_losses,
                 uncaptured_bytes: order.capture_lost_bytes,
+                ..Artefacts::default()
             };
         }
         sum
+    }
+
+    /// Pairs of connections that are one, by their first frames; `number` gives the number of a
+    /// connection.
+    pub(super) fn translated(&mut self, pairs: &[(u64, u64)], number: impl Fn(u64) -> u64) {
+        self.captured_on_both_sides = pairs.len() as u64;
+        self.both_sides = pairs.first().map(|(a, b)| (number(*a), number(*b)));
     }
 
     /// A line for each of them.
@@ -49,6 +61,12 @@ impl Artefacts {
                 bytes(self.uncaptured_bytes)
             ));
         }
+        if let Some((one, other)) = self.both_sides {
+            lines.push(format!(
+                "captured on both sides of a device that translates addresses or sequence numbers: {}; #{one} and #{other} are one",
+                plural(self.captured_on_both_sides, "connection")
+            ));
+        }
         lines
     }
 }
@@ -58,5 +76,7 @@ impl AddAssign for Artefacts {
         self.captured_twice += other.captured_twice;
         self.uncaptured += other.uncaptured;
         self.uncaptured_bytes += other.uncaptured_bytes;
+        self.captured_on_both_sides += other.captured_on_both_sides;
+        self.both_sides = self.both_sides.or(other.both_sides);
     }
 }

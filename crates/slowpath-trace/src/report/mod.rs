@@ -19,6 +19,7 @@ mod phrases;
 pub mod remarks;
 mod selector;
 pub mod table;
+mod translated;
 
 pub use artefacts::Artefacts;
 pub use overview::Overview;

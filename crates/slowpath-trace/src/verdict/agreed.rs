@@ -20,6 +20,20 @@ struct Offer {
     mss: Option<u16>,
     sack: bool,
     timestamps: bool,
+    /// The sequence number of the SYN.
+    sequence: Option<u32>,
+    /// Its timestamp value.
+    value: Option<u32>,
+}
+
+/// What devices leave of a handshake that translate addresses, or sequence numbers; of client and
+/// server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InitialNumbers {
+    /// Sequence numbers: translators of addresses leave them.
+    pub sequences: [u32; 2],
+    /// Timestamp values, if both use them: those that rewrite sequence numbers leave them.
+    pub timestamps: Option<[u32; 2]>,
 }
 
 /// What both SYNs said.
@@ -31,6 +45,7 @@ impl Agreed {
     /// server, less timestamps, and whether there is SACK.
     pub(super) fn syn(&mut self, side: Side, s: &Segment<'_>) -> Option<([Payloads; 2], bool)> {
         let offer = &mut self.0[side as usize];
+        offer.sequence = Some(s.sequence);
         let mut rest = s.options;
         while let [kind, tail @ ..] = rest {
             match (*kind, tail) {
@@ -41,7 +56,10 @@ impl Agreed {
                 }
                 (MSS, [4, high, low, ..]) => offer.mss = Some(u16::from_be_bytes([*high, *low])),
                 (SACK_PERMITTED, [2, ..]) => offer.sack = true,
-                (TIMESTAMPS, [10, ..]) => offer.timestamps = true,
+                (TIMESTAMPS, [10, value @ ..]) => {
+                    offer.timestamps = true;
+                    offer.value = value.first_chunk().map(|v| u32::from_be_bytes(*v));
+                }
                 _ => {}
             }
             let length = tail.first().map_or(0, |l| usize::from(*l));
@@ -61,5 +79,14 @@ impl Agreed {
         let likely = client_takes.min(server_takes);
         let payloads = [server_takes, client_takes].map(|most| Payloads { likely, most });
         Some((payloads, client.sack && server.sack))
+    }
+
+    /// The numbers with which both began.
+    pub(super) fn initial(&self) -> Option<InitialNumbers> {
+        let [client, server] = &self.0;
+        Some(InitialNumbers {
+            sequences: [client.sequence?, server.sequence?],
+            timestamps: client.value.zip(server.value).map(<[u32; 2]>::from),
+        })
     }
 }

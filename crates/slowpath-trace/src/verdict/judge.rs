@@ -171,7 +171,7 @@ impl Judge {
             flow.sender.finish(end);
             flow.sender.begin_at(report.first);
         }
-        let vantage = self.gathered.judge(report);
+        let vantage = self.gathered.judge(report, self.agreed.initial());
         let [client, server] = self.flows;
         let opening = &self.evidence.opening;
         let silent_until = self.silent_until.unwrap_or(end.time);

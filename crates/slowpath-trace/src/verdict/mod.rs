@@ -37,6 +37,7 @@ mod spread;
 mod think;
 mod vantage;
 
+pub use agreed::InitialNumbers;
 pub use delayed::{DelayedAcks, Wait};
 pub use findings::{DirectionVerdict, Observation, Observed};
 pub use judge::{Judge, Judged, Options, Trial, Verdicts};

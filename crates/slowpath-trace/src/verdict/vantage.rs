@@ -24,6 +24,7 @@
 //! others; *private network*, if one end only has an address that no one routes to from outside (RFC 1918,
 //! RFC 6598, RFC 4193): the capture was made on its side of an address translator.
 
+use super::agreed::InitialNumbers;
 use super::limit::between;
 use crate::segment::{Segment, Timestamp};
 use crate::tcp::{ConnectionReport, Side};
@@ -101,6 +102,9 @@ pub struct Vantage {
     pub one_sided: Option<Side>,
     /// The capture was made in the private network of that end, or at it.
     pub private: Option<Side>,
+    /// The numbers with which both began, by which the same connection is recognised on the other
+    /// side of a translator.
+    pub initial: Option<InitialNumbers>,
 }
 
 impl Vantage {
@@ -186,7 +190,11 @@ impl Gathered {
         *half = Some(half.map_or(after, |h| h.min(after)));
     }
 
-    pub(super) fn judge(mut self, report: &ConnectionReport) -> Vantage {
+    pub(super) fn judge(
+        mut self,
+        report: &ConnectionReport,
+        initial: Option<InitialNumbers>,
+    ) -> Vantage {
         let handshake = &report.handshake;
         let passed = |from: Timestamp, to: Timestamp| Duration::from_nanos(between(from, to));
         let sent_once = |side| {
@@ -223,6 +231,7 @@ impl Gathered {
             short_frames: self.short_frames,
             one_sided: sides.into_iter().find(one_sided),
             private: sides.into_iter().find(private),
+            initial,
         }
     }
 

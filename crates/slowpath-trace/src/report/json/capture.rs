@@ -186,6 +186,9 @@ pub(super) struct CaptureOutput {
     acks_of_uncaptured_data: u64,
     /// Bytes of that data.
     uncaptured_bytes: u64,
+    /// Connections that the capture has twice, before and after a device that translates addresses or
+    /// sequence numbers.
+    connections_on_both_sides: u64,
     /// Packets with an earlier time than the one before them.
     clock_went_back: u64,
     /// Connections given up while they were open, for want of memory.
@@ -254,6 +257,7 @@ impl CaptureOutput {
             captured_twice: report.artefacts.captured_twice,
             acks_of_uncaptured_data: report.artefacts.uncaptured,
             uncaptured_bytes: report.artefacts.uncaptured_bytes,
+            connections_on_both_sides: report.artefacts.captured_on_both_sides,
             clock_went_back: s.notes.clock_went_back,
             evicted_connections: s.evicted,
             complete: s.complete,
