@@ -53,10 +53,22 @@ impl Capture {
         self.segment(at_ms, [CLIENT, OPEN], &tcp(from, 80, 77, ACK, b""));
     }
 
+    /// A router reports what a SYN was for as unreachable, and quotes its first bytes.
+    fn unreachable(&mut self, at_ms: u64, from: u16, code: u8) {
+        let syn = ipv4(6, [CLIENT, SILENT], &tcp(from, 80, 76, SYN, b""));
+        let message = [&[3, code, 0, 0, 0, 0, 0, 0], &syn[..28]].concat();
+        let packet = ipv4(1, [OPEN, CLIENT], &message);
+        self.0.push((at_ms, ethernet(0x0800, &packet)));
+    }
+
     /// Analysed with a packet after 30 s, keeping so many connections.
     fn analysed(mut self, keep: usize) -> CaptureReport {
         let last = ethernet(0x0800, &ipv4(17, [CLIENT, OPEN], &udp(9, 9, b"x")));
         self.0.push((30_000, last));
+        self.analysed_as_it_is(keep)
+    }
+
+    fn analysed_as_it_is(mut self, keep: usize) -> CaptureReport {
         self.0.sort_by_key(|(at, _)| *at);
         let start = 1_700_000_000_000_000_000;
         let frames: Vec<_> = (self.0.into_iter())
@@ -334,4 +346,41 @@ fn what_was_found_was_measured() {
     assert!(verdict.finding(Problem::Timeout).is_some());
     assert!(!verdict.unmeasured.contains(Problem::Timeout));
     assert!(verdict.unmeasured.contains(Problem::DelayedAck));
+}
+
+/// RFC 792: code 1, host unreachable, is no refusal; 3, port unreachable, is one.
+#[test]
+fn icmp_answers_a_syn() {
+    for (code, problem) in [(1, TraceProblem::Unanswered), (3, TraceProblem::Refused)] {
+        let mut capture = Capture::default();
+        capture.unanswered(0, 40_000, 80);
+        // More than the batches in which segments wait.
+        for port in 0..100 {
+            capture.opened(1, 41_000 + port);
+        }
+        capture.unreachable(10, 40_000, code);
+        // Of a connection that is not in the capture.
+        capture.unreachable(10, 39_999, code);
+        // Nothing after it: the report needs no second of silence.
+        let report = capture.analysed_as_it_is(1);
+        let said = headline::headline(&report);
+        assert_eq!(said.problem, Some(problem));
+        assert_eq!(said.connections, 1);
+        let text = text(&report);
+        assert!(
+            text.contains("ICMP in packet 302: destination unreachable"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn icmp_about_an_open_connection_is_no_failure() {
+    let mut capture = Capture::default();
+    capture.segment(0, [CLIENT, SILENT], &tcp(40_000, 80, 76, SYN, b""));
+    let answer = tcp(80, 40_000, 76, SYN | ACK, b"");
+    capture.segment(1, [SILENT, CLIENT], &answer);
+    capture.unreachable(10, 40_000, 1);
+    let report = capture.analysed_as_it_is(1);
+    assert_eq!(headline::headline(&report).problem, None);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! IPv4, IPv6 with its extension headers, and what tunnels in them.
 
+use super::icmp;
 use super::link::Descent;
 use super::{Headers, IP_TCP, NotTcp, TcpLocation, Undecodable, half, word};
 
@@ -120,6 +121,9 @@ impl Descent<'_> {
             return TcpLocation::new(self.data, found);
         }
         let at = found.tcp;
+        if matches!(protocol, icmp::ICMP | icmp::ICMPV6) {
+            self.icmp = Some(at);
+        }
         let as_it_is = Err(NotTcp::Ip(protocol));
         if !self.options.tunnels {
             return as_it_is;

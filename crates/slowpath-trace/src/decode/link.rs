@@ -18,6 +18,8 @@ pub(super) struct Descent<'a> {
     pub(super) options: DecodeOptions,
     /// Headers passed.
     pub(super) depth: u32,
+    /// Where ICMP begins.
+    pub(super) icmp: Option<usize>,
 }
 
 const SHORT: NotTcp = NotTcp::Undecodable(Undecodable::LinkHeader);
@@ -28,23 +30,33 @@ pub(super) fn locate(
     wire_length: u32,
     options: DecodeOptions,
 ) -> Result<TcpLocation, NotTcp> {
-    let mut descent = Descent {
-        data,
-        wire_length,
-        options,
-        depth: 0,
-    };
-    match link {
-        Link::Ethernet => descent.ethernet(0),
-        Link::Raw => descent.ip(0),
-        Link::Null => descent.null(),
-        Link::Sll => descent.protocol_at(14, 16),
-        Link::Sll2 => descent.protocol_at(0, 20),
-        Link::Fddi => descent.fddi(),
-        // Where frames are Cisco's HDLC, captures say PPP too.
-        Link::Ppp | Link::Hdlc => descent.hdlc(),
-        Link::Nflog => descent.nflog(),
-        Link::Unsupported(number) => Err(NotTcp::LinkType(number)),
+    Descent::new(data, wire_length, options).locate(link)
+}
+
+impl<'a> Descent<'a> {
+    pub(super) fn new(data: &'a [u8], wire_length: u32, options: DecodeOptions) -> Self {
+        Descent {
+            data,
+            wire_length,
+            options,
+            depth: 0,
+            icmp: None,
+        }
+    }
+
+    pub(super) fn locate(&mut self, link: Link) -> Result<TcpLocation, NotTcp> {
+        match link {
+            Link::Ethernet => self.ethernet(0),
+            Link::Raw => self.ip(0),
+            Link::Null => self.null(),
+            Link::Sll => self.protocol_at(14, 16),
+            Link::Sll2 => self.protocol_at(0, 20),
+            Link::Fddi => self.fddi(),
+            // Where frames are Cisco's HDLC, captures say PPP too.
+            Link::Ppp | Link::Hdlc => self.hdlc(),
+            Link::Nflog => self.nflog(),
+            Link::Unsupported(number) => Err(NotTcp::LinkType(number)),
+        }
     }
 }
 

@@ -13,10 +13,12 @@
 //! counts without payload, as it does for tcptrace and Wireshark; a receiver drops it.
 
 mod checksum;
+mod icmp;
 mod ip;
 mod link;
 
 pub use crate::frame::Link;
+pub(crate) use icmp::unreachable;
 
 use crate::frame::Record;
 use crate::segment::{Endpoint, Flags, Segment};
@@ -197,6 +199,12 @@ impl TcpLocation {
         let flags = u64::from(found.ipv6) | u64::from(found.first_fragment) << 1;
         let offsets = (ip as u64) << OFFSET_BITS | tcp as u64;
         Ok(TcpLocation(u64::from(length) << 32 | offsets << 2 | flags))
+    }
+
+    /// Of a quoted segment: addresses and ports only. `None`: it lies deeper than headers do.
+    fn quoted(ip: usize, tcp: usize, ipv6: bool) -> Option<Self> {
+        let offsets = (ip as u64) << OFFSET_BITS | tcp as u64;
+        (tcp <= OFFSET as usize).then(|| TcpLocation(offsets << 2 | u64::from(ipv6)))
     }
 
     fn ip(self) -> usize {

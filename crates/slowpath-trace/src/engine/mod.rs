@@ -29,7 +29,7 @@ use crate::decode::DecodeOptions;
 use crate::filter::Filter;
 use crate::read::{Inputs, Notes, ReadError};
 use crate::segment::{Segment, Timestamp};
-use crate::tcp::{Connection, ConnectionReport};
+use crate::tcp::{Connection, ConnectionReport, Moment};
 use crate::totals::Totals;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,6 +49,10 @@ pub trait Follow: Send {
 
     /// A segment of the connection, of either direction; the first one too.
     fn segment(&mut self, segment: &Segment<'_>);
+
+    /// ICMP reported the destination of one of its segments as unreachable, after the last segment
+    /// so far; `refused`: the host itself did, of the port.
+    fn unreachable(&mut self, _at: Moment, _refused: bool) {}
 
     /// Nothing more of the connection was captured up to that time. Comes after the last segment.
     fn silent_until(&mut self, _time: Timestamp) {}

@@ -14,6 +14,7 @@ use super::life::Life;
 use super::table::Table;
 use super::{Began, Ended, Finished, Follow, SHARDS};
 use crate::segment::{Endpoint, Segment, Timestamp};
+use crate::tcp::Moment;
 use std::collections::VecDeque;
 
 /// Slots are allocated by so many and never move.
@@ -449,6 +450,21 @@ impl<F: Follow> Connections<F> {
                 self.finish(reference.0, Ended::Evicted, now);
                 return;
             }
+        }
+    }
+
+    /// ICMP reported the destination of one of its segments as unreachable.
+    #[cold]
+    pub(super) fn unreachable(&mut self, tag: u32, key: &Key, at: Moment, refused: bool) {
+        let is = |number| self.slot(number).is_some_and(|slot| slot.key == *key);
+        let Some(number) = self.table.find(tag, is) else {
+            return;
+        };
+        self.follow(number);
+        let chunk = self.chunks.get_mut(number as usize / CHUNK);
+        let followed = chunk.and_then(|chunk| chunk.followed.get_mut(number as usize % CHUNK));
+        if let Some(Some(followed)) = followed {
+            followed.follow.unreachable(at, refused);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::filter::Filter;
 use crate::frame::Record;
 use crate::read::{Cursor, ReadError};
 use crate::segment::{Segment, Timestamp};
+use crate::tcp::Moment;
 use crate::totals::Totals;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -165,6 +166,34 @@ impl<F: Follow> Worker<'_, F> {
         }
     }
 
+    /// ICMP may say what became of a connection's segment.
+    #[cold]
+    fn unreachable<B: Fn(&Segment<'_>, Began) -> F>(
+        &mut self,
+        record: &Record,
+        bytes: &[u8],
+        rules: &Rules<'_, B>,
+    ) {
+        let data = &bytes[record.start..record.start + record.captured as usize];
+        let found = decode::unreachable(record.link, data, record.wire_length, self.decode);
+        let Some(quoted) = found else { return };
+        let (key, _) = Key::of(quoted.place, data);
+        let shard = (KeyHasher::FIXED.hash(&key) >> 32) as usize % SHARDS;
+        if !self.mine[shard] {
+            return;
+        }
+        // What came before it first.
+        for _ in 0..STAGES {
+            self.step(bytes, rules);
+        }
+        let at = Moment {
+            frame: record.number,
+            time: record.time,
+        };
+        let tag = rules.hasher.hash(&key) as u32;
+        self.connections.unreachable(tag, &key, at, quoted.refused);
+    }
+
     /// All records of the present piece.
     fn piece<B: Fn(&Segment<'_>, Began) -> F>(
         &mut self,
@@ -185,6 +214,9 @@ impl<F: Follow> Worker<'_, F> {
             let found = match locate(record.link, data, record.wire_length, self.decode) {
                 Ok(found) => found,
                 Err(other) => {
+                    if matches!(other, NotTcp::Ip(1 | 58)) {
+                        self.unreachable(&record, bytes, rules);
+                    }
                     self.other(other, &record);
                     continue;
                 }

@@ -22,9 +22,11 @@ fn socket(end: Endpoint) -> SocketAddr {
 /// Who has to act, by name, and what to do.
 pub fn advise(ranked: &RankedConnection, found: &TraceFinding) -> Option<(String, Advice)> {
     let report = ranked.report();
+    let icmp = ranked.finished.report.verdicts.unreachable.is_some();
     match found.problem {
+        TraceProblem::Unanswered if icmp => Some(unreachable(report)),
         TraceProblem::Unanswered => Some(unanswered(report)),
-        TraceProblem::Refused => Some(refused(report)),
+        TraceProblem::Refused => Some(refused(report, icmp)),
         TraceProblem::Reset => Some(reset(report, found)),
         TraceProblem::SynRetransmit => Some(syn_retransmit(report, found)),
         TraceProblem::SlowHandshake => Some(slow_handshake(report)),
@@ -56,12 +58,31 @@ fn unanswered(report: &ConnectionReport) -> (String, Advice) {
     (network(report), advice)
 }
 
-fn refused(report: &ConnectionReport) -> (String, Advice) {
+fn unreachable(report: &ConnectionReport) -> (String, Advice) {
+    let advice = Advice {
+        who: Actor::NetworkOperator,
+        what: format!(
+            "ICMP reported {} as unreachable: the router or firewall that sent it has no route, gets no \
+             answer from the host (down, or another address), or forbids the connection. Its address \
+             and the message's code say where and which.",
+            report.server.address
+        ),
+        source: "RFC 792; RFC 1812 section 5.2.7.1; RFC 4443 section 3.1",
+    };
+    (network(report), advice)
+}
+
+fn refused(report: &ConnectionReport, icmp: bool) -> (String, Advice) {
     let server = end(report.server);
+    let with = if icmp {
+        "ICMP, port unreachable"
+    } else {
+        "a RST"
+    };
     let advice = Advice {
         who: Actor::HostOperator,
         what: format!(
-            "The host answered the SYN with a RST: no process listens on {server}, or a firewall \
+            "The SYN was answered with {with}: no process listens on {server}, or a firewall \
              rejects it. Start the service, correct its address or port, or open the firewall."
         ),
         source: "RFC 9293 section 3.10.7.1",

@@ -9,7 +9,7 @@ use crate::engine::{self, Began, Finished, Follow, Progress, Summary};
 use crate::picture::{Recorder, Recording};
 use crate::read::{Inputs, ReadError};
 use crate::segment::{Segment, Timestamp};
-use crate::tcp::{Connection, Options, Side};
+use crate::tcp::{Connection, Moment, Options, Side};
 use crate::verdict::{self, Judged, Trial};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -119,6 +119,10 @@ impl Follow for Ranked<'_> {
 
     fn prefetch(&self) {
         self.trial.prefetch();
+    }
+
+    fn unreachable(&mut self, at: Moment, refused: bool) {
+        self.trial.unreachable(at, refused);
     }
 
     fn silent_until(&mut self, time: Timestamp) {

@@ -95,7 +95,7 @@ fn sentence(overview: &Overview, problem: TraceProblem, summary: &ProblemSummary
                     end(worst.server),
                     became(problem, worst.finding.from, false)
                 );
-                one + &waited(worst) + &others(summary, overview)
+                one + &attempts(worst) + &others(summary, overview)
             }
         };
     }
@@ -154,8 +154,8 @@ fn became(problem: TraceProblem, from: Option<Side>, many: bool) -> &'static str
     }
 }
 
-/// How long the longest attempt lasted.
-fn waited(worst: &Worst) -> String {
+/// The packets of the longest attempt, and how long it lasted.
+fn attempts(worst: &Worst) -> String {
     let frames = worst.finding.frames;
     let frames = frames.map_or(String::new(), |(from, to)| {
         if from.frame == to.frame {
@@ -165,14 +165,17 @@ fn waited(worst: &Worst) -> String {
         }
     });
     match (worst.finding.time, worst.finding.events) {
-        (Some(time), Some(tries)) if worst.finding.problem != TraceProblem::Reset => format!(
-            "; #{} tried {} in {}{frames}",
-            worst.number,
-            plural(tries, "time"),
-            Micros::from(time)
-        ),
-        _ => format!("; #{}{frames}", worst.number),
+        (Some(time), Some(tries)) if worst.finding.problem != TraceProblem::Reset => {
+            let tries = plural(tries, "attempt");
+            format!(", {tries} in {}{frames}", Micros::from(time))
+        }
+        _ => frames,
     }
+}
+
+/// The same of one of several.
+fn waited(worst: &Worst) -> String {
+    format!("; #{}{}", worst.number, attempts(worst))
 }
 
 /// How many other connections have it, and how many do not.

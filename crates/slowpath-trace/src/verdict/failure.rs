@@ -4,8 +4,9 @@
 //! 1. *Unanswered*: the client sent nothing but SYNs, nothing of the other side was captured,
 //!    and the capture goes on for [`INITIAL_RTO`] after the first: until then an answer may
 //!    still be on its way, and no host would have sent another. A client that sent an ACK got
-//!    its answer on a way that the capture does not have.
-//! 2. *Refused*: nothing but RSTs came back to the SYN.
+//!    its answer on a way that the capture does not have. If ICMP reported the destination as
+//!    unreachable, there is nothing to wait for.
+//! 2. *Refused*: nothing but RSTs came back to the SYN, or ICMP that the port is unreachable.
 //! 3. *SynRetransmit*: a SYN or SYN-ACK was sent again; its time is from the first copy to the
 //!    answer, or to the last copy. Not of a SYN that 1 or 2 holds for.
 //! 4. *SlowHandshake*: none was sent again, and SYN to ACK took [`SLOW_HANDSHAKE`] or more.
@@ -31,7 +32,7 @@
 use super::limit::between;
 use super::opening::{Attempt, Opening};
 use super::problem::{TraceFinding, TraceProblem};
-use super::ranking::part;
+use super::ranking::{Evidence, part};
 use crate::segment::Timestamp;
 use crate::tcp::{ConnectionReport, Ending, Event, Kind, Moment, Side};
 use std::time::Duration;
@@ -80,16 +81,21 @@ impl Resets {
 /// captured.
 pub(super) fn failures(
     report: &ConnectionReport,
-    opening: &Opening,
-    resets: &Resets,
+    evidence: &Evidence,
     silent_until: Timestamp,
 ) -> Vec<TraceFinding> {
+    let Evidence {
+        opening, resets, ..
+    } = evidence;
     let client = opening.of(Side::Client);
     if let Some(attempt) = client {
         if attempt.is_refused() {
             return vec![refused(report, &attempt)];
         }
         if attempt.answer.is_none() && is_unanswered(report) {
+            if let Some((at, refused)) = evidence.unreachable {
+                return vec![unreachable(report, &attempt, at, refused)];
+            }
             let waited = elapsed(attempt.first, silent_until);
             let found = (waited >= INITIAL_RTO).then(|| unanswered(report, &attempt));
             return found.into_iter().collect();
@@ -137,6 +143,29 @@ fn unanswered(report: &ConnectionReport, attempt: &Attempt) -> TraceFinding {
         share: part(waited, report.duration()),
         events: Some(attempt.copies + 1),
         frames: Some((attempt.first, attempt.last)),
+    }
+}
+
+/// ICMP answered: for the application a refusal if the host says so of its port (Linux: ECONNREFUSED).
+fn unreachable(
+    report: &ConnectionReport,
+    attempt: &Attempt,
+    at: Moment,
+    refused: bool,
+) -> TraceFinding {
+    let found = unanswered(report, attempt);
+    TraceFinding {
+        problem: match refused {
+            true => TraceProblem::Refused,
+            false => TraceProblem::Unanswered,
+        },
+        frames: found
+            .frames
+            .map(|(first, last)| match at.frame > last.frame {
+                true => (first, at),
+                false => (first, last),
+            }),
+        ..found
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Verdicts {
     pub from_client: DirectionVerdict,
     /// What limited the server's data.
     pub from_server: DirectionVerdict,
+    /// ICMP that reported the destination of a segment as unreachable: the first such frame.
+    pub unreachable: Option<Moment>,
     /// What was found in both directions and of the connection, worst first.
     pub findings: Vec<TraceFinding>,
 }
@@ -158,6 +160,12 @@ impl Judge {
         }
     }
 
+    /// ICMP reported the destination of one of its segments as unreachable; `refused`: the host
+    /// itself did, of the port.
+    pub fn unreachable(&mut self, at: Moment, refused: bool) {
+        self.evidence.unreachable.get_or_insert((at, refused));
+    }
+
     /// Nothing more of the connection was captured up to that time.
     pub fn silent_until(&mut self, time: Timestamp) {
         self.silent_until = Some(time);
@@ -179,6 +187,7 @@ impl Judge {
             vantage,
             from_client: client.verdict(report, (Side::Client, &vantage), end, opening),
             from_server: server.verdict(report, (Side::Server, &vantage), end, opening),
+            unreachable: self.evidence.unreachable.map(|(at, _)| at),
             findings: Vec::new(),
         };
         verdicts.findings = ranking::findings(report, &verdicts, &self.evidence, silent_until);
@@ -368,6 +377,10 @@ impl Follow for Trial {
             flow.sender.prefetch();
             flow.spread.prefetch();
         }
+    }
+
+    fn unreachable(&mut self, at: Moment, refused: bool) {
+        self.judge.unreachable(at, refused);
     }
 
     fn silent_until(&mut self, time: Timestamp) {

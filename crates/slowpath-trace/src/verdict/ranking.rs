@@ -27,6 +27,8 @@ use std::time::Duration;
 pub(super) struct Evidence {
     pub(super) opening: Opening,
     pub(super) resets: Resets,
+    /// ICMP reported a destination as unreachable, and whether the host itself did, of the port.
+    pub(super) unreachable: Option<(Moment, bool)>,
     /// The first and the last segment of each side that were overtaken.
     pub(super) overtaken: [Option<(Moment, Moment)>; 2],
 }
@@ -71,10 +73,7 @@ pub(super) fn findings(
             });
         }
     }
-    let Evidence {
-        opening, resets, ..
-    } = evidence;
-    found.extend(failure::failures(report, opening, resets, silent_until));
+    found.extend(failure::failures(report, evidence, silent_until));
     found.sort_by_key(TraceFinding::rank);
     closed_first(&mut found);
     found

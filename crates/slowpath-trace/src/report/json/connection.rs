@@ -44,13 +44,16 @@ struct TurnsOutput {
     largest_response_bytes: u64,
 }
 
-/// What was forgotten to bound memory.
+/// What the figures may suffer from.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
-struct Forgotten {
-    /// Outstanding segments.
+struct Caveats {
+    /// Packets with an earlier time than the one before them.
+    clock_steps_back: u64,
+    bad_checksums: u64,
+    /// Outstanding segments, forgotten to bound memory.
     forgotten_segments: u64,
-    /// Ranges of sequence numbers.
+    /// Ranges of sequence numbers, likewise.
     forgotten_ranges: u64,
 }
 
@@ -78,11 +81,8 @@ pub(super) struct ConnectionOutput {
     ending: String,
     handshake: HandshakeOutput,
     turns: TurnsOutput,
-    /// Packets with an earlier time than the one before them.
-    clock_steps_back: u64,
-    bad_checksums: u64,
     #[serde(flatten)]
-    forgotten: Forgotten,
+    caveats: Caveats,
     vantage: VantageOutput,
     /// What was wrong with the connection itself: never opened, opened late, or cut.
     failures: Vec<FailureOutput>,
@@ -144,9 +144,9 @@ impl ConnectionOutput {
                 largest_request_bytes: r.turns.largest_request,
                 largest_response_bytes: r.turns.largest_response,
             },
-            clock_steps_back: r.clock_steps_back,
-            bad_checksums: r.bad_checksums,
-            forgotten: Forgotten {
+            caveats: Caveats {
+                clock_steps_back: r.clock_steps_back,
+                bad_checksums: r.bad_checksums,
                 forgotten_segments: r.dropped.segments,
                 forgotten_ranges: r.dropped.ranges,
             },
