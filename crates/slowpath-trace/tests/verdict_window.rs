@@ -75,3 +75,41 @@ fn a_window_of_one_segment_is_a_limit_when_it_is_full() {
     let verdict = &judged.verdicts.from_client;
     assert_eq!(verdict.dominating, Problem::ReceiverWindowLimited);
 }
+
+/// Twenty times: two segments leave half of one free, their ACK opens nothing, and an update 40 ms
+/// later lets the next go, the first of so many bytes.
+fn blocked(next: u32) -> f64 {
+    let mut t = Timeline::handshake(RTT, 20);
+    for line in &mut t.lines {
+        line.window = 2_500;
+    }
+    let mut first = 1;
+    for m in 0..20 {
+        let at = 100_000 + 60_000 * i64::from(m);
+        let length = if m == 0 { FULL } else { next };
+        t.data(at, first, length);
+        t.data(at + 10, first + length, FULL);
+        first += length + FULL;
+        t.ack(at + RTT, first).window = 500;
+        t.ack(at + 60_000 - 5, first).window = 2_500;
+    }
+    let judged = t.judge();
+    let shares = judged.verdicts.from_client.line.shares();
+    shares.of(Limit::ReceiverWindow).as_secs_f64()
+}
+
+/// With nothing under way only the update can let a full segment go (RFC 9293 section
+/// 3.8.6.2.1): the receiver's, and not the application's.
+#[test]
+fn a_window_of_half_a_segment_blocks_with_nothing_under_way() {
+    let full = blocked(FULL);
+    // Nothing followed the last.
+    assert!((full - 19.0 * 0.060).abs() < 0.002, "{full} s");
+}
+
+/// A segment of 100 bytes would have fitted: the application wrote it later.
+#[test]
+fn a_segment_that_would_have_fitted_was_not_blocked() {
+    let full = blocked(100);
+    assert!(full < 19.0 * 0.021, "{full} s");
+}

@@ -14,8 +14,9 @@
 //! 3. *Timeout*: after a timer's retransmission, until everything sent before it is
 //!    acknowledged.
 //! 4. *Recovery*: the same after a fast retransmission; *TailLossProbe*: after a probe.
-//! 5. *Zero*: the window is closed. *Idle*: nothing is under way. *Full*: less than one
-//!    full segment fits in the window. *Flight*: the rest.
+//! 5. *Zero*: the window is closed. *Full*: less than one full segment fits in the window;
+//!    *Blocked*: the same with nothing under way, so that only a window update can let a full
+//!    segment go (RFC 9293 section 3.8.6.2.1). *Idle*: nothing is under way. *Flight*: the rest.
 //! 6. *Late*, of a flight: from when an ACK in time would have had its effect until the
 //!    effect of one that was kept back ([`lateness`]) and acknowledges all that was sent until
 //!    then: with more under way, other ACKs were due in time. A full window stays *Full*: it is
@@ -38,7 +39,8 @@
 //! 8. Zero: *ZeroWindow* if the window was probed, or data follows its opening promptly or
 //!    within a round trip, and it had been waiting: the receiver sent no data meanwhile that the
 //!    application may have answered, or a full segment without PSH was sent last. Otherwise
-//!    *SenderApp*. Full: *ReceiverWindow* likewise, without the probe.
+//!    *SenderApp*. Full: *ReceiverWindow* likewise, without the probe. Blocked: the same if a
+//!    full segment follows: a smaller one might have fitted.
 //! 9. Late: *DelayedAck* if the next data came promptly, or within [`HOST`], an eighth of the
 //!    turn, and what the smoothed turn is longer than the shortest, unless its timestamp shows
 //!    that it left before (RFC 7323 section 4.3: TSecr), and the receiver sent no data meanwhile: the late ACK let it go. Otherwise *SenderApp*: nothing waited for that ACK. (SNAP counts
@@ -95,6 +97,7 @@ enum PieceKind {
     Known(Limit),
     Zero,
     Idle,
+    Blocked,
     Full,
     Flight,
     Late,

@@ -57,18 +57,20 @@ impl Sender {
             PieceKind::Known(Limit::TailLossProbe)
         } else if self.window.zero {
             PieceKind::Zero
-        } else if under_way <= 0 {
-            PieceKind::Idle
-        } else if !self.window.unscaled
-            && self
-                .window
-                .edge
-                .is_some_and(|e| e.saturating_sub(self.sequence.next) < self.sequence.full)
-        {
-            PieceKind::Full
         } else {
-            PieceKind::Flight
+            match (under_way > 0, self.has_room()) {
+                (false, true) => PieceKind::Idle,
+                (false, false) => PieceKind::Blocked,
+                (true, false) => PieceKind::Full,
+                (true, true) => PieceKind::Flight,
+            }
         }
+    }
+
+    /// A full segment fits in the window, or what the window is, is not known.
+    fn has_room(&self) -> bool {
+        let edge = self.window.edge.filter(|_| !self.window.unscaled);
+        edge.is_none_or(|e| e.saturating_sub(self.sequence.next) >= self.sequence.full)
     }
 
     /// Time has passed.
@@ -163,13 +165,18 @@ impl Sender {
                 (_, Next::Probe) if waited => Limit::TailLossProbe,
                 (PieceKind::Zero, _) if self.window.probed || soon => Limit::ZeroWindow,
                 (PieceKind::Full, _) if soon => Limit::ReceiverWindow,
+                (PieceKind::Blocked, Next::Data { small: false, .. }) if soon => {
+                    Limit::ReceiverWindow
+                }
                 (PieceKind::Late, _) if let_go => {
                     held = true;
                     Limit::DelayedAck
                 }
                 (PieceKind::Late, _) => Limit::SenderApp,
                 (PieceKind::Flight, _) => flight,
-                (PieceKind::Zero | PieceKind::Full | PieceKind::Idle, _) => Limit::SenderApp,
+                (PieceKind::Zero | PieceKind::Full | PieceKind::Blocked | PieceKind::Idle, _) => {
+                    Limit::SenderApp
+                }
             };
             small |= limit == Limit::SmallWrites;
             let interval = Interval {
