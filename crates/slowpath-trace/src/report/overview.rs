@@ -3,7 +3,7 @@
 //! problem, connections that failed alike, and what is worth saying of a healthy capture.
 //!
 //! What enters: a [`Digest`] of every connection, kept or not, in any order. Memory is bounded by
-//! [`GROUPS`]; what finds no place is counted.
+//! `GROUPS`; what finds no place is counted.
 
 use super::RankedConnection;
 use crate::segment::Endpoint;

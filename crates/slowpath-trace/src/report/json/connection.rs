@@ -60,6 +60,17 @@ struct Caveats {
 /// The figures of one direction by their keys.
 type Figures = BTreeMap<Cow<'static, str>, figures::Value>;
 
+/// When and where in the capture its packets are.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct Span {
+    /// When its first packet was captured, RFC 3339 in UTC.
+    first: String,
+    first_frame: u64,
+    last_frame: u64,
+    duration_us: f64,
+}
+
 /// One connection: `{"type": "connection"}`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
@@ -69,11 +80,8 @@ pub(super) struct ConnectionOutput {
     /// The end that opened it, as far as is known.
     client: String,
     server: String,
-    /// When its first packet was captured, RFC 3339 in UTC.
-    first: String,
-    first_frame: u64,
-    last_frame: u64,
-    duration_us: f64,
+    #[serde(flatten)]
+    span: Span,
     packets: u64,
     /// An earlier connection had the same 4-tuple.
     reused_ports: bool,
@@ -128,10 +136,12 @@ impl ConnectionOutput {
             connection: ranked.number,
             client: end(r.client),
             server: end(r.server),
-            first: moment(r.first.time),
-            first_frame: ranked.finished.first_frame,
-            last_frame: ranked.finished.last_frame,
-            duration_us: micros(r.duration()),
+            span: Span {
+                first: moment(r.first.time),
+                first_frame: ranked.finished.first_frame,
+                last_frame: ranked.finished.last_frame,
+                duration_us: micros(r.duration()),
+            },
             packets: r.packets(),
             reused_ports: r.reused,
             ending: ending(r.ending),

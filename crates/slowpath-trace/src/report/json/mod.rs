@@ -33,7 +33,7 @@ use std::time::Duration;
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum TraceOutput {
-    Capture(CaptureOutput),
+    Capture(Box<CaptureOutput>),
     Connection(Box<ConnectionOutput>),
     LogNotes(LogNotes),
     Log(LogOutput),
@@ -58,7 +58,7 @@ pub fn write(
     paired: &[PairedConnection],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let capture = TraceOutput::Capture(CaptureOutput::of(report));
+    let capture = TraceOutput::Capture(Box::new(CaptureOutput::of(report)));
     writeln!(out, "{}", capture.value())?;
     connections(&report.connections, out)?;
     if let Some(log) = counters {
