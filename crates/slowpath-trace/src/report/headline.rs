@@ -281,7 +281,8 @@ pub fn remarks(report: &CaptureReport) -> Vec<String> {
         && let Some((least, high)) = transfer.queue
     {
         lines.push(format!(
-            "a queue on the path: RTT {} to {} (95th percentile) while {} went at {}",
+            "a queue on the path of #{}: RTT {} to {} (95th percentile) while {} went at {}",
+            transfer.number,
             Micros::from(least),
             Micros::from(high),
             bytes(transfer.bytes),

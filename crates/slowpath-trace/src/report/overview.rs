@@ -2,8 +2,8 @@
 //! What a capture's connections amount to: what went wrong in how many, the worst case of each
 //! problem, connections that failed alike, and what is worth saying of a healthy capture.
 //!
-//! What enters: a [`Digest`] of every connection, kept or not, in any order. Memory is bounded by
-//! `GROUPS`; what finds no place is counted.
+//! What enters: a [`Digest`] of every connection, kept or not, in any order. Memory is bounded: a
+//! few thousand groups of failures are kept, and what finds no place is counted.
 
 use super::RankedConnection;
 use crate::segment::Endpoint;
@@ -42,6 +42,10 @@ pub struct Digest {
 /// How fast a direction's data went.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transfer {
+    /// Its connection's first frame.
+    pub first_frame: u64,
+    /// And number.
+    pub number: u64,
     /// Bytes.
     pub bytes: u64,
     /// Bytes a second while there was something to send.
@@ -87,6 +91,8 @@ fn transfer(report: &ConnectionReport, verdict: &DirectionVerdict, side: Side) -
     let busy = busy(verdict).as_secs_f64();
     let (losses, path) = (&verdict.losses, &verdict.path);
     (data.unique_bytes > 0 && busy > 0.0).then(|| Transfer {
+        first_frame: 0,
+        number: 0,
         bytes: data.unique_bytes,
         rate: data.unique_bytes as f64 / busy,
         queue: (path.least_rtt.zip(path.high_rtt)).filter(|_| losses.is_queueing()),
@@ -121,7 +127,12 @@ impl Digest {
             busy: sent.iter().map(|(_, _, verdict)| busy(verdict)).sum(),
             total: report.duration(),
             reordered: sent.iter().any(|(_, sent, _)| sent.order.out_of_order > 0),
-            transfer: transfers.into_iter().flatten().max_by_key(|t| t.bytes),
+            transfer: (transfers.into_iter().flatten().max_by_key(|t| t.bytes)).map(|transfer| {
+                Transfer {
+                    first_frame,
+                    ..transfer
+                }
+            }),
         }
     }
 
@@ -246,8 +257,8 @@ impl Overview {
         self.total += digest.total;
         self.reordered += u64::from(digest.reordered);
         if let Some(transfer) = digest.transfer {
-            let larger =
-                |kept: &Transfer| (kept.bytes, kept.rate) >= (transfer.bytes, transfer.rate);
+            let size = |t: &Transfer| (t.bytes, Reverse(t.first_frame));
+            let larger = |kept: &Transfer| size(kept) > size(&transfer);
             self.transfer = self.transfer.filter(larger).or(Some(transfer));
         }
         for finding in &digest.findings {
@@ -301,6 +312,9 @@ impl Overview {
     pub fn number(&mut self, number: impl Fn(u64) -> u64) {
         for summary in self.problems.values_mut() {
             summary.worst.number = number(summary.worst.first_frame);
+        }
+        if let Some(transfer) = &mut self.transfer {
+            transfer.number = number(transfer.first_frame);
         }
         for group in self.groups.values_mut() {
             group.number = number(group.first_frame);

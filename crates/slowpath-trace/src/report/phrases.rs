@@ -107,15 +107,13 @@ pub fn evidence(ranked: &RankedConnection, finding: &TraceFinding) -> String {
     let during = time.map_or(String::new(), |t| format!(" in {t}"));
     let times = |noun: &str| plural(finding.events.unwrap_or(0), noun);
     let icmp = ranked.finished.report.verdicts.unreachable;
-    match (finding.problem, icmp) {
-        (TraceProblem::Unanswered | TraceProblem::Refused, Some(icmp)) => {
-            return format!(
-                "{}{during}; ICMP in packet {}: destination unreachable",
-                plural(r.from_client.control.syns, "SYN"),
-                icmp.frame
-            );
-        }
-        _ => {}
+    let unopened = [TraceProblem::Unanswered, TraceProblem::Refused];
+    if let Some(icmp) = icmp.filter(|_| unopened.contains(&finding.problem)) {
+        return format!(
+            "{}{during}; ICMP in packet {}: destination unreachable",
+            plural(r.from_client.control.syns, "SYN"),
+            icmp.frame
+        );
     }
     match finding.problem {
         TraceProblem::Unanswered => format!("{}{during}, nothing came back", times("SYN")),
