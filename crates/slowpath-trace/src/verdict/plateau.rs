@@ -5,8 +5,10 @@
 //! Round by round (a round ends when what was sent last at its beginning is acknowledged),
 //! the most that was under way. It is a plateau when all of these hold:
 //!
-//! 1. [`ROUNDS`] rounds in a row, and [`SHORTEST`] at least, differ by at most [`LEVEL`]
-//!    segments. A congestion window in use grows by a segment a round (RFC 5681 section
+//! 1. [`ROUNDS`] rounds in a row, as many RTTs, and [`SHORTEST`] at least, differ by at most [`LEVEL`]
+//!    segments. A round that takes less than three quarters of an RTT began in a pause after a
+//!    burst (Linux wakes the writer when a third of the buffer is free,
+//!    `sk_stream_is_writeable`): it counts as the one before if that had more under way. A congestion window in use grows by a segment a round (RFC 5681 section
 //!    3.1), CUBIC's by 3 · (1 − 0.7) ÷ (1 + 0.7) = 0.53 at least where it follows Reno (RFC
 //!    9438 section 4.3): by four in eight rounds.
 //! 2. No loss in it. After one, CUBIC stays within a segment of its old window for
@@ -102,6 +104,8 @@ pub(super) struct Plateau {
     first: i64,
     /// Most under way in any round.
     recent: i64,
+    /// Most under way in the last round, itself.
+    before: i64,
 }
 
 impl Plateau {
@@ -144,6 +148,12 @@ impl Plateau {
         }
         let mss = path.full;
         self.current.pressed |= !self.current.had_room(now, path);
+        let most = self.current.most;
+        let rtt = path.turn.saturating_add(path.receiver);
+        if 4 * now.saturating_sub(self.current.began) < 3 * rtt {
+            self.current.most = most.max(self.before);
+        }
+        self.before = most;
         self.rounds[self.count % ROUNDS] = self.current;
         self.count += 1;
         self.until = next.max(acked + 1);
@@ -157,7 +167,7 @@ impl Plateau {
         let known = &known[..self.count.min(ROUNDS)];
         self.recent = known.iter().map(|r| r.most).max().unwrap_or(0);
         let (was, since) = (self.holds, self.since);
-        self.holds = self.is_plateau(now, mss);
+        self.holds = self.is_plateau(now, path);
         let sum = known.iter().map(|r| r.most).sum::<i64>();
         if self.holds && !was {
             self.first = sum;
@@ -170,7 +180,8 @@ impl Plateau {
         None
     }
 
-    fn is_plateau(&mut self, now: i64, mss: i64) -> bool {
+    fn is_plateau(&mut self, now: i64, path: &Path) -> bool {
+        let mss = path.full;
         let oldest = self.rounds[self.count % ROUNDS].began;
         if self.count < ROUNDS {
             return false;
@@ -189,7 +200,7 @@ impl Plateau {
         let needed = match self.lost {
             Some(lost) if lost >= since => return false,
             Some(_) => AFTER_LOSS,
-            None => SHORTEST,
+            None => SHORTEST.max((path.turn + path.receiver).saturating_mul(ROUNDS as i64)),
         };
         now.saturating_sub(since) >= needed
     }
@@ -207,6 +218,7 @@ impl Plateau {
 
     fn restart(&mut self) {
         self.count = 0;
+        self.before = 0;
         self.until = 0;
         self.since = None;
         self.holds = false;

@@ -285,6 +285,27 @@ fn a_constant_flight_is_inferred_to_be_the_send_buffer() {
     }
 }
 
+/// Twenty segments at once whose ACKs come in two parts, 6 ms one after the other; the writer goes
+/// on after the second. A round that begins at the first has half as much under way.
+#[test]
+fn a_constant_flight_in_bursts_is_the_send_buffer_too() {
+    let mut t = opened();
+    let (mut at, mut next) = (100_000, 1);
+    for _ in 0..80 {
+        for i in 0..20 {
+            t.data(at + i64::from(i), next + i * FULL, FULL);
+        }
+        t.ack(at + 30 + RTT, next + 10 * FULL);
+        next += 20 * FULL;
+        t.ack(at + 6_030 + RTT, next);
+        at += RTT + 6_050;
+    }
+    for (place, judged) in everywhere(&t) {
+        let verdict = verdict(&judged);
+        assert_eq!(verdict.dominating, Problem::SendBufferLimited, "{place}");
+    }
+}
+
 /// A burst of three segments at a time that is acknowledged 40 ms late, while the window
 /// does not move: DETER section 5.1.
 #[test]
