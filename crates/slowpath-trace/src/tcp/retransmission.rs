@@ -36,6 +36,10 @@
 //!    - the clock: within the larger of the turnaround and 3 ms (Wireshark's threshold
 //!      without an RTT) late, else again. Counted as ambiguous.
 //!
+//!    Numbers below the first captured, without a SYN, were sent before the capture began:
+//!    late within 3 ms of this side's first segment, else again, where neither ACKs nor SACK
+//!    decide. Counted as ambiguous.
+//!
 //! **Rules for the cause**, [`cause`]:
 //!
 //! 5. *Fast*: clocked, and a loss was signalled: three duplicate ACKs (RFC 5681 section
@@ -143,10 +147,11 @@ pub(super) fn late(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, gap: Opt
             return judged(own.wrapping_sub(before) > window);
         }
     }
+    let before_capture = gap.is_none() && !fwd.syn;
     let since = gap.map_or(fwd.send.next_time, |g| g.opened);
     let elapsed = step.now.saturating_sub(since);
     let turnaround = rev.rtt.shortest;
-    if elapsed < turnaround {
+    if !before_capture && elapsed < turnaround {
         return Late::Reordered;
     }
     if fwd.acks.duplicates >= DUPLICATES || fwd.sacked_above(step.end) > 0 {
@@ -154,6 +159,9 @@ pub(super) fn late(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, gap: Opt
     }
     step.marks.set(Marks::AMBIGUOUS);
     fwd.report().order.ambiguous += 1;
+    if before_capture {
+        return judged(step.now.saturating_sub(fwd.first_time) >= REORDER_NANOS);
+    }
     judged(elapsed >= turnaround.max(REORDER_NANOS))
 }
 

@@ -58,7 +58,7 @@ pub(super) fn findings(
         let verdict = verdicts.sent_by(side);
         of_live(verdict, side, &mut found);
         of_line(verdict, side, &mut found);
-        if side == Side::Server && !report.is_one_sided() {
+        if server(report) == Some(side) && !report.is_one_sided() {
             found.extend(think(verdict, side));
         }
         let events = report.sent_by(side).order.out_of_order;
@@ -139,6 +139,19 @@ fn of_line(verdict: &DirectionVerdict, side: Side, found: &mut Vec<TraceFinding>
             });
         }
     }
+}
+
+/// Ports of services (RFC 6335 section 6).
+const SYSTEM_PORTS: u16 = 1024;
+
+/// Which side serves: the one that was sent the SYN; without one, the one with a system port.
+fn server(report: &ConnectionReport) -> Option<Side> {
+    if report.from_client.control.syns + report.from_server.control.syns > 0 {
+        return Some(Side::Server);
+    }
+    let is_service = |side: &Side| report.endpoint(*side).port < SYSTEM_PORTS;
+    let mut services = [Side::Client, Side::Server].into_iter().filter(is_service);
+    services.next().filter(|_| services.next().is_none())
 }
 
 fn think(verdict: &DirectionVerdict, side: Side) -> Option<TraceFinding> {

@@ -293,6 +293,8 @@ impl Sender {
         self.at = at;
         self.sign_of_life = at;
         self.opening = opening;
+        // Without a handshake: as nearly all do.
+        self.repair.sack = !opening;
     }
 
     /// A segment of either side that is no SYN: the handshake is over.
@@ -459,6 +461,7 @@ impl Sender {
                 self.sequence.size.window(window);
                 self.sequence.full = self.sequence.size.full();
             }
+            self.read_window(window);
         }
         self.last.answered |= segment.payload;
         if reported {
@@ -614,13 +617,17 @@ impl Sender {
                 });
             }
         } else if !self.window.zero {
-            self.window.unscaled = true;
+            self.scale_is_unknown();
         }
     }
 
     fn again(&mut self, event: &Event<'_>, cause: Cause, now: Moment) {
         let cause = match cause {
             Cause::Timeout if self.is_probe(event, now) => Cause::TailLossProbe,
+            // All of it had arrived, and whether the ACK came in time is not known.
+            Cause::Timeout if event.end <= self.sequence.acked && self.rtt.turn.is_none() => {
+                Cause::Unexplained
+            }
             cause => cause,
         };
         self.repair.cause = cause;

@@ -43,6 +43,28 @@ impl Sender {
         }
     }
 
+    /// A receiver advertises no less than a full segment but 0 (RFC 9293 section 3.8.6.2.2):
+    /// without a handshake, such a window shows that its scale is not known.
+    pub(super) fn read_window(&mut self, window: u64) {
+        let less = i64::try_from(window).is_ok_and(|w| (1..self.sequence.full).contains(&w));
+        if less && !self.window.unscaled && !self.sequence.size.by_handshake() {
+            self.scale_is_unknown();
+        }
+    }
+
+    /// Windows are not what they were taken for, now and before.
+    #[cold]
+    pub(super) fn scale_is_unknown(&mut self) {
+        self.window.unscaled = true;
+        for piece in &mut self.pieces {
+            if piece.kind == PieceKind::Full {
+                piece.kind = PieceKind::Flight;
+            }
+        }
+        let read = [Limit::ReceiverWindow];
+        self.line.relabel(START, &read, Limit::CongestionWindow);
+    }
+
     fn kind(&self) -> PieceKind {
         let under_way = self.sequence.in_flight();
         if self.closed {
