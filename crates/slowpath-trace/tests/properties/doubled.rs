@@ -32,7 +32,7 @@ fn differences(once: &Connected, twice: &Connected, delay: f64) -> Vec<String> {
         let events = claim.events.unwrap_or(1).max(1) as f64;
         let near = 2.0 * delay * events + 0.01 * claim.time.unwrap_or(0.0);
         let off = (claim.time.unwrap_or(0.0) - again.time.unwrap_or(0.0)).abs();
-        // Resets of the same numbers and without an identification are not told from copies.
+        // Resets of the same numbers and without an identification are not distinguished from copies.
         let as_often = match claim.problem {
             TraceProblem::Reset => again.events <= claim.events,
             _ => again.events == claim.events,
@@ -50,7 +50,7 @@ fn differences(once: &Connected, twice: &Connected, delay: f64) -> Vec<String> {
             once.report.report.sent_by(side),
             twice.report.report.sent_by(side),
         );
-        // What ACKs repeat of each other, as all other ACKs do, is not always told from copies.
+        // What ACKs repeat of each other, as all other ACKs do, is not always distinguished from copies.
         let (copies, data) = (twice.order.captured_twice, once.data.packets);
         if copies < data {
             wrong.push(format!(

@@ -4,6 +4,7 @@
 
 mod capture;
 mod claims;
+mod cut;
 mod doubled;
 mod one_sided;
 mod same;

@@ -17,12 +17,12 @@ const LOSSES: [TraceProblem; 3] = [
 
 /// Findings of the whole connection, and the ends that sent something again, needlessly too:
 /// that it was needless, the other side's ACKs show.
-struct Whole {
+struct BothSides {
     claims: Vec<Claim>,
     resenders: Vec<Endpoint>,
 }
 
-impl Whole {
+impl BothSides {
     fn of(connections: &[Connected], part: &Connected) -> Self {
         let ends = |c: &Connected| {
             let (a, b) = (c.report.report.client, c.report.report.server);
@@ -36,7 +36,7 @@ impl Whole {
             let sides = [Side::Client, Side::Server].into_iter().filter(resent);
             sides.map(|side| r.endpoint(side))
         });
-        Whole {
+        BothSides {
             resenders: resenders.collect(),
             claims: same.iter().flat_map(|c| claims(c)).collect(),
         }
@@ -73,11 +73,11 @@ fn differences(whole: &[Connected], part: &Connected) -> Vec<String> {
     let mut wrong = Vec::new();
     let client = &part.report.report.from_client;
     let only_syns = client.packets == client.control.syns;
-    let whole = Whole::of(whole, part);
+    let both = BothSides::of(whole, part);
     for claim in claims(part) {
-        if !whole.shows(&claim, only_syns) {
+        if !both.shows(&claim, only_syns) {
             wrong.push(format!("{claim}"));
-            wrong.extend(whole.claims.iter().map(|b| format!("   known: {b}")));
+            wrong.extend(both.claims.iter().map(|b| format!("   known: {b}")));
         }
     }
     for side in [Side::Client, Side::Server] {

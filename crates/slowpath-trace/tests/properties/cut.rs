@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A capture that begins later or ends earlier.
+
+use crate::capture::{Capture, Connected, judged};
+use crate::claims::{Claim, claims};
+use slowpath_trace::segment::Endpoint;
+use slowpath_trace::tcp::Side;
+use slowpath_trace::verdict::{Limit, TraceProblem};
+use std::ops::Range;
+
+/// Limits that are that problem.
+fn limits(problem: TraceProblem) -> &'static [Limit] {
+    match problem {
+        TraceProblem::ReceiverWindowLimited => &[Limit::ReceiverWindow, Limit::ZeroWindow],
+        TraceProblem::ZeroWindow => &[Limit::ZeroWindow],
+        // Which of them it was, SACK and the RTT say.
+        TraceProblem::Timeout | TraceProblem::TailLossProbe | TraceProblem::FastRetransmit => {
+            &[Limit::Timeout, Limit::TailLossProbe, Limit::Recovery]
+        }
+        TraceProblem::DelayedAck => &[Limit::DelayedAck],
+        TraceProblem::SendBufferLimited => &[Limit::SendBuffer],
+        // That the ACKs that they waited for were late, shorter RTTs before show.
+        TraceProblem::SmallWrites => &[Limit::SmallWrites, Limit::DelayedAck],
+        _ => &[],
+    }
+}
+
+/// Milliseconds that the whole had of a problem, of data from that end, while the part lasted.
+fn meanwhile(whole: &[&Connected], part: &Connected, claim: &Claim) -> f64 {
+    let (first, last) = (part.report.report.first.time, part.report.report.last.time);
+    let mut sum = 0.0;
+    for connection in whole {
+        let report = &connection.report.report;
+        for side in [Side::Client, Side::Server] {
+            if claim.from.is_none_or(|from| report.endpoint(side) == from) {
+                let shares = connection
+                    .report
+                    .verdicts
+                    .sent_by(side)
+                    .line
+                    .within(first, last);
+                let times = limits(claim.problem)
+                    .iter()
+                    .map(|l| shares.of(*l).as_secs_f64());
+                sum += 1e3 * times.sum::<f64>();
+            }
+        }
+    }
+    sum
+}
+
+fn ends(c: &Connected) -> (Endpoint, Endpoint) {
+    let (a, b) = (c.report.report.client, c.report.report.server);
+    (a.min(b), a.max(b))
+}
+
+fn is_unmeasured(part: &Connected, claim: &Claim) -> bool {
+    let report = &part.report.report;
+    let Some(problem) = claim.problem.live() else {
+        return false;
+    };
+    [Side::Client, Side::Server].into_iter().any(|side| {
+        Some(report.endpoint(side)) == claim.from
+            && part
+                .report
+                .verdicts
+                .sent_by(side)
+                .unmeasured
+                .contains(problem)
+    })
+}
+
+/// Losses: which of them it was, SACK and RTTs before the cut say.
+const LOSSES: [TraceProblem; 3] = [
+    TraceProblem::Timeout,
+    TraceProblem::TailLossProbe,
+    TraceProblem::FastRetransmit,
+];
+
+fn is_about_same(a: &Claim, b: &Claim) -> bool {
+    let loss = |c: &Claim| LOSSES.contains(&c.problem);
+    a.is_like(b) || loss(a) && loss(b) && a.from == b.from
+}
+
+/// A piece of a capture, and what is known of the whole of one of its connections.
+struct Piece<'a> {
+    same: Vec<&'a Connected>,
+    before: Vec<Claim>,
+    part: &'a Connected,
+    after: Vec<Claim>,
+    frames: Range<u64>,
+}
+
+impl Piece<'_> {
+    fn has_syn(&self) -> bool {
+        let report = &self.part.report.report;
+        report.from_client.control.syns + report.from_server.control.syns > 0
+    }
+
+    /// What is claimed and is not so.
+    fn is_false(&self, claim: &Claim) -> Option<String> {
+        let known = self.before.iter().any(|b| is_about_same(b, claim));
+        let there = |problem| self.before.iter().any(|b| b.problem == problem);
+        let report = &self.part.report.report;
+        let excused = match claim.problem {
+            // A second without an answer; what came then is cut off.
+            TraceProblem::Unanswered => there(TraceProblem::SynRetransmit),
+            // Its RSTs are all that is left of that end: it does not know the connection.
+            TraceProblem::Reset => [Side::Client, Side::Server].into_iter().any(|side| {
+                let sent = report.sent_by(side);
+                Some(report.endpoint(side)) == claim.from && sent.packets == sent.control.resets
+            }),
+            // Overtaken by what was captured first, or sent again: within 3 ms no one can say.
+            TraceProblem::Reordering => {
+                !self.has_syn() && {
+                    let last = claim.frames.map_or(0, |f| f.1);
+                    last < self.frames.start + 10
+                }
+            }
+            _ => false,
+        };
+        if limits(claim.problem).is_empty() || claim.time.is_none() {
+            return (!known && !excused).then(|| format!("new: {claim}"));
+        }
+        let time = meanwhile(&self.same, self.part, claim);
+        let claimed = claim.time.unwrap_or(0.0);
+        (claimed > 1.25 * time + 5.0).then(|| format!("{claim} instead of {time:.3} ms"))
+    }
+
+    /// Whether all frames that show it are there, so that it is to be claimed still.
+    fn is_due(&self, claim: &Claim) -> bool {
+        let there = |(first, last)| self.frames.start < first && last < self.frames.end;
+        let excused = match claim.problem {
+            // Who serves, the SYN said. How long it was silent, what is cut off said.
+            TraceProblem::SenderAppLimited => !self.has_syn(),
+            TraceProblem::Unanswered => true,
+            _ => is_unmeasured(self.part, claim),
+        };
+        claim.frames.is_some_and(there) && !excused
+    }
+}
+
+/// What pieces of captures claim.
+#[derive(Default)]
+struct Tally {
+    /// What is not so.
+    wrong: Vec<String>,
+    /// What is there and no longer claimed.
+    missing: Vec<String>,
+    due: usize,
+}
+
+impl Tally {
+    fn add(&mut self, capture: &str, piece: &Piece<'_>) {
+        for claim in &piece.after {
+            let open = OPEN.contains(&(capture, claim.problem));
+            let wrong = piece.is_false(claim).filter(|_| !open);
+            self.wrong
+                .extend(wrong.map(|w| format!("{capture} {:?}: {w}", piece.frames)));
+        }
+        for claim in piece.before.iter().filter(|c| piece.is_due(c)) {
+            self.due += 1;
+            if !piece.after.iter().any(|a| is_about_same(a, claim)) {
+                let frames = &piece.frames;
+                self.missing
+                    .push(format!("{capture} {frames:?}: no longer {claim}"));
+            }
+        }
+    }
+}
+
+/// Claims that pieces of these captures make and the whole does not, and that are still wrong.
+///
+/// Late ACKs in a piece that has no ACK in time count as the path's (SmallWrites), and ACKs of
+/// a browser's bursts as late where the queue that they were paced by lies before the cut
+/// (DelayedAck). What was sent before the cut is taken for overtaken, or for lost, where later
+/// numbers by chance came first.
+const OPEN: [(&str, TraceProblem); 11] = [
+    ("late-acks-80ms.pcap.gz", TraceProblem::SmallWrites),
+    ("late-acks-ipv6-20ms.pcap.gz", TraceProblem::SmallWrites),
+    ("http_1080.pcap", TraceProblem::DelayedAck),
+    ("tcp_1081.pcap", TraceProblem::DelayedAck),
+    ("tcp-ethereal-trace-1", TraceProblem::DelayedAck),
+    ("outage-80ms.pcap.gz", TraceProblem::Reordering),
+    ("dns_isp_hijack.pcapng", TraceProblem::Reordering),
+    (
+        "twice-with-loss-ipv6-20ms.pcap.gz",
+        TraceProblem::FastRetransmit,
+    ),
+    ("tcp-empty-sack.pcap", TraceProblem::FastRetransmit),
+    // The end that sent the RST had sent data before.
+    ("tcp-empty-sack.pcap", TraceProblem::Reset),
+    ("timer-chain-80ms.pcap.gz", TraceProblem::Reordering),
+];
+
+fn tally(tally: &mut Tally, capture: &Capture, whole: &[Connected], cut: &Range<usize>) {
+    let shift = cut.start as u64;
+    for part in &capture.with(capture.frames[cut.clone()].to_vec()).judge() {
+        let same = whole.iter().filter(|w| ends(w) == ends(part));
+        let same: Vec<&Connected> = same.collect();
+        let mut after = claims(part);
+        for claim in &mut after {
+            claim.frames = claim.frames.map(|(a, b)| (a + shift, b + shift));
+        }
+        let piece = Piece {
+            before: same.iter().flat_map(|c| claims(c)).collect(),
+            same,
+            part,
+            after,
+            frames: shift..cut.end as u64 + 1,
+        };
+        tally.add(&capture.name, &piece);
+    }
+}
+
+/// Where a capture of so many frames is cut: everywhere if it is short.
+fn cuts(frames: usize) -> Vec<usize> {
+    let most = (1_500 / frames.max(1)).clamp(3, 12);
+    if frames <= most {
+        return (1..frames).collect();
+    }
+    // Spread evenly, and moved by a generator with a fixed seed (Knuth's MMIX).
+    let mut seed = frames as u64;
+    let mut random = |below: usize| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let step = frames / most;
+    let spread = (0..most).map(|n| 1 + n * step + random(step));
+    spread.filter(|at| *at < frames).collect()
+}
+
+/// Nothing false is claimed of any piece; of what is due, all but one in `part` is.
+fn check(part: usize, pieces: impl Fn(usize) -> Vec<Range<usize>>) {
+    let mut found = Tally::default();
+    for (capture, whole) in judged() {
+        for cut in pieces(capture.frames.len()) {
+            tally(&mut found, capture, whole, &cut);
+        }
+    }
+    let Tally {
+        wrong,
+        missing,
+        due,
+    } = found;
+    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
+    println!("{} of {due}:\n{}", missing.len(), missing.join("\n"));
+    assert!(
+        missing.len() * part <= due,
+        "{} of {due}:\n{}",
+        missing.len(),
+        missing.join("\n")
+    );
+}
+
+#[test]
+fn ends_earlier() {
+    check(20, |frames| {
+        cuts(frames).into_iter().map(|at| 0..at).collect()
+    });
+}
+
+#[test]
+fn begins_later() {
+    check(5, |frames| {
+        cuts(frames).into_iter().map(|at| at..frames).collect()
+    });
+}
+
+#[test]
+fn a_middle_piece() {
+    check(5, |frames| {
+        let at = cuts(frames);
+        let pairs = at.iter().zip(at.iter().skip(at.len() / 2));
+        pairs.map(|(from, to)| *from..*to).collect()
+    });
+}
