@@ -60,25 +60,46 @@ impl Packet {
     }
 }
 
+/// Bytes before a pcap file's first record.
+pub(crate) const FILE_HEADER: usize = 24;
+
+/// One record of a pcap file.
+pub(crate) struct Record<'a> {
+    /// When it was captured, in nanoseconds of the capture's clock.
+    pub(crate) at: u64,
+    frame: &'a [u8],
+    /// Where it ends in the file.
+    pub(crate) end: usize,
+}
+
+/// The whole records of a pcap stream (little-endian, nanoseconds).
+pub(crate) fn records(pcap: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    let mut rest = pcap.get(FILE_HEADER..).unwrap_or(&[]);
+    std::iter::from_fn(move || {
+        let (head, body) = rest.split_first_chunk::<16>()?;
+        let word = |i: usize| {
+            u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]) as usize
+        };
+        let (frame, next) = body.split_at_checked(word(8))?;
+        rest = next;
+        Some(Record {
+            at: word(0) as u64 * 1_000_000_000 + word(4) as u64,
+            frame,
+            end: pcap.len() - next.len(),
+        })
+    })
+}
+
 /// The segments of a pcap stream of raw IP (link type 101, little-endian, nanoseconds), and
 /// how many records were something else.
 pub fn packets(pcap: &[u8]) -> (Vec<Packet>, u64) {
     let mut packets = Vec::new();
     let mut others = 0;
-    let mut rest = pcap.get(24..).unwrap_or(&[]);
-    while let Some((head, body)) = rest.split_first_chunk::<16>() {
-        let word = |i: usize| {
-            u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]) as usize
-        };
-        let Some((frame, next)) = body.split_at_checked(word(8)) else {
-            break;
-        };
-        let at = word(0) as u64 * 1_000_000_000 + word(4) as u64;
-        match parse(at, frame) {
+    for record in records(pcap) {
+        match parse(record.at, record.frame) {
             Some(packet) => packets.push(packet),
             None => others += 1,
         }
-        rest = next;
     }
     (packets, others)
 }

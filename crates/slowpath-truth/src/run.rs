@@ -166,7 +166,12 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
         packets
     };
     let wires = [read(&captures[0]), read(&captures[1])];
-    let traces = [trace::judge(&captures[0])?, trace::judge(&captures[1])?];
+    let until = observations.ends.iter().map(|end| end.to).max();
+    let until = until.map_or(0, |to| to.saturating_add(offset));
+    let traces = [
+        trace::judge(&captures[0], until)?,
+        trace::judge(&captures[1], until)?,
+    ];
     let mut ends = Vec::new();
     for connection in &done.used {
         for side in 0..2 {

@@ -20,6 +20,7 @@
 //!    direction also had a loss that was repaired (the live classifier's rule 3).
 //! 5. *SenderAppLimited* is found where none of the others is, as of the live classifier.
 
+use crate::packet::{FILE_HEADER, records};
 use serde::Serialize;
 use slowpath_diagnose::Thresholds;
 use slowpath_model::{FourTuple, Problem, ProblemSet};
@@ -68,12 +69,13 @@ pub struct TraceVerdict {
     pub frames: Option<(u64, u64)>,
 }
 
-/// Every connection of a capture, judged.
+/// Every connection of a capture, judged by its packets up to a moment of the capture's clock
+/// (nanoseconds): what the live classifier did not observe any more is not compared.
 ///
 /// # Errors
 /// It is no capture.
-pub fn judge(pcap: &[u8]) -> Result<Vec<Judged>, ReadError> {
-    let stream = Cursor::new(pcap.to_vec());
+pub fn judge(pcap: &[u8], until: u64) -> Result<Vec<Judged>, ReadError> {
+    let stream = Cursor::new(up_to(pcap, until).to_vec());
     let input = Input::Stream("the capture of a run".to_owned(), Box::new(stream));
     let options = engine::Options {
         threads: 1,
@@ -88,6 +90,13 @@ pub fn judge(pcap: &[u8]) -> Result<Vec<Judged>, ReadError> {
         |_| ControlFlow::Continue(()),
     )?;
     Ok(judged)
+}
+
+/// The capture's packets up to then.
+fn up_to(pcap: &[u8], until: u64) -> &[u8] {
+    let last = records(pcap).take_while(|record| record.at <= until).last();
+    let header = pcap.len().min(FILE_HEADER);
+    &pcap[..last.map_or(header, |record| record.end)]
 }
 
 /// The verdicts on the end whose addresses are these, for each of [`OF_PACKETS`]: from the
@@ -256,4 +265,25 @@ fn counted(judged: &Judged, side: Side, problem: Problem, events: u64) -> TraceV
 
 fn numbers((first, last): (Moment, Moment)) -> (u64, u64) {
     (first.frame, last.frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_after_the_observation_are_left_out() {
+        let mut file = vec![0; FILE_HEADER];
+        for seconds in [7_u32, 8, 9] {
+            // Seconds, nanoseconds, captured and whole length, one byte.
+            for word in [seconds, 5, 1, 1] {
+                file.extend(word.to_le_bytes());
+            }
+            file.push(0);
+        }
+        let lengths =
+            [6, 7_000_000_005, 8_999_999_999, 9_000_000_005].map(|at| up_to(&file, at).len());
+        assert_eq!(lengths, [24, 24 + 17, 24 + 34, 24 + 51]);
+        assert_eq!(up_to(&file[..10], u64::MAX).len(), 10);
+    }
 }
