@@ -60,7 +60,7 @@ struct Round {
 
 impl Round {
     /// Rule 6: the path had room for more in this round, which ended at `end`.
-    fn had_room(&self, end: i64, path: &Path) -> bool {
+    fn had_room(&self, end: i64, path: &PathTimes) -> bool {
         if path.turn <= path.receiver {
             return self.rtt <= path.receiver + path.receiver / 4 + HOST;
         }
@@ -71,7 +71,7 @@ impl Round {
 
 /// The path as it looks from here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
+pub(super) struct PathTimes {
     /// Shortest time to the sender and back, and to the receiver and back, ns.
     pub turn: i64,
     pub receiver: i64,
@@ -141,7 +141,7 @@ impl Plateau {
         now: i64,
         acked: i64,
         next: i64,
-        path: &Path,
+        path: &PathTimes,
     ) -> Option<Change> {
         if self.until == 0 || acked < self.until {
             return None;
@@ -180,7 +180,7 @@ impl Plateau {
         None
     }
 
-    fn is_plateau(&mut self, now: i64, path: &Path) -> bool {
+    fn is_plateau(&mut self, now: i64, path: &PathTimes) -> bool {
         let mss = path.full;
         let oldest = self.rounds[self.count % ROUNDS].began;
         if self.count < ROUNDS {

@@ -11,9 +11,11 @@
 //!
 //! 1. *Opening*: no segment without SYN has passed.
 //! 2. *Closed*: the FIN was acknowledged, or there was a reset.
-//! 3. *Timeout*: after a timer's retransmission, until everything sent before it is
-//!    acknowledged.
-//! 4. *Recovery*: the same after a fast retransmission; *TailLossProbe*: after a probe.
+//! 3. *Timeout*: after a timer's retransmission, until that is acknowledged: the hole is filled,
+//!    and what follows is slow start.
+//! 4. *Recovery*: after a fast retransmission (or from the gap that it fills, if the data was lost
+//!    before this place), until everything sent before it is acknowledged;
+//!    *TailLossProbe*: the same after a probe.
 //! 5. *Zero*: the window is closed. *Full*: less than one full segment fits in the window;
 //!    *Blocked*: the same with nothing under way, so that only a window update can let a full
 //!    segment go (RFC 9293 section 3.8.6.2.1). *Idle*: nothing is under way. *Flight*: the rest.
@@ -56,15 +58,17 @@
 //!     identifications that count one by one: its first copy was lost before this place, and a
 //!     timer, or a probe, sent it again. Before it: *Timeout*, inferred.
 
+mod arriving;
 mod lateness;
 mod pieces;
 mod state;
 
 use super::limit::{Limit, Line};
-use super::plateau::{Change, Path, Plateau};
+use super::plateau::Plateau;
 use super::size::Payloads;
 use crate::segment::{Flags, Timestamp};
 use crate::tcp::{Cause, Event, Kind, Marks, Moment};
+use arriving::Incoming;
 use lateness::Lateness;
 use state::{Counts, LastData, ReceiverWindow, Repair, RoundTrips, Sequence};
 use std::collections::VecDeque;
@@ -85,6 +89,14 @@ const PIECES: usize = 512;
 /// The longest that a probe waits for an ACK that may be kept back: TLP.max_ack_delay (RFC 8985
 /// section 7.2, Linux TCP_RTO_MIN), ns.
 const PROBE_WAIT: i64 = 200_000_000;
+
+/// What a sender does whose losses are not known yet.
+const SENDING: [Limit; 4] = [
+    Limit::SenderApp,
+    Limit::CongestionWindow,
+    Limit::SendBuffer,
+    Limit::SmallWrites,
+];
 
 /// Nothing observed yet.
 const START: Moment = Moment {
@@ -108,19 +120,6 @@ struct Piece {
     from: Moment,
     to: Moment,
     kind: PieceKind,
-}
-
-/// A segment of the other side, until it reaches the sender.
-#[derive(Clone, Copy, Debug)]
-struct Incoming {
-    effect: Moment,
-    acknowledges: Option<i64>,
-    window: Option<(u64, i64)>,
-    payload: bool,
-    /// It was kept back, by so much, ns.
-    late: Option<i64>,
-    /// Its TSval.
-    stamp: Option<u32>,
 }
 
 /// What the sender sends next.
@@ -314,186 +313,6 @@ impl Sender {
         self.closed = true;
     }
 
-    /// The receiver sent a segment.
-    pub(crate) fn received(&mut self, event: &Event<'_>, now: Moment) {
-        if let Some(rtt) = event.rtt {
-            let rtt = self.rtt.sample(rtt);
-            self.plateau.rtt(rtt);
-        }
-        if event.marks.any(Marks::ECE) {
-            self.plateau.lost(now.time.0);
-        }
-        // A DSACK block reports an unneeded copy, not of a loss.
-        let needless = usize::from(event.marks.any(Marks::DSACK));
-        self.repair.signalled |=
-            event.duplicate > 0 && needless == 0 || event.sack.len() > needless;
-        if event
-            .acknowledgement
-            .is_some_and(|ack| ack > self.sequence.acked)
-            && event.sack.is_empty()
-        {
-            self.repair.signalled = false;
-        }
-        let late = self.lateness(event, now);
-        let effect = Moment {
-            frame: now.frame,
-            time: Timestamp(now.time.0.saturating_add(self.turn())),
-        };
-        let segment = Incoming {
-            effect,
-            acknowledges: event.acknowledgement,
-            window: event.window.zip(event.window_edge),
-            payload: event.length > 0,
-            late,
-            stamp: event.timestamps.map(|t| t.0),
-        };
-        if self.turn() == 0 {
-            self.arrive(now);
-            if self.incoming.is_empty() {
-                return self.apply(&segment);
-            }
-        }
-        if self.incoming.len() >= PENDING
-            && let Some(first) = self.incoming.pop_front()
-        {
-            self.apply(&first);
-        }
-        self.incoming.push_back(segment);
-    }
-
-    /// Rule 6: by how much an ACK was kept back, ns.
-    fn lateness(&mut self, event: &Event<'_>, now: Moment) -> Option<i64> {
-        let ack = event.acknowledgement.filter(|_| self.sequence.begun)?;
-        let base = self.rtt.receiver?;
-        // What was sent long enough ago to have arrived, a timer's ACK covers.
-        let all = ack >= self.sequence.next || passed(self.last.time, now) < base;
-        let pure = event.length == 0 && !event.flags.any(Flags::SYN | Flags::FIN | Flags::RST);
-        self.lateness.acknowledged(&lateness::Acknowledged {
-            at: now.time.0,
-            from: self.sequence.acked,
-            ack,
-            rtt: event
-                .rtt
-                .map(|rtt| i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX)),
-            base,
-            path: base.saturating_add(self.turn()),
-            sent: self.sequence.next,
-            full: self.sequence.full,
-            all,
-            pure: pure && !self.repair.is_under_way() && self.last.time != START,
-        })
-    }
-
-    /// Takes what has reached the sender by now.
-    fn arrive(&mut self, now: Moment) {
-        while let Some(first) = self.incoming.front()
-            && first.effect.time <= now.time
-        {
-            let first = *first;
-            self.incoming.pop_front();
-            self.apply(&first);
-        }
-    }
-
-    /// The sender's next data comes when an ACK of all that was sent is about to take effect: its timestamp shows whether the ACK had arrived; without one, turns and
-    /// clocks may be wrong by as little as that.
-    fn arrive_early(&mut self, event: &Event<'_>, now: Moment) {
-        let Some(first) = self.incoming.front().copied() else {
-            return;
-        };
-        let near = passed(now, first.effect) <= PROMPT.0 + self.turn() / 64;
-        let arrived = self.had_arrived(event, first.stamp).unwrap_or(near);
-        let all = first.acknowledges.is_some_and(|a| a >= self.sequence.next);
-        if arrived && all {
-            self.incoming.pop_front();
-            let effect = Moment {
-                time: now.time,
-                ..first.effect
-            };
-            self.apply(&Incoming { effect, ..first });
-        }
-    }
-
-    /// Whether what had this TSval had arrived when a segment left; `None` without timestamps, or
-    /// if this sender never echoed a later one than that of the handshake (old stacks do not take
-    /// them from ACKs without data).
-    fn had_arrived(&mut self, event: &Event<'_>, stamp: Option<u32>) -> Option<bool> {
-        let (_, echo) = event.timestamps?;
-        let arrived = echo.wrapping_sub(stamp?).cast_signed() >= 0;
-        self.echoes_acks |= arrived && self.last_release != START;
-        (arrived || self.echoes_acks).then_some(arrived)
-    }
-
-    fn apply(&mut self, segment: &Incoming) {
-        let now = Moment {
-            frame: segment.effect.frame,
-            time: segment.effect.time.max(self.at.time),
-        };
-        self.advance(now);
-        let mut reported = false;
-        if let Some(ack) = segment.acknowledges
-            && self.sequence.begun
-            && ack > self.sequence.acked
-        {
-            if let Some(late) = segment.late
-                && ack >= self.sequence.next
-            {
-                self.kept_back(now, late);
-            }
-            self.advanced = now;
-            self.sequence.acked = ack;
-            self.sequence.next = self.sequence.next.max(ack);
-            self.repair.acknowledged(ack, self.sequence.next);
-            self.closed |= self.sequence.fin.is_some_and(|fin| ack >= fin);
-            reported = true;
-            self.judge_plateau(now);
-        } else if let Some(ack) = segment.acknowledges
-            && self.repair.is_under_way()
-        {
-            self.repair.acknowledged(ack, self.sequence.next);
-        }
-        if let Some((window, edge)) = segment.window {
-            reported |= self.window.edge.is_none_or(|old| edge > old);
-            self.window.edge = Some(edge);
-            self.window.zero = window == 0;
-            self.window.size = Some(window);
-            if self.sequence.size.is_larger(window) {
-                self.sequence.size.window(window);
-                self.sequence.full = self.sequence.size.full();
-            }
-            self.read_window(window);
-        }
-        self.last.answered |= segment.payload;
-        if reported {
-            self.last_release = now;
-            self.released_by = segment.stamp;
-        }
-        self.sign_of_life = now;
-    }
-
-    /// Something was acknowledged: is there a plateau, was there none?
-    fn judge_plateau(&mut self, now: Moment) {
-        let Sequence {
-            acked, next, full, ..
-        } = self.sequence;
-        let path = Path {
-            turn: self.turn(),
-            receiver: self.rtt.receiver.unwrap_or(0),
-            full,
-        };
-        let change = self.plateau.acknowledged(now.time.0, acked, next, &path);
-        let (since, before, after) = match change {
-            None => return,
-            Some(Change::Found(since)) => (since, Limit::CongestionWindow, Limit::SendBuffer),
-            Some(Change::Revoked(since)) => (since, Limit::SendBuffer, Limit::CongestionWindow),
-        };
-        let since = Moment {
-            frame: now.frame,
-            time: Timestamp(since),
-        };
-        self.line.relabel(since, &[before], after);
-    }
-
     /// The sender sent a segment. For new data: whether a message may begin with it.
     pub(crate) fn sent(&mut self, event: &Event<'_>, now: Moment) -> Option<Sent> {
         if let Some(rtt) = event.rtt {
@@ -594,33 +413,6 @@ impl Sender {
             && passed(self.sign_of_life, now) >= PROBE_WAIT
     }
 
-    /// It sends beyond what it may: it knows of a window that is still on its way to it by our
-    /// reckoning, so that it is nearer than that (if the handshake showed the windows' scale);
-    /// or else the scale is unknown.
-    fn exceeds_window(&mut self, end: i64, now: Moment) {
-        let exceeds = |edge: Option<i64>| edge.is_some_and(|e| end > e.saturating_add(1));
-        if !exceeds(self.window.edge) {
-            return;
-        }
-        let on_its_way = |i: &Incoming| i.window.is_some_and(|(_, edge)| !exceeds(Some(edge)));
-        if !self.window.unscaled && self.incoming.iter().any(on_its_way) {
-            while exceeds(self.window.edge)
-                && let Some(first) = self.incoming.pop_front()
-            {
-                if self.sequence.size.by_handshake() {
-                    let sooner = passed(first.effect, now).saturating_add(self.turn());
-                    self.rtt.turn = Some(sooner.clamp(0, self.turn()));
-                }
-                self.apply(&Incoming {
-                    effect: now,
-                    ..first
-                });
-            }
-        } else if !self.window.zero {
-            self.scale_is_unknown();
-        }
-    }
-
     fn again(&mut self, event: &Event<'_>, cause: Cause, now: Moment) {
         let cause = match cause {
             Cause::Timeout if self.is_probe(event, now) => Cause::TailLossProbe,
@@ -639,7 +431,7 @@ impl Sender {
                 self.overdue_since(event);
                 self.settle(Next::Timer, now);
                 self.counts.timeouts += 1;
-                self.repair.timeout = Some(reached);
+                self.repair.timeout = Some(event.end);
                 self.repair.recovery = None;
                 self.repair.probe = None;
             }
@@ -653,6 +445,7 @@ impl Sender {
                 if self.repair.recovery.is_none() {
                     self.counts.fast_recoveries += 1;
                     self.repair.recovery = Some(reached);
+                    self.missing_since(event);
                 }
                 self.repair.probe = None;
             }
@@ -683,13 +476,18 @@ impl Sender {
             return;
         }
         self.sign_of_life = due;
-        let other = [
-            Limit::SenderApp,
-            Limit::CongestionWindow,
-            Limit::SendBuffer,
-            Limit::SmallWrites,
-        ];
-        self.line.relabel(due, &other, Limit::Timeout);
+        self.line.relabel(due, &SENDING, Limit::Timeout);
+    }
+
+    /// Data that was lost before it came here is being repaired since the gap opened.
+    fn missing_since(&mut self, event: &Event<'_>) {
+        if let Some(time) = event.sent_before
+            && event.marks.any(Marks::LOST_BEFORE_HERE)
+        {
+            let frame = event.frame;
+            let gap = Moment { frame, time };
+            self.line.relabel(gap, &SENDING, Limit::Recovery);
+        }
     }
 
     /// The connection's last segment was at `end`.

@@ -2,7 +2,7 @@
 //! How long an application took to answer.
 //!
 //! 1. A side's *think time* is from the other side's last data (sent again or not), or from
-//!    the end of the handshake if nobody has sent any, to its own first data after that, less one
+//!    the end of the handshake if there was none, to its own first data after that, less one
 //!    turn (the shortest time from here to it and back): what passed at its host.
 //! 2. It counts only if its host acknowledged all of the other side's data before it answered:
 //!    otherwise the request may have been lost, or its ACK; and if the other side's window was
@@ -12,7 +12,7 @@
 //!    system is reacting instantaneously" (Nielsen, Usability Engineering, 1993, section 5.5, after
 //!    Miller 1968). The server kept its client waiting if one of them is [`TOO_LONG`]: "about the
 //!    limit for the user's flow of thought to stay uninterrupted". What a client takes is its
-//!    user's, and nobody's fault.
+//!    user's time.
 
 use crate::tcp::Moment;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Waits that are summed, ns.
 const NOTICED: i64 = 100_000_000;
 
-/// A wait that somebody should look into.
+/// A wait that is worth looking into.
 const TOO_LONG: Duration = Duration::from_secs(1);
 
 /// What one side's application took to answer.

@@ -99,8 +99,8 @@ fn a_timeout_and_a_lost_tail() {
             verdict.finding(Problem::Timeout).and_then(|f| f.events),
             Some(2)
         );
-        // From the first ACK's effect to the repair of everything.
-        is_about(place, time(&judged, Limit::Timeout), 1_500.0 + 20.0);
+        // From the first ACK's effect to the ACK that fills the timer's hole.
+        is_about(place, time(&judged, Limit::Timeout), 1_500.0);
         assert_eq!(verdict.messages.with(Category::Timeout), 1, "{place}");
         assert_eq!(verdict.messages.with(Category::TailDrop), 1, "{place}");
         assert_eq!(verdict.messages.with(Category::AckDrop), 0, "{place}");

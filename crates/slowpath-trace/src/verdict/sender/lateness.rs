@@ -3,13 +3,13 @@
 //!
 //! An ACK in time comes one least RTT after the segment that it acknowledges, and not sooner
 //! after the ACK before it than the bottleneck takes for the bytes between both. What it comes
-//! later is its *excess*. The excess of an ACK that nobody kept back is the path's: *service*,
+//! later is its *excess*. The excess of an ACK in time is the path's: *service*,
 //! the time that the bottleneck takes for its bytes, and *queue*, other people's packets.
 //!
 //! 1. *Service* of so many bytes: the shortest a byte of the last [`SAMPLES`] ACKs that were in
 //!    time, at least [`HOST`] an ACK, twice (queues vary); but no more than what the least RTT
 //!    leaves: it carried a SYN or an ACK of [`HEADERS`] bytes, so that the bottleneck takes
-//!    no longer than (bytes + headers) ÷ headers · least RTT. That bound alone counts before
+//!    no longer than (bytes + headers) ÷ headers · least RTT. Only that bound counts before
 //!    the first sample. None for more than two full segments at once: a receiver acknowledges
 //!    every second (RFC 5681 section 4.2), so that they came at once.
 //! 2. *Queue*: the least excess of the last [`QUEUES`] ACKs in time that came to an idle path.

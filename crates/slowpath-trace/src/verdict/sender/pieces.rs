@@ -57,9 +57,11 @@ impl Sender {
     pub(super) fn scale_is_unknown(&mut self) {
         self.window.unscaled = true;
         for piece in &mut self.pieces {
-            if piece.kind == PieceKind::Full {
-                piece.kind = PieceKind::Flight;
-            }
+            piece.kind = match piece.kind {
+                PieceKind::Full => PieceKind::Flight,
+                PieceKind::Blocked => PieceKind::Idle,
+                known => known,
+            };
         }
         let read = [Limit::ReceiverWindow];
         self.line.relabel(START, &read, Limit::CongestionWindow);
