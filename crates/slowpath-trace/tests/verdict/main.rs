@@ -285,6 +285,27 @@ fn a_constant_flight_is_inferred_to_be_the_send_buffer() {
     }
 }
 
+/// Write, write, read: the ACK of each first write comes 42 ms late and lets the second go, which
+/// the answer acknowledges in time. The late ACKs are no measure of how much the path varies.
+#[test]
+fn late_acks_from_the_first_on_do_not_hide_each_other() {
+    let mut t = opened();
+    let (mut at, mut next, mut back) = (100_000, 1, 1);
+    for _ in 0..20 {
+        t.data(at, next, 350).ack = back;
+        t.ack(at + RTT + 42_000, next + 350).sequence = back;
+        t.data(at + RTT + 42_020, next + 350, 200).ack = back;
+        next += 550;
+        t.answer(at + 2 * RTT + 42_100, back, 700, next);
+        back += 700;
+        at += 2 * RTT + 45_000;
+    }
+    let judged = t.judge();
+    // The first may be the path's.
+    let late = time(&judged, Limit::DelayedAck);
+    assert!((15.0 * 40.0..=20.0 * 42.0).contains(&late), "{late} ms");
+}
+
 /// Twenty segments at once whose ACKs come in two parts, 6 ms one after the other; the writer goes
 /// on after the second. A round that begins at the first has half as much under way.
 #[test]

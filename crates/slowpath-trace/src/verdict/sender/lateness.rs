@@ -17,7 +17,8 @@
 //!    to the shortest delayed-ACK timer in use (Linux, 40 ms, TCP_DELACK_MIN); and service, queue
 //!    and four times the mean deviation of the excess of ACKs in time, as a retransmission timer
 //!    allows for an RTT that varies (RFC 6298 section 2), and a quarter of the path's RTT, by which
-//!    RTTs vary without losses ([`super::super::loss`]).
+//!    RTTs vary without losses ([`super::super::loss`]). An ACK by [`LATE`] that rule 4 could
+//!    call kept back says nothing of that, once another ACK has shown the path.
 //! 4. It was kept back only if it is pure, covers all that can have arrived (a timer's ACK does;
 //!    any other ACK shows the path), and waited no longer than [`LONGEST`] (RFC 1122 section 4.2.3.2: "less
 //!    than 0.5 seconds", and the slack of a host's timer).
@@ -81,6 +82,8 @@ pub(super) struct Lateness {
     /// Of the excess of ACKs in time, ns.
     mean: i64,
     deviation: i64,
+    /// An ACK came that cannot have been kept back.
+    shown: bool,
 }
 
 impl Lateness {
@@ -105,6 +108,13 @@ impl Lateness {
                 return (a.pure && late <= LONGEST).then_some(late);
             }
         }
+        // It may have been kept back: others show what the path varies by, if there are any.
+        let doubtful = a.pure && a.all && excess >= LATE;
+        self.shown |= !(a.pure && a.all);
+        if !(doubtful && self.shown) {
+            self.deviation += ((excess - self.mean).abs() - self.deviation) / 4;
+            self.mean += (excess - self.mean) / 8;
+        }
         self.sample(bytes, excess, idle);
         None
     }
@@ -112,8 +122,6 @@ impl Lateness {
     fn sample(&mut self, bytes: i64, excess: i64, idle: bool) {
         self.service[self.services % SAMPLES] = (excess, bytes + HEADERS);
         self.services += 1;
-        self.deviation += ((excess - self.mean).abs() - self.deviation) / 4;
-        self.mean += (excess - self.mean) / 8;
         if idle {
             self.queue[self.queues % QUEUES] = excess;
             self.queues += 1;
