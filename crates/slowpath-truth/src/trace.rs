@@ -37,22 +37,17 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// The problems that packets show, `SenderAppLimited` first.
-pub const OF_PACKETS: &[Problem] = &[
-    Problem::SenderAppLimited,
-    Problem::SendBufferLimited,
-    Problem::FastRetransmit,
-    Problem::Timeout,
-    Problem::DelayedAck,
-    Problem::ReceiverWindowLimited,
-    Problem::CongestionWindowLimited,
-    Problem::SmallWrites,
-    Problem::IdleBurst,
-    Problem::ZeroWindow,
-    Problem::Reordering,
-    Problem::EcnMarked,
-    Problem::SynRetransmit,
+/// Problems that packets do not show: they are about a host's sockets.
+const OF_HOSTS: [Problem; 3] = [
+    Problem::ReceiverAppSlow,
+    Problem::AcceptQueueOverflow,
+    Problem::SynQueueOverflow,
 ];
+
+/// The problems that packets show, `SenderAppLimited` first.
+pub fn of_packets() -> impl Iterator<Item = Problem> {
+    Problem::ALL.into_iter().filter(|p| !OF_HOSTS.contains(p))
+}
 
 /// What packets show of one problem of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -99,7 +94,7 @@ fn up_to(pcap: &[u8], until: u64) -> &[u8] {
     &pcap[..last.map_or(header, |record| record.end)]
 }
 
-/// The verdicts on the end whose addresses are these, for each of [`OF_PACKETS`]: from the
+/// The verdicts on the end whose addresses are these, for each of [`of_packets`]: from the
 /// connections of its own host's capture and of its peer's. `hidden`: problems of which packets
 /// do not show what decides about them at this end.
 pub fn of_end(
@@ -123,7 +118,7 @@ pub fn of_end(
         }
         (problem, verdict)
     };
-    let mut verdicts: Vec<_> = OF_PACKETS.iter().skip(1).copied().map(verdict).collect();
+    let mut verdicts: Vec<_> = of_packets().skip(1).map(verdict).collect();
     let application = application(&verdicts, hidden);
     verdicts.insert(0, (Problem::SenderAppLimited, application));
     verdicts

@@ -4,7 +4,7 @@
 use slowpath_truth::agreement::Agreements;
 use slowpath_truth::judgement::Class;
 use slowpath_truth::tally::Tally;
-use slowpath_truth::trace::OF_PACKETS;
+use slowpath_truth::trace::of_packets;
 
 #[test]
 fn the_committed_table_has_the_form_and_names_every_problem() {
@@ -55,7 +55,7 @@ fn the_committed_table_has_the_form_and_names_every_problem() {
 /// The rows of the second table: problems that packets show, in order, with counts that add up.
 fn agreements(header: &str, table: &str) {
     let columns = header.split('|').count();
-    let mut problems = OF_PACKETS.iter();
+    let mut problems = of_packets();
     for row in table.lines().filter(|line| line.starts_with("| ")) {
         let row: Vec<&str> = row.split('|').map(str::trim).collect();
         assert_eq!(row.len(), columns, "{row:?}");
