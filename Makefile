@@ -77,7 +77,7 @@ check-trace: ## our analysis of captures against tcptrace's and tshark's, frame 
 	@$(CARGO) run --release --locked -p slowpath-trace --bin check-trace -- $(CAPTURES) $(FILES)
 
 check-verdicts: build ## verdicts of `slowpath trace` on captures with labels; the last line is JSON
-	@tools/check_verdicts.py $(SLOWPATH) $(LABELS)
+	@tools/check_verdicts.py $(if $(filter file,$(origin LABELS)),--write docs/reference/accuracy.md) $(SLOWPATH) $(LABELS)
 
 check-truth: ## precision and recall of every verdict on random real TCP (root, 20 min); the last line is JSON
 	@tools/need.sh rust build

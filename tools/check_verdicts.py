@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores the verdicts of `slowpath trace` on captures with labels.
 
-    tools/check_verdicts.py SLOWPATH LABELS...
+    tools/check_verdicts.py [--write FILE] SLOWPATH LABELS...
 
+--write FILE replaces the table between the marks of check-verdicts in a document.
 LABELS: files named labels.json, each beside its captures; labels were derived from the packets.
 Prints what is wrong in each capture, precision and recall for each class, and as the last line
 one JSON object:
@@ -21,6 +22,7 @@ connection without a label, if the label of the capture says so. CongestionWindo
 false. Times without a range of their own may be a quarter off, and 5 ms (TOLERANCE).
 """
 
+import argparse
 import collections
 import json
 import subprocess
@@ -192,22 +194,50 @@ def labelled(labels):
             print(f"{label['file']}: absent, left out")
 
 
+def rate(right, of):
+    return f"{right / of:.3f}" if of else "-"
+
+
+def table(score):
+    """The score as a document has it: by class, then the figures over all captures."""
+    lines = ["| problem | true | false | missed | precision | recall |", "|---|---|---|---|---|---|"]
+    for problem, (true, false, missed) in sorted(score.classes.items()):
+        lines.append(f"| {problem} | {true} | {false} | {missed} | {rate(true, true + false)} | "
+                     f"{rate(true, true + missed)} |")
+    lines += ["", "| figure | right | of | rate |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | {right} | {of} | {rate(right, of)} |" for name, (right, of) in score.counts.items()]
+    return [f"`make check-verdicts`, {score.captures} captures.", "", *lines]
+
+
+def write(document, lines):
+    """Replaces what a document has between its marks."""
+    begin, end = "<!-- check-verdicts: begin -->", "<!-- check-verdicts: end -->"
+    text = document.read_text()
+    if begin not in text or end not in text:
+        sys.exit(f"{document}: no place for the table: it needs the lines {begin} and {end}")
+    before, rest = text.split(begin, 1)
+    document.write_text("\n".join([before + begin, *lines, end]) + rest.split(end, 1)[1])
+
+
 def main():
-    if len(sys.argv) < 3:
-        sys.exit("check_verdicts.py: no labels.json to score: make check-verdicts LABELS=FILE...")
-    slowpath, score = sys.argv[1], Score()
-    for labels in map(Path, sys.argv[2:]):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", metavar="FILE", type=Path)
+    parser.add_argument("slowpath", metavar="SLOWPATH")
+    parser.add_argument("labels", metavar="LABELS", type=Path, nargs="+")
+    arguments = parser.parse_args()
+    score = Score()
+    for labels in arguments.labels:
         for label, capture in labelled(labels):
-            headline, found = analysed(slowpath, capture)
+            headline, found = analysed(arguments.slowpath, capture)
             wrong = score.capture(label, headline, found)
             print(f"{label['file']} ({label['kind']}): {'as labelled' if not wrong else ''}")
             for line in wrong:
                 print(f"    {line}")
     print("\nproblem                    true  false  missed  precision  recall")
     for problem, (true, false, missed) in sorted(score.classes.items()):
-        precision = f"{true / (true + false):.2f}" if true + false else "-"
-        recall = f"{true / (true + missed):.2f}" if true + missed else "-"
-        print(f"{problem:25} {true:5} {false:6} {missed:7}  {precision:>9}  {recall:>6}")
+        print(f"{problem:25} {true:5} {false:6} {missed:7}  {rate(true, true + false):>9}  {rate(true, true + missed):>6}")
+    if arguments.write:
+        write(arguments.write, table(score))
     print(json.dumps(score.result()))
 
 

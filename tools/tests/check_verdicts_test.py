@@ -99,6 +99,21 @@ class CheckVerdicts(unittest.TestCase):
         self.assertEqual(found, [({"file": "there.pcap"}, there)])
         self.assertEqual(printed.getvalue(), "../absent.pcap: absent, left out\n")
 
+    def test_the_table_replaces_the_one_before(self):
+        marks = "<!-- check-verdicts: begin -->", "<!-- check-verdicts: end -->"
+        score = check_verdicts.Score()
+        found = {1: [Finding("Timeout", CLIENT, 1.0)]}
+        score.capture(capture("quiet", ["none"], [connection(must_not=["*"])]), "none", found)
+        with tempfile.TemporaryDirectory() as folder:
+            document = Path(folder, "accuracy.md")
+            document.write_text("\n".join(["before", marks[0], "old", marks[1], "after", ""]))
+            check_verdicts.write(document, check_verdicts.table(score))
+            text = document.read_text()
+        self.assertTrue(text.startswith(f"before\n{marks[0]}\n") and text.endswith(f"\n{marks[1]}\nafter\n"), text)
+        self.assertIn("| Timeout | 0 | 1 | 0 | 0.000 | - |", text)
+        self.assertIn("| `quiet_false_alarms` | 1 | 1 | 1.000 |", text)
+        self.assertNotIn("old", text)
+
 
 if __name__ == "__main__":
     unittest.main()
