@@ -103,6 +103,9 @@ impl LiveConnection {
         if s.waits != later.waits {
             s.waits.clone_from(&later.waits);
         }
+        if s.facts != later.facts {
+            s.facts = later.facts;
+        }
     }
 
     /// Takes over the addresses, if it was met while `connect` had not chosen its port yet

@@ -2,7 +2,7 @@
 //! The beginning of a connection that opened after the last poll.
 
 use slowpath_model::{
-    CaState, CallStats, Micros, RecoveryStats, RtoStats, RttSums, Snapshot, TcpStats,
+    CaState, CallStats, Micros, RecoveryStats, RtoStats, RttSums, Snapshot, SocketFacts, TcpStats,
 };
 
 /// The snapshot that `first`'s connection would have given at its birth: counters zero,
@@ -66,5 +66,9 @@ pub fn opened(first: &Snapshot) -> Snapshot {
         sends: first.sends.map(|_| CallStats::default()),
         receives: first.receives.map(|_| CallStats::default()),
         waits: first.waits.at_birth(),
+        facts: SocketFacts {
+            ending: None,
+            ..first.facts
+        },
     }
 }

@@ -90,6 +90,21 @@ fn answered_requests_and_large_writes_are_fine() {
 }
 
 #[test]
+fn what_is_held_of_a_large_write_counts_where_it_is_answered() {
+    let held = || {
+        Timeline::new()
+            .waited(|w| w.queues.nagle = ms(100))
+            .wrote(100, 32_768)
+    };
+    assert!(held().verdict().findings.is_empty());
+    let few = held().then(|s| s.data_segments_in += 24);
+    assert!(few.verdict().findings.is_empty());
+    let answered = held().then(|s| s.data_segments_in += 25).verdict();
+    let share = Share::Measured(ms(100));
+    assert_eq!(said(&answered), [(Problem::SmallWrites, share, Some(0))]);
+}
+
+#[test]
 fn without_calls_it_is_unmeasured() {
     let measure = Timeline::new().unwatched().measure();
     assert_eq!(measure.of(Problem::SmallWrites), Measure::Unmeasured);

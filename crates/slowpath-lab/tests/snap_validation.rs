@@ -138,6 +138,7 @@ fn snapshots(run: &Run, plan: &Plan, number: usize) -> Vec<Snapshot> {
         sends: None,
         receives: None,
         waits: slowpath_model::Waits::UNOBSERVED,
+        facts: slowpath_model::SocketFacts::default(),
     })
     .collect()
 }

@@ -41,8 +41,8 @@ pub use problem::{
 };
 pub use record::{ConnectionSummary, Coverage, LossCounters, ProblemInterval};
 pub use stats::{
-    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, RecoveryStats, RtoStats, RttSums, Snapshot,
-    TcpState, TcpStats, Tier, call_bucket,
+    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Ending, Failure, RecoveryStats, RtoStats, RttSums,
+    Snapshot, SocketFacts, TcpState, TcpStats, Tier, call_bucket,
 };
 pub use units::{Micros, MonoNanos, WallMicros};
 pub use waits::{EpisodeWaits, OpeningWaits, QueueWaits, WaitSums, Waits};

@@ -307,6 +307,74 @@ pub struct TcpStats {
     pub rto_stats: Option<RtoStats>,
 }
 
+/// How a connection ended: the state that its socket was closed in, and the socket's error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// The state before `TCP_CLOSE`; `None` if it was not observed.
+    pub state: Option<TcpState>,
+    /// `sk_err` as it closed (errno(3)); `None` without an error.
+    pub error: Option<u16>,
+}
+
+/// Why a connection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// A RST answered its SYN.
+    Refused,
+    /// Nothing answered its SYN, or what it had sent.
+    Unanswered,
+    /// An ICMP message said that the destination cannot be reached.
+    Unreachable,
+    /// The peer reset it.
+    ResetByPeer,
+    /// This end reset it (RFC 9293 section 3.10.4: data was unread, or SO_LINGER was 0).
+    ResetHere,
+}
+
+impl Ending {
+    /// Linux's numbers (asm-generic/errno.h).
+    const EPIPE: u16 = 32;
+    const ENETUNREACH: u16 = 101;
+    const ECONNABORTED: u16 = 103;
+    const ECONNRESET: u16 = 104;
+    const ETIMEDOUT: u16 = 110;
+    const ECONNREFUSED: u16 = 111;
+    const EHOSTUNREACH: u16 = 113;
+
+    /// Why it failed, if it did: a connection that both ends closed, or that its own process gave
+    /// up before it was open, did not.
+    pub const fn failure(&self) -> Option<Failure> {
+        let open = matches!(
+            self.state,
+            Some(TcpState::Established | TcpState::SynReceived)
+        );
+        Some(match self.error {
+            Some(Self::ECONNREFUSED) => Failure::Refused,
+            Some(Self::ETIMEDOUT) => Failure::Unanswered,
+            Some(Self::EHOSTUNREACH | Self::ENETUNREACH) => Failure::Unreachable,
+            Some(Self::ECONNRESET | Self::EPIPE) => Failure::ResetByPeer,
+            Some(Self::ECONNABORTED) => Failure::ResetHere,
+            // A close that ends in order leaves ESTABLISHED for FIN_WAIT_1 (tcp_close_state).
+            None if open => Failure::ResetHere,
+            _ => return None,
+        })
+    }
+}
+
+/// What the kernel knows of a socket beside TCP's statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketFacts {
+    /// The rate that its application set, bytes a second (SO_MAX_PACING_RATE,
+    /// `sk_max_pacing_rate`); `None` if it set none, or it is not known.
+    pub max_pacing_rate: Option<u64>,
+    /// Bytes of memory that wait in this host's own queueing discipline and device
+    /// (`sk_wmem_alloc`); `None` if not known.
+    pub device_queue: Option<u32>,
+    /// How it ended, of a connection's last snapshot; `None` while it lives, or if not known.
+    pub ending: Option<Ending>,
+}
+
 /// One connection at one moment.
 ///
 /// The fields lie in this order: what never changes comes first, the agent's polls need not
@@ -337,6 +405,9 @@ pub struct Snapshot {
     /// What it waited for, where the tier sees it.
     #[serde(default)]
     pub waits: Waits,
+    /// What else the kernel knows of its socket.
+    #[serde(default)]
+    pub facts: SocketFacts,
 }
 
 #[cfg(test)]

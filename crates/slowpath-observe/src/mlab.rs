@@ -272,6 +272,7 @@ impl<R: BufRead> SeriesReader<R> {
             sends: None,
             receives: None,
             waits: slowpath_model::Waits::UNOBSERVED,
+            facts: slowpath_model::SocketFacts::default(),
         };
         Ok((wall(row.time), snapshot))
     }

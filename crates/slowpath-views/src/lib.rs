@@ -8,7 +8,7 @@
 //! same answers as lines of text.
 //!
 //! The modules: [`filter`] reads `ss` expressions and [`selection`] applies them; [`tally`]
-//! sums verdicts over time; [`watch`] follows live connections, [`why`] answers for one target,
+//! sums verdicts over time; [`conclusion`] makes one answer of them; [`watch`] follows live connections, [`why`] answers for one target,
 //! [`report`] for a time range of the log, [`series`] for a saved series, [`overhead`] for the
 //! cost of monitoring; [`interactions`] and [`listeners`] are parts of several of them;
 //! [`json`] is their common vocabulary.
@@ -19,6 +19,7 @@
 //! What it never does: I/O, clocks, terminals, arguments, judging. Only a source performs I/O.
 
 pub mod advice;
+pub mod conclusion;
 pub mod filter;
 pub mod interactions;
 pub mod json;

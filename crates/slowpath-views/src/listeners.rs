@@ -2,6 +2,7 @@
 //! Listening sockets that turned connections away: summed, as text, as JSON.
 
 use crate::advice;
+use crate::conclusion::Refusing;
 use crate::filter::{Filter, Subject};
 use crate::json::{self, FindingEntry, NamedAdvice, ProblemNames, Process};
 use crate::source::LiveListener;
@@ -107,6 +108,23 @@ impl ListenerTally {
         let events = |l: &Listener| l.sums.values().map(|s| s.events).sum::<u64>();
         worst.sort_by_key(|l| (std::cmp::Reverse(events(l)), l.last.listener));
         worst
+    }
+
+    /// What each problem of each listener turned away.
+    pub(crate) fn refusing(&self) -> Vec<Refusing<'_>> {
+        let mut refusing = Vec::new();
+        for listener in self.listeners.values() {
+            for (problem, sum) in &listener.sums {
+                refusing.push(Refusing {
+                    owner: &listener.last.owner,
+                    local: listener.last.local,
+                    problem: *problem,
+                    time: sum.time,
+                    events: sum.events,
+                });
+            }
+        }
+        refusing
     }
 
     /// A table of the worst `most`; nothing if there is none.

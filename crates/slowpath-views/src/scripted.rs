@@ -122,6 +122,7 @@ pub fn live(cookie: u64, command: &str, local: &str, remote: &str) -> OwnedConne
             sends: None,
             receives: None,
             waits: slowpath_model::Waits::UNOBSERVED,
+            facts: slowpath_model::SocketFacts::default(),
         },
         owner,
         real_peer: None,

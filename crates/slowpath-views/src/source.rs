@@ -166,6 +166,20 @@ pub struct HostLimits {
     pub send_buffer_max: Option<u32>,
 }
 
+/// What keeps a process of this host from working, and what of it is not judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProcessState {
+    /// It is stopped, by a signal or a debugger.
+    pub stopped: bool,
+    /// The part of the periods of its cgroup's CPU quota in which that ran out, 0..=1, since the cgroup
+    /// was made; `None` without a quota.
+    pub throttled: Option<f64>,
+    /// Its UDP sockets.
+    pub udp_sockets: usize,
+    /// Its Unix sockets.
+    pub unix_sockets: usize,
+}
+
 /// A poll that failed; the agent's error in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -196,6 +210,10 @@ pub trait Source {
     /// Limits of the host that the connections are on.
     fn host_limits(&self) -> HostLimits {
         HostLimits::default()
+    }
+    /// What keeps a process from working; `None` if it is gone or cannot be read.
+    fn process_state(&self, _pid: u32) -> Option<ProcessState> {
+        None
     }
     /// What can be measured here.
     fn capabilities(&self) -> &Capabilities;

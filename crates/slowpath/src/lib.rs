@@ -33,6 +33,7 @@ pub mod manual;
 pub mod netns;
 pub mod options;
 pub mod overhead;
+pub mod process_state;
 pub mod progress;
 pub mod queues;
 pub mod record;

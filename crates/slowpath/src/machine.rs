@@ -4,13 +4,14 @@
 use crate::failure::Failure;
 use crate::netns;
 use crate::options::{Observing, TierArg};
+use crate::process_state;
 use slowpath_agent::{
     Agent, Config, FinishReport, LiveConnection as AgentConnection, OwnerOptions, TierChoice,
 };
 use slowpath_model::LossCounters;
 use slowpath_views::source::{
-    BudgetState, Capabilities, HostLimits, LiveConnection, LiveListener, PollReport, ProgramCost,
-    Source, SourceError,
+    BudgetState, Capabilities, HostLimits, LiveConnection, LiveListener, PollReport, ProcessState,
+    ProgramCost, Source, SourceError,
 };
 use std::fs;
 use std::path::Path;
@@ -117,6 +118,10 @@ impl Source for Machine {
             tcp_memory: pages.and_then(|p| p.checked_mul(page_size()?)),
             send_buffer_max: wmem.and_then(|w| u32::try_from(w).ok()),
         }
+    }
+
+    fn process_state(&self, pid: u32) -> Option<ProcessState> {
+        process_state::read(pid)
     }
 
     fn capabilities(&self) -> &Capabilities {

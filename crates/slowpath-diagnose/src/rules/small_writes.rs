@@ -6,7 +6,9 @@
 //! 1. *Held*: less than a segment waited for the acknowledgement of a small one before it
 //!    (Nagle, RFC 9293 section 3.7.4, with Minshall's change: `tcp_nagle_check`), or for
 //!    more data under TCP_CORK. What a delayed acknowledgement held is DelayedAck's and is
-//!    taken off.
+//!    taken off. The end of a write of a segment or more without an answer delays nothing: the
+//!    next write completes it, and as much arrives. There is no answer if fewer segments with data came back
+//!    than a quarter of the writes: a message may take up to four of them.
 //! 2. *Tiny*: writes of a quarter of a segment or less on average, and more of them than
 //!    segments would have been needed, and than answers came. Each of those that could have
 //!    been spared costs a system call and, without Nagle, a segment: [`EACH`]. A request of
@@ -41,11 +43,15 @@ pub(crate) fn small_writes(
         return Measure::Unmeasured;
     };
     let answers = (after.stats.data_segments_in).checked_sub(before.stats.data_segments_in);
-    let tiny = answers.and_then(|n| spared(sends_b, sends_a, after.stats.send_mss, n));
-    let Some(tiny) = tiny else {
+    let written = Written::between(sends_b, sends_a);
+    let (Some(answers), Some(written)) = (answers, written) else {
         return Measure::Unmeasured;
     };
-    let held = nagle.saturating_sub(held_acks.unwrap_or(Micros::ZERO));
+    let tiny = written.spared(after.stats.send_mss, answers);
+    let held = match written.is_stream(after.stats.send_mss, answers) {
+        true => Micros::ZERO,
+        false => nagle.saturating_sub(held_acks.unwrap_or(Micros::ZERO)),
+    };
     Measure::of_events(Some(tiny), Some(held + cost(tiny)))
 }
 
@@ -54,13 +60,34 @@ pub(crate) fn cost(spared: u64) -> Micros {
     Micros(spared.saturating_mul(EACH.0))
 }
 
-/// Writes that could have been spared; `None` if a counter went backwards.
-fn spared(before: &CallStats, after: &CallStats, mss: u32, answers: u64) -> Option<u64> {
-    let writes = after.count.checked_sub(before.count)?;
-    let bytes = after.bytes.checked_sub(before.bytes)?;
-    let mss = u64::from(mss.max(1));
-    if writes == 0 || bytes / writes > mss / PART {
-        return Some(0);
+/// Writes between two snapshots.
+struct Written {
+    writes: u64,
+    bytes: u64,
+}
+
+impl Written {
+    /// `None` if a counter went backwards.
+    fn between(before: &CallStats, after: &CallStats) -> Option<Self> {
+        Some(Written {
+            writes: after.count.checked_sub(before.count)?,
+            bytes: after.bytes.checked_sub(before.bytes)?,
+        })
     }
-    Some(writes.saturating_sub(bytes.div_ceil(mss).max(answers)))
+
+    /// Those that could have been spared.
+    fn spared(&self, mss: u32, answers: u64) -> u64 {
+        let mss = u64::from(mss.max(1));
+        if self.writes == 0 || self.bytes / self.writes > mss / PART {
+            return 0;
+        }
+        self.writes
+            .saturating_sub(self.bytes.div_ceil(mss).max(answers))
+    }
+
+    /// Writes of a segment or more on average, without answers.
+    fn is_stream(&self, mss: u32, answers: u64) -> bool {
+        let segments = u64::from(mss.max(1)).saturating_mul(self.writes);
+        self.writes > 0 && self.bytes >= segments && answers.saturating_mul(PART) < self.writes
+    }
 }

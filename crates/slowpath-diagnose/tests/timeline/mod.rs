@@ -113,6 +113,7 @@ pub fn healthy(at: Micros) -> Snapshot {
             ..CallStats::default()
         }),
         waits: Waits::watched(true, true, true),
+        facts: slowpath_model::SocketFacts::default(),
     }
 }
 

@@ -202,5 +202,6 @@ fn snapshot(scope: Scope, socket: &SocketId, stats: TcpStats, at: MonoNanos) -> 
         sends: None,
         receives: None,
         waits: slowpath_model::Waits::UNOBSERVED,
+        facts: slowpath_model::SocketFacts::default(),
     }
 }

@@ -155,6 +155,7 @@ struct record {
 	u64 bytes_received;
 	u64 bytes_retrans;
 	u64 pacing_rate;
+	u64 max_pacing_rate;
 	u64 rtt_sum_us;
 	u64 lone_sum_us;
 	u64 late_sum_us;
@@ -223,7 +224,10 @@ struct record {
 	u8 flags;
 	u8 local[16];
 	u8 remote[16];
-	u32 pad;
+	u32 wmem_alloc;
+	u16 error;	/* sk_err as it closed */
+	u8 closed_in;	/* the state that it closed in */
+	u8 pad[5];
 	struct waits waits;
 };
 

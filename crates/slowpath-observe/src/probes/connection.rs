@@ -7,9 +7,9 @@
 
 use slowpath_layout::{Mirror, Struct, mirror};
 use slowpath_model::{
-    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, Closer, ConnectionId, EpisodeWaits,
+    CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, Closer, ConnectionId, Ending, EpisodeWaits,
     FourTuple, Holder, Micros, MonoNanos, OpeningWaits, Origin, QueueWaits, RecoveryStats,
-    RtoStats, RttSums, Snapshot, TcpState, TcpStats, Tier, WaitSums, Waits,
+    RtoStats, RttSums, Snapshot, SocketFacts, TcpState, TcpStats, Tier, WaitSums, Waits,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -137,6 +137,7 @@ mirror! {
         bytes_received: u64,
         bytes_retrans: u64,
         pacing_rate: u64,
+        max_pacing_rate: u64,
         rtt_sum_us: u64,
         lone_sum_us: u64,
         late_sum_us: u64,
@@ -205,7 +206,10 @@ mirror! {
         flags: u8,
         local: [u8; 16],
         remote: [u8; 16],
-        pad: u32,
+        wmem_alloc: u32,
+        error: u16,
+        closed_in: u8,
+        pad: [u8; 5],
         waits: RecordWaits,
     }
 }
@@ -398,7 +402,21 @@ impl Record {
             sends: context.calls.then(|| self.calls(&self.sends, context)),
             receives: context.calls.then(|| self.calls(&self.receives, context)),
             waits: self.waits(context),
+            facts: self.facts(),
         })
+    }
+
+    fn facts(&self) -> SocketFacts {
+        let ending = self.has(RECORD_CLOSED).then(|| Ending {
+            state: TcpState::from_kernel(self.closed_in),
+            error: (self.error != 0).then_some(self.error),
+        });
+        SocketFacts {
+            max_pacing_rate: (self.max_pacing_rate != u64::MAX).then_some(self.max_pacing_rate),
+            // The socket itself counts as one byte (sk_alloc).
+            device_queue: Some(self.wmem_alloc.saturating_sub(1)),
+            ending,
+        }
     }
 
     fn calls(&self, calls: &Calls, context: &Context) -> CallStats {

@@ -71,6 +71,7 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 	r->bytes_received = tp->bytes_received;
 	r->bytes_retrans = tp->bytes_retrans;
 	r->pacing_rate = sk->sk_pacing_rate;
+	r->max_pacing_rate = sk->sk_max_pacing_rate;
 
 	r->rtt_sum_us = c->rtt_sum_us + sample;
 	r->rtt_count = c->rtt_count + !!sample;
@@ -140,6 +141,9 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 	r->send_queue = elapsed(una, write_seq);
 	r->receive_queue = elapsed(tp->copied_seq, tp->rcv_nxt);
 	r->wmem_queued = sk->sk_wmem_queued;
+	r->wmem_alloc = sk->sk_wmem_alloc.refs.counter;
+	r->error = 0;
+	r->closed_in = 0;
 	r->sndbuf = sk->sk_sndbuf;
 	r->rcvbuf = sk->sk_rcvbuf;
 	r->rate_delivered = tp->rate_delivered;

@@ -173,12 +173,21 @@ struct socket {
 	struct file *file;
 };
 
+struct refcount_struct {
+	struct {
+		int counter;
+	} refs;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	int sk_rcvbuf;
 	int sk_sndbuf;
 	int sk_wmem_queued;
 	unsigned long sk_pacing_rate;
+	unsigned long sk_max_pacing_rate;
+	struct refcount_struct sk_wmem_alloc;
+	int sk_err;
 	u16 sk_protocol;
 	u8 sk_kern_sock : 1;
 	u8 sk_shutdown;

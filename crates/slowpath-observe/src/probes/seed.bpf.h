@@ -8,6 +8,20 @@
 #include "listener.bpf.h"
 #include "owner.bpf.h"
 
+/*
+ * What waits already is counted from now on, not from the next event: of a reader that has stopped
+ * there may be none for minutes.
+ */
+static __always_inline void begin_waits(struct connection *c, struct tcp_sock *tp)
+{
+	u32 now = (u32)bpf_jiffies64();
+
+	if (tp->write_seq != tp->snd_nxt)
+		c->wait_mark = now;
+	if (much_unread(tp))
+		c->unread_mark = now;
+}
+
 static __always_inline void give_storage(struct sock *sk, struct tcp_sock *tp, struct shared *s)
 {
 	struct connection *c;
@@ -41,6 +55,7 @@ static __always_inline void give_storage(struct sock *sk, struct tcp_sock *tp, s
 	c->waits.last_reord = tp->reord_seen;
 	c->waits.last_ce = tp->delivered_ce;
 	c->sends.min = c->receives.min = ~0u;
+	begin_waits(c, tp);
 	__sync_fetch_and_add(&s->seeded, 1);
 	__sync_fetch_and_add(&s->live, 1);
 }

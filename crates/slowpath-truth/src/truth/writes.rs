@@ -24,8 +24,20 @@ pub(super) fn held_back(stream: &Stream) -> Truth {
     Truth::lasting(stream, held, doubtful)
 }
 
+/// Writes of a segment or more on average, without answers: the next write completes what is held
+/// of the one before, and as much arrives.
+fn is_stream(stream: &Stream) -> bool {
+    let writes = stream.written.len() as u64;
+    let bytes = stream.written.last().map_or(0, |step| step.total);
+    let back = stream.heard.iter().filter(|h| h.data).count() as u64;
+    writes > 0 && bytes >= writes * stream.mss && back * 4 < writes
+}
+
 /// For how long Nagle's algorithm held something, and for how long it is doubtful, nanoseconds.
 fn held(stream: &Stream) -> (u64, u64) {
+    if is_stream(stream) {
+        return (0, 0);
+    }
     let delays = delays(stream);
     let cycles: Vec<Span> = delays.iter().map(|(cycle, _)| *cycle).collect();
     let waits: Vec<Span> = delays.iter().map(|(_, wait)| *wait).collect();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The closing summary of a live view.
 
+use crate::conclusion::{Conclusion, EndTable, Member};
 use crate::interactions::{self, FoundInteraction, InteractionFinder, InteractionOutput};
 use crate::json::{self, ConnectionEntry, ConnectionKeys, Losses, Owners, TallyKeys};
 use crate::listeners::{ListenerEntry, ListenerTally};
@@ -11,30 +12,20 @@ use crate::tally::{Tally, trouble};
 use schemars::JsonSchema;
 use serde::Serialize;
 use slowpath_model::{
-    ConnectionId, FourTuple, IntervalVerdict, ListenerInterval, LossCounters, Micros, Owner,
-    Problem, WallMicros,
+    ConnectionId, IntervalVerdict, ListenerInterval, LossCounters, Micros, Problem, WallMicros,
 };
 use slowpath_text::{Columns, Paint, ends, percent, plural, process};
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::net::SocketAddr;
+use std::collections::{BTreeSet, HashSet};
 
 /// Connections with sums of their own; those beyond share one sum.
 const MOST: usize = 20_000;
 /// Connections named.
 const NAMED: usize = 5;
 
-#[derive(Debug)]
-struct ConnectionSum {
-    tuple: FourTuple,
-    real_peer: Option<SocketAddr>,
-    owner: Owner,
-    tally: Tally,
-}
-
 /// Verdicts summed over a view's life.
 #[derive(Debug, Default)]
 pub struct WatchSummary {
-    connections: HashMap<ConnectionId, ConnectionSum>,
+    connections: EndTable,
     others: Tally,
     overflowed: u64,
     polls: u64,
@@ -49,31 +40,23 @@ pub struct WatchSummary {
 impl WatchSummary {
     /// Adds the verdict on one interval.
     pub fn add(&mut self, live: LiveConnection<'_>, verdict: &IntervalVerdict) {
-        if self.connections.len() >= MOST && !self.connections.contains_key(&live.snapshot.id) {
+        if self.connections.len() >= MOST && !self.connections.contains(&live.snapshot.id) {
             self.overflowed += 1;
             self.others.add(verdict);
             return;
         }
-        let sum = self
-            .connections
-            .entry(live.snapshot.id)
-            .or_insert_with(|| ConnectionSum {
-                tuple: live.snapshot.tuple,
-                real_peer: None,
-                owner: Owner::default(),
-                tally: Tally::default(),
-            });
-        // Whom it is known to belong to may change, and turn out not to be known.
-        sum.owner.clone_from(live.owner);
-        sum.real_peer = live.real_peer;
-        sum.tally.add(verdict);
+        self.connections.judged(live, verdict);
     }
 
     /// Looks for problems that explain each other; gives those that are new and have a
     /// connection that the view shows.
     pub fn join(&mut self, source: &dyn Source, report: &PollReport) -> Vec<FoundInteraction> {
         let mut fresh = self.interactions.polled(source, report);
-        let shown = |id: &ConnectionId| self.connections.contains_key(id);
+        for found in &fresh {
+            self.connections.explain(found);
+        }
+        self.connections.relate(source, report);
+        let shown = |id: &ConnectionId| self.connections.contains(id);
         fresh.retain(|t| t.interaction.connections.iter().any(shown));
         fresh
     }
@@ -107,7 +90,7 @@ impl WatchSummary {
 
     /// Connections of which it is not known, until now, whether they are the command's.
     fn unattributed(&self) -> u64 {
-        let decided = |id| self.connections.contains_key(id);
+        let decided = |id| self.connections.contains(id);
         self.undecided.iter().filter(|id| !decided(*id)).count() as u64
     }
 
@@ -122,7 +105,7 @@ impl WatchSummary {
     /// The sum of everything.
     pub fn total(&self) -> Tally {
         let mut total = self.others;
-        for sum in self.connections.values() {
+        for sum in self.connections.members() {
             total.merge(&sum.tally);
         }
         total
@@ -131,7 +114,7 @@ impl WatchSummary {
     /// Connections that had any problem.
     pub fn problem_connections(&self) -> usize {
         self.connections
-            .values()
+            .members()
             .filter(|s| !s.tally.found().is_empty())
             .count()
     }
@@ -142,22 +125,25 @@ impl WatchSummary {
     }
 
     /// The connections with most problem time, most first.
-    fn worst(&self) -> Vec<(&ConnectionId, &ConnectionSum)> {
-        let trouble = |s: &ConnectionSum| trouble(&s.tally.totals.problem_time);
-        let mut worst: Vec<_> = self
-            .connections
-            .iter()
-            .filter(|(_, s)| trouble(s) > Micros::ZERO)
-            .collect();
-        worst.sort_by_key(|(id, s)| (std::cmp::Reverse(trouble(s)), **id));
+    fn worst(&self) -> Vec<&Member> {
+        let trouble = |s: &Member| trouble(&s.tally.totals.problem_time);
+        let with_any = |s: &&Member| trouble(s) > Micros::ZERO;
+        let mut worst: Vec<_> = self.connections.members().filter(with_any).collect();
+        worst.sort_by_key(|s| (std::cmp::Reverse(trouble(s)), s.id));
         worst.truncate(NAMED);
         worst
     }
 
+    /// The one answer made of all verdicts.
+    pub fn conclusion(&self) -> Conclusion {
+        let (members, others) = self.connections.clone().finish(|_| true);
+        let joined: Vec<FoundInteraction> = self.joined().into_iter().cloned().collect();
+        others.conclude(&members, &joined, &self.listeners.refusing())
+    }
+
     /// The interactions found, of connections that the view showed.
     fn joined(&self) -> Vec<&FoundInteraction> {
-        self.interactions
-            .all(|id| self.connections.contains_key(id))
+        self.interactions.all(|id| self.connections.contains(id))
     }
 
     /// The summary in lines; `reasons_said` if the reasons why something cannot be measured
@@ -177,6 +163,12 @@ impl WatchSummary {
             plural(self.polls, "poll"),
             self.problem_connections(),
         ))];
+        if self.connections.len() > 0 {
+            let conclusion = self.conclusion();
+            let problem = conclusion.deciding.filter(|_| conclusion.alarm);
+            let problem = problem.map_or(Problem::SenderAppLimited, |d| d.problem);
+            lines.push(paint.problem(problem, &format!("limited by {}", conclusion.text)));
+        }
         lines.extend(self.problem_lines(&total, paint));
         lines.extend(self.listeners.table(NAMED, paint));
         let joined = self.joined();
@@ -226,7 +218,7 @@ impl WatchSummary {
         let mut lines = problems.lines(2, paint);
         lines.push("worst connections".to_owned());
         let mut worst = Columns::new(&["problem", ">share", "process", "connection"]);
-        for (_, sum) in self.worst() {
+        for sum in self.worst() {
             let found = sum.tally.found();
             let problem = found.first().copied().unwrap_or(Problem::SenderAppLimited);
             worst.row([
@@ -271,8 +263,8 @@ impl WatchSummary {
         losses: &LossCounters,
         now: WallMicros,
     ) -> SummaryOutput {
-        let worst = |(id, sum): (&ConnectionId, &ConnectionSum)| ConnectionEntry {
-            connection: ConnectionKeys::of(id, sum.tuple, sum.real_peer, &sum.owner),
+        let worst = |sum: &Member| ConnectionEntry {
+            connection: ConnectionKeys::of(&sum.id, sum.tuple, sum.real_peer, &sum.owner),
             tally: (&sum.tally).into(),
         };
         let interactions = self.joined();
@@ -280,11 +272,12 @@ impl WatchSummary {
             kind: "summary",
             time: json::wall(now),
             tally: (&self.total()).into(),
+            answer: self.conclusion(),
             elapsed_us: self.elapsed.0,
             polls: self.polls,
             connections: self.connections.len(),
             problem_connections: self.problem_connections(),
-            owners: self.connections.values().map(|s| &s.owner).collect(),
+            owners: self.connections.members().map(|s| &s.owner).collect(),
             worst: self.worst().into_iter().map(worst).collect(),
             listeners: self.listeners.output(),
             interactions: interactions.iter().map(|i| i.output(now)).collect(),
@@ -322,6 +315,8 @@ pub struct SummaryOutput {
     /// All verdicts, time-weighted.
     #[serde(flatten)]
     pub tally: TallyKeys,
+    /// The answer made of all verdicts, of both ends where both are on this machine.
+    pub answer: Conclusion,
     /// Time between the first and the last poll in microseconds.
     pub elapsed_us: u64,
     /// Polls made.

@@ -3,6 +3,7 @@
 
 use super::Fit;
 use crate::advice::{self, HostFigures};
+use crate::conclusion::{Conclusion, Limiter, Member, OtherEnds};
 use crate::interactions::{self, FoundInteraction, InteractionOutput};
 use crate::json::{
     self, ConnectionEntry, ConnectionKeys, Evidence, Losses, NamedAdvice, TallyKeys,
@@ -16,9 +17,7 @@ use crate::watch::unmeasured_lines;
 use schemars::JsonSchema;
 use serde::Serialize;
 use slowpath_diagnose::Advice;
-use slowpath_model::{
-    ConnectionId, FourTuple, Micros, Owner, Problem, Stage, TcpStats, WallMicros,
-};
+use slowpath_model::{Micros, Owner, Problem, Stage, WallMicros};
 use slowpath_text::evidence;
 use slowpath_text::{Columns, Paint, ends, percent, plural, process, whereabouts};
 use std::net::SocketAddr;
@@ -27,23 +26,6 @@ use std::net::SocketAddr;
 const LISTED: usize = 5;
 /// Columns that the text of a point may take.
 const WIDTH: usize = 84;
-
-/// A connection that is meant.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// Which one.
-    pub id: ConnectionId,
-    /// Its addresses.
-    pub tuple: FourTuple,
-    /// The peer behind address translation, where it is another one.
-    pub real_peer: Option<SocketAddr>,
-    /// Its owner, or why it is unknown.
-    pub owner: Owner,
-    /// Its statistics when last observed.
-    pub stats: TcpStats,
-    /// Its time.
-    pub tally: Tally,
-}
 
 /// A listening socket that is meant.
 #[derive(Clone, Debug)]
@@ -74,14 +56,16 @@ pub struct Answer {
     pub(super) listening: Vec<WatchedListener>,
     /// Those of them that turned connections away.
     pub(super) listeners: ListenerTally,
+    /// The other ends on this machine.
+    pub(super) other_ends: OtherEnds,
     /// Problems that explain each other, of the connections that are meant and others.
     pub(super) interactions: Vec<FoundInteraction>,
 }
 
 impl Answer {
-    /// Whether anything but the application limits.
+    /// Whether someone should act.
     pub fn problems_found(&self) -> bool {
-        self.total.dominating() != Problem::SenderAppLimited || !self.listeners.is_empty()
+        self.conclusion().alarm || !self.listeners.is_empty()
     }
 
     fn single(&self) -> Option<&Member> {
@@ -101,26 +85,21 @@ impl Answer {
             .filter(|o| o.process().is_some())
     }
 
-    /// The addresses, if all connections go to one host.
-    fn tuple(&self) -> Option<FourTuple> {
-        let first = self.members.first()?.tuple;
-        self.members
-            .iter()
-            .all(|m| m.tuple.remote.ip() == first.remote.ip())
-            .then_some(first)
-    }
-
-    /// Advice after the connection that has most of the problem: the numbers of one
+    /// Advice after the connection that the deciding problem cost most: the numbers of one
     /// connection fit each other, those of a sum do not.
-    fn advice(&self, problem: Problem, source: &dyn Source) -> Option<Advice> {
-        let worst = self
-            .members
-            .iter()
-            .max_by_key(|m| m.tally.totals.problem_time[problem as usize])?;
+    fn advice(&self, conclusion: &Conclusion, source: &dyn Source) -> Option<Advice> {
+        let context = |stats| HostFigures::read(source).with(Some(stats));
+        if let Some(deciding) = &conclusion.deciding {
+            let id = self.members.first()?.id;
+            let (tally, problem) = (&deciding.tally, deciding.problem);
+            let (finding, verdict) = (tally.finding(problem), tally.verdict(id));
+            return Some(advice::on(&finding, &verdict, &context(&deciding.stats)));
+        }
+        (conclusion.limiter == Limiter::Application).then_some(())?;
+        let worst = self.members.first()?;
+        let finding = worst.tally.finding(Problem::SenderAppLimited);
         let verdict = worst.tally.verdict(worst.id);
-        let context = HostFigures::read(source).with(Some(&worst.stats));
-        let finding = worst.tally.finding(problem);
-        Some(advice::on(&finding, &verdict, &context))
+        Some(advice::on(&finding, &verdict, &context(&worst.stats)))
     }
 
     /// The answer in lines.
@@ -128,8 +107,6 @@ impl Answer {
         if self.members.is_empty() {
             return self.only_listening(source, paint);
         }
-        let total = &self.total;
-        let problem = total.dominating();
         let mut lines = vec![paint.bold(&format!("{}, over {}", self.subject(), self.looked))];
         if self.fit == Fit::OwnEnd {
             lines.push(format!(
@@ -138,17 +115,12 @@ impl Answer {
             ));
         }
         lines.push(String::new());
-        let mut verdict = format!(
-            "Limited by {}: {problem}, {} of the time",
-            evidence::stage(problem),
-            percent(total.share(problem))
-        );
-        let application = total.share(Problem::SenderAppLimited);
-        if problem != Problem::SenderAppLimited && application > total.share(problem) {
-            verdict += &format!("; {} is the application's", percent(application));
-        }
-        lines.push(paint.problem(problem, &paint.bold(&verdict)));
-        lines.extend(points::lines(self.points(problem, source), WIDTH));
+        let conclusion = self.conclusion();
+        let headline = paint.bold(&format!("Limited by {}", conclusion.text));
+        let problem = conclusion.deciding.as_ref().filter(|_| conclusion.alarm);
+        let problem = problem.map_or(Problem::SenderAppLimited, |d| d.problem);
+        lines.push(paint.problem(problem, &headline));
+        lines.extend(points::lines(self.points(&conclusion, source), WIDTH));
         if self.single().is_none() {
             lines.push(String::new());
             lines.push("worst connections".to_owned());
@@ -160,7 +132,9 @@ impl Answer {
             lines.extend(interactions::answers(&found, LISTED, WIDTH, paint));
         }
         lines.extend(self.listener_lines(paint));
-        let notes = self.notes(source);
+        let mut notes = self.notes(source);
+        let state = self.process_state(&conclusion, source);
+        notes.extend(state.and_then(ProcessStateOutput::not_judged));
         if !notes.is_empty() {
             lines.push(String::new());
             lines.extend(notes);
@@ -168,49 +142,99 @@ impl Answer {
         lines
     }
 
-    fn points(&self, problem: Problem, source: &dyn Source) -> Vec<(&'static str, String)> {
+    /// The answer made of all verdicts.
+    pub fn conclusion(&self) -> Conclusion {
+        let refusing = self.listeners.refusing();
+        self.other_ends
+            .conclude(&self.members, &self.interactions, &refusing)
+    }
+
+    fn points(&self, conclusion: &Conclusion, source: &dyn Source) -> Vec<(&'static str, String)> {
         let mut points: Vec<(&'static str, String)> = Vec::new();
-        let total = &self.total;
-        let observed = total.totals.observed;
-        if problem == Problem::SenderAppLimited && self.idle.0 * 2 > observed.0 {
-            points.push((
-                "",
-                format!(
-                    "nothing was sent or acknowledged for {} of {observed}",
-                    self.idle
-                ),
-            ));
+        let observed = self.total.totals.observed;
+        if conclusion.others + conclusion.idle > 0 || self.idle.0 * 2 > observed.0 {
+            points.push(("", self.beside(conclusion)));
         }
-        let advice = self.advice(problem, source);
-        if let Some(advice) = &advice {
-            points.push(("act", advice::who(advice.who, self.owner(), self.tuple())));
-        }
-        let numbers = evidence::of(problem, &total.deltas, observed);
-        points.push(("evidence", numbers.join(", ")));
-        if total.coarse.contains(problem) {
-            points.push((
-                "",
-                "(how long it lasts is not measured: whole intervals count, so the share is an \
-                 upper bound)"
-                    .to_owned(),
-            ));
-        }
-        if let Some(advice) = advice {
+        points.push(("act", conclusion.act.words()));
+        let state = self.process_state(conclusion, source);
+        let kept_from_working = state.and_then(ProcessStateOutput::kept_from_working);
+        points.extend(kept_from_working.map(|text| ("", text)));
+        let problem = match &conclusion.deciding {
+            Some(deciding) => {
+                let observed = deciding.tally.totals.observed;
+                let numbers = evidence::of(deciding.problem, &deciding.tally.deltas, observed);
+                points.push(("evidence", numbers.join(", ")));
+                if deciding.tally.coarse.contains(deciding.problem) {
+                    points.push((
+                        "",
+                        "(how long it lasts is not measured: whole intervals count, so the share \
+                         is an upper bound)"
+                            .to_owned(),
+                    ));
+                }
+                deciding.problem
+            }
+            None => {
+                let problem = Problem::SenderAppLimited;
+                let numbers = evidence::of(problem, &self.total.deltas, observed);
+                points.push(("evidence", numbers.join(", ")));
+                problem
+            }
+        };
+        if let Some(advice) = self.advice(conclusion, source) {
             points.push(("advice", advice.what));
             points.push(("after", advice.source.to_owned()));
         }
-        for also in total.found().into_iter().filter(|p| *p != problem) {
-            let numbers = evidence::of(also, &total.deltas, observed);
+        for also in self.total.found().into_iter().filter(|p| *p != problem) {
+            let numbers = evidence::of(also, &self.total.deltas, observed);
+            let share = percent(self.total.share(also));
             points.push((
                 "also",
-                format!(
-                    "{also}, {} of the time: {}",
-                    percent(total.share(also)),
-                    numbers.join(", ")
-                ),
+                format!("{also}, {share} of the time: {}", numbers.join(", ")),
             ));
         }
         points
+    }
+
+    /// The state of the process that has to act, else of the one that all connections belong to.
+    fn process_state(
+        &self,
+        conclusion: &Conclusion,
+        source: &dyn Source,
+    ) -> Option<ProcessStateOutput> {
+        let acts = conclusion.act.process.as_ref().and_then(|p| p.pid);
+        let pid = acts.or_else(|| self.owner().and_then(Owner::pid))?;
+        let state = source.process_state(pid)?;
+        Some(ProcessStateOutput {
+            pid,
+            stopped: state.stopped,
+            throttled: state.throttled,
+            udp_sockets: state.udp_sockets,
+            unix_sockets: state.unix_sockets,
+        })
+    }
+
+    /// What the answer is not about.
+    fn beside(&self, conclusion: &Conclusion) -> String {
+        let mut words = Vec::new();
+        if conclusion.others > 0 {
+            let others = plural(conclusion.others as u64, "other connection");
+            words.push(format!("{others} not counted"));
+        }
+        if conclusion.idle > 0 {
+            words.push(format!(
+                "{} idle",
+                plural(conclusion.idle as u64, "connection")
+            ));
+        }
+        let observed = self.total.totals.observed;
+        if self.idle.0 * 2 > observed.0 {
+            let idle = self.idle;
+            words.push(format!(
+                "nothing was sent or acknowledged for {idle} of {observed}"
+            ));
+        }
+        words.join("; ")
     }
 
     /// The answer where there are listening sockets and no connection.
@@ -301,12 +325,13 @@ impl Answer {
     /// What serialises, given at `now`.
     pub fn output(&self, source: &dyn Source, now: WallMicros) -> WhyOutput {
         let problem = self.total.dominating();
+        let conclusion = self.conclusion();
         let connection = |m: &Member| ConnectionEntry {
             connection: ConnectionKeys::of(&m.id, m.tuple, m.real_peer, &m.owner),
             tally: (&m.tally).into(),
         };
-        let advice = self.advice(problem, source).map(|advice| NamedAdvice {
-            act: advice::who(advice.who, self.owner(), self.tuple()),
+        let advice = self.advice(&conclusion, source).map(|advice| NamedAdvice {
+            act: conclusion.act.words(),
             advice: (&advice).into(),
         });
         WhyOutput {
@@ -317,6 +342,8 @@ impl Answer {
             looked_us: self.looked.0,
             idle_us: self.idle.0,
             stage: problem.stage(),
+            process_state: self.process_state(&conclusion, source),
+            answer: conclusion,
             evidence: (&self.total.deltas).into(),
             advice,
             connections: self.members.iter().map(connection).collect(),
@@ -350,6 +377,11 @@ pub struct WhyOutput {
     /// The stage that limits.
     #[cfg_attr(test, schemars(schema_with = "crate::schema::stage"))]
     pub stage: Stage,
+    /// The answer made of all verdicts, of both ends where both are on this machine.
+    pub answer: Conclusion,
+    /// What keeps the process that has to act, or that all connections belong to, from working; null if
+    /// there is none on this machine, or it cannot be read.
+    pub process_state: Option<ProcessStateOutput>,
     /// The numbers behind the verdict.
     #[cfg_attr(test, schemars(schema_with = "crate::schema::evidence"))]
     pub evidence: Evidence,
@@ -367,4 +399,57 @@ pub struct WhyOutput {
     pub capabilities: json::Capabilities,
     /// What was lost.
     pub losses: Losses,
+}
+
+/// What keeps a process of this machine from working, and what of it is not judged.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ProcessStateOutput {
+    /// Which process.
+    pub pid: u32,
+    /// It is stopped, by a signal or a debugger.
+    pub stopped: bool,
+    /// The part of the periods of its cgroup's CPU quota in which that ran out, 0 to 1; null without a
+    /// quota.
+    pub throttled: Option<f64>,
+    /// Its UDP sockets, which slowpath does not judge.
+    pub udp_sockets: usize,
+    /// Its Unix sockets, which slowpath does not judge.
+    pub unix_sockets: usize,
+}
+
+/// A quota that runs out in a tenth of its periods is worth a line.
+const THROTTLED: f64 = 0.1;
+
+impl ProcessStateOutput {
+    fn kept_from_working(self) -> Option<String> {
+        let pid = self.pid;
+        if self.stopped {
+            return Some(format!(
+                "process {pid} is stopped (by a signal or a debugger)"
+            ));
+        }
+        let part = self.throttled.filter(|part| *part >= THROTTLED)?;
+        Some(format!(
+            "process {pid} has too little CPU: its cgroup's quota ran out in {} of the periods",
+            percent(part)
+        ))
+    }
+
+    fn not_judged(self) -> Option<String> {
+        let mut sockets = Vec::new();
+        if self.udp_sockets > 0 {
+            sockets.push(plural(self.udp_sockets as u64, "UDP socket"));
+        }
+        if self.unix_sockets > 0 {
+            sockets.push(plural(self.unix_sockets as u64, "Unix socket"));
+        }
+        (!sockets.is_empty()).then(|| {
+            format!(
+                "not judged: {} of process {}",
+                sockets.join(" and "),
+                self.pid
+            )
+        })
+    }
 }

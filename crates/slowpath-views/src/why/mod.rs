@@ -3,14 +3,16 @@
 
 mod answer;
 
+pub use crate::conclusion::Member;
 pub use crate::target::{Fit, Target, TargetError};
-pub use answer::{Answer, Member, WatchedListener, WhyOutput};
+pub use answer::{Answer, WatchedListener, WhyOutput};
 
+use crate::conclusion::EndTable;
 use crate::interactions::InteractionFinder;
 use crate::listeners::ListenerTally;
 use crate::source::{LiveConnection, PollReport, Source};
 use crate::tally::{Tally, trouble};
-use slowpath_model::{ConnectionId, ListenerId, Micros, MonoNanos, Owner, WallMicros};
+use slowpath_model::{ConnectionId, ListenerId, Micros, MonoNanos, WallMicros};
 use slowpath_text::plural;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,25 +20,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Listening sockets listed at most.
 const MOST_LISTENING: usize = 1_000;
 
-#[derive(Debug)]
-struct Candidate {
-    member: Member,
-    fit: Fit,
-    /// End of the last interval added.
-    until: MonoNanos,
-    /// First and last poll that met it.
-    met: (MonoNanos, MonoNanos),
-}
-
 /// What polls showed of a target so far.
 #[derive(Debug)]
 pub struct Collector<'a> {
     target: &'a Target,
-    candidates: HashMap<ConnectionId, Candidate>,
+    fits: HashMap<ConnectionId, Fit>,
+    ends: EndTable,
     listening: BTreeMap<ListenerId, WatchedListener>,
     listeners: ListenerTally,
     interactions: InteractionFinder,
-    begun: Option<MonoNanos>,
     others_with_owner: u64,
     owners_unknown: u64,
 }
@@ -52,11 +44,11 @@ impl<'a> Collector<'a> {
     pub fn at(target: &'a Target) -> Self {
         Collector {
             target,
-            candidates: HashMap::new(),
+            fits: HashMap::new(),
+            ends: EndTable::default(),
             listening: BTreeMap::new(),
             listeners: ListenerTally::default(),
             interactions: InteractionFinder::default(),
-            begun: None,
             others_with_owner: 0,
             owners_unknown: 0,
         }
@@ -64,12 +56,12 @@ impl<'a> Collector<'a> {
 
     /// Connections that fit so far.
     pub fn connections(&self) -> usize {
-        self.candidates.len()
+        self.fits.len()
     }
 
     /// Takes a poll in; `now` is the wall clock's time.
     pub fn polled(&mut self, source: &dyn Source, report: &PollReport, now: WallMicros) {
-        self.begun.get_or_insert(report.at);
+        self.ends.poll(report.at);
         let (mut with, mut unknown) = (0, 0);
         for live in source.recently_closed().chain(source.connections()) {
             match live.owner.process() {
@@ -78,7 +70,10 @@ impl<'a> Collector<'a> {
             }
             self.take(live, report.at);
         }
-        self.interactions.polled(source, report);
+        for found in self.interactions.polled(source, report) {
+            self.ends.explain(&found);
+        }
+        self.ends.relate(source, report);
         for listener in source.listeners() {
             if self.target.fits_listener(listener) {
                 self.listeners.take(listener, now);
@@ -100,36 +95,8 @@ impl<'a> Collector<'a> {
         let Some(fit) = self.target.fits(live) else {
             return;
         };
-        let begun = self.begun.unwrap_or(at);
-        let candidate = self
-            .candidates
-            .entry(live.snapshot.id)
-            .or_insert_with(|| Candidate {
-                member: Member {
-                    id: live.snapshot.id,
-                    tuple: live.snapshot.tuple,
-                    real_peer: None,
-                    owner: Owner::default(),
-                    stats: live.snapshot.stats,
-                    tally: Tally::default(),
-                },
-                fit,
-                until: begun,
-                met: (at, at),
-            });
-        candidate.met.1 = at;
-        candidate.member.stats = live.snapshot.stats;
-        candidate.member.real_peer = live.real_peer;
-        if live.owner.process().is_some() || candidate.member.owner.process().is_none() {
-            candidate.member.owner.clone_from(live.owner);
-        }
-        if let Some(verdict) = live.latest {
-            // An interval that ended before observation began says nothing about now.
-            if verdict.to > candidate.until {
-                candidate.until = verdict.to;
-                candidate.member.tally.add(verdict);
-            }
-        }
+        self.fits.entry(live.snapshot.id).or_insert(fit);
+        self.ends.meet(live, at);
     }
 
     /// The answer after observing for `looked`.
@@ -137,7 +104,7 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// [`NoConnection`] when neither a connection nor a listener fits.
     pub fn answer(self, looked: Micros) -> Result<Answer, NoConnection> {
-        let best = self.candidates.values().map(|c| c.fit).min();
+        let best = self.fits.values().copied().min();
         let fit = match best {
             Some(fit) => fit,
             None if !self.listening.is_empty() => Fit::Port,
@@ -145,28 +112,20 @@ impl<'a> Collector<'a> {
         };
         let mut total = Tally::default();
         let mut idle = Micros::ZERO;
-        let mut members = Vec::new();
-        for candidate in self.candidates.into_values() {
-            if candidate.fit != fit {
-                continue;
-            }
-            let mut member = candidate.member;
-            let life = candidate.met.1.since(candidate.met.0);
-            let rest = life.saturating_sub(member.tally.totals.observed);
-            member.tally.idle(rest);
-            idle += rest;
-            members.push(member);
-        }
+        let fits = self.fits;
+        let (mut members, other_ends) = self.ends.finish(|id| fits.get(id) == Some(&fit));
         // The order decides which gauges a sum ends with: that of the worst connection.
         members.sort_by_key(|m| (trouble(&m.tally.totals.problem_time), Reverse(m.id)));
         for member in &members {
             total.merge(&member.tally);
+            idle += member.idle;
         }
         members.reverse();
         let meant: HashSet<ConnectionId> = members.iter().map(|m| m.id).collect();
         let found = self.interactions.all(|id| meant.contains(id));
         let interactions = found.into_iter().cloned().collect();
         Ok(Answer {
+            other_ends,
             target: self.target.to_string(),
             looked,
             fit,

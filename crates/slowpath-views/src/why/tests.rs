@@ -66,8 +66,8 @@ fn the_answer_names_the_stage_the_share_the_actor_and_the_evidence() {
     for wanted in [
         "backup[77]",
         "10.0.0.1:4000 -> 10.0.0.2:873",
-        "Limited by the receiver: ReceiverWindowLimited, 80% of the time",
-        "the receiver, 10.0.0.2:873",
+        "Limited by the receiver, 80%: the receive window of 10.0.0.2 (64.0 KiB) is full",
+        "the operator of the receiving host, 10.0.0.2:873",
         "receive window full for 1.20s of 1.50s",
         "peer announces 64.0 KiB",
         "could not measure: DelayedAck (no BPF)",
@@ -96,7 +96,10 @@ fn several_connections_are_weighed_by_time() {
     assert_eq!(answer.total.dominating(), Problem::ReceiverWindowLimited);
     let text = text(&answer);
     assert!(text.contains("2 connections") && text.contains("worst connections"));
-    assert!(text.contains("45% of the time"), "{text}");
+    assert!(
+        text.contains("Limited by the receiver, 90%") && text.contains("1 other connection"),
+        "{text}"
+    );
     let json = crate::json::value(&answer.output(&ScriptedSource::new(vec![]), NOW));
     crate::schema::conforms("why", &json);
     assert_eq!(json["connections"].as_array().unwrap().len(), 2);

@@ -97,7 +97,7 @@ static __always_inline void open_connection(struct sock *sk, struct shared *s, u
 	changed(c, sk);
 }
 
-static __always_inline void close_connection(struct sock *sk, struct shared *s)
+static __always_inline void close_connection(struct sock *sk, struct shared *s, int oldstate)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	struct tcp_sock *tp;
@@ -114,6 +114,8 @@ static __always_inline void close_connection(struct sock *sk, struct shared *s)
 		fill(r, sk, tp, c, bpf_ktime_get_ns(), s->late_margin_us);
 		r->connection = 0;
 		r->flags |= RECORD_CLOSED;
+		r->closed_in = oldstate;
+		r->error = sk->sk_err; /* set before the state (tcp_reset, tcp_write_err) */
 		/* user space drains the ring at each poll */
 		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	} else {
@@ -163,7 +165,7 @@ int BPF_PROG(lifecycle, struct sock *sk, int oldstate, int newstate)
 			if (c)
 				note_closer(c, sk);
 		}
-		close_connection(sk, s);
+		close_connection(sk, s, oldstate);
 	} else {
 		struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 
@@ -192,7 +194,7 @@ int BPF_PROG(gone, struct sock *sk)
 
 	if (s && bpf_sk_storage_get(&connections, sk, 0, 0)) {
 		__sync_fetch_and_add(&s->late_closes, 1);
-		close_connection(sk, s);
+		close_connection(sk, s, 0);
 	}
 	return 0;
 }

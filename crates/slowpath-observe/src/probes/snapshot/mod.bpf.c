@@ -44,7 +44,7 @@ int snapshot(struct bpf_iter__bpf_sk_storage_map *ctx)
 	segments = tp->segs_in + tp->segs_out;
 	calls = (u32)(c->sends.count + c->receives.count);
 	if (segments == c->copied_segments && calls == c->copied_calls && state == c->copied_state &&
-	    !BPF_CORE_READ_BITFIELD(tp, chrono_type) && !s->emit_all) {
+	    !BPF_CORE_READ_BITFIELD(tp, chrono_type) && !c->unread_mark && !s->emit_all) {
 		c->epoch = s->epoch;
 		s->visited++;
 		return 0;

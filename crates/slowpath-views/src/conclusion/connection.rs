@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One connection: what limited it, and who has to act.
+//!
+//! Both directions are looked at, each with its sender and its receiver as far as they are on
+//! this machine. What took most time of all limits, if it took [`LEAST`] of the time in which the
+//! connection was active. Without any such limit it is the application's own pace:
+//!
+//! 1. *RoundTrips*: both ends send, and the time of the calls' round trips (writes of the opener
+//!    times the least RTT) is [`SEQUENTIAL`] of the active time. If more than that were under way at
+//!    once it would exceed it.
+//! 2. *Application* otherwise.
+//!
+//! **Whom to act.** Send buffer: the sending application, which set it; the host's operator where
+//! autotuning reached its limit. Receiver: the process that does not read, where it is known or the window
+//! was closed for most of the time (only an application that does not read closes it); else
+//! the receiving host, whose buffer is small. Network: its operator where segments
+//! were lost, overtook each other or queue; else the sending host: a window that began small or was
+//! reduced before, or a queue of its own device. An application that paces itself (SO_MAX_PACING_RATE) is its own limit.
+//!
+//! A connection that failed is judged only by that: refused, whoever should accept there; unanswered or
+//! unreachable, the network; reset, the application of the end that reset it.
+//!
+//! **Alarm**: someone should act. Not where the network is merely used: no loss and a queue of less than
+//! [`QUEUE`] or of its least RTT; not for an application's own pace; for round trips from [`FAR`] on.
+
+use super::end::{End, Times, round_trips};
+use super::{Act, ActingProcess, Deciding, Limiter, Observed, Role};
+use slowpath_model::{Failure, Micros, Origin, Owner, Problem};
+use std::net::SocketAddr;
+
+/// Least part of the active time that a limiter takes: below it the application's own pace is the answer.
+const LEAST: f64 = 0.1;
+
+/// A standing queue that is a problem, with one round trip's worth of delay: CoDel's target is
+/// the acceptable one (RFC 8289 section 4.4).
+pub(super) const QUEUE: Micros = Micros(5_000);
+
+/// From this RTT on one exchange after another is slow: the limit of what users feel as
+/// instantaneous is 0.1 s, which ten of them take (Nielsen, Usability Engineering, section 5.5).
+const FAR: Micros = Micros(10_000);
+
+/// Part of the active time that round trips take if they are what it waits for, and how much
+/// more they may seem to take: RTTs vary by a quarter without losses (Fermilab methodology, Table 4).
+const SEQUENTIAL: (f64, f64) = (0.5, 1.25);
+
+/// A process that does not read, of the time that its peer's window was full.
+const UNREAD: f64 = 0.5;
+
+/// What limited one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged<'a> {
+    pub(crate) limiter: Limiter,
+    pub(crate) alarm: bool,
+    pub(crate) who: Role,
+    /// Whose process acts, and where.
+    pub(crate) owner: Option<&'a Owner>,
+    pub(crate) address: Option<SocketAddr>,
+    /// How long it limited, of the time in which there was something to do.
+    pub(crate) time: Micros,
+    pub(crate) work: Micros,
+    pub(crate) active: Micros,
+    /// The problems of the direction.
+    pub(crate) because: Vec<(Problem, Micros)>,
+    /// The end that sends in the direction, or whose own pace it is.
+    pub(crate) sender: Option<End<'a>>,
+    /// The end that receives in the direction.
+    pub(crate) receiver: Option<End<'a>>,
+    /// It did not get beyond its SYN.
+    pub(crate) only_opening: bool,
+    /// Why the connection failed, if it did.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What connections of one group have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) alarm: bool,
+    pub(super) limiter: Limiter,
+    who: Role,
+    command: Option<String>,
+    failure: Option<Failure>,
+}
+
+impl Judged<'_> {
+    pub(super) fn key(&self) -> Key {
+        let command = self.owner.and_then(ActingProcess::of).map(|p| p.command);
+        Key {
+            alarm: self.alarm,
+            limiter: self.limiter,
+            who: self.who,
+            command: command.map(|c| c.to_string()),
+            failure: self.failure,
+        }
+    }
+
+    /// What a problem of it rests on: it is one of the sender's, or the receiver's ReceiverAppSlow.
+    pub(super) fn deciding(&self, problem: Problem) -> Option<Deciding> {
+        let has = |end: &&End<'_>| end.time(problem) > Micros::ZERO;
+        let end = [self.sender, self.receiver];
+        let end = end.iter().flatten().find(has)?;
+        Some(Deciding {
+            problem,
+            tally: *end.tally,
+            stats: *end.stats,
+            tuple: end.tuple,
+        })
+    }
+
+    pub(super) fn act(&self) -> Act {
+        Act {
+            who: self.who,
+            process: self.owner.and_then(ActingProcess::of),
+            address: self.address.map(|a| a.to_string()),
+        }
+    }
+}
+
+/// Whether a problem is one of a limiter.
+pub(super) fn belongs(problem: Problem, limiter: Limiter) -> bool {
+    let of = match problem {
+        Problem::SendBufferLimited => Limiter::SendBuffer,
+        Problem::FastRetransmit
+        | Problem::Timeout
+        | Problem::CongestionWindowLimited
+        | Problem::IdleBurst
+        | Problem::Reordering
+        | Problem::EcnMarked
+        | Problem::SynRetransmit => Limiter::Network,
+        Problem::ReceiverWindowLimited | Problem::ZeroWindow | Problem::ReceiverAppSlow => {
+            Limiter::Receiver
+        }
+        Problem::SenderAppLimited
+        | Problem::SmallWrites
+        | Problem::DelayedAck
+        | Problem::AcceptQueueOverflow
+        | Problem::SynQueueOverflow => Limiter::Application,
+    };
+    of == limiter
+}
+
+/// One direction of a connection; at least one end is known.
+#[derive(Clone, Copy)]
+struct Direction<'a> {
+    sender: Option<(End<'a>, Times)>,
+    receiver: Option<(End<'a>, Times)>,
+    /// The receiver's address.
+    to: SocketAddr,
+}
+
+/// What one connection was limited by.
+pub(super) fn judge<'a>(observed: &Observed<'a>) -> Judged<'a> {
+    if let Some(failed) = failed(observed) {
+        return failed;
+    }
+    let near = (observed.near, observed.near.times());
+    let far = observed.far.map(|end| (end, end.times()));
+    let out = Direction {
+        sender: Some(near),
+        receiver: far,
+        to: observed.peer,
+    };
+    let back = Direction {
+        sender: far,
+        receiver: Some(near),
+        to: near.0.tuple.local,
+    };
+    let candidates = [out, back].into_iter().flat_map(|d| d.candidates());
+    let worst = candidates
+        .filter(|j| crate::tally::share(j.time, j.active) >= LEAST)
+        .max_by_key(|j| (j.alarm, j.time));
+    match worst {
+        Some(judged) => passed_on(observed, &judged).unwrap_or(judged),
+        None => pace(&near, far.as_ref(), observed.peer),
+    }
+}
+
+/// The least that a failed connection costs: the first RTO of a SYN (RFC 6298 section 2.1), after which
+/// connecting is tried again.
+const FAILED: Micros = Micros(1_000_000);
+
+/// A connection that failed, as either end shows it.
+fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
+    let near = observed.near;
+    let of = |end: &End<'a>| end.failure();
+    let (end, other, address, failure) = match (of(&near), observed.far) {
+        (Some(failure), far) => (near, far, observed.peer, failure),
+        (None, Some(far)) => (far, Some(near), near.tuple.local, of(&far)?),
+        (None, None) => return None,
+    };
+    let (who, owner, address) = match failure {
+        Failure::Refused => (Role::AcceptingApplication, None, address),
+        Failure::Unanswered | Failure::Unreachable => (Role::Network, None, address),
+        Failure::ResetByPeer => {
+            let other = other.map(|other| other.owner);
+            let known = other.filter(|owner| ActingProcess::of(owner).is_some());
+            let owner = known.or(observed.listener).or(other);
+            (Role::ReceivingApplication, owner, address)
+        }
+        Failure::ResetHere => (Role::ReceivingApplication, Some(end.owner), end.tuple.local),
+    };
+    let time = end.tally.totals.observed.max(FAILED);
+    Some(Judged {
+        limiter: Limiter::Failed,
+        alarm: true,
+        who,
+        owner,
+        address: Some(address),
+        time,
+        work: time,
+        active: time,
+        because: Vec::new(),
+        sender: Some(end),
+        receiver: None,
+        only_opening: false,
+        failure: Some(failure),
+    })
+}
+
+/// A process that does not read because what it sends is limited is not to blame.
+fn passed_on<'a>(observed: &Observed<'a>, judged: &Judged<'a>) -> Option<Judged<'a>> {
+    if judged.limiter != Limiter::Receiver || judged.who != Role::ReceivingApplication {
+        return None;
+    }
+    let (near, far) = observed.cause?;
+    (judged.owner.and_then(Owner::pid)? == near.owner.pid()?).then_some(())?;
+    let cause = judge(&Observed {
+        near,
+        far,
+        peer: near.tuple.remote,
+        listener: None,
+        cause: None,
+    });
+    (cause.alarm && cause.limiter != Limiter::Application).then_some(cause)
+}
+
+impl<'a> Direction<'a> {
+    fn candidates(self) -> Vec<Judged<'a>> {
+        let mut candidates = Vec::new();
+        if let Some((sender, times)) = self.sender {
+            candidates.push(self.send_buffer(sender, &times));
+            candidates.push(self.network(sender, &times));
+            candidates.push(self.held(sender, &times));
+        }
+        candidates.push(self.receiver());
+        candidates
+    }
+
+    /// What this direction's problems took.
+    fn because(&self) -> Vec<(Problem, Micros)> {
+        let found = |end: End<'a>, of: fn(Problem) -> bool| {
+            let found = end.tally.found().into_iter();
+            found.filter(move |p| of(*p)).map(move |p| (p, end.time(p)))
+        };
+        let sender = self.sender.into_iter();
+        let receiver = self.receiver.into_iter();
+        let sent = sender.flat_map(|(end, _)| found(end, |p| p != Problem::ReceiverAppSlow));
+        let unread = receiver.flat_map(|(end, _)| found(end, |p| p == Problem::ReceiverAppSlow));
+        sent.chain(unread).collect()
+    }
+
+    fn limit(&self, limiter: Limiter, time: Micros) -> Judged<'a> {
+        let (work, active) = match (&self.sender, &self.receiver) {
+            (Some((_, times)), _) => (times.work, times.active),
+            (None, Some((_, times))) => (times.active, times.active),
+            (None, None) => (Micros::ZERO, Micros::ZERO),
+        };
+        Judged {
+            limiter,
+            alarm: true,
+            who: Role::None,
+            owner: None,
+            address: None,
+            time,
+            work: work.max(time),
+            active,
+            because: self.because(),
+            sender: self.sender.map(|(end, _)| end),
+            receiver: self.receiver.map(|(end, _)| end),
+            only_opening: false,
+            failure: None,
+        }
+    }
+
+    fn send_buffer(&self, sender: End<'a>, times: &Times) -> Judged<'a> {
+        Judged {
+            who: Role::SendingApplication,
+            owner: Some(sender.owner),
+            address: Some(sender.tuple.local),
+            ..self.limit(Limiter::SendBuffer, times.send_buffer)
+        }
+    }
+
+    fn network(&self, sender: End<'a>, times: &Times) -> Judged<'a> {
+        let queues = round_trips(&sender).is_some_and(|(mean, least)| {
+            let queue = mean.saturating_sub(least);
+            queue >= QUEUE.max(least)
+        });
+        let lossy = times.repair > Micros::ZERO;
+        let judged = self.limit(Limiter::Network, times.network);
+        if let Some(part) = sender.paced()
+            && times.network.saturating_sub(times.repair) > Micros::ZERO
+        {
+            let time = Micros((times.work.0 as f64 * part) as u64);
+            return Judged {
+                limiter: Limiter::Application,
+                alarm: false,
+                who: Role::SendingApplication,
+                owner: Some(sender.owner),
+                address: Some(sender.tuple.local),
+                time,
+                ..judged
+            };
+        }
+        if queues && sender.queues_here() {
+            return Judged {
+                who: Role::SendingHost,
+                address: Some(sender.tuple.local),
+                ..judged
+            };
+        }
+        if !queues && !lossy {
+            return Judged {
+                alarm: false,
+                who: Role::SendingHost,
+                owner: Some(sender.owner),
+                address: Some(sender.tuple.local),
+                ..judged
+            };
+        }
+        Judged {
+            who: Role::Network,
+            address: Some(self.to),
+            only_opening: !sender.sent() && times.network > Micros::ZERO,
+            ..judged
+        }
+    }
+
+    fn held(&self, sender: End<'a>, times: &Times) -> Judged<'a> {
+        Judged {
+            who: Role::SendingApplication,
+            owner: Some(sender.owner),
+            address: Some(sender.tuple.local),
+            ..self.limit(Limiter::Application, times.held)
+        }
+    }
+
+    fn receiver(&self) -> Judged<'a> {
+        let of = |times: Option<(End<'a>, Times)>, part: fn(&Times) -> Micros| {
+            times.map_or(Micros::ZERO, |(_, times)| part(&times))
+        };
+        let window = of(self.sender, |t| t.window);
+        let zero = of(self.sender, |t| t.zero_window);
+        let unread = of(self.receiver, |t| t.unread);
+        let time = window.max(unread);
+        let does_not_read = match self.receiver {
+            Some(_) => crate::tally::share(unread, time) >= UNREAD,
+            None => crate::tally::share(zero, time) >= UNREAD,
+        };
+        Judged {
+            who: match does_not_read {
+                true => Role::ReceivingApplication,
+                false => Role::ReceivingHost,
+            },
+            owner: self.receiver.map(|(end, _)| end.owner),
+            address: Some(self.to),
+            ..self.limit(Limiter::Receiver, time)
+        }
+    }
+}
+
+/// Nothing but the application's own pace, or nothing at all.
+fn pace<'a>(
+    near: &(End<'a>, Times),
+    far: Option<&(End<'a>, Times)>,
+    peer: SocketAddr,
+) -> Judged<'a> {
+    let opened = |end: &End<'_>| end.origin == Origin::Opened;
+    let asker = match far {
+        Some(far) if opened(&far.0) && !opened(&near.0) => far,
+        _ => near,
+    };
+    let sends = match far {
+        Some(far) if !near.0.moved() || near.0.tally.deltas.bytes_acked == Some(0) => far,
+        _ => near,
+    };
+    let own = Judged {
+        limiter: Limiter::Application,
+        alarm: false,
+        who: Role::None,
+        owner: None,
+        address: None,
+        time: near.1.active,
+        work: near.1.active,
+        active: near.1.active,
+        because: Vec::new(),
+        sender: Some(near.0),
+        receiver: None,
+        only_opening: false,
+        failure: None,
+    };
+    if near.1.active == Micros::ZERO || !(near.0.moved() || far.is_some_and(|f| f.0.moved())) {
+        return Judged {
+            limiter: Limiter::Nothing,
+            ..own
+        };
+    }
+    if let Some(share) = sequential(&asker.0, asker.1.active) {
+        let far_away = asker.0.stats.min_rtt.is_some_and(|rtt| rtt >= FAR);
+        let here = opened(&asker.0) || far.is_none();
+        return Judged {
+            limiter: Limiter::RoundTrips,
+            alarm: far_away,
+            who: Role::SendingApplication,
+            owner: here.then_some(asker.0.owner),
+            address: Some(if here { asker.0.tuple.local } else { peer }),
+            time: Micros((asker.1.active.0 as f64 * share) as u64),
+            work: asker.1.active,
+            active: asker.1.active,
+            sender: Some(asker.0),
+            ..own
+        };
+    }
+    Judged {
+        who: Role::SendingApplication,
+        owner: Some(sends.0.owner),
+        address: Some(sends.0.tuple.local),
+        sender: Some(sends.0),
+        ..own
+    }
+}
+
+/// The part of the active time that round trips took, one after another.
+fn sequential(end: &End<'_>, active: Micros) -> Option<f64> {
+    if !end.sent() || !end.received() || active == Micros::ZERO {
+        return None;
+    }
+    let deltas = &end.tally.deltas;
+    let (writes, reads) = (deltas.writes?, deltas.reads?);
+    let exchanges = writes.min(reads);
+    // A message may take a few writes, not the other way round.
+    if exchanges < 2 || exchanges * 4 < writes.max(reads) {
+        return None;
+    }
+    let least = end.stats.min_rtt?;
+    let share = exchanges as f64 * least.0 as f64 / active.0 as f64;
+    (SEQUENTIAL.0..=SEQUENTIAL.1)
+        .contains(&share)
+        .then_some(share.min(1.0))
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One end of a connection: how long each stage limited what it sends.
+
+use crate::tally::Tally;
+use slowpath_model::{
+    Failure, FourTuple, Micros, Origin, Owner, Problem, SocketFacts, TcpState, TcpStats,
+};
+
+/// One end of a connection as it was observed.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'a> {
+    /// Its owner, or why that is unknown.
+    pub owner: &'a Owner,
+    /// Its addresses.
+    pub tuple: FourTuple,
+    /// Which end opened the connection.
+    pub origin: Origin,
+    /// Its statistics when last observed.
+    pub stats: &'a TcpStats,
+    /// Its verdicts, summed.
+    pub tally: &'a Tally,
+    /// The part of its time in which nothing changed.
+    pub idle: Micros,
+    /// What else the kernel knows of its socket.
+    pub facts: SocketFacts,
+}
+
+/// How long what, of the data that one end sends.
+///
+/// Rules:
+/// 1. *Active* is the time observed in which anything changed.
+/// 2. *Work* is the time with data outstanding or unsent (`tcpi_busy_time`), or the limits'
+///    where that is less; where it is unknown, the active time.
+/// 3. The network's time is that of its problems that exclude each other: the kernel counts
+///    CongestionWindowLimited only while nothing is repaired, and a repair is either fast or by
+///    a timer. Reordering counts as far as it exceeds the repairs that it caused; bursts after
+///    idle time are part of repairs, marks of the window that they keep small.
+/// 4. A late ACK counts in an exchange only: there it held something back (rule 4 of the
+///    classifier's `delayed_ack`), small writes are what it held, and who writes can mend it. What
+///    SNAP counts in one-way streams delays no one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    pub(super) active: Micros,
+    pub(super) work: Micros,
+    pub(super) send_buffer: Micros,
+    pub(super) network: Micros,
+    /// Losses, timers, marks and overtaking, as far as they are in `network`.
+    pub(super) repair: Micros,
+    /// The peer's window was full.
+    pub(super) window: Micros,
+    /// It was zero; part of `window`.
+    pub(super) zero_window: Micros,
+    /// Small writes were held back.
+    pub(super) held: Micros,
+    /// What arrived was not read.
+    pub(super) unread: Micros,
+}
+
+impl End<'_> {
+    /// Time of one problem.
+    pub(super) fn time(&self, problem: Problem) -> Micros {
+        self.tally.totals.problem_time[problem as usize]
+    }
+
+    /// Data came from the peer in its life. The kernel counts one for FIN.
+    pub(super) fn received(&self) -> bool {
+        self.stats.bytes_received > 1
+    }
+
+    /// Data was acknowledged by the peer in its life. The kernel counts one for SYN.
+    pub(super) fn sent(&self) -> bool {
+        self.stats.bytes_acked > 1
+    }
+
+    /// Whether anything was sent or received while it was observed.
+    pub(super) fn moved(&self) -> bool {
+        let deltas = &self.tally.deltas;
+        [deltas.bytes_sent, deltas.bytes_acked, deltas.bytes_received]
+            .into_iter()
+            .flatten()
+            .any(|bytes| bytes > 0)
+    }
+
+    /// Why the connection failed, if it did, and that cost anything.
+    ///
+    /// Unanswered is also a SYN that was sent again and waits, or whose process gave up. A reset is
+    /// a failure where data was undelivered, or nothing ever answered what was sent: applications also
+    /// reset instead of closing when they have what they asked for.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let ending = self.facts.ending;
+        let state = ending.map_or(Some(self.stats.state), |e| e.state);
+        if state == Some(TcpState::SynSent) && ending.is_none_or(|e| e.error.is_none()) {
+            let again = self.stats.unanswered_timeouts > 0 || self.stats.retransmitted > 0;
+            return again.then_some(Failure::Unanswered);
+        }
+        let lost = self.stats.send_queue > 0;
+        let unread = self.stats.receive_queue > 0;
+        let asked = lost || self.sent();
+        let failure = ending?.failure()?;
+        let cost = match failure {
+            Failure::Refused | Failure::Unreachable | Failure::Unanswered => true,
+            Failure::ResetByPeer => lost || asked && !self.received(),
+            Failure::ResetHere => unread && !asked,
+        };
+        cost.then_some(failure)
+    }
+
+    /// It sends as fast as its application lets it (SO_MAX_PACING_RATE): the part of that rate, if it is
+    /// three quarters or more (a rate's bursts and pauses).
+    pub(super) fn paced(&self) -> Option<f64> {
+        let most = self.facts.max_pacing_rate.filter(|rate| *rate > 0)?;
+        let rate = self.acknowledged_rate()? / most as f64;
+        (rate >= 0.75).then_some(rate.min(1.0))
+    }
+
+    /// What was acknowledged, bytes a second of the active time.
+    pub(super) fn acknowledged_rate(&self) -> Option<f64> {
+        let active = self.tally.totals.observed.saturating_sub(self.idle);
+        let acked = self.tally.deltas.bytes_acked.filter(|b| *b > 0)?;
+        (active > Micros::ZERO).then(|| acked as f64 * 1e6 / active.0 as f64)
+    }
+
+    /// Half of what is under way waits in this host's own queueing discipline or device.
+    pub(super) fn queues_here(&self) -> bool {
+        let under_way = u64::from(self.stats.in_flight) * u64::from(self.stats.send_mss);
+        let here = self.facts.device_queue.map_or(0, u64::from);
+        here > 0 && 2 * here >= under_way
+    }
+
+    pub(super) fn times(&self) -> Times {
+        let observed = self.tally.totals.observed;
+        let active = observed.saturating_sub(self.idle);
+        let at_most = |time: Micros| time.min(active);
+        let recovery = self.time(Problem::FastRetransmit) + self.time(Problem::Timeout);
+        let overtaken = self.time(Problem::Reordering).saturating_sub(recovery);
+        let repair = at_most(recovery + overtaken + self.time(Problem::SynRetransmit));
+        let network = at_most(repair + self.time(Problem::CongestionWindowLimited));
+        let held = match self.received() {
+            true => self.time(Problem::SmallWrites) + self.time(Problem::DelayedAck),
+            false => self.time(Problem::SmallWrites),
+        };
+        let (send_buffer, held) = (
+            at_most(self.time(Problem::SendBufferLimited)),
+            at_most(held),
+        );
+        let window = at_most(self.time(Problem::ReceiverWindowLimited));
+        let limited = at_most(send_buffer + network + window + held);
+        Times {
+            active,
+            work: match self.tally.deltas.busy {
+                Some(busy) => at_most(busy.max(limited)),
+                None => active,
+            },
+            send_buffer,
+            network,
+            repair,
+            window,
+            zero_window: self.time(Problem::ZeroWindow).min(window),
+            held,
+            unread: at_most(self.time(Problem::ReceiverAppSlow)),
+        }
+    }
+}
+
+/// The mean round trip while it was observed, and the least of its life.
+pub(super) fn round_trips(end: &End<'_>) -> Option<(Micros, Micros)> {
+    let deltas = &end.tally.deltas;
+    let mean = match (deltas.rtt_sum, deltas.rtt_count) {
+        (Some(sum), Some(count)) if count > 0 => Micros(sum.0 / count),
+        _ => end.stats.srtt?,
+    };
+    Some((mean, end.stats.min_rtt?.min(mean)))
+}

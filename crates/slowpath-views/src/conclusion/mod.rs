@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one answer made of many verdicts: what limits, who has to act, and whether anybody has to.
+//!
+//! A verdict judges what one end sends over one interval. An answer is about connections: both
+//! ends of each, where the peer's socket is on this machine too; both directions; and what is
+//! the same for several of them.
+//!
+//! 1. Each connection is judged by itself ([`connection`]): the limiter is the stage that took most of
+//!    the time in which there was something to do. The network's time is the sum of its
+//!    problems.
+//! 2. Connections of which the same stage and the same actor (by command name, else by role)
+//!    is to blame are one group. Connections on which nothing was to do are counted beside.
+//! 3. The answer is the group that someone should act on, of several that with most time;
+//!    without any, the group with most active time. Its share is of its own connections' time: idle and healthy ones
+//!    never dilute it.
+//! 4. A process that passes data on and does not read because what it sends is limited is not
+//!    to blame: the answer is the connection that is the cause (interaction PipelinedProxy).
+//! 5. Connections that failed are a group if they are [`FAILED_PART`] of those with anything to do.
+//! 6. A listener that turned connections away comes before anything but a limit of the
+//!    connections that it accepted: a client sees it as loss of its SYN.
+
+mod connection;
+mod end;
+mod table;
+mod text;
+
+pub use end::End;
+pub use table::{EndTable, Member, OtherEnds};
+
+use crate::tally::Tally;
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
+use slowpath_model::{FourTuple, Micros, Owner, Problem, TcpStats};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+pub(crate) use connection::Judged;
+
+/// The part of the connections with anything to do that fails before this is the answer.
+const FAILED_PART: f64 = 0.1;
+
+/// What limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(JsonSchema))]
+pub enum Limiter {
+    /// An application: it sends or asks no faster, or writes so that TCP holds its data back.
+    Application,
+    /// The send buffer.
+    SendBuffer,
+    /// The network, or what the sending host knows of it: its congestion window.
+    Network,
+    /// The receiver: its buffer, or an application that does not read.
+    Receiver,
+    /// One small exchange after another, each of them a round trip.
+    RoundTrips,
+    /// Connections failed.
+    Failed,
+    /// Nothing was to do.
+    Nothing,
+}
+
+/// Who has to act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(JsonSchema))]
+pub enum Role {
+    /// The application that sends.
+    SendingApplication,
+    /// The application that receives.
+    ReceivingApplication,
+    /// The application that accepts connections.
+    AcceptingApplication,
+    /// Whoever operates the host that sends.
+    SendingHost,
+    /// Whoever operates the host that receives.
+    ReceivingHost,
+    /// Whoever operates the network.
+    Network,
+    /// No one: nothing is to be done.
+    #[serde(rename = "nobody")]
+    None,
+}
+
+/// A process that has to act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct ActingProcess {
+    /// Its command name.
+    pub command: Arc<str>,
+    /// Its process id; null where only the listening socket's process has a name: the connection closed
+    /// before its own was looked for.
+    pub pid: Option<u32>,
+}
+
+impl ActingProcess {
+    /// The process of an owner, or of the listener that accepted the connection.
+    fn of(owner: &Owner) -> Option<Self> {
+        let named = |command: &Arc<str>, pid| ActingProcess {
+            command: command.clone(),
+            pid,
+        };
+        match owner.process() {
+            Some(process) => Some(named(&process.command, Some(process.pid))),
+            None => owner.listener.as_ref().map(|command| named(command, None)),
+        }
+    }
+}
+
+impl fmt::Display for ActingProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "{}[{pid}]", self.command),
+            None => f.write_str(&self.command),
+        }
+    }
+}
+
+/// Who has to act, by name as far as it is known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Act {
+    /// In which role.
+    pub who: Role,
+    /// The process, where it is on this machine and known.
+    pub process: Option<ActingProcess>,
+    /// Its address; of the network, the peer's.
+    pub address: Option<String>,
+}
+
+impl Act {
+    /// In words: `the developer of curl[12]`.
+    pub fn words(&self) -> String {
+        let process = self.process.as_ref();
+        let at = self.address.as_ref();
+        let application = |role: &str| match (process, at) {
+            (Some(process), _) => format!("the developer of {process}"),
+            (None, Some(at)) => format!("the developer of the {role} application at {at}"),
+            (None, None) => format!("the developer of the {role} application"),
+        };
+        let operator = |of: &str| match at {
+            Some(at) => format!("the operator of the {of} host, {at}"),
+            None => format!("the operator of the {of} host"),
+        };
+        match self.who {
+            Role::SendingApplication => application("sending"),
+            Role::ReceivingApplication => application("receiving"),
+            Role::AcceptingApplication => application("accepting"),
+            Role::SendingHost => operator("sending"),
+            Role::ReceivingHost => operator("receiving"),
+            Role::Network => match at {
+                Some(at) => format!("the operator of the network to {at}"),
+                None => "the operator of the network".to_owned(),
+            },
+            Role::None => "no one".to_owned(),
+        }
+    }
+}
+
+/// A problem that the answer rests on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Because {
+    /// Its name.
+    #[cfg_attr(test, schemars(schema_with = "crate::schema::problem"))]
+    pub problem: &'static str,
+    /// Share of the time that [`ConclusionOutput::share`] is of, 0 to 1.
+    pub share: f64,
+    /// Time in microseconds, over the connections that the answer is about.
+    pub time_us: u64,
+}
+
+/// The answer: `answer` in `{"type": "why"}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Conclusion {
+    /// What limits.
+    pub limiter: Limiter,
+    /// Share of the time in which the connections that it is about had something to do, 0 to 1;
+    /// null where there is no such time.
+    pub share: Option<f64>,
+    /// Whether anybody should act.
+    pub alarm: bool,
+    /// Who should.
+    pub act: Act,
+    /// Why, the deciding problem first.
+    pub because: Vec<Because>,
+    /// Connections that it is about.
+    pub connections: usize,
+    /// Other connections that were asked about and had something to do.
+    pub others: usize,
+    /// Connections that were asked about and had nothing to do.
+    pub idle: usize,
+    /// The same in a sentence.
+    pub text: String,
+    /// What the deciding problem rests on; `None` where there is none.
+    #[serde(skip)]
+    #[cfg_attr(test, schemars(skip))]
+    pub deciding: Option<Deciding>,
+}
+
+/// The deciding problem, of the connection that it cost most, and that end's verdicts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deciding {
+    /// The problem.
+    pub problem: Problem,
+    /// The verdicts of the end that has it, summed.
+    pub tally: Tally,
+    /// Its statistics when last observed.
+    pub stats: TcpStats,
+    /// Its addresses.
+    pub tuple: FourTuple,
+}
+
+/// Both ends of a connection, as far as they are on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The end that was asked about.
+    pub near: End<'a>,
+    /// The peer's.
+    pub far: Option<End<'a>>,
+    /// The peer's address behind address translation.
+    pub peer: SocketAddr,
+    /// Who listens at the peer's address, where that is on this machine.
+    pub listener: Option<&'a Owner>,
+    /// The connection because of which the near end's process does not read, if it passes data
+    /// on: its own end and the peer's.
+    pub cause: Option<(End<'a>, Option<End<'a>>)>,
+}
+
+/// A listening socket that turned connections away.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusing<'a> {
+    /// Who holds it.
+    pub owner: &'a Owner,
+    /// Its address.
+    pub local: SocketAddr,
+    /// What was found.
+    pub problem: Problem,
+    /// For how long at most.
+    pub time: Micros,
+    /// Segments turned away, as far as counted.
+    pub events: u64,
+}
+
+/// Connections with the same limiter and the same actor.
+#[derive(Debug, Default)]
+struct Group<'a> {
+    members: Vec<Judged<'a>>,
+    time: Micros,
+    work: Micros,
+    active: Micros,
+}
+
+impl<'a> Group<'a> {
+    fn add(&mut self, judged: Judged<'a>) {
+        self.time += judged.time;
+        self.work += judged.work;
+        self.active += judged.active;
+        self.members.push(judged);
+    }
+
+    /// The one that it cost most.
+    fn worst(&self) -> Option<&Judged<'a>> {
+        self.members.iter().max_by_key(|j| (j.time, j.active))
+    }
+
+    fn because(&self) -> Vec<Because> {
+        let mut times: BTreeMap<Problem, Micros> = BTreeMap::new();
+        for (problem, time) in self.members.iter().flat_map(|j| &j.because) {
+            *times.entry(*problem).or_default() += *time;
+        }
+        let deciding = self.worst().map_or(Limiter::Nothing, |j| j.limiter);
+        let mut because: Vec<(Problem, Micros)> = times.into_iter().collect();
+        because.sort_by_key(|(problem, time)| {
+            (
+                !connection::belongs(*problem, deciding),
+                std::cmp::Reverse(*time),
+            )
+        });
+        let entry = |(problem, time): (Problem, Micros)| Because {
+            problem: problem.name(),
+            share: crate::tally::share(time, self.work),
+            time_us: time.0,
+        };
+        because.into_iter().map(entry).collect()
+    }
+}
+
+/// The answer about these connections and listening sockets.
+pub fn conclude<'a>(
+    connections: impl IntoIterator<Item = Observed<'a>>,
+    refusing: &[Refusing<'a>],
+) -> Conclusion {
+    let mut groups: BTreeMap<_, Group<'a>> = BTreeMap::new();
+    let (mut idle, mut working) = (0, 0);
+    for observed in connections {
+        let judged = connection::judge(&observed);
+        if judged.limiter == Limiter::Nothing {
+            idle += 1;
+            continue;
+        }
+        working += 1;
+        groups.entry(judged.key()).or_default().add(judged);
+    }
+    let few = |group: &Group<'_>| (group.members.len() as f64) < FAILED_PART * working as f64;
+    let best = groups
+        .into_iter()
+        .filter(|(key, group)| key.limiter != Limiter::Failed || !few(group))
+        .max_by_key(|(key, group)| match key.alarm {
+            true => (true, group.time),
+            false => (false, group.active),
+        })
+        .map(|(_, group)| group);
+    if let Some(listener) = refusing.iter().max_by_key(|l| (l.events, l.time))
+        && best
+            .as_ref()
+            .and_then(Group::worst)
+            .is_none_or(|j| !j.alarm || j.only_opening)
+    {
+        return text::of_listener(listener, working, idle);
+    }
+    let Some((group, worst)) = best.as_ref().and_then(|g| Some((g, g.worst()?))) else {
+        return text::of_nothing(idle);
+    };
+    let because = group.because();
+    let first = because.first().and_then(|b| Problem::from_name(b.problem));
+    let deciding = first.and_then(|problem| worst.deciding(problem));
+    let share = (group.work > Micros::ZERO).then(|| crate::tally::share(group.time, group.work));
+    Conclusion {
+        limiter: worst.limiter,
+        share,
+        alarm: worst.alarm,
+        act: worst.act(),
+        because,
+        connections: group.members.len(),
+        others: working - group.members.len(),
+        idle,
+        text: text::of(worst, share, (group.members.len(), working)),
+        deciding,
+    }
+}
+
+#[cfg(test)]
+mod tests;

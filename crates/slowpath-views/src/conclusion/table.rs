@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ends of connections, followed over several polls, and how the two of one connection find
+//! each other.
+
+use super::{Conclusion, End, Observed, Refusing, conclude};
+use crate::interactions::FoundInteraction;
+use crate::source::{LiveConnection, PollReport, Source};
+use crate::tally::Tally;
+use slowpath_diagnose::{InteractionEvidence, ProxyFlow};
+use slowpath_model::{
+    ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Origin, Owner, SocketFacts,
+    TcpStats,
+};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Ends followed beside those that are meant, at most.
+const MOST_RELATED: usize = 20_000;
+
+/// One end of a connection, as it was observed.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Which one.
+    pub id: ConnectionId,
+    /// Its addresses.
+    pub tuple: FourTuple,
+    /// The peer behind address translation, where it is another one.
+    pub real_peer: Option<SocketAddr>,
+    /// Its owner, or why it is unknown.
+    pub owner: Owner,
+    /// Its statistics when last observed.
+    pub stats: TcpStats,
+    /// Its time.
+    pub tally: Tally,
+    /// Which end opened it.
+    pub origin: Origin,
+    /// The part of its time in which nothing changed.
+    pub idle: Micros,
+    /// What else the kernel knows of its socket.
+    pub facts: SocketFacts,
+}
+
+impl Member {
+    fn end(&self) -> End<'_> {
+        End {
+            owner: &self.owner,
+            tuple: self.tuple,
+            origin: self.origin,
+            stats: &self.stats,
+            tally: &self.tally,
+            idle: self.idle,
+            facts: self.facts,
+        }
+    }
+
+    fn ends(&self) -> Ends {
+        Ends::new(self.tuple, self.id.netns).behind(self.real_peer)
+    }
+}
+
+/// What names an end, such that the other end's reversed is the same: its addresses behind address
+/// translation and, as every network namespace has its own loopback, the namespace of addresses
+/// of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Ends {
+    tuple: FourTuple,
+    netns: u32,
+}
+
+impl Ends {
+    fn new(tuple: FourTuple, netns: u32) -> Self {
+        let own = tuple.remote.ip().is_loopback();
+        Ends {
+            tuple,
+            netns: if own { netns } else { 0 },
+        }
+    }
+
+    /// Of a connection.
+    fn of(live: LiveConnection<'_>) -> Self {
+        Ends::new(live.snapshot.tuple, live.snapshot.id.netns).behind(live.real_peer)
+    }
+
+    /// With the peer behind address translation, where there is one.
+    fn behind(self, real_peer: Option<SocketAddr>) -> Self {
+        match real_peer {
+            Some(remote) => Ends {
+                tuple: FourTuple::new(self.tuple.local, remote),
+                ..self
+            },
+            None => self,
+        }
+    }
+
+    fn reversed(self) -> Self {
+        Ends {
+            tuple: self.tuple.reversed(),
+            ..self
+        }
+    }
+}
+
+/// An end, followed over several polls.
+#[derive(Clone, Debug)]
+struct Followed {
+    member: Member,
+    /// End of the last interval added.
+    until: MonoNanos,
+    /// First and last poll that met it.
+    met: (MonoNanos, MonoNanos),
+}
+
+impl Followed {
+    /// First met at `at`, by who began to look at `begun`.
+    fn new(live: LiveConnection<'_>, begun: MonoNanos, at: MonoNanos) -> Self {
+        Followed {
+            member: Member {
+                id: live.snapshot.id,
+                tuple: live.snapshot.tuple,
+                real_peer: None,
+                owner: Owner::default(),
+                stats: live.snapshot.stats,
+                tally: Tally::default(),
+                origin: live.snapshot.origin,
+                idle: Micros::ZERO,
+                facts: live.snapshot.facts,
+            },
+            until: begun,
+            met: (at, at),
+        }
+    }
+
+    /// A poll met it.
+    fn take(&mut self, live: LiveConnection<'_>, at: MonoNanos) {
+        self.met.1 = at;
+        let member = &mut self.member;
+        if live.snapshot.id != member.id {
+            // The port was used again: the latest connection counts.
+            *self = Followed::new(live, self.until, at);
+            return self.take(live, at);
+        }
+        member.stats = live.snapshot.stats;
+        member.facts = live.snapshot.facts;
+        member.real_peer = live.real_peer;
+        if live.owner.process().is_some() || member.owner.process().is_none() {
+            member.owner.clone_from(live.owner);
+        }
+        if let Some(verdict) = live.latest {
+            // An interval that ended before observation began says nothing about now.
+            if verdict.to > self.until {
+                self.until = verdict.to;
+                member.tally.add(verdict);
+            }
+        }
+    }
+
+    /// The verdict on an interval of it.
+    fn judged(&mut self, live: LiveConnection<'_>, verdict: &IntervalVerdict) {
+        let member = &mut self.member;
+        member.stats = live.snapshot.stats;
+        member.facts = live.snapshot.facts;
+        member.real_peer = live.real_peer;
+        // Whom it is known to belong to may change, and turn out not to be known.
+        member.owner.clone_from(live.owner);
+        member.tally.add(verdict);
+        self.until = verdict.to;
+        self.met.1 = self.met.1.max(verdict.to);
+    }
+
+    /// With the time in which nothing changed.
+    fn finish(self) -> Member {
+        let mut member = self.member;
+        let life = self.met.1.since(self.met.0);
+        member.idle = life.saturating_sub(member.tally.totals.observed);
+        member.tally.idle(member.idle);
+        member
+    }
+}
+
+/// The ends that an answer is about, and those that belong to them.
+#[derive(Clone, Debug, Default)]
+pub struct EndTable {
+    meant: HashMap<ConnectionId, Followed>,
+    /// Ends of the same connections, or of those that explain them; `None` as long as none
+    /// was met.
+    related: HashMap<Ends, Option<Followed>>,
+    begun: Option<MonoNanos>,
+    /// Who listens where, as the last poll had it.
+    listening: HashMap<SocketAddr, Owner>,
+}
+
+impl EndTable {
+    /// Ends that are meant.
+    pub fn len(&self) -> usize {
+        self.meant.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.meant.is_empty()
+    }
+
+    /// A poll begins.
+    pub fn poll(&mut self, at: MonoNanos) {
+        self.begun.get_or_insert(at);
+    }
+
+    /// A poll met an end that is meant.
+    pub fn meet(&mut self, live: LiveConnection<'_>, at: MonoNanos) {
+        let begun = self.begun.unwrap_or(at);
+        let followed = self.meant.entry(live.snapshot.id);
+        followed
+            .or_insert_with(|| Followed::new(live, begun, at))
+            .take(live, at);
+        self.want(Ends::of(live).reversed());
+    }
+
+    /// The verdict on an interval of an end that is meant.
+    pub fn judged(&mut self, live: LiveConnection<'_>, verdict: &IntervalVerdict) {
+        self.poll(verdict.from);
+        let followed = self.meant.entry(live.snapshot.id);
+        followed
+            .or_insert_with(|| Followed::new(live, verdict.from, verdict.from))
+            .judged(live, verdict);
+        self.want(Ends::of(live).reversed());
+    }
+
+    /// Whether an end is meant.
+    pub fn contains(&self, id: &ConnectionId) -> bool {
+        self.meant.contains_key(id)
+    }
+
+    /// The ends that are meant; their idle time is not known yet.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.meant.values().map(|followed| &followed.member)
+    }
+
+    fn want(&mut self, ends: Ends) {
+        if self.related.len() < MOST_RELATED {
+            self.related.entry(ends).or_insert(None);
+        }
+    }
+
+    /// Both ends of the connections that an interaction is made of belong to them.
+    pub fn explain(&mut self, found: &FoundInteraction) {
+        for (id, tuple, _) in &found.members {
+            let ends = Ends::new(*tuple, id.netns);
+            self.want(ends);
+            self.want(ends.reversed());
+        }
+    }
+
+    /// Looks for the other ends, at the end of a poll.
+    pub fn relate(&mut self, source: &dyn Source, report: &PollReport) {
+        let begun = self.begun.unwrap_or(report.at);
+        for listener in source.listeners() {
+            let room = self.listening.len() < MOST_RELATED;
+            if room && listener.owner.process().is_some() {
+                let local = FourTuple::new(listener.snapshot.local, listener.snapshot.local).local;
+                self.listening.insert(local, listener.owner.clone());
+            }
+        }
+        for live in source.recently_closed().chain(source.connections()) {
+            if let Some(related) = self.related.get_mut(&Ends::of(live)) {
+                let followed = related.get_or_insert_with(|| Followed::new(live, begun, report.at));
+                followed.take(live, report.at);
+            }
+        }
+    }
+
+    /// What was observed of those that are meant and `wanted`, and the other ends.
+    pub fn finish(self, wanted: impl Fn(&ConnectionId) -> bool) -> (Vec<Member>, OtherEnds) {
+        let meant = self.meant.into_iter().filter(|(id, _)| wanted(id));
+        let related = self.related.into_iter();
+        let related = related.filter_map(|(ends, end)| Some((ends, end?.finish())));
+        (
+            meant.map(|(_, followed)| followed.finish()).collect(),
+            OtherEnds {
+                ends: related.collect(),
+                listening: self.listening,
+            },
+        )
+    }
+}
+
+/// The other ends on this machine, of connections that are meant and of those that explain them.
+#[derive(Clone, Debug, Default)]
+pub struct OtherEnds {
+    ends: HashMap<Ends, Member>,
+    listening: HashMap<SocketAddr, Owner>,
+}
+
+impl OtherEnds {
+    fn of(&self, near: &Member) -> Option<&Member> {
+        self.ends.get(&near.ends().reversed())
+    }
+
+    /// Who listens at that address.
+    fn listener(&self, at: SocketAddr) -> Option<&Owner> {
+        let any = |ip: IpAddr| self.listening.get(&SocketAddr::new(ip, at.port()));
+        any(at.ip())
+            .or_else(|| any(Ipv4Addr::UNSPECIFIED.into()))
+            .or_else(|| any(Ipv6Addr::UNSPECIFIED.into()))
+    }
+
+    /// The one answer about `members`.
+    pub fn conclude(
+        &self,
+        members: &[Member],
+        interactions: &[FoundInteraction],
+        refusing: &[Refusing<'_>],
+    ) -> Conclusion {
+        let observed = members.iter().map(|near| {
+            let far = self.of(near);
+            let peer = near.real_peer.unwrap_or(near.tuple.remote);
+            Observed {
+                near: near.end(),
+                far: far.map(Member::end),
+                peer,
+                listener: far.and_then(|_| self.listener(peer)),
+                cause: self.cause(near, interactions),
+            }
+        });
+        conclude(observed, refusing)
+    }
+
+    /// The connection because of which `near`'s process, or its peer's, does not read.
+    fn cause(
+        &self,
+        near: &Member,
+        interactions: &[FoundInteraction],
+    ) -> Option<(End<'_>, Option<End<'_>>)> {
+        let far = self.of(near).map(|m| m.id);
+        let about = |id: &ConnectionId| *id == near.id || Some(*id) == far;
+        interactions.iter().find_map(|found| {
+            let InteractionEvidence::PipelinedProxy {
+                cause,
+                flow: ProxyFlow::BackedUp,
+                ..
+            } = &found.interaction.evidence
+            else {
+                return None;
+            };
+            let connections = &found.interaction.connections;
+            connections.iter().any(about).then_some(())?;
+            let (id, tuple, _) = found.members.iter().find(|(_, tuple, _)| tuple == cause)?;
+            let own = self.ends.get(&Ends::new(*tuple, id.netns))?;
+            (own.id != near.id).then_some(())?;
+            Some((own.end(), self.of(own).map(Member::end)))
+        })
+    }
+}

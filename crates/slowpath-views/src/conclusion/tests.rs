@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::scripted::{finding, stats, verdict};
+use crate::tally::Tally;
+use slowpath_model::{Ending, FourTuple, Origin, Share, SocketFacts, TcpState, TcpStats};
+
+const SECOND: Micros = Micros(1_000_000);
+
+/// An end that was observed for ten seconds.
+struct Scripted {
+    owner: Owner,
+    tuple: FourTuple,
+    origin: Origin,
+    stats: TcpStats,
+    tally: Tally,
+    idle: Micros,
+    facts: SocketFacts,
+}
+
+impl Scripted {
+    /// Of each problem so many tenths of the time.
+    fn new(command: &str, local: &str, remote: &str, problems: &[(Problem, u64)]) -> Self {
+        let findings = problems
+            .iter()
+            .map(|(problem, tenths)| finding(*problem, Share::Measured(Micros(tenths * SECOND.0))));
+        let mut judged = verdict(1, Micros(10 * SECOND.0), findings.collect());
+        judged.deltas.bytes_sent = Some(4_000_000);
+        let mut tally = Tally::default();
+        tally.add(&judged);
+        Scripted {
+            owner: Owner::named(7, command),
+            tuple: FourTuple::new(local.parse().unwrap(), remote.parse().unwrap()),
+            origin: Origin::Opened,
+            stats: TcpStats {
+                bytes_received: 0,
+                srtt: Some(Micros(1_000)),
+                min_rtt: Some(Micros(900)),
+                ..stats()
+            },
+            tally,
+            idle: Micros::ZERO,
+            facts: SocketFacts::default(),
+        }
+    }
+
+    fn end(&self) -> End<'_> {
+        End {
+            owner: &self.owner,
+            tuple: self.tuple,
+            origin: self.origin,
+            stats: &self.stats,
+            tally: &self.tally,
+            idle: self.idle,
+            facts: self.facts,
+        }
+    }
+
+    fn one_sided(&self) -> Observed<'_> {
+        Observed {
+            near: self.end(),
+            far: None,
+            peer: self.tuple.remote,
+            listener: None,
+            cause: None,
+        }
+    }
+
+    fn with<'a>(&'a self, far: &'a Scripted) -> Observed<'a> {
+        Observed {
+            far: Some(far.end()),
+            ..self.one_sided()
+        }
+    }
+}
+
+const CLIENT: &str = "10.0.0.1:4000";
+const SERVER: &str = "10.0.0.2:80";
+
+fn sender(problems: &[(Problem, u64)]) -> Scripted {
+    Scripted::new("nginx", SERVER, CLIENT, problems)
+}
+
+fn reader(problems: &[(Problem, u64)]) -> Scripted {
+    let mut reader = Scripted::new("curl", CLIENT, SERVER, problems);
+    reader.stats.bytes_acked = 1;
+    reader.stats.bytes_received = 4_000_000;
+    reader.tally.deltas.bytes_acked = Some(0);
+    reader.tally.deltas.bytes_sent = Some(0);
+    reader.tally.deltas.bytes_received = Some(4_000_000);
+    reader
+}
+
+#[test]
+fn the_share_is_the_stages_sum_and_the_problems_qualify_it() {
+    let mut lossy = sender(&[
+        (Problem::FastRetransmit, 1),
+        (Problem::CongestionWindowLimited, 8),
+    ]);
+    lossy.tally.deltas.retransmitted = Some(6);
+    lossy.tally.deltas.srtt = Some(Micros(80_000));
+    lossy.stats.srtt = Some(Micros(80_000));
+    lossy.stats.min_rtt = Some(Micros(20_000));
+    let answer = conclude([lossy.one_sided()], &[]);
+    assert_eq!(answer.limiter, Limiter::Network);
+    assert_eq!((answer.act.who, answer.alarm), (Role::Network, true));
+    assert_eq!(answer.share, Some(0.9));
+    let because: Vec<_> = answer.because.iter().map(|b| b.problem).collect();
+    assert_eq!(because, ["CongestionWindowLimited", "FastRetransmit"]);
+    assert!(
+        answer
+            .text
+            .starts_with("the network, 90%: the path is full ("),
+        "{}",
+        answer.text
+    );
+    assert!(
+        answer.text.contains("60.0ms of queue); 6 retransmissions"),
+        "{}",
+        answer.text
+    );
+}
+
+#[test]
+fn the_share_is_of_the_time_in_which_there_was_something_to_send() {
+    let mut seldom = sender(&[(Problem::Timeout, 2)]);
+    seldom.tally.deltas.busy = Some(Micros(4 * SECOND.0));
+    assert_eq!(conclude([seldom.one_sided()], &[]).share, Some(0.5));
+}
+
+#[test]
+fn a_path_that_is_merely_used_is_no_alarm() {
+    let bulk = sender(&[(Problem::CongestionWindowLimited, 9)]);
+    let answer = conclude([bulk.one_sided()], &[]);
+    assert_eq!((answer.limiter, answer.alarm), (Limiter::Network, false));
+    assert_eq!(answer.act.who, Role::SendingHost);
+}
+
+#[test]
+fn whichever_end_is_asked_the_process_that_does_not_read_is_named() {
+    let sends = sender(&[(Problem::ReceiverWindowLimited, 9)]);
+    let reads = reader(&[(Problem::ReceiverAppSlow, 8)]);
+    for observed in [sends.with(&reads), reads.with(&sends)] {
+        let answer = conclude([observed], &[]);
+        assert_eq!(answer.limiter, Limiter::Receiver);
+        assert_eq!(answer.act.who, Role::ReceivingApplication);
+        assert_eq!(answer.act.process.unwrap().command.as_ref(), "curl");
+        assert!(answer.alarm);
+    }
+}
+
+#[test]
+fn a_reader_that_keeps_up_leaves_its_hosts_buffer_to_blame() {
+    let sends = sender(&[(Problem::ReceiverWindowLimited, 9)]);
+    let reads = reader(&[]);
+    let answer = conclude([sends.with(&reads)], &[]);
+    assert_eq!(answer.limiter, Limiter::Receiver);
+    assert_eq!(answer.act.who, Role::ReceivingHost);
+}
+
+#[test]
+fn without_the_other_end_only_a_closed_window_shows_that_it_does_not_read() {
+    let closed = sender(&[
+        (Problem::ReceiverWindowLimited, 9),
+        (Problem::ZeroWindow, 8),
+    ]);
+    let full = sender(&[(Problem::ReceiverWindowLimited, 9)]);
+    let who = |end: &Scripted| conclude([end.one_sided()], &[]).act.who;
+    assert_eq!(who(&closed), Role::ReceivingApplication);
+    assert_eq!(who(&full), Role::ReceivingHost);
+}
+
+#[test]
+fn healthy_and_idle_connections_do_not_dilute_the_share() {
+    let slow = sender(&[(Problem::SendBufferLimited, 9)]);
+    let mut idle = sender(&[]);
+    idle.idle = Micros(10 * SECOND.0);
+    let healthy = Scripted::new("nginx", SERVER, "10.0.0.1:4001", &[]);
+    let all = [
+        healthy.one_sided(),
+        slow.one_sided(),
+        idle.one_sided(),
+        healthy.one_sided(),
+    ];
+    let answer = conclude(all, &[]);
+    assert_eq!(answer.limiter, Limiter::SendBuffer);
+    assert_eq!(answer.share, Some(0.9));
+    assert_eq!((answer.connections, answer.others, answer.idle), (1, 2, 1));
+}
+
+#[test]
+fn nothing_to_do_is_said_so() {
+    let mut idle = sender(&[]);
+    idle.idle = Micros(10 * SECOND.0);
+    let answer = conclude([idle.one_sided()], &[]);
+    assert_eq!(answer.limiter, Limiter::Nothing);
+    assert_eq!((answer.share, answer.alarm), (None, false));
+}
+
+#[test]
+fn one_exchange_after_another_is_round_trips() {
+    // 66 exchanges of 150 ms in 10 s.
+    let mut asks = Scripted::new("python3", CLIENT, SERVER, &[]);
+    asks.stats.min_rtt = Some(Micros(150_000));
+    asks.stats.bytes_received = 6_600;
+    asks.tally.deltas.writes = Some(66);
+    asks.tally.deltas.reads = Some(66);
+    let answer = conclude([asks.one_sided()], &[]);
+    assert_eq!(answer.limiter, Limiter::RoundTrips);
+    assert!(answer.alarm);
+    assert!((answer.share.unwrap() - 0.99).abs() < 1e-9);
+    assert_eq!(answer.act.who, Role::SendingApplication);
+    assert!(
+        answer.text.contains("at most 7 a second"),
+        "{}",
+        answer.text
+    );
+    // Ten at a time are no sequence, and a near server is no alarm.
+    asks.tally.deltas.writes = Some(660);
+    asks.tally.deltas.reads = Some(660);
+    assert_eq!(
+        conclude([asks.one_sided()], &[]).limiter,
+        Limiter::Application
+    );
+    asks.stats.min_rtt = Some(Micros(12_000));
+    assert!(conclude([asks.one_sided()], &[]).alarm);
+    asks.stats.min_rtt = Some(Micros(1_200));
+    assert!(!conclude([asks.one_sided()], &[]).alarm);
+}
+
+#[test]
+fn late_acks_count_in_an_exchange_only_and_are_the_writers() {
+    let mut stream = sender(&[(Problem::DelayedAck, 9)]);
+    let answer = conclude([stream.one_sided()], &[]);
+    assert_eq!(
+        (answer.limiter, answer.alarm),
+        (Limiter::Application, false)
+    );
+    stream.stats.bytes_received = 1_000;
+    let answer = conclude([stream.one_sided()], &[]);
+    assert_eq!((answer.limiter, answer.alarm), (Limiter::Application, true));
+    assert_eq!(answer.act.who, Role::SendingApplication);
+    assert_eq!(answer.because[0].problem, "DelayedAck");
+}
+
+#[test]
+fn a_listener_that_overflows_comes_before_the_network() {
+    let mut opening = Scripted::new("wrk", CLIENT, SERVER, &[(Problem::SynRetransmit, 9)]);
+    opening.stats.bytes_acked = 0;
+    let node = Owner::named(9, "node");
+    let refusing = [Refusing {
+        owner: &node,
+        local: SERVER.parse().unwrap(),
+        problem: Problem::AcceptQueueOverflow,
+        time: SECOND,
+        events: 12,
+    }];
+    let answer = conclude([opening.one_sided()], &refusing);
+    assert_eq!(answer.act.who, Role::AcceptingApplication);
+    assert_eq!(answer.act.process.unwrap().command.as_ref(), "node");
+    assert!(
+        answer.text.contains("12 connection attempts"),
+        "{}",
+        answer.text
+    );
+    let answer = conclude([opening.one_sided()], &[]);
+    assert_eq!(
+        (answer.limiter, answer.act.who),
+        (Limiter::Network, Role::Network)
+    );
+}
+
+#[test]
+fn a_proxy_that_does_not_read_is_not_to_blame_for_its_client() {
+    // backend -> nginx -> curl: nginx does not read since curl does not.
+    let backend = Scripted::new(
+        "backend",
+        "10.0.0.2:8090",
+        "10.0.0.2:5000",
+        &[(Problem::ReceiverWindowLimited, 9)],
+    );
+    let mut proxy = Scripted::new(
+        "nginx",
+        "10.0.0.2:5000",
+        "10.0.0.2:8090",
+        &[(Problem::ReceiverAppSlow, 9)],
+    );
+    proxy.owner = Owner::named(8, "nginx");
+    let mut downstream = sender(&[(Problem::ReceiverWindowLimited, 9)]);
+    downstream.owner = Owner::named(8, "nginx");
+    let client = reader(&[(Problem::ReceiverAppSlow, 9)]);
+    let mut observed = backend.with(&proxy);
+    let blamed = |observed| conclude([observed], &[]).act.process.unwrap().command;
+    assert_eq!(blamed(observed).as_ref(), "nginx");
+    observed.cause = Some((downstream.end(), Some(client.end())));
+    assert_eq!(blamed(observed).as_ref(), "curl");
+}
+
+/// A connection that ended in that state with that error (errno(3)).
+fn ended(state: TcpState, error: Option<u16>) -> Scripted {
+    let mut ended = Scripted::new("ab", CLIENT, SERVER, &[]);
+    ended.facts.ending = Some(Ending {
+        state: Some(state),
+        error,
+    });
+    ended.stats.send_queue = 0;
+    ended
+}
+
+#[test]
+fn failed_connections_say_how_they_failed_and_who_acts() {
+    let refused = ended(TcpState::SynSent, Some(111));
+    let unanswered = ended(TcpState::SynSent, Some(110));
+    let unreachable = ended(TcpState::SynSent, Some(113));
+    let reset = ended(TcpState::Established, Some(104));
+    for (connection, who, words) in [
+        (&refused, Role::AcceptingApplication, "was refused"),
+        (&unanswered, Role::Network, "was never answered"),
+        (&unreachable, Role::Network, "unreachable"),
+        (
+            &reset,
+            Role::ReceivingApplication,
+            "was reset by the peer's application",
+        ),
+    ] {
+        let answer = conclude([connection.one_sided()], &[]);
+        assert_eq!((answer.limiter, answer.alarm), (Limiter::Failed, true));
+        assert_eq!(answer.act.who, who, "{words}");
+        assert!(answer.text.contains(words), "{}", answer.text);
+    }
+}
+
+#[test]
+fn an_orderly_end_and_a_reset_after_the_answer_are_no_failures() {
+    let closed = ended(TcpState::LastAck, None);
+    let gave_up = ended(TcpState::SynSent, None);
+    let mut satisfied = ended(TcpState::Established, Some(104));
+    satisfied.stats.bytes_received = 500;
+    for connection in [closed, gave_up, satisfied] {
+        assert_ne!(
+            conclude([connection.one_sided()], &[]).limiter,
+            Limiter::Failed
+        );
+    }
+}
+
+#[test]
+fn a_syn_that_waits_is_unanswered_and_no_timeout() {
+    let mut waits = Scripted::new("curl", CLIENT, SERVER, &[(Problem::Timeout, 9)]);
+    waits.stats.state = TcpState::SynSent;
+    waits.stats.unanswered_timeouts = 2;
+    let answer = conclude([waits.one_sided()], &[]);
+    assert_eq!(
+        (answer.limiter, answer.act.who),
+        (Limiter::Failed, Role::Network)
+    );
+}
+
+#[test]
+fn one_failure_among_many_is_not_the_answer() {
+    let healthy = Scripted::new("ab", CLIENT, SERVER, &[]);
+    let refused = ended(TcpState::SynSent, Some(111));
+    let connections = || std::iter::repeat_n(healthy.one_sided(), 10);
+    let answer = conclude(connections().chain([refused.one_sided()]), &[]);
+    assert_eq!((answer.limiter, answer.others), (Limiter::Application, 1));
+    let answer = conclude(
+        connections().chain([refused.one_sided(), refused.one_sided()]),
+        &[],
+    );
+    assert_eq!((answer.limiter, answer.connections), (Limiter::Failed, 2));
+    assert!(
+        answer.text.contains("2 of 12 connections"),
+        "{}",
+        answer.text
+    );
+}
+
+#[test]
+fn an_application_that_paces_itself_is_its_own_limit() {
+    // 4 MB in 10 s of at most 0.5 MB/s.
+    let mut paced = sender(&[(Problem::CongestionWindowLimited, 9)]);
+    paced.facts.max_pacing_rate = Some(500_000);
+    let answer = conclude([paced.one_sided()], &[]);
+    assert_eq!(
+        (answer.limiter, answer.alarm),
+        (Limiter::Application, false)
+    );
+    assert_eq!(answer.act.who, Role::SendingApplication);
+    assert!(
+        answer.text.contains("4.00Mbit/s (SO_MAX_PACING_RATE)"),
+        "{}",
+        answer.text
+    );
+    // Far below its cap something else limits.
+    paced.facts.max_pacing_rate = Some(5_000_000);
+    assert_eq!(conclude([paced.one_sided()], &[]).limiter, Limiter::Network);
+}
+
+#[test]
+fn a_queue_in_this_hosts_own_device_is_its_operators() {
+    let mut shaped = sender(&[(Problem::CongestionWindowLimited, 9)]);
+    shaped.stats.srtt = Some(Micros(30_000));
+    shaped.stats.in_flight = 40;
+    shaped.facts.device_queue = Some(60_000);
+    let answer = conclude([shaped.one_sided()], &[]);
+    assert_eq!((answer.limiter, answer.alarm), (Limiter::Network, true));
+    assert_eq!(answer.act.who, Role::SendingHost);
+    shaped.facts.device_queue = Some(6_000);
+    assert_eq!(conclude([shaped.one_sided()], &[]).act.who, Role::Network);
+}
