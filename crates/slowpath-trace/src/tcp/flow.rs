@@ -141,6 +141,8 @@ pub(super) struct LastSegment {
 pub(super) struct Rare {
     /// Gaps in what was observed, in sequence.
     pub gaps: Vec<Gap>,
+    /// The last of them that was forgotten.
+    pub forgotten: Option<Gap>,
     /// SACKed by the other side and not acknowledged.
     pub sacked: Ranges,
     /// Acknowledged and never observed.
@@ -246,8 +248,15 @@ impl Flow {
         self.receive.edge = 0;
         if let Some(rare) = &mut self.rare {
             rare.gaps.clear();
+            rare.forgotten = None;
         }
         position
+    }
+
+    /// The last gap that was forgotten, if `position` may lie in it or in one forgotten before.
+    pub(super) fn forgotten(&self, position: u64) -> Option<Gap> {
+        let rare = self.rare.as_ref()?;
+        rare.forgotten.filter(|gap| position < gap.end)
     }
 
     /// The figures that are not changed by every segment.

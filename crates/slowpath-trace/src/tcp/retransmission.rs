@@ -36,6 +36,9 @@
 //!    - the clock: within the larger of the turnaround and 3 ms (Wireshark's threshold
 //!      without an RTT) late, else again. Counted as ambiguous.
 //!
+//!    A gap that was forgotten, because there were too many, opened no later than the last one
+//!    that was: what has a later TSval than that one's was sent again, and its clock counts from then.
+//!
 //!    Numbers below the first captured, without a SYN, were sent before the capture began:
 //!    late within 3 ms of this side's first segment, else again, where neither ACKs nor SACK
 //!    decide. Counted as ambiguous.
@@ -147,6 +150,14 @@ pub(super) fn late(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, gap: Opt
             return judged(own.wrapping_sub(before) > window);
         }
     }
+    let forgotten = fwd.forgotten(step.start).filter(|_| gap.is_none());
+    if let (Some(opened), Some((own, _))) =
+        (forgotten.and_then(|g| g.tsval), step.options.timestamps)
+        && own.wrapping_sub(opened) as i32 > 0
+    {
+        return Late::Resent;
+    }
+    let gap = gap.or(forgotten.as_ref());
     let before_capture = gap.is_none() && !fwd.syn;
     let since = gap.map_or(fwd.send.next_time, |g| g.opened);
     let elapsed = step.now.saturating_sub(since);

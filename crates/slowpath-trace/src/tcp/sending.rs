@@ -294,7 +294,7 @@ fn gap(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     };
     let rare = fwd.rare();
     if rare.gaps.len() >= GAPS {
-        rare.gaps.remove(0);
+        rare.forgotten = Some(rare.gaps.remove(0));
         rare.dropped.ranges += 1;
     }
     rare.gaps.push(gap);

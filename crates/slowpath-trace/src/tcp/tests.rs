@@ -191,6 +191,31 @@ fn timestamps_report_late_from_again() {
     }
 }
 
+/// Of 257 gaps the first is forgotten: what fills it 1 ms after the last gap opened was sent again if its
+/// TSval is later than that of the segment that opened it.
+#[test]
+fn timestamps_report_late_from_again_in_a_forgotten_gap() {
+    for (value, late) in [(100, true), (101, false)] {
+        let mut line = Line::open();
+        let mut send = |time, sequence, value| {
+            let options = timestamps(value, 5);
+            line.send(
+                Side::Client,
+                time,
+                Payload::new(sequence, 10).options(&options),
+            );
+        };
+        for gap in 0..257 {
+            send(20 * MS, 11 + 20 * gap, 100 + u32::from(gap > 0));
+        }
+        send(21 * MS, 1, value);
+        assert_eq!(line.last() == Kind::OutOfOrder, late);
+        let report = line.finish();
+        assert_eq!(report.dropped.ranges, 1);
+        assert_eq!(report.from_client.order.out_of_order, u64::from(late));
+    }
+}
+
 /// The same IP identification and sequence number: the frame was captured twice.
 #[test]
 fn same_frame_twice_is_no_retransmission() {
