@@ -89,7 +89,14 @@ impl Sender {
             full: self.sequence.full,
             all,
             pure: pure && !self.repair.is_under_way() && self.last.time != START,
+            shrinks: event.window < self.offered(),
         })
+    }
+
+    /// The window that the receiver advertised last, bytes.
+    fn offered(&self) -> Option<u64> {
+        let on_its_way = self.incoming.back().and_then(|i| i.window);
+        on_its_way.map_or(self.window.size, |(window, _)| Some(window))
     }
 
     /// Takes what has reached the sender by now.

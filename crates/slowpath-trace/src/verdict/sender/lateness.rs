@@ -21,7 +21,9 @@
 //!    call kept back says nothing of that, once another ACK has shown the path.
 //! 4. It was kept back only if it is pure, covers all that can have arrived (a timer's ACK does;
 //!    any other ACK shows the path), and waited no longer than [`LONGEST`] (RFC 1122 section 4.2.3.2: "less
-//!    than 0.5 seconds", and the slack of a host's timer).
+//!    than 0.5 seconds", and the slack of a host's timer); and acknowledges no more than two full
+//!    segments (RFC 5681 section 4.2), unless its window is smaller than the one before: then
+//!    Linux waits with more (`__tcp_ack_snd_check`).
 
 /// ACKs in time whose service is remembered.
 const SAMPLES: usize = 16;
@@ -64,6 +66,8 @@ pub(super) struct Acknowledged {
     pub all: bool,
     /// It is pure, and nothing is being repaired.
     pub pure: bool,
+    /// Its window is smaller than the one before.
+    pub shrinks: bool,
 }
 
 /// Follows the ACKs of one direction's data.
@@ -105,7 +109,8 @@ impl Lateness {
             let late = LATE.max(self.deviation.saturating_mul(4)).max(a.path / 4);
             if excess >= in_time.saturating_add(queue).saturating_add(late) {
                 let late = excess - queue - self.least(bytes, 0).unwrap_or(0);
-                return (a.pure && late <= LONGEST).then_some(late);
+                let by_timer = bytes <= 2 * a.full || a.shrinks;
+                return (a.pure && by_timer && late <= LONGEST).then_some(late);
             }
         }
         // It may have been kept back: others show what the path varies by, if there are any.
