@@ -289,7 +289,8 @@ impl Line {
             .add(next.limit, between(next.from.time, next.to.time));
         let same = |mark: &Mark| mark.limit() == next.limit;
         if !self.marks.back().is_some_and(same) {
-            if self.marks.len() >= keep {
+            // A part that was given another limit leaves up to two marks more.
+            while self.marks.len() >= keep && !self.marks.is_empty() {
                 self.drop_oldest();
             }
             self.marks.push_back(Mark::new(next.from, next.limit));
@@ -312,6 +313,20 @@ impl Line {
 
     /// Says `after` of what was any of `before` from a moment on.
     pub(super) fn relabel(&mut self, since: Moment, before: &[Limit], after: Limit) {
+        let until = Moment {
+            frame: since.frame,
+            time: Timestamp(i64::MAX),
+        };
+        self.relabel_within((since, until), before, after);
+    }
+
+    /// Says `after` of what was any of `before` between two moments.
+    pub(super) fn relabel_within(
+        &mut self,
+        (since, until): (Moment, Moment),
+        before: &[Limit],
+        after: Limit,
+    ) {
         let first = self.marks.partition_point(|mark| mark.time < since.time.0);
         let mut tail = self.marks.split_off(first);
         if let Some(spanning) = self.marks.back()
@@ -321,9 +336,17 @@ impl Line {
         {
             tail.push_front(Mark::new(since, spanning.limit()));
         }
+        let rest = tail.partition_point(|mark| mark.time < until.time.0);
+        if rest > 0
+            && until.time < self.end.time
+            && tail.get(rest).is_none_or(|mark| mark.time > until.time.0)
+        {
+            let limit = tail[rest - 1].limit();
+            tail.insert(rest, Mark::new(until, limit));
+        }
         for (index, mark) in tail.iter().enumerate() {
             let mut limit = mark.limit();
-            if before.contains(&limit) {
+            if index < rest && before.contains(&limit) {
                 let next = tail.get(index + 1);
                 let to = next.map_or(self.end.time, |next| Timestamp(next.time));
                 let moved = between(Timestamp(mark.time), to);

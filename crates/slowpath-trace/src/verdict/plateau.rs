@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A send buffer observed from outside: data under way that stays the same although every
-//! congestion window would have grown.
+//! congestion window would have grown, or that is sent anew only after part of it was
+//! acknowledged ([`refills`]).
 //!
 //! Round by round (a round ends when what was sent last at its beginning is acknowledged),
 //! the most that was under way. It is a plateau when all of these hold:
@@ -8,26 +9,40 @@
 //! 1. [`ROUNDS`] rounds in a row, as many RTTs, and [`SHORTEST`] at least, differ by at most [`LEVEL`]
 //!    segments. A round that takes less than three quarters of an RTT began in a pause after a
 //!    burst (Linux wakes the writer when a third of the buffer is free,
-//!    `sk_stream_is_writeable`): it counts as the one before if that had more under way. A congestion window in use grows by a segment a round (RFC 5681 section
-//!    3.1), CUBIC's by 3 · (1 − 0.7) ÷ (1 + 0.7) = 0.53 at least where it follows Reno (RFC
-//!    9438 section 4.3): by four in eight rounds.
+//!    `sk_stream_is_writeable`): it counts as the one before if that had more under way. A
+//!    congestion window in use grows by a segment a round (RFC 5681 section 3.1), CUBIC's by
+//!    3 · (1 − 0.7) ÷ (1 + 0.7) = 0.53 at least where it follows Reno (RFC 9438 section 4.3): by
+//!    four in eight rounds.
 //! 2. No loss in it. After one, CUBIC stays within a segment of its old window for
 //!    2 · (1 ÷ C)^(1/3) = 2.7 s (RFC 9438 section 4.2, C = 0.4): a plateau after a loss has to
 //!    last longer than that.
-//! 3. The advertised window left room for two segments more.
-//! 4. Three of four segments were full: an application that writes little at a time keeps a
-//!    constant amount under way too.
+//! 3. The advertised window left room for two segments more, and the congestion window may have grown to
+//!    twice what was under way: from [`INITIAL`] segments, by what was acknowledged (RFC 5681
+//!    section 3.1). Up to there it grows in slow start (`tcp_is_cwnd_limited`).
+//! 4. Three of four bytes were in full segments: an application that writes little at a time keeps a
+//!    constant amount under way too. (Each write may end with a segment that is not full.)
 //! 5. The sender never ran dry in it.
 //! 6. The path was not full, or it would have been the limit: captured at the sender, no round's
 //!    least RTT exceeds the connection's by a quarter (and a host's time) or more, which is a
-//!    standing queue; elsewhere, where a bottleneck's even flow looks constant, each round passed
-//!    in a burst and was silent for half of its time at least.
+//!    standing queue (not of a round that began in a pause: it has the end of a burst only);
+//!    elsewhere, where a bottleneck's even flow looks constant, each round passed in a burst and
+//!    was silent for half of its time at least.
 //! 7. As a whole: if the mean of its last [`ROUNDS`] rounds exceeds that of its first by more
-//!    than two segments, it was additive increase, however slow, and no plateau at all.
+//!    than two segments, it was additive increase, however slow, and no plateau at all; not where
+//!    refills show the buffer, which may grow too.
+//! 8. Its bursts follow ACKs ([`waits`]): an application that passes on what arrives at a constant
+//!    rate keeps a constant amount under way too, but sends when something arrives.
 //!
 //! What else looks like this: an application that keeps a fixed number of full segments
 //! under way, and a congestion control that does not grow (BBR between two probes, on a path
 //! of less than eight segments).
+
+mod refills;
+mod waits;
+
+use crate::tcp::Moment;
+use refills::{REFILLS, Refills, Stretch};
+use waits::Waits;
 
 /// Rounds of a plateau.
 const ROUNDS: usize = 8;
@@ -37,6 +52,9 @@ const LEVEL: i64 = 3;
 
 /// Least length of a plateau, ns: below it a host's own scheduling is a limit.
 const SHORTEST: i64 = 100_000_000;
+
+/// Segments of the initial window (RFC 6928).
+const INITIAL: i64 = 10;
 
 /// A host's own time to answer, ns.
 const HOST: i64 = 1_000_000;
@@ -48,9 +66,10 @@ const AFTER_LOSS: i64 = 2_714_000_000;
 struct Round {
     began: i64,
     most: i64,
-    full: u32,
-    segments: u32,
-    /// The window had no room for more, or the path.
+    /// Bytes sent in full segments, and in all.
+    full: i64,
+    bytes: i64,
+    /// One of both windows may have had no room for more, or the path.
     pressed: bool,
     /// The last data, the longest time between two, and the least RTT, ns; 0: none.
     last: i64,
@@ -61,7 +80,7 @@ struct Round {
 impl Round {
     /// Rule 6: the path had room for more in this round, which ended at `end`.
     fn had_room(&self, end: i64, path: &PathTimes) -> bool {
-        if path.turn <= path.receiver {
+        if path.is_at_sender() {
             return self.rtt <= path.receiver + path.receiver / 4 + HOST;
         }
         let gap = self.gap.max(end.saturating_sub(self.last));
@@ -77,6 +96,39 @@ pub(super) struct PathTimes {
     pub receiver: i64,
     /// Payload of a full segment.
     pub full: i64,
+}
+
+impl PathTimes {
+    /// The path's RTT, ns.
+    fn rtt(&self) -> i64 {
+        self.turn.saturating_add(self.receiver)
+    }
+
+    /// The capture was made nearer to the sender than to the receiver.
+    fn is_at_sender(&self) -> bool {
+        self.turn <= self.receiver
+    }
+}
+
+/// New data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentData {
+    pub at: Moment,
+    /// The data before it.
+    pub last: Moment,
+    pub length: i64,
+    /// One past the last byte sent, and acknowledged.
+    pub next: i64,
+    pub acked: i64,
+    /// The window has room for two segments more.
+    pub room: bool,
+    /// An ACK that showed something new had come just before it.
+    pub prompt: bool,
+    /// The receiver had sent data since the data before it.
+    pub answered: bool,
+    /// A loss is being repaired.
+    pub repairing: bool,
+    pub path: PathTimes,
 }
 
 /// What a round changed.
@@ -106,26 +158,45 @@ pub(super) struct Plateau {
     recent: i64,
     /// Most under way in the last round, itself.
     before: i64,
+    waits: Waits,
+    refills: Refills,
 }
 
 impl Plateau {
-    /// New data was sent; `flight` counts it.
-    pub(super) fn sent(&mut self, now: i64, next: i64, flight: i64, full: bool, room: bool) {
+    /// New data was sent. Returns from when to when the buffer was the limit, as far as refills
+    /// show it now.
+    pub(super) fn sent(&mut self, data: &SentData) -> [Option<Stretch>; REFILLS] {
+        let (now, flight) = (data.at.time.0, data.next - data.acked);
+        let most = self.recent;
+        let rtt = data.path.rtt();
+        let released = self.waits.sent(data, most);
+        let released = released.filter(|_| self.waits.follow_acks());
+        let settled = |lost: i64| now.saturating_sub(lost) > rtt;
+        let unlimited = data.room && !data.repairing && self.lost.is_none_or(settled);
+        let found = self.refills.sent(data, released, most, unlimited);
+        self.continue_round(data, now, flight);
+        found
+    }
+
+    fn continue_round(&mut self, data: &SentData, now: i64, flight: i64) {
         if self.until == 0 {
-            self.until = next;
+            self.until = data.next;
             self.current = Round {
                 began: now,
                 ..Round::default()
             };
         }
-        if self.current.last > 0 {
-            self.current.gap = self.current.gap.max(now.saturating_sub(self.current.last));
+        let round = &mut self.current;
+        if round.last > 0 {
+            round.gap = round.gap.max(now.saturating_sub(round.last));
         }
-        self.current.last = now;
-        self.current.most = self.current.most.max(flight);
-        self.current.segments += 1;
-        self.current.full += u32::from(full);
-        self.current.pressed |= !room;
+        round.last = now;
+        round.most = round.most.max(flight);
+        round.bytes += data.length;
+        if data.length >= data.path.full {
+            round.full += data.length;
+        }
+        round.pressed |= !data.room;
         self.recent = self.recent.max(flight);
     }
 
@@ -143,16 +214,20 @@ impl Plateau {
         next: i64,
         path: &PathTimes,
     ) -> Option<Change> {
+        self.refills.acknowledged(now, acked);
         if self.until == 0 || acked < self.until {
             return None;
         }
         let mss = path.full;
-        self.current.pressed |= !self.current.had_room(now, path);
         let most = self.current.most;
-        let rtt = path.turn.saturating_add(path.receiver);
-        if 4 * now.saturating_sub(self.current.began) < 3 * rtt {
+        let short = 4 * now.saturating_sub(self.current.began) < 3 * path.rtt();
+        if short {
             self.current.most = most.max(self.before);
         }
+        if !(short && path.is_at_sender()) {
+            self.current.pressed |= !self.current.had_room(now, path);
+        }
+        self.current.pressed |= 2 * most > INITIAL * mss + acked;
         self.before = most;
         self.rounds[self.count % ROUNDS] = self.current;
         self.count += 1;
@@ -173,7 +248,8 @@ impl Plateau {
             self.first = sum;
             return self.since.map(Change::Found);
         }
-        if was && sum - self.first > 2 * mss * ROUNDS as i64 {
+        let grew = sum - self.first > 2 * mss * ROUNDS as i64;
+        if was && grew && !self.refills.are_near(now, path.rtt()) {
             self.restart();
             return since.map(Change::Revoked);
         }
@@ -188,10 +264,11 @@ impl Plateau {
         }
         let most = self.recent;
         let least = self.rounds.iter().map(|r| r.most).min().unwrap_or(0);
-        let sum = |of: fn(&Round) -> u32| self.rounds.iter().map(of).sum::<u32>();
-        let (full, segments) = (sum(|r| r.full), sum(|r| r.segments));
+        let sum = |of: fn(&Round) -> i64| self.rounds.iter().map(of).sum::<i64>();
         let level = most - least <= LEVEL * mss && least >= 2 * mss;
-        if !level || self.rounds.iter().any(|r| r.pressed) || full * 4 < segments * 3 {
+        let full = 4 * sum(|r| r.full) >= 3 * sum(|r| r.bytes);
+        let pressed = self.rounds.iter().any(|r| r.pressed);
+        if !level || !full || pressed || !self.waits.follow_acks() {
             self.since = None;
             return false;
         }
@@ -200,7 +277,7 @@ impl Plateau {
         let needed = match self.lost {
             Some(lost) if lost >= since => return false,
             Some(_) => AFTER_LOSS,
-            None => SHORTEST.max((path.turn + path.receiver).saturating_mul(ROUNDS as i64)),
+            None => SHORTEST.max(path.rtt().saturating_mul(ROUNDS as i64)),
         };
         now.saturating_sub(since) >= needed
     }
@@ -208,6 +285,7 @@ impl Plateau {
     /// A segment was sent again.
     pub(super) fn lost(&mut self, now: i64) {
         self.lost = Some(now);
+        self.refills.lost();
         self.restart();
     }
 

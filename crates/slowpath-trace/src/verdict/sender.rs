@@ -3,7 +3,7 @@
 //!
 //! The line is drawn as the sender lived it, in the capture's time: an ACK counts from when
 //! the data that it lets go can be observed here, one *turn* after it passed (the shortest time from
-//! here to the sender and back; nothing at the sender itself). Time is cut into pieces at
+//! here to the sender and back; nothing at the sender itself, whose own response time it then is). Time is cut into pieces at
 //! every segment sent and every ACK's effect, and a piece is judged when the sender sends
 //! next, because only that shows what it waited for.
 //!
@@ -64,7 +64,7 @@ mod pieces;
 mod state;
 
 use super::limit::{Limit, Line};
-use super::plateau::Plateau;
+use super::plateau::{PathTimes, Plateau, SentData};
 use super::size::Payloads;
 use crate::segment::{Flags, Timestamp};
 use crate::tcp::{Cause, Event, Kind, Marks, Moment};
@@ -230,9 +230,18 @@ impl Sender {
         self.rtt.path()
     }
 
-    /// From here to the sender and back, 0 if it is not known.
+    /// The path as it looks from here.
+    fn path_times(&self) -> PathTimes {
+        PathTimes {
+            turn: self.turn(),
+            receiver: self.rtt.receiver.unwrap_or(0),
+            full: self.sequence.full,
+        }
+    }
+
+    /// From here to the sender and back, ns; 0 if it is not known, or if the capture was made there.
     pub(crate) fn turn(&self) -> i64 {
-        self.rtt.turn.unwrap_or(0)
+        self.rtt.turn.filter(|_| !self.rtt.is_here()).unwrap_or(0)
     }
 
     /// Since when this side has waited for an answer: its last data, or the end of the handshake.
@@ -392,9 +401,23 @@ impl Sender {
             .window
             .edge
             .is_none_or(|e| e - self.sequence.next >= 2 * self.sequence.full);
-        let full = length >= self.sequence.full;
-        let (time, next) = (now.time.0, self.sequence.next);
-        self.plateau.sent(time, next, flight, full, room);
+        let since = self.since_release(now);
+        let refilled = self.plateau.sent(&SentData {
+            at: now,
+            last: self.last.time,
+            length,
+            next: self.sequence.next,
+            acked: self.sequence.acked,
+            room,
+            prompt: since.is_some_and(|since| since <= PROMPT.0 + self.turn() / 8),
+            answered: self.last.answered,
+            repairing: self.repair.is_under_way(),
+            path: self.path_times(),
+        });
+        for silent in refilled.into_iter().flatten() {
+            let (before, after) = (Limit::CongestionWindow, Limit::SendBuffer);
+            self.line.relabel_within(silent, &[before], after);
+        }
         self.last.time = now;
         self.last.small = small;
         self.last.pushed = event.flags.any(Flags::PSH);

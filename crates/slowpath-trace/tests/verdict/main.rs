@@ -5,6 +5,7 @@
 mod losses;
 #[path = "../segments/mod.rs"]
 mod segments;
+mod send_buffer;
 
 use proptest::prelude::*;
 use segments::{FULL, Line, Timeline, endpoint, initial};
@@ -258,30 +259,6 @@ fn a_growing_flight_is_the_congestion_window() {
             Problem::SenderAppLimited,
             "{place}"
         );
-    }
-}
-
-/// The same eight segments each round trip, for two seconds: no window stays so.
-#[test]
-fn a_constant_flight_is_inferred_to_be_the_send_buffer() {
-    let mut t = opened();
-    let (mut at, mut next) = (100_000, 1);
-    for _ in 0..100 {
-        for i in 0..8 {
-            t.data(at + i64::from(i), next + i * FULL, FULL);
-        }
-        next += 8 * FULL;
-        t.ack(at + 10 + RTT, next);
-        at += RTT + 30;
-    }
-    for (place, judged) in everywhere(&t) {
-        let verdict = verdict(&judged);
-        assert_eq!(verdict.dominating, Problem::SendBufferLimited, "{place}");
-        assert!(
-            verdict.inferred.contains(Problem::SendBufferLimited),
-            "{place}"
-        );
-        assert!(time(&judged, Limit::SendBuffer) > 1_900.0, "{place}");
     }
 }
 

@@ -3,7 +3,7 @@
 //! shows of the path, of the windows and of the ACKs that were kept back.
 
 use super::super::limit::Limit;
-use super::super::plateau::{Change, PathTimes};
+use super::super::plateau::Change;
 use super::{PENDING, PROMPT, START, Sender, Sequence, lateness, passed};
 use crate::segment::{Flags, Timestamp};
 use crate::tcp::{Event, Marks, Moment};
@@ -188,14 +188,8 @@ impl Sender {
 
     /// Something was acknowledged: is there a plateau, was there none?
     pub(super) fn judge_plateau(&mut self, now: Moment) {
-        let Sequence {
-            acked, next, full, ..
-        } = self.sequence;
-        let path = PathTimes {
-            turn: self.turn(),
-            receiver: self.rtt.receiver.unwrap_or(0),
-            full,
-        };
+        let Sequence { acked, next, .. } = self.sequence;
+        let path = self.path_times();
         let change = self.plateau.acknowledged(now.time.0, acked, next, &path);
         let (since, before, after) = match change {
             None => return,

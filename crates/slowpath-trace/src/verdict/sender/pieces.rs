@@ -134,7 +134,7 @@ impl Sender {
             && waited <= longest.saturating_add(longest / 4)
     }
 
-    fn since_release(&self, now: Moment) -> Option<i64> {
+    pub(super) fn since_release(&self, now: Moment) -> Option<i64> {
         let released = self.last_release.time >= self.last.time.time && self.last_release != START;
         released.then(|| passed(self.last_release, now))
     }

@@ -2,7 +2,7 @@
 //! What is remembered of a sender, by what changes at once.
 
 use super::super::size::SegmentSize;
-use super::START;
+use super::{PROMPT, START};
 use crate::tcp::{Cause, Moment};
 use std::time::Duration;
 
@@ -100,6 +100,13 @@ impl RoundTrips {
     /// The shortest round trip of the whole path.
     pub(super) fn path(&self) -> Option<i64> {
         Some(self.receiver?.saturating_add(self.turn.unwrap_or(0)))
+    }
+
+    /// The sender is here: its turn is no longer than a host's response time, and than an eighth of the path's RTT.
+    pub(super) fn is_here(&self) -> bool {
+        self.turn
+            .zip(self.path())
+            .is_some_and(|(turn, path)| turn <= PROMPT.0 && 8 * turn <= path)
     }
 
     /// An RTT to the receiver; gives it in ns.
