@@ -15,7 +15,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-sim check-butterfly check-queues black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,13 @@ check-trace: ## our analysis of captures against tcptrace's and tshark's, frame 
 
 check-verdicts: build ## verdicts of `slowpath trace` on captures with labels; the last line is JSON
 	@tools/check_verdicts.py $(if $(filter file,$(origin LABELS)),--write docs/reference/accuracy.md) $(SLOWPATH) $(LABELS)
+
+check-answers: build ## answers of `slowpath why` about real servers and clients, beside an expert's (root, 25 min); the last line is JSON
+	@tools/need.sh --try answers
+	@command -v node >/dev/null || tools/need.sh --try answers-node
+	@command -v java >/dev/null || tools/need.sh --try answers-java
+	@command -v go >/dev/null || tools/need.sh --try answers-go
+	@tools/check_answers.py $(if $(CASES),,--write docs/reference/accuracy.md) $(SLOWPATH) $(CASES)
 
 check-truth: ## precision and recall of every verdict on random real TCP (root, 20 min); the last line is JSON
 	@tools/need.sh rust build

@@ -209,9 +209,9 @@ def table(score):
     return [f"`make check-verdicts`, {score.captures} captures.", "", *lines]
 
 
-def write(document, lines):
+def write(document, lines, mark="check-verdicts"):
     """Replaces what a document has between its marks."""
-    begin, end = "<!-- check-verdicts: begin -->", "<!-- check-verdicts: end -->"
+    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
     text = document.read_text()
     if begin not in text or end not in text:
         sys.exit(f"{document}: no place for the table: it needs the lines {begin} and {end}")
