@@ -106,6 +106,7 @@ impl LiveConnection {
         if s.facts != later.facts {
             s.facts = later.facts;
         }
+        s.turns.update(&later.turns);
     }
 
     /// Takes over the addresses, if it was met while `connect` had not chosen its port yet

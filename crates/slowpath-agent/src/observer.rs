@@ -106,7 +106,7 @@ fn inet_diag_features(reason: &str) -> Vec<Feature> {
         ),
         missing(
             "calls",
-            "socket calls",
+            "socket calls, and with `segment` whose turn it is",
             ProblemSet::EMPTY.with(Problem::SmallWrites),
         ),
     ]

@@ -70,5 +70,6 @@ pub fn opened(first: &Snapshot) -> Snapshot {
             ending: None,
             ..first.facts
         },
+        turns: first.turns.at_birth(),
     }
 }

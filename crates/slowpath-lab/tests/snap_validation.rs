@@ -139,6 +139,7 @@ fn snapshots(run: &Run, plan: &Plan, number: usize) -> Vec<Snapshot> {
         receives: None,
         waits: slowpath_model::Waits::UNOBSERVED,
         facts: slowpath_model::SocketFacts::default(),
+        turns: slowpath_model::Turns::UNOBSERVED,
     })
     .collect()
 }

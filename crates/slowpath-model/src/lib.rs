@@ -21,6 +21,7 @@ mod owner;
 mod problem;
 mod record;
 mod stats;
+mod turns;
 mod units;
 mod waits;
 
@@ -44,5 +45,6 @@ pub use stats::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Ending, Failure, RecoveryStats, RtoStats, RttSums,
     Snapshot, SocketFacts, TcpState, TcpStats, Tier, call_bucket,
 };
+pub use turns::{AnswerSums, AnswerTimes, LATEST_TURNS, Turn, TurnEnd, TurnSums, TurnTimes, Turns};
 pub use units::{Micros, MonoNanos, WallMicros};
 pub use waits::{EpisodeWaits, OpeningWaits, QueueWaits, WaitSums, Waits};

@@ -4,7 +4,7 @@
 //! Names are SNAP's (Table 1) or `tcp_info`'s; each field's doc gives the `tcp_info` field
 //! and, where it has one, RFC 4898's name.
 
-use crate::{Claim, ConnectionId, FourTuple, Micros, MonoNanos, Origin, Waits};
+use crate::{Claim, ConnectionId, FourTuple, Micros, MonoNanos, Origin, Turns, Waits};
 use serde::{Deserialize, Serialize};
 
 /// TCP connection states (`include/net/tcp_states.h`).
@@ -408,6 +408,9 @@ pub struct Snapshot {
     /// What else the kernel knows of its socket.
     #[serde(default)]
     pub facts: SocketFacts,
+    /// Whose turn it is and how long turns took, where the tier sees it.
+    #[serde(default)]
+    pub turns: Turns,
 }
 
 #[cfg(test)]

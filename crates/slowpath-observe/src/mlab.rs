@@ -273,6 +273,7 @@ impl<R: BufRead> SeriesReader<R> {
             receives: None,
             waits: slowpath_model::Waits::UNOBSERVED,
             facts: slowpath_model::SocketFacts::default(),
+            turns: slowpath_model::Turns::UNOBSERVED,
         };
         Ok((wall(row.time), snapshot))
     }

@@ -123,6 +123,7 @@ pub fn live(cookie: u64, command: &str, local: &str, remote: &str) -> OwnedConne
             receives: None,
             waits: slowpath_model::Waits::UNOBSERVED,
             facts: slowpath_model::SocketFacts::default(),
+            turns: slowpath_model::Turns::UNOBSERVED,
         },
         owner,
         real_peer: None,

@@ -114,6 +114,7 @@ pub fn healthy(at: Micros) -> Snapshot {
         }),
         waits: Waits::watched(true, true, true),
         facts: slowpath_model::SocketFacts::default(),
+        turns: slowpath_model::Turns::UNOBSERVED,
     }
 }
 

@@ -203,5 +203,6 @@ fn snapshot(scope: Scope, socket: &SocketId, stats: TcpStats, at: MonoNanos) -> 
         receives: None,
         waits: slowpath_model::Waits::UNOBSERVED,
         facts: slowpath_model::SocketFacts::default(),
+        turns: slowpath_model::Turns::UNOBSERVED,
     }
 }

@@ -58,6 +58,42 @@ struct waits {
 	u16 pad;
 };
 
+/* Whose turn it is. */
+enum turn {
+	TURN_UNKNOWN = 0, /* no data yet */
+	TURN_PEER = 1,	  /* this end's application wrote last */
+	TURN_HERE = 2,	  /* data arrived last */
+	TURN_CROSSED = 3, /* data passed both ways at once: until this end writes again */
+};
+
+/* Answers of one end. */
+struct answers {
+	u64 sum_us;
+	u32 count;
+	u32 max_us;
+};
+
+/* Requests and answers, see turns.bpf.h. */
+struct turns {
+	u64 since_us; /* the monotonic clock when the turn began */
+	struct answers peer;
+	struct answers here;
+	u32 written; /* write_seq after the last write that is accounted for */
+	u32 overlapping;
+	u8 whose;     /* enum turn */
+	u8 by_ack;    /* since_us is the request's still: RACK knows when the answer arrived */
+	u8 by_clock;  /* RACK does not know it: read the clock */
+	u8 pad[5];
+};
+
+#define LATEST 16
+
+/* How long the latest turns took, in microseconds: turn n is at n % LATEST. */
+struct latest_turns {
+	u32 peer[LATEST];
+	u32 here[LATEST];
+};
+
 /* Bits of caller.flags. */
 enum caller_flag {
 	CALLER_KERNEL = 1,    /* the kernel opened it for itself */
@@ -123,7 +159,9 @@ struct connection {
 	struct caller caller;
 	struct calls sends;
 	struct calls receives;
+	struct turns turns;
 	struct waits waits;
+	struct latest_turns latest;
 };
 
 enum origin {
@@ -167,6 +205,7 @@ struct record {
 	struct caller caller;
 	struct calls sends;
 	struct calls receives;
+	struct turns turns;
 	u32 rtt_count;
 	u32 lone_count;
 	u32 late_count;
@@ -229,6 +268,7 @@ struct record {
 	u8 closed_in;	/* the state that it closed in */
 	u8 pad[5];
 	struct waits waits;
+	struct latest_turns latest; /* as many as were counted */
 };
 
 /*
@@ -314,6 +354,10 @@ struct rates {
 
 MIRRORED(struct, calls);
 MIRRORED(struct, waits);
+MIRRORED(struct, answers);
+MIRRORED(struct, turns);
+MIRRORED(struct, latest_turns);
+MIRRORED(enum, turn);
 MIRRORED(struct, caller);
 MIRRORED(struct, record);
 MIRRORED(struct, shared);
@@ -483,6 +527,7 @@ static __always_inline u32 elapsed(u32 from, u32 to)
 	return d > 0 ? d : 0;
 }
 
+#include "turns.bpf.h"
 #include "fill.bpf.h"
 
 #endif

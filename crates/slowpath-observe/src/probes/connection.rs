@@ -9,9 +9,12 @@ use slowpath_layout::{Mirror, Struct, mirror};
 use slowpath_model::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, Closer, ConnectionId, Ending, EpisodeWaits,
     FourTuple, Holder, Micros, MonoNanos, OpeningWaits, Origin, QueueWaits, RecoveryStats,
-    RtoStats, RttSums, Snapshot, SocketFacts, TcpState, TcpStats, Tier, WaitSums, Waits,
+    RtoStats, RttSums, Snapshot, SocketFacts, TcpState, TcpStats, Tier, Turns, WaitSums, Waits,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use turns::{LatestTurns, RecordAnswers, RecordTurns};
+
+mod turns;
 
 /// The C side of what is mirrored, from the objects' BTF.
 #[allow(dead_code)]
@@ -149,6 +152,7 @@ mirror! {
         caller: Caller,
         sends: Calls,
         receives: Calls,
+        turns: RecordTurns,
         rtt_count: u32,
         lone_count: u32,
         late_count: u32,
@@ -211,6 +215,7 @@ mirror! {
         closed_in: u8,
         pad: [u8; 5],
         waits: RecordWaits,
+        latest: LatestTurns,
     }
 }
 
@@ -281,9 +286,12 @@ mirror! {
 }
 
 /// What every probe shares; a probe's own types stand beside it.
-pub(crate) const MIRRORS: [Struct<'static>; 7] = [
+pub(crate) const MIRRORS: [Struct<'static>; 10] = [
     Calls::LAYOUT,
     RecordWaits::LAYOUT,
+    RecordAnswers::LAYOUT,
+    RecordTurns::LAYOUT,
+    LatestTurns::LAYOUT,
     Caller::LAYOUT,
     Record::LAYOUT,
     Shared::LAYOUT,
@@ -403,6 +411,7 @@ impl Record {
             receives: context.calls.then(|| self.calls(&self.receives, context)),
             waits: self.waits(context),
             facts: self.facts(),
+            turns: self.turns(context),
         })
     }
 
@@ -421,6 +430,15 @@ impl Record {
 
     fn calls(&self, calls: &Calls, context: &Context) -> CallStats {
         calls.stats(MonoNanos(self.at_ns), self.at_jiffies, context.hz)
+    }
+
+    fn turns(&self, context: &Context) -> Turns {
+        if context.rtt_sums && context.calls {
+            let closed = self.has(RECORD_CLOSED);
+            self.turns.turns(&self.latest, self.state, closed)
+        } else {
+            Turns::UNOBSERVED
+        }
     }
 
     fn waits(&self, context: &Context) -> Waits {

@@ -42,12 +42,15 @@ static __always_inline void copy_calls(struct record *r, const struct connection
 {
 	__builtin_memcpy(&r->sends, &c->sends, sizeof(r->sends));
 	__builtin_memcpy(&r->receives, &c->receives, sizeof(r->receives));
+	__builtin_memcpy(&r->turns, &c->turns, sizeof(r->turns));
+	if (any_turns(&c->turns))
+		__builtin_memcpy(&r->latest, &c->latest, sizeof(r->latest));
 	if (c->waited)
 		__builtin_memcpy(&r->waits, &c->waits, sizeof(r->waits));
 }
 
 /*
- * Everything but the socket calls, and the waits that have ended if there are any: the
+ * Everything but the socket calls, the turns, and the waits that have ended if there are any: the
  * caller copies those first.
  */
 static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_sock *tp,
@@ -189,6 +192,7 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 		*(u32 *)r->remote = sk->__sk_common.skc_daddr;
 	}
 	fill_waits(r, tp, c, now);
+	fill_turns(r, tp);
 }
 
 #endif

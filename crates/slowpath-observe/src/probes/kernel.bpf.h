@@ -208,6 +208,9 @@ struct inet_connection_sock {
 	__u8 icsk_retransmits;
 	__u8 icsk_backoff;
 	__u8 icsk_probes_out;
+	struct {
+		__u32 lrcvtime;
+	} icsk_ack;
 };
 
 struct minmax_sample {
@@ -219,8 +222,15 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+struct tcp_rack {
+	u64 mstamp; /* when the data that was delivered last was sent, and its RTT */
+	u32 rtt_us;
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	u64 tcp_mstamp; /* microseconds: the last segment received or sent, or data read */
+	struct tcp_rack rack;
 	u32 reordering;
 	u32 snd_wnd;
 	u32 mss_cache;

@@ -56,6 +56,7 @@ static __always_inline void give_storage(struct sock *sk, struct tcp_sock *tp, s
 	c->waits.last_ce = tp->delivered_ce;
 	c->sends.min = c->receives.min = ~0u;
 	begin_waits(c, tp);
+	seed_turn(&c->turns, tp, s);
 	__sync_fetch_and_add(&s->seeded, 1);
 	__sync_fetch_and_add(&s->live, 1);
 }

@@ -9,7 +9,7 @@ use crate::tally::Tally;
 use slowpath_diagnose::{InteractionEvidence, ProxyFlow};
 use slowpath_model::{
     ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Origin, Owner, SocketFacts,
-    TcpStats,
+    TcpStats, TurnTimes,
 };
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -38,6 +38,8 @@ pub struct Member {
     pub idle: Micros,
     /// What else the kernel knows of its socket.
     pub facts: SocketFacts,
+    /// Requests and answers.
+    pub turns: TurnTimes,
 }
 
 impl Member {
@@ -124,6 +126,11 @@ impl Followed {
                 origin: live.snapshot.origin,
                 idle: Micros::ZERO,
                 facts: live.snapshot.facts,
+                turns: if live.snapshot.id.start >= begun {
+                    TurnTimes::from_birth()
+                } else {
+                    TurnTimes::default()
+                },
             },
             until: begun,
             met: (at, at),
@@ -141,6 +148,7 @@ impl Followed {
         }
         member.stats = live.snapshot.stats;
         member.facts = live.snapshot.facts;
+        member.turns.observe(&live.snapshot.turns, at);
         member.real_peer = live.real_peer;
         if live.owner.process().is_some() || member.owner.process().is_none() {
             member.owner.clone_from(live.owner);
@@ -159,6 +167,7 @@ impl Followed {
         let member = &mut self.member;
         member.stats = live.snapshot.stats;
         member.facts = live.snapshot.facts;
+        member.turns.observe(&live.snapshot.turns, verdict.to);
         member.real_peer = live.real_peer;
         // Whom it is known to belong to may change, and turn out not to be known.
         member.owner.clone_from(live.owner);
@@ -291,7 +300,8 @@ pub struct OtherEnds {
 }
 
 impl OtherEnds {
-    fn of(&self, near: &Member) -> Option<&Member> {
+    /// The other end of the same connection.
+    pub(crate) fn of(&self, near: &Member) -> Option<&Member> {
         self.ends.get(&near.ends().reversed())
     }
 

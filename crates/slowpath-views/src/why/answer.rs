@@ -2,6 +2,7 @@
 //! The answer, as text and as JSON.
 
 use super::Fit;
+use super::turns::{self, TurnsEntry};
 use crate::advice::{self, HostFigures};
 use crate::conclusion::{Conclusion, Limiter, Member, OtherEnds};
 use crate::interactions::{self, FoundInteraction, InteractionOutput};
@@ -185,6 +186,9 @@ impl Answer {
             points.push(("advice", advice.what));
             points.push(("after", advice.source.to_owned()));
         }
+        if let Some(line) = turns::line(&self.members, &self.other_ends) {
+            points.push(("turns", line));
+        }
         for also in self.total.found().into_iter().filter(|p| *p != problem) {
             let numbers = evidence::of(also, &self.total.deltas, observed);
             let share = percent(self.total.share(also));
@@ -304,6 +308,7 @@ impl Answer {
     /// What could not be measured or was lost.
     fn notes(&self, source: &dyn Source) -> Vec<String> {
         let mut notes = unmeasured_lines(source.capabilities(), &source.losses());
+        notes.extend(turns::unmeasured(&self.members, source.capabilities()));
         let nowhere = source.capabilities().unmeasured();
         let partly: Vec<&str> = self
             .total
@@ -326,9 +331,12 @@ impl Answer {
     pub fn output(&self, source: &dyn Source, now: WallMicros) -> WhyOutput {
         let problem = self.total.dominating();
         let conclusion = self.conclusion();
-        let connection = |m: &Member| ConnectionEntry {
-            connection: ConnectionKeys::of(&m.id, m.tuple, m.real_peer, &m.owner),
-            tally: (&m.tally).into(),
+        let connection = |m: &Member| WhyConnection {
+            entry: ConnectionEntry {
+                connection: ConnectionKeys::of(&m.id, m.tuple, m.real_peer, &m.owner),
+                tally: (&m.tally).into(),
+            },
+            turns: TurnsEntry::of(m),
         };
         let advice = self.advice(&conclusion, source).map(|advice| NamedAdvice {
             act: conclusion.act.words(),
@@ -354,6 +362,17 @@ impl Answer {
             losses: (&source.losses()).into(),
         }
     }
+}
+
+/// A connection that is meant, and what is known of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct WhyConnection {
+    /// Which connection, and its verdicts.
+    #[serde(flatten)]
+    pub entry: ConnectionEntry,
+    /// Requests and answers; null if they could not be measured.
+    pub turns: Option<TurnsEntry>,
 }
 
 /// What limits a process, a peer or a port: `{"type": "why"}`.
@@ -388,7 +407,7 @@ pub struct WhyOutput {
     /// What to do, after the connection that has most of the problem.
     pub advice: Option<NamedAdvice>,
     /// The connections that are meant, most problem time first.
-    pub connections: Vec<ConnectionEntry>,
+    pub connections: Vec<WhyConnection>,
     /// Problems that explain each other.
     pub interactions: Vec<InteractionOutput>,
     /// Listening sockets that are meant.

@@ -2,10 +2,12 @@
 //! One answer about a process, a peer or a port, from polls over a while.
 
 mod answer;
+mod turns;
 
 pub use crate::conclusion::Member;
 pub use crate::target::{Fit, Target, TargetError};
-pub use answer::{Answer, WatchedListener, WhyOutput};
+pub use answer::{Answer, WatchedListener, WhyConnection, WhyOutput};
+pub use turns::{TurnEntry, TurnWithoutRtt, TurnsEntry};
 
 use crate::conclusion::EndTable;
 use crate::interactions::InteractionFinder;
@@ -157,3 +159,5 @@ impl<'a> Collector<'a> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turns_tests;

@@ -2,7 +2,7 @@
 /*
  * Socket calls, from sock_send_length and sock_recv_length (Linux 6.3), summed up for
  * each connection; call by call for connections under suspicion. Data begins to wait, and
- * to be read, with a call: so these are events of the waits, too.
+ * to be read, with a call: so these are events of the waits, too, and a write ends a turn.
  */
 #include "../connection.bpf.h"
 
@@ -90,10 +90,12 @@ static __always_inline void count_call(struct sock *sk, struct connection *c,
 	calls->last_jiffies = now;
 	tp = tcp_socket(sk);
 	if (tp) {
-		if (direction == DIRECTION_RECEIVE)
+		if (direction == DIRECTION_RECEIVE) {
 			count_unread(c, tp, (u32)now);
-		else
+		} else {
 			count_wait(c, tp, (u32)now, bytes);
+			note_write(c, tp);
+		}
 	}
 	changed(c, sk);
 	if (c->suspect) {

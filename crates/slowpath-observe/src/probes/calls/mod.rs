@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Socket calls: sums for all, call by call for suspects.
 //!
-//! Without it nothing is known of writes and reads, nor of what data waits for in queues.
+//! Without it nothing is known of writes and reads, nor of what data waits for in queues, nor of
+//! requests and answers.
 
 use super::connection::{Sums, layouts};
 use super::load::Attaching;
@@ -21,7 +22,7 @@ use zerocopy::FromBytes;
 /// The probe.
 pub(crate) const PROBE: Probe = Probe {
     name: "calls",
-    measures: "socket calls",
+    measures: "socket calls, and with `segment` whose turn it is",
     since: "6.3",
     serves: &[Problem::SmallWrites],
     sums: &[Sums::Calls],

@@ -123,7 +123,7 @@ static long collect_one(u32 i, struct pass *pass)
 	tp = tcp_of(address);
 	if (sk->__sk_common.skc_cookie.counter != cookie || sk->__sk_common.skc_state == TCP_CLOSE)
 		return 0;
-	/* the calls go straight into the record */
+	/* calls and turns go straight into the record */
 	if (bpf_probe_read_kernel(head, sizeof(head), (void *)connection) || c->cookie != cookie)
 		return 0;
 	if (s->carried && (s->thinned ? awaited(c->marked, s->list_epoch) :
@@ -135,8 +135,13 @@ static long collect_one(u32 i, struct pass *pass)
 		s->left_over = pass->count - i;
 		return 1;
 	}
-	if (bpf_probe_read_kernel(&r->sends, sizeof(r->sends) + sizeof(r->receives),
+	if (bpf_probe_read_kernel(&r->sends,
+				  sizeof(r->sends) + sizeof(r->receives) + sizeof(r->turns),
 				  (void *)connection + offsetof(struct connection, sends)))
+		return 0;
+	if (any_turns(&r->turns) &&
+	    bpf_probe_read_kernel(&r->latest, sizeof(r->latest),
+				  (void *)connection + offsetof(struct connection, latest)))
 		return 0;
 	if (c->waited &&
 	    bpf_probe_read_kernel(&r->waits, sizeof(r->waits),

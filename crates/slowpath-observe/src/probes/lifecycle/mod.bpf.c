@@ -84,10 +84,13 @@ static __always_inline void open_connection(struct sock *sk, struct shared *s, u
 		if (listener)
 			c->caller.listener = *listener;
 	}
-	if (origin == ORIGIN_ACCEPTED) { /* tcp_create_openreq_child: of the SYN-ACK */
+	if (origin != ORIGIN_OPENED) {
 		struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
-		if (tp && tp->total_retrans) {
+		if (tp)
+			c->turns.written = tp->write_seq;
+		/* tcp_create_openreq_child: of the SYN-ACK */
+		if (tp && origin == ORIGIN_ACCEPTED && tp->total_retrans) {
 			c->waits.syn_retransmits = tp->total_retrans;
 			c->waited = 1;
 		}
@@ -133,10 +136,13 @@ static __always_inline void leave_state(struct connection *c, struct sock *sk, i
 		return;
 	if (oldstate == TCP_ESTABLISHED) {
 		count_wait(c, tp, (u32)bpf_jiffies64(), 0);
-	} else if (oldstate == TCP_SYN_SENT && tp->total_retrans) {
-		c->waits.syn_retransmits = tp->total_retrans;
-		c->waits.syn_wait_ms = (bpf_ktime_get_ns() - c->start_ns) / 1000000;
-		c->waited = 1;
+	} else if (oldstate == TCP_SYN_SENT) {
+		c->turns.written = tp->write_seq;
+		if (tp->total_retrans) {
+			c->waits.syn_retransmits = tp->total_retrans;
+			c->waits.syn_wait_ms = (bpf_ktime_get_ns() - c->start_ns) / 1000000;
+			c->waited = 1;
+		}
 	}
 }
 

@@ -3,7 +3,8 @@
  * RTT samples, from tcp_probe: it fires on entry to tcp_rcv_established, before the
  * segment is processed, so each event accounts for the sample that the segment before it
  * gave, and notes what this segment's sample could mean. It also counts what unsent data
- * has waited for until now, and how long data that was received has not been read.
+ * has waited for until now, how long data that was received has not been read, and whose turn
+ * it is.
  */
 #include "../connection.bpf.h"
 
@@ -107,6 +108,7 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	if (c->ca_state == CA_LOSS)
 		count_repair(c, tp, (void *)&skb->cb, now);
 	c->ack = ack;
+	note_segment(c, tp, skb);
 	changed(c, sk);
 	return 0;
 }

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Whose turn it is, and how long each turn took: the peer's from the last write of this end's application
+ * to the first data that arrives and acknowledges all of it, this end's from the last data that
+ * arrived to the next write. Data that arrives without acknowledging all that was written left the
+ * peer before it had the request, and what is written before all data was read does not answer it: such
+ * an exchange is not timed but counted as overlapping. Included by connection.bpf.h.
+ *
+ * Almost no event reads a clock, which would cost as much as all the rest of it. TCP reads one for itself
+ * whenever it sends (tcp_mstamp), and RACK keeps when the data that was acknowledged
+ * last was sent and how long that took: the sum is when the acknowledgment arrived, and the
+ * answer with it. The clock is read where an answer arrives later than the ACK of its request, and at
+ * the end of a message of several segments (PSH).
+ */
+#ifndef SLOWPATH_TURNS_H
+#define SLOWPATH_TURNS_H
+
+/* include/net/tcp.h */
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+	__u8 tcp_flags; /* wider in later kernels */
+	__u32 ack_seq;
+} __attribute__((preserve_access_index));
+
+#define TCPHDR_FIN 0x01
+#define TCPHDR_PSH 0x08
+
+/* A tick is at most 2 % of so many: what began before the agent did is known by ticks only. */
+#define SEED_TICKS 50
+
+static __always_inline bool any_turns(const struct turns *t)
+{
+	return t->peer.count || t->here.count;
+}
+
+static __always_inline void end_turn(struct answers *answers, u32 *latest, u64 us)
+{
+	u32 number = answers->count, capped = us < ~0u ? us : ~0u;
+
+	answers->sum_us += us;
+	answers->count = number + 1;
+	latest[number & (LATEST - 1)] = capped;
+	if (capped > answers->max_us)
+		answers->max_us = capped;
+}
+
+/* The answer came with the acknowledgment of its request, which the kernel has processed since. */
+static __always_inline void settle_answer(struct turns *t, struct latest_turns *latest,
+					  struct tcp_sock *tp)
+{
+	u64 arrived = tp->rack.mstamp + tp->rack.rtt_us;
+
+	t->by_ack = 0;
+	if (arrived < t->since_us || arrived > tp->tcp_mstamp) {
+		/* without SACK, or a retransmission that is ambiguous (tcp_rack_advance) */
+		t->by_clock = 1;
+		t->whose = TURN_CROSSED;
+		return;
+	}
+	end_turn(&t->peer, latest->peer, arrived - t->since_us);
+	t->since_us = arrived;
+}
+
+/*
+ * The application has written, if write_seq moved: noted by the end of the call, or by a segment that
+ * arrives before that. tcp_write_xmit has refreshed tcp_mstamp, even where nothing could be sent.
+ */
+static __always_inline void note_write(struct connection *c, struct tcp_sock *tp)
+{
+	struct turns *t = &c->turns;
+	u32 written = tp->write_seq;
+	u64 now;
+
+	if (written == t->written)
+		return;
+	t->written = written;
+	now = tp->tcp_mstamp;
+	if (t->whose == TURN_HERE) {
+		if (t->by_ack)
+			settle_answer(t, &c->latest, tp);
+		/* what has not been read, but for a FIN, is not what it answers */
+		if (tp->rcv_nxt - tp->copied_seq > 1)
+			t->overlapping++;
+		else if (t->whose == TURN_HERE && now >= t->since_us)
+			end_turn(&t->here, c->latest.here, now - t->since_us);
+	}
+	t->whose = TURN_PEER;
+	t->since_us = now;
+}
+
+/* A segment came; the kernel has not processed it. */
+static __always_inline void note_segment(struct connection *c, struct tcp_sock *tp,
+					 struct sk_buff *skb)
+{
+	const struct tcp_skb_cb *cb = (void *)&skb->cb;
+	struct turns *t = &c->turns;
+	u32 end = cb->end_seq, flags = cb->tcp_flags;
+	u64 now;
+
+	note_write(c, tp);
+	if (end - cb->seq == (flags & TCPHDR_FIN) || (s32)(end - tp->rcv_nxt) <= 0)
+		return; /* no data, or none that is new */
+	if (t->whose == TURN_PEER) {
+		u32 ack = cb->ack_seq;
+
+		if (ack != t->written) {
+			t->overlapping++;
+			t->whose = TURN_CROSSED;
+			return;
+		}
+		t->whose = TURN_HERE;
+		if (ack != tp->snd_una && !t->by_clock) {
+			t->by_ack = 1;
+			return;
+		}
+		now = bpf_ktime_get_ns() / 1000;
+		end_turn(&t->peer, c->latest.peer, now - t->since_us);
+		t->since_us = now;
+		return;
+	}
+	if (t->whose == TURN_CROSSED)
+		return;
+	if (t->by_ack) /* the answer goes on: tcp_mstamp is of its part before */
+		settle_answer(t, &c->latest, tp);
+	t->since_us = t->whose == TURN_HERE && !(flags & TCPHDR_PSH) ? tp->tcp_mstamp :
+								       bpf_ktime_get_ns() / 1000;
+	t->whose = TURN_HERE;
+}
+
+/*
+ * A connection older than the agent: who sent data last, if that was long enough ago for ticks to
+ * measure it.
+ */
+static __always_inline void seed_turn(struct turns *t, struct tcp_sock *tp, const struct shared *s)
+{
+	u32 now = (u32)bpf_jiffies64();
+	u32 sent = tp->data_segs_out ? now - tp->lsndtime : ~0u;
+	u32 came = tp->data_segs_in ? now - tp->inet_conn.icsk_ack.lrcvtime : ~0u;
+	u32 ago = sent < came ? sent : came;
+
+	t->written = tp->write_seq;
+	if (sent == came || ago < SEED_TICKS || !s->hz)
+		return;
+	t->whose = sent < came ? TURN_PEER : TURN_HERE;
+	t->since_us = s->now_ns / 1000 - (u64)ago * 1000000 / s->hz;
+}
+
+/* Of the record's own copy: an answer whose arrival is known by now is counted. */
+static __always_inline void fill_turns(struct record *r, struct tcp_sock *tp)
+{
+	if (r->turns.by_ack)
+		settle_answer(&r->turns, &r->latest, tp);
+	/* a call and a segment on two processors may have noted their events in the wrong order */
+	if (r->turns.whose == TURN_PEER && !r->unsent &&
+	    (s32)(tp->inet_conn.icsk_ack.lrcvtime - tp->lsndtime) > 1)
+		r->turns.whose = TURN_CROSSED;
+}
+
+#endif
