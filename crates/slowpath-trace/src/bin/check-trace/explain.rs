@@ -286,6 +286,16 @@ fn after_end(options: &[u8]) -> bool {
     walk(options).any(|(kind, rest)| kind == 0 && rest.iter().any(|b| *b != 0))
 }
 
+/// Whether not all of them were captured: a header is a multiple of four bytes, and an option as long
+/// as it says.
+pub fn are_cut(options: &[u8]) -> bool {
+    let longer = |(kind, rest): (u8, &[u8])| {
+        let length = rest.first().map_or(2, |length| usize::from(*length));
+        kind > 1 && length > rest.len() + 1
+    };
+    !options.len().is_multiple_of(4) || walk(options).any(longer)
+}
+
 /// Whether there is an MSS, a window scale or SACK permitted (kinds 2 to 4).
 fn offers(options: &[u8]) -> bool {
     walk(options).any(|(kind, _)| (2..=4).contains(&kind))

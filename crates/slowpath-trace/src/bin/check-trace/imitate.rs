@@ -2,7 +2,7 @@
 //! What the other tools make of a connection's segments by ways of their own, computed again:
 //! a difference that comes out as theirs does is theirs.
 
-use super::{Analysed, micros};
+use super::{Analysed, explain, micros};
 use slowpath_trace::segment::{Endpoint, Flags, Segment};
 use slowpath_trace::tcp::Side;
 use slowpath_trace::tcp::wireshark::Flag;
@@ -49,6 +49,8 @@ pub struct Passed {
     pub extensions: u32,
     /// Bytes of TCP options.
     pub options: u32,
+    /// Not all of the options were captured.
+    pub options_cut: bool,
 }
 
 impl Passed {
@@ -73,6 +75,7 @@ impl Passed {
             wire_length: s.wire_length,
             ip_id: s.ip_id,
             options: s.options.len() as u32,
+            options_cut: explain::are_cut(s.options),
             // Their length is in units of eight (RFC 8200 section 4).
             extensions: if extensions.is_multiple_of(8) {
                 extensions
@@ -371,6 +374,9 @@ pub fn flags(tuple: &[Passed], frame: u64, mine: &[Flag], theirs: &[Flag]) -> Op
     let all_kept = mine.iter().all(|f| theirs.contains(f));
     let at = tuple.iter().position(|p| p.frame == frame)?;
     let p = &tuple[at];
+    if theirs.is_empty() && p.options_cut {
+        return Some(("options-cut", frame));
+    }
     if all_kept && p.is(Flags::SYN) && p.is(Flags::ACK) {
         // Until tshark's next connection.
         let rest = tuple[at + 1..]
