@@ -35,6 +35,28 @@ fn a_late_ack_of_a_full_window_is_the_windows() {
     assert!((full - 19.0 * 0.060).abs() < 0.002, "{full} s");
 }
 
+/// An ACK comes 60 ms late and closes the window; the next segment leaves when the window opens 320 ms
+/// later. An ACK in time would have let nothing go.
+#[test]
+fn a_late_ack_that_closes_the_window_held_nothing() {
+    let mut t = Timeline::handshake(RTT, 20);
+    for m in 0..4 {
+        let (at, first) = (100_000 + 50_000 * i64::from(m), 1 + m * FULL);
+        t.data(at, first, FULL);
+        t.ack(at + RTT, first + FULL);
+    }
+    t.data(400_000, 1 + 4 * FULL, FULL);
+    t.ack(400_000 + RTT + 60_000, 1 + 5 * FULL).window = 0;
+    t.ack(800_000, 1 + 5 * FULL);
+    t.data(800_050, 1 + 5 * FULL, FULL);
+    t.ack(800_050 + RTT, 1 + 6 * FULL);
+    let judged = t.judge();
+    let shares = judged.verdicts.from_client.line.shares();
+    assert_eq!(shares.of(Limit::DelayedAck).as_nanos(), 0);
+    let closed = shares.of(Limit::ZeroWindow).as_secs_f64();
+    assert!((closed - 0.320).abs() < 0.002, "{closed} s");
+}
+
 /// A loopback device: an MSS of 65,495 and windows of 65,535. A sender does not wait for room for
 /// more than half of the largest window (RFC 9293 section 3.8.6.2.1): a request of 512 bytes
 /// leaves enough, whatever the MSS.

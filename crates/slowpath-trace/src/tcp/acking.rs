@@ -15,6 +15,9 @@ const SACKED: usize = 256;
 /// Ranges remembered that were acknowledged and never observed.
 const LOST: usize = 64;
 
+/// More than any window (RFC 7323 section 2.3).
+const LARGEST_WINDOW: u64 = 1 << 30;
+
 /// Takes the acknowledgement number, timestamps and SACK blocks.
 #[inline]
 pub(super) fn acknowledge(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
@@ -45,6 +48,9 @@ pub(super) fn acknowledge(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flo
     }
     repeats(step, fwd, rev, ack, &done);
 
+    if !rev.acks.data_acked && ack < rev.send.acked {
+        under_way_before(step, rev, ack);
+    }
     let news = if step.options.sack().is_empty() {
         false
     } else {
@@ -97,6 +103,14 @@ fn samples(step: &mut Step<'_, '_>, rev: &mut Flow, ack: u64, done: &Acknowledge
     }
 }
 
+/// The first ACK, of less than was sent before the capture began: the rest was under way.
+#[cold]
+fn under_way_before(step: &Step<'_, '_>, rev: &mut Flow, ack: u64) {
+    if !rev.syn && !step.has(Flags::RST) && rev.send.acked - ack < LARGEST_WINDOW {
+        rev.send.acked = ack;
+    }
+}
+
 /// Duplicate ACKs by tcptrace's rule.
 #[inline]
 fn repeats(step: &Step<'_, '_>, fwd: &Flow, rev: &mut Flow, ack: u64, done: &Acknowledged) {
@@ -129,6 +143,9 @@ fn advance(
     let new = ack - rev.send.acked;
     let mss = rev.full_segment(fwd);
     rev.send.acked = ack;
+    if rev.acks.first == 0 && ack >= rev.send.floor {
+        rev.acks.first = step.now;
+    }
     rev.acks.duplicates = 0;
     rev.end_burst(mss);
     if ack > rev.send.next {
@@ -437,7 +454,11 @@ impl Flow {
         r.rtt.full_size = self.rtt.of_full_size;
         r.rtt.timestamps = self.rtt.timestamps;
         let mut end = self.send.acked;
+        let mut early = 0;
         if let Some(rare) = rare {
+            if end >= self.send.floor {
+                early = rare.early;
+            }
             r.order.unexplained_gap_bytes = rare.gaps.iter().map(|g| g.end - g.start).sum();
             if syn && rare.fin > 0 {
                 let length = rare.fin.saturating_sub(origin + 2);
@@ -451,6 +472,7 @@ impl Flow {
         r.data.acked_bytes = end
             .saturating_sub(origin + 1)
             .saturating_sub(r.order.capture_lost_bytes)
+            .saturating_add(early)
             .min(r.data.unique_bytes);
         if self.rtt.smoothed > 0 {
             let nanos = |n: i64| Some(Duration::from_nanos(u64::try_from(n).unwrap_or(0)));

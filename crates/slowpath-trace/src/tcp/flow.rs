@@ -77,6 +77,11 @@ pub(super) struct SendState {
     pub next: u64,
     /// When `next` moved last.
     pub next_time: i64,
+    /// One past the highest number known when this side's first segment was captured: what is below
+    /// was sent before the capture began.
+    pub floor: u64,
+    /// TSval of that segment.
+    pub first_tsval: Option<u32>,
     /// Highest acknowledgement of this side's data.
     pub acked: u64,
     /// Bytes since an idle time, until the next ACK; `u64::MAX`: no burst.
@@ -117,6 +122,8 @@ pub(super) struct AckState {
     pub last: u64,
     /// When an ACK of this side's data came last.
     pub time: i64,
+    /// When all that was sent before the capture began was first acknowledged; 0: it was not.
+    pub first: i64,
 }
 
 /// The last segment of a side and its last data.
@@ -155,6 +162,8 @@ pub(super) struct Rare {
     pub recovery: u64,
     /// And recovery from a timeout.
     pub timeout: u64,
+    /// Payload sent before the capture began that was captured when it was sent again.
+    pub early: u64,
     /// The last retransmission's cause.
     pub cause: Option<Cause>,
     /// When the third duplicate ACK came.

@@ -20,8 +20,9 @@
 //!      which a sender renews (RFC 7323 section 3.2), Linux's TCP_RTO_MIN is the bound as
 //!      before; without, [`COPY_NANOS`]. An ACK without data repeats all numbers where it
 //!      reports another lost segment: it is known for a copy only within [`COPY_NANOS`], if
-//!      both agreed on SACK, whose blocks would differ, and it has blocks or other segments
-//!      were captured twice; a reset only if others were.
+//!      both agreed on SACK, whose blocks would differ (nearly all do: it is presumed of a side whose
+//!      SYN was not captured), and it has blocks or other segments were captured twice; a reset
+//!      only if others were.
 //! 2. *Keep-alive or zero-window probe*: at most one byte just before the next number,
 //!    everything acknowledged (RFC 9293 sections 3.8.4 and 3.8.6.1); any data while the
 //!    window is closed.
@@ -39,9 +40,13 @@
 //!    A gap that was forgotten, because there were too many, opened no later than the last one
 //!    that was: what has a later TSval than that one's was sent again, and its clock counts from then.
 //!
-//!    Numbers below the first captured, without a SYN, were sent before the capture began:
-//!    late within 3 ms of this side's first segment, else again, where neither ACKs nor SACK
-//!    decide. Counted as ambiguous.
+//!    Numbers below the first captured, without a SYN, were sent before the capture began
+//!    ([`sent_before_capture`]). In this order:
+//!    - timestamps, compared with this side's first segment: an earlier TSval is late, a later one again;
+//!    - the receiver acknowledged them 3 ms ago or more: it had them, this is another copy;
+//!    - three duplicate ACKs, or SACK above: again;
+//!    - 3 ms after this side's first segment: again. Sooner it is not known which, and neither
+//!      is claimed. Counted as ambiguous, both.
 //!
 //! **Rules for the cause**, [`cause`]:
 //!
@@ -60,7 +65,8 @@
 //!    sent; and not clocked, or sent again before and silent since for two path
 //!    RTTs and 200 ms, if the sender is more than 2 ms away, so that ACKs pass by chance. Where
 //!    nothing of the other side was captured, its ACKs may have asked for it: not sooner than
-//!    200 ms (Linux's TCP_RTO_MIN), and never a probe. A lone
+//!    200 ms (Linux's TCP_RTO_MIN), and never a probe. Of what was sent before the capture began, the
+//!    silence that counts is that since the connection's first segment. A lone
 //!    outstanding segment is called so too, although some stacks probe with it: the wire
 //!    cannot decide.
 //! 9. *After a timeout*: below what was sent when the timer ran out, without another
@@ -108,6 +114,8 @@ pub(super) enum Late {
     Reordered,
     /// Its first copy was lost before it came here.
     Resent,
+    /// One of both: its first copy was sent before the capture began.
+    Unknown,
 }
 
 /// Rule 1.
@@ -120,8 +128,9 @@ pub(super) fn captured_twice(step: &Step<'_, '_>, fwd: &Flow, rev: &Flow, repeat
             let report = flow.report.as_ref();
             report.is_some_and(|r| r.order.captured_twice > 0)
         };
+        let sack = |flow: &Flow| flow.offered.sack || !flow.syn;
         return repeat.elapsed < COPY_NANOS
-            && (fwd.offered.sack && rev.offered.sack || step.has(Flags::RST))
+            && (sack(fwd) && sack(rev) || step.has(Flags::RST))
             && (!step.options.sack().is_empty() || copies(fwd) || copies(rev));
     }
     let bound = match step.options.timestamps {
@@ -158,22 +167,52 @@ pub(super) fn late(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, gap: Opt
         return Late::Resent;
     }
     let gap = gap.or(forgotten.as_ref());
-    let before_capture = gap.is_none() && !fwd.syn;
+    if gap.is_none() && step.is_before_capture(fwd) {
+        return sent_before_capture(step, fwd);
+    }
     let since = gap.map_or(fwd.send.next_time, |g| g.opened);
     let elapsed = step.now.saturating_sub(since);
     let turnaround = rev.rtt.shortest;
-    if !before_capture && elapsed < turnaround {
+    if elapsed < turnaround {
         return Late::Reordered;
     }
-    if fwd.acks.duplicates >= DUPLICATES || fwd.sacked_above(step.end) > 0 {
+    if fwd.is_loss_signalled(step.end) {
         return Late::Resent;
     }
     step.marks.set(Marks::AMBIGUOUS);
     fwd.report().order.ambiguous += 1;
-    if before_capture {
-        return judged(step.now.saturating_sub(fwd.first_time) >= REORDER_NANOS);
-    }
     judged(elapsed >= turnaround.max(REORDER_NANOS))
+}
+
+/// Rule 4, of what was sent before the capture began.
+fn sent_before_capture(step: &mut Step<'_, '_>, fwd: &mut Flow) -> Late {
+    if let (Some(first), Some((own, _))) = (fwd.send.first_tsval, step.options.timestamps)
+        && first != own
+    {
+        return match own.wrapping_sub(first) as i32 > 0 {
+            true => Late::Resent,
+            false => Late::Reordered,
+        };
+    }
+    let passed = |time: i64| step.now.saturating_sub(time) >= REORDER_NANOS;
+    let arrived = step.end <= fwd.send.acked && fwd.acks.first != 0 && passed(fwd.acks.first);
+    if arrived || fwd.is_loss_signalled(step.end) {
+        return Late::Resent;
+    }
+    let again = passed(fwd.first_time);
+    step.marks.set(Marks::AMBIGUOUS);
+    fwd.report().order.ambiguous += 1;
+    match again {
+        true => Late::Resent,
+        false => Late::Unknown,
+    }
+}
+
+impl Flow {
+    /// The other side's ACKs say that something before `end` was lost.
+    fn is_loss_signalled(&self, end: u64) -> bool {
+        self.acks.duplicates >= DUPLICATES || self.sacked_above(end) > 0
+    }
 }
 
 /// Rules 3 and 5 to 10. `copies`: how often the data was sent again, this time included, as
@@ -204,7 +243,13 @@ pub(super) fn cause(
 
     let since_ack = now.saturating_sub(fwd.acks.time);
     let clocked = since_ack.saturating_sub(turnaround) <= turnaround / 2 + HOST_NANOS;
-    let silence = now.saturating_sub(fwd.last.data_time);
+    // Nothing of it was captured before: at least since the capture shows the connection.
+    let active = match fwd.last.data_time {
+        0 if rev.observed => fwd.first_time.min(rev.first_time),
+        0 => fwd.first_time,
+        time => time,
+    };
+    let silence = now.saturating_sub(active);
     let since_sent = last_sent.map_or(silence, |sent| now.saturating_sub(sent));
     let in_recovery = step.start < recovery;
     let signalled =

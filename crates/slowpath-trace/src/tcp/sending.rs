@@ -36,7 +36,7 @@ pub(super) fn count(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     if fwd.observed {
         t.silence = t.silence.max(step.now.saturating_sub(fwd.last.time));
     } else {
-        fwd.first_time = step.now;
+        begin(step, fwd);
     }
     if step.has(Flags::SYN | Flags::FIN | Flags::RST | Flags::ECE | Flags::CWR) {
         count_flags(step, fwd);
@@ -49,6 +49,17 @@ pub(super) fn count(step: &mut Step<'_, '_>, fwd: &mut Flow) {
     }
     fwd.last.probe = false;
     fwd.last.keep_alive = false;
+}
+
+/// The first segment of this side that was captured.
+#[cold]
+fn begin(step: &Step<'_, '_>, fwd: &mut Flow) {
+    fwd.first_time = step.now;
+    fwd.send.first_tsval = step.options.timestamps.map(|t| t.0);
+    fwd.send.floor = step.start.max(fwd.send.next);
+    if fwd.send.floor > fwd.send.acked {
+        fwd.acks.first = 0;
+    }
 }
 
 #[inline]
@@ -150,6 +161,11 @@ pub(super) fn numbers(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &mut Flow) {
 }
 
 impl Step<'_, '_> {
+    /// Its numbers were sent before the capture began.
+    pub(super) fn is_before_capture(&self, fwd: &Flow) -> bool {
+        !fwd.syn && self.start < fwd.send.floor
+    }
+
     /// Some of its numbers were observed before.
     fn observed_before(&self) -> bool {
         self.not_next && self.new_bytes < u64::from(self.s.length)
@@ -312,6 +328,10 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
     step.new_bytes = u64::from(s.length).saturating_sub(repeated);
     fwd.tally.data.unique_bytes += step.new_bytes;
 
+    if step.is_before_capture(fwd) {
+        let early = step.new_bytes.min(fwd.send.floor - step.start);
+        fwd.rare().early += early;
+    }
     step.not_next = recorded.observed > 0 || recorded.before_observed;
     let r = fwd.report();
     r.order.before_observed += u64::from(recorded.before_observed);
@@ -350,6 +370,10 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
                 return;
             }
             Late::Resent => {
+            Late::Unknown => {
+                step.kind = Kind::OutOfOrder;
+                return;
+            }
                 step.marks.set(Marks::LOST_BEFORE_HERE);
                 fwd.report().retransmitted.lost_before_here += 1;
             }

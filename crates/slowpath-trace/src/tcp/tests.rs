@@ -3,6 +3,7 @@
 //! expectations follow from the RFCs named and from the time line itself.
 
 mod any;
+mod begun;
 mod line;
 
 use super::*;

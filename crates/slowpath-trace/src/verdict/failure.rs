@@ -14,7 +14,7 @@
 //!    the RST was not its own, or was of no effect), both directions were captured, and one of
 //!    these holds:
 //!    1. It sent nothing but RSTs and no SYN is in the capture: segments of a connection that it
-//!       does not know. Unless the other side only wanted to close it (FIN, no data).
+//!       does not know. Unless the other side only wanted to close it (FIN, and not more than a segment).
 //!    2. No data was exchanged, and the server reset it, or the client did in answer to the
 //!       SYN-ACK, which it never acknowledged. A client that opens, acknowledges and leaves
 //!       only wanted to know whether the port is open.
@@ -225,8 +225,11 @@ fn is_cut(report: &ConnectionReport, opening: &Opening, resets: &Resets, side: S
     let exchanged = mine.data.bytes + theirs.data.bytes > 0;
     let closing = theirs.control.fins > 0;
     let syns = mine.control.syns + theirs.control.syns;
+    let segment = |offered: Option<u16>| offered.map_or(DEFAULT_MSS, u64::from);
+    let lost = theirs.data.undelivered();
+    let farewell = closing && lost <= segment(mine.offered.mss);
     if mine.packets == mine.control.resets && syns == 0 {
-        return !closing || theirs.data.bytes > 0;
+        return !farewell;
     }
     if !exchanged {
         let answer = opening.of(Side::Server).and_then(|a| a.answer);
@@ -235,9 +238,7 @@ fn is_cut(report: &ConnectionReport, opening: &Opening, resets: &Resets, side: S
             Side::Client => answer.is_some_and(|answer| answer.frame == reset.frame),
         };
     }
-    let segment = |offered: Option<u16>| offered.map_or(DEFAULT_MSS, u64::from);
-    let lost = theirs.data.undelivered();
-    if lost > 0 && (!closing || lost > segment(mine.offered.mss)) {
+    if lost > 0 && !farewell {
         return true;
     }
     let unsent = mine.data.undelivered();

@@ -145,6 +145,7 @@ pub(super) struct Counts {
     pub window: Option<u64>,
     pub path_rtt: Option<Duration>,
     pub windows_unknown: bool,
+    pub lateness_unknown: bool,
 }
 
 /// Round trips that a window may be full before it limits: hosts offer little at first and more
@@ -202,7 +203,8 @@ pub(super) fn unmeasured(
     if counts.windows_unknown {
         set.insert(Problem::ReceiverWindowLimited);
     }
-    if counts.path_rtt.is_none() && report.sent_by(side).data.packets > 0 {
+    let unknown = counts.path_rtt.is_none() || counts.lateness_unknown;
+    if unknown && report.sent_by(side).data.packets > 0 {
         set.insert(Problem::DelayedAck);
     }
     let found = |problem: &Problem| found.iter().any(|f| f.problem == *problem);

@@ -218,6 +218,7 @@ impl Flow {
             window: sender.limiting_window(),
             path_rtt: sender.path_rtt().map(nanos),
             windows_unknown: sender.windows_unknown(),
+            lateness_unknown: sender.lateness_unknown(),
         };
         let timers = sender.counts.timeouts;
         let all_inferred = timers > 0 && timers == sender.counts.inferred_timeouts;

@@ -7,7 +7,8 @@
 //! 3. *TailLossProbe* if one cost time: it repairs a loss, and losses count whenever they
 //!    happen.
 //! 4. *SmallWrites* from 1 % of the time.
-//! 5. *Reordering* if segments overtook each other. Nothing waited for it.
+//! 5. *Reordering* if segments overtook each other. Nothing waited for it. Not of what may have been
+//!    sent again: segments from before the capture began.
 //! 6. *SenderAppLimited* of the server if its application kept the client waiting for a
 //!    second or more (`think.rs`).
 //! 7. What was wrong with the connection itself (`failure.rs`).
@@ -18,7 +19,7 @@ use super::opening::Opening;
 use super::problem::{TraceFinding, TraceProblem};
 use super::{DirectionVerdict, Observation, Think, Verdicts};
 use crate::segment::Timestamp;
-use crate::tcp::{ConnectionReport, Event, Kind, Moment, Side};
+use crate::tcp::{ConnectionReport, Event, Kind, Marks, Moment, Side};
 use slowpath_diagnose::Thresholds;
 use std::time::Duration;
 
@@ -39,7 +40,9 @@ impl Evidence {
     pub(super) fn segment(&mut self, event: &Event<'_>, now: Moment) {
         self.opening.segment(event, now);
         self.resets.segment(event, now);
-        if event.kind == Kind::OutOfOrder {
+        // What was sent before the capture began may have been sent again as well.
+        let unknown = event.sequence < 1 && event.marks.any(Marks::AMBIGUOUS);
+        if event.kind == Kind::OutOfOrder && !unknown {
             let overtaken = &mut self.overtaken[event.side as usize];
             *overtaken = Some((overtaken.map_or(now, |(first, _)| first), now));
         }

@@ -22,7 +22,7 @@
 //! 6. *Late*, of a flight: from when an ACK in time would have had its effect until the
 //!    effect of one that was kept back ([`lateness`]) and acknowledges all that was sent until
 //!    then: with more under way, other ACKs were due in time. A full window stays *Full*: it is
-//!    the window that an ACK in time would not have opened.
+//!    the window that an ACK in time would not have opened. Nor does an ACK count that closes it.
 //!
 //! **What it was limited by**, known when the sender sends next. *Prompt*: it sends within a
 //! quarter of the wait after the last ACK or window update that showed something new (200 µs at least,
@@ -230,6 +230,11 @@ impl Sender {
         self.rtt.path()
     }
 
+    /// ACKs in time cannot be distinguished from late ones: all may have been kept back.
+    pub(super) fn lateness_unknown(&self) -> bool {
+        !self.lateness.path_is_shown()
+    }
+
     /// The path as it looks from here.
     fn path_times(&self) -> PathTimes {
         PathTimes {
@@ -325,7 +330,12 @@ impl Sender {
     /// The sender sent a segment. For new data: whether a message may begin with it.
     pub(crate) fn sent(&mut self, event: &Event<'_>, now: Moment) -> Option<Sent> {
         if let Some(rtt) = event.rtt {
+            let before = self.turn();
             self.rtt.sample_turn(rtt);
+            let shorter = before - self.turn();
+            if shorter > 0 {
+                self.arrives_sooner(shorter);
+            }
         }
         self.arrive(now);
         if event.kind == Kind::Data {
@@ -438,11 +448,8 @@ impl Sender {
 
     fn again(&mut self, event: &Event<'_>, cause: Cause, now: Moment) {
         let cause = match cause {
+            Cause::Timeout if self.had_arrived_before(event) => Cause::Unexplained,
             Cause::Timeout if self.is_probe(event, now) => Cause::TailLossProbe,
-            // All of it had arrived, and whether the ACK came in time is not known.
-            Cause::Timeout if event.end <= self.sequence.acked && self.rtt.turn.is_none() => {
-                Cause::Unexplained
-            }
             cause => cause,
         };
         self.repair.cause = cause;
@@ -481,6 +488,13 @@ impl Sender {
         self.plateau.lost(now.time.0);
         self.last.time = now;
         self.sign_of_life = now;
+    }
+
+    /// All of it had arrived, and whether the ACK came in time is not known: how far the sender is, or
+    /// what it waited for before the capture began.
+    fn had_arrived_before(&self, event: &Event<'_>) -> bool {
+        let early = event.sequence < 1 && !self.sequence.size.by_handshake();
+        event.marks.any(Marks::ALREADY_ACKED) && (self.rtt.turn.is_none() || early)
     }
 
     /// A timer ran out: the time since its data was due is the timer's, whatever else was sent.

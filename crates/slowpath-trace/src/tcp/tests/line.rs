@@ -83,6 +83,16 @@ impl Line {
         Self::open_with(&OFFER)
     }
 
+    /// A capture that begins later than the connection.
+    pub(super) fn begun() -> Self {
+        let first = segment(Side::Client, 0, Flags::ACK, &[]);
+        Line {
+            connection: Connection::new(&first, &Options::default()),
+            events: EventLog::default(),
+            frame: 0,
+        }
+    }
+
     pub(super) fn open_with(options: &[u8]) -> Self {
         let first = segment(Side::Client, 0, Flags::SYN, options);
         let mut line = Line {

@@ -87,6 +87,7 @@ impl Sender {
             path: base.saturating_add(self.turn()),
             sent: self.sequence.next,
             full: self.sequence.full,
+            handshake: self.sequence.size.by_handshake(),
             all,
             pure: pure && !self.repair.is_under_way() && self.last.time != START,
             shrinks: event.window < self.offered(),
@@ -97,6 +98,15 @@ impl Sender {
     fn offered(&self) -> Option<u64> {
         let on_its_way = self.incoming.back().and_then(|i| i.window);
         on_its_way.map_or(self.window.size, |(window, _)| Some(window))
+    }
+
+    /// The sender is nearer than was known, by so much, ns: so it is for what is on its way.
+    #[cold]
+    pub(super) fn arrives_sooner(&mut self, by: i64) {
+        for segment in &mut self.incoming {
+            let time = &mut segment.effect.time;
+            *time = Timestamp(time.0.saturating_sub(by));
+        }
     }
 
     /// Takes what has reached the sender by now.
@@ -150,8 +160,11 @@ impl Sender {
             && self.sequence.begun
             && ack > self.sequence.acked
         {
+            // One that closes the window lets nothing go.
+            let opens = segment.window.is_none_or(|(window, _)| window > 0);
             if let Some(late) = segment.late
                 && ack >= self.sequence.next
+                && opens
             {
                 self.kept_back(now, late);
             }

@@ -12,6 +12,9 @@
 //!    no longer than (bytes + headers) ÷ headers · least RTT. Only that bound counts before
 //!    the first sample. None for more than two full segments at once: a receiver acknowledges
 //!    every second (RFC 5681 section 4.2), so that they came at once.
+//!    Without the handshake the least RTT carried data, and has the bottleneck's time for that. So only the
+//!    time from one ACK to the next is a sample, and the bound is the least RTT for as many bytes
+//!    as it carried; on an idle path, for the bytes that are more.
 //! 2. *Queue*: the least excess of the last [`QUEUES`] ACKs in time that came to an idle path.
 //! 3. An ACK *waited* whose excess is service, queue and [`LATE`] at least: half way, and more,
 //!    to the shortest delayed-ACK timer in use (Linux, 40 ms, TCP_DELACK_MIN); and service, queue
@@ -62,6 +65,8 @@ pub(super) struct Acknowledged {
     pub sent: i64,
     /// Payload of a full segment.
     pub full: i64,
+    /// The handshake was captured: the least RTT is that of a SYN, or less.
+    pub handshake: bool,
     /// It covers all that can have arrived.
     pub all: bool,
     /// It is pure, and nothing is being repaired.
@@ -88,6 +93,8 @@ pub(super) struct Lateness {
     deviation: i64,
     /// An ACK came that cannot have been kept back.
     shown: bool,
+    /// Without a handshake, the least RTT, ns, and what it acknowledged, with headers.
+    least_rtt: Option<(i64, i64)>,
 }
 
 impl Lateness {
@@ -97,15 +104,20 @@ impl Lateness {
         if bytes <= 0 {
             return None;
         }
-        let (idle, before) = (!self.continued, self.acked_at);
+        // What was under way before the capture began is not known.
+        let begun = a.handshake || self.least_rtt.is_some();
+        let (idle, before) = (begun && !self.continued, self.acked_at);
         self.acked = a.ack;
         self.acked_at = a.at;
         self.continued = a.sent > a.ack;
+        if !a.handshake && self.least_rtt.is_none_or(|(rtt, _)| a.base < rtt) {
+            self.least_rtt = Some((a.base, bytes + HEADERS));
+        }
         let due = a.at.saturating_sub(a.rtt?).saturating_add(a.base);
         let excess =
             a.at.saturating_sub(if idle { due } else { due.max(before) });
         if excess >= LATE && a.all {
-            let (in_time, queue) = (self.in_time(a, bytes), self.queue());
+            let (in_time, queue) = (self.in_time(a, bytes, idle), self.queue());
             let late = LATE.max(self.deviation.saturating_mul(4)).max(a.path / 4);
             if excess >= in_time.saturating_add(queue).saturating_add(late) {
                 let late = excess - queue - self.least(bytes, 0).unwrap_or(0);
@@ -120,25 +132,35 @@ impl Lateness {
             self.deviation += ((excess - self.mean).abs() - self.deviation) / 4;
             self.mean += (excess - self.mean) / 8;
         }
-        self.sample(bytes, excess, idle);
-        None
-    }
-
-    fn sample(&mut self, bytes: i64, excess: i64, idle: bool) {
-        self.service[self.services % SAMPLES] = (excess, bytes + HEADERS);
-        self.services += 1;
+        if a.handshake || !idle && before >= due {
+            self.service[self.services % SAMPLES] = (excess, bytes + HEADERS);
+            self.services += 1;
+        }
         if idle {
             self.queue[self.queues % QUEUES] = excess;
             self.queues += 1;
         }
+        None
+    }
+
+    /// Whether the least RTT is the path's, and not that of ACKs which were all kept back: a handshake
+    /// showed it, an ACK that cannot have been kept back, or it is too short for any timer.
+    pub(super) fn path_is_shown(&self) -> bool {
+        let least = self.least_rtt.map_or(0, |(rtt, _)| rtt);
+        self.shown || least < LATE
     }
 
     /// Rule 1.
-    fn in_time(&self, a: &Acknowledged, bytes: i64) -> i64 {
+    fn in_time(&self, a: &Acknowledged, bytes: i64, idle: bool) -> i64 {
         if bytes > 2 * a.full {
             return 0;
         }
-        let bound = (a.base / HEADERS).saturating_mul(bytes + HEADERS);
+        let (carried, bytes_more) = match self.least_rtt {
+            Some((_, carried)) if idle => (carried, bytes + HEADERS - carried),
+            Some((_, carried)) => (carried, bytes + HEADERS),
+            None => (HEADERS, bytes + HEADERS),
+        };
+        let bound = (a.base / carried).saturating_mul(bytes_more.max(0));
         let least = self.least(bytes, HOST);
         least.map_or(bound, |least| bound.min(least.saturating_mul(2)))
     }
