@@ -14,7 +14,7 @@ pub struct Artefacts {
     pub uncaptured: u64,
     /// Bytes of that data.
     pub uncaptured_bytes: u64,
-    /// Connections that are another one as well, on the other side of a translator.
+    /// Connections that were captured on both sides of a translator: as two, or with two numberings.
     pub captured_on_both_sides: u64,
     /// The numbers of the first two that are one.
     pub both_sides: Option<(u64, u64)>,
@@ -24,7 +24,10 @@ impl Artefacts {
     /// Those of one connection.
     #[must_use]
     pub fn of(report: &ConnectionReport) -> Self {
-        let mut sum = Artefacts::default();
+        let mut sum = Artefacts {
+            captured_on_both_sides: u64::from(report.renumbered),
+            ..Artefacts::default()
+        };
         for side in [Side::Client, Side::Server] {
             let order = &report.sent_by(side).order;
             sum += Artefacts {
@@ -40,7 +43,7 @@ impl Artefacts {
     /// Pairs of connections that are one, by their first frames; `number` gives the number of a
     /// connection.
     pub(super) fn translated(&mut self, pairs: &[(u64, u64)], number: impl Fn(u64) -> u64) {
-        self.captured_on_both_sides = pairs.len() as u64;
+        self.captured_on_both_sides += pairs.len() as u64;
         self.both_sides = pairs.first().map(|(a, b)| (number(*a), number(*b)));
     }
 
@@ -61,10 +64,12 @@ impl Artefacts {
                 bytes(self.uncaptured_bytes)
             ));
         }
-        if let Some((one, other)) = self.both_sides {
+        if self.captured_on_both_sides > 0 {
+            let pair = |(one, other)| format!("; #{one} and #{other} are one");
             lines.push(format!(
-                "captured on both sides of a device that translates addresses or sequence numbers: {}; #{one} and #{other} are one",
-                plural(self.captured_on_both_sides, "connection")
+                "captured on both sides of a device that translates addresses or sequence numbers: {}{}",
+                plural(self.captured_on_both_sides, "connection"),
+                self.both_sides.map(pair).unwrap_or_default()
             ));
         }
         lines

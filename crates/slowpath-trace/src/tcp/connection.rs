@@ -4,6 +4,7 @@
 use super::event::{Event, Events, Ignore, Kind, Marks, Proof, Spurious};
 use super::flow::Flow;
 use super::options::Parsed;
+use super::renumbering::Renumbering;
 use super::report::{
     ConnectionReport, Dropped, Ending, FastOpen, Handshake, Moment, Scaling, Side,
 };
@@ -69,6 +70,7 @@ pub struct Connection {
     /// The first segment is still to be passed to tshark's rules as one on a reused 4-tuple.
     announce_reuse: bool,
     handshake: Handshake,
+    renumbering: Renumbering,
 }
 
 /// One segment on its way through the rules.
@@ -197,6 +199,7 @@ impl Connection {
             reused: false,
             announce_reuse: false,
             handshake: Handshake::default(),
+            renumbering: Renumbering::default(),
         }
     }
 
@@ -257,14 +260,21 @@ impl Connection {
             Side::Server
         };
         self.clock(s);
-        let options = Parsed::read(s.options);
+        let mut options = Parsed::read(s.options);
         let flags = self.wireshark(s, &options, side);
+        let syn = s.flags.any(Flags::SYN);
+        let first;
+        let s = if syn || self.renumbering.is_there() {
+            first = (self.renumbering).first(s, &mut options, side, &mut self.flows);
+            &first
+        } else {
+            s
+        };
         let (fwd, rev) = directions(&mut self.flows, side);
         if !flags.is_empty() {
             flags.count(&mut fwd.report().wireshark);
         }
 
-        let syn = s.flags.any(Flags::SYN);
         if syn {
             if answers(s, fwd, rev) {
                 self.reset = None;
@@ -381,6 +391,7 @@ impl Connection {
             turns,
             clock_steps_back: self.clock_steps_back,
             bad_checksums: self.bad_checksums,
+            renumbered: self.renumbering.is_there(),
             dropped,
         }
     }
@@ -406,7 +417,7 @@ impl Connection {
 
 /// The direction in which a segment of `side` travels, and the other.
 #[inline]
-fn directions(flows: &mut [Flow; 2], side: Side) -> (&mut Flow, &mut Flow) {
+pub(super) fn directions(flows: &mut [Flow; 2], side: Side) -> (&mut Flow, &mut Flow) {
     let [client, server] = flows;
     match side {
         Side::Client => (client, server),

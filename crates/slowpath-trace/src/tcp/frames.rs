@@ -4,9 +4,16 @@
 
 use super::options::Parsed;
 use crate::segment::Segment;
+use std::collections::VecDeque;
 
 /// Frames compared for hardware duplicates, as many as tcptrace remembers.
 const FRAMES: usize = 8;
+
+/// Frames compared where one was captured twice: a burst may pass before its first copy comes.
+const MORE_FRAMES: usize = 256;
+
+/// No copy comes later, in units of times: Linux's TCP_RTO_MIN.
+const LATEST: i32 = 200_000_000 >> TIME_SHIFT;
 
 /// Times are kept in units of 2^10 ns and wrap after 73 minutes, in which more than eight frames pass
 /// or other numbers.
@@ -36,7 +43,13 @@ pub(super) struct FrameHistory {
     one_by_one: u8,
     /// Identifications left out before the last frame by a sender that counts one by one.
     pub missing: u16,
+    /// More frames, since one was captured twice.
+    more: Option<Box<Frames>>,
 }
+
+/// Frames and when they came, the oldest first, none twice.
+#[derive(Clone, Debug, Default)]
+struct Frames(VecDeque<(u64, u32)>);
 
 /// A frame that repeats one of the last in what TCP's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +58,16 @@ pub(super) struct Repeat {
     pub identified: bool,
     /// Nanoseconds since the first, to a microsecond.
     pub elapsed: i64,
+    /// It is one of the last that tcptrace remembers.
+    pub recent: bool,
 }
 
 impl FrameHistory {
+    /// The last frame's IP identification.
+    pub(super) fn last_id(&self) -> u16 {
+        self.id
+    }
+
     /// Whether the frame repeats one of the last; remembers it. A sender that gives other
     /// frames the same identification does not distinguish frames by it: what it sends again
     /// is no duplicate.
@@ -62,7 +82,19 @@ impl FrameHistory {
         self.recent[index] = key;
         self.times[index] = now;
         self.index = self.index.wrapping_add(1);
-        None
+        self.more.as_mut().and_then(|more| more.repeats(key, now))
+    }
+
+    /// One was captured twice: others may be, after more frames.
+    #[cold]
+    pub(super) fn remember_more(&mut self) {
+        if self.more.is_none() {
+            let known = self.recent.iter().zip(&self.times);
+            let known = known.filter(|(key, _)| **key != 0);
+            let mut known: VecDeque<_> = known.map(|(key, time)| (*key, *time)).collect();
+            known.rotate_left(usize::from(self.index) % FRAMES % known.len().max(1));
+            self.more = Some(Box::new(Frames(known)));
+        }
     }
 
     #[cold]
@@ -76,6 +108,7 @@ impl FrameHistory {
         Some(Repeat {
             identified: id != 0,
             elapsed: i64::from(elapsed).abs() << TIME_SHIFT,
+            recent: true,
         })
     }
 
@@ -83,9 +116,13 @@ impl FrameHistory {
     #[cold]
     pub(super) fn sent_again(&mut self, s: &Segment<'_>, options: &Parsed) {
         let key = frame_key(s, options);
+        let now = (s.time.0 >> TIME_SHIFT) as u32;
         if let Some(index) = self.recent.iter().position(|f| *f == key) {
-            self.times[index] = (s.time.0 >> TIME_SHIFT) as u32;
+            self.times[index] = now;
         }
+        let more = self.more.iter_mut().flat_map(|more| more.0.iter_mut());
+        more.filter(|(other, _)| *other == key)
+            .for_each(|(_, time)| *time = now);
     }
 
     /// Follows the IP identification of a frame that was not captured twice.
@@ -108,6 +145,32 @@ impl FrameHistory {
             _ => self.id_trust / 4,
         };
         self.id = id;
+    }
+}
+
+impl Frames {
+    /// Whether the frame repeats one of these; remembers it if not.
+    fn repeats(&mut self, key: u64, now: u32) -> Option<Repeat> {
+        while let Some((_, time)) = self.0.front()
+            && now.wrapping_sub(*time) as i32 > LATEST
+        {
+            self.0.pop_front();
+        }
+        let Some((_, time)) = self.0.iter().find(|f| f.0 == key).copied() else {
+            if self.0.len() >= MORE_FRAMES {
+                self.0.pop_front();
+            }
+            self.0.push_back((key, now));
+            return None;
+        };
+        let id = key >> 48;
+        let ambiguous = id != 0 && (self.0.iter()).any(|f| f.0 != key && f.0 >> 48 == id);
+        let elapsed = now.wrapping_sub(time) as i32;
+        (!ambiguous).then_some(Repeat {
+            identified: id != 0,
+            elapsed: i64::from(elapsed).abs() << TIME_SHIFT,
+            recent: false,
+        })
     }
 }
 

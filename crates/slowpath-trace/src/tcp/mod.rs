@@ -23,6 +23,7 @@ mod frames;
 mod ledger;
 mod options;
 mod ranges;
+mod renumbering;
 mod report;
 mod retransmission;
 mod rtt;

@@ -39,6 +39,13 @@ impl Parsed {
         &self.blocks[..usize::from(self.block_count)]
     }
 
+    /// Changes the edges of the SACK blocks.
+    pub(super) fn map_sack(&mut self, change: impl Fn(u32) -> u32) {
+        for (left, right) in &mut self.blocks[..usize::from(self.block_count)] {
+            (*left, *right) = (change(*left), change(*right));
+        }
+    }
+
     /// Reads what was captured of the options.
     #[inline]
     pub(super) fn read(bytes: &[u8]) -> Self {

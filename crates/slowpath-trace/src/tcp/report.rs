@@ -73,6 +73,9 @@ pub struct ConnectionReport {
     /// Segments whose TCP checksum was checked and wrong. They are analysed like the others:
     /// checksums are wrong in captures at a sender whose network card computes them.
     pub bad_checksums: u64,
+    /// Captured on both sides of a device that gives it other sequence numbers: those captured first
+    /// count, the others are copies.
+    pub renumbered: bool,
     /// What was given up to keep memory bounded.
     pub dropped: Dropped,
 }

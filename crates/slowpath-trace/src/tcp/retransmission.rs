@@ -10,7 +10,7 @@
 //! **Rules for any repeated segment**, the first that fits:
 //!
 //! 1. *Hardware duplicate* ([`captured_twice`]): numbers, flags, window and length of one of
-//!    the last eight segments of the direction. The frame was captured or delivered twice:
+//!    the last eight segments of the direction; once one was, of one of the last 256. The frame was captured or delivered twice:
 //!    by two interfaces, a mirror port, or before and after a router. Either
 //!    - it has the same IP identification, not zero, which no other of them has, and comes
 //!      before any timer would send it again (Linux's TCP_RTO_MIN); or

@@ -196,14 +196,15 @@ fn identified(step: &Step<'_, '_>, fwd: &mut Flow, rev: &Flow) -> bool {
 /// A frame that repeats one of the last: captured twice, or sent again.
 #[cold]
 fn repeated(step: &Step<'_, '_>, fwd: &mut Flow, rev: &Flow, repeat: Repeat) -> bool {
-    if repeat.identified && step.s.sequence != 0 {
-        fwd.report().order.hardware_duplicates += 1;
+    if repeat.identified && (step.s.sequence != 0 || !repeat.recent) {
+        fwd.report().order.hardware_duplicates += u64::from(repeat.recent);
     } else if let Some(id) = step.s.ip_id {
         fwd.frames.follow(id);
     }
     let twice = retransmission::captured_twice(step, fwd, rev, repeat);
     if twice {
         fwd.report().order.captured_twice += 1;
+        fwd.frames.remember_more();
     } else {
         fwd.frames.sent_again(step.s, &step.options);
     }
@@ -327,11 +328,11 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
     let repeated = recorded.observed.saturating_sub(control);
     step.new_bytes = u64::from(s.length).saturating_sub(repeated);
     fwd.tally.data.unique_bytes += step.new_bytes;
-
     if step.is_before_capture(fwd) {
         let early = step.new_bytes.min(fwd.send.floor - step.start);
         fwd.rare().early += early;
     }
+
     step.not_next = recorded.observed > 0 || recorded.before_observed;
     let r = fwd.report();
     r.order.before_observed += u64::from(recorded.before_observed);
@@ -369,11 +370,11 @@ fn behind(step: &mut Step<'_, '_>, fwd: &mut Flow, rev: &Flow, recorded: Recorde
                 }
                 return;
             }
-            Late::Resent => {
             Late::Unknown => {
                 step.kind = Kind::OutOfOrder;
                 return;
             }
+            Late::Resent => {
                 step.marks.set(Marks::LOST_BEFORE_HERE);
                 fwd.report().retransmitted.lost_before_here += 1;
             }

@@ -4,6 +4,7 @@
 
 mod any;
 mod begun;
+mod copies;
 mod line;
 
 use super::*;

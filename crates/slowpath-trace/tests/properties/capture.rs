@@ -108,11 +108,67 @@ impl Frame {
         frame
     }
 
+    /// The same with so much added to its sequence number, and to what it acknowledges: SACK blocks too.
+    /// Its checksum follows (RFC 1624 section 3).
+    pub fn renumbered(&self, sequence: u32, acknowledgement: u32) -> Frame {
+        let mut frame = self.clone();
+        let Some(tcp) = frame.tcp else {
+            return frame;
+        };
+        let header = &mut frame.data[tcp.ports..];
+        let length = usize::from(header[12] >> 4) * 4;
+        let length = length.min(header.len());
+        let header = &mut header[..length];
+        let mut added = vec![(4, sequence)];
+        if header[13] & 0x10 != 0 {
+            added.push((8, acknowledgement));
+            let edges = sack_edges(header);
+            added.extend(edges.into_iter().map(|at| (at, acknowledgement)));
+        }
+        for (at, add) in added {
+            let before: [u8; 4] = header[at..at + 4].try_into().expect("four");
+            let after = u32::from_be_bytes(before).wrapping_add(add).to_be_bytes();
+            header[at..at + 4].copy_from_slice(&after);
+            let sum = u16::from_be_bytes([header[16], header[17]]);
+            let mut sum = u32::from(!sum);
+            // At an odd place the bytes belong to words the other way round.
+            let word = |[a, b]: [u8; 2]| match at % 2 {
+                0 => u16::from_be_bytes([a, b]),
+                _ => u16::from_be_bytes([b, a]),
+            };
+            for n in [0, 2] {
+                sum += u32::from(!word([before[n], before[n + 1]]));
+                sum += u32::from(word([after[n], after[n + 1]]));
+            }
+            sum = (sum & 0xffff) + (sum >> 16);
+            sum = (sum & 0xffff) + (sum >> 16);
+            header[16..18].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        }
+        frame
+    }
+
     /// Its time moved.
     pub fn later(mut self, nanos: i64) -> Frame {
         self.time += nanos;
         self
     }
+}
+
+/// Where the SACK blocks of a TCP header have their edges, as far as they were captured.
+fn sack_edges(header: &[u8]) -> Vec<usize> {
+    let mut at = 20;
+    while at + 1 < header.len() {
+        match (header[at], usize::from(header[at + 1])) {
+            (0, _) => break,
+            (1, _) => at += 1,
+            (5, length) => {
+                let end = (at + length).min(header.len());
+                return (at + 2..end.saturating_sub(3)).step_by(4).collect();
+            }
+            (_, length) => at += length.max(2),
+        }
+    }
+    Vec::new()
 }
 
 impl Capture {
