@@ -146,6 +146,7 @@ pub(super) struct Counts {
     pub path_rtt: Option<Duration>,
     pub windows_unknown: bool,
     pub lateness_unknown: bool,
+    pub turn_unknown: bool,
 }
 
 /// Round trips that a window may be full before it limits: hosts offer little at first and more
@@ -187,6 +188,15 @@ pub(super) fn findings(line: &Line, counts: &Counts) -> Vec<Finding> {
     found
 }
 
+/// Problems of a sender that an ACK or a window let go.
+const LET_GO: [Problem; 5] = [
+    Problem::SendBufferLimited,
+    Problem::DelayedAck,
+    Problem::ReceiverWindowLimited,
+    Problem::ZeroWindow,
+    Problem::SmallWrites,
+];
+
 /// Problems that need what this capture does not have, and that were not found for all that.
 pub(super) fn unmeasured(
     report: &ConnectionReport,
@@ -207,7 +217,16 @@ pub(super) fn unmeasured(
     if unknown && report.sent_by(side).data.packets > 0 {
         set.insert(Problem::DelayedAck);
     }
-    let found = |problem: &Problem| found.iter().any(|f| f.problem == *problem);
+    if counts.turn_unknown && report.sent_by(side).data.packets > 0 {
+        for problem in LET_GO {
+            set.insert(problem);
+        }
+    }
+    let found = |problem: &Problem| match problem {
+        Problem::SmallWrites => counts.small_writes > 0,
+        Problem::ZeroWindow => (found.iter()).any(|f| f.problem == Problem::ReceiverWindowLimited),
+        _ => found.iter().any(|f| f.problem == *problem),
+    };
     let missing = set.iter().filter(|problem| !found(problem));
     missing.fold(ProblemSet::EMPTY, ProblemSet::with)
 }

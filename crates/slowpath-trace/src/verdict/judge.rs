@@ -219,6 +219,7 @@ impl Flow {
             path_rtt: sender.path_rtt().map(nanos),
             windows_unknown: sender.windows_unknown(),
             lateness_unknown: sender.lateness_unknown(),
+            turn_unknown: sender.turn_unknown() && !vantage.is_sender(side),
         };
         let timers = sender.counts.timeouts;
         let all_inferred = timers > 0 && timers == sender.counts.inferred_timeouts;

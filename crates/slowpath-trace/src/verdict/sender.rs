@@ -235,6 +235,14 @@ impl Sender {
         !self.lateness.path_is_shown()
     }
 
+    /// For most of the time it was not known how far away the sender is, so that which ACK let its data go is
+    /// not: no handshake shows it, and the other side sent nothing that it acknowledged.
+    pub(super) fn turn_unknown(&self) -> bool {
+        let total = i64::try_from(self.line.shares().total().as_nanos()).unwrap_or(i64::MAX);
+        let known = (self.rtt.turn_since).map_or(0, |since| passed(since, self.at));
+        !self.sequence.size.by_handshake() && known < total / 2
+    }
+
     /// The path as it looks from here.
     fn path_times(&self) -> PathTimes {
         PathTimes {
@@ -331,7 +339,7 @@ impl Sender {
     pub(crate) fn sent(&mut self, event: &Event<'_>, now: Moment) -> Option<Sent> {
         if let Some(rtt) = event.rtt {
             let before = self.turn();
-            self.rtt.sample_turn(rtt);
+            self.rtt.sample_turn(rtt, now);
             let shorter = before - self.turn();
             if shorter > 0 {
                 self.arrives_sooner(shorter);

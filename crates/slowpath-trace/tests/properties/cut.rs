@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A capture that begins later or ends earlier.
 
-use crate::capture::{Capture, Connected, judged};
+use crate::capture::{Capture, Connected, Frame, judged};
 use crate::claims::{Claim, claims};
+use slowpath_model::Problem;
 use slowpath_trace::segment::Endpoint;
 use slowpath_trace::tcp::Side;
 use slowpath_trace::verdict::{Limit, TraceProblem};
 use std::ops::Range;
+use std::time::Duration;
 
 /// Limits that are that problem.
 fn limits(problem: TraceProblem) -> &'static [Limit] {
@@ -82,8 +84,20 @@ fn is_about_same(a: &Claim, b: &Claim) -> bool {
     a.is_like(b) || loss(a) && loss(b) && a.from == b.from
 }
 
+/// Shortest time from the capture to that end and back.
+fn turn(c: &Connected, from: Option<Endpoint>) -> Option<Duration> {
+    let mut sides = [Side::Client, Side::Server].into_iter();
+    let side = sides.find(|side| from == Some(c.report.report.endpoint(*side)))?;
+    c.report.verdicts.vantage.half(side)
+}
+
+/// Frames in a row whose IP identifications are one more than the one before show that these count
+/// (`tcp/frames.rs`).
+const COUNTING: usize = 9;
+
 /// A piece of a capture, and what is known of the whole of one of its connections.
 struct Piece<'a> {
+    capture: &'a Capture,
     same: Vec<&'a Connected>,
     before: Vec<Claim>,
     part: &'a Connected,
@@ -100,17 +114,16 @@ impl Piece<'_> {
     /// Milliseconds that the sender seems farther away than it is: an ACK counts from when its effect can be
     /// observed, the shortest turn after it passed, and that turn may be cut off.
     fn farther(&self, from: Option<Endpoint>) -> f64 {
-        let turn = |c: &Connected| {
-            let side = [Side::Client, Side::Server]
-                .into_iter()
-                .find(|side| from == Some(c.report.report.endpoint(*side)))?;
-            c.report.verdicts.vantage.half(side)
-        };
-        let shortest = self.same.iter().filter_map(|c| turn(c)).min();
-        let farther = turn(self.part)
+        let shortest = self.same.iter().filter_map(|c| turn(c, from)).min();
+        let farther = self
+            .turn(from)
             .zip(shortest)
             .map(|(part, whole)| part.saturating_sub(whole));
         farther.map_or(0.0, |t| t.as_secs_f64() * 1e3)
+    }
+
+    fn turn(&self, from: Option<Endpoint>) -> Option<Duration> {
+        turn(self.part, from)
     }
 
     /// What is claimed and is not so.
@@ -140,13 +153,51 @@ impl Piece<'_> {
         (claimed > 1.25 * time + 5.0 + farther).then(|| format!("{claim} instead of {time:.3} ms"))
     }
 
-    /// Whether all frames that show it are there, so that it is to be claimed still.
+    /// Frames of its sender that have to be there before those that show it: of what was sent again, one
+    /// that was sent before; where IP identifications show it, so many that it is known that these
+    /// count.
+    fn needed(&self, claim: &Claim) -> usize {
+        let of_sender = |c: &Connected, problem| {
+            let report = &c.report.report;
+            [Side::Client, Side::Server].into_iter().any(|side| {
+                let verdict = c.report.verdicts.sent_by(side);
+                Some(report.endpoint(side)) == claim.from && verdict.inferred.contains(problem)
+            })
+        };
+        let inferred = || self.same.iter().any(|c| of_sender(c, Problem::Timeout));
+        match claim.problem {
+            TraceProblem::Timeout | TraceProblem::TailLossProbe if inferred() => COUNTING,
+            TraceProblem::Reordering => COUNTING,
+            problem => usize::from(LOSSES.contains(&problem)),
+        }
+    }
+
+    /// What a sender waited for, its next segment shows.
+    fn needs_next(claim: &Claim) -> bool {
+        !limits(claim.problem).is_empty() && !LOSSES.contains(&claim.problem)
+    }
+
+    /// Whether all frames that show it are there, and what its rule needs before, so that it is to be
+    /// claimed still.
     fn is_due(&self, claim: &Claim) -> bool {
-        let there = |(first, last)| self.frames.start < first && last < self.frames.end;
+        let there = |(first, last): (u64, u64)| {
+            let Range { start, end } = self.frames;
+            let sent = |from: u64, to: u64| {
+                let frames = &self.capture.frames[from as usize - 1..to as usize - 1];
+                let sent = |f: &&Frame| f.tcp.is_some_and(|t| Some(t.source) == claim.from);
+                frames.iter().filter(sent).count()
+            };
+            start < first
+                && last < end
+                && sent(start + 1, first) >= self.needed(claim)
+                && (!Self::needs_next(claim) || sent(last + 1, end) > 0)
+        };
         let excused = match claim.problem {
             // Who serves, the SYN said. How long it was silent, what is cut off said.
             TraceProblem::SenderAppLimited => !self.has_syn(),
             TraceProblem::Unanswered => true,
+            // Sooner than the sender can have heard of a loss: how far away it is, is not known.
+            TraceProblem::Reordering => !self.has_syn() && self.turn(claim.from).is_none(),
             _ => is_unmeasured(self.part, claim),
         };
         claim.frames.is_some_and(there) && !excused
@@ -191,6 +242,7 @@ fn tally(tally: &mut Tally, capture: &Capture, whole: &[Connected], cut: &Range<
             claim.frames = claim.frames.map(|(a, b)| (a + shift, b + shift));
         }
         let piece = Piece {
+            capture,
             before: same.iter().flat_map(|c| claims(c)).collect(),
             same,
             part,
@@ -245,21 +297,21 @@ fn check(part: usize, pieces: impl Fn(usize) -> Vec<Range<usize>>) {
 
 #[test]
 fn ends_earlier() {
-    check(20, |frames| {
+    check(100, |frames| {
         cuts(frames).into_iter().map(|at| 0..at).collect()
     });
 }
 
 #[test]
 fn begins_later() {
-    check(5, |frames| {
+    check(20, |frames| {
         cuts(frames).into_iter().map(|at| at..frames).collect()
     });
 }
 
 #[test]
 fn a_middle_piece() {
-    check(5, |frames| {
+    check(25, |frames| {
         let at = cuts(frames);
         let pairs = at.iter().zip(at.iter().skip(at.len() / 2));
         pairs.map(|(from, to)| *from..*to).collect()

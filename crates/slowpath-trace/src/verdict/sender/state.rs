@@ -11,6 +11,8 @@ use std::time::Duration;
 pub(super) struct RoundTrips {
     /// The shortest from here to the sender and back.
     pub(super) turn: Option<i64>,
+    /// Since when that is known.
+    pub(super) turn_since: Option<Moment>,
     /// From here to the sender and back, smoothed as in RFC 6298; 0 before the first sample.
     smoothed_turn: i64,
     /// The shortest from here to the receiver and back.
@@ -120,7 +122,8 @@ impl RoundTrips {
     }
 
     /// An RTT to the sender.
-    pub(super) fn sample_turn(&mut self, rtt: Duration) {
+    pub(super) fn sample_turn(&mut self, rtt: Duration, now: Moment) {
+        self.turn_since = self.turn_since.or(Some(now));
         let turn = shorter(&mut self.turn, rtt);
         self.smoothed_turn = match self.smoothed_turn {
             0 => turn,
