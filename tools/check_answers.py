@@ -228,7 +228,9 @@ class SharedSet(CaseSet):
         for node in ast.walk(ast.parse((SHARED / "run.py").read_text())):
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "PRELUDE":
                 folder = f"{world.folder}/shared"
-                return f"R={folder}; CASES={folder}/cases; SLOWPATH={world.slowpath}\n" + ast.literal_eval(node.value.right)
+                # Set-ups wait half a second for a Python server: a version manager's python3 takes longer to start.
+                given = f"R={folder}; CASES={folder}/cases; SLOWPATH={world.slowpath}; PATH=/usr/bin:/bin:$PATH\n"
+                return given + ast.literal_eval(node.value.right)
         raise SetupError(f"{SHARED}/run.py has no PRELUDE")
 
     def prepare(self, world, _case):
