@@ -113,7 +113,7 @@ fn refilled(times: usize, late: i64) -> (Timeline, f64) {
         sent = to;
         at + i64::from(to - from) - 1
     };
-    let room = |fill: usize| if fill / 6 % 2 == 0 { 24 } else { 32 };
+    let room = |fill: usize| if (fill / 6).is_multiple_of(2) { 24 } else { 32 };
     let mut last = burst(&mut t, &mut acks, 100_000, room(0));
     let (mut fills, mut up_to) = (1, room(0));
     while let Some((at, ack)) = acks.pop_front() {
