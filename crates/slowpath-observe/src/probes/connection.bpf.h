@@ -73,25 +73,37 @@ struct answers {
 	u32 max_us;
 };
 
-/* Requests and answers, see turns.bpf.h. */
+/*
+ * Requests and answers, see turns.bpf.h. In the storage all but the first eight bytes lie in one
+ * cache line.
+ */
 struct turns {
-	u64 since_us; /* the monotonic clock when the turn began */
-	struct answers peer;
-	struct answers here;
-	u32 written; /* write_seq after the last write that is accounted for */
 	u32 overlapping;
+	u32 pad;
+	u64 since_us; /* the monotonic clock when the turn began */
+	u32 written;  /* write_seq after the last write that is accounted for */
 	u8 whose;     /* enum turn */
 	u8 by_ack;    /* since_us is the request's still: RACK knows when the answer arrived */
 	u8 by_clock;  /* RACK does not know it: read the clock */
-	u8 pad[5];
+	u8 unread;    /* data may have come since the application read all of it */
+	struct answers peer;
+	struct answers here;
 };
 
 #define LATEST 16
 
-/* How long the latest turns took, in microseconds: turn n is at n % LATEST. */
+/* Whose turns. */
+enum side {
+	SIDE_PEER,
+	SIDE_HERE,
+};
+
+/*
+ * How long the latest turns of each side took, in microseconds: turn n is at n % LATEST. Turns
+ * of both sides alternate, so that two that follow each other lie in one cache line.
+ */
 struct latest_turns {
-	u32 peer[LATEST];
-	u32 here[LATEST];
+	u32 lengths[LATEST][2];
 };
 
 /* Bits of caller.flags. */
@@ -358,6 +370,7 @@ MIRRORED(struct, answers);
 MIRRORED(struct, turns);
 MIRRORED(struct, latest_turns);
 MIRRORED(enum, turn);
+MIRRORED(enum, side);
 MIRRORED(struct, caller);
 MIRRORED(struct, record);
 MIRRORED(struct, shared);

@@ -18,7 +18,7 @@ static __always_inline void begin_waits(struct connection *c, struct tcp_sock *t
 
 	if (tp->write_seq != tp->snd_nxt)
 		c->wait_mark = now;
-	if (much_unread(tp))
+	if (much_unread(tp, tp->rcv_nxt, tp->rcv_nxt - tp->copied_seq))
 		c->unread_mark = now;
 }
 

@@ -34,42 +34,43 @@ static __always_inline bool any_turns(const struct turns *t)
 	return t->peer.count || t->here.count;
 }
 
-static __always_inline void end_turn(struct answers *answers, u32 *latest, u64 us)
+static __always_inline void end_turn(struct answers *answers, struct latest_turns *latest, u32 side,
+				     u64 us)
 {
 	u32 number = answers->count, capped = us < ~0u ? us : ~0u;
 
 	answers->sum_us += us;
 	answers->count = number + 1;
-	latest[number & (LATEST - 1)] = capped;
+	latest->lengths[number & (LATEST - 1)][side] = capped;
 	if (capped > answers->max_us)
 		answers->max_us = capped;
 }
 
 /* The answer came with the acknowledgment of its request, which the kernel has processed since. */
 static __always_inline void settle_answer(struct turns *t, struct latest_turns *latest,
-					  struct tcp_sock *tp)
+					  struct tcp_sock *tp, u64 now)
 {
 	u64 arrived = tp->rack.mstamp + tp->rack.rtt_us;
 
 	t->by_ack = 0;
-	if (arrived < t->since_us || arrived > tp->tcp_mstamp) {
+	if (arrived < t->since_us || arrived > now) {
 		/* without SACK, or a retransmission that is ambiguous (tcp_rack_advance) */
 		t->by_clock = 1;
 		t->whose = TURN_CROSSED;
 		return;
 	}
-	end_turn(&t->peer, latest->peer, arrived - t->since_us);
+	end_turn(&t->peer, latest, SIDE_PEER, arrived - t->since_us);
 	t->since_us = arrived;
 }
 
 /*
  * The application has written, if write_seq moved: noted by the end of the call, or by a segment that
  * arrives before that. tcp_write_xmit has refreshed tcp_mstamp, even where nothing could be sent.
+ * `written` is write_seq.
  */
-static __always_inline void note_write(struct connection *c, struct tcp_sock *tp)
+static __always_inline void note_write(struct connection *c, struct tcp_sock *tp, u32 written)
 {
 	struct turns *t = &c->turns;
-	u32 written = tp->write_seq;
 	u64 now;
 
 	if (written == t->written)
@@ -78,29 +79,29 @@ static __always_inline void note_write(struct connection *c, struct tcp_sock *tp
 	now = tp->tcp_mstamp;
 	if (t->whose == TURN_HERE) {
 		if (t->by_ack)
-			settle_answer(t, &c->latest, tp);
+			settle_answer(t, &c->latest, tp, now);
 		/* what has not been read, but for a FIN, is not what it answers */
-		if (tp->rcv_nxt - tp->copied_seq > 1)
+		if (t->unread && tp->rcv_nxt - tp->copied_seq > 1)
 			t->overlapping++;
 		else if (t->whose == TURN_HERE && now >= t->since_us)
-			end_turn(&t->here, c->latest.here, now - t->since_us);
+			end_turn(&t->here, &c->latest, SIDE_HERE, now - t->since_us);
 	}
 	t->whose = TURN_PEER;
 	t->since_us = now;
 }
 
-/* A segment came; the kernel has not processed it. */
+/* A segment came; the kernel has not processed it. `nxt` is rcv_nxt, `una` snd_una. */
 static __always_inline void note_segment(struct connection *c, struct tcp_sock *tp,
-					 struct sk_buff *skb)
+					 struct sk_buff *skb, u32 nxt, u32 una)
 {
 	const struct tcp_skb_cb *cb = (void *)&skb->cb;
 	struct turns *t = &c->turns;
 	u32 end = cb->end_seq, flags = cb->tcp_flags;
 	u64 now;
 
-	note_write(c, tp);
-	if (end - cb->seq == (flags & TCPHDR_FIN) || (s32)(end - tp->rcv_nxt) <= 0)
+	if (end - cb->seq == (flags & TCPHDR_FIN) || (s32)(end - nxt) <= 0)
 		return; /* no data, or none that is new */
+	t->unread = 1;
 	if (t->whose == TURN_PEER) {
 		u32 ack = cb->ack_seq;
 
@@ -110,19 +111,19 @@ static __always_inline void note_segment(struct connection *c, struct tcp_sock *
 			return;
 		}
 		t->whose = TURN_HERE;
-		if (ack != tp->snd_una && !t->by_clock) {
+		if (ack != una && !t->by_clock) {
 			t->by_ack = 1;
 			return;
 		}
 		now = bpf_ktime_get_ns() / 1000;
-		end_turn(&t->peer, c->latest.peer, now - t->since_us);
+		end_turn(&t->peer, &c->latest, SIDE_PEER, now - t->since_us);
 		t->since_us = now;
 		return;
 	}
 	if (t->whose == TURN_CROSSED)
 		return;
 	if (t->by_ack) /* the answer goes on: tcp_mstamp is of its part before */
-		settle_answer(t, &c->latest, tp);
+		settle_answer(t, &c->latest, tp, tp->tcp_mstamp);
 	t->since_us = t->whose == TURN_HERE && !(flags & TCPHDR_PSH) ? tp->tcp_mstamp :
 								       bpf_ktime_get_ns() / 1000;
 	t->whose = TURN_HERE;
@@ -143,14 +144,14 @@ static __always_inline void seed_turn(struct turns *t, struct tcp_sock *tp, cons
 	if (sent == came || ago < SEED_TICKS || !s->hz)
 		return;
 	t->whose = sent < came ? TURN_PEER : TURN_HERE;
-	t->since_us = s->now_ns / 1000 - (u64)ago * 1000000 / s->hz;
+	t->since_us = bpf_ktime_get_ns() / 1000 - (u64)ago * 1000000 / s->hz;
 }
 
 /* Of the record's own copy: an answer whose arrival is known by now is counted. */
 static __always_inline void fill_turns(struct record *r, struct tcp_sock *tp)
 {
 	if (r->turns.by_ack)
-		settle_answer(&r->turns, &r->latest, tp);
+		settle_answer(&r->turns, &r->latest, tp, tp->tcp_mstamp);
 	/* a call and a segment on two processors may have noted their events in the wrong order */
 	if (r->turns.whose == TURN_PEER && !r->unsent &&
 	    (s32)(tp->inet_conn.icsk_ack.lrcvtime - tp->lsndtime) > 1)

@@ -43,14 +43,14 @@ static __always_inline u32 wait_of(struct tcp_sock *tp, const struct connection 
 }
 
 /*
- * An event: what had waited since the event before is counted. `called` is what the call
+ * An event: what had waited since the event before is counted. `written` is write_seq, `called` what the call
  * that just ended has added, so that only older data counts. Each segment event shows what
  * held until it, since only segments received and calls change that, but for timers.
  */
 static __always_inline void count_wait(struct connection *c, struct tcp_sock *tp, u32 now,
-				       u32 called)
+				       u32 written, u32 called)
 {
-	u32 mark = c->wait_mark, unsent = tp->write_seq - tp->snd_nxt;
+	u32 mark = c->wait_mark, unsent = written - tp->snd_nxt;
 
 	if (!unsent) {
 		if (mark) {
@@ -87,10 +87,9 @@ static __always_inline void count_wait(struct connection *c, struct tcp_sock *tp
 	}
 }
 
-/* Whether most of what the peer may have sent is unread: over three times what it still may. */
-static __always_inline bool much_unread(struct tcp_sock *tp)
+/* Whether most of what the peer may have sent is unread: over three times what it still may. `nxt` is rcv_nxt. */
+static __always_inline bool much_unread(struct tcp_sock *tp, u32 nxt, u32 unread)
 {
-	u32 nxt = tp->rcv_nxt, unread = nxt - tp->copied_seq;
 	s32 left;
 
 	if (!unread)
@@ -99,19 +98,20 @@ static __always_inline bool much_unread(struct tcp_sock *tp)
 	return left <= 0 || unread / 3 > (u32)left;
 }
 
-/* An event: the time since which too much was unread is counted. */
-static __always_inline void count_unread(struct connection *c, struct tcp_sock *tp, u32 now)
+/* An event: the time since which too much was unread is counted. `nxt` is rcv_nxt. Gives what is unread. */
+static __always_inline u32 count_unread(struct connection *c, struct tcp_sock *tp, u32 now, u32 nxt)
 {
-	u32 mark = c->unread_mark, spent = mark ? elapsed(mark, now) : 0;
+	u32 mark = c->unread_mark, spent = mark ? elapsed(mark, now) : 0, unread = nxt - tp->copied_seq;
 
 	if (spent) {
 		c->waited = 1;
 		__sync_fetch_and_add(&c->waits.unread_jiffies, spent);
 	}
-	if (much_unread(tp))
+	if (much_unread(tp, nxt, unread))
 		c->unread_mark = now;
 	else if (mark)
 		c->unread_mark = 0;
+	return unread;
 }
 
 /* SOCK_NOSPACE, include/linux/net.h: a writer was refused, and there is no room yet */

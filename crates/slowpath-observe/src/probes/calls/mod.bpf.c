@@ -91,10 +91,12 @@ static __always_inline void count_call(struct sock *sk, struct connection *c,
 	tp = tcp_socket(sk);
 	if (tp) {
 		if (direction == DIRECTION_RECEIVE) {
-			count_unread(c, tp, (u32)now);
+			c->turns.unread = count_unread(c, tp, (u32)now, tp->rcv_nxt) > 1;
 		} else {
-			count_wait(c, tp, (u32)now, bytes);
-			note_write(c, tp);
+			u32 written = tp->write_seq;
+
+			count_wait(c, tp, (u32)now, written, bytes);
+			note_write(c, tp, written);
 		}
 	}
 	changed(c, sk);

@@ -2,6 +2,7 @@
 //! The mirrors of what `turns.bpf.h` keeps of requests and answers, and their typed form.
 
 use super::layouts;
+use layouts::side::{SIDE_HERE, SIDE_PEER};
 use layouts::turn::{TURN_HERE, TURN_PEER};
 use slowpath_layout::mirror;
 use slowpath_model::{
@@ -20,28 +21,28 @@ mirror! {
 mirror! {
     /// `struct turns`.
     pub(crate) struct RecordTurns = layouts::TURNS {
-        since_us: u64,
-        peer: RecordAnswers,
-        here: RecordAnswers,
-        written: u32,
         overlapping: u32,
+        pad: u32,
+        since_us: u64,
+        written: u32,
         whose: u8,
         by_ack: u8,
         by_clock: u8,
-        pad: [u8; 5],
+        unread: u8,
+        peer: RecordAnswers,
+        here: RecordAnswers,
     }
 }
 
 mirror! {
     /// `struct latest_turns`; only as many as were counted are set.
     pub(crate) struct LatestTurns = layouts::LATEST_TURNS {
-        peer: [u32; LATEST_TURNS],
-        here: [u32; LATEST_TURNS],
+        lengths: [[u32; 2]; LATEST_TURNS],
     }
 }
 
 impl RecordAnswers {
-    fn sums(&self, latest: &[u32; LATEST_TURNS]) -> AnswerSums {
+    fn sums(&self, latest: &LatestTurns, side: u32) -> AnswerSums {
         let mut sums = AnswerSums {
             count: self.count.into(),
             time: Micros(self.sum_us),
@@ -49,8 +50,8 @@ impl RecordAnswers {
             latest: [0; LATEST_TURNS],
         };
         let counted = LATEST_TURNS.min(self.count as usize);
-        for (to, from) in sums.latest.iter_mut().zip(latest).take(counted) {
-            *to = *from;
+        for (to, from) in sums.latest.iter_mut().zip(latest.lengths).take(counted) {
+            *to = from[side as usize & 1];
         }
         sums
     }
@@ -79,8 +80,8 @@ impl RecordTurns {
         }
         turns.with(TurnSums {
             overlapping: self.overlapping.into(),
-            peer: self.peer.sums(&latest.peer),
-            here: self.here.sums(&latest.here),
+            peer: self.peer.sums(latest, SIDE_PEER),
+            here: self.here.sums(latest, SIDE_HERE),
         })
     }
 }

@@ -46,7 +46,7 @@ SEC("tp_btf/tcp_probe")
 int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
-	u32 srtt, mdev, una, sample, ack, now;
+	u32 srtt, mdev, una, sample, ack, now, written, nxt, out;
 	struct tcp_sock *tp;
 
 	if (!c)
@@ -85,17 +85,20 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	}
 	c->snd_una = una;
 	now = (u32)bpf_jiffies64();
-	count_wait(c, tp, now, 0);
-	count_unread(c, tp, now);
+	written = tp->write_seq;
+	count_wait(c, tp, now, written, 0);
+	nxt = tp->rcv_nxt;
+	count_unread(c, tp, now, nxt);
 	count_full(c, sk, tp, now);
 	note_idle(c, tp, now);
-	ack = tp->packets_out > 1 ? ACK_CROWD : 0;
-	if (tp->packets_out == 1) {
+	out = tp->packets_out;
+	ack = out > 1 ? ACK_CROWD : 0;
+	if (out == 1) {
 		struct tcp_skb_cb_head *cb = (void *)&skb->cb;
 
 		if (cb->seq == cb->end_seq && (!(c->ack & ACK_CROWD) || after_silence(tp, now))) {
 			ack = ACK_LONE;
-			if (tp->write_seq != tp->snd_nxt)
+			if (written != tp->snd_nxt)
 				ack |= ACK_HELD;
 			else {
 				struct socket *socket = sk->sk_socket;
@@ -108,7 +111,8 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	if (c->ca_state == CA_LOSS)
 		count_repair(c, tp, (void *)&skb->cb, now);
 	c->ack = ack;
-	note_segment(c, tp, skb);
+	note_write(c, tp, written);
+	note_segment(c, tp, skb, nxt, una);
 	changed(c, sk);
 	return 0;
 }
