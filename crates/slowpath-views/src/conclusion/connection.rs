@@ -330,7 +330,7 @@ impl<'a> Direction<'a> {
         Judged {
             who: Role::Network,
             address: Some(self.to),
-            only_opening: !sender.sent() && times.network > Micros::ZERO,
+            only_opening: sender.stats.bytes_acked == 0 && times.network > Micros::ZERO,
             ..judged
         }
     }

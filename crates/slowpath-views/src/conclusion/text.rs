@@ -169,6 +169,13 @@ fn network(judged: &Judged<'_>) -> String {
     if judged.only_opening {
         return "SYNs are not answered".to_owned();
     }
+    if !sender.sent() {
+        let segment = sender.stats.send_mss;
+        return format!(
+            "the connection opened, and nothing sent on it was acknowledged: data or ACKs are dropped; \
+             if only full segments are ({segment} B), the path's MTU is smaller than this host knows"
+        );
+    }
     let losses = losses(&sender);
     let trips = round_trips(&sender);
     let queue = trips.map_or(Micros::ZERO, |(mean, least)| mean.saturating_sub(least));
