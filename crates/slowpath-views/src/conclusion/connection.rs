@@ -5,10 +5,12 @@
 //! this machine. What took most time of all limits, if it took [`LEAST`] of the time in which the
 //! connection was active. Without any such limit it is the application's own pace:
 //!
-//! 1. *RoundTrips*: both ends send, and the time of the calls' round trips (writes of the opener
+//! 1. Where turns are observed: the one that took most time ([`turns`](super::turns)): an application's, or
+//!    *RoundTrips*.
+//! 2. Else *RoundTrips* if both ends send, and the time of the calls' round trips (writes of the opener
 //!    times the least RTT) is [`SEQUENTIAL`] of the active time. If more than that were under way at
 //!    once it would exceed it.
-//! 2. *Application* otherwise.
+//! 3. *Application* otherwise.
 //!
 //! **Whom to act.** Send buffer: the sending application, which set it; the host's operator where
 //! autotuning reached its limit. Receiver: the process that does not read, where it is known or the window
@@ -21,9 +23,11 @@
 //! unreachable, the network; reset, the application of the end that reset it.
 //!
 //! **Alarm**: someone should act. Not where the network is merely used: no loss and a queue of less than
-//! [`QUEUE`] or of its least RTT; not for an application's own pace; for round trips from [`FAR`] on.
+//! [`QUEUE`] or of its least RTT; for answers of [`SLOW_ANSWER`] that take half of the time, not for another pace of an
+//! application; for round trips from [`FAR`] on.
 
 use super::end::{End, Times, round_trips};
+use super::turns::Turns;
 use super::{Act, ActingProcess, Deciding, Limiter, Observed, Role};
 use slowpath_model::{Failure, Micros, Origin, Owner, Problem};
 use std::net::SocketAddr;
@@ -38,6 +42,10 @@ pub(super) const QUEUE: Micros = Micros(5_000);
 /// From this RTT on one exchange after another is slow: the limit of what users feel as
 /// instantaneous is 0.1 s, which ten of them take (Nielsen, Usability Engineering, section 5.5).
 const FAR: Micros = Micros(10_000);
+
+/// An answer that took so long keeps its asker waiting: the limit of what users feel as instantaneous
+/// (Nielsen, Usability Engineering, section 5.5).
+const SLOW_ANSWER: Micros = Micros(100_000);
 
 /// Part of the active time that round trips take if they are what it waits for, and how much
 /// more they may seem to take: RTTs vary by a quarter without losses (Fermilab methodology, Table 4).
@@ -69,6 +77,10 @@ pub(crate) struct Judged<'a> {
     pub(crate) only_opening: bool,
     /// Why the connection failed, if it did.
     pub(crate) failure: Option<Failure>,
+    /// Whose turn it was, where that decided.
+    pub(crate) turns: Option<Turns>,
+    /// The process that waited for the answers.
+    pub(crate) asked_by: Option<u32>,
 }
 
 /// What connections of one group have in common.
@@ -213,6 +225,8 @@ fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
         receiver: None,
         only_opening: false,
         failure: Some(failure),
+        turns: None,
+        asked_by: None,
     })
 }
 
@@ -278,6 +292,8 @@ impl<'a> Direction<'a> {
             receiver: self.receiver.map(|(end, _)| end),
             only_opening: false,
             failure: None,
+            turns: None,
+            asked_by: None,
         }
     }
 
@@ -374,57 +390,111 @@ fn pace<'a>(
     far: Option<&(End<'a>, Times)>,
     peer: SocketAddr,
 ) -> Judged<'a> {
-    let opened = |end: &End<'_>| end.origin == Origin::Opened;
-    let asker = match far {
-        Some(far) if opened(&far.0) && !opened(&near.0) => far,
-        _ => near,
-    };
     let sends = match far {
         Some(far) if !near.0.moved() || near.0.tally.deltas.bytes_acked == Some(0) => far,
         _ => near,
     };
+    let turns = Turns::of(&near.0, far.map(|(end, _)| end));
+    // An answer that is awaited is no idleness.
+    let awaited = turns.map_or(Micros::ZERO, |t| t.answering);
+    let active = near.1.active.max(awaited);
     let own = Judged {
         limiter: Limiter::Application,
         alarm: false,
-        who: Role::None,
-        owner: None,
-        address: None,
-        time: near.1.active,
-        work: near.1.active,
-        active: near.1.active,
-        because: Vec::new(),
-        sender: Some(near.0),
-        receiver: None,
-        only_opening: false,
-        failure: None,
-    };
-    if near.1.active == Micros::ZERO || !(near.0.moved() || far.is_some_and(|f| f.0.moved())) {
-        return Judged {
-            limiter: Limiter::Nothing,
-            ..own
-        };
-    }
-    if let Some(share) = sequential(&asker.0, asker.1.active) {
-        let far_away = asker.0.stats.min_rtt.is_some_and(|rtt| rtt >= FAR);
-        let here = opened(&asker.0) || far.is_none();
-        return Judged {
-            limiter: Limiter::RoundTrips,
-            alarm: far_away,
-            who: Role::SendingApplication,
-            owner: here.then_some(asker.0.owner),
-            address: Some(if here { asker.0.tuple.local } else { peer }),
-            time: Micros((asker.1.active.0 as f64 * share) as u64),
-            work: asker.1.active,
-            active: asker.1.active,
-            sender: Some(asker.0),
-            ..own
-        };
-    }
-    Judged {
         who: Role::SendingApplication,
         owner: Some(sends.0.owner),
         address: Some(sends.0.tuple.local),
+        time: active,
+        work: active,
+        active,
+        because: Vec::new(),
         sender: Some(sends.0),
+        receiver: None,
+        only_opening: false,
+        failure: None,
+        turns: None,
+        asked_by: None,
+    };
+    let moved = near.0.moved() || far.is_some_and(|f| f.0.moved());
+    if active == Micros::ZERO || !(moved || awaited > Micros::ZERO) {
+        return Judged {
+            limiter: Limiter::Nothing,
+            who: Role::None,
+            owner: None,
+            address: None,
+            ..own
+        };
+    }
+    match turns {
+        Some(turns) => whose_turn(near, far, peer, turns, own),
+        None => match sequential(&near.0, near.1.active) {
+            Some(share) => round_trips_of(near, peer, share, own),
+            None => own,
+        },
+    }
+}
+
+/// The turn that took most time: an end's, or the round trip's.
+fn whose_turn<'a>(
+    near: &(End<'a>, Times),
+    far: Option<&(End<'a>, Times)>,
+    peer: SocketAddr,
+    turns: Turns,
+    own: Judged<'a>,
+) -> Judged<'a> {
+    let far = far.map(|(end, _)| *end);
+    let (asking, answering) = match turns.near_asks {
+        true => (Some(near.0), far),
+        false => (far, Some(near.0)),
+    };
+    let all = own.active.max(turns.answering + turns.round_trips);
+    let at = |end: Option<End<'a>>| end.map_or(peer, |end| end.tuple.local);
+    let of = |end: Option<End<'a>>, time: Micros| Judged {
+        owner: end.map(|end| end.owner),
+        address: Some(at(end)),
+        sender: end,
+        time,
+        work: all,
+        active: all,
+        turns: Some(turns),
+        ..own.clone()
+    };
+    let share = |time| crate::tally::share(time, all);
+    if turns.answering >= turns.asking.max(turns.round_trips) {
+        let slow = turns.answer.is_some_and(|answer| answer >= SLOW_ANSWER);
+        return Judged {
+            alarm: slow && share(turns.answering) >= SEQUENTIAL.0,
+            asked_by: asking.and_then(|end| end.owner.pid()),
+            ..of(answering, turns.answering)
+        };
+    }
+    if turns.round_trips > turns.asking && share(turns.round_trips) >= SEQUENTIAL.0 {
+        let least = asking.and_then(|end| end.stats.min_rtt);
+        return Judged {
+            limiter: Limiter::RoundTrips,
+            alarm: least.is_some_and(|rtt| rtt >= FAR),
+            sender: asking.or(answering),
+            ..of(asking, turns.round_trips)
+        };
+    }
+    of(asking, turns.asking)
+}
+
+/// Calls that wait for one round trip after another.
+fn round_trips_of<'a>(
+    near: &(End<'a>, Times),
+    peer: SocketAddr,
+    share: f64,
+    own: Judged<'a>,
+) -> Judged<'a> {
+    let asks = near.0.origin != Origin::Accepted;
+    Judged {
+        limiter: Limiter::RoundTrips,
+        alarm: near.0.stats.min_rtt.is_some_and(|rtt| rtt >= FAR),
+        owner: asks.then_some(near.0.owner),
+        address: Some(if asks { near.0.tuple.local } else { peer }),
+        time: Micros((near.1.active.0 as f64 * share) as u64),
+        sender: Some(near.0),
         ..own
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::tally::Tally;
 use slowpath_model::{
-    Failure, FourTuple, Micros, Origin, Owner, Problem, SocketFacts, TcpState, TcpStats,
+    Failure, FourTuple, Micros, Origin, Owner, Problem, SocketFacts, TcpState, TcpStats, TurnTimes,
 };
 
 /// One end of a connection as it was observed.
@@ -23,6 +23,8 @@ pub struct End<'a> {
     pub idle: Micros,
     /// What else the kernel knows of its socket.
     pub facts: SocketFacts,
+    /// Requests and answers.
+    pub turns: &'a TurnTimes,
 }
 
 /// How long what, of the data that one end sends.

@@ -23,6 +23,7 @@ mod connection;
 mod end;
 mod table;
 mod text;
+mod turns;
 
 pub use end::End;
 pub use table::{EndTable, Member, OtherEnds};
@@ -32,7 +33,7 @@ use crate::tally::Tally;
 use schemars::JsonSchema;
 use serde::Serialize;
 use slowpath_model::{FourTuple, Micros, Owner, Problem, TcpStats};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -306,10 +307,27 @@ pub fn conclude<'a>(
         working += 1;
         groups.entry(judged.key()).or_default().add(judged);
     }
+    // Who waits for a slow answer answers slowly itself: the one that it waits for is to blame.
+    let waits = |judged: &Judged<'_>| {
+        let itself = judged.owner.and_then(Owner::pid);
+        judged
+            .asked_by
+            .filter(|pid| judged.alarm && itself != Some(*pid))
+    };
+    let waiting: BTreeSet<u32> = groups
+        .values()
+        .flat_map(|group| group.members.iter().filter_map(waits))
+        .collect();
+    let passes_on = |group: &Group<'_>| {
+        let turns = |judged: &&Judged<'_>| judged.turns.is_some() && judged.asked_by.is_some();
+        let pid = group.worst().filter(turns).and_then(|j| j.owner?.pid());
+        pid.is_some_and(|pid| waiting.contains(&pid))
+    };
     let few = |group: &Group<'_>| (group.members.len() as f64) < FAILED_PART * working as f64;
     let best = groups
         .into_iter()
         .filter(|(key, group)| key.limiter != Limiter::Failed || !few(group))
+        .filter(|(_, group)| !passes_on(group))
         .max_by_key(|(key, group)| match key.alarm {
             true => (true, group.time),
             false => (false, group.active),

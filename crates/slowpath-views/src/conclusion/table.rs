@@ -52,6 +52,7 @@ impl Member {
             tally: &self.tally,
             idle: self.idle,
             facts: self.facts,
+            turns: &self.turns,
         }
     }
 

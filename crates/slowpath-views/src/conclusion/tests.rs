@@ -2,7 +2,9 @@
 use super::*;
 use crate::scripted::{finding, stats, verdict};
 use crate::tally::Tally;
-use slowpath_model::{Ending, FourTuple, Origin, Share, SocketFacts, TcpState, TcpStats};
+use slowpath_model::{
+    Ending, FourTuple, Origin, Share, SocketFacts, TcpState, TcpStats, TurnTimes,
+};
 
 const SECOND: Micros = Micros(1_000_000);
 
@@ -15,6 +17,7 @@ struct Scripted {
     tally: Tally,
     idle: Micros,
     facts: SocketFacts,
+    turns: TurnTimes,
 }
 
 impl Scripted {
@@ -40,6 +43,7 @@ impl Scripted {
             tally,
             idle: Micros::ZERO,
             facts: SocketFacts::default(),
+            turns: TurnTimes::default(),
         }
     }
 
@@ -52,6 +56,7 @@ impl Scripted {
             tally: &self.tally,
             idle: self.idle,
             facts: self.facts,
+            turns: &self.turns,
         }
     }
 
@@ -406,4 +411,106 @@ fn a_queue_in_this_hosts_own_device_is_its_operators() {
     assert_eq!(answer.act.who, Role::SendingHost);
     shaped.facts.device_queue = Some(6_000);
     assert_eq!(conclude([shaped.one_sided()], &[]).act.who, Role::Network);
+}
+
+/// So many turns of each end, of that length in microseconds, each ended.
+fn turns(peer: (u64, u64), here: (u64, u64)) -> TurnTimes {
+    let mut turns = TurnTimes::default();
+    turns.observed = true;
+    for (times, (count, each)) in [(&mut turns.peer, peer), (&mut turns.here, here)] {
+        times.count = count;
+        times.time = Micros(count * each);
+        times.longest = Micros(each);
+        times.turn_time = Micros(count * each);
+    }
+    turns
+}
+
+/// A client that asks 30 times in ten seconds; postgres takes 300 ms to answer.
+fn slow_query() -> (Scripted, Scripted) {
+    let mut client = Scripted::new("pgbench", CLIENT, "10.0.0.2:5432", &[]);
+    client.stats.bytes_received = 6_600;
+    client.turns = turns((30, 301_000), (30, 20_000));
+    let mut server = Scripted::new("postgres", "10.0.0.2:5432", CLIENT, &[]);
+    server.origin = Origin::Accepted;
+    server.stats.bytes_received = 6_600;
+    server.turns = turns((30, 21_000), (30, 300_000));
+    (client, server)
+}
+
+#[test]
+fn a_server_that_takes_long_to_answer_is_the_limit_whichever_end_is_asked() {
+    let (client, server) = slow_query();
+    for observed in [
+        client.with(&server),
+        server.with(&client),
+        server.one_sided(),
+    ] {
+        let answer = conclude([observed], &[]);
+        assert_eq!((answer.limiter, answer.alarm), (Limiter::Application, true));
+        assert_eq!(answer.act.process.unwrap().command.as_ref(), "postgres");
+        assert_eq!(answer.share, Some(0.9));
+        assert!(
+            answer.text.contains("postgres[7] took 300ms to answer"),
+            "{}",
+            answer.text
+        );
+    }
+    // Without the server's socket, by its address, and without the round trip.
+    let answer = conclude([client.one_sided()], &[]);
+    assert_eq!(answer.act.address.as_deref(), Some("10.0.0.2:5432"));
+    assert!(
+        answer.text.contains("10.0.0.2:5432 took 300ms to answer"),
+        "{}",
+        answer.text
+    );
+}
+
+#[test]
+fn a_client_that_asks_seldom_is_no_alarm() {
+    let (mut client, _) = slow_query();
+    client.turns = turns((30, 1_000), (30, 300_000));
+    let answer = conclude([client.one_sided()], &[]);
+    assert_eq!(
+        (answer.limiter, answer.alarm),
+        (Limiter::Application, false)
+    );
+    assert_eq!(answer.act.process.unwrap().command.as_ref(), "pgbench");
+}
+
+#[test]
+fn waits_that_are_round_trips_are_the_askers_to_mend() {
+    let (mut client, mut server) = slow_query();
+    client.stats.min_rtt = Some(Micros(150_000));
+    client.turns = turns((60, 150_100), (60, 100));
+    server.turns = turns((60, 150_100), (60, 100));
+    for observed in [
+        client.with(&server),
+        client.one_sided(),
+        server.with(&client),
+    ] {
+        let answer = conclude([observed], &[]);
+        assert_eq!((answer.limiter, answer.alarm), (Limiter::RoundTrips, true));
+        assert_eq!(answer.act.process.unwrap().command.as_ref(), "pgbench");
+    }
+}
+
+#[test]
+fn a_proxy_that_waits_for_its_backend_is_not_the_answer() {
+    let (client, _) = slow_query();
+    let mut proxy = Scripted::new("haproxy", "10.0.0.2:5432", CLIENT, &[]);
+    proxy.owner = Owner::named(8, "haproxy");
+    proxy.origin = Origin::Accepted;
+    proxy.turns = turns((30, 21_000), (30, 300_000));
+    let mut backend_side = Scripted::new("haproxy", "10.0.0.2:6000", "10.0.0.3:80", &[]);
+    backend_side.owner = Owner::named(8, "haproxy");
+    backend_side.stats.bytes_received = 6_600;
+    backend_side.turns = turns((30, 299_000), (30, 20_000));
+    let mut backend = Scripted::new("python3", "10.0.0.3:80", "10.0.0.2:6000", &[]);
+    backend.owner = Owner::named(9, "python3");
+    backend.origin = Origin::Accepted;
+    backend.turns = turns((30, 21_000), (30, 298_000));
+    let connections = [proxy.with(&client), backend_side.with(&backend)];
+    let answer = conclude(connections, &[]);
+    assert_eq!(answer.act.process.unwrap().command.as_ref(), "python3");
 }

@@ -4,6 +4,7 @@
 
 use super::connection::Judged;
 use super::end::{End, round_trips};
+use super::turns::Turns;
 use super::{Act, ActingProcess, Because, Conclusion, Limiter, Refusing, Role};
 use slowpath_model::{Failure, Micros, Owner, Problem};
 use slowpath_text::{bit_rate, bytes, percent, plural};
@@ -274,6 +275,9 @@ fn application(judged: &Judged<'_>) -> String {
             bit_rate(most as f64)
         );
     }
+    if let Some(turns) = &judged.turns {
+        return turn(judged, turns, &owner);
+    }
     if judged.alarm {
         return format!(
             "{owner} writes messages in pieces, which wait for the acknowledgement of the piece \
@@ -281,4 +285,23 @@ fn application(judged: &Judged<'_>) -> String {
         );
     }
     format!("{owner} sends no faster; nothing else limits")
+}
+
+/// `postgres[12] took 301ms to answer (120 answers)`
+fn turn(judged: &Judged<'_>, turns: &Turns, owner: &str) -> String {
+    let address = judged.address.map_or_else(String::new, |a| a.to_string());
+    let owner = match judged.owner.and_then(ActingProcess::of) {
+        Some(_) => owner,
+        None => &address,
+    };
+    if turns.answering >= turns.asking.max(turns.round_trips) {
+        let Some(answer) = turns.answer else {
+            return format!("{owner} takes most of the time to answer");
+        };
+        return match turns.answers {
+            0 => format!("{owner} has not answered for {answer}"),
+            n => format!("{owner} took {answer} to answer ({})", plural(n, "answer")),
+        };
+    }
+    format!("{owner} asks no faster; answers come in time, and nothing else limits")
 }

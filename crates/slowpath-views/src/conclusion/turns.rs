@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whose turn it was on a connection that nothing in TCP limited: the asking end's, the answering
+//! end's, or the round trip's.
+//!
+//! 1. The end that opened the connection asks; where that is not known, the one with the higher port.
+//! 2. The answering end's turns are its own, where its socket is on this machine; else the asking end's waits, less
+//!    the least RTT for each answer.
+//! 3. What the asking end waited beyond the answering end's turns is the network's: the round trip.
+//! 4. Traffic that passes both ways at once has no turns ([`TurnTimes::duplex`]).
+
+use super::end::End;
+use slowpath_model::{Micros, Origin, TurnTimes};
+
+/// Turns on one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turns {
+    /// The asking end is the near one.
+    pub(crate) near_asks: bool,
+    pub(crate) asking: Micros,
+    pub(crate) answering: Micros,
+    pub(crate) round_trips: Micros,
+    /// How long an answer took in the mean, without the round trip; of a pending one without others, how
+    /// long it has been awaited.
+    pub(crate) answer: Option<Micros>,
+    /// Answers that came.
+    pub(crate) answers: u64,
+}
+
+impl Turns {
+    /// Of a connection; `None` without turns.
+    pub(super) fn of(near: &End<'_>, far: Option<&End<'_>>) -> Option<Self> {
+        let near_asks = match near.origin {
+            Origin::Opened => true,
+            Origin::Accepted => false,
+            Origin::Unknown => near.tuple.local.port() > near.tuple.remote.port(),
+        };
+        let far = far.filter(|end| end.turns.observed);
+        let (asking, answering) = match near_asks {
+            true => (Some(near), far),
+            false => (far, Some(near)),
+        };
+        let known = [asking, answering].into_iter().flatten();
+        let observed = |end: &&End<'_>| end.turns.observed && !end.turns.duplex();
+        let known: Vec<&TurnTimes> = known.filter(observed).map(|end| end.turns).collect();
+        known.first()?;
+        let waited = asking.map(|end| &end.turns.peer);
+        let own = answering.map(|end| &end.turns.here);
+        let exchanges = waited
+            .map_or(0, |w| w.count)
+            .max(own.map_or(0, |o| o.count));
+        let least = asking
+            .and_then(|end| end.stats.min_rtt)
+            .unwrap_or(Micros::ZERO);
+        let rtts = Micros(least.0.saturating_mul(exchanges));
+        let answers = match (own, waited) {
+            (Some(own), _) => own.turn_time,
+            (None, Some(waited)) => waited.turn_time.saturating_sub(rtts),
+            (None, None) => Micros::ZERO,
+        };
+        let mean = match (own, waited) {
+            (Some(own), _) => own.mean().or(own.pending),
+            (None, waited) => waited.and_then(|w| {
+                let mean = w.mean().map(|mean| mean.saturating_sub(least));
+                mean.or(w.pending)
+            }),
+        };
+        Some(Turns {
+            near_asks,
+            asking: match (asking, answering) {
+                (Some(asking), _) => asking.turns.here.turn_time,
+                (None, Some(answering)) => answering.turns.peer.turn_time,
+                (None, None) => Micros::ZERO,
+            },
+            answering: answers,
+            round_trips: waited.map_or(Micros::ZERO, |w| w.turn_time.saturating_sub(answers)),
+            answer: mean,
+            answers: exchanges,
+        })
+        .filter(|turns| turns.answers > 0 || turns.answer.is_some())
+    }
+}
