@@ -135,8 +135,10 @@ impl Target {
             )
             .or_else(|| good(at(tuple.local, addresses, *port), Fit::OwnEnd)),
             Target::Name { name, addresses } => good(
+                // A connection that closed before its owner was looked for is its listener's.
                 live.owner
                     .command()
+                    .or(live.owner.listener.as_ref())
                     .is_some_and(|c| crate::filter::matches_pattern(name, c)),
                 Fit::Process,
             )

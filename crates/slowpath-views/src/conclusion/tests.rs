@@ -514,3 +514,15 @@ fn a_proxy_that_waits_for_its_backend_is_not_the_answer() {
     let answer = conclude(connections, &[]);
     assert_eq!(answer.act.process.unwrap().command.as_ref(), "python3");
 }
+
+#[test]
+fn an_end_whose_traffic_overlaps_has_no_turns() {
+    let (client, mut server) = slow_query();
+    // It writes before it has read all.
+    server.turns = turns((0, 0), (2, 1_000));
+    server.turns.overlapping = 28;
+    let answer = conclude([client.with(&server)], &[]);
+    assert_eq!(answer.act.process.unwrap().command.as_ref(), "postgres");
+    // 30 waits of 301 ms, less the least RTT of 0.9 ms each, of 10 s.
+    assert!((answer.share.unwrap() - 0.9003).abs() < 1e-9);
+}

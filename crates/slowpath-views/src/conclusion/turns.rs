@@ -6,10 +6,10 @@
 //! 2. The answering end's turns are its own, where its socket is on this machine; else the asking end's waits, less
 //!    the least RTT for each answer.
 //! 3. What the asking end waited beyond the answering end's turns is the network's: the round trip.
-//! 4. Traffic that passes both ways at once has no turns ([`TurnTimes::duplex`]).
+//! 4. Traffic that passes both ways at once has no turns: an end that has any is left out.
 
 use super::end::End;
-use slowpath_model::{Micros, Origin, TurnTimes};
+use slowpath_model::{Micros, Origin};
 
 /// Turns on one connection.
 #[derive(Clone, Copy, Debug)]
@@ -34,15 +34,14 @@ impl Turns {
             Origin::Accepted => false,
             Origin::Unknown => near.tuple.local.port() > near.tuple.remote.port(),
         };
-        let far = far.filter(|end| end.turns.observed);
+        let usable = |end: &&End<'_>| end.turns.observed && !end.turns.duplex();
+        let near = Some(near).filter(usable);
+        let far = far.filter(usable);
         let (asking, answering) = match near_asks {
-            true => (Some(near), far),
-            false => (far, Some(near)),
+            true => (near, far),
+            false => (far, near),
         };
-        let known = [asking, answering].into_iter().flatten();
-        let observed = |end: &&End<'_>| end.turns.observed && !end.turns.duplex();
-        let known: Vec<&TurnTimes> = known.filter(observed).map(|end| end.turns).collect();
-        known.first()?;
+        asking.or(answering)?;
         let waited = asking.map(|end| &end.turns.peer);
         let own = answering.map(|end| &end.turns.here);
         let exchanges = waited
