@@ -265,6 +265,40 @@ fn progress_comes_to_the_end_and_can_stop() {
     assert!(!summary.expect("it reads").complete);
 }
 
+/// Cannot follow anything.
+struct Broken;
+
+impl Follow for Broken {
+    type Report = ();
+
+    fn segment(&mut self, _segment: &Segment<'_>) {
+        panic!("a follower that is broken");
+    }
+
+    fn finish(self) {}
+}
+
+#[test]
+fn a_worker_that_panics_keeps_no_other_waiting() {
+    for threads in [1, 2, 7] {
+        let endless = Endless {
+            frame: crowd()[..24].to_vec(),
+            at: 0,
+        };
+        let inputs = Inputs::new(vec![Input::Stream("endless".to_owned(), Box::new(endless))]);
+        let inputs = inputs.expect("there is one");
+        let options = Options {
+            threads,
+            ..Options::default()
+        };
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let go_on = |_| ControlFlow::Continue(());
+            run(inputs, &options, |_, _| Broken, |_| {}, go_on)
+        }));
+        assert!(ran.is_err(), "{threads} threads");
+    }
+}
+
 /// A file header, then the same frame for ever.
 struct Endless {
     frame: Vec<u8>,

@@ -174,9 +174,6 @@ fn word(data: &[u8], at: usize) -> u32 {
 }
 
 impl TcpLocation {
-    /// To be filled.
-    pub(crate) const EMPTY: TcpLocation = TcpLocation(0);
-
     /// If the TCP header is there and can be right.
     #[inline]
     fn new(data: &[u8], found: Headers) -> Result<Self, NotTcp> {
@@ -252,7 +249,7 @@ impl TcpLocation {
     }
 
     /// The segment, complete.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn segment<'a>(
         self,
         record: &Record,

@@ -8,6 +8,7 @@
 
 use super::life::Step;
 use crate::segment::{Endpoint, Flags, Segment, Timestamp};
+use crate::tcp::Moment;
 
 /// Words of a unit: one cache line. It holds a segment with up to [`INLINE`] bytes of options;
 /// a segment with more takes a second one for the rest.
@@ -30,7 +31,7 @@ const BLOCK: usize = 8;
 const BLOCKS: usize = 1 << 15;
 
 /// Units of a connection at most, about.
-const MOST: u16 = 64;
+const MOST: u32 = 64;
 
 /// There is none.
 const NONE: u32 = u32::MAX;
@@ -40,21 +41,24 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Chain {
     first: u32,
     last: u32,
-    units: u16,
-    /// Of the last block.
-    used: u8,
-    /// It is known to be long.
-    reported: bool,
+    /// Units of the last block that are used; above them all units; above these, whether the chain
+    /// is known to be long. In one word, written once a segment: what is read soon after it was
+    /// written in parts waits for all that was written before.
+    counts: u32,
 }
+
+/// Bits of a chain's counts.
+const USED: u32 = 0xff;
+const A_UNIT: u32 = 1 << 8;
+const UNITS: u32 = (1 << 23) - 1;
+const REPORTED: u32 = 1 << 31;
 
 impl Chain {
     /// Nothing waits.
     pub(super) const EMPTY: Chain = Chain {
         first: NONE,
         last: NONE,
-        units: 0,
-        used: BLOCK as u8,
-        reported: false,
+        counts: BLOCK as u32,
     };
 
     /// Nothing waits.
@@ -66,7 +70,19 @@ impl Chain {
     /// It is time to follow them; reported once.
     #[inline]
     pub(super) fn becomes_long(&mut self) -> bool {
-        self.units >= MOST && !std::mem::replace(&mut self.reported, true)
+        let counts = self.counts;
+        let units = (counts / A_UNIT) & UNITS;
+        let long = units >= MOST && counts & REPORTED == 0;
+        if long {
+            self.counts = counts | REPORTED;
+        }
+        long
+    }
+
+    /// Units of the last block that are used.
+    #[inline]
+    fn used(&self) -> usize {
+        (self.counts & USED) as usize
     }
 }
 
@@ -86,27 +102,30 @@ mod bit {
     pub const RIGHT: u64 = 1 << 43;
     pub const HAS_ID: u64 = 1 << 44;
     pub const FROM_LOW: u64 = 1 << 45;
+    pub const REPORT: u64 = 1 << 46;
+    pub const REFUSED: u64 = 1 << 47;
     pub const OPTIONS: u32 = 48;
 }
 
-/// A segment without its connection's ends.
+/// A segment without its connection's ends; options beyond [`INLINE`] are a [`Rest`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packed {
     unit: [u64; UNIT],
-    /// Options beyond the unit's.
-    rest: [u64; REST_WORDS],
 }
+
+/// Options beyond a segment's own unit.
+pub(super) type Rest = [u64; REST_WORDS];
+
+/// No options beyond a segment's own unit.
+pub(super) const NO_REST: Rest = [0; REST_WORDS];
 
 impl Packed {
     /// To be filled.
-    pub(super) const EMPTY: Packed = Packed {
-        unit: [0; UNIT],
-        rest: [0; REST_WORDS],
-    };
+    pub(super) const EMPTY: Packed = Packed { unit: [0; UNIT] };
 
-    /// Packs a segment.
+    /// Packs a segment; gives the rest of its options, if there is one.
     #[inline]
-    pub(super) fn fill(&mut self, from_low: bool, s: &Segment<'_>) {
+    pub(super) fn fill(&mut self, from_low: bool, s: &Segment<'_>) -> Option<Rest> {
         let length = s.options.len().min(OPTIONS);
         let (own, rest) = s.options[..length].split_at(length.min(INLINE));
         let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
@@ -129,15 +148,39 @@ impl Packed {
             | flag(from_low, bit::FROM_LOW)
             | (length as u64) << bit::OPTIONS;
         write(own, &mut unit[UNIT - INLINE_WORDS..]);
-        if !rest.is_empty() {
-            write(rest, &mut self.rest);
-        }
+        (!rest.is_empty()).then(|| {
+            let mut words = NO_REST;
+            write(rest, &mut words);
+            words
+        })
     }
 
-    /// Bytes of options.
+    /// No segment, but what ICMP reported in its place in the order of frames: the destination of
+    /// one of the connection's segments is unreachable.
+    pub(super) fn report(&mut self, at: Moment, refused: bool) {
+        self.unit = [0; UNIT];
+        self.unit[0] = at.time.0 as u64;
+        self.unit[1] = at.frame;
+        self.unit[5] = bit::REPORT | if refused { bit::REFUSED } else { 0 };
+    }
+
+    /// What ICMP reported, and whether the host itself refused the port; `None`: it is a segment.
     #[inline]
-    fn options(&self) -> usize {
-        ((self.unit[5] >> bit::OPTIONS) as usize).min(OPTIONS)
+    pub(super) fn reported(&self) -> Option<(Moment, bool)> {
+        let bits = self.unit[5];
+        (bits & bit::REPORT != 0).then(|| {
+            let at = Moment {
+                frame: self.frame(),
+                time: Timestamp(self.time()),
+            };
+            (at, bits & bit::REFUSED != 0)
+        })
+    }
+
+    /// It has a [`Rest`].
+    #[inline]
+    pub(super) fn has_rest(&self) -> bool {
+        has_rest(&self.unit)
     }
 
     #[inline]
@@ -166,41 +209,64 @@ impl Packed {
     #[inline]
     pub(super) fn segment<'a>(
         &self,
+        rest: &Rest,
         ends: [Endpoint; 2],
         options: &'a mut [u8; OPTIONS],
     ) -> Segment<'a> {
-        let (high, low) = (|w: u64| (w >> 32) as u32, |w: u64| w as u32);
-        let unit = &self.unit;
-        let bits = unit[5];
-        let length = self.options();
-        read(&unit[UNIT - INLINE_WORDS..], options);
-        if length > INLINE {
-            read(&self.rest, &mut options[INLINE..]);
-        }
-        let [a, b] = ends;
-        let (source, destination) = match bits & bit::FROM_LOW {
-            0 => (b, a),
-            _ => (a, b),
-        };
-        Segment {
-            time: Timestamp(unit[0] as i64),
-            frame: unit[1],
-            source,
-            destination,
-            sequence: high(unit[2]),
-            acknowledgement: low(unit[2]),
-            flags: Flags((unit[3] >> 48) as u16),
-            window: (unit[3] >> 32) as u16,
-            urgent: (unit[3] >> 16) as u16,
-            length: high(unit[4]),
-            captured: low(unit[4]),
-            options: &options[..length],
-            checksum_ok: (bits & bit::CHECKED != 0).then_some(bits & bit::RIGHT != 0),
-            ecn: (bits >> bit::ECN) as u8 & 3,
-            ttl: (bits >> bit::TTL) as u8,
-            ip_id: (bits & bit::HAS_ID != 0).then_some(unit[3] as u16),
-            wire_length: low(bits),
-        }
+        unpack(&self.unit, rest, ends, options)
+    }
+}
+
+/// Bytes of a segment's options.
+#[inline]
+fn options_of(unit: &[u64; UNIT]) -> usize {
+    ((unit[5] >> bit::OPTIONS) as usize).min(OPTIONS)
+}
+
+/// There is a [`Rest`] of them.
+#[inline]
+fn has_rest(unit: &[u64; UNIT]) -> bool {
+    options_of(unit) > INLINE
+}
+
+/// The segment that was packed, its options in `options`.
+#[inline]
+fn unpack<'a>(
+    unit: &[u64; UNIT],
+    rest: &Rest,
+    ends: [Endpoint; 2],
+    options: &'a mut [u8; OPTIONS],
+) -> Segment<'a> {
+    let (high, low) = (|w: u64| (w >> 32) as u32, |w: u64| w as u32);
+    let bits = unit[5];
+    let length = options_of(unit);
+    read(&unit[UNIT - INLINE_WORDS..], options);
+    if length > INLINE {
+        read(rest, &mut options[INLINE..]);
+    }
+    let [a, b] = ends;
+    let (source, destination) = match bits & bit::FROM_LOW {
+        0 => (b, a),
+        _ => (a, b),
+    };
+    Segment {
+        time: Timestamp(unit[0] as i64),
+        frame: unit[1],
+        source,
+        destination,
+        sequence: high(unit[2]),
+        acknowledgement: low(unit[2]),
+        flags: Flags((unit[3] >> 48) as u16),
+        window: (unit[3] >> 32) as u16,
+        urgent: (unit[3] >> 16) as u16,
+        length: high(unit[4]),
+        captured: low(unit[4]),
+        options: &options[..length],
+        checksum_ok: (bits & bit::CHECKED != 0).then_some(bits & bit::RIGHT != 0),
+        ecn: (bits >> bit::ECN) as u8 & 3,
+        ttl: (bits >> bit::TTL) as u8,
+        ip_id: (bits & bit::HAS_ID != 0).then_some(unit[3] as u16),
+        wire_length: low(bits),
     }
 }
 
@@ -231,7 +297,7 @@ impl Backlog {
     /// Fetches where a chain's next segment will be written.
     #[inline]
     pub(super) fn prefetch(&self, chain: &Chain) {
-        let at = (chain.last as usize * BLOCK + usize::from(chain.used)) * UNIT;
+        let at = (chain.last as usize * BLOCK + chain.used()) * UNIT;
         super::prefetch(self.words.as_ptr().wrapping_add(at).cast());
     }
 
@@ -240,6 +306,7 @@ impl Backlog {
         self.prefetch_block(chain.first);
     }
 
+    /// Fetches a block, and which one comes after it.
     #[inline]
     fn prefetch_block(&self, block: u32) {
         if block != NONE {
@@ -247,12 +314,15 @@ impl Backlog {
             for unit in 0..BLOCK {
                 super::prefetch(self.words.as_ptr().wrapping_add(at + unit * UNIT).cast());
             }
+            let next = self.next.as_ptr().wrapping_add(block as usize);
+            super::prefetch(next.cast());
         }
     }
 
     #[inline]
     fn unit(&mut self, chain: &mut Chain) -> Option<&mut [u64; UNIT]> {
-        if usize::from(chain.used) == BLOCK {
+        let mut counts = chain.counts;
+        if chain.used() == BLOCK {
             let block = self.free.pop()?;
             self.next[block as usize] = NONE;
             if chain.is_empty() {
@@ -261,23 +331,23 @@ impl Backlog {
                 self.next[chain.last as usize] = block;
             }
             chain.last = block;
-            chain.used = 0;
+            counts &= !USED;
         }
-        let at = (chain.last as usize * BLOCK + usize::from(chain.used)) * UNIT;
-        chain.used += 1;
-        chain.units += 1;
+        let used = (counts & USED) as usize;
+        chain.counts = counts + A_UNIT + 1;
+        let at = (chain.last as usize * BLOCK + used) * UNIT;
         self.words.get_mut(at..at + UNIT)?.try_into().ok()
     }
 
     /// Puts a segment aside. There is [room](Self::has_room).
     #[inline]
-    pub(super) fn push(&mut self, chain: &mut Chain, packed: &Packed) {
+    pub(super) fn push(&mut self, chain: &mut Chain, packed: &Packed, rest: &Rest) {
         let Some(unit) = self.unit(chain) else { return };
         *unit = packed.unit;
-        if packed.options() > INLINE
+        if packed.has_rest()
             && let Some(unit) = self.unit(chain)
         {
-            unit[..REST_WORDS].copy_from_slice(&packed.rest);
+            unit[..REST_WORDS].copy_from_slice(rest);
         }
     }
 
@@ -291,27 +361,24 @@ impl Backlog {
     ) {
         let mut block = chain.first;
         let mut options = [0; OPTIONS];
-        let mut packed = Packed::EMPTY;
-        // The unit that comes next has the rest of a segment's options.
-        let mut half = false;
+        // Of a segment whose options' rest is the unit that comes next.
+        let mut begun = None;
         while block != NONE {
             self.prefetch_block(self.next[block as usize]);
             let last = block == chain.last;
-            let units = if last { usize::from(chain.used) } else { BLOCK };
+            let units = if last { chain.used() } else { BLOCK };
             let at = block as usize * BLOCK * UNIT;
             let words = self.words.get(at..at + units * UNIT).unwrap_or(&[]);
-            for unit in words.chunks_exact(UNIT) {
-                if half {
-                    packed.rest.copy_from_slice(&unit[..REST_WORDS]);
-                    half = false;
-                } else {
-                    packed.unit.copy_from_slice(unit);
-                    half = packed.options() > INLINE;
-                    if half {
+            for unit in words.as_chunks::<UNIT>().0 {
+                let (unit, rest) = match begun.take() {
+                    Some(first) => (first, unit.first_chunk().unwrap_or(&NO_REST)),
+                    None if has_rest(unit) => {
+                        begun = Some(unit);
                         continue;
                     }
-                }
-                each(&packed.segment(ends, &mut options));
+                    None => (unit, &NO_REST),
+                };
+                each(&unpack(unit, rest, ends, &mut options));
             }
             let next = self.next[block as usize];
             self.free.push(block);
@@ -403,8 +470,9 @@ mod tests {
             for (which, n, from_low, length, emptied) in steps {
                 let s = segment(n, from_low, &bytes[40 - length..]);
                 let mut packed = Packed::EMPTY;
-                packed.fill(from_low, &s);
-                backlog.push(&mut chains[which], &packed);
+                let rest = packed.fill(from_low, &s);
+                prop_assert_eq!(packed.has_rest(), rest.is_some());
+                backlog.push(&mut chains[which], &packed, &rest.unwrap_or(NO_REST));
                 expected[which].push(format!("{s:?}"));
                 if emptied == 0 {
                     let chain = std::mem::replace(&mut chains[which], Chain::EMPTY);
@@ -423,15 +491,31 @@ mod tests {
     }
 
     #[test]
+    fn reports_are_no_segments() {
+        let mut packed = Packed::EMPTY;
+        packed.fill(true, &segment(7, true, &[1; 12]));
+        assert_eq!(packed.reported(), None);
+        let at = Moment {
+            frame: 9,
+            time: Timestamp(-5),
+        };
+        for refused in [false, true] {
+            packed.report(at, refused);
+            assert_eq!(packed.reported(), Some((at, refused)));
+            assert!(!packed.has_rest());
+        }
+    }
+
+    #[test]
     fn room_is_exhausted_before_it_ends() {
         let mut backlog = Backlog::new();
         let mut chains = Vec::new();
         let mut pushed = 0;
         let mut packed = Packed::EMPTY;
-        packed.fill(true, &segment(1, true, &[1; OPTIONS]));
+        let rest = packed.fill(true, &segment(1, true, &[1; OPTIONS])).unwrap();
         while backlog.has_room() {
             let mut chain = Chain::EMPTY;
-            backlog.push(&mut chain, &packed);
+            backlog.push(&mut chain, &packed, &rest);
             chains.push(chain);
             pushed += 1;
         }

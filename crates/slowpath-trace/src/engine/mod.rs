@@ -10,18 +10,20 @@
 //! connections that are open at the same time, of which there is a bound, and not on the
 //! capture's length; every frame is counted once.
 //!
-//! How: every worker walks all records and follows the connections of its own shards. A
+//! How: workers take turns at reading; each follows the connections of its own shards. A
 //! shard is chosen by a hash of addresses and ports that is the same in every run; what happens in it
-//! depends on its segments only. So workers share the captures' bytes and nothing
-//! else. Segments are taken in batches, whose connections' places are fetched all at once. Where
+//! depends on its segments only, which come in the order of the capture whoever read them. So workers share
+//! decoded segments and nothing else. Segments are taken in groups, whose connections' places are fetched all at once. Where
 //! a connection begins and ends is decided at once; its follower gets segments later, many in a
 //! row, while its state is in the caches.
 
 mod backlog;
+mod belt;
 mod huge;
 mod key;
 mod life;
 mod open;
+mod sheaf;
 mod table;
 mod worker;
 
@@ -31,6 +33,7 @@ use crate::read::{Inputs, Notes, ReadError};
 use crate::segment::{Segment, Timestamp};
 use crate::tcp::{Connection, ConnectionReport, Moment};
 use crate::totals::Totals;
+use belt::Belt;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -106,6 +109,14 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
+/// Asks for all lines of so many bytes from an address on.
+#[inline]
+pub(crate) fn prefetch_all(start: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(64) {
+        prefetch(start.wrapping_add(line));
+    }
+}
+
 /// How captures are analysed.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -119,6 +130,17 @@ pub struct Options {
     pub decode: DecodeOptions,
     /// Which frames are wanted; the others are counted only.
     pub filter: Option<Filter>,
+}
+
+impl Options {
+    /// How many workers there are.
+    fn workers(&self) -> usize {
+        let threads = match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        threads.clamp(1, SHARDS)
+    }
 }
 
 impl Default for Options {
@@ -205,13 +227,13 @@ pub struct Summary {
     pub complete: bool,
 }
 
-/// A worker that panics stops the others: they would wait for it at the next stream.
-struct StopOnPanic<'a>(&'a AtomicBool);
+/// A worker that panics stops the others: they would wait for what it was to decode.
+struct StopOnPanic<'a>(&'a Belt);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
+            self.0.abort();
         }
     }
 }
@@ -233,29 +255,26 @@ where
     F: Follow,
     B: Fn(&Segment<'_>, Began) -> F + Sync,
 {
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    }
-    .clamp(1, SHARDS);
+    let threads = options.workers();
     let total = inputs.total_bytes();
     let stop = AtomicBool::new(false);
     let frames = AtomicU64::new(0);
     let hasher = key::KeyHasher::random();
-    let cursors = inputs.cursors(threads);
-    let consumed = cursors.first().map(crate::read::Cursor::consumed_counter);
+    let consumed = inputs.consumed_counter();
+    let belt = Belt::new(inputs.cursor(), threads);
     let reported = || Progress {
-        bytes: consumed.as_ref().map_or(0, |c| c.load(Ordering::Relaxed)),
+        bytes: consumed.load(Ordering::Relaxed),
         total,
         frames: frames.load(Ordering::Relaxed),
     };
     let results = std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(2 * threads);
         let mut workers = Vec::new();
-        for (number, cursor) in cursors.into_iter().enumerate() {
+        for number in 0..threads {
             let assignment = worker::Assignment {
                 number,
                 workers: threads,
+                belt: &belt,
                 stop: &stop,
                 frames: &frames,
             };
@@ -267,10 +286,10 @@ where
             };
             let sender = sender.clone();
             workers.push(scope.spawn(move || {
-                let _guard = StopOnPanic(assignment.stop);
-                let result = worker::work(cursor, &assignment, &rules, options, &sender);
+                let _guard = StopOnPanic(assignment.belt);
+                let result = worker::work(&assignment, &rules, options, &sender);
                 if result.is_err() {
-                    assignment.stop.store(true, Ordering::Relaxed);
+                    assignment.belt.abort();
                 }
                 result
             }));
@@ -290,9 +309,15 @@ where
             .collect::<Vec<_>>()
     });
     let complete = !stop.load(Ordering::Relaxed);
-    let parts = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut summary = merged(parts).ok_or(ReadError::Nothing)?;
+    let mut summary = belt.summary();
     summary.complete = complete;
+    for done in results {
+        let done = done?;
+        summary.totals.merge(&done.totals);
+        summary.connections += done.tally.begun;
+        summary.evicted += done.tally.evicted;
+        summary.hurried += done.tally.hurried;
+    }
     let _ = progress(reported());
     Ok(summary)
 }
@@ -312,17 +337,4 @@ fn deliver<R>(
         }
         report();
     }
-}
-
-/// The workers' summaries as one; `None`: there were no workers.
-fn merged(parts: Vec<Summary>) -> Option<Summary> {
-    let mut parts = parts.into_iter();
-    let mut summary = parts.next()?;
-    for part in parts {
-        summary.totals.merge(&part.totals);
-        summary.connections += part.connections;
-        summary.evicted += part.evicted;
-        summary.hurried += part.hurried;
-    }
-    Some(summary)
 }

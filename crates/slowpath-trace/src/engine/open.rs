@@ -8,9 +8,10 @@
 //! Where a connection begins and ends is decided segment by segment; its follower gets the
 //! segments later, many at once ([`Backlog`]).
 
-use super::backlog::{Backlog, Chain, OPTIONS, Packed};
+use super::backlog::{Backlog, Chain, OPTIONS, Rest};
 use super::key::{Key, KeyHasher};
 use super::life::Life;
+use super::sheaf::Item;
 use super::table::Table;
 use super::{Began, Ended, Finished, Follow, SHARDS};
 use crate::segment::{Endpoint, Segment, Timestamp};
@@ -70,29 +71,8 @@ pub(super) struct Tally {
     pub(super) hurried: u64,
 }
 
-/// What is known of a segment beside itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Label {
-    pub(super) key: Key,
-    pub(super) shard: u8,
-    /// Of the key's hash.
-    pub(super) tag: u32,
-    /// Probably its slot.
-    pub(super) guess: u32,
-}
-
 /// There is none.
-const NO_SLOT: u32 = u32::MAX;
-
-impl Label {
-    /// To be filled.
-    pub(super) const EMPTY: Label = Label {
-        key: Key::EMPTY,
-        shard: 0,
-        tag: 0,
-        guess: NO_SLOT,
-    };
-}
+pub(super) const NO_SLOT: u32 = u32::MAX;
 
 /// What is the same for all segments.
 pub(super) struct Rules<'a, B> {
@@ -197,19 +177,22 @@ impl<F: Follow> Connections<F> {
     fn follow_soon(&mut self, number: u32) {
         let [due, next] = self.soon;
         self.soon = [next, number];
-        if let Some(followed) = self.followed(number) {
-            let start = std::ptr::from_ref(followed).cast::<u8>();
-            for line in (0..size_of::<Followed<F>>()).step_by(64) {
-                super::prefetch(start.wrapping_add(line));
-            }
+        self.fetch(number, next);
+        self.follow(due);
+    }
+
+    /// Fetches a follower, and what another one that was fetched before points to.
+    fn fetch(&self, follower: u32, fetched: u32) {
+        if let Some(followed) = self.followed(follower) {
+            let start = std::ptr::from_ref(followed).cast();
+            super::prefetch_all(start, size_of::<Followed<F>>());
         }
-        if let Some(followed) = self.followed(next) {
+        if let Some(followed) = self.followed(fetched) {
             followed.follow.prefetch();
         }
-        if let Some(slot) = self.slot(next) {
+        if let Some(slot) = self.slot(fetched) {
             self.backlog.prefetch_first(&slot.chain);
         }
-        self.follow(due);
     }
 
     fn followed(&self, number: u32) -> Option<&Followed<F>> {
@@ -253,37 +236,45 @@ impl<F: Follow> Connections<F> {
         }
     }
 
-    /// A segment.
+    /// A segment; `guess`: probably its slot.
     #[inline]
     pub(super) fn segment<B: Fn(&Segment<'_>, Began) -> F>(
         &mut self,
-        label: &Label,
-        packed: &Packed,
+        item: &Item,
+        rest: &Rest,
+        guess: u32,
         rules: &Rules<'_, B>,
     ) {
-        let now = packed.time();
-        let step = packed.step();
-        if now >= self.shards[usize::from(label.shard)].next_due {
-            self.let_go(label.shard, now, rules.linger);
+        let now = item.packed.time();
+        let step = item.packed.step();
+        if now >= self.shards[usize::from(item.shard)].next_due {
+            self.let_go(item.shard, now, rules.linger);
         }
-        let is = |number| self.slot(number).is_some_and(|slot| slot.key == label.key);
-        let found = if is(label.guess) {
-            Some(label.guess)
+        if !self.backlog.has_room() {
+            self.ease();
+        }
+        let is = |number| self.slot(number).is_some_and(|slot| slot.key == item.key);
+        let found = if is(guess) {
+            Some(guess)
         } else {
-            self.table.find(label.tag, is)
+            self.table.find(item.tag, is)
         };
-        if let Some(number) = found
-            && let Some(slot) = self.slot_mut(number)
+        let chunk = found.and_then(|number| self.chunks.get_mut(number as usize / CHUNK));
+        if let (Some(number), Some(chunk)) = (found, chunk)
+            && let Some(slot) = chunk.slots[number as usize % CHUNK].as_mut()
         {
             let silence = now.saturating_sub(slot.last_time);
             let late = slot.closing && silence > rules.linger && slot.life.closed();
             if !late && !slot.life.begins_another(step, silence) {
                 slot.life.segment(step);
-                slot.last_frame = packed.frame();
+                slot.last_frame = item.packed.frame();
                 slot.last_time = now;
                 slot.used = true;
                 let closes = slot.life.closed() && !slot.closing;
-                self.put_aside(number, packed);
+                self.backlog.push(&mut slot.chain, &item.packed, rest);
+                if slot.chain.becomes_long() {
+                    self.follow_soon(number);
+                }
                 if closes {
                     self.close(number, now.saturating_add(rules.linger));
                 }
@@ -293,38 +284,40 @@ impl<F: Follow> Connections<F> {
             self.finish(number, ended, now);
         }
         let began = found.map_or(Began::Fresh, |_| Began::OnReusedPorts);
-        self.begin(label, packed, began, rules);
+        self.begin(item, rest, began, rules);
     }
 
     #[cold]
     fn begin<B: Fn(&Segment<'_>, Began) -> F>(
         &mut self,
-        label: &Label,
-        packed: &Packed,
+        item: &Item,
+        rest: &Rest,
         began: Began,
         rules: &Rules<'_, B>,
     ) {
-        if self.shards[usize::from(label.shard)].open >= rules.bound {
-            self.make_room(label.shard, packed.time());
+        let packed = &item.packed;
+        if self.shards[usize::from(item.shard)].open >= rules.bound {
+            self.make_room(item.shard, packed.time());
         }
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let ends = label.key.ends();
+        let ends = item.key.ends();
         let mut options = [0; OPTIONS];
-        let first = packed.segment(ends, &mut options);
+        let first = packed.segment(rest, ends, &mut options);
         let mut slot = Slot {
-            key: label.key,
+            key: item.key,
             generation,
-            tag: label.tag,
+            tag: item.tag,
             used: true,
             closing: false,
-            shard: label.shard,
+            shard: item.shard,
             chain: Chain::EMPTY,
             life: Life::default(),
             last_frame: packed.frame(),
             last_time: packed.time(),
         };
         slot.life.segment(packed.step());
+        self.backlog.push(&mut slot.chain, packed, rest);
         let closed = slot.life.closed();
         let follow = (rules.begin)(&first, began);
         let followed = Followed {
@@ -333,29 +326,13 @@ impl<F: Follow> Connections<F> {
             follow,
         };
         let number = self.place(slot, followed);
-        self.put_aside(number, packed);
-        self.table.insert(label.tag, number);
-        let shard = &mut self.shards[usize::from(label.shard)];
+        self.table.insert(item.tag, number);
+        let shard = &mut self.shards[usize::from(item.shard)];
         shard.open += 1;
         shard.order.push_back((number, generation));
         self.tally.begun += 1;
         if closed {
             self.close(number, packed.time().saturating_add(rules.linger));
-        }
-    }
-
-    #[inline]
-    fn put_aside(&mut self, number: u32, packed: &Packed) {
-        if !self.backlog.has_room() {
-            self.ease();
-        }
-        let chunk = self.chunks.get_mut(number as usize / CHUNK);
-        let Some(slot) = chunk.and_then(|c| c.slots[number as usize % CHUNK].as_mut()) else {
-            return;
-        };
-        self.backlog.push(&mut slot.chain, packed);
-        if slot.chain.becomes_long() {
-            self.follow_soon(number);
         }
     }
 
@@ -455,9 +432,9 @@ impl<F: Follow> Connections<F> {
 
     /// ICMP reported the destination of one of its segments as unreachable.
     #[cold]
-    pub(super) fn unreachable(&mut self, tag: u32, key: &Key, at: Moment, refused: bool) {
-        let is = |number| self.slot(number).is_some_and(|slot| slot.key == *key);
-        let Some(number) = self.table.find(tag, is) else {
+    pub(super) fn unreachable(&mut self, item: &Item, (at, refused): (Moment, bool)) {
+        let is = |number| self.slot(number).is_some_and(|slot| slot.key == item.key);
+        let Some(number) = self.table.find(item.tag, is) else {
             return;
         };
         self.follow(number);
@@ -517,6 +494,7 @@ impl<F: Follow> Connections<F> {
         };
         for number in last * CHUNK..self.chunks.len() * CHUNK {
             let number = number as u32;
+            self.fetch(number + 2, number + 1);
             if let Some(slot) = self.slot(number) {
                 let closed = slot.life.closed();
                 let ended = if closed {

@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One worker: all records, its own shards' connections.
+//! One worker: its turns at reading, and its own shards' connections.
 
-use super::backlog::Packed;
+use super::backlog::NO_REST;
+use super::belt::{Belt, Turn};
 use super::key::{Key, KeyHasher};
-use super::open::{Connections, Label, Rules};
-use super::{Began, Finished, Follow, Options, SHARDS, Summary};
+use super::open::{Connections, NO_SLOT, Rules, Tally};
+use super::sheaf::{Address, GROUP, Sheaf};
+use super::{Began, Finished, Follow, Options, SHARDS};
 use crate::decode::{self, DecodeOptions, NotTcp, locate};
 use crate::filter::Filter;
 use crate::frame::Record;
-use crate::read::{Cursor, ReadError};
+use crate::read::{Cursor, Piece, ReadError};
 use crate::segment::{Segment, Timestamp};
 use crate::tcp::Moment;
 use crate::totals::Totals;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
-/// Segments whose connections' memory is fetched while others are worked on.
-const BATCH: usize = 32;
-/// Batches: one is filled, of one the slots are fetched, of one the places where its segments
-/// will wait.
-const STAGES: usize = 3;
 /// Finished connections handed over at once.
 const HAND_OVER: usize = 64;
 
@@ -27,255 +24,204 @@ const HAND_OVER: usize = 64;
 pub(super) struct Assignment<'a> {
     pub(super) number: usize,
     pub(super) workers: usize,
+    pub(super) belt: &'a Belt,
     pub(super) stop: &'a AtomicBool,
     pub(super) frames: &'a AtomicU64,
 }
 
-/// Segments of one worker, in order.
-struct Batch {
-    filled: usize,
-    pending: [Pending; BATCH],
-}
-
-impl Batch {
-    const EMPTY: Batch = Batch {
-        filled: 0,
-        pending: [Pending::EMPTY; BATCH],
-    };
-}
-
-/// A segment of a batch.
-struct Pending {
-    record: Record,
-    place: decode::TcpLocation,
-    from_low: bool,
-    label: Label,
-    packed: Packed,
-}
-
-impl Pending {
-    /// To be filled.
-    const EMPTY: Pending = Pending {
-        record: Record::EMPTY,
-        place: decode::TcpLocation::EMPTY,
-        from_low: false,
-        label: Label::EMPTY,
-        packed: Packed::EMPTY,
-    };
+/// What a worker did.
+pub(super) struct Done {
+    /// Of the frames that it decoded.
+    pub(super) totals: Totals,
+    /// Of the connections that it followed.
+    pub(super) tally: Tally,
 }
 
 type Sender<F> = SyncSender<Vec<Finished<<F as Follow>::Report>>>;
 
 pub(super) fn work<F, B>(
-    mut cursor: Cursor,
     assignment: &Assignment<'_>,
     rules: &Rules<'_, B>,
     options: &Options,
     sender: &Sender<F>,
-) -> Result<Summary, ReadError>
+) -> Result<Done, ReadError>
 where
     F: Follow,
     B: Fn(&Segment<'_>, Began) -> F,
 {
-    let mut worker = Worker {
-        connections: Connections::<F>::new(),
-        mine: std::array::from_fn(|shard| shard % assignment.workers == assignment.number),
-        others: assignment.number as u64,
-        workers: assignment.workers as u64,
-        batches: [Batch::EMPTY; STAGES],
-        newest: 0,
+    let belt = assignment.belt;
+    let mut reading = Reading {
+        piece: Piece::default(),
+        records: Vec::new(),
+        found: 0,
+        workers: std::array::from_fn(|shard| shard % assignment.workers),
         totals: Totals::default(),
-        first: None,
-        last: None,
         decode: options.decode,
         filter: options.filter.as_ref(),
+        hasher: rules.hasher,
     };
-    while cursor.refill()? {
-        worker.piece(&mut cursor, rules);
-        worker.hand_over(sender, HAND_OVER);
-        if assignment.number == 0 {
-            assignment.frames.store(cursor.frames(), Ordering::Relaxed);
-        }
-        if assignment.stop.load(Ordering::Relaxed) {
-            break;
+    let mut connections = Connections::<F>::new();
+    let (mut next, mut done) = (0, None);
+    while !assignment.stop.load(Ordering::Relaxed) {
+        match belt.turn(assignment.number, next, done.take()) {
+            Turn::Follow(sheaf) => {
+                follow(&mut connections, &sheaf, rules);
+                hand_over(&mut connections, sender, HAND_OVER);
+                next += 1;
+                done = Some(sheaf);
+            }
+            Turn::Read(mut cursor, mut portion) => {
+                if !cursor.refill(&mut reading.piece)? {
+                    belt.ended(cursor);
+                    continue;
+                }
+                let times = reading.walk(&mut cursor);
+                let frames = cursor.frames();
+                assignment.frames.fetch_max(frames, Ordering::Relaxed);
+                belt.walked(cursor, times);
+                reading.decode(&mut portion.sheaves);
+                belt.filled(portion);
+            }
+            Turn::Over => break,
         }
     }
-    let notes = cursor.notes().clone();
-    drop(cursor);
-    let end = worker.last.map_or(i64::MIN, |last| last.0);
-    while worker.connections.finish_some(end) {
-        worker.hand_over(sender, HAND_OVER);
+    if assignment.stop.load(Ordering::Relaxed) {
+        belt.abort();
     }
-    worker.hand_over(sender, 1);
-    let tally = worker.connections.tally;
-    Ok(Summary {
-        totals: worker.totals,
-        notes,
-        first: worker.first,
-        last: worker.last,
-        connections: tally.begun,
-        evicted: tally.evicted,
-        hurried: tally.hurried,
-        complete: true,
+    let end = belt.last().map_or(i64::MIN, |last| last.0);
+    while connections.finish_some(end) {
+        hand_over(&mut connections, sender, HAND_OVER);
+    }
+    hand_over(&mut connections, sender, 1);
+    Ok(Done {
+        totals: reading.totals,
+        tally: connections.tally,
     })
 }
 
-struct Worker<'a, F: Follow> {
-    connections: Connections<F>,
-    /// Which shards are this worker's.
-    mine: [bool; SHARDS],
-    /// Frames that are not TCP are counted by the worker with this rest of their number.
-    others: u64,
-    workers: u64,
-    batches: [Batch; STAGES],
-    /// The batch that is filled.
-    newest: usize,
-    totals: Totals,
-    first: Option<Timestamp>,
-    last: Option<Timestamp>,
-    decode: DecodeOptions,
-    filter: Option<&'a Filter>,
+fn hand_over<F: Follow>(connections: &mut Connections<F>, sender: &Sender<F>, at_least: usize) {
+    let out = &mut connections.out;
+    if out.len() >= at_least {
+        // No one listens any more only if the caller's closure panicked.
+        let next = Vec::with_capacity(2 * HAND_OVER);
+        let _ = sender.send(std::mem::replace(out, next));
+    }
 }
 
-impl<F: Follow> Worker<'_, F> {
-    fn hand_over(&mut self, sender: &Sender<F>, at_least: usize) {
-        let out = &mut self.connections.out;
-        if out.len() >= at_least {
-            // No one listens any more only if the caller's closure panicked.
-            let next = Vec::with_capacity(2 * HAND_OVER);
-            let _ = sender.send(std::mem::replace(out, next));
+/// Each segment goes four steps, a group of segments later each: its place in the table is
+/// fetched, its connection's slot, the place where it will wait; then it is put there.
+fn follow<F: Follow, B: Fn(&Segment<'_>, Began) -> F>(
+    connections: &mut Connections<F>,
+    sheaf: &Sheaf,
+    rules: &Rules<'_, B>,
+) {
+    let mut rests = sheaf.rests().iter();
+    let mut guesses = [[NO_SLOT; GROUP]; 2];
+    for n in 0..sheaf.groups() + 3 {
+        let [newer, older] = &mut guesses;
+        for item in sheaf.group(Some(n)) {
+            connections.prefetch_table(item.tag);
         }
-    }
-
-    /// Whether the filter leaves a frame out.
-    fn unwanted(&mut self, data: &[u8], record: &Record) -> bool {
-        let wanted = |f: &Filter| f.matches(record.link, data, record.wire_length);
-        if self.filter.is_none_or(wanted) {
-            return false;
-        }
-        if record.number % self.workers == self.others {
-            self.totals.filtered_out.add(record.wire_length);
-        }
-        true
-    }
-
-    #[cold]
-    fn other(&mut self, other: NotTcp, record: &Record) {
-        if record.number % self.workers == self.others {
-            self.totals.other(other, record.wire_length);
-        }
-    }
-
-    /// ICMP may say what became of a connection's segment.
-    #[cold]
-    fn unreachable<B: Fn(&Segment<'_>, Began) -> F>(
-        &mut self,
-        record: &Record,
-        bytes: &[u8],
-        rules: &Rules<'_, B>,
-    ) {
-        let data = &bytes[record.start..record.start + record.captured as usize];
-        let found = decode::unreachable(record.link, data, record.wire_length, self.decode);
-        let Some(quoted) = found else { return };
-        let (key, _) = Key::of(quoted.place, data);
-        let shard = (KeyHasher::FIXED.hash(&key) >> 32) as usize % SHARDS;
-        if !self.mine[shard] {
-            return;
-        }
-        // What came before it first.
-        for _ in 0..STAGES {
-            self.step(bytes, rules);
-        }
-        let at = Moment {
-            frame: record.number,
-            time: record.time,
-        };
-        let tag = rules.hasher.hash(&key) as u32;
-        self.connections.unreachable(tag, &key, at, quoted.refused);
-    }
-
-    /// All records of the present piece.
-    fn piece<B: Fn(&Segment<'_>, Began) -> F>(
-        &mut self,
-        cursor: &mut Cursor,
-        rules: &Rules<'_, B>,
-    ) {
-        let piece = cursor.piece();
-        let bytes = piece.bytes();
-        let mut record = Record::EMPTY;
-        while cursor.next_here(&mut record) {
-            if record.number == 1 {
-                self.first = Some(record.time);
+        let last = sheaf.group(n.checked_sub(3)).iter();
+        for (item, guess) in last.zip(older.iter()) {
+            if let Some(reported) = item.packed.reported() {
+                connections.unreachable(item, reported);
+                continue;
             }
+            let rest = if item.packed.has_rest() {
+                rests.next().unwrap_or(&NO_REST)
+            } else {
+                &NO_REST
+            };
+            connections.segment(item, rest, *guess, rules);
+        }
+        let third = sheaf.group(n.checked_sub(2)).len();
+        for guess in &newer[..third] {
+            connections.prefetch_backlog(*guess);
+        }
+        std::mem::swap(newer, older);
+        let second = sheaf.group(n.checked_sub(1)).iter();
+        for (item, guess) in second.zip(newer) {
+            *guess = connections.prefetch_slot(item.tag);
+        }
+    }
+}
+
+/// From bytes to segments, sorted by the workers that follow them.
+struct Reading<'a> {
+    piece: Piece,
+    /// Those of the piece are as many as were found.
+    records: Vec<Record>,
+    found: usize,
+    /// Whose the shards are.
+    workers: [usize; SHARDS],
+    totals: Totals,
+    decode: DecodeOptions,
+    filter: Option<&'a Filter>,
+    /// Of the tables.
+    hasher: KeyHasher,
+}
+
+impl Reading<'_> {
+    /// Finds the piece's records; gives the first one's time and the last one's.
+    fn walk(&mut self, cursor: &mut Cursor) -> Option<(Timestamp, Timestamp)> {
+        self.found = 0;
+        loop {
+            if self.found == self.records.len() {
+                let room = (2 * self.found).max(256);
+                self.records.resize(room, Record::EMPTY);
+            }
+            // In place: a copy would wait for what was just written.
+            if !cursor.next_here(&self.piece, &mut self.records[self.found]) {
+                break;
+            }
+            self.found += 1;
+        }
+        let found = &self.records[..self.found];
+        Some((found.first()?.time, found.last()?.time))
+    }
+
+    /// Makes segments of the records.
+    fn decode(&mut self, sheaves: &mut [Sheaf]) {
+        let bytes = self.piece.bytes();
+        for record in &self.records[..self.found] {
             let data = &bytes[record.start..record.start + record.captured as usize];
-            if self.filter.is_some() && self.unwanted(data, &record) {
+            if let Some(filter) = self.filter
+                && !filter.matches(record.link, data, record.wire_length)
+            {
+                self.totals.filtered_out.add(record.wire_length);
                 continue;
             }
             let found = match locate(record.link, data, record.wire_length, self.decode) {
                 Ok(found) => found,
                 Err(other) => {
                     if matches!(other, NotTcp::Ip(1 | 58)) {
-                        self.unreachable(&record, bytes, rules);
+                        self.unreachable(record, data, sheaves);
                     }
-                    self.other(other, &record);
+                    self.totals.other(other, record.wire_length);
                     continue;
                 }
             };
+            self.totals.tcp_frame(record.wire_length);
             let (key, from_low) = Key::of(found, data);
-            let shard = (KeyHasher::FIXED.hash(&key) >> 32) as usize % SHARDS;
-            let tag = rules.hasher.hash(&key) as u32;
-            self.connections.prefetch_table(tag);
-            // Field by field: a copy of it all would wait for what was just written.
-            let batch = &mut self.batches[self.newest];
-            let pending = &mut batch.pending[batch.filled];
-            pending.record.number = record.number;
-            pending.record.time = record.time;
-            pending.record.start = record.start;
-            pending.record.captured = record.captured;
-            pending.record.wire_length = record.wire_length;
-            pending.place = found;
-            pending.label.key = key;
-            pending.from_low = from_low;
-            pending.label.shard = shard as u8;
-            pending.label.tag = tag;
-            // Which worker's it is is hard to predict: no branch, the next one overwrites it.
-            batch.filled += usize::from(self.mine[shard]);
-            if batch.filled == BATCH {
-                self.step(bytes, rules);
-            }
-        }
-        for _ in 0..STAGES {
-            self.step(bytes, rules);
-        }
-        if record.number > 0 {
-            self.last = Some(record.time);
+            let address = Address::of(key, self.hasher);
+            let worker = self.workers[usize::from(address.shard)];
+            let segment = found.segment(record, data, self.decode);
+            sheaves[worker].add(&address, from_low, &segment);
         }
     }
 
-    /// Every batch goes one stage on; the oldest goes to its connections.
-    fn step<B: Fn(&Segment<'_>, Began) -> F>(&mut self, bytes: &[u8], rules: &Rules<'_, B>) {
-        let [newest, older, oldest] =
-            [0, STAGES - 1, STAGES - 2].map(|back| (self.newest + back) % STAGES);
-        let batch = &mut self.batches[newest];
-        for pending in &mut batch.pending[..batch.filled] {
-            pending.label.guess = self.connections.prefetch_slot(pending.label.tag);
-            // Now, while the frame is in the nearest cache.
-            let record = &pending.record;
-            let data = &bytes[record.start..record.start + record.captured as usize];
-            self.totals.tcp_frame(record.wire_length);
-            let segment = pending.place.segment(record, data, self.decode);
-            pending.packed.fill(pending.from_low, &segment);
-        }
-        let batch = &self.batches[older];
-        for pending in &batch.pending[..batch.filled] {
-            self.connections.prefetch_backlog(pending.label.guess);
-        }
-        let batch = &mut self.batches[oldest];
-        for pending in &batch.pending[..batch.filled] {
-            self.connections
-                .segment(&pending.label, &pending.packed, rules);
-        }
-        batch.filled = 0;
-        self.newest = oldest;
+    /// ICMP may say what became of a connection's segment.
+    #[cold]
+    fn unreachable(&self, record: &Record, data: &[u8], sheaves: &mut [Sheaf]) {
+        let found = decode::unreachable(record.link, data, record.wire_length, self.decode);
+        let Some(quoted) = found else { return };
+        let (key, _) = Key::of(quoted.place, data);
+        let address = Address::of(key, self.hasher);
+        let at = Moment {
+            frame: record.number,
+            time: record.time,
+        };
+        sheaves[self.workers[usize::from(address.shard)]].report(&address, at, quoted.refused);
     }
 }

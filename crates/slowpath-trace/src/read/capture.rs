@@ -3,6 +3,7 @@
 
 use super::inputs::{Cursor, Input, Inputs, ReadError};
 use super::notes::Notes;
+use super::piece::Piece;
 use crate::decode::{DecodeOptions, NotTcp, TcpLocation, locate};
 use crate::frame::{Link, Record};
 use crate::segment::{Segment, Timestamp};
@@ -26,6 +27,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Capture, ReadError> {
 /// The frames of a capture, one after the other.
 pub struct Capture {
     cursor: Cursor,
+    piece: Piece,
     options: DecodeOptions,
     totals: Totals,
 }
@@ -45,9 +47,9 @@ impl Capture {
     /// # Errors
     /// There is no input.
     pub fn new(inputs: Inputs, options: DecodeOptions) -> Result<Self, ReadError> {
-        let cursor = inputs.cursors(1).pop().ok_or(ReadError::Nothing)?;
         Ok(Capture {
-            cursor,
+            cursor: inputs.cursor(),
+            piece: Piece::default(),
             options,
             totals: Totals::default(),
         })
@@ -62,10 +64,10 @@ impl Capture {
         reason = "a frame borrows from the capture, which Iterator cannot say"
     )]
     pub fn next(&mut self) -> Result<Option<Packet<'_>>, ReadError> {
-        let Some(record) = self.cursor.next()? else {
+        let Some(record) = self.cursor.next(&mut self.piece)? else {
             return Ok(None);
         };
-        let data = &self.cursor.bytes()[record.start..][..record.captured as usize];
+        let data = &self.piece.bytes()[record.start..][..record.captured as usize];
         let found = locate(record.link, data, record.wire_length, self.options);
         match found {
             Ok(_) => self.totals.tcp_frame(record.wire_length),

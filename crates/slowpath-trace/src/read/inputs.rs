@@ -5,7 +5,7 @@ use super::compressed::{Compression, Condition, Counting, MAGIC, decompress};
 use super::foreign::Foreign;
 use super::notes::{Notes, SkipReason};
 use super::pcap::FILE_HEADER;
-use super::tape::{Piece, Reel, Source, Tape};
+use super::piece::{Piece, Source};
 use super::walk::{Step, Walker};
 use crate::frame::Record;
 use crate::segment::Timestamp;
@@ -13,8 +13,8 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Cursor as Bytes, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +91,8 @@ pub struct Inputs {
 #[derive(Debug)]
 enum Opening {
     File(PathBuf),
-    Stream(Mutex<Option<Input>>),
+    /// `None`: it was read.
+    Stream(Option<Input>),
 }
 
 impl Inputs {
@@ -124,12 +125,12 @@ impl Inputs {
                     } else {
                         total = None;
                         let stream = Input::Stream(name.clone(), Box::new(file));
-                        (Opening::Stream(Mutex::new(Some(stream))), None)
+                        (Opening::Stream(Some(stream)), None)
                     }
                 }
                 input => {
                     total = None;
-                    (Opening::Stream(Mutex::new(Some(input))), None)
+                    (Opening::Stream(Some(input)), None)
                 }
             };
             let key = (first.unwrap_or(Timestamp(i64::MAX)), place);
@@ -157,135 +158,89 @@ impl Inputs {
         self.total
     }
 
-    /// Readers that all see every record of every input. A stream can be read once only.
-    pub(crate) fn cursors(self, readers: usize) -> Vec<Cursor> {
-        let shared = Arc::new(Shared {
-            streams: Mutex::new(vec![None; self.inputs.len()]),
+    /// Bytes of all inputs that were read so far.
+    pub(crate) fn consumed_counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.consumed)
+    }
+
+    /// Reads all records of all inputs, in order.
+    pub(crate) fn cursor(self) -> Cursor {
+        Cursor {
             inputs: self,
-            readers,
-        });
-        (0..readers).map(|n| Cursor::new(&shared, n)).collect()
+            input: 0,
+            open: None,
+            last: false,
+            rest: Vec::new(),
+            at: 0,
+            needed: 0,
+            walker: Walker::new(),
+        }
+    }
+
+    /// The beginning of the input with that number; `None`: there is none.
+    fn begin(&mut self, number: usize) -> Result<Option<(Source, Condition)>, ReadError> {
+        let consumed = self.consumed_counter();
+        let Some((name, opening)) = self.inputs.get_mut(number) else {
+            return Ok(None);
+        };
+        let condition = Condition::default();
+        let source = match opening {
+            Opening::File(path) => open_file(path, consumed, &condition),
+            Opening::Stream(input) => open_stream(input.take(), consumed, &condition),
+        };
+        match source {
+            Ok(source) => Ok(Some((source, condition))),
+            Err(source) => Err(ReadError::Open {
+                what: name.clone(),
+                source,
+            }),
+        }
     }
 }
 
 /// The time of a file's first frame.
 fn first_time(path: &Path) -> Result<Option<Timestamp>, ReadError> {
     let inputs = Inputs::new(vec![Input::File(path.to_owned())])?;
-    let mut cursors = inputs.cursors(1);
-    match cursors.pop() {
-        Some(mut cursor) => Ok(cursor.next()?.map(|record| record.time)),
-        None => Ok(None),
-    }
+    let mut piece = Piece::default();
+    let first = inputs.cursor().next(&mut piece)?;
+    Ok(first.map(|record| record.time))
 }
 
-struct Shared {
-    inputs: Inputs,
-    /// The streams that are read now.
-    streams: Mutex<Vec<Option<Stream>>>,
-    readers: usize,
+/// A file, decompressed.
+fn open_file(path: &Path, consumed: Arc<AtomicU64>, condition: &Condition) -> io::Result<Source> {
+    let mut file = File::open(path)?;
+    let mut begins = [0; MAGIC];
+    let known = read_up_to(&mut file, &mut begins)?;
+    file.rewind()?;
+    let compression = Compression::of(&begins[..known]);
+    let whole = Counting {
+        inner: file,
+        count: consumed,
+    };
+    decompress(compression, whole, condition.clone())
 }
 
-#[derive(Clone)]
-struct Stream {
-    tape: Arc<Tape>,
-    condition: Condition,
-    /// Readers that have not come to its end.
-    readers: usize,
-}
-
-impl Shared {
-    /// Reader `reader`'s beginning of the input with that number.
-    fn begin(&self, number: usize, reader: usize) -> Result<Option<(Reel, Condition)>, ReadError> {
-        let Some((name, opening)) = self.inputs.inputs.get(number) else {
-            return Ok(None);
-        };
-        let reel = match opening {
-            Opening::File(path) => self.file(path, number, reader),
-            Opening::Stream(_) => self.stream(number, opening),
-        };
-        reel.map(Some).map_err(|source| ReadError::Open {
-            what: name.clone(),
-            source,
-        })
-    }
-
-    /// A plain file is read by each reader for itself, a compressed one is a stream.
-    fn file(&self, path: &Path, number: usize, reader: usize) -> io::Result<(Reel, Condition)> {
-        let mut file = File::open(path)?;
-        let mut begins = [0; MAGIC];
-        let known = read_up_to(&mut file, &mut begins)?;
-        file.rewind()?;
-        if Compression::of(&begins[..known]) != Compression::None {
-            return self.stream(number, &Opening::File(path.to_owned()));
-        }
-        let source: Source = if reader == 0 {
-            Box::new(self.counting(file))
-        } else {
-            Box::new(file)
-        };
-        Ok((Reel::own(source), Condition::default()))
-    }
-
-    /// A stream is opened by whoever comes first.
-    fn stream(&self, number: usize, opening: &Opening) -> io::Result<(Reel, Condition)> {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let stream = match streams.get(number) {
-            Some(Some(stream)) => stream.clone(),
-            _ => {
-                let condition = Condition::default();
-                let source = self.open_stream(opening, &condition)?;
-                let stream = Stream {
-                    tape: Arc::new(Tape::new(source, self.readers)),
-                    condition,
-                    readers: self.readers,
-                };
-                streams[number] = Some(stream.clone());
-                stream
-            }
-        };
-        Ok((Reel::shared(stream.tape), stream.condition))
-    }
-
-    fn open_stream(&self, opening: &Opening, condition: &Condition) -> io::Result<Source> {
-        let mut source: Source = match opening {
-            Opening::File(path) => Box::new(File::open(path)?),
-            Opening::Stream(input) => {
-                let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-                match input.take() {
-                    Some(Input::Stream(_, stream)) => stream,
-                    Some(Input::Standard) => Box::new(io::stdin()),
-                    Some(Input::File(path)) => Box::new(File::open(path)?),
-                    None => Box::new(io::empty()),
-                }
-            }
-        };
-        let mut begins = [0; MAGIC];
-        let known = read_up_to(&mut source, &mut begins)?;
-        let begins = begins[..known].to_vec();
-        let compression = Compression::of(&begins);
-        let whole = self.counting(Bytes::new(begins).chain(source));
-        decompress(compression, whole, condition.clone())
-    }
-
-    fn counting<R: Read>(&self, inner: R) -> Counting<R> {
-        Counting {
-            inner,
-            count: Arc::clone(&self.inputs.consumed),
-        }
-    }
-
-    /// A reader has come to the input's end; with the last one it is closed.
-    fn leave(&self, number: usize) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = streams.get_mut(number)
-            && let Some(stream) = slot
-        {
-            stream.readers -= 1;
-            if stream.readers == 0 {
-                *slot = None;
-            }
-        }
-    }
+/// A stream, decompressed; `None`: it was read.
+fn open_stream(
+    input: Option<Input>,
+    consumed: Arc<AtomicU64>,
+    condition: &Condition,
+) -> io::Result<Source> {
+    let mut source: Source = match input {
+        Some(Input::Stream(_, stream)) => stream,
+        Some(Input::Standard) => Box::new(io::stdin()),
+        Some(Input::File(path)) => Box::new(File::open(path)?),
+        None => Box::new(io::empty()),
+    };
+    let mut begins = [0; MAGIC];
+    let known = read_up_to(&mut source, &mut begins)?;
+    let begins = begins[..known].to_vec();
+    let compression = Compression::of(&begins);
+    let whole = Counting {
+        inner: Bytes::new(begins).chain(source),
+        count: consumed,
+    };
+    decompress(compression, whole, condition.clone())
 }
 
 /// Fills the buffer as far as the input goes.
@@ -302,61 +257,35 @@ fn read_up_to(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// One reader's place in the inputs.
+/// A place in the inputs. The bytes are in a [`Piece`], which the caller brings: several can
+/// take turns.
 pub(crate) struct Cursor {
-    shared: Arc<Shared>,
-    /// Which reader it is.
-    reader: usize,
+    inputs: Inputs,
     /// The number of the input that is read.
     input: usize,
-    reel: Option<(Reel, Condition)>,
-    piece: Arc<Piece>,
+    open: Option<(Source, Condition)>,
+    /// Nothing of that input follows the last piece.
+    last: bool,
+    /// What the last piece left: the beginning of a record.
+    rest: Vec<u8>,
+    /// How far the present piece was walked.
     at: usize,
     needed: usize,
-    pub(crate) walker: Walker,
+    walker: Walker,
 }
 
 impl Cursor {
-    fn new(shared: &Arc<Shared>, reader: usize) -> Self {
-        Cursor {
-            shared: Arc::clone(shared),
-            reader,
-            input: 0,
-            reel: None,
-            piece: Arc::default(),
-            at: 0,
-            needed: 0,
-            walker: Walker::new(),
-        }
-    }
-
-    /// The bytes in which the records lie that [`Cursor::next_here`] gives.
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.piece.bytes()
-    }
-
-    /// The same, kept alive while the cursor goes on.
-    pub(crate) fn piece(&self) -> Arc<Piece> {
-        Arc::clone(&self.piece)
-    }
-
-    /// Bytes of all inputs that were read so far.
-    pub(crate) fn consumed_counter(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.shared.inputs.consumed)
-    }
-
     /// Frames so far.
     pub(crate) fn frames(&self) -> u64 {
         self.walker.frames()
     }
 
-    /// Fills in the next record in the present bytes; `false`: there is none.
+    /// Fills in the next record in the piece that was filled last; `false`: there is no other.
     #[inline]
-    pub(crate) fn next_here(&mut self, record: &mut Record) -> bool {
+    pub(crate) fn next_here(&mut self, piece: &Piece, record: &mut Record) -> bool {
         loop {
-            let bytes = &self.piece.bytes()[self.at..];
-            match self.walker.next(bytes, self.at, self.piece.last, record) {
+            let bytes = &piece.bytes()[self.at..];
+            match self.walker.next(bytes, self.at, piece.last, record) {
                 Step::Record(taken) => {
                     self.at += taken;
                     return true;
@@ -364,46 +293,41 @@ impl Cursor {
                 Step::Pass(count) => self.at += count,
                 Step::More(needed) => {
                     self.needed = needed;
+                    self.rest.clear();
+                    self.rest.extend_from_slice(bytes);
                     return false;
                 }
             }
         }
     }
 
-    /// Goes on to further bytes, perhaps of the next input. `false`: there are none.
-    pub(crate) fn refill(&mut self) -> Result<bool, ReadError> {
-        loop {
-            if self.reel.is_some() && self.piece.last {
-                self.end_input()?;
-            }
-            if self.reel.is_none() {
-                let Some(begun) = self.shared.begin(self.input, self.reader)? else {
-                    return Ok(false);
-                };
-                self.reel = Some(begun);
-                self.piece = Arc::default();
-                self.at = 0;
-                // The first piece is one that shows what the input is, however little a
-                // stream gives at once.
-                self.needed = FILE_HEADER;
-            }
-            if let Some((reel, _)) = &mut self.reel {
-                // The reel can use its memory again if no one else holds it.
-                self.piece = Arc::default();
-                let advanced = reel.advance(self.at, self.needed);
-                self.piece = Arc::clone(&reel.piece);
-                advanced.map_err(|source| ReadError::Read {
-                    what: self.name(),
-                    source,
-                })?;
-                self.at = 0;
-                return Ok(true);
-            }
+    /// Fills the piece with further bytes, perhaps of the next input. `false`: there are none.
+    pub(crate) fn refill(&mut self, piece: &mut Piece) -> Result<bool, ReadError> {
+        if self.open.is_some() && self.last {
+            self.end_input()?;
         }
+        if self.open.is_none() {
+            self.open = self.inputs.begin(self.input)?;
+            self.rest.clear();
+            // The first piece is one that shows what the input is, however little a
+            // stream gives at once.
+            self.needed = FILE_HEADER;
+        }
+        let Some((source, _)) = &mut self.open else {
+            return Ok(false);
+        };
+        let read = piece.follow(&self.rest, self.needed, source);
+        read.map_err(|source| ReadError::Read {
+            what: self.name(),
+            source,
+        })?;
+        self.last = piece.last;
+        self.at = 0;
+        Ok(true)
     }
 
     fn end_input(&mut self) -> Result<(), ReadError> {
-        if let Some((_, condition)) = self.reel.take()
+        if let Some((_, condition)) = self.open.take()
             && condition.broken()
         {
             self.walker.notes.skip(SkipReason::Compressed, 0);
@@ -416,28 +340,23 @@ impl Cursor {
             });
         }
         self.walker.next_file();
-        self.shared.leave(self.input);
         self.input += 1;
         Ok(())
     }
 
     fn name(&self) -> String {
-        self.shared
-            .inputs
-            .names()
-            .nth(self.input)
-            .unwrap_or_default()
-            .to_owned()
+        let name = self.inputs.names().nth(self.input);
+        name.unwrap_or_default().to_owned()
     }
 
-    /// The next record anywhere; it lies in [`Cursor::bytes`].
-    pub(crate) fn next(&mut self) -> Result<Option<Record>, ReadError> {
+    /// The next record anywhere; it lies in the piece.
+    pub(crate) fn next(&mut self, piece: &mut Piece) -> Result<Option<Record>, ReadError> {
         let mut record = Record::EMPTY;
         loop {
-            if self.next_here(&mut record) {
+            if self.next_here(piece, &mut record) {
                 return Ok(Some(record));
             }
-            if !self.refill()? {
+            if !self.refill(piece)? {
                 return Ok(None);
             }
         }

@@ -19,8 +19,8 @@ mod inputs;
 mod notes;
 mod pcap;
 mod pcapng;
+mod piece;
 mod source;
-mod tape;
 mod walk;
 
 pub use capture::{Capture, Packet, open};
@@ -30,3 +30,4 @@ pub use notes::{Comment, CommentOn, Gap, Interface, Notes, Skip, SkipReason};
 pub use source::{Source, SourceError};
 
 pub(crate) use inputs::Cursor;
+pub(crate) use piece::{PIECE, Piece};

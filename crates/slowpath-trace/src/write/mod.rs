@@ -14,7 +14,7 @@
 mod block;
 
 use crate::frame::Record;
-use crate::read::{Inputs, ReadError};
+use crate::read::{Inputs, Piece, ReadError};
 use block::{Order, PCAP_HEADER, PcapHeader, Section};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -55,7 +55,8 @@ pub fn copy(
     comments: &Comments,
     out: &mut dyn Write,
 ) -> Result<Written, WriteError> {
-    let mut cursor = inputs.cursors(1).pop().ok_or(ReadError::Nothing)?;
+    let mut cursor = inputs.cursor();
+    let mut piece = Piece::default();
     let mut copier = Copier {
         out,
         comments,
@@ -65,13 +66,12 @@ pub fn copy(
     };
     let mut record = Record::EMPTY;
     let mut begins = true;
-    while cursor.refill()? {
-        let piece = cursor.piece();
+    while cursor.refill(&mut piece)? {
         copier.at = 0;
         if std::mem::take(&mut begins) {
             copier.begin(piece.bytes())?;
         }
-        while cursor.next_here(&mut record) {
+        while cursor.next_here(&piece, &mut record) {
             let wanted = wanted(record.number);
             copier.record(piece.bytes(), &record, wanted)?;
         }
