@@ -153,7 +153,17 @@ pub fn analyse(
     inputs: Inputs,
     options: &engine::Options,
     keep: usize,
-    progress: impl FnMut(Progress) -> ControlFlow<()>,
+    mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Analysis, ReadError> {
+    analyse_all(inputs, options, keep, &mut progress)
+}
+
+/// The same, not generic: what runs for each segment is compiled here, with all that it calls.
+fn analyse_all(
+    inputs: Inputs,
+    options: &engine::Options,
+    keep: usize,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Analysis, ReadError> {
     let mut kept: Vec<(Rank, Finished<Box<Judged>>)> = Vec::new();
     let mut firsts = Vec::new();

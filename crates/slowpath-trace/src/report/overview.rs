@@ -31,12 +31,33 @@ pub struct Digest {
     client: Endpoint,
     server: Endpoint,
     /// Each problem's worst finding that counts.
-    findings: Vec<TraceFinding>,
+    findings: Few,
     /// Time in which a side had something to send or waited for the other, and all of it.
     busy: Duration,
     total: Duration,
     reordered: bool,
     transfer: Option<Transfer>,
+}
+
+/// Findings; the first few in place: what one thread allocates and another frees costs more than
+/// all else of a digest.
+#[derive(Default)]
+struct Few {
+    first: [Option<TraceFinding>; 8],
+    more: Vec<TraceFinding>,
+}
+
+impl Few {
+    fn push(&mut self, finding: TraceFinding) {
+        match self.first.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(finding),
+            None => self.more.push(finding),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &TraceFinding> {
+        self.first.iter().flatten().chain(&self.more)
+    }
 }
 
 /// How fast a direction's data went.
@@ -104,7 +125,7 @@ impl Digest {
     #[must_use]
     pub fn of(judged: &Judged, first_frame: u64) -> Self {
         let (report, verdicts) = (&judged.report, &judged.verdicts);
-        let mut findings: Vec<TraceFinding> = Vec::new();
+        let mut findings = Few::default();
         for finding in verdicts.findings.iter().filter(|f| counts(judged, f)) {
             // The list has the worst first, and a closed window before the full one it is part of.
             let part = |f: &TraceFinding| {
@@ -261,7 +282,7 @@ impl Overview {
             let larger = |kept: &Transfer| size(kept) > size(&transfer);
             self.transfer = self.transfer.filter(larger).or(Some(transfer));
         }
-        for finding in &digest.findings {
+        for finding in digest.findings.iter() {
             let worst = Worst {
                 finding: *finding,
                 number: 0,

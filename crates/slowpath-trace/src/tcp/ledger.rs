@@ -116,12 +116,13 @@ impl Ledger {
             .max(self.head.1)
     }
 
-    /// Fetches the first and the last outstanding segment.
+    /// Fetches the first outstanding segments, and where the next will be.
     #[inline]
     pub(super) fn prefetch(&self) {
+        const BYTES: usize = 512;
         let ends = [self.outstanding.front(), self.outstanding.back()];
         for sent in ends.into_iter().flatten() {
-            crate::engine::prefetch(std::ptr::from_ref(sent).cast());
+            crate::engine::prefetch_all(std::ptr::from_ref(sent).cast(), BYTES);
         }
     }
 

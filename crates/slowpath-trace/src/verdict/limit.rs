@@ -198,6 +198,10 @@ impl Mark {
         }
     }
 
+    fn is(self, limit: Limit) -> bool {
+        self.frame_and_limit % (1 << LIMIT_BITS) == limit as u64
+    }
+
     fn limit(self) -> Limit {
         Limit::ALL[self.frame_and_limit as usize % (1 << LIMIT_BITS) % LIMITS]
     }
@@ -258,7 +262,9 @@ impl Line {
     pub fn longest(&self, limit: Limit) -> Option<Interval> {
         let dropped = self.longest_dropped.as_ref();
         let dropped = dropped.and_then(|longest| longest[limit as usize]);
-        let kept = self.intervals().filter(|i| i.limit == limit);
+        let marks = self.marks.iter().enumerate();
+        let kept = marks.filter(|(_, mark)| mark.is(limit));
+        let kept = kept.map(|(index, _)| self.interval(index));
         dropped.into_iter().chain(kept).reduce(longer)
     }
 
@@ -287,7 +293,7 @@ impl Line {
         }
         self.shares
             .add(next.limit, between(next.from.time, next.to.time));
-        let same = |mark: &Mark| mark.limit() == next.limit;
+        let same = |mark: &Mark| mark.is(next.limit);
         if !self.marks.back().is_some_and(same) {
             // A part that was given another limit leaves up to two marks more.
             while self.marks.len() >= keep && !self.marks.is_empty() {
@@ -355,7 +361,7 @@ impl Line {
                 self.shares.add(after, moved);
                 limit = after;
             }
-            let same = |mark: &Mark| mark.limit() == limit;
+            let same = |mark: &Mark| mark.is(limit);
             if !self.marks.back().is_some_and(same) {
                 self.marks.push_back(Mark::new(mark.from(), limit));
             }

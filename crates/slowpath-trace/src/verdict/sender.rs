@@ -206,10 +206,11 @@ impl Sender {
     #[inline]
     pub(super) fn prefetch(&self) {
         self.line.prefetch();
-        crate::engine::prefetch(self.pieces.as_ptr().cast());
-        if let Some(first) = self.incoming.front() {
-            crate::engine::prefetch(std::ptr::from_ref(first).cast());
-        }
+        crate::engine::prefetch_all(self.pieces.as_ptr().cast(), 128);
+        // What is on its way, as far as it goes.
+        let (incoming, _) = self.incoming.as_slices();
+        let bytes = size_of_val(incoming).clamp(64, 1024);
+        crate::engine::prefetch_all(incoming.as_ptr().cast(), bytes);
     }
 
     pub(crate) fn line(&self) -> &Line {
@@ -267,7 +268,7 @@ impl Sender {
         let on_its_way = || {
             self.incoming
                 .iter()
-                .any(|i| i.acknowledges.is_some_and(all))
+                .any(|i| i.acknowledges().is_some_and(all))
         };
         (all(self.sequence.acked) || on_its_way()).then_some(self.last.time)
     }
@@ -542,7 +543,7 @@ impl Sender {
                 frame: first.effect.frame,
                 time: first.effect.time.min(end.time),
             };
-            self.apply(&Incoming { effect, ..first });
+            self.apply(&first.taking_effect(effect));
         }
         self.advance(end);
         self.settle(Next::Nothing, end);

@@ -8,17 +8,72 @@ use super::{PENDING, PROMPT, START, Sender, Sequence, lateness, passed};
 use crate::segment::{Flags, Timestamp};
 use crate::tcp::{Event, Marks, Moment};
 
-/// A segment of the other side, until it reaches the sender.
+/// A segment of the other side, until it reaches the sender; packed, as a window of them may be on
+/// its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incoming {
     pub(super) effect: Moment,
-    pub(super) acknowledges: Option<i64>,
-    pub(super) window: Option<(u64, i64)>,
-    pub(super) payload: bool,
-    /// It was kept back, by so much, ns.
-    pub(super) late: Option<i64>,
+    ack: i64,
+    edge: i64,
+    late: i64,
+    window: u32,
+    stamp: u32,
+    /// Which of these there are, and whether it has payload.
+    has: u8,
+}
+
+/// Bits of [`Incoming::has`].
+mod has {
+    pub const ACK: u8 = 1;
+    pub const WINDOW: u8 = 1 << 1;
+    pub const LATE: u8 = 1 << 2;
+    pub const STAMP: u8 = 1 << 3;
+    pub const PAYLOAD: u8 = 1 << 4;
+}
+
+impl Incoming {
+    /// `late`: it was kept back, by so much, ns.
+    #[inline]
+    fn new(event: &Event<'_>, effect: Moment, late: Option<i64>) -> Self {
+        let window = event.window.zip(event.window_edge);
+        let bit = |there: bool, bit: u8| if there { bit } else { 0 };
+        Incoming {
+            effect,
+            ack: event.acknowledgement.unwrap_or(0),
+            edge: window.map_or(0, |(_, edge)| edge),
+            late: late.unwrap_or(0),
+            // At most 65,535 << 14.
+            window: window.map_or(0, |(window, _)| window as u32),
+            stamp: event.timestamps.map_or(0, |(value, _)| value),
+            has: bit(event.acknowledgement.is_some(), has::ACK)
+                | bit(window.is_some(), has::WINDOW)
+                | bit(late.is_some(), has::LATE)
+                | bit(event.timestamps.is_some(), has::STAMP)
+                | bit(event.length > 0, has::PAYLOAD),
+        }
+    }
+
+    /// The same, with effect at another time.
+    pub(super) fn taking_effect(self, effect: Moment) -> Self {
+        Incoming { effect, ..self }
+    }
+
+    pub(super) fn acknowledges(&self) -> Option<i64> {
+        (self.has & has::ACK != 0).then_some(self.ack)
+    }
+
+    fn window(&self) -> Option<(u64, i64)> {
+        (self.has & has::WINDOW != 0).then_some((self.window.into(), self.edge))
+    }
+
+    fn late(&self) -> Option<i64> {
+        (self.has & has::LATE != 0).then_some(self.late)
+    }
+
     /// Its TSval.
-    pub(super) stamp: Option<u32>,
+    fn stamp(&self) -> Option<u32> {
+        (self.has & has::STAMP != 0).then_some(self.stamp)
+    }
 }
 
 impl Sender {
@@ -47,14 +102,7 @@ impl Sender {
             frame: now.frame,
             time: Timestamp(now.time.0.saturating_add(self.turn())),
         };
-        let segment = Incoming {
-            effect,
-            acknowledges: event.acknowledgement,
-            window: event.window.zip(event.window_edge),
-            payload: event.length > 0,
-            late,
-            stamp: event.timestamps.map(|t| t.0),
-        };
+        let segment = Incoming::new(event, effect, late);
         if self.turn() == 0 {
             self.arrive(now);
             if self.incoming.is_empty() {
@@ -72,6 +120,9 @@ impl Sender {
     /// Rule 6: by how much an ACK was kept back, ns.
     pub(super) fn lateness(&mut self, event: &Event<'_>, now: Moment) -> Option<i64> {
         let ack = event.acknowledgement.filter(|_| self.sequence.begun)?;
+        if !self.lateness.is_news(self.sequence.acked, ack) {
+            return None;
+        }
         let base = self.rtt.receiver?;
         // What was sent long enough ago to have arrived, a timer's ACK covers.
         let all = ack >= self.sequence.next || passed(self.last.time, now) < base;
@@ -96,7 +147,7 @@ impl Sender {
 
     /// The window that the receiver advertised last, bytes.
     fn offered(&self) -> Option<u64> {
-        let on_its_way = self.incoming.back().and_then(|i| i.window);
+        let on_its_way = self.incoming.back().and_then(Incoming::window);
         on_its_way.map_or(self.window.size, |(window, _)| Some(window))
     }
 
@@ -127,15 +178,17 @@ impl Sender {
             return;
         };
         let near = passed(now, first.effect) <= PROMPT.0 + self.turn() / 64;
-        let arrived = self.had_arrived(event, first.stamp).unwrap_or(near);
-        let all = first.acknowledges.is_some_and(|a| a >= self.sequence.next);
+        let arrived = self.had_arrived(event, first.stamp()).unwrap_or(near);
+        let all = first
+            .acknowledges()
+            .is_some_and(|a| a >= self.sequence.next);
         if arrived && all {
             self.incoming.pop_front();
             let effect = Moment {
                 time: now.time,
                 ..first.effect
             };
-            self.apply(&Incoming { effect, ..first });
+            self.apply(&first.taking_effect(effect));
         }
     }
 
@@ -156,13 +209,13 @@ impl Sender {
         };
         self.advance(now);
         let mut reported = false;
-        if let Some(ack) = segment.acknowledges
+        if let Some(ack) = segment.acknowledges()
             && self.sequence.begun
             && ack > self.sequence.acked
         {
             // One that closes the window lets nothing go.
-            let opens = segment.window.is_none_or(|(window, _)| window > 0);
-            if let Some(late) = segment.late
+            let opens = segment.window().is_none_or(|(window, _)| window > 0);
+            if let Some(late) = segment.late()
                 && ack >= self.sequence.next
                 && opens
             {
@@ -175,12 +228,12 @@ impl Sender {
             self.closed |= self.sequence.fin.is_some_and(|fin| ack >= fin);
             reported = true;
             self.judge_plateau(now);
-        } else if let Some(ack) = segment.acknowledges
+        } else if let Some(ack) = segment.acknowledges()
             && self.repair.is_under_way()
         {
             self.repair.acknowledged(ack, self.sequence.next);
         }
-        if let Some((window, edge)) = segment.window {
+        if let Some((window, edge)) = segment.window() {
             reported |= self.window.edge.is_none_or(|old| edge > old);
             self.window.edge = Some(edge);
             self.window.zero = window == 0;
@@ -191,10 +244,10 @@ impl Sender {
             }
             self.read_window(window);
         }
-        self.last.answered |= segment.payload;
+        self.last.answered |= segment.has & has::PAYLOAD != 0;
         if reported {
             self.last_release = now;
-            self.released_by = segment.stamp;
+            self.released_by = segment.stamp();
         }
         self.sign_of_life = now;
     }
@@ -224,7 +277,7 @@ impl Sender {
         if !exceeds(self.window.edge) {
             return;
         }
-        let on_its_way = |i: &Incoming| i.window.is_some_and(|(_, edge)| !exceeds(Some(edge)));
+        let on_its_way = |i: &Incoming| i.window().is_some_and(|(_, edge)| !exceeds(Some(edge)));
         if !self.window.unscaled && self.incoming.iter().any(on_its_way) {
             while exceeds(self.window.edge)
                 && let Some(first) = self.incoming.pop_front()
@@ -233,10 +286,7 @@ impl Sender {
                     let sooner = passed(first.effect, now).saturating_add(self.turn());
                     self.rtt.turn = Some(sooner.clamp(0, self.turn()));
                 }
-                self.apply(&Incoming {
-                    effect: now,
-                    ..first
-                });
+                self.apply(&first.taking_effect(now));
             }
         } else if !self.window.zero {
             self.scale_is_unknown();

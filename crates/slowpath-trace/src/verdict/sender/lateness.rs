@@ -98,6 +98,12 @@ pub(super) struct Lateness {
 }
 
 impl Lateness {
+    /// Whether an ACK acknowledges something; `from`: what is known to have been acknowledged before.
+    #[inline]
+    pub(super) fn is_news(&self, from: i64, ack: i64) -> bool {
+        ack > self.acked.max(from)
+    }
+
     /// By how much the ACK was kept back, ns.
     pub(super) fn acknowledged(&mut self, a: &Acknowledged) -> Option<i64> {
         let bytes = a.ack - self.acked.max(a.from);
