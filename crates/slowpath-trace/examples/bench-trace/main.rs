@@ -3,10 +3,11 @@
 //! run; the last line is one JSON object.
 //!
 //! Two captures of 1 GiB with 10,240 connections at a time are made: one cut to 96 bytes a
-//! frame, one whole. Ours and tcptrace (`-n -l -r`: long output, RTT, no name service) take turns on
-//! them; ratios are medians over the pairs. tshark (two passes, the frames with a
+//! frame, one whole. Ours (all figures of all connections; then with verdicts, as `slowpath trace`
+//! gives them) and tcptrace (`-n -l -r`: long output, RTT, no name service) take turns on
+//! them; ratios are medians over the rounds. tshark (two passes, the frames with a
 //! tcp.analysis flag) gets the beginning of the capture, and is compared by time a packet.
-//! All files are in the page cache. The plain keys are the worse of the two captures.
+//! All files are in the page cache. The keys without `_96` and `_full` are the worse of the two captures.
 
 mod generate;
 mod rival;
@@ -16,6 +17,7 @@ use rival::{Cost, median};
 use serde_json::{Map, Value, json};
 use slowpath_trace::engine::{Began, Follow, Options, run};
 use slowpath_trace::read::{Input, Inputs};
+use slowpath_trace::report::analysis;
 use slowpath_trace::segment::Segment;
 use slowpath_trace::tcp::{self, Connection};
 use std::error::Error;
@@ -28,10 +30,12 @@ use std::time::Instant;
 
 const USAGE: &str = "usage: bench-trace [--quick] [--command PROGRAM ARGUMENT...]
        bench-trace generate FILE SNAP MIB CONNECTIONS
-       bench-trace analyse|count FILE THREADS";
+       bench-trace analyse|count|judge FILE THREADS";
 
 /// Connections open at the same time.
 const CONNECTIONS: u32 = 10_240;
+/// Connections that a list has.
+const KEPT: usize = 10;
 /// Bytes of the beginning that tshark gets, as a part of the whole.
 const CUT: u64 = 40;
 
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         ["generate", file, snap, mib, connections] => make_one(file, [snap, mib, connections]),
         ["count", file, threads] => count(file, threads),
         ["analyse", file, threads] => analyse(file, threads),
+        ["judge", file, threads] => judge(file, threads),
         _ => Err(USAGE.into()),
     };
     match done {
@@ -86,11 +91,13 @@ fn make_one(file: &str, numbers: [&str; 3]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What was measured on one capture.
+/// What was measured of one program on one capture.
+#[derive(Clone, Copy)]
 struct Measured {
     packets: u64,
     seconds: f64,
-    gib: f64,
+    packets_per_second: f64,
+    gib_per_second: f64,
     tcptrace_ratio: f64,
     tshark_ratio: f64,
     rss_mib: f64,
@@ -100,75 +107,85 @@ fn bench(quick: bool, command: Option<&[&str]>) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let own: OsString = std::env::current_exe()?.into();
     // The program under test: FILE comes last, but for ours.
-    let command: Vec<OsString> = match command {
-        Some(words) => words.iter().map(OsString::from).collect(),
-        None => vec![own, "analyse".into()],
+    let programs: Vec<(&str, Vec<OsString>)> = match command {
+        Some(words) => vec![("", words.iter().map(OsString::from).collect())],
+        None => vec![
+            ("", vec![own.clone(), "analyse".into()]),
+            ("verdicts_", vec![own, "judge".into()]),
+        ],
     };
     let mut all = Map::new();
-    let mut measured = Vec::new();
+    let mut measured = vec![Vec::new(); programs.len()];
     for (suffix, snap) in [("96", 96), ("full", 65_535)] {
-        let m = measure(folder.path(), snap, quick, &command)?;
-        println!(
-            "{suffix}: {} packets in {:.3} s, {:.1} times tcptrace, {:.0} times tshark, {:.0} MiB",
-            m.packets, m.seconds, m.tcptrace_ratio, m.tshark_ratio, m.rss_mib
-        );
-        report(&mut all, &format!("_{suffix}"), &m);
-        measured.push(m);
+        let found = measure(folder.path(), snap, quick, &programs)?;
+        for (n, m) in found.into_iter().enumerate() {
+            let prefix = programs[n].0;
+            println!(
+                "{prefix}{suffix}: {} packets in {:.3} s, {:.1} times tcptrace, {:.0} times tshark, {:.0} MiB",
+                m.packets, m.seconds, m.tcptrace_ratio, m.tshark_ratio, m.rss_mib
+            );
+            report(&mut all, prefix, &format!("_{suffix}"), &m);
+            measured[n].push(m);
+        }
     }
-    let worst =
-        |value: fn(&Measured) -> f64| measured.iter().map(value).fold(f64::INFINITY, f64::min);
-    let slower = measured
-        .iter()
-        .min_by(|a, b| a.tcptrace_ratio.total_cmp(&b.tcptrace_ratio));
-    let rss = measured.iter().map(|m| m.rss_mib).fold(0.0, f64::max);
-    all.insert("packets".to_owned(), json!(slower.map_or(0, |m| m.packets)));
-    for (key, value) in [
-        (
-            "packets_per_second",
-            worst(|m| m.packets as f64 / m.seconds),
-        ),
-        ("gib_per_second", worst(|m| m.gib / m.seconds)),
-        ("tcptrace_ratio", worst(|m| m.tcptrace_ratio)),
-        ("tshark_ratio", worst(|m| m.tshark_ratio)),
-        ("rss_mib", rss),
-    ] {
-        all.insert(key.to_owned(), json!(round(value)));
+    for ((prefix, _), measured) in programs.iter().zip(&measured) {
+        report(&mut all, prefix, "", &worst(measured));
     }
     println!("{}", Value::Object(all));
     Ok(())
 }
 
-fn report(all: &mut Map<String, Value>, suffix: &str, m: &Measured) {
-    all.insert(format!("packets{suffix}"), json!(m.packets));
+/// The worse of each figure; the packets of the capture on which it is slower beside tcptrace.
+fn worst(measured: &[Measured]) -> Measured {
+    let least =
+        |value: fn(&Measured) -> f64| measured.iter().map(value).fold(f64::INFINITY, f64::min);
+    let slower = measured
+        .iter()
+        .min_by(|a, b| a.tcptrace_ratio.total_cmp(&b.tcptrace_ratio));
+    Measured {
+        packets: slower.map_or(0, |m| m.packets),
+        packets_per_second: least(|m| m.packets_per_second),
+        gib_per_second: least(|m| m.gib_per_second),
+        tcptrace_ratio: least(|m| m.tcptrace_ratio),
+        tshark_ratio: least(|m| m.tshark_ratio),
+        rss_mib: measured.iter().map(|m| m.rss_mib).fold(0.0, f64::max),
+        seconds: measured.iter().map(|m| m.seconds).fold(0.0, f64::max),
+    }
+}
+
+fn report(all: &mut Map<String, Value>, prefix: &str, suffix: &str, m: &Measured) {
+    all.insert(format!("{prefix}packets{suffix}"), json!(m.packets));
     for (key, value) in [
-        ("packets_per_second", m.packets as f64 / m.seconds),
-        ("gib_per_second", m.gib / m.seconds),
+        ("packets_per_second", m.packets_per_second),
+        ("gib_per_second", m.gib_per_second),
         ("tcptrace_ratio", m.tcptrace_ratio),
         ("tshark_ratio", m.tshark_ratio),
         ("rss_mib", m.rss_mib),
     ] {
-        all.insert(format!("{key}{suffix}"), json!(round(value)));
+        all.insert(format!("{prefix}{key}{suffix}"), json!(round(value)));
     }
+}
+
+/// One program on one capture.
+fn ours(program: &[OsString], file: &Path) -> Result<Cost, Box<dyn Error>> {
+    let (program, arguments) = program.split_first().ok_or(USAGE)?;
+    let mut words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
+    words.push(file.as_os_str());
+    if ["analyse", "judge"].map(OsStr::new).contains(&words[0]) {
+        words.push(OsStr::new("0"));
+    }
+    rival::run(program, &words)
 }
 
 fn measure(
     folder: &Path,
     snap: u32,
     quick: bool,
-    command: &[OsString],
-) -> Result<Measured, Box<dyn Error>> {
+    programs: &[(&str, Vec<OsString>)],
+) -> Result<Vec<Measured>, Box<dyn Error>> {
     let bytes = 1u64 << 30;
     let file: PathBuf = folder.join("capture.pcap");
     let made = make(&file, &plan(snap, bytes, CONNECTIONS))?;
-    let (program, arguments) = command.split_first().ok_or(USAGE)?;
-    let ours = || -> Result<Cost, Box<dyn Error>> {
-        let mut words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
-        words.push(file.as_os_str());
-        if words.first() == Some(&OsStr::new("analyse")) {
-            words.push(OsStr::new("0"));
-        }
-        rival::run(program, &words)
-    };
     let tcptrace = || {
         let words = ["-n", "-l", "-r"].map(OsStr::new);
         rival::run(
@@ -176,18 +193,42 @@ fn measure(
             &[&words[..], &[file.as_os_str()]].concat(),
         )
     };
-    ours()?;
-    let (mut seconds, mut ratios, mut rss) = (Vec::new(), Vec::new(), 0.0f64);
-    for _ in 0..if quick { 3 } else { 7 } {
-        let (mine, theirs) = (ours()?, tcptrace()?);
-        seconds.push(mine.seconds);
-        ratios.push(theirs.seconds / mine.seconds);
-        rss = rss.max(mine.rss_mib);
+    for (_, program) in programs {
+        ours(program, &file)?;
     }
-    let seconds = median(seconds);
-    // The same seed: this is how the capture begins.
-    let cut_file = folder.join("cut.pcap");
-    let cut = make(&cut_file, &plan(snap, bytes / CUT, CONNECTIONS))?;
+    let mut rounds = Vec::new();
+    for _ in 0..if quick { 3 } else { 7 } {
+        let costs = programs.iter().map(|(_, program)| ours(program, &file));
+        let costs: Vec<Cost> = costs.collect::<Result<_, _>>()?;
+        rounds.push((costs, tcptrace()?.seconds));
+    }
+    let tshark = tshark(folder, snap, bytes / CUT, quick)?;
+    std::fs::remove_file(&file)?;
+    let of = |n: usize| {
+        let each = |value: fn(Cost, f64) -> f64| {
+            let values = rounds
+                .iter()
+                .map(|(costs, theirs)| value(costs[n], *theirs));
+            values.collect::<Vec<f64>>()
+        };
+        let seconds = median(each(|mine, _| mine.seconds));
+        Measured {
+            packets: made.packets,
+            seconds,
+            packets_per_second: made.packets as f64 / seconds,
+            gib_per_second: made.bytes as f64 / bytes as f64 / seconds,
+            tcptrace_ratio: median(each(|mine, theirs| theirs / mine.seconds)),
+            tshark_ratio: tshark / (seconds / made.packets as f64),
+            rss_mib: each(|mine, _| mine.rss_mib).into_iter().fold(0.0, f64::max),
+        }
+    };
+    Ok((0..programs.len()).map(of).collect())
+}
+
+/// Seconds a packet that tshark takes. The same seed: it gets how the capture begins.
+fn tshark(folder: &Path, snap: u32, bytes: u64, quick: bool) -> Result<f64, Box<dyn Error>> {
+    let file = folder.join("cut.pcap");
+    let cut = make(&file, &plan(snap, bytes, CONNECTIONS))?;
     let words = [
         "-n",
         "-2",
@@ -200,20 +241,12 @@ fn measure(
         "-r",
     ];
     let words = words.map(OsStr::new);
-    let words = [&words[..], &[cut_file.as_os_str()]].concat();
-    let mut theirs = Vec::new();
+    let words = [&words[..], &[file.as_os_str()]].concat();
+    let mut seconds = Vec::new();
     for _ in 0..if quick { 1 } else { 3 } {
-        theirs.push(rival::run(OsStr::new("tshark"), &words)?.seconds / cut.packets as f64);
+        seconds.push(rival::run(OsStr::new("tshark"), &words)?.seconds / cut.packets as f64);
     }
-    std::fs::remove_file(&file)?;
-    Ok(Measured {
-        packets: made.packets,
-        seconds,
-        gib: made.bytes as f64 / bytes as f64,
-        tcptrace_ratio: median(ratios),
-        tshark_ratio: median(theirs) / (seconds / made.packets as f64),
-        rss_mib: rss,
-    })
+    Ok(median(seconds))
 }
 
 /// Three significant digits are more than the machine repeats.
@@ -275,6 +308,19 @@ fn say(began: Instant, summary: &slowpath_trace::engine::Summary) {
         took.as_secs_f64(),
         took.as_nanos() as f64 / frames as f64
     );
+}
+
+/// What `slowpath trace` does: verdicts on all connections, of which the worst are kept.
+fn judge(file: &str, threads: &str) -> Result<(), Box<dyn Error>> {
+    let began = Instant::now();
+    let (inputs, options) = settings(file, threads)?;
+    let go_on = |_| ControlFlow::Continue(());
+    let analysis = analysis::analyse(inputs, &options, KEPT, go_on)?;
+    say(began, &analysis.summary);
+    for kept in &analysis.connections {
+        println!("{} {:?}", kept.number, kept.findings());
+    }
+    Ok(())
 }
 
 /// All that is found out, connection after connection, and one line of each.
