@@ -43,14 +43,14 @@ static __always_inline u32 wait_of(struct tcp_sock *tp, const struct connection 
 }
 
 /*
- * An event: what had waited since the event before is counted. `written` is write_seq, `called` what the call
- * that just ended has added, so that only older data counts. Each segment event shows what
+ * An event: what had waited since the event before is counted. `called` is what the call
+ * that just ended has added to what is `unsent`, so that only older data counts. Each segment event shows what
  * held until it, since only segments received and calls change that, but for timers.
  */
 static __always_inline void count_wait(struct connection *c, struct tcp_sock *tp, u32 now,
-				       u32 written, u32 called)
+				       u32 unsent, u32 called)
 {
-	u32 mark = c->wait_mark, unsent = written - tp->snd_nxt;
+	u32 mark = c->wait_mark;
 
 	if (!unsent) {
 		if (mark) {
@@ -127,19 +127,20 @@ static __always_inline u32 count_unread(struct connection *c, struct tcp_sock *t
  * segment before.
  */
 static __always_inline void count_full(struct connection *c, struct sock *sk, struct tcp_sock *tp,
-				       u32 now)
+				       u32 now, u32 out)
 {
-	u32 nxt = tp->snd_nxt, out = tp->packets_out, since = tp->lsndtime;
 	struct socket *socket = sk->sk_socket;
+	u32 since;
 
-	if (tp->write_seq != nxt || !out || out >= tp->snd_cwnd || c->ca_state >= CA_RECOVERY)
+	if (!out || !socket || !(socket->flags & NO_SPACE))
 		return;
-	if (!socket || !(socket->flags & NO_SPACE))
+	if (out >= tp->snd_cwnd || c->ca_state >= CA_RECOVERY)
 		return;
 	if (BPF_CORE_READ_BITFIELD(tp, chrono_type) != CHRONO_BUSY)
 		return;
-	if ((s32)(tp->snd_una + tp->snd_wnd - nxt) < (s32)tp->mss_cache)
+	if ((s32)(tp->snd_una + tp->snd_wnd - tp->snd_nxt) < (s32)tp->mss_cache)
 		return;
+	since = tp->lsndtime;
 	if ((s32)(c->last_event - since) > 0)
 		since = c->last_event;
 	since = elapsed(since, now);

@@ -135,7 +135,7 @@ static __always_inline void leave_state(struct connection *c, struct sock *sk, i
 	if (!tp)
 		return;
 	if (oldstate == TCP_ESTABLISHED) {
-		count_wait(c, tp, (u32)bpf_jiffies64(), tp->write_seq, 0);
+		count_wait(c, tp, (u32)bpf_jiffies64(), tp->write_seq - tp->snd_nxt, 0);
 	} else if (oldstate == TCP_SYN_SENT) {
 		c->turns.written = tp->write_seq;
 		if (tp->total_retrans) {

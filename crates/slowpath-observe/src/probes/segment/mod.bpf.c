@@ -46,7 +46,7 @@ SEC("tp_btf/tcp_probe")
 int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
-	u32 srtt, mdev, una, sample, ack, now, written, nxt, out;
+	u32 srtt, mdev, una, sample, ack, now, written, unsent, nxt, out;
 	struct tcp_sock *tp;
 
 	if (!c)
@@ -86,19 +86,21 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	c->snd_una = una;
 	now = (u32)bpf_jiffies64();
 	written = tp->write_seq;
-	count_wait(c, tp, now, written, 0);
+	unsent = written - tp->snd_nxt;
+	count_wait(c, tp, now, unsent, 0);
 	nxt = tp->rcv_nxt;
 	count_unread(c, tp, now, nxt);
-	count_full(c, sk, tp, now);
-	note_idle(c, tp, now);
 	out = tp->packets_out;
+	if (!unsent)
+		count_full(c, sk, tp, now, out);
+	note_idle(c, tp, now);
 	ack = out > 1 ? ACK_CROWD : 0;
 	if (out == 1) {
 		struct tcp_skb_cb_head *cb = (void *)&skb->cb;
 
 		if (cb->seq == cb->end_seq && (!(c->ack & ACK_CROWD) || after_silence(tp, now))) {
 			ack = ACK_LONE;
-			if (written != tp->snd_nxt)
+			if (unsent)
 				ack |= ACK_HELD;
 			else {
 				struct socket *socket = sk->sk_socket;
