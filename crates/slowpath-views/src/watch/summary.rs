@@ -163,7 +163,7 @@ impl WatchSummary {
             plural(self.polls, "poll"),
             self.problem_connections(),
         ))];
-        if self.connections.len() > 0 {
+        if !self.connections.is_empty() {
             let conclusion = self.conclusion();
             let problem = conclusion.deciding.filter(|_| conclusion.alarm);
             let problem = problem.map_or(Problem::SenderAppLimited, |d| d.problem);
