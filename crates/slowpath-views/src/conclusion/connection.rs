@@ -73,7 +73,7 @@ pub(crate) struct Judged<'a> {
     pub(crate) sender: Option<End<'a>>,
     /// The end that receives in the direction.
     pub(crate) receiver: Option<End<'a>>,
-    /// It did not get beyond its SYN.
+    /// What it waited for was the answer to its SYN.
     pub(crate) only_opening: bool,
     /// Why the connection failed, if it did.
     pub(crate) failure: Option<Failure>,
@@ -223,7 +223,7 @@ fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
         because: Vec::new(),
         sender: Some(end),
         receiver: None,
-        only_opening: false,
+        only_opening: failure == Failure::Unanswered && end.stats.bytes_acked == 0,
         failure: Some(failure),
         turns: None,
         asked_by: None,
@@ -346,7 +346,7 @@ impl<'a> Direction<'a> {
         Judged {
             who: Role::Network,
             address: Some(self.to),
-            only_opening: sender.stats.bytes_acked == 0 && times.network > Micros::ZERO,
+            only_opening: 2 * sender.time(Problem::SynRetransmit).0 > times.network.0,
             ..judged
         }
     }

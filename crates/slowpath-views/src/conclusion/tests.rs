@@ -267,6 +267,13 @@ fn a_listener_that_overflows_comes_before_the_network() {
         "{}",
         answer.text
     );
+    // The same for one that waits still.
+    let mut waits = Scripted::new("wrk", CLIENT, SERVER, &[]);
+    waits.stats.state = TcpState::SynSent;
+    waits.stats.bytes_acked = 0;
+    waits.stats.unanswered_timeouts = 2;
+    let answer = conclude([waits.one_sided()], &refusing);
+    assert_eq!(answer.act.who, Role::AcceptingApplication);
     let answer = conclude([opening.one_sided()], &[]);
     assert_eq!(
         (answer.limiter, answer.act.who),

@@ -6,7 +6,7 @@ use super::connection::Judged;
 use super::end::{End, round_trips};
 use super::turns::Turns;
 use super::{Act, ActingProcess, Because, Conclusion, Limiter, Refusing, Role};
-use slowpath_model::{Failure, Micros, Owner, Problem};
+use slowpath_model::{Failure, Micros, Origin, Owner, Problem};
 use slowpath_text::{bit_rate, bytes, percent, plural};
 
 /// Nothing was to do.
@@ -103,8 +103,12 @@ pub(super) fn of(judged: &Judged<'_>, share: Option<f64>, connections: (usize, u
 
 /// `12 of 15 connections to 10.0.0.2:80 were refused: ...`
 fn failed(judged: &Judged<'_>, failure: Failure, about: usize, working: usize) -> String {
+    let accepted = judged
+        .sender
+        .is_some_and(|end| end.origin == Origin::Accepted);
     let to = judged.address.map_or_else(String::new, |a| match failure {
         Failure::ResetHere => format!(" at {a}"),
+        _ if accepted => format!(" from {}", a.ip()),
         _ => format!(" to {a}"),
     });
     let (count, were) = match (about, working) {
@@ -194,7 +198,9 @@ fn network(judged: &Judged<'_>) -> String {
         (true, Some(losses)) => {
             format!("the path is full ({rate}{queue} of queue); {losses} are its overflow")
         }
-        (false, Some(losses)) => format!("{losses} on the path keep the congestion window small"),
+        (false, Some(losses)) => {
+            format!("the congestion window stays small after {losses} on the path")
+        }
         (false, None) => format!(
             "the congestion window ({}) is the limit, and the path has no queue: it began small, \
              was reduced before, or is paced",
