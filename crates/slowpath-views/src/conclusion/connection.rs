@@ -73,7 +73,8 @@ pub(crate) struct Judged<'a> {
     pub(crate) sender: Option<End<'a>>,
     /// The end that receives in the direction.
     pub(crate) receiver: Option<End<'a>>,
-    /// What it waited for was the answer to its SYN.
+    /// What it waited for was the answer to its SYN, or the first ACK: where the accept queue is full,
+    /// the client's end is open, and what it sends is dropped (`tcp_v4_syn_recv_sock`).
     pub(crate) only_opening: bool,
     /// Why the connection failed, if it did.
     pub(crate) failure: Option<Failure>,
@@ -346,7 +347,8 @@ impl<'a> Direction<'a> {
         Judged {
             who: Role::Network,
             address: Some(self.to),
-            only_opening: 2 * sender.time(Problem::SynRetransmit).0 > times.network.0,
+            only_opening: !sender.sent()
+                || 2 * sender.time(Problem::SynRetransmit).0 > times.network.0,
             ..judged
         }
     }

@@ -337,7 +337,7 @@ pub fn conclude<'a>(
         && best
             .as_ref()
             .and_then(Group::worst)
-            .is_none_or(|j| !j.alarm || j.only_opening)
+            .is_none_or(|j| !j.alarm || j.only_opening || j.turns.is_some())
     {
         return text::of_listener(listener, working, idle);
     }

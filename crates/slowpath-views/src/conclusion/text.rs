@@ -171,7 +171,7 @@ fn network(judged: &Judged<'_>) -> String {
     let Some(sender) = judged.sender else {
         return "the path limits".to_owned();
     };
-    if judged.only_opening {
+    if sender.stats.bytes_acked == 0 {
         return "SYNs are not answered".to_owned();
     }
     if !sender.sent() {
