@@ -2,13 +2,13 @@
 //! One connection: what limited it, and who has to act.
 //!
 //! Both directions are looked at, each with its sender and its receiver as far as they are on
-//! this machine. What took most time of all limits, if it took [`LEAST`] of the time in which the
+//! this machine. What took most time of all limits, if it took a tenth of the time in which the
 //! connection was active. Without any such limit it is the application's own pace:
 //!
 //! 1. Where turns are observed: the one that took most time ([`turns`](super::turns)): an application's, or
 //!    *RoundTrips*.
 //! 2. Else *RoundTrips* if both ends send, and the time of the calls' round trips (writes of the opener
-//!    times the least RTT) is [`SEQUENTIAL`] of the active time. If more than that were under way at
+//!    times the least RTT) is half of the active time. If more than that were under way at
 //!    once it would exceed it.
 //! 3. *Application* otherwise.
 //!
@@ -23,8 +23,8 @@
 //! unreachable, the network; reset, the application of the end that reset it.
 //!
 //! **Alarm**: someone should act. Not where the network is merely used: no loss and a queue of less than
-//! [`QUEUE`] or of its least RTT; for answers of [`SLOW_ANSWER`] that take half of the time, not for another pace of an
-//! application; for round trips from [`FAR`] on.
+//! 5 ms or of its least RTT; for answers of 0.1 s that take half of the time, not for another pace of an
+//! application; for round trips from 10 ms on.
 
 use super::end::{End, Times, round_trips};
 use super::turns::Turns;

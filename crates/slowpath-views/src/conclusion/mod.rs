@@ -5,7 +5,7 @@
 //! ends of each, where the peer's socket is on this machine too; both directions; and what is
 //! the same for several of them.
 //!
-//! 1. Each connection is judged by itself ([`connection`]): the limiter is the stage that took most of
+//! 1. Each connection is judged by itself (`connection`): the limiter is the stage that took most of
 //!    the time in which there was something to do. The network's time is the sum of its
 //!    problems.
 //! 2. Connections of which the same stage and the same actor (by command name, else by role)
@@ -15,7 +15,7 @@
 //!    never dilute it.
 //! 4. A process that passes data on and does not read because what it sends is limited is not
 //!    to blame: the answer is the connection that is the cause (interaction PipelinedProxy).
-//! 5. Connections that failed are a group if they are [`FAILED_PART`] of those with anything to do.
+//! 5. Connections that failed are a group if they are a tenth of those with anything to do.
 //! 6. A listener that turned connections away comes before anything but a limit of the
 //!    connections that it accepted: a client sees it as loss of its SYN.
 
@@ -168,7 +168,7 @@ pub struct Because {
     /// Its name.
     #[cfg_attr(test, schemars(schema_with = "crate::schema::problem"))]
     pub problem: &'static str,
-    /// Share of the time that [`ConclusionOutput::share`] is of, 0 to 1.
+    /// Share of the time that [`Conclusion::share`] is of, 0 to 1.
     pub share: f64,
     /// Time in microseconds, over the connections that the answer is about.
     pub time_us: u64,
