@@ -16,7 +16,7 @@
 //! What is promised: what was not measured is stated and never zero; a filter selects what
 //! `ss` selects; nothing here panics on input; every list is bounded or as long as its input.
 //!
-//! What it never does: I/O, clocks, terminals, arguments, judging. Only a source performs I/O.
+//! What it never does: I/O, clocks, terminals, arguments, judging an interval. Only a source performs I/O.
 
 pub mod advice;
 pub mod conclusion;

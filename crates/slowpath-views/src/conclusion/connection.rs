@@ -7,13 +7,11 @@
 //!
 //! 1. Where turns are observed: the one that took most time ([`turns`](super::turns)): an application's, or
 //!    *RoundTrips*.
-//! 2. Else *RoundTrips* if both ends send, and the time of the calls' round trips (writes of the opener
-//!    times the least RTT) is half of the active time. If more than that were under way at
-//!    once it would exceed it.
+//! 2. Else *RoundTrips* if both ends send, and the exchanges (the fewer of reads and writes) times the least
+//!    RTT are half of the active time. Several under way at once would exceed it.
 //! 3. *Application* otherwise.
 //!
-//! **Whom to act.** Send buffer: the sending application, which set it; the host's operator where
-//! autotuning reached its limit. Receiver: the process that does not read, where it is known or the window
+//! **Whom to act.** Send buffer: the sending application. Receiver: the process that does not read, where it is known or the window
 //! was closed for most of the time (only an application that does not read closes it); else
 //! the receiving host, whose buffer is small. Network: its operator where segments
 //! were lost, overtook each other or queue; else the sending host: a window that began small or was
@@ -29,7 +27,7 @@
 use super::end::{End, Times, round_trips};
 use super::turns::Turns;
 use super::{Act, ActingProcess, Deciding, Limiter, Observed, Role};
-use slowpath_model::{Failure, Micros, Origin, Owner, Problem};
+use slowpath_model::{Failure, Micros, Origin, Owner, Problem, Stage};
 use std::net::SocketAddr;
 
 /// Least part of the active time that a limiter takes: below it the application's own pace is the answer.
@@ -128,25 +126,14 @@ impl Judged<'_> {
     }
 }
 
-/// Whether a problem is one of a limiter.
+/// Whether a problem is one of a limiter: that of its stage, but for late ACKs, which hold back what an
+/// application wrote in pieces.
 pub(super) fn belongs(problem: Problem, limiter: Limiter) -> bool {
-    let of = match problem {
-        Problem::SendBufferLimited => Limiter::SendBuffer,
-        Problem::FastRetransmit
-        | Problem::Timeout
-        | Problem::CongestionWindowLimited
-        | Problem::IdleBurst
-        | Problem::Reordering
-        | Problem::EcnMarked
-        | Problem::SynRetransmit => Limiter::Network,
-        Problem::ReceiverWindowLimited | Problem::ZeroWindow | Problem::ReceiverAppSlow => {
-            Limiter::Receiver
-        }
-        Problem::SenderAppLimited
-        | Problem::SmallWrites
-        | Problem::DelayedAck
-        | Problem::AcceptQueueOverflow
-        | Problem::SynQueueOverflow => Limiter::Application,
+    let of = match (problem, problem.stage()) {
+        (Problem::DelayedAck, _) | (_, Stage::SenderApp) => Limiter::Application,
+        (_, Stage::SendBuffer) => Limiter::SendBuffer,
+        (_, Stage::Network) => Limiter::Network,
+        (_, Stage::Receiver | Stage::ReceiverApp) => Limiter::Receiver,
     };
     of == limiter
 }

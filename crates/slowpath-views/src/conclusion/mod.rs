@@ -15,9 +15,10 @@
 //!    never dilute it.
 //! 4. A process that passes data on and does not read because what it sends is limited is not
 //!    to blame: the answer is the connection that is the cause (interaction PipelinedProxy).
+//!    Likewise a process that answers slowly because it waits for another's slow answers.
 //! 5. Connections that failed are a group if they are a tenth of those with anything to do.
-//! 6. A listener that turned connections away comes before anything but a limit of the
-//!    connections that it accepted: a client sees it as loss of its SYN.
+//! 6. A listener that turned connections away comes before connections that wait for their first ACK,
+//!    before slow answers, and before whatever is no alarm: clients take it for losses.
 
 mod connection;
 mod end;

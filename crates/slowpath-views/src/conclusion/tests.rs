@@ -21,7 +21,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    /// Of each problem so many tenths of the time.
+    /// With each problem for that many tenths of the time.
     fn new(command: &str, local: &str, remote: &str, problems: &[(Problem, u64)]) -> Self {
         let findings = problems
             .iter()
@@ -420,7 +420,7 @@ fn a_queue_in_this_hosts_own_device_is_its_operators() {
     assert_eq!(conclude([shaped.one_sided()], &[]).act.who, Role::Network);
 }
 
-/// So many turns of each end, of that length in microseconds, each ended.
+/// Turns of each end: how many ended, and how long each took in microseconds.
 fn turns(peer: (u64, u64), here: (u64, u64)) -> TurnTimes {
     let mut turns = TurnTimes::default();
     turns.observed = true;

@@ -77,8 +77,8 @@ pub(super) fn of_listener(listener: &Refusing<'_>, others: usize, idle: usize) -
     }
 }
 
-/// So many connections of all with anything to do have this limit; `judged` is the worst of
-/// them.
+/// The sentence about one group: `judged` is its worst connection, `connections` how many it has, and how
+/// many of all had anything to do.
 pub(super) fn of(judged: &Judged<'_>, share: Option<f64>, connections: (usize, usize)) -> String {
     let stage = match judged.limiter {
         Limiter::Application => "the application",
