@@ -415,6 +415,35 @@ fn a_chain_of_proxies_ends_at_its_cause() {
     assert_eq!(found[0].advice.who, Actor::NetworkOperator);
 }
 
+/// A process that talks to itself, over loopback, and passes on what it receives.
+#[test]
+fn data_that_comes_back_to_a_process_goes_through_it_once() {
+    let window = Some(Problem::ReceiverWindowLimited);
+    let accepted = coming_in(1, 7, "127.0.0.1:80", "127.0.0.1:5000", UNREAD);
+    let opened = going_out(2, 7, "127.0.0.1:4000", "127.0.0.1:81", window);
+    let returns = coming_in(3, 7, "127.0.0.1:81", "127.0.0.1:4000", UNREAD);
+    let other = going_out(4, 8, "127.0.0.1:5000", "127.0.0.1:80", window);
+    let found = find(&[accepted, opened, returns, other]);
+    assert!(!found.is_empty());
+    for interaction in &found {
+        let InteractionEvidence::PipelinedProxy { processes, .. } = &interaction.evidence else {
+            panic!("{interaction:?}");
+        };
+        assert_eq!(*processes, 1, "{interaction:?}");
+    }
+    // Two processes that pass on to each other are two, however often the data comes round.
+    let a_in = coming_in(1, 7, "10.0.0.1:80", "10.0.0.1:5001", UNREAD);
+    let a_out = going_out(2, 7, "10.0.0.1:4000", "10.0.0.1:81", window);
+    let b_in = coming_in(3, 8, "10.0.0.1:81", "10.0.0.1:4000", UNREAD);
+    let b_out = going_out(4, 8, "10.0.0.1:5001", "10.0.0.1:80", window);
+    for interaction in find(&[a_in, a_out, b_in, b_out]) {
+        let InteractionEvidence::PipelinedProxy { processes, .. } = &interaction.evidence else {
+            panic!("{interaction:?}");
+        };
+        assert_eq!(*processes, 2, "{interaction:?}");
+    }
+}
+
 #[test]
 fn a_proxy_that_is_starved_names_the_sender_behind_it() {
     // A on this host sends to B, which passes on to a client; A's connection loses.

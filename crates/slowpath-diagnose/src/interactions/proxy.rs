@@ -13,7 +13,8 @@
 //! 4. *Starved*: *to* is limited by nothing, nothing waits on *from*, and the other end of
 //!    *from* is on this host and is limited for 30 %. The cause is that other end.
 //! 5. If the cause's own limit is its receiver, and that receiver is a process on this host
-//!    that is backed up itself, the cause lies behind it: the chain is followed to its end.
+//!    that is backed up itself, the cause lies behind it: the chain is followed to its end, through each
+//!    process once. Data that comes back to a process makes the chain no longer.
 
 use super::{Interaction, InteractionEvidence, InteractionKind, Interactions, LIMITS, PIECES};
 use super::{Piece, ProxyFlow, Recent};
@@ -26,7 +27,7 @@ const FLOW_SEGMENTS: u64 = 10;
 /// Connections of one process that are paired: the busiest each way.
 const PAIRED: usize = 64;
 /// Processes that a chain is followed through.
-const LONGEST_CHAIN: u32 = 16;
+const LONGEST_CHAIN: usize = 16;
 
 /// A pair that is a proxy's, with its cause.
 struct ProxyPair<'a> {
@@ -131,25 +132,27 @@ pub(super) fn proxies(host: &Interactions) -> Vec<Interaction> {
 
 /// Condition 5: follows a pair that is backed up through further proxies to the cause.
 fn explain<'a>(pair: &ProxyPair<'a>, ends: &Ends<'a>, backed_up: &BackedUp<'a>) -> Interaction {
-    let (mut cause, mut problem, mut processes) = (pair.cause, pair.problem, 1);
+    let (mut cause, mut problem) = (pair.cause, pair.problem);
+    let mut processes = vec![pair.pid];
     while pair.flow == ProxyFlow::BackedUp
         && matches!(
             problem,
             Problem::ReceiverWindowLimited | Problem::ZeroWindow
         )
-        && processes < LONGEST_CHAIN
+        && processes.len() < LONGEST_CHAIN
         && let Some(receiver) = ends.other(cause)
         && let Some(next) = receiver
             .pid
+            .filter(|pid| !processes.contains(pid))
             .and_then(|pid| backed_up.get(&pid))
             .into_iter()
             .flatten()
             .find(|next| next.suffers.id == receiver.id)
     {
         (cause, problem) = (next.cause, next.problem);
-        processes += 1;
+        processes.push(next.pid);
     }
-    interaction(pair, cause, problem, processes)
+    interaction(pair, cause, problem, processes.len() as u32)
 }
 
 /// Bytes that make a flow.
