@@ -28,7 +28,9 @@ const LONGEST: Micros = Micros(30_000_000);
 /// ones are left out.
 const MOST: usize = 20_000;
 
-type Key = (InteractionKind, Vec<ConnectionId>);
+/// Who suffers and the cause: the connections between them may change from round to round, and the same
+/// pair may be found over several.
+type Key = (InteractionKind, ConnectionId, ConnectionId);
 
 /// One that was found in the latest round.
 struct Open {
@@ -112,7 +114,11 @@ impl InteractionTracker {
 
     /// One round if it is due; gives what ended, or has gone on for long. `wall` is now.
     pub(crate) fn round(&mut self, now: MonoNanos, wall: WallMicros) -> Vec<InteractionInterval> {
-        if now < self.next || (self.recent.is_empty() && self.open.is_empty()) {
+        if now < self.next {
+            return Vec::new();
+        }
+        if self.recent.is_empty() && self.open.is_empty() {
+            self.previous = now;
             return Vec::new();
         }
         self.next = now + ROUNDS;
@@ -126,11 +132,14 @@ impl InteractionTracker {
         let mut before = std::mem::take(&mut self.open);
         let mut over = Vec::new();
         for latest in self.recent.find() {
-            let key = (latest.kind, latest.connections.clone());
-            let known = before.remove(&key);
             let Some(ends) = self.ends_of(&latest) else {
                 continue;
             };
+            let key = (latest.kind, ends[0].0, ends[1].0);
+            if self.open.contains_key(&key) {
+                continue;
+            }
+            let known = before.remove(&key);
             let mut open = Open {
                 from: known
                     .as_ref()

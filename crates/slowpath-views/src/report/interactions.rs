@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Interactions in the log, summed: one line for each pair of connections.
 
+use super::lives::ReportRange;
 use crate::filter::{Filter, Subject};
 use crate::interactions::evidence;
 use crate::json::{self, Process};
@@ -8,7 +9,8 @@ use crate::json::{self, Process};
 use schemars::JsonSchema;
 use serde::Serialize;
 use slowpath_model::{
-    ConnectionId, InteractionEvidence, InteractionInterval, InteractionKind, ProblemSet, TcpState,
+    ConnectionId, InteractionEvidence, InteractionInterval, InteractionKind, Micros, ProblemSet,
+    TcpState,
 };
 use slowpath_text::{Columns, Paint, process};
 use std::cmp::Reverse;
@@ -19,17 +21,49 @@ const MOST: usize = 10_000;
 
 type Key = (InteractionKind, ConnectionId, ConnectionId);
 
+/// One pair of connections.
+#[derive(Clone, Debug)]
+struct Pair {
+    /// The latest, with the rounds of all.
+    latest: InteractionInterval,
+    /// When it was found, as far as in the range: in order, without overlap.
+    spans: Vec<ReportRange>,
+}
+
+impl Pair {
+    fn add(&mut self, found: InteractionInterval, span: ReportRange) {
+        let rounds = self.latest.rounds + found.rounds;
+        if found.end >= self.latest.end {
+            self.latest = found;
+        }
+        self.latest.rounds = rounds;
+        // A pair may be part of several chains at a time: what they share counts once.
+        let from = self.spans.partition_point(|s| s.to < span.from);
+        let to = self.spans.partition_point(|s| s.from <= span.to);
+        let join = |sum: ReportRange, next: &ReportRange| ReportRange {
+            from: sum.from.min(next.from),
+            to: sum.to.max(next.to),
+        };
+        let joined = self.spans[from..to].iter().fold(span, join);
+        self.spans.splice(from..to, [joined]);
+    }
+
+    fn time(&self) -> Micros {
+        let lengths = self.spans.iter().map(|span| span.length());
+        lengths.fold(Micros::ZERO, |sum, length| sum + length)
+    }
+}
+
 /// Sums of interactions.
 #[derive(Clone, Debug, Default)]
 pub struct InteractionTotals {
-    /// The latest of each, with the time and the rounds of all.
-    pairs: BTreeMap<Key, InteractionInterval>,
+    pairs: BTreeMap<Key, Pair>,
     overflowed: u64,
 }
 
 impl InteractionTotals {
-    /// Adds one, if the filter selects the connection that suffers.
-    pub fn add(&mut self, found: InteractionInterval, filter: &Filter) {
+    /// Adds one as far as it is in the range, if the filter selects the connection that suffers.
+    pub fn add(&mut self, found: InteractionInterval, range: ReportRange, filter: &Filter) {
         let selected = filter.selects(&Subject {
             local: found.tuple.local,
             remote: found.tuple.remote,
@@ -37,26 +71,24 @@ impl InteractionTotals {
             owner: &found.owner,
             problems: ProblemSet::EMPTY,
         });
-        if !selected {
+        let span = ReportRange {
+            from: range.from.max(found.end - found.duration),
+            to: range.to.min(found.end),
+        };
+        if !selected || span.from > span.to {
             return;
         }
         let key = (found.kind, found.connection, found.cause);
         let full = self.pairs.len() >= MOST;
         match self.pairs.get_mut(&key) {
-            Some(known) => {
-                let (duration, rounds) = (known.duration, known.rounds);
-                if found.end >= known.end {
-                    *known = found;
-                    (known.duration, known.rounds) =
-                        (known.duration + duration, known.rounds + rounds);
-                } else {
-                    known.duration += found.duration;
-                    known.rounds += found.rounds;
-                }
-            }
+            Some(pair) => pair.add(found, span),
             None if full => self.overflowed += 1,
             None => {
-                self.pairs.insert(key, found);
+                let pair = Pair {
+                    latest: found,
+                    spans: vec![span],
+                };
+                self.pairs.insert(key, pair);
             }
         }
     }
@@ -67,19 +99,20 @@ impl InteractionTotals {
     }
 
     /// Longest first.
-    fn worst(&self) -> Vec<&InteractionInterval> {
-        let mut worst: Vec<_> = self.pairs.values().collect();
-        worst.sort_by_key(|i| (Reverse(i.duration), i.kind, i.connection));
+    fn worst(&self) -> Vec<(Micros, &InteractionInterval)> {
+        let pairs = self.pairs.values();
+        let mut worst: Vec<_> = pairs.map(|pair| (pair.time(), &pair.latest)).collect();
+        worst.sort_by_key(|(time, i)| (Reverse(*time), i.kind, i.connection));
         worst
     }
 
     /// The longest `most`, in lines.
     pub fn lines(&self, most: usize, paint: Paint) -> Vec<String> {
         let mut columns = Columns::new(&["interaction", ">time", "process", "connection", ""]);
-        for found in self.worst().into_iter().take(most) {
+        for (time, found) in self.worst().into_iter().take(most) {
             columns.row([
                 found.kind.name().to_owned(),
-                found.duration.to_string(),
+                time.to_string(),
                 process(&found.owner),
                 found.tuple.to_string(),
                 evidence(&found.evidence).join(", "),
@@ -98,7 +131,7 @@ impl InteractionTotals {
 
     /// What serialises.
     pub fn output(&self) -> Vec<InteractionRecord> {
-        let record = |found: &InteractionInterval| InteractionRecord {
+        let record = |(time, found): (Micros, &InteractionInterval)| InteractionRecord {
             interaction: found.kind.name(),
             process: json::process(&found.owner),
             local: found.tuple.local.to_string(),
@@ -109,7 +142,7 @@ impl InteractionTotals {
             },
             connections: found.connections,
             last: json::wall(found.end),
-            time_us: found.duration.0,
+            time_us: time.0,
             rounds: found.rounds,
             evidence: found.evidence.clone(),
         };
@@ -145,7 +178,7 @@ pub struct InteractionRecord {
     pub connections: u32,
     /// The end of its last interval, RFC 3339 in UTC.
     pub last: String,
-    /// Its time in microseconds.
+    /// Its time within the range in microseconds.
     pub time_us: u64,
     /// Polls that found it.
     pub rounds: u64,

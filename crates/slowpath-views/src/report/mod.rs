@@ -61,7 +61,7 @@ impl<'a> Report<'a> {
         }
         let mut interactions = InteractionTotals::default();
         for found in std::mem::take(&mut records.interactions) {
-            interactions.add(found, &options.filter);
+            interactions.add(found, options.range, &options.filter);
         }
         let lives = lives(records, options.range, &options.filter);
         Report {

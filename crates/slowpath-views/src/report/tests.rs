@@ -246,3 +246,26 @@ fn interactions_are_added_up_by_their_connections() {
     let json = crate::json::value(&Report::of(records, &one).output());
     assert_eq!(json["interactions"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn an_interaction_lasts_no_longer_than_the_range_and_counts_once() {
+    // 10 s to 40 s by one chain, 20 s to 30 s by another, 60 s to 90 s again.
+    let interactions = vec![
+        below_bdp(1, 40, 30),
+        below_bdp(1, 30, 10),
+        below_bdp(1, 90, 30),
+    ];
+    let time = |from, to| {
+        let records = Records {
+            interactions: interactions.clone(),
+            ..Records::default()
+        };
+        let asked = options(from, to, "");
+        let json = crate::json::value(&Report::of(records, &asked).output());
+        json["interactions"][0]["time_us"].as_u64()
+    };
+    assert_eq!(time(0, 100), Some(60_000_000));
+    assert_eq!(time(0, 35), Some(25_000_000));
+    assert_eq!(time(35, 62), Some(7_000_000));
+    assert_eq!(time(45, 50), None);
+}
