@@ -78,6 +78,9 @@ pub struct AdviceContext {
     /// Delayed ACKs that held unsent data or a writer back
     /// ([`Measures::held_acks`](crate::Measures::held_acks)).
     pub held_acks: Option<u64>,
+    /// What the interaction SendBufferBelowBdp asks SO_SNDBUF to be, of the same connection, bytes: it knows more of the
+    /// path than one interval does.
+    pub wanted_send_buffer: Option<u64>,
 }
 
 impl AdviceContext {
@@ -136,7 +139,7 @@ fn send_buffer(deltas: &Deltas, context: &AdviceContext) -> Advice {
         what += &format!(", the bandwidth-delay product {}", bytes(product));
     }
     what += ". ";
-    let suggested = sizing.so_sndbuf;
+    let suggested = context.wanted_send_buffer.unwrap_or(sizing.so_sndbuf);
     let tuned_out = context
         .send_buffer_max
         .is_some_and(|max| deltas.send_buffer.is_some_and(|size| size >= max));

@@ -131,6 +131,22 @@ impl InteractionEvidence {
             _ => 0,
         }
     }
+
+    /// What SO_SNDBUF should be, where the buffer is too small: twice the product or, where that is more,
+    /// one write.
+    pub fn send_buffer_wanted(&self) -> Option<u64> {
+        match self {
+            InteractionEvidence::SendBufferBelowBdp {
+                product_high_bytes,
+                average_write_bytes,
+                ..
+            } => {
+                let most = (*product_high_bytes).max(average_write_bytes.unwrap_or(0));
+                Some(most.saturating_mul(2))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// An interaction over a stretch of time, as the log keeps it.

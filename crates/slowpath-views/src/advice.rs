@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the classifier's advice needs to know of this host.
 
+use crate::interactions::FoundInteraction;
 use crate::source::Source;
 use slowpath_diagnose::{Advice, AdviceContext};
 use slowpath_model::{Finding, IntervalVerdict, TcpStats};
@@ -37,6 +38,20 @@ impl HostFigures {
             send_buffer_max: self.send_buffer_max,
             ..stats.map(AdviceContext::of).unwrap_or_default()
         }
+    }
+}
+
+/// With what interactions of the same connection ask for: one connection is told one size of its send buffer.
+pub fn with_interactions<'a>(
+    context: AdviceContext,
+    found: impl IntoIterator<Item = &'a FoundInteraction>,
+) -> AdviceContext {
+    let wanted = found
+        .into_iter()
+        .filter_map(|found| found.interaction.evidence.send_buffer_wanted());
+    AdviceContext {
+        wanted_send_buffer: wanted.max(),
+        ..context
     }
 }
 

@@ -65,7 +65,17 @@ pub(super) fn below_bdp(recent: &Recent, peers: &Peers) -> Option<Interaction> {
         }
         what += &format!("less than one write of {write} bytes");
     }
-    let wanted = high.max(write.unwrap_or(0)).saturating_mul(2);
+    let evidence = InteractionEvidence::SendBufferBelowBdp {
+        capacity_bytes: capacity,
+        send_buffer_bytes: send_buffer,
+        bandwidth_low: rate,
+        bandwidth_high: bandwidth_high.unwrap_or(u64::MAX),
+        min_rtt_us: min_rtt.0,
+        product_low_bytes: product,
+        product_high_bytes: high,
+        average_write_bytes: write,
+    };
+    let wanted = evidence.send_buffer_wanted().unwrap_or(high);
     what += &format!(
         ". Remove SO_SNDBUF, so that Linux sizes it, or set it to {wanted}; net.core.wmem_max and \
          net.ipv4.tcp_wmem bound it."
@@ -73,16 +83,7 @@ pub(super) fn below_bdp(recent: &Recent, peers: &Peers) -> Option<Interaction> {
     Some(Interaction {
         kind: InteractionKind::SendBufferBelowBdp,
         connections: vec![recent.id],
-        evidence: InteractionEvidence::SendBufferBelowBdp {
-            capacity_bytes: capacity,
-            send_buffer_bytes: send_buffer,
-            bandwidth_low: rate,
-            bandwidth_high: bandwidth_high.unwrap_or(u64::MAX),
-            min_rtt_us: min_rtt.0,
-            product_low_bytes: product,
-            product_high_bytes: high,
-            average_write_bytes: write,
-        },
+        evidence,
         advice: Advice {
             who: Actor::SenderDeveloper,
             what,
