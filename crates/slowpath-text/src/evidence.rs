@@ -4,26 +4,32 @@
 use crate::{bytes, plural};
 use serde::Serialize;
 use serde_json::Value;
-use slowpath_model::{Deltas, Micros, Problem, Stage};
+use slowpath_model::{Deltas, Finding, Micros, Problem, Share, Stage};
 
-/// The statistics that speak for `problem`, most significant first; statistics that were not
-/// measured are left out. The kernel counts limited times in jiffies, so that they can be a
-/// little longer than the interval: they are shown as the interval then.
-pub fn of(problem: Problem, d: &Deltas, interval: Micros) -> Vec<String> {
+/// The statistics that speak for a finding, most significant first; what was not measured is left
+/// out. How long it lasted is the finding's own time, whichever statistic that rests on, of `within`: the
+/// time that its share is of. `d` are the counters of the connection in that time, and its gauges in the last
+/// interval that has the problem.
+pub fn of(finding: &Finding, d: &Deltas, within: Micros) -> Vec<String> {
+    let lasted = |what: &str| match finding.share {
+        Share::Measured(time) => Some(format!("{what} for {} of {within}", time.min(within))),
+        Share::Coarse => None,
+    };
+    let outstanding = || {
+        let busy = d.busy?.min(within);
+        Some(format!("data outstanding for {busy} of {within}"))
+    };
+    let problem = finding.problem;
     let mut out = Vec::new();
     let mut say = |text: Option<String>| out.extend(text);
     match problem {
         Problem::SenderAppLimited => {
             say(d.writes.map(|n| written(n, d.bytes_written.unwrap_or(0))));
             say(d.bytes_acked.map(|b| format!("{} acknowledged", bytes(b))));
-            say(d
-                .busy
-                .map(|t| format!("data outstanding for {} of {interval}", t.min(interval))));
+            say(outstanding());
         }
         Problem::SendBufferLimited => {
-            say(d
-                .sndbuf_limited
-                .map(|t| format!("send buffer full for {} of {interval}", t.min(interval))));
+            say(lasted("send buffer full"));
             say(d
                 .send_buffer
                 .map(|b| format!("send buffer limit {} of memory", bytes(b.into()))));
@@ -63,18 +69,14 @@ pub fn of(problem: Problem, d: &Deltas, interval: Micros) -> Vec<String> {
             say(d.baseline_rtt.map(|t| format!("RTT without delay {t}")));
         }
         Problem::ReceiverWindowLimited => {
-            say(d
-                .rwnd_limited
-                .map(|t| format!("receive window full for {} of {interval}", t.min(interval))));
+            say(lasted("receive window full"));
             say(d
                 .send_window
                 .map(|w| format!("peer announces {}", bytes(w.into()))));
             say(Some(window(d)));
         }
         Problem::CongestionWindowLimited => {
-            say(d
-                .busy
-                .map(|t| format!("data outstanding for {} of {interval}", t.min(interval))));
+            say(lasted("congestion window full").or_else(outstanding));
             say(Some(window(d)));
         }
         Problem::SmallWrites => {
@@ -110,7 +112,15 @@ pub fn of(problem: Problem, d: &Deltas, interval: Micros) -> Vec<String> {
                 )
             }));
         }
-        Problem::SynRetransmit | Problem::AcceptQueueOverflow | Problem::SynQueueOverflow => {}
+        Problem::SynRetransmit => say(Some(match finding.events.filter(|n| *n > 0) {
+            Some(n) => format!("{} sent again", plural(n, "SYN")),
+            None => "a SYN sent again".to_owned(),
+        })),
+        Problem::AcceptQueueOverflow | Problem::SynQueueOverflow => {
+            say(finding
+                .events
+                .map(|n| format!("{} turned away", plural(n, "segment"))));
+        }
     }
     if problem != Problem::DelayedAck {
         say(d.srtt.map(|t| format!("RTT {t}")));
@@ -258,8 +268,13 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_said() {
         let nothing = Deltas::default();
+        let coarse = |problem| Finding {
+            problem,
+            share: Share::Coarse,
+            events: None,
+        };
         for problem in Problem::ALL {
-            for line in of(problem, &nothing, Micros::from_millis(500)) {
+            for line in of(&coarse(problem), &nothing, Micros::from_millis(500)) {
                 assert!(
                     !line.contains("timeout") && !line.contains("full for"),
                     "{line}"
@@ -271,8 +286,24 @@ mod tests {
             retransmitted: Some(1),
             ..nothing
         };
-        let lines = of(Problem::Timeout, &some, Micros::from_millis(500));
+        let lines = of(&coarse(Problem::Timeout), &some, Micros::from_millis(500));
         assert_eq!(lines[0], "2 retransmission timeouts");
         assert_eq!(lines[1], "1 segment retransmitted");
+    }
+
+    /// SendBufferLimited is the sum of two clocks; the kernel's alone is one of them.
+    #[test]
+    fn how_long_it_lasted_is_the_findings_time_and_no_counters() {
+        let finding = Finding {
+            problem: Problem::SendBufferLimited,
+            share: Share::Measured(Micros::from_millis(450)),
+            events: None,
+        };
+        let deltas = Deltas {
+            sndbuf_limited: Some(Micros::ZERO),
+            ..Deltas::default()
+        };
+        let lines = of(&finding, &deltas, Micros::from_millis(500));
+        assert_eq!(lines[0], "send buffer full for 450ms of 500ms");
     }
 }

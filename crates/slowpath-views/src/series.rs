@@ -135,9 +135,9 @@ impl Judged {
             percent(total.share(problem))
         );
         lines.push(paint.problem(problem, &paint.bold(&verdict)));
-        let numbers = evidence::of(problem, &total.deltas, total.totals.observed);
+        let numbers = total.evidence(problem, total.totals.observed);
         let context = HostFigures::default().with(Some(&last.stats));
-        let whole = total.verdict(last_verdict.connection);
+        let whole = total.verdict(last_verdict.connection, problem);
         let advice = advice::on(&total.finding(problem), &whole, &context);
         let points = [
             ("act", advice::who(advice.who, None, Some(tuple))),

@@ -6,9 +6,10 @@ use slowpath_model::{
     ConnectionId, Deltas, Finding, IntervalVerdict, Micros, MonoNanos, Precedence, Problem,
     ProblemSet, Share,
 };
+use slowpath_text::evidence;
 
 /// [`Totals`] with the summed evidence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Time and events of each problem.
     pub totals: Totals,
@@ -16,6 +17,8 @@ pub struct Tally {
     pub coarse: ProblemSet,
     /// Counters summed, gauges as they were last.
     pub deltas: Deltas,
+    /// The last interval with each problem that was found, for its gauges.
+    latest_with: Vec<(Problem, Deltas)>,
 }
 
 impl Tally {
@@ -26,7 +29,30 @@ impl Tally {
         for finding in coarse {
             self.coarse.insert(finding.problem);
         }
+        for finding in &verdict.findings {
+            self.note(finding.problem, &verdict.deltas);
+        }
         self.deltas = sum(&self.deltas, &verdict.deltas);
+    }
+
+    fn note(&mut self, problem: Problem, deltas: &Deltas) {
+        match self.latest_with.iter_mut().find(|(p, _)| *p == problem) {
+            Some((_, latest)) => *latest = *deltas,
+            None => self.latest_with.push((problem, *deltas)),
+        }
+    }
+
+    /// The evidence of a problem: counters summed, gauges as they were at the end of the last interval that
+    /// has the problem.
+    pub fn deltas_of(&self, problem: Problem) -> Deltas {
+        let mut latest = self.latest_with.iter().filter(|(p, _)| *p == problem);
+        let gauges = latest.next().map_or(self.deltas, |(_, deltas)| *deltas);
+        with_counters(&self.deltas, gauges)
+    }
+
+    /// The numbers behind a problem, of `within`, the time that its share is of.
+    pub fn evidence(&self, problem: Problem, within: Micros) -> Vec<String> {
+        evidence::of(&self.finding(problem), &self.deltas_of(problem), within)
     }
 
     /// Adds time without any change.
@@ -39,6 +65,9 @@ impl Tally {
         self.totals.merge(&other.totals);
         for problem in other.coarse.iter() {
             self.coarse.insert(problem);
+        }
+        for (problem, deltas) in &other.latest_with {
+            self.note(*problem, deltas);
         }
         self.deltas = sum(&self.deltas, &other.deltas);
     }
@@ -58,8 +87,8 @@ impl Tally {
         found(&self.totals.problem_time)
     }
 
-    /// The whole time as one interval.
-    pub fn verdict(&self, connection: ConnectionId) -> IntervalVerdict {
+    /// The whole time as one interval, with the evidence of one problem.
+    pub fn verdict(&self, connection: ConnectionId, problem: Problem) -> IntervalVerdict {
         let findings = self
             .found()
             .into_iter()
@@ -71,7 +100,7 @@ impl Tally {
             dominating: self.dominating(),
             findings: findings.collect(),
             unmeasured: self.totals.unmeasured,
-            deltas: self.deltas,
+            deltas: self.deltas_of(problem),
         }
     }
 
@@ -80,12 +109,28 @@ impl Tally {
         let i = problem as usize;
         Finding {
             problem,
-            share: Share::Measured(self.totals.problem_time[i]),
+            share: match self.coarse.contains(problem) {
+                true => Share::Coarse,
+                false => Share::Measured(self.totals.problem_time[i]),
+            },
             events: problem
                 .has_events()
                 .then_some(self.totals.problem_events[i]),
         }
     }
+}
+
+/// What a verdict found of a problem: of SenderAppLimited, which is no finding, the time that the others left.
+pub fn finding_of(verdict: &IntervalVerdict, problem: Problem) -> Finding {
+    verdict.finding(problem).copied().unwrap_or_else(|| {
+        let interval = verdict.interval();
+        let share = crate::watch::share_of(verdict, problem);
+        Finding {
+            problem,
+            share: Share::Measured(Micros((interval.0 as f64 * share) as u64)),
+            events: None,
+        }
+    })
 }
 
 /// Problems other than `SenderAppLimited` that took any time, most first.
@@ -116,38 +161,60 @@ pub fn share(part: Micros, whole: Micros) -> f64 {
     }
 }
 
+macro_rules! with_fields {
+    ($combine:expr, $a:expr, $b:expr; $($field:ident),*) => {
+        Deltas {
+            $($field: $combine($a.$field, $b.$field),)*
+            ..$b
+        }
+    };
+}
+
+macro_rules! counters {
+    ($combine:ident, $a:expr, $b:expr) => {
+        with_fields!(
+            $combine,
+            $a,
+            $b;
+            bytes_sent,
+            bytes_acked,
+            bytes_received,
+            retransmitted,
+            fast_recoveries,
+            timeouts,
+            rtt_sum,
+            rtt_count,
+            delayed_acks,
+            busy,
+            rwnd_limited,
+            sndbuf_limited,
+            bytes_written,
+            writes,
+            bytes_read,
+            reads,
+            thin_timeouts,
+            acks_after_timeout
+        )
+    };
+}
+
+/// The counters of both, the gauges of `b`.
 fn sum(a: &Deltas, b: &Deltas) -> Deltas {
-    macro_rules! added {
-        ($($field:ident),*) => {
-            Deltas {
-                $($field: match (a.$field, b.$field) {
-                    (Some(x), Some(y)) => Some(x + y),
-                    (x, y) => x.or(y),
-                },)*
-                ..*b
-            }
-        };
+    fn added<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
+        match (a, b) {
+            (Some(x), Some(y)) => Some(x + y),
+            (x, y) => x.or(y),
+        }
     }
-    added!(
-        bytes_sent,
-        bytes_acked,
-        bytes_received,
-        retransmitted,
-        fast_recoveries,
-        timeouts,
-        rtt_sum,
-        rtt_count,
-        delayed_acks,
-        busy,
-        rwnd_limited,
-        sndbuf_limited,
-        bytes_written,
-        writes,
-        bytes_read,
-        reads,
-        thin_timeouts,
-        acks_after_timeout
-    )
+    counters!(added, a, *b)
+}
+
+/// The counters of `a`, the gauges of `b`.
+fn with_counters(a: &Deltas, b: Deltas) -> Deltas {
+    fn first<T>(a: Option<T>, _: Option<T>) -> Option<T> {
+        a
+    }
+    counters!(first, a, b)
 }
 
 #[cfg(test)]
@@ -170,7 +237,7 @@ mod tests {
             tally.found(),
             [Problem::Timeout, Problem::ReceiverWindowLimited]
         );
-        let whole = tally.verdict(fake::id(1));
+        let whole = tally.verdict(fake::id(1), Problem::Timeout);
         assert_eq!(whole.interval(), Micros::from_millis(2000));
         assert_eq!(whole.finding(Problem::Timeout).unwrap().events, Some(1));
         assert_eq!(whole.deltas.bytes_acked, Some(8_000_000));

@@ -10,7 +10,7 @@ use crate::verdict::{
     Basis, DirectionVerdict, Limit, Losses, Observed, Origin, PathRate, TraceFinding, TraceProblem,
     Vantage, VantagePoint,
 };
-use slowpath_model::{Micros, Problem};
+use slowpath_model::{Finding, Micros, Problem, Share};
 use slowpath_text::{bit_rate, bytes, percent, plural};
 use std::time::Duration;
 
@@ -175,7 +175,18 @@ pub fn frames(finding: &TraceFinding) -> Option<String> {
 /// The numbers behind a problem.
 pub fn numbers(verdict: &DirectionVerdict, problem: Problem) -> String {
     let interval = Micros::from(total(verdict));
-    let mut phrases = slowpath_text::evidence::of(problem, &verdict.deltas, interval);
+    // A capture's times of these are sums over its packets; the other problems' are not shown here.
+    let time = match problem {
+        Problem::SendBufferLimited => verdict.deltas.sndbuf_limited,
+        Problem::ReceiverWindowLimited => verdict.deltas.rwnd_limited,
+        _ => None,
+    };
+    let finding = Finding {
+        problem,
+        share: time.map_or(Share::Coarse, Share::Measured),
+        events: None,
+    };
+    let mut phrases = slowpath_text::evidence::of(&finding, &verdict.deltas, interval);
     for text in &mut phrases {
         // Packets show what was under way; the congestion window was at least that.
         if let Some(rest) = text.strip_prefix("congestion window ") {

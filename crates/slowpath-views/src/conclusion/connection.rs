@@ -26,7 +26,7 @@
 
 use super::end::{End, Times, round_trips};
 use super::turns::Turns;
-use super::{Act, ActingProcess, Deciding, Limiter, Observed, Role};
+use super::{Act, ActingProcess, EndEvidence, Limiter, Observed, Role};
 use slowpath_model::{Failure, Micros, Origin, Owner, Problem, Stage};
 use std::net::SocketAddr;
 
@@ -105,16 +105,21 @@ impl Judged<'_> {
     }
 
     /// What a problem of it rests on: it is one of the sender's, or the receiver's ReceiverAppSlow.
-    pub(super) fn deciding(&self, problem: Problem) -> Option<Deciding> {
+    pub(super) fn evidence(&self, problem: Problem) -> Option<EndEvidence> {
         let has = |end: &&End<'_>| end.time(problem) > Micros::ZERO;
-        let end = [self.sender, self.receiver];
-        let end = end.iter().flatten().find(has)?;
-        Some(Deciding {
-            problem,
-            tally: *end.tally,
-            stats: *end.stats,
-            tuple: end.tuple,
-        })
+        let found = [self.sender, self.receiver];
+        let end = match problem {
+            Problem::SenderAppLimited => return self.own_pace(),
+            _ => found.iter().flatten().find(has)?,
+        };
+        Some(EndEvidence::of(end, problem, self.work))
+    }
+
+    /// What an application did, of the time that its connection was observed.
+    fn own_pace(&self) -> Option<EndEvidence> {
+        let end = self.sender.or(self.receiver)?;
+        let observed = end.tally.totals.observed;
+        Some(EndEvidence::of(&end, Problem::SenderAppLimited, observed))
     }
 
     pub(super) fn act(&self) -> Act {

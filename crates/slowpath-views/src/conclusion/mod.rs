@@ -22,18 +22,19 @@
 
 mod connection;
 mod end;
+mod evidence;
 mod table;
 mod text;
 mod turns;
 
 pub use end::End;
+pub use evidence::EndEvidence;
 pub use table::{EndTable, Member, OtherEnds};
 
-use crate::tally::Tally;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
-use slowpath_model::{FourTuple, Micros, Owner, Problem, TcpStats};
+use slowpath_model::{Micros, Owner, Problem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
@@ -198,23 +199,19 @@ pub struct Conclusion {
     pub idle: usize,
     /// The same in a sentence.
     pub text: String,
-    /// What the deciding problem rests on; `None` where there is none.
+    /// What it rests on: the deciding problem, or SenderAppLimited where there is none, at the end that it cost
+    /// most.
     #[serde(skip)]
     #[cfg_attr(test, schemars(skip))]
-    pub deciding: Option<Deciding>,
+    pub evidence: Option<EndEvidence>,
 }
 
-/// The deciding problem, of the connection that it cost most, and that end's verdicts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Deciding {
-    /// The problem.
-    pub problem: Problem,
-    /// The verdicts of the end that has it, summed.
-    pub tally: Tally,
-    /// Its statistics when last observed.
-    pub stats: TcpStats,
-    /// Its addresses.
-    pub tuple: FourTuple,
+impl Conclusion {
+    /// The problem that it rests on; SenderAppLimited where there is none, or no one has to act.
+    pub fn alarming(&self) -> Problem {
+        let evidence = self.evidence.as_ref().filter(|_| self.alarm);
+        evidence.map_or(Problem::SenderAppLimited, EndEvidence::problem)
+    }
 }
 
 /// Both ends of a connection, as far as they are on this machine.
@@ -347,7 +344,7 @@ pub fn conclude<'a>(
     };
     let because = group.because();
     let first = because.first().and_then(|b| Problem::from_name(b.problem));
-    let deciding = first.and_then(|problem| worst.deciding(problem));
+    let deciding = first.and_then(|problem| worst.evidence(problem));
     let share = (group.work > Micros::ZERO).then(|| crate::tally::share(group.time, group.work));
     Conclusion {
         limiter: worst.limiter,
@@ -359,7 +356,7 @@ pub fn conclude<'a>(
         others: working - group.members.len(),
         idle,
         text: text::of(worst, share, (group.members.len(), working)),
-        deciding,
+        evidence: deciding.or_else(|| worst.evidence(Problem::SenderAppLimited)),
     }
 }
 

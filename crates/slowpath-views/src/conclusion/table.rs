@@ -2,14 +2,14 @@
 //! Ends of connections, followed over several polls, and how the two of one connection find
 //! each other.
 
-use super::{Conclusion, End, Observed, Refusing, conclude};
+use super::{Conclusion, End, EndEvidence, Observed, Refusing, conclude};
 use crate::interactions::FoundInteraction;
 use crate::source::{LiveConnection, PollReport, Source};
 use crate::tally::Tally;
 use slowpath_diagnose::{InteractionEvidence, ProxyFlow};
 use slowpath_model::{
-    ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Origin, Owner, SocketFacts,
-    TcpStats, TurnTimes,
+    ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Origin, Owner, Problem,
+    SocketFacts, TcpStats, TurnTimes,
 };
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -54,6 +54,21 @@ impl Member {
             facts: self.facts,
             turns: &self.turns,
         }
+    }
+
+    /// What it shows of a problem, of the time in which it had something to do.
+    pub(crate) fn evidence(&self, problem: Problem) -> EndEvidence {
+        let end = self.end();
+        EndEvidence::of(&end, problem, end.times().work.max(end.time(problem)))
+    }
+
+    /// Whether an interaction says that its send buffer is too small, and it has since grown to what that asks
+    /// for (Linux doubles SO_SNDBUF).
+    pub(crate) fn outgrew(&self, found: &FoundInteraction) -> bool {
+        let buffer = self.tally.deltas_of(Problem::SendBufferLimited).send_buffer;
+        let wanted = found.interaction.evidence.send_buffer_wanted();
+        let enough = |(buffer, wanted): (u32, u64)| u64::from(buffer) >= wanted.saturating_mul(2);
+        found.interaction.connections.contains(&self.id) && buffer.zip(wanted).is_some_and(enough)
     }
 
     fn ends(&self) -> Ends {

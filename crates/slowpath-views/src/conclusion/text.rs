@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The answer in a sentence. Each figure is of the connection that the answer cost most, of
-//! the time observed.
+//! the time observed; a gauge as it was in the last interval with the problem, where there is one.
 
 use super::connection::Judged;
 use super::end::{End, round_trips};
@@ -29,7 +29,7 @@ pub(super) fn of_nothing(idle: usize) -> Conclusion {
             1 => "nothing: the connection was idle".to_owned(),
             n => format!("nothing: all {n} connections were idle"),
         },
-        deciding: None,
+        evidence: None,
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn of_listener(listener: &Refusing<'_>, others: usize, idle: usize) -
         others,
         idle,
         text,
-        deciding: None,
+        evidence: None,
     }
 }
 
@@ -160,7 +160,10 @@ fn send_buffer(judged: &Judged<'_>) -> String {
     let owner = named(judged.owner, "the sending application");
     let size = judged
         .sender
-        .and_then(|end| end.stats.send_buffer)
+        .and_then(|end| {
+            let deltas = end.tally.deltas_of(Problem::SendBufferLimited);
+            deltas.send_buffer.or(end.stats.send_buffer)
+        })
         .map_or_else(String::new, |size| {
             format!(" ({} of memory)", bytes(size.into()))
         });
@@ -204,8 +207,17 @@ fn network(judged: &Judged<'_>) -> String {
         (false, None) => format!(
             "the congestion window ({}) is the limit, and the path has no queue: it began small, \
              was reduced before, or is paced",
-            plural(sender.stats.cwnd.into(), "segment")
+            plural(congestion_window(&sender).into(), "segment")
         ),
+    }
+}
+
+/// The congestion window when it limited last.
+fn congestion_window(sender: &End<'_>) -> u32 {
+    let deltas = sender.tally.deltas_of(Problem::CongestionWindowLimited);
+    match deltas.cwnd {
+        0 => sender.stats.cwnd,
+        cwnd => cwnd,
     }
 }
 
@@ -245,7 +257,10 @@ fn receiver(judged: &Judged<'_>) -> String {
         _ => {
             let window = judged
                 .sender
-                .and_then(|end| end.stats.send_window)
+                .and_then(|end| {
+                    let deltas = end.tally.deltas_of(Problem::ReceiverWindowLimited);
+                    deltas.send_window.or(end.stats.send_window)
+                })
                 .map_or_else(String::new, |w| format!(" ({})", bytes(w.into())));
             let at = judged
                 .address

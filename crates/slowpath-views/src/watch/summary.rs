@@ -104,7 +104,7 @@ impl WatchSummary {
 
     /// The sum of everything.
     pub fn total(&self) -> Tally {
-        let mut total = self.others;
+        let mut total = self.others.clone();
         for sum in self.connections.members() {
             total.merge(&sum.tally);
         }
@@ -165,8 +165,7 @@ impl WatchSummary {
         ))];
         if !self.connections.is_empty() {
             let conclusion = self.conclusion();
-            let problem = conclusion.deciding.filter(|_| conclusion.alarm);
-            let problem = problem.map_or(Problem::SenderAppLimited, |d| d.problem);
+            let problem = conclusion.alarming();
             lines.push(paint.problem(problem, &format!("limited by {}", conclusion.text)));
         }
         lines.extend(self.problem_lines(&total, paint));

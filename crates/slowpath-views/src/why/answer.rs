@@ -3,8 +3,8 @@
 
 use super::Fit;
 use super::turns::{self, TurnsEntry};
-use crate::advice::{self, HostFigures};
-use crate::conclusion::{Conclusion, Limiter, Member, OtherEnds};
+use crate::advice::HostFigures;
+use crate::conclusion::{Conclusion, EndEvidence, Limiter, Member, OtherEnds};
 use crate::interactions::{self, FoundInteraction, InteractionOutput};
 use crate::json::{
     self, ConnectionEntry, ConnectionKeys, Evidence, Losses, NamedAdvice, TallyKeys,
@@ -12,14 +12,13 @@ use crate::json::{
 use crate::listeners::{ListenerEntry, ListenerTally};
 use crate::points;
 use crate::source::Source;
-use crate::tally::Tally;
+use crate::tally::{Tally, share};
 use crate::watch::unmeasured_lines;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use slowpath_diagnose::Advice;
 use slowpath_model::{Micros, Owner, Problem, Stage, WallMicros};
-use slowpath_text::evidence;
 use slowpath_text::{Columns, Paint, ends, percent, plural, process, whereabouts};
 use std::net::SocketAddr;
 
@@ -86,21 +85,15 @@ impl Answer {
             .filter(|o| o.process().is_some())
     }
 
-    /// Advice after the connection that the deciding problem cost most: the numbers of one
-    /// connection fit each other, those of a sum do not.
+    /// Advice after the connection that the answer rests on: the numbers of one connection fit each other, those of
+    /// a sum do not.
     fn advice(&self, conclusion: &Conclusion, source: &dyn Source) -> Option<Advice> {
-        let context = |stats| HostFigures::read(source).with(Some(stats));
-        if let Some(deciding) = &conclusion.deciding {
-            let id = self.members.first()?.id;
-            let (tally, problem) = (&deciding.tally, deciding.problem);
-            let (finding, verdict) = (tally.finding(problem), tally.verdict(id));
-            return Some(advice::on(&finding, &verdict, &context(&deciding.stats)));
-        }
-        (conclusion.limiter == Limiter::Application).then_some(())?;
-        let worst = self.members.first()?;
-        let finding = worst.tally.finding(Problem::SenderAppLimited);
-        let verdict = worst.tally.verdict(worst.id);
-        Some(advice::on(&finding, &verdict, &context(&worst.stats)))
+        let evidence = conclusion.evidence.as_ref()?;
+        let found = evidence.problem() != Problem::SenderAppLimited;
+        (found || conclusion.limiter == Limiter::Application).then(|| {
+            let host = HostFigures::read(source);
+            evidence.advice(host, &self.interactions)
+        })
     }
 
     /// The answer in lines.
@@ -118,9 +111,7 @@ impl Answer {
         lines.push(String::new());
         let conclusion = self.conclusion();
         let headline = paint.bold(&format!("Limited by {}", conclusion.text));
-        let problem = conclusion.deciding.as_ref().filter(|_| conclusion.alarm);
-        let problem = problem.map_or(Problem::SenderAppLimited, |d| d.problem);
-        lines.push(paint.problem(problem, &headline));
+        lines.push(paint.problem(conclusion.alarming(), &headline));
         lines.extend(points::lines(self.points(&conclusion, source), WIDTH));
         if self.single().is_none() {
             lines.push(String::new());
@@ -150,7 +141,11 @@ impl Answer {
             .conclude(&self.members, &self.interactions, &refusing)
     }
 
-    fn points(&self, conclusion: &Conclusion, source: &dyn Source) -> Vec<(&'static str, String)> {
+    pub(super) fn points(
+        &self,
+        conclusion: &Conclusion,
+        source: &dyn Source,
+    ) -> Vec<(&'static str, String)> {
         let mut points: Vec<(&'static str, String)> = Vec::new();
         let observed = self.total.totals.observed;
         if conclusion.others + conclusion.idle > 0 || self.idle.0 * 2 > observed.0 {
@@ -160,28 +155,17 @@ impl Answer {
         let state = self.process_state(conclusion, source);
         let kept_from_working = state.and_then(ProcessStateOutput::kept_from_working);
         points.extend(kept_from_working.map(|text| ("", text)));
-        let problem = match &conclusion.deciding {
-            Some(deciding) => {
-                let observed = deciding.tally.totals.observed;
-                let numbers = evidence::of(deciding.problem, &deciding.tally.deltas, observed);
-                points.push(("evidence", numbers.join(", ")));
-                if deciding.tally.coarse.contains(deciding.problem) {
-                    points.push((
-                        "",
-                        "(how long it lasts is not measured: whole intervals count, so the share \
-                         is an upper bound)"
-                            .to_owned(),
-                    ));
-                }
-                deciding.problem
-            }
-            None => {
-                let problem = Problem::SenderAppLimited;
-                let numbers = evidence::of(problem, &self.total.deltas, observed);
-                points.push(("evidence", numbers.join(", ")));
-                problem
-            }
-        };
+        let evidence = conclusion.evidence.as_ref();
+        points.extend(
+            evidence
+                .and_then(|e| self.numbers(e))
+                .map(|n| ("evidence", n)),
+        );
+        if evidence.is_some_and(EndEvidence::is_coarse) {
+            let text = "(how long it lasts is not measured: whole intervals count, so the share is an upper \
+                        bound)";
+            points.push(("", text.to_owned()));
+        }
         if let Some(advice) = self.advice(conclusion, source) {
             points.push(("advice", advice.what));
             points.push(("after", advice.source.to_owned()));
@@ -189,15 +173,43 @@ impl Answer {
         if let Some(line) = turns::line(&self.members, &self.other_ends) {
             points.push(("turns", line));
         }
-        for also in self.total.found().into_iter().filter(|p| *p != problem) {
-            let numbers = evidence::of(also, &self.total.deltas, observed);
-            let share = percent(self.total.share(also));
-            points.push((
-                "also",
-                format!("{also}, {share} of the time: {}", numbers.join(", ")),
-            ));
+        let deciding = evidence.map(EndEvidence::problem);
+        for also in self
+            .total
+            .found()
+            .into_iter()
+            .filter(|p| Some(*p) != deciding)
+        {
+            points.extend(self.also(also).map(|text| ("also", text)));
         }
         points
+    }
+
+    /// The numbers, and of several connections which one they are of.
+    fn numbers(&self, evidence: &EndEvidence) -> Option<String> {
+        let mut numbers = evidence.numbers().join(", ");
+        if numbers.is_empty() {
+            return None;
+        }
+        if self.single().is_none() {
+            numbers.push_str(&format!(" (of {})", evidence.tuple()));
+        }
+        Some(numbers)
+    }
+
+    /// A further problem, of the connection that it cost most.
+    fn also(&self, problem: Problem) -> Option<String> {
+        let time = |m: &&Member| m.tally.totals.problem_time[problem as usize];
+        let evidence = self
+            .members
+            .iter()
+            .rev()
+            .max_by_key(time)?
+            .evidence(problem);
+        let share = percent(evidence.share());
+        let numbers = self.numbers(&evidence);
+        let numbers = numbers.map_or_else(String::new, |n| format!(": {n}"));
+        Some(format!("{problem}, {share} of the time{numbers}"))
     }
 
     /// The state of the process that has to act, else of the one that all connections belong to.
@@ -234,9 +246,13 @@ impl Answer {
         let observed = self.total.totals.observed;
         if self.idle.0 * 2 > observed.0 {
             let idle = self.idle;
-            words.push(format!(
-                "nothing was sent or acknowledged for {idle} of {observed}"
-            ));
+            words.push(match self.single() {
+                Some(_) => format!("nothing was sent or acknowledged for {idle} of {observed}"),
+                None => format!(
+                    "nothing was sent or acknowledged for {} of their time",
+                    percent(share(idle, observed))
+                ),
+            });
         }
         words.join("; ")
     }
@@ -295,9 +311,13 @@ impl Answer {
         let mut worst = Columns::new(&["verdict", ">share", "process", "connection"]);
         for member in self.members.iter().take(LISTED) {
             let problem = member.tally.dominating();
+            let share = match problem {
+                Problem::SenderAppLimited => member.tally.share(problem),
+                _ => member.evidence(problem).share(),
+            };
             worst.row([
                 problem.name().to_owned(),
-                percent(member.tally.share(problem)),
+                percent(share),
                 process(&member.owner),
                 ends(&member.tuple, member.real_peer),
             ]);
@@ -342,6 +362,7 @@ impl Answer {
             act: conclusion.act.words(),
             advice: (&advice).into(),
         });
+        let evidence = conclusion.evidence.as_ref().map(EndEvidence::deltas);
         WhyOutput {
             kind: "why",
             time: json::wall(now),
@@ -351,8 +372,8 @@ impl Answer {
             idle_us: self.idle.0,
             stage: problem.stage(),
             process_state: self.process_state(&conclusion, source),
+            evidence: (&evidence.unwrap_or(self.total.deltas)).into(),
             answer: conclusion,
-            evidence: (&self.total.deltas).into(),
             advice,
             connections: self.members.iter().map(connection).collect(),
             interactions: self.interactions.iter().map(|i| i.output(now)).collect(),

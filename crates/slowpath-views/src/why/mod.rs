@@ -10,7 +10,7 @@ pub use answer::{Answer, WatchedListener, WhyConnection, WhyOutput};
 pub use turns::{TurnEntry, TurnWithoutRtt, TurnsEntry};
 
 use crate::conclusion::EndTable;
-use crate::interactions::InteractionFinder;
+use crate::interactions::{FoundInteraction, InteractionFinder};
 use crate::listeners::ListenerTally;
 use crate::source::{LiveConnection, PollReport, Source};
 use crate::tally::{Tally, trouble};
@@ -125,7 +125,9 @@ impl<'a> Collector<'a> {
         members.reverse();
         let meant: HashSet<ConnectionId> = members.iter().map(|m| m.id).collect();
         let found = self.interactions.all(|id| meant.contains(id));
-        let interactions = found.into_iter().cloned().collect();
+        let outgrown = |found: &&FoundInteraction| members.iter().any(|m| m.outgrew(found));
+        let found = found.into_iter().filter(|found| !outgrown(found));
+        let interactions = found.cloned().collect();
         Ok(Answer {
             other_ends,
             target: self.target.to_string(),
@@ -157,6 +159,8 @@ impl<'a> Collector<'a> {
     }
 }
 
+#[cfg(test)]
+mod figures_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -8,11 +8,12 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline};
-use slowpath_model::{Finding, Problem, Share};
+use slowpath_model::Problem;
 use slowpath_text::evidence;
 use slowpath_views::advice::{self, HostFigures};
 use slowpath_views::interactions;
 use slowpath_views::source::{HistoryPoint, LiveConnection};
+use slowpath_views::tally;
 use slowpath_views::watch::share_of;
 
 /// Columns for the names of the curves and their values.
@@ -160,18 +161,16 @@ fn lines(
     if !problems.contains(&verdict.dominating) {
         problems.insert(0, verdict.dominating);
     }
+    let interactions = || screen.closing.interactions_of(live.snapshot.id);
+    let context = advice::with_interactions(host.with(Some(stats)), interactions());
     for problem in problems {
         lines.push(Line::from(Span::styled(
             format!(" {problem}: {}", evidence::stage(problem)),
             bold,
         )));
-        let evidence = evidence::of(problem, &verdict.deltas, verdict.interval());
-        let finding = verdict.finding(problem).copied().unwrap_or(Finding {
-            problem,
-            share: Share::Measured(verdict.interval()),
-            events: None,
-        });
-        let advice = advice::on(&finding, verdict, &host.with(Some(stats)));
+        let finding = tally::finding_of(verdict, problem);
+        let evidence = evidence::of(&finding, &verdict.deltas, verdict.interval());
+        let advice = advice::on(&finding, verdict, &context);
         let tuple = Some(live.snapshot.tuple);
         let points = [
             ("evidence", evidence.join(", ")),
@@ -181,7 +180,7 @@ fn lines(
         ];
         lines.extend(points_lines(points, width));
     }
-    for found in screen.closing.interactions_of(live.snapshot.id) {
+    for found in interactions() {
         let kind = found.interaction.kind;
         lines.push(Line::from(Span::styled(
             format!(" {kind}: problems that explain each other"),

@@ -14,6 +14,7 @@ use slowpath_views::json::{self, VerdictOutput};
 use slowpath_views::listeners::{self, ListenerOutput};
 use slowpath_views::selection::Selection;
 use slowpath_views::source::{LiveConnection, PollReport, Source};
+use slowpath_views::tally;
 use slowpath_views::watch::{NewVerdicts, WatchSummary, share_of};
 use std::io::Write;
 
@@ -117,7 +118,8 @@ fn line(
     let interval = verdict.interval();
     let share = share_of(verdict, problem);
     let label = format!("{:<21} {:>4}", problem.name(), percent(share));
-    let mut evidence = evidence::of(problem, &verdict.deltas, interval);
+    let finding = tally::finding_of(verdict, problem);
+    let mut evidence = evidence::of(&finding, &verdict.deltas, interval);
     evidence.truncate(3);
     format!(
         "{:>7.1}s  {}  {}  {}  {}",
