@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(lines[1], "1 segment retransmitted");
     }
 
-    /// SendBufferLimited is the sum of two clocks; the kernel's alone is one of them.
+    /// SendBufferLimited is the sum of two clocks; the kernel's is one of them.
     #[test]
     fn how_long_it_lasted_is_the_findings_time_and_no_counters() {
         let finding = Finding {

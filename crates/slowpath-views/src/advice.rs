@@ -41,7 +41,7 @@ impl HostFigures {
     }
 }
 
-/// With what interactions of the same connection ask for: one connection is told one size of its send buffer.
+/// With what interactions of the same connection ask for: there is one size for a connection's send buffer.
 pub fn with_interactions<'a>(
     context: AdviceContext,
     found: impl IntoIterator<Item = &'a FoundInteraction>,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Interactions of live connections: found poll by poll, as text, as JSON.
 
-use crate::advice;
 use crate::json::{self, AdviceEntry, Process};
 use crate::source::{LiveConnection, PollReport, Source};
 #[cfg(test)]
@@ -11,7 +10,7 @@ use slowpath_diagnose::{
     Interaction, InteractionEvidence, InteractionKind, Interactions, Observation, ProxyFlow,
 };
 use slowpath_model::{ConnectionId, FourTuple, Micros, MonoNanos, Owner, WallMicros};
-use slowpath_text::{Paint, bit_rate, bytes, percent, process};
+use slowpath_text::{Paint, bit_rate, bytes, percent, process, who};
 use std::collections::{BTreeMap, HashMap};
 
 /// Interactions kept for the closing summary; further ones are not kept.
@@ -231,14 +230,14 @@ pub fn points(found: &FoundInteraction) -> Vec<(&'static str, String)> {
     let advice = &found.interaction.advice;
     // Who can act is known best at the cause.
     let cause = found.members.last();
-    let who = advice::who(
+    let acts = who(
         advice.who,
         cause.map(|(_, _, owner)| owner),
         cause.map(|(_, tuple, _)| *tuple),
     );
     vec![
         ("evidence", evidence(&found.interaction.evidence).join(", ")),
-        ("act", who),
+        ("act", acts),
         ("advice", advice.what.clone()),
         ("after", advice.source.to_owned()),
     ]

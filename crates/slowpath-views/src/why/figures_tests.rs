@@ -2,7 +2,7 @@
 //! Every figure that stands beside a share is of the connection, the time and the source of that share.
 //!
 //! Drawn rounds of several connections: each gauge has a value that no other connection and no other interval
-//! has, so that a figure tells where it comes from. The answer is read as a user reads it, and each figure in
+//! has, so that a figure shows where it comes from. The answer is read as a user reads it, and each figure in
 //! it is compared with what was drawn.
 
 use super::*;
