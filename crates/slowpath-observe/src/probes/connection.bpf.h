@@ -12,10 +12,19 @@
 
 #define BUCKETS 16
 
-/* Socket calls in one direction. */
+/*
+ * `calls.both` holds the bytes in its lower bits, the calls above them, and is exact: one atomic
+ * addition a call. What it cannot hold of either is in `bytes` and `count`, which are near.
+ */
+enum both {
+	BOTH_BYTES_BITS = 44,
+};
+
+/* Socket calls in one direction. Of two threads that call at once one may be lost, but not in `both`. */
 struct calls {
 	u64 count;
 	u64 bytes;
+	u64 both;
 	u64 last_jiffies;
 	u32 min;
 	u32 max;
@@ -365,6 +374,7 @@ struct rates {
 };
 
 MIRRORED(struct, calls);
+MIRRORED(enum, both);
 MIRRORED(struct, waits);
 MIRRORED(struct, answers);
 MIRRORED(struct, turns);

@@ -22,6 +22,7 @@ pub(crate) mod layouts {
     include!(concat!(env!("OUT_DIR"), "/layouts.rs"));
 }
 
+use layouts::both::BOTH_BYTES_BITS;
 use layouts::caller_flag::{CALLER_HANDED_ON, CALLER_KERNEL};
 use layouts::origin::{ORIGIN_ACCEPTED, ORIGIN_OPENED};
 use layouts::record_flag::{RECORD_APP_LIMITED, RECORD_CLOSED, RECORD_HAS_RTO, RECORD_WAITS};
@@ -36,6 +37,7 @@ mirror! {
     pub(crate) struct Calls = layouts::CALLS {
         count: u64,
         bytes: u64,
+        both: u64,
         last_jiffies: u64,
         min: u32,
         max: u32,
@@ -355,21 +357,27 @@ fn sample(us: u32) -> Option<Micros> {
     (us != u32::MAX).then_some(Micros(us.into()))
 }
 
+/// The number nearest to `near` of which `low` are the lower `bits`; `bits` is at most 63.
+fn nearest(near: u64, low: u64, bits: u32) -> u64 {
+    let unused = 64 - bits;
+    let ahead = low.wrapping_sub(near) << unused;
+    near.saturating_add_signed(ahead as i64 >> unused)
+}
+
 impl Calls {
-    /// The probe counts with one atomic addition, that of the histogram, whose sum has the lower 32 bits; two
-    /// threads that call at once may lose a count of the other, which is near.
-    fn count(&self) -> u64 {
-        let lower = self
-            .histogram
-            .iter()
-            .fold(0u32, |sum, n| sum.wrapping_add(*n));
-        let lost = lower.wrapping_sub(self.count as u32) as i32;
-        self.count.saturating_add_signed(lost.into())
+    /// Calls and bytes. The probe counts both with one atomic addition; two threads that call at once may
+    /// lose a count of the other in the rest, which is near.
+    fn exact(&self) -> (u64, u64) {
+        let bytes = nearest(self.bytes, self.both, BOTH_BYTES_BITS);
+        // What the bytes have carried over is no call.
+        let calls = (self.both >> BOTH_BYTES_BITS).wrapping_sub(bytes >> BOTH_BYTES_BITS);
+        (nearest(self.count, calls, 64 - BOTH_BYTES_BITS), bytes)
     }
 
     /// `at` and `at_jiffies` name one moment.
     fn stats(&self, at: MonoNanos, at_jiffies: u64, hz: u32) -> CallStats {
-        let some = self.count() > 0;
+        let (count, bytes) = self.exact();
+        let some = count > 0;
         // At most the age of the host: a century in nanoseconds is below 2^62.
         let ago = at_jiffies.saturating_sub(self.last_jiffies);
         let ago = match hz {
@@ -379,8 +387,8 @@ impl Calls {
             hz => ago.saturating_mul(1_000_000_000) / u64::from(hz.max(1)),
         };
         CallStats {
-            count: self.count(),
-            bytes: self.bytes,
+            count,
+            bytes,
             min: some.then_some(self.min),
             max: some.then_some(self.max),
             histogram: self.histogram,
@@ -576,21 +584,36 @@ impl Record {
 mod tests {
     use super::*;
 
-    /// 2^32 + 6 calls were counted in the histogram; two of them overtook each other in the count.
-    #[test]
-    fn a_count_that_two_threads_lost_is_in_the_histogram() {
-        let mut calls = Calls {
-            count: (1 << 32) + 4,
-            bytes: 0,
+    fn calls(count: u64, bytes: u64, both: u64) -> Calls {
+        Calls {
+            count,
+            bytes,
+            both,
             last_jiffies: 0,
             min: 1,
             max: 1,
             histogram: [0; CALL_HISTOGRAM_BUCKETS],
-        };
-        calls.histogram[0] = u32::MAX;
-        calls.histogram[3] = 7;
-        assert_eq!(calls.count(), (1 << 32) + 6);
-        calls.histogram[3] = 4;
-        assert_eq!(calls.count(), (1 << 32) + 3);
+        }
+    }
+
+    /// What two threads lost of the counts is in `both`, whose fields have overflowed: 2^33 + 6 calls and
+    /// 2^45 + 7 bytes, of which 2 calls and 1,000 bytes were lost.
+    #[test]
+    fn what_two_threads_lost_is_in_the_sum_of_both() {
+        let (count, bytes) = ((1u64 << 33) + 6, (1u64 << 45) + 7);
+        let both = (count << 44).wrapping_add(bytes);
+        assert_eq!(calls(count, bytes, both).exact(), (count, bytes));
+        assert_eq!(
+            calls(count - 2, bytes - 1_000, both).exact(),
+            (count, bytes)
+        );
+    }
+
+    /// A record that was copied between two additions.
+    #[test]
+    fn the_sum_of_both_may_be_behind() {
+        assert_eq!(calls(1, 10, 0).exact(), (0, 0));
+        assert_eq!(calls(1 << 20, 1 << 44, 1 << 44).exact(), (1 << 20, 1 << 44));
+        assert_eq!(calls(0, 0, u64::MAX).exact(), (0, 0));
     }
 }

@@ -78,10 +78,11 @@ static __always_inline void count_call(struct sock *sk, struct connection *c,
 	struct tcp_sock *tp;
 	u64 now;
 
-	/* two threads may call on one socket at once */
-	calls->count++; /* made right by the histogram, which loses none */
-	__sync_fetch_and_add(&calls->bytes, bytes);
-	__sync_fetch_and_add(&calls->histogram[bucket_of(bytes) & (BUCKETS - 1)], 1);
+	/* two threads may call on one socket at once: what they lose of the rest, `both` has */
+	__sync_fetch_and_add(&calls->both, bytes | 1ull << BOTH_BYTES_BITS);
+	calls->count++;
+	calls->bytes += bytes;
+	calls->histogram[bucket_of(bytes) & (BUCKETS - 1)]++;
 	if (bytes < calls->min)
 		calls->min = bytes;
 	if (bytes > calls->max)
