@@ -330,6 +330,8 @@ pub enum Failure {
     ResetByPeer,
     /// This end reset it (RFC 9293 section 3.10.4: data was unread, or SO_LINGER was 0).
     ResetHere,
+    /// Its own process closed it before anything answered its SYN.
+    Abandoned,
 }
 
 impl Ending {
@@ -342,8 +344,7 @@ impl Ending {
     const ECONNREFUSED: u16 = 111;
     const EHOSTUNREACH: u16 = 113;
 
-    /// Why it failed, if it did: a connection that both ends closed, or that its own process gave
-    /// up before it was open, did not.
+    /// Why it failed, if it did: a connection that both ends closed did not.
     pub const fn failure(&self) -> Option<Failure> {
         let open = matches!(
             self.state,
@@ -357,6 +358,7 @@ impl Ending {
             Some(Self::ECONNABORTED) => Failure::ResetHere,
             // A close that ends in order leaves ESTABLISHED for FIN_WAIT_1 (tcp_close_state).
             None if open => Failure::ResetHere,
+            None if matches!(self.state, Some(TcpState::SynSent)) => Failure::Abandoned,
             _ => return None,
         })
     }

@@ -109,6 +109,15 @@ impl Target {
         }
     }
 
+    /// Whether a process of that id and command name is meant.
+    pub fn fits_process(&self, pid: u32, command: &str) -> bool {
+        match self {
+            Target::Pid(meant) => *meant == pid,
+            Target::Name { name, .. } => crate::filter::matches_pattern(name, command),
+            Target::Port(_) | Target::Peer { .. } => false,
+        }
+    }
+
     /// How well a connection fits; `None` if it does not. Of the connections that fit, only
     /// the best are meant: on one host both ends of a connection may be observed, and a peer is
     /// the far one.

@@ -3,6 +3,7 @@
 //! `/proc` and the cgroup file system.
 
 use slowpath_views::source::ProcessState;
+use slowpath_views::target::Target;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -29,6 +30,20 @@ pub fn read(pid: u32) -> Option<ProcessState> {
         udp_sockets: count(["udp", "udp6"]),
         unix_sockets: count(["unix", "unix"]),
     })
+}
+
+/// A process that is meant; the lowest id of several.
+pub fn of(target: &Target) -> Option<u32> {
+    if !matches!(target, Target::Pid(_) | Target::Name { .. }) {
+        return None;
+    }
+    let entries = fs::read_dir("/proc").ok()?;
+    let meant = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let command = fs::read_to_string(entry.path().join("comm")).ok()?;
+        target.fits_process(pid, command.trim_end()).then_some(pid)
+    };
+    entries.filter_map(|entry| meant(entry.ok()?)).min()
 }
 
 /// Whether `/proc/PID/stat` says that it is stopped, by a signal or a debugger (proc(5)): the state is

@@ -3,6 +3,7 @@
 
 use crate::clock;
 use crate::failure::{Failure, Outcome};
+use crate::process_state;
 use crate::progress::Progress;
 use crate::render::{Paint, plural};
 use crate::session::{self, Flow, Viewer};
@@ -95,7 +96,7 @@ fn look(
     length: Duration,
 ) -> Result<Answer, Failure> {
     let mut watching = Watching {
-        collector: Collector::at(target),
+        collector: Collector::at(target).with_process(process_state::of(target)),
         progress: Progress::new("collector", length),
     };
     let looked = session::run(source, events, Some(length), &mut watching)?;

@@ -14,11 +14,12 @@
 //! **Whom to act.** Send buffer: the sending application. Receiver: the process that does not read, where it is known or the window
 //! was closed for most of the time (only an application that does not read closes it); else
 //! the receiving host, whose buffer is small. Network: its operator where segments
-//! were lost, overtook each other or queue; else the sending host: a window that began small or was
+//! were lost, marked, overtook each other or queue; else the sending host: a window that began small or was
 //! reduced before, or a queue of its own device. An application that paces itself (SO_MAX_PACING_RATE) is its own limit.
 //!
 //! A connection that failed is judged only by that: refused, whoever should accept there; unanswered or
-//! unreachable, the network; reset, the application of the end that reset it.
+//! unreachable, the network; reset, the application of the end that reset it; given up before anything answered
+//! its SYN, that application.
 //!
 //! **Alarm**: someone should act. Not where the network is merely used: no loss and a queue of less than
 //! 5 ms or of its least RTT; for answers of 0.1 s that take half of the time, not for another pace of an
@@ -65,6 +66,10 @@ pub(crate) struct Judged<'a> {
     pub(crate) time: Micros,
     pub(crate) work: Micros,
     pub(crate) active: Micros,
+    /// It has been unanswered for so long that no one waits any more.
+    pub(crate) given_up: bool,
+    /// How long anybody waited for it: for data to arrive, or for an answer.
+    pub(crate) awaited: Micros,
     /// The problems of the direction.
     pub(crate) because: Vec<(Problem, Micros)>,
     /// The end that sends in the direction, or whose own pace it is.
@@ -89,10 +94,16 @@ pub(super) struct Key {
     pub(super) limiter: Limiter,
     who: Role,
     command: Option<String>,
-    failure: Option<Failure>,
+    pub(super) failure: Option<Failure>,
 }
 
 impl Judged<'_> {
+    /// What its sender cannot help limits it, for most of the time.
+    pub(super) fn limits_sender(&self) -> bool {
+        matches!(self.limiter, Limiter::Receiver | Limiter::Network)
+            && crate::tally::share(self.time, self.active) >= SEQUENTIAL.0
+    }
+
     pub(super) fn key(&self) -> Key {
         let command = self.owner.and_then(ActingProcess::of).map(|p| p.command);
         Key {
@@ -173,9 +184,21 @@ pub(super) fn judge<'a>(observed: &Observed<'a>) -> Judged<'a> {
     let worst = candidates
         .filter(|j| crate::tally::share(j.time, j.active) >= LEAST)
         .max_by_key(|j| (j.alarm, j.time));
-    match worst {
-        Some(judged) => passed_on(observed, &judged).unwrap_or(judged),
-        None => pace(&near, far.as_ref(), observed.peer),
+    let pace = pace(&near, far.as_ref(), observed.peer);
+    let judged = match worst {
+        // A slow answer outlasts what held its last piece back.
+        Some(worst) if !pace.alarm || pace.time <= worst.time => {
+            passed_on(observed, &worst).unwrap_or(worst)
+        }
+        _ => pace,
+    };
+    // Who waits for most of the time, for whatever reason, answers late itself.
+    let waits = judged.alarm && crate::tally::share(judged.time, judged.active) >= SEQUENTIAL.0;
+    let asking = [Some(near.0), observed.far].into_iter().flatten();
+    let asking = asking.filter(|end| waits && super::turns::asks(end));
+    Judged {
+        asked_by: asking.filter_map(|end| end.owner.pid()).next(),
+        ..judged
     }
 }
 
@@ -202,6 +225,7 @@ fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
             (Role::ReceivingApplication, owner, address)
         }
         Failure::ResetHere => (Role::ReceivingApplication, Some(end.owner), end.tuple.local),
+        Failure::Abandoned => (Role::SendingApplication, Some(end.owner), address),
     };
     let time = end.tally.totals.observed.max(FAILED);
     Some(Judged {
@@ -213,10 +237,13 @@ fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
         time,
         work: time,
         active: time,
+        given_up: false,
+        awaited: time,
         because: Vec::new(),
         sender: Some(end),
         receiver: None,
-        only_opening: failure == Failure::Unanswered && end.stats.bytes_acked == 0,
+        only_opening: matches!(failure, Failure::Unanswered | Failure::Abandoned)
+            && end.stats.bytes_acked == 0,
         failure: Some(failure),
         turns: None,
         asked_by: None,
@@ -280,6 +307,8 @@ impl<'a> Direction<'a> {
             time,
             work: work.max(time),
             active,
+            given_up: self.sender.is_some_and(|(end, _)| end.given_up()),
+            awaited: work.max(time),
             because: self.because(),
             sender: self.sender.map(|(end, _)| end),
             receiver: self.receiver.map(|(end, _)| end),
@@ -327,7 +356,8 @@ impl<'a> Direction<'a> {
                 ..judged
             };
         }
-        if !queues && !lossy {
+        let marked = sender.time(Problem::EcnMarked) > Micros::ZERO;
+        if !queues && !lossy && !marked {
             return Judged {
                 alarm: false,
                 who: Role::SendingHost,
@@ -390,8 +420,10 @@ fn pace<'a>(
     };
     let turns = Turns::of(&near.0, far.map(|(end, _)| end));
     // An answer that is awaited is no idleness.
-    let awaited = turns.map_or(Micros::ZERO, |t| t.answering);
-    let active = near.1.active.max(awaited);
+    let answering = turns.map_or(Micros::ZERO, |t| t.answering);
+    let active = near.1.active.max(answering);
+    let busy = far.map_or(near.1.work, |(_, far)| far.work.max(near.1.work));
+    let turned = turns.map_or(busy, |t| t.answering + t.round_trips);
     let own = Judged {
         limiter: Limiter::Application,
         alarm: false,
@@ -401,6 +433,8 @@ fn pace<'a>(
         time: active,
         work: active,
         active,
+        given_up: false,
+        awaited: turned.max(busy).min(active),
         because: Vec::new(),
         sender: Some(sends.0),
         receiver: None,
@@ -409,8 +443,25 @@ fn pace<'a>(
         turns: None,
         asked_by: None,
     };
+    let ends = [Some(near.0), far.map(|(end, _)| *end)];
+    if let Some(stopped) = ends.into_iter().flatten().find(|end| end.stopped) {
+        let life = stopped.tally.totals.observed;
+        return Judged {
+            alarm: true,
+            who: Role::ReceivingApplication,
+            owner: Some(stopped.owner),
+            address: Some(stopped.tuple.local),
+            time: life,
+            work: life,
+            active: life,
+            awaited: life,
+            sender: None,
+            receiver: Some(stopped),
+            ..own
+        };
+    }
     let moved = near.0.moved() || far.is_some_and(|f| f.0.moved());
-    if active == Micros::ZERO || !(moved || awaited > Micros::ZERO) {
+    if active == Micros::ZERO || !(moved || answering > Micros::ZERO) {
         return Judged {
             limiter: Limiter::Nothing,
             who: Role::None,
@@ -454,11 +505,10 @@ fn whose_turn<'a>(
         ..own.clone()
     };
     let share = |time| crate::tally::share(time, all);
-    if turns.answering >= turns.asking.max(turns.round_trips) {
+    if turns.answers_decide() {
         let slow = turns.answer.is_some_and(|answer| answer >= SLOW_ANSWER);
         return Judged {
             alarm: slow && share(turns.answering) >= SEQUENTIAL.0,
-            asked_by: asking.and_then(|end| end.owner.pid()),
             ..of(answering, turns.answering)
         };
     }

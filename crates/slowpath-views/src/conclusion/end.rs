@@ -6,6 +6,9 @@ use slowpath_model::{
     Failure, FourTuple, Micros, Origin, Owner, Problem, SocketFacts, TcpState, TcpStats, TurnTimes,
 };
 
+/// A connection that was unanswered for so long should be closed (RFC 1122 section 4.2.3.5).
+const R2: Micros = Micros(100_000_000);
+
 /// One end of a connection as it was observed.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
@@ -25,6 +28,8 @@ pub struct End<'a> {
     pub facts: SocketFacts,
     /// Requests and answers.
     pub turns: &'a TurnTimes,
+    /// Its process was stopped (by a signal or a debugger) while data waited to be read.
+    pub stopped: bool,
 }
 
 /// How long what, of the data that one end sends.
@@ -93,18 +98,38 @@ impl End<'_> {
         let state = ending.map_or(Some(self.stats.state), |e| e.state);
         if state == Some(TcpState::SynSent) && ending.is_none_or(|e| e.error.is_none()) {
             let again = self.stats.unanswered_timeouts > 0 || self.stats.retransmitted > 0;
-            return again.then_some(Failure::Unanswered);
+            let abandoned = ending.and_then(|e| e.failure());
+            return again.then_some(Failure::Unanswered).or(abandoned);
         }
-        let lost = self.stats.send_queue > 0;
+        let lost = self.undelivered() > 0;
         let unread = self.stats.receive_queue > 0;
         let asked = lost || self.sent();
         let failure = ending?.failure()?;
         let cost = match failure {
-            Failure::Refused | Failure::Unreachable | Failure::Unanswered => true,
+            Failure::Refused | Failure::Unreachable => true,
+            Failure::Unanswered | Failure::Abandoned => true,
             Failure::ResetByPeer => lost || asked && !self.received(),
             Failure::ResetHere => unread && !asked,
         };
         cost.then_some(failure)
+    }
+
+    /// Bytes of data that were written and not acknowledged; the kernel counts one more for a FIN.
+    pub(super) fn undelivered(&self) -> u32 {
+        let ending = self.facts.ending.and_then(|e| e.state);
+        let fin = matches!(
+            ending.unwrap_or(self.stats.state),
+            TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck
+        );
+        self.stats.send_queue.saturating_sub(u32::from(fin))
+    }
+
+    /// What it sent has been unanswered for R2, the time after which a connection should be closed: at least
+    /// 100 s (RFC 1122 section 4.2.3.5). A timer that has been doubled n times from t has waited t (2^n - 1).
+    pub(super) fn given_up(&self) -> bool {
+        let (rto, backoff) = (self.stats.rto.0, self.stats.backoff.min(63));
+        let waited = rto - (rto >> backoff);
+        self.stats.unanswered_timeouts > 0 && waited >= R2.0
     }
 
     /// It sends as fast as its application lets it (SO_MAX_PACING_RATE): the part of that rate, if it is

@@ -10,13 +10,15 @@
 //!    problems.
 //! 2. Connections of which the same stage and the same actor (by command name, else by role)
 //!    is to blame are one group. Connections on which nothing was to do are counted beside.
-//! 3. The answer is the group that someone should act on, of several that with most time;
-//!    without any, the group with most active time. Its share is of its own connections' time: idle and healthy ones
+//! 3. The answer is the group that someone should act on, of several that with most time, unless all of these together have
+//!    less than a tenth of the time that anybody waited: then they are named behind it.
+//!    Without any, it is the group with most active time. Its share is of its own connections' time: idle and healthy ones
 //!    never dilute it.
 //! 4. A process that passes data on and does not read because what it sends is limited is not
 //!    to blame: the answer is the connection that is the cause (interaction PipelinedProxy).
 //!    Likewise a process that answers slowly because it waits for another's slow answers.
-//! 5. Connections that failed are a group if they are a tenth of those with anything to do.
+//! 5. Connections that failed are a group if they are a tenth of those with anything to do; attempts that were given up,
+//!    if they are more than half.
 //! 6. A listener that turned connections away comes before connections that wait for their first ACK,
 //!    before slow answers, and before whatever is no alarm: clients take it for losses.
 
@@ -34,7 +36,7 @@ pub use table::{EndTable, Member, OtherEnds};
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
-use slowpath_model::{Micros, Owner, Problem};
+use slowpath_model::{Failure, Micros, Owner, Problem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
@@ -42,8 +44,9 @@ use std::sync::Arc;
 
 pub(crate) use connection::Judged;
 
-/// The part of the connections with anything to do that fails before this is the answer.
-const FAILED_PART: f64 = 0.1;
+/// The part of the connections with anything to do that fails, or of the time that anybody waited for
+/// them, before this is the answer.
+const PART: f64 = 0.1;
 
 /// What limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -252,6 +255,7 @@ struct Group<'a> {
     time: Micros,
     work: Micros,
     active: Micros,
+    awaited: Micros,
 }
 
 impl<'a> Group<'a> {
@@ -259,12 +263,31 @@ impl<'a> Group<'a> {
         self.time += judged.time;
         self.work += judged.work;
         self.active += judged.active;
+        self.awaited += judged.awaited;
         self.members.push(judged);
     }
 
     /// The one that it cost most.
     fn worst(&self) -> Option<&Judged<'a>> {
         self.members.iter().max_by_key(|j| (j.time, j.active))
+    }
+
+    /// Of the time in which its connections had something to do.
+    fn share(&self) -> Option<f64> {
+        (self.work > Micros::ZERO).then(|| crate::tally::share(self.time, self.work))
+    }
+
+    /// Its sentence; `working` connections had something to do.
+    fn text(&self, working: usize) -> String {
+        let worst = self.worst();
+        let of = |worst| text::of(worst, self.share(), (self.members.len(), working));
+        worst.map(of).unwrap_or_default()
+    }
+
+    /// The same where it comes second.
+    fn text_of_few(&self, working: usize) -> String {
+        let few = self.members.len();
+        format!("{few} of {working}: {}", self.text(working))
     }
 
     fn because(&self) -> Vec<Because> {
@@ -289,12 +312,60 @@ impl<'a> Group<'a> {
     }
 }
 
+/// Groups whose process only passes on what another one costs it give way to that one.
+///
+/// 1. A process that waits for another's answers answers slowly itself.
+/// 2. A proxy whose sends are limited on the one side does not read on the other.
+fn give_way(groups: &mut BTreeMap<connection::Key, Group<'_>>) {
+    let (mut waiting, mut blocked) = (BTreeSet::new(), BTreeSet::new());
+    for judged in groups.values().flat_map(|group| &group.members) {
+        let itself = judged.owner.and_then(Owner::pid);
+        waiting.extend(judged.asked_by.filter(|pid| itself != Some(*pid)));
+        let sender = judged
+            .sender
+            .filter(|_| judged.alarm && judged.limits_sender());
+        let sender = sender.and_then(|end| Some((end.owner.pid()?, turns::asks(&end))));
+        blocked.extend(sender.filter(|(pid, _)| itself != Some(*pid)));
+    }
+    let gives_way = |judged: &Judged<'_>| {
+        let pid = judged.owner.and_then(Owner::pid)?;
+        let answers = judged.turns.is_some_and(|t| t.answers_decide());
+        let reads = judged.limiter == Limiter::Receiver && judged.who == Role::ReceivingApplication;
+        let other = judged.receiver.map(|end| !turns::asks(&end));
+        let stuck = other.is_some_and(|other| blocked.contains(&(pid, other)));
+        Some(answers && waiting.contains(&pid) || reads && stuck)
+    };
+    groups.retain(|_, group| !group.worst().and_then(gives_way).unwrap_or(false));
+}
+
+/// What users feel as instantaneous (Nielsen, Usability Engineering, section 5.5): nothing that took less
+/// in all the time observed is worth acting on.
+const FELT: Micros = Micros(100_000);
+
+/// Whether all that someone should act on has less than a tenth of the time that anybody waited, as one dead
+/// connection of a server that answers twenty others at once, or took less than anybody feels.
+fn minor(groups: &BTreeMap<connection::Key, Group<'_>>) -> bool {
+    let felt = groups
+        .iter()
+        .any(|(key, group)| key.alarm && group.time >= FELT);
+    let awaited = |alarm: bool| -> u64 {
+        let those = groups.iter().filter(|(key, _)| key.alarm == alarm);
+        those.map(|(_, group)| group.awaited.0).sum()
+    };
+    let acts = awaited(true);
+    (!felt || (acts as f64) < PART * (acts + awaited(false)) as f64)
+        && !groups
+            .keys()
+            .any(|key| key.alarm && key.limiter == Limiter::Failed)
+}
+
 /// The answer about these connections and listening sockets.
 pub fn conclude<'a>(
     connections: impl IntoIterator<Item = Observed<'a>>,
     refusing: &[Refusing<'a>],
 ) -> Conclusion {
     let mut groups: BTreeMap<_, Group<'a>> = BTreeMap::new();
+    let mut given_up = Vec::new();
     let (mut idle, mut working) = (0, 0);
     for observed in connections {
         let judged = connection::judge(&observed);
@@ -303,59 +374,55 @@ pub fn conclude<'a>(
             continue;
         }
         working += 1;
-        groups.entry(judged.key()).or_default().add(judged);
+        match judged.given_up {
+            true => given_up.push(judged),
+            false => groups.entry(judged.key()).or_default().add(judged),
+        }
     }
-    // Who waits for a slow answer answers slowly itself: the one that it waits for is to blame.
-    let waits = |judged: &Judged<'_>| {
-        let itself = judged.owner.and_then(Owner::pid);
-        judged
-            .asked_by
-            .filter(|pid| judged.alarm && itself != Some(*pid))
+    if groups.is_empty() {
+        for judged in given_up {
+            groups.entry(judged.key()).or_default().add(judged);
+        }
+    }
+    let few = |key: &connection::Key, group: &Group<'_>| match key.failure {
+        // Of two attempts, the slower one is given up (RFC 8305 section 5).
+        Some(Failure::Abandoned) => 2 * group.members.len() <= working,
+        Some(_) => (group.members.len() as f64) < PART * working as f64,
+        None => false,
     };
-    let waiting: BTreeSet<u32> = groups
-        .values()
-        .flat_map(|group| group.members.iter().filter_map(waits))
-        .collect();
-    let passes_on = |group: &Group<'_>| {
-        let turns = |judged: &&Judged<'_>| judged.turns.is_some() && judged.asked_by.is_some();
-        let pid = group.worst().filter(turns).and_then(|j| j.owner?.pid());
-        pid.is_some_and(|pid| waiting.contains(&pid))
-    };
-    let few = |group: &Group<'_>| (group.members.len() as f64) < FAILED_PART * working as f64;
-    let best = groups
-        .into_iter()
-        .filter(|(key, group)| key.limiter != Limiter::Failed || !few(group))
-        .filter(|(_, group)| !passes_on(group))
-        .max_by_key(|(key, group)| match key.alarm {
-            true => (true, group.time),
-            false => (false, group.active),
-        })
-        .map(|(_, group)| group);
+    groups.retain(|key, group| !few(key, group));
+    give_way(&mut groups);
+    let minor = minor(&groups);
+    let of = |alarm: bool| groups.iter().filter(move |(key, _)| key.alarm == alarm);
+    let acts = of(true).max_by_key(|(_, g)| g.time).map(|(_, g)| g);
+    let fine = of(false).max_by_key(|(_, g)| g.active).map(|(_, g)| g);
+    let best = if minor { fine } else { acts.or(fine) };
     if let Some(listener) = refusing.iter().max_by_key(|l| (l.events, l.time))
         && best
-            .as_ref()
             .and_then(Group::worst)
             .is_none_or(|j| !j.alarm || j.only_opening || j.turns.is_some())
     {
         return text::of_listener(listener, working, idle);
     }
-    let Some((group, worst)) = best.as_ref().and_then(|g| Some((g, g.worst()?))) else {
+    let Some((group, worst)) = best.and_then(|g| Some((g, g.worst()?))) else {
         return text::of_nothing(idle);
     };
     let because = group.because();
     let first = because.first().and_then(|b| Problem::from_name(b.problem));
     let deciding = first.and_then(|problem| worst.evidence(problem));
-    let share = (group.work > Micros::ZERO).then(|| crate::tally::share(group.time, group.work));
     Conclusion {
         limiter: worst.limiter,
-        share,
+        share: group.share(),
         alarm: worst.alarm,
         act: worst.act(),
         because,
         connections: group.members.len(),
         others: working - group.members.len(),
         idle,
-        text: text::of(worst, share, (group.members.len(), working)),
+        text: match acts.filter(|_| minor) {
+            Some(few) => format!("{}; {}", group.text(working), few.text_of_few(working)),
+            None => group.text(working),
+        },
         evidence: deciding.or_else(|| worst.evidence(Problem::SenderAppLimited)),
     }
 }

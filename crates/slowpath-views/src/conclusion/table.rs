@@ -9,7 +9,7 @@ use crate::tally::Tally;
 use slowpath_diagnose::{InteractionEvidence, ProxyFlow};
 use slowpath_model::{
     ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Origin, Owner, Problem,
-    SocketFacts, TcpStats, TurnTimes,
+    SocketFacts, TcpState, TcpStats, TurnTimes,
 };
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -40,6 +40,8 @@ pub struct Member {
     pub facts: SocketFacts,
     /// Requests and answers.
     pub turns: TurnTimes,
+    /// Its process was stopped while data waited to be read, at the last poll.
+    pub stopped: bool,
 }
 
 impl Member {
@@ -53,6 +55,7 @@ impl Member {
             idle: self.idle,
             facts: self.facts,
             turns: &self.turns,
+            stopped: self.stopped,
         }
     }
 
@@ -147,6 +150,7 @@ impl Followed {
                 } else {
                     TurnTimes::default()
                 },
+                stopped: false,
             },
             until: begun,
             met: (at, at),
@@ -290,6 +294,34 @@ impl EndTable {
                 let followed = related.get_or_insert_with(|| Followed::new(live, begun, report.at));
                 followed.take(live, report.at);
             }
+        }
+    }
+
+    /// Whether a connection that is meant leads to a socket that listens there.
+    pub fn leads_to(&self, listening: SocketAddr) -> bool {
+        let there = FourTuple::new(listening, listening).local;
+        let any = there.ip().is_unspecified();
+        let to = |ends: &Ends| {
+            let peer = ends.tuple.local;
+            peer.port() == there.port() && (any || peer.ip() == there.ip())
+        };
+        self.related.keys().any(to)
+    }
+
+    /// Which of them belong to processes that are stopped while data waits for them; at the end of a poll.
+    pub fn stopped(&mut self, source: &dyn Source) {
+        let mut known: HashMap<u32, bool> = HashMap::new();
+        let related = self.related.values_mut().flatten();
+        for followed in self.meant.values_mut().chain(related) {
+            let member = &mut followed.member;
+            let waits = member.stats.state == TcpState::Established
+                && member.stats.receive_queue > 0
+                && member.tally.totals.observed == Micros::ZERO;
+            member.stopped = waits
+                && member.owner.pid().is_some_and(|pid| {
+                    let read = || source.process_state(pid).is_some_and(|s| s.stopped);
+                    *known.entry(pid).or_insert_with(read)
+                });
         }
     }
 

@@ -57,6 +57,7 @@ impl Scripted {
             idle: self.idle,
             facts: self.facts,
             turns: &self.turns,
+            stopped: false,
         }
     }
 
@@ -287,12 +288,12 @@ fn a_proxy_that_does_not_read_is_not_to_blame_for_its_client() {
     let backend = Scripted::new(
         "backend",
         "10.0.0.2:8090",
-        "10.0.0.2:5000",
+        "10.0.0.2:50000",
         &[(Problem::ReceiverWindowLimited, 9)],
     );
     let mut proxy = Scripted::new(
         "nginx",
-        "10.0.0.2:5000",
+        "10.0.0.2:50000",
         "10.0.0.2:8090",
         &[(Problem::ReceiverAppSlow, 9)],
     );
@@ -305,6 +306,81 @@ fn a_proxy_that_does_not_read_is_not_to_blame_for_its_client() {
     assert_eq!(blamed(observed).as_ref(), "nginx");
     observed.cause = Some((downstream.end(), Some(client.end())));
     assert_eq!(blamed(observed).as_ref(), "curl");
+}
+
+/// The same without an interaction: nothing flows any more.
+#[test]
+fn a_proxy_whose_client_does_not_read_does_not_read_itself() {
+    let backend = Scripted::new(
+        "backend",
+        "10.0.0.2:8090",
+        "10.0.0.2:50000",
+        &[(Problem::ReceiverWindowLimited, 9)],
+    );
+    let mut proxy = Scripted::new(
+        "nginx",
+        "10.0.0.2:50000",
+        "10.0.0.2:8090",
+        &[(Problem::ReceiverAppSlow, 9)],
+    );
+    proxy.owner = Owner::named(8, "nginx");
+    let mut downstream = sender(&[(Problem::ReceiverWindowLimited, 9)]);
+    downstream.owner = Owner::named(8, "nginx");
+    downstream.origin = Origin::Accepted;
+    let mut client = reader(&[(Problem::ReceiverAppSlow, 9)]);
+    client.owner = Owner::named(9, "curl");
+    let both = [proxy.with(&backend), downstream.with(&client)];
+    let blamed = |answer: Conclusion| answer.act.process.unwrap().command;
+    assert_eq!(blamed(conclude(both, &[])).as_ref(), "curl");
+    // Older than the look: the higher port is the one that was opened.
+    downstream.origin = Origin::Unknown;
+    proxy.origin = Origin::Unknown;
+    let both = [proxy.with(&backend), downstream.with(&client)];
+    assert_eq!(blamed(conclude(both, &[])).as_ref(), "curl");
+    // What it opened twice is no way through it.
+    proxy.origin = Origin::Opened;
+    downstream.origin = Origin::Opened;
+    let both = [proxy.with(&backend), downstream.with(&client)];
+    let answer = conclude(both, &[]);
+    assert_eq!((answer.connections, answer.others), (1, 1));
+}
+
+/// Twenty connections that are answered at once, and one whose path is dead.
+#[test]
+fn what_has_less_than_a_tenth_of_the_time_is_named_behind_the_answer() {
+    let busy = Scripted::new("wrk", CLIENT, SERVER, &[]);
+    let dead = sender(&[(Problem::Timeout, 10)]);
+    let many = std::iter::repeat_n(busy.one_sided(), 20);
+    let answer = conclude(many.chain([dead.one_sided()]), &[]);
+    assert_eq!(
+        (answer.limiter, answer.alarm),
+        (Limiter::Application, false)
+    );
+    assert!(
+        answer.text.contains("; 1 of 21: the network, 100%"),
+        "{}",
+        answer.text
+    );
+    let few = std::iter::repeat_n(busy.one_sided(), 8);
+    let answer = conclude(few.chain([dead.one_sided()]), &[]);
+    assert_eq!((answer.limiter, answer.alarm), (Limiter::Network, true));
+}
+
+/// RFC 1122 section 4.2.3.5: 200 ms doubled nine times have waited 102.2 s.
+#[test]
+fn what_has_been_unanswered_for_100_s_is_the_answer_only_alone() {
+    let mut dead = sender(&[(Problem::Timeout, 10)]);
+    dead.stats.unanswered_timeouts = 9;
+    dead.stats.backoff = 9;
+    dead.stats.rto = Micros(200_000 << 9);
+    let busy = Scripted::new("wrk", CLIENT, SERVER, &[]);
+    let answer = |dead: &Scripted| conclude([busy.one_sided(), dead.one_sided()], &[]);
+    assert_eq!(answer(&dead).limiter, Limiter::Application);
+    assert_eq!(answer(&dead).others, 1);
+    assert!(conclude([dead.one_sided()], &[]).alarm);
+    dead.stats.backoff = 8;
+    dead.stats.rto = Micros(200_000 << 8);
+    assert_eq!(answer(&dead).limiter, Limiter::Network);
 }
 
 /// A connection that ended in that state with that error (errno(3)).
@@ -341,13 +417,47 @@ fn failed_connections_say_how_they_failed_and_who_acts() {
     }
 }
 
+/// Of two attempts over two address families the slower one is given up (RFC 8305): that is no failure.
+#[test]
+fn attempts_that_were_given_up_are_failures_if_they_are_most() {
+    let worked = Scripted::new("curl", CLIENT, SERVER, &[]);
+    let gave_up = ended(TcpState::SynSent, None);
+    let pair = [gave_up.one_sided(), worked.one_sided()];
+    assert_eq!(conclude(pair, &[]).limiter, Limiter::Application);
+    let answer = conclude(pair.into_iter().chain([gave_up.one_sided()]), &[]);
+    assert_eq!(answer.limiter, Limiter::Failed);
+    assert_eq!(answer.act.who, Role::SendingApplication);
+    assert!(
+        answer
+            .text
+            .contains("2 of 3 connections to 10.0.0.2:80 were given up by ab[7]"),
+        "{}",
+        answer.text
+    );
+}
+
+#[test]
+fn a_fin_that_was_not_acknowledged_is_no_data_that_was_lost() {
+    let mut closing = ended(TcpState::LastAck, Some(104));
+    closing.stats.bytes_received = 500;
+    closing.stats.send_queue = 1;
+    assert_ne!(
+        conclude([closing.one_sided()], &[]).limiter,
+        Limiter::Failed
+    );
+    closing.stats.send_queue = 2;
+    assert_eq!(
+        conclude([closing.one_sided()], &[]).limiter,
+        Limiter::Failed
+    );
+}
+
 #[test]
 fn an_orderly_end_and_a_reset_after_the_answer_are_no_failures() {
     let closed = ended(TcpState::LastAck, None);
-    let gave_up = ended(TcpState::SynSent, None);
     let mut satisfied = ended(TcpState::Established, Some(104));
     satisfied.stats.bytes_received = 500;
-    for connection in [closed, gave_up, satisfied] {
+    for connection in [closed, satisfied] {
         assert_ne!(
             conclude([connection.one_sided()], &[]).limiter,
             Limiter::Failed
@@ -384,6 +494,18 @@ fn one_failure_among_many_is_not_the_answer() {
         "{}",
         answer.text
     );
+}
+
+#[test]
+fn a_path_that_marks_is_full_without_a_queue() {
+    let problems = [
+        (Problem::CongestionWindowLimited, 9),
+        (Problem::EcnMarked, 1),
+    ];
+    let marked = sender(&problems);
+    let answer = conclude([marked.one_sided()], &[]);
+    assert_eq!((answer.act.who, answer.alarm), (Role::Network, true));
+    assert!(answer.text.contains("marked by ECN"), "{}", answer.text);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn failed(judged: &Judged<'_>, failure: Failure, about: usize, working: usize) -
             "reported as unreachable (ICMP): no route, or a firewall".to_owned()
         }
         Failure::ResetByPeer => {
-            let lost = judged.sender.map_or(0, |end| end.stats.send_queue);
+            let lost = judged.sender.map_or(0, |end| end.undelivered());
             let lost = match lost {
                 0 => "what was sent was not answered".to_owned(),
                 lost => format!("{} were not delivered", bytes(lost.into())),
@@ -135,6 +135,7 @@ fn failed(judged: &Judged<'_>, failure: Failure, about: usize, working: usize) -
             format!("reset by {owner}: {lost}")
         }
         Failure::ResetHere => format!("reset by {owner}, which had not read what arrived"),
+        Failure::Abandoned => format!("given up by {owner} before anything answered"),
     };
     format!("failed connections: {count}{to} {were} {why}")
 }
@@ -203,6 +204,9 @@ fn network(judged: &Judged<'_>) -> String {
         }
         (false, Some(losses)) => {
             format!("the congestion window stays small after {losses} on the path")
+        }
+        (false, None) if sender.time(Problem::EcnMarked) > Micros::ZERO => {
+            format!("the path is full ({rate}marked by ECN before a queue builds up)")
         }
         (false, None) => format!(
             "the congestion window ({}) is the limit, and the path has no queue: it began small, \
@@ -296,6 +300,9 @@ fn application(judged: &Judged<'_>) -> String {
             bit_rate(most as f64)
         );
     }
+    if judged.receiver.is_some_and(|end| end.stopped) {
+        return format!("{owner} is stopped, by a signal or a debugger, and what arrived waits");
+    }
     if let Some(turns) = &judged.turns {
         return turn(judged, turns, &owner);
     }
@@ -315,7 +322,7 @@ fn turn(judged: &Judged<'_>, turns: &Turns, owner: &str) -> String {
         Some(_) => owner,
         None => &address,
     };
-    if turns.answering >= turns.asking.max(turns.round_trips) {
+    if turns.answers_decide() {
         let Some(answer) = turns.answer else {
             return format!("{owner} takes most of the time to answer");
         };

@@ -6,7 +6,8 @@
 //! 2. The answering end's turns are its own, where its socket is on this machine; else the asking end's waits, less
 //!    the least RTT for each answer.
 //! 3. What the asking end waited beyond the answering end's turns is the network's: the round trip.
-//! 4. Traffic that passes both ways at once has no turns: an end that has any is left out.
+//! 4. An end that was met later than the other tells only of a part, and is left out.
+//! 5. Traffic that passes both ways at once has no turns: an end that has any is left out.
 
 use super::end::End;
 use slowpath_model::{Micros, Origin};
@@ -26,17 +27,44 @@ pub(crate) struct Turns {
     pub(crate) answers: u64,
 }
 
+/// Whether an end asks (rule 1).
+pub(super) fn asks(end: &End<'_>) -> bool {
+    match end.origin {
+        Origin::Opened => true,
+        Origin::Accepted => false,
+        Origin::Unknown => end.tuple.local.port() > end.tuple.remote.port(),
+    }
+}
+
+/// Both ends if they were observed for the same time, within a tenth: else the one that was observed longer.
+fn same_time<'a, 'b>(
+    near: Option<&'a End<'b>>,
+    far: Option<&'a End<'b>>,
+) -> (Option<&'a End<'b>>, Option<&'a End<'b>>) {
+    let (Some(one), Some(other)) = (near, far) else {
+        return (near, far);
+    };
+    let length = |end: &End<'_>| end.tally.totals.observed.0;
+    let enough = |end: &End<'_>, of: &End<'_>| length(end) / 9 >= length(of) / 10;
+    (
+        near.filter(|_| enough(one, other)),
+        far.filter(|_| enough(other, one)),
+    )
+}
+
 impl Turns {
+    /// Whether the answering end's took most.
+    pub(super) fn answers_decide(&self) -> bool {
+        self.answering >= self.asking.max(self.round_trips)
+    }
+
     /// Of a connection; `None` without turns.
     pub(super) fn of(near: &End<'_>, far: Option<&End<'_>>) -> Option<Self> {
-        let near_asks = match near.origin {
-            Origin::Opened => true,
-            Origin::Accepted => false,
-            Origin::Unknown => near.tuple.local.port() > near.tuple.remote.port(),
-        };
+        let near_asks = asks(near);
         let usable = |end: &&End<'_>| end.turns.observed && !end.turns.duplex();
         let near = Some(near).filter(usable);
         let far = far.filter(usable);
+        let (near, far) = same_time(near, far);
         let (asking, answering) = match near_asks {
             true => (near, far),
             false => (far, near),

@@ -60,6 +60,8 @@ pub struct Answer {
     pub(super) other_ends: OtherEnds,
     /// Problems that explain each other, of the connections that are meant and others.
     pub(super) interactions: Vec<FoundInteraction>,
+    /// A process that is meant, where that was asked about.
+    pub(super) process: Option<u32>,
 }
 
 impl Answer {
@@ -219,7 +221,8 @@ impl Answer {
         source: &dyn Source,
     ) -> Option<ProcessStateOutput> {
         let acts = conclusion.act.process.as_ref().and_then(|p| p.pid);
-        let pid = acts.or_else(|| self.owner().and_then(Owner::pid))?;
+        let owner = self.owner().and_then(Owner::pid);
+        let pid = acts.or(owner).or(self.process)?;
         let state = source.process_state(pid)?;
         Some(ProcessStateOutput {
             pid,
@@ -270,11 +273,15 @@ impl Answer {
                 live.backlog,
             ));
         }
-        if self.listeners.is_empty() {
+        if self.listening.is_empty() {
+            lines.push("It has no TCP connection, and listens nowhere.".to_owned());
+        } else if self.listeners.is_empty() {
             lines.push("No connection was turned away.".to_owned());
         }
         lines.extend(self.listener_lines(paint));
-        let notes = self.notes(source);
+        let mut notes = self.notes(source);
+        let state = self.process_state(&self.conclusion(), source);
+        notes.extend(state.and_then(ProcessStateOutput::not_judged));
         if !notes.is_empty() {
             lines.push(String::new());
             lines.extend(notes);

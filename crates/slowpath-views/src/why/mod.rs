@@ -14,7 +14,7 @@ use crate::interactions::{FoundInteraction, InteractionFinder};
 use crate::listeners::ListenerTally;
 use crate::source::{LiveConnection, PollReport, Source};
 use crate::tally::{Tally, trouble};
-use slowpath_model::{ConnectionId, ListenerId, Micros, MonoNanos, WallMicros};
+use slowpath_model::{ConnectionId, FourTuple, ListenerId, Micros, MonoNanos, WallMicros};
 use slowpath_text::plural;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -33,6 +33,7 @@ pub struct Collector<'a> {
     interactions: InteractionFinder,
     others_with_owner: u64,
     owners_unknown: u64,
+    process: Option<u32>,
 }
 
 /// No connection and no listener fits the target. The text states what was looked for and
@@ -53,7 +54,15 @@ impl<'a> Collector<'a> {
             interactions: InteractionFinder::default(),
             others_with_owner: 0,
             owners_unknown: 0,
+            process: None,
         }
+    }
+
+    /// A process that is meant exists: having no connection is an answer about it.
+    #[must_use]
+    pub fn with_process(mut self, pid: Option<u32>) -> Self {
+        self.process = pid;
+        self
     }
 
     /// Connections that fit so far.
@@ -76,6 +85,7 @@ impl<'a> Collector<'a> {
             self.ends.explain(&found);
         }
         self.ends.relate(source, report);
+        self.ends.stopped(source);
         for listener in source.listeners() {
             if self.target.fits_listener(listener) {
                 self.listeners.take(listener, now);
@@ -88,17 +98,33 @@ impl<'a> Collector<'a> {
                     };
                     self.listening.insert(listener.snapshot.id, watched);
                 }
+            } else if listener.latest.is_some() && self.ends.leads_to(listener.snapshot.local) {
+                // Those who connect to it take it for losses.
+                self.listeners.take(listener, now);
             }
         }
         (self.others_with_owner, self.owners_unknown) = (with, unknown);
     }
 
     fn take(&mut self, live: LiveConnection<'_>, at: MonoNanos) {
-        let Some(fit) = self.target.fits(live) else {
+        let let_go = || self.was_accepted_here(live).then_some(Fit::Process);
+        let Some(fit) = self.target.fits(live).or_else(let_go) else {
             return;
         };
         self.fits.entry(live.snapshot.id).or_insert(fit);
         self.ends.meet(live, at);
+    }
+
+    /// Whether a connection that has no process any more was accepted by a listening socket that is meant: a
+    /// server closed it, and its last data still waits.
+    fn was_accepted_here(&self, live: LiveConnection<'_>) -> bool {
+        let local = live.snapshot.tuple.local;
+        let process = matches!(self.target, Target::Pid(_) | Target::Name { .. });
+        let accepts = |listening: &WatchedListener| {
+            let at = FourTuple::new(listening.local, listening.local).local;
+            at.port() == local.port() && (at.ip().is_unspecified() || at.ip() == local.ip())
+        };
+        process && live.owner.process().is_none() && self.listening.values().any(accepts)
     }
 
     /// The answer after observing for `looked`.
@@ -110,6 +136,7 @@ impl<'a> Collector<'a> {
         let fit = match best {
             Some(fit) => fit,
             None if !self.listening.is_empty() => Fit::Port,
+            None if self.process.is_some() => Fit::Process,
             None => return Err(self.no_connection(looked)),
         };
         let mut total = Tally::default();
@@ -139,6 +166,7 @@ impl<'a> Collector<'a> {
             listening: self.listening.into_values().collect(),
             listeners: self.listeners,
             interactions,
+            process: self.process,
         })
     }
 
