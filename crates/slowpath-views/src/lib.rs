@@ -8,7 +8,7 @@
 //! same answers as lines of text.
 //!
 //! The modules: [`filter`] reads `ss` expressions and [`selection`] applies them; [`tally`]
-//! sums verdicts over time; [`conclusion`] makes one answer of them; [`watch`] follows live connections, [`why`] answers for one target,
+//! sums verdicts over time; [`conclusion`] makes one answer of them, [`criterion`] an exit status; [`watch`] follows live connections, [`why`] answers for one target,
 //! [`report`] for a time range of the log, [`series`] for a saved series, [`overhead`] for the
 //! cost of monitoring; [`interactions`] and [`listeners`] are parts of several of them;
 //! [`json`] is their common vocabulary.
@@ -20,6 +20,7 @@
 
 pub mod advice;
 pub mod conclusion;
+pub mod criterion;
 pub mod filter;
 pub mod interactions;
 pub mod json;

@@ -3,9 +3,11 @@
 
 use crate::advice;
 use crate::conclusion::Refusing;
+use crate::criterion::Criterion;
 use crate::filter::{Filter, Subject};
 use crate::json::{self, FindingEntry, NamedAdvice, ProblemNames, Process};
 use crate::source::LiveListener;
+use crate::tally;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -100,6 +102,14 @@ impl ListenerTally {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.listeners.is_empty()
+    }
+
+    /// Whether one of them had a problem that counts, of so much time.
+    pub fn meet(&self, criterion: &Criterion, of: Micros) -> bool {
+        let mut sums = self.listeners.values().flat_map(|l| &l.sums);
+        sums.any(|(p, sum)| {
+            criterion.names(*p) && tally::share(sum.time, of) >= criterion.min_share
+        })
     }
 
     /// Most turned away first.

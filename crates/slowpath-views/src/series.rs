@@ -2,6 +2,7 @@
 //! The verdicts on a series of `tcp_info` that another tool polled and saved.
 
 use crate::advice::{self, HostFigures};
+use crate::criterion::Criterion;
 use crate::json::{self, Evidence, TallyKeys, VerdictOutput};
 use crate::source::LiveConnection;
 use crate::tally::Tally;
@@ -78,9 +79,10 @@ fn skipped(series: &Series) -> Vec<String> {
 }
 
 impl Judged {
-    /// Whether any problem was found.
-    pub fn problems_found(&self) -> bool {
-        !self.tally.found().is_empty()
+    /// Whether a problem was found that counts.
+    pub fn problems_found(&self, criterion: &Criterion) -> bool {
+        let totals = &self.tally.totals;
+        criterion.is_met_by(&totals.problem_time, totals.observed)
     }
 
     fn last(&self) -> &(WallMicros, Snapshot, IntervalVerdict) {

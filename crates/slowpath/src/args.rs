@@ -143,6 +143,7 @@ pub struct Watch {
 Examples:
   slowpath why nginx
   slowpath why db.example.org:5432 --for 10s
+  slowpath why :5432 --exit-code --min-share 20     status 3 if one limit takes 20 % of the time
 
 Targets:
   1234                 a process id
@@ -170,6 +171,7 @@ pub struct Why {
 Examples:
   slowpath report --since 1h --by application
   slowpath report problem Timeout and dst 10.0.0.0/8
+  slowpath report --since 1h --exit-code --problem Timeout,FastRetransmit --min-share 5
   slowpath report --tcp-info series.jsonl.zst
 
 {FILTER_HELP}"))]

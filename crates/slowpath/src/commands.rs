@@ -87,7 +87,7 @@ fn run_up(args: Up) -> Result<Outcome, Failure> {
         length: args.length,
         json: args.answering.json,
         lines: args.lines,
-        exit_code: args.answering.exit_code,
+        exit: args.answering.exit,
         log: Some(directory.clone()),
         ..watch::Options::default()
     };
@@ -118,7 +118,7 @@ fn run_watch(args: Watch) -> Result<Outcome, Failure> {
         length: args.length,
         json: args.answering.json,
         lines: args.lines,
-        exit_code: args.answering.exit_code,
+        exit: args.answering.exit,
         command: args.command,
         log: None,
     };
@@ -133,7 +133,7 @@ fn run_why(args: &Why) -> Result<Outcome, Failure> {
     let options = why::Options {
         length: args.length,
         json: args.answering.json,
-        exit_code: args.answering.exit_code,
+        exit: args.answering.exit,
     };
     let paint = Paint::for_stdout();
     let out = &mut stdout().lock();

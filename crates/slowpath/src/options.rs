@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Options that several commands share, and the values of them.
 
+use crate::failure::Outcome;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 pub(crate) use slowpath_agent::service::{duration, interval};
 use slowpath_agent::{Budget, CommandLines, Rules};
+use slowpath_model::{Problem, ProblemSet};
+use slowpath_views::criterion::Criterion;
 use std::time::Duration;
 
 /// How to observe connections.
@@ -73,9 +76,64 @@ pub struct Answering {
     /// Print JSON; docs/reference/cli.md lists the keys
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub exit: ExitOn,
+}
+
+/// When the exit status is 3.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ExitOn {
     /// Exit with status 3 if a problem was found
     #[arg(long)]
     pub exit_code: bool,
+    /// With --exit-code: only if it took this part of a connection's time or more, as in 5%
+    #[arg(long, value_name = "PERCENT", requires = "exit_code", value_parser = share)]
+    pub min_share: Option<f64>,
+    /// With --exit-code: only if it is one of these, as in Timeout,FastRetransmit
+    #[arg(long = "problem", value_name = "NAME[,NAME...]", requires = "exit_code", value_parser = problems)]
+    pub problems: Option<ProblemSet>,
+}
+
+impl ExitOn {
+    /// How a command ends that found what `found` says of the problems that count.
+    pub fn outcome(self, found: impl FnOnce(&Criterion) -> bool) -> Outcome {
+        let criterion = Criterion {
+            problems: self.problems.unwrap_or(ProblemSet::EMPTY),
+            min_share: self.min_share.unwrap_or(0.0),
+        };
+        Outcome::of(self.exit_code, self.exit_code && found(&criterion))
+    }
+}
+
+/// A share in percent, from 0 to 100, as a part of 1.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("write a share as a percentage from 0 to 100, as in 5%".to_owned()),
+    }
+}
+
+/// Names of problems, with commas between them.
+fn problems(text: &str) -> Result<ProblemSet, String> {
+    let found = Problem::ALL
+        .into_iter()
+        .filter(|p| *p != Problem::SenderAppLimited);
+    let names = |name: &str| match Problem::from_name(name.trim()) {
+        Some(Problem::SenderAppLimited) => {
+            Err("SenderAppLimited is the time that no problem took, and none itself".to_owned())
+        }
+        Some(problem) => Ok(problem),
+        None => {
+            let all: Vec<&str> = found.clone().map(Problem::name).collect();
+            Err(format!(
+                "there is no problem {name:?}; there are {}",
+                all.join(", ")
+            ))
+        }
+    };
+    text.split(',').map(names).collect()
 }
 
 /// Where a time range begins.
@@ -109,5 +167,22 @@ mod tests {
         assert!(since("yesterday").is_err());
         assert!(duration("0s").is_err());
         assert!(interval("1ms").is_err());
+    }
+
+    #[test]
+    fn shares_are_percentages_and_problems_have_names() {
+        assert_eq!(share("5%"), Ok(0.05));
+        assert_eq!(share("0"), Ok(0.0));
+        assert_eq!(share("100 %"), Ok(1.0));
+        for wrong in ["", "%", "-1", "100.1", "NaN", "a"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        let both = ProblemSet::EMPTY
+            .with(Problem::Timeout)
+            .with(Problem::DelayedAck);
+        assert_eq!(problems("timeout, DelayedAck"), Ok(both));
+        for wrong in ["", "Timeout,", "Slow", "SenderAppLimited"] {
+            assert!(problems(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -56,7 +56,7 @@ pub fn write(
         }
     }
     out.flush()?;
-    Ok(Outcome::of(answering.exit_code, report.problems_found()))
+    Ok((answering.exit).outcome(|criterion| report.problems_found(criterion)))
 }
 
 /// What the log in `directory` knows of `range`. Problem intervals are read only of

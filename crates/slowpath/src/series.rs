@@ -51,5 +51,5 @@ pub fn run(
         }
     }
     out.flush()?;
-    Ok(Outcome::of(answering.exit_code, judged.problems_found()))
+    Ok((answering.exit).outcome(|criterion| judged.problems_found(criterion)))
 }

@@ -3,6 +3,7 @@
 
 use crate::clock;
 use crate::failure::{Failure, Outcome};
+use crate::options::ExitOn;
 use crate::process_state;
 use crate::progress::Progress;
 use crate::render::{Paint, plural};
@@ -22,8 +23,8 @@ pub struct Options {
     pub length: Duration,
     /// JSON.
     pub json: bool,
-    /// Exit status 3 when problems were found.
-    pub exit_code: bool,
+    /// When the exit status is 3.
+    pub exit: ExitOn,
 }
 
 struct Watching<'a> {
@@ -66,7 +67,9 @@ pub fn run(
         }
     }
     out.flush()?;
-    Ok(Outcome::of(options.exit_code, answer.problems_found()))
+    Ok(options
+        .exit
+        .outcome(|criterion| answer.problems_found(criterion)))
 }
 
 /// The target in `text`.

@@ -12,6 +12,7 @@ pub use output::{
     CoverageEntry, GroupEntry, GroupsEntry, ReportOutput, ReportedConnection, TableRow,
 };
 
+use crate::criterion::Criterion;
 use crate::filter::Filter;
 use crate::json;
 use crate::listeners::{self, ListenerTally};
@@ -76,9 +77,12 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Whether any problem was found.
-    pub fn problems_found(&self) -> bool {
-        self.troubled().next().is_some() || !self.listeners.is_empty()
+    /// Whether a problem was found that counts.
+    pub fn problems_found(&self, criterion: &Criterion) -> bool {
+        let length = self.options.range.length();
+        let mut lives = self.lives.iter();
+        lives.any(|l| criterion.is_met_by(&l.problem_time, l.observed))
+            || self.listeners.meet(criterion, length)
     }
 
     /// The connections with any problem, most trouble first.

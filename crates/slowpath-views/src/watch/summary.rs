@@ -2,6 +2,7 @@
 //! The closing summary of a live view.
 
 use crate::conclusion::{Conclusion, EndTable, Member};
+use crate::criterion::Criterion;
 use crate::interactions::{self, FoundInteraction, InteractionFinder, InteractionOutput};
 use crate::json::{self, ConnectionEntry, ConnectionKeys, Losses, Owners, TallyKeys};
 use crate::listeners::{ListenerEntry, ListenerTally};
@@ -119,9 +120,14 @@ impl WatchSummary {
             .count()
     }
 
-    /// Whether any problem was found.
-    pub fn problems_found(&self) -> bool {
-        !self.total().found().is_empty() || !self.listeners.is_empty()
+    /// Whether a problem was found that counts; connections without sums of their own are judged
+    /// by their sum.
+    pub fn problems_found(&self, criterion: &Criterion) -> bool {
+        let met =
+            |tally: &Tally| criterion.is_met_by(&tally.totals.problem_time, tally.totals.observed);
+        met(&self.others)
+            || self.connections.members().any(|m| met(&m.tally))
+            || self.listeners.meet(criterion, self.elapsed)
     }
 
     /// The connections with most problem time, most first.

@@ -5,6 +5,7 @@ use super::Fit;
 use super::turns::{self, TurnsEntry};
 use crate::advice::HostFigures;
 use crate::conclusion::{Conclusion, EndEvidence, Limiter, Member, OtherEnds};
+use crate::criterion::Criterion;
 use crate::interactions::{self, FoundInteraction, InteractionOutput};
 use crate::json::{
     self, ConnectionEntry, ConnectionKeys, Evidence, Losses, NamedAdvice, TallyKeys,
@@ -65,9 +66,21 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether someone should act.
-    pub fn problems_found(&self) -> bool {
-        self.conclusion().alarm || !self.listeners.is_empty()
+    /// Whether someone should act, for a reason that counts: the answer has the share, and if
+    /// problems were named, rests on one of them that has it.
+    pub fn problems_found(&self, criterion: &Criterion) -> bool {
+        let answer = self.conclusion();
+        let reason = || {
+            if criterion.problems.is_empty() {
+                return answer.share.unwrap_or(1.0) >= criterion.min_share;
+            }
+            let mut because = answer.because.iter();
+            because.any(|b| {
+                let problem = Problem::from_name(b.problem);
+                problem.is_some_and(|p| criterion.names(p)) && b.share >= criterion.min_share
+            })
+        };
+        answer.alarm && reason() || self.listeners.meet(criterion, self.looked)
     }
 
     fn single(&self) -> Option<&Member> {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use crate::criterion::Criterion;
 use crate::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
 use crate::source::OwnedConnection;
 use slowpath_model::{Owner, Problem, Share};
@@ -75,6 +76,28 @@ fn the_answer_names_the_stage_the_share_the_actor_and_the_evidence() {
         assert!(text.contains(wanted), "{wanted} lacks in\n{text}");
     }
     assert!(!text.contains("worst connections"));
+}
+
+/// The receive window is full for 80 % of the time.
+#[test]
+fn only_reasons_that_count_are_found() {
+    let step = || vec![limited(1, "10.0.0.1:4000", 80)];
+    let answer = ask(vec![step(), step()], &Target::Pid(77), 1).unwrap();
+    let found = |problems: &[Problem], min_share: f64| {
+        let problems = problems.iter().copied().collect();
+        answer.problems_found(&Criterion {
+            problems,
+            min_share,
+        })
+    };
+    assert!(found(&[], 0.0) && found(&[], 0.79) && !found(&[], 0.81));
+    let window = Problem::ReceiverWindowLimited;
+    assert!(found(&[Problem::Timeout, window], 0.79));
+    assert!(!found(&[window], 0.81) && !found(&[Problem::Timeout], 0.0));
+    // No alarm, whatever is asked for.
+    let quiet = || vec![limited(1, "10.0.0.1:4000", 0)];
+    let answer = ask(vec![quiet(), quiet()], &Target::Pid(77), 1).unwrap();
+    assert!(!answer.problems_found(&Criterion::default()));
 }
 
 #[test]

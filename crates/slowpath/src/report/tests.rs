@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use slowpath_model::{Coverage, Problem};
+use crate::options::ExitOn;
+use slowpath_model::{Coverage, Problem, ProblemSet};
 use slowpath_views::filter::Filter;
 pub(crate) use slowpath_views::scripted::{at, interval, seconds, summary};
 
@@ -20,11 +21,34 @@ fn problems_found_show_in_the_exit_status() {
     };
     let answering = Answering {
         json: false,
-        exit_code: true,
+        exit: ExitOn {
+            exit_code: true,
+            ..ExitOn::default()
+        },
     };
     let mut out = Vec::new();
-    let with = write(records, &options, answering, Paint::OFF, &mut out).unwrap();
+    let with = write(records.clone(), &options, answering, Paint::OFF, &mut out).unwrap();
     assert_eq!(with, Outcome::ProblemsFound);
+    // A problem that the connection does not have, and more than its share.
+    let only = |problem: Problem, min_share: f64| {
+        let exit = ExitOn {
+            exit_code: true,
+            min_share: Some(min_share),
+            problems: Some(ProblemSet::EMPTY.with(problem)),
+        };
+        let answering = Answering { exit, ..answering };
+        write(
+            records.clone(),
+            &options,
+            answering,
+            Paint::OFF,
+            &mut Vec::new(),
+        )
+        .unwrap()
+    };
+    assert_eq!(only(Problem::DelayedAck, 0.0), Outcome::Done);
+    assert_eq!(only(Problem::Timeout, 0.01), Outcome::ProblemsFound);
+    assert_eq!(only(Problem::Timeout, 0.011), Outcome::Done);
     let nothing = Records::default();
     let without = write(nothing, &options, answering, Paint::OFF, &mut out).unwrap();
     assert_eq!(without, Outcome::Done);

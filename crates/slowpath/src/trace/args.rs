@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The arguments of `slowpath trace`.
 
-use crate::options::{Answering, duration};
+use crate::options::{duration, share};
 use clap::Args;
 use slowpath_trace::report::ConnectionSelector;
+use slowpath_trace::verdict::{TraceFinding, TraceProblem};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ Examples:
   slowpath trace ring.pcapng --connection 3 --long everything about one connection
   slowpath trace ring.pcapng --annotate out.pcapng our findings as comments for Wireshark
   slowpath trace sender.pcap --pair receiver.pcap  true loss and one-way times between two ends
+  slowpath trace ring.pcapng --exit-code --problem Timeout --min-share 5   status 3 for such timeouts
 
 A connection is named by its number in the list, or by its ends: 10.0.0.1:40000-10.0.0.2:443,
 either end first; [2001:db8::1]:443 for IPv6.
@@ -76,9 +78,51 @@ pub struct Trace {
     /// Look for TCP inside VXLAN, Geneve, GRE and IP in IP
     #[arg(long)]
     pub tunnels: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub answering: Answering,
+    /// Print JSON; docs/reference/cli.md lists the keys
+    #[arg(long)]
+    pub json: bool,
+    /// Exit with status 3 if a problem was found
+    #[arg(long)]
+    pub exit_code: bool,
+    /// With --exit-code: only if it took this part of a connection's time or more, as in 5%
+    #[arg(long, value_name = "PERCENT", requires = "exit_code", value_parser = share)]
+    pub min_share: Option<f64>,
+    /// With --exit-code: only if it is one of these, as in Timeout,Refused
+    #[arg(
+        long = "problem",
+        value_name = "NAME[,NAME...]",
+        requires = "exit_code",
+        value_delimiter = ',',
+        value_parser = problem
+    )]
+    pub problems: Vec<TraceProblem>,
+}
+
+impl Trace {
+    /// Whether only some problems count for the exit status.
+    pub fn selects_findings(&self) -> bool {
+        self.min_share.is_some() || !self.problems.is_empty()
+    }
+
+    /// Whether the finding counts for the exit status. Only a problem that was named counts if
+    /// nothing waited for it; a connection that failed has failed for all of its time.
+    pub fn counts(&self, finding: &TraceFinding) -> bool {
+        let named = match self.problems.as_slice() {
+            [] => !finding.problem.is_harmless(),
+            problems => problems.contains(&finding.problem),
+        };
+        let least = self.min_share.unwrap_or(0.0);
+        named && (finding.share >= least || finding.problem.is_failure())
+    }
+}
+
+fn problem(text: &str) -> Result<TraceProblem, String> {
+    let mut all = TraceProblem::ALL.into_iter();
+    let named = all.find(|p| p.name().eq_ignore_ascii_case(text.trim()));
+    named.ok_or_else(|| {
+        let names = TraceProblem::ALL.map(TraceProblem::name).join(", ");
+        format!("there is no problem {text:?}; there are {names}")
+    })
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

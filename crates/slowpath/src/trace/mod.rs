@@ -62,11 +62,12 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
         ..engine::Options::default()
     };
     // The list needs only the worst connections; the other outputs need all.
-    let all = args.answering.json
+    let all = args.json
         || args.csv
         || args.annotate.is_some()
         || args.extract.is_some()
         || args.connection.is_some()
+        || args.selects_findings()
         || args.log.is_some();
     let keep = if all { usize::MAX } else { args.top };
     let analysis = analysis::analyse(
@@ -85,7 +86,7 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
         Some(path) => pair(args, path, &mut source, &options, &report)?,
         None => Vec::new(),
     };
-    if args.answering.json {
+    if args.json {
         json::write(&report, counted.as_ref(), &paired, out)?;
     } else if args.csv {
         csv::write(&report, out)?;
@@ -103,7 +104,16 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
     }
     outputs::all(args, &mut source, &options, &report)?;
     out.flush()?;
-    Ok(Outcome::of(args.answering.exit_code, report.troubled))
+    Ok(Outcome::of(args.exit_code, troubled(args, &report)))
+}
+
+/// Whether anything was found that counts for the exit status.
+fn troubled(args: &Trace, report: &CaptureReport) -> bool {
+    if !args.selects_findings() {
+        return report.troubled;
+    }
+    let mut findings = report.connections.iter().flat_map(|c| c.findings());
+    findings.any(|finding| args.counts(finding))
 }
 
 /// What the arguments name.

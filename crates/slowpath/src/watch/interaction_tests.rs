@@ -99,7 +99,7 @@ fn why_reports_either_side() {
             why::Options {
                 length: Duration::from_secs(1),
                 json: false,
-                exit_code: false,
+                exit: Default::default(),
             },
             Paint::OFF,
             &mut out,

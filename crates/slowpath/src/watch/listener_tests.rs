@@ -104,7 +104,7 @@ fn a_verdict_is_a_line_once() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(closing.problems_found());
+    assert!(closing.problems_found(&Default::default()));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn why(target: &str, listener: OwnedListener) -> Result<String, crate::failure::
         why::Options {
             length: Duration::from_secs(1),
             json: false,
-            exit_code: false,
+            exit: Default::default(),
         },
         Paint::OFF,
         &mut out,

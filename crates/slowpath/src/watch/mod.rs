@@ -13,6 +13,7 @@ use crate::clock;
 use crate::command::{self, Output, Running};
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
+use crate::options::ExitOn;
 use crate::render::Paint;
 use crate::session::{self, Flow, Viewer};
 use slowpath_model::Micros;
@@ -38,8 +39,8 @@ pub struct Options {
     pub json: bool,
     /// Lines even on a terminal.
     pub lines: bool,
-    /// Exit status 3 when problems were found.
-    pub exit_code: bool,
+    /// When the exit status is 3.
+    pub exit: ExitOn,
     /// The command to run and look at; none if empty.
     pub command: Vec<String>,
     /// Where the log is kept, if it is.
@@ -126,7 +127,7 @@ pub fn run(source: &mut dyn Source, mut options: Options) -> Result<Outcome, Fai
         let summary = closing.lines(source.capabilities(), &source.losses(), !full_screen, paint);
         finish(&mut stdout, &summary, running.as_ref())?;
     }
-    Ok(Outcome::of(options.exit_code, closing.problems_found()))
+    Ok((options.exit).outcome(|criterion| closing.problems_found(criterion)))
 }
 
 /// How the command ended, if there was one.
