@@ -54,6 +54,26 @@ impl FourTuple {
         }
     }
 
+    /// Whether this end serves: it accepted the connection; where that is not known, its port is the
+    /// lower one, because ephemeral ports lie above those of services (RFC 6335 section 6).
+    pub fn serves(self, origin: Origin) -> bool {
+        match origin {
+            Origin::Accepted => true,
+            Origin::Opened => false,
+            Origin::Unknown => self.local.port() < self.remote.port(),
+        }
+    }
+
+    /// The port of the service.
+    pub fn service_port(self, origin: Origin) -> u16 {
+        let end = if self.serves(origin) {
+            self.local
+        } else {
+            self.remote
+        };
+        end.port()
+    }
+
     /// A key that both ends of a connection agree on (no address translation between them).
     pub fn pair_key(self) -> (SocketAddr, SocketAddr) {
         if self.local <= self.remote {

@@ -170,6 +170,7 @@ pub struct Why {
 #[command(after_help = format!("\
 Examples:
   slowpath report --since 1h --by application
+  slowpath report --since 1d --by unit             also: pod, container, port, peer, host
   slowpath report problem Timeout and dst 10.0.0.0/8
   slowpath report --since 1h --exit-code --problem Timeout,FastRetransmit --min-share 5
   slowpath report --tcp-info series.jsonl.zst
@@ -205,6 +206,14 @@ pub enum GroupArg {
     Host,
     /// The peer's address
     Peer,
+    /// The owner's systemd unit
+    Unit,
+    /// The owner's container
+    Container,
+    /// The owner's Kubernetes pod
+    Pod,
+    /// The port of the service: that of the end that accepted the connection
+    Port,
 }
 
 /// `slowpath overhead`.

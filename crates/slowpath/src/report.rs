@@ -20,6 +20,10 @@ impl From<GroupArg> for GroupBy {
             GroupArg::Application => GroupBy::Application,
             GroupArg::Host => GroupBy::Host,
             GroupArg::Peer => GroupBy::Peer,
+            GroupArg::Unit => GroupBy::Unit,
+            GroupArg::Container => GroupBy::Container,
+            GroupArg::Pod => GroupBy::Pod,
+            GroupArg::Port => GroupBy::Port,
         }
     }
 }

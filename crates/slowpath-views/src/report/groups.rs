@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections grouped by application, host or peer.
+//! Connections grouped by what their owners are, by service or by address.
 
 use crate::tally::trouble;
 use slowpath_diagnose::Totals;
@@ -7,6 +7,7 @@ use slowpath_model::{ConnectionSummary, Micros};
 use slowpath_text::plain;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What the connections of a report are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,14 @@ pub enum GroupBy {
     Host,
     /// The peer's address.
     Peer,
+    /// The owner's systemd unit.
+    Unit,
+    /// The owner's container.
+    Container,
+    /// The owner's Kubernetes pod.
+    Pod,
+    /// The port of the service.
+    Port,
 }
 
 impl GroupBy {
@@ -26,14 +35,18 @@ impl GroupBy {
             GroupBy::Application => "application",
             GroupBy::Host => "host",
             GroupBy::Peer => "peer",
+            GroupBy::Unit => "unit",
+            GroupBy::Container => "container",
+            GroupBy::Pod => "pod",
+            GroupBy::Port => "port",
         }
     }
 }
 
-/// One application, host or peer.
+/// One application, unit, peer or the like.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// Its name or address.
+    /// Its name, address or number.
     pub name: String,
     /// Its connections.
     pub connections: u64,
@@ -47,11 +60,21 @@ pub struct Group {
 
 /// The group of a connection.
 fn key(by: GroupBy, s: &ConnectionSummary) -> String {
+    let owner = &s.owner;
+    // What an owner does not have is not the same as what is not known.
+    let of_cgroup = |name: Option<&Arc<str>>, none: &str| match (name, &owner.cgroup) {
+        (Some(name), _) => plain(name),
+        (None, Some(_)) => format!("(no {none})"),
+        (None, None) => "(owner unknown)".to_owned(),
+    };
     match by {
-        GroupBy::Application => s
-            .owner
+        GroupBy::Application => owner
             .name()
             .map_or_else(|| "(owner unknown)".to_owned(), |n| plain(n)),
+        GroupBy::Unit => of_cgroup(owner.unit(), "unit"),
+        GroupBy::Container => of_cgroup(owner.container().map(|c| &c.id), "container"),
+        GroupBy::Pod => of_cgroup(owner.pod(), "pod"),
+        GroupBy::Port => s.tuple.service_port(s.origin).to_string(),
         GroupBy::Host => s.tuple.local.ip().to_string(),
         GroupBy::Peer => s.tuple.remote.ip().to_string(),
     }

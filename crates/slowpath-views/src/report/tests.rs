@@ -4,6 +4,7 @@ use crate::scripted::{NoNames, at, interval, seconds, summary};
 use serde_json::json;
 use slowpath_model::*;
 use slowpath_text::Paint;
+use std::sync::Arc;
 
 fn options(from: i64, to: i64, filter: &str) -> Options {
     Options {
@@ -148,6 +149,76 @@ fn filters_and_groups() {
     let report = Report::of(records, &by_application);
     let text = report.lines(Paint::OFF).join("\n");
     assert!(text.contains("(owner unknown)"), "{text}");
+}
+
+/// Two services behind one port in pods of their own, a client of another port outside of any pod,
+/// and a connection of which nothing is known.
+#[test]
+fn groups_by_unit_pod_container_and_port() {
+    let in_cgroup = |cookie, unit: &str, pod: Option<&str>, id: Option<&str>| {
+        let owner = Owner::named(cookie as u32, "x");
+        let ownership = Ownership {
+            cgroup: Some(Arc::new(Cgroup {
+                path: "/".into(),
+                source: CgroupSource::Process,
+                unit: Some(unit.into()),
+                container: id.map(|id| Container {
+                    id: id.into(),
+                    runtime: None,
+                }),
+                pod: pod.map(Into::into),
+            })),
+            ..Ownership::clone(&owner)
+        };
+        ConnectionSummary {
+            owner: Owner::new(ownership),
+            ..summary(cookie, "", Problem::Timeout, cookie)
+        }
+    };
+    let accepted = |mut s: ConnectionSummary| {
+        s.tuple = s.tuple.reversed();
+        s.origin = Origin::Accepted;
+        s
+    };
+    let mut unknown = summary(9, "", Problem::Timeout, 9);
+    unknown.origin = Origin::Unknown;
+    let mut client = in_cgroup(3, "c.service", None, None);
+    client.tuple.remote.set_port(5432);
+    let summaries = vec![
+        accepted(in_cgroup(1, "a.scope", Some("pod-1"), Some("c1"))),
+        accepted(in_cgroup(2, "b.scope", Some("pod-2"), Some("c2"))),
+        client,
+        unknown,
+    ];
+    for (by, wanted) in [
+        (
+            GroupBy::Unit,
+            vec!["(owner unknown)", "c.service", "b.scope", "a.scope"],
+        ),
+        (
+            GroupBy::Pod,
+            vec!["(owner unknown)", "(no pod)", "pod-2", "pod-1"],
+        ),
+        (
+            GroupBy::Container,
+            vec!["(owner unknown)", "(no container)", "c2", "c1"],
+        ),
+        // 1 s and 2 s of those accepted at port 80 and 9 s of one between 80 and 4009.
+        (GroupBy::Port, vec!["80", "5432"]),
+    ] {
+        let records = Records {
+            summaries: summaries.clone(),
+            ..Records::default()
+        };
+        let mut options = options(0, 100, "");
+        options.by = Some(by);
+        let json = crate::json::value(&Report::of(records, &options).output());
+        crate::schema::conforms("report", &json);
+        assert_eq!(json["by"]["by"], by.name());
+        let groups = json["by"]["groups"].as_array().unwrap();
+        let names: Vec<_> = groups.iter().map(|g| g["name"].as_str().unwrap()).collect();
+        assert_eq!(names, wanted);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::tally::share;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
-use slowpath_model::{AnswerTimes, Micros, Origin, TurnTimes};
+use slowpath_model::{AnswerTimes, Micros, TurnTimes};
 use slowpath_text::{percent, plural, process};
 use std::collections::BTreeMap;
 
@@ -28,11 +28,7 @@ struct Answering<'a> {
 impl<'a> Answering<'a> {
     /// The end that accepted the connection answers; where that is not known, the one with the lower port.
     fn of(member: &'a Member, other_ends: &'a OtherEnds) -> Self {
-        let accepted = match member.origin {
-            Origin::Accepted => true,
-            Origin::Opened => false,
-            Origin::Unknown => member.tuple.local.port() < member.tuple.remote.port(),
-        };
+        let accepted = member.tuple.serves(member.origin);
         let (owner, address, times) = if accepted {
             (Some(&member.owner), member.tuple.local, &member.turns.here)
         } else {
