@@ -5,10 +5,11 @@
 
 use crate::agent_core::{AgentCore, CoreOptions, ObserverCommand, RoundReading, Step};
 use crate::budget::BudgetState;
+use crate::budget::priority::Change;
 use crate::budget::program_cost::Sample;
 use crate::clock::{ClockReading, process_cpu, thread_cpu, wall_clock};
 use crate::config::Config;
-use crate::host_totals::HostTotals;
+use crate::host_totals::{HostTotals, OwnerLabels};
 use crate::listeners::LiveListener;
 use crate::live_connection::LiveConnection;
 use crate::machine::{Machine, process};
@@ -66,6 +67,8 @@ pub struct Agent {
     recorder: Option<Recorder>,
     /// What runs in the kernel for the recorder.
     recorder_programs: Programs,
+    /// Calls of connections with problems are kept one by one.
+    keeps_calls: bool,
 }
 
 impl Agent {
@@ -110,6 +113,7 @@ impl Agent {
             machine: Machine::new(log),
             recorder: None,
             recorder_programs: Programs::default(),
+            keeps_calls: config.calls,
         };
         agent.open_conntrack();
         agent.obey();
@@ -196,8 +200,10 @@ impl Agent {
             recorder.keep(self.core.tracker.consumers.keep_requests.take());
         }
         observed?;
-        self.observer.suspect(self.core.tracker.suspects());
-        self.core.calls.extend(self.observer.take_calls());
+        if self.keeps_calls {
+            self.observer.suspect(self.core.tracker.suspects());
+            self.core.calls.extend(self.observer.take_calls());
+        }
         Ok(())
     }
 
@@ -241,7 +247,10 @@ impl Agent {
         for command in self.core.commands() {
             match command {
                 ObserverCommand::Rates(rates) => self.observer.thin(&rates),
-                ObserverCommand::Priority(change) => self.observer.set_priority(&change),
+                ObserverCommand::Priority(change) => {
+                    let suspect = change.suspect && self.keeps_calls;
+                    self.observer.set_priority(&Change { suspect, ..change });
+                }
             }
         }
     }
@@ -305,7 +314,8 @@ impl Agent {
     }
 
     /// Socket calls of the connections that had a problem in the interval before, oldest
-    /// first, at most 65,536.
+    /// first, the latest 65,536; none unless [`Config::calls`] asks for them. Those that make room
+    /// for later ones are no loss: a reader had a poll's time for them.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.core.calls.iter()
     }
@@ -335,9 +345,10 @@ impl Agent {
     }
 
     /// Keeps sums over all connections from now on, for an exporter, with at most so many
-    /// names of applications; a later call changes that number, for new names only.
-    pub fn keep_host_totals(&mut self, applications: usize) {
-        self.core.tracker.keep_host_totals(applications);
+    /// applications by these labels; a later call changes that number only, for new ones.
+    pub fn keep_host_totals(&mut self, applications: usize, labels: OwnerLabels) {
+        let tracker = &mut self.core.tracker;
+        tracker.keep_host_totals(applications, labels);
     }
 
     /// The sums, if they are kept.

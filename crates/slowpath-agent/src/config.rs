@@ -29,6 +29,9 @@ pub struct Config {
     /// Keep the latest verdict of every connection for live views, those
     /// without findings too. An agent that only logs saves their memory. Default true.
     pub verdicts: bool,
+    /// Keep the socket calls of connections with problems one by one, for [`crate::Agent::calls`].
+    /// Without a reader they would only cost. Default false.
+    pub calls: bool,
     /// Snapshots that one pass over the sockets can hold; more make further passes.
     pub area: u32,
     /// How much CPU the agent may use; connections with problems are then sampled more
@@ -52,6 +55,7 @@ impl Default for Config {
             thresholds: Thresholds::default(),
             history: 0,
             verdicts: true,
+            calls: false,
             area: bpf::Options::default().area,
             budget: None,
             owners: OwnerOptions::default(),
