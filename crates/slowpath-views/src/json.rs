@@ -429,6 +429,31 @@ impl From<&LossCounters> for Losses {
     }
 }
 
+/// A bound that was reached: what lies beyond it was left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct LimitReached {
+    /// Of what: `connections` (their verdicts are in the sums only), `closed_connections` (not
+    /// looked at), `other_ends` (of connections on this machine, not looked at), `listeners`
+    /// (rounds) or `interactions` (records).
+    pub of: &'static str,
+    /// How many there can be.
+    pub limit: usize,
+    /// How many were left out.
+    pub left_out: u64,
+}
+
+impl LimitReached {
+    /// The bound, if any was left out.
+    pub fn of(of: &'static str, limit: usize, left_out: u64) -> Option<Self> {
+        (left_out > 0).then_some(LimitReached {
+            of,
+            limit,
+            left_out,
+        })
+    }
+}
+
 /// One kind of measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]

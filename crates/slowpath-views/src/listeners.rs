@@ -5,7 +5,7 @@ use crate::advice;
 use crate::conclusion::Refusing;
 use crate::criterion::Criterion;
 use crate::filter::{Filter, Subject};
-use crate::json::{self, FindingEntry, NamedAdvice, ProblemNames, Process};
+use crate::json::{self, FindingEntry, LimitReached, NamedAdvice, ProblemNames, Process};
 use crate::source::LiveListener;
 use crate::tally;
 #[cfg(test)]
@@ -102,6 +102,11 @@ impl ListenerTally {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.listeners.is_empty()
+    }
+
+    /// The bound on their number, if it was reached.
+    pub fn limit_reached(&self) -> Option<LimitReached> {
+        LimitReached::of("listeners", MOST, self.overflowed)
     }
 
     /// Whether one of them had a problem that counts, of so much time.

@@ -99,6 +99,9 @@ impl LiveListener<'_> {
     }
 }
 
+/// Closed connections that a source shows at once.
+pub const MOST_CLOSED: usize = 65_536;
+
 /// What one poll observed and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PollReport {
@@ -110,6 +113,8 @@ pub struct PollReport {
     pub emitted: u64,
     /// Connections alive that the poll did not meet.
     pub missed: u64,
+    /// Connections that closed and are not among [`Source::recently_closed`]: too many at once.
+    pub unshown: u64,
     /// CPU time of this poll in all threads of the process, user and system.
     pub cpu: Micros,
     /// Views should look now: the counts above add up until this is set.

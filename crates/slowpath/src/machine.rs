@@ -75,7 +75,10 @@ fn live(connection: &AgentConnection) -> LiveConnection<'_> {
 impl Source for Machine {
     fn poll(&mut self) -> Result<PollReport, SourceError> {
         let poll = self.agent.poll().map_err(|e| SourceError(e.to_string()))?;
+        let shown = self.agent.recently_closed().count() as u64;
         Ok(PollReport {
+            // All that close are shown, but those beyond the bound.
+            unshown: poll.closed.saturating_sub(shown),
             at: poll.at,
             sockets: poll.sockets,
             emitted: poll.emitted,

@@ -4,6 +4,7 @@
 
 use super::{Conclusion, End, EndEvidence, Observed, Refusing, conclude};
 use crate::interactions::FoundInteraction;
+use crate::json::LimitReached;
 use crate::source::{LiveConnection, PollReport, Source};
 use crate::tally::Tally;
 use slowpath_diagnose::{InteractionEvidence, ProxyFlow};
@@ -11,6 +12,7 @@ use slowpath_model::{
     ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Origin, Owner, Problem,
     SocketFacts, TcpState, TcpStats, TurnTimes,
 };
+use slowpath_text::plural;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -213,6 +215,8 @@ pub struct EndTable {
     /// Ends of the same connections, or of those that explain them; `None` as long as none
     /// was met.
     related: HashMap<Ends, Option<Followed>>,
+    /// Connections that were met for the first time when there was no room for their other end.
+    unrelated: u64,
     begun: Option<MonoNanos>,
     /// Who listens where, as the last poll had it.
     listening: HashMap<SocketAddr, Owner>,
@@ -237,21 +241,29 @@ impl EndTable {
     /// A poll met an end that is meant.
     pub fn meet(&mut self, live: LiveConnection<'_>, at: MonoNanos) {
         let begun = self.begun.unwrap_or(at);
+        let known = self.meant.len();
         let followed = self.meant.entry(live.snapshot.id);
         followed
             .or_insert_with(|| Followed::new(live, begun, at))
             .take(live, at);
-        self.want(Ends::of(live).reversed());
+        self.want_other_end(live, known);
+    }
+
+    /// Looks for the other end of a connection from now on; `known` were meant before it was met.
+    fn want_other_end(&mut self, live: LiveConnection<'_>, known: usize) {
+        let wanted = self.want(Ends::of(live).reversed());
+        self.unrelated += u64::from(!wanted && self.meant.len() > known);
     }
 
     /// The verdict on an interval of an end that is meant.
     pub fn judged(&mut self, live: LiveConnection<'_>, verdict: &IntervalVerdict) {
         self.poll(verdict.from);
+        let known = self.meant.len();
         let followed = self.meant.entry(live.snapshot.id);
         followed
             .or_insert_with(|| Followed::new(live, verdict.from, verdict.from))
             .judged(live, verdict);
-        self.want(Ends::of(live).reversed());
+        self.want_other_end(live, known);
     }
 
     /// Whether an end is meant.
@@ -264,10 +276,28 @@ impl EndTable {
         self.meant.values().map(|followed| &followed.member)
     }
 
-    fn want(&mut self, ends: Ends) {
+    /// Whether the end is looked for.
+    fn want(&mut self, ends: Ends) -> bool {
         if self.related.len() < MOST_RELATED {
             self.related.entry(ends).or_insert(None);
+            return true;
         }
+        self.related.contains_key(&ends)
+    }
+
+    /// The bound on other ends, if it was reached.
+    pub fn limit_reached(&self) -> Option<LimitReached> {
+        LimitReached::of("other_ends", MOST_RELATED, self.unrelated)
+    }
+
+    /// The same in a line.
+    pub fn limit_line(&self) -> Option<String> {
+        self.limit_reached().map(|limit| {
+            format!(
+                "not looked at: the other ends of {}, beyond {MOST_RELATED}",
+                plural(limit.left_out, "connection")
+            )
+        })
     }
 
     /// Both ends of the connections that an interaction is made of belong to them.

@@ -4,7 +4,7 @@
 use super::lives::ReportRange;
 use crate::filter::{Filter, Subject};
 use crate::interactions::evidence;
-use crate::json::{self, Process};
+use crate::json::{self, LimitReached, Process};
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -91,6 +91,11 @@ impl InteractionTotals {
                 self.pairs.insert(key, pair);
             }
         }
+    }
+
+    /// The bound on their number, if it was reached.
+    pub fn limit_reached(&self) -> Option<LimitReached> {
+        LimitReached::of("interactions", MOST, self.overflowed)
     }
 
     /// Whether there is none.

@@ -241,6 +241,13 @@ impl<'a> Report<'a> {
             problem_connections: self.troubled().map(ReportedConnection::from).collect(),
             listeners: self.listeners.output(),
             interactions: self.interactions.output(),
+            limits_reached: [
+                self.listeners.limit_reached(),
+                self.interactions.limit_reached(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
             coverage: CoverageEntry {
                 time_us: c.time.0,
                 range_us: self.options.range.length().0,

@@ -4,7 +4,7 @@
 use super::groups::{Group, payload};
 use super::interactions::InteractionRecord;
 use crate::json::{
-    self, ConnectionKeys, Losses, Owners, ProblemNames, ProblemShares, UnknownCounts,
+    self, ConnectionKeys, LimitReached, Losses, Owners, ProblemNames, ProblemShares, UnknownCounts,
 };
 use crate::listeners::ListenerEntry;
 #[cfg(test)]
@@ -44,6 +44,8 @@ pub struct ReportOutput {
     pub listeners: Vec<ListenerEntry>,
     /// Problems that explain each other, by pairs of connections.
     pub interactions: Vec<InteractionRecord>,
+    /// Bounds beyond which something was left out; empty: nothing was.
+    pub limits_reached: Vec<LimitReached>,
     /// What was and was not observed.
     pub coverage: CoverageEntry,
     /// What could not be read.
@@ -80,21 +82,21 @@ impl From<&ProblemRow> for TableRow {
     }
 }
 
-/// Connections by application, host or peer.
+/// Connections by application, unit, peer or the like.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct GroupsEntry {
-    /// `application`, `host` or `peer`.
+    /// `application`, `unit`, `container`, `pod`, `port`, `host` or `peer`.
     pub by: &'static str,
     /// The groups, most problem time first.
     pub groups: Vec<GroupEntry>,
 }
 
-/// One application, host or peer.
+/// One application, unit, peer or the like.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct GroupEntry {
-    /// Its name or address.
+    /// Its name, address or number; in parentheses why it has none.
     pub name: String,
     /// Its connections.
     pub connections: u64,

@@ -7,6 +7,7 @@ mod summary;
 
 pub use new_verdicts::NewVerdicts;
 pub use rows::{Column, Row, sort};
+pub(crate) use summary::unshown_line;
 pub use summary::{CommandOutcome, SummaryOutput, WatchSummary, loss_line, unmeasured_lines};
 
 use slowpath_model::{IntervalVerdict, Problem};

@@ -4,10 +4,10 @@
 use crate::conclusion::{Conclusion, EndTable, Member};
 use crate::criterion::Criterion;
 use crate::interactions::{self, FoundInteraction, InteractionFinder, InteractionOutput};
-use crate::json::{self, ConnectionEntry, ConnectionKeys, Losses, Owners, TallyKeys};
+use crate::json::{self, ConnectionEntry, ConnectionKeys, LimitReached, Losses, Owners, TallyKeys};
 use crate::listeners::{ListenerEntry, ListenerTally};
 use crate::selection::Selection;
-use crate::source::{Capabilities, LiveConnection, LiveListener, PollReport, Source};
+use crate::source::{Capabilities, LiveConnection, LiveListener, MOST_CLOSED, PollReport, Source};
 use crate::tally::{Tally, trouble};
 #[cfg(test)]
 use schemars::JsonSchema;
@@ -29,6 +29,7 @@ pub struct WatchSummary {
     connections: EndTable,
     others: Tally,
     overflowed: u64,
+    unshown: u64,
     polls: u64,
     missed: u64,
     cpu: Micros,
@@ -99,6 +100,7 @@ impl WatchSummary {
     pub fn poll(&mut self, report: &PollReport, elapsed: Micros) {
         self.polls += 1;
         self.missed = report.missed;
+        self.unshown += report.unshown;
         self.cpu += report.cpu;
         self.elapsed = elapsed;
     }
@@ -252,6 +254,8 @@ impl WatchSummary {
                 plural(self.overflowed, "verdict")
             ));
         }
+        lines.extend(unshown_line(self.unshown));
+        lines.extend(self.connections.limit_line());
         if self.unattributed() > 0 {
             lines.push(format!(
                 "not attributed: {} whose owner is unknown or ended before it could be looked at",
@@ -286,6 +290,15 @@ impl WatchSummary {
             worst: self.worst().into_iter().map(worst).collect(),
             listeners: self.listeners.output(),
             interactions: interactions.iter().map(|i| i.output(now)).collect(),
+            limits_reached: [
+                LimitReached::of("connections", MOST, self.overflowed),
+                LimitReached::of("closed_connections", MOST_CLOSED, self.unshown),
+                self.connections.limit_reached(),
+                self.listeners.limit_reached(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
             missed: self.missed,
             unattributed: self.unattributed(),
             cpu_us: self.cpu.0,
@@ -338,6 +351,8 @@ pub struct SummaryOutput {
     pub listeners: Vec<ListenerEntry>,
     /// Problems that explain each other.
     pub interactions: Vec<InteractionOutput>,
+    /// Bounds beyond which something was left out; empty: nothing was.
+    pub limits_reached: Vec<LimitReached>,
     /// Connections alive that the last poll did not meet.
     pub missed: u64,
     /// Connections of which it is not known whether they are the command's.
@@ -372,6 +387,16 @@ pub fn unmeasured_lines(capabilities: &Capabilities, losses: &LossCounters) -> V
     }
     lines.extend(loss_line(losses));
     lines
+}
+
+/// That closed connections were not looked at, in a line.
+pub(crate) fn unshown_line(unshown: u64) -> Option<String> {
+    (unshown > 0).then(|| {
+        format!(
+            "not looked at: {} beyond {MOST_CLOSED} a poll",
+            plural(unshown, "closed connection")
+        )
+    })
 }
 
 /// What was lost, in a line; none if nothing was.

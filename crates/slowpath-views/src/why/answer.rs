@@ -8,7 +8,7 @@ use crate::conclusion::{Conclusion, EndEvidence, Limiter, Member, OtherEnds};
 use crate::criterion::Criterion;
 use crate::interactions::{self, FoundInteraction, InteractionOutput};
 use crate::json::{
-    self, ConnectionEntry, ConnectionKeys, Evidence, Losses, NamedAdvice, TallyKeys,
+    self, ConnectionEntry, ConnectionKeys, Evidence, LimitReached, Losses, NamedAdvice, TallyKeys,
 };
 use crate::listeners::{ListenerEntry, ListenerTally};
 use crate::points;
@@ -63,6 +63,9 @@ pub struct Answer {
     pub(super) interactions: Vec<FoundInteraction>,
     /// A process that is meant, where that was asked about.
     pub(super) process: Option<u32>,
+    /// Bounds beyond which something was left out, as JSON and as text.
+    pub(super) limits_reached: Vec<LimitReached>,
+    pub(super) limit_lines: Vec<String>,
 }
 
 impl Answer {
@@ -348,6 +351,7 @@ impl Answer {
     /// What could not be measured or was lost.
     fn notes(&self, source: &dyn Source) -> Vec<String> {
         let mut notes = unmeasured_lines(source.capabilities(), &source.losses());
+        notes.extend(self.limit_lines.iter().cloned());
         notes.extend(turns::unmeasured(&self.members, source.capabilities()));
         let nowhere = source.capabilities().unmeasured();
         let partly: Vec<&str> = self
@@ -399,6 +403,7 @@ impl Answer {
             interactions: self.interactions.iter().map(|i| i.output(now)).collect(),
             listening: self.listening.len(),
             listeners: self.listeners.output(),
+            limits_reached: self.limits_reached.clone(),
             capabilities: source.capabilities().into(),
             losses: (&source.losses()).into(),
         }
@@ -455,6 +460,8 @@ pub struct WhyOutput {
     pub listening: usize,
     /// Those of them that turned connections away.
     pub listeners: Vec<ListenerEntry>,
+    /// Bounds beyond which something was left out; empty: nothing was.
+    pub limits_reached: Vec<LimitReached>,
     /// What can be measured.
     pub capabilities: json::Capabilities,
     /// What was lost.

@@ -11,9 +11,11 @@ pub use turns::{TurnEntry, TurnWithoutRtt, TurnsEntry};
 
 use crate::conclusion::EndTable;
 use crate::interactions::{FoundInteraction, InteractionFinder};
+use crate::json::LimitReached;
 use crate::listeners::ListenerTally;
-use crate::source::{LiveConnection, PollReport, Source};
+use crate::source::{LiveConnection, MOST_CLOSED, PollReport, Source};
 use crate::tally::{Tally, trouble};
+use crate::watch::unshown_line;
 use slowpath_model::{ConnectionId, FourTuple, ListenerId, Micros, MonoNanos, WallMicros};
 use slowpath_text::plural;
 use std::cmp::Reverse;
@@ -34,6 +36,7 @@ pub struct Collector<'a> {
     others_with_owner: u64,
     owners_unknown: u64,
     process: Option<u32>,
+    unshown: u64,
 }
 
 /// No connection and no listener fits the target. The text states what was looked for and
@@ -55,6 +58,7 @@ impl<'a> Collector<'a> {
             others_with_owner: 0,
             owners_unknown: 0,
             process: None,
+            unshown: 0,
         }
     }
 
@@ -73,6 +77,7 @@ impl<'a> Collector<'a> {
     /// Takes a poll in; `now` is the wall clock's time.
     pub fn polled(&mut self, source: &dyn Source, report: &PollReport, now: WallMicros) {
         self.ends.poll(report.at);
+        self.unshown += report.unshown;
         let (mut with, mut unknown) = (0, 0);
         for live in source.recently_closed().chain(source.connections()) {
             match live.owner.process() {
@@ -142,6 +147,13 @@ impl<'a> Collector<'a> {
         let mut total = Tally::default();
         let mut idle = Micros::ZERO;
         let fits = self.fits;
+        let limits_reached = [
+            LimitReached::of("closed_connections", MOST_CLOSED, self.unshown),
+            self.ends.limit_reached(),
+            self.listeners.limit_reached(),
+        ];
+        let mut limit_lines: Vec<String> = unshown_line(self.unshown).into_iter().collect();
+        limit_lines.extend(self.ends.limit_line());
         let (mut members, other_ends) = self.ends.finish(|id| fits.get(id) == Some(&fit));
         // The order decides which gauges a sum ends with: that of the worst connection.
         members.sort_by_key(|m| (trouble(&m.tally.totals.problem_time), Reverse(m.id)));
@@ -167,6 +179,8 @@ impl<'a> Collector<'a> {
             listeners: self.listeners,
             interactions,
             process: self.process,
+            limits_reached: limits_reached.into_iter().flatten().collect(),
+            limit_lines,
         })
     }
 

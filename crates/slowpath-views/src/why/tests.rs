@@ -100,6 +100,28 @@ fn only_reasons_that_count_are_found() {
     assert!(!answer.problems_found(&Criterion::default()));
 }
 
+/// Five connections more than other ends are followed.
+#[test]
+fn what_a_bound_left_out_is_in_the_text_and_in_json() {
+    let step = || {
+        let connection = |n: u64| limited(n, &format!("10.0.{}.{}:4000", n / 250, n % 250), 0);
+        (1..=20_005).map(connection).collect::<Vec<_>>()
+    };
+    let answer = ask(vec![step(), step()], &Target::Pid(77), 1).unwrap();
+    let json = crate::json::value(&answer.output(&ScriptedSource::new(vec![]), NOW));
+    crate::schema::conforms("why", &json);
+    let wanted = serde_json::json!([{"of": "other_ends", "limit": 20_000, "left_out": 5}]);
+    assert_eq!(json["limits_reached"], wanted);
+    let text = text(&answer);
+    let line = "not looked at: the other ends of 5 connections, beyond 20000";
+    assert!(text.contains(line), "{text}");
+    // Below it nothing is said.
+    let few = || vec![limited(1, "10.0.0.1:4000", 0)];
+    let answer = ask(vec![few(), few()], &Target::Pid(77), 1).unwrap();
+    let json = crate::json::value(&answer.output(&ScriptedSource::new(vec![]), NOW));
+    assert_eq!(json["limits_reached"], serde_json::json!([]));
+}
+
 #[test]
 fn several_connections_are_weighed_by_time() {
     let step = || {
