@@ -53,7 +53,8 @@ pub use agent::{Agent, FinishReport, PollError, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};
 pub use config::Config;
 pub use host_totals::{
-    Applications, Histogram, HostTotals, OTHER, ProblemTotals, RTT_BOUNDS, Traffic,
+    ANSWER_BOUNDS, APPLICATION_RTT_BOUNDS, Answers, ApplicationTotals, Applications, Histogram,
+    HostTotals, LabelSet, OTHER, OwnerLabel, OwnerLabels, ProblemTotals, RTT_BOUNDS, Traffic,
 };
 pub use listeners::{LiveListener, Overflows};
 pub use live_connection::LiveConnection;

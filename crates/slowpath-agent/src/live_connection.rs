@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A connection that lives, and what is known of it.
 
-use crate::host_totals::HostTotals;
+use crate::host_totals::{Charge, HostTotals, Labelled};
 use slowpath_diagnose::Totals;
 use slowpath_model::{
     ConnectionSummary, HistoryPoint, IntervalVerdict, Owner, ProblemSet, Snapshot, TcpState,
@@ -28,8 +28,6 @@ pub struct LiveConnection {
     pub(crate) unsaved: bool,
     /// The last segment of the log that has a summary of it, and so its addresses; 0 for none.
     pub(crate) summarised_in: u32,
-    /// Its problems have been charged to its owner; later ones are when they happen.
-    pub(crate) charged: bool,
     /// Its priority under a CPU budget: more problems, more samples.
     pub(crate) priority: u8,
     /// Whether a scan of descriptors has found the owner, or why there is none.
@@ -40,6 +38,8 @@ pub struct LiveConnection {
     pub(crate) keep_reasons: ProblemSet,
     /// Whether conntrack has been asked for the real peer.
     pub(crate) peer_asked: bool,
+    /// Where its sums go.
+    pub(crate) charge: Charge,
     /// Time and events of each problem since it was first observed.
     pub totals: Totals,
     /// Its owner, or why it is unknown.
@@ -78,7 +78,7 @@ impl LiveConnection {
             history: VecDeque::new(),
             unsaved: true,
             summarised_in: 0,
-            charged: false,
+            charge: Charge::default(),
             priority: 0,
             scanned: false,
             keep_requested: false,
@@ -119,7 +119,11 @@ impl LiveConnection {
 
     /// Charges its problems to its owner, if that has not been done.
     pub(crate) fn settle(&mut self, host_totals: &mut HostTotals) {
-        host_totals.settle(&self.totals, &self.owner, &mut self.charged);
+        let whose = Labelled {
+            owner: &self.owner,
+            port: self.snapshot.tuple.service_port(self.snapshot.origin),
+        };
+        host_totals.settle(&self.totals, whose, &mut self.charge);
     }
 
     /// The connection's row for the log, last observed at `last_observed`.

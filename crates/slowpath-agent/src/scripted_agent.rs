@@ -3,7 +3,7 @@
 //! in seconds; for tests of what is made of the agent's sums.
 
 use crate::host::{Host, ProcessFacts, Record};
-use crate::host_totals::HostTotals;
+use crate::host_totals::{HostTotals, OwnerLabels};
 use crate::live_connection::LiveConnection;
 use crate::owners::{OwnerOptions, Owners};
 use crate::tracker::{ConnectionTracker, PollTime, TrackerOptions};
@@ -48,8 +48,13 @@ pub struct ScriptedAgent {
 }
 
 impl ScriptedAgent {
-    /// With at most so many names of applications.
+    /// With at most so many applications, by their names only.
     pub fn new(applications: usize, now: MonoNanos) -> Self {
+        Self::with_labels(applications, OwnerLabels::default(), now)
+    }
+
+    /// With at most so many applications, by these labels.
+    pub fn with_labels(applications: usize, labels: OwnerLabels, now: MonoNanos) -> Self {
         let options = TrackerOptions {
             thresholds: Thresholds::default(),
             history: 0,
@@ -57,7 +62,7 @@ impl ScriptedAgent {
         };
         let owners = Owners::new(OwnerOptions::default(), false);
         let mut tracker = ConnectionTracker::new(options, owners, now);
-        tracker.keep_host_totals(applications);
+        tracker.keep_host_totals(applications, labels);
         ScriptedAgent { tracker }
     }
 

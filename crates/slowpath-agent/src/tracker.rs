@@ -17,7 +17,7 @@ mod verdicts;
 use crate::baselines::Baselines;
 use crate::connection_table::ConnectionTable;
 use crate::host::Host;
-use crate::host_totals::HostTotals;
+use crate::host_totals::{HostTotals, OwnerLabels};
 use crate::live_connection::LiveConnection;
 use crate::owners::Owners;
 use crate::owners::assign::{HolderScan, Reasons};
@@ -261,7 +261,8 @@ impl ConnectionTracker {
         }
         connection.unsaved = true;
         if let Some(host_totals) = &mut consumers.host_totals {
-            host_totals.follow(&connection.snapshot, snapshot);
+            let charge = &mut connection.charge;
+            host_totals.follow(&connection.snapshot, snapshot, &connection.owner, charge);
         }
         let before = &connection.snapshot;
         let measures = judge.measures(self.namespace, before, snapshot);
@@ -416,11 +417,12 @@ impl ConnectionTracker {
         }
     }
 
-    /// Keeps sums from now on, with at most so many names of applications.
-    pub(crate) fn keep_host_totals(&mut self, applications: usize) {
+    /// Keeps sums from now on, with at most so many applications by these labels; a later call
+    /// changes their number only.
+    pub(crate) fn keep_host_totals(&mut self, applications: usize, labels: OwnerLabels) {
         match &mut self.consumers.host_totals {
             Some(host_totals) => host_totals.set_applications(applications),
-            none => *none = Some(Box::new(HostTotals::new(applications))),
+            none => *none = Some(Box::new(HostTotals::new(applications, labels))),
         }
     }
 
@@ -438,6 +440,7 @@ impl ConnectionTracker {
                 connection.settle(host_totals);
             }
         }
+        host_totals.end_round();
     }
 
     /// Connections that live without a known owner, and with those that closed since the

@@ -12,8 +12,8 @@
 //!
 //! - The number of series is bounded and does not grow with connections or time: labels are
 //!   problems, kinds of loss, features and at most a configured number of applications.
-//! - A counter never goes down while the process lives; a connection that closes leaves
-//!   what it had in the sums.
+//! - A counter never goes down while the process lives, but that those of an application which
+//!   lost its labels end; a connection that closes leaves what it had in the sums.
 //! - What is not known has no sample; it is never 0.
 //! - No client of [`http`], slow, broken or one of many, makes the agent wait or take more memory
 //!   than [`http::MAX_CLIENTS`] times a request and a response.

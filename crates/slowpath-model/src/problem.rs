@@ -21,6 +21,19 @@ pub enum Stage {
     ReceiverApp,
 }
 
+impl Stage {
+    /// The name, as in JSON and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::SenderApp => "sender_app",
+            Stage::SendBuffer => "send_buffer",
+            Stage::Network => "network",
+            Stage::Receiver => "receiver",
+            Stage::ReceiverApp => "receiver_app",
+        }
+    }
+}
+
 /// What limits a connection. The first six are SNAP's Table 2; the others go past it. The
 /// last two are about listening sockets: no rule for connections finds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

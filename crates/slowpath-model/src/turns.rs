@@ -52,6 +52,25 @@ pub struct AnswerSums {
     pub latest: [u32; LATEST_TURNS],
 }
 
+impl AnswerSums {
+    /// How many ended since an earlier look.
+    pub const fn ended_since(&self, before: &AnswerSums) -> u64 {
+        self.count.saturating_sub(before.count)
+    }
+
+    /// Those of them that are known one by one, the latest first, each with the number of turns that it
+    /// stands for.
+    pub fn latest_since(&self, before: &AnswerSums) -> impl Iterator<Item = (Micros, u64)> {
+        let ended = self.ended_since(before);
+        let known = ended.min(LATEST_TURNS as u64);
+        (0..known).map(move |i| {
+            let turn = (self.count - 1 - i) as usize % LATEST_TURNS;
+            let weight = ended / known + u64::from(i < ended % known);
+            (Micros(self.latest[turn].into()), weight)
+        })
+    }
+}
+
 /// Turns of both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnSums {
@@ -124,6 +143,11 @@ impl Turns {
     pub fn sums(&self) -> Option<TurnSums> {
         self.watched
             .then(|| self.sums.as_deref().copied().unwrap_or_default())
+    }
+
+    /// Turns that have ended, if there are any.
+    pub fn ended(&self) -> Option<&TurnSums> {
+        self.sums.as_deref()
     }
 
     /// The turn that goes on; `None` if it is no end's, or not known.

@@ -3,7 +3,7 @@
 
 use crate::baselines::Baselines;
 use crate::budget::priority::Priorities;
-use crate::host_totals::HostTotals;
+use crate::host_totals::{HostTotals, Labelled};
 use crate::interactions::InteractionTracker;
 use crate::live_connection::LiveConnection;
 use crate::recorder::KeepRequests;
@@ -88,12 +88,12 @@ impl Consumers {
         verdict: &IntervalVerdict,
     ) {
         if let Some(host_totals) = &mut self.host_totals {
-            host_totals.judge(
-                verdict,
-                &connection.totals,
-                &connection.owner,
-                &mut connection.charged,
-            );
+            let whose = Labelled {
+                owner: &connection.owner,
+                port: snapshot.tuple.service_port(connection.snapshot.origin),
+            };
+            let charge = &mut connection.charge;
+            host_totals.judge(verdict, &connection.totals, whose, charge);
         }
         let problem = (!verdict.findings.is_empty()).then(|| verdict.interval());
         self.sampled(connection, snapshot, problem);

@@ -6,6 +6,7 @@
 //! unit, then `_total`: one query fits both. Only the `process` metrics have in each system
 //! the name that its conventions give them.
 
+mod applications;
 mod cost;
 mod losses;
 mod recorder;
@@ -13,7 +14,6 @@ mod recorder;
 use crate::counters::{HttpCounters, PushCounters};
 use crate::family::{Family, Kind, Label, Unit, Value};
 use crate::state::State;
-use slowpath_agent::{OTHER, ProblemTotals};
 use slowpath_model::{Micros, Problem, Tier};
 
 /// All metrics, in a fixed order; their points in a fixed order.
@@ -21,7 +21,7 @@ pub fn families(state: &State, http: &HttpCounters, push: &PushCounters) -> Vec<
     let mut all = vec![build(state)];
     connections(state, &mut all);
     problems(state, &mut all);
-    applications(state, &mut all);
+    applications::applications(state, &mut all);
     traffic(state, &mut all);
     cost::cost(state, &mut all);
     if let Some(budget) = &state.budget {
@@ -179,6 +179,17 @@ fn problems(state: &State, all: &mut Vec<Family>) {
                 .map(|p| (vec![problem(p)], Value::Count(events(p)))),
         ),
     );
+    let stage = |p: Problem| Label::new("stage", p.stage().name());
+    all.push(
+        family(
+            Kind::Info,
+            FLAG,
+            "slowpath.problem",
+            "slowpath_problem_info",
+            "Where each problem lies, and by that who has to act.",
+        )
+        .with_all(Problem::ALL.map(|p| (vec![problem(p), stage(p)], Value::Count(1)))),
+    );
     all.push(
         family(
             Kind::Gauge,
@@ -192,81 +203,6 @@ fn problems(state: &State, all: &mut Vec<Family>) {
                 .into_iter()
                 .map(|p| (vec![problem(p)], flag(state.unmeasured.contains(p)))),
         ),
-    );
-}
-
-fn applications(state: &State, all: &mut Vec<Family>) {
-    let applications = &state.host_totals.applications;
-    let mut named: Vec<(&str, &ProblemTotals)> = applications.named().collect();
-    named.sort_unstable_by_key(|(name, _)| *name);
-    named.push((OTHER, applications.other()));
-    let each = |wanted: &dyn Fn(&ProblemTotals, Problem) -> Option<Value>| {
-        let mut points = Vec::new();
-        for (name, charges) in &named {
-            for p in Problem::ALL {
-                if let Some(value) = wanted(charges, p) {
-                    points.push((vec![Label::new("application", *name), problem(p)], value));
-                }
-            }
-        }
-        points
-    };
-    all.push(
-        family(
-            Kind::Counter,
-            Unit::Seconds,
-            "slowpath.application.problem.time",
-            "slowpath_application_problem_time_seconds_total",
-            "Time that connections of the application had the problem.",
-        )
-        .with_all(each(&|charges, p| {
-            let time = charges.time[p as usize];
-            (time > Micros::ZERO).then(|| seconds(time))
-        })),
-    );
-    all.push(
-        family(
-            Kind::Counter,
-            Unit::Count("{event}"),
-            "slowpath.application.problem.events",
-            "slowpath_application_problem_events_total",
-            "Events of the problem in connections of the application.",
-        )
-        .with_all(each(&|charges, p| {
-            let events = charges.events[p as usize];
-            (events > 0).then_some(Value::Count(events))
-        })),
-    );
-    let label = Unit::Count("{label}");
-    all.push(
-        family(
-            Kind::Gauge,
-            label,
-            "slowpath.application.labels",
-            "slowpath_application_labels",
-            "Applications that have a label of their own.",
-        )
-        .with(Value::Count(applications.named().len() as u64)),
-    );
-    all.push(
-        family(
-            Kind::Gauge,
-            label,
-            "slowpath.application.labels.limit",
-            "slowpath_application_labels_limit",
-            "Applications that can have a label of their own.",
-        )
-        .with(Value::Count(applications.limit() as u64)),
-    );
-    all.push(
-        family(
-            Kind::Counter,
-            label,
-            "slowpath.application.labels.dropped",
-            "slowpath_application_labels_dropped_total",
-            "Times that a problem went to the application other for want of a label.",
-        )
-        .with(Value::Count(applications.folded())),
     );
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long turns took between looks at their sums, and how that is distributed.
 
-use super::{AnswerSums, LATEST_TURNS, TurnEnd, TurnSums, Turns};
+#[cfg(test)]
+use super::LATEST_TURNS;
+use super::{AnswerSums, TurnEnd, TurnSums, Turns};
 use crate::{Micros, MonoNanos};
 use std::collections::BTreeMap;
 
@@ -86,16 +88,14 @@ impl AnswerTimes {
 
     /// Adds what ended between two looks.
     fn add(&mut self, before: &AnswerSums, after: &AnswerSums) {
-        let Some(ended @ 1..) = after.count.checked_sub(before.count) else {
+        let ended = after.ended_since(before);
+        if ended == 0 {
             return;
-        };
-        let known = ended.min(LATEST_TURNS as u64);
+        }
         let mut longest = Micros::ZERO;
-        for i in 0..known {
-            let turn = (after.count - 1 - i) as usize % LATEST_TURNS;
-            let us = after.latest[turn];
-            longest = longest.max(Micros(us.into()));
-            let weight = ended / known + u64::from(i < ended % known);
+        for (time, weight) in after.latest_since(before) {
+            longest = longest.max(time);
+            let us = u32::try_from(time.0).unwrap_or(u32::MAX);
             *self.buckets.entry(bucket(us)).or_default() += weight;
         }
         if after.longest > before.longest {

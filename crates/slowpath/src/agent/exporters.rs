@@ -54,7 +54,7 @@ impl Exporters {
     ) -> Result<Vec<String>, Failure> {
         let mut done = Vec::new();
         if wanted.metrics.is_some() || wanted.otlp.is_some() {
-            agent.keep_host_totals(wanted.metrics_applications);
+            agent.keep_host_totals(wanted.metrics_applications, wanted.metrics_labels);
         }
         let otlp = |s: &Effective| (s.otlp.clone(), s.otlp_interval);
         let lacks = wanted.otlp.is_some() && self.pusher.is_none();

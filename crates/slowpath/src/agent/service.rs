@@ -179,6 +179,7 @@ impl Configuration<'_> {
         let holds = Effective {
             log: self.settings.log.clone(),
             tier: self.settings.tier,
+            metrics_labels: self.settings.metrics_labels,
             retention_size: self.settings.retention_size,
             retention_age: self.settings.retention_age,
             record: self.settings.record.clone(),

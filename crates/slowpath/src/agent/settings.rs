@@ -5,9 +5,9 @@ use super::recording::{RecordSelection, default_folder};
 use crate::options::{CommandLinesArg, TierArg};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
-use slowpath_agent::Budget;
 use slowpath_agent::service::configuration::Entries;
 use slowpath_agent::service::{Age, LogPlace, PollInterval, Ports, Size, as_text};
+use slowpath_agent::{Budget, OwnerLabels};
 use slowpath_export::push::Endpoint;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,6 +55,10 @@ pub struct Settings {
     /// Applications that have a label of their own in metrics [default: 100]
     #[arg(long, value_name = "N")]
     pub metrics_applications: Option<u16>,
+    /// Labels of applications in metrics beside the name: unit, container, pod, port, as in unit,port [default: none]
+    #[arg(long, value_name = "LABELS")]
+    #[serde(deserialize_with = "as_text")]
+    pub metrics_labels: Option<OwnerLabels>,
     /// Push metrics to this OpenTelemetry collector, as http://127.0.0.1:4318 [default: none]
     #[arg(long, value_name = "URL")]
     #[serde(deserialize_with = "as_text")]
@@ -105,6 +109,7 @@ impl Settings {
             retention_age: self.retention_age.or(others.retention_age),
             metrics: self.metrics.or(others.metrics),
             metrics_applications: self.metrics_applications.or(others.metrics_applications),
+            metrics_labels: self.metrics_labels.or(others.metrics_labels),
             otlp: self.otlp.or(others.otlp),
             otlp_interval: self.otlp_interval.or(others.otlp_interval),
             record: self.record.or(others.record),
@@ -141,6 +146,7 @@ impl Settings {
             retention_age: self.retention_age,
             metrics: self.metrics,
             metrics_applications: self.metrics_applications.unwrap_or(100).into(),
+            metrics_labels: self.metrics_labels.unwrap_or_default(),
             otlp: self.otlp,
             otlp_interval: self.otlp_interval.unwrap_or(Age(Duration::from_secs(60))),
             record: self.record.unwrap_or(RecordSelection::None),
@@ -172,6 +178,7 @@ pub struct Effective {
     pub retention_age: Option<Age>,
     pub metrics: Option<SocketAddr>,
     pub metrics_applications: usize,
+    pub metrics_labels: OwnerLabels,
     pub otlp: Option<Endpoint>,
     pub otlp_interval: Age,
     pub record: RecordSelection,
@@ -202,6 +209,7 @@ impl Effective {
             "metrics-applications",
             self.metrics_applications.to_string(),
         ));
+        entries.push(("metrics-labels", self.metrics_labels.to_string()));
         entries.extend(self.otlp.as_ref().map(|e| ("otlp", e.to_string())));
         entries.push(("otlp-interval", self.otlp_interval.to_string()));
         entries.push(("record", self.record.to_string()));
@@ -236,6 +244,7 @@ retention-size = \"2GiB\"
 retention-age = \"30days\"
 metrics = \"127.0.0.1:9464\"
 metrics-applications = 50
+metrics-labels = \"unit,port\"
 otlp = \"http://127.0.0.1:4318/v1/metrics\"
 otlp-interval = \"30s\"
 record = \"dport = :5432\"
@@ -298,6 +307,7 @@ record-size = \"1GiB\"
             ("metrics = \"9464\"", 1, "socket address"),
             ("\notlp = \"ftp://x\"", 2, "https://HOST:PORT"),
             ("metrics-applications = -1", 1, "-1"),
+            ("metrics-labels = \"peer\"", 1, "none of unit"),
             ("record = \"some\"", 1, "neither none"),
             ("record-ports = \"http\"", 1, "80,443"),
         ] {
