@@ -43,6 +43,9 @@ put 0644 "$made/unit" "$root$prefix/lib/systemd/system/slowpath-agent.service"
 [[ -e $root/etc/slowpath/agent.toml ]] ||
     put 0644 packaging/agent.toml "$root/etc/slowpath/agent.toml"
 
-for document in README.md docs/guide/{install,upgrade}.md docs/reference/{cli,verdicts,log-format}.md; do
+put 0644 packaging/prometheus/slowpath.rules.yaml "$share/slowpath/prometheus/slowpath.rules.yaml"
+put 0644 packaging/grafana/slowpath.json "$share/slowpath/grafana/slowpath.json"
+
+for document in README.md docs/guide/{install,upgrade}.md docs/reference/{alerts,cli,log-format,metrics,verdicts}.md; do
     put 0644 "$document" "$share/doc/slowpath/$(basename "$document")"
 done

@@ -44,6 +44,8 @@ class Contents(unittest.TestCase):
             root = unpacked(directory)
             for name in ("usr/bin/slowpath", "usr/lib/systemd/system/slowpath-agent.service",
                          "etc/slowpath/agent.toml",
+                         "usr/share/slowpath/prometheus/slowpath.rules.yaml",
+                         "usr/share/slowpath/grafana/slowpath.json",
                          "usr/share/bash-completion/completions/slowpath",
                          "usr/share/zsh/vendor-completions/_slowpath",
                          "usr/share/fish/vendor_completions.d/slowpath.fish",

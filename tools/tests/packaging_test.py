@@ -43,5 +43,41 @@ class Unit(unittest.TestCase):
         self.assertLess(float(found[1]), 2.5)
 
 
+class Alerts(unittest.TestCase):
+    """That the queries work in a Prometheus is tried by crates/slowpath/tests/prometheus.rs."""
+
+    RULES = ROOT / "packaging/prometheus/slowpath.rules.yaml"
+    TESTS = ROOT / "packaging/prometheus/slowpath.rules.test.yaml"
+
+    def promtool(self, *words):
+        if not shutil.which("promtool"):
+            self.skipTest("no promtool here (Debian: prometheus)")
+        done = subprocess.run(["promtool", *words], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_promtool_understands_every_rule(self):
+        self.promtool("check", "rules", self.RULES)
+
+    def test_nothing_fires_in_a_healthy_hour_and_everything_in_a_sick_one(self):
+        self.promtool("test", "rules", self.TESTS)
+
+    def test_every_alert_is_in_the_sick_hour(self):
+        rules, tests = self.RULES.read_text(), self.TESTS.read_text()
+        alerts = re.findall(r"- alert: (\w+)", rules)
+        fired = re.findall(r'alertname="(Slowpath\w+)"', tests)
+        self.assertEqual(sorted(alerts), sorted(fired))
+
+    def test_a_test_notices_a_threshold_that_is_never_reached(self):
+        with tempfile.TemporaryDirectory() as directory:
+            shutil.copy(self.TESTS, directory)
+            rules = self.RULES.read_text()
+            changed = rules.replace("> 0.02", "> 0.2")
+            self.assertNotEqual(rules, changed)
+            (Path(directory) / self.RULES.name).write_text(changed)
+            with self.assertRaises(AssertionError):
+                self.promtool("test", "rules", Path(directory) / self.TESTS.name)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -243,9 +243,9 @@ fn the_first_screen_says_who_is_limited_by_what() {
         assert!(said.contains(wanted), "{wanted} lacks in\n{said}");
     }
     assert!(!said.contains('\x1b'), "colours in a pipe");
-    // 593 of 879 ms are 67 %; no other problem has as much, and the connection did not fail.
+    // The silence is 57 % of the time, with all of the repair 67 %; the connection did not fail.
     for (options, status) in [
-        (["--problem", "timeout", "--min-share", "60%"], 3),
+        (["--problem", "timeout", "--min-share", "50%"], 3),
         (["--problem", "Timeout", "--min-share", "70%"], 0),
         (["--problem", "Refused,Reset", "--min-share", "0"], 0),
     ] {
