@@ -186,10 +186,7 @@ pub(super) fn judge<'a>(observed: &Observed<'a>) -> Judged<'a> {
         .max_by_key(|j| (j.alarm, j.time));
     let pace = pace(&near, far.as_ref(), observed.peer);
     let judged = match worst {
-        // A slow answer outlasts what held its last piece back.
-        Some(worst) if !pace.alarm || pace.time <= worst.time => {
-            passed_on(observed, &worst).unwrap_or(worst)
-        }
+        Some(worst) if !outlasts(&pace, &worst) => passed_on(observed, &worst).unwrap_or(worst),
         _ => pace,
     };
     // Who waits for most of the time, for whatever reason, answers late itself.
@@ -200,6 +197,15 @@ pub(super) fn judge<'a>(observed: &Observed<'a>) -> Judged<'a> {
         asked_by: asking.filter_map(|end| end.owner.pid()).next(),
         ..judged
     }
+}
+
+/// Whether slow answers took longer than what limited the connection besides: what held their last piece back,
+/// or, where the answering end itself was observed, anything.
+fn outlasts(pace: &Judged<'_>, worst: &Judged<'_>) -> bool {
+    let answered = |turns: Turns| turns.answers > 0 && turns.at_its_end;
+    pace.alarm
+        && pace.time > worst.time
+        && (worst.limiter == Limiter::Application || pace.turns.is_some_and(answered))
 }
 
 /// The least that a failed connection costs: the first RTO of a SYN (RFC 6298 section 2.1), after which

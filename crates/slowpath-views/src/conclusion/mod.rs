@@ -10,7 +10,7 @@
 //!    problems.
 //! 2. Connections of which the same stage and the same actor (by command name, else by role)
 //!    is to blame are one group. Connections on which nothing was to do are counted beside.
-//! 3. The answer is the group that someone should act on, of several that with most time, unless all of these together have
+//! 3. The answer is the group that someone should act on, of several that with most time, unless all of these have
 //!    less than a tenth of the time that anybody waited: then they are named behind it.
 //!    Without any, it is the group with most active time. Its share is of its own connections' time: idle and healthy ones
 //!    never dilute it.

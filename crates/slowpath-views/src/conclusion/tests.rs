@@ -368,7 +368,7 @@ fn what_has_less_than_a_tenth_of_the_time_is_named_behind_the_answer() {
 
 /// RFC 1122 section 4.2.3.5: 200 ms doubled nine times have waited 102.2 s.
 #[test]
-fn what_has_been_unanswered_for_100_s_is_the_answer_only_alone() {
+fn what_has_been_unanswered_for_100_s_is_the_answer_only_by_itself() {
     let mut dead = sender(&[(Problem::Timeout, 10)]);
     dead.stats.unanswered_timeouts = 9;
     dead.stats.backoff = 9;

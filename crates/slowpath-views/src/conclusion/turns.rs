@@ -6,7 +6,7 @@
 //! 2. The answering end's turns are its own, where its socket is on this machine; else the asking end's waits, less
 //!    the least RTT for each answer.
 //! 3. What the asking end waited beyond the answering end's turns is the network's: the round trip.
-//! 4. An end that was met later than the other tells only of a part, and is left out.
+//! 4. An end that was met later than the other was observed for a part only, and is left out.
 //! 5. Traffic that passes both ways at once has no turns: an end that has any is left out.
 
 use super::end::End;
@@ -25,6 +25,8 @@ pub(crate) struct Turns {
     pub(crate) answer: Option<Micros>,
     /// Answers that came.
     pub(crate) answers: u64,
+    /// Observed where they are given.
+    pub(crate) at_its_end: bool,
 }
 
 /// Whether an end asks (rule 1).
@@ -102,6 +104,7 @@ impl Turns {
             round_trips: waited.map_or(Micros::ZERO, |w| w.turn_time.saturating_sub(answers)),
             answer: mean,
             answers: exchanges,
+            at_its_end: own.is_some(),
         })
         .filter(|turns| turns.answers > 0 || turns.answer.is_some())
     }
