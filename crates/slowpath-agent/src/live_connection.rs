@@ -4,8 +4,8 @@
 use crate::host_totals::{Charge, HostTotals, Labelled};
 use slowpath_diagnose::Totals;
 use slowpath_model::{
-    ConnectionSummary, HistoryPoint, IntervalVerdict, Owner, ProblemSet, Snapshot, TcpState,
-    WallMicros,
+    ConnectionSummary, HistoryPoint, IntervalVerdict, LifeFacts, LifeTurns, Micros, Owner,
+    ProblemSet, Snapshot, TcpState, WallMicros,
 };
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -42,6 +42,8 @@ pub struct LiveConnection {
     pub(crate) charge: Charge,
     /// Time and events of each problem since it was first observed.
     pub totals: Totals,
+    /// The part of that time in which nothing changed.
+    pub(crate) idle: Micros,
     /// Its owner, or why it is unknown.
     pub owner: Owner,
     /// The peer behind address translation on this host, where it is another one.
@@ -74,6 +76,7 @@ impl LiveConnection {
             snapshot: before,
             latest: None,
             totals: Totals::default(),
+            idle: Micros::ZERO,
             first_observed,
             history: VecDeque::new(),
             unsaved: true,
@@ -149,6 +152,11 @@ impl LiveConnection {
             writes: s.sends.map(|c| c.count),
             bytes_read: s.receives.map(|c| c.bytes),
             reads: s.receives.map(|c| c.count),
+            life: LifeFacts {
+                idle: Some(self.idle),
+                socket: s.facts,
+                turns: LifeTurns::of(&s.turns, s.at),
+            },
         }
     }
 }

@@ -233,6 +233,7 @@ impl ConnectionTracker {
             let idle = unchanged.since(connection.snapshot.at);
             if idle > Micros::ZERO {
                 connection.totals.idle(idle);
+                connection.idle += idle;
                 if let Some(host_totals) = &mut self.consumers.host_totals {
                     host_totals.totals.idle(idle);
                 }

@@ -32,6 +32,7 @@ fn connection(command: Option<&str>, window: u64) -> ConnectionSummary {
         writes: None,
         bytes_read: None,
         reads: None,
+        life: Default::default(),
     }
 }
 

@@ -40,11 +40,14 @@ pub use owner::{
 pub use problem::{
     Deltas, Finding, IntervalVerdict, Precedence, Problem, ProblemSet, Share, Stage,
 };
-pub use record::{ConnectionSummary, Coverage, LossCounters, ProblemInterval};
+pub use record::{ConnectionSummary, Coverage, LifeFacts, LossCounters, ProblemInterval};
 pub use stats::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Ending, Failure, RecoveryStats, RtoStats, RttSums,
     Snapshot, SocketFacts, TcpState, TcpStats, Tier, call_bucket,
 };
-pub use turns::{AnswerSums, AnswerTimes, LATEST_TURNS, Turn, TurnEnd, TurnSums, TurnTimes, Turns};
+pub use turns::{
+    AnswerSums, AnswerTimes, LATEST_TURNS, LifeAnswers, LifeTurns, Turn, TurnEnd, TurnSums,
+    TurnTimes, Turns,
+};
 pub use units::{Micros, MonoNanos, WallMicros};
 pub use waits::{EpisodeWaits, OpeningWaits, QueueWaits, WaitSums, Waits};

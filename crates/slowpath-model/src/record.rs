@@ -2,8 +2,8 @@
 //! What the log keeps: problem intervals, connection summaries, coverage.
 
 use crate::{
-    ConnectionId, Deltas, Finding, FourTuple, Micros, Origin, Owner, Problem, ProblemSet, TcpStats,
-    Tier, UnknownOwners, WallMicros,
+    ConnectionId, Deltas, Finding, FourTuple, LifeTurns, Micros, Origin, Owner, Problem,
+    ProblemSet, SocketFacts, TcpStats, Tier, UnknownOwners, WallMicros,
 };
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -71,6 +71,20 @@ pub struct ConnectionSummary {
     pub bytes_read: Option<u64>,
     /// Receive calls, where observed.
     pub reads: Option<u64>,
+    /// What an answer needs besides.
+    #[serde(default)]
+    pub life: LifeFacts,
+}
+
+/// What the log keeps of a connection for answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LifeFacts {
+    /// The part of the time observed in which nothing changed; `None` in logs that lack it.
+    pub idle: Option<Micros>,
+    /// What else the kernel knows of its socket.
+    pub socket: SocketFacts,
+    /// Requests and answers; `None` if they are not observed.
+    pub turns: Option<LifeTurns>,
 }
 
 /// Losses on the way from the kernel to the log, each since the agent's start.

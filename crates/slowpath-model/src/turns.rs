@@ -9,8 +9,10 @@
 //! A probe keeps [`Turns`], sums over the connection's life as far as observed; [`TurnTimes`] makes of
 //! several looks at them the times and their distribution in between.
 
+mod life;
 mod times;
 
+pub use life::{LifeAnswers, LifeTurns};
 pub use times::{AnswerTimes, TurnTimes};
 
 use crate::{Micros, MonoNanos};

@@ -28,6 +28,7 @@ mod error;
 mod interaction;
 mod interval;
 mod layout;
+mod life_rows;
 mod listener;
 mod lock;
 mod options;

@@ -7,9 +7,9 @@
 
 use crate::cells::{CellValue, Columns, Flat, ORIGIN_NAMES, Row, TIER_NAMES};
 use crate::column::{Column, bytes, flag, number, problems, text, time, us, word};
-use crate::owner_rows;
+use crate::{life_rows, owner_rows};
 use slowpath_model::{
-    ConnectionId, ConnectionSummary, FourTuple, Micros, Owner, Problem, TcpStats,
+    ConnectionId, ConnectionSummary, FourTuple, LifeFacts, Micros, Owner, Problem, TcpStats,
 };
 use std::net::{IpAddr, SocketAddr};
 
@@ -154,6 +154,7 @@ impl SummaryBody {
         columns.extend(events(&PROBLEM_EVENTS[FIRST..]));
         owner_rows::columns(&mut columns);
         columns.extend(REAL_PEER);
+        columns.extend(life_rows::COLUMNS);
         columns
     }
 
@@ -178,6 +179,7 @@ impl SummaryBody {
             writes,
             bytes_read,
             reads,
+            life,
         } = summary;
         tuple.put(row);
         origin.put(row);
@@ -202,6 +204,7 @@ impl SummaryBody {
         put(&problem_time[FIRST..], &problem_events[FIRST..], row);
         owner_rows::put_rest(owner, row);
         real_peer.put(row);
+        life.put(row);
     }
 
     pub(crate) fn take(connection: ConnectionId, row: &mut Row<'_>) -> Option<ConnectionSummary> {
@@ -219,6 +222,7 @@ impl SummaryBody {
         }
         summary.owner = owner_rows::take_rest(head, row)?;
         summary.real_peer = Flat::take(row)?;
+        summary.life = Flat::take(row)?;
         Some(summary)
     }
 
@@ -249,6 +253,7 @@ impl SummaryBody {
             writes: Flat::take(row)?,
             bytes_read: Flat::take(row)?,
             reads: Flat::take(row)?,
+            life: LifeFacts::default(),
         };
         Some((summary, head))
     }

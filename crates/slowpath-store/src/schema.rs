@@ -10,7 +10,7 @@ use crate::column::{Column, Kind, flag, number, problems, text, time, us, word};
 use crate::interval::{Logged, order};
 use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS};
 use crate::rows::{FIRST, IDENTITY, PROBLEM_EVENTS, PROBLEM_TIME, SummaryBody};
-use crate::{interaction, listener};
+use crate::{interaction, life_rows, listener};
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, Deltas, Finding, Micros, Problem, ProblemInterval,
     ProblemSet, Share, WallMicros,
@@ -164,16 +164,18 @@ static SUMMARY_ORDER: LazyLock<Vec<usize>> = LazyLock::new(|| {
     let at = |name: &str| body.iter().position(|c| c.name == name).unwrap_or(0);
     let (command, calls) = (at("command"), at("reads"));
     let owner = at("owner_unknown");
+    let life = body.len() - life_rows::COLUMNS.len();
     let polls = at("polls");
     let times = PROBLEM_TIME.iter().map(|name| at(name));
     let counted = Problem::ALL.into_iter().filter(|p| p.has_events());
     let events = counted.map(|p| at(PROBLEM_EVENTS[p as usize]));
     (0..=command)
-        .chain(owner..body.len())
+        .chain(owner..life)
         .chain(command + 1..=polls)
         .chain(times)
         .chain(events)
         .chain(polls + 1 + 2 * FIRST..=calls)
+        .chain(life..body.len())
         .collect()
 });
 

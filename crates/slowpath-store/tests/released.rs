@@ -3,7 +3,7 @@
 //! made by `cargo run -p slowpath-store --example fixture` of its time.
 
 use serde_json::{Value, json};
-use slowpath_model::{ConnectionSummary, ProblemInterval};
+use slowpath_model::{ConnectionSummary, LifeFacts, ProblemInterval};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, SCHEMA_VERSION, TimeRange};
 use std::collections::BTreeMap;
 use std::fs;
@@ -96,6 +96,8 @@ fn check_connections(reader: &LogReader, expected: &Value) {
     assert_eq!(read.rows.len(), written.len());
     for summary in &read.rows {
         let got = summary_row(summary);
+        // What came later reads as not known.
+        assert_eq!(summary.life, LifeFacts::default());
         let want = written[&summary.connection.cookie];
         for (name, want) in want.as_object().unwrap() {
             let got = &got[name];

@@ -339,6 +339,7 @@ pub fn summary(cookie: u64, command: &str, problem: Problem, time: u64) -> Conne
         writes: None,
         bytes_read: None,
         reads: None,
+        life: Default::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 #[cfg(test)]
 use super::LATEST_TURNS;
-use super::{AnswerSums, TurnEnd, TurnSums, Turns};
+use super::{AnswerSums, LifeAnswers, LifeTurns, TurnEnd, TurnSums, Turns};
 use crate::{Micros, MonoNanos};
 use std::collections::BTreeMap;
 
@@ -184,6 +184,34 @@ impl TurnTimes {
     /// requests and answers.
     pub const fn duplex(&self) -> bool {
         self.overlapping * OVERLAPPING_PART > self.overlapping + self.peer.count
+    }
+}
+
+impl From<&LifeAnswers> for AnswerTimes {
+    /// How they are distributed is not known.
+    fn from(answers: &LifeAnswers) -> Self {
+        AnswerTimes {
+            count: answers.count,
+            time: answers.time,
+            turn_time: answers.time + answers.pending.unwrap_or(Micros::ZERO),
+            pending: answers.pending,
+            ..AnswerTimes::default()
+        }
+    }
+}
+
+impl From<Option<&LifeTurns>> for TurnTimes {
+    fn from(turns: Option<&LifeTurns>) -> Self {
+        let Some(turns) = turns else {
+            return TurnTimes::default();
+        };
+        TurnTimes {
+            peer: (&turns.peer).into(),
+            here: (&turns.here).into(),
+            overlapping: turns.overlapping,
+            observed: true,
+            last: None,
+        }
     }
 }
 

@@ -131,6 +131,7 @@ impl Connection {
                 writes: Some(0),
                 bytes_read: Some(0),
                 reads: Some(0),
+                life: Default::default(),
             },
             logged_in: 0,
             base_rtt,

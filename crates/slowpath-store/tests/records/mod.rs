@@ -4,9 +4,10 @@
 
 use slowpath_model::{
     CaState, Cgroup, CgroupSource, ConnectionId, ConnectionSummary, Container, Coverage, Deltas,
-    Finding, FourTuple, LossCounters, Micros, MonoNanos, Origin, Owner, Ownership, Problem,
-    ProblemInterval, ProblemSet, Process, ProcessStart, RecoveryStats, RtoStats, RttSums, Share,
-    TcpState, TcpStats, Tier, UnknownOwner, UnknownOwners, WallMicros,
+    Ending, Finding, FourTuple, LifeAnswers, LifeFacts, LifeTurns, LossCounters, Micros, MonoNanos,
+    Origin, Owner, Ownership, Problem, ProblemInterval, ProblemSet, Process, ProcessStart,
+    RecoveryStats, RtoStats, RttSums, Share, SocketFacts, TcpState, TcpStats, Tier, UnknownOwner,
+    UnknownOwners, WallMicros,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -211,6 +212,31 @@ impl Random {
             writes: self.maybe(Self::number),
             bytes_read: self.maybe(Self::number),
             reads: self.maybe(Self::number),
+            life: self.life(),
+        }
+    }
+
+    fn life(&mut self) -> LifeFacts {
+        let answers = |draw: &mut Self| LifeAnswers {
+            count: draw.number(),
+            time: draw.micros(),
+            pending: draw.maybe(Self::micros),
+        };
+        LifeFacts {
+            idle: self.maybe(Self::micros),
+            socket: SocketFacts {
+                max_pacing_rate: self.maybe(Self::number),
+                device_queue: self.maybe(|draw| draw.below(1 << 20) as u32),
+                ending: self.maybe(|draw| Ending {
+                    state: draw.maybe(|draw| draw.one(&[TcpState::SynSent, TcpState::Established])),
+                    error: draw.maybe(|draw| 1 + draw.below(133) as u16),
+                }),
+            },
+            turns: self.maybe(|draw| LifeTurns {
+                peer: answers(draw),
+                here: answers(draw),
+                overlapping: draw.number(),
+            }),
         }
     }
 
