@@ -22,6 +22,15 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// What was added up elsewhere.
+    pub fn new(totals: Totals, deltas: Deltas) -> Self {
+        Tally {
+            totals,
+            deltas,
+            ..Tally::default()
+        }
+    }
+
     /// Adds one interval.
     pub fn add(&mut self, verdict: &IntervalVerdict) {
         self.totals.add(verdict);

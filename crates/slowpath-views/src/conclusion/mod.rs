@@ -43,6 +43,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(crate) use connection::Judged;
+pub(crate) use table::Ends;
 
 /// The part of the connections with anything to do that fails, or of the time that anybody waited for
 /// them, before this is the answer.

@@ -47,7 +47,7 @@ pub struct Member {
 }
 
 impl Member {
-    fn end(&self) -> End<'_> {
+    pub(crate) fn end(&self) -> End<'_> {
         End {
             owner: &self.owner,
             tuple: self.tuple,
@@ -76,7 +76,7 @@ impl Member {
         found.interaction.connections.contains(&self.id) && buffer.zip(wanted).is_some_and(enough)
     }
 
-    fn ends(&self) -> Ends {
+    pub(crate) fn ends(&self) -> Ends {
         Ends::new(self.tuple, self.id.netns).behind(self.real_peer)
     }
 }
@@ -85,7 +85,7 @@ impl Member {
 /// translation and, as every network namespace has its own loopback, the namespace of addresses
 /// of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Ends {
+pub(crate) struct Ends {
     tuple: FourTuple,
     netns: u32,
 }
@@ -115,7 +115,7 @@ impl Ends {
         }
     }
 
-    fn reversed(self) -> Self {
+    pub(crate) fn reversed(self) -> Self {
         Ends {
             tuple: self.tuple.reversed(),
             ..self

@@ -98,6 +98,11 @@ impl InteractionTotals {
         LimitReached::of("interactions", MOST, self.overflowed)
     }
 
+    /// The latest of each pair.
+    pub(super) fn latest(&self) -> impl Iterator<Item = &InteractionInterval> {
+        self.pairs.values().map(|pair| &pair.latest)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()

@@ -50,10 +50,14 @@ impl ReportRange {
     }
 }
 
-/// The connections of the range that the filter selects, each once, most trouble first. A
-/// summary covers a whole life; of a life that began before the range, the time observed
+/// The connections of the range, each once: those that the filter selects, most trouble first, and the
+/// others. A summary covers a whole life; of a life that began before the range, the time observed
 /// and the problem intervals within the range are put into it instead.
-pub fn lives(records: Records, range: ReportRange, filter: &Filter) -> Vec<ConnectionSummary> {
+pub fn lives(
+    records: Records,
+    range: ReportRange,
+    filter: &Filter,
+) -> (Vec<ConnectionSummary>, Vec<ConnectionSummary>) {
     let mut latest: HashMap<ConnectionId, ConnectionSummary> = HashMap::new();
     for summary in records.summaries {
         match latest.entry(summary.connection) {
@@ -74,7 +78,7 @@ pub fn lives(records: Records, range: ReportRange, filter: &Filter) -> Vec<Conne
             inside.entry(problem.connection).or_default().push(problem);
         }
     }
-    let mut lives: Vec<ConnectionSummary> = latest
+    let lives = latest
         .into_values()
         .filter(|s| s.last_observed >= range.from && s.first_observed <= range.to)
         .map(|mut s| {
@@ -83,11 +87,13 @@ pub fn lives(records: Records, range: ReportRange, filter: &Filter) -> Vec<Conne
                 cut(&mut s, range, &inside);
             }
             s
-        })
-        .filter(|s| selects_summary(filter, s))
-        .collect();
-    lives.sort_by_key(|s| (Reverse(trouble(&s.problem_time)), s.connection));
-    lives
+        });
+    let (mut selected, mut others): (Vec<_>, Vec<_>) =
+        lives.partition(|s| selects_summary(filter, s));
+    for lives in [&mut selected, &mut others] {
+        lives.sort_by_key(|s| (Reverse(trouble(&s.problem_time)), s.connection));
+    }
+    (selected, others)
 }
 
 /// Makes the summary one of the part of its life within the range.
@@ -96,6 +102,7 @@ fn cut(s: &mut ConnectionSummary, range: ReportRange, inside: &[ProblemInterval]
         from: range.from.max(s.first_observed),
         to: range.to.min(s.last_observed),
     };
+    let part = crate::tally::share(overlap.length(), s.observed);
     s.observed = overlap.length().min(s.observed);
     s.problem_time = Default::default();
     s.problem_events = Default::default();
@@ -117,8 +124,13 @@ fn cut(s: &mut ConnectionSummary, range: ReportRange, inside: &[ProblemInterval]
     for time in &mut s.problem_time {
         *time = (*time).min(s.observed);
     }
-    s.problem_time[Problem::SenderAppLimited as usize] =
-        s.observed.saturating_sub(trouble(&s.problem_time));
+    let left = s.observed.saturating_sub(trouble(&s.problem_time));
+    s.problem_time[Problem::SenderAppLimited as usize] = left;
+    // When it was idle is not in the log: as much of this time as of its life, and not while it had a problem.
+    let idle = |idle: Micros| Micros((idle.0 as f64 * part) as u64).min(left);
+    s.life.idle = s.life.idle.map(idle);
+    let busy = |busy: Micros| Micros((busy.0 as f64 * part) as u64);
+    s.stats.busy = s.stats.busy.map(busy);
 }
 
 /// Sums of the range's coverage records.

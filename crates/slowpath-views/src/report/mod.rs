@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Verdicts over a time range, from records of the log.
 
+mod answer;
 mod groups;
 mod interactions;
 mod lives;
@@ -12,12 +13,15 @@ pub use output::{
     CoverageEntry, GroupEntry, GroupsEntry, ReportOutput, ReportedConnection, TableRow,
 };
 
+use crate::conclusion::Conclusion;
 use crate::criterion::Criterion;
 use crate::filter::Filter;
 use crate::json;
 use crate::listeners::{self, ListenerTally};
+use crate::points;
 use crate::tally::{self, found, trouble};
 use crate::watch::loss_line;
+use answer::LoggedEnds;
 use interactions::InteractionTotals;
 use slowpath_diagnose::{ProblemTable, TIME_PERCENTAGES, problem_table};
 use slowpath_model::{ConnectionSummary, Micros, Problem, UnknownOwners};
@@ -25,6 +29,8 @@ use slowpath_text::{Columns, Paint, bytes, percent, plural, process};
 
 /// Connections and groups listed.
 const LISTED: usize = 10;
+/// Columns that the text of a point may take.
+const WIDTH: usize = 84;
 
 /// How to report.
 #[derive(Clone, Debug)]
@@ -41,6 +47,8 @@ pub struct Options {
 pub struct Report<'a> {
     options: &'a Options,
     lives: Vec<ConnectionSummary>,
+    answer: Conclusion,
+    lacks: Vec<&'static str>,
     table: ProblemTable,
     groups: Option<(GroupBy, Vec<Group>)>,
     covered: Covered,
@@ -64,9 +72,13 @@ impl<'a> Report<'a> {
         for found in std::mem::take(&mut records.interactions) {
             interactions.add(found, options.range, &options.filter);
         }
-        let lives = lives(records, options.range, &options.filter);
+        let (lives, others) = lives(records, options.range, &options.filter);
+        let ends = LoggedEnds::new(&lives, &others, options.range);
+        let refusing = listeners.refusing();
         Report {
             options,
+            answer: ends.conclude(|_| true, interactions.latest(), &refusing),
+            lacks: ends.lacks(),
             table: problem_table(lives.iter()),
             groups: options.by.map(|by| (by, groups(&lives, by))),
             covered: covered(&coverage, options.range),
@@ -112,6 +124,8 @@ impl<'a> Report<'a> {
             );
         } else {
             lines.push(String::new());
+            lines.extend(self.answer_lines(paint));
+            lines.push(String::new());
             lines.extend(table_lines(&self.table, paint));
         }
         if let Some((by, groups)) = &self.groups {
@@ -133,6 +147,16 @@ impl<'a> Report<'a> {
         }
         lines.push(String::new());
         lines.extend(self.coverage_lines());
+        lines
+    }
+
+    /// What limited, and who has to act.
+    fn answer_lines(&self, paint: Paint) -> Vec<String> {
+        let headline = paint.bold(&format!("Limited by {}", self.answer.text));
+        let mut lines = vec![paint.problem(self.answer.alarming(), &headline)];
+        let mut points = vec![("act", self.answer.act.words())];
+        points.extend(answer::lacks_lines(&self.lacks).map(|text| ("", text)));
+        lines.extend(points::lines(points, WIDTH));
         lines
     }
 
@@ -229,6 +253,8 @@ impl<'a> Report<'a> {
             from: json::wall(self.options.range.from),
             to: json::wall(self.options.range.to),
             filter: self.options.filter.to_string(),
+            answer: self.answer.clone(),
+            answer_lacks: self.lacks.clone(),
             connections: self.lives.len(),
             applications: self.table.applications,
             owners: self.lives.iter().map(|l| &l.owner).collect(),

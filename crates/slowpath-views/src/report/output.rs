@@ -3,6 +3,7 @@
 
 use super::groups::{Group, payload};
 use super::interactions::InteractionRecord;
+use crate::conclusion::Conclusion;
 use crate::json::{
     self, ConnectionKeys, LimitReached, Losses, Owners, ProblemNames, ProblemShares, UnknownCounts,
 };
@@ -26,6 +27,11 @@ pub struct ReportOutput {
     pub to: String,
     /// The filter; empty if every connection is selected.
     pub filter: String,
+    /// The answer made of all verdicts, by the rules of `why`.
+    pub answer: Conclusion,
+    /// What the records do not hold, so that the answer does not rest on it: `idle_time` (shares are of all the time
+    /// observed), `endings`, `turns`.
+    pub answer_lacks: Vec<&'static str>,
     /// Connections selected.
     pub connections: usize,
     /// Applications that own them.

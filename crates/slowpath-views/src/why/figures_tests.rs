@@ -31,13 +31,13 @@ const PROBLEMS: [Problem; 10] = [
 
 /// One polling interval.
 #[derive(Clone, Debug)]
-struct Round {
+pub(crate) struct Round {
     /// Which problems, and tenths of the interval; `None` where only that is known.
     found: Vec<(Problem, Option<u64>)>,
     /// Part of the interval that the kernel's own clocks show, in tenths: another than the verdict's.
     clocks: u64,
     large_buffer: bool,
-    polled: bool,
+    pub(crate) polled: bool,
 }
 
 fn round() -> impl Strategy<Value = Round> {
@@ -93,7 +93,7 @@ fn local(connection: usize) -> String {
     format!("10.0.0.1:{}", 4_000 + connection)
 }
 
-fn observed(connection: usize, interval: usize, round: &Round) -> OwnedConnection {
+pub(crate) fn observed(connection: usize, interval: usize, round: &Round) -> OwnedConnection {
     let cookie = connection as u64 + 1;
     let mut observed = live(cookie, "backup", &local(connection), "10.0.0.2:873");
     observed.owner = Owner::named(PID, "backup");
@@ -125,14 +125,14 @@ fn observed(connection: usize, interval: usize, round: &Round) -> OwnedConnectio
 }
 
 /// So many connections over as many intervals each.
-fn rounds() -> impl Strategy<Value = Vec<Vec<Round>>> {
+pub(crate) fn rounds() -> impl Strategy<Value = Vec<Vec<Round>>> {
     (1..=4usize, 1..=6usize).prop_flat_map(|(connections, intervals)| {
         let one = prop::collection::vec(round(), intervals);
         prop::collection::vec(one, connections)
     })
 }
 
-fn answer(drawn: &[Vec<Round>]) -> Answer {
+pub(crate) fn answer(drawn: &[Vec<Round>]) -> Answer {
     let intervals = drawn[0].len();
     let step = |i: usize| {
         let connections = drawn.iter().enumerate();

@@ -202,7 +202,7 @@ impl<'a> Collector<'a> {
 }
 
 #[cfg(test)]
-mod figures_tests;
+pub(crate) mod figures_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
