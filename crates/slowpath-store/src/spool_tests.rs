@@ -199,3 +199,44 @@ fn long_names_are_cut_at_a_character() {
     let parsed = parse(&encode_header(&long)).unwrap();
     assert_eq!(parsed.header.host.host, "\u{e9}".repeat(127));
 }
+
+/// Idle for 90 s of 100 s, 180 requests of half a second each, and reset.
+#[test]
+fn what_an_answer_needs_takes_few_bytes_of_a_summary() {
+    use slowpath_model::{
+        Ending, LifeAnswers, LifeFacts, LifeTurns, Micros, SocketFacts, TcpState,
+    };
+    let mut random = Random(1);
+    let id = random.connection(9);
+    let mut summary = random.summary(id, WallMicros(MIDNIGHT));
+    let mut length = |life| {
+        summary.life = life;
+        let mut bytes = Vec::new();
+        Encoder::new(BOOT).summary(&summary, &mut bytes);
+        bytes.len()
+    };
+    let answers = LifeAnswers {
+        count: 180,
+        time: Micros(90_000_000),
+        pending: None,
+    };
+    let without = length(LifeFacts::default());
+    let with = length(LifeFacts {
+        idle: Some(Micros(90_000_000)),
+        socket: SocketFacts {
+            ending: Some(Ending {
+                state: Some(TcpState::Established),
+                error: Some(104),
+            }),
+            ..SocketFacts::default()
+        },
+        turns: Some(LifeTurns {
+            peer: answers,
+            here: answers,
+            overlapping: 0,
+        }),
+    });
+    // Seven bits a byte: 4 of idle time, 1 each of state, error and overlapping exchanges, 2 and 4 of the turns of
+    // each end.
+    assert_eq!(with - without, 4 + 1 + 1 + 1 + 2 * (2 + 4));
+}

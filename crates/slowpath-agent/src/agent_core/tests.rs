@@ -7,8 +7,9 @@ use crate::host::ProcessFacts;
 use crate::listeners::ListenerScan;
 use crate::script::{Logged, Session, SessionOptions, at, at_ms, connection, wall};
 use slowpath_model::{
-    Claim, FeatureState, Holder, ListenCounters, ListenSettings, ListenerId, ListenerSnapshot,
-    Owner, Problem, RtoStats, Snapshot, TcpState, Tier, UnknownOwner,
+    Claim, Ending, FeatureState, Holder, ListenCounters, ListenSettings, ListenerId,
+    ListenerSnapshot, Owner, Problem, RtoStats, Snapshot, TcpState, Tier, Turn, TurnEnd, TurnSums,
+    Turns, UnknownOwner,
 };
 use slowpath_observe::UnheldReason;
 use slowpath_observe::conntrack::Answer;
@@ -91,6 +92,38 @@ fn a_problem_is_logged_after_its_connection_and_the_close_ends_it() {
 }
 
 /// Open before the agent starts: the first snapshot begins the first interval.
+#[test]
+fn a_summary_has_the_idle_time_the_turns_and_how_it_ended() {
+    let mut session = Session::logging();
+    session.poll(at(1), [timeouts(5, at(1), 0)]);
+    session.poll(at(2), [timeouts(5, at(2), 1)]);
+    // Nothing changes until the poll before the last change.
+    idle(&mut session, 3, 19);
+    let mut last = timeouts(5, at(20), 2);
+    last.facts.ending = Some(Ending {
+        state: Some(TcpState::Established),
+        error: Some(104),
+    });
+    let pending = Turn {
+        end: TurnEnd::Peer,
+        since: at(18),
+    };
+    let mut sums = TurnSums::default();
+    sums.peer.count = 3;
+    sums.peer.time = Micros(600_000);
+    last.turns = Turns::watched(Some(pending)).with(sums);
+    last.closed = true;
+    session.poll(at(20), [last.clone()]);
+    let summaries = session.machine.summaries();
+    let life = &summaries.last().unwrap().life;
+    assert_eq!(life.idle, Some(Micros(17_000_000)));
+    assert_eq!(life.socket, last.facts);
+    let turns = life.turns.unwrap();
+    assert_eq!((turns.peer.count, turns.peer.time), (3, Micros(600_000)));
+    assert_eq!(turns.peer.pending, Some(Micros(2_000_000)));
+    assert_eq!(turns.here.pending, None);
+}
+
 #[test]
 fn after_a_restart_connections_are_judged_from_their_second_snapshot() {
     let old = |now, n| {

@@ -101,3 +101,41 @@ fn a_log_is_read_within_its_range() {
         assert_eq!(json["coverage"]["polls"], 200);
     }
 }
+
+/// A log of a connection whose peer's window was full for 80 s of the 84 s with data outstanding.
+#[test]
+fn a_reports_answer_is_the_same_from_spool_and_parquet() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer(directory.path());
+    writer.tick(at(0));
+    let mut life = summary(1, "backup", Problem::ReceiverWindowLimited, 80);
+    life.connection.start = slowpath_model::MonoNanos(1);
+    life.stats.busy = Some(seconds(84));
+    life.stats.send_queue = 0;
+    life.life.idle = Some(seconds(15));
+    life.life.socket.max_pacing_rate = Some(1_000_000_000);
+    writer.summary(&life);
+    assert!(writer.sync());
+    let options = Options {
+        range: ReportRange {
+            from: at(0),
+            to: at(100),
+        },
+        filter: Filter::default(),
+        by: None,
+    };
+    let from_spool = read(directory.path(), options.range).unwrap();
+    assert_eq!(writer.close().last_error, None);
+    let from_parquet = read(directory.path(), options.range).unwrap();
+    for records in [from_spool, from_parquet] {
+        let report = Report::of(records, &options);
+        let json = json::value(&report.output());
+        let answer = &json["answer"];
+        assert_eq!(answer["limiter"], "receiver");
+        assert_eq!(answer["act"]["who"], "receiving_host");
+        assert_eq!(answer["act"]["address"], "10.0.0.3:80");
+        let share = answer["share"].as_f64().unwrap();
+        assert!((share - 80.0 / 84.0).abs() < 1e-9, "{share}");
+        assert_eq!(json["answer_lacks"], serde_json::json!(["turns"]));
+    }
+}
