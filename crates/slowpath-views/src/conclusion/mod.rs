@@ -211,6 +211,11 @@ pub struct Conclusion {
 }
 
 impl Conclusion {
+    /// The beginning of the sentence: the limiter and its share.
+    pub fn brief(&self) -> &str {
+        self.text.split(':').next().unwrap_or_default()
+    }
+
     /// The problem that it rests on; SenderAppLimited where there is none, or no one has to act.
     pub fn alarming(&self) -> Problem {
         let evidence = self.evidence.as_ref().filter(|_| self.alarm);

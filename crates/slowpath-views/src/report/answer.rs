@@ -16,7 +16,7 @@ use slowpath_model::{
     ConnectionId, ConnectionSummary, Deltas, InteractionInterval, LifeFacts, Micros, MonoNanos,
     Origin, SocketFacts, TurnTimes,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What an answer from the log does not rest on, by the names that `answer_lacks` has.
 const IDLE_TIME: &str = "idle_time";
@@ -30,15 +30,17 @@ pub(super) struct LoggedEnds<'a> {
     /// So many of them, the first ones, are selected.
     selected: usize,
     by_ends: HashMap<Ends, Vec<usize>>,
-    by_id: HashMap<ConnectionId, usize>,
+    /// Of the process that does not read there, the connection because of which it does not.
+    causes: HashMap<ConnectionId, usize>,
 }
 
 impl<'a> LoggedEnds<'a> {
     /// Those that are selected, and the others, all within the range.
-    pub(super) fn new(
+    pub(super) fn new<'i>(
         selected: &'a [ConnectionSummary],
         others: &'a [ConnectionSummary],
         range: ReportRange,
+        interactions: impl Iterator<Item = &'i InteractionInterval>,
     ) -> Self {
         let lives: Vec<_> = selected.iter().chain(others).collect();
         let members: Vec<Member> = lives.iter().map(|life| member(life, range)).collect();
@@ -47,8 +49,12 @@ impl<'a> LoggedEnds<'a> {
             by_ends.entry(member.ends()).or_default().push(i);
         }
         let ids = lives.iter().enumerate();
+        let by_id: HashMap<_, _> = ids.map(|(i, life)| (life.connection, i)).collect();
+        let causes = interactions
+            .filter(|found| is_backed_up(found))
+            .filter_map(|found| Some((found.connection, *by_id.get(&found.cause)?)));
         LoggedEnds {
-            by_id: ids.map(|(i, life)| (life.connection, i)).collect(),
+            causes: causes.collect(),
             lives,
             members,
             selected: selected.len(),
@@ -69,34 +75,32 @@ impl<'a> LoggedEnds<'a> {
         overlapping.max_by_key(|far| common(far)).copied()
     }
 
-    /// Whether its connection is judged from another end.
-    fn is_far(&self, end: usize) -> bool {
-        let Some(other) = self.far(end).filter(|other| *other < self.selected) else {
+    /// Whether its connection is judged from another of these ends.
+    fn is_far(&self, end: usize, among: &HashSet<usize>) -> bool {
+        let Some(other) = self.far(end).filter(|other| among.contains(other)) else {
             return false;
         };
         let opened = |i: usize| self.lives[i].origin == Origin::Opened;
         self.far(other) == Some(end) && (!opened(end), end) > (!opened(other), other)
     }
 
-    /// The answer about those that are selected and `wanted`.
-    pub(super) fn conclude<'i>(
-        &self,
-        wanted: impl Fn(&ConnectionSummary) -> bool,
-        interactions: impl Iterator<Item = &'i InteractionInterval>,
-        refusing: &[Refusing<'_>],
-    ) -> Conclusion {
-        let causes: HashMap<ConnectionId, usize> = interactions
-            .filter(|found| is_backed_up(found))
-            .filter_map(|found| Some((found.connection, *self.by_id.get(&found.cause)?)))
-            .collect();
-        let ends = (0..self.selected).filter(|i| wanted(self.lives[*i]) && !self.is_far(*i));
+    /// The answer about all that are selected.
+    pub(super) fn answer(&self, refusing: &[Refusing<'_>]) -> Conclusion {
+        self.conclude(&Vec::from_iter(0..self.selected), refusing)
+    }
+
+    /// The answer about some of those that are selected, by their places.
+    pub(super) fn conclude(&self, among: &[usize], refusing: &[Refusing<'_>]) -> Conclusion {
+        let all = among.iter().copied().collect();
+        let ends = among.iter().filter(|i| !self.is_far(**i, &all));
         let observed = ends.map(|near| {
-            let far = self.far(near);
-            let ids = [Some(near), far].into_iter().flatten();
+            let far = self.far(*near);
+            let ids = [Some(*near), far].into_iter().flatten();
             let mut ids = ids.map(|i| self.lives[i].connection);
-            let cause = ids.find_map(|id| causes.get(&id)).filter(|i| **i != near);
+            let cause = ids.find_map(|id| self.causes.get(&id));
+            let cause = cause.filter(|i| *i != near);
             let end = |i: usize| self.members[i].end();
-            let member = &self.members[near];
+            let member = &self.members[*near];
             Observed {
                 near: member.end(),
                 far: far.map(end),

@@ -190,3 +190,34 @@ fn a_life_partly_in_the_range_counts_its_problems_in_it() {
     // 45 s of 50 s would be idle, 42 s are left.
     assert_eq!(answer.share, Some(1.0));
 }
+
+#[test]
+fn each_group_has_the_answer_about_its_connections() {
+    let mut lossy = summary(3, "sync", Problem::Timeout, 60);
+    lossy.problem_events[Problem::Timeout as usize] = 12;
+    lossy.life.idle = Some(Micros::ZERO);
+    let records = Records {
+        summaries: vec![seldom(), lossy],
+        ..Records::default()
+    };
+    let options = Options {
+        by: Some(crate::report::GroupBy::Application),
+        ..options()
+    };
+    let report = Report::of(records, &options);
+    let json = json::value(&report.output());
+    crate::schema::conforms("report", &json);
+    let groups = json["by"]["groups"].as_array().unwrap();
+    let of = |name: &str| {
+        let group = groups.iter().find(|group| group["name"] == name);
+        group.unwrap()["answer"]["limiter"].clone()
+    };
+    assert_eq!(
+        (of("backup"), of("sync")),
+        ("receiver".into(), "network".into())
+    );
+    // In all it is the one that cost most: 60 s.
+    assert_eq!(json["answer"]["limiter"], "network");
+    let lines = report.lines(slowpath_text::Paint::OFF).join(" ");
+    assert!(lines.contains("the receiver, 80%"), "{lines}");
+}

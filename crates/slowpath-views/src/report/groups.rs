@@ -56,6 +56,8 @@ pub struct Group {
     pub totals: Totals,
     /// Payload bytes acknowledged and received over the connections' whole lives.
     pub bytes: u64,
+    /// Its connections' places among all.
+    pub(super) places: Vec<usize>,
 }
 
 /// The group of a connection.
@@ -88,13 +90,14 @@ pub fn payload(s: &ConnectionSummary) -> u64 {
 /// The groups, most trouble first.
 pub fn groups(lives: &[ConnectionSummary], by: GroupBy) -> Vec<Group> {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
-    for life in lives {
+    for (place, life) in lives.iter().enumerate() {
         let name = key(by, life);
         let group = groups.entry(name).or_insert_with_key(|name| Group {
             name: name.clone(),
             ..Group::default()
         });
         group.connections += 1;
+        group.places.push(place);
         group.troubled += u64::from(trouble(&life.problem_time) > Micros::ZERO);
         group.bytes = group.bytes.saturating_add(payload(life));
         group.totals.merge(&Totals {

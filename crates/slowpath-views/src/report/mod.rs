@@ -50,7 +50,7 @@ pub struct Report<'a> {
     answer: Conclusion,
     lacks: Vec<&'static str>,
     table: ProblemTable,
-    groups: Option<(GroupBy, Vec<Group>)>,
+    groups: Option<(GroupBy, Vec<(Conclusion, Group)>)>,
     covered: Covered,
     unread: Vec<String>,
     listeners: ListenerTally,
@@ -73,14 +73,20 @@ impl<'a> Report<'a> {
             interactions.add(found, options.range, &options.filter);
         }
         let (lives, others) = lives(records, options.range, &options.filter);
-        let ends = LoggedEnds::new(&lives, &others, options.range);
+        let ends = LoggedEnds::new(&lives, &others, options.range, interactions.latest());
         let refusing = listeners.refusing();
+        // Whose listener it is has no group.
+        let answered = |group: Group| (ends.conclude(&group.places, &[]), group);
+        let grouped = |by| {
+            let groups = groups(&lives, by);
+            (by, groups.into_iter().map(answered).collect())
+        };
         Report {
             options,
-            answer: ends.conclude(|_| true, interactions.latest(), &refusing),
+            answer: ends.answer(&refusing),
             lacks: ends.lacks(),
             table: problem_table(lives.iter()),
-            groups: options.by.map(|by| (by, groups(&lives, by))),
+            groups: options.by.map(grouped),
             covered: covered(&coverage, options.range),
             lives,
             unread,
@@ -338,22 +344,24 @@ fn table_lines(table: &ProblemTable, paint: Paint) -> Vec<String> {
         .collect()
 }
 
-fn group_lines(by: GroupBy, groups: &[Group], paint: Paint) -> Vec<String> {
+fn group_lines(by: GroupBy, groups: &[(Conclusion, Group)], paint: Paint) -> Vec<String> {
     let mut columns = Columns::new(&[
         by.name(),
         ">connections",
         ">with problems",
         ">bytes",
+        "limited by",
         "worst problem",
         ">share",
         ">events",
     ]);
-    for group in groups.iter().take(LISTED) {
+    for (answer, group) in groups.iter().take(LISTED) {
         let mut cells = vec![
             group.name.clone(),
             group.connections.to_string(),
             group.troubled.to_string(),
             bytes(group.bytes),
+            answer.brief().to_owned(),
         ];
         if let Some(worst) = found(&group.totals.problem_time).first() {
             cells.push(worst.name().to_owned());

@@ -104,6 +104,8 @@ pub struct GroupsEntry {
 pub struct GroupEntry {
     /// Its name, address or number; in parentheses why it has none.
     pub name: String,
+    /// The answer about its connections; listening sockets are in none.
+    pub answer: Conclusion,
     /// Its connections.
     pub connections: u64,
     /// Connections that had any problem.
@@ -116,11 +118,12 @@ pub struct GroupEntry {
     pub problems: ProblemShares,
 }
 
-impl From<&Group> for GroupEntry {
-    fn from(group: &Group) -> Self {
+impl From<&(Conclusion, Group)> for GroupEntry {
+    fn from((answer, group): &(Conclusion, Group)) -> Self {
         let totals = &group.totals;
         GroupEntry {
             name: group.name.clone(),
+            answer: answer.clone(),
             connections: group.connections,
             problem_connections: group.troubled,
             observed_us: totals.observed.0,

@@ -142,7 +142,7 @@ fn filters_and_groups() {
     let report = Report::of(records.clone(), &with_peers);
     assert_eq!(report.lives.len(), 2);
     let (_, groups) = report.groups.as_ref().unwrap();
-    let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+    let names: Vec<&str> = groups.iter().map(|(_, g)| g.name.as_str()).collect();
     assert_eq!(names, ["10.0.0.2", "10.0.0.3"]);
     let mut by_application = options(0, 100, "");
     by_application.by = Some(GroupBy::Application);
