@@ -19,6 +19,19 @@ Examples:
   slowpath sim scenarios/sim/incast.toml        a network, packet by packet
   slowpath trace capture.pcapng --html out.html what a packet capture says, with graphs
 
+What do you see?                                ask (docs/guide/symptoms.md has the answers)
+  slow query, slow API, high response time      slowpath why postgres
+  server hangs, no response                     slowpath why redis-server
+  client does not read, slow consumer           slowpath why nginx
+  connection refused, reset or timed out        slowpath why HOST:PORT
+  no route to host, firewall                    slowpath why HOST:PORT
+  backlog full, listen queue overflow           slowpath why :PORT
+  packet loss, retransmissions, bufferbloat     slowpath why HOST
+  slow upload, window or socket buffer small    slowpath why HOST
+  chatty protocol, N+1 queries, 40 ms delays    slowpath why PROCESS
+  it was slow an hour ago                       slowpath report --since 2h
+  only a packet capture                         slowpath trace FILE
+
 Exit status: 0 done; 1 the tool failed; 2 wrong usage; 3 problems found (with --exit-code).";
 
 const FILTER_HELP: &str = "\

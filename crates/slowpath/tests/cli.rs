@@ -96,6 +96,39 @@ impl Drop for Flow {
     }
 }
 
+/// What an operator would search for leads to a command, in the help and in the guide.
+#[test]
+fn symptoms_lead_to_a_command() {
+    let help = Command::new(env!("CARGO_BIN_EXE_slowpath"))
+        .arg("help")
+        .output()
+        .expect("slowpath starts");
+    let help = String::from_utf8_lossy(&help.stdout);
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/symptoms.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide is there");
+    for symptom in [
+        "slow query",
+        "slow API",
+        "server hangs",
+        "client does not read",
+        "slow consumer",
+        "connection refused",
+        "no route to host",
+        "backlog full",
+        "packet loss",
+        "bufferbloat",
+        "slow upload",
+        "N+1 queries",
+        "40 ms delays",
+    ] {
+        let leads = |line: &str| line.contains(symptom) && line.contains("slowpath why ");
+        assert!(help.lines().any(leads), "{symptom}: {help}");
+        assert!(guide.lines().any(leads), "{symptom}");
+    }
+    let answers = guide.lines().filter(|line| line.contains("`Limited by "));
+    assert!(answers.count() >= 10);
+}
+
 #[test]
 fn wrong_usage_is_2_and_help_is_0() {
     for arguments in [
