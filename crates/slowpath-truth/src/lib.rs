@@ -10,7 +10,7 @@
 //! seed ─► plan (random) ─► run: network, sockets, applications ─► captures at both ends, accounts
 //!                             │                                   ├─► trace ────────────┐
 //!                             │                                   └─► stream ─► truth ──┼─► agreement
-//!                             └─► the agent (one for all runs) ─► findings ─────────────┴─► tally
+//!                             └─► the agent (one for all runs) ─► findings, answers ────┴─► tally
 //! ```
 //!
 //! What is promised: what is true comes from what was injected, from packets captured at both
@@ -21,6 +21,7 @@
 pub mod agreement;
 pub mod app;
 pub mod capture;
+pub mod expected;
 pub mod judgement;
 pub mod packet;
 pub mod plan;
@@ -38,6 +39,7 @@ pub mod watch;
 mod counters;
 mod listener_load;
 mod network;
+mod why;
 
 /// Why a run has no result.
 #[derive(Debug, thiserror::Error)]

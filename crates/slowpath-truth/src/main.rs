@@ -7,6 +7,7 @@ use slowpath_diagnose::InteractionKind;
 use slowpath_model::Problem;
 use slowpath_testbed::{Need, missing_requirements};
 use slowpath_truth::agreement::{Agreements, Comparison};
+use slowpath_truth::expected::Expected;
 use slowpath_truth::judgement::Class;
 use slowpath_truth::plan::{Group, INJECTED, INTERACTIONS, OF_LISTENERS, PAIRS};
 use slowpath_truth::relay;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 /// emulated paths, each problem injected, judged by one agent and by `slowpath trace`, and
 /// compared with what packets at both ends and the applications themselves say. Needs root.
 ///
-/// The last line is one JSON object: {class: {runs, precision, recall, ...}, "pairs": {...},
+/// The last line is one JSON object: {class: {runs, precision, recall, answer, ...}, "pairs": {...},
 /// "trace": {class: {decided, agree, ...}}, "trace_agreement": the least of its classes}.
 ///
 /// Examples:
@@ -214,6 +215,11 @@ impl Sums {
                 judgement.class, judgement.of, judgement.time_us, judgement.events, judgement.truth,
             );
         }
+        let right = tally.add_answer(group, &done.plan, outcome);
+        let wrong_answer = !right.is_empty();
+        if wrong_answer {
+            println!("{}", answered(done, outcome, &right));
+        }
         let mut differ = 0;
         for (end, judged) in outcome.ends.iter().enumerate() {
             for comparison in Comparison::of_end(end, judged) {
@@ -238,12 +244,30 @@ impl Sums {
             }
         }
         if let Some(folder) = &arguments.keep
-            && (!disagreements.is_empty() || differ > 0 || arguments.only.is_some())
+            && (!disagreements.is_empty() || differ > 0 || wrong_answer || arguments.only.is_some())
         {
             keep(folder, &format!("{seed}-{group}-{number}"), outcome)?;
         }
         Ok(())
     }
+}
+
+/// A wrong answer, and what would have been right.
+fn answered(done: &Done, outcome: &Outcome, right: &[Expected]) -> String {
+    let Job { group, number } = done.job;
+    let right: Vec<String> = right.iter().map(Expected::to_string).collect();
+    let given = outcome.answer.as_ref().map_or_else(
+        || "none".to_owned(),
+        |answer| {
+            let act = &answer.act;
+            let address = act.address.as_deref().unwrap_or("nowhere");
+            let pid = act.process.as_ref().and_then(|process| process.pid);
+            let (limiter, who, text) = (answer.limiter, act.who, &answer.text);
+            format!("{limiter:?}/{who:?} {address} process {pid:?} ({text})")
+        },
+    );
+    let right = right.join(" or ");
+    format!("answer: '{group}' {number}: {given}; right: {right}")
 }
 
 /// Writes both captures of a run into a folder.

@@ -80,6 +80,11 @@ pub struct Player {
 }
 
 impl Player {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Starts it on a host.
     ///
     /// # Errors

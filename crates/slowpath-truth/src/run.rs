@@ -9,6 +9,7 @@ use crate::plan::{PathSettings, Plan, Relay};
 use crate::relay::{Part, Player};
 use crate::stream::{Captured, Stream};
 use crate::trace::{self, TraceVerdict};
+use crate::truth::course::Course;
 use crate::truth::interactions::{self, Sides};
 use crate::truth::listener::{Accepted, Listening, overflows};
 use crate::truth::{Label, Truth, hidden, truths};
@@ -18,6 +19,7 @@ use slowpath_diagnose::InteractionKind;
 use slowpath_lab::emulator::{Host, Lab};
 use slowpath_model::{FourTuple, Problem};
 use slowpath_switch::fabric::Action;
+use slowpath_views::conclusion::Conclusion;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -45,6 +47,8 @@ pub struct Judged {
     pub interactions: Vec<(InteractionKind, Truth)>,
     /// What `slowpath trace` says of what it sent.
     pub traced: Vec<(Problem, TraceVerdict)>,
+    /// What else its packets and its application show.
+    pub course: Course,
 }
 
 impl Judged {
@@ -73,6 +77,12 @@ pub struct Outcome {
     pub captures: [Vec<u8>; 2],
     /// The kernels' own accounts at a and b, which no truth comes from.
     pub counters: [BTreeMap<String, u64>; 2],
+    /// What `why` answered about the connection, or the listener.
+    pub answer: Option<Conclusion>,
+    /// Where the run's clients connect to.
+    pub listener: SocketAddr,
+    /// The process that passes data on, and the one that gets it.
+    pub players: Option<[u32; 2]>,
 }
 
 impl Outcome {
@@ -125,6 +135,8 @@ struct Done {
     used: Vec<Used>,
     accepted: Vec<Accepted>,
     relayed: Option<Relayed>,
+    /// See [`Outcome::players`].
+    players: Option<[u32; 2]>,
     /// Held until the agent has looked once more.
     _open: Vec<Box<dyn std::any::Any>>,
 }
@@ -142,7 +154,8 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
     let captures = [Capture::start(a)?, Capture::start(b)?];
     let offset = realtime() - monotonic();
     let listener = listen(b, plan)?;
-    let mut done = applications(&lab, &listener, plan)?;
+    let ask = |peer| watcher.ask(namespaces, peer);
+    let mut done = applications(&lab, &listener, plan, &ask)?;
     let observations = watcher.collect(namespaces)?;
     if let Some(relayed) = done.relayed.take() {
         done.used.extend(relayed.finish()?);
@@ -158,14 +171,7 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
         let why = format!("the clocks drifted by {} us", drift / 1000);
         return Err(RunError::Disturbed(why));
     }
-    let read = |pcap: &[u8]| -> Vec<Packet> {
-        let (mut packets, _) = packets(pcap);
-        for packet in &mut packets {
-            packet.at = packet.at.saturating_sub(offset);
-        }
-        packets
-    };
-    let wires = [read(&captures[0]), read(&captures[1])];
+    let wires = [read(&captures[0], offset), read(&captures[1], offset)];
     let until = observations.ends.iter().map(|end| end.to).max();
     let until = until.map_or(0, |to| to.saturating_add(offset));
     let traces = [
@@ -191,10 +197,10 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
         )));
     }
     let mut others = Vec::new();
+    let local = listener
+        .local_addr()
+        .map_err(RunError::io("use a listener"))?;
     if plan.relay.is_none() {
-        let local = listener
-            .local_addr()
-            .map_err(RunError::io("use a listener"))?;
         others.extend(listened(
             plan,
             local,
@@ -210,12 +216,34 @@ pub fn run(plan: &Plan, seed: u64, watcher: &Watcher) -> Result<Outcome, RunErro
         others,
         captures,
         counters,
+        answer: observations.answer,
+        listener: local,
+        players: done.players,
     })
 }
 
+/// A capture's packets, with times of `CLOCK_MONOTONIC`.
+fn read(pcap: &[u8], offset: u64) -> Vec<Packet> {
+    let (mut packets, _) = packets(pcap);
+    for packet in &mut packets {
+        packet.at = packet.at.saturating_sub(offset);
+    }
+    packets
+}
+
 /// The runs of the plan's applications.
-fn applications(lab: &Lab, listener: &TcpListener, plan: &Plan) -> Result<Done, RunError> {
+fn applications(
+    lab: &Lab,
+    listener: &TcpListener,
+    plan: &Plan,
+    ask: &dyn Fn(SocketAddr),
+) -> Result<Done, RunError> {
     let mut done = Done::default();
+    if plan.relay.is_none() {
+        ask(listener
+            .local_addr()
+            .map_err(RunError::io("use a listener"))?);
+    }
     if let Some(load) = &plan.listener_load {
         let loaded = listener_load::run_clients(lab, listener, plan, load)?;
         done.accepted.clone_from(&loaded.accepted);
@@ -223,7 +251,7 @@ fn applications(lab: &Lab, listener: &TcpListener, plan: &Plan) -> Result<Done, 
         return Ok(done);
     }
     if let Some(through) = &plan.relay {
-        return relay(lab, plan, through);
+        return relay(lab, plan, through, ask);
     }
     if plan.path.closed_ms > 0 {
         lab.apply(&Action::Up(network::middle(lab), false));
@@ -240,7 +268,12 @@ fn applications(lab: &Lab, listener: &TcpListener, plan: &Plan) -> Result<Done, 
 }
 
 /// a sends to a process at b, which passes it on to another process at a.
-fn relay(lab: &Lab, plan: &Plan, through: &Relay) -> Result<Done, RunError> {
+fn relay(
+    lab: &Lab,
+    plan: &Plan,
+    through: &Relay,
+    ask: &dyn Fn(SocketAddr),
+) -> Result<Done, RunError> {
     let [a, b] = [&lab.hosts()[0], &lab.hosts()[1]];
     let there = address(a, &plan.path);
     let last = Part::last(there, &plan.tcp, through.receive_buffer, plan.pace);
@@ -248,6 +281,7 @@ fn relay(lab: &Lab, plan: &Plan, through: &Relay) -> Result<Done, RunError> {
     let here = address(b, &plan.path);
     let part = Part::relay(here, last.listens, &plan.tcp, through.send_buffer);
     let relay = Player::start(b, &part)?;
+    ask(relay.listens);
     let broken = RunError::io("use a connection");
     let from = monotonic();
     let opened = connect(a, relay.listens, plan).map_err(RunError::io("connect"))?;
@@ -265,6 +299,7 @@ fn relay(lab: &Lab, plan: &Plan, through: &Relay) -> Result<Done, RunError> {
     driven.map_err(&broken)?;
     let (socket, log) = client.finish();
     Ok(Done {
+        players: Some([relay.pid(), last.pid()]),
         relayed: Some(Relayed {
             opened: tuple,
             from,
@@ -437,6 +472,7 @@ fn judge(
         sends: !ours.sent.is_empty(),
         observed: observed.clone(),
         interactions: interactions::of_end(&ours, &plan.path, &truths).to_vec(),
+        course: Course::of(&ours, &theirs),
         truths,
     })
 }

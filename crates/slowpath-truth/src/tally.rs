@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Found against true, added up; and the table of docs/reference/accuracy.md.
 
+use crate::expected::{self, Expected};
 use crate::judgement::{Class, Judgement};
-use crate::plan::Group;
+use crate::plan::{Group, Plan};
 use crate::run::{Judged, Outcome};
 use crate::truth::Label;
 use serde::Serialize;
@@ -29,6 +30,10 @@ pub struct Account {
     pub rejected: u64,
     /// Where the oracle cannot say.
     pub undecided: u64,
+    /// Confirmed runs with an answer that is right.
+    pub answers: u64,
+    /// Confirmed runs for which it is known what is right.
+    pub asked: u64,
 }
 
 impl Account {
@@ -40,6 +45,13 @@ impl Account {
     /// The part of what was true that was found.
     pub fn recall(&self) -> Option<f64> {
         ratio(self.right, self.right + self.missed)
+    }
+}
+
+impl Account {
+    /// The part of the runs in which `why` answered right.
+    pub fn answer(&self) -> Option<f64> {
+        ratio(self.answers, self.asked)
     }
 }
 
@@ -74,28 +86,15 @@ impl Tally {
     /// Adds a run; gives where found and true differ.
     pub fn add(&mut self, group: Group, outcome: &Outcome) -> Vec<(Judgement, Verdict)> {
         let judgements = outcome.judgements();
-        let made_for: Vec<Class> = match group {
-            Group::Problem(Problem::SendBufferLimited) => vec![
-                Class::Problem(Problem::SendBufferLimited),
-                // A buffer below half of the product is what they have.
-                Class::Interaction(InteractionKind::SendBufferBelowBdp),
-            ],
-            Group::Problem(problem) => vec![Class::Problem(problem)],
-            Group::Interaction(kind) => vec![Class::Interaction(kind)],
-            Group::Pair(one, other) => {
-                self.add_pair([one, other], &outcome.ends);
-                Vec::new()
-            }
-            _ => {
-                self.controls += 1;
-                Vec::new()
-            }
-        };
-        for class in made_for {
+        match group {
+            Group::Problem(_) | Group::Interaction(_) => {}
+            Group::Pair(one, other) => self.add_pair([one, other], &outcome.ends),
+            _ => self.controls += 1,
+        }
+        for class in made_for(group) {
             let account = self.accounts.entry(class).or_default();
             account.runs += 1;
-            let is_true = |j: &Judgement| j.class == class && j.truth.label == Label::True;
-            account.confirmed += u64::from(judgements.iter().any(is_true));
+            account.confirmed += u64::from(confirmed(class, &judgements));
         }
         let mut disagreements = Vec::new();
         for judgement in judgements {
@@ -115,6 +114,28 @@ impl Tally {
             }
         }
         disagreements
+    }
+
+    /// Adds the answer of a run; gives what would have been right where it is not.
+    pub fn add_answer(&mut self, group: Group, plan: &Plan, outcome: &Outcome) -> Vec<Expected> {
+        let expected = expected::expected(group, plan, outcome);
+        let answer = outcome.answer.as_ref();
+        let right = answer.is_some_and(|answer| expected.iter().any(|e| e.is(answer)));
+        let judgements = outcome.judgements();
+        let mut counted = false;
+        for class in made_for(group).into_iter().filter(|_| !expected.is_empty()) {
+            if confirmed(class, &judgements) {
+                counted = true;
+                let account = self.accounts.entry(class).or_default();
+                account.asked += 1;
+                account.answers += u64::from(right);
+            }
+        }
+        if counted && !right {
+            expected
+        } else {
+            Vec::new()
+        }
     }
 
     fn add_pair(&mut self, pair: [Problem; 2], ends: &[Judged]) {
@@ -149,6 +170,7 @@ impl Tally {
                 "runs": a.runs, "precision": rounded(a.precision()), "recall": rounded(a.recall()),
                 "confirmed": a.confirmed, "right": a.right, "missed": a.missed, "wrong": a.wrong,
                 "rejected": a.rejected, "undecided": a.undecided,
+                "answer": rounded(a.answer()), "asked": a.asked, "answers": a.answers,
             });
             object.insert(class.name().to_owned(), value);
         }
@@ -165,14 +187,14 @@ impl Tally {
     /// The table, in Markdown.
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "| class | runs | confirmed | right | missed | wrong | rejected | undecided | precision | recall |\n\
-             |---|---|---|---|---|---|---|---|---|---|\n",
+            "| class | runs | confirmed | right | missed | wrong | rejected | undecided | answers | answer | precision | recall |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|\n",
         );
         for (class, a) in self.accounts().filter(|(_, a)| a.runs > 0) {
             let shown = |r: Option<f64>| r.map_or("none".to_owned(), |r| format!("{r:.3}"));
             let _ = writeln!(
                 text,
-                "| {class} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {class} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 a.runs,
                 a.confirmed,
                 a.right,
@@ -180,6 +202,8 @@ impl Tally {
                 a.wrong,
                 a.rejected,
                 a.undecided,
+                a.asked,
+                shown(a.answer()),
                 shown(a.precision()),
                 shown(a.recall()),
             );
@@ -197,6 +221,25 @@ impl Tally {
         );
         text
     }
+}
+
+/// The classes that a run of this group is for.
+fn made_for(group: Group) -> Vec<Class> {
+    match group {
+        Group::Problem(Problem::SendBufferLimited) => vec![
+            Class::Problem(Problem::SendBufferLimited),
+            // A buffer below half of the product is what they have.
+            Class::Interaction(InteractionKind::SendBufferBelowBdp),
+        ],
+        Group::Problem(problem) => vec![Class::Problem(problem)],
+        Group::Interaction(kind) => vec![Class::Interaction(kind)],
+        _ => Vec::new(),
+    }
+}
+
+fn confirmed(class: Class, judgements: &[Judgement]) -> bool {
+    let is_true = |j: &Judgement| j.class == class && j.truth.label == Label::True;
+    judgements.iter().any(is_true)
 }
 
 fn label(end: &Judged, problem: Problem) -> Option<Label> {

@@ -2,9 +2,11 @@
 //! One agent that watches all runs, on a thread of its own, with the agent's own settings.
 
 use crate::RunError;
+use crate::why::Question;
 use slowpath_agent::{Agent, Config, LiveConnection, LiveListener};
 use slowpath_diagnose::{InteractionKind, Interactions, Observation, Totals};
 use slowpath_model::{ConnectionId, Finding, FourTuple, MonoNanos, Tier};
+use slowpath_views::conclusion::Conclusion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -52,12 +54,15 @@ pub struct Observations {
     pub ends: Vec<ObservedEnd>,
     /// Listeners.
     pub listeners: Vec<ObservedListener>,
+    /// What `why` answers, if it was asked.
+    pub answer: Option<Conclusion>,
 }
 
 type Answer = Sender<Result<Observations, String>>;
 
 enum Ask {
     Register([u32; 2]),
+    About([u32; 2], SocketAddr),
     Collect([u32; 2], Answer),
 }
 
@@ -136,6 +141,11 @@ impl Watcher {
         let _ = self.0.send(Ask::Register(namespaces));
     }
 
+    /// Asks `why` about the peer at that address, from now on.
+    pub fn ask(&self, namespaces: [u32; 2], peer: SocketAddr) {
+        let _ = self.0.send(Ask::About(namespaces, peer));
+    }
+
     /// Waits for the next poll and gives what was said of them.
     ///
     /// # Errors
@@ -160,6 +170,7 @@ struct Polling {
     findings: Findings,
     /// The interactions found, run by run: each is a machine of its own.
     run_interactions: Vec<RunInteractions>,
+    questions: Vec<Question>,
     waiting: Vec<([u32; 2], Answer)>,
 }
 
@@ -170,6 +181,7 @@ impl Polling {
             kept: BTreeMap::new(),
             findings: BTreeMap::new(),
             run_interactions: Vec::new(),
+            questions: Vec::new(),
             waiting: Vec::new(),
         }
     }
@@ -182,6 +194,11 @@ impl Polling {
                     for netns in namespaces {
                         self.kept.insert(netns, Vec::new());
                     }
+                }
+                Ok(Ask::About(namespaces, peer)) => {
+                    self.questions.push(Question::new(namespaces, peer));
+                    // As the command does, which begins with a poll.
+                    self.poll();
                 }
                 Ok(Ask::Collect(namespaces, answer)) => self.waiting.push((namespaces, answer)),
                 Err(RecvTimeoutError::Timeout) => self.poll(),
@@ -207,6 +224,11 @@ impl Polling {
         }
         for run_interactions in &mut self.run_interactions {
             run_interactions.look(&self.agent, to);
+        }
+        if let Ok(report) = &report {
+            for question in &mut self.questions {
+                question.polled(&self.agent, report);
+            }
         }
         for (namespaces, answer) in std::mem::take(&mut self.waiting) {
             let result = match &report {
@@ -236,9 +258,12 @@ impl Polling {
             }
         }
         self.run_interactions.retain(|t| t.namespaces != namespaces);
+        let asked = self.questions.iter().position(|q| q.is_about(namespaces));
+        let answer = asked.and_then(|number| self.questions.swap_remove(number).answer());
         let listeners = self.agent.listeners();
         let ours = listeners.filter(|l| namespaces.contains(&l.snapshot.id.netns));
         Observations {
+            answer,
             ends: all,
             listeners: ours.map(observed_listener).collect(),
         }

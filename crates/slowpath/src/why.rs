@@ -27,12 +27,12 @@ pub struct Options {
     pub exit: ExitOn,
 }
 
-struct Watching<'a> {
-    collector: Collector<'a>,
+struct Watching {
+    collector: Collector,
     progress: Progress,
 }
 
-impl Viewer for Watching<'_> {
+impl Viewer for Watching {
     fn polled(
         &mut self,
         source: &dyn Source,

@@ -5,6 +5,7 @@
 //! What leaves: whether the problem was there, was not, or cannot be said. Nothing of the
 //! verdict's code and none of the kernel's counters enter.
 
+pub mod course;
 mod delayed_ack;
 pub mod interactions;
 pub mod listener;

@@ -26,8 +26,8 @@ const MOST_LISTENING: usize = 1_000;
 
 /// What polls showed of a target so far.
 #[derive(Debug)]
-pub struct Collector<'a> {
-    target: &'a Target,
+pub struct Collector {
+    target: Target,
     fits: HashMap<ConnectionId, Fit>,
     ends: EndTable,
     listening: BTreeMap<ListenerId, WatchedListener>,
@@ -45,11 +45,11 @@ pub struct Collector<'a> {
 #[error("{0}")]
 pub struct NoConnection(String);
 
-impl<'a> Collector<'a> {
+impl Collector {
     /// Nothing yet of `target`.
-    pub fn at(target: &'a Target) -> Self {
+    pub fn at(target: &Target) -> Self {
         Collector {
-            target,
+            target: target.clone(),
             fits: HashMap::new(),
             ends: EndTable::default(),
             listening: BTreeMap::new(),
