@@ -334,6 +334,18 @@ pub enum Failure {
     Abandoned,
 }
 
+impl Failure {
+    /// All of them.
+    pub const ALL: [Failure; 6] = [
+        Failure::Refused,
+        Failure::Unanswered,
+        Failure::Unreachable,
+        Failure::ResetByPeer,
+        Failure::ResetHere,
+        Failure::Abandoned,
+    ];
+}
+
 impl Ending {
     /// Linux's numbers (asm-generic/errno.h).
     const EPIPE: u16 = 32;

@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use slowpath_diagnose::{Actor, Advice, Interaction};
 use slowpath_model::{
-    Deltas, FourTuple, InteractionEvidence, InteractionKind, ListenerDeltas, ListenerId,
+    Deltas, Failure, FourTuple, InteractionEvidence, InteractionKind, ListenerDeltas, ListenerId,
     ListenerInterval, Owner, Problem, ProblemSet, Share, Stage, TcpState, Tier,
 };
 use slowpath_testbed::json_schema::violations;
@@ -32,6 +32,10 @@ fn one_of<T: Serialize>(values: &[T]) -> Schema {
 
 pub fn problem(_: &mut SchemaGenerator) -> Schema {
     one_of(&Problem::ALL.map(Problem::name))
+}
+
+pub fn failure(_: &mut SchemaGenerator) -> Schema {
+    one_of(&Failure::ALL)
 }
 
 pub fn tier(_: &mut SchemaGenerator) -> Schema {

@@ -50,8 +50,13 @@ const SLOW_ANSWER: Micros = Micros(100_000);
 /// more they may seem to take: RTTs vary by a quarter without losses (Fermilab methodology, Table 4).
 const SEQUENTIAL: (f64, f64) = (0.5, 1.25);
 
-/// A process that does not read, of the time that its peer's window was full.
-const UNREAD: f64 = 0.5;
+/// A process that does not read, of the time that its peer's window was full: three quarters of it unread
+/// (ReceiverAppSlow) for so much. A window that arrives at once and is read at an even pace for half of the time is
+/// that full for a quarter of this half; who reads at once leaves nothing.
+const UNREAD: f64 = 0.125;
+
+/// The same where only the sender is known: the window was zero for most of the time.
+const CLOSED: f64 = 0.5;
 
 /// What limited one connection.
 #[derive(Clone, Debug)]
@@ -212,14 +217,20 @@ fn outlasts(pace: &Judged<'_>, worst: &Judged<'_>) -> bool {
 /// connecting is tried again.
 const FAILED: Micros = Micros(1_000_000);
 
+/// How a connection failed, if it did, and the end that shows it: the one asked about first.
+pub(super) fn failure<'a>(observed: &Observed<'a>) -> Option<(End<'a>, Failure)> {
+    let ends = [Some(observed.near), observed.far].into_iter().flatten();
+    let mut failed = ends.filter_map(|end| Some((end, end.failure()?)));
+    failed.next()
+}
+
 /// A connection that failed, as either end shows it.
 fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
     let near = observed.near;
-    let of = |end: &End<'a>| end.failure();
-    let (end, other, address, failure) = match (of(&near), observed.far) {
-        (Some(failure), far) => (near, far, observed.peer, failure),
-        (None, Some(far)) => (far, Some(near), near.tuple.local, of(&far)?),
-        (None, None) => return None,
+    let (end, failure) = failure(observed)?;
+    let (other, address) = match near.failure() {
+        Some(_) => (observed.far, observed.peer),
+        None => (Some(near), near.tuple.local),
     };
     let (who, owner, address) = match failure {
         Failure::Refused => (Role::AcceptingApplication, None, address),
@@ -400,7 +411,7 @@ impl<'a> Direction<'a> {
         let time = window.max(unread);
         let does_not_read = match self.receiver {
             Some(_) => crate::tally::share(unread, time) >= UNREAD,
-            None => crate::tally::share(zero, time) >= UNREAD,
+            None => crate::tally::share(zero, time) >= CLOSED,
         };
         Judged {
             who: match does_not_read {

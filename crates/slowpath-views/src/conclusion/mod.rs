@@ -25,12 +25,14 @@
 mod connection;
 mod end;
 mod evidence;
+mod failures;
 mod table;
 mod text;
 mod turns;
 
 pub use end::End;
 pub use evidence::EndEvidence;
+pub use failures::FailureEntry;
 pub use table::{EndTable, Member, OtherEnds};
 
 #[cfg(test)]
@@ -403,7 +405,7 @@ pub fn conclude<'a>(
     let acts = of(true).max_by_key(|(_, g)| g.time).map(|(_, g)| g);
     let fine = of(false).max_by_key(|(_, g)| g.active).map(|(_, g)| g);
     let best = if minor { fine } else { acts.or(fine) };
-    if let Some(listener) = refusing.iter().max_by_key(|l| (l.events, l.time))
+    if let Some(listener) = worst_listener(refusing)
         && best
             .and_then(Group::worst)
             .is_none_or(|j| !j.alarm || j.only_opening || j.turns.is_some())
@@ -431,6 +433,18 @@ pub fn conclude<'a>(
         },
         evidence: deciding.or_else(|| worst.evidence(Problem::SenderAppLimited)),
     }
+}
+
+/// The listener that turned most away, and why. What waits for `accept` keeps handshakes from completing
+/// (`tcp_check_req`): an accept queue that overflows for most of the time explains a full queue of half-open connections.
+/// One that overflows for a moment may be what these left when their ACKs came at once.
+fn worst_listener<'a>(refusing: &'a [Refusing<'a>]) -> Option<&'a Refusing<'a>> {
+    let worst = refusing.iter().max_by_key(|l| (l.events, l.time))?;
+    let accept = refusing.iter().find(|l| {
+        let same = l.local == worst.local && l.problem == Problem::AcceptQueueOverflow;
+        same && 2 * l.time.0 > worst.time.0
+    });
+    accept.or(Some(worst))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! Ends of connections, followed over several polls, and how the two of one connection find
 //! each other.
 
-use super::{Conclusion, End, EndEvidence, Observed, Refusing, conclude};
+use super::{Conclusion, End, EndEvidence, FailureEntry, Observed, Refusing, conclude};
 use crate::interactions::FoundInteraction;
 use crate::json::LimitReached;
 use crate::source::{LiveConnection, PollReport, Source};
@@ -127,10 +127,14 @@ impl Ends {
 #[derive(Clone, Debug)]
 struct Followed {
     member: Member,
+    /// When observation began.
+    begun: MonoNanos,
     /// End of the last interval added.
     until: MonoNanos,
     /// First and last poll that met it.
     met: (MonoNanos, MonoNanos),
+    /// How long its SYNs waited while it was observed.
+    opening: Micros,
 }
 
 impl Followed {
@@ -154,8 +158,10 @@ impl Followed {
                 },
                 stopped: false,
             },
+            begun,
             until: begun,
             met: (at, at),
+            opening: Micros::ZERO,
         }
     }
 
@@ -170,6 +176,10 @@ impl Followed {
         }
         member.stats = live.snapshot.stats;
         member.facts = live.snapshot.facts;
+        if let Some(opening) = live.snapshot.waits.opening() {
+            let opened = member.id.start + opening.syn_wait;
+            self.opening = opened.since(member.id.start.max(self.begun));
+        }
         member.turns.observe(&live.snapshot.turns, at);
         member.real_peer = live.real_peer;
         if live.owner.process().is_some() || member.owner.process().is_none() {
@@ -203,6 +213,14 @@ impl Followed {
         let mut member = self.member;
         let life = self.met.1.since(self.met.0);
         member.idle = life.saturating_sub(member.tally.totals.observed);
+        // While a SYN waits nothing changes, and its wait is known when it ends: that interval's verdict has
+        // no room for more than itself (rule 1 of the classifier's `syn_retransmit`).
+        let totals = &mut member.tally.totals;
+        let waited = &mut totals.problem_time[Problem::SynRetransmit as usize];
+        let uncharged = self.opening.saturating_sub(*waited).min(member.idle);
+        *waited += uncharged;
+        totals.observed += uncharged;
+        member.idle = member.idle.saturating_sub(uncharged);
         member.tally.idle(member.idle);
         member
     }
@@ -398,18 +416,29 @@ impl OtherEnds {
         interactions: &[FoundInteraction],
         refusing: &[Refusing<'_>],
     ) -> Conclusion {
-        let observed = members.iter().map(|near| {
-            let far = self.of(near);
-            let peer = near.real_peer.unwrap_or(near.tuple.remote);
-            Observed {
-                near: near.end(),
-                far: far.map(Member::end),
-                peer,
-                listener: far.and_then(|_| self.listener(peer)),
-                cause: self.cause(near, interactions),
-            }
+        let observed = members.iter().map(|near| Observed {
+            cause: self.cause(near, interactions),
+            ..self.observed(near)
         });
         conclude(observed, refusing)
+    }
+
+    /// Both ends, without what an interaction explains.
+    fn observed<'a>(&'a self, near: &'a Member) -> Observed<'a> {
+        let far = self.of(near);
+        let peer = near.real_peer.unwrap_or(near.tuple.remote);
+        Observed {
+            near: near.end(),
+            far: far.map(Member::end),
+            peer,
+            listener: far.and_then(|_| self.listener(peer)),
+            cause: None,
+        }
+    }
+
+    /// Those of `members` that failed, counted.
+    pub fn failures(&self, members: &[Member]) -> Vec<FailureEntry> {
+        super::failures::count(members.iter().map(|near| self.observed(near)))
     }
 
     /// The connection because of which `near`'s process, or its peer's, does not read.

@@ -3,7 +3,7 @@ use super::*;
 use crate::scripted::{finding, stats, verdict};
 use crate::tally::Tally;
 use slowpath_model::{
-    Ending, FourTuple, Origin, Share, SocketFacts, TcpState, TcpStats, TurnTimes,
+    Ending, Failure, FourTuple, Origin, Share, SocketFacts, TcpState, TcpStats, TurnTimes,
 };
 
 const SECOND: Micros = Micros(1_000_000);
@@ -280,6 +280,30 @@ fn a_listener_that_overflows_comes_before_the_network() {
         (answer.limiter, answer.act.who),
         (Limiter::Network, Role::Network)
     );
+}
+
+#[test]
+fn a_full_accept_queue_explains_a_full_queue_of_half_open_connections() {
+    let node = Owner::named(9, "node");
+    let refusing = |problem, seconds, events| Refusing {
+        owner: &node,
+        local: SERVER.parse().unwrap(),
+        problem,
+        time: Micros(seconds * SECOND.0),
+        events,
+    };
+    let half_open = refusing(Problem::SynQueueOverflow, 4, 26);
+    let both = |seconds| {
+        [
+            half_open,
+            refusing(Problem::AcceptQueueOverflow, seconds, 3),
+        ]
+    };
+    let answer = conclude([], &both(3));
+    assert_eq!(answer.act.who, Role::AcceptingApplication);
+    // What waited for its last ACK came at once.
+    assert_eq!(conclude([], &both(1)).act.who, Role::ReceivingHost);
+    assert_eq!(conclude([], &[half_open]).act.who, Role::ReceivingHost);
 }
 
 #[test]
@@ -654,4 +678,53 @@ fn an_end_whose_traffic_overlaps_has_no_turns() {
     assert_eq!(answer.act.process.unwrap().command.as_ref(), "postgres");
     // 30 waits of 301 ms, less the least RTT of 0.9 ms each, of 10 s.
     assert!((answer.share.unwrap() - 0.9003).abs() < 1e-9);
+}
+
+#[test]
+fn a_stream_that_nothing_ever_answered_asks_for_nothing() {
+    let (mut client, mut server) = slow_query();
+    for end in [&mut client, &mut server] {
+        end.turns = turns((0, 0), (0, 0));
+    }
+    server.turns.here.pending = Some(Micros(400_000));
+    server.turns.here.turn_time = Micros(9 * SECOND.0);
+    client.turns.peer = server.turns.here.clone();
+    client.stats.bytes_received = 0;
+    let of = |client: &Scripted, server: &Scripted| {
+        let answer = conclude([client.with(server)], &[]);
+        (answer.act.process.unwrap().command, answer.alarm)
+    };
+    // It has asked once: the server keeps it waiting.
+    client.tally.deltas.writes = Some(2);
+    assert_eq!(of(&client, &server), ("postgres".into(), true));
+    client.tally.deltas.writes = Some(9);
+    assert_eq!(of(&client, &server), ("pgbench".into(), false));
+}
+
+#[test]
+fn failures_are_counted_by_kind_peer_and_process() {
+    let refused = || ended(TcpState::SynSent, Some(111));
+    let mut other = ended(TcpState::SynSent, Some(111));
+    other.owner = Owner::named(8, "curl");
+    let mut elsewhere = ended(TcpState::SynSent, Some(110));
+    elsewhere.owner = Owner::named(7, "curl");
+    let orderly = ended(TcpState::LastAck, None);
+    let all = [refused(), refused(), other, elsewhere, orderly];
+    let counted = failures::count(all.iter().map(Scripted::one_sided));
+    let of = |entry: &FailureEntry| {
+        let process = entry.process.clone().unwrap();
+        let command = process.command.to_string();
+        (entry.failure, entry.connections, command, process.pid)
+    };
+    let command = all[0].owner.command().unwrap().to_string();
+    assert_eq!(of(&counted[0]), (Failure::Refused, 2, command, Some(7)));
+    assert!(counted.iter().all(|entry| entry.peer == SERVER));
+    let mut others: Vec<_> = counted[1..].iter().map(of).collect();
+    others.sort();
+    let curl = || "curl".to_owned();
+    let expected = [
+        (Failure::Refused, 1, curl(), Some(8)),
+        (Failure::Unanswered, 1, curl(), Some(7)),
+    ];
+    assert_eq!(others, expected);
 }

@@ -7,10 +7,16 @@
 //!    the least RTT for each answer.
 //! 3. What the asking end waited beyond the answering end's turns is the network's: the round trip.
 //! 4. An end that was met later than the other was observed for a part only, and is left out.
-//! 5. Traffic that passes both ways at once has no turns: an end that has any is left out.
+//! 5. What is sent on a connection on which nothing ever came back asks for nothing, once there were more
+//!    writes than a request takes.
+//! 6. Traffic that passes both ways at once has no turns: an end that has any is left out.
 
 use super::end::End;
 use slowpath_model::{Micros, Origin};
+
+/// A request takes a few writes: head, length, body. A peer that has answered none of more than that does
+/// not read requests; one that is stopped leaves its asker waiting after the first.
+const WRITES_OF_A_REQUEST: u64 = 4;
 
 /// Turns on one connection.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +69,13 @@ impl Turns {
     /// Of a connection; `None` without turns.
     pub(super) fn of(near: &End<'_>, far: Option<&End<'_>>) -> Option<Self> {
         let near_asks = asks(near);
+        let streams = |end: &End<'_>| {
+            let writes = end.tally.deltas.writes;
+            !end.received() && writes.is_some_and(|n| n > WRITES_OF_A_REQUEST)
+        };
+        if if near_asks { Some(near) } else { far }.is_some_and(streams) {
+            return None;
+        }
         let usable = |end: &&End<'_>| end.turns.observed && !end.turns.duplex();
         let near = Some(near).filter(usable);
         let far = far.filter(usable);

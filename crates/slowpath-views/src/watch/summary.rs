@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The closing summary of a live view.
 
-use crate::conclusion::{Conclusion, EndTable, Member};
+use crate::conclusion::{Conclusion, EndTable, FailureEntry, Member};
 use crate::criterion::Criterion;
 use crate::interactions::{self, FoundInteraction, InteractionFinder, InteractionOutput};
 use crate::json::{self, ConnectionEntry, ConnectionKeys, LimitReached, Losses, Owners, TallyKeys};
@@ -277,11 +277,13 @@ impl WatchSummary {
             tally: (&sum.tally).into(),
         };
         let interactions = self.joined();
+        let (members, others) = self.connections.clone().finish(|_| true);
         SummaryOutput {
             kind: "summary",
             time: json::wall(now),
             tally: (&self.total()).into(),
             answer: self.conclusion(),
+            failures: others.failures(&members),
             elapsed_us: self.elapsed.0,
             polls: self.polls,
             connections: self.connections.len(),
@@ -335,6 +337,8 @@ pub struct SummaryOutput {
     pub tally: TallyKeys,
     /// The answer made of all verdicts, of both ends where both are on this machine.
     pub answer: Conclusion,
+    /// Connections that failed, by how, by peer and by process, most first.
+    pub failures: Vec<FailureEntry>,
     /// Time between the first and the last poll in microseconds.
     pub elapsed_us: u64,
     /// Polls made.

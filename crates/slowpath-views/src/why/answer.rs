@@ -4,7 +4,7 @@
 use super::Fit;
 use super::turns::{self, TurnsEntry};
 use crate::advice::HostFigures;
-use crate::conclusion::{Conclusion, EndEvidence, Limiter, Member, OtherEnds};
+use crate::conclusion::{Conclusion, EndEvidence, FailureEntry, Limiter, Member, OtherEnds};
 use crate::criterion::Criterion;
 use crate::interactions::{self, FoundInteraction, InteractionOutput};
 use crate::json::{
@@ -398,6 +398,7 @@ impl Answer {
             process_state: self.process_state(&conclusion, source),
             evidence: (&evidence.unwrap_or(self.total.deltas)).into(),
             answer: conclusion,
+            failures: self.other_ends.failures(&self.members),
             advice,
             connections: self.members.iter().map(connection).collect(),
             interactions: self.interactions.iter().map(|i| i.output(now)).collect(),
@@ -444,6 +445,8 @@ pub struct WhyOutput {
     pub stage: Stage,
     /// The answer made of all verdicts, of both ends where both are on this machine.
     pub answer: Conclusion,
+    /// Connections that failed, by how, by peer and by process, most first.
+    pub failures: Vec<FailureEntry>,
     /// What keeps the process that has to act, or that all connections belong to, from working; null if
     /// there is none on this machine, or it cannot be read.
     pub process_state: Option<ProcessStateOutput>,

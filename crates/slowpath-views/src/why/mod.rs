@@ -162,7 +162,9 @@ impl Collector {
             idle += member.idle;
         }
         members.reverse();
-        let meant: HashSet<ConnectionId> = members.iter().map(|m| m.id).collect();
+        // What the peer's process suffers from explains its end of the same connection.
+        let both = |m: &Member| [Some(m.id), other_ends.of(m).map(|other| other.id)];
+        let meant: HashSet<ConnectionId> = members.iter().flat_map(both).flatten().collect();
         let found = self.interactions.all(|id| meant.contains(id));
         let outgrown = |found: &&FoundInteraction| members.iter().any(|m| m.outgrew(found));
         let found = found.into_iter().filter(|found| !outgrown(found));

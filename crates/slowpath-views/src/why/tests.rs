@@ -3,7 +3,7 @@ use super::*;
 use crate::criterion::Criterion;
 use crate::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
 use crate::source::OwnedConnection;
-use slowpath_model::{Owner, Problem, Share};
+use slowpath_model::{OpeningWaits, Owner, Problem, Share, WaitSums, Waits};
 use slowpath_text::Paint;
 
 const NOW: WallMicros = WallMicros(0);
@@ -217,4 +217,35 @@ fn only_the_far_end_is_meant_where_both_are_here() {
     let answer = ask(vec![both], &target, 1).unwrap();
     assert_eq!(answer.members.len(), 1);
     assert!(text(&answer).contains("curl[1]"));
+}
+
+/// While a SYN waits nothing changes: the interval that shows its end is shorter than the wait.
+#[test]
+fn a_syns_wait_counts_as_far_as_it_was_observed() {
+    let ask_about = |began: MonoNanos| {
+        let mut waiting = live(1, "curl", "10.0.0.1:4000", "10.0.0.2:873");
+        waiting.snapshot.id.start = began;
+        let mut opened = waiting.clone();
+        let waits = WaitSums {
+            opening: OpeningWaits {
+                syn_retransmits: 2,
+                syn_wait: Micros(3 * INTERVAL.0),
+            },
+            ..WaitSums::default()
+        };
+        opened.snapshot.waits = Waits::watched(true, true, true).with(waits);
+        let charged = finding(Problem::SynRetransmit, Share::Measured(INTERVAL));
+        opened.latest = Some(verdict(1, INTERVAL, vec![charged]));
+        let steps = [vec![], vec![waiting.clone()], vec![waiting.clone()]];
+        let steps = steps.into_iter().chain([vec![waiting], vec![opened]]);
+        ask(steps.collect(), &Target::Port(873), 4).unwrap()
+    };
+    let time = |answer: &Answer| answer.total.totals.problem_time[Problem::SynRetransmit as usize];
+    // The first poll is at 1.5 s.
+    let answer = ask_about(MonoNanos(1_600_000_000));
+    assert_eq!(time(&answer), Micros(3 * INTERVAL.0));
+    assert_eq!(answer.idle, Micros::ZERO);
+    // A third of the wait of one that began an interval earlier lies before.
+    let answer = ask_about(MonoNanos(1_000_000_000));
+    assert_eq!(time(&answer), Micros(2 * INTERVAL.0));
 }
