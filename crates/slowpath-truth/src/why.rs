@@ -52,6 +52,7 @@ impl Question {
             missed: report.missed,
             cpu: report.cpu,
             refresh: report.refresh,
+            unshown: report.unshown,
         };
         let now = WallMicros((realtime() / 1_000) as i64);
         self.collector.polled(&run, &report, now);
