@@ -52,7 +52,8 @@ impl Question {
             missed: report.missed,
             cpu: report.cpu,
             refresh: report.refresh,
-            unshown: report.unshown,
+            // The agent of all runs shows all that close: they are few.
+            unshown: 0,
         };
         let now = WallMicros((realtime() / 1_000) as i64);
         self.collector.polled(&run, &report, now);
