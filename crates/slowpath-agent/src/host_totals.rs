@@ -78,6 +78,16 @@ impl HostTotals {
         }
     }
 
+    /// A copy to read, as small as can be: it is made while a poll waits.
+    pub fn snapshot(&self) -> Self {
+        HostTotals {
+            totals: self.totals,
+            rtt: self.rtt.clone(),
+            applications: self.applications.snapshot(),
+            ..*self
+        }
+    }
+
     /// More applications, or no more than there are.
     pub(crate) fn set_applications(&mut self, limit: usize) {
         self.applications.set_limit(limit);

@@ -154,7 +154,7 @@ impl State {
         started: WallMicros,
         at: WallMicros,
     ) -> Option<State> {
-        let host_totals = agent.host_totals()?.clone();
+        let host_totals = agent.host_totals()?.snapshot();
         let capabilities = agent.capabilities();
         let active = |f: &Feature| (f.name, f.state == FeatureState::Active);
         Some(State {

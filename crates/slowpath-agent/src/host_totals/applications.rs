@@ -205,6 +205,18 @@ impl Applications {
         }
     }
 
+    /// A copy to read: without what only decides who gets a place.
+    pub(super) fn snapshot(&self) -> Self {
+        Applications {
+            named: self.named.clone(),
+            other: self.other.clone(),
+            retired: self.retired,
+            retirements: self.retirements,
+            folded: self.folded,
+            ..Applications::new(self.limit, self.labels)
+        }
+    }
+
     /// More places, or no more than are taken.
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(usize::from(u16::MAX));

@@ -72,7 +72,7 @@ pub fn owner(command: &str) -> Owner {
 
 /// The state of a played agent.
 pub fn state(agent: &ScriptedAgent, now: MonoNanos) -> State {
-    let host_totals = agent.host_totals().unwrap().clone();
+    let host_totals = agent.host_totals().unwrap().snapshot();
     State {
         version: "0.1.0",
         started: wall(MonoNanos(0)),
