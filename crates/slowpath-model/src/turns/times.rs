@@ -41,8 +41,8 @@ pub struct AnswerTimes {
     pub count: u64,
     /// How long those took in all, each from its beginning.
     pub time: Micros,
-    /// The longest of them. Where more than [`LATEST_TURNS`] ended between two looks and none was the longest of
-    /// the connection's life, the longest of those that are known one by one.
+    /// The longest of them. Where more than [`LATEST_TURNS`](super::LATEST_TURNS) ended between two looks
+    /// and none was the longest of the connection's life, the longest of those that are known one by one.
     pub longest: Micros,
     /// How much of the time observed was this end's turn, the one that goes on included.
     pub turn_time: Micros,
