@@ -218,7 +218,7 @@ fn deltas(life: &ConnectionSummary, counted: bool) -> Deltas {
         bytes_sent: stats.bytes_sent,
         bytes_acked: Some(stats.bytes_acked.saturating_sub(1)),
         bytes_received: Some(stats.bytes_received.saturating_sub(1)),
-        retransmitted: Some(stats.retransmitted.into()),
+        retransmitted: Some(stats.retransmitted),
         fast_recoveries: stats.recovery.map(|r| r.fast_recoveries),
         timeouts: stats.rto_stats.map(|r| r.timeouts),
         rtt_sum: stats.rtt_sums.map(|r| r.sum),
