@@ -129,15 +129,10 @@ pub(crate) enum Addresses {
     V6([u8; 16], [u8; 16]),
 }
 
-/// Finds the TCP header.
-#[inline]
-pub(crate) fn locate(
-    link: Link,
-    data: &[u8],
-    wire_length: u32,
-    options: DecodeOptions,
-) -> Result<TcpLocation, NotTcp> {
-    // The common case at a stroke: Ethernet, IPv4 without options or fragments, TCP.
+/// Finds the TCP header in the common case, at a stroke: Ethernet, IPv4 without options or fragments,
+/// TCP. What is then done with the place is compiled for it, if it is inlined.
+#[inline(always)]
+pub(crate) fn locate_plain(link: Link, data: &[u8]) -> Option<TcpLocation> {
     if link == Link::Ethernet
         && let Some(head) = data.first_chunk::<54>()
         && head[12..15] == [8, 0, 0x45]
@@ -147,19 +142,30 @@ pub(crate) fn locate(
     {
         let length = u32::from(u16::from_be_bytes([head[16], head[17]]));
         if length >= 40 {
-            return TcpLocation::new(
-                data,
-                Headers {
-                    ip: 14,
-                    tcp: 34,
-                    length: length - 20,
-                    ipv6: false,
-                    first_fragment: false,
-                },
-            );
+            let headers = Headers {
+                ip: 14,
+                tcp: 34,
+                length: length - 20,
+                ipv6: false,
+                first_fragment: false,
+            };
+            return TcpLocation::new(data, headers).ok();
         }
     }
-    link::locate(link, data, wire_length, options)
+    None
+}
+
+/// Finds the TCP header.
+pub(crate) fn locate(
+    link: Link,
+    data: &[u8],
+    wire_length: u32,
+    options: DecodeOptions,
+) -> Result<TcpLocation, NotTcp> {
+    match locate_plain(link, data) {
+        Some(found) => Ok(found),
+        None => link::locate(link, data, wire_length, options),
+    }
 }
 
 #[inline]
@@ -167,7 +173,7 @@ fn half(data: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*data.get(at..)?.first_chunk()?))
 }
 
-#[inline]
+#[inline(always)]
 fn word(data: &[u8], at: usize) -> u32 {
     let bytes = data.get(at..).and_then(|rest| rest.first_chunk());
     bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
@@ -175,7 +181,7 @@ fn word(data: &[u8], at: usize) -> u32 {
 
 impl TcpLocation {
     /// If the TCP header is there and can be right.
-    #[inline]
+    #[inline(always)]
     fn new(data: &[u8], found: Headers) -> Result<Self, NotTcp> {
         let Headers {
             ip, tcp, length, ..
@@ -204,28 +210,33 @@ impl TcpLocation {
         (tcp <= OFFSET as usize).then(|| TcpLocation(offsets << 2 | u64::from(ipv6)))
     }
 
+    #[inline(always)]
     fn ip(self) -> usize {
         (self.0 >> (2 + OFFSET_BITS) & OFFSET) as usize
     }
 
+    #[inline(always)]
     fn tcp(self) -> usize {
         (self.0 >> 2 & OFFSET) as usize
     }
 
+    #[inline(always)]
     fn length(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
+    #[inline(always)]
     fn is_ipv6(self) -> bool {
         self.0 & 1 != 0
     }
 
+    #[inline(always)]
     fn is_first_fragment(self) -> bool {
         self.0 & 2 != 0
     }
 
     /// Who sends to whom.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn addresses(self, data: &[u8]) -> Addresses {
         let ip = self.ip();
         // `locate` has observed the whole header: the rests are never taken.
@@ -242,7 +253,7 @@ impl TcpLocation {
     }
 
     /// Source and destination port.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ports(self, data: &[u8]) -> (u16, u16) {
         let both = word(data, self.tcp());
         ((both >> 16) as u16, both as u16)

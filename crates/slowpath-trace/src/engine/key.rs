@@ -47,7 +47,7 @@ impl Key {
     }
 
     /// The key of a frame, and whether its sender is the lower of the two ends.
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(place: TcpLocation, data: &[u8]) -> (Self, bool) {
         let (source, destination) = place.ports(data);
         match place.addresses(data) {
@@ -93,7 +93,7 @@ impl KeyHasher {
         KeyHasher([seed(1), seed(2)])
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn hash(self, key: &Key) -> u64 {
         let [seed, other] = self.0;
         let [a, b, c, d, e] = key.0;

@@ -349,10 +349,13 @@ impl<F: Follow> Connections<F> {
         chunk.slots[number as usize % CHUNK] = Some(slot);
         // The lowest free number is taken: this is one of them, or the next.
         let within = number as usize % CHUNK;
-        while chunk.followed.len() <= within {
+        while chunk.followed.len() < within {
             chunk.followed.push(None);
         }
-        chunk.followed[within] = Some(followed);
+        match chunk.followed.get_mut(within) {
+            Some(place) => *place = Some(followed),
+            None => chunk.followed.push(Some(followed)),
+        }
         number
     }
 

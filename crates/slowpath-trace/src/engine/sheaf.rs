@@ -121,7 +121,7 @@ pub(super) struct Address {
 
 impl Address {
     /// `hasher`: of the tables.
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(key: Key, hasher: KeyHasher) -> Self {
         Address {
             key,

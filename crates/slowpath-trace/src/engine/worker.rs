@@ -7,7 +7,7 @@ use super::key::{Key, KeyHasher};
 use super::open::{Connections, NO_SLOT, Rules, Tally};
 use super::sheaf::{Address, GROUP, Sheaf};
 use super::{Began, Finished, Follow, Options, SHARDS};
-use crate::decode::{self, DecodeOptions, NotTcp, locate};
+use crate::decode::{self, DecodeOptions, NotTcp, TcpLocation, locate, locate_plain};
 use crate::filter::Filter;
 use crate::frame::Record;
 use crate::read::{Cursor, Piece, ReadError};
@@ -183,8 +183,10 @@ impl Reading<'_> {
 
     /// Makes segments of the records.
     fn decode(&mut self, sheaves: &mut [Sheaf]) {
-        let bytes = self.piece.bytes();
-        for record in &self.records[..self.found] {
+        let piece = std::mem::take(&mut self.piece);
+        let records = std::mem::take(&mut self.records);
+        let bytes = piece.bytes();
+        for record in &records[..self.found] {
             let data = &bytes[record.start..record.start + record.captured as usize];
             if let Some(filter) = self.filter
                 && !filter.matches(record.link, data, record.wire_length)
@@ -192,23 +194,40 @@ impl Reading<'_> {
                 self.totals.filtered_out.add(record.wire_length);
                 continue;
             }
-            let found = match locate(record.link, data, record.wire_length, self.decode) {
-                Ok(found) => found,
-                Err(other) => {
-                    if matches!(other, NotTcp::Ip(1 | 58)) {
-                        self.unreachable(record, data, sheaves);
-                    }
-                    self.totals.other(other, record.wire_length);
-                    continue;
-                }
-            };
-            self.totals.tcp_frame(record.wire_length);
-            let (key, from_low) = Key::of(found, data);
-            let address = Address::of(key, self.hasher);
-            let worker = self.workers[usize::from(address.shard)];
-            let segment = found.segment(record, data, self.decode);
-            sheaves[worker].add(&address, from_low, &segment);
+            // Compiled twice: most frames' headers lie where they always do.
+            if let Some(found) = locate_plain(record.link, data) {
+                self.sort(found, record, data, sheaves);
+                self.totals.tcp_frame(record.wire_length);
+            } else {
+                self.uncommon(record, data, sheaves);
+            }
         }
+        (self.piece, self.records) = (piece, records);
+    }
+
+    fn uncommon(&mut self, record: &Record, data: &[u8], sheaves: &mut [Sheaf]) {
+        match locate(record.link, data, record.wire_length, self.decode) {
+            Ok(found) => {
+                self.totals.tcp_frame(record.wire_length);
+                self.sort(found, record, data, sheaves);
+            }
+            Err(other) => {
+                if matches!(other, NotTcp::Ip(1 | 58)) {
+                    self.unreachable(record, data, sheaves);
+                }
+                self.totals.other(other, record.wire_length);
+            }
+        }
+    }
+
+    /// A segment goes to the worker that follows its connection.
+    #[inline(always)]
+    fn sort(&self, found: TcpLocation, record: &Record, data: &[u8], sheaves: &mut [Sheaf]) {
+        let (key, from_low) = Key::of(found, data);
+        let address = Address::of(key, self.hasher);
+        let worker = self.workers[usize::from(address.shard)];
+        let segment = found.segment(record, data, self.decode);
+        sheaves[worker].add(&address, from_low, &segment);
     }
 
     /// ICMP may say what became of a connection's segment.

@@ -50,8 +50,6 @@ struct Current {
     end: i64,
     bytes: u64,
     acked: Option<Moment>,
-    /// What was observed; mostly nothing.
-    observed: Vec<(Category, Observations)>,
     /// An ACK that was kept back, by so much, and whether the window's edge stood still.
     late: Option<(Moment, i64, bool)>,
     marks: u64,
@@ -59,18 +57,23 @@ struct Current {
     rtt: (i64, i64),
 }
 
-impl Current {
+/// What was observed of the message under way; mostly nothing. One message's memory is the next one's.
+#[derive(Clone, Debug, Default)]
+struct Observed(Vec<(Category, Observations)>);
+
+impl Observed {
+    #[cold]
     fn see(&mut self, category: Category, at: Moment, nanos: i64) {
-        if let Some((_, observed)) = self.observed.iter_mut().find(|(c, _)| *c == category) {
+        if let Some((_, observed)) = self.0.iter_mut().find(|(c, _)| *c == category) {
             return observed.add(at, nanos);
         }
         let mut observed = Observations::default();
         observed.add(at, nanos);
-        self.observed.push((category, observed));
+        self.0.push((category, observed));
     }
 
-    fn observed(&self, category: Category) -> Observations {
-        let found = self.observed.iter().find(|(c, _)| *c == category);
+    fn of(&self, category: Category) -> Observations {
+        let found = self.0.iter().find(|(c, _)| *c == category);
         found.map_or_else(Observations::default, |(_, observed)| *observed)
     }
 }
@@ -93,6 +96,7 @@ pub(crate) struct Collector {
     found: Messages,
     keep: usize,
     current: Option<Current>,
+    observed: Observed,
     repair: Option<Repair>,
     /// Recovery ends with the ACK of this.
     recovery: i64,
@@ -117,6 +121,7 @@ impl Collector {
             found: Messages::default(),
             keep,
             current: None,
+            observed: Observed::default(),
             repair: None,
             recovery: i64::MIN,
             first_duplicate: None,
@@ -164,7 +169,6 @@ impl Collector {
                 end: event.sequence,
                 bytes: 0,
                 acked: None,
-                observed: Vec::new(),
                 late: None,
                 marks: 0,
                 lost: 0,
@@ -183,7 +187,7 @@ impl Collector {
             } else {
                 Category::DelayedAcks
             };
-            current.see(category, at, nanos);
+            self.observed.see(category, at, nanos);
         }
     }
 
@@ -197,7 +201,7 @@ impl Collector {
             tcp::Cause::Timeout | tcp::Cause::TailLossProbe => {
                 if cause == tcp::Cause::Timeout {
                     let waited = passed(self.last_sign, now);
-                    current.see(Category::Timeout, now, waited);
+                    self.observed.see(Category::Timeout, now, waited);
                 }
                 let since = self.repair.map_or(self.last_sign, |r| r.since);
                 self.repair = Some(Repair {
@@ -222,7 +226,7 @@ impl Collector {
                 } else {
                     Category::FastRetransmit
                 };
-                current.see(category, now, since);
+                self.observed.see(category, now, since);
             }
             _ => {}
         }
@@ -233,14 +237,15 @@ impl Collector {
         let Some(repair) = self.repair.take() else {
             return;
         };
-        let Some(current) = &mut self.current else {
+        if self.current.is_none() {
             return;
-        };
+        }
         let waited = passed(repair.since, repair.at);
         if repair.acked_before || duplicate && waited >= LONGEST_DELAY {
-            current.see(Category::AckDrop, repair.at, waited);
+            self.observed.see(Category::AckDrop, repair.at, waited);
         } else if repair.tail && !duplicate {
-            current.see(Category::TailDrop, repair.at, passed(repair.since, now));
+            self.observed
+                .see(Category::TailDrop, repair.at, passed(repair.since, now));
         }
     }
 
@@ -323,6 +328,7 @@ impl Collector {
             causes: Vec::new(),
         };
         message.causes = self.causes(&current, &message);
+        self.observed.0.clear();
         let found = &mut self.found;
         found.count += 1;
         found.bytes += message.bytes;
@@ -336,7 +342,7 @@ impl Collector {
     fn causes(&self, current: &Current, message: &Message) -> Vec<Cause> {
         let mut causes = Vec::new();
         for category in Category::ALL {
-            let observed = current.observed(category);
+            let observed = self.observed.of(category);
             let mut cause = Cause {
                 category,
                 time: Duration::from_nanos(u64::try_from(observed.nanos).unwrap_or(0)),
@@ -366,11 +372,13 @@ impl Collector {
                 Category::Congestion => {
                     let time = message.limits.of(Limit::CongestionWindow);
                     cause = whole(category, time, message);
-                    message.limits.largest() == Some(Limit::CongestionWindow)
-                        && self.congested(current)
+                    self.congested(current)
+                        && message.limits.largest() == Some(Limit::CongestionWindow)
                 }
             };
             if happened {
+                // Of most messages there is one, and there are many messages.
+                causes.reserve_exact(1);
                 causes.push(cause);
             }
         }

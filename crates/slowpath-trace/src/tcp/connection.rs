@@ -259,6 +259,11 @@ impl Connection {
         } else {
             Side::Server
         };
+        self.segment_of(side, s, events);
+    }
+
+    /// The same of a segment that `side` sent.
+    pub(crate) fn segment_of<E: Events>(&mut self, side: Side, s: &Segment<'_>, events: &mut E) {
         self.clock(s);
         let mut options = Parsed::read(s.options);
         let flags = self.wireshark(s, &options, side);

@@ -344,7 +344,7 @@ impl Trial {
         };
         self.judge.segment(side, s);
         let mut both = Tee(&mut self.judge, other);
-        self.connection.segment_with(s, &mut both);
+        self.connection.segment_of(side, s, &mut both);
     }
 }
 

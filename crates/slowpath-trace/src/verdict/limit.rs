@@ -180,6 +180,9 @@ struct Mark {
     frame_and_limit: u64,
 }
 
+/// Marks that a line has room for from its first on: a request and its response, and both ends.
+const FIRST_MARKS: usize = 12;
+
 /// Bits of a mark that number its limit.
 const LIMIT_BITS: u32 = 4;
 
@@ -298,6 +301,9 @@ impl Line {
             // A part that was given another limit leaves up to two marks more.
             while self.marks.len() >= keep && !self.marks.is_empty() {
                 self.drop_oldest();
+            }
+            if self.marks.capacity() == 0 {
+                self.marks.reserve_exact(FIRST_MARKS);
             }
             self.marks.push_back(Mark::new(next.from, next.limit));
         }

@@ -165,7 +165,7 @@ pub(super) struct Plateau {
 impl Plateau {
     /// New data was sent. Returns from when to when the buffer was the limit, as far as refills
     /// show it now.
-    pub(super) fn sent(&mut self, data: &SentData) -> [Option<Stretch>; REFILLS] {
+    pub(super) fn sent(&mut self, data: &SentData) -> Option<[Option<Stretch>; REFILLS]> {
         let (now, flight) = (data.at.time.0, data.next - data.acked);
         let most = self.recent;
         let rtt = data.path.rtt();

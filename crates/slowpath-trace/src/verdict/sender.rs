@@ -248,14 +248,15 @@ impl Sender {
     fn path_times(&self) -> PathTimes {
         PathTimes {
             turn: self.turn(),
-            receiver: self.rtt.receiver.unwrap_or(0),
+            receiver: self.rtt.receiver().unwrap_or(0),
             full: self.sequence.full,
         }
     }
 
     /// From here to the sender and back, ns; 0 if it is not known, or if the capture was made there.
+    #[inline]
     pub(crate) fn turn(&self) -> i64 {
-        self.rtt.turn.filter(|_| !self.rtt.is_here()).unwrap_or(0)
+        self.rtt.turn()
     }
 
     /// Since when this side has waited for an answer: its last data, or the end of the handshake.
@@ -433,7 +434,7 @@ impl Sender {
             repairing: self.repair.is_under_way(),
             path: self.path_times(),
         });
-        for silent in refilled.into_iter().flatten() {
+        for silent in refilled.into_iter().flatten().flatten() {
             let (before, after) = (Limit::CongestionWindow, Limit::SendBuffer);
             self.line.relabel_within(silent, &[before], after);
         }
@@ -503,7 +504,7 @@ impl Sender {
     /// what it waited for before the capture began.
     fn had_arrived_before(&self, event: &Event<'_>) -> bool {
         let early = event.sequence < 1 && !self.sequence.size.by_handshake();
-        event.marks.any(Marks::ALREADY_ACKED) && (self.rtt.turn.is_none() || early)
+        event.marks.any(Marks::ALREADY_ACKED) && (self.rtt.known_turn().is_none() || early)
     }
 
     /// A timer ran out: the time since its data was due is the timer's, whatever else was sent.

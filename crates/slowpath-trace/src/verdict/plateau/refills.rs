@@ -88,7 +88,7 @@ impl Refills {
         released: Option<Released>,
         most: i64,
         unlimited: bool,
-    ) -> [Option<Stretch>; REFILLS] {
+    ) -> Option<[Option<Stretch>; REFILLS]> {
         let before = self.perhaps.take();
         let refill = (data.last, data.at);
         let found = match released {
@@ -104,10 +104,7 @@ impl Refills {
         self.acked = data.acked;
         self.before = data.acked;
         self.unlimited = unlimited;
-        match found {
-            Some(stretch) => self.add(stretch, data.path.rtt()),
-            None => [None; REFILLS],
-        }
+        found.map(|stretch| self.add(stretch, data.path.rtt()))
     }
 
     /// Rules 1 to 5, but for what let the data go.
@@ -125,6 +122,7 @@ impl Refills {
     }
 
     /// Rule 7.
+    #[cold]
     fn add(&mut self, stretch: Stretch, rtt: i64) -> [Option<Stretch>; REFILLS] {
         self.recent.rotate_left(1);
         self.recent[REFILLS - 1] = Some(Refill {

@@ -123,7 +123,7 @@ impl Sender {
         if !self.lateness.is_news(self.sequence.acked, ack) {
             return None;
         }
-        let base = self.rtt.receiver?;
+        let base = self.rtt.receiver()?;
         // What was sent long enough ago to have arrived, a timer's ACK covers.
         let all = ack >= self.sequence.next || passed(self.last.time, now) < base;
         let pure = event.length == 0 && !event.flags.any(Flags::SYN | Flags::FIN | Flags::RST);
@@ -284,7 +284,7 @@ impl Sender {
             {
                 if self.sequence.size.by_handshake() {
                     let sooner = passed(first.effect, now).saturating_add(self.turn());
-                    self.rtt.turn = Some(sooner.clamp(0, self.turn()));
+                    self.rtt.nearer(sooner.clamp(0, self.turn()));
                 }
                 self.apply(&first.taking_effect(now));
             }

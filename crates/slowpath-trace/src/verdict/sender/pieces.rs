@@ -98,25 +98,29 @@ impl Sender {
     }
 
     /// Time has passed.
+    #[inline]
     pub(super) fn advance(&mut self, to: Moment) {
-        if to.time <= self.at.time {
-            return;
+        if to.time > self.at.time {
+            self.pass(to);
         }
-        let piece = Piece {
-            from: self.at,
-            to,
-            kind: self.kind(),
-        };
-        self.at = to;
-        if piece.kind == PieceKind::Full {
+    }
+
+    fn pass(&mut self, to: Moment) {
+        let kind = self.kind();
+        let from = std::mem::replace(&mut self.at, to);
+        if kind == PieceKind::Full {
             self.window.was_full(self.sequence.acked);
         }
         match self.pieces.last_mut() {
-            Some(last) if last.kind == piece.kind => last.to = to,
-            _ => self.pieces.push(piece),
+            Some(last) if last.kind == kind => last.to = to,
+            _ => self.next_piece(Piece { from, to, kind }),
         }
+    }
+
+    fn next_piece(&mut self, piece: Piece) {
+        self.pieces.push(piece);
         if self.pieces.len() > PIECES {
-            self.settle(Next::Nothing, to);
+            self.settle(Next::Nothing, piece.to);
         }
     }
 

@@ -10,13 +10,15 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrips {
     /// The shortest from here to the sender and back.
-    pub(super) turn: Option<i64>,
+    turn: Option<i64>,
+    /// The same; 0 if it is not known, or if the capture was made there. Nearly every rule asks for it.
+    elsewhere: i64,
     /// Since when that is known.
     pub(super) turn_since: Option<Moment>,
     /// From here to the sender and back, smoothed as in RFC 6298; 0 before the first sample.
     smoothed_turn: i64,
     /// The shortest from here to the receiver and back.
-    pub(super) receiver: Option<i64>,
+    receiver: Option<i64>,
     /// Smoothed RTT from here to the receiver, RFC 6298; 0 before the first sample.
     pub(super) smoothed: i64,
 }
@@ -104,8 +106,37 @@ impl RoundTrips {
         Some(self.receiver?.saturating_add(self.turn.unwrap_or(0)))
     }
 
+    /// The shortest from here to the sender and back, if it is known.
+    pub(super) fn known_turn(&self) -> Option<i64> {
+        self.turn
+    }
+
+    /// The shortest from here to the sender and back; 0 if it is not known, or if the capture was made there.
+    #[inline]
+    pub(super) fn turn(&self) -> i64 {
+        self.elsewhere
+    }
+
+    /// The shortest from here to the receiver and back.
+    #[inline]
+    pub(super) fn receiver(&self) -> Option<i64> {
+        self.receiver
+    }
+
+    /// The sender is nearer than its answers showed.
+    pub(super) fn nearer(&mut self, turn: i64) {
+        self.turn = Some(turn);
+        self.place();
+    }
+
+    /// One of the shortest has changed.
+    #[cold]
+    fn place(&mut self) {
+        self.elsewhere = self.turn.filter(|_| !self.is_here()).unwrap_or(0);
+    }
+
     /// The sender is here: its turn is no longer than a host's response time, and than an eighth of the path's RTT.
-    pub(super) fn is_here(&self) -> bool {
+    fn is_here(&self) -> bool {
         self.turn
             .zip(self.path())
             .is_some_and(|(turn, path)| turn <= PROMPT.0 && 8 * turn <= path)
@@ -113,7 +144,10 @@ impl RoundTrips {
 
     /// An RTT to the receiver; gives it in ns.
     pub(super) fn sample(&mut self, rtt: Duration) -> i64 {
-        let rtt = shorter(&mut self.receiver, rtt);
+        let (rtt, least) = shorter(&mut self.receiver, rtt);
+        if least {
+            self.place();
+        }
         self.smoothed = match self.smoothed {
             0 => rtt,
             srtt => srtt + (rtt - srtt) / 8,
@@ -124,7 +158,10 @@ impl RoundTrips {
     /// An RTT to the sender.
     pub(super) fn sample_turn(&mut self, rtt: Duration, now: Moment) {
         self.turn_since = self.turn_since.or(Some(now));
-        let turn = shorter(&mut self.turn, rtt);
+        let (turn, least) = shorter(&mut self.turn, rtt);
+        if least {
+            self.place();
+        }
         self.smoothed_turn = match self.smoothed_turn {
             0 => turn,
             smoothed => smoothed + (turn - smoothed) / 8,
@@ -209,8 +246,12 @@ impl LastData {
     }
 }
 
-fn shorter(least: &mut Option<i64>, rtt: Duration) -> i64 {
+/// An RTT in ns, and whether it is the shortest now.
+fn shorter(least: &mut Option<i64>, rtt: Duration) -> (i64, bool) {
     let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
-    *least = Some(least.map_or(rtt, |l| l.min(rtt)));
-    rtt
+    let shortest = least.is_none_or(|l| rtt < l);
+    if shortest {
+        *least = Some(rtt);
+    }
+    (rtt, shortest)
 }
