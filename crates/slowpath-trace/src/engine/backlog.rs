@@ -3,8 +3,9 @@
 //!
 //! A follower's state is many cache lines, and a capture's next segment is mostly another
 //! connection's. So a connection's segments are put aside, packed, until there are
-//! [`MOST`] units of them, and are then followed one after the other while its state is near. All
-//! that wait share a pool of a fixed size; whoever finds it full has to empty chains.
+//! many of them, and are then followed one after the other while its state is near. All
+//! that wait share a pool of a fixed size; whoever finds it full has to empty chains. The larger
+//! the pool, the more segments of a connection wait in it ([`MOST`]).
 
 use super::life::Step;
 use crate::segment::{Endpoint, Flags, Segment, Timestamp};
@@ -27,11 +28,15 @@ const REST_WORDS: usize = (OPTIONS - INLINE) / 8;
 /// Units of a block.
 const BLOCK: usize = 8;
 
-/// Blocks of the pool: 16 MiB.
-const BLOCKS: usize = 1 << 15;
+/// Blocks of all workers' pools: 128 MiB.
+const BLOCKS: usize = 1 << 18;
 
-/// Units of a connection at most, about.
-const MOST: u32 = 64;
+/// Blocks of a pool at least, however many workers there are: 16 MiB.
+const FEWEST: usize = 1 << 15;
+
+/// Units of a connection at most, about, in a pool of [`FEWEST`] blocks; in a larger one more in
+/// proportion. If each connection has half of that waiting, 5,000 fill a pool.
+const MOST: usize = 96;
 
 /// There is none.
 const NONE: u32 = u32::MAX;
@@ -67,12 +72,12 @@ impl Chain {
         self.first == NONE
     }
 
-    /// It is time to follow them; reported once.
+    /// There are `most` units, so that it is time to follow them; reported once.
     #[inline]
-    pub(super) fn becomes_long(&mut self) -> bool {
+    pub(super) fn becomes_long(&mut self, most: u32) -> bool {
         let counts = self.counts;
         let units = (counts / A_UNIT) & UNITS;
-        let long = units >= MOST && counts & REPORTED == 0;
+        let long = units >= most && counts & REPORTED == 0;
         if long {
             self.counts = counts | REPORTED;
         }
@@ -92,6 +97,8 @@ pub(super) struct Backlog {
     /// The block after each.
     next: Vec<u32>,
     free: Vec<u32>,
+    /// Units of a connection at most, about.
+    pub(super) most: u32,
 }
 
 /// Bits of a unit's sixth word, above the wire length.
@@ -271,15 +278,18 @@ fn unpack<'a>(
 }
 
 impl Backlog {
-    pub(super) fn new() -> Self {
+    /// One of so many workers' pools.
+    pub(super) fn new(workers: usize) -> Self {
+        let blocks = (BLOCKS / workers.max(1)).max(FEWEST);
         // Zeroed memory costs nothing before it is used.
-        let words = vec![0; BLOCKS * BLOCK * UNIT];
+        let words = vec![0; blocks * BLOCK * UNIT];
         super::huge::advise(&words);
         Backlog {
             words,
-            next: vec![NONE; BLOCKS],
+            next: vec![NONE; blocks],
             // The lowest is taken first.
-            free: (0..BLOCKS as u32).rev().collect(),
+            free: (0..blocks as u32).rev().collect(),
+            most: (MOST * blocks / FEWEST) as u32,
         }
     }
 
@@ -291,7 +301,7 @@ impl Backlog {
 
     /// A sixteenth of the pool is free.
     pub(super) fn is_eased(&self) -> bool {
-        self.free.len() >= BLOCKS / 16
+        self.free.len() >= self.next.len() / 16
     }
 
     /// Fetches where a chain's next segment will be written.
@@ -462,7 +472,7 @@ mod tests {
         fn chains_keep_their_segments(
             steps in prop::collection::vec((0usize..4, any::<u64>(), any::<bool>(), 0usize..=40, 0u8..20), 0..400),
         ) {
-            let mut backlog = Backlog::new();
+            let mut backlog = Backlog::new(8);
             let whole = backlog.free.len();
             let mut chains = [Chain::EMPTY; 4];
             let mut expected: [Vec<String>; 4] = Default::default();
@@ -508,7 +518,7 @@ mod tests {
 
     #[test]
     fn room_is_exhausted_before_it_ends() {
-        let mut backlog = Backlog::new();
+        let mut backlog = Backlog::new(8);
         let mut chains = Vec::new();
         let mut pushed = 0;
         let mut packed = Packed::EMPTY;

@@ -115,11 +115,12 @@ pub(super) struct Connections<F: Follow> {
 }
 
 impl<F: Follow> Connections<F> {
-    pub(super) fn new() -> Self {
+    /// Those of one of so many workers.
+    pub(super) fn new(workers: usize) -> Self {
         Connections {
             table: Table::new(),
             chunks: Vec::new(),
-            backlog: Backlog::new(),
+            backlog: Backlog::new(workers),
             hand: 0,
             soon: [NO_SLOT; 2],
             free: Vec::new(),
@@ -272,7 +273,7 @@ impl<F: Follow> Connections<F> {
                 slot.used = true;
                 let closes = slot.life.closed() && !slot.closing;
                 self.backlog.push(&mut slot.chain, &item.packed, rest);
-                if slot.chain.becomes_long() {
+                if slot.chain.becomes_long(self.backlog.most) {
                     self.follow_soon(number);
                 }
                 if closes {

@@ -60,7 +60,7 @@ where
         filter: options.filter.as_ref(),
         hasher: rules.hasher,
     };
-    let mut connections = Connections::<F>::new();
+    let mut connections = Connections::<F>::new(assignment.workers);
     let (mut next, mut done) = (0, None);
     while !assignment.stop.load(Ordering::Relaxed) {
         match belt.turn(assignment.number, next, done.take()) {
