@@ -5,7 +5,7 @@ pub use slowpath_model::{Capabilities, Feature, FeatureState, HistoryPoint};
 
 use slowpath_model::{
     IntervalVerdict, ListenerInterval, ListenerSnapshot, ListenerVerdict, LossCounters, Micros,
-    MonoNanos, Owner, Problem, Snapshot, WallMicros,
+    MonoNanos, Origin, Owner, Problem, Snapshot, WallMicros,
 };
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -31,6 +31,16 @@ pub struct LiveConnection<'a> {
 }
 
 impl LiveConnection<'_> {
+    /// Whether this end accepted it; of one that is older than the observation, whether its port is the lower one.
+    pub fn is_accepted(&self) -> bool {
+        let tuple = self.snapshot.tuple;
+        match self.snapshot.origin {
+            Origin::Accepted => true,
+            Origin::Opened => false,
+            Origin::Unknown => tuple.local.port() < tuple.remote.port(),
+        }
+    }
+
     /// The share of the time observed that a problem took, 0..=1.
     pub fn life_share(&self, problem: Problem) -> f64 {
         crate::tally::share(self.problem_time[problem as usize], self.observed)

@@ -20,6 +20,7 @@ use slowpath_model::{ConnectionId, FourTuple, ListenerId, Micros, MonoNanos, Wal
 use slowpath_text::plural;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::SocketAddr;
 
 /// Listening sockets listed at most.
 const MOST_LISTENING: usize = 1_000;
@@ -37,6 +38,8 @@ pub struct Collector {
     owners_unknown: u64,
     process: Option<u32>,
     unshown: u64,
+    /// Where connections of the process were accepted.
+    accepted_on: HashSet<SocketAddr>,
 }
 
 /// No connection and no listener fits the target. The text states what was looked for and
@@ -59,6 +62,7 @@ impl Collector {
             owners_unknown: 0,
             process: None,
             unshown: 0,
+            accepted_on: HashSet::new(),
         }
     }
 
@@ -116,12 +120,15 @@ impl Collector {
         let Some(fit) = self.target.fits(live).or_else(let_go) else {
             return;
         };
+        if fit == Fit::Process && live.is_accepted() && self.accepted_on.len() < MOST_LISTENING {
+            self.accepted_on.insert(live.snapshot.tuple.local);
+        }
         self.fits.entry(live.snapshot.id).or_insert(fit);
         self.ends.meet(live, at);
     }
 
-    /// Whether a connection that has no process any more was accepted by a listening socket that is meant: a
-    /// server closed it, and its last data still waits.
+    /// Whether a connection that has no process any more was accepted where those that are meant were, or by a
+    /// listening socket that is meant: a server closed it, and its last data still waits.
     fn was_accepted_here(&self, live: LiveConnection<'_>) -> bool {
         let local = live.snapshot.tuple.local;
         let process = matches!(self.target, Target::Pid(_) | Target::Name { .. });
@@ -129,7 +136,8 @@ impl Collector {
             let at = FourTuple::new(listening.local, listening.local).local;
             at.port() == local.port() && (at.ip().is_unspecified() || at.ip() == local.ip())
         };
-        process && live.owner.process().is_none() && self.listening.values().any(accepts)
+        let here = || self.accepted_on.contains(&local) || self.listening.values().any(accepts);
+        process && live.owner.process().is_none() && here()
     }
 
     /// The answer after observing for `looked`.

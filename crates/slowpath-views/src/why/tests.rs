@@ -249,3 +249,21 @@ fn a_syns_wait_counts_as_far_as_it_was_observed() {
     let answer = ask_about(MonoNanos(1_000_000_000));
     assert_eq!(time(&answer), Micros(2 * INTERVAL.0));
 }
+
+/// A server closed the connection to a reader that does not read; the last data still waits.
+#[test]
+fn what_a_server_let_go_of_belongs_to_it() {
+    let target = Target::parse("redis-server", &crate::scripted::NoNames).unwrap();
+    let step = || {
+        let at = "10.0.0.2:6379";
+        let mut let_go = live(2, "", at, "10.0.0.9:40001");
+        let_go.owner = slowpath_model::Owner::default();
+        let mut elsewhere = live(3, "", "10.0.0.2:80", "10.0.0.9:40002");
+        elsewhere.owner = slowpath_model::Owner::default();
+        let mut served = live(1, "redis-server", at, "10.0.0.9:40000");
+        served.snapshot.origin = slowpath_model::Origin::Accepted;
+        vec![served, let_go, elsewhere]
+    };
+    let answer = ask(vec![step(), step()], &target, 1).unwrap();
+    assert_eq!(answer.members.len(), 2);
+}
