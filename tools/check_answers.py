@@ -16,6 +16,9 @@ of its own, and prints as the last line one JSON object:
                               or more with the same label): all have the same limiter and process
     turn_error_median_ms      of the cases whose client measures its own times: how far its mean is
                               from `connections[].turns.peer.mean_us`; null without turns
+    turn_figures, turn_figures_within
+                              means and medians that such clients print (wrk --latency); how many of
+                              them turns meet within 1 ms or 2 %
     sets                      the same for each set of cases
 
 CASE: names, or beginnings of names; "shared/" or "ours/" before it chooses the set.
@@ -117,10 +120,35 @@ def printed_mean_ms(pattern, text):
 def turns_mean_ms(why):
     """The peer's turns as `why` measured them, over its connections, by their number; None: none."""
     turns = [(connection.get("turns") or {}).get("peer") or {} for connection in why.get("connections") or []]
-    means = [(turn["mean_us"] / 1e3, turn.get("count") or 1) for turn in turns if turn.get("mean_us") is not None]
+    means = [(turn["mean_us"] / 1e3, turn.get("answers") or 1) for turn in turns if turn.get("mean_us") is not None]
     if not means:
         return None
     return sum(mean * count for mean, count in means) / sum(count for _, count in means)
+
+
+def turns_median_ms(why):
+    """The median of the connections' medians of the peer's turns; None: none."""
+    turns = [(connection.get("turns") or {}).get("peer") or {} for connection in why.get("connections") or []]
+    medians = [turn["p50_us"] / 1e3 for turn in turns if turn.get("p50_us") is not None]
+    return statistics.median(medians) if medians else None
+
+
+def turn_figures(case, objects, printed):
+    """Pairs of a client's own mean and median, and the turns of the target that is the client, as far as both are known."""
+    label = case.get("client_times")
+    if not label:
+        return []
+    found = next((found for expected, found in zip(case["answers"], objects) if expected["ask"] == label["ask"]), None)
+    if not found:
+        return []
+    of = {"pattern": turns_mean_ms, "median_pattern": turns_median_ms}
+    pairs = [(printed_mean_ms(label[key], printed), measure(found)) for key, measure in of.items() if key in label]
+    return [pair for pair in pairs if None not in pair]
+
+
+def within(client, measured):
+    """Whether a turn is what the client measured: within 1 ms or 2 %."""
+    return abs(client - measured) <= max(1.0, 0.02 * client)
 
 
 def turn_error_ms(case, objects, printed):
@@ -138,7 +166,7 @@ class Score:
     """Counts over cases; one for all, and one a set."""
 
     def __init__(self):
-        self.verdicts, self.agree, self.errors, self.skipped = [], [], [], 0
+        self.verdicts, self.agree, self.errors, self.figures, self.skipped = [], [], [], [], 0
 
     def case(self, case, outcome):
         """Takes what came of a case: `verdicts`, one a target; `agree`, `turn_error_ms`, or None."""
@@ -148,13 +176,16 @@ class Score:
             self.agree.append(outcome["agree"])
         if outcome["turn_error_ms"] is not None:
             self.errors.append(outcome["turn_error_ms"])
+        self.figures += outcome["turn_figures"]
 
     def result(self):
         verdicts = [verdict for _, verdict in self.verdicts]
         return {"answers": len(verdicts), "right": verdicts.count(RIGHT),
                 "alarms": sum(verdict.startswith("alarm") for verdict in verdicts), "skipped": self.skipped,
                 "both_ends_agree": sum(self.agree) / len(self.agree) if self.agree else None,
-                "turn_error_median_ms": round(statistics.median(self.errors), 3) if self.errors else None}
+                "turn_error_median_ms": round(statistics.median(self.errors), 3) if self.errors else None,
+                "turn_figures": len(self.figures),
+                "turn_figures_within": sum(within(*pair) for pair in self.figures)}
 
     def by_label(self):
         """How many answers were right, by what was right: (label, right, answers)."""
@@ -342,7 +373,10 @@ class Run:
                 print(f"      {answer.get('text')}")
         printed = Path(f"{self.folder}/setup.out").read_text(errors="replace")
         outcome = {"verdicts": verdicts, "agree": both_ends_agree(self.case, answers),
-                   "turn_error_ms": turn_error_ms(self.case, objects, printed)}
+                   "turn_error_ms": turn_error_ms(self.case, objects, printed),
+                   "turn_figures": turn_figures(self.case, objects, printed)}
+        for client, measured in outcome["turn_figures"]:
+            print(f"  turns: {measured:.3f} ms, the client's own {client:.3f} ms")
         if outcome["turn_error_ms"] is not None:
             print(f"  turns: {outcome['turn_error_ms']:.3f} ms from the client's own times")
         Path(f"{self.folder}/outcome.json").write_text(json.dumps(outcome))

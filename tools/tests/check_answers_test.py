@@ -89,11 +89,23 @@ class Turns(unittest.TestCase):
         self.assertIsNone(check_answers.printed_mean_ms(pattern, "nothing"))
 
     def test_connections_count_by_their_turns(self):
-        turns = [{"turns": {"peer": {"mean_us": 1000, "count": 3}}}, {"turns": {"peer": {"mean_us": 5000, "count": 1}}},
+        turns = [{"turns": {"peer": {"mean_us": 1000, "answers": 3}}}, {"turns": {"peer": {"mean_us": 5000, "answers": 1}}},
                  {"turns": None}, {}]
         self.assertEqual(check_answers.turns_mean_ms({"connections": turns}), 2.0)
         self.assertIsNone(check_answers.turns_mean_ms({"connections": turns[2:]}))
         self.assertIsNone(check_answers.turns_mean_ms({}))
+
+    def test_a_mean_and_a_median_are_compared_where_both_are_known(self):
+        turn = {"mean_us": 50_900, "p50_us": 51_500, "answers": 9}
+        client = {"connections": [{"turns": {"peer": turn}}]}
+        case = dict(self.case, client_times=dict(self.case["client_times"], median_pattern="50% +([0-9.]+)(us|ms|s)"))
+        printed = "lat 50 ms\n     50%   50.10ms\n"
+        self.assertEqual(check_answers.turn_figures(case, [None, client], printed), [(50.0, 50.9), (50.1, 51.5)])
+        self.assertEqual(check_answers.turn_figures(case, [None, client], "lat 50 ms"), [(50.0, 50.9)])
+        self.assertEqual(check_answers.turn_figures({"answers": []}, [], printed), [])
+        # Within 1 ms or 2 %.
+        self.assertTrue(check_answers.within(50.0, 50.9) and check_answers.within(100.0, 98.1))
+        self.assertFalse(check_answers.within(50.1, 51.5) or check_answers.within(100.0, 97.9))
 
     def test_the_error_is_that_of_the_target_that_is_the_client(self):
         server, client = ({"connections": [{"turns": {"peer": {"mean_us": mean}}}]} for mean in (1, 52_000))
@@ -107,11 +119,14 @@ class Score(unittest.TestCase):
     def test_answers_are_counted_and_skipped_cases_are_not_among_them(self):
         score = check_answers.Score()
         case = {"answers": [label(None), label(["network"], ["network"])]}
-        score.case(case, {"verdicts": ["alarm: network", RIGHT], "agree": True, "turn_error_ms": 0.5})
-        score.case(case, {"verdicts": [RIGHT, "no answer object"], "agree": False, "turn_error_ms": None})
+        score.case(case, {"verdicts": ["alarm: network", RIGHT], "agree": True, "turn_error_ms": 0.5,
+                          "turn_figures": [(50.0, 50.9), (100.0, 102.1)]})
+        score.case(case, {"verdicts": [RIGHT, "no answer object"], "agree": False, "turn_error_ms": None,
+                          "turn_figures": []})
         score.skipped += 1
         self.assertEqual(score.result(), {"answers": 4, "right": 2, "alarms": 1, "skipped": 1, "both_ends_agree": 0.5,
-                                          "turn_error_median_ms": 0.5})
+                                          "turn_error_median_ms": 0.5, "turn_figures": 2,
+                                          "turn_figures_within": 1})
         self.assertEqual(score.by_label(), [("network", 1, 2), ("no alarm", 1, 2)])
         self.assertIn("| ours | 4 | 2 | 0.500 | 1 | 0.500 | 0.5 | 1 |", check_answers.table({"ours": score}, score))
 
