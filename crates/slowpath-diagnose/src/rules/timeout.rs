@@ -13,11 +13,13 @@
 //! 3. Expirations for the connection's own SYN are SynRetransmit's: they are taken off,
 //!    and where there are no others, it is absent. So is the time that goes on after them,
 //!    as long as the connection never had any other.
+//!    Of a connection that is not open, all are of its SYN, also where they are not counted separately: slowpath
+//!    came later, or the SYN never left this host.
 //! 4. With neither, loss at the end of the interval is sampled; an interval without
 //!    retransmissions had no timeout; any other is unmeasured.
 
 use crate::Measure;
-use slowpath_model::{CaState, TcpStats};
+use slowpath_model::{CaState, TcpState, TcpStats};
 
 /// Expirations for the connection's own SYN.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +32,10 @@ pub(crate) struct OfSyn {
 
 #[inline]
 pub(crate) fn timeout(before: &TcpStats, after: &TcpStats, of_syn: OfSyn) -> Measure {
+    // The kernel counts one byte for the SYN when it is acknowledged (tcp_snd_una_update).
+    if before.state == TcpState::SynSent && after.bytes_acked == 0 {
+        return Measure::Absent;
+    }
     let measure = all(before, after);
     let no_others = after.rto_stats.is_some_and(|r| r.timeouts <= of_syn.ever);
     match measure.events() {
