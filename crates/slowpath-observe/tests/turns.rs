@@ -248,6 +248,34 @@ fn a_stream_in_one_direction_has_no_turns() {
     });
 }
 
+/// Exchanges that take less than a tick, and a request that is not answered: who sent data last does not follow
+/// from ticks.
+#[test]
+fn a_turn_that_began_within_a_tick_of_the_one_before_is_known() {
+    let test = "a_turn_that_began_within_a_tick_of_the_one_before_is_known";
+    in_fresh_namespace(test, || {
+        let (mut client, mut server) = pair("127.0.0.1:0", "127.0.0.1");
+        for _ in 0..200 {
+            write(&mut client, REQUEST);
+            read(&mut server, REQUEST);
+            write(&mut server, ANSWER);
+            read(&mut client, ANSWER);
+        }
+        write(&mut client, REQUEST);
+        read(&mut server, REQUEST);
+        sleep(Duration::from_millis(600));
+        let mut tier = match BpfTier::open(&Options::default()) {
+            Ok(tier) => tier,
+            Err(error) => return println!("SKIPPED {test}: {error}"),
+        };
+        let all = poll(&mut tier);
+        for (socket, end) in [(&client, TurnEnd::Peer), (&server, TurnEnd::Here)] {
+            let turn = all[&cookie(socket)].turns.turn().expect("known");
+            assert_eq!(turn.end, end);
+        }
+    });
+}
+
 /// A request that was written before the tier was opened: the first look shows since when, to
 /// the grain of the timer tick (10 ms at most) at both ends.
 #[test]

@@ -130,6 +130,18 @@ static __always_inline void note_segment(struct connection *c, struct tcp_sock *
 }
 
 /*
+ * Whose turn it is where data went both ways within one tick: if all that was sent is acknowledged, and
+ * nothing came after the peer's data, that acknowledged it (an answer's ACK comes by itself, mostly later
+ * than a tick: delayed).
+ */
+static __always_inline u8 turn_within_tick(struct tcp_sock *tp)
+{
+	if (tp->snd_una != tp->write_seq || tp->rcv_tstamp != tp->inet_conn.icsk_ack.lrcvtime)
+		return TURN_PEER;
+	return TURN_HERE;
+}
+
+/*
  * A connection older than the agent: who sent data last, if that was long enough ago for ticks to
  * measure it.
  */
@@ -141,9 +153,12 @@ static __always_inline void seed_turn(struct turns *t, struct tcp_sock *tp, cons
 	u32 ago = sent < came ? sent : came;
 
 	t->written = tp->write_seq;
-	if (sent == came || ago < SEED_TICKS || !s->hz)
+	if (ago == ~0u || ago < SEED_TICKS || !s->hz)
 		return;
-	t->whose = sent < came ? TURN_PEER : TURN_HERE;
+	if (sent == came)
+		t->whose = turn_within_tick(tp);
+	else
+		t->whose = sent < came ? TURN_PEER : TURN_HERE;
 	t->since_us = bpf_ktime_get_ns() / 1000 - (u64)ago * 1000000 / s->hz;
 }
 

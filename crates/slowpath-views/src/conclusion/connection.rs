@@ -209,6 +209,7 @@ pub(super) fn judge<'a>(observed: &Observed<'a>) -> Judged<'a> {
 fn outlasts(pace: &Judged<'_>, worst: &Judged<'_>) -> bool {
     let answered = |turns: Turns| turns.answers > 0 && turns.at_its_end;
     pace.alarm
+        && pace.limiter == Limiter::Application
         && pace.time > worst.time
         && (worst.limiter == Limiter::Application || pace.turns.is_some_and(answered))
 }

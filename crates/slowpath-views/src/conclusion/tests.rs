@@ -699,6 +699,14 @@ fn a_stream_that_nothing_ever_answered_asks_for_nothing() {
     assert_eq!(of(&client, &server), ("postgres".into(), true));
     client.tally.deltas.writes = Some(9);
     assert_eq!(of(&client, &server), ("pgbench".into(), false));
+    // Before it was observed: one request of 40 kB, or 40 messages of 100 bytes.
+    client.tally.deltas.writes = Some(0);
+    client.stats.send_mss = 1_000;
+    client.stats.data_segments_out = 40;
+    client.stats.bytes_acked = 40_000;
+    assert!(of(&client, &server).1);
+    client.stats.bytes_acked = 4_000;
+    assert!(!of(&client, &server).1);
 }
 
 #[test]

@@ -44,6 +44,19 @@ pub(super) fn asks(end: &End<'_>) -> bool {
     }
 }
 
+/// Whether an end sends what asks for nothing (rule 5): by its writes while it was observed, or, before that, by
+/// segments of less than half of the size that one large request would fill.
+fn streams(end: &End<'_>) -> bool {
+    let stats = end.stats;
+    let writes = end.tally.deltas.writes;
+    let small = stats.bytes_acked.saturating_mul(2)
+        < stats
+            .data_segments_out
+            .saturating_mul(stats.send_mss.into());
+    let before = small && stats.data_segments_out > WRITES_OF_A_REQUEST;
+    !end.received() && (before || writes.is_some_and(|n| n > WRITES_OF_A_REQUEST))
+}
+
 /// Both ends if they were observed for the same time, within a tenth: else the one that was observed longer.
 fn same_time<'a, 'b>(
     near: Option<&'a End<'b>>,
@@ -69,11 +82,8 @@ impl Turns {
     /// Of a connection; `None` without turns.
     pub(super) fn of(near: &End<'_>, far: Option<&End<'_>>) -> Option<Self> {
         let near_asks = asks(near);
-        let streams = |end: &End<'_>| {
-            let writes = end.tally.deltas.writes;
-            !end.received() && writes.is_some_and(|n| n > WRITES_OF_A_REQUEST)
-        };
-        if if near_asks { Some(near) } else { far }.is_some_and(streams) {
+        let asking = if near_asks { Some(near) } else { far };
+        if asking.is_some_and(streams) {
             return None;
         }
         let usable = |end: &&End<'_>| end.turns.observed && !end.turns.duplex();
