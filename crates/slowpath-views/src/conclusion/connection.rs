@@ -46,6 +46,10 @@ const FAR: Micros = Micros(10_000);
 /// (Nielsen, Usability Engineering, section 5.5).
 const SLOW_ANSWER: Micros = Micros(100_000);
 
+/// Where no answer came at all it may be that none was asked for: the limit of an uninterrupted flow of thought
+/// (Nielsen, the same section).
+const NO_ANSWER: Micros = Micros(1_000_000);
+
 /// Part of the active time that round trips take if they are what it waits for, and how much
 /// more they may seem to take: RTTs vary by a quarter without losses (Fermilab methodology, Table 4).
 const SEQUENTIAL: (f64, f64) = (0.5, 1.25);
@@ -524,7 +528,12 @@ fn whose_turn<'a>(
     };
     let share = |time| crate::tally::share(time, all);
     if turns.answers_decide() {
-        let slow = turns.answer.is_some_and(|answer| answer >= SLOW_ANSWER);
+        let least = if turns.answers > 0 {
+            SLOW_ANSWER
+        } else {
+            NO_ANSWER
+        };
+        let slow = turns.answer.is_some_and(|answer| answer >= least);
         return Judged {
             alarm: slow && share(turns.answering) >= SEQUENTIAL.0,
             ..of(answering, turns.answering)

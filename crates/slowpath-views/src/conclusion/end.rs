@@ -116,20 +116,28 @@ impl End<'_> {
 
     /// Bytes of data that were written and not acknowledged; the kernel counts one more for a FIN.
     pub(super) fn undelivered(&self) -> u32 {
+        self.stats
+            .send_queue
+            .saturating_sub(u32::from(self.sent_fin()))
+    }
+
+    /// It has sent a FIN that is not acknowledged.
+    fn sent_fin(&self) -> bool {
         let ending = self.facts.ending.and_then(|e| e.state);
-        let fin = matches!(
+        matches!(
             ending.unwrap_or(self.stats.state),
             TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck
-        );
-        self.stats.send_queue.saturating_sub(u32::from(fin))
+        )
     }
 
     /// What it sent has been unanswered for R2, the time after which a connection should be closed: at least
-    /// 100 s (RFC 1122 section 4.2.3.5). A timer that has been doubled n times from t has waited t (2^n - 1).
+    /// 100 s (RFC 1122 section 4.2.3.5). A timer that has been doubled n times from t has waited t (2^n - 1). No one
+    /// waits for the ACK of a FIN either.
     pub(super) fn given_up(&self) -> bool {
         let (rto, backoff) = (self.stats.rto.0, self.stats.backoff.min(63));
         let waited = rto - (rto >> backoff);
-        self.stats.unanswered_timeouts > 0 && waited >= R2.0
+        let only_fin = self.sent_fin() && self.undelivered() == 0;
+        self.stats.unanswered_timeouts > 0 && (waited >= R2.0 || only_fin)
     }
 
     /// It sends as fast as its application lets it (SO_MAX_PACING_RATE): the part of that rate, if it is

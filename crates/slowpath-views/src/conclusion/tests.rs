@@ -405,6 +405,10 @@ fn what_has_been_unanswered_for_100_s_is_the_answer_only_by_itself() {
     dead.stats.backoff = 8;
     dead.stats.rto = Micros(200_000 << 8);
     assert_eq!(answer(&dead).limiter, Limiter::Network);
+    // Nothing but its FIN is under way.
+    dead.stats.state = TcpState::FinWait1;
+    dead.stats.send_queue = 1;
+    assert_eq!(answer(&dead).limiter, Limiter::Application);
 }
 
 /// A connection that ended in that state with that error (errno(3)).
@@ -686,7 +690,7 @@ fn a_stream_that_nothing_ever_answered_asks_for_nothing() {
     for end in [&mut client, &mut server] {
         end.turns = turns((0, 0), (0, 0));
     }
-    server.turns.here.pending = Some(Micros(400_000));
+    server.turns.here.pending = Some(Micros(5 * SECOND.0));
     server.turns.here.turn_time = Micros(9 * SECOND.0);
     client.turns.peer = server.turns.here.clone();
     client.stats.bytes_received = 0;
@@ -706,6 +710,11 @@ fn a_stream_that_nothing_ever_answered_asks_for_nothing() {
     client.stats.bytes_acked = 40_000;
     assert!(of(&client, &server).1);
     client.stats.bytes_acked = 4_000;
+    assert!(!of(&client, &server).1);
+    // It wrote again 0.4 s ago, after 8.6 s without an answer.
+    client.stats.bytes_acked = 40_000;
+    server.turns.here.pending = Some(Micros(400_000));
+    client.turns.peer = server.turns.here.clone();
     assert!(!of(&client, &server).1);
 }
 

@@ -129,6 +129,10 @@ impl Turns {
             answers: exchanges,
             at_its_end: own.is_some(),
         })
-        .filter(|turns| turns.answers > 0 || turns.answer.is_some())
+        .filter(|turns| match turns.answer {
+            // Whoever writes again without an answer does not wait for one.
+            Some(pending) if turns.answers == 0 => 2 * pending.0 >= turns.answering.0,
+            answer => turns.answers > 0 || answer.is_some(),
+        })
     }
 }
