@@ -104,11 +104,13 @@ impl End<'_> {
         let lost = self.undelivered() > 0;
         let unread = self.stats.receive_queue > 0;
         let asked = lost || self.sent();
+        // A client that closed in order and resets what comes after does not want it.
+        let unwanted = state == Some(TcpState::CloseWait) && !super::turns::asks(self);
         let failure = ending?.failure()?;
         let cost = match failure {
             Failure::Refused | Failure::Unreachable => true,
             Failure::Unanswered | Failure::Abandoned => true,
-            Failure::ResetByPeer => lost || asked && !self.received(),
+            Failure::ResetByPeer => !unwanted && (lost || asked && !self.received()),
             Failure::ResetHere => unread && !asked,
         };
         cost.then_some(failure)

@@ -480,6 +480,16 @@ fn a_fin_that_was_not_acknowledged_is_no_data_that_was_lost() {
     );
 }
 
+/// ECONNRESET becomes EPIPE in CLOSE_WAIT (tcp_reset).
+#[test]
+fn a_client_that_closed_before_its_answer_came_is_no_failure() {
+    let mut late = ended(TcpState::CloseWait, Some(32));
+    late.stats.send_queue = 214;
+    assert_eq!(conclude([late.one_sided()], &[]).limiter, Limiter::Failed);
+    late.origin = Origin::Accepted;
+    assert_ne!(conclude([late.one_sided()], &[]).limiter, Limiter::Failed);
+}
+
 #[test]
 fn an_orderly_end_and_a_reset_after_the_answer_are_no_failures() {
     let closed = ended(TcpState::LastAck, None);
