@@ -322,6 +322,8 @@ pub struct Ending {
 pub enum Failure {
     /// A RST answered its SYN.
     Refused,
+    /// No SYN of it left this host.
+    NotSent,
     /// Nothing answered its SYN, or what it had sent.
     Unanswered,
     /// An ICMP message said that the destination cannot be reached.
@@ -336,8 +338,9 @@ pub enum Failure {
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Failure; 6] = [
+    pub const ALL: [Failure; 7] = [
         Failure::Refused,
+        Failure::NotSent,
         Failure::Unanswered,
         Failure::Unreachable,
         Failure::ResetByPeer,
@@ -387,6 +390,10 @@ pub struct SocketFacts {
     pub device_queue: Option<u32>,
     /// How it ended, of a connection's last snapshot; `None` while it lives, or if not known.
     pub ending: Option<Ending>,
+    /// It is opening, and no SYN has left this host: its own firewall, routes or queueing discipline dropped each
+    /// (`tsorted_sent_queue`).
+    #[serde(default)]
+    pub not_sent: bool,
 }
 
 /// One connection at one moment.

@@ -65,6 +65,7 @@ impl Flat for LifeFacts {
             max_pacing_rate,
             device_queue,
             ending,
+            not_sent: _,
         } = socket;
         idle.put(row);
         ending
@@ -99,6 +100,7 @@ impl Flat for LifeFacts {
             max_pacing_rate: Flat::take(row)?,
             device_queue: Flat::take(row)?,
             ending,
+            not_sent: false,
         };
         let overlapping: Option<u64> = Flat::take(row)?;
         let (peer, here) = (take_answers(row)?, take_answers(row)?);

@@ -597,7 +597,7 @@ fn by_peer(
         expected.insert(key, *count);
     }
     let never_left = format!("{address}:{KEPT_IN}");
-    let key = ("unanswered".to_owned(), never_left, "sp-c-keep".to_owned());
+    let key = ("not_sent".to_owned(), never_left, "sp-c-keep".to_owned());
     expected.insert(key, numbers.kept_in);
     expected
 }

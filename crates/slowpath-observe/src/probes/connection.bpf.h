@@ -198,6 +198,7 @@ enum record_flag {
 	RECORD_APP_LIMITED = 4,
 	RECORD_BUSY = 8, /* a chronograph is running: it changes without an event */
 	RECORD_WAITS = 16, /* `waits` is set */
+	RECORD_NOT_SENT = 32, /* its SYN never left this host */
 };
 
 /* One connection at one moment, in the kernel's own scales. */

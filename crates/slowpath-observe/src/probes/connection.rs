@@ -25,7 +25,9 @@ pub(crate) mod layouts {
 use layouts::both::BOTH_BYTES_BITS;
 use layouts::caller_flag::{CALLER_HANDED_ON, CALLER_KERNEL};
 use layouts::origin::{ORIGIN_ACCEPTED, ORIGIN_OPENED};
-use layouts::record_flag::{RECORD_APP_LIMITED, RECORD_CLOSED, RECORD_HAS_RTO, RECORD_WAITS};
+use layouts::record_flag::{
+    RECORD_APP_LIMITED, RECORD_CLOSED, RECORD_HAS_RTO, RECORD_NOT_SENT, RECORD_WAITS,
+};
 
 /// `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -444,6 +446,7 @@ impl Record {
             // The socket itself counts as one byte (sk_alloc).
             device_queue: Some(self.wmem_alloc.saturating_sub(1)),
             ending,
+            not_sent: self.has(RECORD_NOT_SENT),
         }
     }
 

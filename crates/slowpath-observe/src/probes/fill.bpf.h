@@ -50,6 +50,15 @@ static __always_inline void copy_calls(struct record *r, const struct connection
 }
 
 /*
+ * Whether no SYN has left this host: only what the IP layer and the device took is in the queue of what was
+ * sent (tcp_update_skb_after_send).
+ */
+static __always_inline bool not_sent(struct tcp_sock *tp)
+{
+	return tp->packets_out && (u64)tp->tsorted_sent_queue.next == (u64)&tp->tsorted_sent_queue;
+}
+
+/*
  * Everything but the socket calls, the turns, and the waits that have ended if there are any: the
  * caller copies those first.
  */
@@ -171,6 +180,8 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 		r->flags |= RECORD_APP_LIMITED;
 	r->family = sk->__sk_common.skc_family;
 	r->state = sk->__sk_common.skc_state;
+	if (r->state == TCP_SYN_SENT && not_sent(tp))
+		r->flags |= RECORD_NOT_SENT;
 	r->ca_state = BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
 	r->backoff = icsk->icsk_backoff;
 	r->retransmits = icsk->icsk_retransmits;

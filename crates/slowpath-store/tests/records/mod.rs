@@ -231,6 +231,7 @@ impl Random {
                     state: draw.maybe(|draw| draw.one(&[TcpState::SynSent, TcpState::Established])),
                     error: draw.maybe(|draw| 1 + draw.below(133) as u16),
                 }),
+                not_sent: false,
             },
             turns: self.maybe(|draw| LifeTurns {
                 peer: answers(draw),

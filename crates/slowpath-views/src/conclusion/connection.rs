@@ -239,6 +239,7 @@ fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
     };
     let (who, owner, address) = match failure {
         Failure::Refused => (Role::AcceptingApplication, None, address),
+        Failure::NotSent => (Role::SendingHost, Some(end.owner), end.tuple.local),
         Failure::Unanswered | Failure::Unreachable => (Role::Network, None, address),
         Failure::ResetByPeer => {
             let other = other.map(|other| other.owner);

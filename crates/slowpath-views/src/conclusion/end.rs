@@ -99,7 +99,11 @@ impl End<'_> {
         if state == Some(TcpState::SynSent) && ending.is_none_or(|e| e.error.is_none()) {
             let again = self.stats.unanswered_timeouts > 0 || self.stats.retransmitted > 0;
             let abandoned = ending.and_then(|e| e.failure());
-            return again.then_some(Failure::Unanswered).or(abandoned);
+            return match (self.facts.not_sent, again) {
+                (true, _) => Some(Failure::NotSent),
+                (false, true) => Some(Failure::Unanswered),
+                (false, false) => abandoned,
+            };
         }
         let lost = self.undelivered() > 0;
         let unread = self.stats.receive_queue > 0;
@@ -108,7 +112,8 @@ impl End<'_> {
         let unwanted = state == Some(TcpState::CloseWait) && !super::turns::asks(self);
         let failure = ending?.failure()?;
         let cost = match failure {
-            Failure::Refused | Failure::Unreachable => true,
+            Failure::Unanswered if self.facts.not_sent => return Some(Failure::NotSent),
+            Failure::Refused | Failure::Unreachable | Failure::NotSent => true,
             Failure::Unanswered | Failure::Abandoned => true,
             Failure::ResetByPeer => !unwanted && (lost || asked && !self.received()),
             Failure::ResetHere => unread && !asked,

@@ -175,7 +175,10 @@ impl Followed {
             return self.take(live, at);
         }
         member.stats = live.snapshot.stats;
+        // A socket that closes has nothing under way.
+        let not_sent = member.facts.not_sent && live.snapshot.closed;
         member.facts = live.snapshot.facts;
+        member.facts.not_sent |= not_sent;
         if let Some(opening) = live.snapshot.waits.opening() {
             let opened = member.id.start + opening.syn_wait;
             self.opening = opened.since(member.id.start.max(self.begun));
@@ -198,7 +201,10 @@ impl Followed {
     fn judged(&mut self, live: LiveConnection<'_>, verdict: &IntervalVerdict) {
         let member = &mut self.member;
         member.stats = live.snapshot.stats;
+        // A socket that closes has nothing under way.
+        let not_sent = member.facts.not_sent && live.snapshot.closed;
         member.facts = live.snapshot.facts;
+        member.facts.not_sent |= not_sent;
         member.turns.observe(&live.snapshot.turns, verdict.to);
         member.real_peer = live.real_peer;
         // Whom it is known to belong to may change, and turn out not to be known.

@@ -516,6 +516,27 @@ fn a_syn_that_waits_is_unanswered_and_no_timeout() {
 }
 
 #[test]
+fn a_syn_that_never_left_is_this_hosts_to_mend() {
+    let mut dropped = Scripted::new("curl", CLIENT, SERVER, &[]);
+    dropped.stats.state = TcpState::SynSent;
+    dropped.stats.unanswered_timeouts = 1;
+    dropped.facts.not_sent = true;
+    let answer = conclude([dropped.one_sided()], &[]);
+    assert_eq!(
+        (answer.limiter, answer.act.who),
+        (Limiter::Failed, Role::SendingHost)
+    );
+    assert_eq!(answer.act.address.as_deref(), Some(CLIENT));
+    assert!(
+        answer
+            .text
+            .contains("the connection to 10.0.0.2:80 was not sent"),
+        "{}",
+        answer.text
+    );
+}
+
+#[test]
 fn one_failure_among_many_is_not_the_answer() {
     let healthy = Scripted::new("ab", CLIENT, SERVER, &[]);
     let refused = ended(TcpState::SynSent, Some(111));

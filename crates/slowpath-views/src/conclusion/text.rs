@@ -108,6 +108,9 @@ fn failed(judged: &Judged<'_>, failure: Failure, about: usize, working: usize) -
         .is_some_and(|end| end.origin == Origin::Accepted);
     let to = judged.address.map_or_else(String::new, |a| match failure {
         Failure::ResetHere => format!(" at {a}"),
+        Failure::NotSent => judged
+            .sender
+            .map_or_else(String::new, |end| format!(" to {}", end.tuple.remote)),
         _ if accepted => format!(" from {}", a.ip()),
         _ => format!(" to {a}"),
     });
@@ -120,6 +123,11 @@ fn failed(judged: &Judged<'_>, failure: Failure, about: usize, working: usize) -
     let owner = named(judged.owner, "the peer's application");
     let why = match failure {
         Failure::Refused => "refused: nothing listens there".to_owned(),
+        Failure::NotSent => {
+            "not sent: each SYN was dropped on this host, by its own firewall, routes or queueing \
+             discipline (nft list ruleset, ip route get, tc -s qdisc)"
+                .to_owned()
+        }
         Failure::Unanswered => {
             "never answered: what was sent, or its answer, is dropped".to_owned()
         }
