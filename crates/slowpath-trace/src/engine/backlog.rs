@@ -96,7 +96,9 @@ pub(super) struct Backlog {
     words: Vec<u64>,
     /// The block after each.
     next: Vec<u32>,
-    free: Vec<u32>,
+    /// Blocks that were used and are free again; those from `untouched` on never were.
+    freed: Vec<u32>,
+    untouched: u32,
     /// Units of a connection at most, about.
     pub(super) most: u32,
 }
@@ -286,22 +288,39 @@ impl Backlog {
         super::huge::advise(&words);
         Backlog {
             words,
-            next: vec![NONE; blocks],
-            // The lowest is taken first.
-            free: (0..blocks as u32).rev().collect(),
+            next: vec![0; blocks],
+            freed: Vec::new(),
+            untouched: 0,
             most: (MOST * blocks / FEWEST) as u32,
         }
+    }
+
+    /// Free blocks.
+    #[inline]
+    fn free(&self) -> usize {
+        self.freed.len() + self.next.len() - self.untouched as usize
+    }
+
+    /// A free block.
+    #[inline]
+    fn take(&mut self) -> Option<u32> {
+        self.freed.pop().or_else(|| {
+            let block = self.untouched;
+            let is_one = (block as usize) < self.next.len();
+            self.untouched += u32::from(is_one);
+            is_one.then_some(block)
+        })
     }
 
     /// A segment, whatever its options, finds room in any chain.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.free.len() >= 2
+        self.free() >= 2
     }
 
     /// A sixteenth of the pool is free.
     pub(super) fn is_eased(&self) -> bool {
-        self.free.len() >= self.next.len() / 16
+        self.free() >= self.next.len() / 16
     }
 
     /// Fetches where a chain's next segment will be written.
@@ -333,7 +352,7 @@ impl Backlog {
     fn unit(&mut self, chain: &mut Chain) -> Option<&mut [u64; UNIT]> {
         let mut counts = chain.counts;
         if chain.used() == BLOCK {
-            let block = self.free.pop()?;
+            let block = self.take()?;
             self.next[block as usize] = NONE;
             if chain.is_empty() {
                 chain.first = block;
@@ -391,7 +410,7 @@ impl Backlog {
                 each(&unpack(unit, rest, ends, &mut options));
             }
             let next = self.next[block as usize];
-            self.free.push(block);
+            self.freed.push(block);
             block = if last { NONE } else { next };
         }
     }
@@ -473,7 +492,7 @@ mod tests {
             steps in prop::collection::vec((0usize..4, any::<u64>(), any::<bool>(), 0usize..=40, 0u8..20), 0..400),
         ) {
             let mut backlog = Backlog::new(8);
-            let whole = backlog.free.len();
+            let whole = backlog.free();
             let mut chains = [Chain::EMPTY; 4];
             let mut expected: [Vec<String>; 4] = Default::default();
             let bytes: Vec<u8> = (0..40).map(|n| n * 5 + 1).collect();
@@ -496,7 +515,7 @@ mod tests {
                 backlog.drain(chain, [end(1), end(2)], |s| got.push(format!("{s:?}")));
                 prop_assert_eq!(got, expected);
             }
-            prop_assert_eq!(backlog.free.len(), whole);
+            prop_assert_eq!(backlog.free(), whole);
         }
     }
 
