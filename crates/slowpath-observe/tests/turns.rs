@@ -276,6 +276,29 @@ fn a_turn_that_began_within_a_tick_of_the_one_before_is_known() {
     });
 }
 
+/// One exchange at the beginning, when each segment is acknowledged at once: the answer was given.
+#[test]
+fn an_exchange_within_a_tick_that_ended_is_not_pending() {
+    let test = "an_exchange_within_a_tick_that_ended_is_not_pending";
+    in_fresh_namespace(test, || {
+        let (mut client, mut server) = pair("127.0.0.1:0", "127.0.0.1");
+        write(&mut client, REQUEST);
+        read(&mut server, REQUEST);
+        write(&mut server, ANSWER);
+        read(&mut client, ANSWER);
+        sleep(Duration::from_millis(600));
+        let mut tier = match BpfTier::open(&Options::default()) {
+            Ok(tier) => tier,
+            Err(error) => return println!("SKIPPED {test}: {error}"),
+        };
+        let all = poll(&mut tier);
+        for (socket, end) in [(&client, TurnEnd::Here), (&server, TurnEnd::Peer)] {
+            let turn = all[&cookie(socket)].turns.turn().expect("known");
+            assert_eq!(turn.end, end);
+        }
+    });
+}
+
 /// A request that was written before the tier was opened: the first look shows since when, to
 /// the grain of the timer tick (10 ms at most) at both ends.
 #[test]

@@ -259,6 +259,7 @@ struct tcp_sock {
 	u32 srtt_us;
 	u32 packets_out;
 	struct list_head tsorted_sent_queue;
+	u32 snd_wl1;
 	u32 delivered;
 	u32 delivered_ce;
 	u32 rcv_wnd;

@@ -130,13 +130,13 @@ static __always_inline void note_segment(struct connection *c, struct tcp_sock *
 }
 
 /*
- * Whose turn it is where data went both ways within one tick: if all that was sent is acknowledged, and
- * nothing came after the peer's data, that acknowledged it (an answer's ACK comes by itself, mostly later
- * than a tick: delayed).
+ * Whose turn it is where data went both ways within one tick: this end's, if the segment that acknowledged all
+ * it had sent carried data. snd_wl1 is that segment's sequence number (tcp_update_wl); of an ACK without data
+ * it is rcv_nxt.
  */
 static __always_inline u8 turn_within_tick(struct tcp_sock *tp)
 {
-	if (tp->snd_una != tp->write_seq || tp->rcv_tstamp != tp->inet_conn.icsk_ack.lrcvtime)
+	if (tp->snd_una != tp->write_seq || tp->snd_wl1 == tp->rcv_nxt)
 		return TURN_PEER;
 	return TURN_HERE;
 }
