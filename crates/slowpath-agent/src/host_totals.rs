@@ -65,7 +65,7 @@ pub struct HostTotals {
 }
 
 impl HostTotals {
-    /// With at most so many applications, by these labels.
+    /// Has series for up to `applications` applications, by these labels.
     pub(crate) fn new(applications: usize, labels: OwnerLabels) -> Self {
         HostTotals {
             met: 0,

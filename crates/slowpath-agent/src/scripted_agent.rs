@@ -48,12 +48,12 @@ pub struct ScriptedAgent {
 }
 
 impl ScriptedAgent {
-    /// With at most so many applications, by their names only.
+    /// Has series for up to `applications` applications, by their names only.
     pub fn new(applications: usize, now: MonoNanos) -> Self {
         Self::with_labels(applications, OwnerLabels::default(), now)
     }
 
-    /// With at most so many applications, by these labels.
+    /// Has series for up to `applications` applications, by these labels.
     pub fn with_labels(applications: usize, labels: OwnerLabels, now: MonoNanos) -> Self {
         let options = TrackerOptions {
             thresholds: Thresholds::default(),

@@ -418,7 +418,7 @@ impl ConnectionTracker {
         }
     }
 
-    /// Keeps sums from now on, with at most so many applications by these labels; a later call
+    /// Keeps sums from now on, of up to `applications` applications by these labels; a later call
     /// changes their number only.
     pub(crate) fn keep_host_totals(&mut self, applications: usize, labels: OwnerLabels) {
         match &mut self.consumers.host_totals {

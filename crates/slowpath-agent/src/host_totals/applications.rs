@@ -32,10 +32,10 @@ const CANDIDATES: usize = 1_024;
 /// Problem time with which an application gets one of the last places, or another's.
 const HEAVY: Micros = Micros(60_000_000);
 
-/// An application displaces one that has less than one part in so many of its time.
+/// How many times the time of the lightest application another must have to displace it.
 const TIMES_LIGHTEST: u64 = 2;
 
-/// The part of the places that may change hands in a round: one in so many.
+/// One in this many places may change hands in a round.
 const CHANGED_PART: usize = 10;
 
 /// Rounds (of a minute) for which a displaced application stays out: Prometheus forgets a series

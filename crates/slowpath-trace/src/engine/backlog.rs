@@ -280,7 +280,7 @@ fn unpack<'a>(
 }
 
 impl Backlog {
-    /// One of so many workers' pools.
+    /// The pool of one of `workers` workers.
     pub(super) fn new(workers: usize) -> Self {
         let blocks = (BLOCKS / workers.max(1)).max(FEWEST);
         // Zeroed memory costs nothing before it is used.

@@ -115,7 +115,7 @@ pub(super) struct Connections<F: Follow> {
 }
 
 impl<F: Follow> Connections<F> {
-    /// Those of one of so many workers.
+    /// The connections of one of `workers` workers.
     pub(super) fn new(workers: usize) -> Self {
         Connections {
             table: Table::new(),

@@ -343,7 +343,11 @@ fn give_way(groups: &mut BTreeMap<connection::Key, Group<'_>>) {
         let stuck = other.is_some_and(|other| blocked.contains(&(pid, other)));
         Some(answers && waiting.contains(&pid) || reads && stuck)
     };
-    groups.retain(|_, group| !group.worst().and_then(gives_way).unwrap_or(false));
+    let stays = |group: &Group<'_>| !group.worst().and_then(gives_way).unwrap_or(false);
+    // Two that wait for each other are both the answer.
+    if groups.iter().any(|(key, group)| key.alarm && stays(group)) {
+        groups.retain(|_, group| stays(group));
+    }
 }
 
 /// What users feel as instantaneous (Nielsen, Usability Engineering, section 5.5): nothing that took less
@@ -367,6 +371,17 @@ fn minor(groups: &BTreeMap<connection::Key, Group<'_>>) -> bool {
             .any(|key| key.alarm && key.limiter == Limiter::Failed)
 }
 
+/// Whether those that failed alike are too few, of `working` connections with anything to do, to be the answer.
+fn few_failed(key: &connection::Key, group: &Group<'_>, working: usize) -> bool {
+    let failed = group.members.len();
+    match key.failure {
+        // Of two attempts, the slower one is given up (RFC 8305 section 5).
+        Some(Failure::Abandoned) => 2 * failed <= working,
+        Some(_) => (failed as f64) < PART * working as f64,
+        None => false,
+    }
+}
+
 /// The answer about these connections and listening sockets.
 pub fn conclude<'a>(
     connections: impl IntoIterator<Item = Observed<'a>>,
@@ -387,24 +402,18 @@ pub fn conclude<'a>(
             false => groups.entry(judged.key()).or_default().add(judged),
         }
     }
+    groups.retain(|key, group| !few_failed(key, group, working));
     if groups.is_empty() {
-        for judged in given_up {
+        for judged in std::mem::take(&mut given_up) {
             groups.entry(judged.key()).or_default().add(judged);
         }
     }
-    let few = |key: &connection::Key, group: &Group<'_>| match key.failure {
-        // Of two attempts, the slower one is given up (RFC 8305 section 5).
-        Some(Failure::Abandoned) => 2 * group.members.len() <= working,
-        Some(_) => (group.members.len() as f64) < PART * working as f64,
-        None => false,
-    };
-    groups.retain(|key, group| !few(key, group));
     give_way(&mut groups);
     let minor = minor(&groups);
     let of = |alarm: bool| groups.iter().filter(move |(key, _)| key.alarm == alarm);
     let acts = of(true).max_by_key(|(_, g)| g.time).map(|(_, g)| g);
     let fine = of(false).max_by_key(|(_, g)| g.active).map(|(_, g)| g);
-    let best = if minor { fine } else { acts.or(fine) };
+    let best = if minor { fine.or(acts) } else { acts.or(fine) };
     if let Some(listener) = worst_listener(refusing)
         && best
             .and_then(Group::worst)
@@ -421,15 +430,18 @@ pub fn conclude<'a>(
     Conclusion {
         limiter: worst.limiter,
         share: group.share(),
-        alarm: worst.alarm,
+        alarm: worst.alarm && !minor,
         act: worst.act(),
         because,
         connections: group.members.len(),
         others: working - group.members.len(),
         idle,
-        text: match acts.filter(|_| minor) {
-            Some(few) => format!("{}; {}", group.text(working), few.text_of_few(working)),
-            None => group.text(working),
+        text: {
+            let few = acts.filter(|_| minor && fine.is_some());
+            let few = few.map(|few| few.text_of_few(working));
+            let behind = few.into_iter().chain(text::of_given_up(given_up.len()));
+            let all: Vec<String> = [group.text(working)].into_iter().chain(behind).collect();
+            all.join("; ")
         },
         evidence: deciding.or_else(|| worst.evidence(Problem::SenderAppLimited)),
     }

@@ -390,6 +390,18 @@ fn what_has_less_than_a_tenth_of_the_time_is_named_behind_the_answer() {
     assert_eq!((answer.limiter, answer.alarm), (Limiter::Network, true));
 }
 
+/// 50 ms in all is too short to be felt; the connection is named all the same.
+#[test]
+fn what_is_too_short_to_be_felt_is_no_alarm() {
+    let mut short = sender(&[]);
+    let lossy = finding(Problem::FastRetransmit, Share::Measured(Micros(50_000)));
+    short.tally = Tally::default();
+    short.tally.add(&verdict(1, Micros(60_000), vec![lossy]));
+    let answer = conclude([short.one_sided()], &[]);
+    assert_eq!((answer.limiter, answer.alarm), (Limiter::Network, false));
+    assert_eq!((answer.connections, answer.others, answer.idle), (1, 0, 0));
+}
+
 /// RFC 1122 section 4.2.3.5: 200 ms doubled nine times have waited 102.2 s.
 #[test]
 fn what_has_been_unanswered_for_100_s_is_the_answer_only_by_itself() {
@@ -401,6 +413,11 @@ fn what_has_been_unanswered_for_100_s_is_the_answer_only_by_itself() {
     let answer = |dead: &Scripted| conclude([busy.one_sided(), dead.one_sided()], &[]);
     assert_eq!(answer(&dead).limiter, Limiter::Application);
     assert_eq!(answer(&dead).others, 1);
+    assert!(
+        answer(&dead)
+            .text
+            .contains("; 1 connection more had no answer")
+    );
     assert!(conclude([dead.one_sided()], &[]).alarm);
     dead.stats.backoff = 8;
     dead.stats.rto = Micros(200_000 << 8);

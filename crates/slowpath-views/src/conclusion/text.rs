@@ -33,6 +33,16 @@ pub(super) fn of_nothing(idle: usize) -> Conclusion {
     }
 }
 
+/// Connections that no one waits for any more, named behind the answer.
+pub(super) fn of_given_up(count: usize) -> Option<String> {
+    let connections = plural(count as u64, "connection");
+    (count > 0).then(|| {
+        format!(
+            "{connections} more had no answer for 100 s, or wait for nothing but the ACK of a FIN"
+        )
+    })
+}
+
 /// A listener turned connections away.
 pub(super) fn of_listener(listener: &Refusing<'_>, others: usize, idle: usize) -> Conclusion {
     let (queue, who, limiter) = match listener.problem {
