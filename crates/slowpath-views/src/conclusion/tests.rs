@@ -306,9 +306,8 @@ fn a_full_accept_queue_explains_a_full_queue_of_half_open_connections() {
     assert_eq!(conclude([], &[half_open]).act.who, Role::ReceivingHost);
 }
 
-#[test]
-fn a_proxy_that_does_not_read_is_not_to_blame_for_its_client() {
-    // backend -> nginx -> curl: nginx does not read since curl does not.
+/// backend -> nginx -> curl, of which curl does not read: the backend's end, and both of nginx.
+fn backed_up_proxy() -> [Scripted; 3] {
     let backend = Scripted::new(
         "backend",
         "10.0.0.2:8090",
@@ -324,6 +323,12 @@ fn a_proxy_that_does_not_read_is_not_to_blame_for_its_client() {
     proxy.owner = Owner::named(8, "nginx");
     let mut downstream = sender(&[(Problem::ReceiverWindowLimited, 9)]);
     downstream.owner = Owner::named(8, "nginx");
+    [backend, proxy, downstream]
+}
+
+#[test]
+fn a_proxy_that_does_not_read_is_not_to_blame_for_its_client() {
+    let [backend, proxy, downstream] = backed_up_proxy();
     let client = reader(&[(Problem::ReceiverAppSlow, 9)]);
     let mut observed = backend.with(&proxy);
     let blamed = |observed| conclude([observed], &[]).act.process.unwrap().command;
@@ -335,21 +340,7 @@ fn a_proxy_that_does_not_read_is_not_to_blame_for_its_client() {
 /// The same without an interaction: nothing flows any more.
 #[test]
 fn a_proxy_whose_client_does_not_read_does_not_read_itself() {
-    let backend = Scripted::new(
-        "backend",
-        "10.0.0.2:8090",
-        "10.0.0.2:50000",
-        &[(Problem::ReceiverWindowLimited, 9)],
-    );
-    let mut proxy = Scripted::new(
-        "nginx",
-        "10.0.0.2:50000",
-        "10.0.0.2:8090",
-        &[(Problem::ReceiverAppSlow, 9)],
-    );
-    proxy.owner = Owner::named(8, "nginx");
-    let mut downstream = sender(&[(Problem::ReceiverWindowLimited, 9)]);
-    downstream.owner = Owner::named(8, "nginx");
+    let [backend, mut proxy, mut downstream] = backed_up_proxy();
     downstream.origin = Origin::Accepted;
     let mut client = reader(&[(Problem::ReceiverAppSlow, 9)]);
     client.owner = Owner::named(9, "curl");

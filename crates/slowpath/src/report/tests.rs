@@ -77,20 +77,7 @@ fn a_log_is_read_within_its_range() {
         ..Coverage::default()
     });
     assert!(writer.sync());
-    let options = Options {
-        range: ReportRange {
-            from: at(90),
-            to: at(100),
-        },
-        filter: Filter::default(),
-        by: None,
-    };
-    let from_spool = read(directory.path(), options.range).unwrap();
-    assert_eq!(writer.close().last_error, None);
-    let from_parquet = read(directory.path(), options.range).unwrap();
-    for records in [from_spool, from_parquet] {
-        let report = Report::of(records, &options);
-        let json = json::value(&report.output());
+    for json in from_spool_and_parquet(directory.path(), writer, [at(90), at(100)]) {
         assert_eq!(json["unread"], serde_json::json!([]));
         let connection = &json["problem_connections"][0];
         assert_eq!(connection["observed_us"], 10_000_000);
@@ -100,6 +87,23 @@ fn a_log_is_read_within_its_range() {
         assert!(time.abs_diff(1_000_000) <= 1_000_000 / 64, "{time}");
         assert_eq!(json["coverage"]["polls"], 200);
     }
+}
+
+/// The report over a range, as JSON: of the spool, and of the Parquet files that the writer makes of it at its end.
+fn from_spool_and_parquet(
+    log: &std::path::Path,
+    writer: slowpath_store::LogWriter,
+    [from, to]: [slowpath_model::WallMicros; 2],
+) -> [serde_json::Value; 2] {
+    let options = Options {
+        range: ReportRange { from, to },
+        filter: Filter::default(),
+        by: None,
+    };
+    let from_spool = read(log, options.range).unwrap();
+    assert_eq!(writer.close().last_error, None);
+    let from_parquet = read(log, options.range).unwrap();
+    [from_spool, from_parquet].map(|records| json::value(&Report::of(records, &options).output()))
 }
 
 /// A log of a connection whose peer's window was full for 80 s of the 84 s with data outstanding.
@@ -116,20 +120,7 @@ fn a_reports_answer_is_the_same_from_spool_and_parquet() {
     life.life.socket.max_pacing_rate = Some(1_000_000_000);
     writer.summary(&life);
     assert!(writer.sync());
-    let options = Options {
-        range: ReportRange {
-            from: at(0),
-            to: at(100),
-        },
-        filter: Filter::default(),
-        by: None,
-    };
-    let from_spool = read(directory.path(), options.range).unwrap();
-    assert_eq!(writer.close().last_error, None);
-    let from_parquet = read(directory.path(), options.range).unwrap();
-    for records in [from_spool, from_parquet] {
-        let report = Report::of(records, &options);
-        let json = json::value(&report.output());
+    for json in from_spool_and_parquet(directory.path(), writer, [at(0), at(100)]) {
         let answer = &json["answer"];
         assert_eq!(answer["limiter"], "receiver");
         assert_eq!(answer["act"]["who"], "receiving_host");
