@@ -13,7 +13,9 @@
 //! statistic that a kernel may lack is an `Option`, never a zero.
 
 mod capabilities;
+mod command_line;
 mod connection;
+mod foreign;
 mod history;
 mod interaction;
 mod listener;
@@ -23,10 +25,13 @@ mod record;
 mod stats;
 mod turns;
 mod units;
+mod url_secrets;
 mod waits;
 
 pub use capabilities::{Capabilities, Feature, FeatureState};
+pub use command_line::{join_arguments, split_arguments};
 pub use connection::{ConnectionId, FourTuple, Origin, normalise};
+pub use foreign::{Foreign, clean, clean_lines, steers};
 pub use history::HistoryPoint;
 pub use interaction::{InteractionEvidence, InteractionInterval, InteractionKind, ProxyFlow};
 pub use listener::{
@@ -50,4 +55,5 @@ pub use turns::{
     TurnTimes, Turns,
 };
 pub use units::{Micros, MonoNanos, WallMicros};
+pub use url_secrets::without_url_secrets;
 pub use waits::{EpisodeWaits, OpeningWaits, QueueWaits, WaitSums, Waits};

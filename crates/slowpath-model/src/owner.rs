@@ -140,7 +140,7 @@ pub struct Process {
     pub command: Arc<str>,
     /// Path of its executable (`/proc/PID/exe`).
     pub executable: Option<Arc<str>>,
-    /// Its arguments (`/proc/PID/cmdline`), separated by spaces. Can hold secrets: what goes
+    /// Its arguments (`/proc/PID/cmdline`), as [`join_arguments`](crate::join_arguments) writes them. Can hold secrets: what goes
     /// to a log is redacted first.
     pub command_line: Option<Arc<str>>,
 }

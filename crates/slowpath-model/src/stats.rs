@@ -135,8 +135,8 @@ pub struct RecoveryStats {
     /// Time spent in `TCP_CA_Loss`, the current episode included.
     pub loss_time: Micros,
     /// Time waited for retransmission timers before they expired and took the connection
-    /// into `TCP_CA_Loss`: from the last sign of life (ACK received or data sent) to
-    /// the first expiry. `tcpi_total_rto_time` starts only there.
+    /// into `TCP_CA_Loss`: from the last ACK received to the first expiry, but no longer than since
+    /// any data was sent or the earliest segment outstanding was. `tcpi_total_rto_time` starts only there.
     pub rto_wait: Micros,
 }
 

@@ -17,6 +17,7 @@
 //! of the whole workspace's build time (`docs/decisions/0036-build-time.md`).
 
 mod column;
+mod packed;
 mod read;
 mod rows;
 mod write;

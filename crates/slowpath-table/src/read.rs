@@ -123,7 +123,7 @@ impl RowReader<'_> {
     /// The file is damaged or cannot be read.
     pub fn advance(&mut self) -> Result<bool> {
         while self.decoded == 0 {
-            if self.undecoded == 0 && !self.next_group()? {
+            if self.undecoded == 0 && !guarded(|| self.next_group())? {
                 return Ok(false);
             }
             let rows = self.undecoded.min(BATCH);

@@ -2,6 +2,7 @@
 //! Rows that are to be encoded, as columns.
 
 use crate::column::{Column, Kind, damaged};
+use crate::packed::{Numbers, Texts};
 use parquet::errors::Result;
 use std::ops::Range;
 
@@ -74,7 +75,7 @@ impl Rows {
 }
 
 /// The values of a column, those of rows without one left out.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Values {
     /// Which rows have a value; `None` where nulls are not allowed.
     known: Option<Validity>,
@@ -83,26 +84,18 @@ pub(crate) struct Values {
 
 #[derive(Debug)]
 pub(crate) enum Data {
-    Int32(Vec<i32>),
-    Int64(Kind, Vec<i64>),
+    /// Those that a column of 32 bits holds, with their signs.
+    Int32(Numbers),
+    Int64(Kind, Numbers),
     Bool(Vec<bool>),
     Text(Texts),
     /// The lists' lengths, and what they hold one after the other.
     List(Vec<u32>, Texts),
 }
 
-/// Texts one after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Texts {
-    pub bytes: Vec<u8>,
-    /// Where each ends.
-    pub ends: Vec<usize>,
-}
-
-impl Texts {
-    fn push(&mut self, text: &str) {
-        self.bytes.extend_from_slice(text.as_bytes());
-        self.ends.push(self.bytes.len());
+impl Default for Data {
+    fn default() -> Self {
+        Data::Bool(Vec::new())
     }
 }
 
@@ -112,9 +105,9 @@ impl Values {
             known: column.nullable.then(Validity::default),
             data: match column.kind {
                 Kind::Int64 | Kind::UInt64 | Kind::Timestamp => {
-                    Data::Int64(column.kind, Vec::new())
+                    Data::Int64(column.kind, Numbers::default())
                 }
-                Kind::UInt32 => Data::Int32(Vec::new()),
+                Kind::UInt32 => Data::Int32(Numbers::default()),
                 Kind::Bool => Data::Bool(Vec::new()),
                 Kind::Text => Data::Text(Texts::default()),
                 Kind::TextList => Data::List(Vec::new(), Texts::default()),
@@ -166,7 +159,7 @@ impl Data {
                 numbers.push(number.cast_signed());
             }
             (Data::Int32(numbers), Value::UInt(number)) => match u32::try_from(number) {
-                Ok(number) => numbers.push(number.cast_signed()),
+                Ok(number) => numbers.push(number.cast_signed().into()),
                 Err(_) => return false,
             },
             (Data::Bool(flags), Value::Bool(flag)) => flags.push(flag),

@@ -2,13 +2,14 @@
 //! Parquet files from rows.
 
 use crate::column::{Column, Settings, damaged, schema};
+use crate::packed::{NumbersRead, TextsRead};
 use crate::rows::{Data, Rows, Value, Values};
 use bytes::Bytes;
 use parquet::column::page::{CompressedPage, PageWriteSpec, PageWriter};
 use parquet::column::writer::{
     ColumnCloseResult, ColumnWriter, ColumnWriterImpl, get_column_writer,
 };
-use parquet::data_type::{ByteArray, DataType};
+use parquet::data_type::DataType;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
@@ -64,6 +65,10 @@ pub(crate) fn encode_groups(
             for at in (from..to).step_by(slice) {
                 encoder.write(column, at..to.min(at + slice))?;
                 rest();
+            }
+            if to == count {
+                // The next column's encoder has its place.
+                *column = Source::default();
             }
             let (chunk, closed) = encoder.close()?;
             next.append_column(&chunk, closed)?;
@@ -230,7 +235,7 @@ impl Encoder {
         if let Data::List(lengths, _) = &column.values.data {
             let (lists, count) = self.list_levels(&column.values, &lengths[from..], rows);
             column.taken += lists;
-            let texts = column.texts(count);
+            let texts = column.texts.take(count);
             let levels = (self.levels.as_slice(), Some(self.repetitions.as_slice()));
             return match &mut self.writer {
                 ColumnWriter::ByteArrayColumnWriter(writer) => put(writer, &texts, levels),
@@ -240,20 +245,22 @@ impl Encoder {
         let known = column.values.levels(rows, &mut self.levels);
         column.taken += known;
         let taken = from..column.taken;
-        let texts = column.texts(known);
         let levels = (self.levels.as_slice(), None);
         match (&mut self.writer, &column.values.data) {
             (ColumnWriter::Int32ColumnWriter(writer), Data::Int32(numbers)) => {
-                put(writer, &numbers[taken], levels)
+                let numbers = column.numbers.take(numbers, known);
+                // None was pushed that does not fit.
+                let numbers: Vec<i32> = numbers.into_iter().map(|n| n as i32).collect();
+                put(writer, &numbers, levels)
             }
             (ColumnWriter::Int64ColumnWriter(writer), Data::Int64(_, numbers)) => {
-                put(writer, &numbers[taken], levels)
+                put(writer, &column.numbers.take(numbers, known), levels)
             }
             (ColumnWriter::BoolColumnWriter(writer), Data::Bool(flags)) => {
                 put(writer, &flags[taken], levels)
             }
             (ColumnWriter::ByteArrayColumnWriter(writer), Data::Text(_)) => {
-                put(writer, &texts, levels)
+                put(writer, &column.texts.take(known), levels)
             }
             _ => Err(not_its_type()),
         }
@@ -317,46 +324,26 @@ fn put<T: DataType>(
 }
 
 /// A column, from which values are taken in the order of the rows.
+#[derive(Default)]
 struct Source {
     values: Values,
-    /// All texts one after the other.
-    bytes: Bytes,
-    /// Values taken, and of texts those taken.
+    /// Flags or lists taken.
     taken: usize,
-    taken_texts: usize,
+    numbers: NumbersRead,
+    texts: TextsRead,
 }
 
 impl Source {
     fn new(mut values: Values) -> Self {
-        let bytes = match &mut values.data {
-            Data::Text(texts) | Data::List(_, texts) => std::mem::take(&mut texts.bytes).into(),
-            _ => Bytes::new(),
+        let texts = match &mut values.data {
+            Data::Text(texts) | Data::List(_, texts) => texts.read(),
+            _ => TextsRead::default(),
         };
         Source {
             values,
-            bytes,
             taken: 0,
-            taken_texts: 0,
+            numbers: NumbersRead::default(),
+            texts,
         }
-    }
-
-    /// The next texts.
-    fn texts(&mut self, count: usize) -> Vec<ByteArray> {
-        let (Data::Text(texts) | Data::List(_, texts)) = &self.values.data else {
-            return Vec::new();
-        };
-        let from = self.taken_texts;
-        self.taken_texts += count;
-        let mut start = match from {
-            0 => 0,
-            from => texts.ends[from - 1],
-        };
-        let ends = texts.ends[from..from + count].iter();
-        ends.map(|end| {
-            let text = self.bytes.slice(start..*end);
-            start = *end;
-            ByteArray::from(text)
-        })
-        .collect()
     }
 }

@@ -261,9 +261,68 @@ pub fn json(d: &Deltas) -> Value {
     serde_json::to_value(Evidence::from(d)).unwrap_or_default()
 }
 
+/// The statistics by their keys in [`json`], in the same order.
+pub fn cells(d: &Deltas) -> [(&'static str, Option<u64>); 24] {
+    let Evidence {
+        counters: c,
+        gauges: g,
+    } = Evidence::from(d);
+    [
+        ("baseline_rtt_us", g.baseline_rtt_us),
+        ("busy_us", c.busy_us),
+        ("bytes_acked", c.bytes_acked),
+        ("bytes_read", c.bytes_read),
+        ("bytes_received", c.bytes_received),
+        ("bytes_sent", c.bytes_sent),
+        ("bytes_written", c.bytes_written),
+        ("cwnd_segments", Some(g.cwnd_segments.into())),
+        ("delayed_acks", c.delayed_acks),
+        ("fast_recoveries", c.fast_recoveries),
+        ("reads", c.reads),
+        ("receive_queue_bytes", Some(g.receive_queue_bytes.into())),
+        ("retransmitted_segments", c.retransmitted_segments),
+        ("rtt_count", c.rtt_count),
+        ("rtt_sum_us", c.rtt_sum_us),
+        ("rwnd_limited_us", c.rwnd_limited_us),
+        ("send_buffer_bytes", g.send_buffer_bytes.map(u64::from)),
+        ("send_mss_bytes", Some(g.send_mss_bytes.into())),
+        ("send_queue_bytes", Some(g.send_queue_bytes.into())),
+        ("send_window_bytes", g.send_window_bytes.map(u64::from)),
+        ("sndbuf_limited_us", c.sndbuf_limited_us),
+        ("srtt_us", g.srtt_us),
+        ("timeouts", c.timeouts),
+        ("writes", c.writes),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_are_those_of_the_json() {
+        let deltas = Deltas {
+            bytes_sent: Some(1),
+            rtt_sum: Some(Micros(2)),
+            writes: Some(3),
+            cwnd: 4,
+            send_window: Some(5),
+            send_queue: 6,
+            receive_queue: 7,
+            srtt: Some(Micros(8)),
+            baseline_rtt: Some(Micros(9)),
+            send_mss: 10,
+            send_buffer: Some(11),
+            timeouts: Some(12),
+            busy: Some(Micros(13)),
+            ..Deltas::default()
+        };
+        let Value::Object(object) = json(&deltas) else {
+            panic!("no object");
+        };
+        let cells = cells(&deltas).map(|(key, value)| (key.to_owned(), Value::from(value)));
+        assert_eq!(cells.to_vec(), object.into_iter().collect::<Vec<_>>());
+    }
 
     #[test]
     fn what_was_not_measured_is_not_said() {

@@ -23,13 +23,40 @@ pub use columns::Columns;
 pub use owner::{ends, process, whereabouts};
 pub use paint::Paint;
 pub use quantity::{bit_rate, bytes, count, percent, plural, time, wall};
+pub use slowpath_model::{clean, clean_lines};
 
-/// Text that came from outside (command names), with everything a terminal could act on
-/// replaced.
+/// Text that came from outside (command names), with everything that could steer a terminal
+/// replaced ([`slowpath_model::clean`]).
 pub fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
+    clean(text).into_owned()
+}
+
+/// The content security policy of a page: it loads nothing, whatever a name in it contains.
+pub const PAGE_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+/// The same as a page wants it, between tags and within quotation marks of an attribute.
+pub fn html(text: &str) -> String {
+    escaped(&clean(text))
+}
+
+/// [`html`] of text that may have several lines.
+pub fn html_lines(text: &str) -> String {
+    escaped(&clean_lines(text))
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Breaks `text` into lines of at most `width` characters where it has spaces.
@@ -61,6 +88,14 @@ mod tests {
     #[test]
     fn names_cannot_steer_the_terminal() {
         assert!(!plain("a\x1b[31mb\n").contains(char::is_control));
+    }
+
+    #[test]
+    fn pages_show_names_and_obey_none() {
+        let hostile = "</a><b c=\"d&\">\u{202e}\n";
+        let shown = "&lt;/a&gt;&lt;b c=&quot;d&amp;&quot;&gt;??";
+        assert_eq!(html(hostile), shown);
+        assert_eq!(html_lines("a\n\x1b<"), "a\n?&lt;");
     }
 
     #[test]
