@@ -190,6 +190,16 @@ macro_rules! flat_struct {
 }
 pub(crate) use flat_struct;
 
+/// How many columns a type has. Counted once: rows ask it by the hundred thousand.
+macro_rules! width {
+    ($type:ty) => {{
+        static WIDTH: std::sync::LazyLock<usize> =
+            std::sync::LazyLock::new(|| $crate::cells::columns_of::<$type>().len());
+        *WIDTH
+    }};
+}
+pub(crate) use width;
+
 /// Makes an optional struct flat: all its cells null when it is absent.
 macro_rules! flat_group {
     ($type:ty) => {
@@ -198,14 +208,15 @@ macro_rules! flat_group {
                 match self {
                     Some(value) => $crate::cells::Flat::put(value, row),
                     None => {
-                        let width = $crate::cells::columns_of::<$type>().len();
-                        row.extend(std::iter::repeat_n($crate::cells::CellValue::Null, width));
+                        row.extend(std::iter::repeat_n(
+                            $crate::cells::CellValue::Null,
+                            $crate::cells::width!($type),
+                        ));
                     }
                 }
             }
             fn take(row: &mut $crate::cells::Row<'_>) -> Option<Self> {
-                let width = $crate::cells::columns_of::<$type>().len();
-                if row.skip_nulls(width) {
+                if row.skip_nulls($crate::cells::width!($type)) {
                     return Some(None);
                 }
                 <$type as $crate::cells::Flat>::take(row).map(Some)

@@ -8,20 +8,24 @@
 //! is there. So nothing is lost and nothing counts twice.
 //!
 //! The work comes in pieces of a few milliseconds, and between them the caller may rest.
+//!
+//! Memory: the spool itself, at most as much again for the rows of its tables, which are kept
+//! packed, and 24 bytes an interval; one column at a time is encoded.
 
 use crate::StoreError;
 use crate::layout;
 use crate::pieces::Pieces;
-use crate::segment::tables;
-use crate::spool::{self, HeaderError, Parsed};
-use crate::table::{self, Provenance};
-use slowpath_model::Micros;
+use crate::read_report::{missing_from, unclosed};
+use crate::segment::{Segment, tables};
+use crate::spool::{HeaderError, Parsed};
+use crate::table::{self, Provenance, Rows};
+use slowpath_model::{Micros, WallMicros};
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
 /// What a conversion did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Converted {
     /// Bytes of the Parquet files.
     pub parquet_bytes: u64,
@@ -29,8 +33,10 @@ pub(crate) struct Converted {
     pub rows: u64,
     /// Places in the spool that could not be read, torn tail aside.
     pub unreadable: u64,
-    /// Whether the spool had no usable header and was set aside.
+    /// Whether the spool was set aside: it had no usable header, or is a copy.
     pub set_aside: bool,
+    /// What of the segment is missing, in words.
+    pub missing: Option<String>,
 }
 
 /// A piece of a spool that is read at once: under a millisecond.
@@ -47,37 +53,60 @@ fn read(path: &Path, pieces: &mut Pieces<'_>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A spool to convert.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub path: &'a Path,
+    /// It is the last one of a run that did not close its log.
+    pub unclosed: bool,
+}
+
 /// Converts a spool and removes it; contiguous intervals become rows of `merge_up_to` at
 /// most. `rest` is called between pieces of the work.
 pub(crate) fn convert(
     dir: &Path,
-    spool: &Path,
+    source: Source<'_>,
     merge_up_to: Micros,
     rest: &mut dyn FnMut(),
 ) -> Result<Converted, StoreError> {
+    let spool = source.path;
     let mut pieces = Pieces::new(rest);
     let bytes = read(spool, &mut pieces).map_err(StoreError::io("read the spool", spool))?;
-    let parsed = match parse(&bytes, &mut pieces) {
-        Ok(parsed) => parsed,
+    let Segment {
+        parsed,
+        last,
+        mut tables,
+    } = match tables(&bytes, merge_up_to, &mut pieces) {
+        Ok(segment) => segment,
         Err(HeaderError::Torn) => {
             remove(spool)?;
             return Ok(Converted::default());
         }
-        Err(_) => return set_aside(spool),
+        Err(reason) => return set_aside(spool, reason.to_string()),
     };
     drop(bytes);
+    let partition = layout::partition(dir, parsed.header.begun, &parsed.header.host.host);
+    let own = layout::spool_path(dir, &parsed.header.segment);
+    if spool != own && (own.exists() || layout::has_segment(&partition, &parsed.header.segment)) {
+        let reason = format!("it is a copy of segment {}", parsed.header.segment);
+        return set_aside(spool, reason);
+    }
     let mut converted = Converted {
         unreadable: (parsed.corrupt + parsed.unknown + parsed.invalid) as u64,
+        missing: missing(&parsed, source.unclosed.then_some(last)),
         ..Converted::default()
     };
-    let partition = layout::partition(dir, parsed.header.begun, &parsed.header.host.host);
     layout::make_dirs(dir, &partition)?;
-    let tables = tables(&parsed, merge_up_to, &mut pieces);
+    if converted.missing.is_some() {
+        widen(&mut tables, parsed.header.begun);
+    }
+    // A file without rows says so.
+    let all_lost = converted.missing.is_some() && tables.iter().all(|(_, rows)| rows.count() == 0);
     let header = parsed.header;
-    drop(parsed.records);
     let mut renames = Vec::new();
     for (table, rows) in tables {
-        if rows.count() == 0 {
+        let says_so = table == layout::COVERAGE && all_lost;
+        if rows.count() == 0 && !says_so {
             continue;
         }
         if table == layout::INTERVALS {
@@ -90,6 +119,7 @@ pub(crate) fn convert(
             segment: header.segment.clone(),
             host: header.host.host.clone(),
             boot_id: header.host.boot_id,
+            missing: converted.missing.clone(),
         };
         if let Err(e) = table::write(&temporary, rows, &provenance, &mut || pieces.done()) {
             // Others need the space; the next attempt writes it anew.
@@ -107,23 +137,35 @@ pub(crate) fn convert(
     Ok(converted)
 }
 
-/// The spool's records, read in pieces.
-fn parse(bytes: &[u8], pieces: &mut Pieces<'_>) -> Result<Parsed, HeaderError> {
-    let mut records = Vec::new();
-    let parsed = spool::parse_each(bytes, |record| {
-        records.push(record);
-        pieces.row();
-    })?;
-    Ok(Parsed { records, ..parsed })
+/// What is missing from the segment, in words; `cut_off`: its run did not close the log, and this is the end of the
+/// last record.
+fn missing(parsed: &Parsed, cut_off: Option<Option<WallMicros>>) -> Option<String> {
+    let mut missing = missing_from(parsed);
+    missing.extend(cut_off.map(unclosed));
+    (!missing.is_empty()).then(|| missing.join("; "))
 }
 
-/// Renames a spool without a usable header.
-fn set_aside(spool: &Path) -> Result<Converted, StoreError> {
+/// Lets every table of a segment state the times of all: what is missing may lie anywhere there.
+fn widen(tables: &mut [(&'static str, Rows)], begun: WallMicros) {
+    let spans = tables.iter().map(|(_, rows)| rows.span);
+    let (from, to) = spans.fold((begun, begun), |(from, to), span| {
+        (from.min(span.0), to.max(span.1))
+    });
+    for (_, rows) in tables {
+        rows.widen(from, to);
+    }
+}
+
+/// Renames a spool without a usable header, or that another one replaces.
+fn set_aside(spool: &Path, reason: String) -> Result<Converted, StoreError> {
     let mut aside = spool.as_os_str().to_owned();
     aside.push(".unreadable");
     fs::rename(spool, aside).map_err(StoreError::io("set aside the spool", spool))?;
     Ok(Converted {
         set_aside: true,
+        missing: Some(format!(
+            "all of it, set aside with the ending .unreadable: {reason}"
+        )),
         ..Converted::default()
     })
 }

@@ -73,6 +73,7 @@ fn way_out(source: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free space there or give the log less to keep"
         }
+        io::ErrorKind::FileTooLarge => "; raise the limit on the size of files (ulimit -f)",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; give the log a directory that this user may write to"
         }

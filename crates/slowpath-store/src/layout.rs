@@ -14,10 +14,14 @@
 //! ```
 
 use crate::StoreError;
+use crate::lock::LiveRun;
+use crate::modes;
 use slowpath_model::WallMicros;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The tables, by the beginning of their files' names.
@@ -80,15 +84,54 @@ impl TableFile {
     }
 }
 
+/// Whether a partition has a file of the segment.
+pub(crate) fn has_segment(partition: &Path, segment: &str) -> bool {
+    let mut names = TABLES
+        .iter()
+        .map(|table| format!("{table}-{segment}.parquet"));
+    names.any(|name| partition.join(name).exists())
+}
+
 /// The spools, by name.
 pub(crate) fn spools(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let spools = spool_dir(dir);
-    let mut found: Vec<PathBuf> = entries(&spools)?
+    in_spool_dir(dir, "spool")
+}
+
+/// What was set aside, by name.
+pub(crate) fn set_aside(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    in_spool_dir(dir, "unreadable")
+}
+
+fn in_spool_dir(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found: Vec<PathBuf> = entries(&spool_dir(dir))?
         .into_iter()
-        .filter(|p| p.extension() == Some(OsStr::new("spool")))
+        .filter(|p| p.extension() == Some(OsStr::new(extension)))
         .collect();
     found.sort();
     Ok(found)
+}
+
+/// Of spools, the last one of each run that no longer writes: it did not close its log, else its
+/// spools would be in Parquet.
+pub(crate) fn unclosed(spools: &[PathBuf], live: &LiveRun) -> BTreeSet<PathBuf> {
+    let mut last: BTreeMap<&str, &PathBuf> = BTreeMap::new();
+    for path in spools {
+        let Some(segment) = path.file_stem().and_then(OsStr::to_str) else {
+            continue;
+        };
+        let run = segment.rsplit_once('-').map_or(segment, |(run, _)| run);
+        let latest = last.entry(run).or_insert(path);
+        // Numbers grow past their four digits.
+        if (latest.as_os_str().len(), *latest) < (path.as_os_str().len(), path) {
+            *latest = path;
+        }
+    }
+    match live {
+        LiveRun::Unknown => last.clear(),
+        LiveRun::Named(run) => drop(last.remove(run.as_str())),
+        LiveRun::Absent => {}
+    }
+    last.into_values().cloned().collect()
 }
 
 /// The whole hours, oldest first.
@@ -177,14 +220,23 @@ pub(crate) fn make_dirs(root: &Path, dir: &Path) -> Result<(), StoreError> {
         make_dirs(root, parent)?;
     }
     if dir == root {
-        return fs::create_dir_all(dir).map_err(StoreError::io("create the directory", dir));
+        return new_dir()
+            .recursive(true)
+            .create(dir)
+            .map_err(StoreError::io("create the directory", dir));
     }
-    match fs::create_dir(dir) {
+    match new_dir().create(dir) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists || !dir.is_dir() => {
             Err(StoreError::io("create the directory", dir)(e))
         }
         _ => sync_dir(dir.parent().unwrap_or(root)),
     }
+}
+
+fn new_dir() -> fs::DirBuilder {
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(modes::DIRECTORY);
+    builder
 }
 
 /// Makes renames in and removals from `dir` survive a power cut.

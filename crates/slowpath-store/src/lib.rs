@@ -17,23 +17,30 @@
 //!   interval is rounded as `docs/reference/log-format.md` states, and no share grows past its
 //!   interval by it.
 //! - Every file carries [`SCHEMA_VERSION`]; files of every released version stay readable.
-//! - [`LogReader`] needs no lock, works beside a writer, and reports what it could not read.
+//! - A Parquet file states checksums of all its bytes. A file whose checksum is wrong gives no row
+//!   and is named in the [`ReadReport`], and so is all that a spool lacked when it was converted.
+//! - [`LogReader`] works beside a writer, and reports what it could not read. It waits for no lock.
 //!
 //! What it never does: judge, aggregate, or use the network.
 
 mod cells;
+mod checksum;
 mod column;
 mod convert;
 mod error;
+mod identities;
 mod interaction;
 mod interval;
 mod layout;
 mod life_rows;
 mod listener;
 mod lock;
+mod merging;
+mod modes;
 mod options;
 mod owner_rows;
 mod pieces;
+mod read_report;
 mod reader;
 mod retention;
 mod rows;
@@ -41,17 +48,21 @@ mod schema;
 mod segment;
 pub mod spool;
 mod stats;
+mod stop;
 mod summary_rank;
 mod table;
 mod version1;
 mod writer;
 
 pub use error::{OpenError, StoreError};
+pub use identities::ConnectionNumber;
 pub use options::{CpuShare, HostIdentity, Options, Retention};
-pub use reader::{IntervalFilter, LogReader, ReadReport, ReadRows, TimeRange};
+pub use read_report::ReadReport;
+pub use reader::{IntervalFilter, LogReader, ReadRows, TimeRange};
 pub use retention::{Retained, retain};
 pub use schema::describe;
-pub use summary_rank::summary_rank;
+pub use stop::Stop;
+pub use summary_rank::{ConnectionIdentity, Rank, summary_rank};
 pub use writer::{LogWriter, WriterStatus};
 
 /// Version of the tables' schema: which columns there are and what they mean. Appending a

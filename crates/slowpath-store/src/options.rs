@@ -13,10 +13,11 @@ pub struct HostIdentity {
     pub boot_id: u128,
 }
 
-/// What is deleted when the log is too large or too old. The newest hour always stays.
+/// What is deleted when the log is too large or too old: whole hours, and of the newest one whole
+/// segments where it is too large by itself. The newest segment always stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Most bytes of Parquet files; 1 GiB by default.
+    /// Most bytes of Parquet files and spools; 1 GiB by default.
     pub max_bytes: u64,
     /// Greatest age, by the wall clock; none by default, because a clock that jumps ahead
     /// would empty the log.
@@ -75,7 +76,8 @@ pub struct Options {
     /// Length of a segment, by the wall time given to `tick`: a new one begins when that
     /// passes a multiple of it. One hour by default, at least one millisecond.
     pub segment_time: Micros,
-    /// Size of a spool at which a new segment begins early; 16 MiB by default.
+    /// Size of a spool at which a new segment begins early; 16 MiB by default, and at most a
+    /// quarter of [`Retention::max_bytes`].
     pub segment_bytes: u64,
     /// How often the spool is flushed to the disk; every 10 s by default, `None` for only
     /// when a segment ends. A killed process loses nothing either way; a power cut loses
@@ -92,6 +94,21 @@ pub struct Options {
     pub conversion: Option<CpuShare>,
     /// What is deleted.
     pub retention: Retention,
+}
+
+impl Options {
+    /// Least size of a spool: a batch of records.
+    const LEAST_SEGMENT: u64 = 64 << 10;
+
+    /// With segments so small that a spool, which retention cannot delete, is at most a quarter of
+    /// what the log may take.
+    pub(crate) fn within_limits(self) -> Self {
+        let most = (self.retention.max_bytes / 4).max(Self::LEAST_SEGMENT);
+        Options {
+            segment_bytes: self.segment_bytes.min(most),
+            ..self
+        }
+    }
 }
 
 impl Default for Options {

@@ -10,18 +10,22 @@ use crate::interval::Logged;
 use crate::layout::{
     self, CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS, TableFile,
 };
+use crate::read_report::{ReadReport, end_of, missing_from, unclosed};
 use crate::rows::IDENTITY;
 use crate::schema::{self, INTERACTION, TIMED, connection_number};
-use crate::spool::{self, HeaderError, Record};
+use crate::spool::{self, Frame, Frames, HeaderError, Record, kind, record_again};
+use crate::stop::Stop;
 use crate::summary_rank::supersedes;
-use crate::{StoreError, table, version1};
+use crate::{StoreError, lock, table, version1};
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, Finding, InteractionInterval, ListenerInterval,
-    ProblemInterval, ProblemSet, WallMicros,
+    Micros, ProblemInterval, ProblemSet, WallMicros,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A stretch of wall time, its end excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +45,7 @@ impl TimeRange {
 
     /// Whether something that lasted from `from` to `to` has a part in it. What has no
     /// length counts where it lies.
-    fn meets(self, from: WallMicros, to: WallMicros) -> bool {
+    pub(crate) fn meets(self, from: WallMicros, to: WallMicros) -> bool {
         from < self.to && (to > self.from || (from == to && to >= self.from))
     }
 }
@@ -66,22 +70,6 @@ impl IntervalFilter {
     }
 }
 
-/// What could not be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadReport {
-    /// Files read.
-    pub files: u64,
-    /// Files that could not be read, or not to their end, and why.
-    pub unreadable: Vec<(PathBuf, String)>,
-    /// Damaged stretches within spools.
-    pub corrupt: u64,
-    /// Records of a kind or with a content that this version cannot make sense of.
-    pub not_understood: u64,
-    /// Bytes at the ends of spools that are the beginning of a record: being written, or
-    /// cut off when a writer was killed.
-    pub torn_tail: u64,
-}
-
 /// Rows, and what could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRows<T> {
@@ -95,6 +83,7 @@ pub struct ReadRows<T> {
 #[derive(Clone, Debug)]
 pub struct LogReader {
     dir: PathBuf,
+    stop: Stop,
 }
 
 impl LogReader {
@@ -106,7 +95,13 @@ impl LogReader {
         fs::read_dir(dir).map_err(StoreError::io("open the log in", dir))?;
         Ok(LogReader {
             dir: dir.to_owned(),
+            stop: Stop::default(),
         })
+    }
+
+    /// Ends what this reader and its clones are reading.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
     }
 
     /// Gives each problem interval that has a part in `range` to `each`, segment by segment
@@ -127,7 +122,7 @@ impl LogReader {
             }
         };
         let mut report = ReadReport::default();
-        let spooled = self.spools(&mut report, |record| {
+        let spooled = self.spools(&mut report, kind::PROBLEM, |record| {
             if let Record::Problem(interval) = record {
                 give(Logged {
                     interval: *interval,
@@ -207,7 +202,7 @@ impl LogReader {
             }
         };
         let mut report = ReadReport::default();
-        let spooled = self.spools(&mut report, |record| {
+        let spooled = self.spools(&mut report, kind::SUMMARY, |record| {
             if let Record::Summary(summary) = record {
                 give(*summary);
             }
@@ -249,7 +244,7 @@ impl LogReader {
             }
         };
         let mut report = ReadReport::default();
-        let spooled = self.spools(&mut report, |record| {
+        let spooled = self.spools(&mut report, kind::COVERAGE, |record| {
             if let Record::Coverage(record) = record {
                 give(*record);
             }
@@ -301,7 +296,7 @@ impl LogReader {
             }
         };
         let mut report = ReadReport::default();
-        let spooled = self.spools(&mut report, |record| {
+        let spooled = self.spools(&mut report, kind::LISTENER, |record| {
             if let Record::Listener(interval) = record {
                 give(*interval);
             }
@@ -334,7 +329,7 @@ impl LogReader {
             }
         };
         let mut report = ReadReport::default();
-        let spooled = self.spools(&mut report, |record| {
+        let spooled = self.spools(&mut report, kind::INTERACTION, |record| {
             if let Record::Interaction(found) = record {
                 give(*found);
             }
@@ -351,14 +346,49 @@ impl LogReader {
         Ok(ReadRows { rows, report })
     }
 
-    /// Gives every record of every spool to `each`; returns the segments read.
-    fn spools(
+    /// Gives every record of that kind of every spool to `each`; returns the segments read.
+    pub(crate) fn spools(
         &self,
         report: &mut ReadReport,
+        kind: u8,
         mut each: impl FnMut(Record),
     ) -> Result<BTreeSet<String>, StoreError> {
+        self.spooled_frames(report, |frames, frame| {
+            // Those that this version does not know are counted.
+            if (frame.kind == kind || frame.kind > kind::LAST)
+                && let Some(record) = frames.decode(&frame)
+            {
+                each(record);
+            }
+        })
+    }
+
+    /// Gives connection, end and duration of every spooled interval to `each`.
+    pub(crate) fn spooled_intervals(
+        &self,
+        report: &mut ReadReport,
+        mut each: impl FnMut(ConnectionId, WallMicros, Micros),
+    ) -> Result<BTreeSet<String>, StoreError> {
+        self.spooled_frames(report, |frames, frame| {
+            if frame.kind == kind::PROBLEM
+                && let Some((id, end, duration)) = frame.interval_key(frames.header())
+            {
+                each(id, end, duration);
+            }
+        })
+    }
+
+    fn spooled_frames(
+        &self,
+        report: &mut ReadReport,
+        mut each: impl FnMut(&mut Frames<'_>, Frame<'_>),
+    ) -> Result<BTreeSet<String>, StoreError> {
         let mut read = BTreeSet::new();
-        for path in layout::spools(&self.dir)? {
+        let spools = layout::spools(&self.dir)?;
+        // After the listing: what ends its run meanwhile is closed, not cut off.
+        let live = lock::live(&self.dir);
+        let ended = layout::unclosed(&spools, &live);
+        for path in spools {
             let bytes = match fs::read(&path).map_err(StoreError::io("read", &path)) {
                 Ok(bytes) => bytes,
                 // Converted in the meantime: its Parquet files are there.
@@ -368,23 +398,48 @@ impl LogReader {
                     continue;
                 }
             };
-            match spool::parse_each(&bytes, &mut each) {
-                Ok(parsed) => {
-                    report.files += 1;
-                    report.corrupt += parsed.corrupt as u64;
-                    report.not_understood += (parsed.unknown + parsed.invalid) as u64;
-                    report.torn_tail += parsed.torn_tail as u64;
-                    read.insert(parsed.header.segment);
+            if let Ok((header, _)) = spool::header_of(&bytes)
+                && read.contains(&header.segment)
+            {
+                let reason = format!("it is a copy of segment {}, which was read", header.segment);
+                report.unreadable.push((path, reason));
+                continue;
+            }
+            // Of a run that was cut off, its last record is stated, of whatever kind.
+            let cut_off = ended.contains(&path);
+            let mut last = None;
+            match Frames::new(&bytes) {
+                Ok(mut frames) => {
+                    while !self.stop.is_set()
+                        && let Some(frame) = frames.next()
+                    {
+                        if cut_off {
+                            let record = record_again(&bytes, frame.at, frames.header());
+                            last = last.max(record.as_ref().map(end_of));
+                        }
+                        each(&mut frames, frame);
+                    }
+                    let mut parsed = frames.end();
+                    report.count(&parsed);
+                    read.insert(std::mem::take(&mut parsed.header.segment));
+                    if parsed.torn_tail > 0 && is_growing(&path, bytes.len()) {
+                        parsed.torn_tail = 0;
+                    }
+                    let mut missing = missing_from(&parsed);
+                    missing.extend(cut_off.then(|| unclosed(last)));
+                    let missing = missing.into_iter().map(|what| (path.clone(), what));
+                    report.incomplete.extend(missing);
                 }
-                Err(HeaderError::Torn) => {}
+                Err(HeaderError::Torn) if bytes.is_empty() || is_growing(&path, bytes.len()) => {}
                 Err(e) => report.unreadable.push((path, e.to_string())),
             }
         }
+        report.unreadable.extend(set_aside(&self.dir)?);
         Ok(read)
     }
 
     /// Gives every file of a table that may have rows in `range` to `each`.
-    fn files(
+    pub(crate) fn files(
         &self,
         wanted: &'static str,
         range: TimeRange,
@@ -392,30 +447,118 @@ impl LogReader {
         report: &mut ReadReport,
         mut each: impl FnMut(&TableFile, table::Table, &mut u64) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        let mut read: BTreeMap<String, PathBuf> = BTreeMap::new();
         for hour in layout::hours(&self.dir)? {
-            for file in layout::tables(&hour)? {
-                if file.table != wanted || spooled.contains(&file.segment) {
+            let files = layout::tables(&hour)?;
+            for file in &files {
+                if spooled.contains(&file.segment) {
                     continue;
                 }
-                let result = table::open(&file.path).and_then(|table| {
+                if self.stop.is_set() {
+                    return Ok(());
+                }
+                if file.table != wanted {
+                    report.unreadable.extend(lost(file, wanted, &files, range));
+                    continue;
+                }
+                let mut segment = None;
+                let result = table::open(&file.path).and_then(|mut table| {
+                    table.stop = self.stop.clone();
                     let (from, to) = table.span();
                     // A row's clock may have jumped: files are chosen by what they say of
                     // their rows, not by their partition.
                     if !range.meets(from, to) {
                         return Ok(());
                     }
-                    each(&file, table, &mut report.not_understood)
+                    let own = table.segment().unwrap_or(&file.segment).to_owned();
+                    if let Some(first) = read.get(&own) {
+                        let reason = format!("it is a copy of {}", first.display());
+                        report.unreadable.push((file.path.clone(), reason));
+                        return Ok(());
+                    }
+                    if let Some(missing) = table.missing() {
+                        let all = file.beside("*");
+                        report.incomplete.push((all, missing.to_owned()));
+                    }
+                    // Of a file without checksums, rows may have been given before damage is met.
+                    segment = Some((own, !table.has_checksums()));
+                    let before = report.not_understood;
+                    each(file, table, &mut report.not_understood)?;
+                    let rows = report.not_understood - before;
+                    if rows > 0 {
+                        let what = format!("{rows} of its rows make no sense to this version");
+                        report.incomplete.push((file.path.clone(), what));
+                    }
+                    Ok(())
                 });
+                if let Some((segment, given)) = segment
+                    && (given || result.is_ok())
+                {
+                    read.insert(segment, file.path.clone());
+                }
                 match result {
                     Ok(()) => report.files += 1,
                     // Retention was quicker.
-                    Err(e) if e.is_not_found() => {}
-                    Err(e) => report.unreadable.push((file.path, e.to_string())),
+                    Err(e) if e.is_not_found() && !file.path.exists() => {}
+                    Err(e) => report.unreadable.push((file.path.clone(), e.to_string())),
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Whether a spool is longer than it was a moment ago, or gone: its end is being written.
+fn is_growing(path: &Path, length: usize) -> bool {
+    /// A write of a batch of 64 KiB takes tens of microseconds; after this one it has ended.
+    const MOMENT: Duration = Duration::from_millis(20);
+    std::thread::sleep(MOMENT);
+    fs::metadata(path).map_or(true, |metadata| metadata.len() != length as u64)
+}
+
+/// The spools that were set aside, and why.
+pub(crate) fn set_aside(dir: &Path) -> Result<Vec<(PathBuf, String)>, StoreError> {
+    let aside = layout::set_aside(dir)?.into_iter();
+    Ok(aside.map(|path| (path.clone(), why_aside(&path))).collect())
+}
+
+/// Why a spool was set aside.
+fn why_aside(path: &Path) -> String {
+    /// More than the longest header.
+    const HEADER: u64 = 2_048;
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(HEADER).read_to_end(&mut bytes));
+    match read.map(|_| spool::header_of(&bytes)) {
+        Ok(Ok(_)) => "it was set aside; slowpath takes it back when it starts next".to_owned(),
+        Ok(Err(e)) => format!("it was set aside: {e}"),
+        Err(e) => format!("it was set aside: {e}"),
+    }
+}
+
+/// The file of the wanted table that this one proves to have been there, if it is gone.
+fn lost(
+    file: &TableFile,
+    wanted: &'static str,
+    all: &[TableFile],
+    range: TimeRange,
+) -> Option<(PathBuf, String)> {
+    // Each interval has a problem and a connection, in the same segment.
+    let proves = match wanted {
+        INTERVALS => file.table == PROBLEMS,
+        CONNECTIONS => file.table == INTERVALS,
+        _ => false,
+    };
+    let path = file.beside(wanted);
+    if !proves || all.iter().any(|other| other.path == path) {
+        return None;
+    }
+    let (from, to) = table::open(&file.path).ok()?.span();
+    // Else retention deletes the hour just now.
+    let is_lost = range.meets(from, to) && file.path.exists();
+    is_lost.then(|| {
+        let reason = format!("it is missing, its segment's {} are there", file.table);
+        (path, reason)
+    })
 }
 
 /// Gives the intervals of a file to `each`, `None` for a row that makes no sense.

@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Deleting the oldest whole hours of a log.
+//! Deleting the oldest whole hours of a log, and the oldest segments of its only hour.
 
 use crate::layout::{self, sync_dir};
 use crate::{Retention, StoreError};
 use slowpath_model::{Micros, WallMicros};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// What [`retain`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     /// Hours deleted.
     pub hours_deleted: u64,
+    /// Segments of the newest hour deleted.
+    pub segments_deleted: u64,
     /// Bytes of Parquet files deleted.
     pub bytes_deleted: u64,
     /// Bytes of Parquet files left.
     pub bytes_left: u64,
 }
 
-/// Deletes the oldest hours of the log in `dir` until it is within `limits`. The newest
-/// hour always stays, and so do spools: they are not in Parquet yet.
+/// Deletes the oldest hours of the log in `dir` until it is within `limits`, and where the newest
+/// hour is too large by itself the oldest segments of it. The newest segment always stays, and so
+/// do spools: they are not in Parquet yet.
 ///
 /// # Errors
 /// A directory that cannot be listed or removed.
@@ -38,7 +43,7 @@ pub fn retain(dir: &Path, limits: Retention, now: WallMicros) -> Result<Retained
     let oldest_kept = limits
         .max_age
         .map(|age| hour_of(&layout::partition(dir, now - Micros::from(age), "")));
-    let Some((_newest, older)) = hours.split_last() else {
+    let Some((newest, older)) = hours.split_last() else {
         return Ok(done);
     };
     for (hour, size) in older.iter().zip(sizes) {
@@ -53,7 +58,43 @@ pub fn retain(dir: &Path, limits: Retention, now: WallMicros) -> Result<Retained
         done.bytes_deleted += size;
         done.bytes_left -= size;
     }
+    if done.bytes_left > limits.max_bytes {
+        trim(newest, limits.max_bytes, &mut done)?;
+    }
     Ok(done)
+}
+
+/// Deletes the oldest segments of an hour, but for the newest one.
+fn trim(hour: &Path, most: u64, done: &mut Retained) -> Result<(), StoreError> {
+    let mut segments: BTreeMap<String, (SystemTime, u64, Vec<PathBuf>)> = BTreeMap::new();
+    for file in layout::tables(hour)? {
+        let Ok(metadata) = fs::metadata(&file.path) else {
+            continue;
+        };
+        let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let new = (written, 0, Vec::new());
+        let segment = segments.entry(file.segment).or_insert(new);
+        segment.0 = segment.0.max(written);
+        segment.1 += metadata.len();
+        segment.2.push(file.path);
+    }
+    // Names order the segments of one run, the times those of several.
+    let mut oldest_first: Vec<_> = segments.into_iter().collect();
+    oldest_first
+        .sort_by(|(a, (written_a, ..)), (b, (written_b, ..))| (written_a, a).cmp(&(written_b, b)));
+    oldest_first.pop();
+    for (_, (_, bytes, files)) in oldest_first {
+        if done.bytes_left <= most {
+            break;
+        }
+        for path in &files {
+            fs::remove_file(path).map_err(StoreError::io("delete", path))?;
+        }
+        done.segments_deleted += 1;
+        done.bytes_deleted += bytes;
+        done.bytes_left -= bytes;
+    }
+    Ok(())
 }
 
 fn hour_of(partition: &Path) -> Option<std::ffi::OsString> {

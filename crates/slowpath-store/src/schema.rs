@@ -10,7 +10,8 @@ use crate::column::{Column, Kind, flag, number, problems, text, time, us, word};
 use crate::interval::{Logged, order};
 use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS};
 use crate::rows::{FIRST, IDENTITY, PROBLEM_EVENTS, PROBLEM_TIME, SummaryBody};
-use crate::{interaction, life_rows, listener};
+use crate::summary_rank::{ConnectionIdentity, Ranked};
+use crate::{interaction, life_rows, listener, owner_rows};
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, Deltas, Finding, Micros, Problem, ProblemInterval,
     ProblemSet, Share, WallMicros,
@@ -270,6 +271,17 @@ pub(crate) fn interval_cells() -> Vec<Column> {
     columns
 }
 
+/// What of an interval says whose it is and when.
+pub(crate) fn interval_key_cells() -> Vec<Column> {
+    vec![CONNECTION, END, DURATION]
+}
+
+/// Takes the cells of [`interval_key_cells`].
+pub(crate) fn take_interval_key(cells: &[CellValue]) -> Option<(u64, WallMicros, Micros)> {
+    let row = &mut Row::new(cells);
+    Some((Flat::take(row)?, Flat::take(row)?, Flat::take(row)?))
+}
+
 /// Takes the cells after the interval's number and its connection.
 pub(crate) fn take_interval(
     connection: ConnectionId,
@@ -352,6 +364,7 @@ fn hide_unmeasured(summary: &ConnectionSummary, body: &mut [CellValue]) {
     }
 }
 
+static SUMMARY_WIDTH: LazyLock<usize> = LazyLock::new(|| SummaryBody::columns().len());
 static TIME_AT: LazyLock<Vec<usize>> = LazyLock::new(|| positions(&PROBLEM_TIME));
 static EVENTS_AT: LazyLock<Vec<usize>> = LazyLock::new(|| positions(&PROBLEM_EVENTS));
 
@@ -366,6 +379,59 @@ pub(crate) fn connection_cells() -> &'static [Column] {
     &columns(CONNECTIONS)[3..]
 }
 
+/// Cells of [`identity_cells`] from which the rank of a row follows.
+pub(crate) const RANK: usize = IDENTITY.len() + 4;
+
+/// What a reader asks of the connections table that wants to know who they are: identity,
+/// rank, 4-tuple, owner and real peer.
+pub(crate) fn identity_cells() -> Vec<Column> {
+    let all = connection_cells();
+    let of = |names: &[&str]| -> Vec<Column> {
+        let named = |name: &&str| all.iter().find(|c| c.name == *name).copied();
+        names.iter().filter_map(named).collect()
+    };
+    let rank = of(&["first_observed", "last_observed", "closed", "polls"]);
+    let (ends, process) = all[IDENTITY.len()..].split_at(4);
+    let process = process
+        .iter()
+        .filter(|c| c.name == "pid" || c.name == "command");
+    let mut columns = [&IDENTITY[..], &rank, ends].concat();
+    columns.extend(process.copied());
+    owner_rows::columns(&mut columns);
+    columns.extend(of(&["real_peer_address", "real_peer_port"]));
+    columns
+}
+
+/// Takes the first [`RANK`] of these cells; nothing if the row states the identity only.
+pub(crate) fn take_ranked(cells: &[CellValue]) -> Option<Option<Ranked>> {
+    let row = &mut Row::new(cells);
+    let connection = ConnectionId::take(row)?;
+    if row.skip_nulls(1) {
+        return Some(None);
+    }
+    Some(Some(Ranked {
+        connection,
+        first_observed: Flat::take(row)?,
+        last_observed: Flat::take(row)?,
+        closed: Flat::take(row)?,
+        polls: Flat::take(row)?,
+    }))
+}
+
+/// Takes the rest of them.
+pub(crate) fn take_identity(ranked: &Ranked, cells: &[CellValue]) -> Option<ConnectionIdentity> {
+    let row = &mut Row::new(&cells[RANK..]);
+    let tuple = Flat::take(row)?;
+    let head = owner_rows::take_head(row)?;
+    Some(ConnectionIdentity {
+        connection: ranked.connection,
+        rank: ranked.rank(),
+        tuple,
+        owner: owner_rows::take_rest(head, row)?,
+        real_peer: Flat::take(row)?,
+    })
+}
+
 /// Takes the cells of [`connection_cells`]; nothing if the row states the identity only.
 pub(crate) fn take_connection(cells: &[CellValue]) -> Option<Option<ConnectionSummary>> {
     let id = ConnectionId::take(&mut Row::new(cells))?;
@@ -373,7 +439,7 @@ pub(crate) fn take_connection(cells: &[CellValue]) -> Option<Option<ConnectionSu
     if stated[0] == CellValue::Null {
         return Some(None);
     }
-    let mut body = vec![CellValue::Null; SummaryBody::columns().len()];
+    let mut body = vec![CellValue::Null; *SUMMARY_WIDTH];
     for (i, cell) in SUMMARY_ORDER.iter().zip(stated) {
         body[*i] = cell.clone();
     }

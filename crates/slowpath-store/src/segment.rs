@@ -2,55 +2,78 @@
 //! The rows of a segment's tables, from its records.
 
 use crate::cells::{CellValue, Flat};
-use crate::interval::Logged;
 use crate::layout::{CONNECTIONS, COVERAGE, INTERACTIONS, INTERVALS, LISTENERS, PROBLEMS};
+use crate::merging::{Merged, Merging};
 use crate::pieces::Pieces;
+use crate::read_report::end_of;
 use crate::schema::{self, Origin, columns, connection_number};
-use crate::spool::{Parsed, Record};
-use crate::summary_rank::supersedes;
+use crate::spool::{Frames, Header, HeaderError, Parsed, Record, record_again};
+use crate::summary_rank::{Rank, summary_rank};
 use crate::table::Rows;
-use slowpath_model::{ConnectionId, ConnectionSummary, Micros, ProblemInterval, WallMicros};
+use slowpath_model::{ConnectionId, Coverage, Micros, WallMicros};
 use std::collections::BTreeMap;
 
-/// Every connection of a segment that had a problem or a summary, with its latest summary.
-type Connections<'a> = BTreeMap<ConnectionId, Option<&'a ConnectionSummary>>;
+/// Every connection of a segment that had a problem or a summary, with the rank of its latest
+/// summary and where in the spool that is.
+type Connections = BTreeMap<ConnectionId, Option<(Rank, usize)>>;
 
-/// The tables of a segment, by name. Contiguous intervals of a connection that found the same
+/// What a spool holds.
+pub(crate) struct Segment {
+    /// Whose it is, and what could not be read of it; no records.
+    pub parsed: Parsed,
+    /// When what its last record states ended.
+    pub last: Option<WallMicros>,
+    /// The tables, by name.
+    pub tables: Vec<(&'static str, Rows)>,
+}
+
+/// The tables of a spool's segment. Contiguous intervals of a connection that found the same
 /// become one of at most `merge_up_to`.
+///
+/// Of intervals and summaries, nearly all of a spool, only places are kept; they are decoded
+/// again for their row.
 pub(crate) fn tables(
-    parsed: &Parsed,
+    file: &[u8],
     merge_up_to: Micros,
     pieces: &mut Pieces<'_>,
-) -> Vec<(&'static str, Rows)> {
+) -> Result<Segment, HeaderError> {
+    let mut frames = Frames::new(file)?;
     let origin = Origin {
-        segment: parsed.header.segment.clone(),
-        host: parsed.header.host.host.clone(),
+        segment: frames.header().segment.clone(),
+        host: frames.header().host.host.clone(),
     };
     let mut connections = Connections::new();
+    let mut stretches: Vec<Coverage> = Vec::new();
+    let mut last = None;
+    let mut merging = Merging::new(merge_up_to);
     let mut coverage = Rows::new(COVERAGE, columns(COVERAGE).to_vec());
     let mut listeners = Rows::new(LISTENERS, columns(LISTENERS).to_vec());
     let mut interactions = Rows::new(INTERACTIONS, columns(INTERACTIONS).to_vec());
-    for record in &parsed.records {
+    while let Some(frame) = frames.next() {
         pieces.row();
+        let record = frames.decode(&frame);
+        last = last.max(record.as_ref().map(end_of));
         match record {
-            Record::Problem(interval) => {
+            Some(Record::Problem(interval)) => {
                 connections.entry(interval.connection).or_default();
+                merging.add(frame.at, *interval);
             }
-            Record::Summary(summary) => {
+            Some(Record::Summary(summary)) => {
                 let known = connections.entry(summary.connection).or_default();
-                if known.is_none_or(|s| supersedes(summary, s)) {
-                    *known = Some(summary);
+                let rank = summary_rank(&summary);
+                if known.is_none_or(|(old, _)| rank >= old) {
+                    *known = Some((rank, frame.at));
                 }
             }
-            Record::Coverage(c) => {
-                let row = timed(&mut coverage, &origin, c.end, c.duration);
-                push(&mut coverage, row, |row| c.put(row));
-            }
-            Record::Listener(l) => {
+            Some(Record::Coverage(c)) => match stretches.last_mut() {
+                Some(before) if continues(before, &c) => join(before, &c),
+                _ => stretches.push(*c),
+            },
+            Some(Record::Listener(l)) => {
                 let row = timed(&mut listeners, &origin, l.end, l.duration);
                 push(&mut listeners, row, |row| l.put(row));
             }
-            Record::Interaction(i) => {
+            Some(Record::Interaction(i)) => {
                 let row = timed(&mut interactions, &origin, i.end, i.duration);
                 push(&mut interactions, row, |row| {
                     connection_number(&i.connection).put(row);
@@ -58,18 +81,67 @@ pub(crate) fn tables(
                     i.put(row);
                 });
             }
+            None => {}
         }
     }
-    let logged = merge(parsed, merge_up_to, pieces);
-    let (intervals, problems) = problem_rows(logged, &origin, pieces);
-    vec![
-        (CONNECTIONS, connection_rows(&connections, &origin, pieces)),
+    for c in &stretches {
+        let row = timed(&mut coverage, &origin, c.end, c.duration);
+        push(&mut coverage, row, |row| c.put(row));
+    }
+    let parsed = frames.end();
+    let spool = (file, &parsed.header);
+    let connections = connection_rows(&connections, spool, &origin, pieces);
+    let merged = merging.end(file, &parsed.header);
+    let (intervals, problems) = problem_rows(merged, &origin, pieces);
+    let tables = vec![
+        (CONNECTIONS, connections),
         (COVERAGE, coverage),
         (LISTENERS, listeners),
         (INTERACTIONS, interactions),
         (PROBLEMS, problems),
         (INTERVALS, intervals),
-    ]
+    ];
+    Ok(Segment {
+        parsed,
+        last,
+        tables,
+    })
+}
+
+/// Longest row made of coverage records: the agent's minute, and a stretch that came late.
+const JOINED: Micros = Micros(65_000_000);
+/// Longest time between the end of one and the beginning of the next. Beginnings are computed from
+/// two clocks, and polls take some time; a suspended host or a clock that was set is no such gap.
+const BETWEEN: Micros = Micros(1_000_000);
+
+/// Whether a coverage record goes on where one ended that states no more than time and polls, as
+/// the agent logs them every few seconds for when it is killed.
+fn continues(before: &Coverage, next: &Coverage) -> bool {
+    let stretch = Coverage {
+        end: before.end,
+        duration: before.duration,
+        polls: before.polls,
+        sockets: before.sockets,
+        losses: before.losses,
+        unmeasured: before.unmeasured,
+        ..Coverage::default()
+    };
+    let between = (next.end - next.duration).0.abs_diff(before.end.0);
+    let joined = before.duration.0.saturating_add(next.duration.0);
+    *before == stretch && between <= BETWEEN.0 && joined <= JOINED.0
+}
+
+fn join(before: &mut Coverage, next: &Coverage) {
+    let mut unmeasured = before.unmeasured;
+    for problem in next.unmeasured.iter() {
+        unmeasured.insert(problem);
+    }
+    *before = Coverage {
+        duration: Micros(before.duration.0 + next.duration.0),
+        polls: before.polls + next.polls,
+        unmeasured,
+        ..next.clone()
+    };
 }
 
 /// The beginning of a row about a stretch of time.
@@ -86,46 +158,20 @@ fn push(rows: &mut Rows, mut row: Vec<CellValue>, rest: impl FnOnce(&mut Vec<Cel
     rows.push(&row);
 }
 
-/// The intervals, contiguous ones of a connection that found the same as one.
-fn merge(parsed: &Parsed, limit: Micros, pieces: &mut Pieces<'_>) -> Vec<Logged> {
-    let mut merged: Vec<Logged> = Vec::new();
-    let mut latest: BTreeMap<ConnectionId, usize> = BTreeMap::new();
-    for record in &parsed.records {
-        let Record::Problem(interval) = record else {
-            continue;
-        };
-        pieces.row();
-        let logged = Logged {
-            interval: ProblemInterval::clone(interval),
-            polls: 1,
-        };
-        if let Some(at) = latest.get(&interval.connection)
-            && merged[*at].absorb(&logged, limit)
-        {
-            continue;
-        }
-        latest.insert(interval.connection, merged.len());
-        merged.push(logged);
-    }
-    merged
-}
-
 /// The intervals and their problems, in the same order.
-fn problem_rows(mut logged: Vec<Logged>, origin: &Origin, pieces: &mut Pieces<'_>) -> (Rows, Rows) {
-    // All rows of one poll have the same end; like findings next to each other pack best.
-    logged.sort_by_cached_key(|l| (l.interval.end, l.problems().bits(), l.interval.connection));
+fn problem_rows(merged: Merged<'_>, origin: &Origin, pieces: &mut Pieces<'_>) -> (Rows, Rows) {
     let mut intervals = Rows::new(INTERVALS, columns(INTERVALS).to_vec());
     let mut problems = Rows::new(PROBLEMS, columns(PROBLEMS).to_vec());
     let mut row = origin.row();
     let head = row.len();
-    for (number, logged) in (0..).zip(&logged) {
+    for (number, logged) in (0..).zip(merged) {
         pieces.row();
         let interval = &logged.interval;
         let connection = connection_number(&interval.connection);
         let start = interval.end - interval.duration;
         intervals.widen(start, interval.end);
         row.truncate(head);
-        schema::put_interval(number, connection, logged, &mut row);
+        schema::put_interval(number, connection, &logged, &mut row);
         intervals.push(&row);
         for finding in &interval.findings {
             problems.widen(start, interval.end);
@@ -138,20 +184,25 @@ fn problem_rows(mut logged: Vec<Logged>, origin: &Origin, pieces: &mut Pieces<'_
 }
 
 fn connection_rows(
-    connections: &Connections<'_>,
+    connections: &Connections,
+    (file, header): (&[u8], &Header),
     origin: &Origin,
     pieces: &mut Pieces<'_>,
 ) -> Rows {
     let mut rows = Rows::new(CONNECTIONS, columns(CONNECTIONS).to_vec());
     let mut row = origin.row();
     let head = row.len();
-    for (id, summary) in connections {
+    for (id, latest) in connections {
         pieces.row();
         row.truncate(head);
-        if let Some(summary) = summary {
+        let summary = latest.and_then(|(_, at)| match record_again(file, at, header)? {
+            Record::Summary(summary) => Some(summary),
+            _ => None,
+        });
+        if let Some(summary) = &summary {
             rows.widen(summary.first_observed, summary.last_observed);
         }
-        schema::put_connection(connection_number(id), id, *summary, &mut row);
+        schema::put_connection(connection_number(id), id, summary.as_deref(), &mut row);
         rows.push(&row);
     }
     rows

@@ -27,6 +27,8 @@
 //! numbers as LEB128, times zigzag, strings with their length. Columns appended by a later
 //! version are ignored, columns that an earlier version lacks are null.
 
+mod frames;
+
 use crate::cells::{CellValue, Flat, Row, columns_of};
 use crate::column::{Column, Kind};
 use crate::interval::{self, Logged};
@@ -38,6 +40,8 @@ use slowpath_model::{
     ProblemInterval, WallMicros,
 };
 use std::sync::LazyLock;
+
+pub(crate) use frames::{Frame, Frames, kind, record_again};
 
 /// Version of the framing that this crate writes.
 pub const SPOOL_VERSION: u16 = 1;
@@ -424,6 +428,23 @@ fn parse_header(file: &[u8]) -> Result<(Header, usize), HeaderError> {
     Ok((header, FIXED_HEADER + rest + 4))
 }
 
+/// Reads the header at the beginning of a spool; also gives its length.
+pub(crate) fn header_of(file: &[u8]) -> Result<(Header, usize), HeaderError> {
+    match parse_header(file) {
+        // Records follow a whole header only: a length in it is damaged.
+        Err(HeaderError::Torn) if holds_record(file) => Err(HeaderError::Damaged),
+        result => result,
+    }
+}
+
+fn holds_record(file: &[u8]) -> bool {
+    let mut effort = file.len().saturating_mul(SEARCH_EFFORT);
+    (0..file.len()).any(|at| {
+        let start = record_at(&file[at..], &mut effort);
+        effort > 0 && matches!(start, RecordStart::Record { .. })
+    })
+}
+
 /// Whether a record stands at the beginning of `bytes`.
 enum RecordStart<'a> {
     Record {
@@ -478,60 +499,13 @@ pub fn parse(file: &[u8]) -> Result<Parsed, HeaderError> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_each(file: &[u8], mut each: impl FnMut(Record)) -> Result<Parsed, HeaderError> {
-    let (header, mut at) = parse_header(file)?;
-    let mut parsed = Parsed {
-        header,
-        records: Vec::new(),
-        torn_tail: 0,
-        corrupt: 0,
-        corrupt_bytes: 0,
-        unknown: 0,
-        invalid: 0,
-    };
-    let mut effort = file.len().saturating_mul(SEARCH_EFFORT);
-    let mut damage = 0;
-    // The first place in the present damage that could be a record cut off by the end.
-    let mut torn = None;
-    while at < file.len() {
-        match record_at(&file[at..], &mut effort) {
-            RecordStart::Record { kind, payload } => {
-                if damage > 0 {
-                    parsed.corrupt += 1;
-                    parsed.corrupt_bytes += damage;
-                    damage = 0;
-                }
-                torn = None;
-                match decode(kind, payload, &parsed.header) {
-                    Payload::Record(record) => each(record),
-                    Payload::Unknown => parsed.unknown += 1,
-                    Payload::Invalid => parsed.invalid += 1,
-                }
-                at += FRAME + payload.len();
-            }
-            other => {
-                if matches!(other, RecordStart::Torn) && torn.is_none() {
-                    torn = Some(at);
-                }
-                if effort == 0 {
-                    damage += file.len() - at;
-                    break;
-                }
-                damage += 1;
-                at += 1;
-            }
+    let mut frames = Frames::new(file)?;
+    while let Some(frame) = frames.next() {
+        if let Some(record) = frames.decode(&frame) {
+            each(record);
         }
     }
-    if damage > 0 {
-        // A cut-off record counts as torn only where it begins the damage: else it is one
-        // more chance pair of bytes in it.
-        if torn == Some(file.len() - damage) {
-            parsed.torn_tail = damage;
-        } else {
-            parsed.corrupt += 1;
-            parsed.corrupt_bytes += damage;
-        }
-    }
-    Ok(parsed)
+    Ok(frames.end())
 }
 
 #[cfg(test)]

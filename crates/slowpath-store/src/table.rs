@@ -2,18 +2,22 @@
 //! Tables of cells to and from Parquet files.
 
 use crate::cells::CellValue;
+use crate::checksum::{self, Body};
 use crate::column::{Column, Kind, round};
 use crate::layout::{CONNECTIONS, COVERAGE, INTERVALS, PROBLEMS};
 use crate::schema::is_measured;
+use crate::stop::Stop;
 use crate::{SCHEMA_VERSION, StoreError};
 use slowpath_model::{Problem, ProblemSet, WallMicros};
 use slowpath_table::{
     self as file, Encoding, ParquetError, Reader, Settings, Statistics, Value, encode,
 };
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Key of the schema version in a file's metadata.
+/// Key of the segment in a file's metadata, and of the schema version.
+const KEY_SEGMENT: &str = "slowpath.segment";
 const KEY_SCHEMA: &str = "slowpath.schema_version";
 /// Keys of the earliest beginning and the latest end among a file's rows, microseconds
 /// since 1970.
@@ -21,6 +25,8 @@ const KEY_FROM: &str = "slowpath.from";
 const KEY_TO: &str = "slowpath.to";
 /// Key of the problems that the rules of this version look for in connections, by name.
 const KEY_LOOKED_FOR: &str = "slowpath.looked_for";
+/// Key of what is missing from a file's segment, in words; absent where nothing is.
+const KEY_MISSING: &str = "slowpath.missing";
 /// zstd level; what higher ones cost and gain is in `docs/decisions/0034-log-schema-2.md`.
 const ZSTD_LEVEL: i32 = 12;
 
@@ -31,6 +37,8 @@ pub(crate) struct Provenance {
     pub segment: String,
     pub host: String,
     pub boot_id: u128,
+    /// What is missing from the segment, in words.
+    pub missing: Option<String>,
 }
 
 fn type_of(kind: Kind) -> file::Kind {
@@ -155,16 +163,20 @@ fn settings(span: (WallMicros, WallMicros), provenance: &Provenance) -> Settings
         (KEY_SCHEMA, SCHEMA_VERSION.to_string()),
         ("slowpath.producer", producer.clone()),
         ("slowpath.table", provenance.table.to_owned()),
-        ("slowpath.segment", provenance.segment.clone()),
+        (KEY_SEGMENT, provenance.segment.clone()),
         ("slowpath.host", provenance.host.clone()),
         ("slowpath.boot_id", format!("{:032x}", provenance.boot_id)),
         (KEY_LOOKED_FOR, looked_for()),
         (KEY_FROM, span.0.0.to_string()),
         (KEY_TO, span.1.0.to_string()),
+        (checksum::KEY, checksum::KIND.to_owned()),
     ];
+    let missing = provenance.missing.clone();
+    let missing = missing.map(|text| (KEY_MISSING, text));
+    let pairs = pairs.into_iter().chain(missing);
     Settings {
         producer,
-        metadata: pairs.map(|(key, value)| (key.to_owned(), value)).to_vec(),
+        metadata: pairs.map(|(key, value)| (key.to_owned(), value)).collect(),
         zstd_level: ZSTD_LEVEL,
         without_page_index: true,
         page_rows: Some(1 << 20),
@@ -186,7 +198,7 @@ fn looked_for() -> String {
 /// 0.16 % of the intervals' volume.
 const SLICE: usize = 4_096;
 
-/// Writes rows to a new file and flushes it to the disk; `rest` is called between pieces of
+/// Writes rows to a new file with checksums and flushes it to the disk; `rest` is called between pieces of
 /// the work.
 ///
 /// The columns of a row group are encoded one after the other in slices, which makes the
@@ -198,38 +210,58 @@ pub(crate) fn write(
     rest: &mut dyn FnMut(),
 ) -> Result<(), StoreError> {
     let settings = settings(rows.span, provenance);
-    let file = File::create(path).map_err(StoreError::io("create", path))?;
+    let mut new = File::options();
+    new.read(true).write(true).create(true).truncate(true);
+    let new = new.mode(crate::modes::FILE).open(path);
+    let file = new.map_err(StoreError::io("create", path))?;
     let file = encode(file, rows.rows, &settings, SLICE, rest);
     let file = file.map_err(StoreError::parquet("write", path))?;
+    checksum::seal(&file).map_err(StoreError::io("write the checksums of", path))?;
     file.sync_all().map_err(StoreError::io("flush", path))
 }
 
-/// A file opened for reading, its metadata read.
+/// A file opened for reading, its metadata read and checked.
 pub(crate) struct Table {
     file: Reader,
+    /// The same file, and what its body must be where it states that.
+    bytes: File,
+    body: Option<Body>,
+    /// Set when no further row is wanted.
+    pub stop: Stop,
     /// The schema version that it was written in.
     pub version: u16,
 }
 
 /// Opens a file.
 pub(crate) fn open(path: &Path) -> Result<Table, StoreError> {
-    let unreadable = |reason: String| StoreError::Unreadable {
+    let unreadable = |reason: &str| StoreError::Unreadable {
         path: path.to_owned(),
-        reason,
+        reason: reason.to_owned(),
     };
-    let file = File::open(path).map_err(StoreError::io("open", path))?;
+    let bytes = File::open(path).map_err(StoreError::io("open", path))?;
+    let body = checksum::check_end(&bytes).map_err(StoreError::io("read", path))?;
+    let file = bytes.try_clone().map_err(StoreError::io("open", path))?;
     let file = Reader::new(file).map_err(StoreError::parquet("read", path))?;
+    if body.is_none() && file.metadata(checksum::KEY).is_some() {
+        return Err(unreadable("it is damaged, it lacks its checksums"));
+    }
     let version: u16 = file
         .metadata(KEY_SCHEMA)
         .and_then(|v| v.parse().ok())
-        .ok_or_else(|| unreadable("it carries no schema version of slowpath".to_owned()))?;
+        .ok_or_else(|| unreadable("it carries no schema version of slowpath"))?;
     if version > SCHEMA_VERSION {
-        return Err(unreadable(format!(
+        return Err(unreadable(&format!(
             "it has schema version {version}, this slowpath reads up to {SCHEMA_VERSION}; read \
              it with the slowpath that wrote it"
         )));
     }
-    Ok(Table { file, version })
+    Ok(Table {
+        file,
+        bytes,
+        body,
+        stop: Stop::default(),
+        version,
+    })
 }
 
 impl Table {
@@ -252,24 +284,66 @@ impl Table {
             .collect()
     }
 
+    /// What is missing from the file's segment, in words.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        self.file.metadata(KEY_MISSING)
+    }
+
+    /// Whether its rows are checked before the first is given.
+    pub(crate) fn has_checksums(&self) -> bool {
+        self.body.is_some()
+    }
+
+    /// The segment that the file is of, as it states.
+    pub(crate) fn segment(&self) -> Option<&str> {
+        self.file.metadata(KEY_SEGMENT)
+    }
+
     /// Gives every row to `each`, with the columns asked for; a column that the file lacks
-    /// is null.
+    /// is null. Of a file whose checksum is wrong it gives none.
     pub(crate) fn rows(
         self,
         path: &Path,
         columns: &[Column],
         mut each: impl FnMut(&mut [CellValue]),
     ) -> Result<(), StoreError> {
+        self.rows_if(
+            path,
+            (columns, columns.len()),
+            |_| Some(()),
+            |(), cells| each(cells),
+        )
+    }
+
+    /// The same, where the first `head` cells of a row decide whether the others are wanted:
+    /// those for which `wanted` gives something reach `each`, with it.
+    pub(crate) fn rows_if<T>(
+        self,
+        path: &Path,
+        (columns, head): (&[Column], usize),
+        mut wanted: impl FnMut(&[CellValue]) -> Option<T>,
+        mut each: impl FnMut(T, &mut [CellValue]),
+    ) -> Result<(), StoreError> {
+        if let Some(body) = self.body {
+            body.check(&self.bytes)
+                .map_err(StoreError::io("read", path))?;
+        }
         let names: Vec<&str> = columns.iter().map(|c| c.name_in(self.version)).collect();
         let mut cells = Vec::with_capacity(columns.len());
         let mut read = || -> Result<(), ParquetError> {
             let mut rows = self.file.rows(&names)?;
-            while rows.advance()? {
+            while !self.stop.is_set() && rows.advance()? {
                 cells.clear();
-                for (place, column) in columns.iter().enumerate() {
+                for (place, column) in columns.iter().enumerate().take(head) {
                     cells.push(cell(column.kind, rows.value(place)?));
                 }
-                each(&mut cells);
+                let Some(found) = wanted(&cells) else {
+                    continue;
+                };
+                for (place, column) in columns.iter().enumerate().skip(head) {
+                    cells.push(cell(column.kind, rows.value(place)?));
+                }
+                each(found, &mut cells);
             }
             Ok(())
         };
@@ -333,6 +407,7 @@ mod tests {
             segment: "one".to_owned(),
             host: "here".to_owned(),
             boot_id: 1,
+            missing: None,
         };
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sliced");
@@ -343,8 +418,11 @@ mod tests {
         let whole = rows();
         let settings = settings(whole.span, &provenance);
         let at_once = dir.path().join("whole");
-        let file = File::create(&at_once).unwrap();
-        encode(file, whole.rows, &settings, 20_000, &mut || ()).unwrap();
+        let mut new = File::options();
+        new.read(true).write(true).create_new(true);
+        let file = new.open(&at_once).unwrap();
+        let file = encode(file, whole.rows, &settings, 20_000, &mut || ()).unwrap();
+        checksum::seal(&file).unwrap();
         assert!(std::fs::read(&path).unwrap() == std::fs::read(&at_once).unwrap());
     }
 }

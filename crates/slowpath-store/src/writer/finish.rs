@@ -4,8 +4,9 @@
 
 use super::Shared;
 use super::inbox::{Inbox, News, Waiting};
-use crate::convert::convert;
-use crate::{Options, StoreError, retain};
+use crate::convert::{Converted, Source, convert};
+use crate::lock::LiveRun;
+use crate::{Options, StoreError, layout, retain};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,10 +31,13 @@ impl Finisher {
         inbox: Inbox,
         left: Vec<PathBuf>,
     ) -> Self {
+        // This writer has none yet.
+        let unclosed = layout::unclosed(&left, &LiveRun::Absent);
         let waiting: Vec<Waiting> = left
             .into_iter()
             .map(|path| Waiting {
                 length: fs::metadata(&path).map_or(0, |m| m.len()),
+                unclosed: unclosed.contains(&path),
                 path,
             })
             .collect();
@@ -77,24 +81,35 @@ impl Finisher {
         self.shared.lock().finish_error = error.as_ref().map(StoreError::to_string);
     }
 
-    /// Tries every waiting spool once, then applies retention.
+    /// Tries every waiting spool once, then applies retention: where a full disk stops conversions,
+    /// that is what makes space.
     fn convert_waiting(&mut self) {
         let merge_up_to = self.options.merge_up_to;
         let mut error = None;
-        let mut converted = false;
         let mut waiting = std::mem::take(&mut self.waiting);
         let inbox = &mut self.inbox;
         waiting.retain(|spool| {
-            let done = match convert(&self.dir, &spool.path, merge_up_to, &mut || inbox.rest()) {
+            let source = Source {
+                path: &spool.path,
+                unclosed: spool.unclosed,
+            };
+            let done = match convert(&self.dir, source, merge_up_to, &mut || inbox.rest()) {
                 Ok(done) => done,
+                Err(_) if !spool.path.exists() => Converted {
+                    unreadable: 1,
+                    missing: Some("it was deleted before it was converted".to_owned()),
+                    ..Converted::default()
+                },
                 Err(e) => {
                     error = Some(e);
                     return true;
                 }
             };
-            converted = true;
             let mut state = self.shared.lock();
             let status = &mut state.status;
+            if let Some(missing) = done.missing {
+                status.note_damage(&spool.path, &missing);
+            }
             status.segments_converted += u64::from(!done.set_aside);
             status.rows_converted += done.rows;
             status.parquet_bytes += done.parquet_bytes;
@@ -104,13 +119,21 @@ impl Finisher {
             false
         });
         self.waiting = waiting;
-        if converted {
-            let now = self.shared.lock().now;
-            match retain(&self.dir, self.options.retention, now) {
-                Ok(done) => self.shared.lock().status.hours_deleted += done.hours_deleted,
-                Err(e) => error = error.or(Some(e)),
-            }
+        match self.retain() {
+            Ok(hours) => self.shared.lock().status.hours_deleted += hours,
+            Err(e) => error = error.or(Some(e)),
         }
         self.note(error);
+    }
+
+    /// Keeps the log within its limits, the spools included; gives how many hours were deleted.
+    fn retain(&self) -> Result<u64, StoreError> {
+        let (now, spools) = {
+            let state = self.shared.lock();
+            (state.now, state.status.spool_bytes)
+        };
+        let mut limits = self.options.retention;
+        limits.max_bytes = limits.max_bytes.saturating_sub(spools);
+        Ok(retain(&self.dir, limits, now)?.hours_deleted)
     }
 }

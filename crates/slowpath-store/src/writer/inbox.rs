@@ -32,6 +32,8 @@ pub(super) enum Job {
 pub(super) struct Waiting {
     pub path: PathBuf,
     pub length: u64,
+    /// The last one of a run that did not close its log.
+    pub unclosed: bool,
 }
 
 /// What a wait came to.
@@ -102,7 +104,11 @@ impl Inbox {
             }) => {
                 // Conversion flushes what it makes of it; this is for when that fails.
                 let _ = file.sync_data();
-                self.ended.push(Waiting { path, length });
+                self.ended.push(Waiting {
+                    path,
+                    length,
+                    unclosed: false,
+                });
                 self.open &= !last;
                 News::Ended
             }

@@ -21,10 +21,11 @@ use slowpath_model::{
 };
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use write::Spooler;
+use write::{Spooler, segment_prefix};
 
 /// Size at which waiting records are written although they are young.
 const BATCH_BYTES: usize = 64 << 10;
@@ -55,6 +56,20 @@ pub struct WriterStatus {
     pub hours_deleted: u64,
     /// What the disk last refused, until the same succeeds.
     pub last_error: Option<String>,
+    /// What was found to be missing from the log, in words: what earlier runs set aside or did not
+    /// close, and damage met in converting; the first 64 findings.
+    pub damage: Vec<String>,
+}
+
+impl WriterStatus {
+    /// Most findings that are kept.
+    const FINDINGS: usize = 64;
+
+    fn note_damage(&mut self, path: &Path, what: &str) {
+        if self.damage.len() < Self::FINDINGS {
+            self.damage.push(format!("{}: {what}", path.display()));
+        }
+    }
 }
 
 /// Something for the spool's thread.
@@ -93,6 +108,10 @@ struct Shared {
     work: Condvar,
     /// Something was written, or could not be.
     done: Condvar,
+    /// Spools that were gone and begun again.
+    replaced: AtomicU32,
+    /// Held until the last thread has ended.
+    lock_file: Mutex<Option<lock::Lock>>,
 }
 
 impl Shared {
@@ -115,7 +134,6 @@ pub struct LogWriter {
     segment: u32,
     segment_bytes: u64,
     threads: Vec<JoinHandle<()>>,
-    _lock: lock::Lock,
 }
 
 impl LogWriter {
@@ -126,19 +144,34 @@ impl LogWriter {
     /// The directory cannot be created or written, another process writes to it, or a
     /// thread cannot be started.
     pub fn open(dir: &Path, host: HostIdentity, options: Options) -> Result<Self, OpenError> {
+        let options = options.within_limits();
         layout::make_dirs(dir, dir)?;
-        let lock = lock::take(dir)?;
+        let run = segment_prefix(&host);
+        let lock = lock::take(dir, &run)?;
         layout::make_dirs(dir, &layout::spool_dir(dir))?;
         for hour in layout::hours(dir)? {
             crate::convert::sweep(&hour)?;
         }
         unreadable_spools::take_back(dir)?;
         let left = layout::spools(dir)?;
-        let shared = Arc::new(Shared::default());
+        if left.iter().any(|spool| lock::is_held(spool)) {
+            // Its lock file was deleted.
+            return Err(OpenError::Locked {
+                dir: dir.to_owned(),
+                holder: None,
+            });
+        }
+        let shared = Arc::new(Shared {
+            lock_file: Mutex::new(Some(lock)),
+            ..Shared::default()
+        });
         {
             let mut state = shared.lock();
             state.now = wall_clock();
             state.status.segments_waiting = left.len() as u64;
+            for (path, what) in crate::reader::set_aside(dir)? {
+                state.status.note_damage(&path, &what);
+            }
         }
         let (jobs, finisher_jobs) = mpsc::channel();
         let encoder = Encoder::new(host.boot_id);
@@ -149,7 +182,7 @@ impl LogWriter {
             options.conversion,
         );
         let finisher = Finisher::new(dir, shared.clone(), options, inbox, left);
-        let spooler = Spooler::new(dir, host, shared.clone(), options, jobs);
+        let spooler = Spooler::new(dir, (host, run), shared.clone(), options, jobs);
         // Without its thread, a half-opened writer is dropped whole: the channel's end stops
         // the first thread.
         let spawn = |name: &'static str, body: Box<dyn FnOnce() + Send>| {
@@ -168,7 +201,6 @@ impl LogWriter {
             segment: 1,
             segment_bytes: 0,
             threads: vec![write, finish],
-            _lock: lock,
         })
     }
 
@@ -195,7 +227,8 @@ impl LogWriter {
     /// segment's intervals are is read from that segment: the first interval of each goes to
     /// [`LogWriter::problem_of`].
     pub fn segment(&self) -> u32 {
-        self.segment
+        let replaced = self.shared.replaced.load(Ordering::Relaxed);
+        self.segment.wrapping_add(replaced).max(1)
     }
 
     /// Logs a connection's summary, or a checkpoint of it that replaces earlier ones. Returns

@@ -4,13 +4,15 @@
 use super::inbox::Job;
 use super::{BATCH_BYTES, Item, Shared, State};
 use crate::spool::{Header, encode_header};
-use crate::{HostIdentity, Options, SCHEMA_VERSION, StoreError, layout};
+use crate::{HostIdentity, OpenError, Options, SCHEMA_VERSION, StoreError, layout, lock, modes};
 use rustix::time::{ClockId, clock_gettime};
 use slowpath_model::WallMicros;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +27,17 @@ struct Spool {
     /// Header bytes not yet written.
     header: Vec<u8>,
     length: u64,
+    /// Records written to it.
+    records: u64,
     synced: Instant,
+}
+
+/// What the segment ids of a run that begins now begin with: they differ from those of every other
+/// run since boot.
+pub(super) fn segment_prefix(host: &HostIdentity) -> String {
+    let monotonic = clock_gettime(ClockId::Monotonic);
+    let run = monotonic.tv_sec as u64 * 1_000_000 + monotonic.tv_nsec as u64 / 1_000;
+    format!("{:08x}-{run:012x}", (host.boot_id >> 96) as u32)
 }
 
 /// What one attempt to write came to.
@@ -34,6 +46,10 @@ struct Outcome {
     records: u64,
     bytes: usize,
     spooled: u64,
+    /// Spools that were gone, the records in them, and their bytes.
+    gone: u32,
+    lost: u64,
+    unspooled: u64,
     error: Option<StoreError>,
 }
 
@@ -45,8 +61,8 @@ pub(super) struct Spooler {
     jobs: Sender<Job>,
     spool: Option<Spool>,
     begun: Option<WallMicros>,
-    /// Makes segment ids of this run differ from those of every other run since boot.
-    run: u64,
+    /// Begins the segment ids of this run.
+    run: String,
     sequence: u32,
     /// Taken from the queue and not yet done; the first item may be written in part.
     backlog: VecDeque<Item>,
@@ -56,12 +72,11 @@ pub(super) struct Spooler {
 impl Spooler {
     pub(super) fn new(
         dir: &Path,
-        host: HostIdentity,
+        (host, run): (HostIdentity, String),
         shared: Arc<Shared>,
         options: Options,
         jobs: Sender<Job>,
     ) -> Self {
-        let monotonic = clock_gettime(ClockId::Monotonic);
         Spooler {
             dir: dir.to_owned(),
             host,
@@ -70,7 +85,7 @@ impl Spooler {
             jobs,
             spool: None,
             begun: None,
-            run: monotonic.tv_sec as u64 * 1_000_000 + monotonic.tv_nsec as u64 / 1_000,
+            run,
             sequence: 0,
             backlog: VecDeque::new(),
             written_of_first: 0,
@@ -106,12 +121,7 @@ impl Spooler {
             failed_at = outcome.error.as_ref().map(|_| Instant::now());
 
             let mut state = shared.lock();
-            state.settled += outcome.records;
-            state.status.records_written += outcome.records;
-            state.status.buffered_bytes -= outcome.bytes;
-            state.status.spool_bytes += outcome.spooled;
-            state.failures += u64::from(outcome.error.is_some());
-            state.write_error = outcome.error.as_ref().map(StoreError::to_string);
+            self.settle(&outcome, &mut state);
             if closing {
                 for item in self
                     .backlog
@@ -134,6 +144,30 @@ impl Spooler {
         let mut state = shared.lock();
         state.closing = true;
         shared.done.notify_all();
+    }
+
+    /// Counts what an attempt came to.
+    fn settle(&self, outcome: &Outcome, state: &mut State) {
+        state.settled += outcome.records;
+        state.failures += u64::from(outcome.error.is_some());
+        state.write_error = outcome.error.as_ref().map(StoreError::to_string);
+        let status = &mut state.status;
+        status.records_written += outcome.records;
+        status.buffered_bytes -= outcome.bytes;
+        status.spool_bytes += outcome.spooled;
+        if outcome.gone > 0 {
+            self.shared
+                .replaced
+                .fetch_add(outcome.gone, Ordering::Relaxed);
+            status.records_written = status.records_written.saturating_sub(outcome.lost);
+            status.records_dropped += outcome.lost;
+            status.spool_bytes = status.spool_bytes.saturating_sub(outcome.unspooled);
+            let what = format!(
+                "its spool was deleted or replaced while it was written, and made again; records lost with it: {}",
+                outcome.lost
+            );
+            status.note_damage(&self.dir, &what);
+        }
     }
 
     /// When the queue must be looked at again; zero for now.
@@ -168,7 +202,8 @@ impl Spooler {
                     self.backlog.pop_front();
                 }
                 Item::Records { .. } => {
-                    if let Err(error) = self.write_first(now, &mut outcome) {
+                    let there = self.keep_directory(&mut outcome);
+                    if let Err(error) = there.and_then(|()| self.write_first(now, &mut outcome)) {
                         outcome.error = Some(error);
                         return outcome;
                     }
@@ -177,6 +212,35 @@ impl Spooler {
         }
         self.sync_if_due();
         outcome
+    }
+
+    /// Looks whether the directory is still what was opened: it may have been deleted, or another
+    /// one mounted or moved there. Then it is made again, with its lock, and a new spool begins.
+    fn keep_directory(&mut self, outcome: &mut Outcome) -> Result<(), StoreError> {
+        let spool = self
+            .spool
+            .take_if(|spool| !lock::names(&spool.path, &spool.file));
+        if let Some(spool) = spool {
+            outcome.gone += 1;
+            outcome.lost += spool.records;
+            outcome.unspooled += spool.length;
+            self.written_of_first = 0;
+        }
+        let mut lock = self
+            .shared
+            .lock_file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if lock.as_ref().is_some_and(|lock| lock.is_current(&self.dir)) {
+            return Ok(());
+        }
+        layout::make_dirs(&self.dir, &self.dir)?;
+        let taken = lock::take(&self.dir, &self.run).map_err(|error| match error {
+            OpenError::Store(error) => error,
+            other => StoreError::io("lock", &self.dir)(io::Error::other(other.to_string())),
+        })?;
+        *lock = Some(taken);
+        Ok(())
     }
 
     /// Writes the backlog's first item, records.
@@ -210,24 +274,23 @@ impl Spooler {
 
         outcome.records += count;
         outcome.bytes += bytes.len();
+        spool.records += count;
         self.written_of_first = 0;
         self.backlog.pop_front();
         Ok(())
     }
 
     fn create(&mut self, begun: WallMicros) -> Result<Spool, StoreError> {
-        let segment = format!(
-            "{:08x}-{:012x}-{:04}",
-            (self.host.boot_id >> 96) as u32,
-            self.run,
-            self.sequence
-        );
+        let segment = format!("{}-{:04}", self.run, self.sequence);
         let path = layout::spool_path(&self.dir, &segment);
+        layout::make_dirs(&self.dir, &layout::spool_dir(&self.dir))?;
         let file = OpenOptions::new()
             .append(true)
             .create_new(true)
+            .mode(modes::FILE)
             .open(&path)
             .map_err(StoreError::io("create the spool", &path))?;
+        lock::hold(&file);
         self.sequence += 1;
         Ok(Spool {
             file,
@@ -239,6 +302,7 @@ impl Spooler {
                 begun,
             }),
             length: 0,
+            records: 0,
             synced: Instant::now(),
         })
     }

@@ -186,3 +186,33 @@ fn a_read_only_disk_is_refused_at_once() {
     assert!(error.starts_with("cannot create the directory"), "{error}");
     assert!(error.contains("may write to"), "{error}");
 }
+
+#[test]
+fn on_a_full_disk_retention_makes_space() {
+    let Some(disk) = mounted("on_a_full_disk_retention_makes_space", "size=1m") else {
+        return;
+    };
+    let dir = disk.0.path().join("log");
+    let mut log = open(&dir, Options::default());
+    for hour in 0..3 {
+        log.tick(WallMicros(MIDNIGHT + hour * HOUR));
+        log.problem(&numbered(hour as u64, MIDNIGHT + hour * HOUR));
+    }
+    log.close();
+    let filler = disk.0.path().join("filler");
+    let mut size = 1 << 20;
+    while size > 0 && fs::write(&filler, vec![1; size]).is_err() {
+        size -= 4096;
+    }
+    let options = Options {
+        retention: Retention {
+            max_bytes: 1,
+            max_age: None,
+        },
+        ..Options::default()
+    };
+    let log = open(&dir, options);
+    until("old hours are deleted", || log.status().hours_deleted == 2);
+    log.close();
+    assert_eq!(cookies(&dir), [2]);
+}
