@@ -13,6 +13,7 @@ use crate::host_totals::{HostTotals, OwnerLabels};
 use crate::listeners::LiveListener;
 use crate::live_connection::LiveConnection;
 use crate::machine::{Machine, process};
+use crate::memory::{self, Released};
 use crate::observer::{self, ListenerScanner, Observer};
 use crate::owner_scans::OwnerScans;
 use crate::owners::Owners;
@@ -22,8 +23,9 @@ use crate::recorder::{KeptRecording, RecordError, RecordOptions, Recorder, Recor
 use crate::tracker::{ConnectionTracker, TrackerOptions};
 use slowpath_model::{Capabilities, Coverage, LossCounters, Micros, Tier};
 use slowpath_observe::bpf::Programs;
-use slowpath_observe::{Call, FeatureState, ProgramCost, boot_id, bpf, monotonic};
+use slowpath_observe::{Call, FeatureState, ProgramCost, boot_id, bpf, monotonic, with_limit};
 use slowpath_store::{CpuShare, HostIdentity, LogWriter, WriterStatus};
+use slowpath_text::plural;
 use std::io;
 use std::time::Duration;
 
@@ -69,6 +71,7 @@ pub struct Agent {
     recorder_programs: Programs,
     /// Calls of connections with problems are kept one by one.
     keeps_calls: bool,
+    released: Released,
 }
 
 impl Agent {
@@ -82,6 +85,7 @@ impl Agent {
             late_margin: config.thresholds.late_margin(),
             ..bpf::Options::default()
         };
+        memory::limit_kept();
         let log = open_log(&config)?;
         let logs = log.is_some();
         let (observer, capabilities) = Observer::open(config.tier, &options)?;
@@ -114,8 +118,10 @@ impl Agent {
             recorder: None,
             recorder_programs: Programs::default(),
             keeps_calls: config.calls,
+            released: Released::default(),
         };
         agent.open_conntrack();
+        agent.note_namespaces();
         agent.obey();
         Ok(agent)
     }
@@ -160,7 +166,8 @@ impl Agent {
             Step::Observe { all } => return self.observe(all),
             Step::RealPeers { most } => core.tracker.ask_real_peers(most, machine),
             Step::Owners => {
-                let result = self.scan_owners().map_err(|error| error.to_string());
+                let result = self.scan_owners();
+                let result = result.map_err(|error| with_limit(&error.to_string()));
                 self.core.owners_scanned(result, &mut self.machine);
             }
             Step::Listeners { all } => {
@@ -173,8 +180,10 @@ impl Agent {
             Step::Round => {
                 // The module may have come meanwhile.
                 self.open_conntrack();
+                self.note_namespaces();
                 let reading = self.round_reading();
                 self.core.end_round(reading, &mut self.machine);
+                self.release_memory();
             }
             Step::ProgramCost(sample) => self.sample_program_cost(sample),
         }
@@ -217,7 +226,11 @@ impl Agent {
             let reasons = self.observer.why_unheld()?;
             tracker.explain_unheld(&unheld, &reasons, &mut self.machine);
         }
-        Ok(())
+        // What was found holds; the others are unknown until a scan succeeds.
+        match scan.exhausted {
+            Some(reason) => Err(PollError::Exhausted(reason)),
+            None => Ok(()),
+        }
     }
 
     fn sample_program_cost(&mut self, sample: Sample) {
@@ -234,12 +247,31 @@ impl Agent {
         }
     }
 
+    /// Gives what connections and conversions have freed back to the system.
+    fn release_memory(&mut self) {
+        let tracker = &mut self.core.tracker;
+        let status = self.machine.log_status();
+        let segments = status.map_or(0, |status| status.segments_converted);
+        let slots = tracker.capacity().into();
+        if self.released.is_due(slots, tracker.living(), segments) {
+            tracker.release_memory();
+            memory::give_back();
+        }
+    }
+
     fn open_conntrack(&mut self) {
         let feature = self.machine.open_conntrack();
         if feature.state == FeatureState::Active {
             self.core.tracker.real_peers.enable();
         }
         self.core.capabilities.set(feature);
+    }
+
+    /// Which network namespaces are not observed.
+    fn note_namespaces(&mut self) {
+        if let Some(feature) = self.observer.namespaces() {
+            self.core.capabilities.set(feature);
+        }
     }
 
     /// Has the observer do what the core wants.
@@ -291,7 +323,8 @@ impl Agent {
         self.core.tracker.connections()
     }
 
-    /// The connections that closed at the last poll, at most 65,536.
+    /// The connections that closed at the last poll, at most 65,536; none without
+    /// [`Config::verdicts`].
     pub fn recently_closed(&self) -> impl Iterator<Item = &LiveConnection> {
         self.core.tracker.recently_closed()
     }
@@ -422,18 +455,24 @@ impl Agent {
         let Agent { core, machine, .. } = &mut self;
         core.tracker.save_summaries(machine);
         core.record_coverage(monotonic(), reading, machine);
-        let losses = self.losses();
+        let mut losses = self.losses();
         let recorder = self.recorder.take().map(Recorder::finish);
         let (kept, recorder) =
             recorder.map_or((Vec::new(), None), |(kept, state)| (kept, Some(state)));
         (self.core.tracker).finish_interactions(&mut self.machine);
+        // What the disk still refuses is lost now.
+        let log = self.machine.close_log().unwrap_or_default();
+        losses.records_dropped = losses.records_dropped.max(log.records_dropped);
         FinishReport {
             kept,
             recorder,
             polls: self.core.polls,
             cpu: self.core.cpu,
             losses,
-            log_error: self.machine.close_log(),
+            log_error: log.last_error.map(|error| match log.records_dropped {
+                0 => error,
+                lost => format!("{error}; {} lost", plural(lost, "record")),
+            }),
         }
     }
 }
@@ -443,7 +482,7 @@ fn open_log(config: &Config) -> Result<Option<LogWriter>, slowpath_store::OpenEr
         return Ok(None);
     };
     let host = HostIdentity {
-        host: host_name(),
+        host: config.host.clone().unwrap_or_else(host_name),
         boot_id: boot_id(),
     };
     let options = slowpath_store::Options {
@@ -454,7 +493,7 @@ fn open_log(config: &Config) -> Result<Option<LogWriter>, slowpath_store::OpenEr
     LogWriter::open(directory, host, options).map(Some)
 }
 
-/// The name of this host, as the log and exporters give it.
+/// The name of this host, as the log and exporters give it unless the configuration has another.
 pub fn host_name() -> String {
     rustix::system::uname()
         .nodename()

@@ -18,6 +18,8 @@ pub struct Config {
     pub interval: Duration,
     /// Where the log is kept; `None` keeps none. Default none.
     pub log: Option<PathBuf>,
+    /// The host's name in the log. Default none: what uname(2) calls it.
+    pub host: Option<String>,
     /// What the log deletes of itself.
     pub retention: Retention,
     /// Which tier to use. Default the best one that works.
@@ -27,7 +29,8 @@ pub struct Config {
     /// Points of the past kept for each connection. Default 0.
     pub history: usize,
     /// Keep the latest verdict of every connection for live views, those
-    /// without findings too. An agent that only logs saves their memory. Default true.
+    /// without findings too, and the connections that closed since the latest poll. An agent
+    /// that only logs saves their memory. Default true.
     pub verdicts: bool,
     /// Keep the socket calls of connections with problems one by one, for [`crate::Agent::calls`].
     /// Without a reader they would only cost. Default false.
@@ -50,6 +53,7 @@ impl Default for Config {
         Config {
             interval: Duration::from_millis(500),
             log: None,
+            host: None,
             retention: Retention::default(),
             tier: TierChoice::Auto,
             thresholds: Thresholds::default(),

@@ -148,6 +148,32 @@ impl ConnectionTable {
         Some(connection)
     }
 
+    /// Moves connections from the last slots to free ones, until none is free, and frees the
+    /// room that is left over. Slots that were asked for before no longer hold.
+    pub(crate) fn compact(&mut self) {
+        self.rewind();
+        let living = self.index.len() as u32;
+        let mut free = std::mem::take(&mut self.free);
+        free.retain(|slot| *slot < living);
+        // As many slots are free below `living` as connections are above.
+        let occupied = |slot: &u32| self.slots.get(*slot).is_some_and(Option::is_some);
+        let above: Vec<u32> = (living..self.slots.len()).filter(occupied).collect();
+        for (from, to) in above.into_iter().zip(free) {
+            let connection = self.slots.get_mut(from).and_then(Option::take);
+            if let (Some(connection), Some(place)) = (connection, self.slots.get_mut(to)) {
+                let id = &connection.snapshot.id;
+                self.index.insert(key(id.netns, id.cookie), to);
+                *place = Some(connection);
+            }
+        }
+        self.slots.truncate(living);
+        self.index.shrink_to(2 * self.index.len());
+        self.slot_cache.grow(self.index.len());
+        for (key, slot) in &self.index {
+            self.slot_cache.put(*key, *slot);
+        }
+    }
+
     /// All of them, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &LiveConnection> {
         self.slots.iter().flatten()
@@ -158,7 +184,7 @@ impl ConnectionTable {
         self.slots.iter_mut().flatten()
     }
 
-    /// How many slots there are, in use or not; never fewer than before.
+    /// How many slots there are, in use or not.
     pub(crate) fn capacity(&self) -> u32 {
         self.slots.len()
     }
@@ -168,5 +194,103 @@ impl ConnectionTable {
         (0..self.slots.len())
             .filter(|s| self.slots.get(*s).is_some_and(Option::is_some))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::connection;
+    use slots::CHUNK;
+    use slowpath_model::{Owner, WallMicros};
+    use std::collections::BTreeSet;
+
+    const MANY: u64 = 3 * CHUNK as u64;
+
+    fn live(cookie: u64) -> LiveConnection {
+        LiveConnection::new(connection(cookie), Owner::default(), WallMicros(0), 1)
+    }
+
+    fn full() -> (ConnectionTable, Vec<u32>) {
+        let mut table = ConnectionTable::default();
+        let slots = (1..=MANY).map(|n| table.insert(live(n))).collect();
+        (table, slots)
+    }
+
+    /// A table of [`MANY`] connections of which all are gone but these.
+    fn left_over(kept: &[u64]) -> ConnectionTable {
+        let (mut table, slots) = full();
+        for (cookie, slot) in (1..=MANY).zip(slots) {
+            if !kept.contains(&cookie) {
+                let gone = table.remove(slot).map(|c| c.snapshot.id.cookie);
+                assert_eq!(gone, Some(cookie));
+            }
+        }
+        table
+    }
+
+    fn cookies(table: &ConnectionTable) -> BTreeSet<u64> {
+        table.iter().map(|c| c.snapshot.id.cookie).collect()
+    }
+
+    /// Each is found where it is.
+    fn check(table: &mut ConnectionTable, cookies: &[u64]) {
+        assert_eq!(self::cookies(table), cookies.iter().copied().collect());
+        assert_eq!(table.len(), cookies.len());
+        for cookie in cookies {
+            let slot = table.find(&connection(*cookie).id).unwrap();
+            let found = table.get_mut(slot).map(|c| c.snapshot.id.cookie);
+            assert_eq!(found, Some(*cookie));
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_storm_takes_one_chunk() {
+        // One in each chunk.
+        let kept = [7, CHUNK as u64 + 9, MANY];
+        let mut table = left_over(&kept);
+        assert_eq!(table.capacity() as u64, MANY);
+        table.compact();
+        assert_eq!((table.capacity(), table.slots.chunks()), (3, 1));
+        check(&mut table, &kept);
+        let mut known = kept.to_vec();
+        for cookie in MANY + 1..=2 * MANY {
+            table.insert(live(cookie));
+            known.push(cookie);
+        }
+        check(&mut table, &known);
+        assert_eq!(table.capacity() as u64, MANY + 3);
+    }
+
+    #[test]
+    fn expected_connections_are_found_after_they_moved() {
+        let kept = [MANY - 1, MANY];
+        let mut table = left_over(&kept);
+        for cookie in kept {
+            let id = connection(cookie).id;
+            table.expect(id.netns, id.cookie);
+        }
+        table.compact();
+        check(&mut table, &kept);
+        for cookie in kept {
+            let id = connection(cookie).id;
+            table.expect(id.netns, id.cookie);
+        }
+        check(&mut table, &kept);
+    }
+
+    #[test]
+    fn an_empty_table_keeps_nothing_and_a_full_one_all() {
+        let mut table = left_over(&[]);
+        table.compact();
+        assert_eq!((table.capacity(), table.slots.chunks()), (0, 0));
+        check(&mut table, &[]);
+        table.insert(live(1));
+        table.compact();
+        check(&mut table, &[1]);
+        let all: Vec<u64> = (1..=MANY).collect();
+        let (mut table, _) = full();
+        table.compact();
+        check(&mut table, &all);
     }
 }

@@ -34,6 +34,7 @@ mod interactions;
 mod listeners;
 mod live_connection;
 mod machine;
+mod memory;
 mod observer;
 mod owner_scans;
 mod owners;

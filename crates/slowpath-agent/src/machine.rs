@@ -83,10 +83,9 @@ impl Machine {
         self.log.as_ref().map_or(0, |l| l.status().records_dropped)
     }
 
-    /// Closes the log; says what went wrong, if anything.
-    pub(crate) fn close_log(&mut self) -> Option<String> {
-        let status = self.log.take()?.close();
-        status.last_error.map(|e| e.to_string())
+    /// Closes the log; gives how it fared in the end.
+    pub(crate) fn close_log(&mut self) -> Option<WriterStatus> {
+        Some(self.log.take()?.close())
     }
 }
 

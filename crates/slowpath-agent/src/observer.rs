@@ -11,7 +11,9 @@ use rustc_hash::FxHashMap;
 use slowpath_model::{Capabilities, LossCounters, MonoNanos, Problem, ProblemSet, Snapshot, Tier};
 use slowpath_observe::bpf::{self, BpfTier};
 use slowpath_observe::inet_diag::{self, InetDiag, OtherNamespaces};
-use slowpath_observe::{Call, Feature, FeatureState, PollReport, ProgramCost, Sink, monotonic};
+use slowpath_observe::{
+    Call, Feature, FeatureState, PollReport, ProgramCost, Sink, monotonic, with_limit,
+};
 
 /// Which tier to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +52,9 @@ pub enum PollError {
     /// The inet_diag tier's reason.
     #[error("dumping sockets over netlink: {0}")]
     InetDiag(#[from] inet_diag::PollError),
+    /// Not every process could be looked at.
+    #[error("looking at processes in /proc: {0}")]
+    Exhausted(String),
     /// The processes could not be listed.
     #[error("listing processes in /proc: {0}")]
     Processes(#[source] std::io::Error),
@@ -132,20 +137,21 @@ impl Observer {
                 Err(error) => Some(error),
             },
         };
+        let fallback = refused.as_ref().map(|error| with_limit(&error.to_string()));
         let options = inet_diag::Options {
             changed_only: true,
             ..Default::default()
         };
         match InetDiag::with_options(options) {
             Ok(tier) => {
-                let reason = match &refused {
+                let reason = match &fallback {
                     Some(error) => format!("the inet_diag tier is in use because {error}"),
                     None => "the inet_diag tier was asked for".to_owned(),
                 };
                 let capabilities = Capabilities {
                     tier: Tier::InetDiag,
                     features: inet_diag_features(&reason),
-                    fallback: refused.map(|e| e.to_string()),
+                    fallback,
                 };
                 let observer = Observer::InetDiag {
                     tier: Box::new(tier),
@@ -202,6 +208,25 @@ impl Observer {
                 })
             }
         }
+    }
+
+    /// Whether all network namespaces are observed; `None` where that does not depend on entering them.
+    pub(crate) fn namespaces(&mut self) -> Option<Feature> {
+        let Observer::InetDiag {
+            other_namespaces, ..
+        } = self
+        else {
+            return None;
+        };
+        Some(Feature {
+            name: "namespaces",
+            measures: "connections in other network namespaces",
+            state: match other_namespaces.unobserved() {
+                None => FeatureState::Active,
+                Some(reason) => FeatureState::Missing { reason },
+            },
+            serves: ProblemSet::EMPTY,
+        })
     }
 
     /// Searches for connections that the polls do not meet, among all sockets or among so many

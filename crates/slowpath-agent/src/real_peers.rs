@@ -28,7 +28,7 @@ pub(crate) struct RealPeers {
     /// Conntrack can be asked.
     available: bool,
     waiting: VecDeque<u32>,
-    /// More are waiting than the queue holds.
+    /// Others are waiting than those in the queue.
     overflowed: bool,
 }
 
@@ -50,6 +50,12 @@ impl RealPeers {
         } else {
             self.overflowed = true;
         }
+    }
+
+    /// Connections are in other slots than before.
+    pub(crate) fn moved(&mut self) {
+        self.overflowed |= !self.waiting.is_empty();
+        self.waiting.clear();
     }
 
     /// Asks for a connection, if that has not been done; whether it is done now.

@@ -42,8 +42,9 @@ impl SummaryRotation {
         elapsed >= TURN || due(elapsed, places) > self.next
     }
 
-    /// The places due at `now` of `places`, whose number never shrinks; their turn is over
-    /// with this call.
+    /// The places due at `now` of `places`; their turn is over with this call. There may be fewer
+    /// places than before: a connection that moved to one whose turn is over waits for the next
+    /// pass.
     pub fn take(&mut self, now: MonoNanos, places: u32) -> Range<u32> {
         let elapsed = now.since(self.began).min(TURN);
         let from = self.next;
@@ -138,6 +139,21 @@ mod tests {
             }
         }
         assert!(taken.iter().all(|rotation| (1..=3).contains(rotation)));
+    }
+
+    /// A host that had 5,000 connections has 1,000 from the middle of a pass on.
+    #[test]
+    fn the_places_that_are_left_have_their_turns() {
+        let mut rotation = SummaryRotation::new(at(0));
+        let mut taken = vec![0; 5_000];
+        for ms in (0..120_000).step_by(50) {
+            let places = if ms < 30_000 { 5_000 } else { 1_000 };
+            for place in rotation.take(at(ms), places) {
+                assert!(place < places);
+                taken[place as usize] += 1;
+            }
+        }
+        assert!(taken[..1_000].iter().all(|turns| (1..=2).contains(turns)));
     }
 
     /// A turn is a turn: the number of places times the time does not overflow.

@@ -31,6 +31,10 @@ use verdicts::{Consumers, Judge};
 /// Closed connections that one poll keeps for display.
 const MAX_CLOSED: usize = 65_536;
 
+/// Those of them for which there is always room: what a storm of 1,800 a second closes between
+/// two polls.
+const KEPT_CLOSED: usize = 1_024;
+
 /// Connections whose calls are logged one by one.
 const MAX_SUSPECTS: usize = 4_096;
 
@@ -58,14 +62,14 @@ pub(crate) struct TrackerOptions {
     pub(crate) thresholds: Thresholds,
     /// Points of the past kept for each connection.
     pub(crate) history: usize,
-    /// Keep verdicts without findings.
+    /// Keep what only views show: verdicts without findings, and connections that closed.
     pub(crate) keep_verdicts: bool,
 }
 
 /// Every connection that lives.
 pub(crate) struct ConnectionTracker {
     table: ConnectionTable,
-    /// Those that closed since the views were last refreshed.
+    /// Those that closed since the views were last refreshed, if there are views.
     closed: Vec<LiveConnection>,
     judge: Judge,
     pub(crate) consumers: Consumers,
@@ -332,7 +336,7 @@ impl ConnectionTracker {
             let last_observed = self.time.wall_of(connection.snapshot.at);
             records::log_summary(&self.owners, &connection, last_observed, host);
         }
-        if self.closed.len() < MAX_CLOSED {
+        if self.judge.keep_verdicts && self.closed.len() < MAX_CLOSED {
             self.closed.push(connection);
         }
     }
@@ -364,7 +368,14 @@ impl ConnectionTracker {
         self.table.len() as u64
     }
 
-    /// How many slots the table has, in use or not; never fewer than before.
+    /// Frees the room of connections that are gone.
+    pub(crate) fn release_memory(&mut self) {
+        self.table.compact();
+        self.real_peers.moved();
+        self.closed.shrink_to(KEPT_CLOSED);
+    }
+
+    /// How many slots the table has, in use or not.
     pub(crate) fn capacity(&self) -> u32 {
         self.table.capacity()
     }

@@ -7,6 +7,7 @@ pub mod budget;
 pub mod events;
 pub mod farm;
 pub mod loss;
+pub mod memory;
 pub mod namespaces;
 pub mod polls;
 pub mod transactions;

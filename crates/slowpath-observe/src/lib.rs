@@ -13,6 +13,7 @@
 pub mod bpf;
 pub mod conntrack;
 pub mod empty;
+mod exhausted;
 pub mod inet_diag;
 pub mod listeners;
 pub mod mlab;
@@ -23,6 +24,7 @@ mod probes;
 #[doc(hidden)]
 pub use probes::Aligned;
 
+pub use exhausted::{exhausted, with_limit};
 pub use slowpath_model::{Feature, FeatureState};
 use slowpath_model::{Holder, MonoNanos, Snapshot};
 

@@ -58,7 +58,11 @@ pub(crate) fn within(namespaces: &[File], work: impl Fn(&File) + Sync) -> usize 
         }
         refused
     };
-    std::thread::scope(|scope| scope.spawn(enter).join().unwrap_or(namespaces.len()))
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, enter);
+        let refused = thread.map(|thread| thread.join().unwrap_or(namespaces.len()));
+        refused.unwrap_or(namespaces.len())
+    })
 }
 
 /// Names of network namespaces by inode number: those that `ip netns` gave them.

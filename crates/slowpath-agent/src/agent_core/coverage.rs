@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The record of what was observed and lost, once a minute.
+//! The record of what was observed and lost, once a minute; and every few seconds how long was
+//! looked and how often, for when the agent is killed.
 
 use crate::host::{Host, Record};
 use crate::summaries::TURN;
@@ -10,6 +11,10 @@ use slowpath_observe::PollReport as Observed;
 /// without a CPU budget, summaries of living connections are saved; under one they are saved
 /// in rotation.
 const ROUNDS: Micros = TURN;
+
+/// How often the log gets the time in which polls were made: what a killed agent leaves unsaid.
+/// Each is some 50 bytes of the spool; in Parquet they are part of the round's row.
+const STRETCHES: Micros = Micros(5_000_000);
 
 /// What a round ends with, as the machine shows it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,9 +29,13 @@ pub(crate) struct RoundReading {
 /// The round under way, and the record of the one before.
 #[derive(Debug)]
 pub(crate) struct CoverageRounds {
+    /// The beginning of the round, and of what of it is not in the log.
     began: MonoNanos,
+    logged_until: MonoNanos,
     next: MonoNanos,
     current: Coverage,
+    /// Polls of the round that are in the log.
+    polls_logged: u64,
     latest: Option<Coverage>,
 }
 
@@ -34,8 +43,10 @@ impl CoverageRounds {
     pub(super) fn new(now: MonoNanos) -> Self {
         CoverageRounds {
             began: now,
+            logged_until: now,
             next: now + ROUNDS,
             current: Coverage::default(),
+            polls_logged: 0,
             latest: None,
         }
     }
@@ -58,12 +69,30 @@ impl CoverageRounds {
         }
     }
 
+    /// The stretch since the last one, when the next is due. The round's record, too, is of what
+    /// no stretch has. Losses are those of the last round: they grow.
+    pub(super) fn stretch(&mut self, now: MonoNanos, wall: WallMicros) -> Option<Coverage> {
+        if now < self.logged_until + STRETCHES || self.is_due(now) {
+            return None;
+        }
+        let stretch = Coverage {
+            end: wall,
+            duration: now.since(self.logged_until),
+            polls: self.current.polls - self.polls_logged,
+            sockets: self.current.sockets,
+            losses: self.latest.as_ref().map(|l| l.losses).unwrap_or_default(),
+            ..Coverage::default()
+        };
+        (self.logged_until, self.polls_logged) = (now, self.current.polls);
+        Some(stretch)
+    }
+
     /// Ends the round; the record has what the polls counted and the machine shows.
     pub(super) fn end(&mut self, now: MonoNanos, reading: &RoundReading) -> Coverage {
         let mut coverage = std::mem::take(&mut self.current);
         coverage.end = reading.wall;
         coverage.duration = now.since(self.began);
-        (self.began, self.next) = (now, now + ROUNDS);
+        self.next = now + ROUNDS;
         if let Some((opened, closed)) = reading.turnover {
             coverage.opened = opened;
             coverage.closed = closed;
@@ -71,10 +100,16 @@ impl CoverageRounds {
         coverage
     }
 
-    /// Logs the record and keeps it.
-    pub(super) fn record(&mut self, coverage: Coverage, host: &mut dyn Host) {
-        host.record(Record::Coverage(&coverage));
+    /// Logs what of the round's record no stretch has, and keeps the whole.
+    pub(super) fn record(&mut self, now: MonoNanos, coverage: Coverage, host: &mut dyn Host) {
+        let rest = Coverage {
+            duration: now.since(self.logged_until),
+            polls: coverage.polls - self.polls_logged,
+            ..coverage.clone()
+        };
+        host.record(Record::Coverage(&rest));
         self.latest = Some(coverage);
+        (self.began, self.logged_until, self.polls_logged) = (now, now, 0);
     }
 
     /// The latest record.

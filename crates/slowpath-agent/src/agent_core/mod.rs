@@ -25,7 +25,7 @@ pub(crate) use steps::Step;
 
 use crate::budget::priority::{Change, Priorities};
 use crate::clock::ClockReading;
-use crate::host::Host;
+use crate::host::{Host, Record};
 use crate::listeners::{ListenerScan, Listeners};
 use crate::owner_scans::OwnerScanTimes;
 use crate::pace::{Pace, Probabilities, Work};
@@ -197,6 +197,11 @@ impl AgentCore {
                 .polled(observed.walked, observed.visited, observed.closed, known);
         }
         self.coverage.polled(&observed, counts_closes);
+        let began = &self.poll.began;
+        if let Some(mut stretch) = self.coverage.stretch(began.now, began.wall) {
+            stretch.unmeasured = self.capabilities.unmeasured_set();
+            host.record(Record::Coverage(&stretch));
+        }
         self.poll.observed = observed;
     }
 
@@ -266,7 +271,7 @@ impl AgentCore {
         coverage.losses = losses;
         coverage.cpu = self.cpu;
         coverage.unmeasured = unmeasured;
-        self.coverage.record(coverage, host);
+        self.coverage.record(now, coverage, host);
     }
 
     /// What was lost so far, with what the observer and the log have lost.

@@ -7,7 +7,7 @@ use crate::host::ProcessFacts;
 use crate::listeners::ListenerScan;
 use crate::script::{Logged, Session, SessionOptions, at, at_ms, connection, wall};
 use slowpath_model::{
-    Claim, Ending, FeatureState, Holder, ListenCounters, ListenSettings, ListenerId,
+    Claim, Coverage, Ending, FeatureState, Holder, ListenCounters, ListenSettings, ListenerId,
     ListenerSnapshot, Owner, Problem, RtoStats, Snapshot, TcpState, Tier, Turn, TurnEnd, TurnSums,
     Turns, UnknownOwner,
 };
@@ -86,8 +86,7 @@ fn a_problem_is_logged_after_its_connection_and_the_close_ends_it() {
     assert_eq!(last.observed, Micros(3_500_000));
     let timeout = Problem::Timeout as usize;
     assert_eq!(last.problem_events[timeout], 3);
-    assert_eq!(session.core.tracker.recently_closed().count(), 1);
-    session.poll(at(5), []);
+    // No view would show it.
     assert_eq!(session.core.tracker.recently_closed().count(), 0);
 }
 
@@ -166,7 +165,19 @@ fn each_minute_connections_are_saved_and_coverage_is_recorded_after_a_search() {
     session.searches = vec![None, Some(3)];
     session.poll(at(1), [timeouts(5, at(1), 0)]);
     idle(&mut session, 2, 59);
-    assert!(session.machine.log.as_ref().unwrap().is_empty());
+    // Until then the log has only how long was looked, every five seconds.
+    let stretches = session.machine.coverage();
+    assert_eq!(session.machine.log.as_ref().unwrap().len(), 11);
+    for (stretch, end) in stretches.into_iter().zip((5..).step_by(5)) {
+        let expected = Coverage {
+            end: wall(at(end)),
+            duration: Micros(5_000_000),
+            polls: 5,
+            sockets: 1,
+            ..Coverage::default()
+        };
+        assert_eq!(*stretch, expected);
+    }
     idle(&mut session, 60, 60);
     let search = Step::Search { sockets: None };
     let scans = [Step::Owners, Step::Listeners { all: true }];
@@ -176,19 +187,24 @@ fn each_minute_connections_are_saved_and_coverage_is_recorded_after_a_search() {
     idle(&mut session, 61, 61);
     assert_eq!(session.steps[3..], [search, Step::Round]);
     assert_eq!(session.machine.summaries().len(), 1);
-    let coverage = session.machine.coverage()[0];
+    let coverage = *session.machine.coverage().last().unwrap();
     assert_eq!(
         (coverage.polls, coverage.sockets, coverage.missed),
-        (61, 1, 3)
+        (6, 1, 3)
     );
-    assert_eq!(coverage.duration, Micros(61_000_000));
+    assert_eq!(coverage.duration, Micros(6_000_000), "the rest");
     assert_eq!(coverage.end, wall(at(61)));
     assert_eq!(coverage.owners_unknown, 1);
+    let latest = session.core.coverage.latest().unwrap();
+    assert_eq!((latest.polls, latest.duration), (61, Micros(61_000_000)));
     // Nothing has changed: there is nothing to save.
     idle(&mut session, 62, 121);
     assert_eq!(session.machine.summaries().len(), 1);
-    assert_eq!(session.machine.coverage().len(), 2);
-    assert_eq!(session.machine.coverage()[1].polls, 60);
+    let coverage = session.machine.coverage();
+    assert_eq!(coverage.len(), 2 * 12);
+    assert_eq!(coverage.iter().map(|c| c.polls).sum::<u64>(), 121);
+    let times = coverage.iter().map(|c| c.duration.0);
+    assert_eq!(times.sum::<u64>(), 121_000_000);
 }
 
 #[test]
@@ -242,9 +258,10 @@ fn the_log_may_be_full_and_polls_go_on() {
     // lost before its own records.
     assert_eq!(session.machine.log.as_ref().unwrap().len(), 2);
     let coverage = session.core.coverage.latest().unwrap();
-    assert_eq!(coverage.losses.records_dropped, 59);
+    // The other problems, and how long was looked, every five seconds.
+    assert_eq!(coverage.losses.records_dropped, 59 + 11);
     // And its summary, its coverage, and the last problem.
-    assert_eq!(session.machine.records_dropped, 59 + 3);
+    assert_eq!(session.machine.records_dropped, 59 + 11 + 3);
     let connection = session.core.tracker.connections().next().unwrap();
     assert_eq!(
         connection.totals.problem_events[Problem::Timeout as usize],
@@ -599,6 +616,15 @@ fn without_a_budget_the_calls_of_connections_with_problems_are_of_interest() {
     assert_eq!(session.core.tracker.suspects(), [5]);
     let connections: Vec<_> = session.core.tracker.connections().collect();
     assert!(connections.iter().all(|c| c.latest.is_some()));
+    // Views have what closed, until the next poll.
+    let closed = Snapshot {
+        closed: true,
+        ..timeouts(5, at(3), 1)
+    };
+    session.poll(at(3), [closed]);
+    assert_eq!(session.core.tracker.recently_closed().count(), 1);
+    session.poll(at(4), []);
+    assert_eq!(session.core.tracker.recently_closed().count(), 0);
     // Nothing is logged without a log.
     assert_eq!(session.machine.log, None);
 }

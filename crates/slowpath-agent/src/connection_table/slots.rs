@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Room for connections, by the thousand: growing moves nothing, and a slot keeps its number.
+//! Room for connections, by the thousand: growing moves nothing.
 //!
 //! The room lies on huge pages: with 100,000 connections nearly every one visited is on another
 //! small page, and finding out where that lies costs as much as the visit, in a virtual machine
@@ -44,6 +44,15 @@ impl Chunk {
     fn slots_mut(&mut self) -> &mut [Option<LiveConnection>] {
         // SAFETY: as above, and `self` is borrowed for as long.
         unsafe { std::slice::from_raw_parts_mut(self.pages.0.as_mut_ptr().cast(), self.used) }
+    }
+
+    /// Takes the slots from `length` on away; those before stay.
+    fn truncate(&mut self, length: usize) {
+        while self.used > length {
+            self.used -= 1;
+            // SAFETY: the slot was written, and no longer counts as one with a value.
+            unsafe { self.pages.0[self.used].assume_init_drop() };
+        }
     }
 
     fn advise(&mut self, advice: i32) {
@@ -101,12 +110,28 @@ impl Slots {
         number
     }
 
+    /// Takes the slots from `length` on away, and gives the memory of whole chunks back.
+    pub fn truncate(&mut self, length: u32) {
+        let length = length as usize;
+        self.chunks.truncate(length.div_ceil(CHUNK));
+        let before = CHUNK * self.chunks.len().saturating_sub(1);
+        if let Some(last) = self.chunks.last_mut() {
+            last.truncate(length - before);
+        }
+    }
+
     /// How many there are, with a connection or without.
     pub fn len(&self) -> u32 {
         let Some(last) = self.chunks.last() else {
             return 0;
         };
         ((self.chunks.len() - 1) * CHUNK + last.used) as u32
+    }
+
+    /// How many chunks have memory.
+    #[cfg(test)]
+    pub fn chunks(&self) -> usize {
+        self.chunks.len()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Option<LiveConnection>> {

@@ -48,6 +48,12 @@ const HALF_LIFE: u64 = 60;
 /// The name of what has no name of its own.
 pub const OTHER: &str = "other";
 
+/// The name of what belongs to no known process.
+const UNKNOWN: &str = "unknown";
+
+/// What stands before the command of a process that is one of these names.
+const PROCESS: &str = "process:";
+
 /// Upper bounds of the buckets of [`ApplicationTotals::rtt`]: from a rack to a satellite, each four
 /// or five times the one before. They are few because every application has them.
 pub const APPLICATION_RTT_BOUNDS: [Micros; 6] =
@@ -201,7 +207,7 @@ impl Applications {
             folded: 0,
             round: 0,
             epoch: 1,
-            unknown: Arc::from("unknown"),
+            unknown: Arc::from(UNKNOWN),
         }
     }
 
@@ -254,12 +260,18 @@ impl Applications {
     }
 
     fn set_of(&self, whose: &Labelled<'_>) -> LabelSet {
-        let name = whose.owner.name().unwrap_or(&self.unknown);
-        if &**name == OTHER {
-            // Whoever is called that is one of them.
-            return LabelSet::named(name.clone());
+        let name = whose.owner.name().unwrap_or(&self.unknown).clone();
+        let is_reserved = matches!(&*name, OTHER | UNKNOWN);
+        let of_process = whose.owner.application.is_none() && whose.owner.process().is_some();
+        if is_reserved && of_process {
+            let name = Arc::from(format!("{PROCESS}{name}"));
+            return LabelSet::of(name, whose, self.labels);
         }
-        LabelSet::of(name.clone(), whose, self.labels)
+        if &*name == OTHER {
+            // Rules may put whom they like among the others.
+            return LabelSet::named(name);
+        }
+        LabelSet::of(name, whose, self.labels)
     }
 
     pub(super) fn charge(&mut self, whose: &Labelled<'_>, charges: &ProblemTotals) {

@@ -97,6 +97,21 @@ fn what_came_before_the_owner_was_known_is_charged_once() {
 }
 
 #[test]
+fn a_process_that_is_called_other_or_unknown_has_a_name_of_its_own() {
+    let mut host_totals = host_totals(10);
+    for name in ["other", "unknown"] {
+        let named = owner(name);
+        let mut life = Life::default();
+        life.judge(&mut host_totals, 100, &named);
+        host_totals.settle(&life.totals, whose(&named), &mut life.charge);
+        assert_eq!(time_of(&host_totals, name), None);
+        assert_eq!(time_of(&host_totals, &format!("process:{name}")), Some(100));
+    }
+    let other = host_totals.applications.other();
+    assert_eq!(other.problems, ProblemTotals::default());
+}
+
+#[test]
 fn problems_without_an_owner_are_charged_to_unknown() {
     let mut host_totals = host_totals(10);
     let mut life = Life::default();

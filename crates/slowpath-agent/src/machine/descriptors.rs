@@ -26,6 +26,19 @@ pub(crate) struct DescriptorScan {
     pub vanished: FxHashSet<u32>,
     /// Some process's descriptors may not be read.
     pub restricted: bool,
+    /// Some could not be read, because something had run out.
+    pub exhausted: Option<Errno>,
+}
+
+impl DescriptorScan {
+    /// Takes note of why something was not read; a process that has ended has no descriptors.
+    fn unread(&mut self, error: ReadError) {
+        match error {
+            ReadError::Gone => {}
+            ReadError::NotPermitted => self.restricted = true,
+            ReadError::Exhausted(errno) => self.exhausted = Some(errno),
+        }
+    }
 }
 
 /// Who holds the sockets with these inode numbers.
@@ -39,9 +52,12 @@ pub(crate) fn scan<T>(wanted: &FxHashMap<u32, T>) -> io::Result<DescriptorScan> 
         let pid = process?.file_name().to_str().and_then(|n| n.parse().ok());
         if let Some(pid) = pid {
             processes += 1;
-            if let Ok(process) = ProcessDirectory::open(pid) {
-                let sockets = sockets_of(pid, &process, wanted, &mut scan.restricted);
-                name_holder(pid, &process, sockets, &mut scan);
+            match ProcessDirectory::open(pid) {
+                Ok(process) => {
+                    let sockets = sockets_of(pid, &process, wanted, &mut scan);
+                    name_holder(pid, &process, sockets, &mut scan);
+                }
+                Err(error) => scan.unread(error),
             }
         }
     }
@@ -59,19 +75,22 @@ fn sockets_of<T>(
     pid: u32,
     process: &ProcessDirectory,
     wanted: &FxHashMap<u32, T>,
-    restricted: &mut bool,
+    scan: &mut DescriptorScan,
 ) -> FxHashSet<u32> {
     let mut sockets = FxHashSet::default();
-    let mut read = |table: &str| {
-        let outcome = process
-            .directory(table)
-            .and_then(|table| sockets_in(table, wanted, &mut sockets));
-        *restricted |= outcome == Err(ReadError::NotPermitted);
-    };
-    read("fd");
-    for thread in threads(process) {
-        if thread != pid && has_own_table(pid, thread) {
-            read(&format!("task/{thread}/fd"));
+    let mut tables = vec!["fd".to_owned()];
+    match threads(process) {
+        Ok(threads) => {
+            let mut own = threads;
+            own.retain(|thread| *thread != pid && has_own_table(pid, *thread));
+            tables.extend(own.iter().map(|thread| format!("task/{thread}/fd")));
+        }
+        Err(error) => scan.unread(error),
+    }
+    for table in &tables {
+        let read = process.directory(table);
+        if let Err(error) = read.and_then(|table| sockets_in(table, wanted, &mut sockets)) {
+            scan.unread(error);
         }
     }
     sockets
@@ -101,22 +120,20 @@ fn name_holder(
             };
             scan.held.extend(sockets.into_iter().map(|s| (s, holder)));
         }
+        Err(ReadError::Exhausted(errno)) => scan.exhausted = Some(errno),
         Err(_) => scan.vanished.extend(sockets),
     }
 }
 
 /// The threads of a process; none if there is only one.
-fn threads(process: &ProcessDirectory) -> Vec<u32> {
-    let Ok(task) = process.directory("task") else {
-        return Vec::new();
-    };
-    let names = names(task);
+fn threads(process: &ProcessDirectory) -> Result<Vec<u32>, ReadError> {
+    let names = names(process.directory("task")?);
     let numbers: Vec<u32> = names.iter().filter_map(|n| n.parse().ok()).collect();
-    if numbers.len() < 2 {
+    Ok(if numbers.len() < 2 {
         Vec::new()
     } else {
         numbers
-    }
+    })
 }
 
 /// Whether the thread has a table of descriptors of its own; where the kernel does not say,
@@ -224,13 +241,13 @@ mod tests {
         let wanted = FxHashMap::from_iter([(inode, ())]);
         let process = ProcessDirectory::open(holder.id()).unwrap();
         let mut scan = DescriptorScan::default();
-        let sockets = sockets_of(holder.id(), &process, &wanted, &mut scan.restricted);
+        let sockets = sockets_of(holder.id(), &process, &wanted, &mut scan);
         assert_eq!(sockets.iter().collect::<Vec<_>>(), [&inode]);
         holder.kill().unwrap();
         holder.wait().unwrap();
         name_holder(holder.id(), &process, sockets, &mut scan);
         assert_eq!(scan.held, []);
         assert_eq!(scan.vanished, FxHashSet::from_iter([inode]));
-        assert!(!scan.restricted);
+        assert!(!scan.restricted && scan.exhausted.is_none());
     }
 }

@@ -9,7 +9,7 @@ use crate::host::ProcessFacts;
 use crate::owners::cgroup_path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use slowpath_model::ProcessStart;
+use slowpath_model::{ProcessStart, join_arguments};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -26,12 +26,15 @@ pub(crate) enum ReadError {
     Gone,
     /// Its files may not be read.
     NotPermitted,
+    /// This process, or the machine, has no descriptor or memory left: nothing is known.
+    Exhausted(Errno),
 }
 
 impl From<Errno> for ReadError {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::ACCESS | Errno::PERM => ReadError::NotPermitted,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => ReadError::Exhausted(errno),
             _ => ReadError::Gone,
         }
     }
@@ -116,11 +119,9 @@ fn identity(stat: &str) -> Option<(String, ProcessStart)> {
 /// at the end.
 fn command_line(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
-    let text: Vec<u8> = bytes[..end]
-        .iter()
-        .map(|b| if *b == 0 { b' ' } else { *b })
-        .collect();
-    String::from_utf8_lossy(&text).trim_end().to_owned()
+    let text = String::from_utf8_lossy(&bytes[..end]);
+    let arguments: Vec<&str> = text.split('\0').collect();
+    join_arguments(&arguments).trim_end().to_owned()
 }
 
 /// The kernel marks a program whose file was replaced while it runs (`d_path`).
@@ -156,10 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_separated_by_spaces() {
-        assert_eq!(command_line(b"a\0b c\0\0\0"), "a b c");
+    fn arguments_stay_distinct() {
+        assert_eq!(command_line(b"a\0b c\0\0\0"), "a 'b c'");
         assert_eq!(command_line(b""), "");
-        assert_eq!(command_line(b"a\0\0b\0"), "a  b");
+        assert_eq!(command_line(b"a\0\0b\0"), "a '' b");
+        assert_eq!(
+            command_line(b"nginx: worker process \0\0"),
+            "nginx: worker process"
+        );
         assert_eq!(executable("/usr/bin/x (deleted)"), "/usr/bin/x");
     }
 
@@ -179,7 +184,10 @@ mod tests {
             }
             std::thread::yield_now();
         };
-        assert_eq!(facts.command_line.as_deref(), Some("sh -c read line named"));
+        assert_eq!(
+            facts.command_line.as_deref(),
+            Some("sh -c 'read line' named")
+        );
         assert!(facts.executable.unwrap().starts_with('/'));
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -5,6 +5,7 @@ use super::{Observer, PollError};
 use crate::machine::{descriptors, process};
 use crate::owners::assign::{HolderScan, Reasons};
 use rustc_hash::FxHashMap;
+use slowpath_observe::exhausted;
 
 impl Observer {
     /// Scans all descriptors.
@@ -26,6 +27,9 @@ impl Observer {
                 let found = descriptors::scan(&wanted).map_err(PollError::Processes)?;
                 scan.supported = true;
                 scan.restricted = found.restricted;
+                scan.exhausted = found.exhausted.map(|errno| {
+                    exhausted(errno.raw_os_error()).unwrap_or_else(|| errno.to_string())
+                });
                 for (inode, holder) in found.held {
                     if let Some((cookie, listens)) = wanted.get(&inode) {
                         scan.add(*cookie, *listens, holder);

@@ -46,6 +46,8 @@ pub(crate) struct HolderScan {
     pub(crate) without_file: FxHashSet<u64>,
     /// Some process's descriptors may not be read.
     pub(crate) restricted: bool,
+    /// Some could not be read: what had run out, and how to raise the limit.
+    pub(crate) exhausted: Option<String>,
 }
 
 impl HolderScan {
@@ -288,6 +290,9 @@ fn fate(connection: &LiveConnection, scan: &HolderScan, began: MonoNanos) -> Fat
     if scan.without_file.contains(&cookie) {
         // Only accept(2) gives it a file.
         return Fate::Known(UnknownOwner::NotAccepted);
+    }
+    if scan.exhausted.is_some() {
+        return Fate::Known(UnknownOwner::LookFailed);
     }
     match scan.restricted {
         true => Fate::Known(UnknownOwner::NoPermission),

@@ -16,6 +16,7 @@ pub(crate) mod cgroups;
 pub(crate) mod choice;
 mod redact;
 mod rules;
+mod secrets;
 
 pub use redact::{CommandLines, redacted};
 pub use rules::{Rules, RulesError};

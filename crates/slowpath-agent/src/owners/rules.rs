@@ -6,7 +6,7 @@
 
 use regex_lite::Regex;
 use serde::Deserialize;
-use slowpath_model::{Cgroup, FourTuple, Process};
+use slowpath_model::{Cgroup, FourTuple, Process, split_arguments};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use thiserror::Error;
@@ -16,10 +16,15 @@ use toml::Spanned;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RulesError {
     /// It is no TOML, or has keys or values that mean nothing.
-    #[error("reading owner rules: {0}")]
-    Syntax(String),
+    #[error("line {line}: {what}")]
+    Syntax {
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong in it.
+        what: String,
+    },
     /// A value of a rule cannot be used.
-    #[error("reading owner rules: line {line}: {key}: {what}")]
+    #[error("line {line}: {key}: {what}")]
     Value {
         /// The line, counted from 1.
         line: usize,
@@ -107,8 +112,10 @@ impl Rules {
     /// # Errors
     /// What is wrong and in which line.
     pub fn parse(text: &str) -> Result<Self, RulesError> {
-        let file: RulesFile = toml::from_str(text)
-            .map_err(|e| RulesError::Syntax(e.to_string().trim_end().to_owned()))?;
+        let file: RulesFile = toml::from_str(text).map_err(|error| RulesError::Syntax {
+            line: line_at(text, error.span().map_or(0, |span| span.start)),
+            what: error.message().to_owned(),
+        })?;
         let rules = file.application.into_iter().map(|entry| rule(text, entry));
         Ok(Rules {
             rules: rules.collect::<Result<_, _>>()?,
@@ -154,11 +161,14 @@ impl Rules {
     }
 }
 
+/// The line of a place in a text, counted from 1.
+fn line_at(text: &str, at: usize) -> usize {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
 fn rule(text: &str, entry: RuleEntry) -> Result<Rule, RulesError> {
-    let line = |at: std::ops::Range<usize>| {
-        let before = text.get(..at.start).unwrap_or_default();
-        1 + before.bytes().filter(|b| *b == b'\n').count()
-    };
+    let line = |at: std::ops::Range<usize>| line_at(text, at.start);
     let name_line = line(entry.name.span());
     let name = entry.name.into_inner();
     if name.trim().is_empty() {
@@ -265,9 +275,14 @@ impl Condition {
             Subject::Container => cgroup.and_then(|c| c.container.as_ref()).map(|c| &c.id),
             Subject::Pod => cgroup.and_then(|c| c.pod.as_ref()),
         };
-        text.is_some_and(|text| match self {
+        let fits = |text: &str| match self {
             Condition::Glob(pattern) => glob(pattern.as_bytes(), text.as_bytes()),
             Condition::Regex(regex) => regex.is_match(text),
+        };
+        // Rules name arguments with spaces between them, whatever is in them.
+        let quoted = |text: &str| subject == Subject::CommandLine && text.contains(['\'', '\\']);
+        text.is_some_and(|text| {
+            fits(text) || quoted(text) && fits(&split_arguments(text).join(" "))
         })
     }
 }

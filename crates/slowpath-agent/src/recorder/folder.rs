@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The folder of recordings that were kept: whole files or none, the oldest deleted for newer ones.
 
+use slowpath_files::OutputFile;
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// How a recording's name ends, and that of its description.
 const RECORDING: &str = ".rec";
 const DESCRIPTION: &str = ".json";
-/// How a file's name begins until it is whole.
-const DRAFT: &str = ".draft-";
+/// How the name of a file begins or ends that is not whole: in earlier versions, and where the file
+/// system has no files without a name.
+const DRAFTS: (&str, &str) = (".draft-", ".draft");
 
 /// Why the folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +35,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes it if it is not there, readable by its owner only, and takes in what is there.
     pub(super) fn open(path: PathBuf, limit: u64) -> Result<Folder, FolderError> {
-        let opened = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        let opened = slowpath_files::create_folder(&path);
         let read = opened.and_then(|()| Folder::read(&path));
         let files = read.map_err(|source| FolderError {
             folder: path.clone(),
@@ -55,7 +56,7 @@ impl Folder {
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with(DRAFT) {
+            if name.starts_with(DRAFTS.0) || name.starts_with('.') && name.ends_with(DRAFTS.1) {
                 // Of an agent that was killed.
                 fs::remove_file(entry.path())?;
             } else if let Some(stem) = name.strip_suffix(RECORDING) {
@@ -117,16 +118,11 @@ impl Folder {
     }
 
     fn whole(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-        let draft = self.path.join(format!("{DRAFT}{name}"));
-        let file = self.path.join(name);
-        let written = File::create(&draft)
-            .and_then(|mut draft| draft.write_all(bytes).and_then(|()| draft.sync_all()))
-            .and_then(|()| fs::rename(&draft, &file));
-        if written.is_err() {
-            // Nothing half is to be left.
-            let _ = fs::remove_file(&draft);
-        }
-        written.map(|()| file)
+        let path = self.path.join(name);
+        let mut file = OutputFile::create(&path)?;
+        file.write_all(bytes)?;
+        file.sync()?;
+        file.commit().map(|()| path)
     }
 }
 
@@ -148,6 +144,7 @@ mod tests {
         let path = place.path().join("new");
         fs::create_dir(&path).unwrap();
         fs::write(path.join(".draft-x.rec"), "half").unwrap();
+        fs::write(path.join(".slowpath-7-0.draft"), "half").unwrap();
         fs::write(path.join("else"), "not ours").unwrap();
         let mut folder = Folder::open(path.clone(), 250).unwrap();
         for stem in ["2", "1", "3"] {

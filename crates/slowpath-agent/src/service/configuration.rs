@@ -2,8 +2,8 @@
 //! Configuration files: TOML with one key per line, and a comparison of what two of them say.
 
 use serde::de::DeserializeOwned;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 /// Why a file gives no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -28,15 +28,19 @@ pub enum ConfigurationError {
     },
 }
 
+/// The most that is read of a configuration: each key stands there once, on one line.
+const MOST: u64 = 1 << 20;
+
 /// Reads a file.
 ///
 /// # Errors
 /// See [`ConfigurationError`].
 pub fn read<T: DeserializeOwned>(file: &Path) -> Result<T, ConfigurationError> {
-    let text = fs::read_to_string(file).map_err(|source| ConfigurationError::Read {
-        file: file.to_owned(),
-        source,
-    })?;
+    let text =
+        slowpath_files::read_text(file, MOST).map_err(|source| ConfigurationError::Read {
+            file: file.to_owned(),
+            source,
+        })?;
     parse(&text).map_err(|(line, reason)| ConfigurationError::Wrong {
         file: file.to_owned(),
         line,

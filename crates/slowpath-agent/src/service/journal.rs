@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lines on standard error, in the form that the journal reads.
 
+use slowpath_model::{clean, without_url_secrets};
 use std::io::Write;
 
 /// The levels of syslog (RFC 5424 section 6.2.1) in use.
@@ -37,8 +38,9 @@ impl Journal {
     }
 
     fn line(self, level: Level, text: &str) {
-        // What comes from outside must not look like a line of its own.
-        let text = text.replace(['\n', '\r'], " ");
+        // What comes from outside must not look like a line of its own, nor steer a terminal.
+        let text = clean(text);
+        let text = without_url_secrets(&text);
         let _ = if self.levels {
             writeln!(std::io::stderr(), "<{}>{text}", level as u8)
         } else {

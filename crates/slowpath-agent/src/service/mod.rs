@@ -19,7 +19,7 @@ mod values;
 
 pub use journal::Journal;
 pub use notifier::Notifier;
-pub use values::{Age, LogPlace, PollInterval, Ports, Size, as_text, duration, interval};
+pub use values::{Age, HostName, LogPlace, PollInterval, Ports, Size, as_text, duration, interval};
 
 use crate::agent::{Agent, FinishReport, PollError};
 use crate::poll_report::PollReport;
@@ -74,6 +74,8 @@ pub struct Service<E> {
     /// The losses that were reported last.
     losses: LossCounters,
     log_error: Option<String>,
+    /// Findings of damage in the log that were reported.
+    log_damage: usize,
     push_error: Option<String>,
     recorder: RecorderReport,
     next_status: Instant,
@@ -93,6 +95,7 @@ impl<E: MetricsExport> Service<E> {
             notifier: Notifier::of_this_process(),
             losses: LossCounters::default(),
             log_error: None,
+            log_damage: 0,
             push_error: None,
             recorder: RecorderReport::default(),
             next_status: Instant::now(),
@@ -202,6 +205,13 @@ impl<E: MetricsExport> Service<E> {
             }
             self.log_error = log_error;
         }
+        let damage = self.agent.log_status().map(|status| status.damage);
+        let damage = damage.unwrap_or_default();
+        for finding in damage.iter().skip(self.log_damage) {
+            let text = format!("of the log, could not read: {finding}");
+            self.journal.warn(&text);
+        }
+        self.log_damage = damage.len();
         let push_error = self.exporter.push_error();
         if push_error.is_some() != self.push_error.is_some() {
             match &push_error {
@@ -252,9 +262,9 @@ impl<E: MetricsExport> Service<E> {
             plural(finished.polls, "poll"),
             finished.cpu,
             match (&self.log, &finished.log_error) {
-                (None, _) => "",
-                (Some(_), None) => "; the log is closed",
-                (Some(_), Some(_)) => "; the log is incomplete",
+                (None, _) => String::new(),
+                (Some(_), None) => "; the log is closed".to_owned(),
+                (Some(_), Some(error)) => format!("; the log is incomplete: {error}"),
             }
         ));
         finished

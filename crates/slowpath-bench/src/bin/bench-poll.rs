@@ -4,7 +4,7 @@
 use serde_json::json;
 use slowpath_agent::TierChoice;
 use slowpath_bench::{
-    budget, events, farm, loss, median, median_within, namespaces, polls, transactions,
+    budget, events, farm, loss, median, median_within, memory, namespaces, polls, transactions,
 };
 use std::error::Error;
 use std::process::ExitCode;
@@ -21,6 +21,11 @@ fn main() -> ExitCode {
             (Ok(pairs), Ok(rate)) => budget::child(pairs, rate).map_err(Into::into),
             _ => Err("busy-child PAIRS RATE".into()),
         },
+        [memory::ARGUMENT, number] => match number.parse() {
+            Ok(number) => memory::child(number).map_err(Into::into),
+            Err(_) => Err("churn-child NUMBER".into()),
+        },
+        ["memory", churned, many, seconds] => memory_only(churned, many, seconds),
         ["budget", sockets, seconds, ref rest @ ..] => budget_only(sockets, seconds, rest),
         ["namespaces", rounds] => match rounds.parse() {
             Ok(rounds) => ratios(rounds).map(drop),
@@ -45,7 +50,7 @@ fn main() -> ExitCode {
         },
         [] => bench(false),
         ["--quick"] => bench(true),
-        _ => Err("usage: bench-poll [--quick | polls SOCKETS ROUNDS | agent SOCKETS ROUNDS | events ROUNDS | loss PAIRS | namespaces ROUNDS | budget SOCKETS SECONDS]".into()),
+        _ => Err("usage: bench-poll [--quick | polls SOCKETS ROUNDS | agent SOCKETS ROUNDS | events ROUNDS | loss PAIRS | namespaces ROUNDS | budget SOCKETS SECONDS | memory SOCKETS SOCKETS SECONDS]".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -70,6 +75,7 @@ fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
     print_budget(&run);
     let volume = slowpath_bench::volume::measure(quick)?;
     println!("log: {volume:.2} MB a host a day");
+    let memory = memory_of(10_000, 100_000, 60)?;
     println!(
         "{}",
         json!({
@@ -105,9 +111,39 @@ fn bench(quick: bool) -> Result<(), Box<dyn Error>> {
             "budget_events_percent": run.state.events.map(|share| round(share * 100.0)),
             "problem_rate_ratio": round(run.ratio),
             "mb_per_day": round(volume),
+            "rss_mib_10k_churn": round(memory.churn),
+            "rss_mib_100k": round(memory.many),
+            "rss_mib_after": round(memory.after),
         })
     );
     Ok(())
+}
+
+/// `bench-poll memory SOCKETS SOCKETS SECONDS`; the last line is JSON.
+fn memory_only(churned: &str, many: &str, seconds: &str) -> Result<(), Box<dyn Error>> {
+    let memory = memory_of(churned.parse()?, many.parse()?, seconds.parse()?)?;
+    println!(
+        "{}",
+        json!({
+            "rss_mib_churn": round(memory.churn),
+            "rss_mib_many": round(memory.many),
+            "rss_mib_after": round(memory.after),
+        })
+    );
+    Ok(())
+}
+
+fn memory_of(churned: usize, many: usize, seconds: u64) -> Result<memory::Memory, Box<dyn Error>> {
+    let memory = memory::measure(memory::Load {
+        churned,
+        many,
+        longest: Duration::from_secs(seconds),
+    })?;
+    println!(
+        "memory: {:.0} MiB with {churned} sockets under churn, {:.0} with {many}, {:.0} a minute after they closed",
+        memory.churn, memory.many, memory.after
+    );
+    Ok(memory)
 }
 
 fn event_costs(rounds: usize) -> Result<events::EventCost, Box<dyn Error>> {

@@ -18,7 +18,7 @@ pub use crate::probes::load::ring;
 pub use thin::RATE_COUNT;
 
 use crate::probes::connection::{Context, Note, Rates, Record, Shared};
-use crate::probes::load::{Loaded, Maps, load};
+use crate::probes::load::{Loaded, Maps, SHARED, load};
 use crate::probes::{self, Loss, Probe};
 use crate::{Feature, FeatureState, ProgramCost, boot_id, monotonic};
 use libbpf_rs::Iter;
@@ -195,7 +195,7 @@ impl BpfTier {
             walk_next: true,
             waiting: None,
             due: Vec::new(),
-            shared: mapped(&maps, "shared", 1)?,
+            shared: mapped(&maps, SHARED, 1)?,
             context,
             epoch: 0,
             features,

@@ -14,7 +14,8 @@
 //! Not observed: namespaces to which no such way leads when they are looked for, and those that
 //! this process may not enter.
 
-use super::{DumpReport, InetDiag, Options};
+use super::{DumpReport, InetDiag, OpenError, Options};
+use crate::exhausted;
 use crate::listeners::ListenerRound;
 use crate::namespaces;
 use rustc_hash::FxHashMap;
@@ -23,7 +24,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// Namespaces are looked for this often at most, and so rarely that it takes a hundredth of
 /// the time.
@@ -93,6 +94,63 @@ pub struct OtherNamespaces {
     options: Options,
     namespaces: FxHashMap<u32, OtherNamespace>,
     next_search: MonoNanos,
+    unobserved: Unobserved,
+}
+
+/// What the latest search could not look into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Unobserved {
+    /// Processes and names of which the namespace may not be known.
+    unknown: usize,
+    /// Namespaces that may not be entered.
+    refused: usize,
+    /// Namespaces that could not be opened because something had run out, and the error number.
+    exhausted: usize,
+    errno: i32,
+}
+
+impl Unobserved {
+    /// Takes note of why a namespace was not opened; one that has gone is no loss.
+    fn failed(&mut self, error: &io::Error) {
+        match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => self.refused += 1,
+            Some(errno) if exhausted(errno).is_some() => {
+                self.exhausted += 1;
+                self.errno = errno;
+            }
+            _ => {}
+        }
+    }
+
+    fn words(&self) -> Option<String> {
+        let mut words = Vec::new();
+        if self.refused > 0 {
+            words.push(format!(
+                "{} may not be entered, which takes CAP_SYS_ADMIN",
+                count_of(self.refused, "network namespace")
+            ));
+        }
+        if self.unknown > 0 {
+            words.push(format!(
+                "of {} the network namespace may not be known, which takes CAP_SYS_PTRACE",
+                count_of(self.unknown, "process")
+            ));
+        }
+        if self.exhausted > 0 {
+            let what = count_of(self.exhausted, "network namespace");
+            let why = exhausted(self.errno).unwrap_or_default();
+            words.push(format!("{what} could not be opened: {why}"));
+        }
+        (!words.is_empty()).then(|| words.join("; "))
+    }
+}
+
+fn count_of(number: usize, what: &str) -> String {
+    match (number, what) {
+        (1, _) => format!("1 {what}"),
+        (_, "process") => format!("{number} processes"),
+        _ => format!("{number} {what}s"),
+    }
 }
 
 impl OtherNamespaces {
@@ -103,7 +161,16 @@ impl OtherNamespaces {
             options,
             namespaces: FxHashMap::default(),
             next_search: MonoNanos(0),
+            unobserved: Unobserved::default(),
         }
+    }
+
+    /// What the latest search could not look into, and why; the first call searches.
+    pub fn unobserved(&mut self) -> Option<String> {
+        if self.next_search == MonoNanos(0) {
+            self.search_now();
+        }
+        self.unobserved.words()
     }
 
     /// Namespaces looked into.
@@ -131,10 +198,7 @@ impl OtherNamespaces {
     pub fn poll(&mut self, mut each: impl FnMut(&Snapshot, u32)) -> OtherNamespacesReport {
         let started = crate::monotonic();
         if started >= self.next_search {
-            self.search();
-            let ended = crate::monotonic();
-            let rest = Micros(100 * ended.since(started).0);
-            self.next_search = ended + rest.max(SEARCHES);
+            self.search_now();
         }
         let mut report = OtherNamespacesReport::default();
         let mut out = Vec::new();
@@ -174,15 +238,29 @@ impl OtherNamespaces {
         }
     }
 
+    fn search_now(&mut self) {
+        let started = crate::monotonic();
+        self.search();
+        let ended = crate::monotonic();
+        let rest = Micros(100 * ended.since(started).0);
+        self.next_search = ended + rest.max(SEARCHES);
+    }
+
     fn search(&mut self) {
+        let mut unobserved = Unobserved::default();
         for namespace in self.namespaces.values_mut() {
             namespace.reachable = false;
         }
         let mut found: HashSet<u32> = HashSet::from([self.own]);
         let mut new = Vec::new();
         for path in namespaces::candidates() {
-            let Ok(inode) = fs::metadata(&path).map(|m| m.ino() as u32) else {
-                continue;
+            let inode = match fs::metadata(&path) {
+                Ok(meta) => meta.ino() as u32,
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    unobserved.unknown += 1;
+                    continue;
+                }
+                Err(_) => continue,
             };
             if !found.insert(inode) {
                 continue;
@@ -190,21 +268,33 @@ impl OtherNamespaces {
             if let Some(namespace) = self.namespaces.get_mut(&inode) {
                 namespace.reachable = true;
             } else if self.namespaces.len() + new.len() < MAX {
-                new.extend(File::open(path));
+                match File::open(path) {
+                    Ok(file) => new.push(file),
+                    Err(error) => unobserved.failed(&error),
+                }
             }
         }
         let opened = Mutex::new(Vec::new());
-        namespaces::within(&new, |file| {
-            let inode = file.metadata().map(|m| m.ino() as u32);
-            if let (Ok(inode), Ok(tier), Ok(gauge), Ok(mut opened)) = (
-                inode,
-                InetDiag::with_options(self.options),
-                Gauge::open(),
-                opened.lock(),
-            ) {
-                opened.push((inode, tier, gauge));
+        let failures = Mutex::new(Vec::new());
+        unobserved.refused += namespaces::within(&new, |file| {
+            let opening = file.metadata().and_then(|meta| {
+                let tier = InetDiag::with_options(self.options).map_err(system_error)?;
+                Ok((meta.ino() as u32, tier, Gauge::open()?))
+            });
+            match opening {
+                Ok(it) => opened
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(it),
+                Err(error) => failures
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(error),
             }
         });
+        let failures = failures.into_inner().unwrap_or_default();
+        failures.iter().for_each(|error| unobserved.failed(error));
+        self.unobserved = unobserved;
         for (inode, tier, gauge) in opened.into_inner().unwrap_or_default() {
             let namespace = OtherNamespace {
                 tier,
@@ -214,6 +304,13 @@ impl OtherNamespaces {
             };
             self.namespaces.insert(inode, namespace);
         }
+    }
+}
+
+fn system_error(error: OpenError) -> io::Error {
+    match error {
+        OpenError::Socket(error) | OpenError::Netns(error) => error,
+        other => io::Error::other(other),
     }
 }
 
@@ -249,6 +346,24 @@ impl OtherNamespacesReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_observed_is_said() {
+        let mut unobserved = Unobserved::default();
+        assert_eq!(unobserved.words(), None);
+        for errno in [libc::EPERM, libc::EMFILE, libc::EMFILE, libc::ENOENT] {
+            unobserved.failed(&io::Error::from_raw_os_error(errno));
+        }
+        unobserved.unknown = 3;
+        let words = unobserved.words().unwrap();
+        for part in [
+            "1 network namespace may not be entered, which takes CAP_SYS_ADMIN",
+            "of 3 processes the network namespace may not be known",
+            "2 network namespaces could not be opened: too many open files",
+        ] {
+            assert!(words.contains(part), "{words}");
+        }
+    }
 
     #[test]
     fn sockets_in_use_are_counted_by_family() {

@@ -400,13 +400,8 @@ struct {
 	__type(value, struct connection);
 } connections SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct shared);
-} shared SEC(".maps");
+/* A section of its own: its address is in the programs, where an array's element is looked up. */
+struct shared shared SEC(".bss.shared");
 
 /* Two lists of notes, one being written and one being read, and one for user space. */
 struct {
@@ -427,9 +422,7 @@ struct {
 
 static __always_inline struct shared *shared_page(void)
 {
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&shared, &zero);
+	return &shared;
 }
 
 /* Calls of a suspect that are logged between two polls; the sums count all. */

@@ -149,6 +149,14 @@ struct list_head {
 	struct list_head *next;
 };
 
+struct rb_node {
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
 struct sk_buff;
 
 struct sk_buff_head {
@@ -192,6 +200,7 @@ struct sock {
 	u8 sk_kern_sock : 1;
 	u8 sk_shutdown;
 	struct socket *sk_socket;
+	struct rb_root tcp_rtx_queue;
 	struct sk_buff_head sk_receive_queue;
 	struct sock_cgroup_data sk_cgrp_data;
 };
@@ -295,6 +304,8 @@ struct mptcp_subflow_context {
 
 struct sk_buff {
 	struct sk_buff *next;
+	struct rb_node rbnode;
+	u64 skb_mstamp_ns; /* when it was sent last */
 	char cb[48];
 };
 

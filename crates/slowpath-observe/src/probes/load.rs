@@ -7,6 +7,9 @@ use std::any::Any;
 use std::io;
 use std::os::fd::AsFd;
 
+/// The section of `struct shared`, a map by this name.
+pub(crate) const SHARED: &str = ".bss.shared";
+
 /// A probe in the kernel; it ends with this value.
 pub(crate) struct Loaded {
     pub probe: &'static Probe,
@@ -101,9 +104,11 @@ pub(crate) fn load(
     let mut object = open.load()?;
     let before = maps.0.len();
     for map in object.maps() {
-        // What has a dot is data of the object's own.
+        // What has a dot is data of the object's own, but for one section.
         let name = map.name().to_string_lossy();
-        if !name.contains('.') && !maps.0.iter().any(|made| made.name() == map.name()) {
+        if (!name.contains('.') || name == SHARED)
+            && !maps.0.iter().any(|made| made.name() == map.name())
+        {
             maps.0.push(MapHandle::try_from(&map)?);
         }
     }

@@ -107,11 +107,10 @@ static __always_inline void count_call(struct sock *sk, struct connection *c,
 	}
 }
 
+/* Of a socket that is no TCP connection there is none. */
 static __always_inline struct connection *connection_of(struct sock *sk, int bytes)
 {
-	if (bytes < 0 || sk->sk_protocol != IPPROTO_TCP)
-		return 0;
-	return bpf_sk_storage_get(&connections, sk, 0, 0);
+	return bytes < 0 ? 0 : bpf_sk_storage_get(&connections, sk, 0, 0);
 }
 
 SEC("tp_btf/sock_send_length")

@@ -45,6 +45,32 @@ static __always_inline void leave(struct connection *c, struct tcp_sock *tp, u8 
 	}
 }
 
+/* A red-black tree of 2^32 segments is no deeper (Documentation/core-api/rbtree.rst). */
+#define DEEPEST 64
+
+/*
+ * How long the earliest segment outstanding has been under way since it was sent last, which is what the timer
+ * measures (RFC 6298 section 5; tcp_rto_delta_us); 0 if there is none.
+ */
+static __always_inline u64 earliest_outstanding_ns(struct sock *sk, u64 now)
+{
+	struct rb_node *left, *node = BPF_CORE_READ(sk, tcp_rtx_queue.rb_node);
+	struct sk_buff *earliest;
+	u64 sent;
+
+	if (!node)
+		return 0;
+	for (int depth = 0; depth < DEEPEST; depth++) {
+		left = BPF_CORE_READ(node, rb_left);
+		if (!left)
+			break;
+		node = left;
+	}
+	earliest = (void *)node - bpf_core_field_offset(struct sk_buff, rbnode);
+	sent = BPF_CORE_READ(earliest, skb_mstamp_ns);
+	return sent && now > sent ? now - sent : 0;
+}
+
 /* A loss: whether it is in the first window sent after an idle time. */
 static __always_inline bool enter_in_burst(struct connection *c, struct tcp_sock *tp, u32 now)
 {
@@ -105,7 +131,13 @@ int BPF_PROG(recovery, struct sock *sk, u8 ca_state)
 		if (s && s->hz) {
 			u32 sent = elapsed(tp->lsndtime, jiffies);
 			u32 heard = elapsed(tp->rcv_tstamp, jiffies);
-			u32 silent = sent < heard ? sent : heard;
+			u32 earliest = earliest_outstanding_ns(sk, now) * s->hz / 1000000000;
+			u32 silent;
+
+			/* later data that was sent meanwhile does not shorten the wait */
+			if (earliest > sent)
+				sent = earliest;
+			silent = sent < heard ? sent : heard;
 
 			c->rto_wait_us += (u64)silent * 1000000 / s->hz;
 			if (enter_in_burst(c, tp, jiffies))
