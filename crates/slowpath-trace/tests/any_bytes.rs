@@ -29,7 +29,8 @@ fn survives(bytes: Vec<u8>, threads: usize) -> Result<(), TestCaseError> {
     let input = Input::Stream("any".to_owned(), Box::new(Cursor::new(bytes.clone())));
     let options = Options {
         threads,
-        connections: 64,
+        connections: 128,
+        followed: 64,
         decode: DecodeOptions {
             tunnels: true,
             checksums: true,

@@ -203,15 +203,16 @@ fn results_do_not_depend_on_threads() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("crowd.pcap");
     std::fs::write(&path, crowd()).expect("it writes");
-    for connections in [1, 500, 1 << 20] {
+    for (connections, followed) in [(1, 1), (500, 500), (1 << 20, 500), (1 << 20, 1 << 18)] {
         let options = |threads| Options {
             threads,
             connections,
+            followed,
             linger: Duration::from_secs(1),
             ..Options::default()
         };
         let one = analyse(Input::File(path.clone()), &options(1));
-        assert_eq!(one.1.evicted > 0, connections < 3000);
+        assert_eq!(one.1.evicted > 0, connections.min(followed) < 3000);
         let segments: usize = one.0.iter().map(|f| f.report.len()).sum();
         assert_eq!(one.1.totals.tcp().frames, segments as u64);
         for threads in [2, 3, 7, 64] {

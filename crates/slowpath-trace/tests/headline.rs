@@ -11,6 +11,7 @@ use slowpath_trace::engine;
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::report::analysis::{self, Analysis};
 use slowpath_trace::report::overview::{Digest, Overview};
+use slowpath_trace::report::selection::Keep;
 use slowpath_trace::report::table::{self, ListOptions};
 use slowpath_trace::report::{CaptureReport, headline};
 use slowpath_trace::segment::Flags;
@@ -86,12 +87,17 @@ impl Capture {
             troubled,
             artefacts,
             overview,
-        } = analysis::analyse(inputs, &engine::Options::default(), keep, |_| {
-            ControlFlow::Continue(())
-        })
+            unlisted,
+            ..
+        } = analysis::analyse(
+            inputs,
+            &engine::Options::default(),
+            &Keep::worst(keep),
+            |_| ControlFlow::Continue(()),
+        )
         .expect("it reads");
         CaptureReport {
-            name: "made".to_owned(),
+            name: "made".into(),
             count: summary.connections,
             summary,
             live_drops: None,
@@ -99,6 +105,7 @@ impl Capture {
             connections,
             overview,
             troubled,
+            unlisted,
         }
     }
 }

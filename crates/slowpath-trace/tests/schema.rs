@@ -9,6 +9,7 @@ use slowpath_testbed::json_schema::violations;
 use slowpath_trace::engine;
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::report::counters::LogComparison;
+use slowpath_trace::report::selection::Keep;
 use slowpath_trace::report::{CaptureReport, analysis, json, pairing};
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -23,14 +24,15 @@ fn schema() -> Value {
 fn check(capture: impl Fn() -> Inputs, other: Inputs) -> Vec<String> {
     let options = engine::Options::default();
     let go_on = |_| ControlFlow::Continue(());
-    let analysis = analysis::analyse(capture(), &options, 1_000, go_on).expect("it reads");
+    let analysis = analysis::analyse(capture(), &options, &Keep::all(), go_on).expect("it reads");
     let report = CaptureReport {
-        name: "capture".to_owned(),
+        name: "capture".into(),
         count: analysis.summary.connections,
         summary: analysis.summary,
         live_drops: None,
         connections: analysis.connections,
         troubled: analysis.troubled,
+        unlisted: analysis.unlisted,
         artefacts: analysis.artefacts,
         overview: analysis.overview,
     };

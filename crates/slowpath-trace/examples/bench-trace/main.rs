@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use slowpath_trace::engine::{Began, Follow, Options, run};
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::report::analysis;
+use slowpath_trace::report::selection::Keep;
 use slowpath_trace::segment::Segment;
 use slowpath_trace::tcp::{self, Connection};
 use std::error::Error;
@@ -315,7 +316,7 @@ fn judge(file: &str, threads: &str) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     let (inputs, options) = settings(file, threads)?;
     let go_on = |_| ControlFlow::Continue(());
-    let analysis = analysis::analyse(inputs, &options, KEPT, go_on)?;
+    let analysis = analysis::analyse(inputs, &options, &Keep::worst(KEPT), go_on)?;
     say(began, &analysis.summary);
     for kept in &analysis.connections {
         println!("{} {:?}", kept.number, kept.findings());

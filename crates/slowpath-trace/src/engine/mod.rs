@@ -15,10 +15,11 @@
 //! depends on its segments only, which come in the order of the capture whoever read them. So workers share
 //! decoded segments and nothing else. Segments are taken in groups, whose connections' places are fetched all at once. Where
 //! a connection begins and ends is decided at once; its follower gets segments later, many in a
-//! row, while its state is in the caches.
+//! row, while its state is in the caches. A connection of one segment has none before it ends.
 
 mod backlog;
 mod belt;
+mod followers;
 mod huge;
 mod key;
 mod life;
@@ -122,8 +123,11 @@ pub(crate) fn prefetch_all(start: *const u8, bytes: usize) {
 pub struct Options {
     /// Workers; 0: one a core.
     pub threads: usize,
-    /// Connections followed at the same time, about: each of 64 shards takes its part of them.
+    /// Connections open at the same time, about: each of 64 shards takes its part of them.
     pub connections: usize,
+    /// And of these, such as more than one segment was captured of: a scan or a flood of SYNs may
+    /// have as many connections as there is room for, and costs little.
+    pub followed: usize,
     /// How long a closed connection is kept for what comes late, in the capture's time.
     pub linger: Duration,
     /// How frames are decoded.
@@ -147,7 +151,10 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             threads: 0,
+            // 250 MB: a slot, the first segment, and their entries in table and lists.
             connections: 1 << 20,
+            // 3 GB with the 11 kB that verdicts take for a connection of 16 segments.
+            followed: 1 << 18,
             // Twice the maximum segment lifetime of RFC 9293 section 3.4.2.
             linger: Duration::from_secs(240),
             decode: DecodeOptions::default(),
@@ -165,7 +172,8 @@ pub enum Ended {
     Reused,
     /// The capture ended first.
     Capture,
-    /// The bound on open connections was reached and it had been silent for longer than others.
+    /// A bound on open connections was reached, and it had been silent for longer than others, or
+    /// was the oldest with one segment.
     /// Segments that came later count as another connection.
     Evicted,
 }
@@ -282,6 +290,7 @@ where
                 begin: &begin,
                 hasher,
                 bound: options.connections.div_ceil(SHARDS).max(1),
+                followed: options.followed.div_ceil(SHARDS).max(1),
                 linger: i64::try_from(options.linger.as_nanos()).unwrap_or(i64::MAX),
             };
             let sender = sender.clone();

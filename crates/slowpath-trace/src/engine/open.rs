@@ -6,17 +6,22 @@
 //! the segments of its shard only, and not on which worker has the shard.
 //!
 //! Where a connection begins and ends is decided segment by segment; its follower gets the
-//! segments later, many at once ([`Backlog`]).
+//! segments later, many at once ([`Backlog`]). The first segment waits beside the slot, and the
+//! follower is made when more is to be followed: a connection of one segment, as a scan or a
+//! flood of SYNs has by the million, costs its slot, that segment and its entries in the lists.
 
-use super::backlog::{Backlog, Chain, OPTIONS, Rest};
+mod bounds;
+
+use super::backlog::{Backlog, Chain, NO_REST, OPTIONS, Packed, Rest};
+use super::followers::{Followed, Followers, NO_FOLLOWER};
 use super::key::{Key, KeyHasher};
 use super::life::Life;
 use super::sheaf::Item;
 use super::table::Table;
 use super::{Began, Ended, Finished, Follow, SHARDS};
-use crate::segment::{Endpoint, Segment, Timestamp};
+use crate::segment::{Segment, Timestamp};
 use crate::tcp::Moment;
-use std::collections::VecDeque;
+use bounds::Shard;
 
 /// Slots are allocated by so many and never move.
 const CHUNK: usize = 2048;
@@ -32,33 +37,61 @@ struct Slot {
     used: bool,
     /// It is in the list of closed connections.
     closing: bool,
+    /// Nothing of it came after its first segment.
+    single: bool,
     shard: u8,
     life: Life,
     last_frame: u64,
     last_time: i64,
+    /// The number of its follower, [`NO_FOLLOWER`] until there is one.
+    follower: u32,
+    began: Began,
 }
 
-/// What is touched when segments are followed.
-struct Followed<F> {
-    /// The lower and the higher end.
-    ends: [Endpoint; 2],
-    first_frame: u64,
-    follow: F,
+/// Two cache lines, whatever is added.
+const _: () = assert!(size_of::<Option<Slot>>() == 128);
+
+/// A connection's first segment, until its follower is made from it.
+#[derive(Clone, Copy)]
+struct First {
+    packed: Packed,
+    rest: Rest,
 }
 
-struct Chunk<F> {
+struct Chunk {
     slots: Box<[Option<Slot>]>,
-    /// As many as were ever used.
-    followed: Vec<Option<Followed<F>>>,
+    firsts: Box<[First]>,
 }
 
-impl<F> Chunk<F> {
+impl Chunk {
     fn new() -> Self {
-        let followed = Vec::with_capacity(CHUNK);
-        super::huge::advise(&followed);
+        let none = First {
+            packed: Packed::EMPTY,
+            rest: NO_REST,
+        };
         Chunk {
             slots: (0..CHUNK).map(|_| None).collect(),
-            followed,
+            firsts: vec![none; CHUNK].into_boxed_slice(),
+        }
+    }
+}
+
+impl Slot {
+    /// Its follower, to which the first segment was given.
+    fn followed<F: Follow>(
+        &self,
+        first: &First,
+        begin: impl Fn(&Segment<'_>, Began) -> F,
+    ) -> Followed<F> {
+        let ends = self.key.ends();
+        let mut options = [0; OPTIONS];
+        let segment = first.packed.segment(&first.rest, ends, &mut options);
+        let mut follow = begin(&segment, self.began);
+        follow.segment(&segment);
+        Followed {
+            ends,
+            first_frame: segment.frame,
+            follow,
         }
     }
 }
@@ -80,6 +113,8 @@ pub(super) struct Rules<'a, B> {
     pub(super) hasher: KeyHasher,
     /// Open connections of a shard at most.
     pub(super) bound: usize,
+    /// And of these, such as more than one segment was captured of.
+    pub(super) followed: usize,
     /// Nanoseconds.
     pub(super) linger: i64,
 }
@@ -87,21 +122,11 @@ pub(super) struct Rules<'a, B> {
 /// A slot's number and generation: of a connection that may be gone.
 type Reference = (u32, u32);
 
-#[derive(Default)]
-struct Shard {
-    /// No closed connection ends its linger before that.
-    next_due: i64,
-    open: usize,
-    /// Closed connections, and when to let go of them.
-    closing: VecDeque<(i64, Reference)>,
-    /// All, in the order in which eviction looks at them.
-    order: VecDeque<Reference>,
-}
-
 /// Open connections, and those that are over but were not handed over.
 pub(super) struct Connections<F: Follow> {
     table: Table,
-    chunks: Vec<Chunk<F>>,
+    chunks: Vec<Chunk>,
+    followers: Followers<F>,
     backlog: Backlog,
     /// The slot that is followed first when the pool is full.
     hand: u32,
@@ -120,15 +145,13 @@ impl<F: Follow> Connections<F> {
         Connections {
             table: Table::new(),
             chunks: Vec::new(),
+            followers: Followers::new(),
             backlog: Backlog::new(workers),
             hand: 0,
             soon: [NO_SLOT; 2],
             free: Vec::new(),
             generation: 0,
-            shards: std::array::from_fn(|_| Shard {
-                next_due: i64::MAX,
-                ..Shard::default()
-            }),
+            shards: std::array::from_fn(|_| Shard::new()),
             tally: Tally::default(),
             out: Vec::new(),
         }
@@ -175,52 +198,61 @@ impl<F: Follow> Connections<F> {
 
     /// A connection is followed when two others have become due: its memory is fetched meanwhile,
     /// first the follower and then what it points to.
-    fn follow_soon(&mut self, number: u32) {
+    fn follow_soon<B: Fn(&Segment<'_>, Began) -> F>(&mut self, number: u32, rules: &Rules<'_, B>) {
         let [due, next] = self.soon;
         self.soon = [next, number];
         self.fetch(number, next);
-        self.follow(due);
+        self.follow(due, rules);
     }
 
     /// Fetches a follower, and what another one that was fetched before points to.
     fn fetch(&self, follower: u32, fetched: u32) {
-        if let Some(followed) = self.followed(follower) {
+        let follower = self
+            .slot(follower)
+            .and_then(|s| self.followers.get(s.follower));
+        if let Some(followed) = follower {
             let start = std::ptr::from_ref(followed).cast();
             super::prefetch_all(start, size_of::<Followed<F>>());
         }
-        if let Some(followed) = self.followed(fetched) {
-            followed.follow.prefetch();
-        }
         if let Some(slot) = self.slot(fetched) {
+            if let Some(followed) = self.followers.get(slot.follower) {
+                followed.follow.prefetch();
+            }
             self.backlog.prefetch_first(&slot.chain);
         }
     }
 
-    fn followed(&self, number: u32) -> Option<&Followed<F>> {
-        let chunk = self.chunks.get(number as usize / CHUNK)?;
-        chunk.followed.get(number as usize % CHUNK)?.as_ref()
+    /// The follower gets what waits for it.
+    fn follow<B: Fn(&Segment<'_>, Began) -> F>(&mut self, number: u32, rules: &Rules<'_, B>) {
+        if self.slot(number).is_some_and(|s| !s.chain.is_empty()) {
+            self.follower(number, rules);
+        }
     }
 
-    /// The follower gets what waits for it.
-    fn follow(&mut self, number: u32) {
+    /// The follower, made if there was none, after it got what waits for it.
+    fn follower<B: Fn(&Segment<'_>, Began) -> F>(
+        &mut self,
+        number: u32,
+        rules: &Rules<'_, B>,
+    ) -> Option<&mut F> {
         let (index, within) = (number as usize / CHUNK, number as usize % CHUNK);
-        let Some(chunk) = self.chunks.get_mut(index) else {
-            return;
-        };
-        let (Some(slot), Some(Some(followed))) =
-            (&mut chunk.slots[within], chunk.followed.get_mut(within))
-        else {
-            return;
-        };
+        let chunk = self.chunks.get_mut(index)?;
+        let slot = chunk.slots[within].as_mut()?;
+        if slot.follower == NO_FOLLOWER {
+            let made = slot.followed(&chunk.firsts[within], rules.begin);
+            slot.follower = self.followers.add(made);
+        }
+        let followed = self.followers.get_mut(slot.follower)?;
         let chain = std::mem::replace(&mut slot.chain, Chain::EMPTY);
         let follow = &mut followed.follow;
         self.backlog
             .drain(chain, followed.ends, |segment| follow.segment(segment));
+        Some(follow)
     }
 
     /// The pool is full: some connections are followed earlier than others, in turns.
     #[cold]
-    fn ease(&mut self) {
+    fn ease<B: Fn(&Segment<'_>, Began) -> F>(&mut self, rules: &Rules<'_, B>) {
         let slots = (self.chunks.len() * CHUNK) as u32;
         for _ in 0..slots {
             if self.backlog.is_eased() {
@@ -231,14 +263,12 @@ impl<F: Follow> Connections<F> {
             } else {
                 0
             };
-            if self.slot(self.hand).is_some_and(|s| !s.chain.is_empty()) {
-                self.follow(self.hand);
-            }
+            self.follow(self.hand, rules);
         }
     }
 
     /// A segment; `guess`: probably its slot.
-    #[inline]
+    #[inline(always)]
     pub(super) fn segment<B: Fn(&Segment<'_>, Began) -> F>(
         &mut self,
         item: &Item,
@@ -249,10 +279,10 @@ impl<F: Follow> Connections<F> {
         let now = item.packed.time();
         let step = item.packed.step();
         if now >= self.shards[usize::from(item.shard)].next_due {
-            self.let_go(item.shard, now, rules.linger);
+            self.let_go(item.shard, now, rules);
         }
         if !self.backlog.has_room() {
-            self.ease();
+            self.ease(rules);
         }
         let is = |number| self.slot(number).is_some_and(|slot| slot.key == item.key);
         let found = if is(guess) {
@@ -267,6 +297,9 @@ impl<F: Follow> Connections<F> {
             let silence = now.saturating_sub(slot.last_time);
             let late = slot.closing && silence > rules.linger && slot.life.closed();
             if !late && !slot.life.begins_another(step, silence) {
+                if slot.single {
+                    return self.second(item, rest, number, rules);
+                }
                 slot.life.segment(step);
                 slot.last_frame = item.packed.frame();
                 slot.last_time = now;
@@ -274,7 +307,7 @@ impl<F: Follow> Connections<F> {
                 let closes = slot.life.closed() && !slot.closing;
                 self.backlog.push(&mut slot.chain, &item.packed, rest);
                 if slot.chain.becomes_long(self.backlog.most) {
-                    self.follow_soon(number);
+                    self.follow_soon(number, rules);
                 }
                 if closes {
                     self.close(number, now.saturating_add(rules.linger));
@@ -282,10 +315,24 @@ impl<F: Follow> Connections<F> {
                 return;
             }
             let ended = if late { Ended::Closed } else { Ended::Reused };
-            self.finish(number, ended, now);
+            self.finish(number, ended, now, rules);
         }
         let began = found.map_or(Began::Fresh, |_| Began::OnReusedPorts);
         self.begin(item, rest, began, rules);
+    }
+
+    /// The second segment of a connection; `number`: its slot.
+    #[cold]
+    #[inline(never)]
+    fn second<B: Fn(&Segment<'_>, Began) -> F>(
+        &mut self,
+        item: &Item,
+        rest: &Rest,
+        number: u32,
+        rules: &Rules<'_, B>,
+    ) {
+        self.not_single(number, item.packed.time(), rules);
+        self.segment(item, rest, number, rules);
     }
 
     #[cold]
@@ -298,46 +345,41 @@ impl<F: Follow> Connections<F> {
     ) {
         let packed = &item.packed;
         if self.shards[usize::from(item.shard)].open >= rules.bound {
-            self.make_room(item.shard, packed.time());
+            self.make_room(item.shard, packed.time(), rules);
         }
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let ends = item.key.ends();
-        let mut options = [0; OPTIONS];
-        let first = packed.segment(rest, ends, &mut options);
         let mut slot = Slot {
             key: item.key,
             generation,
             tag: item.tag,
             used: true,
             closing: false,
+            single: true,
             shard: item.shard,
             chain: Chain::EMPTY,
             life: Life::default(),
             last_frame: packed.frame(),
             last_time: packed.time(),
+            follower: NO_FOLLOWER,
+            began,
         };
         slot.life.segment(packed.step());
-        self.backlog.push(&mut slot.chain, packed, rest);
         let closed = slot.life.closed();
-        let follow = (rules.begin)(&first, began);
-        let followed = Followed {
-            ends,
-            first_frame: packed.frame(),
-            follow,
+        let first = First {
+            packed: *packed,
+            rest: *rest,
         };
-        let number = self.place(slot, followed);
+        let number = self.place(slot, first);
         self.table.insert(item.tag, number);
-        let shard = &mut self.shards[usize::from(item.shard)];
-        shard.open += 1;
-        shard.order.push_back((number, generation));
+        self.shards[usize::from(item.shard)].begins((number, generation));
         self.tally.begun += 1;
         if closed {
             self.close(number, packed.time().saturating_add(rules.linger));
         }
     }
 
-    fn place(&mut self, slot: Slot, followed: Followed<F>) -> u32 {
+    fn place(&mut self, slot: Slot, first: First) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             let first = self.chunks.len() * CHUNK;
             self.chunks.push(Chunk::new());
@@ -348,15 +390,7 @@ impl<F: Follow> Connections<F> {
         });
         let chunk = &mut self.chunks[number as usize / CHUNK];
         chunk.slots[number as usize % CHUNK] = Some(slot);
-        // The lowest free number is taken: this is one of them, or the next.
-        let within = number as usize % CHUNK;
-        while chunk.followed.len() < within {
-            chunk.followed.push(None);
-        }
-        match chunk.followed.get_mut(within) {
-            Some(place) => *place = Some(followed),
-            None => chunk.followed.push(Some(followed)),
-        }
+        chunk.firsts[number as usize % CHUNK] = first;
         number
     }
 
@@ -370,129 +404,68 @@ impl<F: Follow> Connections<F> {
         }
     }
 
-    fn there(&mut self, (number, generation): Reference) -> Option<&mut Slot> {
-        self.slot_mut(number)
-            .filter(|slot| slot.generation == generation)
-    }
-
-    /// Closed connections whose linger has passed go; those that had another segment since
-    /// stay for as long again.
-    #[cold]
-    fn let_go(&mut self, shard: u8, now: i64, linger: i64) {
-        let list = usize::from(shard);
-        while let Some(&(due, reference)) = self.shards[list].closing.front() {
-            if due > now {
-                break;
-            }
-            self.shards[list].closing.pop_front();
-            let Some(slot) = self.there(reference) else {
-                continue;
-            };
-            if !slot.life.closed() {
-                // Opened after all.
-                slot.closing = false;
-                continue;
-            }
-            let due = slot.last_time.saturating_add(linger);
-            if due > now {
-                self.shards[list].closing.push_back((due, reference));
-            } else {
-                self.finish(reference.0, Ended::Closed, now);
-            }
-        }
-        let next = self.shards[list].closing.front();
-        self.shards[list].next_due = next.map_or(i64::MAX, |(due, _)| *due);
-    }
-
-    /// Ends one connection: the one that is closed for longest; if none is closed, one that had no
-    /// segment for long (the second chance algorithm).
-    #[cold]
-    fn make_room(&mut self, shard: u8, now: i64) {
-        let list = usize::from(shard);
-        while let Some((_, reference)) = self.shards[list].closing.pop_front() {
-            let Some(slot) = self.there(reference) else {
-                continue;
-            };
-            if slot.life.closed() {
-                self.tally.hurried += 1;
-                self.finish(reference.0, Ended::Closed, now);
-                return;
-            }
-            slot.closing = false;
-        }
-        while let Some(reference) = self.shards[list].order.pop_front() {
-            let Some(slot) = self.there(reference) else {
-                continue;
-            };
-            if std::mem::take(&mut slot.used) {
-                self.shards[list].order.push_back(reference);
-            } else {
-                self.tally.evicted += 1;
-                self.finish(reference.0, Ended::Evicted, now);
-                return;
-            }
-        }
-    }
-
     /// ICMP reported the destination of one of its segments as unreachable.
     #[cold]
-    pub(super) fn unreachable(&mut self, item: &Item, (at, refused): (Moment, bool)) {
+    pub(super) fn unreachable<B: Fn(&Segment<'_>, Began) -> F>(
+        &mut self,
+        item: &Item,
+        (at, refused): (Moment, bool),
+        rules: &Rules<'_, B>,
+    ) {
         let is = |number| self.slot(number).is_some_and(|slot| slot.key == item.key);
         let Some(number) = self.table.find(item.tag, is) else {
             return;
         };
-        self.follow(number);
-        let chunk = self.chunks.get_mut(number as usize / CHUNK);
-        let followed = chunk.and_then(|chunk| chunk.followed.get_mut(number as usize % CHUNK));
-        if let Some(Some(followed)) = followed {
-            followed.follow.unreachable(at, refused);
+        if self.slot(number).is_some_and(|slot| slot.single) {
+            self.not_single(number, item.packed.time(), rules);
+        }
+        if let Some(follow) = self.follower(number, rules) {
+            follow.unreachable(at, refused);
         }
     }
 
     /// Ends a connection of which nothing came up to `now`.
-    fn finish(&mut self, number: u32, ended: Ended, now: i64) {
-        self.follow(number);
+    fn finish<B: Fn(&Segment<'_>, Began) -> F>(
+        &mut self,
+        number: u32,
+        ended: Ended,
+        now: i64,
+        rules: &Rules<'_, B>,
+    ) {
         let Some(chunk) = self.chunks.get_mut(number as usize / CHUNK) else {
             return;
         };
         let within = number as usize % CHUNK;
-        let (Some(slot), Some(mut followed)) = (
-            chunk.slots[within].take(),
-            chunk.followed.get_mut(within).and_then(Option::take),
-        ) else {
+        let Some(slot) = chunk.slots[within].take() else {
             return;
         };
+        let followed = self.followers.take(slot.follower);
+        let Followed {
+            ends,
+            first_frame,
+            mut follow,
+        } = followed.unwrap_or_else(|| slot.followed(&chunk.firsts[within], rules.begin));
+        self.backlog
+            .drain(slot.chain, ends, |segment| follow.segment(segment));
         self.table.remove(slot.tag, number);
         self.free.push(number);
-        followed.follow.silent_until(Timestamp(now));
+        follow.silent_until(Timestamp(now));
         self.out.push(Finished {
-            first_frame: followed.first_frame,
+            first_frame,
             last_frame: slot.last_frame,
             ended,
-            report: followed.follow.finish(),
+            report: follow.finish(),
         });
-        self.shards[usize::from(slot.shard)].open -= 1;
+        self.shards[usize::from(slot.shard)].ends(slot.single);
         self.tidy(slot.shard);
     }
 
-    /// What is gone is taken out of the lists when they are mostly that.
-    fn tidy(&mut self, shard: u8) {
-        let shard = usize::from(shard);
-        let most = 2 * self.shards[shard].open + CHUNK;
-        if self.shards[shard].order.len() > most {
-            let mut order = std::mem::take(&mut self.shards[shard].order);
-            order.retain(|reference| self.there(*reference).is_some());
-            self.shards[shard].order = order;
-        }
-        if self.shards[shard].closing.len() > most {
-            let mut closing = std::mem::take(&mut self.shards[shard].closing);
-            closing.retain(|(_, reference)| self.there(*reference).is_some());
-            self.shards[shard].closing = closing;
-        }
-    }
-
     /// The end of the capture: ends some of what is left. `false`: nothing was left.
-    pub(super) fn finish_some(&mut self, now: i64) -> bool {
+    pub(super) fn finish_some<B: Fn(&Segment<'_>, Began) -> F>(
+        &mut self,
+        now: i64,
+        rules: &Rules<'_, B>,
+    ) -> bool {
         let Some(last) = self.chunks.len().checked_sub(1) else {
             return false;
         };
@@ -506,10 +479,11 @@ impl<F: Follow> Connections<F> {
                 } else {
                     Ended::Capture
                 };
-                self.finish(number, ended, now);
+                self.finish(number, ended, now, rules);
             }
         }
         self.chunks.pop();
+        self.followers.release();
         true
     }
 }

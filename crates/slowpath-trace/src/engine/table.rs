@@ -12,8 +12,12 @@ struct Entry {
     slot: u32,
 }
 
+/// Entries from which a table is large: 2 MiB. Each search is a miss of the caches then, and the
+/// next entries are mostly in the line that it fetched.
+const LARGE: usize = 1 << 18;
+
 /// An index of slots by 32 bits of their keys' hashes; at most a quarter full, so that most searches end at
-/// the first entry.
+/// the first entry; half full if it is large, so that an entry costs 32 bytes at most.
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Vec<Entry>,
@@ -67,7 +71,8 @@ impl Table {
 
     /// Adds a slot that is not in it.
     pub(super) fn insert(&mut self, tag: u32, slot: u32) {
-        if (self.used + 1) * 4 > self.entries.len() {
+        let sparse = if self.entries.len() < LARGE { 4 } else { 2 };
+        if (self.used + 1) * sparse > self.entries.len() {
             let larger = vec![Entry::default(); self.entries.len() * 2];
             let old = std::mem::replace(&mut self.entries, larger);
             for entry in old.into_iter().filter(|entry| entry.slot != 0) {

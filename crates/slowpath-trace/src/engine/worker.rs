@@ -89,7 +89,7 @@ where
         belt.abort();
     }
     let end = belt.last().map_or(i64::MIN, |last| last.0);
-    while connections.finish_some(end) {
+    while connections.finish_some(end, rules) {
         hand_over(&mut connections, sender, HAND_OVER);
     }
     hand_over(&mut connections, sender, 1);
@@ -125,7 +125,7 @@ fn follow<F: Follow, B: Fn(&Segment<'_>, Began) -> F>(
         let last = sheaf.group(n.checked_sub(3)).iter();
         for (item, guess) in last.zip(older.iter()) {
             if let Some(reported) = item.packed.reported() {
-                connections.unreachable(item, reported);
+                connections.unreachable(item, reported, rules);
                 continue;
             }
             let rest = if item.packed.has_rest() {

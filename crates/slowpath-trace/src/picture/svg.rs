@@ -5,12 +5,13 @@
 //! It stands by itself: colours for light and dark, text of the viewer's own font. Its size is
 //! bounded by the pixels and not by the segments.
 
-use super::html::{endpoint, escaped};
+use super::html::endpoint;
 use super::scale::{Scale, duration, grouped, quantity};
 use super::series::{Series, letters};
 use super::{Drawn, Point};
 use crate::segment::Flags;
 use crate::tcp::{Kind, Marks, Side};
+use slowpath_text::html;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -78,7 +79,7 @@ pub fn write(drawn: &Drawn<'_>, out: &mut dyn Write) -> io::Result<()> {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n\
          <style>{STYLE}</style>\n{}</svg>\n",
-        escaped(drawn.title),
+        html(drawn.title),
         page.body
     )?;
     out.flush()
@@ -105,7 +106,7 @@ impl Page {
             self.body,
             "<text class=\"h\" x=\"12\" y=\"{:.0}\">{}</text>",
             self.y - 4.0,
-            escaped(text)
+            html(text)
         );
     }
 
@@ -115,7 +116,7 @@ impl Page {
             self.body,
             "<text class=\"t\" x=\"12\" y=\"{:.0}\">{}</text>",
             self.y - 4.0,
-            escaped(text)
+            html(text)
         );
     }
 

@@ -44,12 +44,28 @@ fn is_skippable(begins: &[u8]) -> bool {
 
 /// What came of decompression so far; read it after the end.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Condition(Arc<AtomicBool>);
+pub(super) struct Condition {
+    broken: Arc<AtomicBool>,
+    large_window: Arc<AtomicBool>,
+}
 
 impl Condition {
     /// Whether the data were damaged or ended early.
     pub(super) fn broken(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// Whether zstd's decoder refused them because they need more memory than it takes.
+    pub(super) fn needs_large_window(&self) -> bool {
+        self.large_window.load(Ordering::Acquire)
+    }
+
+    fn failed(&self, error: &io::Error) {
+        // The text of ZSTD_error_frameParameter_windowTooLarge (zstd's lib/common/error_private.c): its number
+        // does not come through.
+        let large = error.to_string().contains("too much memory");
+        self.large_window.store(large, Ordering::Release);
+        self.broken.store(true, Ordering::Release);
     }
 }
 
@@ -91,8 +107,8 @@ pub(super) fn decompress(
                 let read = (&mut decoder).take(CHUNK as u64).read_to_end(&mut chunk);
                 let ended = match read {
                     Ok(read) => read == 0,
-                    Err(_) => {
-                        condition.0.store(true, Ordering::Release);
+                    Err(error) => {
+                        condition.failed(&error);
                         true
                     }
                 };

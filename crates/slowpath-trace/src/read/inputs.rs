@@ -41,6 +41,14 @@ pub enum ReadError {
         /// Which input.
         what: String,
     },
+    /// It is compressed with a window that takes more memory than a reader gives it.
+    #[error(
+        "{what} is compressed with a zstd window of more than 128 MiB; decompress it first, with zstd -d --long=31"
+    )]
+    LargeWindow {
+        /// Which input.
+        what: String,
+    },
     /// It is something else that can be converted.
     #[error("{what} is {format}")]
     OtherFormat {
@@ -327,13 +335,15 @@ impl Cursor {
     }
 
     fn end_input(&mut self) -> Result<(), ReadError> {
-        if let Some((_, condition)) = self.open.take()
-            && condition.broken()
-        {
+        let condition = self.open.take().map(|(_, condition)| condition);
+        if condition.as_ref().is_some_and(Condition::broken) {
             self.walker.notes.skip(SkipReason::Compressed, 0);
         }
         if self.walker.is_no_capture() {
             let what = self.name();
+            if condition.is_some_and(|it| it.needs_large_window()) {
+                return Err(ReadError::LargeWindow { what });
+            }
             return Err(match self.walker.foreign() {
                 Some(format) => ReadError::OtherFormat { what, format },
                 None => ReadError::NotACapture { what },

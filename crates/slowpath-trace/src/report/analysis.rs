@@ -3,6 +3,7 @@
 //! one that collects a connection's frames.
 
 use super::overview::{Digest, Overview};
+use super::selection::{Choice, Class, Keep, Rank, Selection, rank};
 use super::translated::{Opened, Translated};
 use super::{Artefacts, RankedConnection};
 use crate::engine::{self, Began, Finished, Follow, Progress, Summary};
@@ -11,10 +12,8 @@ use crate::read::{Inputs, ReadError};
 use crate::segment::{Segment, Timestamp};
 use crate::tcp::{Connection, Moment, Options, Side};
 use crate::verdict::{self, Judged, Trial};
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Points kept for drawing, all connections combined.
@@ -32,6 +31,66 @@ pub struct Analysis {
     pub artefacts: Artefacts,
     /// What all connections amount to, kept or not.
     pub overview: Overview,
+    /// Unanswered connections that were not kept though all were to be.
+    pub unlisted: u64,
+    /// All connections' first frames, in order.
+    firsts: Vec<u64>,
+}
+
+impl Analysis {
+    /// The first frames of those of these connections that were not kept.
+    pub fn missing(&self, numbers: &[u64]) -> BTreeSet<u64> {
+        let kept = |n: &u64| self.connections.iter().any(|c| c.number == *n);
+        let first = |n: u64| self.firsts.get(usize::try_from(n.checked_sub(1)?).ok()?);
+        let missing = numbers.iter().filter(|n| !kept(n));
+        missing.filter_map(|n| first(*n).copied()).collect()
+    }
+
+    /// Reads the capture again to add the connections that begin with these frames.
+    ///
+    /// # Errors
+    /// An input cannot be read.
+    pub fn add(
+        &mut self,
+        inputs: Inputs,
+        options: &engine::Options,
+        first_frames: &BTreeSet<u64>,
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        let begin = |first: &Segment<'_>, began| {
+            if first_frames.contains(&first.frame) {
+                let connection = begin(first, began);
+                let trial = Trial::of(connection, &verdict::Options::default());
+                Selected::Follow(Box::new(trial))
+            } else {
+                Selected::Skip
+            }
+        };
+        let mut found = Vec::new();
+        let each = |finished: Finished<Option<Judged>>| {
+            found.extend(finished.filter_map(|judged| judged.map(Box::new)));
+        };
+        engine::run(inputs, options, begin, each, progress)?;
+        let number = |first: u64| number(&self.firsts, first);
+        let found = found.into_iter().map(|finished| RankedConnection {
+            number: number(finished.first_frame),
+            finished,
+        });
+        self.connections.extend(found);
+        self.connections.sort_by_cached_key(|ranked| {
+            let (judged, first) = (&ranked.finished.report, ranked.finished.first_frame);
+            rank(judged, &Digest::of(judged, first), first)
+        });
+        // Only unanswered ones are left out.
+        let added = first_frames.len() as u64;
+        self.unlisted = self.unlisted.saturating_sub(added);
+        Ok(())
+    }
+}
+
+/// The number of the connection with that first frame, of all first frames in order.
+fn number(firsts: &[u64], first: u64) -> u64 {
+    firsts.partition_point(|f| *f < first) as u64 + 1
 }
 
 /// A connection as the engine begins it.
@@ -54,55 +113,17 @@ pub fn trouble(judged: &Judged, side: Side) -> Duration {
     times.sum()
 }
 
-/// What connections are ranked by, the worst first: what their worst problem cost, then their
-/// data, then their first frame.
-type Rank = (Reverse<Option<Duration>>, Reverse<u64>, u64);
-
-fn rank(judged: &Judged, digest: &Digest, first_frame: u64) -> Rank {
-    let both = [Side::Client, Side::Server];
-    let bytes = both.iter().map(|s| judged.report.sent_by(*s).data.bytes);
-    (
-        Reverse(digest.cost()),
-        Reverse(bytes.sum::<u64>()),
-        first_frame,
-    )
-}
-
-/// The ranks of the worst connections so far. Workers ask it, so that what is not among
-/// the worst is dropped where it was made.
-struct Worst {
-    keep: usize,
-    ranks: Mutex<BinaryHeap<Rank>>,
-}
-
-impl Worst {
-    /// Whether a connection is among the worst so far; a later one may displace it.
-    fn takes(&self, rank: Rank) -> bool {
-        let mut ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
-        if ranks.len() < self.keep {
-            ranks.push(rank);
-            return true;
-        }
-        match ranks.peek_mut() {
-            Some(mut best) if rank < *best => {
-                *best = rank;
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
 /// A connection on trial that is kept only if it is among the worst.
 struct Ranked<'a> {
     trial: Trial,
     first_frame: u64,
-    worst: &'a Worst,
+    choice: &'a Choice<'a>,
 }
 
 /// What becomes of it.
 struct Outcome {
     rank: Rank,
+    class: Class,
     troubled: bool,
     artefacts: Artefacts,
     opened: Option<Opened>,
@@ -133,8 +154,10 @@ impl Follow for Ranked<'_> {
         let judged = self.trial.finish();
         let digest = Digest::of(&judged, self.first_frame);
         let rank = rank(&judged, &digest, self.first_frame);
+        let (class, kept) = self.choice.takes(&judged, rank);
         Outcome {
             rank,
+            class,
             digest,
             troubled: judged.verdicts.is_troubled(),
             artefacts: Artefacts::of(&judged.report),
@@ -143,16 +166,19 @@ impl Follow for Ranked<'_> {
                 judged.verdicts.vantage.initial,
                 self.first_frame,
             ),
-            judged: (self.worst.takes(rank)).then(|| Box::new(judged)),
+            judged: kept.then(|| Box::new(judged)),
         }
     }
 }
 
-/// Analyses everything and keeps so many connections, the worst.
+/// Analyses everything and keeps some of the connections.
+///
+/// # Errors
+/// An input cannot be read or is no capture.
 pub fn analyse(
     inputs: Inputs,
     options: &engine::Options,
-    keep: usize,
+    keep: &Keep,
     mut progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Analysis, ReadError> {
     analyse_all(inputs, options, keep, &mut progress)
@@ -162,26 +188,23 @@ pub fn analyse(
 fn analyse_all(
     inputs: Inputs,
     options: &engine::Options,
-    keep: usize,
+    keep: &Keep,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Analysis, ReadError> {
-    let mut kept: Vec<(Rank, Finished<Box<Judged>>)> = Vec::new();
+    let choice = Choice::new(keep);
+    let mut kept = Selection::new(keep);
     let mut firsts = Vec::new();
     let mut troubled = false;
     let mut artefacts = Artefacts::default();
     let mut translated = Translated::default();
     let mut overview = Overview::default();
-    let worst = Worst {
-        keep,
-        ranks: Mutex::default(),
-    };
     let summary = engine::run(
         inputs,
         options,
         |first, began| Ranked {
             trial: Trial::of(begin(first, began), &verdict::Options::default()),
             first_frame: first.frame,
-            worst: &worst,
+            choice: &choice,
         },
         |finished: Finished<Outcome>| {
             troubled |= finished.report.troubled;
@@ -189,33 +212,24 @@ fn analyse_all(
             translated.add(finished.report.opened);
             overview.add(&finished.report.digest);
             firsts.push(finished.first_frame);
-            let rank = finished.report.rank;
-            if let Some(finished) = finished.filter_map(|outcome| outcome.judged) {
-                kept.push((rank, finished));
-            }
-            if kept.len() > keep.saturating_mul(2).saturating_add(256) {
-                kept.sort_unstable_by_key(|(rank, _)| *rank);
-                kept.truncate(keep);
-            }
+            let (class, rank) = (finished.report.class, finished.report.rank);
+            kept.add(class, rank, finished.filter_map(|outcome| outcome.judged));
         },
         progress,
     )?;
     firsts.sort_unstable();
-    kept.sort_unstable_by_key(|(rank, _)| *rank);
-    kept.truncate(keep);
-    let number = |first: u64| firsts.partition_point(|f| *f < first) as u64 + 1;
+    let number = |first: u64| number(&firsts, first);
     overview.number(number);
     artefacts.translated(&translated.pairs(), number);
-    let connections = kept.into_iter().map(|(_, finished)| RankedConnection {
-        number: number(finished.first_frame),
-        finished,
-    });
+    let (connections, unlisted) = kept.ranked(number);
     Ok(Analysis {
         summary,
-        connections: connections.collect(),
+        connections,
         troubled,
         artefacts,
         overview,
+        unlisted,
+        firsts,
     })
 }
 
@@ -233,6 +247,12 @@ impl<F: Follow> Follow for Selected<F> {
     fn segment(&mut self, segment: &Segment<'_>) {
         if let Selected::Follow(follower) = self {
             follower.segment(segment);
+        }
+    }
+
+    fn unreachable(&mut self, at: Moment, refused: bool) {
+        if let Selected::Follow(follower) = self {
+            follower.unreachable(at, refused);
         }
     }
 

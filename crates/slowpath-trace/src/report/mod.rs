@@ -17,6 +17,7 @@ pub mod overview;
 pub mod pairing;
 mod phrases;
 pub mod remarks;
+pub mod selection;
 mod selector;
 pub mod table;
 mod translated;
@@ -28,6 +29,7 @@ pub use selector::ConnectionSelector;
 use crate::engine::{Finished, Summary};
 use crate::tcp::{ConnectionReport, Side};
 use crate::verdict::{DirectionVerdict, Judged, TraceFinding};
+use slowpath_model::Foreign;
 
 /// A connection with its number.
 pub struct RankedConnection {
@@ -84,7 +86,7 @@ impl RankedConnection {
 /// What is shown.
 pub struct CaptureReport {
     /// What a person calls the capture.
-    pub name: String,
+    pub name: Foreign,
     /// What there was beside the connections.
     pub summary: Summary,
     /// How many connections there are.
@@ -97,6 +99,8 @@ pub struct CaptureReport {
     pub connections: Vec<RankedConnection>,
     /// What they amount to, kept or not.
     pub overview: Overview,
+    /// Unanswered connections that are not among them though all connections are.
+    pub unlisted: u64,
     /// Whether any connection that was chosen has a problem.
     pub troubled: bool,
 }

@@ -16,6 +16,14 @@ pub enum ConnectionSelector {
 }
 
 impl ConnectionSelector {
+    /// The number, if it is one.
+    pub fn number(self) -> Option<u64> {
+        match self {
+            ConnectionSelector::Number(number) => Some(number),
+            ConnectionSelector::Ends(..) => None,
+        }
+    }
+
     /// Whether it selects this connection.
     pub fn selects(self, number: u64, client: Endpoint, server: Endpoint) -> bool {
         match self {

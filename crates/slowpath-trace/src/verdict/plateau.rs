@@ -26,7 +26,8 @@
 //!    least RTT exceeds the connection's by a quarter (and a host's time) or more, which is a
 //!    standing queue (not of a round that began in a pause: it has the end of a burst only);
 //!    elsewhere, where a bottleneck's even flow looks constant, each round passed in a burst and
-//!    was silent for half of its time at least.
+//!    was silent for half of its time at least (one that began in a pause: with the round
+//!    before, which had the pause).
 //! 7. As a whole: if the mean of its last [`ROUNDS`] rounds exceeds that of its first by more
 //!    than two segments, it was additive increase, however slow, and no plateau at all; not where
 //!    refills show the buffer, which may grow too.
@@ -78,13 +79,21 @@ struct Round {
 }
 
 impl Round {
-    /// Rule 6: the path had room for more in this round, which ended at `end`.
-    fn had_room(&self, end: i64, path: &PathTimes) -> bool {
+    /// Rule 6: the path had room for more in this round, which ended at `end`; `before` is the one
+    /// that is judged with it.
+    fn had_room(&self, end: i64, before: Option<&Round>, path: &PathTimes) -> bool {
         if path.is_at_sender() {
-            return self.rtt <= path.receiver + path.receiver / 4 + HOST;
+            let most = path.receiver.saturating_add(path.receiver / 4);
+            return self.rtt <= most.saturating_add(HOST);
         }
-        let gap = self.gap.max(end.saturating_sub(self.last));
-        2 * gap >= end.saturating_sub(self.began)
+        let silence = |round: &Round, end: i64| round.gap.max(end.saturating_sub(round.last));
+        let own = silence(self, end);
+        let (silent, began) = match before {
+            Some(before) => (own.max(silence(before, self.began)), before.began),
+            None => (own, self.began),
+        };
+        // Times of a damaged capture lie centuries from one another.
+        silent.saturating_mul(2) >= end.saturating_sub(began)
     }
 }
 
@@ -220,12 +229,14 @@ impl Plateau {
         }
         let mss = path.full;
         let most = self.current.most;
-        let short = 4 * now.saturating_sub(self.current.began) < 3 * path.rtt();
+        let lasted = now.saturating_sub(self.current.began);
+        let short = lasted.saturating_mul(4) < path.rtt().saturating_mul(3);
         if short {
             self.current.most = most.max(self.before);
         }
         if !(short && path.is_at_sender()) {
-            self.current.pressed |= !self.current.had_room(now, path);
+            let before = (short && self.count > 0).then(|| &self.rounds[(self.count - 1) % ROUNDS]);
+            self.current.pressed |= !self.current.had_room(now, before, path);
         }
         self.current.pressed |= 2 * most > INITIAL * mss + acked;
         self.before = most;

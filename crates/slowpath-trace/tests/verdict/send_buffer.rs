@@ -49,6 +49,40 @@ fn a_constant_flight_in_bursts_is_the_send_buffer_too() {
     }
 }
 
+/// Fourteen segments, one every 500 us, of which each two are acknowledged; the writer fills its
+/// buffer again when a third of it is free. In every burst there is a pause of 1.2 ms, with which a round may begin:
+/// that round has no part in the 15 ms until the next burst.
+#[test]
+fn a_round_that_begins_within_a_burst_is_judged_with_the_silence_before_it() {
+    let mut t = opened();
+    let mut events = Vec::new();
+    let mut at = 100_000;
+    for burst in 0..100 {
+        let sent = |i: i64| at + 500 * i + if i < 7 { 0 } else { 700 };
+        for i in 0..14u32 {
+            let next = 1 + (14 * burst + i) * FULL;
+            events.push((sent(i64::from(i)), true, next));
+            if i % 2 == 1 {
+                events.push((sent(i64::from(i)) + RTT + 10, false, next + FULL));
+            }
+        }
+        at = sent(5) + RTT + 60;
+    }
+    events.sort_unstable();
+    for (at, data, number) in events {
+        if data {
+            t.data(at, number, FULL);
+        } else {
+            t.ack(at, number);
+        }
+    }
+    for (place, judged) in everywhere(&t) {
+        let verdict = verdict(&judged);
+        assert_eq!(verdict.dominating, Problem::SendBufferLimited, "{place}");
+        assert!(time(&judged, Limit::SendBuffer) > 2_000.0, "{place}");
+    }
+}
+
 /// Six writes of a full segment and a fifth each round trip, without Nagle's algorithm: half of the
 /// segments are not full, but five of six bytes are in full ones.
 #[test]

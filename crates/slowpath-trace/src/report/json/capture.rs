@@ -152,6 +152,29 @@ impl From<&FailureGroup> for FailureGroupOutput {
     }
 }
 
+/// What is said of connections that failed, all in all.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct FailuresOutput {
+    /// Connections that failed, by how and to which server; most first.
+    failures: Vec<FailureGroupOutput>,
+    /// Failed connections that are in none of them, for want of memory.
+    failures_not_grouped: u64,
+    /// Unanswered connections beyond the worst 512, which are not listed.
+    unanswered_not_listed: u64,
+}
+
+impl FailuresOutput {
+    fn of(report: &CaptureReport) -> Self {
+        let groups = report.overview.failures();
+        FailuresOutput {
+            failures: groups.iter().map(FailureGroupOutput::from).collect(),
+            failures_not_grouped: report.overview.ungrouped,
+            unanswered_not_listed: report.unlisted,
+        }
+    }
+}
+
 /// The capture: `{"type": "capture"}`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
@@ -170,10 +193,8 @@ pub(super) struct CaptureOutput {
     /// TCP connections.
     connections: u64,
     headline: HeadlineOutput,
-    /// Connections that failed, by how and to which server; most first.
-    failures: Vec<FailureGroupOutput>,
-    /// Failed connections that are in none of them, for want of memory.
-    failures_not_grouped: u64,
+    #[serde(flatten)]
+    failures: FailuresOutput,
     #[serde(flatten)]
     protocols: ProtocolsOutput,
     /// By the reason why they could not be read.
@@ -193,7 +214,7 @@ pub(super) struct CaptureOutput {
     clock_went_back: u64,
     /// Connections given up while they were open, for want of memory.
     evicted_connections: u64,
-    /// All inputs were read to their ends.
+    /// All inputs were read to their ends, and nothing of them was skipped.
     complete: bool,
 }
 
@@ -239,7 +260,7 @@ impl CaptureOutput {
             (reason.to_string(), output)
         };
         CaptureOutput {
-            name: report.name.clone(),
+            name: report.name.raw().to_owned(),
             first: s.first.map(moment),
             last: s.last.map(moment),
             duration_us: span(s).0,
@@ -247,10 +268,7 @@ impl CaptureOutput {
             bytes: all.bytes,
             connections: s.connections,
             headline: HeadlineOutput::of(report),
-            failures: (report.overview.failures().iter())
-                .map(FailureGroupOutput::from)
-                .collect(),
-            failures_not_grouped: report.overview.ungrouped,
+            failures: FailuresOutput::of(report),
             protocols: ProtocolsOutput::of(&s.totals),
             skipped: SkipReason::ALL.into_iter().map(skipped).collect(),
             capture_drops: report.live_drops.or(s.notes.capture_drops()),
@@ -260,7 +278,10 @@ impl CaptureOutput {
             connections_on_both_sides: report.artefacts.captured_on_both_sides,
             clock_went_back: s.notes.clock_went_back,
             evicted_connections: s.evicted,
-            complete: s.complete,
+            complete: s.complete
+                && SkipReason::ALL
+                    .into_iter()
+                    .all(|it| s.notes.skipped(it).times == 0),
         }
     }
 }
