@@ -40,17 +40,6 @@ impl Status {
             Status::Unavailable => 503,
         }
     }
-
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Status::Ok => "OK",
-            Status::BadRequest => "Bad Request",
-            Status::NotFound => "Not Found",
-            Status::MethodNotAllowed => "Method Not Allowed",
-            Status::TooLarge => "Request Header Fields Too Large",
-            Status::Unavailable => "Service Unavailable",
-        }
-    }
 }
 
 /// What the server counts.
@@ -65,8 +54,8 @@ impl HttpCounters {
         self.answers[status as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn dropped_many(&self, count: u64) {
-        self.dropped.fetch_add(count, Ordering::Relaxed);
+    pub(crate) fn dropped_one(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Answers by status.

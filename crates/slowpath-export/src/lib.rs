@@ -30,6 +30,7 @@ pub mod otlp;
 pub mod partition;
 pub mod prometheus;
 pub mod push;
+pub mod reader_gone;
 pub mod redaction;
 pub mod rows;
 mod state;

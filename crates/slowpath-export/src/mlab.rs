@@ -11,8 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Text of one connection that waits to be written.
@@ -205,11 +204,10 @@ impl Series {
             return Ok(());
         }
         if let Some(parent) = self.file.parent() {
-            fs::create_dir_all(parent)?;
+            slowpath_files::create_folder(parent)?;
         }
         let frame = zstd::encode_all(text.as_bytes(), 3)?;
-        let mut file = File::options().create(true).append(true).open(&self.file)?;
-        file.write_all(&frame)
+        slowpath_files::append(&self.file, &frame)
     }
 }
 

@@ -3,7 +3,7 @@
 //! meaning; later versions may add columns, so readers must select by name.
 
 use crate::redaction::Redaction;
-use crate::table::Row;
+use crate::table::{Field, Row};
 use serde_json::{Value, json};
 use slowpath_model::{
     ConnectionId, ConnectionSummary, Coverage, Deltas, Finding, FourTuple, ListenerDeltas,
@@ -12,54 +12,58 @@ use slowpath_model::{
 };
 use slowpath_text::{evidence, wall};
 use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
 
 /// A row being built.
-#[derive(Default)]
-struct Cells(Row);
+struct Cells<'a>(Row<'a>);
 
-impl Cells {
-    fn put(&mut self, name: &str, value: Value) {
-        self.0.push((name.to_owned(), value));
+impl<'a> Cells<'a> {
+    /// Room for the cells of every table.
+    const ROOM: usize = 96;
+
+    fn new() -> Self {
+        Cells(Vec::with_capacity(Self::ROOM))
+    }
+
+    fn put(&mut self, name: &'static str, value: impl Into<Field<'a>>) {
+        self.0.push((name, value.into()));
     }
 
     fn id(&mut self, id: &ConnectionId, redaction: &Redaction) {
-        self.put(
-            "boot_id",
-            json!(redaction.name(&format!("{:032x}", id.boot_id))),
-        );
-        self.put("netns", json!(id.netns));
-        self.put("cookie", json!(id.cookie));
-        self.put("start_ns", json!(id.start.0));
+        self.put("boot_id", redaction.name(&format!("{:032x}", id.boot_id)));
+        self.put("netns", id.netns);
+        self.put("cookie", id.cookie);
+        self.put("start_ns", id.start.0);
     }
 
-    fn end(&mut self, which: &str, end: Option<SocketAddr>, redaction: &Redaction) {
-        let address = end.map(|e| redaction.address(e.ip()));
-        self.put(&format!("{which}_address"), json!(address));
-        self.put(&format!("{which}_port"), json!(end.map(|e| e.port())));
+    fn end(&mut self, names: [&'static str; 2], end: Option<SocketAddr>, redaction: &Redaction) {
+        self.put(names[0], end.map(|e| redaction.address(e.ip())));
+        self.put(names[1], end.map(|e| e.port()));
     }
 
     fn ends(&mut self, tuple: Option<FourTuple>, real: Option<SocketAddr>, redaction: &Redaction) {
-        self.end("local", tuple.map(|t| t.local), redaction);
-        self.end("remote", tuple.map(|t| t.remote), redaction);
-        self.end("real_peer", real, redaction);
+        self.end(LOCAL, tuple.map(|t| t.local), redaction);
+        let remote = ["remote_address", "remote_port"];
+        self.end(remote, tuple.map(|t| t.remote), redaction);
+        self.end(["real_peer_address", "real_peer_port"], real, redaction);
     }
 
-    fn owner(&mut self, owner: &Owner, redaction: &Redaction) {
+    fn owner(&mut self, owner: &'a Owner, redaction: &Redaction) {
         let process = owner.process();
-        let text = |text: Option<&std::sync::Arc<str>>| text.and_then(|t| redaction.text(t));
-        let name = |name: Option<&std::sync::Arc<str>>| name.map(|n| redaction.name(n));
-        self.put("pid", json!(owner.pid()));
-        self.put("command", json!(owner.command()));
-        self.put("application", json!(owner.application));
+        let text = |text: Option<&Arc<str>>| text.and_then(|t| redaction.text(t));
+        let name = |name: Option<&Arc<str>>| name.map(|n| redaction.name(n));
+        self.put("pid", owner.pid());
+        self.put("command", owner.command().map(|c| &**c));
+        self.put("application", owner.application.as_deref());
         let executable = process.and_then(|p| p.executable.as_ref());
-        self.put("executable", json!(text(executable)));
+        self.put("executable", text(executable));
         let line = process.and_then(|p| p.command_line.as_ref());
-        self.put("command_line", json!(text(line)));
-        self.put("unit", json!(name(owner.unit())));
-        self.put("container", json!(name(owner.container().map(|c| &c.id))));
-        self.put("pod", json!(name(owner.pod())));
+        self.put("command_line", text(line));
+        self.put("unit", name(owner.unit()));
+        self.put("container", name(owner.container().map(|c| &c.id)));
+        self.put("pod", name(owner.pod()));
         let unknown = owner.why_unknown().map(UnknownOwner::name);
-        self.put("owner_unknown", json!(unknown));
+        self.put("owner_unknown", unknown);
     }
 
     fn findings(&mut self, findings: &[Finding], unmeasured: ProblemSet, interval: Micros) {
@@ -67,7 +71,7 @@ impl Cells {
         let times = findings
             .iter()
             .map(|f| (f.problem, f.share.time_of(interval)));
-        self.put("dominating", json!(Problem::dominating(times).name()));
+        self.put("dominating", Problem::dominating(times).name());
         self.put("problems", names(found()));
         self.put("unmeasured", names(unmeasured.iter()));
     }
@@ -82,24 +86,46 @@ impl Cells {
     }
 
     fn problem(&mut self, problem: Problem, time: Option<Micros>, events: Option<u64>) {
-        let name = snake(problem.name());
-        self.put(&format!("{name}_time_us"), micros(time));
+        let [time_name, events_name] = &PROBLEM_COLUMNS[problem as usize];
+        self.put(time_name, micros(time));
         if problem.has_events() {
-            self.put(&format!("{name}_events"), json!(events));
-        }
-    }
-
-    /// The keys of a JSON object, alphabetically.
-    fn object(&mut self, object: Value) {
-        if let Value::Object(map) = object {
-            self.0.extend(map);
+            self.put(events_name, events);
         }
     }
 }
 
-fn names(problems: impl Iterator<Item = Problem>) -> Value {
-    let names: Vec<&str> = problems.map(Problem::name).collect();
-    json!(names.join(" "))
+const LOCAL: [&str; 2] = ["local_address", "local_port"];
+
+/// The columns of each problem's time and events, by its number.
+static PROBLEM_COLUMNS: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
+    let columns = |problem: Problem| {
+        let name = snake(problem.name());
+        [format!("{name}_time_us"), format!("{name}_events")]
+    };
+    Problem::ALL.into_iter().map(columns).collect()
+});
+
+fn names(problems: impl Iterator<Item = Problem>) -> String {
+    let mut names = String::new();
+    for problem in problems {
+        if !names.is_empty() {
+            names.push(' ');
+        }
+        names.push_str(problem.name());
+    }
+    names
+}
+
+/// A word as JSON has it.
+fn word(value: Value) -> Field<'static> {
+    match value {
+        Value::String(word) => word.into(),
+        _ => Field::Null,
+    }
+}
+
+fn column_names(row: Row<'_>) -> Vec<&'static str> {
+    row.into_iter().map(|(name, _)| name).collect()
 }
 
 /// `SendBufferLimited` as `send_buffer_limited`.
@@ -135,12 +161,12 @@ fn found(
 }
 
 /// A row of the table of intervals.
-pub fn interval(
-    interval: &ProblemInterval,
+pub fn interval<'a>(
+    interval: &'a ProblemInterval,
     ends: Option<(FourTuple, Option<SocketAddr>)>,
-    owner: &Owner,
+    owner: &'a Owner,
     redaction: &Redaction,
-) -> Row {
+) -> Row<'a> {
     let ProblemInterval {
         connection,
         end,
@@ -149,20 +175,22 @@ pub fn interval(
         unmeasured,
         deltas,
     } = interval;
-    let mut cells = Cells::default();
-    cells.put("end", json!(wall(*end)));
-    cells.put("duration_us", json!(duration.0));
+    let mut cells = Cells::new();
+    cells.put("end", wall(*end));
+    cells.put("duration_us", duration.0);
     cells.id(connection, redaction);
     cells.ends(ends.map(|e| e.0), ends.and_then(|e| e.1), redaction);
     cells.owner(owner, redaction);
     cells.findings(findings, *unmeasured, *duration);
-    cells.object(evidence::json(deltas));
+    for (name, value) in evidence::cells(deltas) {
+        cells.put(name, value);
+    }
     cells.problems(|p| found(findings, *unmeasured, *duration, p));
     cells.0
 }
 
 /// The columns of the table of intervals.
-pub fn interval_columns() -> Row {
+pub fn interval_columns() -> Vec<&'static str> {
     let nothing = ProblemInterval {
         connection: NO_CONNECTION,
         end: WallMicros(0),
@@ -171,7 +199,7 @@ pub fn interval_columns() -> Row {
         unmeasured: ProblemSet::EMPTY,
         deltas: Deltas::default(),
     };
-    interval(&nothing, None, &Owner::default(), &Redaction::NOTHING)
+    column_names(interval(&nothing, None, &NO_OWNER, &Redaction::NOTHING))
 }
 
 const NO_CONNECTION: ConnectionId = ConnectionId {
@@ -181,34 +209,37 @@ const NO_CONNECTION: ConnectionId = ConnectionId {
     start: MonoNanos(0),
 };
 
+static NO_OWNER: LazyLock<Owner> = LazyLock::new(Owner::default);
+
 /// A row of the table of connections.
-pub fn summary(summary: &ConnectionSummary, redaction: &Redaction) -> Row {
+pub fn summary<'a>(summary: &'a ConnectionSummary, redaction: &Redaction) -> Row<'a> {
     summary_or_names(Some(summary), redaction)
 }
 
 /// The columns of the table of connections.
-pub fn summary_columns() -> Row {
-    summary_or_names(None, &Redaction::NOTHING)
+pub fn summary_columns() -> Vec<&'static str> {
+    column_names(summary_or_names(None, &Redaction::NOTHING))
 }
 
 /// Makes a cell of a record.
-type CellOf<T> = fn(&T) -> Value;
+type FieldOf<T> = fn(&T) -> Field<'_>;
 
-fn summary_or_names(summary: Option<&ConnectionSummary>, redaction: &Redaction) -> Row {
-    let mut cells = Cells::default();
-    let put_all = |cells: &mut Cells, columns: &[(&str, CellOf<ConnectionSummary>)]| {
+fn summary_or_names<'a>(summary: Option<&'a ConnectionSummary>, redaction: &Redaction) -> Row<'a> {
+    let mut cells = Cells::new();
+    let put_all = |cells: &mut Cells<'a>,
+                   columns: &[(&'static str, FieldOf<ConnectionSummary>)]| {
         for (name, of) in columns {
-            cells.put(name, summary.map_or(Value::Null, of));
+            cells.put(name, summary.map_or(Field::Null, of));
         }
     };
     put_all(
         &mut cells,
         &[
-            ("first_seen", |s| json!(wall(s.first_observed))),
-            ("last_seen", |s| json!(wall(s.last_observed))),
-            ("closed", |s| json!(s.closed)),
-            ("observed_us", |s| json!(s.observed.0)),
-            ("polls", |s| json!(s.polls)),
+            ("first_seen", |s| wall(s.first_observed).into()),
+            ("last_seen", |s| wall(s.last_observed).into()),
+            ("closed", |s| s.closed.into()),
+            ("observed_us", |s| s.observed.0.into()),
+            ("polls", |s| s.polls.into()),
         ],
     );
     cells.id(summary.map_or(&NO_CONNECTION, |s| &s.connection), redaction);
@@ -217,32 +248,33 @@ fn summary_or_names(summary: Option<&ConnectionSummary>, redaction: &Redaction) 
         summary.and_then(|s| s.real_peer),
         redaction,
     );
-    let owner = summary.map_or_else(Owner::default, |s| s.owner.clone());
-    cells.owner(&owner, redaction);
+    cells.owner(summary.map_or(&NO_OWNER, |s| &s.owner), redaction);
     put_all(
         &mut cells,
         &[
-            ("origin", |s| json!(s.origin)),
-            ("tier", |s| json!(s.tier)),
-            ("state", |s| json!(s.stats.state)),
-            ("unmeasured", |s| names(s.unmeasured.iter())),
-            ("bytes_sent", |s| json!(s.stats.bytes_sent)),
-            ("bytes_acked", |s| json!(s.stats.bytes_acked)),
-            ("bytes_received", |s| json!(s.stats.bytes_received)),
-            ("bytes_written", |s| json!(s.bytes_written)),
-            ("writes", |s| json!(s.writes)),
-            ("bytes_read", |s| json!(s.bytes_read)),
-            ("reads", |s| json!(s.reads)),
-            ("data_segments_out", |s| json!(s.stats.data_segments_out)),
-            ("data_segments_in", |s| json!(s.stats.data_segments_in)),
-            ("retransmitted_segments", |s| json!(s.stats.retransmitted)),
-            ("cwnd_segments", |s| json!(s.stats.cwnd)),
-            ("send_mss_bytes", |s| json!(s.stats.send_mss)),
-            ("srtt_us", |s| micros(s.stats.srtt)),
-            ("min_rtt_us", |s| micros(s.stats.min_rtt)),
-            ("busy_us", |s| micros(s.stats.busy)),
-            ("rwnd_limited_us", |s| micros(s.stats.rwnd_limited)),
-            ("sndbuf_limited_us", |s| micros(s.stats.sndbuf_limited)),
+            ("origin", |s| word(json!(s.origin))),
+            ("tier", |s| word(json!(s.tier))),
+            ("state", |s| word(json!(s.stats.state))),
+            ("unmeasured", |s| names(s.unmeasured.iter()).into()),
+            ("bytes_sent", |s| s.stats.bytes_sent.into()),
+            ("bytes_acked", |s| s.stats.bytes_acked.into()),
+            ("bytes_received", |s| s.stats.bytes_received.into()),
+            ("bytes_written", |s| s.bytes_written.into()),
+            ("writes", |s| s.writes.into()),
+            ("bytes_read", |s| s.bytes_read.into()),
+            ("reads", |s| s.reads.into()),
+            ("data_segments_out", |s| s.stats.data_segments_out.into()),
+            ("data_segments_in", |s| s.stats.data_segments_in.into()),
+            ("retransmitted_segments", |s| s.stats.retransmitted.into()),
+            ("cwnd_segments", |s| s.stats.cwnd.into()),
+            ("send_mss_bytes", |s| s.stats.send_mss.into()),
+            ("srtt_us", |s| micros(s.stats.srtt).into()),
+            ("min_rtt_us", |s| micros(s.stats.min_rtt).into()),
+            ("busy_us", |s| micros(s.stats.busy).into()),
+            ("rwnd_limited_us", |s| micros(s.stats.rwnd_limited).into()),
+            ("sndbuf_limited_us", |s| {
+                micros(s.stats.sndbuf_limited).into()
+            }),
         ],
     );
     cells.problems(|p| {
@@ -257,12 +289,17 @@ fn summary_or_names(summary: Option<&ConnectionSummary>, redaction: &Redaction) 
     cells.0
 }
 
-fn micros(time: Option<Micros>) -> Value {
-    json!(time.map(|t| t.0))
+fn micros(time: Option<Micros>) -> Option<u64> {
+    time.map(|t| t.0)
+}
+
+/// The columns of the table of coverage.
+pub fn coverage_columns() -> Vec<&'static str> {
+    column_names(coverage(&Coverage::default()))
 }
 
 /// A row of the table of coverage.
-pub fn coverage(c: &Coverage) -> Row {
+pub fn coverage(c: &Coverage) -> Row<'static> {
     let LossCounters {
         storage_failed,
         snapshots_dropped,
@@ -270,8 +307,8 @@ pub fn coverage(c: &Coverage) -> Row {
         calls_dropped,
         records_dropped,
     } = c.losses;
-    let mut cells = Cells::default();
-    cells.put("end", json!(wall(c.end)));
+    let mut cells = Cells::new();
+    cells.put("end", wall(c.end));
     for (name, value) in [
         ("duration_us", c.duration.0),
         ("polls", c.polls),
@@ -289,30 +326,35 @@ pub fn coverage(c: &Coverage) -> Row {
         ("lost_records_dropped", records_dropped),
         ("owners_unknown", c.owners_unknown),
     ] {
-        cells.put(name, json!(value));
+        cells.put(name, value);
     }
     cells.put("unmeasured", names(c.unmeasured.iter()));
-    for reason in UnknownOwner::ALL {
-        let name = format!("owners_unknown_{}", reason.name());
-        cells.put(&name, json!(c.unknown_owners.of(reason)));
+    for (reason, name) in UnknownOwner::ALL.into_iter().zip(&*UNKNOWN_COLUMNS) {
+        cells.put(name, c.unknown_owners.of(reason));
     }
     cells.0
 }
 
+/// The columns that count unknown owners, in the order of their reasons.
+static UNKNOWN_COLUMNS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let column = |reason: UnknownOwner| format!("owners_unknown_{}", reason.name());
+    UnknownOwner::ALL.into_iter().map(column).collect()
+});
+
 /// A row of the table of listeners.
-pub fn listener(interval: &ListenerInterval, redaction: &Redaction) -> Row {
-    let mut cells = Cells::default();
-    cells.put("end", json!(wall(interval.end)));
-    cells.put("duration_us", json!(interval.duration.0));
+pub fn listener<'a>(interval: &'a ListenerInterval, redaction: &Redaction) -> Row<'a> {
+    let mut cells = Cells::new();
+    cells.put("end", wall(interval.end));
+    cells.put("duration_us", interval.duration.0);
     let ListenerId {
         boot_id,
         netns,
         cookie,
     } = interval.listener;
-    cells.put("boot_id", json!(redaction.name(&format!("{boot_id:032x}"))));
-    cells.put("netns", json!(netns));
-    cells.put("cookie", json!(cookie));
-    cells.end("local", Some(interval.local), redaction);
+    cells.put("boot_id", redaction.name(&format!("{boot_id:032x}")));
+    cells.put("netns", netns);
+    cells.put("cookie", cookie);
+    cells.end(LOCAL, Some(interval.local), redaction);
     cells.owner(&interval.owner, redaction);
     cells.findings(&interval.findings, interval.unmeasured, interval.duration);
     for p in Problem::ALL.into_iter().filter(|p| p.is_of_listener()) {
@@ -324,7 +366,7 @@ pub fn listener(interval: &ListenerInterval, redaction: &Redaction) -> Row {
 }
 
 /// The columns of the table of listeners.
-pub fn listener_columns() -> Row {
+pub fn listener_columns() -> Vec<&'static str> {
     let nothing = ListenerInterval {
         listener: ListenerId {
             boot_id: 0,
@@ -340,5 +382,5 @@ pub fn listener_columns() -> Row {
         unmeasured: ProblemSet::EMPTY,
         deltas: ListenerDeltas::default(),
     };
-    listener(&nothing, &Redaction::NOTHING)
+    column_names(listener(&nothing, &Redaction::NOTHING))
 }

@@ -91,7 +91,8 @@ def histogram_point(data):
         6: ("counts", numbers("<Q")),
         7: ("bounds", numbers("<d")),
     }
-    read = point(data, 9, readers)
+    # A number that is 0 may be left out (proto3, "Field Presence").
+    read = {"count": 0} | point(data, 9, readers)
     assert sum(read["counts"]) == read["count"]
     return read
 

@@ -98,6 +98,66 @@ fn it_answers_what_it_is_asked() {
 }
 
 #[test]
+fn requests_are_distinguished() {
+    let (server, board) = start();
+    publish(&board);
+    let address = server.address();
+    let (text, open) = ("text/plain; version=0.0.4", "application/openmetrics-text");
+    for (request, status, content_type) in [
+        ("GET /metrics?x=/y HTTP/1.0\r\n\r\n", 200, text),
+        (
+            "GET http://h:1/metrics HTTP/1.1\r\nHost: h\r\n\r\n",
+            200,
+            text,
+        ),
+        ("HEAD /metrics HTTP/1.1\r\n\r\n", 200, text),
+        (
+            "GET /metrics HTTP/1.1\r\naccept: text/plain;q=0.1\r\nAccept: application/openmetrics-text\r\n\r\n",
+            200,
+            open,
+        ),
+        ("GET / HTTP/1.1\r\n\r\n", 200, "text/plain; charset=utf-8"),
+        (
+            "GET /healthz HTTP/1.1\r\n\r\n",
+            200,
+            "text/plain; charset=utf-8",
+        ),
+        (
+            "GET /metrics/ HTTP/1.1\r\n\r\n",
+            404,
+            "text/plain; charset=utf-8",
+        ),
+        ("POST /x HTTP/1.1\r\n\r\n", 404, "text/plain; charset=utf-8"),
+        (
+            "PUT /metrics HTTP/1.1\r\n\r\n",
+            405,
+            "text/plain; charset=utf-8",
+        ),
+        ("\x16\x03\x01\x02\r\n\r\n", 400, ""),
+        ("GET /metrics\r\n\r\n", 400, ""),
+    ] {
+        let answer = ask(address, request);
+        let line = answer.split_once(' ').unwrap().1;
+        assert!(
+            line.starts_with(&format!("{status} ")),
+            "{request:?}: {answer}"
+        );
+        assert_eq!(answer.contains("\r\nAllow: GET, HEAD\r\n"), status == 405);
+        assert!(
+            content_type.is_empty()
+                || answer.contains(&format!("\r\nContent-Type: {content_type}"))
+        );
+        assert!(answer.contains("\r\nConnection: close\r\n") || request.contains("HTTP/1.0"));
+        if status != 400 {
+            assert!(
+                answer.contains("\r\nVary: Accept\r\nCache-Control: no-store\r\n"),
+                "{answer}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_request_in_small_pieces_is_a_request() {
     let (server, board) = start();
     publish(&board);

@@ -8,21 +8,25 @@
 //! and `os.type`.
 
 mod pairs;
-mod protobuf;
 
 pub(crate) use pairs::pairs;
 
-use crate::family::{Family, Kind, Point, Value};
-use protobuf::{Message, text_of};
-use slowpath_agent::Histogram;
+use crate::family::{Family, Kind, Label, Point, Value};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint,
+    ResourceMetrics, ScopeMetrics, Sum, metric, number_data_point,
+};
+use opentelemetry_proto::tonic::resource;
+use prost::Message as _;
 use slowpath_model::WallMicros;
 
 /// Metrics that only Prometheus has: OpenTelemetry says this in the resource and in each
 /// point's start time.
 const NOT_HERE: [&str; 2] = ["slowpath_build_info", "process_start_time_seconds"];
-
-/// `AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE`, metrics.proto.
-const CUMULATIVE: u64 = 2;
 
 /// Who sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,36 +86,34 @@ pub fn encode(
         start: nanos(started),
         at: nanos(at),
     };
-    let mut points = 0;
-    let mut request = Message::default();
-    // ExportMetricsServiceRequest.resource_metrics
-    request.message(1, |metrics| {
-        // ResourceMetrics.resource
-        metrics.message(1, |message| {
-            for (key, value) in &resource.attributes {
-                attribute(message, 1, key, value);
-            }
-        });
-        // ResourceMetrics.scope_metrics
-        metrics.message(2, |scoped| {
-            // ScopeMetrics.scope: InstrumentationScope.name, .version
-            scoped.message(1, |scope| {
-                scope.text(1, "slowpath");
-                scope.text(2, version);
-            });
-            for family in families {
-                if family.points.is_empty() || NOT_HERE.contains(&family.prometheus) {
-                    continue;
-                }
-                points += family.points.len() as u64;
-                // ScopeMetrics.metrics
-                scoped.message(2, |message| metric(message, family, times));
-            }
-        });
-    });
+    let families = || {
+        let has_points = |f: &&Family| !f.points.is_empty() && !NOT_HERE.contains(&f.prometheus);
+        families.iter().filter(has_points)
+    };
+    let attributes = resource.attributes.iter();
+    let request = ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            resource: Some(resource::v1::Resource {
+                attributes: attributes
+                    .map(|(key, value)| attribute(key, value))
+                    .collect(),
+                ..Default::default()
+            }),
+            scope_metrics: vec![ScopeMetrics {
+                scope: Some(InstrumentationScope {
+                    name: "slowpath".to_owned(),
+                    version: version.to_owned(),
+                    ..Default::default()
+                }),
+                metrics: families().map(|family| metric_of(family, times)).collect(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+    };
     Batch {
-        body: request.into_bytes(),
-        points,
+        body: request.encode_to_vec(),
+        points: families().map(|family| family.points.len() as u64).sum(),
     }
 }
 
@@ -125,97 +127,90 @@ fn nanos(time: WallMicros) -> u64 {
     u64::try_from(time.0).unwrap_or(0).saturating_mul(1_000)
 }
 
-/// `Metric`: name = 1, description = 2, unit = 3, gauge = 5, sum = 7, histogram = 9.
-fn metric(message: &mut Message, family: &Family, times: Times) {
-    message.text(1, family.name);
-    message.text(2, family.help);
-    message.text(3, family.unit.ucum());
-    match family.kind {
-        Kind::Gauge | Kind::Info => message.message(5, |gauge| {
-            for point in &family.points {
-                gauge.message(1, |m| data_point(m, point, None, times.at));
-            }
+fn metric_of(family: &Family, times: Times) -> Metric {
+    let points = family.points.iter();
+    let cumulative = AggregationTemporality::Cumulative.into();
+    let data = match family.kind {
+        Kind::Gauge | Kind::Info => metric::Data::Gauge(Gauge {
+            // Without a start: a gauge sums up nothing.
+            data_points: points.map(|p| number_point(p, 0, times.at)).collect(),
         }),
-        Kind::Counter | Kind::UpDown => message.message(7, |sum| {
-            for point in &family.points {
-                sum.message(1, |m| data_point(m, point, Some(times.start), times.at));
-            }
-            sum.number(2, CUMULATIVE);
-            sum.number(3, u64::from(family.kind == Kind::Counter));
+        Kind::Counter | Kind::UpDown => metric::Data::Sum(Sum {
+            data_points: points
+                .map(|p| number_point(p, times.start, times.at))
+                .collect(),
+            aggregation_temporality: cumulative,
+            is_monotonic: family.kind == Kind::Counter,
         }),
-        Kind::Histogram => message.message(9, |histogram| {
-            for point in &family.points {
-                histogram.message(1, |m| histogram_point(m, point, times));
-            }
-            histogram.number(2, CUMULATIVE);
+        Kind::Histogram => metric::Data::Histogram(Histogram {
+            data_points: points.filter_map(|p| histogram_point(p, times)).collect(),
+            aggregation_temporality: cumulative,
         }),
-    }
-}
-
-/// `NumberDataPoint`: start_time_unix_nano = 2, time_unix_nano = 3, as_double = 4,
-/// as_int = 6, attributes = 7.
-fn data_point(message: &mut Message, point: &Point, start: Option<u64>, at: u64) {
-    if let Some(start) = start {
-        message.fixed(2, start);
-    }
-    message.fixed(3, at);
-    match &point.value {
-        Value::Count(count) => message.fixed(6, *count),
-        Value::Number(number) => message.fixed(4, number.to_bits()),
-        // Only in metrics of the kind histogram.
-        Value::Histogram(_) => {}
-    }
-    for label in &point.labels {
-        attribute(message, 7, label.name, &label.value);
-    }
-}
-
-/// `HistogramDataPoint`: start_time_unix_nano = 2, time_unix_nano = 3, count = 4, sum = 5,
-/// bucket_counts = 6, explicit_bounds = 7, attributes = 9. A bound belongs to the bucket
-/// below it there too.
-fn histogram_point(message: &mut Message, point: &Point, times: Times) {
-    let Value::Histogram(histogram) = &point.value else {
-        return;
     };
-    let histogram: &Histogram = histogram;
-    message.fixed(2, times.start);
-    message.fixed(3, times.at);
-    message.fixed(4, histogram.count());
-    message.fixed(5, histogram.sum().as_secs_f64().to_bits());
-    message.packed(6, histogram.counts().iter().copied());
+    Metric {
+        name: family.name.to_owned(),
+        description: family.help.to_owned(),
+        unit: family.unit.ucum().to_owned(),
+        data: Some(data),
+        ..Default::default()
+    }
+}
+
+fn number_point(point: &Point, start: u64, at: u64) -> NumberDataPoint {
+    NumberDataPoint {
+        attributes: attributes(&point.labels),
+        start_time_unix_nano: start,
+        time_unix_nano: at,
+        value: match &point.value {
+            Value::Count(count) => Some(number_data_point::Value::AsInt(count.cast_signed())),
+            Value::Number(number) => Some(number_data_point::Value::AsDouble(*number)),
+            // Only in metrics of the kind histogram.
+            Value::Histogram(_) => None,
+        },
+        ..Default::default()
+    }
+}
+
+/// A bound belongs to the bucket below it there too.
+fn histogram_point(point: &Point, times: Times) -> Option<HistogramDataPoint> {
+    let Value::Histogram(histogram) = &point.value else {
+        return None;
+    };
     let bounds = histogram.bounds().iter();
-    message.packed(7, bounds.map(|bound| bound.as_secs_f64().to_bits()));
-    for label in &point.labels {
-        attribute(message, 9, label.name, &label.value);
+    Some(HistogramDataPoint {
+        attributes: attributes(&point.labels),
+        start_time_unix_nano: times.start,
+        time_unix_nano: times.at,
+        count: histogram.count(),
+        sum: Some(histogram.sum().as_secs_f64()),
+        bucket_counts: histogram.counts().to_vec(),
+        explicit_bounds: bounds.map(|bound| bound.as_secs_f64()).collect(),
+        ..Default::default()
+    })
+}
+
+fn attributes(labels: &[Label]) -> Vec<KeyValue> {
+    let labels = labels.iter();
+    labels.map(|l| attribute(l.name, &l.value)).collect()
+}
+
+fn attribute(key: &str, value: &str) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue {
+            value: Some(any_value::Value::StringValue(value.to_owned())),
+        }),
+        ..Default::default()
     }
 }
 
-/// `KeyValue`: key = 1, value = 2; `AnyValue`: string_value = 1.
-fn attribute(message: &mut Message, field: u32, key: &str, value: &str) {
-    message.message(field, |pair| {
-        pair.text(1, key);
-        pair.message(2, |any| any.text(1, value));
-    });
-}
-
-/// Points that a receiver refused and why, from the body of its answer:
-/// `ExportMetricsServiceResponse.partial_success` = 1, with `rejected_data_points` = 1 and
-/// `error_message` = 2. What cannot be read refuses nothing.
+/// Points that a receiver refused and why, from the body of its answer. What cannot be read
+/// refuses nothing.
 pub fn refused(answer: &[u8]) -> (u64, String) {
-    let mut points = 0;
-    let mut reason = String::new();
-    for (field, value) in protobuf::fields(answer) {
-        if let (1, protobuf::Field::Bytes(partial)) = (field, value) {
-            for (field, value) in protobuf::fields(partial) {
-                match (field, value) {
-                    (1, protobuf::Field::Number(n)) => points = n,
-                    (2, protobuf::Field::Bytes(text)) => reason = text_of(text),
-                    _ => {}
-                }
-            }
-        }
-    }
-    (points, reason)
+    let answer = ExportMetricsServiceResponse::decode(answer).unwrap_or_default();
+    let partial = answer.partial_success.unwrap_or_default();
+    let points = u64::try_from(partial.rejected_data_points).unwrap_or(0);
+    (points, partial.error_message)
 }
 
 #[cfg(test)]

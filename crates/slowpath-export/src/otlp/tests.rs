@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::protobuf::{Field, fields};
 use super::*;
 
 #[test]
@@ -12,22 +11,6 @@ fn an_answer_that_refuses_points_is_read() {
         let _ = refused(&answer[..length]);
     }
     assert_eq!(refused(b"{\"partialSuccess\":{}}").0, 0);
-}
-
-#[test]
-fn the_wire_format_is_that_of_its_examples() {
-    // "Encoding": field 1, the number 150: 08 96 01; field 2, "testing".
-    let mut message = Message::default();
-    message.number(1, 150);
-    message.text(2, "testing");
-    message.number(3, 0);
-    let bytes = message.into_bytes();
-    assert_eq!(bytes, b"\x08\x96\x01\x12\x07testing");
-    let read: Vec<_> = fields(&bytes).collect();
-    assert_eq!(
-        read,
-        [(1, Field::Number(150)), (2, Field::Bytes(b"testing"))]
-    );
 }
 
 #[test]

@@ -42,8 +42,11 @@ pub(super) fn configure(file: Option<&Path>) -> Result<TlsConfig, SecurityError>
         .build())
 }
 
+/// The most that is read of a file of certificates: those of all authorities have less than 1 MiB.
+const MOST: u64 = 16 << 20;
+
 fn named(file: &Path) -> Result<Vec<Certificate<'static>>, SecurityError> {
-    let pem = std::fs::read(file).map_err(|source| SecurityError::Read {
+    let pem = slowpath_files::read(file, MOST).map_err(|source| SecurityError::Read {
         file: file.to_owned(),
         source,
     })?;
