@@ -4,6 +4,7 @@
 use super::charts::Charts;
 use super::summary::Summary;
 use serde::Serialize;
+use slowpath_text::{PAGE_POLICY, clean, html, html_lines};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -21,7 +22,7 @@ pub fn page(summary: &Summary, charts: &Charts, text: &str) -> String {
     let data = Data { summary, charts };
     // Numbers, names and arrays of them always serialise.
     let data = serde_json::to_string(&data).unwrap_or_default();
-    let title = escaped(&summary.scenario);
+    let title = html(&summary.scenario);
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
     let mut rest = PAGE;
     // Inserted text is not searched for placeholders: it may hold braces.
@@ -30,10 +31,11 @@ pub fn page(summary: &Summary, charts: &Charts, text: &str) -> String {
         let (name, after) = after.split_once("}}").unwrap_or((after, ""));
         match name {
             "title" => page.push_str(&title),
+            "policy" => page.push_str(PAGE_POLICY),
             "style" => page.push_str(STYLE),
             "script" => page.push_str(SCRIPT),
             "version" => page.push_str(env!("CARGO_PKG_VERSION")),
-            "scenario" => page.push_str(&escaped(text)),
+            "scenario" => page.push_str(&html_lines(text)),
             "data" => page.push_str(&in_script(&data)),
             other => page.push_str(other),
         }
@@ -43,17 +45,10 @@ pub fn page(summary: &Summary, charts: &Charts, text: &str) -> String {
     page
 }
 
-/// Escapes text between tags.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
-
-/// Escapes JSON between script tags, so that no tag can begin in it.
+/// Escapes JSON between script tags, so that no tag can begin in it; its control characters are escaped
+/// already.
 fn in_script(json: &str) -> String {
-    json.replace('<', "\\u003c")
+    clean(json).replace('<', "\\u003c")
 }
 
 #[cfg(test)]
@@ -64,7 +59,9 @@ mod tests {
     fn every_placeholder_is_filled() {
         let placeholders = PAGE.matches("{{").count();
         assert_eq!(placeholders, PAGE.matches("}}").count());
-        for name in ["title", "style", "script", "version", "scenario", "data"] {
+        for name in [
+            "title", "policy", "style", "script", "version", "scenario", "data",
+        ] {
             assert!(PAGE.contains(&format!("{{{{{name}}}}}")), "{name}");
         }
         assert!(!SCRIPT.contains("</"), "it would end the script");
@@ -72,10 +69,6 @@ mod tests {
 
     #[test]
     fn inserted_text_cannot_close_its_tag() {
-        assert_eq!(
-            escaped("<a href=\"&\">"),
-            "&lt;a href=&quot;&amp;&quot;&gt;"
-        );
         assert_eq!(in_script("\"</script>\""), "\"\\u003c/script>\"");
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! The same rows give the same file, byte for byte.
 
+use slowpath_files::OutputFile;
 use slowpath_table::{Column, Kind, ParquetError, Settings, Writer};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -100,7 +100,8 @@ impl Table {
         fill: impl FnOnce(&mut Table) -> Result<(), ParquetError>,
     ) -> Result<(), TableError> {
         let path = directory.join(format!("{table}.parquet"));
-        let file = File::create(&path).map_err(|error| TableError::Create {
+        let created = OutputFile::create(&path).and_then(|file| Ok((file.handle()?, file)));
+        let (handle, file) = created.map_err(|error| TableError::Create {
             path: path.clone(),
             error,
         })?;
@@ -109,10 +110,11 @@ impl Table {
         };
         let columns = columns.iter().map(column).collect();
         let encode = || -> Result<(), ParquetError> {
-            let writer = Writer::new(file, columns, &settings(table, metadata))?;
+            let writer = Writer::new(handle, columns, &settings(table, metadata))?;
             let mut table = Table { writer };
             fill(&mut table)?;
-            table.writer.close()
+            table.writer.close()?;
+            Ok(file.commit()?)
         };
         encode().map_err(|error| TableError::Write { path, error })
     }

@@ -78,7 +78,7 @@ pub fn write(
     scenario: &Scenario,
     results: &Results,
 ) -> Result<(), TableError> {
-    std::fs::create_dir_all(directory).map_err(|error| TableError::Create {
+    slowpath_files::create_folder(directory).map_err(|error| TableError::Create {
         path: directory.to_owned(),
         error,
     })?;

@@ -5,6 +5,7 @@ use super::Answer;
 use crate::report::Queue;
 use slowpath_queues::findings::threshold;
 use slowpath_switch::Shared;
+use slowpath_text::{PAGE_POLICY, html};
 use std::fmt::Write;
 
 const WIDTH: f64 = 900.0;
@@ -29,12 +30,6 @@ struct Lines {
     length: Steps,
     threshold: Steps,
     drops: Steps,
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 fn lines(answer: &Answer, queue: &Queue, switch: usize, range: (u64, u64)) -> Lines {
@@ -133,8 +128,8 @@ fn plot(answer: &Answer, queue: &Queue, range: (u64, u64), page: &mut String) {
          <text x=\"{MARGIN}\" y=\"{}\">{from:.3} ms</text>\
          <text x=\"{right}\" y=\"{}\" text-anchor=\"end\">{to:.3} ms</text>\
          <text x=\"4\" y=\"24\">{:.0} KiB</text><text x=\"{}\" y=\"24\">{drops:.0} drops</text></svg>",
-        escaped(&queue.switch),
-        escaped(&queue.neighbour),
+        html(&queue.switch),
+        html(&queue.neighbour),
         path(&lines.length, range, most),
         path(&lines.threshold, range, most),
         path(&lines.drops, range, drops),
@@ -149,7 +144,8 @@ fn plot(answer: &Answer, queue: &Queue, range: (u64, u64), page: &mut String) {
 pub fn page(answer: &Answer) -> String {
     let report = &answer.report;
     let mut page = format!(
-        "<!doctype html><meta charset=\"utf-8\"><title>Queues</title><style>{STYLE}</style>\
+        "<!doctype html><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{PAGE_POLICY}\"><title>Queues</title><style>{STYLE}</style>\
          <h1>Queues</h1><p>{} packets, {} lost, {} of them dropped at queues of the replay. Blue: bytes that \
          wait; red, dashed: the dynamic threshold, above which the queue takes nothing; grey: drops so far, \
          scale on the right.</p>",
@@ -160,8 +156,8 @@ pub fn page(answer: &Answer) -> String {
         let _ = write!(
             page,
             "<h2>{}</h2><p class=\"f\">{}</p>",
-            escaped(found.name),
-            escaped(&found.text)
+            html(found.name),
+            html(&found.text)
         );
         let (from, to) = (found.from_seconds * 1e12, found.to_seconds * 1e12);
         let around = (to - from).max(1e9) * AROUND;

@@ -37,7 +37,7 @@ const DROPS: Columns = &[
 /// # Errors
 /// The first table that cannot be written.
 pub fn write(directory: &Path, metadata: Metadata<'_>, answer: &Answer) -> Result<(), TableError> {
-    std::fs::create_dir_all(directory).map_err(|error| TableError::Create {
+    slowpath_files::create_folder(directory).map_err(|error| TableError::Create {
         path: directory.to_owned(),
         error,
     })?;

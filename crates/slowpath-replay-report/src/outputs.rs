@@ -3,6 +3,7 @@
 
 use crate::replayed::Batch;
 use crate::{SIDES, end_name};
+use slowpath_files::OutputFile;
 use slowpath_recording::fields::{FLAG, Variable};
 use slowpath_recording::{Connection, Recording};
 use slowpath_replay::relabel;
@@ -10,8 +11,7 @@ use slowpath_replay::{FIRST_PORT, Probe};
 use slowpath_table::{Column, Kind, Settings, Value, Writer};
 use slowpath_trace::read::{Input, Inputs};
 use slowpath_trace::write;
-use std::fs::File;
-use std::io::{BufWriter, Cursor, ErrorKind};
+use std::io::{Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// A file or folder that cannot be written.
@@ -44,7 +44,7 @@ impl Working {
         loop {
             let name = format!("{PASSING}{}-{attempt}", std::process::id());
             let path = std::env::temp_dir().join(name);
-            match std::fs::create_dir(&path) {
+            match slowpath_files::new_folder(&path) {
                 Ok(()) => return Ok(Working { path }),
                 // Of a process with the same number that was killed.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < MOST_LEFT => {
@@ -87,7 +87,7 @@ pub fn write(
     let failed = |path: &Path, error: &dyn std::fmt::Display| {
         OutputError(format!("cannot write {}: {error}", path.display()))
     };
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+    slowpath_files::create_folder(folder).map_err(|error| failed(folder, &error))?;
     for (end, name) in NAMES.iter().enumerate() {
         let path = folder.join(name);
         capture(&path, end, recording, batches).map_err(|error| failed(&path, &error))?;
@@ -131,7 +131,7 @@ pub fn functions(
         }
     }
     let path = folder.join("functions.txt");
-    std::fs::write(&path, text)
+    slowpath_files::write(&path, text)
         .map_err(|error| OutputError(format!("cannot write {}: {error}", path.display())))
 }
 
@@ -173,8 +173,9 @@ fn capture(
         path.display().to_string(),
         Box::new(passing),
     )])?;
-    let mut out = BufWriter::new(File::create(path)?);
-    write::copy(inputs, |_| true, &write::Comments::new(), &mut out)?;
+    slowpath_files::write_with(path, |out| {
+        write::copy(inputs, |_| true, &write::Comments::new(), out)
+    })?;
     Ok(())
 }
 
@@ -207,14 +208,15 @@ fn probes(
         zstd_level: 3,
         ..Settings::default()
     };
-    let mut writer = Writer::new(File::create(path)?, columns, &settings)?;
+    let file = OutputFile::create(path)?;
+    let mut writer = Writer::new(file.handle()?, columns, &settings)?;
     for batch in batches {
         for probe in &batch.replayed.probes {
             writer.row(row(recording, batch, probe, probed))?;
         }
     }
     writer.close()?;
-    Ok(())
+    Ok(file.commit()?)
 }
 
 /// The row of a run of a handler.

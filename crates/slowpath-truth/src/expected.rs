@@ -5,6 +5,7 @@
 //! Where an injection guarantees the limit, it is the expectation. Where the plan leaves open which of several
 //! stages takes most, the packets decide ([`Course`](crate::truth::course::Course)), and what is nearly as much is accepted too.
 
+use crate::judgement::Class;
 use crate::plan::{Group, Pace, Plan, Traffic};
 use crate::run::{Judged, Outcome};
 use crate::truth::Label;
@@ -24,9 +25,10 @@ const QUEUE: u64 = 5_000_000;
 const ABOUT: f64 = 1.5;
 
 /// With u of the time in which something is unread, a bigger buffer gives 1 / u times the rate (the reader is busy
-/// all the time), a quicker reader 1 / (1 - u) times (the round trips remain). Where one gives twice the other it is
-/// the answer; between, both are right.
-const UNREAD: (f64, f64) = (1.0 / 3.0, 2.0 / 3.0);
+/// all the time). A quicker reader gives 1 / r times: the round trips remain, which take 1 - u of the time or, where
+/// reading and round trips overlap, one for each full window. Where one gives so many times the other it is the
+/// answer; between, both are right.
+const CLEARLY: f64 = 2.0;
 
 /// A tenth of the time is what makes a limit the answer (docs/reference/answers.md): around it, with and
 /// without are right.
@@ -110,7 +112,7 @@ impl Run<'_> {
             Problem::AcceptQueueOverflow => {
                 self.listener(Limiter::Application, Role::AcceptingApplication)
             }
-            Problem::SynQueueOverflow => self.listener(Limiter::Failed, Role::ReceivingHost),
+            Problem::SynQueueOverflow => self.half_open(),
         }
     }
 
@@ -169,6 +171,18 @@ impl Run<'_> {
         }]
     }
 
+    /// What fills the queue of half-open connections; the accept queue, too, may have overflowed, with what was
+    /// completed at once.
+    fn half_open(&self) -> Vec<Expected> {
+        let mut right = self.listener(Limiter::Failed, Role::ReceivingHost);
+        let accept = Class::Problem(Problem::AcceptQueueOverflow);
+        let mut others = self.outcome.others.iter();
+        if others.any(|other| other.class == accept && other.truth.label != Label::False) {
+            right.extend(self.listener(Limiter::Application, Role::AcceptingApplication));
+        }
+        right
+    }
+
     /// A reader that leaves data unread for most of the time; or a buffer below what the path holds.
     fn receiver(&self) -> Vec<Expected> {
         let reads = |(_, other)| self.reader(other);
@@ -178,10 +192,12 @@ impl Run<'_> {
     fn reader(&self, end: &Judged) -> Vec<Expected> {
         let mut right = Vec::new();
         let of = |who| self.application(Limiter::Receiver, who, end);
-        if end.course.unread >= UNREAD.0 {
+        let unread = end.course.unread;
+        let round_trips = end.course.round_trips.max(1.0 - unread);
+        if CLEARLY * unread >= round_trips {
             right.push(of(Role::ReceivingApplication));
         }
-        if end.course.unread < UNREAD.1 {
+        if unread < CLEARLY * round_trips {
             right.push(Expected {
                 pid: None,
                 ..of(Role::ReceivingHost)

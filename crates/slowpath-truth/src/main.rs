@@ -263,7 +263,10 @@ fn answered(done: &Done, outcome: &Outcome, right: &[Expected]) -> String {
             let address = act.address.as_deref().unwrap_or("nowhere");
             let pid = act.process.as_ref().and_then(|process| process.pid);
             let (limiter, who, text) = (answer.limiter, act.who, &answer.text);
-            format!("{limiter:?}/{who:?} {address} process {pid:?} ({text})")
+            let because = answer.because.iter();
+            let because = because.map(|b| format!("{} {} us", b.problem, b.time_us));
+            let because = because.collect::<Vec<_>>().join(", ");
+            format!("{limiter:?}/{who:?} {address} process {pid:?} ({text}; {because})")
         },
     );
     let right = right.join(" or ");

@@ -3,15 +3,18 @@
 
 use super::substrate::Substrate;
 use super::units::UnitError;
+use super::{MOST_NAMED, MOST_TEXT};
 use crate::tcp::TcpConfigError;
 use crate::topology::TopologyError;
 use crate::workload::{CdfError, EndpointError, TraceError};
+use slowpath_files::TooLarge;
+use slowpath_model::clean;
 use slowpath_switch::ConfigError;
 use std::io::ErrorKind;
 
-/// What is wrong with a scenario, and where.
+/// What is wrong with a scenario, and where. What it quotes displays clean.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {}{problem}", if key.is_empty() { String::new() } else { format!("{key}: ") })]
+#[error("line {line}: {}", what(.key, .problem))]
 pub struct ScenarioError {
     /// From 1 on.
     pub line: usize,
@@ -21,11 +24,26 @@ pub struct ScenarioError {
     pub problem: Problem,
 }
 
+impl ScenarioError {
+    /// Key and problem, without the line.
+    pub fn what(&self) -> String {
+        what(&self.key, &self.problem)
+    }
+}
+
+fn what(key: &str, problem: &Problem) -> String {
+    let text = match key.is_empty() {
+        true => problem.to_string(),
+        false => format!("{key}: {problem}"),
+    };
+    clean(&text).into_owned()
+}
+
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The file itself cannot be read.
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read: {}", reason(*.0, MOST_TEXT))]
     Unreadable(ErrorKind),
     /// Not TOML.
     #[error("{0}")]
@@ -96,6 +114,14 @@ pub enum Problem {
     /// Too many of something.
     #[error("more than {0}")]
     TooMany(usize),
+    /// More flows than a run keeps the results of.
+    #[error("about {flows} flows would begin, with the workloads before; at most {most} do")]
+    TooManyFlows {
+        /// As many on average.
+        flows: u64,
+        /// The bound.
+        most: u64,
+    },
     /// A key that this substrate cannot do.
     #[error("{0} cannot do this")]
     Substrate(Substrate),
@@ -114,6 +140,9 @@ pub enum Problem {
     /// A sysctl that hosts do not have for themselves, or a value with control characters.
     #[error("'{0}' is not a sysctl of a network namespace: its name begins with 'net.'")]
     NotOfNamespace(String),
+    /// A name that a terminal or page would not show as it is.
+    #[error("'{}' is no name: it has characters that cannot be shown", clean(.0))]
+    Unprintable(String),
     /// Nothing that makes flows.
     #[error("a scenario has at least one [[workload]]")]
     NoWorkload,
@@ -130,7 +159,7 @@ pub enum Problem {
     #[error(transparent)]
     Endpoints(#[from] EndpointError),
     /// A file that a key names cannot be read.
-    #[error("the file '{file}' cannot be read: {kind}")]
+    #[error("the file '{file}' cannot be read: {}", reason(*.kind, MOST_NAMED))]
     File {
         /// Which.
         file: String,
@@ -153,4 +182,12 @@ pub enum Problem {
         /// What.
         error: TraceError,
     },
+}
+
+/// Why a file cannot be read of which `most` bytes are.
+fn reason(kind: ErrorKind, most: u64) -> String {
+    match kind {
+        ErrorKind::FileTooLarge => TooLarge { most }.to_string(),
+        kind => kind.to_string(),
+    }
 }

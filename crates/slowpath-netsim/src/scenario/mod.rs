@@ -168,6 +168,28 @@ pub struct Scenario {
     pub paths: bool,
 }
 
+/// The most that is read of a scenario: a custom topology of all hosts and links that there can
+/// be has less.
+pub const MOST_TEXT: u64 = 16 << 20;
+/// The most that is read of a file that a scenario names: some million flows of a trace.
+pub const MOST_NAMED: u64 = 256 << 20;
+
+/// A scenario's text.
+///
+/// # Errors
+/// It cannot be read, or is longer than [`MOST_TEXT`].
+pub fn text_of(path: &Path) -> std::io::Result<String> {
+    slowpath_files::read_text(path, MOST_TEXT)
+}
+
+/// The text of a file that a scenario names.
+///
+/// # Errors
+/// It cannot be read, or is longer than [`MOST_NAMED`].
+pub fn named_text(path: &Path) -> std::io::Result<String> {
+    slowpath_files::read_text(path, MOST_NAMED)
+}
+
 /// A way to the files that a scenario names.
 pub type Files<'a> = dyn Fn(&str) -> std::io::Result<String> + 'a;
 
@@ -186,13 +208,13 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::load`], or a key is given that the substrate cannot do.
     pub fn load_for(path: &Path, substrate: Substrate) -> Result<Self, ScenarioError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ScenarioError {
+        let text = text_of(path).map_err(|error| ScenarioError {
             line: 1,
             key: String::new(),
             problem: Problem::Unreadable(error.kind()),
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let files = |file: &str| std::fs::read_to_string(folder.join(file));
+        let files = |file: &str| named_text(&folder.join(file));
         Self::parse_for(&text, &files, substrate)
     }
 

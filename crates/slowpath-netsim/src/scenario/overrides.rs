@@ -6,6 +6,7 @@
 //! of the file.
 
 use super::ScenarioError;
+use slowpath_model::clean;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -103,11 +104,7 @@ impl ScenarioText {
 
     /// The error, with the line of the file or the argument of `set` that it is in.
     pub fn explain(&self, error: &ScenarioError, set: &[String]) -> String {
-        let key = if error.key.is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", error.key)
-        };
+        let what = error.what();
         let assigns = |argument: &&String| {
             let key = argument.split_once('=').map(|(key, _)| key.trim());
             key.is_some_and(|key| key == error.key)
@@ -118,9 +115,9 @@ impl ScenarioText {
             LineOrigin::File(_) => set.iter().rfind(assigns),
         };
         match (argument, origin) {
-            (Some(argument), _) => format!("--set {argument}: {key}{}", error.problem),
-            (None, LineOrigin::File(line)) => format!("line {line}: {key}{}", error.problem),
-            (None, LineOrigin::Set(_)) => format!("{key}{}", error.problem),
+            (Some(argument), _) => format!("--set {}: {what}", clean(argument)),
+            (None, LineOrigin::File(line)) => format!("line {line}: {what}"),
+            (None, LineOrigin::Set(_)) => what,
         }
     }
 

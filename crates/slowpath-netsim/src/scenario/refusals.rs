@@ -2,7 +2,7 @@
 //! What scenarios may not say: each error with its line, its key and its kind.
 
 use super::tests::{BASE, EVERYTHING, changed, files, parse};
-use super::{Problem, Scenario, ScenarioError, UnitError};
+use super::{Problem, Scenario, ScenarioError, Substrate, UnitError};
 use crate::tcp::TcpConfigError;
 use crate::topology::TopologyError;
 use crate::workload::{CdfError, CdfProblem, EndpointError, TraceError, TraceProblem};
@@ -351,6 +351,31 @@ fn impossible_workloads_are_named() {
 }
 
 #[test]
+fn more_flows_than_a_run_keeps_are_refused() {
+    // BASE lasts 1 s; 2^24 flows a second are the most.
+    let rate = |rate: &str| changed("load = 0.3", &format!("rate = \"{rate}\""));
+    let too_many = |flows| Problem::TooManyFlows {
+        flows,
+        most: 16_777_216,
+    };
+    assert!(Scenario::parse(&rate("16777000 /s"), &files).is_ok());
+    refused(
+        &rate("16778000 /s"),
+        11,
+        "workload[0]",
+        too_many(16_778_000),
+    );
+    let refusal = error(&changed("load = 0.3", "gap = \"1 ps\""));
+    assert!(
+        refusal.to_string().contains("at most 16777216"),
+        "{refusal}"
+    );
+    // Of a network for itself no flow begins.
+    let network = changed("load = 0.3", "gap = \"1 ps\"").replace("duration = \"1 s\"\n", "");
+    assert!(Scenario::parse_for(&network, &files, Substrate::Network).is_ok());
+}
+
+#[test]
 fn impossible_files_of_workloads_are_named() {
     let with = |lines: &str| changed("kind = \"poisson\"\nload = 0.3\nsizes = \"20 kB\"", lines);
     let file = "workload[0].sizes.file";
@@ -360,6 +385,15 @@ fn impossible_files_of_workloads_are_named() {
         kind: ErrorKind::NotFound,
     };
     refused(&sizes("no.txt"), 14, file, missing);
+    let endless = Problem::File {
+        file: "endless.txt".to_owned(),
+        kind: ErrorKind::FileTooLarge,
+    };
+    assert!(
+        endless.to_string().contains("more than 256 MiB"),
+        "{endless}"
+    );
+    refused(&sizes("endless.txt"), 14, file, endless);
     let cdf = CdfError {
         line: 2,
         problem: CdfProblem::Incomplete,

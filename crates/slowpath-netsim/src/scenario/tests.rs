@@ -38,6 +38,7 @@ pub(super) fn files(name: &str) -> std::io::Result<String> {
             Ok("time,from,to,bytes\n0.5,left-0,right-1,7\n0.75,right-1,left-0,8\n".to_owned())
         }
         "bad.csv" => Ok("time,from,to,bytes\n0.5,left-0,right-7,7\n".to_owned()),
+        "endless.txt" => Err(Error::from(ErrorKind::FileTooLarge)),
         _ => Err(Error::from(ErrorKind::NotFound)),
     }
 }

@@ -13,6 +13,7 @@ use crate::workload::{
     Arrivals, Bulk, EndpointError, Endpoints, Incast, Intensity, Kind, Locality, Permutation,
     Poisson, SizeDistribution, Workload, parse_trace,
 };
+use slowpath_model::steers;
 use slowpath_switch::{Span, Time};
 use std::collections::HashMap;
 
@@ -20,8 +21,8 @@ use std::collections::HashMap;
 const MAX_BYTES: u64 = 1_000_000_000_000_000;
 /// The most patterns of one list.
 const MAX_PATTERNS: usize = 64;
-/// The most flows that are given one by one.
-const MAX_FLOWS: u64 = 1 << 24;
+/// The most flows of a scenario: a run keeps a record of each, 2 GiB of them.
+pub(super) const MAX_FLOWS: u64 = 1 << 24;
 
 #[derive(Clone, Copy)]
 enum KindName {
@@ -57,10 +58,21 @@ impl Reader<'_> {
         if sections.len() > LABELS {
             return Err(list.error(Problem::TooMany(LABELS)));
         }
-        sections
-            .iter()
-            .map(|value| self.one(&value.section()?))
-            .collect()
+        let mut flows = 0.0;
+        let mut workloads = Vec::new();
+        for value in &sections {
+            let workload = self.one(&value.section()?)?;
+            flows += workload.expected_flows();
+            // Of a network for itself nothing is run.
+            if self.end != Time::MAX && flows > MAX_FLOWS as f64 {
+                return Err(value.error(Problem::TooManyFlows {
+                    flows: flows.round() as u64,
+                    most: MAX_FLOWS,
+                }));
+            }
+            workloads.push(workload);
+        }
+        Ok(workloads)
     }
 
     fn one(&mut self, section: &Section<'_>) -> Result<Workload, ScenarioError> {
@@ -80,7 +92,13 @@ impl Reader<'_> {
             KindName::Trace => self.trace(section)?,
         };
         let name = match section.get("name") {
-            Some(name) => name.string()?.chars().take(MAX_TEXT).collect(),
+            Some(name) => {
+                let text = name.string()?;
+                if text.contains(steers) {
+                    return Err(name.error(Problem::Unprintable(text.to_owned())));
+                }
+                text.chars().take(MAX_TEXT).collect()
+            }
             None => word.string()?.to_owned(),
         };
         let moment = |key, otherwise| match section.get(key) {

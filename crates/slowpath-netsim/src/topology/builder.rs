@@ -2,6 +2,7 @@
 //! From names and links to numbers and ports.
 
 use super::{Host, Link, LinkOptions, Node, Port, SwitchNode, Topology};
+use slowpath_model::{clean, steers};
 use std::collections::HashMap;
 
 /// The most hosts: the route tables of a fat-tree of k = 48 (27,648 hosts, 2,880 switches)
@@ -21,6 +22,9 @@ pub enum TopologyError {
     /// A name is empty.
     #[error("a name is empty")]
     EmptyName,
+    /// A name that a terminal or page would not show as it is.
+    #[error("'{}' is no name: it has characters that cannot be shown", clean(.0))]
+    Unprintable(String),
     /// A link names a node that is not there.
     #[error("there is no host and no switch '{0}'")]
     NoSuchNode(String),
@@ -110,6 +114,9 @@ impl Builder {
     fn name(&mut self, name: &str, node: Node) -> Result<(), TopologyError> {
         if name.is_empty() {
             return Err(TopologyError::EmptyName);
+        }
+        if name.contains(steers) {
+            return Err(TopologyError::Unprintable(name.to_owned()));
         }
         if self.by_name.contains_key(name) {
             return Err(TopologyError::NameTwice(name.to_owned()));

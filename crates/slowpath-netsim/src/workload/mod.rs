@@ -100,6 +100,22 @@ impl Workload {
     pub fn duration(&self) -> Span {
         self.stop.since(self.start)
     }
+
+    /// How many flows it makes, on average.
+    pub fn expected_flows(&self) -> f64 {
+        let picoseconds = self.duration().0 as f64;
+        match &self.kind {
+            Kind::Poisson(poisson) => picoseconds / poisson.mean_gap(),
+            Kind::Incast(incast) => {
+                let queries = picoseconds * 1e-12 * incast.rate;
+                let most = incast.count.map_or(f64::INFINITY, |count| count as f64);
+                queries.min(most) * f64::from(incast.degree)
+            }
+            Kind::Bulk(bulk) => bulk.pairs.len() as f64 * f64::from(bulk.flows),
+            Kind::Permutation(permutation) => permutation.hosts.len() as f64,
+            Kind::Trace(flows) => flows.len() as f64,
+        }
+    }
 }
 
 #[cfg(test)]

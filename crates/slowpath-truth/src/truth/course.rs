@@ -18,6 +18,9 @@ pub struct Course {
     pub opening: f64,
     /// The part of the time in which something had reached it that its application had not read, 0 to 1.
     pub unread: f64,
+    /// The part of the time that a quicker reader would leave: what it was sent takes at least a round trip for each
+    /// full window, 0 to 1.
+    pub round_trips: f64,
     /// How long its application took from what it read to its next write, nanoseconds.
     pub own: u64,
     /// How long it waited from its last write until it read, nanoseconds.
@@ -31,25 +34,39 @@ impl Course {
         let delays: Vec<u64> = ours.sent.iter().filter_map(delay).collect();
         let least = delays.iter().copied().min().unwrap_or(0);
         let mean = delays.iter().sum::<u64>() / (delays.len() as u64).max(1);
-        let sent = ours.sent.iter();
-        let rtt = sent.filter_map(|s| {
-            let heard = ours.heard.partition_point(|h| h.at <= s.at);
-            let answer = ours.heard[heard..].iter().find(|h| h.ack >= s.end)?;
-            Some(answer.at - s.at)
-        });
         let again = repairs(ours).iter().any(|r| r.cause != Cause::Probe);
         let behind = ours.arrivals.windows(2).any(|two| two[1].1 < two[0].1);
         let (own, waited) = turns(ours, theirs);
         Course {
             queue: mean - least,
-            least_rtt: rtt.min().unwrap_or(0),
+            least_rtt: least_rtt(ours),
             disturbed: again || behind,
             opening: opening(ours),
             unread: unread(theirs),
+            round_trips: round_trips(theirs),
             own,
             waited,
         }
     }
+}
+
+/// The least time from a segment's departure to its acknowledgement.
+fn least_rtt(stream: &Stream) -> u64 {
+    let rtt = stream.sent.iter().filter_map(|s| {
+        let heard = stream.heard.partition_point(|h| h.at <= s.at);
+        let answer = stream.heard[heard..].iter().find(|h| h.ack >= s.end)?;
+        Some(answer.at - s.at)
+    });
+    rtt.min().unwrap_or(0)
+}
+
+/// The part of the time that all that arrived takes at least, by one largest window a round trip.
+fn round_trips(stream: &Stream) -> f64 {
+    let bytes = stream.arrivals.iter().map(|&(_, _, end)| end).max();
+    let window = stream.answered.iter().map(|a| a.window).max();
+    let windows = bytes.unwrap_or(0) as f64 / window.unwrap_or(0).max(1) as f64;
+    let time = windows * least_rtt(stream) as f64;
+    (time / (stream.to - stream.from).max(1) as f64).min(1.0)
 }
 
 /// The part of the time from the first SYN to the last.

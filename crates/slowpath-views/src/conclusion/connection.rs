@@ -342,12 +342,19 @@ impl<'a> Direction<'a> {
         }
     }
 
+    /// A larger send buffer would only fill that of a receiver that is behind with reading: what it did not read
+    /// for longer than its window was full is taken off.
     fn send_buffer(&self, sender: End<'a>, times: &Times) -> Judged<'a> {
+        let unread = self.receiver.map_or(Micros::ZERO, |(_, r)| r.unread);
+        let behind = unread.saturating_sub(times.window);
         Judged {
             who: Role::SendingApplication,
             owner: Some(sender.owner),
             address: Some(sender.tuple.local),
-            ..self.limit(Limiter::SendBuffer, times.send_buffer)
+            ..self.limit(
+                Limiter::SendBuffer,
+                times.send_buffer.saturating_sub(behind),
+            )
         }
     }
 

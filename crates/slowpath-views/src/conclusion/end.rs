@@ -42,7 +42,8 @@ pub struct End<'a> {
 ///    CongestionWindowLimited only while nothing is repaired, and a repair is either fast or by
 ///    a timer. Reordering counts as far as it exceeds the repairs that it caused; bursts after
 ///    idle time are part of repairs, marks of the window that they keep small.
-/// 4. A late ACK counts in an exchange only: there it held something back (rule 4 of the
+/// 4. The last piece of a one-way stream, which small writes leave, holds nothing back while anything else limits.
+/// 5. A late ACK counts in an exchange only: there it held something back (rule 4 of the
 ///    classifier's `delayed_ack`), small writes are what it held, and who writes can mend it. What
 ///    SNAP counts in one-way streams delays no one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,6 +170,13 @@ impl End<'_> {
         here > 0 && 2 * here >= under_way
     }
 
+    /// Data waits although a quarter of the congestion window is free, or more: for pacing, or for room in the
+    /// queueing discipline or the device, of which TCP takes but a millisecond's worth (`tcp_small_queue_check`).
+    pub(super) fn waits_below_window(&self) -> bool {
+        let (in_flight, window) = (u64::from(self.stats.in_flight), u64::from(self.stats.cwnd));
+        self.stats.unsent > 0 && in_flight > 0 && 4 * in_flight < 3 * window
+    }
+
     pub(super) fn times(&self) -> Times {
         let observed = self.tally.totals.observed;
         let active = observed.saturating_sub(self.idle);
@@ -177,15 +185,16 @@ impl End<'_> {
         let overtaken = self.time(Problem::Reordering).saturating_sub(recovery);
         let repair = at_most(recovery + overtaken + self.time(Problem::SynRetransmit));
         let network = at_most(repair + self.time(Problem::CongestionWindowLimited));
-        let held = match self.received() {
-            true => self.time(Problem::SmallWrites) + self.time(Problem::DelayedAck),
-            false => self.time(Problem::SmallWrites),
-        };
-        let (send_buffer, held) = (
-            at_most(self.time(Problem::SendBufferLimited)),
-            at_most(held),
-        );
+        let send_buffer = at_most(self.time(Problem::SendBufferLimited));
         let window = at_most(self.time(Problem::ReceiverWindowLimited));
+        let small = self.time(Problem::SmallWrites);
+        let held = match self.received() {
+            true => at_most(small + self.time(Problem::DelayedAck)),
+            false => {
+                let busy = self.tally.deltas.busy.unwrap_or(active);
+                small.min(at_most(busy).saturating_sub(send_buffer + network + window))
+            }
+        };
         let limited = at_most(send_buffer + network + window + held);
         Times {
             active,

@@ -7,7 +7,7 @@ use crate::interactions::FoundInteraction;
 use crate::json::LimitReached;
 use crate::source::{LiveConnection, PollReport, Source};
 use crate::tally::Tally;
-use slowpath_diagnose::{InteractionEvidence, ProxyFlow};
+use slowpath_diagnose::{InteractionEvidence, ProxyFlow, Totals};
 use slowpath_model::{
     ConnectionId, FourTuple, IntervalVerdict, Micros, MonoNanos, Origin, Owner, Problem,
     SocketFacts, TcpState, TcpStats, TurnTimes,
@@ -219,17 +219,25 @@ impl Followed {
         let mut member = self.member;
         let life = self.met.1.since(self.met.0);
         member.idle = life.saturating_sub(member.tally.totals.observed);
-        // While a SYN waits nothing changes, and its wait is known when it ends: that interval's verdict has
-        // no room for more than itself (rule 1 of the classifier's `syn_retransmit`).
-        let totals = &mut member.tally.totals;
-        let waited = &mut totals.problem_time[Problem::SynRetransmit as usize];
-        let uncharged = self.opening.saturating_sub(*waited).min(member.idle);
-        *waited += uncharged;
-        totals.observed += uncharged;
-        member.idle = member.idle.saturating_sub(uncharged);
+        member.idle = charge_opening(&mut member.tally.totals, self.opening, member.idle);
         member.tally.idle(member.idle);
         member
     }
+}
+
+/// While a SYN waits nothing changes, or so it seems, and its wait is known when it ends: that interval's
+/// verdict has no room for more than itself (rule 1 of the classifier's `syn_retransmit`). What `opening` lasted
+/// beyond that was idle, or passed for the application's own time. Gives what remains idle.
+fn charge_opening(totals: &mut Totals, opening: Micros, idle: Micros) -> Micros {
+    let charged = totals.problem_time[Problem::SynRetransmit as usize];
+    let missing = opening.saturating_sub(charged);
+    let of_idle = missing.min(idle);
+    let pace = &mut totals.problem_time[Problem::SenderAppLimited as usize];
+    let of_pace = (missing.saturating_sub(of_idle)).min(*pace);
+    *pace = pace.saturating_sub(of_pace);
+    totals.problem_time[Problem::SynRetransmit as usize] += of_idle + of_pace;
+    totals.observed += of_idle;
+    idle.saturating_sub(of_idle)
 }
 
 /// The ends that an answer is about, and those that belong to them.

@@ -6,6 +6,9 @@ use slowpath_model::{
     Ending, Failure, FourTuple, Origin, Share, SocketFacts, TcpState, TcpStats, TurnTimes,
 };
 
+mod failures;
+mod turns;
+
 const SECOND: Micros = Micros(1_000_000);
 
 /// An end that was observed for ten seconds.
@@ -161,6 +164,24 @@ fn a_reader_that_keeps_up_leaves_its_hosts_buffer_to_blame() {
     let answer = conclude([sends.with(&reads)], &[]);
     assert_eq!(answer.limiter, Limiter::Receiver);
     assert_eq!(answer.act.who, Role::ReceivingHost);
+}
+
+#[test]
+fn a_full_send_buffer_is_the_receivers_while_that_is_behind() {
+    // 5 s full; the receiver has most of its window unread for 4 s, in 1 s of which the window is full.
+    let sends = sender(&[
+        (Problem::SendBufferLimited, 5),
+        (Problem::ReceiverWindowLimited, 1),
+    ]);
+    let behind = reader(&[(Problem::ReceiverAppSlow, 4)]);
+    let answer = conclude([sends.with(&behind)], &[]);
+    assert_eq!(answer.limiter, Limiter::Receiver);
+    assert_eq!(answer.share, Some(0.4));
+    // For 1 s: the send buffer had been full for 5 s anyway.
+    let seldom = reader(&[(Problem::ReceiverAppSlow, 1)]);
+    let answer = conclude([sends.with(&seldom)], &[]);
+    assert_eq!(answer.limiter, Limiter::SendBuffer);
+    assert_eq!(answer.share, Some(0.5));
 }
 
 #[test]
@@ -419,150 +440,6 @@ fn what_has_been_unanswered_for_100_s_is_the_answer_only_by_itself() {
     assert_eq!(answer(&dead).limiter, Limiter::Application);
 }
 
-/// A connection that ended in that state with that error (errno(3)).
-fn ended(state: TcpState, error: Option<u16>) -> Scripted {
-    let mut ended = Scripted::new("ab", CLIENT, SERVER, &[]);
-    ended.facts.ending = Some(Ending {
-        state: Some(state),
-        error,
-    });
-    ended.stats.send_queue = 0;
-    ended
-}
-
-#[test]
-fn failed_connections_say_how_they_failed_and_who_acts() {
-    let refused = ended(TcpState::SynSent, Some(111));
-    let unanswered = ended(TcpState::SynSent, Some(110));
-    let unreachable = ended(TcpState::SynSent, Some(113));
-    let reset = ended(TcpState::Established, Some(104));
-    for (connection, who, words) in [
-        (&refused, Role::AcceptingApplication, "was refused"),
-        (&unanswered, Role::Network, "was never answered"),
-        (&unreachable, Role::Network, "unreachable"),
-        (
-            &reset,
-            Role::ReceivingApplication,
-            "was reset by the peer's application",
-        ),
-    ] {
-        let answer = conclude([connection.one_sided()], &[]);
-        assert_eq!((answer.limiter, answer.alarm), (Limiter::Failed, true));
-        assert_eq!(answer.act.who, who, "{words}");
-        assert!(answer.text.contains(words), "{}", answer.text);
-    }
-}
-
-/// Of two attempts over two address families the slower one is given up (RFC 8305): that is no failure.
-#[test]
-fn attempts_that_were_given_up_are_failures_if_they_are_most() {
-    let worked = Scripted::new("curl", CLIENT, SERVER, &[]);
-    let gave_up = ended(TcpState::SynSent, None);
-    let pair = [gave_up.one_sided(), worked.one_sided()];
-    assert_eq!(conclude(pair, &[]).limiter, Limiter::Application);
-    let answer = conclude(pair.into_iter().chain([gave_up.one_sided()]), &[]);
-    assert_eq!(answer.limiter, Limiter::Failed);
-    assert_eq!(answer.act.who, Role::SendingApplication);
-    assert!(
-        answer
-            .text
-            .contains("2 of 3 connections to 10.0.0.2:80 were given up by ab[7]"),
-        "{}",
-        answer.text
-    );
-}
-
-#[test]
-fn a_fin_that_was_not_acknowledged_is_no_data_that_was_lost() {
-    let mut closing = ended(TcpState::LastAck, Some(104));
-    closing.stats.bytes_received = 500;
-    closing.stats.send_queue = 1;
-    assert_ne!(
-        conclude([closing.one_sided()], &[]).limiter,
-        Limiter::Failed
-    );
-    closing.stats.send_queue = 2;
-    assert_eq!(
-        conclude([closing.one_sided()], &[]).limiter,
-        Limiter::Failed
-    );
-}
-
-/// ECONNRESET becomes EPIPE in CLOSE_WAIT (tcp_reset).
-#[test]
-fn a_client_that_closed_before_its_answer_came_is_no_failure() {
-    let mut late = ended(TcpState::CloseWait, Some(32));
-    late.stats.send_queue = 214;
-    assert_eq!(conclude([late.one_sided()], &[]).limiter, Limiter::Failed);
-    late.origin = Origin::Accepted;
-    assert_ne!(conclude([late.one_sided()], &[]).limiter, Limiter::Failed);
-}
-
-#[test]
-fn an_orderly_end_and_a_reset_after_the_answer_are_no_failures() {
-    let closed = ended(TcpState::LastAck, None);
-    let mut satisfied = ended(TcpState::Established, Some(104));
-    satisfied.stats.bytes_received = 500;
-    for connection in [closed, satisfied] {
-        assert_ne!(
-            conclude([connection.one_sided()], &[]).limiter,
-            Limiter::Failed
-        );
-    }
-}
-
-#[test]
-fn a_syn_that_waits_is_unanswered_and_no_timeout() {
-    let mut waits = Scripted::new("curl", CLIENT, SERVER, &[(Problem::Timeout, 9)]);
-    waits.stats.state = TcpState::SynSent;
-    waits.stats.unanswered_timeouts = 2;
-    let answer = conclude([waits.one_sided()], &[]);
-    assert_eq!(
-        (answer.limiter, answer.act.who),
-        (Limiter::Failed, Role::Network)
-    );
-}
-
-#[test]
-fn a_syn_that_never_left_is_this_hosts_to_mend() {
-    let mut dropped = Scripted::new("curl", CLIENT, SERVER, &[]);
-    dropped.stats.state = TcpState::SynSent;
-    dropped.stats.unanswered_timeouts = 1;
-    dropped.facts.not_sent = true;
-    let answer = conclude([dropped.one_sided()], &[]);
-    assert_eq!(
-        (answer.limiter, answer.act.who),
-        (Limiter::Failed, Role::SendingHost)
-    );
-    assert_eq!(answer.act.address.as_deref(), Some(CLIENT));
-    assert!(
-        answer
-            .text
-            .contains("the connection to 10.0.0.2:80 was not sent"),
-        "{}",
-        answer.text
-    );
-}
-
-#[test]
-fn one_failure_among_many_is_not_the_answer() {
-    let healthy = Scripted::new("ab", CLIENT, SERVER, &[]);
-    let refused = ended(TcpState::SynSent, Some(111));
-    let connections = || std::iter::repeat_n(healthy.one_sided(), 10);
-    let answer = conclude(connections().chain([refused.one_sided()]), &[]);
-    assert_eq!((answer.limiter, answer.others), (Limiter::Application, 1));
-    let answer = conclude(
-        connections().chain([refused.one_sided(), refused.one_sided()]),
-        &[],
-    );
-    assert_eq!((answer.limiter, answer.connections), (Limiter::Failed, 2));
-    assert!(
-        answer.text.contains("2 of 12 connections"),
-        "{}",
-        answer.text
-    );
-}
-
 #[test]
 fn a_path_that_marks_is_full_without_a_queue() {
     let problems = [
@@ -609,178 +486,22 @@ fn a_queue_in_this_hosts_own_device_is_its_operators() {
     assert_eq!(conclude([shaped.one_sided()], &[]).act.who, Role::Network);
 }
 
-/// Turns of each end: how many ended, and how long each took in microseconds.
-fn turns(peer: (u64, u64), here: (u64, u64)) -> TurnTimes {
-    let mut turns = TurnTimes::default();
-    turns.observed = true;
-    for (times, (count, each)) in [(&mut turns.peer, peer), (&mut turns.here, here)] {
-        times.count = count;
-        times.time = Micros(count * each);
-        times.longest = Micros(each);
-        times.turn_time = Micros(count * each);
-    }
-    turns
-}
-
-/// A client that asks 30 times in ten seconds; postgres takes 300 ms to answer.
-fn slow_query() -> (Scripted, Scripted) {
-    let mut client = Scripted::new("pgbench", CLIENT, "10.0.0.2:5432", &[]);
-    client.stats.bytes_received = 6_600;
-    client.turns = turns((30, 301_000), (30, 20_000));
-    let mut server = Scripted::new("postgres", "10.0.0.2:5432", CLIENT, &[]);
-    server.origin = Origin::Accepted;
-    server.stats.bytes_received = 6_600;
-    server.turns = turns((30, 21_000), (30, 300_000));
-    (client, server)
-}
-
+/// A device of 100 Mbit/s and 40 ms: 345 segments are under way, of a window of 900.
 #[test]
-fn a_server_that_takes_long_to_answer_is_the_limit_whichever_end_is_asked() {
-    let (client, server) = slow_query();
-    for observed in [
-        client.with(&server),
-        server.with(&client),
-        server.one_sided(),
-    ] {
-        let answer = conclude([observed], &[]);
-        assert_eq!((answer.limiter, answer.alarm), (Limiter::Application, true));
-        assert_eq!(answer.act.process.unwrap().command.as_ref(), "postgres");
-        assert_eq!(answer.share, Some(0.9));
-        assert!(
-            answer.text.contains("postgres[7] took 300ms to answer"),
-            "{}",
-            answer.text
-        );
-    }
-    // Without the server's socket, by its address, and without the round trip.
-    let answer = conclude([client.one_sided()], &[]);
-    assert_eq!(answer.act.address.as_deref(), Some("10.0.0.2:5432"));
-    assert!(
-        answer.text.contains("10.0.0.2:5432 took 300ms to answer"),
-        "{}",
-        answer.text
-    );
-}
-
-#[test]
-fn a_client_that_asks_seldom_is_no_alarm() {
-    let (mut client, _) = slow_query();
-    client.turns = turns((30, 1_000), (30, 300_000));
-    let answer = conclude([client.one_sided()], &[]);
-    assert_eq!(
-        (answer.limiter, answer.alarm),
-        (Limiter::Application, false)
-    );
-    assert_eq!(answer.act.process.unwrap().command.as_ref(), "pgbench");
-}
-
-#[test]
-fn waits_that_are_round_trips_are_the_askers_to_mend() {
-    let (mut client, mut server) = slow_query();
-    client.stats.min_rtt = Some(Micros(150_000));
-    client.turns = turns((60, 150_100), (60, 100));
-    server.turns = turns((60, 150_100), (60, 100));
-    for observed in [
-        client.with(&server),
-        client.one_sided(),
-        server.with(&client),
-    ] {
-        let answer = conclude([observed], &[]);
-        assert_eq!((answer.limiter, answer.alarm), (Limiter::RoundTrips, true));
-        assert_eq!(answer.act.process.unwrap().command.as_ref(), "pgbench");
-    }
-}
-
-#[test]
-fn a_proxy_that_waits_for_its_backend_is_not_the_answer() {
-    let (client, _) = slow_query();
-    let mut proxy = Scripted::new("haproxy", "10.0.0.2:5432", CLIENT, &[]);
-    proxy.owner = Owner::named(8, "haproxy");
-    proxy.origin = Origin::Accepted;
-    proxy.turns = turns((30, 21_000), (30, 300_000));
-    let mut backend_side = Scripted::new("haproxy", "10.0.0.2:6000", "10.0.0.3:80", &[]);
-    backend_side.owner = Owner::named(8, "haproxy");
-    backend_side.stats.bytes_received = 6_600;
-    backend_side.turns = turns((30, 299_000), (30, 20_000));
-    let mut backend = Scripted::new("python3", "10.0.0.3:80", "10.0.0.2:6000", &[]);
-    backend.owner = Owner::named(9, "python3");
-    backend.origin = Origin::Accepted;
-    backend.turns = turns((30, 21_000), (30, 298_000));
-    let connections = [proxy.with(&client), backend_side.with(&backend)];
-    let answer = conclude(connections, &[]);
-    assert_eq!(answer.act.process.unwrap().command.as_ref(), "python3");
-}
-
-#[test]
-fn an_end_whose_traffic_overlaps_has_no_turns() {
-    let (client, mut server) = slow_query();
-    // It writes before it has read all.
-    server.turns = turns((0, 0), (2, 1_000));
-    server.turns.overlapping = 28;
-    let answer = conclude([client.with(&server)], &[]);
-    assert_eq!(answer.act.process.unwrap().command.as_ref(), "postgres");
-    // 30 waits of 301 ms, less the least RTT of 0.9 ms each, of 10 s.
-    assert!((answer.share.unwrap() - 0.9003).abs() < 1e-9);
-}
-
-#[test]
-fn a_stream_that_nothing_ever_answered_asks_for_nothing() {
-    let (mut client, mut server) = slow_query();
-    for end in [&mut client, &mut server] {
-        end.turns = turns((0, 0), (0, 0));
-    }
-    server.turns.here.pending = Some(Micros(5 * SECOND.0));
-    server.turns.here.turn_time = Micros(9 * SECOND.0);
-    client.turns.peer = server.turns.here.clone();
-    client.stats.bytes_received = 0;
-    let of = |client: &Scripted, server: &Scripted| {
-        let answer = conclude([client.with(server)], &[]);
-        (answer.act.process.unwrap().command, answer.alarm)
-    };
-    // It has asked once: the server keeps it waiting.
-    client.tally.deltas.writes = Some(2);
-    assert_eq!(of(&client, &server), ("postgres".into(), true));
-    client.tally.deltas.writes = Some(9);
-    assert_eq!(of(&client, &server), ("pgbench".into(), false));
-    // Before it was observed: one request of 40 kB, or 40 messages of 100 bytes.
-    client.tally.deltas.writes = Some(0);
-    client.stats.send_mss = 1_000;
-    client.stats.data_segments_out = 40;
-    client.stats.bytes_acked = 40_000;
-    assert!(of(&client, &server).1);
-    client.stats.bytes_acked = 4_000;
-    assert!(!of(&client, &server).1);
-    // It wrote again 0.4 s ago, after 8.6 s without an answer.
-    client.stats.bytes_acked = 40_000;
-    server.turns.here.pending = Some(Micros(400_000));
-    client.turns.peer = server.turns.here.clone();
-    assert!(!of(&client, &server).1);
-}
-
-#[test]
-fn failures_are_counted_by_kind_peer_and_process() {
-    let refused = || ended(TcpState::SynSent, Some(111));
-    let mut other = ended(TcpState::SynSent, Some(111));
-    other.owner = Owner::named(8, "curl");
-    let mut elsewhere = ended(TcpState::SynSent, Some(110));
-    elsewhere.owner = Owner::named(7, "curl");
-    let orderly = ended(TcpState::LastAck, None);
-    let all = [refused(), refused(), other, elsewhere, orderly];
-    let counted = failures::count(all.iter().map(Scripted::one_sided));
-    let of = |entry: &FailureEntry| {
-        let process = entry.process.clone().unwrap();
-        let command = process.command.to_string();
-        (entry.failure, entry.connections, command, process.pid)
-    };
-    let command = all[0].owner.command().unwrap().to_string();
-    assert_eq!(of(&counted[0]), (Failure::Refused, 2, command, Some(7)));
-    assert!(counted.iter().all(|entry| entry.peer == SERVER));
-    let mut others: Vec<_> = counted[1..].iter().map(of).collect();
-    others.sort();
-    let curl = || "curl".to_owned();
-    let expected = [
-        (Failure::Refused, 1, curl(), Some(8)),
-        (Failure::Unanswered, 1, curl(), Some(7)),
-    ];
-    assert_eq!(others, expected);
+fn a_device_that_takes_no_more_is_named_instead_of_a_window_that_is_not_full() {
+    let mut device = sender(&[(Problem::CongestionWindowLimited, 9)]);
+    device.stats.cwnd = 900;
+    device.stats.in_flight = 345;
+    device.stats.unsent = 100_000;
+    let of = |device: &Scripted| conclude([device.one_sided()], &[]);
+    let answer = of(&device);
+    assert_eq!((answer.limiter, answer.alarm), (Limiter::Network, false));
+    assert_eq!(answer.act.who, Role::SendingHost);
+    assert!(answer.text.contains("device"), "{}", answer.text);
+    // Nothing waits, or the window is full.
+    device.stats.unsent = 0;
+    assert!(of(&device).text.contains("is the limit"));
+    device.stats.unsent = 100_000;
+    device.stats.in_flight = 900;
+    assert!(of(&device).text.contains("is the limit"));
 }

@@ -226,6 +226,12 @@ fn network(judged: &Judged<'_>) -> String {
         (false, None) if sender.time(Problem::EcnMarked) > Micros::ZERO => {
             format!("the path is full ({rate}marked by ECN before a queue builds up)")
         }
+        (false, None) if sender.waits_below_window() => format!(
+            "{rate}while {} are under way, less than the congestion window ({}) allows: this host's own \
+             device or queueing discipline takes no more (`tc -s qdisc`), or TCP paces",
+            plural(sender.stats.in_flight.into(), "segment"),
+            sender.stats.cwnd
+        ),
         (false, None) => format!(
             "the congestion window ({}) is the limit, and the path has no queue: it began small, \
              was reduced before, or is paced",

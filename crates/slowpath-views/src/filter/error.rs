@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be wrong with a filter, and where.
 
+use slowpath_model::clean;
 use std::fmt;
 use std::ops::Range;
 
@@ -85,17 +86,14 @@ pub enum FilterErrorKind {
 impl fmt::Display for FilterError {
     /// The message, then the text with a caret under the place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line: String = self
-            .text
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
+        let line = clean(&self.text);
+        let kind = self.kind.to_string();
         let before = self.text.get(..self.at.start).map_or(0, width);
         let under = self.text.get(self.at.clone()).map_or(1, width).max(1);
         write!(
             f,
             "{}\n  {line}\n  {:before$}{}",
-            self.kind,
+            clean(&kind),
             "",
             "^".repeat(under)
         )

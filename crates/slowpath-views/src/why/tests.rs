@@ -3,7 +3,7 @@ use super::*;
 use crate::criterion::Criterion;
 use crate::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
 use crate::source::OwnedConnection;
-use slowpath_model::{OpeningWaits, Owner, Problem, Share, WaitSums, Waits};
+use slowpath_model::{IntervalVerdict, OpeningWaits, Owner, Problem, Share, WaitSums, Waits};
 use slowpath_text::Paint;
 
 const NOW: WallMicros = WallMicros(0);
@@ -222,7 +222,7 @@ fn only_the_far_end_is_meant_where_both_are_here() {
 /// While a SYN waits nothing changes: the interval that shows its end is shorter than the wait.
 #[test]
 fn a_syns_wait_counts_as_far_as_it_was_observed() {
-    let ask_about = |began: MonoNanos| {
+    let ask_about = |began: MonoNanos, judged: bool| {
         let mut waiting = live(1, "curl", "10.0.0.1:4000", "10.0.0.2:873");
         waiting.snapshot.id.start = began;
         let mut opened = waiting.clone();
@@ -236,17 +236,31 @@ fn a_syns_wait_counts_as_far_as_it_was_observed() {
         opened.snapshot.waits = Waits::watched(true, true, true).with(waits);
         let charged = finding(Problem::SynRetransmit, Share::Measured(INTERVAL));
         opened.latest = Some(verdict(1, INTERVAL, vec![charged]));
-        let steps = [vec![], vec![waiting.clone()], vec![waiting.clone()]];
+        let mut met = waiting.clone();
+        met.latest = judged.then(|| {
+            let of = verdict(1, INTERVAL, vec![]);
+            IntervalVerdict {
+                from: of.from + INTERVAL,
+                to: of.to + INTERVAL,
+                ..of
+            }
+        });
+        let steps = [vec![], vec![met], vec![waiting.clone()]];
         let steps = steps.into_iter().chain([vec![waiting], vec![opened]]);
         ask(steps.collect(), &Target::Port(873), 4).unwrap()
     };
     let time = |answer: &Answer| answer.total.totals.problem_time[Problem::SynRetransmit as usize];
     // The first poll is at 1.5 s.
-    let answer = ask_about(MonoNanos(1_600_000_000));
+    let answer = ask_about(MonoNanos(1_600_000_000), false);
     assert_eq!(time(&answer), Micros(3 * INTERVAL.0));
     assert_eq!(answer.idle, Micros::ZERO);
+    // An interval of the wait that was judged, and found nothing, is no pace of the application's.
+    let answer = ask_about(MonoNanos(1_600_000_000), true);
+    assert_eq!(time(&answer), Micros(3 * INTERVAL.0));
+    let pace = answer.total.totals.problem_time[Problem::SenderAppLimited as usize];
+    assert_eq!(pace, Micros::ZERO);
     // A third of the wait of one that began an interval earlier lies before.
-    let answer = ask_about(MonoNanos(1_000_000_000));
+    let answer = ask_about(MonoNanos(1_000_000_000), false);
     assert_eq!(time(&answer), Micros(2 * INTERVAL.0));
 }
 

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whose turn it is.
+use super::*;
+
+/// Turns of each end: how many ended, and how long each took in microseconds.
+fn turns(peer: (u64, u64), here: (u64, u64)) -> TurnTimes {
+    let mut turns = TurnTimes::default();
+    turns.observed = true;
+    for (times, (count, each)) in [(&mut turns.peer, peer), (&mut turns.here, here)] {
+        times.count = count;
+        times.time = Micros(count * each);
+        times.longest = Micros(each);
+        times.turn_time = Micros(count * each);
+    }
+    turns
+}
+
+/// A client that asks 30 times in ten seconds; postgres takes 300 ms to answer.
+fn slow_query() -> (Scripted, Scripted) {
+    let mut client = Scripted::new("pgbench", CLIENT, "10.0.0.2:5432", &[]);
+    client.stats.bytes_received = 6_600;
+    client.turns = turns((30, 301_000), (30, 20_000));
+    let mut server = Scripted::new("postgres", "10.0.0.2:5432", CLIENT, &[]);
+    server.origin = Origin::Accepted;
+    server.stats.bytes_received = 6_600;
+    server.turns = turns((30, 21_000), (30, 300_000));
+    (client, server)
+}
+
+#[test]
+fn a_server_that_takes_long_to_answer_is_the_limit_whichever_end_is_asked() {
+    let (client, server) = slow_query();
+    for observed in [
+        client.with(&server),
+        server.with(&client),
+        server.one_sided(),
+    ] {
+        let answer = conclude([observed], &[]);
+        assert_eq!((answer.limiter, answer.alarm), (Limiter::Application, true));
+        assert_eq!(answer.act.process.unwrap().command.as_ref(), "postgres");
+        assert_eq!(answer.share, Some(0.9));
+        assert!(
+            answer.text.contains("postgres[7] took 300ms to answer"),
+            "{}",
+            answer.text
+        );
+    }
+    // Without the server's socket, by its address, and without the round trip.
+    let answer = conclude([client.one_sided()], &[]);
+    assert_eq!(answer.act.address.as_deref(), Some("10.0.0.2:5432"));
+    assert!(
+        answer.text.contains("10.0.0.2:5432 took 300ms to answer"),
+        "{}",
+        answer.text
+    );
+}
+
+#[test]
+fn a_client_that_asks_seldom_is_no_alarm() {
+    let (mut client, _) = slow_query();
+    client.turns = turns((30, 1_000), (30, 300_000));
+    let answer = conclude([client.one_sided()], &[]);
+    assert_eq!(
+        (answer.limiter, answer.alarm),
+        (Limiter::Application, false)
+    );
+    assert_eq!(answer.act.process.unwrap().command.as_ref(), "pgbench");
+}
+
+#[test]
+fn waits_that_are_round_trips_are_the_askers_to_mend() {
+    let (mut client, mut server) = slow_query();
+    client.stats.min_rtt = Some(Micros(150_000));
+    client.turns = turns((60, 150_100), (60, 100));
+    server.turns = turns((60, 150_100), (60, 100));
+    for observed in [
+        client.with(&server),
+        client.one_sided(),
+        server.with(&client),
+    ] {
+        let answer = conclude([observed], &[]);
+        assert_eq!((answer.limiter, answer.alarm), (Limiter::RoundTrips, true));
+        assert_eq!(answer.act.process.unwrap().command.as_ref(), "pgbench");
+    }
+}
+
+#[test]
+fn a_proxy_that_waits_for_its_backend_is_not_the_answer() {
+    let (client, _) = slow_query();
+    let mut proxy = Scripted::new("haproxy", "10.0.0.2:5432", CLIENT, &[]);
+    proxy.owner = Owner::named(8, "haproxy");
+    proxy.origin = Origin::Accepted;
+    proxy.turns = turns((30, 21_000), (30, 300_000));
+    let mut backend_side = Scripted::new("haproxy", "10.0.0.2:6000", "10.0.0.3:80", &[]);
+    backend_side.owner = Owner::named(8, "haproxy");
+    backend_side.stats.bytes_received = 6_600;
+    backend_side.turns = turns((30, 299_000), (30, 20_000));
+    let mut backend = Scripted::new("python3", "10.0.0.3:80", "10.0.0.2:6000", &[]);
+    backend.owner = Owner::named(9, "python3");
+    backend.origin = Origin::Accepted;
+    backend.turns = turns((30, 21_000), (30, 298_000));
+    let connections = [proxy.with(&client), backend_side.with(&backend)];
+    let answer = conclude(connections, &[]);
+    assert_eq!(answer.act.process.unwrap().command.as_ref(), "python3");
+}
+
+#[test]
+fn an_end_whose_traffic_overlaps_has_no_turns() {
+    let (client, mut server) = slow_query();
+    // It writes before it has read all.
+    server.turns = turns((0, 0), (2, 1_000));
+    server.turns.overlapping = 28;
+    let answer = conclude([client.with(&server)], &[]);
+    assert_eq!(answer.act.process.unwrap().command.as_ref(), "postgres");
+    // 30 waits of 301 ms, less the least RTT of 0.9 ms each, of 10 s.
+    assert!((answer.share.unwrap() - 0.9003).abs() < 1e-9);
+}
+
+#[test]
+fn a_stream_that_nothing_ever_answered_asks_for_nothing() {
+    let (mut client, mut server) = slow_query();
+    for end in [&mut client, &mut server] {
+        end.turns = turns((0, 0), (0, 0));
+    }
+    server.turns.here.pending = Some(Micros(5 * SECOND.0));
+    server.turns.here.turn_time = Micros(9 * SECOND.0);
+    client.turns.peer = server.turns.here.clone();
+    client.stats.bytes_received = 0;
+    let of = |client: &Scripted, server: &Scripted| {
+        let answer = conclude([client.with(server)], &[]);
+        (answer.act.process.unwrap().command, answer.alarm)
+    };
+    // It has asked once: the server keeps it waiting.
+    client.tally.deltas.writes = Some(2);
+    assert_eq!(of(&client, &server), ("postgres".into(), true));
+    client.tally.deltas.writes = Some(9);
+    assert_eq!(of(&client, &server), ("pgbench".into(), false));
+    // Before it was observed: one request of 40 kB, or 40 messages of 100 bytes.
+    client.tally.deltas.writes = Some(0);
+    client.stats.send_mss = 1_000;
+    client.stats.data_segments_out = 40;
+    client.stats.bytes_acked = 40_000;
+    assert!(of(&client, &server).1);
+    client.stats.bytes_acked = 4_000;
+    assert!(!of(&client, &server).1);
+    // It wrote again 0.4 s ago, after 8.6 s without an answer.
+    client.stats.bytes_acked = 40_000;
+    server.turns.here.pending = Some(Micros(400_000));
+    client.turns.peer = server.turns.here.clone();
+    assert!(!of(&client, &server).1);
+}
