@@ -15,7 +15,7 @@ CAPTURES ?= $(wildcard ../shared/captures/tcptrace/*.gz ../shared/captures/packe
 LAB_SOURCE ?= 6.12
 LAB_HZ ?= 250
 FLOW_SIZES ?= ../shared/data/flow-sizes/DCTCP_CDF.txt
-.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
+.PHONY: help run build test demo bench-poll bench-trace bench-sim bench-lab bench-record bench-emulator lab-kernel lab-guest judge-simulator check-trace check-verdicts check-answers check-sim check-butterfly check-queues check-hardening black-hole check-truth dibs-study lint check-docs soak install static deb check-install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ check-queues: ## replayed queues beside those that were, 1,024 hosts at three lo
 	@tools/need.sh rust build
 	@$(CARGO) run --release --locked -p slowpath-queues --example check-queues -- scenarios/replay/queues.toml 0.1 0.3 0.8
 
+check-hardening: build ## hostile trials: kills, flipped bits, mutated inputs, limits, memory (root, 10 min; SEED=N repeats); the last line is JSON
+	@$(CARGO) run --release --locked -p slowpath-trials --bin check-hardening -- $(abspath $(SLOWPATH)) check
+
 black-hole: build lab-kernel ## docs/images/black-hole.svg, drawn again from a run
 	@tools/black_hole.py $(SLOWPATH)
 
@@ -122,10 +125,9 @@ check-docs: ## rustdoc without warnings, links between documents
 	@tools/need.sh rust build
 	@tools/lint.sh doc tree
 
-soak: ## fuzz with 10 million inputs a target, crash the log for longer (hours)
-	@tools/need.sh rust build
+soak: build ## fuzz with 10 million inputs a target, hostile trials for longer (root, hours); the last line is JSON
 	@tools/need.sh --try test
-	@tools/soak.sh
+	@tools/soak.sh $(abspath $(SLOWPATH))
 
 install: build ## the command, its manual, completions and the agent's unit, below $(DESTDIR)$(PREFIX)
 	@tools/install.sh $(SLOWPATH) "$(DESTDIR)" "$(PREFIX)"

@@ -43,7 +43,7 @@ WORKERS = int(os.environ.get("SLOWPATH_TEST_WORKERS", "3"))
 # run one by one, after the others. COMPUTING: those of their binaries that only compute.
 MEASURING = {
     "slowpath", "slowpath-agent", "slowpath-bench", "slowpath-demo", "slowpath-export",
-    "slowpath-lab", "slowpath-observe", "slowpath-testbed", "slowpath-truth",
+    "slowpath-http", "slowpath-lab", "slowpath-observe", "slowpath-testbed", "slowpath-truth",
 }
 COMPUTING = {
     "slowpath src/lib.rs", "slowpath src/main.rs", "slowpath-lab src/lib.rs",

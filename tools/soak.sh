@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The long tests: ten million inputs for each fuzz target, every test that is ignored by
-# default because it takes long (the log's long crash test among them), and the tests on real
-# TCP ten times over without a second attempt (SLOWPATH_SOAK_ROUNDS), failures counted.
+# default because it takes long (the log's long crash test among them), the tests on real TCP
+# ten times over without a second attempt (SLOWPATH_SOAK_ROUNDS), failures counted, and the
+# hostile trials of check-hardening, whose JSON is the last line.
+#
+#   tools/soak.sh SLOWPATH
 set -euo pipefail
+slowpath=$1
 cd "$(dirname "$0")/.."
 
 fuzz/run.sh "${SLOWPATH_SOAK_RUNS:-10000000}"
@@ -22,3 +26,5 @@ done
 echo "soak: $disturbed of $rounds rounds on real TCP failed at the first attempt"
 # Every third one is no longer the machine.
 [[ $((disturbed * 3)) -le $rounds ]]
+
+cargo run --release --locked -p slowpath-trials --bin check-hardening -- "$slowpath" soak

@@ -40,7 +40,9 @@ fuzz_target!(
         let input = Input::Stream("fuzz".to_owned(), Box::new(Cursor::new(data.to_vec())));
         let options = Options {
             threads: 1,
-            connections: 64,
+            // One or two a shard, of which one may have two segments.
+            connections: if choice & 8 != 0 { 128 } else { 64 },
+            followed: 64,
             linger: Duration::from_secs(1),
             decode: DecodeOptions { tunnels: choice & 1 != 0, checksums: choice & 2 != 0 },
             filter: (choice & 4 != 0).then(|| FILTER.clone()),

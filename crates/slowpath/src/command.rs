@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::family_tree::{Family, adopt_orphans};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -47,6 +48,7 @@ pub fn start(words: &[String], output: Output, events: &Sender<Event>) -> Result
     adopt_orphans();
     let mut command = Command::new(program);
     command.args(arguments);
+    end_with_this_thread(&mut command);
     match output {
         Output::StandardError => {
             let stderr = std::io::stderr().as_fd().try_clone_to_owned();
@@ -75,6 +77,31 @@ pub fn start(words: &[String], output: Output, events: &Sender<Event>) -> Result
         pid,
         ended: None,
     })
+}
+
+/// Has the kernel ask the command to end when the calling thread does, which is the process's first: a kill
+/// leaves nothing behind (PR_SET_PDEATHSIG(2const)). Not what the command starts in turn.
+fn end_with_this_thread(command: &mut Command) {
+    let parent = std::process::id();
+    let ask = move || {
+        // SAFETY: both calls take plain numbers and are async-signal-safe.
+        let (asked, now) = unsafe {
+            let asked = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            (asked, libc::getppid())
+        };
+        if asked != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // It may have ended before.
+        match u32::try_from(now) == Ok(parent) {
+            true => Ok(()),
+            false => Err(std::io::ErrorKind::NotFound.into()),
+        }
+    };
+    // SAFETY: `ask` allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(ask);
+    }
 }
 
 fn wait(mut child: Child, events: Sender<Event>) -> std::io::Result<()> {

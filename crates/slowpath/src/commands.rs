@@ -8,6 +8,7 @@ use crate::export::{self, Export};
 use crate::failure::{Failure, Outcome};
 use crate::machine::Machine;
 use crate::manual;
+use crate::message;
 use crate::render::Paint;
 use crate::system_names::SystemNames;
 use crate::{
@@ -19,19 +20,47 @@ use slowpath_views::filter::Filter;
 use slowpath_views::selection::Selection;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Reads the arguments of this process and does what they say.
 pub fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    outlive_file_limit();
+    let done = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(answer) if answer.use_stderr() => {
+            // Without colours: what it quotes could have some of its own.
+            message::line(answer.render().to_string().trim_end());
+            return ExitCode::from(2);
+        }
+        // Help, or the version.
+        Err(answer) => print(&answer),
+    };
+    match done {
         Ok(outcome) => outcome.into(),
         Err(failure) => {
             let code = failure.code();
             if code != 0 {
-                eprintln!("slowpath: {failure}");
+                message::say(slowpath_observe::with_limit(&failure.text()));
             }
             ExitCode::from(code)
         }
     }
+}
+
+/// Makes a file that reaches the limit on sizes (RLIMIT_FSIZE, setrlimit(2)) an error of whoever
+/// writes to it, as a full disk is: SIGXFSZ would end this process. Programs that it starts have the
+/// signal's default again (execve(2)).
+fn outlive_file_limit() {
+    let met = Arc::new(AtomicBool::new(false));
+    // Where that is refused, the signal ends the process as before.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, met);
+}
+
+fn print(answer: &clap::Error) -> Result<Outcome, Failure> {
+    answer.print()?;
+    stdout().flush()?;
+    Ok(Outcome::Done)
 }
 
 fn run(command: Command) -> Result<Outcome, Failure> {

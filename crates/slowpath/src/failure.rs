@@ -5,6 +5,7 @@ use crate::trace::TraceError;
 use slowpath_replay_report::collection::CollectionError;
 use slowpath_replay_report::file::RecordingError;
 use slowpath_replay_report::outputs::OutputError;
+use slowpath_text::clean;
 use slowpath_views::filter::FilterError;
 use slowpath_views::source::SourceError;
 use std::io;
@@ -143,6 +144,14 @@ impl From<OutputError> for Failure {
 }
 
 impl Failure {
+    /// What is said of it: one line, but for a filter, which is shown with the place.
+    pub fn text(&self) -> String {
+        match self {
+            Failure::Filter(error) => format!("cannot read the filter: {error}"),
+            other => clean(&other.to_string()).into_owned(),
+        }
+    }
+
     /// 2 for wrong usage, else 1; a reader of the output that has gone is no failure.
     pub fn code(&self) -> u8 {
         match self {

@@ -17,6 +17,9 @@
 //!
 //! What it never does: measure, judge, decide what an answer says.
 
+// Messages are cleaned, in one place: `message`.
+#![deny(clippy::print_stderr)]
+
 pub mod agent;
 pub mod args;
 pub mod clock;
@@ -30,6 +33,7 @@ pub mod family_tree;
 pub mod lab;
 pub mod machine;
 pub mod manual;
+pub mod message;
 pub mod netns;
 pub mod options;
 pub mod overhead;

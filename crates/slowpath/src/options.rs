@@ -8,6 +8,7 @@ pub(crate) use slowpath_agent::service::{duration, interval};
 use slowpath_agent::{Budget, CommandLines, Rules};
 use slowpath_model::{Problem, ProblemSet};
 use slowpath_views::criterion::Criterion;
+use std::path::Path;
 use std::time::Duration;
 
 /// How to observe connections.
@@ -53,11 +54,14 @@ impl From<CommandLinesArg> for CommandLines {
     }
 }
 
+/// The most that is read of rules: some ten thousand of them.
+const MOST_RULES: u64 = 4 << 20;
+
 /// Reads rules that name applications.
 pub(crate) fn owner_rules(file: &str) -> Result<Rules, String> {
-    let text =
-        std::fs::read_to_string(file).map_err(|e| format!("reading owner rules {file}: {e}"))?;
-    Rules::parse(&text).map_err(|e| e.to_string())
+    let text = slowpath_files::read_text(Path::new(file), MOST_RULES)
+        .map_err(|e| format!("reading owner rules {file}: {e}"))?;
+    Rules::parse(&text).map_err(|e| format!("reading owner rules {file}: {e}"))
 }
 
 /// `--tier`.

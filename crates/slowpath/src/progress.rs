@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Progress with the time left, on standard error, on a terminal only.
 
+// Its own words and figures only, with the codes that take a line away.
+#![expect(clippy::print_stderr)]
+
 use slowpath_model::Micros;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;

@@ -2,15 +2,16 @@
 //! `slowpath queues`: the queues of switches, from the packets of hosts.
 
 use crate::failure::{Failure, Outcome};
+use crate::sim::{self, Loaded};
 use clap::Args;
 use slowpath_lab::virtual_time::HZ;
 use slowpath_lab::virtual_time::plan::{Options as PlanOptions, Plan};
-use slowpath_netsim::scenario::{Scenario, Substrate};
+use slowpath_netsim::scenario::{Scenario, Substrate, named_text};
 use slowpath_netsim_report::table::Metadata;
 use slowpath_queues_report::{Answer, ErrorBounds, Wire, addresses, captures, page, tables};
 use slowpath_text::Paint;
 use std::io::{Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// `slowpath queues`.
@@ -58,13 +59,18 @@ pub struct Queues {
 /// # Errors
 /// The scenario or a capture cannot be read, or an output cannot be written.
 pub fn run(args: &Queues) -> Result<Outcome, Failure> {
-    let answer = answer(args)?;
+    let loaded = sim::load(&args.topology, &[], Substrate::Network)?;
+    let wire = wire(&args.topology, &loaded);
+    let Loaded {
+        name,
+        text,
+        scenario,
+    } = loaded;
+    let answer = answer(args, scenario, &wire)?;
     if let Some(folder) = &args.out {
-        let text = std::fs::read_to_string(&args.topology).unwrap_or_default();
-        let name = args.topology.file_name().unwrap_or_default();
         let metadata = Metadata {
             family: "queues",
-            name: &name.to_string_lossy(),
+            name: &name,
             text: &text,
             seed: answer.scenario.seed,
         };
@@ -72,7 +78,7 @@ pub fn run(args: &Queues) -> Result<Outcome, Failure> {
             .map_err(|error| Failure::Write(error.to_string()))?;
     }
     if let Some(path) = &args.html {
-        std::fs::write(path, page::page(&answer))
+        slowpath_files::write(path, page::page(&answer))
             .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
     }
     let out = &mut stdout().lock();
@@ -88,16 +94,12 @@ pub fn run(args: &Queues) -> Result<Outcome, Failure> {
     ))
 }
 
-fn answer(args: &Queues) -> Result<Answer, Failure> {
+fn answer(args: &Queues, scenario: Scenario, wire: &Wire) -> Result<Answer, Failure> {
     let impossible = |reason: String| Failure::Scenario {
         file: args.topology.clone(),
         reason,
     };
     let usage = |error: &dyn std::error::Error| Failure::Usage(error.to_string());
-    // Without the line that a scenario's errors have.
-    std::fs::File::open(&args.topology).map_err(|error| impossible(error.to_string()))?;
-    let scenario = Scenario::load_for(&args.topology, Substrate::Network)
-        .map_err(|error| impossible(error.to_string()))?;
     let addresses = addresses(&args.address, &scenario).map_err(|error| usage(&error))?;
     let captures = captures::read(&args.captures, &scenario.topology, &addresses)
         .map_err(|error| usage(&error))?;
@@ -105,13 +107,15 @@ fn answer(args: &Queues) -> Result<Answer, Failure> {
         times_ns: nanoseconds(args.time_error),
         clocks_ns: nanoseconds(args.clock_error),
     };
-    Answer::new(scenario, captures, &wire(args), errors)
-        .map_err(|error| impossible(error.to_string()))
+    Answer::new(scenario, captures, wire, errors).map_err(|error| impossible(error.to_string()))
 }
 
 /// What a laboratory's switches hash and its hosts add to packets follows from the flows.
-fn wire(args: &Queues) -> Wire {
-    let Ok(scenario) = Scenario::load_for(&args.topology, Substrate::VirtualTime) else {
+fn wire(file: &Path, loaded: &Loaded) -> Wire {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let files = |name: &str| named_text(&folder.join(name));
+    let scenario = Scenario::parse_for(&loaded.text, &files, Substrate::VirtualTime);
+    let Ok(scenario) = scenario else {
         return Wire::default();
     };
     let plan = Plan::new(&scenario, &PlanOptions::default(), HZ);

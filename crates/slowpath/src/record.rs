@@ -9,14 +9,17 @@ mod recorder;
 use crate::command::{self, Output, Running};
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
+use crate::message;
 use crate::render::{bytes, plural};
 use clap::Args;
 use recorder::{EventsFile, KernelRecorder, Unrecorded};
 use serde_json::json;
+use slowpath_files::OutputFile;
 use slowpath_recorder::handlers::MOST_PORTS;
 use slowpath_recorder::stock::{Host, Joined};
 use slowpath_recording::{self as recording, Origin, RecorderKind};
 use std::io::{Write, stdout};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -79,7 +82,7 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
         return Err(Failure::Usage(reason));
     }
     // Found out now and not when all is recorded.
-    let draft = Draft::new(&args.out)?;
+    let file = OutputFile::create(&args.out).map_err(|error| unwritable(&args.out, &error))?;
     let mut recorder = KernelRecorder::open(&args.port, args.light, args.both_ends)?;
     let kind = recorder.kind();
     let (sender, receiver) = events::with_signals()?;
@@ -92,7 +95,7 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
         )?),
     };
     if running.is_none() {
-        eprintln!("recording; Ctrl-C ends it");
+        message::line(format_args!("recording; Ctrl-C ends it"));
     }
     record(args, &mut recorder, &receiver, running.as_mut())?;
     let (joined, unrecorded) = recorder.finish(|lost| Host {
@@ -100,18 +103,27 @@ pub fn run(args: &Record) -> Result<Outcome, Failure> {
         hystart: hystart(),
         lost,
     })?;
-    let size = draft.write(&joined)?;
+    let size = write(file, &args.out, &joined)?;
     summary(args, &joined, &unrecorded, size)?;
-    let status = running.and_then(|running| running.ended());
-    Ok(match status {
-        Some(status) if !status.success() => Outcome::Command(
-            status
-                .code()
-                .and_then(|code| u8::try_from(code).ok())
-                .unwrap_or(1),
-        ),
-        _ => Outcome::Done,
-    })
+    Ok(running.map_or(Outcome::Done, |running| outcome(args, &running)))
+}
+
+/// That of the command; 1 if a signal ended it.
+fn outcome(args: &Record, running: &Running) -> Outcome {
+    let command = args.command.first().map_or("", String::as_str);
+    let Some(status) = running.ended() else {
+        message::say(format_args!("`{command}` was asked to end and goes on"));
+        return Outcome::Done;
+    };
+    if let Some(signal) = status.signal() {
+        message::say(format_args!(
+            "signal {signal} ended `{command}`: the exit status is 1"
+        ));
+    }
+    match status.code() {
+        Some(0) => Outcome::Done,
+        code => Outcome::Command(code.and_then(|it| u8::try_from(it).ok()).unwrap_or(1)),
+    }
 }
 
 fn record(
@@ -152,7 +164,7 @@ fn record(
         std::thread::sleep(LAST);
         recorder.take(&mut events)?;
     }
-    Ok(())
+    events.finish()
 }
 
 fn origin(recorder: RecorderKind) -> Origin {
@@ -174,38 +186,13 @@ fn hystart() -> bool {
     value.map_or(true, |value| value.trim() != "0")
 }
 
-/// The file under another name, until it is whole.
-struct Draft<'a> {
-    path: PathBuf,
-    file: std::fs::File,
-    wanted: &'a Path,
-}
-
-impl<'a> Draft<'a> {
-    fn new(wanted: &'a Path) -> Result<Self, Failure> {
-        let mut name = wanted.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}", std::process::id()));
-        let path = wanted.with_file_name(name);
-        let file = std::fs::File::create(&path).map_err(|error| unwritable(wanted, &error))?;
-        Ok(Draft { path, file, wanted })
-    }
-
-    fn write(mut self, joined: &Joined) -> Result<usize, Failure> {
-        let bytes = recording::encode(&joined.recording);
-        let bytes = bytes.map_err(|error| unwritable(self.wanted, &error))?;
-        let written = self.file.write_all(&bytes);
-        written
-            .and_then(|()| std::fs::rename(&self.path, self.wanted))
-            .map_err(|error| unwritable(self.wanted, &error))?;
-        Ok(bytes.len())
-    }
-}
-
-impl Drop for Draft<'_> {
-    fn drop(&mut self) {
-        // Gone if it has its name.
-        let _ = std::fs::remove_file(&self.path);
-    }
+/// Writes the recording into the file that waits for it.
+fn write(mut file: OutputFile, wanted: &Path, joined: &Joined) -> Result<usize, Failure> {
+    let bytes = recording::encode(&joined.recording);
+    let bytes = bytes.map_err(|error| unwritable(wanted, &error))?;
+    let written = file.write_all(&bytes).and_then(|()| file.commit());
+    written.map_err(|error| unwritable(wanted, &error))?;
+    Ok(bytes.len())
 }
 
 fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {

@@ -4,7 +4,7 @@
 use crate::args::GroupArg;
 use crate::failure::{Failure, Outcome};
 use crate::options::{Answering, Since};
-use crate::render::{Paint, plural};
+use crate::render::Paint;
 use slowpath_model::{ConnectionId, WallMicros};
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, TimeRange};
 use slowpath_views::json;
@@ -90,11 +90,11 @@ pub fn read(directory: &Path, range: ReportRange) -> Result<Records, Failure> {
     let coverage = reader.coverage(time).map_err(store)?;
     let listeners = reader.listeners(time).map_err(store)?;
     let interactions = reader.interactions(time).map_err(store)?;
-    let mut unread = Unread::default();
-    unread.add(connections.report);
-    unread.add(coverage.report);
-    unread.add(listeners.report);
-    unread.add(interactions.report);
+    let mut unread = ReadReport::default();
+    unread.absorb(connections.report);
+    unread.absorb(coverage.report);
+    unread.absorb(listeners.report);
+    unread.absorb(interactions.report);
     let straddling: BTreeSet<ConnectionId> = connections
         .rows
         .iter()
@@ -108,7 +108,7 @@ pub fn read(directory: &Path, range: ReportRange) -> Result<Records, Failure> {
             ..IntervalFilter::default()
         };
         let intervals = reader.intervals(time, &wanted).map_err(store)?;
-        unread.add(intervals.report);
+        unread.absorb(intervals.report);
         problems = intervals.rows;
     }
     Ok(Records {
@@ -119,37 +119,6 @@ pub fn read(directory: &Path, range: ReportRange) -> Result<Records, Failure> {
         coverage: coverage.rows,
         unread: unread.lines(),
     })
-}
-
-/// Each reading goes over the same files.
-#[derive(Default)]
-struct Unread {
-    files: BTreeSet<String>,
-    corrupt: u64,
-    not_understood: u64,
-}
-
-impl Unread {
-    fn add(&mut self, report: ReadReport) {
-        let name = |(path, why): (std::path::PathBuf, String)| format!("{}: {why}", path.display());
-        self.files.extend(report.unreadable.into_iter().map(name));
-        self.corrupt = self.corrupt.max(report.corrupt);
-        self.not_understood = self.not_understood.max(report.not_understood);
-    }
-
-    fn lines(self) -> Vec<String> {
-        let mut lines: Vec<String> = self.files.into_iter().collect();
-        if self.corrupt > 0 {
-            lines.push(plural(self.corrupt, "damaged stretch"));
-        }
-        if self.not_understood > 0 {
-            lines.push(format!(
-                "{} of a newer version",
-                plural(self.not_understood, "record")
-            ));
-        }
-        lines
-    }
 }
 
 #[cfg(test)]

@@ -142,13 +142,17 @@ fn report(log: &Path) -> serde_json::Value {
 #[test]
 fn a_service_is_ready_reloads_and_ends_with_its_log_closed() {
     const TEST: &str = "a_service_is_ready_reloads_and_ends_with_its_log_closed";
-    let mut service = Service::start("log = \"LOG\"\ninterval = \"50ms\"\n", &[]);
+    let mut service = Service::start(
+        "log = \"LOG\"\nhost = \"web-17\"\ninterval = \"50ms\"\n",
+        &[],
+    );
     if !ready(&mut service, TEST) {
         return;
     }
     assert!(service.hears("WATCHDOG=1").is_some());
 
-    service.configure("log = \"LOG\"\ninterval = \"70ms\"\ntier = \"inet-diag\"\n");
+    service
+        .configure("log = \"LOG\"\nhost = \"web-18\"\ninterval = \"70ms\"\ntier = \"inet-diag\"\n");
     service.signal(libc::SIGHUP);
     let reloading = service.hears("RELOADING=1").unwrap();
     assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
@@ -165,7 +169,10 @@ fn a_service_is_ready_reloads_and_ends_with_its_log_closed() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("reloaded: interval = 70ms"), "{text}");
-    assert!(text.contains("changed only by a restart: tier"), "{text}");
+    assert!(
+        text.contains("changed only by a restart: host, tier"),
+        "{text}"
+    );
     assert!(
         text.contains("agent.toml:2: unknown field `intervall`"),
         "{text}"
@@ -178,6 +185,23 @@ fn a_service_is_ready_reloads_and_ends_with_its_log_closed() {
     assert_eq!(spools.count(), 0);
     let polls = report(&service.path("log"))["coverage"]["polls"].as_u64();
     assert!(polls > Some(1), "{polls:?}");
+    assert_eq!(hosts(&service.path("log")), ["host=web-17"]);
+}
+
+/// The partitions of hosts in a log, each once.
+fn hosts(log: &Path) -> Vec<String> {
+    let below = |folder: PathBuf, prefix: &'static str| {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        entries.filter(move |e| e.file_name().to_string_lossy().starts_with(prefix))
+    };
+    let hours = below(log.to_owned(), "date=").flat_map(|date| below(date.path(), "hour="));
+    let mut hosts: Vec<String> = hours
+        .flat_map(|hour| below(hour.path(), ""))
+        .map(|host| host.file_name().to_string_lossy().into_owned())
+        .collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
 }
 
 #[test]
@@ -196,6 +220,32 @@ fn a_wrong_configuration_is_2_with_its_line() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("/nosuch/agent.toml"));
+}
+
+#[test]
+fn wrong_rules_of_owners_are_named_with_file_and_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("owners.toml");
+    for (rules, words) in [
+        (
+            "[[application]]\nnme = \"x\"\n",
+            "line 2: unknown field `nme`",
+        ),
+        (
+            "[[application]]\nname = \"x\"\nport = \"9-\"\n",
+            "line 3: port: ",
+        ),
+    ] {
+        fs::write(&file, rules).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_slowpath"))
+            .args(["agent", "--check", "--owners"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let named = format!("reading owner rules {}: {words}", file.display());
+        assert!(said(&output).contains(&named), "{}", said(&output));
+    }
 }
 
 #[test]

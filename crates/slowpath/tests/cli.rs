@@ -304,6 +304,32 @@ fn up_closes_its_log_on_sigterm_and_report_reads_it() {
     }
 }
 
+/// One block of 512 bytes is room for the spool's beginning and for no Parquet file; without any,
+/// all records are lost, and the last line says how many.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error() {
+    const TEST: &str = "a_limit_on_the_size_of_files_is_an_error";
+    for (limit, end) in [("1", ""), ("0", " lost")] {
+        let directory = tempfile::tempdir().unwrap();
+        let limited = format!("ulimit -f {limit}; exec \"$@\"");
+        let output = Command::new("sh")
+            .args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_slowpath")])
+            .args(["up", "--json", "--for", "1s", "--log"])
+            .arg(directory.path().join("log"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        if nothing_allowed(TEST, &output) {
+            return;
+        }
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let last = said.lines().last().unwrap();
+        assert!(last.contains("File too large"), "{said}");
+        assert!(last.ends_with(end), "{said}");
+    }
+}
+
 #[test]
 fn a_reader_that_goes_is_no_failure() {
     let mut man = slowpath(&["man"]).stdout(Stdio::piped()).spawn().unwrap();

@@ -2,6 +2,7 @@
 //! `slowpath export` of a log that `slowpath up` kept, read by python3's own CSV reader.
 
 use serde_json::Value;
+use slowpath_testbed::attempts;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -219,7 +220,11 @@ fn find(directory: &Path, suffix: &str) -> Option<PathBuf> {
 
 #[test]
 fn mlab_series_are_saved_and_judged() {
-    const TEST: &str = "mlab_series_are_saved_and_judged";
+    // Within one second; a busy machine looks once in that time.
+    attempts("mlab_series_are_saved_and_judged", save_and_judge);
+}
+
+fn save_and_judge() {
     let directory = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -241,7 +246,7 @@ fn mlab_series_are_saved_and_judged() {
     let output = saving.wait_with_output().unwrap();
     let said = text(output.stderr);
     if said.contains("cannot start observing connections") {
-        println!("SKIPPED {TEST}: {said}");
+        println!("SKIPPED mlab_series_are_saved_and_judged: {said}");
         return;
     }
     assert!(output.status.success(), "{said}");

@@ -477,3 +477,60 @@ fn a_reader_that_goes_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
+
+/// 600 SYNs of one client, from as many ports, 2 ms from one to the next.
+fn flood() -> Vec<u8> {
+    let words = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 96, 1];
+    let mut file: Vec<u8> = words.iter().flat_map(|w: &u32| w.to_le_bytes()).collect();
+    for n in 0..600u32 {
+        let words = [1_700_000_000 + n / 500, n % 500 * 2_000_000, 54, 54];
+        file.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+        file.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 40]);
+        file.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        file.extend([(10_000 + n as u16).to_be_bytes(), 80u16.to_be_bytes()].concat());
+        file.extend([0, 0, 0, 9, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    }
+    file
+}
+
+#[test]
+fn of_a_flood_some_are_listed_and_each_can_be_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("flood.pcap");
+    std::fs::write(&file, flood()).unwrap();
+    let path = file.to_str().unwrap();
+    let all = objects(&trace(&[path, "--json"]));
+    assert_eq!(all[0]["connections"], 600);
+    assert_eq!(all[0]["unanswered_not_listed"], 88);
+    assert_eq!(all.len(), 1 + 512);
+    let csv = trace(&[path, "--csv"]);
+    assert_eq!(text(&csv.stdout).lines().count(), 1 + 512);
+    let said = text(&csv.stderr);
+    assert!(said.contains("88 unanswered connections beyond"), "{said}");
+    // The last of them, by number and by its ends, from a file and a pipe.
+    for which in ["600", "10.0.0.1:10599-10.0.0.2:80"] {
+        let arguments = ["--json", "--connection", which];
+        let chosen = objects(&trace(&[&[path][..], &arguments].concat()));
+        assert_eq!(chosen.len(), 2, "{which}");
+        assert_eq!(chosen[0]["unanswered_not_listed"], 0);
+        assert_eq!(chosen[1]["connection"], 600);
+        assert_eq!(chosen[1]["client"], "10.0.0.1:10599");
+        assert_eq!(chosen[1]["first_frame"], 600);
+        let mut piped = slowpath(&[&["-"][..], &arguments].concat());
+        piped.stdin(std::fs::File::open(&file).unwrap());
+        assert_eq!(objects(&piped.output().unwrap()), {
+            let mut expected = chosen.clone();
+            expected[0]["name"] = "standard input".into();
+            expected
+        });
+    }
+    let out = folder.path().join("one.pcapng");
+    let out = out.to_str().unwrap();
+    let extracted = trace(&[path, "--extract", "600", out]);
+    assert_eq!(extracted.status.code(), Some(0));
+    let one = objects(&trace(&[out, "--json"]));
+    assert_eq!(
+        (one.len(), &one[1]["client"]),
+        (2, &Value::from("10.0.0.1:10599"))
+    );
+}

@@ -170,6 +170,19 @@ fn times_skipped(capture: &Value) -> u64 {
     skipped.values().filter_map(|s| s["times"].as_u64()).sum()
 }
 
+/// A bit of a time flips: one packet lies 78 years behind its neighbours.
+#[test]
+fn a_packet_from_another_century_is_judged_without_a_panic() {
+    const YEAR: u64 = 365 * 24 * 3_600 * 1_000 * MILLI;
+    let segments = transfer(12, MSS);
+    for late in 0..segments.len() {
+        let mut segments = segments.clone();
+        segments[late].at += 78 * YEAR;
+        let (capture, _) = objects(&pcap(&segments));
+        assert_eq!(capture["packets"], segments.len());
+    }
+}
+
 /// Cut at every byte: whole records count, and one that is not whole is reported.
 #[test]
 fn files_cut_at_every_byte() {

@@ -4,7 +4,7 @@
 use super::settings::Effective;
 use crate::clock;
 use crate::failure::Failure;
-use slowpath_agent::service::MetricsExport;
+use slowpath_agent::service::{HostName, MetricsExport};
 use slowpath_agent::{Agent, PollReport};
 use slowpath_export::http::Server;
 use slowpath_export::otlp::Resource;
@@ -66,7 +66,7 @@ impl Exporters {
                     endpoint.clone(),
                     &options()?,
                     wanted.otlp_interval.0,
-                    resource(self.started),
+                    resource(wanted.host.as_ref(), self.started),
                     self.board.clone(),
                 );
                 self.pusher = Some(pusher.map_err(|e| Failure::Export(e.to_string()))?);
@@ -149,8 +149,8 @@ fn options() -> Result<Options, Failure> {
     })
 }
 
-fn resource(started: WallMicros) -> Resource {
-    let host = slowpath_agent::host_name();
+fn resource(host: Option<&HostName>, started: WallMicros) -> Resource {
+    let host = host.map_or_else(slowpath_agent::host_name, HostName::to_string);
     // Distinguishes the runs of a host.
     let instance = format!("{host}-{}-{}", std::process::id(), started.0);
     let attributes = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();

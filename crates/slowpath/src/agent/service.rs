@@ -99,6 +99,7 @@ fn config(settings: &Effective) -> Result<Config, Failure> {
     Ok(Config {
         interval: settings.interval,
         log: settings.log.clone(),
+        host: settings.host.as_ref().map(|name| name.as_str().to_owned()),
         tier: match settings.tier {
             TierArg::Auto => TierChoice::Auto,
             TierArg::Bpf => TierChoice::Bpf,
@@ -178,6 +179,7 @@ impl Configuration<'_> {
         // What a restart would change holds until then.
         let holds = Effective {
             log: self.settings.log.clone(),
+            host: self.settings.host.clone(),
             tier: self.settings.tier,
             metrics_labels: self.settings.metrics_labels,
             retention_size: self.settings.retention_size,

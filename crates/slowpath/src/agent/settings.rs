@@ -6,7 +6,7 @@ use crate::options::{CommandLinesArg, TierArg};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use slowpath_agent::service::configuration::Entries;
-use slowpath_agent::service::{Age, LogPlace, PollInterval, Ports, Size, as_text};
+use slowpath_agent::service::{Age, HostName, LogPlace, PollInterval, Ports, Size, as_text};
 use slowpath_agent::{Budget, OwnerLabels};
 use slowpath_export::push::Endpoint;
 use std::net::SocketAddr;
@@ -21,6 +21,10 @@ pub struct Settings {
     #[arg(long, value_name = "DIR")]
     #[serde(deserialize_with = "as_text")]
     pub log: Option<LogPlace>,
+    /// This host's name in the log and in metrics that are pushed [default: as uname -n says]
+    #[arg(long, value_name = "NAME")]
+    #[serde(deserialize_with = "as_text")]
+    pub host: Option<HostName>,
     /// Mean time between two polls [default: 500ms]
     #[arg(long, value_name = "DURATION")]
     #[serde(deserialize_with = "as_text")]
@@ -100,6 +104,7 @@ impl Settings {
     pub fn or(self, others: Settings) -> Self {
         Settings {
             log: self.log.or(others.log),
+            host: self.host.or(others.host),
             interval: self.interval.or(others.interval),
             tier: self.tier.or(others.tier),
             cpu_budget: self.cpu_budget.or(others.cpu_budget),
@@ -135,6 +140,7 @@ impl Settings {
         Some(Effective {
             record_to: self.record_to.or_else(|| default_folder(log.as_ref())),
             log,
+            host: self.host,
             interval: self
                 .interval
                 .map_or(Duration::from_millis(500), |interval| interval.0),
@@ -169,6 +175,7 @@ fn name_of(choice: impl ValueEnum) -> String {
 #[allow(missing_docs)]
 pub struct Effective {
     pub log: Option<PathBuf>,
+    pub host: Option<HostName>,
     pub interval: Duration,
     pub tier: TierArg,
     pub cpu_budget: Option<Budget>,
@@ -193,11 +200,10 @@ impl Effective {
     /// Each key with its value, as in the file; keys without a value are not there.
     pub fn entries(&self) -> Entries {
         let log = self.log.clone().map_or(LogPlace::None, LogPlace::Directory);
-        let mut entries = vec![
-            ("log", log.to_string()),
-            ("interval", PollInterval(self.interval).to_string()),
-            ("tier", name_of(self.tier)),
-        ];
+        let mut entries = vec![("log", log.to_string())];
+        entries.extend(self.host.as_ref().map(|name| ("host", name.to_string())));
+        entries.push(("interval", PollInterval(self.interval).to_string()));
+        entries.push(("tier", name_of(self.tier)));
         entries.extend(self.cpu_budget.map(|b| ("cpu-budget", b.to_string())));
         let rules = self.owners.as_ref();
         entries.extend(rules.map(|file| ("owners", file.display().to_string())));
@@ -235,6 +241,7 @@ mod tests {
 
     const EVERY_KEY: &str = "\
 log = \"/var/lib/slowpath\"
+host = \"web-17\"
 interval = \"250ms\"
 tier = \"inet-diag\"
 cpu-budget = \"1,2\"
@@ -300,6 +307,7 @@ record-size = \"1GiB\"
             ("\n\ninterval = \"1ns\"", 3, "between 10ms and 1h"),
             ("interval = 5", 1, "string"),
             ("tier = \"magic\"", 1, "unknown variant `magic`"),
+            ("host = \"a/b\"", 1, "a host's name"),
             ("cpu-budget = \"2,1\"", 1, "0 < LOW < HIGH"),
             ("# x\nretention-size = \"1\"", 2, "write a size as"),
             ("log = \"/a\"\nlog = \"/b\"", 2, "duplicate key"),
@@ -362,6 +370,7 @@ record-size = \"1GiB\"
         default.otlp = Some("http://127.0.0.1:4318".parse().unwrap());
         default.cpu_budget = Some("1,2".parse().unwrap());
         default.owners = Some(PathBuf::from("/etc/slowpath/owners.toml"));
+        default.host = Some("web-17".parse().unwrap());
         default.record_ports = Some(Ports(vec![80, 443]));
         default.retention_age = Some(Age(Duration::from_secs(30 * 24 * 3600)));
         assert_eq!(shown, Some(default));

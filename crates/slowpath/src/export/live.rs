@@ -5,6 +5,7 @@
 use crate::clock;
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
+use crate::message;
 use slowpath_export::mlab::Recorder;
 use slowpath_observe::inet_diag::RawDump;
 use std::io;
@@ -30,7 +31,7 @@ pub fn mlab(
             directory.display()
         ))
     };
-    std::fs::create_dir_all(directory).map_err(failed)?;
+    slowpath_files::create_folder(directory).map_err(failed)?;
     let mut dump = RawDump::open().map_err(|e| Failure::Start(e.to_string()))?;
     let (_sender, events) = events::with_signals()?;
     let host = slowpath_agent::host_name();
@@ -60,14 +61,14 @@ pub fn mlab(
         }
     }
     recorder.write_all().map_err(failed)?;
-    eprintln!(
-        "slowpath: {} lines of {} connections in {}; left out: {} sightings beyond the bound, {} that cannot be read",
+    message::say(format_args!(
+        "{} lines of {} connections in {}; left out: {} sightings beyond the bound, {} that cannot be read",
         recorder.lines,
         recorder.files,
         directory.display(),
         recorder.left_out,
         unreadable
-    );
+    ));
     Ok(Outcome::Done)
 }
 

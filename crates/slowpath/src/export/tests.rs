@@ -29,9 +29,8 @@ fn log(directory: &Path) {
     log.close();
 }
 
-/// The lines of a table, without the first, in any order; `at_once` connections are kept.
-fn lines(directory: &Path, table: TableArg, at_once: usize) -> BTreeSet<String> {
-    let args = Export {
+fn arguments(table: TableArg) -> Export {
+    Export {
         filter: Vec::new(),
         table,
         format: FormArg::Csv,
@@ -43,7 +42,20 @@ fn lines(directory: &Path, table: TableArg, at_once: usize) -> BTreeSet<String> 
         mlab: None,
         interval: Duration::from_secs(1),
         length: None,
-    };
+    }
+}
+
+/// The lines of a table, without the first, in any order; `at_once` connections are kept.
+fn lines(directory: &Path, table: TableArg, at_once: usize) -> BTreeSet<String> {
+    let all = in_order(directory, table, at_once);
+    let lines: BTreeSet<String> = all.iter().cloned().collect();
+    assert_eq!(lines.len(), all.len(), "no line comes twice");
+    lines
+}
+
+/// The same in the order of the table.
+fn in_order(directory: &Path, table: TableArg, at_once: usize) -> Vec<String> {
+    let args = arguments(table);
     let job = Job {
         reader: LogReader::open(directory).unwrap(),
         range: TimeRange::ALL,
@@ -61,10 +73,91 @@ fn lines(directory: &Path, table: TableArg, at_once: usize) -> BTreeSet<String> 
     wrote.unwrap();
     assert_eq!(report.unreadable, []);
     let text = String::from_utf8(out).unwrap();
-    let all: Vec<String> = text.lines().skip(1).map(str::to_owned).collect();
-    let lines: BTreeSet<String> = all.iter().cloned().collect();
-    assert_eq!(lines.len(), all.len(), "no line comes twice");
-    lines
+    text.lines().skip(1).map(str::to_owned).collect()
+}
+
+/// An output whose reader goes after so many bytes.
+struct Gone {
+    takes: usize,
+}
+
+impl Write for Gone {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.takes == 0 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let taken = bytes.len().min(self.takes);
+        self.takes -= taken;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Each row's connection and end are found by reading the log itself, each cell of the others
+/// where the log has it.
+#[test]
+fn rows_come_in_the_order_of_the_log_and_with_its_values() {
+    let directory = tempfile::tempdir().unwrap();
+    log(directory.path());
+    let rows = in_order(directory.path(), TableArg::Intervals, AT_ONCE);
+    let columns = rows::interval_columns();
+    let at = |name: &str| columns.iter().position(|c| *c == name).unwrap();
+    let reader = LogReader::open(directory.path()).unwrap();
+    let mut rest = rows.iter();
+    let wanted = IntervalFilter::default();
+    let read = reader.each_interval(TimeRange::ALL, &wanted, |interval| {
+        let cells: Vec<&str> = rest.next().unwrap().split(',').collect();
+        assert_eq!(
+            cells.len(),
+            columns.len(),
+            "no cell of this log holds a comma"
+        );
+        assert_eq!(cells[at("cookie")], interval.connection.cookie.to_string());
+        assert_eq!(cells[at("end")], slowpath_text::wall(interval.end));
+        assert_eq!(cells[at("duration_us")], interval.duration.0.to_string());
+        assert_eq!(cells[at("problems")], "Timeout");
+        assert_eq!(cells[at("cwnd_segments")], interval.deltas.cwnd.to_string());
+        let known = interval.connection.cookie < CONNECTIONS;
+        assert_eq!(cells[at("local_port")].is_empty(), !known);
+    });
+    assert_eq!(read.unwrap().unreadable, []);
+    assert_eq!(rest.next(), None);
+}
+
+#[test]
+fn when_the_outputs_reader_goes_nothing_more_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    log(directory.path());
+    for table in [TableArg::Intervals, TableArg::Connections] {
+        let header = match table {
+            TableArg::Intervals => rows::interval_columns(),
+            _ => rows::summary_columns(),
+        };
+        // In the header, after it, and in a row.
+        let header = header.join(",").len() + 1;
+        for takes in [0, header, header + 10] {
+            let job = Job {
+                reader: LogReader::open(directory.path()).unwrap(),
+                range: TimeRange::ALL,
+                filter: &Filter::default(),
+                redaction: redaction(&arguments(table)).unwrap(),
+                form: Form::Csv,
+                at_once: AT_ONCE,
+            };
+            let stop = job.reader.stop();
+            let out = Gone { takes };
+            let (_, wrote) = match table {
+                TableArg::Intervals => job.intervals(out),
+                _ => job.connections(out),
+            }
+            .unwrap();
+            assert_eq!(wrote.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            assert!(stop.is_set());
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! `slowpath lab guest`: a command under a guest kernel.
 
 use crate::failure::{Failure, Outcome};
+use crate::message;
 use crate::options::duration;
 use clap::Args;
 use serde_json::json;
@@ -90,7 +91,9 @@ pub(super) fn run(args: &Guest) -> Result<Outcome, Failure> {
     }
     let left_out = finished.results.left_out;
     if left_out > 0 {
-        eprintln!("slowpath: {left_out} things in /out are no files and were left there");
+        message::say(format_args!(
+            "{left_out} things in /out are no files and were left there"
+        ));
     }
     Ok(Outcome::Command(finished.status.code()))
 }

@@ -9,12 +9,12 @@ use crate::progress::Progress;
 use crate::render::{Paint, count};
 use crate::sim::{self, Loaded};
 use clap::Args;
+use slowpath_files::OutputFile;
 use slowpath_lab::virtual_time::{self, Kernel, Options, Run, RunError, csv};
 use slowpath_model::Micros;
 use slowpath_netsim::scenario::Substrate;
 use slowpath_recording::{self as recording, Recording};
 use slowpath_switch::Span;
-use std::fs::File;
 use std::io::{self, BufWriter, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -88,12 +88,12 @@ pub(super) fn run(args: &Virtual) -> Result<Outcome, Failure> {
     };
     let run = virtual_run(args, &kernel, &loaded, &options, &folder.path)?;
     if keeps {
-        let mut out = create(&folder.path, "tcp-info.csv")?;
-        csv::write_series(&run, &mut out)?;
-        out.flush()?;
-        let mut out = create(&folder.path, "events.csv")?;
-        csv::write_events(&run, &loaded.scenario.topology, &mut out)?;
-        out.flush()?;
+        create(&folder.path, "tcp-info.csv", |out| {
+            csv::write_series(&run, out)
+        })?;
+        create(&folder.path, "events.csv", |out| {
+            csv::write_events(&run, &loaded.scenario.topology, out)
+        })?;
     }
     if let (Some(file), Some(recording)) = (&args.record, &run.recording) {
         write_recording(file, recording)?;
@@ -176,7 +176,7 @@ impl Folder {
                 path.display()
             ))
         };
-        std::fs::create_dir_all(path).map_err(failed)?;
+        slowpath_files::create_folder(path).map_err(failed)?;
         if std::fs::read_dir(path).map_err(failed)?.next().is_some() {
             return Err(Failure::Usage(format!(
                 "{} is not empty: results go to a folder of their own",
@@ -202,7 +202,7 @@ impl Folder {
             }
         }
         let path = all.join(format!("{PASSING}{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| {
+        slowpath_files::new_folder(&path).map_err(|error| {
             Failure::Write(format!("cannot create {}: {error}", path.display()))
         })?;
         Ok(Folder { path, keep: false })
@@ -217,11 +217,14 @@ impl Drop for Folder {
     }
 }
 
-fn create(folder: &Path, name: &str) -> Result<BufWriter<File>, Failure> {
+fn create(
+    folder: &Path,
+    name: &str,
+    fill: impl FnOnce(&mut BufWriter<OutputFile>) -> io::Result<()>,
+) -> Result<(), Failure> {
     let path = folder.join(name);
-    let file = File::create(&path)
-        .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
-    Ok(BufWriter::new(file))
+    slowpath_files::write_with(&path, fill)
+        .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))
 }
 
 fn write_recording(file: &Path, recording: &Recording) -> Result<(), Failure> {
@@ -229,5 +232,5 @@ fn write_recording(file: &Path, recording: &Recording) -> Result<(), Failure> {
         Failure::Write(format!("cannot write {}: {error}", file.display()))
     };
     let bytes = recording::encode(recording).map_err(|error| failed(&error))?;
-    std::fs::write(file, bytes).map_err(|error| failed(&error))
+    slowpath_files::write(file, bytes).map_err(|error| failed(&error))
 }

@@ -3,12 +3,13 @@
 
 use super::unwritable;
 use crate::failure::Failure;
+use crate::message;
+use slowpath_files::OutputFile;
 use slowpath_recorder::handlers::{Losses, Recorder};
 use slowpath_recorder::packets::LightRecorder;
 use slowpath_recorder::stock::{Host, Joined};
 use slowpath_recorder::{light, stock};
 use slowpath_recording::RecorderKind;
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -28,11 +29,11 @@ pub(super) struct Unrecorded {
 }
 
 /// The file that the raw events also go to, if the user wants one.
-pub(super) struct EventsFile<'a>(Option<(&'a Path, File)>);
+pub(super) struct EventsFile<'a>(Option<(&'a Path, OutputFile)>);
 
 impl<'a> EventsFile<'a> {
     pub(super) fn open(path: Option<&'a Path>) -> Result<Self, Failure> {
-        let open = |path| match File::create(path) {
+        let open = |path| match OutputFile::create(path) {
             Ok(file) => Ok((path, file)),
             Err(error) => Err(unwritable(path, &error)),
         };
@@ -45,6 +46,14 @@ impl<'a> EventsFile<'a> {
         };
         file.write_all(events)
             .map_err(|error| unwritable(path, &error))
+    }
+
+    /// Gives the file its name: nothing follows.
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        match self.0 {
+            Some((path, file)) => file.commit().map_err(|error| unwritable(path, &error)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -80,14 +89,14 @@ impl KernelRecorder {
         match (LightRecorder::open(ports), refused) {
             (Ok(recorder), refused) => {
                 if refused.is_some() {
-                    eprintln!(
-                        "slowpath: this kernel does not let BPF attach to its functions (fentry): recording by tracepoints, a replay may part from it"
-                    );
+                    message::say(format_args!(
+                        "this kernel does not let BPF attach to its functions (fentry): recording by tracepoints, a replay may part from it"
+                    ));
                 }
                 if !recorder.knows_timers() {
-                    eprintln!(
-                        "slowpath: /proc/kallsyms hides addresses: TCP's timers are not recorded"
-                    );
+                    message::say(format_args!(
+                        "/proc/kallsyms hides addresses: TCP's timers are not recorded"
+                    ));
                 }
                 Ok(KernelRecorder::Tracepoints(
                     Box::new(recorder),

@@ -2,6 +2,7 @@
 //! `slowpath recording dump`: every event.
 
 use crate::failure::Failure;
+use crate::message;
 use clap::{Args, ValueEnum};
 use slowpath_recording::{Decoded, Selection, decode_with};
 use slowpath_replay_report::file::{RecordingError, decoded, read};
@@ -60,11 +61,11 @@ pub(super) fn run(args: &Dump, paint: Paint, out: &mut dyn Write) -> Result<(), 
         .into());
     }
     if !damage.is_none() {
-        eprintln!(
-            "slowpath: {}: {}",
+        message::say(format_args!(
+            "{}: {}",
             args.file.display(),
             info::damaged(&damage)
-        );
+        ));
     }
     let selection = dump::Selection {
         connection: args.connection,

@@ -49,7 +49,7 @@ pub(super) fn run(args: &Join, paint: Paint, out: &mut dyn Write) -> Result<Outc
         Failure::Write(format!("cannot write {}: {error}", args.out.display()))
     };
     let file = encode(&collection.joined.recording).map_err(|error| unwritable(&error))?;
-    std::fs::write(&args.out, &file).map_err(|error| unwritable(&error))?;
+    slowpath_files::write(&args.out, &file).map_err(|error| unwritable(&error))?;
     let count = connections.iter().filter(|it| it.joint.is_some()).count();
     if args.json {
         let unmatched = collection.unmatched();

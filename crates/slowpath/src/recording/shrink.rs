@@ -59,7 +59,7 @@ pub(super) fn run(args: &Shrink, paint: Paint, out: &mut dyn Write) -> Result<()
     let light = shrink(&kernel, &recording, &options, &working.path, &mut |_| {})
         .map_err(|error| failed(error.to_string()))?;
     let small = encode(&light.recording).map_err(|error| failed(error.to_string()))?;
-    std::fs::write(&args.to, &small)
+    slowpath_files::write(&args.to, &small)
         .map_err(|error| Failure::Write(format!("cannot write {}: {error}", args.to.display())))?;
     let sizes = [before.len(), small.len() as u64];
     match args.json {

@@ -9,6 +9,7 @@ mod fitted;
 mod what_if;
 
 use crate::failure::{Failure, Outcome};
+use crate::message;
 use crate::progress::Progress;
 use clap::Args;
 use serde_json::json;
@@ -122,7 +123,7 @@ pub(crate) fn files(first: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
 pub(crate) fn read(paths: &[PathBuf], wanted: &[usize]) -> Result<Recording, Failure> {
     let (recording, notes) = collection::read(paths, wanted)?;
     for note in notes {
-        eprintln!("slowpath: {note}");
+        message::say(format_args!("{note}"));
     }
     Ok(recording)
 }
@@ -207,15 +208,15 @@ fn compare_versions(args: &Replay, kernel: &Kernel, recording: &Recording) {
         return;
     }
     if light {
-        eprintln!(
+        message::line(format_args!(
             "recorded by tracepoints only: calls and deferred work are inferred, and a replay is compared with what the recorder observed of the sockets: it is not exact"
-        );
+        ));
     }
     let recorded = virtual_time::version(&origin.kernel);
     if let Some(here) = kernel.version().filter(|here| here != recorded) {
-        eprintln!(
+        message::line(format_args!(
             "recorded on Linux {recorded}, replayed on {here}: a replay may differ where these do"
-        );
+        ));
     }
 }
 
@@ -256,7 +257,10 @@ fn choose(args: &Replay, recording: &Recording) -> Result<Vec<usize>, Failure> {
         if chosen.is_empty() {
             return Err(failed(left_out));
         }
-        eprintln!("slowpath: left out of {}: {left_out}", args.file.display());
+        message::say(format_args!(
+            "left out of {}: {left_out}",
+            args.file.display()
+        ));
         return Ok(chosen);
     }
     Ok((0..all).collect())

@@ -11,7 +11,7 @@ use slowpath_model::Micros;
 use slowpath_netsim::engine::{self, Simulation, SimulationError};
 use slowpath_netsim::results::Results;
 use slowpath_netsim::scenario::overrides::{OverrideError, ScenarioText};
-use slowpath_netsim::scenario::{Scenario, Substrate};
+use slowpath_netsim::scenario::{Scenario, Substrate, named_text, text_of};
 use slowpath_netsim_report::table::Metadata;
 use slowpath_netsim_report::{Report, tables};
 use slowpath_text::{Paint, count};
@@ -79,7 +79,7 @@ pub(crate) fn write(
             .map_err(|error| Failure::Write(error.to_string()))?;
     }
     if let Some(path) = &options.html {
-        std::fs::write(path, report.page(&loaded.text))
+        slowpath_files::write(path, report.page(&loaded.text))
             .map_err(|error| Failure::Write(format!("cannot write {}: {error}", path.display())))?;
     }
     if options.json {
@@ -100,7 +100,7 @@ pub(crate) fn load(file: &Path, set: &[String], substrate: Substrate) -> Result<
         file: file.to_owned(),
         reason,
     };
-    let text = std::fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
+    let text = text_of(file).map_err(|error| unreadable(error.to_string()))?;
     let mut edited = ScenarioText::new(text);
     for (number, argument) in set.iter().enumerate() {
         match edited.set(number, argument) {
@@ -110,7 +110,7 @@ pub(crate) fn load(file: &Path, set: &[String], substrate: Substrate) -> Result<
         }
     }
     let folder = file.parent().unwrap_or(Path::new(""));
-    let files = |name: &str| std::fs::read_to_string(folder.join(name));
+    let files = |name: &str| named_text(&folder.join(name));
     let scenario = Scenario::parse_for(&edited.text, &files, substrate)
         .map_err(|error| unreadable(edited.explain(&error, set)))?;
     let name = file.file_name().unwrap_or(file.as_os_str());

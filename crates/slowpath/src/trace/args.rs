@@ -99,6 +99,12 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// The connections that are named. What cannot be read is said where it is used.
+    pub fn named(&self) -> impl Iterator<Item = ConnectionSelector> {
+        let extracted = self.extract.as_ref().and_then(|e| e.first()?.parse().ok());
+        self.connection.into_iter().chain(extracted)
+    }
+
     /// Whether only some problems count for the exit status.
     pub fn selects_findings(&self) -> bool {
         self.min_share.is_some() || !self.problems.is_empty()

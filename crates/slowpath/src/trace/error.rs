@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a trace could not be analysed.
 
+use slowpath_model::Foreign;
 use slowpath_trace::filter::FilterError;
 use slowpath_trace::read::{ReadError, SourceError};
 use slowpath_trace::write::WriteError;
@@ -47,7 +48,7 @@ pub enum TraceError {
         /// Which was asked for.
         which: String,
         /// Where.
-        what: String,
+        what: Foreign,
         /// How many there are.
         count: String,
     },

@@ -4,7 +4,6 @@
 use crate::failure::Failure;
 use slowpath_model::WallMicros;
 use slowpath_store::{IntervalFilter, LogReader, ReadReport, StoreError, TimeRange};
-use slowpath_text::plural;
 use slowpath_trace::report::CaptureReport;
 use slowpath_trace::report::counters::{LogComparison, Matches, captured, why_none};
 use std::path::Path;
@@ -35,15 +34,22 @@ pub fn read(directory: &Path, report: &CaptureReport) -> Result<LogComparison, F
     };
     let reader = LogReader::open(directory).map_err(store)?;
     let summaries = reader.connections(range).map_err(store)?;
-    let mut notes = damage(summaries.report);
+    let mut unread = summaries.report;
     let matches = Matches::find(report, &summaries.rows);
     if matches.is_empty() {
         let everything = TimeRange {
             from: WallMicros(i64::MIN),
             to: WallMicros(i64::MAX),
         };
-        let coverage = reader.coverage(everything).map_err(store)?.rows;
-        notes.push(why_none(report, (first, last), &coverage, &summaries.rows));
+        let coverage = reader.coverage(everything).map_err(store)?;
+        unread.absorb(coverage.report);
+        let mut notes = damage(&unread);
+        let none = coverage.rows.is_empty() && summaries.rows.is_empty();
+        notes.push(if none && !notes.is_empty() {
+            "no row of the log could be read".to_owned()
+        } else {
+            why_none(report, (first, last), &coverage.rows, &summaries.rows)
+        });
         return Ok(LogComparison {
             connections: Vec::new(),
             notes,
@@ -53,29 +59,18 @@ pub fn read(directory: &Path, report: &CaptureReport) -> Result<LogComparison, F
         connections: Some(matches.ids()),
         ..IntervalFilter::default()
     };
-    let intervals = reader.intervals(range, &wanted).map_err(store)?.rows;
+    let intervals = reader.intervals(range, &wanted).map_err(store)?;
+    unread.absorb(intervals.report);
     Ok(LogComparison {
-        connections: matches.compare(&intervals),
-        notes,
+        connections: matches.compare(&intervals.rows),
+        notes: damage(&unread),
     })
 }
 
 /// What of the log could not be read.
-fn damage(report: ReadReport) -> Vec<String> {
-    let mut lines: Vec<String> = (report.unreadable.into_iter())
-        .map(|(path, why)| format!("of the log, {} was not read: {why}", path.display()))
-        .collect();
-    if report.corrupt > 0 {
-        lines.push(format!(
-            "the log has {}: records are missing",
-            plural(report.corrupt, "damaged stretch")
-        ));
-    }
-    if report.not_understood > 0 {
-        lines.push(format!(
-            "the log has {} of a newer version, which were not read",
-            plural(report.not_understood, "record")
-        ));
-    }
+fn damage(report: &ReadReport) -> Vec<String> {
+    let lines = report.lines().into_iter();
     lines
+        .map(|line| format!("missing in the log: {line}"))
+        .collect()
 }

@@ -16,6 +16,7 @@ pub use args::Trace;
 pub use error::TraceError;
 
 use crate::failure::{Failure, Outcome};
+use crate::message;
 use progress::Bar;
 use slowpath_text::{Paint, plural};
 use slowpath_trace::decode::DecodeOptions;
@@ -23,9 +24,11 @@ use slowpath_trace::engine;
 use slowpath_trace::filter::Filter;
 use slowpath_trace::read::Source;
 use slowpath_trace::report::analysis::{self, Analysis};
+use slowpath_trace::report::selection::{Keep, UNANSWERED};
 use slowpath_trace::report::table::ListOptions;
 use slowpath_trace::report::{
-    CaptureReport, Overview, RankedConnection, counters, csv, json, pairing, table,
+    CaptureReport, ConnectionSelector, Overview, RankedConnection, counters, csv, json, pairing,
+    table,
 };
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -51,7 +54,7 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
     if let Some(stop) = &source.stop {
         stop_in_time(stop, args.duration)?;
         // The capture has begun: a caller may wait for this line.
-        eprintln!("slowpath: capturing on {}; Ctrl-C ends it", source.name);
+        message::say(format_args!("capturing on {}; Ctrl-C ends it", source.name));
     }
     let options = engine::Options {
         decode: DecodeOptions {
@@ -61,23 +64,9 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
         filter,
         ..engine::Options::default()
     };
-    // The list needs only the worst connections; the other outputs need all.
-    let all = args.json
-        || args.csv
-        || args.annotate.is_some()
-        || args.extract.is_some()
-        || args.connection.is_some()
-        || args.selects_findings()
-        || args.log.is_some();
-    let keep = if all { usize::MAX } else { args.top };
-    let analysis = analysis::analyse(
-        source.inputs().map_err(TraceError::from)?,
-        &options,
-        keep,
-        Bar::new("reading").observer(),
-    )
-    .map_err(TraceError::from)?;
+    let analysis = analyse(args, &mut source, &options)?;
     let report = choose(args, &source, analysis)?;
+    say_unlisted(args, &report);
     let counted = match &args.log {
         Some(directory) => Some(log::read(directory, &report)?),
         None => None,
@@ -105,6 +94,48 @@ pub fn run(args: &Trace, paint: Paint, out: &mut dyn Write) -> Result<Outcome, F
     outputs::all(args, &mut source, &options, &report)?;
     out.flush()?;
     Ok(Outcome::of(args.exit_code, troubled(args, &report)))
+}
+
+/// Analyses the captures, and keeps the connections that are to be written or were named.
+fn analyse(
+    args: &Trace,
+    source: &mut Source,
+    options: &engine::Options,
+) -> Result<Analysis, TraceError> {
+    // The list needs only the worst connections; the other outputs need all.
+    let all = args.json
+        || args.csv
+        || args.annotate.is_some()
+        || args.extract.is_some()
+        || args.connection.is_some()
+        || args.selects_findings()
+        || args.log.is_some();
+    let keep = if all {
+        Keep::all()
+    } else {
+        Keep::worst(args.top)
+    };
+    let keep = args.named().fold(keep, Keep::and);
+    let progress = Bar::new("reading").observer();
+    let mut analysis = analysis::analyse(source.inputs()?, options, &keep, progress)?;
+    let numbers = args.named().filter_map(ConnectionSelector::number);
+    let missing = analysis.missing(&numbers.collect::<Vec<u64>>());
+    if !missing.is_empty() {
+        let progress = Bar::new("reading again").observer();
+        analysis.add(source.inputs()?, options, &missing, progress)?;
+    }
+    Ok(analysis)
+}
+
+/// Says how many connections the outputs leave out that do not say so themselves.
+fn say_unlisted(args: &Trace, report: &CaptureReport) {
+    if report.unlisted > 0 && (args.csv || args.annotate.is_some() || args.log.is_some()) {
+        // Beside what is printed.
+        message::say(format_args!(
+            "{} beyond the worst {UNANSWERED} are counted, and neither listed, annotated nor compared",
+            plural(report.unlisted, "unanswered connection")
+        ));
+    }
 }
 
 /// Whether anything was found that counts for the exit status.
@@ -152,27 +183,31 @@ fn choose(args: &Trace, source: &Source, analysis: Analysis) -> Result<CaptureRe
         mut troubled,
         artefacts,
         mut overview,
+        mut unlisted,
+        ..
     } = analysis;
     if let Some(which) = args.connection {
         connections.retain(|n| which.selects(n.number, n.report().client, n.report().server));
         troubled = connections.iter().any(RankedConnection::troubled);
         overview = Overview::of(&connections);
+        unlisted = 0;
         if connections.is_empty() {
             return Err(TraceError::NoConnection {
                 which: which.to_string(),
-                what: source.name.clone(),
+                what: source.name.as_str().into(),
                 count: plural(summary.connections, "connection"),
             });
         }
     }
     Ok(CaptureReport {
-        name: source.name.clone(),
+        name: source.name.as_str().into(),
         live_drops: source.counters.as_ref().map(|c| c.dropped()),
         count: summary.connections,
         summary,
         artefacts,
         overview,
         connections,
+        unlisted,
         troubled,
     })
 }

@@ -4,6 +4,7 @@
 use super::args::Trace;
 use super::error::TraceError;
 use super::progress::Bar;
+use crate::message;
 use slowpath_text::plural;
 use slowpath_trace::engine;
 use slowpath_trace::picture::{Drawn, Recording, Remark, html, svg, xpl};
@@ -14,8 +15,7 @@ use slowpath_trace::report::{
 use slowpath_trace::tcp::Side;
 use slowpath_trace::write::{self, Comments, Written};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Groups of failed connections named on a page.
@@ -23,7 +23,12 @@ const FAILURES: usize = 8;
 
 /// Whether the capture is read more than once.
 pub fn read_twice(args: &Trace) -> bool {
-    draws(args) || args.pair.is_some() || args.annotate.is_some() || args.extract.is_some()
+    let numbered = args.named().any(|which| which.number().is_some());
+    draws(args)
+        || args.pair.is_some()
+        || args.annotate.is_some()
+        || numbered
+        || args.extract.is_some()
 }
 
 fn draws(args: &Trace) -> bool {
@@ -62,12 +67,12 @@ pub fn all(
         let written = copy(source, path, |_| true, &comments)?;
         if written.uncommentable > 0 {
             // Beside what is printed, which may be JSON.
-            eprintln!(
-                "slowpath: {} in {} could not be given a comment: \
+            message::say(format_args!(
+                "{} in {} could not be given a comment: \
                  a simple packet block, or options that are damaged",
                 plural(written.uncommentable, "packet"),
                 path.display()
-            );
+            ));
         }
     }
     if let Some([which, path]) = args.extract.as_deref() {
@@ -123,7 +128,7 @@ fn draw(
         summary.extend(headline::failures(report, FAILURES));
         summary.extend(headline::remarks(report));
         create(path, |out| {
-            html::write(&report.name, &summary.join(" · "), &drawn, out)
+            html::write(report.name.raw(), &summary.join(" · "), &drawn, out)
         })?;
     }
     if let (Some(path), Some(first)) = (&args.svg, drawn.first()) {
@@ -157,20 +162,17 @@ fn copy(
     comments: &Comments,
 ) -> Result<Written, TraceError> {
     let inputs = source.inputs()?;
-    let file = File::create(path).map_err(|error| TraceError::Write {
-        path: path.to_owned(),
-        error,
-    })?;
-    let mut out = BufWriter::new(file);
-    write::copy(inputs, wanted, comments, &mut out).map_err(|error| TraceError::Copy {
-        path: path.to_owned(),
-        error,
-    })
+    slowpath_files::write_with(path, |out| write::copy(inputs, wanted, comments, out)).map_err(
+        |error| TraceError::Copy {
+            path: path.to_owned(),
+            error,
+        },
+    )
 }
 
 /// One file a graph.
 fn plots(folder: &Path, drawn: &[Drawn<'_>]) -> Result<(), TraceError> {
-    std::fs::create_dir_all(folder).map_err(|error| TraceError::Write {
+    slowpath_files::create_folder(folder).map_err(|error| TraceError::Write {
         path: folder.to_owned(),
         error,
     })?;
@@ -192,10 +194,8 @@ fn create(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), TraceError> {
-    let failed = |error| TraceError::Write {
+    slowpath_files::write_with(path, |out| write(out)).map_err(|error| TraceError::Write {
         path: path.to_owned(),
         error,
-    };
-    let mut out = BufWriter::new(File::create(path).map_err(failed)?);
-    write(&mut out).and_then(|()| out.flush()).map_err(failed)
+    })
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Progress of a pass over a capture.
 
+// Its own words and figures only, with the codes that take a line away.
+#![expect(clippy::print_stderr)]
+
 use slowpath_model::Micros;
 use slowpath_text::bytes;
 use slowpath_trace::engine::Progress;

@@ -13,6 +13,7 @@ use crate::clock;
 use crate::command::{self, Output, Running};
 use crate::events::{self, Event};
 use crate::failure::{Failure, Outcome};
+use crate::message;
 use crate::options::ExitOn;
 use crate::render::Paint;
 use crate::session::{self, Flow, Viewer};
@@ -54,6 +55,8 @@ impl Options {
             && !self.lines
             && std::io::stdout().is_terminal()
             && std::io::stdin().is_terminal()
+            // It can move no cursor (terminfo(5)).
+            && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
     }
 }
 
@@ -118,7 +121,7 @@ pub fn run(source: &mut dyn Source, mut options: Options) -> Result<Outcome, Fai
         running.end(&events);
     }
     for line in tail {
-        eprintln!("{line}");
+        message::line(format_args!("{line}"));
     }
     if options.json {
         finish_json(&mut stdout, source, &closing, running.as_ref())?;
