@@ -94,7 +94,7 @@ struct turns {
 	u8 whose;     /* enum turn */
 	u8 by_ack;    /* since_us is the request's still: RACK knows when the answer arrived */
 	u8 by_clock;  /* RACK does not know it: read the clock */
-	u8 unread;    /* data may have come since the application read all of it */
+	u8 pad1;
 	struct answers peer;
 	struct answers here;
 };
@@ -447,8 +447,8 @@ static __always_inline struct rates *rate_table(void)
 }
 
 /* `marked` is what the connection's mark was when the caller decided to note it. */
-static __always_inline void note_change(struct connection *c, const void *sk, struct shared *s,
-					u32 epoch, u32 marked)
+static __noinline void note_change(struct connection *c, const void *sk, struct shared *s, u32 epoch,
+				   u32 marked)
 {
 	u32 list = epoch & 1, index, due = epoch;
 	struct note *note;

@@ -98,6 +98,10 @@ struct net {
 };
 
 typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct {
 	s64 counter;
 } atomic64_t;
 
@@ -202,6 +206,10 @@ struct sock {
 	struct socket *sk_socket;
 	struct rb_root tcp_rtx_queue;
 	struct sk_buff_head sk_receive_queue;
+	struct {
+		atomic_t rmem_alloc;
+	} sk_backlog;
+	struct sk_buff_head sk_write_queue;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 
@@ -379,7 +387,8 @@ struct bpf_iter__unix {
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
-extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
+extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak
+	__attribute__((returns_nonnull));
 
 /*
  * The TCP socket that `sk` is known to be. The cast (Linux 6.2) is no call at run time, which
@@ -390,6 +399,23 @@ static __always_inline struct tcp_sock *tcp_socket(struct sock *sk)
 	if (bpf_rdonly_cast)
 		return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
 	return bpf_skc_to_tcp_sock(sk);
+}
+
+/*
+ * What the two below read first is in struct sock, at the tracepoint's own pointer, which the kernel trusts (Linux
+ * 6.2): a plain load. Through tcp_socket() each load has its address checked, some eight instructions.
+ */
+
+/* Bytes written and not yet sent: they have a queue of their own. `written` is write_seq. */
+static __always_inline u32 unsent_of(struct sock *sk, struct tcp_sock *tp, u32 written)
+{
+	return sk->sk_write_queue.qlen ? written - tp->snd_nxt : 0;
+}
+
+/* Whether nothing that arrived is left: the memory of what is unread, or out of order, is charged to the socket. */
+static __always_inline bool all_read(struct sock *sk)
+{
+	return !sk->sk_backlog.rmem_alloc.counter;
 }
 
 /* A number that no other network namespace gets while the machine runs; 0 before Linux 5.12. */

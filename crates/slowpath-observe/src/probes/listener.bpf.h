@@ -10,10 +10,6 @@
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-typedef struct {
-	int counter;
-} atomic_t;
-
 struct sock_reuseport {
 	unsigned int synq_overflow_ts;
 };

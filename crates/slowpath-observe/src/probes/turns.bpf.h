@@ -53,7 +53,7 @@ static __always_inline void settle_answer(struct turns *t, struct latest_turns *
 	u64 arrived = tp->rack.mstamp + tp->rack.rtt_us;
 
 	t->by_ack = 0;
-	if (arrived < t->since_us || arrived > now) {
+	if (unlikely(arrived < t->since_us || arrived > now)) {
 		/* without SACK, or a retransmission that is ambiguous (tcp_rack_advance) */
 		t->by_clock = 1;
 		t->whose = TURN_CROSSED;
@@ -68,7 +68,8 @@ static __always_inline void settle_answer(struct turns *t, struct latest_turns *
  * arrives before that. tcp_write_xmit has refreshed tcp_mstamp, even where nothing could be sent.
  * `written` is write_seq.
  */
-static __always_inline void note_write(struct connection *c, struct tcp_sock *tp, u32 written)
+static __always_inline void note_write(struct connection *c, struct sock *sk, struct tcp_sock *tp,
+				       u32 written)
 {
 	struct turns *t = &c->turns;
 	u64 now;
@@ -81,7 +82,7 @@ static __always_inline void note_write(struct connection *c, struct tcp_sock *tp
 		if (t->by_ack)
 			settle_answer(t, &c->latest, tp, now);
 		/* what has not been read, but for a FIN, is not what it answers */
-		if (t->unread && tp->rcv_nxt - tp->copied_seq > 1)
+		if (!all_read(sk) && tp->rcv_nxt - tp->copied_seq > 1)
 			t->overlapping++;
 		else if (t->whose == TURN_HERE && now >= t->since_us)
 			end_turn(&t->here, &c->latest, SIDE_HERE, now - t->since_us);
@@ -90,18 +91,17 @@ static __always_inline void note_write(struct connection *c, struct tcp_sock *tp
 	t->since_us = now;
 }
 
-/* A segment came; the kernel has not processed it. `nxt` is rcv_nxt, `una` snd_una. */
+/* A segment came; the kernel has not processed it. `una` is snd_una. */
 static __always_inline void note_segment(struct connection *c, struct tcp_sock *tp,
-					 struct sk_buff *skb, u32 nxt, u32 una)
+					 struct sk_buff *skb, u32 una)
 {
 	const struct tcp_skb_cb *cb = (void *)&skb->cb;
 	struct turns *t = &c->turns;
 	u32 end = cb->end_seq, flags = cb->tcp_flags;
 	u64 now;
 
-	if (end - cb->seq == (flags & TCPHDR_FIN) || (s32)(end - nxt) <= 0)
+	if (end - cb->seq == (flags & TCPHDR_FIN) || (s32)(end - tp->rcv_nxt) <= 0)
 		return; /* no data, or none that is new */
-	t->unread = 1;
 	if (t->whose == TURN_PEER) {
 		u32 ack = cb->ack_seq;
 

@@ -22,7 +22,7 @@ enum wait {
  * announced window (tcp_snd_wnd_test), a repair, Nagle (tcp_nagle_test with
  * tcp_minshall_check), and what remains: the congestion window, pacing or the device.
  */
-static __always_inline u32 wait_of(struct tcp_sock *tp, const struct connection *c, u32 unsent)
+static __noinline u32 wait_of(struct tcp_sock *tp, const struct connection *c, u32 unsent)
 {
 	u32 mss = tp->mss_cache, nxt = tp->snd_nxt, una = tp->snd_una, out = tp->packets_out;
 	u32 wnd = tp->snd_wnd, next = unsent < mss ? unsent : mss;
@@ -98,56 +98,24 @@ static __always_inline bool much_unread(struct tcp_sock *tp, u32 nxt, u32 unread
 	return left <= 0 || unread / 3 > (u32)left;
 }
 
-/* An event: the time since which too much was unread is counted. `nxt` is rcv_nxt. Gives what is unread. */
-static __always_inline u32 count_unread(struct connection *c, struct tcp_sock *tp, u32 now, u32 nxt)
+/* An event: the time since which too much was unread is counted. */
+static __always_inline void count_unread(struct connection *c, struct sock *sk, struct tcp_sock *tp,
+					u32 now)
 {
-	u32 mark = c->unread_mark, spent = mark ? elapsed(mark, now) : 0, unread = nxt - tp->copied_seq;
+	u32 mark = c->unread_mark, spent, nxt;
 
+	if (!mark && all_read(sk))
+		return;
+	spent = mark ? elapsed(mark, now) : 0;
 	if (spent) {
 		c->waited = 1;
 		__sync_fetch_and_add(&c->waits.unread_jiffies, spent);
 	}
-	if (much_unread(tp, nxt, unread))
+	nxt = tp->rcv_nxt;
+	if (much_unread(tp, nxt, nxt - tp->copied_seq))
 		c->unread_mark = now;
 	else if (mark)
 		c->unread_mark = 0;
-	return unread;
-}
-
-/* SOCK_NOSPACE, include/linux/net.h: a writer was refused, and there is no room yet */
-#define NO_SPACE (1 << 2)
-/* TCP_CHRONO_BUSY, include/linux/tcp.h: neither of the two that limit */
-#define CHRONO_BUSY 1
-
-/*
- * A segment came: a writer has waited for room in the send buffer until now, although all that
- * is in it is under way, both windows have room and nothing is being repaired. The kernel's
- * chronograph may stand still meanwhile, while few segments in flight pass for a full congestion
- * window (tcp_is_cwnd_limited in slow start); where it runs, it counts. It has lasted since data was sent last, or since the
- * segment before.
- */
-static __always_inline void count_full(struct connection *c, struct sock *sk, struct tcp_sock *tp,
-				       u32 now, u32 out)
-{
-	struct socket *socket = sk->sk_socket;
-	u32 since;
-
-	if (!out || !socket || !(socket->flags & NO_SPACE))
-		return;
-	if (out >= tp->snd_cwnd || c->ca_state >= CA_RECOVERY)
-		return;
-	if (BPF_CORE_READ_BITFIELD(tp, chrono_type) != CHRONO_BUSY)
-		return;
-	if ((s32)(tp->snd_una + tp->snd_wnd - tp->snd_nxt) < (s32)tp->mss_cache)
-		return;
-	since = tp->lsndtime;
-	if ((s32)(c->last_event - since) > 0)
-		since = c->last_event;
-	since = elapsed(since, now);
-	if (since) {
-		c->waited = 1;
-		c->waits.full_jiffies += since;
-	}
 }
 
 /* Windows up to this many segments are what a connection begins with (RFC 6928). */
@@ -162,7 +130,7 @@ static __always_inline void note_idle(struct connection *c, struct tcp_sock *tp,
 {
 	s32 gap = tp->lsndtime - c->last_event;
 
-	if (gap > 2 && c->last_event && (u32)gap > tp->inet_conn.icsk_rto) {
+	if (unlikely(gap > 2) && c->last_event && (u32)gap > tp->inet_conn.icsk_rto) {
 		u32 cwnd = tp->snd_cwnd;
 
 		c->waits.burst_start = tp->snd_una;

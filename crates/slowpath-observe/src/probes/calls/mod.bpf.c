@@ -26,7 +26,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 } call_log SEC(".maps");
 
-static __always_inline void log_call(struct connection *c, u32 bytes, u32 direction)
+static __noinline void log_call(struct connection *c, u32 bytes, u32 direction)
 {
 	struct call *call = bpf_ringbuf_reserve(&call_log, sizeof(*call), 0);
 
@@ -44,32 +44,34 @@ static __always_inline void log_call(struct connection *c, u32 bytes, u32 direct
 	}
 }
 
+/* The histogram's first bucket is below 16 bytes, each other one a power of two, the last has all above. */
 static __always_inline u32 bucket_of(u32 bytes)
 {
-	u32 log2 = 0, n = bytes;
+	u32 n = bytes >> 4, bucket = 1;
 
-	if (n >= 1 << 16) {
-		n >>= 16;
-		log2 += 16;
-	}
+	if (!n)
+		return 0;
+	if (n >= 1 << (BUCKETS - 2))
+		return BUCKETS - 1;
+	/* a barrier each, or clang makes several branches of one */
 	if (n >= 1 << 8) {
 		n >>= 8;
-		log2 += 8;
+		bucket += 8;
+		barrier_var(n);
 	}
 	if (n >= 1 << 4) {
 		n >>= 4;
-		log2 += 4;
+		bucket += 4;
+		barrier_var(n);
 	}
 	if (n >= 1 << 2) {
 		n >>= 2;
-		log2 += 2;
+		bucket += 2;
+		barrier_var(n);
 	}
 	if (n >= 1 << 1)
-		log2 += 1;
-	if (log2 < 4)
-		return 0;
-	log2 -= 3;
-	return log2 < BUCKETS ? log2 : BUCKETS - 1;
+		bucket++;
+	return bucket;
 }
 
 static __always_inline void count_call(struct sock *sk, struct connection *c,
@@ -92,12 +94,12 @@ static __always_inline void count_call(struct sock *sk, struct connection *c,
 	tp = tcp_socket(sk);
 	if (tp) {
 		if (direction == DIRECTION_RECEIVE) {
-			c->turns.unread = count_unread(c, tp, (u32)now, tp->rcv_nxt) > 1;
+			count_unread(c, sk, tp, (u32)now);
 		} else {
 			u32 written = tp->write_seq;
 
-			count_wait(c, tp, (u32)now, written - tp->snd_nxt, bytes);
-			note_write(c, tp, written);
+			count_wait(c, tp, (u32)now, unsent_of(sk, tp, written), bytes);
+			note_write(c, sk, tp, written);
 		}
 	}
 	changed(c, sk);

@@ -28,7 +28,7 @@ mirror! {
         whose: u8,
         by_ack: u8,
         by_clock: u8,
-        unread: u8,
+        pad1: u8,
         peer: RecordAnswers,
         here: RecordAnswers,
     }

@@ -8,10 +8,6 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 typedef struct {
-	int counter;
-} atomic_t;
-
-typedef struct {
 	atomic_t refs;
 } refcount_t___rec;
 
