@@ -3,13 +3,7 @@
 //!
 //! Both directions are looked at, each with its sender and its receiver as far as they are on
 //! this machine. What took most time of all limits, if it took a tenth of the time in which the
-//! connection was active. Without any such limit it is the application's own pace:
-//!
-//! 1. Where turns are observed: the one that took most time ([`turns`](super::turns)): an application's, or
-//!    *RoundTrips*.
-//! 2. Else *RoundTrips* if both ends send, and the exchanges (the fewer of reads and writes) times the least
-//!    RTT are half of the active time. Several under way at once would exceed it.
-//! 3. *Application* otherwise.
+//! connection was active. Without any such limit it is a turn, or the application's own pace ([`pace`](super::pace)).
 //!
 //! **Whom to act.** Send buffer: the sending application. Receiver: the process that does not read, where it is known or the window
 //! was closed for most of the time (only an application that does not read closes it); else
@@ -26,9 +20,11 @@
 //! application; for round trips from 10 ms on.
 
 use super::end::{End, Times, round_trips};
+use super::judged::{Judged, SEQUENTIAL};
+use super::pace::pace;
 use super::turns::Turns;
-use super::{Act, ActingProcess, EndEvidence, Limiter, Observed, Role};
-use slowpath_model::{Failure, Micros, Origin, Owner, Problem, Stage};
+use super::{ActingProcess, Limiter, Observed, Role};
+use slowpath_model::{Failure, Micros, Owner, Problem};
 use std::net::SocketAddr;
 
 /// Least part of the active time that a limiter takes: below it the application's own pace is the answer.
@@ -38,22 +34,6 @@ const LEAST: f64 = 0.1;
 /// the acceptable one (RFC 8289 section 4.4).
 pub(super) const QUEUE: Micros = Micros(5_000);
 
-/// From this RTT on one exchange after another is slow: the limit of what users feel as
-/// instantaneous is 0.1 s, which ten of them take (Nielsen, Usability Engineering, section 5.5).
-const FAR: Micros = Micros(10_000);
-
-/// An answer that took so long keeps its asker waiting: the limit of what users feel as instantaneous
-/// (Nielsen, Usability Engineering, section 5.5).
-const SLOW_ANSWER: Micros = Micros(100_000);
-
-/// Where no answer came at all it may be that none was asked for: the limit of an uninterrupted flow of thought
-/// (Nielsen, the same section).
-const NO_ANSWER: Micros = Micros(1_000_000);
-
-/// Part of the active time that round trips take if they are what it waits for, and how much
-/// more they may seem to take: RTTs vary by a quarter without losses (Fermilab methodology, Table 4).
-const SEQUENTIAL: (f64, f64) = (0.5, 1.25);
-
 /// A process that does not read, of the time that its peer's window was full: three quarters of it unread
 /// (ReceiverAppSlow) for so much. A window that arrives at once and is read at an even pace for half of the time is
 /// that full for a quarter of this half; who reads at once leaves nothing.
@@ -61,107 +41,6 @@ const UNREAD: f64 = 0.125;
 
 /// The same where only the sender is known: the window was zero for most of the time.
 const CLOSED: f64 = 0.5;
-
-/// What limited one connection.
-#[derive(Clone, Debug)]
-pub(crate) struct Judged<'a> {
-    pub(crate) limiter: Limiter,
-    pub(crate) alarm: bool,
-    pub(crate) who: Role,
-    /// Whose process acts, and where.
-    pub(crate) owner: Option<&'a Owner>,
-    pub(crate) address: Option<SocketAddr>,
-    /// How long it limited, of the time in which there was something to do.
-    pub(crate) time: Micros,
-    pub(crate) work: Micros,
-    pub(crate) active: Micros,
-    /// It has been unanswered for so long that no one waits any more.
-    pub(crate) given_up: bool,
-    /// How long anybody waited for it: for data to arrive, or for an answer.
-    pub(crate) awaited: Micros,
-    /// The problems of the direction.
-    pub(crate) because: Vec<(Problem, Micros)>,
-    /// The end that sends in the direction, or whose own pace it is.
-    pub(crate) sender: Option<End<'a>>,
-    /// The end that receives in the direction.
-    pub(crate) receiver: Option<End<'a>>,
-    /// What it waited for was the answer to its SYN, or the first ACK: where the accept queue is full,
-    /// the client's end is open, and what it sends is dropped (`tcp_v4_syn_recv_sock`).
-    pub(crate) only_opening: bool,
-    /// Why the connection failed, if it did.
-    pub(crate) failure: Option<Failure>,
-    /// Whose turn it was, where that decided.
-    pub(crate) turns: Option<Turns>,
-    /// The process that waited for the answers.
-    pub(crate) asked_by: Option<u32>,
-}
-
-/// What connections of one group have in common.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) alarm: bool,
-    pub(super) limiter: Limiter,
-    who: Role,
-    command: Option<String>,
-    pub(super) failure: Option<Failure>,
-}
-
-impl Judged<'_> {
-    /// What its sender cannot help limits it, for most of the time.
-    pub(super) fn limits_sender(&self) -> bool {
-        matches!(self.limiter, Limiter::Receiver | Limiter::Network)
-            && crate::tally::share(self.time, self.active) >= SEQUENTIAL.0
-    }
-
-    pub(super) fn key(&self) -> Key {
-        let command = self.owner.and_then(ActingProcess::of).map(|p| p.command);
-        Key {
-            alarm: self.alarm,
-            limiter: self.limiter,
-            who: self.who,
-            command: command.map(|c| c.to_string()),
-            failure: self.failure,
-        }
-    }
-
-    /// What a problem of it rests on: it is one of the sender's, or the receiver's ReceiverAppSlow.
-    pub(super) fn evidence(&self, problem: Problem) -> Option<EndEvidence> {
-        let has = |end: &&End<'_>| end.time(problem) > Micros::ZERO;
-        let found = [self.sender, self.receiver];
-        let end = match problem {
-            Problem::SenderAppLimited => return self.own_pace(),
-            _ => found.iter().flatten().find(has)?,
-        };
-        Some(EndEvidence::of(end, problem, self.work))
-    }
-
-    /// What an application did, of the time that its connection was observed.
-    fn own_pace(&self) -> Option<EndEvidence> {
-        let end = self.sender.or(self.receiver)?;
-        let observed = end.tally.totals.observed;
-        Some(EndEvidence::of(&end, Problem::SenderAppLimited, observed))
-    }
-
-    pub(super) fn act(&self) -> Act {
-        Act {
-            who: self.who,
-            process: self.owner.and_then(ActingProcess::of),
-            address: self.address.map(|a| a.to_string()),
-        }
-    }
-}
-
-/// Whether a problem is one of a limiter: that of its stage, but for late ACKs, which hold back what an
-/// application wrote in pieces.
-pub(super) fn belongs(problem: Problem, limiter: Limiter) -> bool {
-    let of = match (problem, problem.stage()) {
-        (Problem::DelayedAck, _) | (_, Stage::SenderApp) => Limiter::Application,
-        (_, Stage::SendBuffer) => Limiter::SendBuffer,
-        (_, Stage::Network) => Limiter::Network,
-        (_, Stage::Receiver | Stage::ReceiverApp) => Limiter::Receiver,
-    };
-    of == limiter
-}
 
 /// One direction of a connection; at least one end is known.
 #[derive(Clone, Copy)]
@@ -436,163 +315,4 @@ impl<'a> Direction<'a> {
             ..self.limit(Limiter::Receiver, time)
         }
     }
-}
-
-/// Nothing but the application's own pace, or nothing at all.
-fn pace<'a>(
-    near: &(End<'a>, Times),
-    far: Option<&(End<'a>, Times)>,
-    peer: SocketAddr,
-) -> Judged<'a> {
-    let sends = match far {
-        Some(far) if !near.0.moved() || near.0.tally.deltas.bytes_acked == Some(0) => far,
-        _ => near,
-    };
-    let turns = Turns::of(&near.0, far.map(|(end, _)| end));
-    // An answer that is awaited is no idleness.
-    let answering = turns.map_or(Micros::ZERO, |t| t.answering);
-    let active = near.1.active.max(answering);
-    let busy = far.map_or(near.1.work, |(_, far)| far.work.max(near.1.work));
-    let turned = turns.map_or(busy, |t| t.answering + t.round_trips);
-    let own = Judged {
-        limiter: Limiter::Application,
-        alarm: false,
-        who: Role::SendingApplication,
-        owner: Some(sends.0.owner),
-        address: Some(sends.0.tuple.local),
-        time: active,
-        work: active,
-        active,
-        given_up: false,
-        awaited: turned.max(busy).min(active),
-        because: Vec::new(),
-        sender: Some(sends.0),
-        receiver: None,
-        only_opening: false,
-        failure: None,
-        turns: None,
-        asked_by: None,
-    };
-    let ends = [Some(near.0), far.map(|(end, _)| *end)];
-    if let Some(stopped) = ends.into_iter().flatten().find(|end| end.stopped) {
-        let life = stopped.tally.totals.observed;
-        return Judged {
-            alarm: true,
-            who: Role::ReceivingApplication,
-            owner: Some(stopped.owner),
-            address: Some(stopped.tuple.local),
-            time: life,
-            work: life,
-            active: life,
-            awaited: life,
-            sender: None,
-            receiver: Some(stopped),
-            ..own
-        };
-    }
-    let moved = near.0.moved() || far.is_some_and(|f| f.0.moved());
-    if active == Micros::ZERO || !(moved || answering > Micros::ZERO) {
-        return Judged {
-            limiter: Limiter::Nothing,
-            who: Role::None,
-            owner: None,
-            address: None,
-            ..own
-        };
-    }
-    match turns {
-        Some(turns) => whose_turn(near, far, peer, turns, own),
-        None => match sequential(&near.0, near.1.active) {
-            Some(share) => round_trips_of(near, peer, share, own),
-            None => own,
-        },
-    }
-}
-
-/// The turn that took most time: an end's, or the round trip's.
-fn whose_turn<'a>(
-    near: &(End<'a>, Times),
-    far: Option<&(End<'a>, Times)>,
-    peer: SocketAddr,
-    turns: Turns,
-    own: Judged<'a>,
-) -> Judged<'a> {
-    let far = far.map(|(end, _)| *end);
-    let (asking, answering) = match turns.near_asks {
-        true => (Some(near.0), far),
-        false => (far, Some(near.0)),
-    };
-    let all = own.active.max(turns.answering + turns.round_trips);
-    let at = |end: Option<End<'a>>| end.map_or(peer, |end| end.tuple.local);
-    let of = |end: Option<End<'a>>, time: Micros| Judged {
-        owner: end.map(|end| end.owner),
-        address: Some(at(end)),
-        sender: end,
-        time,
-        work: all,
-        active: all,
-        turns: Some(turns),
-        ..own.clone()
-    };
-    let share = |time| crate::tally::share(time, all);
-    if turns.answers_decide() {
-        let least = if turns.answers > 0 {
-            SLOW_ANSWER
-        } else {
-            NO_ANSWER
-        };
-        let slow = turns.answer.is_some_and(|answer| answer >= least);
-        return Judged {
-            alarm: slow && share(turns.answering) >= SEQUENTIAL.0,
-            ..of(answering, turns.answering)
-        };
-    }
-    if turns.round_trips > turns.asking && share(turns.round_trips) >= SEQUENTIAL.0 {
-        let least = asking.and_then(|end| end.stats.min_rtt);
-        return Judged {
-            limiter: Limiter::RoundTrips,
-            alarm: least.is_some_and(|rtt| rtt >= FAR),
-            sender: asking.or(answering),
-            ..of(asking, turns.round_trips)
-        };
-    }
-    of(asking, turns.asking)
-}
-
-/// Calls that wait for one round trip after another.
-fn round_trips_of<'a>(
-    near: &(End<'a>, Times),
-    peer: SocketAddr,
-    share: f64,
-    own: Judged<'a>,
-) -> Judged<'a> {
-    let asks = near.0.origin != Origin::Accepted;
-    Judged {
-        limiter: Limiter::RoundTrips,
-        alarm: near.0.stats.min_rtt.is_some_and(|rtt| rtt >= FAR),
-        owner: asks.then_some(near.0.owner),
-        address: Some(if asks { near.0.tuple.local } else { peer }),
-        time: Micros((near.1.active.0 as f64 * share) as u64),
-        sender: Some(near.0),
-        ..own
-    }
-}
-
-/// The part of the active time that round trips took, one after another.
-fn sequential(end: &End<'_>, active: Micros) -> Option<f64> {
-    if !end.sent() || !end.received() || active == Micros::ZERO {
-        return None;
-    }
-    let deltas = &end.tally.deltas;
-    let (writes, reads) = (deltas.writes?, deltas.reads?);
-    let exchanges = writes.min(reads);
-    // A message may take a few writes, not the other way round.
-    if exchanges < 2 || exchanges * 4 < writes.max(reads) {
-        return None;
-    }
-    let least = end.stats.min_rtt?;
-    let share = exchanges as f64 * least.0 as f64 / active.0 as f64;
-    (SEQUENTIAL.0..=SEQUENTIAL.1)
-        .contains(&share)
-        .then_some(share.min(1.0))
 }

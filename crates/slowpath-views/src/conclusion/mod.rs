@@ -26,6 +26,8 @@ mod connection;
 mod end;
 mod evidence;
 mod failures;
+mod judged;
+mod pace;
 mod table;
 mod text;
 mod turns;
@@ -44,7 +46,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub(crate) use connection::Judged;
+pub(crate) use judged::Judged;
 pub(crate) use table::Ends;
 
 /// The part of the connections with anything to do that fails, or of the time that anybody waited for
@@ -307,7 +309,7 @@ impl<'a> Group<'a> {
         let mut because: Vec<(Problem, Micros)> = times.into_iter().collect();
         because.sort_by_key(|(problem, time)| {
             (
-                !connection::belongs(*problem, deciding),
+                !judged::belongs(*problem, deciding),
                 std::cmp::Reverse(*time),
             )
         });
@@ -324,7 +326,7 @@ impl<'a> Group<'a> {
 ///
 /// 1. A process that waits for another's answers answers slowly itself.
 /// 2. A proxy whose sends are limited on the one side does not read on the other.
-fn give_way(groups: &mut BTreeMap<connection::Key, Group<'_>>) {
+fn give_way(groups: &mut BTreeMap<judged::Key, Group<'_>>) {
     let (mut waiting, mut blocked) = (BTreeSet::new(), BTreeSet::new());
     for judged in groups.values().flat_map(|group| &group.members) {
         let itself = judged.owner.and_then(Owner::pid);
@@ -356,7 +358,7 @@ const FELT: Micros = Micros(100_000);
 
 /// Whether all that someone should act on has less than a tenth of the time that anybody waited, as one dead
 /// connection of a server that answers twenty others at once, or took less than anybody feels.
-fn minor(groups: &BTreeMap<connection::Key, Group<'_>>) -> bool {
+fn minor(groups: &BTreeMap<judged::Key, Group<'_>>) -> bool {
     let felt = groups
         .iter()
         .any(|(key, group)| key.alarm && group.time >= FELT);
@@ -372,7 +374,7 @@ fn minor(groups: &BTreeMap<connection::Key, Group<'_>>) -> bool {
 }
 
 /// Whether those that failed alike are too few, of `working` connections with anything to do, to be the answer.
-fn few_failed(key: &connection::Key, group: &Group<'_>, working: usize) -> bool {
+fn few_failed(key: &judged::Key, group: &Group<'_>, working: usize) -> bool {
     let failed = group.members.len();
     match key.failure {
         // Of two attempts, the slower one is given up (RFC 8305 section 5).

@@ -2,8 +2,8 @@
 //! The answer in a sentence. Each figure is of the connection that the answer cost most, of
 //! the time observed; a gauge as it was in the last interval with the problem, where there is one.
 
-use super::connection::Judged;
 use super::end::{End, round_trips};
+use super::judged::Judged;
 use super::turns::Turns;
 use super::{Act, ActingProcess, Because, Conclusion, Limiter, Refusing, Role};
 use slowpath_model::{Failure, Micros, Origin, Owner, Problem};
