@@ -107,7 +107,7 @@ pub fn measure(
     measures.send_buffer = send_buffer(before, after);
     measures.fast_retransmit = fast_retransmit(b, a);
     measures.delayed_ack = acks.measure;
-    measures.receiver_window = receiver_window(b, a);
+    measures.receiver_window = receiver_window(before, after);
     measures.reordering = reordering(before, after);
     measures.ecn_marked = ecn_marked(before, after);
     measures.small_writes = small_writes(before, after, acks.held_time);

@@ -45,3 +45,15 @@ fn without_events_it_is_sampled() {
         Measure::Coarse { events: None }
     );
 }
+
+#[test]
+fn what_an_mptcp_connection_has_not_read_counts_at_its_subflow() {
+    let mut subflow = Timeline::new();
+    let state = Multipath {
+        window_full: false,
+        unread: true,
+    };
+    subflow.after.waits = subflow.after.waits.with_multipath(state);
+    let measure = subflow.measure().of(Problem::ReceiverAppSlow);
+    assert_eq!(measure, Measure::Coarse { events: None });
+}

@@ -2,7 +2,7 @@
 //! ReceiverWindowLimited.
 
 mod timeline;
-use slowpath_model::{Problem::*, Share, TcpStats};
+use slowpath_model::{Multipath, Problem::*, Share, TcpStats};
 use timeline::*;
 
 #[test]
@@ -101,4 +101,19 @@ fn without_chronograph_the_filled_window_is_sampled() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_full_window_of_an_mptcp_connection_counts_at_its_subflow() {
+    // What the connection holds back is not in the subflow: the subflow's clock stands still, its queue is empty.
+    let mut subflow = Timeline::new();
+    let state = Multipath {
+        window_full: true,
+        unread: false,
+    };
+    subflow.after.waits = subflow.after.waits.with_multipath(state);
+    assert_eq!(
+        said(&subflow.verdict()),
+        [(ReceiverWindowLimited, Share::Coarse, None)]
+    );
 }

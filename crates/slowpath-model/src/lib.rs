@@ -56,4 +56,4 @@ pub use turns::{
 };
 pub use units::{Micros, MonoNanos, WallMicros};
 pub use url_secrets::without_url_secrets;
-pub use waits::{EpisodeWaits, OpeningWaits, QueueWaits, WaitSums, Waits};
+pub use waits::{EpisodeWaits, Multipath, OpeningWaits, QueueWaits, WaitSums, Waits};

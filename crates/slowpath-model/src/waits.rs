@@ -74,6 +74,16 @@ pub struct WaitSums {
     pub opening: OpeningWaits,
 }
 
+/// What the MPTCP connection that a socket is a subflow of waits for, at the moment of the snapshot. It has
+/// a window and a receive queue of its own: what it holds back never reaches the subflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Multipath {
+    /// It holds data, and its window has no room for the next segment (`mptcp_check_allow_tx`).
+    pub window_full: bool,
+    /// More than three times as much is unread as its peer may still send.
+    pub unread: bool,
+}
+
 /// What is watched, and what there was of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
@@ -84,6 +94,8 @@ pub struct Waits {
 const QUEUES: u8 = 1;
 const EPISODES: u8 = 2;
 const OPENING: u8 = 4;
+const MULTIPATH_WINDOW: u8 = 8;
+const MULTIPATH_UNREAD: u8 = 16;
 
 impl Waits {
     /// Nothing is watched.
@@ -103,6 +115,25 @@ impl Waits {
         }
     }
 
+    /// The same of a subflow whose MPTCP connection waits for that.
+    #[inline]
+    #[must_use]
+    pub fn with_multipath(mut self, state: Multipath) -> Self {
+        self.watched |= u8::from(state.window_full) * MULTIPATH_WINDOW;
+        self.watched |= u8::from(state.unread) * MULTIPATH_UNREAD;
+        self
+    }
+
+    /// What the MPTCP connection that it is a subflow of waits for; nothing of any other, or where that is not
+    /// observed.
+    #[inline]
+    pub const fn multipath(&self) -> Multipath {
+        Multipath {
+            window_full: self.watched & MULTIPATH_WINDOW != 0,
+            unread: self.watched & MULTIPATH_UNREAD != 0,
+        }
+    }
+
     /// The same, with those sums.
     #[must_use]
     pub fn with(&self, sums: WaitSums) -> Self {
@@ -116,7 +147,7 @@ impl Waits {
     #[must_use]
     pub const fn at_birth(&self) -> Self {
         Waits {
-            watched: self.watched,
+            watched: self.watched & (QUEUES | EPISODES | OPENING),
             sums: None,
         }
     }

@@ -6,6 +6,8 @@
 //!    room that there is were taken by what the application had left.
 //! 2. Where they are not, the state at the end of the interval is sampled, if the announced
 //!    window is known (Linux 6.2). An empty receive queue is absence.
+//! 3. What a subflow of MPTCP receives it passes on at once: the state of the connection at the end of the
+//!    interval is sampled (Linux 6.10).
 
 use crate::{Measure, delta};
 use slowpath_model::Snapshot;
@@ -14,6 +16,9 @@ use slowpath_model::Snapshot;
 const UNREAD: u32 = 3;
 
 pub(crate) fn receiver_app(before: &Snapshot, after: &Snapshot) -> Measure {
+    if after.waits.multipath().unread {
+        return Measure::Coarse { events: None };
+    }
     if let Some(a) = after.waits.queues() {
         let b = before.waits.queues().map(|q| q.unread);
         return Measure::of_time(delta::time(b, Some(a.unread)));

@@ -7,11 +7,17 @@
 //!    window has room, and the announced window has none for another segment
 //!    (`tcp_snd_wnd_test`).
 //! 3. Where the announced window is unknown too (before Linux 5.4), it is unmeasured.
+//! 4. What an MPTCP connection holds back never reaches its subflows, and their chronographs stand still: the
+//!    state of its own window at the end of the interval is sampled.
 
 use crate::{Measure, delta};
-use slowpath_model::TcpStats;
+use slowpath_model::Snapshot;
 
-pub(crate) fn receiver_window(before: &TcpStats, after: &TcpStats) -> Measure {
+pub(crate) fn receiver_window(before: &Snapshot, after: &Snapshot) -> Measure {
+    if after.waits.multipath().window_full {
+        return Measure::Coarse { events: None };
+    }
+    let (before, after) = (&before.stats, &after.stats);
     if after.rwnd_limited.is_some() {
         return Measure::of_time(delta::time(before.rwnd_limited, after.rwnd_limited));
     }

@@ -199,6 +199,8 @@ enum record_flag {
 	RECORD_BUSY = 8, /* a chronograph is running: it changes without an event */
 	RECORD_WAITS = 16, /* `waits` is set */
 	RECORD_NOT_SENT = 32, /* its SYN never left this host */
+	RECORD_MPTCP_WINDOW = 64, /* data waits for the window of the MPTCP connection that it is a subflow of */
+	RECORD_MPTCP_UNREAD = 128, /* most of what that connection may receive is unread */
 };
 
 /* One connection at one moment, in the kernel's own scales. */

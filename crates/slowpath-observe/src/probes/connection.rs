@@ -8,8 +8,9 @@
 use slowpath_layout::{Mirror, Struct, mirror};
 use slowpath_model::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Claim, Closer, ConnectionId, Ending, EpisodeWaits,
-    FourTuple, Holder, Micros, MonoNanos, OpeningWaits, Origin, QueueWaits, RecoveryStats,
-    RtoStats, RttSums, Snapshot, SocketFacts, TcpState, TcpStats, Tier, Turns, WaitSums, Waits,
+    FourTuple, Holder, Micros, MonoNanos, Multipath, OpeningWaits, Origin, QueueWaits,
+    RecoveryStats, RtoStats, RttSums, Snapshot, SocketFacts, TcpState, TcpStats, Tier, Turns,
+    WaitSums, Waits,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use turns::{LatestTurns, RecordAnswers, RecordTurns};
@@ -26,7 +27,8 @@ use layouts::both::BOTH_BYTES_BITS;
 use layouts::caller_flag::{CALLER_HANDED_ON, CALLER_KERNEL};
 use layouts::origin::{ORIGIN_ACCEPTED, ORIGIN_OPENED};
 use layouts::record_flag::{
-    RECORD_APP_LIMITED, RECORD_CLOSED, RECORD_HAS_RTO, RECORD_NOT_SENT, RECORD_WAITS,
+    RECORD_APP_LIMITED, RECORD_CLOSED, RECORD_HAS_RTO, RECORD_MPTCP_UNREAD, RECORD_MPTCP_WINDOW,
+    RECORD_NOT_SENT, RECORD_WAITS,
 };
 
 /// `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
@@ -465,7 +467,10 @@ impl Record {
 
     fn waits(&self, context: &Context) -> Waits {
         let both = context.rtt_sums && context.calls;
-        let watched = Waits::watched(both, context.recovery, true);
+        let watched = Waits::watched(both, context.recovery, true).with_multipath(Multipath {
+            window_full: self.has(RECORD_MPTCP_WINDOW),
+            unread: self.has(RECORD_MPTCP_UNREAD),
+        });
         if !self.has(RECORD_WAITS) {
             watched
         } else {

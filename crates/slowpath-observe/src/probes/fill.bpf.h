@@ -202,6 +202,9 @@ static __always_inline void fill(struct record *r, struct sock *sk, struct tcp_s
 		*(u32 *)r->local = sk->__sk_common.skc_rcv_saddr;
 		*(u32 *)r->remote = sk->__sk_common.skc_daddr;
 	}
+	r->flags |= multipath_waits(tp);
+	if (r->flags & (RECORD_MPTCP_WINDOW | RECORD_MPTCP_UNREAD))
+		r->flags |= RECORD_BUSY;
 	fill_waits(r, tp, c, now);
 	fill_turns(r, tp);
 }

@@ -219,6 +219,7 @@ struct inet_sock {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	void *icsk_ulp_data;
 	__u32 icsk_rto;
 	__u32 icsk_pmtu_cookie;
 	__u8 icsk_ca_state : 5;
@@ -302,12 +303,20 @@ struct tcp_sock {
 };
 
 struct mptcp_sock {
+	u64 write_seq;
+	u64 snd_nxt;
+	u64 bytes_received;
+	u64 ack_seq;
+	atomic64_t rcv_wnd_sent;
+	u64 bytes_consumed;
+	u64 wnd_end;
 	struct list_head conn_list;
 };
 
 struct mptcp_subflow_context {
 	struct list_head node;
 	struct sock *tcp_sock;
+	struct sock *conn;
 };
 
 struct sk_buff {

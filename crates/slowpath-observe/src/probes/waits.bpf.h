@@ -139,6 +139,43 @@ static __always_inline void note_idle(struct connection *c, struct tcp_sock *tp,
 	c->last_event = now;
 }
 
+/*
+ * What the MPTCP connection of a subflow waits for, as bits of record.flags; 0 of any other socket. Its window
+ * is its own (mptcp_check_allow_tx): what it holds never reaches the subflow, whose queue is empty meanwhile, and what it
+ * has received it has taken from the subflow. A connection that fell back to TCP keeps an old end of the window, behind
+ * what it sent since.
+ */
+static __always_inline u8 multipath_waits(struct tcp_sock *tp)
+{
+	struct mptcp_subflow_context *subflow;
+	struct mptcp_sock *mptcp;
+	u64 nxt, unsent, next;
+	u8 flags = 0;
+	s64 left;
+
+	if (!bpf_core_field_exists(tp->is_mptcp) || !tp->is_mptcp ||
+	    !bpf_core_type_exists(struct mptcp_subflow_context))
+		return 0;
+	subflow = tp->inet_conn.icsk_ulp_data;
+	mptcp = (struct mptcp_sock *)BPF_CORE_READ(subflow, conn);
+	if (!mptcp)
+		return 0;
+	nxt = BPF_CORE_READ(mptcp, snd_nxt);
+	unsent = BPF_CORE_READ(mptcp, write_seq) - nxt;
+	left = BPF_CORE_READ(mptcp, wnd_end) - nxt;
+	next = unsent < tp->mss_cache ? unsent : tp->mss_cache;
+	if (left >= 0 && (u64)left < next)
+		flags = RECORD_MPTCP_WINDOW;
+	if (bpf_core_field_exists(mptcp->bytes_consumed)) { /* Linux 6.10 */
+		u64 unread = BPF_CORE_READ(mptcp, bytes_received) - BPF_CORE_READ(mptcp, bytes_consumed);
+
+		left = BPF_CORE_READ(mptcp, rcv_wnd_sent.counter) - BPF_CORE_READ(mptcp, ack_seq);
+		if (unread && (left <= 0 || unread / 3 > (u64)left))
+			flags |= RECORD_MPTCP_UNREAD;
+	}
+	return flags;
+}
+
 /* Copies the waits, those that go on included; `copied`: the caller has copied those that
  * ended. A wait that goes on is added only where the next event will count it, too. */
 static __always_inline void fill_waits(struct record *r, struct tcp_sock *tp,

@@ -69,6 +69,8 @@ int snapshot(struct bpf_iter__bpf_sk_storage_map *ctx)
 	copy_calls(r, c);
 	fill(r, sk, tp, c, s->now_ns, s->late_margin_us);
 	r->connection = (u64)c;
+	if (r->flags & (RECORD_MPTCP_WINDOW | RECORD_MPTCP_UNREAD))
+		c->copied_state = 0; /* no state: it goes on without an event, so that the next walk copies it again */
 	if (s->thinned == THINNED_WALKS && r->flags & RECORD_BUSY) {
 		/* it changes without an event */
 		struct rates *rates = rate_table();
