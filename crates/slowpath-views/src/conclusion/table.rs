@@ -135,6 +135,8 @@ struct Followed {
     met: (MonoNanos, MonoNanos),
     /// How long its SYNs waited while it was observed.
     opening: Micros,
+    /// How long its retransmission timer had been waited for when it was first met.
+    timer_before: Micros,
 }
 
 impl Followed {
@@ -162,6 +164,10 @@ impl Followed {
             until: begun,
             met: (at, at),
             opening: Micros::ZERO,
+            timer_before: match live.snapshot.id.start >= begun {
+                true => Micros::ZERO,
+                false => timer_wait(&live.snapshot.stats),
+            },
         }
     }
 
@@ -219,23 +225,37 @@ impl Followed {
         let mut member = self.member;
         let life = self.met.1.since(self.met.0);
         member.idle = life.saturating_sub(member.tally.totals.observed);
-        member.idle = charge_opening(&mut member.tally.totals, self.opening, member.idle);
+        let totals = &mut member.tally.totals;
+        member.idle = charge(totals, Problem::SynRetransmit, self.opening, member.idle);
+        // The kernel's clock includes expirations for its SYN.
+        let opened = self.opening == Micros::ZERO;
+        if opened && totals.problem_time[Problem::Timeout as usize] > Micros::ZERO {
+            let waited = timer_wait(&member.stats).saturating_sub(self.timer_before);
+            let waited = waited.min(self.met.1.since(self.begun));
+            member.idle = charge(totals, Problem::Timeout, waited, member.idle);
+        }
         member.tally.idle(member.idle);
         member
     }
 }
 
-/// While a SYN waits nothing changes, or so it seems, and its wait is known when it ends: that interval's
-/// verdict has no room for more than itself (rule 1 of the classifier's `syn_retransmit`). What `opening` lasted
-/// beyond that was idle, or passed for the application's own time. Gives what remains idle.
-fn charge_opening(totals: &mut Totals, opening: Micros, idle: Micros) -> Micros {
-    let charged = totals.problem_time[Problem::SynRetransmit as usize];
-    let missing = opening.saturating_sub(charged);
+/// How long a retransmission timer was waited for, from its first expirations on and before them.
+fn timer_wait(stats: &TcpStats) -> Micros {
+    let since = stats.rto_stats.map_or(Micros::ZERO, |s| s.time);
+    since + stats.recovery.map_or(Micros::ZERO, |r| r.rto_wait)
+}
+
+/// While a SYN or a retransmission timer is waited for nothing changes, or so it seems, and the wait is known when it ends: that
+/// interval's verdict has no room for more than itself (rule 1 of the classifier's `syn_retransmit`; its `timeout`).
+/// What it `lasted` beyond that was idle, or passed for the application's own time. Gives what remains idle.
+fn charge(totals: &mut Totals, problem: Problem, lasted: Micros, idle: Micros) -> Micros {
+    let charged = totals.problem_time[problem as usize];
+    let missing = lasted.saturating_sub(charged);
     let of_idle = missing.min(idle);
     let pace = &mut totals.problem_time[Problem::SenderAppLimited as usize];
     let of_pace = (missing.saturating_sub(of_idle)).min(*pace);
     *pace = pace.saturating_sub(of_pace);
-    totals.problem_time[Problem::SynRetransmit as usize] += of_idle + of_pace;
+    totals.problem_time[problem as usize] += of_idle + of_pace;
     totals.observed += of_idle;
     idle.saturating_sub(of_idle)
 }

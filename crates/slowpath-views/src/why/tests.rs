@@ -3,7 +3,9 @@ use super::*;
 use crate::criterion::Criterion;
 use crate::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
 use crate::source::OwnedConnection;
-use slowpath_model::{IntervalVerdict, OpeningWaits, Owner, Problem, Share, WaitSums, Waits};
+use slowpath_model::{
+    IntervalVerdict, OpeningWaits, Owner, Problem, RecoveryStats, Share, WaitSums, Waits,
+};
 use slowpath_text::Paint;
 
 const NOW: WallMicros = WallMicros(0);
@@ -220,6 +222,37 @@ fn only_the_far_end_is_meant_where_both_are_here() {
 }
 
 /// While a SYN waits nothing changes: the interval that shows its end is shorter than the wait.
+#[test]
+fn the_wait_for_a_timer_counts_as_far_as_it_was_observed() {
+    let ask_about = |before: u64| {
+        let waited = |intervals: u64, expired: bool| {
+            let mut waits = live(1, "ssh", "10.0.0.1:4000", "10.0.0.2:22");
+            waits.snapshot.id.start = MonoNanos(0);
+            waits.snapshot.stats.recovery = Some(RecoveryStats {
+                fast_recoveries: 0,
+                recovery_time: Micros::ZERO,
+                loss_entries: 0,
+                loss_time: Micros::ZERO,
+                rto_wait: Micros(intervals * INTERVAL.0),
+            });
+            let charged = finding(Problem::Timeout, Share::Measured(INTERVAL));
+            let found = Vec::from_iter(expired.then_some(charged));
+            waits.latest = Some(verdict(1, INTERVAL, found));
+            vec![waits]
+        };
+        // The timer expires in the third interval: the wait is known then.
+        let silent = || waited(before, false);
+        let steps = vec![silent(), silent(), silent(), waited(before + 2, true)];
+        ask(steps, &Target::Port(22), 3).unwrap()
+    };
+    for before in [0, 7] {
+        let answer = ask_about(before);
+        let time = |p: Problem| answer.total.totals.problem_time[p as usize];
+        assert_eq!(time(Problem::Timeout), Micros(2 * INTERVAL.0));
+        assert_eq!(time(Problem::SenderAppLimited), INTERVAL);
+    }
+}
+
 #[test]
 fn a_syns_wait_counts_as_far_as_it_was_observed() {
     let ask_about = |began: MonoNanos, judged: bool| {

@@ -132,11 +132,17 @@ int BPF_PROG(recovery, struct sock *sk, u8 ca_state)
 			u32 sent = elapsed(tp->lsndtime, jiffies);
 			u32 heard = elapsed(tp->rcv_tstamp, jiffies);
 			u32 earliest = earliest_outstanding_ns(sk, now) * s->hz / 1000000000;
-			u32 silent;
+			u32 busy = elapsed(tp->chrono_start, jiffies), silent;
 
-			/* later data that was sent meanwhile does not shorten the wait */
+			/*
+			 * Later data that was sent meanwhile does not shorten the wait, nor does a probe of the only segment
+			 * (RFC 8985 section 7.3), which is sent again with it: something has been outstanding since the
+			 * chronograph began to run.
+			 */
 			if (earliest > sent)
 				sent = earliest;
+			if (busy > sent && BPF_CORE_READ_BITFIELD(tp, chrono_type))
+				sent = busy;
 			silent = sent < heard ? sent : heard;
 
 			c->rto_wait_us += (u64)silent * 1000000 / s->hz;
