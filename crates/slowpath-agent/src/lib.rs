@@ -40,6 +40,7 @@ mod owner_scans;
 mod owners;
 mod pace;
 mod poll_report;
+pub mod processor;
 mod real_peers;
 mod reconcile;
 mod recorder;

@@ -180,6 +180,8 @@ pub struct ScriptedSource {
     pub listeners: Vec<OwnedListener>,
     polls: usize,
     pub losses: LossCounters,
+    /// How long each process waits for a processor from one poll to the next.
+    pub processor_wait: Micros,
 }
 
 impl ScriptedSource {
@@ -215,6 +217,7 @@ impl ScriptedSource {
             listeners: Vec::new(),
             polls: 0,
             losses: LossCounters::default(),
+            processor_wait: Micros::ZERO,
         }
     }
 }
@@ -276,6 +279,10 @@ impl Source for ScriptedSource {
 
     fn listeners(&self) -> Box<dyn Iterator<Item = LiveListener<'_>> + '_> {
         Box::new(self.listeners.iter().map(OwnedListener::live))
+    }
+
+    fn processor_wait(&self, _pid: u32) -> Option<Micros> {
+        Some(Micros(self.processor_wait.0 * self.polls as u64))
     }
 
     fn capabilities(&self) -> &Capabilities {

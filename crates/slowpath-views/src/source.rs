@@ -230,6 +230,11 @@ pub trait Source {
     fn process_state(&self, _pid: u32) -> Option<ProcessState> {
         None
     }
+    /// How long a process has waited for a processor since it began, ready to run or out of its CPU quota; `None` if
+    /// it is gone or that cannot be read.
+    fn processor_wait(&self, _pid: u32) -> Option<Micros> {
+        None
+    }
     /// What can be measured here.
     fn capabilities(&self) -> &Capabilities;
     /// What was lost so far.

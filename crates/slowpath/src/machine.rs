@@ -7,8 +7,9 @@ use crate::options::{Observing, TierArg};
 use crate::process_state;
 use slowpath_agent::{
     Agent, Config, FinishReport, LiveConnection as AgentConnection, OwnerOptions, TierChoice,
+    processor,
 };
-use slowpath_model::LossCounters;
+use slowpath_model::{LossCounters, Micros};
 use slowpath_views::source::{
     BudgetState, Capabilities, HostLimits, LiveConnection, LiveListener, PollReport, ProcessState,
     ProgramCost, Source, SourceError,
@@ -125,6 +126,10 @@ impl Source for Machine {
 
     fn process_state(&self, pid: u32) -> Option<ProcessState> {
         process_state::read(pid)
+    }
+
+    fn processor_wait(&self, pid: u32) -> Option<Micros> {
+        processor::wait(pid)
     }
 
     fn capabilities(&self) -> &Capabilities {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What keeps a process of this machine from working, and which of its sockets are not judged, from
-//! `/proc` and the cgroup file system.
+//! `/proc`.
 
+use slowpath_agent::processor;
 use slowpath_views::source::ProcessState;
 use slowpath_views::target::Target;
 use std::collections::HashSet;
@@ -16,7 +17,6 @@ const MOST_DESCRIPTORS: usize = 10_000;
 pub fn read(pid: u32) -> Option<ProcessState> {
     let process = Path::new("/proc").join(pid.to_string());
     let stat = fs::read_to_string(process.join("stat")).ok()?;
-    let cgroups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
     let sockets = sockets(&process);
     let count = |tables: [&str; 2]| {
         let table = |name: &str| fs::read_to_string(process.join("net").join(name)).ok();
@@ -26,7 +26,7 @@ pub fn read(pid: u32) -> Option<ProcessState> {
     };
     Some(ProcessState {
         stopped: is_stopped(&stat)?,
-        throttled: throttled(&cgroups),
+        throttled: processor::throttled(pid),
         udp_sockets: count(["udp", "udp6"]),
         unix_sockets: count(["unix", "unix"]),
     })
@@ -52,36 +52,6 @@ fn is_stopped(stat: &str) -> Option<bool> {
     let (_, rest) = stat.rsplit_once(')')?;
     let state = rest.trim_start().chars().next()?;
     Some(matches!(state, 'T' | 't'))
-}
-
-/// The part of the periods of its cgroup's CPU quota in which it ran out of it, 0..=1; `None` without a
-/// quota (Documentation/scheduler/sched-bwc.rst).
-fn throttled(cgroups: &str) -> Option<f64> {
-    cgroups.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?.trim_start_matches('/'));
-        let roots: &[&str] = match controllers {
-            "" => &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
-            of if of.split(',').any(|c| c == "cpu") => {
-                &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]
-            }
-            _ => return None,
-        };
-        let stat = |root: &&str| fs::read_to_string(Path::new(root).join(path).join("cpu.stat"));
-        roots
-            .iter()
-            .find_map(|root| throttled_part(&stat(root).ok()?))
-    })
-}
-
-/// From the text of `cpu.stat`.
-fn throttled_part(text: &str) -> Option<f64> {
-    let field = |name: &str| -> Option<u64> {
-        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-        lines.find(|(key, _)| *key == name)?.1.trim().parse().ok()
-    };
-    let periods = field("nr_periods").filter(|n| *n > 0)?;
-    Some((field("nr_throttled")? as f64 / periods as f64).min(1.0))
 }
 
 /// Inodes of the sockets among a process's descriptors.
@@ -124,14 +94,6 @@ mod tests {
         assert_eq!(is_stopped("12 (a) T b) S 1 12"), Some(false));
         assert_eq!(is_stopped("12 (a) S b) T 1 12"), Some(true));
         assert_eq!(is_stopped("12"), None);
-    }
-
-    #[test]
-    fn a_quota_that_ran_out_in_half_of_its_periods_is_a_half() {
-        let text = "usage_usec 1\nnr_periods 40\nnr_throttled 20\nthrottled_usec 7\n";
-        assert_eq!(throttled_part(text), Some(0.5));
-        assert_eq!(throttled_part("nr_periods 0\nnr_throttled 0\n"), None);
-        assert_eq!(throttled_part(""), None);
     }
 
     #[test]

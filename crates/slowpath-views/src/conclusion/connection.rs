@@ -7,7 +7,7 @@
 //!
 //! **Whom to act.** Send buffer: the sending application. Receiver: the process that does not read, where it is known or the window
 //! was closed for most of the time (only an application that does not read closes it); else
-//! the receiving host, whose buffer is small. Network: its operator where segments
+//! the receiving host, whose buffer is small, or which has no processor for a process that would read. Network: its operator where segments
 //! were lost, marked, overtook each other or queue; else the sending host: a window that began small or was
 //! reduced before, or a queue of its own device. An application that paces itself (SO_MAX_PACING_RATE) is its own limit.
 //!
@@ -221,10 +221,12 @@ impl<'a> Direction<'a> {
         }
     }
 
-    /// A larger send buffer would only fill that of a receiver that is behind with reading: what it did not read
-    /// for longer than its window was full is taken off.
+    /// A larger send buffer would only fill that of a receiver that is behind with reading: what it did not read,
+    /// or could not for want of a processor, for longer than its window was full is taken off.
     fn send_buffer(&self, sender: End<'a>, times: &Times) -> Judged<'a> {
-        let unread = self.receiver.map_or(Micros::ZERO, |(_, r)| r.unread);
+        let unread = self
+            .receiver
+            .map_or(Micros::ZERO, |(_, r)| r.unread.max(r.starved));
         let behind = unread.saturating_sub(times.window);
         Judged {
             who: Role::SendingApplication,
@@ -300,19 +302,32 @@ impl<'a> Direction<'a> {
         let window = of(self.sender, |t| t.window);
         let zero = of(self.sender, |t| t.zero_window);
         let unread = of(self.receiver, |t| t.unread);
-        let time = window.max(unread);
+        // What a full send buffer waited for, where the receiver's process waited for a processor meanwhile.
+        let starved = of(self.receiver, |t| t.starved).saturating_sub(window);
+        let starved = starved.min(of(self.sender, |t| t.send_buffer));
+        let time = (window + starved).max(unread);
         let does_not_read = match self.receiver {
             Some(_) => crate::tally::share(unread, time) >= UNREAD,
             None => crate::tally::share(zero, time) >= CLOSED,
         };
-        Judged {
-            who: match does_not_read {
-                true => Role::ReceivingApplication,
-                false => Role::ReceivingHost,
-            },
+        let judged = Judged {
             owner: self.receiver.map(|(end, _)| end.owner),
             address: Some(self.to),
             ..self.limit(Limiter::Receiver, time)
+        };
+        let would_read = judged.waits_for_processor();
+        let mut because = judged.because;
+        // A larger one would not help.
+        because.retain(|(problem, _)| {
+            starved == Micros::ZERO || *problem != Problem::SendBufferLimited
+        });
+        Judged {
+            who: match does_not_read && !would_read {
+                true => Role::ReceivingApplication,
+                false => Role::ReceivingHost,
+            },
+            because,
+            ..judged
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct End<'a> {
     pub turns: &'a TurnTimes,
     /// Its process was stopped (by a signal or a debugger) while data waited to be read.
     pub stopped: bool,
+    /// How long its process waited for a processor while data waited to be read.
+    pub starved: Micros,
 }
 
 /// How long what, of the data that one end sends.
@@ -62,6 +64,8 @@ pub(super) struct Times {
     pub(super) held: Micros,
     /// What arrived was not read.
     pub(super) unread: Micros,
+    /// What arrived was not read, for its process waited for a processor.
+    pub(super) starved: Micros,
 }
 
 impl End<'_> {
@@ -209,6 +213,7 @@ impl End<'_> {
             zero_window: self.time(Problem::ZeroWindow).min(window),
             held,
             unread: at_most(self.time(Problem::ReceiverAppSlow)),
+            starved: at_most(self.starved),
         }
     }
 }

@@ -73,6 +73,12 @@ impl Judged<'_> {
         }
     }
 
+    /// The receiver's process waited for a processor, for half of the time or more, while what arrived was unread.
+    pub(super) fn waits_for_processor(&self) -> bool {
+        let starved = self.receiver.map_or(Micros::ZERO, |end| end.starved);
+        starved > Micros::ZERO && 2 * starved.0 >= self.time.0
+    }
+
     /// What a problem of it rests on: it is one of the sender's, or the receiver's ReceiverAppSlow.
     pub(super) fn evidence(&self, problem: Problem) -> Option<EndEvidence> {
         let has = |end: &&End<'_>| end.time(problem) > Micros::ZERO;
@@ -86,7 +92,8 @@ impl Judged<'_> {
 
     /// What an application did, of the time that its connection was observed.
     fn own_pace(&self) -> Option<EndEvidence> {
-        let end = self.sender.or(self.receiver)?;
+        let own = self.limiter != Limiter::Receiver;
+        let end = self.sender.or(self.receiver).filter(|_| own)?;
         let observed = end.tally.totals.observed;
         Some(EndEvidence::of(&end, Problem::SenderAppLimited, observed))
     }

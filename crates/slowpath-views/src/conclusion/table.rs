@@ -19,6 +19,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Ends followed beside those that are meant, at most.
 const MOST_RELATED: usize = 20_000;
 
+/// Processes of which a poll reads how long they wait for a processor, at most: three small files each, so that it takes
+/// some milliseconds. Of others that is not known.
+const MOST_PROCESSES: usize = 64;
+
 /// One end of a connection, as it was observed.
 #[derive(Clone, Debug)]
 pub struct Member {
@@ -44,6 +48,8 @@ pub struct Member {
     pub turns: TurnTimes,
     /// Its process was stopped while data waited to be read, at the last poll.
     pub stopped: bool,
+    /// How long its process waited for a processor until polls that found data unread.
+    pub starved: Micros,
 }
 
 impl Member {
@@ -58,6 +64,7 @@ impl Member {
             facts: self.facts,
             turns: &self.turns,
             stopped: self.stopped,
+            starved: self.starved,
         }
     }
 
@@ -123,6 +130,17 @@ impl Ends {
     }
 }
 
+/// How long a process has waited for a processor, as a poll read it. The kernel counts a wait when it ends.
+#[derive(Clone, Copy, Debug)]
+struct ProcessorReading {
+    pid: u32,
+    wait: Micros,
+    /// The poll that found it so first.
+    changed: MonoNanos,
+    /// Data was unread at that poll or at one since.
+    unread: bool,
+}
+
 /// An end, followed over several polls.
 #[derive(Clone, Debug)]
 struct Followed {
@@ -137,6 +155,8 @@ struct Followed {
     opening: Micros,
     /// How long its retransmission timer had been waited for when it was first met.
     timer_before: Micros,
+    /// What was last read of its process's wait for a processor.
+    processor: Option<ProcessorReading>,
 }
 
 impl Followed {
@@ -159,6 +179,7 @@ impl Followed {
                     TurnTimes::default()
                 },
                 stopped: false,
+                starved: Micros::ZERO,
             },
             begun,
             until: begun,
@@ -168,6 +189,7 @@ impl Followed {
                 true => Micros::ZERO,
                 false => timer_wait(&live.snapshot.stats),
             },
+            processor: None,
         }
     }
 
@@ -218,6 +240,32 @@ impl Followed {
         member.tally.add(verdict);
         self.until = verdict.to;
         self.met.1 = self.met.1.max(verdict.to);
+    }
+
+    /// How long its process has waited for a processor: what it did counts if data was unread meanwhile.
+    fn waited(&mut self, pid: u32, wait: Option<Micros>, at: MonoNanos) {
+        let unread = self.member.stats.receive_queue > 0;
+        let reading = wait.map(|wait| ProcessorReading {
+            pid,
+            wait,
+            changed: at,
+            unread,
+        });
+        let earlier = self.processor.filter(|earlier| earlier.pid == pid);
+        let (Some(now), Some(earlier)) = (reading, earlier) else {
+            self.processor = reading;
+            return;
+        };
+        let more = now.wait.saturating_sub(earlier.wait);
+        if more == Micros::ZERO {
+            let unread = earlier.unread || unread;
+            self.processor = Some(ProcessorReading { unread, ..earlier });
+            return;
+        }
+        if earlier.unread || unread {
+            self.member.starved += more.min(at.since(earlier.changed));
+        }
+        self.processor = reading;
     }
 
     /// With the time in which nothing changed.
@@ -390,11 +438,20 @@ impl EndTable {
         self.related.keys().any(to)
     }
 
-    /// Which of them belong to processes that are stopped while data waits for them; at the end of a poll.
-    pub fn stopped(&mut self, source: &dyn Source) {
+    /// Which of them belong to processes that are stopped, or wait for a processor, while data waits for them; at the
+    /// end of a poll.
+    pub fn processes(&mut self, source: &dyn Source, at: MonoNanos) {
         let mut known: HashMap<u32, bool> = HashMap::new();
+        let mut waits: HashMap<u32, Option<Micros>> = HashMap::new();
         let related = self.related.values_mut().flatten();
         for followed in self.meant.values_mut().chain(related) {
+            let reads = followed.member.end().received();
+            if let Some(pid) = followed.member.owner.pid().filter(|_| reads) {
+                let room = waits.len() < MOST_PROCESSES;
+                let read = || room.then(|| source.processor_wait(pid)).flatten();
+                let wait = *waits.entry(pid).or_insert_with(read);
+                followed.waited(pid, wait, at);
+            }
             let member = &mut followed.member;
             let waits = member.stats.state == TcpState::Established
                 && member.stats.receive_queue > 0

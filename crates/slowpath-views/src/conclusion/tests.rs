@@ -21,6 +21,7 @@ struct Scripted {
     idle: Micros,
     facts: SocketFacts,
     turns: TurnTimes,
+    starved: Micros,
 }
 
 impl Scripted {
@@ -47,6 +48,7 @@ impl Scripted {
             idle: Micros::ZERO,
             facts: SocketFacts::default(),
             turns: TurnTimes::default(),
+            starved: Micros::ZERO,
         }
     }
 
@@ -61,6 +63,7 @@ impl Scripted {
             facts: self.facts,
             turns: &self.turns,
             stopped: false,
+            starved: self.starved,
         }
     }
 
@@ -221,6 +224,52 @@ fn nothing_to_do_is_said_so() {
     let answer = conclude([idle.one_sided()], &[]);
     assert_eq!(answer.limiter, Limiter::Nothing);
     assert_eq!((answer.share, answer.alarm), (None, false));
+}
+
+#[test]
+fn a_receiver_that_waits_for_a_processor_comes_before_a_full_send_buffer() {
+    let sender = sender(&[(Problem::SendBufferLimited, 5)]);
+    let mut reader = reader(&[(Problem::ReceiverAppSlow, 1)]);
+    assert_eq!(
+        conclude([sender.with(&reader)], &[]).limiter,
+        Limiter::SendBuffer
+    );
+    reader.starved = Micros(9 * SECOND.0);
+    let answer = conclude([sender.with(&reader)], &[]);
+    assert_eq!(
+        (answer.limiter, answer.act.who),
+        (Limiter::Receiver, Role::ReceivingHost)
+    );
+    assert_eq!(answer.share, Some(0.5));
+    assert_eq!(
+        answer.act.process.as_ref().unwrap().command.as_ref(),
+        "curl"
+    );
+    assert_eq!(answer.because[0].problem, "ReceiverAppSlow");
+    assert!(
+        answer
+            .text
+            .contains("curl[7] waited for a processor for 9.00s of 10.0s"),
+        "{}",
+        answer.text
+    );
+    // No advice to enlarge the buffer, also where nothing but that is measured.
+    let mut unmeasured = self::reader(&[]);
+    unmeasured.starved = Micros(9 * SECOND.0);
+    let answer = conclude([sender.with(&unmeasured)], &[]);
+    assert_eq!((answer.limiter, answer.evidence), (Limiter::Receiver, None));
+}
+
+#[test]
+fn a_receiver_that_waits_for_a_processor_is_no_limit_by_itself() {
+    let sender = sender(&[]);
+    let mut reader = reader(&[]);
+    reader.starved = Micros(9 * SECOND.0);
+    let answer = conclude([sender.with(&reader)], &[]);
+    assert_eq!(
+        (answer.limiter, answer.alarm),
+        (Limiter::Application, false)
+    );
 }
 
 #[test]

@@ -272,6 +272,15 @@ fn losses(sender: &End<'_>) -> Option<String> {
 }
 
 fn receiver(judged: &Judged<'_>) -> String {
+    if let Some(end) = judged.receiver.filter(|_| judged.waits_for_processor()) {
+        return format!(
+            "{} waited for a processor for {} of {}, while what arrived was unread: its CPU quota is used up, \
+             or others keep that host's processors busy",
+            named(judged.owner, "the receiving application"),
+            end.starved,
+            end.tally.totals.observed.max(end.starved),
+        );
+    }
     match judged.who {
         Role::ReceivingApplication => {
             let owner = named(judged.owner, "the receiving application");

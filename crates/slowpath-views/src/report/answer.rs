@@ -187,6 +187,7 @@ fn member(life: &ConnectionSummary, range: ReportRange) -> Member {
         turns: TurnTimes::from(turns.as_ref().filter(|_| whole)),
         // Processes of the past are not looked at.
         stopped: false,
+        starved: Micros::ZERO,
     }
 }
 

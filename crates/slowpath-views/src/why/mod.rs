@@ -94,7 +94,7 @@ impl Collector {
             self.ends.explain(&found);
         }
         self.ends.relate(source, report);
-        self.ends.stopped(source);
+        self.ends.processes(source, report.at);
         for listener in source.listeners() {
             if self.target.fits_listener(listener) {
                 self.listeners.take(listener, now);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use crate::conclusion::{Limiter, Role};
 use crate::criterion::Criterion;
 use crate::scripted::{INTERVAL, ScriptedSource, finding, live, verdict};
 use crate::source::OwnedConnection;
@@ -251,6 +252,37 @@ fn the_wait_for_a_timer_counts_as_far_as_it_was_observed() {
         assert_eq!(time(Problem::Timeout), Micros(2 * INTERVAL.0));
         assert_eq!(time(Problem::SenderAppLimited), INTERVAL);
     }
+}
+
+#[test]
+fn a_processs_wait_for_a_processor_counts_while_data_is_unread() {
+    let full = || {
+        let share = Share::Measured(Micros(INTERVAL.0 / 2));
+        let mut sends = live(1, "backup", "10.0.0.1:4000", "10.0.0.2:873");
+        let found = finding(Problem::SendBufferLimited, share);
+        sends.latest = Some(verdict(1, INTERVAL, vec![found]));
+        let mut reads = live(2, "rsync", "10.0.0.2:873", "10.0.0.1:4000");
+        reads.snapshot.stats.receive_queue = 100_000;
+        reads.latest = Some(verdict(2, INTERVAL, Vec::new()));
+        vec![sends, reads]
+    };
+    let answer = |wait: Micros| {
+        let mut source = ScriptedSource::new(vec![full(), full(), full()]);
+        source.processor_wait = wait;
+        let mut collector = Collector::at(&Target::Pid(1));
+        for _ in 0..3 {
+            let report = source.poll().unwrap();
+            collector.polled(&source, &report, WallMicros(0));
+        }
+        collector
+            .answer(Micros(INTERVAL.0 * 2))
+            .unwrap()
+            .conclusion()
+    };
+    let starved = answer(INTERVAL);
+    assert_eq!(starved.limiter, Limiter::Receiver);
+    assert_eq!(starved.act.who, Role::ReceivingHost);
+    assert_eq!(answer(Micros::ZERO).limiter, Limiter::SendBuffer);
 }
 
 #[test]
