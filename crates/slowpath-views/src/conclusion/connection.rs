@@ -152,9 +152,10 @@ fn failed<'a>(observed: &Observed<'a>) -> Option<Judged<'a>> {
     })
 }
 
-/// A process that does not read because what it sends is limited is not to blame.
+/// A process that does not read because what it sends is limited is not to blame, nor is its buffer: the interaction
+/// has found what it left unread.
 fn passed_on<'a>(observed: &Observed<'a>, judged: &Judged<'a>) -> Option<Judged<'a>> {
-    if judged.limiter != Limiter::Receiver || judged.who != Role::ReceivingApplication {
+    if judged.limiter != Limiter::Receiver {
         return None;
     }
     let (near, far) = observed.cause?;
@@ -307,7 +308,7 @@ impl<'a> Direction<'a> {
         let starved = starved.min(of(self.sender, |t| t.send_buffer));
         let time = (window + starved).max(unread);
         let does_not_read = match self.receiver {
-            Some(_) => crate::tally::share(unread, time) >= UNREAD,
+            Some((end, _)) => crate::tally::share(unread, time) >= UNREAD || end.often_unread(),
             None => crate::tally::share(zero, time) >= CLOSED,
         };
         let judged = Judged {

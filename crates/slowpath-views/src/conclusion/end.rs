@@ -9,6 +9,10 @@ use slowpath_model::{
 /// A connection that was unanswered for so long should be closed (RFC 1122 section 4.2.3.5).
 const R2: Micros = Micros(100_000_000);
 
+/// Fewer random moments show nothing: of three, a reader that is busy for a fifth of the time leaves something at
+/// two in one of ten.
+const LEAST_POLLS: u32 = 3;
+
 /// One end of a connection as it was observed.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
@@ -32,6 +36,8 @@ pub struct End<'a> {
     pub stopped: bool,
     /// How long its process waited for a processor while data waited to be read.
     pub starved: Micros,
+    /// Polls that found much of what it may hold unread, and all polls.
+    pub unread_polls: (u32, u32),
 }
 
 /// How long what, of the data that one end sends.
@@ -124,6 +130,14 @@ impl End<'_> {
             Failure::ResetHere => unread && !asked,
         };
         cost.then_some(failure)
+    }
+
+    /// Much of what it may hold was unread at half of the polls or more, which come at random moments: who reads at once
+    /// leaves nothing. Its peer's window has then no room for a segment long before three quarters are unread
+    /// (ReceiverAppSlow), where segments are large, as on loopback.
+    pub(super) fn often_unread(&self) -> bool {
+        let (unread, polls) = self.unread_polls;
+        polls >= LEAST_POLLS && 2 * unread >= polls
     }
 
     /// Bytes of data that were written and not acknowledged; the kernel counts one more for a FIN.

@@ -50,6 +50,8 @@ pub struct Member {
     pub stopped: bool,
     /// How long its process waited for a processor until polls that found data unread.
     pub starved: Micros,
+    /// Polls that found much of what it may hold unread, and all polls that met it alive.
+    pub unread_polls: (u32, u32),
 }
 
 impl Member {
@@ -65,6 +67,7 @@ impl Member {
             turns: &self.turns,
             stopped: self.stopped,
             starved: self.starved,
+            unread_polls: self.unread_polls,
         }
     }
 
@@ -180,6 +183,7 @@ impl Followed {
                 },
                 stopped: false,
                 starved: Micros::ZERO,
+                unread_polls: (0, 0),
             },
             begun,
             until: begun,
@@ -266,6 +270,18 @@ impl Followed {
             self.member.starved += more.min(at.since(earlier.changed));
         }
         self.processor = reading;
+    }
+
+    /// Whether more than a segment and a quarter of the receive buffer is unread (condition 3 of the interaction
+    /// PipelinedProxy), at the end of a poll.
+    fn count_unread(&mut self) {
+        let stats = &self.member.stats;
+        if stats.state == TcpState::Established {
+            let much = (stats.receive_buffer.unwrap_or(0) / 4).max(stats.send_mss);
+            let (unread, polls) = &mut self.member.unread_polls;
+            *unread += u32::from(stats.receive_queue > much);
+            *polls += 1;
+        }
     }
 
     /// With the time in which nothing changed.
@@ -445,6 +461,7 @@ impl EndTable {
         let mut waits: HashMap<u32, Option<Micros>> = HashMap::new();
         let related = self.related.values_mut().flatten();
         for followed in self.meant.values_mut().chain(related) {
+            followed.count_unread();
             let reads = followed.member.end().received();
             if let Some(pid) = followed.member.owner.pid().filter(|_| reads) {
                 let room = waits.len() < MOST_PROCESSES;

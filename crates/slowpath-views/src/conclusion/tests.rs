@@ -22,6 +22,7 @@ struct Scripted {
     facts: SocketFacts,
     turns: TurnTimes,
     starved: Micros,
+    unread_polls: (u32, u32),
 }
 
 impl Scripted {
@@ -49,6 +50,7 @@ impl Scripted {
             facts: SocketFacts::default(),
             turns: TurnTimes::default(),
             starved: Micros::ZERO,
+            unread_polls: (0, 0),
         }
     }
 
@@ -64,6 +66,7 @@ impl Scripted {
             turns: &self.turns,
             stopped: false,
             starved: self.starved,
+            unread_polls: self.unread_polls,
         }
     }
 
@@ -224,6 +227,20 @@ fn nothing_to_do_is_said_so() {
     let answer = conclude([idle.one_sided()], &[]);
     assert_eq!(answer.limiter, Limiter::Nothing);
     assert_eq!((answer.share, answer.alarm), (None, false));
+}
+
+#[test]
+fn who_leaves_much_unread_at_random_moments_does_not_read() {
+    let sender = sender(&[(Problem::ReceiverWindowLimited, 9)]);
+    let who = |unread_polls: (u32, u32)| {
+        let mut reader = reader(&[]);
+        reader.unread_polls = unread_polls;
+        conclude([sender.with(&reader)], &[]).act.who
+    };
+    assert_eq!(who((0, 20)), Role::ReceivingHost);
+    assert_eq!(who((9, 20)), Role::ReceivingHost);
+    assert_eq!(who((10, 20)), Role::ReceivingApplication);
+    assert_eq!(who((2, 2)), Role::ReceivingHost);
 }
 
 #[test]
@@ -408,6 +425,28 @@ fn a_proxy_that_does_not_read_is_not_to_blame_for_its_client() {
 }
 
 /// The same without an interaction: nothing flows any more.
+#[test]
+fn nor_is_the_buffer_of_a_proxy_whose_path_is_full() {
+    // Its window has no room for a segment of the loopback device, long before three quarters are unread.
+    let [backend, proxy, mut downstream] = backed_up_proxy();
+    let reads = Scripted {
+        owner: proxy.owner.clone(),
+        ..Scripted::new("nginx", "10.0.0.2:50000", "10.0.0.2:8090", &[])
+    };
+    let host = conclude([backend.with(&reads)], &[]);
+    assert_eq!(host.act.who, Role::ReceivingHost);
+    downstream.tally = sender(&[(Problem::FastRetransmit, 9)]).tally;
+    let observed = Observed {
+        cause: Some((downstream.end(), None)),
+        ..backend.with(&reads)
+    };
+    let answer = conclude([observed], &[]);
+    assert_eq!(
+        (answer.limiter, answer.act.who),
+        (Limiter::Network, Role::Network)
+    );
+}
+
 #[test]
 fn a_proxy_whose_client_does_not_read_does_not_read_itself() {
     let [backend, mut proxy, mut downstream] = backed_up_proxy();

@@ -188,6 +188,7 @@ fn member(life: &ConnectionSummary, range: ReportRange) -> Member {
         // Processes of the past are not looked at.
         stopped: false,
         starved: Micros::ZERO,
+        unread_polls: (0, 0),
     }
 }
 
