@@ -68,7 +68,9 @@ pub(super) fn judge<'a>(observed: &Observed<'a>) -> Judged<'a> {
         receiver: Some(near),
         to: near.0.tuple.local,
     };
-    let candidates = [out, back].into_iter().flat_map(|d| d.candidates());
+    let ways = [out, back];
+    let candidates = ways.into_iter().flat_map(|d| d.candidates());
+    let candidates = candidates.chain(lost_on_the_way(&near, far.as_ref(), ways));
     let worst = candidates
         .filter(|j| crate::tally::share(j.time, j.active) >= LEAST)
         .max_by_key(|j| (j.alarm, j.time));
@@ -85,6 +87,29 @@ pub(super) fn judge<'a>(observed: &Observed<'a>) -> Judged<'a> {
         asked_by: asking.filter_map(|end| end.owner.pid()).next(),
         ..judged
     }
+}
+
+/// Exchanges that waited for what was lost, in whichever direction: a message of a segment or two is sent again by a probe of
+/// the tail, whose timer is no Timeout (RFC 8985 section 7), or by the RTO. What late ACKs and small writes held back meanwhile is not
+/// the path's.
+fn lost_on_the_way<'a>(
+    near: &(End<'a>, Times),
+    far: Option<&(End<'a>, Times)>,
+    [out, back]: [Direction<'a>; 2],
+) -> Option<Judged<'a>> {
+    let far = far?;
+    let turns = Turns::of(&near.0, Some(&far.0))?;
+    (near.0.sent_again() + far.0.sent_again() > 0).then_some(())?;
+    let asked = if turns.near_asks { out } else { back };
+    let time = turns.beyond.saturating_sub(near.1.held + far.1.held);
+    let judged = asked.limit(Limiter::Network, time);
+    Some(Judged {
+        who: Role::Network,
+        address: Some(asked.to),
+        active: judged.active.max(time),
+        turns: Some(turns),
+        ..judged
+    })
 }
 
 /// Whether slow answers took longer than what limited the connection besides: what held their last piece back,

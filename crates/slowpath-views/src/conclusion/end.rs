@@ -90,6 +90,11 @@ impl End<'_> {
         self.stats.bytes_acked > 1
     }
 
+    /// Segments that it sent again while it was observed.
+    pub(super) fn sent_again(&self) -> u64 {
+        self.tally.deltas.retransmitted.unwrap_or(0)
+    }
+
     /// Whether anything was sent or received while it was observed.
     pub(super) fn moved(&self) -> bool {
         let deltas = &self.tally.deltas;

@@ -92,7 +92,7 @@ impl Judged<'_> {
 
     /// What an application did, of the time that its connection was observed.
     fn own_pace(&self) -> Option<EndEvidence> {
-        let own = self.limiter != Limiter::Receiver;
+        let own = !matches!(self.limiter, Limiter::Receiver | Limiter::Network);
         let end = self.sender.or(self.receiver).filter(|_| own)?;
         let observed = end.tally.totals.observed;
         Some(EndEvidence::of(&end, Problem::SenderAppLimited, observed))

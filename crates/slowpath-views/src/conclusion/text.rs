@@ -193,6 +193,16 @@ fn network(judged: &Judged<'_>) -> String {
     let Some(sender) = judged.sender else {
         return "the path limits".to_owned();
     };
+    if let Some(turns) = &judged.turns {
+        let again = judged.receiver.map_or(0, |end| end.sent_again()) + sender.sent_again();
+        return format!(
+            "{} waited {} in all for {} to be sent again: a small message that is lost waits for a timer (the tail loss \
+             probe's, or the RTO)",
+            plural(turns.answers, "exchange"),
+            judged.time,
+            plural(again, "segment")
+        );
+    }
     if sender.stats.bytes_acked == 0 {
         return "SYNs are not answered".to_owned();
     }

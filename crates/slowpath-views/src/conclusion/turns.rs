@@ -5,7 +5,9 @@
 //! 1. The end that opened the connection asks; where that is not known, the one with the higher port.
 //! 2. The answering end's turns are its own, where its socket is on this machine; else the asking end's waits, less
 //!    the least RTT for each answer.
-//! 3. What the asking end waited beyond the answering end's turns is the network's: the round trip.
+//! 3. What the asking end waited beyond the answering end's turns is the network's: the round trip. Where both ends are
+//!    here, what it waited beyond a least RTT for each exchange, too, passed on the way: in queues, or until what was lost was
+//!    sent again.
 //! 4. An end that was met later than the other was observed for a part only, and is left out.
 //! 5. What is sent on a connection on which nothing ever came back asks for nothing, once there were more
 //!    writes than a request takes.
@@ -26,6 +28,8 @@ pub(crate) struct Turns {
     pub(crate) asking: Micros,
     pub(crate) answering: Micros,
     pub(crate) round_trips: Micros,
+    /// The part of `round_trips` beyond a least RTT for each exchange, where both ends were observed.
+    pub(crate) beyond: Micros,
     /// How long an answer took in the mean, without the round trip; of a pending one without others, how
     /// long it has been awaited.
     pub(crate) answer: Option<Micros>,
@@ -116,6 +120,7 @@ impl Turns {
                 mean.or(w.pending)
             }),
         };
+        let round_trips = waited.map_or(Micros::ZERO, |w| w.turn_time.saturating_sub(answers));
         Some(Turns {
             near_asks,
             asking: match (asking, answering) {
@@ -124,7 +129,8 @@ impl Turns {
                 (None, None) => Micros::ZERO,
             },
             answering: answers,
-            round_trips: waited.map_or(Micros::ZERO, |w| w.turn_time.saturating_sub(answers)),
+            round_trips,
+            beyond: own.map_or(Micros::ZERO, |_| round_trips.saturating_sub(rtts)),
             answer: mean,
             answers: exchanges,
             at_its_end: own.is_some(),

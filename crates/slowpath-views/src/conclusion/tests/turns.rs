@@ -85,6 +85,47 @@ fn waits_that_are_round_trips_are_the_askers_to_mend() {
 }
 
 #[test]
+fn waits_beyond_round_trips_are_the_networks_where_segments_were_sent_again() {
+    // 40 requests within 10 s: a round trip of 20 ms each, 1 ms to answer; most of the rest waited for probes of the tail.
+    let (mut client, mut server) = slow_query();
+    client.stats.min_rtt = Some(Micros(20_000));
+    client.turns = turns((40, 200_000), (40, 1_000));
+    server.turns = turns((40, 249_000), (40, 1_000));
+    let limiter = |client: &Scripted, server: &Scripted| {
+        let answer = conclude([client.with(server)], &[]);
+        (answer.limiter, answer.act.who)
+    };
+    let asker = (Limiter::RoundTrips, Role::SendingApplication);
+    assert_eq!(limiter(&client, &server), asker);
+    server.tally.deltas.retransmitted = Some(5);
+    client.tally.deltas.retransmitted = Some(6);
+    let lost = (Limiter::Network, Role::Network);
+    assert_eq!(limiter(&client, &server), lost);
+    assert_eq!(limiter(&server, &client), lost);
+    let answer = conclude([client.with(&server)], &[]);
+    // 8 s of waits, less 40 ms of answers and 0.8 s of round trips.
+    assert_eq!(answer.share, Some(0.716));
+    assert_eq!(answer.act.address.as_deref(), Some("10.0.0.2:5432"));
+    assert!(
+        answer
+            .text
+            .contains("40 exchanges waited 7.16s in all for 11 segments to be sent again"),
+        "{}",
+        answer.text
+    );
+    // What late ACKs held back is not the path's.
+    let held = Scripted::new(
+        "pgbench",
+        CLIENT,
+        "10.0.0.2:5432",
+        &[(Problem::DelayedAck, 7)],
+    );
+    client.tally = held.tally;
+    client.tally.deltas.retransmitted = Some(1);
+    assert_eq!(limiter(&client, &server).0, Limiter::Application);
+}
+
+#[test]
 fn a_proxy_that_waits_for_its_backend_is_not_the_answer() {
     let (client, _) = slow_query();
     let mut proxy = Scripted::new("haproxy", "10.0.0.2:5432", CLIENT, &[]);
