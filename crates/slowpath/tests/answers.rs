@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ten cases of `answers/cases.json`, those that need no server but Python: `slowpath why` gives the answer that their label calls
+//! Twelve cases of `answers/cases.json`, those that need no server but Python: `slowpath why` gives the answer that their label calls
 //! right. `make check-answers` runs all of them.
 
 use std::process::Command;
@@ -38,6 +38,15 @@ fn right(test: &str, case: &str) {
     });
 }
 
+#[test]
+fn a_reader_of_mptcp_that_does_not_read_has_to_act() {
+    let test = "a_reader_of_mptcp_that_does_not_read_has_to_act";
+    match std::fs::read_to_string("/proc/sys/net/mptcp/enabled") {
+        Ok(enabled) if enabled.trim() == "1" => right(test, "slow-reader-mptcp"),
+        _ => println!("SKIPPED {test}: no MPTCP in this kernel"),
+    }
+}
+
 macro_rules! cases {
     ($($test:ident: $case:literal)*) => {
         $(#[test]
@@ -54,6 +63,7 @@ cases! {
     a_path_that_died_before_slowpath_began_is_the_network: "late-dead-path"
     messages_held_by_nagles_algorithm_are_the_writers: "small-writes-60ms"
     a_reader_that_does_not_read_has_to_act: "slow-reader-ipv6"
+    requests_that_are_lost_are_the_networks: "loss-small-requests"
     a_host_that_limits_send_buffers_is_named: "send-memory-limit-50ms"
     one_small_exchange_after_another_is_bound_by_round_trips: "one-at-a-time-ipv6-100ms"
     a_server_that_resets_is_a_failure_of_it: "reset-by-server"

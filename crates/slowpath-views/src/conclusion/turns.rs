@@ -6,8 +6,8 @@
 //! 2. The answering end's turns are its own, where its socket is on this machine; else the asking end's waits, less
 //!    the least RTT for each answer.
 //! 3. What the asking end waited beyond the answering end's turns is the network's: the round trip. Where both ends are
-//!    here, what it waited beyond a least RTT for each exchange, too, passed on the way: in queues, or until what was lost was
-//!    sent again.
+//!    here, what it waited beyond a least RTT for each exchange, too, passed on the way. What of that is beyond the time of as
+//!    many usual exchanges (the median) befell some of them only, such as those that waited until what was lost was sent again.
 //! 4. An end that was met later than the other was observed for a part only, and is left out.
 //! 5. What is sent on a connection on which nothing ever came back asks for nothing, once there were more
 //!    writes than a request takes.
@@ -28,7 +28,8 @@ pub(crate) struct Turns {
     pub(crate) asking: Micros,
     pub(crate) answering: Micros,
     pub(crate) round_trips: Micros,
-    /// The part of `round_trips` beyond a least RTT for each exchange, where both ends were observed.
+    /// The part of `round_trips` beyond a least RTT and beyond the usual time for each exchange, where both ends were
+    /// observed, and how long most exchanges took.
     pub(crate) beyond: Micros,
     /// How long an answer took in the mean, without the round trip; of a pending one without others, how
     /// long it has been awaited.
@@ -130,7 +131,12 @@ impl Turns {
             },
             answering: answers,
             round_trips,
-            beyond: own.map_or(Micros::ZERO, |_| round_trips.saturating_sub(rtts)),
+            beyond: own.zip(waited).map_or(Micros::ZERO, |(_, waited)| {
+                let usual = waited.quantile(0.5).map_or(u64::MAX, |usual| usual.0);
+                let usual = Micros(usual.saturating_mul(exchanges));
+                let unusual = waited.turn_time.saturating_sub(usual);
+                unusual.min(round_trips.saturating_sub(rtts))
+            }),
             answer: mean,
             answers: exchanges,
             at_its_end: own.is_some(),
