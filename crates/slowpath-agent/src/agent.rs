@@ -83,6 +83,7 @@ impl Agent {
         let options = bpf::Options {
             area: config.area,
             late_margin: config.thresholds.late_margin(),
+            namespaces: config.namespaces,
             ..bpf::Options::default()
         };
         memory::limit_kept();
@@ -108,7 +109,7 @@ impl Agent {
             logs,
         };
         let mut core = AgentCore::new(tracker, core_options, now);
-        let counters = (tier == Tier::Bpf).then(ListenerScanner::all_counters);
+        let counters = (tier == Tier::Bpf).then(|| ListenerScanner::counters_of(config.namespaces));
         core.listeners.start(now, counters.into_iter().flatten());
         let mut agent = Agent {
             core,

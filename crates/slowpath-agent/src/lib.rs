@@ -69,6 +69,6 @@ pub use recorder::{
 };
 pub use scripted_agent::ScriptedAgent;
 pub use slowpath_model::{Capabilities, HistoryPoint};
-pub use slowpath_observe::{Call, Direction, Feature, FeatureState, ProgramCost};
+pub use slowpath_observe::{Call, Direction, Feature, FeatureState, Namespaces, ProgramCost};
 pub use slowpath_recorder::ring;
 pub use slowpath_store::{Retention, WriterStatus};
