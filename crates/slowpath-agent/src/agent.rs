@@ -7,7 +7,7 @@ use crate::agent_core::{AgentCore, CoreOptions, ObserverCommand, RoundReading, S
 use crate::budget::BudgetState;
 use crate::budget::priority::Change;
 use crate::budget::program_cost::Sample;
-use crate::clock::{ClockReading, process_cpu, thread_cpu, wall_clock};
+use crate::clock::{ClockReading, clock_status, process_cpu, thread_cpu, wall_clock};
 use crate::config::Config;
 use crate::host_totals::{HostTotals, OwnerLabels};
 use crate::listeners::LiveListener;
@@ -293,6 +293,7 @@ impl Agent {
             wall: wall_clock(),
             losses: self.outside_losses(),
             turnover: self.observer.turnover(),
+            clock: clock_status(),
         }
     }
 

@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use slowpath_model::{
-    CaState, Cgroup, CgroupSource, ConnectionId, ConnectionSummary, Container, Coverage, Deltas,
+    CaState, Cgroup, CgroupSource, ClockState, ClockStatus, ConnectionId, ConnectionSummary, Container, Coverage, Deltas,
     Ending, Finding, FourTuple, LifeAnswers, LifeFacts, LifeTurns, LossCounters, Micros, MonoNanos,
     Origin, Owner, Ownership, Problem, ProblemInterval, ProblemSet, Process, ProcessStart,
     RecoveryStats, RtoStats, RttSums, Share, SocketFacts, TcpState, TcpStats, Tier, UnknownOwner,
@@ -378,6 +378,11 @@ impl Random {
                 }
                 counts
             },
+            clock: self.maybe(|r| ClockStatus {
+                state: r.one(&ClockState::ALL),
+                synchronised: r.coin(),
+                max_error: r.micros(),
+            }),
         }
     }
 }
