@@ -455,7 +455,7 @@ impl Agent {
         let _ = self.poll();
         let reading = self.round_reading();
         let Agent { core, machine, .. } = &mut self;
-        core.tracker.save_summaries(machine);
+        core.tracker.save_last(machine);
         core.record_coverage(monotonic(), reading, machine);
         let mut losses = self.losses();
         let recorder = self.recorder.take().map(Recorder::finish);

@@ -49,6 +49,7 @@ mod scripted_agent;
 pub mod service;
 mod summaries;
 mod tracker;
+mod traffic;
 
 pub use agent::{Agent, FinishReport, PollError, StartError, host_name};
 pub use budget::{Budget, BudgetError, BudgetState};

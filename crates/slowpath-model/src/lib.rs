@@ -47,6 +47,7 @@ pub use problem::{
 };
 pub use record::{
     ClockState, ClockStatus, ConnectionSummary, Coverage, LifeFacts, LossCounters, ProblemInterval,
+    TrafficInterval,
 };
 pub use stats::{
     CALL_HISTOGRAM_BUCKETS, CaState, CallStats, Ending, Failure, RecoveryStats, RtoStats, RttSums,

@@ -76,6 +76,26 @@ pub struct ConnectionSummary {
     pub life: LifeFacts,
 }
 
+/// What a connection carried over a stretch of about an hour at most, healthy or not: what losses
+/// are counted against. The stretches of a connection follow each other without a gap while one
+/// agent observes it. One that carried nothing has no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficInterval {
+    /// Which connection.
+    pub connection: ConnectionId,
+    /// The stretch's end.
+    pub end: WallMicros,
+    /// The stretch's length, by the monotonic clock.
+    pub duration: Micros,
+    /// Segments with payload sent, retransmissions included; `None`, as of the others: the counter
+    /// went backwards, as the kernel's does at 2^32.
+    pub data_segments_out: Option<u64>,
+    /// Segments with payload received.
+    pub data_segments_in: Option<u64>,
+    /// Segments retransmitted for whatever reason.
+    pub retransmitted: Option<u64>,
+}
+
 /// What the log keeps of a connection for answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LifeFacts {

@@ -51,6 +51,7 @@ mod stats;
 mod stop;
 mod summary_rank;
 mod table;
+mod traffic;
 mod version1;
 mod writer;
 

@@ -3,7 +3,8 @@
 
 use crate::cells::{CA_STATE_NAMES, TCP_STATE_NAMES, flat_group, flat_struct};
 use slowpath_model::{
-    ClockState, ClockStatus, Coverage, Deltas, LossCounters, RecoveryStats, RtoStats, RttSums, TcpStats, UnknownOwners,
+    ClockState, ClockStatus, Coverage, Deltas, LossCounters, RecoveryStats, RtoStats, RttSums,
+    TcpStats, UnknownOwners,
 };
 
 /// Significant bits of an interval's evidence: at most 1.6 % off.

@@ -137,6 +137,10 @@ fn check(dir: &Path, expected: &Value) {
     let read = reader.interactions(TimeRange::ALL).unwrap();
     clean(&read.report);
     assert_eq!(read.rows, []);
+    // So did this one.
+    let read = reader.traffic(TimeRange::ALL).unwrap();
+    clean(&read.report);
+    assert_eq!(read.rows, []);
     check_connections(&reader, expected);
     check_coverage(&reader, expected);
 }

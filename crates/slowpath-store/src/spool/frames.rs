@@ -30,8 +30,10 @@ pub(crate) mod kind {
     pub(crate) const LISTENER: u8 = 4;
     /// An interaction.
     pub(crate) const INTERACTION: u8 = 5;
+    /// What a connection carried.
+    pub(crate) const TRAFFIC: u8 = 6;
     /// The last one that this version knows.
-    pub(crate) const LAST: u8 = INTERACTION;
+    pub(crate) const LAST: u8 = TRAFFIC;
 }
 
 impl Frame<'_> {
