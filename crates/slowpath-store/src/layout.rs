@@ -12,6 +12,7 @@
 //!                                   listeners-SEGMENT.parquet
 //!                                   interactions-SEGMENT.parquet
 //!                                   traffic-SEGMENT.parquet
+//!                                   hops-SEGMENT.parquet
 //! ```
 
 use crate::StoreError;
@@ -33,8 +34,9 @@ pub(crate) const COVERAGE: &str = "coverage";
 pub(crate) const LISTENERS: &str = "listeners";
 pub(crate) const INTERACTIONS: &str = "interactions";
 pub(crate) const TRAFFIC: &str = "traffic";
+pub(crate) const HOPS: &str = "hops";
 
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     INTERVALS,
     PROBLEMS,
     CONNECTIONS,
@@ -42,6 +44,7 @@ const TABLES: [&str; 7] = [
     LISTENERS,
     INTERACTIONS,
     TRAFFIC,
+    HOPS,
 ];
 
 pub(crate) fn spool_dir(dir: &Path) -> PathBuf {

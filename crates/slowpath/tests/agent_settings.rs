@@ -27,6 +27,7 @@ metrics-applications = 50
 metrics-labels = \"unit,port\"
 otlp = \"http://127.0.0.1:4318/v1/metrics\"
 otlp-interval = \"30s\"
+trace-paths = 20
 record = \"dport = :5432\"
 record-ports = \"80,5432\"
 record-to = \"/var/tmp/recordings\"
@@ -145,6 +146,7 @@ fn the_example_shows_every_key_with_its_default() {
     default.cpu_budget = Some("1,2".parse().unwrap());
     default.owners = Some(PathBuf::from("/etc/slowpath/owners.toml"));
     default.host = Some("web-17".parse().unwrap());
+    default.trace_paths = Some(10);
     default.record.ports = Some(Ports(vec![80, 443]));
     default.retention_age = Some(Age(Duration::from_secs(30 * 24 * 3600)));
     assert_eq!(shown, Some(default));

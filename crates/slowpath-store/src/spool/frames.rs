@@ -32,8 +32,10 @@ pub(crate) mod kind {
     pub(crate) const INTERACTION: u8 = 5;
     /// What a connection carried.
     pub(crate) const TRAFFIC: u8 = 6;
+    /// A router on a connection's path.
+    pub(crate) const HOP: u8 = 7;
     /// The last one that this version knows.
-    pub(crate) const LAST: u8 = TRAFFIC;
+    pub(crate) const LAST: u8 = HOP;
 }
 
 impl Frame<'_> {

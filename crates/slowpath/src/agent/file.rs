@@ -27,6 +27,7 @@ enum Key {
     MetricsLabels,
     Otlp,
     OtlpInterval,
+    TracePaths,
     Record,
     RecordPorts,
     RecordTo,
@@ -74,6 +75,14 @@ impl<'de> Visitor<'de> for SettingsVisitor {
                 Key::MetricsLabels => it.metrics_labels = text(&mut map)?,
                 Key::Otlp => it.otlp = text(&mut map)?,
                 Key::OtlpInterval => it.otlp_interval = text(&mut map)?,
+                Key::TracePaths => {
+                    let range = 1..=600;
+                    let wanted: u16 = map.next_value()?;
+                    if !range.contains(&wanted) {
+                        return Err(serde::de::Error::custom("must be between 1 and 600"));
+                    }
+                    it.trace_paths = Some(wanted);
+                }
                 Key::Record => record.record = text(&mut map)?,
                 Key::RecordPorts => record.record_ports = text(&mut map)?,
                 Key::RecordTo => record.record_to = Some(map.next_value()?),

@@ -62,6 +62,9 @@ pub struct Settings {
     /// Time between two pushes [default: 1m]
     #[arg(long, value_name = "DURATION")]
     pub otlp_interval: Option<Age>,
+    /// Trace the paths of so many connections that lose segments in a minute, at most [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=600))]
+    pub trace_paths: Option<u16>,
     /// Which connections are recorded.
     #[command(flatten)]
     pub record: RecordSettings,
@@ -87,6 +90,7 @@ impl Settings {
             metrics_labels: self.metrics_labels.or(others.metrics_labels),
             otlp: self.otlp.or(others.otlp),
             otlp_interval: self.otlp_interval.or(others.otlp_interval),
+            trace_paths: self.trace_paths.or(others.trace_paths),
             record: self.record.or(others.record),
         }
     }
@@ -107,6 +111,7 @@ impl Settings {
             log,
             host: self.host,
             namespaces: self.namespaces.unwrap_or_default(),
+            trace_paths: self.trace_paths,
             interval: self
                 .interval
                 .map_or(Duration::from_millis(500), |interval| interval.0),
@@ -150,6 +155,7 @@ pub struct Effective {
     pub metrics_labels: OwnerLabels,
     pub otlp: Option<Endpoint>,
     pub otlp_interval: Age,
+    pub trace_paths: Option<u16>,
     pub record: Recording,
 }
 
@@ -176,6 +182,7 @@ impl Effective {
         entries.push(("metrics-labels", self.metrics_labels.to_string()));
         entries.extend(self.otlp.as_ref().map(|e| ("otlp", e.to_string())));
         entries.push(("otlp-interval", self.otlp_interval.to_string()));
+        entries.extend(self.trace_paths.map(|n| ("trace-paths", n.to_string())));
         entries.extend(self.record.entries());
         Entries(entries)
     }
