@@ -4,4 +4,15 @@
 //! What enters: segments of the log's spool, a server's address, a token or a key. What leaves:
 //! batches, and what the server acknowledged of each segment (`docs/decisions/0044-fleet.md`).
 //!
+//! - [`batch`]: what travels; encoders and strict readers, pure.
+//! - [`answers`]: what the server answers.
+//! - [`identity`]: who a host is, and how it is invited.
+//!
+//! What is promised: a reader of bytes from elsewhere is bounded in time and memory, and names
+//! the field that it refuses.
+//!
 //! What it never does: judge, or use an async runtime.
+
+pub mod answers;
+pub mod batch;
+pub mod identity;
