@@ -51,6 +51,7 @@ mod stats;
 mod stop;
 mod summary_rank;
 mod table;
+pub mod tables;
 mod version1;
 mod writer;
 

@@ -141,7 +141,7 @@ static SUMMARY: LazyLock<Vec<Column>> =
 static COVERAGE: LazyLock<Vec<Column>> = LazyLock::new(columns_of::<Coverage>);
 
 /// Encodes a file's header.
-pub(crate) fn encode_header(header: &Header) -> Vec<u8> {
+pub fn encode_header(header: &Header) -> Vec<u8> {
     let mut rest = Vec::new();
     rest.extend(header.host.boot_id.to_le_bytes());
     rest.extend(header.begun.0.to_le_bytes());
@@ -244,13 +244,19 @@ impl Encoder {
         encode_row(columns, &self.row, &mut self.payload);
         // The longest row is a summary: about 110 numbers of up to 10 bytes and four strings
         // of up to 1 KiB.
-        let length = (self.payload.len() as u16).to_le_bytes();
-        out.extend(MARK);
-        out.extend(length);
-        out.extend(checksum(kind, length, &self.payload).to_le_bytes());
-        out.push(kind);
-        out.extend(&self.payload);
+        encode_raw(kind, &self.payload, out);
     }
+}
+
+/// Appends a record of any kind and payload, of which the first 65,535 bytes are taken.
+pub fn encode_raw(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
+    let payload = &payload[..payload.len().min(usize::from(u16::MAX))];
+    let length = (payload.len() as u16).to_le_bytes();
+    out.extend(MARK);
+    out.extend(length);
+    out.extend(checksum(kind, length, payload).to_le_bytes());
+    out.push(kind);
+    out.extend(payload);
 }
 
 fn checksum(kind: u8, length: [u8; 2], payload: &[u8]) -> u32 {
